@@ -1,0 +1,23 @@
+/* error.h - how every part of the library fails */
+#ifndef DFGNN_BASE_ERROR_H
+#define DFGNN_BASE_ERROR_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Stores the thread's message and returns status, so that a caller can write
+ * `return dfgnn__fail(DFGNN_ERROR_INVALID, "dim is %d, expected >= 1", d);` */
+dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Puts context in front of the thread's message: "cora.mtx: " + message. */
+dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,521 @@
+/* dfgnn.h - fused, autotuned kernels for attention graph neural networks
+ *
+ * The path of a call:
+ *
+ *   dfgnn_context *ctx;  dfgnn_graph *graph;  dfgnn_plan *plan;
+ *   dfgnn_context_create(&ctx, NULL);          // device, tuning stores, logging
+ *   dfgnn_graph_create(&graph, ctx, &csr);     // validates a CSR matrix
+ *   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+ *   problem.op = DFGNN_OP_GT;  problem.dim = 64;  problem.heads = 8;
+ *   dfgnn_plan_create(&plan, ctx, graph, &problem);
+ *   size_t bytes = dfgnn_plan_workspace(plan);
+ *   dfgnn_execute(plan, &args, workspace, stream);
+ *
+ * Conventions
+ *   - Functions return a dfgnn_status; the thread's message is in
+ *     dfgnn_last_error().  Output parameters come first and are written on
+ *     success only.
+ *   - Descriptors are structs that begin with their own size and have an _INIT
+ *     macro, so that a program built against an older header keeps working.
+ *   - "Destination" i is a row of the CSR matrix, "source" j a column; an edge
+ *     e = (i, j) says that i attends to j.  N destinations, M sources, E edges,
+ *     H heads, D features per head.
+ *   - "Device memory" is what the context's device can read: host memory for
+ *     the CPU, GPU memory for CUDA.
+ */
+#ifndef DFGNN_H
+#define DFGNN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef DFGNN_API
+#define DFGNN_API __attribute__((visibility("default")))
+#endif
+
+/* ---- status ------------------------------------------------------------- */
+
+typedef enum dfgnn_status {
+  DFGNN_OK = 0,
+  DFGNN_ERROR_INVALID = -1,     /* an argument is wrong; the message names it */
+  DFGNN_ERROR_MEMORY = -2,      /* an allocation failed */
+  DFGNN_ERROR_UNSUPPORTED = -3, /* no variant can do this; explain says why */
+  DFGNN_ERROR_NOT_TUNED = -4,   /* effort STORED and nothing stored matches */
+  DFGNN_ERROR_DEVICE = -5,      /* the device refused a launch or a copy */
+  DFGNN_ERROR_IO = -6,          /* a file cannot be opened, read or written */
+  DFGNN_ERROR_FORMAT = -7,      /* a file is not what it claims to be */
+  DFGNN_ERROR_STORE = -8,       /* a tuning store is invalid or not writable */
+  DFGNN_ERROR_CAPTURING = -9,   /* not allowed while a stream is capturing */
+  DFGNN_ERROR_INTERRUPTED = -10,/* the caller asked to stop; work is kept */
+  DFGNN_ERROR_WRONG = -11       /* a variant failed its check */
+} dfgnn_status;
+
+/* The name of a status, e.g. "invalid argument".  Never NULL. */
+DFGNN_API const char *dfgnn_status_string(dfgnn_status status);
+
+/* The message of the last failure in this thread, "" if there was none.  Valid
+ * until the thread's next call into the library. */
+DFGNN_API const char *dfgnn_last_error(void);
+
+/* The library's version, e.g. "0.1.0". */
+DFGNN_API const char *dfgnn_version(void);
+
+/* ---- enumerations ------------------------------------------------------- */
+
+/* Operators.  s is the score of edge (i, j), alpha its softmax over the
+ * in-edges of i; every operator computes out_i = sum_j alpha_ij value_j.
+ *   GT     s = scale <q_i, k_j>, value v_j        Dwivedi & Bresson 2020
+ *   AGNN   s = beta cos(h_i, h_j), value h_j      Thekumparampil et al. 2018
+ *   GAT    s = leaky_relu(a_i + b_j), value h_j   Velickovic et al. 2018
+ *   GATV2  s = <att, leaky_relu(x_i + y_j)>, value y_j   Brody et al. 2022 */
+typedef enum dfgnn_op {
+  DFGNN_OP_GT = 0,
+  DFGNN_OP_AGNN = 1,
+  DFGNN_OP_GAT = 2,
+  DFGNN_OP_GATV2 = 3,
+  DFGNN_OP_COUNT
+} dfgnn_op;
+
+typedef enum dfgnn_pass {
+  DFGNN_PASS_FORWARD = 0,
+  DFGNN_PASS_COUNT
+} dfgnn_pass;
+
+/* Storage type of the feature tensors.  Products and sums are f32 for F32, F16
+ * and BF16, f64 for F64. */
+typedef enum dfgnn_dtype {
+  DFGNN_F32 = 0,
+  DFGNN_F16 = 1,
+  DFGNN_BF16 = 2,
+  DFGNN_F64 = 3,
+  DFGNN_DTYPE_COUNT
+} dfgnn_dtype;
+
+/* How exact f32 products must be.  TF32 allows tensor cores with 10-bit
+ * mantissas, as torch.backends.cuda.matmul.allow_tf32 does. */
+typedef enum dfgnn_math {
+  DFGNN_MATH_F32 = 0,
+  DFGNN_MATH_TF32 = 1,
+  DFGNN_MATH_COUNT
+} dfgnn_math;
+
+/* Order of a feature tensor's dimensions: [nodes, heads, dim] or
+ * [nodes, dim, heads] (heads innermost, as dgl.sparse has it). */
+typedef enum dfgnn_layout {
+  DFGNN_LAYOUT_NHD = 0,
+  DFGNN_LAYOUT_NDH = 1,
+  DFGNN_LAYOUT_COUNT
+} dfgnn_layout;
+
+typedef enum dfgnn_index_type {
+  DFGNN_INDEX_I32 = 0,
+  DFGNN_INDEX_I64 = 1
+} dfgnn_index_type;
+
+/* What a plan may cost, after FFTW's planner flags. */
+typedef enum dfgnn_effort {
+  DFGNN_EFFORT_DEFAULT = 0, /* the context's, else DFGNN_EFFORT, else ESTIMATE */
+  DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
+  DFGNN_EFFORT_ESTIMATE = 2,/* stored, else nearest, else the rule */
+  DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
+  DFGNN_EFFORT_PAPER = 4    /* the rule of the DF-GNN paper alone */
+} dfgnn_effort;
+
+/* Where a plan's choice came from. */
+typedef enum dfgnn_source {
+  DFGNN_SOURCE_EXACT = 0,   /* this graph and problem were measured */
+  DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was */
+  DFGNN_SOURCE_NEAREST = 2, /* measured graphs within the trusted radius */
+  DFGNN_SOURCE_RULE = 3,    /* nothing near: the refined rule */
+  DFGNN_SOURCE_PAPER = 4,   /* the paper's rule, by effort PAPER */
+  DFGNN_SOURCE_PINNED = 5,  /* a local pin */
+  DFGNN_SOURCE_FORCED = 6   /* DFGNN_FORCE_VARIANT */
+} dfgnn_source;
+
+typedef enum dfgnn_log_level {
+  DFGNN_LOG_DEFAULT = 0, /* DFGNN_LOG, else WARN */
+  DFGNN_LOG_NONE = 1,
+  DFGNN_LOG_ERROR = 2,
+  DFGNN_LOG_WARN = 3,
+  DFGNN_LOG_INFO = 4,
+  DFGNN_LOG_DEBUG = 5
+} dfgnn_log_level;
+
+/* Names as the command line spells them ("gt", "forward", "bf16", "nhd", ...);
+ * NULL for a value out of range.  The _parse functions take the same names and
+ * fail with DFGNN_ERROR_INVALID, listing what is accepted. */
+DFGNN_API const char *dfgnn_op_name(dfgnn_op op);
+DFGNN_API const char *dfgnn_pass_name(dfgnn_pass pass);
+DFGNN_API const char *dfgnn_dtype_name(dfgnn_dtype dtype);
+DFGNN_API const char *dfgnn_math_name(dfgnn_math math);
+DFGNN_API const char *dfgnn_layout_name(dfgnn_layout layout);
+DFGNN_API const char *dfgnn_effort_name(dfgnn_effort effort);
+DFGNN_API const char *dfgnn_source_name(dfgnn_source source);
+DFGNN_API dfgnn_status dfgnn_op_parse(dfgnn_op *op, const char *name);
+DFGNN_API dfgnn_status dfgnn_pass_parse(dfgnn_pass *pass, const char *name);
+DFGNN_API dfgnn_status dfgnn_dtype_parse(dfgnn_dtype *dtype, const char *name);
+DFGNN_API dfgnn_status dfgnn_math_parse(dfgnn_math *math, const char *name);
+DFGNN_API dfgnn_status dfgnn_layout_parse(dfgnn_layout *out, const char *name);
+DFGNN_API dfgnn_status dfgnn_effort_parse(dfgnn_effort *out, const char *name);
+
+/* Bytes of one element: 4, 2, 2, 8. */
+DFGNN_API size_t dfgnn_dtype_size(dfgnn_dtype dtype);
+
+/* ---- context ------------------------------------------------------------ */
+
+/* A device with its tuning decisions.  May be shared between threads. */
+typedef struct dfgnn_context dfgnn_context;
+
+typedef void (*dfgnn_log_function)(void *data, dfgnn_log_level level,
+                                   const char *message);
+
+typedef struct dfgnn_options {
+  size_t struct_size;
+  const char *device; /* "auto" (NULL): a GPU if there is one, else the CPU;
+                       * "cpu", "cuda", "cuda:N" */
+  const char *store;  /* colon-separated store files, first is the one written;
+                       * NULL: DFGNN_STORE, else the user's, the site's and the
+                       * package's.  "" reads and writes none. */
+  dfgnn_effort effort;
+  int threads;            /* of the CPU backend; 0: what OpenMP would use */
+  int64_t paper_capacity; /* bytes of shared memory in the paper's rule; 0:
+                           * DFGNN_PAPER_CAPACITY, else 12288 */
+  dfgnn_log_level log_level;
+  dfgnn_log_function log; /* NULL: one line on standard error */
+  void *log_data;
+} dfgnn_options;
+
+#define DFGNN_OPTIONS_INIT { sizeof(dfgnn_options), 0 }
+
+/* Opens the device and loads its decisions from the stores.  options may be
+ * NULL.  A store that cannot be used is logged and skipped, except one that
+ * options or DFGNN_STORE name, which is DFGNN_ERROR_STORE. */
+DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
+                                            const dfgnn_options *options);
+
+/* Destroys the context.  Its graphs and plans must be destroyed before. */
+DFGNN_API void dfgnn_context_destroy(dfgnn_context *ctx);
+
+/* Loads the stores anew.  Existing plans keep their choice. */
+DFGNN_API dfgnn_status dfgnn_context_reload(dfgnn_context *ctx);
+
+typedef struct dfgnn_device_info {
+  size_t struct_size;
+  char backend[16];      /* "cpu" or "cuda" */
+  char arch[32];         /* "sm_90", "x86_64-avx512": the gate of selection */
+  char model[128];       /* "NVIDIA H200", "AMD EPYC 9655" */
+  int ordinal;           /* CUDA device number, 0 for the CPU */
+  int units;             /* multiprocessors, or threads of the CPU backend */
+  int64_t cache_bytes;   /* last-level cache: L2 of a GPU, L3 of a CPU */
+  int64_t memory_bytes;  /* device memory */
+  int64_t shared_bytes;  /* largest shared memory of a block; 0 on the CPU */
+  char driver[32];       /* "13.0"; "" on the CPU */
+  char runtime[32];      /* "13.0"; the OpenMP version on the CPU */
+} dfgnn_device_info;
+
+#define DFGNN_DEVICE_INFO_INIT { sizeof(dfgnn_device_info), {0} }
+
+/* Fills info, whose struct_size the caller set. */
+DFGNN_API dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
+                                            const dfgnn_context *ctx);
+
+typedef struct dfgnn_counters {
+  size_t struct_size;
+  uint64_t exact, similar, nearest; /* plans by source */
+  uint64_t misses;                  /* plans that fell back to the rule */
+  uint64_t cached;                  /* plans found in the plan cache */
+  uint64_t invalid_rows;            /* rows of the stores that were skipped */
+  uint64_t loaded_rows;             /* rows of the stores in use */
+} dfgnn_counters;
+
+#define DFGNN_COUNTERS_INIT { sizeof(dfgnn_counters), 0 }
+
+DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
+                                              const dfgnn_context *ctx);
+
+/* ---- graphs ------------------------------------------------------------- */
+
+/* A CSR matrix: row i has the edges offsets[i] .. offsets[i + 1] - 1, whose
+ * sources are indices[e].  Duplicate edges and self loops are edges like all
+ * others; rows may be unsorted. */
+typedef struct dfgnn_csr {
+  size_t struct_size;
+  int64_t destinations; /* N, rows */
+  int64_t sources;      /* M, columns; below 2^31 */
+  int64_t edges;        /* E = offsets[N] */
+  const void *offsets;  /* [N + 1], of offset_type */
+  const void *indices;  /* [E], of index_type */
+  dfgnn_index_type offset_type, index_type;
+  int on_device;        /* 0: host arrays, 1: arrays of the context's device */
+  int64_t graphs;       /* of a batch; 0: not known */
+  const int64_t *graph_ptr; /* host, [graphs + 1]: first node of each graph of a
+                             * square batch; NULL: not known */
+  const char *family;   /* a name shared by graphs of one kind, such as the
+                         * mini-batches of a sampler; NULL: none */
+  const char *name;     /* a label kept with measurements; NULL: none */
+} dfgnn_csr;
+
+#define DFGNN_CSR_INIT { sizeof(dfgnn_csr), 0 }
+
+/* A graph on a context's device. */
+typedef struct dfgnn_graph dfgnn_graph;
+
+/* Validates csr (offsets start at 0, never fall and end at edges; indices are
+ * in range; graph_ptr is monotone and no edge leaves its graph) and computes
+ * its signature.  DFGNN_ERROR_INVALID names the first row that is wrong.
+ * Arrays already in device memory are borrowed: they must outlive the graph
+ * and not change.  Host arrays are copied to a GPU, borrowed by the CPU.
+ * 64-bit indices are narrowed into a copy. */
+DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
+                                          dfgnn_context *ctx,
+                                          const dfgnn_csr *csr);
+
+/* Destroys the graph; its plans must be destroyed before.  NULL is allowed. */
+DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
+
+#define DFGNN_HISTOGRAM_BINS 24
+
+/* What selection looks at.  Shares are 0..1.  Relabelling nodes leaves all but
+ * locality, reuse and fingerprint unchanged. */
+typedef struct dfgnn_signature {
+  size_t struct_size;
+  int64_t destinations, sources, edges;
+  int64_t max_degree;
+  double mean_degree;
+  int64_t p50_degree, p90_degree, p99_degree;
+  double degree_cv;   /* standard deviation over mean */
+  double isolated;    /* share of rows without edges */
+  double histogram[DFGNN_HISTOGRAM_BINS]; /* share of rows of degree 0, 1, 2..3,
+                                           * 4..7, ... */
+  double reuse;       /* distinct columns per 16-row window over its edges, by a
+                       * sample of windows: 1 none shared, 1/16 all shared */
+  double locality;    /* share of sampled edges with |i M/N - j| within 1024 */
+  int64_t graphs;     /* connected blocks on the diagonal, 1 if not a batch */
+  int64_t largest_graph; /* nodes of the largest */
+  double density;     /* edges over the sum of squared block sizes */
+  uint64_t fingerprint;  /* hash of offsets and indices */
+} dfgnn_signature;
+
+#define DFGNN_SIGNATURE_INIT { sizeof(dfgnn_signature), 0 }
+
+DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
+                                             const dfgnn_graph *graph);
+
+/* Bytes of device memory that the graph holds for itself: copies and the views
+ * (work lists, orders, transposes) that variants asked for. */
+DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
+
+/* ---- graph files and generators ----------------------------------------- */
+
+/* Reads a graph into host arrays.  The format is found from name and content:
+ * Matrix Market (.mtx; pattern, real, integer; general, symmetric), SciPy CSR
+ * (.npz, optional graph_ptr), METIS (.graph), SNAP and OGB edge lists (.txt,
+ * .csv, .tsv; '#' and '%' comments), each also with .gz except .npz.  Edges
+ * "a b" of a list mean that b attends to a (source, destination).  Duplicate
+ * edges are kept.  Free it with dfgnn_csr_free. */
+DFGNN_API dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path);
+
+/* Writes host arrays; the format is found from the name (.mtx, .npz, .graph,
+ * .txt, .csv, .tsv; .gz where it is read).  A file is replaced whole or not. */
+DFGNN_API dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path);
+
+/* Makes a graph from a specification such as "sbm-pattern:batch=256,seed=1",
+ * "powerlaw:nodes=10000,edges=100000,max-degree=900,columns=local" or
+ * "preset=arxiv".  dfgnn-graph(1) lists the kinds and their settings. */
+DFGNN_API dfgnn_status dfgnn_csr_generate(dfgnn_csr **csr, const char *spec);
+
+DFGNN_API void dfgnn_csr_free(dfgnn_csr *csr);
+
+/* ---- problems and arguments --------------------------------------------- */
+
+typedef struct dfgnn_problem {
+  size_t struct_size;
+  dfgnn_op op;
+  dfgnn_pass pass;
+  dfgnn_dtype dtype;
+  dfgnn_math math;
+  dfgnn_layout layout;
+  dfgnn_effort effort;
+  int64_t heads;       /* H >= 1 */
+  int64_t dim;         /* D >= 1, features per head */
+  int deterministic;   /* 1: bitwise equal from run to run */
+  int weights;         /* 1: execute also writes args.weights [E, H] */
+  int cold;            /* 1: choose by cold-cache measurements */
+  int64_t max_workspace; /* bytes a variant may ask for; -1: any */
+} dfgnn_problem;
+
+#define DFGNN_PROBLEM_INIT                                                     \
+  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, -1 }
+
+/* Distance in elements between consecutive nodes, heads and features of a
+ * tensor.  All zero: dense in the problem's layout. */
+typedef struct dfgnn_strides {
+  int64_t node, head, feature;
+} dfgnn_strides;
+
+/* Tensors of a call, in device memory.  Types: "storage" is the problem's
+ * dtype; "scalar" is double for F64, float otherwise.  NaN and infinite inputs
+ * follow IEEE arithmetic: a NaN score makes its row NaN, a row whose scores are
+ * all -inf gives zeros and lse -inf, like a row without edges. */
+typedef struct dfgnn_args {
+  size_t struct_size;
+  const void *query;     /* GT q [N,H,D]; AGNN h of destinations [N,H,D]; GATV2 x
+                          * [N,H,D].  Storage. */
+  const void *key;       /* GT k [M,H,D].  Storage. */
+  const void *value;     /* GT v, AGNN h, GAT h, GATV2 y [M,H,D].  Storage.  AGNN
+                          * on a square graph may pass one array as both. */
+  const void *score_dst; /* GAT a [N,H].  Scalar. */
+  const void *score_src; /* GAT b [M,H].  Scalar. */
+  const void *att;       /* GATV2 att [H,D].  Storage. */
+  const void *beta;      /* AGNN [1].  Scalar; NULL: 1. */
+  void *out;             /* [N,H,D].  Storage. */
+  void *lse;             /* [N,H] log-sum-exp of the scores, natural logarithm,
+                          * -inf for a row without edges.  Scalar; or NULL. */
+  void *weights;         /* [E,H] softmax in edge order.  Scalar; only with
+                          * problem.weights. */
+  double scale;          /* GT; 0: 1 / sqrt(D) */
+  double slope;          /* GAT and GATV2 leaky ReLU */
+  dfgnn_strides query_strides, key_strides, value_strides, out_strides;
+} dfgnn_args;
+
+#define DFGNN_ARGS_INIT                                                        \
+  { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2,                \
+    {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0} }
+
+/* ---- plans -------------------------------------------------------------- */
+
+/* The chosen variant for a graph and a problem.  Immutable, shared by threads;
+ * asked for twice, the same plan comes back from the graph's cache. */
+typedef struct dfgnn_plan dfgnn_plan;
+
+/* Chooses a variant: the stores' exact, similar or nearest measurements, else
+ * the rule, as the problem's effort allows.  DFGNN_ERROR_UNSUPPORTED if no
+ * variant applies; DFGNN_ERROR_CAPTURING if it would tune during a capture. */
+DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,
+                                         dfgnn_graph *graph,
+                                         const dfgnn_problem *problem);
+
+/* The same with a named variant, for experiments.  Not cached.
+ * DFGNN_ERROR_UNSUPPORTED, with the reason, if it does not apply. */
+DFGNN_API dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **plan,
+                                                dfgnn_context *ctx,
+                                                dfgnn_graph *graph,
+                                                const dfgnn_problem *problem,
+                                                const char *variant);
+
+/* Gives the plan back.  NULL is allowed. */
+DFGNN_API void dfgnn_plan_destroy(dfgnn_plan *plan);
+
+/* Bytes of device memory, aligned to 256, that execute needs. */
+DFGNN_API size_t dfgnn_plan_workspace(const dfgnn_plan *plan);
+
+DFGNN_API const char *dfgnn_plan_variant(const dfgnn_plan *plan);
+DFGNN_API dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan);
+
+typedef struct dfgnn_candidate {
+  const char *variant;
+  const char *reason; /* "chosen", "slower: 1.31x", "not measured", ... */
+} dfgnn_candidate;
+
+typedef struct dfgnn_explanation {
+  const char *variant;
+  dfgnn_source source;
+  double distance;      /* to the nearest measured problem; 0 exact; -1 none */
+  const char *because;  /* one sentence */
+  size_t count;
+  const dfgnn_candidate *candidates; /* every variant of the operator and pass */
+} dfgnn_explanation;
+
+/* Why this variant, and why not each other.  Free it with
+ * dfgnn_explanation_free; it does not outlive the plan. */
+DFGNN_API dfgnn_status dfgnn_plan_explain(dfgnn_explanation **explanation,
+                                          const dfgnn_plan *plan);
+DFGNN_API void dfgnn_explanation_free(dfgnn_explanation *explanation);
+
+/* Runs the plan on a stream (a cudaStream_t; ignored by the CPU, which returns
+ * when done).  Allocates nothing, takes no lock, does not synchronise, may be
+ * captured in a CUDA graph.  workspace is dfgnn_plan_workspace bytes of device
+ * memory that no other call uses meanwhile; NULL if that is 0. */
+DFGNN_API dfgnn_status dfgnn_execute(const dfgnn_plan *plan,
+                                     const dfgnn_args *args, void *workspace,
+                                     void *stream);
+
+/* Plan, workspace and execute in one: a hash lookup after the first call.  The
+ * workspace is the context's and grows as needed, so calls of one context are
+ * serialised; not for captures. */
+DFGNN_API dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_args *args, void *stream);
+
+/* ---- variants ----------------------------------------------------------- */
+
+typedef struct dfgnn_variant_info {
+  size_t struct_size;
+  const char *name;       /* "cpu.attention.fwd.online/simd=avx2,unroll=2" */
+  const char *algorithm;  /* "online" */
+  const char *backend;    /* "cpu" */
+  const char *parameters; /* "simd=avx2,unroll=2", "" if none */
+  uint32_t ops, passes;   /* bit masks of dfgnn_op and dfgnn_pass */
+  int revision;           /* raised when its speed or results change */
+  int deterministic;
+} dfgnn_variant_info;
+
+#define DFGNN_VARIANT_INFO_INIT { sizeof(dfgnn_variant_info), 0 }
+
+/* Every compiled-in variant, whether its device is present or not. */
+DFGNN_API size_t dfgnn_variant_count(void);
+DFGNN_API dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i);
+
+/* ---- tuning ------------------------------------------------------------- */
+
+typedef struct dfgnn_tune_options {
+  size_t struct_size;
+  double budget_s;       /* wall time for the problem; 0: 10 */
+  uint64_t seed;         /* of inputs and of the order of rounds */
+  double margin;         /* what cannot be told apart by more ties; 0: 0.015 */
+  int exhaustive;        /* 1: measure every candidate to the end */
+  int remeasure;         /* 1: also what is stored already */
+  const char *tool;      /* provenance, e.g. "dfgnn-tune 0.1.0"; NULL: library */
+  const char *job_hash;  /* provenance; NULL: none */
+  const char *const *variants; /* only these candidates, NULL-terminated; NULL:
+                                * all applicable ones */
+  void (*progress)(void *data, double done, const char *message);
+  int (*stop)(void *data); /* polled between samples; non-zero ends early with
+                            * DFGNN_ERROR_INTERRUPTED, keeping what is measured */
+  void *data;
+} dfgnn_tune_options;
+
+#define DFGNN_TUNE_OPTIONS_INIT { sizeof(dfgnn_tune_options), 0 }
+
+typedef struct dfgnn_tune_report {
+  size_t struct_size;
+  char variant[160];      /* the winner */
+  char anchor[160];       /* what it was compared with: the rule's choice */
+  double median_ms, ratio;/* of the winner; ratio to the anchor, < 1 is faster */
+  int candidates, measured, wrong, failed;
+  int resumed;            /* candidates whose stored measurements were reused */
+  int separated;          /* 1: the winner is told apart from the runner-up */
+  int kept;               /* 1: written to the store */
+  double seconds;
+  double payback_calls;   /* calls until the tuning is earned back; inf: never */
+} dfgnn_tune_report;
+
+#define DFGNN_TUNE_REPORT_INIT { sizeof(dfgnn_tune_report), {0} }
+
+/* Measures the candidates for a problem on a graph, checking each against the
+ * reference first, writes every finished measurement to the context's first
+ * store, and reloads the context's decisions.  report may be NULL. */
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
+                                  dfgnn_context *ctx, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_tune_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,139 @@
+/* variant.h - what a kernel file gives to the registry
+ *
+ * A kernel file defines one table of families with DFGNN_FAMILIES(stem) and is
+ * named, as its path, in kernels/sources.am; nothing else has to change.  A
+ * family is an algorithm with parameters; the registry expands the product of
+ * the parameters' values, less what legal() refuses, into variants named
+ *     <family name>/<parameter>=<value>,...
+ */
+#ifndef DFGNN_KERNELS_VARIANT_H
+#define DFGNN_KERNELS_VARIANT_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DFGNN_MAX_PARAMETERS 8
+#define DFGNN_MAX_VALUES 16
+#define DFGNN_MAX_VIEWS 4
+
+typedef struct dfgnn_parameter {
+  const char *name;
+  int count;
+  int values[DFGNN_MAX_VALUES];
+  const char *labels[DFGNN_MAX_VALUES]; /* NULL: the number is the label */
+} dfgnn_parameter;
+
+/* The CSR arrays a kernel sees, in device memory.  indices are always 32-bit,
+ * offsets are 64-bit if offsets64. */
+typedef struct dfgnn_matrix {
+  int64_t destinations, sources, edges;
+  int64_t max_degree;
+  int offsets64;
+  const void *offsets;
+  const int32_t *indices;
+} dfgnn_matrix;
+
+/* Structures derived from a graph, built when a variant first asks for them and
+ * kept by the graph.
+ *   ROW_OF_EDGE   array[0]: int32 [E], destination of each edge
+ *   DEGREE_ORDER  array[0]: int32 [N], rows by falling degree, ties by index
+ *   WORK_ITEMS    rows cut into items of at most `parameter` edges.
+ *                 array[0]: int32 [count] row of each item, rows in order
+ *                 array[1]: int64 [count + 1] first edge of each item; the item
+ *                           ends at min(first + parameter, end of its row)
+ *                 array[2]: int32 [N + 1] first item of each row; a row without
+ *                           edges has one empty item
+ *                 array[3]: int32 [heavy] rows that have more than one item
+ *                 extra: number of such heavy rows */
+typedef enum dfgnn_view_kind {
+  DFGNN_VIEW_NONE = 0,
+  DFGNN_VIEW_ROW_OF_EDGE,
+  DFGNN_VIEW_DEGREE_ORDER,
+  DFGNN_VIEW_WORK_ITEMS,
+  DFGNN_VIEW_KINDS
+} dfgnn_view_kind;
+
+typedef struct dfgnn_view_request {
+  dfgnn_view_kind kind;
+  int64_t parameter;
+} dfgnn_view_request;
+
+typedef struct dfgnn_view {
+  dfgnn_view_request request;
+  int64_t count, extra;
+  const void *array[4];
+  size_t bytes; /* of device memory */
+} dfgnn_view;
+
+/* All that applicability, workspace and launch may look at. */
+typedef struct dfgnn_setting {
+  const dfgnn_problem *problem; /* complete: defaults are filled in */
+  const dfgnn_matrix *matrix;
+  const dfgnn_signature *signature;
+  const dfgnn_device_info *device;
+  const int *parameter; /* values in the order of the family's parameters */
+} dfgnn_setting;
+
+typedef struct dfgnn_launch {
+  dfgnn_setting setting;
+  const dfgnn_args *args; /* complete: strides and scale are filled in */
+  const dfgnn_view *const *views; /* as requested, in order */
+  void *workspace;                /* 256-byte aligned */
+  void *stream;
+  void *state; /* what prepare made, else NULL */
+} dfgnn_launch;
+
+typedef struct dfgnn_family {
+  const char *name;      /* "cpu.attention.fwd.online" */
+  const char *algorithm; /* "online" */
+  const char *backend;   /* "cpu", "cuda" */
+  uint32_t ops, passes, dtypes; /* bit masks: 1u << DFGNN_OP_GT ... */
+  int revision; /* raise it when results or speed change: older rows expire */
+  int deterministic;
+  int weights; /* can write args.weights */
+  int reference; /* 1: the slow, obvious one; never chosen unless forced */
+  dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
+
+  /* May the combination be built?  NULL: always. */
+  int (*legal)(const int *parameter);
+  /* NULL if it can run here, else the reason.  NULL pointer: always.  ops,
+   * dtypes, weights, determinism and workspace are checked by the caller. */
+  const char *(*applicable)(const dfgnn_setting *setting);
+  /* Bytes of workspace.  NULL: 0. */
+  size_t (*workspace)(const dfgnn_setting *setting);
+  /* Fills at most DFGNN_MAX_VIEWS requests, returns how many.  NULL: 0. */
+  int (*views)(const dfgnn_setting *setting, dfgnn_view_request *requests);
+  /* Makes state that execute reuses (library descriptors).  NULL: none. */
+  dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,
+                          const dfgnn_view *const *views);
+  void (*release)(void *state);
+  dfgnn_status (*launch)(const dfgnn_launch *launch);
+} dfgnn_family;
+
+#define DFGNN_BIT(x) (1u << (x))
+#define DFGNN_OPS_ATTENTION                                                    \
+  (DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_AGNN) |                         \
+   DFGNN_BIT(DFGNN_OP_GAT) | DFGNN_BIT(DFGNN_OP_GATV2))
+#define DFGNN_DTYPES_ALL                                                       \
+  (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16) |       \
+   DFGNN_BIT(DFGNN_F64))
+
+/* A C++ const object has internal linkage, so it is declared extern first. */
+#ifdef __cplusplus
+#define DFGNN_FAMILIES(stem)                                                   \
+  extern "C" const dfgnn_family dfgnn__families_##stem[];                      \
+  const dfgnn_family dfgnn__families_##stem[]
+#else
+#define DFGNN_FAMILIES(stem)                                                   \
+  extern const dfgnn_family dfgnn__families_##stem[];                          \
+  const dfgnn_family dfgnn__families_##stem[]
+#endif
+#define DFGNN_FAMILIES_END { 0 }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+/* backend.h - what lib asks of a device: one table a backend
+ *
+ * lib/backend_cpu.c and lib/backend_cuda.c each define one; a device is an
+ * opaque pointer of theirs.  Streams are the caller's (a cudaStream_t), NULL the
+ * default one.  All functions are thread-safe. */
+#ifndef DFGNN_LIB_BACKEND_H
+#define DFGNN_LIB_BACKEND_H
+
+#include "dfgnn.h"
+#include "kernels/common/variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dfgnn_device dfgnn_device;
+
+typedef dfgnn_status (*dfgnn_timed_function)(void *data, void *stream);
+
+typedef struct dfgnn_sample {
+  double ms;       /* of one call */
+  double clock_mhz;/* 0: not known */
+  int tainted;     /* throttled or disturbed: drop it */
+} dfgnn_sample;
+
+typedef struct dfgnn_backend {
+  const char *name;
+
+  int (*device_count)(void);
+  /* threads: of the CPU backend, 0 for its default. */
+  dfgnn_status (*open)(dfgnn_device **device, int ordinal, int threads);
+  void (*close)(dfgnn_device *device);
+  void (*identify)(const dfgnn_device *device, dfgnn_device_info *info);
+
+  /* 256-byte aligned device memory. */
+  dfgnn_status (*allocate)(dfgnn_device *device, void **memory, size_t bytes);
+  void (*release)(dfgnn_device *device, void *memory);
+  /* Blocking copies between any of host and device memory. */
+  dfgnn_status (*copy)(dfgnn_device *device, void *to, const void *from,
+                       size_t bytes);
+  dfgnn_status (*synchronize)(dfgnn_device *device, void *stream);
+  int (*capturing)(dfgnn_device *device, void *stream);
+
+  /* Checks a matrix (offsets start at 0, never fall, end at edges; indices in
+   * range; blocks of graph_ptr not left) and fills max_degree and signature.
+   * Failures name the first wrong row.  The fingerprint is the same on every
+   * backend (lib/signature.h). */
+  dfgnn_status (*analyze)(dfgnn_device *device, dfgnn_matrix *matrix,
+                          dfgnn_signature *signature, int64_t graphs,
+                          const int64_t *graph_ptr);
+  /* Narrows 64-bit device indices; out of range is an error naming the edge. */
+  dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to,
+                         const int64_t *from, int64_t count);
+  /* Builds a view; its arrays come from allocate, array[0] owning none of the
+   * others: release each non-NULL one. */
+  dfgnn_status (*build_view)(dfgnn_device *device, dfgnn_view *view,
+                             const dfgnn_matrix *matrix,
+                             const dfgnn_signature *signature);
+
+  /* Milliseconds of one call: enough calls of f that launch and timer cost are
+   * negligible (CUDA: replays of a captured graph for short ones), `repeats`
+   * > 0 fixes their number.  cold: the last-level cache is flushed before each
+   * timed call, outside the timing. */
+  dfgnn_status (*time)(dfgnn_device *device, dfgnn_sample *sample,
+                       dfgnn_timed_function f, void *data, int repeats,
+                       int cold);
+  /* Bytes per second of a large copy, read plus written. */
+  dfgnn_status (*copy_bandwidth)(dfgnn_device *device, double *bandwidth);
+} dfgnn_backend;
+
+extern const dfgnn_backend dfgnn__backend_cpu;
+#ifdef HAVE_CUDA
+extern const dfgnn_backend dfgnn__backend_cuda;
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,28 @@
+/* registry.h - every compiled-in variant, expanded from the families of
+ * kernels/sources.am */
+#ifndef DFGNN_LIB_REGISTRY_H
+#define DFGNN_LIB_REGISTRY_H
+
+#include "kernels/common/variant.h"
+
+typedef struct dfgnn_variant {
+  const dfgnn_family *family;
+  char name[160];
+  const char *parameters; /* within name, after the '/' */
+  int parameter[DFGNN_MAX_PARAMETERS];
+} dfgnn_variant;
+
+size_t dfgnn__variant_count(void);
+const dfgnn_variant *dfgnn__variant(size_t i);
+/* NULL if there is none of that name. */
+const dfgnn_variant *dfgnn__variant_find(const char *name);
+
+/* NULL if the variant can run the setting, else the reason.  setting's
+ * parameter is ignored. */
+const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
+                                   const dfgnn_setting *setting);
+
+/* For tests: families appended to the registry before its first use. */
+void dfgnn__registry_add(const dfgnn_family *families);
+
+#endif
