@@ -5,7 +5,7 @@
 #ifndef DFGNN_LIB_OPERATOR_H
 #define DFGNN_LIB_OPERATOR_H
 
-#include "dfgnn.h"
+#include "kernels/common/variant.h"
 
 /* Shape of a tensor: the product of the dimensions named. */
 #define DFGNN_DIM_N 1u /* destinations */
@@ -39,7 +39,12 @@ typedef struct dfgnn_operator {
   dfgnn_tensor tensors[DFGNN_MAX_TENSORS]; /* ends with a NULL name */
   double flops_edge;  /* floating-point operations per edge, head and feature */
   int dot_score;      /* 1: the paper's rule may choose PMF */
-  int scores;         /* distinct gathers a fused kernel makes: AGNN 1, GT 2 */
+  int gathers;        /* distinct rows a fused kernel gathers an edge: GT 2 */
+  /* Reference in float64 on host arrays, see kernels/attention/reference.h. */
+  dfgnn_status (*reference)(const dfgnn_problem *problem,
+                            const dfgnn_matrix *matrix, const dfgnn_args *args,
+                            const int64_t *rows, int64_t count, double *out,
+                            double *lse, double *weights);
 } dfgnn_operator;
 
 /* NULL if the library has none. */

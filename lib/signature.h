@@ -1,0 +1,66 @@
+/* signature.h - what selection looks at, and how it is computed everywhere alike
+ *
+ * The definitions here are shared by the CPU (lib/signature.c) and the CUDA
+ * backend; both must give the same numbers.
+ *
+ *   p50, p90, p99   the degree at index floor(p * (N - 1)) of the sorted degrees
+ *   histogram       bin 0: degree 0; bin b: 2^(b-1) <= degree < 2^b; the last bin
+ *                   takes all above
+ *   reuse           windows w = k * W / S, k = 0 .. S - 1, of W = ceil(N / 16)
+ *                   windows of 16 rows, S = min(W, 64); of each the first 1024
+ *                   edges; sum of distinct columns over sum of edges (1 if none)
+ *   locality        rows i = k * N / S, k = 0 .. S - 1, S = min(N, 1024); of each
+ *                   non-empty one its first and its middle edge (begin + degree
+ *                   / 2); share with |i * M / N - j| <= 1024 (1 if none)
+ *   graphs          of graph_ptr, else for a square matrix the number of diagonal
+ *                   blocks: a block ends before row i where no edge of a row
+ *                   below i reaches a column >= i and none of a row >= i reaches
+ *                   a column < i; runs of isolated rows count one block each.
+ *                   A rectangular matrix has one
+ *   density         edges over the sum of squared block sizes (rectangular: N M)
+ *   fingerprint     below */
+#ifndef DFGNN_LIB_SIGNATURE_H
+#define DFGNN_LIB_SIGNATURE_H
+
+#include "kernels/common/variant.h"
+
+#ifdef __CUDACC__
+#define DFGNN_HOST_DEVICE __host__ __device__
+#else
+#define DFGNN_HOST_DEVICE
+#endif
+
+#define DFGNN_REUSE_WINDOWS 64
+#define DFGNN_REUSE_EDGES 1024
+#define DFGNN_LOCALITY_ROWS 1024
+#define DFGNN_LOCALITY_SPAN 1024
+
+/* A bijective mixer (the finaliser of SplitMix64, Steele et al. 2014). */
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/* The fingerprint is a sum modulo 2^64 of one term a position, so that any
+ * order and any number of workers give the same; xxHash cannot do that:
+ *   mix(N) + mix(~M) + sum_i offset_term(i, offsets[i]), i = 0 .. N
+ *                    + sum_e index_term(e, indices[e]) */
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__offset_term(uint64_t i,
+                                                            uint64_t offset) {
+  return dfgnn__mix(offset + (i + 1) * 0x9e3779b97f4a7c15u);
+}
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__index_term(uint64_t e,
+                                                           uint64_t index) {
+  uint64_t x = (index + (e + 1) * 0xd1b54a32d192ed03u);
+  x ^= x >> 32;
+  x *= 0x9e3779b97f4a7c15u;
+  return x ^ (x >> 29);
+}
+
+/* analyze() of the CPU backend: see lib/backend.h. */
+dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,
+                            int64_t graphs, const int64_t *graph_ptr,
+                            int threads);
+
+#endif

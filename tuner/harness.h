@@ -1,0 +1,39 @@
+/* harness.h - a problem's tensors with random values, and the check of a plan
+ * against the float64 reference
+ *
+ * Used by the tuner before a candidate may win, by dfgnn-bench for rel_error and
+ * by the tests; it loops over lib/operator.h and knows no operator by name. */
+#ifndef DFGNN_TUNER_HARNESS_H
+#define DFGNN_TUNER_HARNESS_H
+
+#include "dfgnn.h"
+
+typedef struct dfgnn_harness dfgnn_harness;
+
+/* Allocates every tensor of the problem on the context's device, with canaries
+ * before and after the outputs, inputs N(0,1) by seed (the same on every
+ * device), and a workspace that grows to what the plans need. */
+dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
+                                   dfgnn_graph *graph,
+                                   const dfgnn_problem *problem,
+                                   uint64_t seed);
+void dfgnn__harness_destroy(dfgnn_harness *harness);
+
+/* Arguments in device memory, for execute. */
+const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
+/* A workspace of at least the plan's bytes. */
+dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *harness,
+                                      const dfgnn_plan *plan);
+
+/* Poisons the outputs, executes, and compares out, lse and weights with the
+ * reference: all rows up to 10 M edges, above that a sample with the heaviest
+ * and an empty row.  rel_error is the largest of |x - r| / (|r| + rms(r)).
+ * DFGNN_ERROR_WRONG, with the row, if it exceeds the tolerance or a canary is
+ * overwritten. */
+dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *harness,
+                                  const dfgnn_plan *plan);
+
+/* 1e-5 for f32, 1e-2 f16, 3e-2 bf16, 1e-12 f64, 5e-3 for TF32 math. */
+double dfgnn__tolerance(dfgnn_dtype dtype, dfgnn_math math);
+
+#endif
