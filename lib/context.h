@@ -1,0 +1,78 @@
+/* context.h - a device, its decisions, its log */
+#ifndef DFGNN_LIB_CONTEXT_H
+#define DFGNN_LIB_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "lib/backend.h"
+#include "lib/registry.h"
+#include "lib/select.h"
+
+/* Tunes a problem that effort MEASURE did not find; installed by tuner/. */
+typedef dfgnn_status (*dfgnn_miss_hook)(void *data, dfgnn_context *ctx,
+                                        dfgnn_graph *graph,
+                                        const dfgnn_problem *problem);
+
+typedef struct dfgnn_store_layer {
+  char *path;
+  int named;    /* by options or DFGNN_STORE: failing to open it is an error */
+  int writable; /* the one tuning writes to */
+  uint64_t rows, invalid; /* loaded for this device; skipped */
+} dfgnn_store_layer;
+
+struct dfgnn_context {
+  const dfgnn_backend *backend;
+  dfgnn_device *device;
+  dfgnn_device_info info;
+  dfgnn_effort effort;
+  int64_t paper_capacity;
+  int force_deterministic;             /* DFGNN_DETERMINISTIC: -1 not set */
+  const dfgnn_variant *forced_variant; /* DFGNN_FORCE_VARIANT */
+
+  dfgnn_log_level log_level;
+  dfgnn_log_function log;
+  void *log_data;
+
+  dfgnn_store_layer *layers;
+  size_t layer_count;
+
+  pthread_mutex_t lock; /* guards table, workspace and the circuit breaker */
+  dfgnn_table *table;   /* never NULL, replaced whole by reload */
+  void *workspace;      /* of dfgnn_call */
+  size_t workspace_bytes;
+  unsigned char *broken; /* by variant index: a launch was refused */
+
+  dfgnn_miss_hook on_miss;
+  void *on_miss_data;
+
+  atomic_uint_fast64_t exact, similar, nearest, misses, cached;
+  atomic_int graphs; /* alive */
+};
+
+/* All of dfgnn_context_create but the on-miss hook. */
+dfgnn_status dfgnn__context_open(dfgnn_context **ctx,
+                                 const dfgnn_options *options);
+void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
+                                void *data);
+
+/* The store that tuning writes: its path, or NULL if there is none. */
+const char *dfgnn__context_store(const dfgnn_context *ctx);
+
+void dfgnn__log(const dfgnn_context *ctx, dfgnn_log_level level,
+                const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* lib/environment.c: parses DFGNN_LOG, warns of unknown DFGNN_* once. */
+dfgnn_log_level dfgnn__environment_log_level(void);
+void dfgnn__environment_warn_unknown(const dfgnn_context *ctx);
+/* Name and one-line meaning of the i-th variable; NULL at the end. */
+const char *dfgnn__environment_variable(size_t i, const char **meaning);
+
+/* lib/layers.c: fills ctx->layers by options->store, DFGNN_STORE or the XDG
+ * places. */
+dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store);
+void dfgnn__layers_free(dfgnn_context *ctx);
+/* Reads the layers into a table for ctx->info. */
+dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx);
+
+#endif

@@ -1,0 +1,33 @@
+/* graph.h - a validated CSR matrix on a device, its views and its plans */
+#ifndef DFGNN_LIB_GRAPH_H
+#define DFGNN_LIB_GRAPH_H
+
+#include <pthread.h>
+
+#include "lib/context.h"
+
+struct dfgnn_graph {
+  dfgnn_context *ctx;
+  dfgnn_matrix matrix;
+  dfgnn_signature signature;
+  char *family, *name; /* "" if not given */
+  void *owned_offsets, *owned_indices; /* device copies, or NULL */
+  size_t owned_bytes;
+
+  pthread_mutex_t lock; /* guards views */
+  struct dfgnn_view_node *views;
+  size_t view_bytes;
+
+  pthread_rwlock_t plans_lock;
+  dfgnn_plan **plans; /* open addressing, capacity a power of two */
+  size_t plan_count, plan_capacity;
+};
+
+/* The view, built now if it is the first request. */
+dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
+                               const dfgnn_view_request *request);
+
+/* lib/plan.c: drops the cached plans of a graph. */
+void dfgnn__graph_forget_plans(dfgnn_graph *graph);
+
+#endif

@@ -1,0 +1,29 @@
+/* plan.h - a chosen variant with what it needs to launch */
+#ifndef DFGNN_LIB_PLAN_H
+#define DFGNN_LIB_PLAN_H
+
+#include <stdatomic.h>
+
+#include "lib/graph.h"
+#include "lib/operator.h"
+
+struct dfgnn_plan {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_problem problem; /* complete */
+  const dfgnn_operator *op;
+  const dfgnn_variant *variant;
+  dfgnn_choice choice;
+  size_t workspace;
+  const dfgnn_view *views[DFGNN_MAX_VIEWS];
+  void *state;
+  uint64_t hash;            /* of problem, for the cache */
+  atomic_int references;
+  atomic_int refused;       /* a launch failed: the next plan avoids it */
+};
+
+/* The setting of a problem on a graph, without parameters. */
+dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
+                             const dfgnn_problem *problem);
+
+#endif

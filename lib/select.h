@@ -1,0 +1,72 @@
+/* select.h - which variant: stored decisions, then the rule
+ *
+ * Everything here is a pure function of its arguments: the same rows give the
+ * same choice on every rank. */
+#ifndef DFGNN_LIB_SELECT_H
+#define DFGNN_LIB_SELECT_H
+
+#include "db/store.h"
+#include "lib/registry.h"
+
+/* What a choice is made for. */
+typedef struct dfgnn_query {
+  dfgnn_setting setting; /* parameter unused */
+  const char *family;    /* of the graph; "" if none */
+  const unsigned char *broken; /* by variant index; NULL: none */
+} dfgnn_query;
+
+typedef struct dfgnn_choice {
+  const dfgnn_variant *variant; /* NULL: none applies */
+  dfgnn_source source;
+  double distance; /* to the nearest decision; 0 exact; -1 none */
+  char because[192];
+} dfgnn_choice;
+
+/* An immutable index over decisions of one device. */
+typedef struct dfgnn_table dfgnn_table;
+
+/* rows may be of any device: those of another backend or arch are ignored.
+ * Takes its own copy.  invalid (may be NULL) counts rows that name no variant
+ * of this library, or an older revision. */
+dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
+                                 const dfgnn_device_info *device,
+                                 const dfgnn_measurement *rows, size_t count);
+void dfgnn__table_destroy(dfgnn_table *table);
+const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table);
+/* A pinned variant: op, pass, dtype and fingerprint (0: any). */
+dfgnn_status dfgnn__table_pin(dfgnn_table *table, const char *op,
+                              const char *pass, const char *dtype,
+                              uint64_t fingerprint, const char *variant);
+
+/* The tiers: pinned, exact, similar, nearest.  choice->variant is NULL if none
+ * of them answers; distance then says how far the nearest was.  exclude: a
+ * graph's fingerprint treated as not measured (0: none), for leave-one-out. */
+void dfgnn__table_select(dfgnn_choice *choice, const dfgnn_table *table,
+                         const dfgnn_query *query, uint64_t exclude);
+
+/* The decision of exactly this problem and graph, or NULL. */
+const dfgnn_decision *dfgnn__table_exact(const dfgnn_table *table,
+                                         const dfgnn_query *query);
+
+/* The refined rule (lib/rule.c), and the paper's with its capacity in bytes. */
+void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query);
+void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
+                         int64_t capacity);
+
+/* The first applicable variant of an algorithm, by the rule's preferred
+ * parameters; NULL if none applies. */
+const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
+                                             const char *algorithm);
+
+/* The feature vector distances are taken in (lib/distance.c). */
+#define DFGNN_FEATURES 16
+void dfgnn__features(double feature[DFGNN_FEATURES],
+                     const dfgnn_signature *signature, int64_t heads,
+                     int64_t dim, size_t element_size,
+                     const dfgnn_device_info *device);
+double dfgnn__distance(const double a[DFGNN_FEATURES],
+                       const double b[DFGNN_FEATURES]);
+/* Beyond this distance nearest abstains. */
+extern const double dfgnn__trusted_radius;
+
+#endif
