@@ -17,6 +17,9 @@ const dfgnn_variant *dfgnn__variant(size_t i);
 /* NULL if there is none of that name. */
 const dfgnn_variant *dfgnn__variant_find(const char *name);
 
+/* Position in the registry, 0 .. count - 1. */
+size_t dfgnn__variant_index(const dfgnn_variant *variant);
+
 /* NULL if the variant can run the setting, else the reason.  setting's
  * parameter is ignored. */
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,

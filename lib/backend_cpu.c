@@ -1,0 +1,240 @@
+/* backend_cpu.c - the host as a device: threads of OpenMP, time of the clock */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "lib/backend.h"
+#include "lib/signature.h"
+#include "lib/views.h"
+
+struct dfgnn_device {
+  int threads;
+  int64_t cache_bytes;
+  char *flush; /* a buffer larger than the last-level cache, made when needed */
+  size_t flush_bytes;
+};
+
+static int device_count(void) { return 1; }
+
+static int64_t last_level_cache(void) {
+  static const int levels[] = {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE};
+  for (int i = 0; i < 2; i++) {
+    long bytes = sysconf(levels[i]);
+    if (bytes > 0)
+      return bytes;
+  }
+  return 8 << 20;
+}
+
+static dfgnn_status cpu_open(dfgnn_device **device, int ordinal, int threads) {
+  if (ordinal != 0)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "CPU device %d does not exist, expected cpu", ordinal);
+  dfgnn_device *d = calloc(1, sizeof *d);
+  if (!d)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  d->threads = threads > 0 ? threads : omp_get_max_threads();
+  d->cache_bytes = last_level_cache();
+  *device = d;
+  return DFGNN_OK;
+}
+
+static void cpu_close(dfgnn_device *device) {
+  free(device->flush);
+  free(device);
+}
+
+static void read_model(char *model, size_t size) {
+  char line[256];
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  snprintf(model, size, "unknown CPU");
+  while (file && fgets(line, sizeof line, file)) {
+    char *colon = strchr(line, ':');
+    if (colon && !strncmp(line, "model name", 10)) {
+      colon[1 + strcspn(colon + 1, "\n")] = 0;
+      snprintf(model, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
+      break;
+    }
+  }
+  if (file)
+    fclose(file);
+}
+
+static const char *instruction_set(void) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    return "x86_64-avx512";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return "x86_64-avx2";
+  return "x86_64";
+#elif defined(__aarch64__)
+  return "aarch64";
+#else
+  return "portable";
+#endif
+}
+
+static void identify(const dfgnn_device *device, dfgnn_device_info *info) {
+  memset(info, 0, sizeof *info);
+  info->struct_size = sizeof *info;
+  snprintf(info->backend, sizeof info->backend, "cpu");
+  snprintf(info->arch, sizeof info->arch, "%s", instruction_set());
+  read_model(info->model, sizeof info->model);
+  info->units = device->threads;
+  info->cache_bytes = device->cache_bytes;
+  info->memory_bytes =
+      (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGE_SIZE);
+  snprintf(info->runtime, sizeof info->runtime, "OpenMP %d", _OPENMP);
+}
+
+static dfgnn_status allocate(dfgnn_device *device, void **memory,
+                             size_t bytes) {
+  (void)device;
+  if (posix_memalign(memory, 256, bytes ? bytes : 1))
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes", bytes);
+  return DFGNN_OK;
+}
+
+static void release(dfgnn_device *device, void *memory) {
+  (void)device;
+  free(memory);
+}
+
+static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
+                         size_t bytes) {
+  (void)device;
+  if (bytes)
+    memcpy(to, from, bytes);
+  return DFGNN_OK;
+}
+
+static dfgnn_status synchronize(dfgnn_device *device, void *stream) {
+  (void)device, (void)stream;
+  return DFGNN_OK;
+}
+
+static int capturing(dfgnn_device *device, void *stream) {
+  (void)device, (void)stream;
+  return 0;
+}
+
+static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
+                            dfgnn_signature *signature, int64_t graphs,
+                            const int64_t *graph_ptr) {
+  return dfgnn__analyze(matrix, signature, graphs, graph_ptr, device->threads);
+}
+
+static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
+                           const int64_t *from, int64_t count) {
+  (void)device;
+  for (int64_t e = 0; e < count; e++) {
+    if (from[e] < 0 || from[e] > INT32_MAX)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "indices[%lld] = %lld is out of range, expected "
+                         "0..2147483647",
+                         (long long)e, (long long)from[e]);
+    to[e] = (int32_t)from[e];
+  }
+  return DFGNN_OK;
+}
+
+static dfgnn_status build_view(dfgnn_device *device, dfgnn_view *view,
+                               const dfgnn_matrix *matrix,
+                               const dfgnn_signature *signature) {
+  (void)device, (void)signature;
+  return dfgnn__view_build(view, matrix);
+}
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static dfgnn_status flush_cache(dfgnn_device *device) {
+  if (!device->flush) {
+    device->flush_bytes = (size_t)device->cache_bytes * 5 / 2;
+    device->flush = calloc(1, device->flush_bytes);
+    if (!device->flush)
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes",
+                         device->flush_bytes);
+  }
+#pragma omp parallel for num_threads(device->threads)
+  for (size_t i = 0; i < device->flush_bytes; i += 64)
+    device->flush[i]++;
+  return DFGNN_OK;
+}
+
+/* Short calls are repeated until a sample takes about a millisecond. */
+static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
+                               dfgnn_timed_function f, void *data, int repeats,
+                               int cold) {
+  double total = 0;
+  int calls = 0;
+  memset(sample, 0, sizeof *sample);
+  do {
+    dfgnn_status status = cold ? flush_cache(device) : DFGNN_OK;
+    double begin = now_ms();
+    if (!status)
+      status = f(data, NULL);
+    if (status)
+      return status;
+    total += now_ms() - begin;
+    calls++;
+  } while (repeats > 0 ? calls < repeats : total < 1 && calls < 1000);
+  sample->ms = total / calls;
+  return DFGNN_OK;
+}
+
+static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
+  size_t bytes = (size_t)device->cache_bytes * 4;
+  bytes = bytes > (64u << 20) ? bytes : (64u << 20);
+  char *from = malloc(bytes), *to = malloc(bytes);
+  dfgnn_status status = DFGNN_OK;
+  double best = 0;
+  if (!from || !to) {
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes",
+                         2 * bytes);
+    goto out;
+  }
+  memset(from, 1, bytes);
+  memset(to, 2, bytes);
+  for (int round = 0; round < 4; round++) {
+    double begin = now_ms();
+    size_t part = bytes / (size_t)device->threads;
+#pragma omp parallel for num_threads(device->threads)
+    for (int t = 0; t < device->threads; t++)
+      memcpy(to + (size_t)t * part, from + (size_t)t * part, part);
+    double rate = 2e3 * (double)(part * (size_t)device->threads) /
+                  (now_ms() - begin);
+    best = rate > best ? rate : best;
+  }
+  *bandwidth = best;
+out:
+  free(from);
+  free(to);
+  return status;
+}
+
+const dfgnn_backend dfgnn__backend_cpu = {
+    .name = "cpu",
+    .device_count = device_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .identify = identify,
+    .allocate = allocate,
+    .release = release,
+    .copy = copy,
+    .synchronize = synchronize,
+    .capturing = capturing,
+    .analyze = analyze,
+    .narrow = narrow,
+    .build_view = build_view,
+    .time = time_calls,
+    .copy_bandwidth = copy_bandwidth,
+};

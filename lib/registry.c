@@ -1,0 +1,191 @@
+#include "lib/registry.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
+#include "kernels/families.def"
+#undef DFGNN_KERNEL
+
+#define MAX_EXTRA 8
+
+static const dfgnn_family *const compiled_in[] = {
+#define DFGNN_KERNEL(stem) dfgnn__families_##stem,
+#include "kernels/families.def"
+#undef DFGNN_KERNEL
+    NULL};
+
+static const dfgnn_family *extra[MAX_EXTRA + 1];
+static pthread_once_t expanded = PTHREAD_ONCE_INIT;
+static dfgnn_variant *variants;
+static size_t count, capacity;
+static size_t *by_name; /* open addressing: index + 1 */
+static size_t slots;
+
+static uint64_t hash_name(const char *name) {
+  uint64_t h = 14695981039346656037u; /* FNV-1a */
+  for (; *name; name++)
+    h = (h ^ (unsigned char)*name) * 1099511628211u;
+  return h;
+}
+
+static dfgnn_variant *append(void) {
+  if (count == capacity) {
+    capacity = capacity ? 2 * capacity : 256;
+    variants = realloc(variants, capacity * sizeof *variants);
+    if (!variants)
+      abort(); /* a few hundred bytes a variant, once a process */
+  }
+  return memset(&variants[count++], 0, sizeof *variants);
+}
+
+static void name_variant(dfgnn_variant *v, const int *index) {
+  const dfgnn_family *f = v->family;
+  size_t size = sizeof v->name;
+  size_t n = (size_t)snprintf(v->name, size, "%s", f->name);
+  for (int p = 0; p < DFGNN_MAX_PARAMETERS && f->parameters[p].name; p++) {
+    const dfgnn_parameter *parameter = &f->parameters[p];
+    const char *label = parameter->labels[index[p]];
+    v->parameter[p] = parameter->values[index[p]];
+    n += (size_t)snprintf(v->name + n, n < size ? size - n : 0, "%c%s=",
+                          p ? ',' : '/', parameter->name);
+    if (n < size)
+      n += label ? (size_t)snprintf(v->name + n, size - n, "%s", label)
+                 : (size_t)snprintf(v->name + n, size - n, "%d",
+                                    v->parameter[p]);
+  }
+}
+
+/* Every combination of a family's parameter values, the last varying fastest. */
+static void expand_family(const dfgnn_family *f) {
+  int index[DFGNN_MAX_PARAMETERS] = {0};
+  int parameters = 0;
+  while (parameters < DFGNN_MAX_PARAMETERS && f->parameters[parameters].name)
+    parameters++;
+  for (;;) {
+    int value[DFGNN_MAX_PARAMETERS] = {0};
+    for (int p = 0; p < parameters; p++)
+      value[p] = f->parameters[p].values[index[p]];
+    if (!f->legal || f->legal(value)) {
+      dfgnn_variant *v = append();
+      v->family = f;
+      name_variant(v, index);
+    }
+    int p = parameters - 1;
+    while (p >= 0 && ++index[p] == f->parameters[p].count)
+      index[p--] = 0;
+    if (p < 0)
+      return;
+  }
+}
+
+static void index_names(void) {
+  slots = 16;
+  while (slots < 2 * count)
+    slots *= 2;
+  by_name = calloc(slots, sizeof *by_name);
+  if (!by_name)
+    abort();
+  for (size_t i = 0; i < count; i++) {
+    char *slash = strchr(variants[i].name, '/');
+    variants[i].parameters = slash ? slash + 1 : "";
+    size_t s = hash_name(variants[i].name) & (slots - 1);
+    while (by_name[s])
+      s = (s + 1) & (slots - 1);
+    by_name[s] = i + 1;
+  }
+}
+
+static void expand(void) {
+  for (const dfgnn_family *const *table = compiled_in; *table; table++)
+    for (const dfgnn_family *f = *table; f->name; f++)
+      expand_family(f);
+  for (const dfgnn_family *const *table = extra; *table; table++)
+    for (const dfgnn_family *f = *table; f->name; f++)
+      expand_family(f);
+  index_names();
+}
+
+void dfgnn__registry_add(const dfgnn_family *families) {
+  for (int i = 0; i < MAX_EXTRA; i++)
+    if (!extra[i]) {
+      extra[i] = families;
+      return;
+    }
+}
+
+size_t dfgnn__variant_count(void) {
+  pthread_once(&expanded, expand);
+  return count;
+}
+
+const dfgnn_variant *dfgnn__variant(size_t i) {
+  return i < dfgnn__variant_count() ? &variants[i] : NULL;
+}
+
+const dfgnn_variant *dfgnn__variant_find(const char *name) {
+  pthread_once(&expanded, expand);
+  for (size_t s = hash_name(name) & (slots - 1); by_name[s];
+       s = (s + 1) & (slots - 1))
+    if (!strcmp(variants[by_name[s] - 1].name, name))
+      return &variants[by_name[s] - 1];
+  return NULL;
+}
+
+size_t dfgnn__variant_index(const dfgnn_variant *variant) {
+  return (size_t)(variant - variants);
+}
+
+const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
+                                   const dfgnn_setting *setting) {
+  const dfgnn_family *f = variant->family;
+  const dfgnn_problem *p = setting->problem;
+  if (strcmp(f->backend, setting->device->backend))
+    return "another backend";
+  if (!(f->ops & DFGNN_BIT(p->op)))
+    return "another operator";
+  if (!(f->passes & DFGNN_BIT(p->pass)))
+    return "another pass";
+  if (!(f->dtypes & DFGNN_BIT(p->dtype)))
+    return "does not take this dtype";
+  if (p->weights && !f->weights)
+    return "does not write attention weights";
+  if (p->deterministic && !f->deterministic)
+    return "not deterministic";
+  dfgnn_setting full = *setting;
+  full.parameter = variant->parameter;
+  const char *reason = f->applicable ? f->applicable(&full) : NULL;
+  if (reason)
+    return reason;
+  if (p->max_workspace >= 0 && f->workspace &&
+      f->workspace(&full) > (size_t)p->max_workspace)
+    return "needs more workspace than max_workspace";
+  return NULL;
+}
+
+size_t dfgnn_variant_count(void) { return dfgnn__variant_count(); }
+
+dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i) {
+  const dfgnn_variant *v = dfgnn__variant(i);
+  if (!info || info->struct_size != sizeof *info)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "info.struct_size is wrong: use "
+                       "DFGNN_VARIANT_INFO_INIT");
+  if (!v)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "variant %zu does not exist, there are %zu", i,
+                       dfgnn__variant_count());
+  info->name = v->name;
+  info->algorithm = v->family->algorithm;
+  info->backend = v->family->backend;
+  info->parameters = v->parameters;
+  info->ops = v->family->ops;
+  info->passes = v->family->passes;
+  info->revision = v->family->revision;
+  info->deterministic = v->family->deterministic;
+  return DFGNN_OK;
+}

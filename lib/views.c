@@ -1,0 +1,99 @@
+/* views.c - the views of kernels/common/variant.h, built on the host */
+#include "lib/views.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
+  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
+                      : ((const int32_t *)m->offsets)[i];
+}
+
+static void *array(dfgnn_view *view, int slot, size_t bytes) {
+  void *memory = NULL;
+  bytes = (bytes + 255) / 256 * 256 + 256;
+  if (posix_memalign(&memory, 256, bytes))
+    return NULL;
+  view->array[slot] = memory;
+  view->bytes += bytes;
+  return memory;
+}
+
+static int row_of_edge(dfgnn_view *view, const dfgnn_matrix *m) {
+  int32_t *row = array(view, 0, (size_t)m->edges * sizeof *row);
+  if (!row)
+    return 0;
+  view->count = m->edges;
+  for (int64_t i = 0; i < m->destinations; i++)
+    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+      row[e] = (int32_t)i;
+  return 1;
+}
+
+/* A counting sort of the rows by falling degree. */
+static int degree_order(dfgnn_view *view, const dfgnn_matrix *m) {
+  int64_t n = m->destinations;
+  int32_t *order = array(view, 0, (size_t)n * sizeof *order);
+  int64_t *first = calloc((size_t)m->max_degree + 2, sizeof *first);
+  int ok = order && first;
+  view->count = n;
+  for (int64_t i = 0; ok && i < n; i++)
+    first[m->max_degree - (offset_at(m, i + 1) - offset_at(m, i)) + 1]++;
+  for (int64_t d = 0; ok && d <= m->max_degree; d++)
+    first[d + 1] += first[d];
+  for (int64_t i = 0; ok && i < n; i++)
+    order[first[m->max_degree - (offset_at(m, i + 1) - offset_at(m, i))]++] =
+        (int32_t)i;
+  free(first);
+  return ok;
+}
+
+static int work_items(dfgnn_view *view, const dfgnn_matrix *m) {
+  int64_t n = m->destinations, size = view->request.parameter;
+  int64_t items = 0, heavy = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t degree = offset_at(m, i + 1) - offset_at(m, i);
+    int64_t parts = degree ? (degree + size - 1) / size : 1;
+    items += parts;
+    heavy += parts > 1;
+  }
+  int32_t *row = array(view, 0, (size_t)items * sizeof *row);
+  int64_t *first = array(view, 1, (size_t)(items + 1) * sizeof *first);
+  int32_t *item_of_row = array(view, 2, (size_t)(n + 1) * sizeof *item_of_row);
+  int32_t *heavy_row = array(view, 3, (size_t)heavy * sizeof *heavy_row);
+  if (!row || !first || !item_of_row || !heavy_row)
+    return 0;
+  view->count = items;
+  view->extra = heavy;
+  items = heavy = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t begin = offset_at(m, i), end = offset_at(m, i + 1);
+    item_of_row[i] = (int32_t)items;
+    do {
+      row[items] = (int32_t)i;
+      first[items++] = begin;
+      begin += size;
+    } while (begin < end);
+    if (items - item_of_row[i] > 1)
+      heavy_row[heavy++] = (int32_t)i;
+  }
+  item_of_row[n] = (int32_t)items;
+  first[items] = m->edges;
+  return 1;
+}
+
+dfgnn_status dfgnn__view_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
+  static int (*const build[DFGNN_VIEW_KINDS])(dfgnn_view *,
+                                              const dfgnn_matrix *) = {
+      [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
+      [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
+      [DFGNN_VIEW_WORK_ITEMS] = work_items,
+  };
+  if (build[view->request.kind](view, matrix))
+    return DFGNN_OK;
+  for (int k = 0; k < 4; k++)
+    free((void *)view->array[k]);
+  return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a graph view");
+}
