@@ -37,6 +37,13 @@ extern "C" {
 #define DFGNN_API __attribute__((visibility("default")))
 #endif
 
+/* A descriptor that is zero but for its size. */
+#ifdef __cplusplus
+#define DFGNN_INIT(type) { sizeof(type) }
+#else
+#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
+#endif
+
 /* ---- status ------------------------------------------------------------- */
 
 typedef enum dfgnn_status {
@@ -189,7 +196,7 @@ typedef struct dfgnn_options {
   void *log_data;
 } dfgnn_options;
 
-#define DFGNN_OPTIONS_INIT { sizeof(dfgnn_options), 0 }
+#define DFGNN_OPTIONS_INIT DFGNN_INIT(dfgnn_options)
 
 /* Opens the device and loads its decisions from the stores.  options may be
  * NULL.  A store that cannot be used is logged and skipped, except one that
@@ -217,7 +224,7 @@ typedef struct dfgnn_device_info {
   char runtime[32];      /* "13.0"; the OpenMP version on the CPU */
 } dfgnn_device_info;
 
-#define DFGNN_DEVICE_INFO_INIT { sizeof(dfgnn_device_info), {0} }
+#define DFGNN_DEVICE_INFO_INIT DFGNN_INIT(dfgnn_device_info)
 
 /* Fills info, whose struct_size the caller set. */
 DFGNN_API dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
@@ -232,7 +239,7 @@ typedef struct dfgnn_counters {
   uint64_t loaded_rows;             /* rows of the stores in use */
 } dfgnn_counters;
 
-#define DFGNN_COUNTERS_INIT { sizeof(dfgnn_counters), 0 }
+#define DFGNN_COUNTERS_INIT DFGNN_INIT(dfgnn_counters)
 
 DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                               const dfgnn_context *ctx);
@@ -259,7 +266,7 @@ typedef struct dfgnn_csr {
   const char *name;     /* a label kept with measurements; NULL: none */
 } dfgnn_csr;
 
-#define DFGNN_CSR_INIT { sizeof(dfgnn_csr), 0 }
+#define DFGNN_CSR_INIT DFGNN_INIT(dfgnn_csr)
 
 /* A graph on a context's device. */
 typedef struct dfgnn_graph dfgnn_graph;
@@ -300,7 +307,7 @@ typedef struct dfgnn_signature {
   uint64_t fingerprint;  /* hash of offsets and indices */
 } dfgnn_signature;
 
-#define DFGNN_SIGNATURE_INIT { sizeof(dfgnn_signature), 0 }
+#define DFGNN_SIGNATURE_INIT DFGNN_INIT(dfgnn_signature)
 
 DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                              const dfgnn_graph *graph);
@@ -465,7 +472,7 @@ typedef struct dfgnn_variant_info {
   int deterministic;
 } dfgnn_variant_info;
 
-#define DFGNN_VARIANT_INFO_INIT { sizeof(dfgnn_variant_info), 0 }
+#define DFGNN_VARIANT_INFO_INIT DFGNN_INIT(dfgnn_variant_info)
 
 /* Every compiled-in variant, whether its device is present or not. */
 DFGNN_API size_t dfgnn_variant_count(void);
@@ -490,7 +497,7 @@ typedef struct dfgnn_tune_options {
   void *data;
 } dfgnn_tune_options;
 
-#define DFGNN_TUNE_OPTIONS_INIT { sizeof(dfgnn_tune_options), 0 }
+#define DFGNN_TUNE_OPTIONS_INIT DFGNN_INIT(dfgnn_tune_options)
 
 typedef struct dfgnn_tune_report {
   size_t struct_size;
@@ -505,7 +512,7 @@ typedef struct dfgnn_tune_report {
   double payback_calls;   /* calls until the tuning is earned back; inf: never */
 } dfgnn_tune_report;
 
-#define DFGNN_TUNE_REPORT_INIT { sizeof(dfgnn_tune_report), {0} }
+#define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
 
 /* Measures the candidates for a problem on a graph, checking each against the
  * reference first, writes every finished measurement to the context's first

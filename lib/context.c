@@ -1,0 +1,230 @@
+#include "lib/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static dfgnn_status read_number(int64_t *value, const char *name,
+                                int64_t lowest) {
+  const char *text = getenv(name);
+  char *end;
+  if (!text)
+    return DFGNN_OK;
+  long long number = strtoll(text, &end, 10);
+  if (end == text || *end || number < lowest)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s is '%s', expected a whole number >= %lld", name,
+                       text, (long long)lowest);
+  *value = number;
+  return DFGNN_OK;
+}
+
+static dfgnn_status read_environment(dfgnn_context *ctx,
+                                     const dfgnn_options *options) {
+  const char *effort = getenv("DFGNN_EFFORT");
+  const char *forced = getenv("DFGNN_FORCE_VARIANT");
+  int64_t deterministic = -1;
+  dfgnn_status status = DFGNN_OK;
+  ctx->effort = options->effort;
+  if (ctx->effort == DFGNN_EFFORT_DEFAULT) {
+    ctx->effort = DFGNN_EFFORT_ESTIMATE;
+    if (effort && (status = dfgnn_effort_parse(&ctx->effort, effort)))
+      return dfgnn__fail_prefix(status, "DFGNN_EFFORT: ");
+  }
+  ctx->paper_capacity = options->paper_capacity;
+  if (!ctx->paper_capacity) {
+    ctx->paper_capacity = 12288;
+    status = read_number(&ctx->paper_capacity, "DFGNN_PAPER_CAPACITY", 1);
+  }
+  if (!status)
+    status = read_number(&deterministic, "DFGNN_DETERMINISTIC", 0);
+  ctx->force_deterministic = (int)deterministic;
+  if (!status && forced && *forced) {
+    ctx->forced_variant = dfgnn__variant_find(forced);
+    if (!ctx->forced_variant)
+      status = dfgnn__fail(DFGNN_ERROR_INVALID,
+                           "DFGNN_FORCE_VARIANT names '%s', which this library "
+                           "does not have; `dfgnn-tune variants` lists them",
+                           forced);
+  }
+  return status;
+}
+
+static const dfgnn_backend *const backends[] = {
+#ifdef HAVE_CUDA
+    &dfgnn__backend_cuda,
+#endif
+    &dfgnn__backend_cpu};
+
+/* "auto", "cpu", "cuda", "cuda:1" */
+static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
+                                  const char *name) {
+  size_t count = sizeof backends / sizeof *backends;
+  *ordinal = 0;
+  if (!name || !strcmp(name, "auto")) {
+    for (size_t i = 0; i < count; i++)
+      if (backends[i]->device_count() > 0) {
+        ctx->backend = backends[i];
+        return DFGNN_OK;
+      }
+  }
+  size_t length = name ? strcspn(name, ":") : 0;
+  for (size_t i = 0; i < count; i++)
+    if (strlen(backends[i]->name) == length &&
+        !strncmp(backends[i]->name, name, length)) {
+      char *end = NULL;
+      long number = name[length] ? strtol(name + length + 1, &end, 10) : 0;
+      if (name[length] && (end == name + length + 1 || *end || number < 0))
+        break;
+      int devices = backends[i]->device_count();
+      if (number >= devices)
+        return dfgnn__fail(DFGNN_ERROR_DEVICE,
+                           "device '%s' is not there: %d %s device%s found",
+                           name, devices, backends[i]->name,
+                           devices == 1 ? "" : "s");
+      ctx->backend = backends[i];
+      *ordinal = (int)number;
+      return DFGNN_OK;
+    }
+#ifndef HAVE_CUDA
+  if (length == 4 && !strncmp(name, "cuda", 4))
+    return dfgnn__fail(DFGNN_ERROR_DEVICE,
+                       "device '%s': this library was built without CUDA",
+                       name);
+#endif
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "unknown device '%s', expected auto, cpu, cuda or cuda:N",
+                     name ? name : "auto");
+}
+
+dfgnn_status dfgnn__context_open(dfgnn_context **out,
+                                 const dfgnn_options *options) {
+  dfgnn_options defaults = DFGNN_OPTIONS_INIT;
+  int ordinal = 0;
+  if (!out)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "ctx is NULL");
+  if (!options)
+    options = &defaults;
+  if (options->struct_size != sizeof *options)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "options.struct_size is %zu, expected %zu: use "
+                       "DFGNN_OPTIONS_INIT",
+                       options->struct_size, sizeof *options);
+  if (options->effort < 0 || options->effort > DFGNN_EFFORT_PAPER)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "options.effort is %d",
+                       (int)options->effort);
+  dfgnn_context *ctx = calloc(1, sizeof *ctx);
+  if (!ctx)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  pthread_mutex_init(&ctx->lock, NULL);
+  ctx->log = options->log;
+  ctx->log_data = options->log_data;
+  ctx->log_level = options->log_level == DFGNN_LOG_DEFAULT
+                       ? dfgnn__environment_log_level()
+                       : options->log_level;
+  dfgnn__environment_warn_unknown(ctx);
+
+  dfgnn_status status = read_environment(ctx, options);
+  if (!status)
+    status = choose_device(ctx, &ordinal, options->device);
+  if (!status)
+    status = ctx->backend->open(&ctx->device, ordinal, options->threads);
+  if (status)
+    goto fail;
+  ctx->backend->identify(ctx->device, &ctx->info);
+  ctx->broken = calloc(dfgnn__variant_count() + 1, 1);
+  if (!ctx->broken) {
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    goto fail;
+  }
+  status = dfgnn__layers_find(ctx, options->store);
+  if (!status)
+    status = dfgnn__layers_load(&ctx->table, ctx);
+  if (status)
+    goto fail;
+  dfgnn__log(ctx, DFGNN_LOG_INFO, "device %s, %s, %s", ctx->info.backend,
+             ctx->info.arch, ctx->info.model);
+  *out = ctx;
+  return DFGNN_OK;
+fail:
+  dfgnn_context_destroy(ctx);
+  return status;
+}
+
+void dfgnn_context_destroy(dfgnn_context *ctx) {
+  if (!ctx)
+    return;
+  if (atomic_load(&ctx->graphs))
+    dfgnn__log(ctx, DFGNN_LOG_ERROR,
+               "context destroyed before %d of its graphs",
+               atomic_load(&ctx->graphs));
+  dfgnn__table_destroy(ctx->table);
+  dfgnn__layers_free(ctx);
+  if (ctx->workspace)
+    ctx->backend->release(ctx->device, ctx->workspace);
+  if (ctx->device)
+    ctx->backend->close(ctx->device);
+  free(ctx->broken);
+  pthread_mutex_destroy(&ctx->lock);
+  free(ctx);
+}
+
+dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
+  dfgnn_table *fresh, *old;
+  if (!ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "ctx is NULL");
+  dfgnn_status status = dfgnn__layers_load(&fresh, ctx);
+  if (status)
+    return status;
+  pthread_mutex_lock(&ctx->lock);
+  old = ctx->table;
+  ctx->table = fresh;
+  pthread_mutex_unlock(&ctx->lock);
+  dfgnn__table_destroy(old);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
+                                  const dfgnn_context *ctx) {
+  if (!info || !ctx || info->struct_size != sizeof *info)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "info or ctx is NULL, or info.struct_size is wrong");
+  *info = ctx->info;
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
+                                    const dfgnn_context *ctx) {
+  if (!counters || !ctx || counters->struct_size != sizeof *counters)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "counters or ctx is NULL, or "
+                                            "counters.struct_size is wrong");
+  dfgnn_context *c = (dfgnn_context *)ctx; /* atomic_load takes no const */
+  *counters = (dfgnn_counters){.struct_size = sizeof *counters,
+                               .exact = atomic_load(&c->exact),
+                               .similar = atomic_load(&c->similar),
+                               .nearest = atomic_load(&c->nearest),
+                               .misses = atomic_load(&c->misses),
+                               .cached = atomic_load(&c->cached)};
+  pthread_mutex_lock(&c->lock);
+  for (size_t i = 0; i < ctx->layer_count; i++) {
+    counters->invalid_rows += ctx->layers[i].invalid;
+    counters->loaded_rows += ctx->layers[i].rows;
+  }
+  pthread_mutex_unlock(&c->lock);
+  return DFGNN_OK;
+}
+
+void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
+                                void *data) {
+  ctx->on_miss = hook;
+  ctx->on_miss_data = data;
+}
+
+const char *dfgnn__context_store(const dfgnn_context *ctx) {
+  for (size_t i = 0; i < ctx->layer_count; i++)
+    if (ctx->layers[i].writable)
+      return ctx->layers[i].path;
+  return NULL;
+}

@@ -1,0 +1,86 @@
+/* environment.c - the DFGNN_* variables */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/context.h"
+
+extern char **environ;
+
+static const char *const variables[][2] = {
+    {"DFGNN_STORE", "colon-separated tuning stores; the first is written"},
+    {"DFGNN_EFFORT", "stored, estimate, measure or paper"},
+    {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
+    {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
+    {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},
+    {"DFGNN_TUNE_BUDGET", "seconds a problem tuned by effort measure"},
+    {"DFGNN_LOG", "none, error, warn, info or debug"},
+    {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
+    {"DFGNN_CUSPARSE", "path of libcusparse.so"},
+    {"DFGNN_TEST_QUICK", "1: a small part of the GPU tests"},
+};
+
+static const char *const levels[] = {"default", "none", "error",
+                                     "warn",    "info", "debug"};
+
+const char *dfgnn__environment_variable(size_t i, const char **meaning) {
+  if (i >= sizeof variables / sizeof *variables)
+    return NULL;
+  if (meaning)
+    *meaning = variables[i][1];
+  return variables[i][0];
+}
+
+dfgnn_log_level dfgnn__environment_log_level(void) {
+  const char *value = getenv("DFGNN_LOG");
+  for (int level = DFGNN_LOG_NONE; value && level <= DFGNN_LOG_DEBUG; level++)
+    if (!strcmp(value, levels[level]))
+      return (dfgnn_log_level)level;
+  return DFGNN_LOG_WARN;
+}
+
+static int known(const char *entry, size_t length) {
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (strlen(variables[i][0]) == length &&
+        !strncmp(variables[i][0], entry, length))
+      return 1;
+  return 0;
+}
+
+void dfgnn__environment_warn_unknown(const dfgnn_context *ctx) {
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&warned))
+    return;
+  for (char **entry = environ; *entry; entry++) {
+    size_t length = strcspn(*entry, "=");
+    if (!strncmp(*entry, "DFGNN_", 6) && !known(*entry, length))
+      dfgnn__log(ctx, DFGNN_LOG_WARN,
+                 "unknown environment variable %.*s is ignored; dfgnn(7) "
+                 "lists those there are",
+                 (int)length, *entry);
+  }
+  const char *level = getenv("DFGNN_LOG");
+  int found = !level;
+  for (int i = DFGNN_LOG_NONE; level && i <= DFGNN_LOG_DEBUG; i++)
+    found |= !strcmp(level, levels[i]);
+  if (!found)
+    dfgnn__log(ctx, DFGNN_LOG_WARN,
+               "DFGNN_LOG is '%s', expected none, error, warn, info or debug",
+               level);
+}
+
+void dfgnn__log(const dfgnn_context *ctx, dfgnn_log_level level,
+                const char *format, ...) {
+  char message[1024];
+  va_list args;
+  if (level > ctx->log_level)
+    return;
+  va_start(args, format);
+  vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  if (ctx->log)
+    ctx->log(ctx->log_data, level, message);
+  else
+    fprintf(stderr, "dfgnn: %s: %s\n", levels[level], message);
+}

@@ -1,0 +1,206 @@
+#include "lib/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+typedef struct dfgnn_view_node {
+  dfgnn_view view;
+  struct dfgnn_view_node *next;
+} dfgnn_view_node;
+
+static dfgnn_status check_csr(const dfgnn_csr *csr) {
+  if (!csr)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "csr is NULL");
+  if (csr->struct_size != sizeof *csr)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.struct_size is %zu, expected %zu: use "
+                       "DFGNN_CSR_INIT",
+                       csr->struct_size, sizeof *csr);
+  const int64_t extents[] = {csr->destinations, csr->sources, csr->edges};
+  static const char *const names[] = {"destinations", "sources", "edges"};
+  for (int i = 0; i < 3; i++)
+    if (extents[i] < 0 || (i < 2 && extents[i] > INT32_MAX))
+      return dfgnn__fail(DFGNN_ERROR_INVALID, "csr.%s is %lld, expected 0..%s",
+                         names[i], (long long)extents[i],
+                         i < 2 ? "2147483647" : "2^63 - 1");
+  if (!csr->offsets)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "csr.offsets is NULL");
+  if (!csr->indices && csr->edges)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.indices is NULL, but csr.edges is %lld",
+                       (long long)csr->edges);
+  if ((unsigned)csr->offset_type > DFGNN_INDEX_I64 ||
+      (unsigned)csr->index_type > DFGNN_INDEX_I64)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.offset_type or csr.index_type is out of range");
+  if (csr->offset_type == DFGNN_INDEX_I32 && csr->edges > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.edges is %lld, which needs 64-bit offsets",
+                       (long long)csr->edges);
+  if (csr->graphs < 0 || (csr->graph_ptr && !csr->graphs))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.graphs is %lld, expected > 0 with a graph_ptr",
+                       (long long)csr->graphs);
+  return DFGNN_OK;
+}
+
+/* Brings an array to the device unless the device can read it where it is. */
+static dfgnn_status place(const void **placed, void **owned, dfgnn_graph *g,
+                          const void *array, size_t bytes, int on_device) {
+  const dfgnn_backend *backend = g->ctx->backend;
+  if (on_device || !strcmp(backend->name, "cpu")) {
+    *placed = array;
+    return DFGNN_OK;
+  }
+  dfgnn_status status = backend->allocate(g->ctx->device, owned, bytes);
+  if (!status)
+    status = backend->copy(g->ctx->device, *owned, array, bytes);
+  *placed = *owned;
+  if (!status)
+    g->owned_bytes += bytes;
+  return status;
+}
+
+static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
+  const dfgnn_backend *backend = g->ctx->backend;
+  size_t edges = (size_t)csr->edges;
+  const void *placed;
+  if (csr->index_type == DFGNN_INDEX_I32) {
+    dfgnn_status status =
+        place(&placed, &g->owned_indices, g, csr->indices,
+              edges * sizeof(int32_t), csr->on_device);
+    g->matrix.indices = placed;
+    return status;
+  }
+  void *wide = NULL, *narrow = NULL;
+  dfgnn_status status = place(&placed, &wide, g, csr->indices,
+                              edges * sizeof(int64_t), csr->on_device);
+  if (!status)
+    status = backend->allocate(g->ctx->device, &narrow,
+                               edges * sizeof(int32_t));
+  if (!status)
+    status = backend->narrow(g->ctx->device, narrow, placed, csr->edges);
+  if (wide) {
+    backend->release(g->ctx->device, wide);
+    g->owned_bytes -= edges * sizeof(int64_t);
+  }
+  g->owned_indices = narrow;
+  g->matrix.indices = narrow;
+  g->owned_bytes += edges * sizeof(int32_t);
+  return status;
+}
+
+dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
+                                const dfgnn_csr *csr) {
+  if (!graph || !ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
+  dfgnn_status status = check_csr(csr);
+  if (status)
+    return status;
+  dfgnn_graph *g = calloc(1, sizeof *g);
+  if (!g)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  pthread_mutex_init(&g->lock, NULL);
+  pthread_rwlock_init(&g->plans_lock, NULL);
+  g->ctx = ctx;
+  atomic_fetch_add(&ctx->graphs, 1);
+  g->family = strdup(csr->family ? csr->family : "");
+  g->name = strdup(csr->name ? csr->name : "");
+  g->matrix.destinations = csr->destinations;
+  g->matrix.sources = csr->sources;
+  g->matrix.edges = csr->edges;
+  g->matrix.offsets64 = csr->offset_type == DFGNN_INDEX_I64;
+  size_t offset_size = g->matrix.offsets64 ? 8 : 4;
+  if (!g->family || !g->name)
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status)
+    status = place(&g->matrix.offsets, &g->owned_offsets, g, csr->offsets,
+                   ((size_t)csr->destinations + 1) * offset_size,
+                   csr->on_device);
+  if (!status)
+    status = place_indices(g, csr);
+  if (!status)
+    status = ctx->backend->analyze(ctx->device, &g->matrix, &g->signature,
+                                   csr->graphs, csr->graph_ptr);
+  if (status) {
+    dfgnn_graph_destroy(g);
+    return status;
+  }
+  *graph = g;
+  return DFGNN_OK;
+}
+
+static void release_view(dfgnn_context *ctx, dfgnn_view *view) {
+  for (int k = 0; k < 4; k++)
+    if (view->array[k])
+      ctx->backend->release(ctx->device, (void *)view->array[k]);
+}
+
+void dfgnn_graph_destroy(dfgnn_graph *graph) {
+  if (!graph)
+    return;
+  dfgnn_context *ctx = graph->ctx;
+  dfgnn__graph_forget_plans(graph);
+  for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
+    next = node->next;
+    release_view(ctx, &node->view);
+    free(node);
+  }
+  if (graph->owned_offsets)
+    ctx->backend->release(ctx->device, graph->owned_offsets);
+  if (graph->owned_indices)
+    ctx->backend->release(ctx->device, graph->owned_indices);
+  pthread_rwlock_destroy(&graph->plans_lock);
+  pthread_mutex_destroy(&graph->lock);
+  free(graph->family);
+  free(graph->name);
+  free(graph);
+  atomic_fetch_sub(&ctx->graphs, 1);
+}
+
+dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
+                                   const dfgnn_graph *graph) {
+  if (!signature || !graph || signature->struct_size != sizeof *signature)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "signature or graph is NULL, or "
+                                            "signature.struct_size is wrong");
+  *signature = graph->signature;
+  return DFGNN_OK;
+}
+
+size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
+  return graph ? graph->owned_bytes + graph->view_bytes : 0;
+}
+
+dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
+                               const dfgnn_view_request *request) {
+  dfgnn_context *ctx = graph->ctx;
+  dfgnn_status status = DFGNN_OK;
+  pthread_mutex_lock(&graph->lock);
+  dfgnn_view_node *node = graph->views;
+  while (node && (node->view.request.kind != request->kind ||
+                  node->view.request.parameter != request->parameter))
+    node = node->next;
+  if (!node) {
+    node = calloc(1, sizeof *node);
+    if (!node) {
+      status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+      goto out;
+    }
+    node->view.request = *request;
+    status = ctx->backend->build_view(ctx->device, &node->view, &graph->matrix,
+                                      &graph->signature);
+    if (status) {
+      free(node);
+      goto out;
+    }
+    node->next = graph->views;
+    graph->views = node;
+    graph->view_bytes += node->view.bytes;
+  }
+  *view = &node->view;
+out:
+  pthread_mutex_unlock(&graph->lock);
+  return status;
+}

@@ -1,0 +1,168 @@
+/* layers.c - where the tuning stores are, and reading them
+ *
+ * The user's store comes first and is the one written, then the site's, then
+ * the package's.  Evidence ranks rows, not layers. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "db/store.h"
+#include "lib/context.h"
+
+#ifndef DFGNN_SYSCONFDIR
+#define DFGNN_SYSCONFDIR "/etc"
+#endif
+#ifndef DFGNN_DATADIR
+#define DFGNN_DATADIR "/usr/local/share"
+#endif
+
+static dfgnn_status add_layer(dfgnn_context *ctx, const char *path,
+                              size_t length, int named, int writable) {
+  dfgnn_store_layer *grown =
+      realloc(ctx->layers, (ctx->layer_count + 1) * sizeof *grown);
+  if (!grown)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  ctx->layers = grown;
+  dfgnn_store_layer *layer = &grown[ctx->layer_count];
+  *layer = (dfgnn_store_layer){.path = strndup(path, length),
+                               .named = named,
+                               .writable = writable};
+  if (!layer->path)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  ctx->layer_count++;
+  return DFGNN_OK;
+}
+
+static dfgnn_status add_named(dfgnn_context *ctx, const char *list) {
+  int first = 1;
+  for (const char *part = list; *part;) {
+    size_t length = strcspn(part, ":");
+    /* ":memory:" would be split; nobody can share it, so it is no layer */
+    dfgnn_status status =
+        length ? add_layer(ctx, part, length, 1, first) : DFGNN_OK;
+    if (status)
+      return status;
+    first = first && !length;
+    part += length + (part[length] == ':');
+  }
+  return DFGNN_OK;
+}
+
+static dfgnn_status add_standard(dfgnn_context *ctx) {
+  char path[4096] = "";
+  const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+  dfgnn_status status = DFGNN_OK;
+  if (data && data[0] == '/')
+    snprintf(path, sizeof path, "%s/dfgnn/tuning.db", data);
+  else if (home && home[0] == '/')
+    snprintf(path, sizeof path, "%s/.local/share/dfgnn/tuning.db", home);
+  if (path[0])
+    status = add_layer(ctx, path, strlen(path), 0, 1);
+  const char *const shared[] = {DFGNN_SYSCONFDIR "/dfgnn/tuning.db",
+                                DFGNN_DATADIR "/dfgnn/tuning.db"};
+  for (int i = 0; i < 2 && !status; i++)
+    status = add_layer(ctx, shared[i], strlen(shared[i]), 0, 0);
+  return status;
+}
+
+dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store) {
+  const char *list = store ? store : getenv("DFGNN_STORE");
+  return list ? add_named(ctx, list) : add_standard(ctx);
+}
+
+void dfgnn__layers_free(dfgnn_context *ctx) {
+  for (size_t i = 0; i < ctx->layer_count; i++)
+    free(ctx->layers[i].path);
+  free(ctx->layers);
+}
+
+static int absent(const char *path) {
+  return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR);
+}
+
+typedef struct pin_target {
+  dfgnn_table *table;
+  dfgnn_context *ctx;
+} pin_target;
+
+static int add_pin(void *data, const char *op, const char *pass,
+                   const char *dtype, uint64_t fingerprint,
+                   const char *variant) {
+  pin_target *target = data;
+  if (dfgnn__table_pin(target->table, op, pass, dtype, fingerprint, variant))
+    dfgnn__log(target->ctx, DFGNN_LOG_WARN, "pin ignored: %s",
+               dfgnn_last_error());
+  return 0;
+}
+
+/* A store of the standard places that is absent or broken must not stop a
+ * program; one that somebody named must not be passed over in silence. */
+static dfgnn_status open_layer(dfgnn_store **store, dfgnn_context *ctx,
+                               const dfgnn_store_layer *layer) {
+  *store = NULL;
+  if (absent(layer->path) && (!layer->named || layer->writable))
+    return DFGNN_OK;
+  dfgnn_status status =
+      dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
+  if (status && !layer->named) {
+    dfgnn__log(ctx, DFGNN_LOG_WARN, "store skipped: %s", dfgnn_last_error());
+    *store = NULL;
+    return DFGNN_OK;
+  }
+  return status;
+}
+
+dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  dfgnn_store **stores = calloc(ctx->layer_count + 1, sizeof *stores);
+  dfgnn_rows *rows = NULL;
+  dfgnn_table *loaded = NULL;
+  uint64_t unusable = 0;
+  size_t count = 0, before = 0;
+  filter.backend = ctx->info.backend;
+  filter.arch = ctx->info.arch;
+  dfgnn_status status = stores ? dfgnn__rows_create(&rows)
+                               : dfgnn__fail(DFGNN_ERROR_MEMORY,
+                                             "out of memory");
+  for (size_t i = 0; i < ctx->layer_count && !status; i++) {
+    dfgnn_store_layer *layer = &ctx->layers[i];
+    layer->rows = layer->invalid = 0;
+    status = open_layer(&stores[i], ctx, layer);
+    if (!status && stores[i])
+      status = dfgnn__rows_load(rows, &layer->invalid, stores[i], &filter);
+    if (!status) {
+      dfgnn__rows_get(rows, &count);
+      layer->rows = count - before;
+      before = count;
+    }
+  }
+  const dfgnn_measurement *all = NULL;
+  if (!status) {
+    all = dfgnn__rows_get(rows, &count);
+    status = dfgnn__table_create(&loaded, &unusable, &ctx->info, all, count);
+  }
+  for (size_t i = 0; i < ctx->layer_count && !status; i++)
+    if (stores[i])
+      status = dfgnn__store_each_pin(stores[i], add_pin,
+                                     &(pin_target){loaded, ctx});
+  if (!status) {
+    if (unusable)
+      dfgnn__log(ctx, DFGNN_LOG_INFO,
+                 "%llu of %zu measurements name variants or revisions that "
+                 "this library does not have",
+                 (unsigned long long)unusable, count);
+    *table = loaded;
+    loaded = NULL;
+  }
+  if (loaded)
+    dfgnn__table_destroy(loaded);
+  for (size_t i = 0; stores && i < ctx->layer_count; i++)
+    if (stores[i])
+      dfgnn__store_close(stores[i]);
+  dfgnn__rows_free(rows);
+  free(stores);
+  return status;
+}

@@ -1,0 +1,142 @@
+/* rule.c - the choice where nothing was measured
+ *
+ * The DF-GNN paper's rule picks PMF for super nodes with dot scores and SMMF
+ * otherwise.  The refined rule below knows the other algorithms; its rows are
+ * tried in order and name an algorithm and the parameter values to prefer. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/operator.h"
+#include "lib/select.h"
+
+typedef struct rule_row {
+  const char *backend;
+  int (*holds)(const dfgnn_setting *setting);
+  const char *algorithm;
+  const char *prefer; /* "name=value,..."; what is not named takes the first */
+  const char *because;
+} rule_row;
+
+static int always(const dfgnn_setting *s) {
+  (void)s;
+  return 1;
+}
+
+/* One row is more than a unit's fair share of the work. */
+static int dominated(const dfgnn_setting *s) {
+  const dfgnn_signature *g = s->signature;
+  return (double)g->max_degree * 4 * s->device->units > (double)g->edges &&
+         g->max_degree > 256;
+}
+
+/* Gathered tables well beyond the cache, at random columns. */
+static int beyond_cache(const dfgnn_setting *s) {
+  const dfgnn_signature *g = s->signature;
+  double row = (double)(s->problem->heads * s->problem->dim) *
+               (double)dfgnn_dtype_size(s->problem->dtype);
+  return (double)g->sources * row > 0.8 * (double)s->device->cache_bytes &&
+         g->reuse > 0.7 && g->locality < 0.3 && g->mean_degree > 64;
+}
+
+static int small_rows(const dfgnn_setting *s) {
+  return s->signature->mean_degree < 12;
+}
+
+static int narrow(const dfgnn_setting *s) { return s->problem->dim < 32; }
+
+static const rule_row refined[] = {
+    {"cpu", dominated, "split", "", "one row dominates"},
+    {"cpu", narrow, "smmf", "", "narrow features"},
+    {"cpu", always, "online", "", "one pass serves most graphs"},
+    {"cuda", dominated, "split", "", "one row dominates"},
+    {"cuda", beyond_cache, "sliced", "",
+     "gathered tables beyond the L2 without locality"},
+    {"cuda", small_rows, "online", "", "small rows want few edges in flight"},
+    {"cuda", always, "online", "", "one pass serves most graphs"},
+};
+
+/* How many of the preferred "name=value" a variant has. */
+static int preferred(const dfgnn_variant *v, const char *prefer) {
+  int score = 0;
+  for (const char *part = prefer; *part;) {
+    size_t length = strcspn(part, ",");
+    for (const char *own = v->parameters; *own;) {
+      size_t own_length = strcspn(own, ",");
+      score += own_length == length && !strncmp(own, part, length);
+      own += own_length + (own[own_length] == ',');
+    }
+    part += length + (part[length] == ',');
+  }
+  return score;
+}
+
+static int usable(const dfgnn_variant *v, const dfgnn_query *query) {
+  return !v->family->reference &&
+         !(query->broken && query->broken[dfgnn__variant_index(v)]) &&
+         !dfgnn__variant_refusal(v, &query->setting);
+}
+
+static const dfgnn_variant *best_of(const dfgnn_query *query,
+                                    const char *algorithm,
+                                    const char *prefer) {
+  const dfgnn_variant *best = NULL;
+  int best_score = -1;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (algorithm && strcmp(v->family->algorithm, algorithm))
+      continue;
+    int score = preferred(v, prefer);
+    if (score > best_score && usable(v, query)) {
+      best = v;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
+                                             const char *algorithm) {
+  const char *prefer = "";
+  for (size_t r = 0; r < sizeof refined / sizeof *refined; r++)
+    if (!strcmp(refined[r].backend, query->setting.device->backend) &&
+        !strcmp(refined[r].algorithm, algorithm) &&
+        refined[r].holds(&query->setting)) {
+      prefer = refined[r].prefer;
+      break;
+    }
+  return best_of(query, algorithm, prefer);
+}
+
+void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
+  *choice = (dfgnn_choice){.source = DFGNN_SOURCE_RULE, .distance = -1};
+  for (size_t r = 0; r < sizeof refined / sizeof *refined; r++) {
+    if (strcmp(refined[r].backend, query->setting.device->backend) ||
+        !refined[r].holds(&query->setting))
+      continue;
+    choice->variant = best_of(query, refined[r].algorithm, refined[r].prefer);
+    if (choice->variant) {
+      snprintf(choice->because, sizeof choice->because, "%s",
+               refined[r].because);
+      return;
+    }
+  }
+  choice->variant = best_of(query, NULL, "");
+  snprintf(choice->because, sizeof choice->because,
+           "the first variant that applies");
+}
+
+void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
+                         int64_t capacity) {
+  const dfgnn_problem *p = query->setting.problem;
+  int64_t limit = capacity / (int64_t)dfgnn_dtype_size(p->dtype);
+  int64_t max_degree = query->setting.signature->max_degree;
+  int super = max_degree >= limit;
+  int dot = dfgnn__operator(p->op, p->pass)->dot_score;
+  const char *algorithm = super && dot ? "pmf" : "smmf";
+  *choice = (dfgnn_choice){.source = DFGNN_SOURCE_PAPER, .distance = -1};
+  choice->variant = dfgnn__algorithm_choice(query, algorithm);
+  snprintf(choice->because, sizeof choice->because,
+           "max degree %lld %s capacity %lld%s: %s", (long long)max_degree,
+           super ? ">=" : "<", (long long)limit,
+           super && !dot ? " but the score is no dot product" : "", algorithm);
+}
