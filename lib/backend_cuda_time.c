@@ -1,0 +1,247 @@
+/* backend_cuda_time.c - how long a call takes on a GPU */
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "lib/backend_cuda.h"
+
+enum {
+  MAX_GRAPH_CALLS = 64, /* calls captured into one graph */
+  MAX_REPLAYS = 1000,
+  COLD_CALLS = 5
+};
+static const double GRAPH_BELOW_MS = 4; /* longer calls hide their launch */
+static const double GRAPH_MS = 0.25;    /* of one replay, about */
+static const double SAMPLE_MS = 2;      /* of one warm sample, about */
+static const double IDLE_MS = 200;      /* after it the clocks have fallen */
+static const double PREHEAT_MS = 40;
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static dfgnn_status make_flush_buffer(dfgnn_device *device) {
+  dfgnn_status status = DFGNN_OK;
+  size_t bytes = (size_t)device->cache_bytes * 5 / 2;
+  if (device->flush)
+    return DFGNN_OK;
+  bytes = bytes > (8u << 20) ? bytes : (8u << 20);
+  DFGNN_CUDA_GO(cudaMalloc(&device->flush, bytes));
+  device->flush_bytes = bytes;
+out:
+  return status;
+}
+
+static dfgnn_status flush_cache(dfgnn_device *device) {
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_CUDA_GO(
+      cudaMemsetAsync(device->flush, 1, device->flush_bytes, device->stream));
+out:
+  return status;
+}
+
+/* An idle GPU runs at a fraction of its clock. */
+static dfgnn_status preheat(dfgnn_device *device) {
+  dfgnn_status status = DFGNN_OK;
+  double begin = now_ms();
+  if (begin - device->last_busy_ms < IDLE_MS)
+    return DFGNN_OK;
+  status = make_flush_buffer(device);
+  while (!status && now_ms() - begin < PREHEAT_MS) {
+    for (int i = 0; !status && i < 16; i++)
+      status = flush_cache(device);
+    if (!status)
+      DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  }
+out:
+  return status;
+}
+
+static dfgnn_status call_many(dfgnn_timed_function f, void *data, int calls,
+                              void *stream) {
+  dfgnn_status status = DFGNN_OK;
+  for (int i = 0; !status && i < calls; i++)
+    status = f(data, stream);
+  return status;
+}
+
+/* Between two events: `replays` of the graph, or as many calls if it is NULL.
+ * The clock is read while the GPU is at work. */
+static dfgnn_status timed_run(dfgnn_device *device, double *ms, int replays,
+                              cudaGraphExec_t graph, dfgnn_timed_function f,
+                              void *data, dfgnn_sample *sample) {
+  dfgnn_status status = DFGNN_OK;
+  float elapsed = 0;
+  int throttled = 0;
+  DFGNN_CUDA_GO(cudaEventRecord(device->begin, device->stream));
+  for (int i = 0; graph && i < replays; i++)
+    DFGNN_CUDA_GO(cudaGraphLaunch(graph, device->stream));
+  if (!graph)
+    status = call_many(f, data, replays, device->stream);
+  if (status)
+    goto out;
+  DFGNN_CUDA_GO(cudaEventRecord(device->end, device->stream));
+  if (sample) {
+    sample->clock_mhz = dfgnn__nvml_clock(device->nvml, &throttled);
+    sample->tainted |= throttled;
+  }
+  DFGNN_CUDA_GO(cudaEventSynchronize(device->end));
+  DFGNN_CUDA_GO(cudaEventElapsedTime(&elapsed, device->begin, device->end));
+  *ms = elapsed;
+out:
+  return status;
+}
+
+/* NULL where the calls cannot be captured: then they are launched. */
+static cudaGraphExec_t capture(dfgnn_device *device, dfgnn_timed_function f,
+                               void *data, int calls) {
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t made = NULL;
+  if (cudaStreamBeginCapture(device->stream,
+                             cudaStreamCaptureModeThreadLocal) == cudaSuccess) {
+    dfgnn_status status = call_many(f, data, calls, device->stream);
+    if (cudaStreamEndCapture(device->stream, &graph) == cudaSuccess &&
+        !status && cudaGraphInstantiate(&made, graph, 0) != cudaSuccess)
+      made = NULL;
+    if (graph)
+      (void)cudaGraphDestroy(graph);
+  }
+  (void)cudaGetLastError();
+  return made;
+}
+
+static int at_least_one(double x, int most) {
+  return x < 1 ? 1 : x > most ? most : (int)x;
+}
+
+static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
+                              dfgnn_timed_function f, void *data, int repeats) {
+  cudaGraphExec_t graph = NULL;
+  double one = 0, total = 0;
+  int calls = repeats > 0 ? repeats : 1;
+  dfgnn_status status = call_many(f, data, 1, device->stream);
+  if (!status)
+    status = timed_run(device, &one, 1, NULL, f, data, NULL);
+  if (status)
+    return status;
+  if (one < GRAPH_BELOW_MS) {
+    int inside = repeats > 0 ? repeats
+                             : at_least_one(GRAPH_MS / (one > 0 ? one : 1e-3),
+                                            MAX_GRAPH_CALLS);
+    graph = capture(device, f, data, inside);
+    if (graph)
+      status = timed_run(device, &one, 1, graph, NULL, NULL, NULL);
+    if (status)
+      goto out;
+    int replays =
+        repeats > 0
+            ? (graph ? 1 : repeats)
+            : at_least_one(SAMPLE_MS / (one > 1e-4 ? one : 1e-4), MAX_REPLAYS);
+    calls = graph ? inside * replays : replays;
+    status = timed_run(device, &total, replays, graph, f, data, sample);
+  } else {
+    status = timed_run(device, &total, calls, NULL, f, data, sample);
+  }
+  if (!status)
+    sample->ms = total / calls;
+out:
+  if (graph)
+    (void)cudaGraphExecDestroy(graph);
+  return status;
+}
+
+/* Each call by itself after a flush that also hides its launch; the median. */
+static dfgnn_status time_cold(dfgnn_device *device, dfgnn_sample *sample,
+                              dfgnn_timed_function f, void *data, int repeats) {
+  double sorted[64];
+  int calls = repeats > 0 ? (repeats < 64 ? repeats : 64) : COLD_CALLS;
+  dfgnn_status status = make_flush_buffer(device);
+  if (!status)
+    status = call_many(f, data, 1, device->stream);
+  for (int i = 0; !status && i < calls; i++) {
+    double ms = 0;
+    status = flush_cache(device);
+    if (!status)
+      status = timed_run(device, &ms, 1, NULL, f, data, sample);
+    int k = i;
+    for (; k > 0 && sorted[k - 1] > ms; k--)
+      sorted[k] = sorted[k - 1];
+    sorted[k] = ms;
+  }
+  if (!status)
+    sample->ms = (sorted[(calls - 1) / 2] + sorted[calls / 2]) / 2;
+  return status;
+}
+
+dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,
+                              dfgnn_timed_function f, void *data, int repeats,
+                              int cold) {
+  dfgnn_sample made;
+  memset(&made, 0, sizeof made);
+  int previous = dfgnn__cuda_enter(device);
+  pthread_mutex_lock(&device->lock);
+  dfgnn_status status = preheat(device);
+  if (!status)
+    status = (cold ? time_cold : time_warm)(device, &made, f, data, repeats);
+  device->last_busy_ms = now_ms();
+  pthread_mutex_unlock(&device->lock);
+  dfgnn__cuda_leave(previous);
+  if (!status)
+    *sample = made;
+  return status;
+}
+
+typedef struct copy_call {
+  void *to, *from;
+  size_t bytes;
+} copy_call;
+
+static dfgnn_status copy_once(void *data, void *stream) {
+  const copy_call *c = data;
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_CUDA_GO(cudaMemcpyAsync(c->to, c->from, c->bytes,
+                                cudaMemcpyDeviceToDevice,
+                                (cudaStream_t)stream));
+out:
+  return status;
+}
+
+static dfgnn_status measure_bandwidth(dfgnn_device *device) {
+  dfgnn_status status = DFGNN_OK;
+  size_t available = 0, total = 0;
+  copy_call c = {0};
+  double ms = 0, best = 0;
+  DFGNN_CUDA_GO(cudaMemGetInfo(&available, &total));
+  c.bytes = available / 8 < (1u << 30) ? available / 8 : (1u << 30);
+  DFGNN_CUDA_GO(cudaMalloc(&c.from, c.bytes));
+  DFGNN_CUDA_GO(cudaMalloc(&c.to, c.bytes));
+  DFGNN_CUDA_GO(cudaMemsetAsync(c.from, 0x5a, c.bytes, device->stream));
+  status = preheat(device);
+  for (int round = 0; !status && round < 5; round++) {
+    status = timed_run(device, &ms, 4, NULL, copy_once, &c, NULL);
+    double rate = ms > 0 ? 8e3 * (double)c.bytes / ms : 0;
+    best = rate > best ? rate : best;
+  }
+  device->bandwidth = best;
+out:
+  (void)cudaFree(c.to);
+  (void)cudaFree(c.from);
+  return status;
+}
+
+dfgnn_status dfgnn__cuda_copy_bandwidth(dfgnn_device *device,
+                                        double *bandwidth) {
+  dfgnn_status status = DFGNN_OK;
+  int previous = dfgnn__cuda_enter(device);
+  pthread_mutex_lock(&device->lock);
+  if (device->bandwidth <= 0)
+    status = measure_bandwidth(device);
+  if (!status)
+    *bandwidth = device->bandwidth;
+  device->last_busy_ms = now_ms();
+  pthread_mutex_unlock(&device->lock);
+  dfgnn__cuda_leave(previous);
+  return status;
+}

@@ -1,0 +1,59 @@
+#include "lib/describe.h"
+
+#include <string.h>
+#include <time.h>
+
+void dfgnn__describe(dfgnn_measurement *m, const dfgnn_context *ctx,
+                     const dfgnn_graph *graph, const dfgnn_problem *problem) {
+  memset(m, 0, sizeof *m);
+  m->backend = ctx->info.backend;
+  m->arch = ctx->info.arch;
+  m->model = ctx->info.model;
+  m->units = ctx->info.units;
+  m->cache_bytes = ctx->info.cache_bytes;
+  m->memory_bytes = ctx->info.memory_bytes;
+  m->shared_bytes = ctx->info.shared_bytes;
+  m->driver = ctx->info.driver;
+  m->runtime = ctx->info.runtime;
+  m->library = dfgnn_version();
+  m->op = dfgnn_op_name(problem->op);
+  m->pass = dfgnn_pass_name(problem->pass);
+  m->dtype = dfgnn_dtype_name(problem->dtype);
+  m->math = dfgnn_math_name(problem->math);
+  m->layout = dfgnn_layout_name(problem->layout);
+  m->index = graph->matrix.offsets64 ? "i64" : "i32";
+  m->heads = problem->heads;
+  m->dim = problem->dim;
+  m->deterministic = problem->deterministic;
+  m->weights = problem->weights;
+  m->graph = graph->name;
+  m->family = graph->family;
+  m->signature = graph->signature;
+  m->variant = m->tool = m->host = m->job = m->run = "";
+  m->status = m->reason = m->anchor = "";
+  m->protocol = problem->cold ? "cold" : "warm";
+}
+
+void dfgnn__record_refusal(const dfgnn_plan *plan) {
+  dfgnn_measurement m;
+  dfgnn_store *store = NULL;
+  const char *path = dfgnn__context_store(plan->ctx);
+  if (!path)
+    return;
+  dfgnn__describe(&m, plan->ctx, plan->graph, &plan->problem);
+  m.variant = plan->variant->name;
+  m.revision = plan->variant->family->revision;
+  m.tool = "execute";
+  m.run = "00000000000000000000000000000000";
+  m.time = (int64_t)time(NULL);
+  m.status = "refused";
+  m.reason = "the device refused a launch";
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (!status)
+    status = dfgnn__store_record(store, NULL, &m);
+  if (status)
+    dfgnn__log(plan->ctx, DFGNN_LOG_WARN, "refusal not kept: %s",
+               dfgnn_last_error());
+  if (store)
+    dfgnn__store_close(store);
+}

@@ -1,0 +1,96 @@
+/* explain.c - why this variant, and why not each other */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/plan.h"
+
+#define REASON_LENGTH 96
+
+typedef struct explanation {
+  dfgnn_explanation public;
+  char because[sizeof((dfgnn_choice *)0)->because];
+  char (*reasons)[REASON_LENGTH];
+} explanation;
+
+static const dfgnn_ranked *find_ranked(const dfgnn_decision *d,
+                                       const char *variant) {
+  for (size_t i = 0; d && i < d->count; i++)
+    if (!strcmp(d->ranked[i].variant, variant))
+      return &d->ranked[i];
+  return NULL;
+}
+
+static void give_reason(char *reason, const dfgnn_variant *v,
+                        const dfgnn_plan *plan, const dfgnn_decision *d) {
+  dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
+  const char *refusal = dfgnn__variant_refusal(v, &setting);
+  const dfgnn_ranked *ranked = find_ranked(d, v->name);
+  if (v == plan->variant)
+    snprintf(reason, REASON_LENGTH, "chosen");
+  else if (refusal)
+    snprintf(reason, REASON_LENGTH, "%s", refusal);
+  else if (v->family->reference)
+    snprintf(reason, REASON_LENGTH, "reference only");
+  else if (plan->ctx->broken[dfgnn__variant_index(v)])
+    snprintf(reason, REASON_LENGTH, "the device refused it");
+  else if (ranked && ranked->tied)
+    snprintf(reason, REASON_LENGTH, "ties with the fastest: %.2fx",
+             exp(ranked->log_ratio));
+  else if (ranked)
+    snprintf(reason, REASON_LENGTH, "slower: %.2fx", exp(ranked->log_ratio));
+  else
+    snprintf(reason, REASON_LENGTH, "not measured on this graph");
+}
+
+dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
+                                const dfgnn_plan *plan) {
+  if (!out || !plan)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "explanation or plan is NULL");
+  size_t total = dfgnn__variant_count(), count = 0;
+  explanation *e = calloc(1, sizeof *e);
+  dfgnn_candidate *candidates = calloc(total + 1, sizeof *candidates);
+  char(*reasons)[REASON_LENGTH] = calloc(total + 1, sizeof *reasons);
+  if (!e || !candidates || !reasons) {
+    free(e);
+    free(candidates);
+    free(reasons);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  dfgnn_query query = {.setting = dfgnn__setting(plan->graph, &plan->problem),
+                       .family = plan->graph->family};
+  pthread_mutex_lock(&plan->ctx->lock);
+  const dfgnn_decision *d = dfgnn__table_exact(plan->ctx->table, &query);
+  for (size_t i = 0; i < total; i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (!(v->family->ops & DFGNN_BIT(plan->problem.op)) ||
+        !(v->family->passes & DFGNN_BIT(plan->problem.pass)))
+      continue;
+    give_reason(reasons[count], v, plan, d);
+    candidates[count].variant = v->name;
+    candidates[count].reason = reasons[count];
+    count++;
+  }
+  pthread_mutex_unlock(&plan->ctx->lock);
+  memcpy(e->because, plan->choice.because, sizeof e->because);
+  e->reasons = reasons;
+  e->public = (dfgnn_explanation){.variant = plan->variant->name,
+                                  .source = plan->choice.source,
+                                  .distance = plan->choice.distance,
+                                  .because = e->because,
+                                  .count = count,
+                                  .candidates = candidates};
+  *out = &e->public;
+  return DFGNN_OK;
+}
+
+void dfgnn_explanation_free(dfgnn_explanation *out) {
+  explanation *e = (explanation *)out;
+  if (!e)
+    return;
+  free((void *)e->public.candidates);
+  free(e->reasons);
+  free(e);
+}

@@ -1,0 +1,430 @@
+#include "lib/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/describe.h"
+
+dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
+                             const dfgnn_problem *problem) {
+  return (dfgnn_setting){.problem = problem,
+                         .matrix = &graph->matrix,
+                         .signature = &graph->signature,
+                         .device = &graph->ctx->info};
+}
+
+static dfgnn_query query_of(const dfgnn_graph *graph,
+                            const dfgnn_problem *problem) {
+  return (dfgnn_query){.setting = dfgnn__setting(graph, problem),
+                       .family = graph->family,
+                       .broken = graph->ctx->broken};
+}
+
+/* ---- the cache of a graph ----------------------------------------------- */
+
+static uint64_t hash_problem(const dfgnn_problem *p) {
+  const uint64_t words[] = {
+      (uint64_t)p->op | (uint64_t)p->pass << 8 | (uint64_t)p->dtype << 16 |
+          (uint64_t)p->math << 24 | (uint64_t)p->layout << 32 |
+          (uint64_t)p->effort << 40 | (uint64_t)p->deterministic << 48 |
+          (uint64_t)p->weights << 49 | (uint64_t)p->cold << 50,
+      (uint64_t)p->heads, (uint64_t)p->dim, (uint64_t)p->max_workspace};
+  uint64_t h = 0;
+  for (int i = 0; i < 4; i++) {
+    h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+static dfgnn_plan *cache_find(dfgnn_graph *graph, uint64_t hash,
+                              const dfgnn_problem *problem) {
+  size_t mask = graph->plan_capacity - 1;
+  if (!graph->plan_capacity)
+    return NULL;
+  for (size_t s = hash & mask; graph->plans[s]; s = (s + 1) & mask)
+    if (graph->plans[s]->hash == hash &&
+        !memcmp(&graph->plans[s]->problem, problem, sizeof *problem))
+      return graph->plans[s];
+  return NULL;
+}
+
+static void cache_place(dfgnn_plan **plans, size_t capacity, dfgnn_plan *plan) {
+  size_t s = plan->hash & (capacity - 1);
+  while (plans[s])
+    s = (s + 1) & (capacity - 1);
+  plans[s] = plan;
+}
+
+static dfgnn_status cache_add(dfgnn_graph *graph, dfgnn_plan *plan) {
+  if (2 * (graph->plan_count + 1) > graph->plan_capacity) {
+    size_t capacity = graph->plan_capacity ? 2 * graph->plan_capacity : 16;
+    dfgnn_plan **grown = calloc(capacity, sizeof *grown);
+    if (!grown)
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    for (size_t s = 0; s < graph->plan_capacity; s++)
+      if (graph->plans[s])
+        cache_place(grown, capacity, graph->plans[s]);
+    free(graph->plans);
+    graph->plans = grown;
+    graph->plan_capacity = capacity;
+  }
+  cache_place(graph->plans, graph->plan_capacity, plan);
+  graph->plan_count++;
+  return DFGNN_OK;
+}
+
+static void release_plan(dfgnn_plan *plan) {
+  if (plan->variant->family->release && plan->state)
+    plan->variant->family->release(plan->state);
+  free(plan);
+}
+
+static void drop_reference(dfgnn_plan *plan) {
+  if (atomic_fetch_sub(&plan->references, 1) == 1)
+    release_plan(plan);
+}
+
+void dfgnn__graph_forget_plans(dfgnn_graph *graph) {
+  pthread_rwlock_wrlock(&graph->plans_lock);
+  for (size_t s = 0; s < graph->plan_capacity; s++)
+    if (graph->plans[s])
+      drop_reference(graph->plans[s]);
+  free(graph->plans);
+  graph->plans = NULL;
+  graph->plan_count = graph->plan_capacity = 0;
+  pthread_rwlock_unlock(&graph->plans_lock);
+}
+
+/* Takes a plan whose launch was refused out of the cache; the hash chain is
+ * rebuilt, which is rare. */
+static void cache_remove(dfgnn_graph *graph, dfgnn_plan *plan) {
+  dfgnn_plan **old = graph->plans;
+  int found = 0;
+  graph->plans = calloc(graph->plan_capacity, sizeof *graph->plans);
+  if (!graph->plans) {
+    graph->plans = old;
+    return;
+  }
+  for (size_t s = 0; s < graph->plan_capacity; s++)
+    if (old[s] == plan)
+      found = 1;
+    else if (old[s])
+      cache_place(graph->plans, graph->plan_capacity, old[s]);
+  free(old);
+  if (found) {
+    graph->plan_count--;
+    drop_reference(plan);
+  }
+}
+
+/* ---- choosing ----------------------------------------------------------- */
+
+static void count_source(dfgnn_context *ctx, dfgnn_source source) {
+  atomic_uint_fast64_t *const counters[] = {
+      [DFGNN_SOURCE_EXACT] = &ctx->exact,
+      [DFGNN_SOURCE_SIMILAR] = &ctx->similar,
+      [DFGNN_SOURCE_NEAREST] = &ctx->nearest,
+      [DFGNN_SOURCE_RULE] = &ctx->misses};
+  if (source <= DFGNN_SOURCE_RULE)
+    atomic_fetch_add(counters[source], 1);
+}
+
+static dfgnn_status refuse_forced(dfgnn_choice *choice,
+                                  const dfgnn_variant *variant,
+                                  const dfgnn_query *query) {
+  const char *reason = dfgnn__variant_refusal(variant, &query->setting);
+  if (reason)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "variant %s: %s",
+                       variant->name, reason);
+  *choice = (dfgnn_choice){.variant = variant,
+                           .source = DFGNN_SOURCE_FORCED,
+                           .distance = -1,
+                           .because = "asked for by name"};
+  return DFGNN_OK;
+}
+
+static void select_stored(dfgnn_choice *choice, dfgnn_context *ctx,
+                          const dfgnn_query *query) {
+  pthread_mutex_lock(&ctx->lock);
+  dfgnn__table_select(choice, ctx->table, query, 0);
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+static dfgnn_status tune_miss(dfgnn_choice *choice, dfgnn_graph *graph,
+                              const dfgnn_query *query) {
+  dfgnn_context *ctx = graph->ctx;
+  if (!ctx->on_miss)
+    return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
+                       "the problem is not measured and no tuner is linked");
+  if (ctx->backend->capturing(ctx->device, NULL))
+    return dfgnn__fail(DFGNN_ERROR_CAPTURING,
+                       "effort measure cannot tune while a stream is "
+                       "capturing");
+  dfgnn_status status =
+      ctx->on_miss(ctx->on_miss_data, ctx, graph, query->setting.problem);
+  if (!status)
+    select_stored(choice, ctx, query);
+  return status;
+}
+
+static dfgnn_status choose(dfgnn_choice *choice, dfgnn_graph *graph,
+                           const dfgnn_problem *problem) {
+  dfgnn_context *ctx = graph->ctx;
+  dfgnn_query query = query_of(graph, problem);
+  const dfgnn_variant *forced = ctx->forced_variant;
+  dfgnn_status status = DFGNN_OK;
+  if (forced && forced->family->ops & DFGNN_BIT(problem->op) &&
+      forced->family->passes & DFGNN_BIT(problem->pass))
+    return refuse_forced(choice, forced, &query);
+  if (problem->effort == DFGNN_EFFORT_PAPER) {
+    dfgnn__paper_choice(choice, &query, ctx->paper_capacity);
+  } else {
+    select_stored(choice, ctx, &query);
+    int exact = choice->variant && (choice->source == DFGNN_SOURCE_EXACT ||
+                                    choice->source == DFGNN_SOURCE_PINNED);
+    if (problem->effort == DFGNN_EFFORT_MEASURE && !exact)
+      status = tune_miss(choice, graph, &query);
+    if (status)
+      return status;
+    if (!choice->variant && problem->effort == DFGNN_EFFORT_STORED)
+      return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
+                         "nothing stored answers %s %s, %lld heads of %lld, "
+                         "%s; tune it with dfgnn-tune run",
+                         dfgnn_op_name(problem->op),
+                         dfgnn_pass_name(problem->pass),
+                         (long long)problem->heads, (long long)problem->dim,
+                         dfgnn_dtype_name(problem->dtype));
+    if (!choice->variant) {
+      double distance = choice->distance;
+      dfgnn__rule_choice(choice, &query);
+      choice->distance = distance;
+    }
+  }
+  if (!choice->variant)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no variant applies to %s %s, %lld heads of %lld, %s on "
+                       "%s",
+                       dfgnn_op_name(problem->op),
+                       dfgnn_pass_name(problem->pass),
+                       (long long)problem->heads, (long long)problem->dim,
+                       dfgnn_dtype_name(problem->dtype), ctx->info.backend);
+  return DFGNN_OK;
+}
+
+/* ---- plans -------------------------------------------------------------- */
+
+static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
+                             const dfgnn_problem *given) {
+  dfgnn_status status = dfgnn__problem_complete(problem, given);
+  if (status)
+    return status;
+  if (problem->effort == DFGNN_EFFORT_DEFAULT)
+    problem->effort = ctx->effort;
+  if (ctx->force_deterministic >= 0)
+    problem->deterministic = !!ctx->force_deterministic;
+  if (!dfgnn__operator(problem->op, problem->pass))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       dfgnn_op_name(problem->op),
+                       dfgnn_pass_name(problem->pass));
+  return DFGNN_OK;
+}
+
+static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
+                               const dfgnn_problem *problem,
+                               const dfgnn_choice *choice) {
+  const dfgnn_family *family = choice->variant->family;
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS];
+  dfgnn_plan *plan = calloc(1, sizeof *plan);
+  dfgnn_status status = DFGNN_OK;
+  if (!plan)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  plan->ctx = graph->ctx;
+  plan->graph = graph;
+  plan->problem = *problem;
+  plan->op = dfgnn__operator(problem->op, problem->pass);
+  plan->variant = choice->variant;
+  plan->choice = *choice;
+  plan->hash = hash_problem(problem);
+  atomic_init(&plan->references, 1);
+  dfgnn_setting setting = dfgnn__setting(graph, &plan->problem);
+  setting.parameter = plan->variant->parameter;
+  if (family->workspace)
+    plan->workspace = (family->workspace(&setting) + 255) / 256 * 256;
+  int views = family->views ? family->views(&setting, requests) : 0;
+  for (int k = 0; k < views && !status; k++)
+    status = dfgnn__graph_view(&plan->views[k], graph, &requests[k]);
+  if (!status && family->prepare)
+    status = family->prepare(&plan->state, &setting, plan->views);
+  if (status) {
+    free(plan);
+    return status;
+  }
+  *out = plan;
+  return DFGNN_OK;
+}
+
+/* A launch of this plan was refused: the variant is avoided from now on. */
+static void break_circuit(dfgnn_plan *plan) {
+  dfgnn_context *ctx = plan->ctx;
+  size_t i = dfgnn__variant_index(plan->variant);
+  pthread_mutex_lock(&ctx->lock);
+  int first = !ctx->broken[i];
+  ctx->broken[i] = 1;
+  pthread_mutex_unlock(&ctx->lock);
+  if (!first)
+    return;
+  dfgnn__log(ctx, DFGNN_LOG_WARN, "the device refused %s; it is avoided",
+             plan->variant->name);
+  dfgnn__record_refusal(plan);
+}
+
+static dfgnn_plan *find_cached(dfgnn_graph *graph, uint64_t hash,
+                               const dfgnn_problem *problem) {
+  pthread_rwlock_rdlock(&graph->plans_lock);
+  dfgnn_plan *plan = cache_find(graph, hash, problem);
+  if (plan)
+    atomic_fetch_add(&plan->references, 1);
+  pthread_rwlock_unlock(&graph->plans_lock);
+  return plan;
+}
+
+dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
+                               dfgnn_graph *graph,
+                               const dfgnn_problem *problem) {
+  dfgnn_problem full;
+  dfgnn_choice choice;
+  dfgnn_plan *plan, *other;
+  if (!out || !ctx || !graph || graph->ctx != ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "plan, ctx or graph is NULL, or the graph belongs to "
+                       "another context");
+  dfgnn_status status = complete(&full, ctx, problem);
+  if (status)
+    return status;
+  uint64_t hash = hash_problem(&full);
+  plan = find_cached(graph, hash, &full);
+  if (plan && !atomic_load_explicit(&plan->refused, memory_order_relaxed)) {
+    atomic_fetch_add_explicit(&ctx->cached, 1, memory_order_relaxed);
+    *out = plan;
+    return DFGNN_OK;
+  }
+  if (plan) {
+    break_circuit(plan);
+    pthread_rwlock_wrlock(&graph->plans_lock);
+    cache_remove(graph, plan);
+    pthread_rwlock_unlock(&graph->plans_lock);
+    drop_reference(plan);
+  }
+  status = choose(&choice, graph, &full);
+  if (!status)
+    status = build_plan(&plan, graph, &full, &choice);
+  if (status)
+    return status;
+  count_source(ctx, choice.source);
+  pthread_rwlock_wrlock(&graph->plans_lock);
+  other = cache_find(graph, hash, &full); /* another thread was faster */
+  if (!other)
+    status = cache_add(graph, plan);
+  if (other || !status)
+    atomic_fetch_add(&(other ? other : plan)->references, 1);
+  pthread_rwlock_unlock(&graph->plans_lock);
+  if (other || status)
+    drop_reference(plan);
+  if (!status)
+    *out = other ? other : plan;
+  return status;
+}
+
+dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
+                                      dfgnn_graph *graph,
+                                      const dfgnn_problem *problem,
+                                      const char *name) {
+  dfgnn_problem full;
+  dfgnn_choice choice;
+  if (!out || !ctx || !graph || !name || graph->ctx != ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "plan, ctx, graph or variant is NULL, or the graph "
+                       "belongs to another context");
+  dfgnn_status status = complete(&full, ctx, problem);
+  if (status)
+    return status;
+  const dfgnn_variant *variant = dfgnn__variant_find(name);
+  if (!variant)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "unknown variant '%s'; `dfgnn-tune variants` lists them",
+                       name);
+  dfgnn_query query = query_of(graph, &full);
+  status = refuse_forced(&choice, variant, &query);
+  return status ? status : build_plan(out, graph, &full, &choice);
+}
+
+void dfgnn_plan_destroy(dfgnn_plan *plan) {
+  if (plan)
+    drop_reference(plan);
+}
+
+size_t dfgnn_plan_workspace(const dfgnn_plan *plan) {
+  return plan ? plan->workspace : 0;
+}
+
+const char *dfgnn_plan_variant(const dfgnn_plan *plan) {
+  return plan ? plan->variant->name : NULL;
+}
+
+dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan) {
+  return plan->choice.source;
+}
+
+dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
+                           void *workspace, void *stream) {
+  dfgnn_args full;
+  if (!plan)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "plan is NULL");
+  dfgnn_status status = dfgnn__args_complete(&full, args, &plan->problem);
+  if (status)
+    return status;
+  if (plan->workspace && !workspace)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "workspace is NULL, the plan needs %zu bytes",
+                       plan->workspace);
+  dfgnn_launch launch = {.setting = dfgnn__setting(plan->graph, &plan->problem),
+                         .args = &full,
+                         .views = plan->views,
+                         .workspace = workspace,
+                         .stream = stream,
+                         .state = plan->state};
+  launch.setting.parameter = plan->variant->parameter;
+  status = plan->variant->family->launch(&launch);
+  if (status == DFGNN_ERROR_DEVICE)
+    atomic_store(&((dfgnn_plan *)plan)->refused, 1);
+  return status;
+}
+
+dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
+                        const dfgnn_problem *problem, const dfgnn_args *args,
+                        void *stream) {
+  dfgnn_plan *plan;
+  dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
+  if (status)
+    return status;
+  pthread_mutex_lock(&ctx->lock);
+  if (plan->workspace > ctx->workspace_bytes) {
+    void *grown = NULL;
+    status = ctx->backend->allocate(ctx->device, &grown, plan->workspace);
+    if (!status && ctx->workspace) { /* work may still use the old one */
+      status = ctx->backend->synchronize(ctx->device, stream);
+      ctx->backend->release(ctx->device, ctx->workspace);
+    }
+    if (!status) {
+      ctx->workspace = grown;
+      ctx->workspace_bytes = plan->workspace;
+    }
+  }
+  if (!status)
+    status = dfgnn_execute(plan, args, ctx->workspace, stream);
+  pthread_mutex_unlock(&ctx->lock);
+  dfgnn_plan_destroy(plan);
+  return status;
+}
