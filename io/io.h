@@ -1,0 +1,60 @@
+/* io.h - what the rest of the house may ask of graph files and generators */
+#ifndef DFGNN_IO_IO_H
+#define DFGNN_IO_IO_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum dfgnn__format {
+  DFGNN__FORMAT_AUTO = 0, /* from name and content */
+  DFGNN__FORMAT_MTX,
+  DFGNN__FORMAT_NPZ,
+  DFGNN__FORMAT_METIS,
+  DFGNN__FORMAT_EDGES
+} dfgnn__format;
+
+/* The format that the extensions of a name stand for; AUTO if none. */
+dfgnn__format dfgnn__format_by_name(const char *path);
+
+/* dfgnn_csr_read with the format given instead of found. */
+dfgnn_status dfgnn__csr_read_as(dfgnn_csr **csr, const char *path,
+                                dfgnn__format format);
+
+/* The GRAPH argument of every tool: a file if there is one of that name, else
+ * the specification of a generator; "gen:SPEC" is always the latter. */
+dfgnn_status dfgnn__csr_open(dfgnn_csr **csr, const char *file_or_spec);
+
+/* 1 if every edge (i, j) has its (j, i), as often; 0 if not.  Negative: a
+ * dfgnn_status. */
+int dfgnn__csr_symmetric(const dfgnn_csr *csr);
+
+/* Entry i of offsets and entry e of indices, whatever their types. */
+static inline int64_t dfgnn__csr_offset(const dfgnn_csr *csr, int64_t i) {
+  return csr->offset_type == DFGNN_INDEX_I32
+             ? ((const int32_t *)csr->offsets)[i]
+             : ((const int64_t *)csr->offsets)[i];
+}
+static inline int64_t dfgnn__csr_index(const dfgnn_csr *csr, int64_t e) {
+  return csr->index_type == DFGNN_INDEX_I32
+             ? ((const int32_t *)csr->indices)[e]
+             : ((const int64_t *)csr->indices)[e];
+}
+
+/* A kind or preset of dfgnn_csr_generate, for --help and the man page. */
+typedef struct dfgnn__generator_info {
+  const char *name;     /* "knn" */
+  const char *summary;  /* one line */
+  const char *settings; /* "nodes=71 k=8 batch=1 seed=1": with defaults */
+} dfgnn__generator_info;
+
+/* The i-th kind, or preset; NULL past the last. */
+const dfgnn__generator_info *dfgnn__generator_kind(size_t i);
+const dfgnn__generator_info *dfgnn__generator_preset(size_t i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
