@@ -31,12 +31,19 @@ dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...) {
 }
 
 const char *dfgnn_status_string(dfgnn_status status) {
-  static const char *const names[] = {
-      "success",           "invalid argument",    "out of memory",
-      "unsupported",       "not tuned",           "device error",
-      "input/output error", "invalid file format", "invalid store",
-      "stream is capturing", "interrupted",        "wrong result"};
+  static const char *const names[] = {"success",
+                                      "invalid argument",
+                                      "out of memory",
+                                      "unsupported",
+                                      "not tuned",
+                                      "device error",
+                                      "input/output error",
+                                      "invalid file format",
+                                      "invalid store",
+                                      "stream is capturing",
+                                      "interrupted",
+                                      "wrong result"};
   int i = -(int)status;
   return i >= 0 && i < (int)(sizeof names / sizeof *names) ? names[i]
-                                                            : "unknown status";
+                                                           : "unknown status";
 }

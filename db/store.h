@@ -2,7 +2,8 @@
  *
  * One row is one measured (or rejected) variant of one problem on one device in
  * one run.  Its key is the BLAKE2b hash of its content, so a store is a set and
- * merging is a union.  The store knows names and numbers, nothing of kernels. */
+ * merging is a union.  The store knows names and numbers, nothing of kernels.
+ */
 #ifndef DFGNN_DB_STORE_H
 #define DFGNN_DB_STORE_H
 
@@ -10,7 +11,13 @@
 
 /* A measurement as it is written and read.  Strings are UTF-8 without control
  * characters, "" where not known; when read they are the store's and valid
- * inside the callback only. */
+ * inside the callback only.  Written ones may be NULL for "".
+ *
+ * Names (backend, arch, the problem's, variant, anchor, protocol, run, status)
+ * are printable ASCII without spaces and quotes; the free texts (model, driver,
+ * runtime, library, graph, family, tool, host, job, reason) are cleaned when
+ * written: control characters and broken UTF-8 become '?', long text is cut.
+ * db/field.c lists every domain. */
 typedef struct dfgnn_measurement {
   /* device and environment */
   const char *backend, *arch, *model;
@@ -30,38 +37,65 @@ typedef struct dfgnn_measurement {
   /* run */
   const char *tool, *host, *job;
   const char *protocol; /* "warm" or "cold", then settings: "warm,graph" */
-  const char *run;      /* 32 hex digits: rows of one run share it; ratios to the
-                         * anchor are comparable within it */
+  const char *run; /* 32 hex digits: rows of one run share it; ratios to the
+                    * anchor are comparable within it */
   uint64_t seed;
-  int64_t time;         /* seconds since 1970 */
+  int64_t time; /* seconds since 1970 */
   /* figures */
-  const char *status;   /* "ok", "wrong", "failed", "refused" */
-  const char *reason;   /* of the last three */
-  const char *anchor;   /* variant that ratio compares with */
+  const char *status;  /* "ok", "wrong", "failed", "refused" */
+  const char *reason;  /* of the last three */
+  const char *anchor;  /* variant that ratio compares with; "" for none */
+  int anchor_revision; /* 0: that of the anchor's row of the same run */
   double median_ms, ci_low_ms, ci_high_ms;
-  double ratio, ratio_low, ratio_high; /* to the anchor, paired, 95 % interval */
+  double ratio, ratio_low,
+      ratio_high; /* to the anchor, paired, 95 % interval */
   int64_t samples;
-  double rel_error;     /* against the float64 reference */
+  double rel_error; /* against the float64 reference; kept as DBL_MAX if
+                     * it is infinite or NaN */
   int64_t workspace_bytes;
 } dfgnn_measurement;
 
 typedef struct dfgnn_store dfgnn_store;
 
 typedef enum dfgnn_store_mode {
-  DFGNN_STORE_READ,  /* the file must exist; never written */
-  DFGNN_STORE_WRITE  /* created, with its directory, or migrated, if needed */
+  DFGNN_STORE_READ, /* the file must exist; never written */
+  DFGNN_STORE_WRITE /* created, with its directory, or migrated, if needed */
 } dfgnn_store_mode;
 
-/* path ":memory:" with WRITE is a store in memory.  Errors name the file, what
- * it is (a directory, another application's database, truncated, of a newer
- * version) and what was expected. */
+/* path ":memory:" with WRITE is a store in memory.
+ *
+ * DFGNN_ERROR_IO says that there is no such file, and only that; everything
+ * else is DFGNN_ERROR_STORE with a message that names the file, what it is (a
+ * directory, unreadable, not SQLite, another application's database, truncated,
+ * damaged, with foreign tables, views or triggers, of a newer version, above
+ * 256 MiB) and what was expected.  A failed open changes no file.
+ *
+ * The file is not trusted.  SQLite is set defensive, without triggers, views,
+ * extensions, mmap and trusted schema, with limits on sizes and on the steps of
+ * a query; the text of the schema must be ours to the letter; cells are checked
+ * as they are read, and each row must have the hash that its content gives.
+ * A file below 1 MiB, or of any size if it is to be written, is also checked
+ * as a whole (quick_check).
+ *
+ * Versions: an older one is migrated in one transaction when opened WRITE,
+ * after a copy was put beside it as PATH.vN.backup; opened READ it is migrated
+ * in memory.  A newer one can be READ as far as its columns are known.
+ *
+ * Concurrency: a new store appears whole or not at all, however many processes
+ * create it.  It uses a write-ahead log; a locked file is waited for, up to a
+ * minute.  On network file systems (NFS, Lustre, GPFS, CephFS, SMB, BeeGFS,
+ * AFS, 9P, FUSE), whose locks cannot be trusted, WRITE is refused: tune into a
+ * file on a local disk and copy or merge it; READ takes the file as immutable,
+ * as it does where neither log nor lock file can be made (a read-only
+ * directory).  A store is used by one thread at a time and not across fork. */
 dfgnn_status dfgnn__store_open(dfgnn_store **store, const char *path,
                                dfgnn_store_mode mode);
 void dfgnn__store_close(dfgnn_store *store);
 const char *dfgnn__store_path(const dfgnn_store *store);
 
-/* Adds one measurement in its own transaction; what is there already is left.
- * Safe against other processes doing the same.  added may be NULL. */
+/* Adds one measurement in its own transaction, on the disk when this returns;
+ * what is there already is left.  Safe against other processes doing the same.
+ * DFGNN_ERROR_INVALID names a field outside its domain.  added may be NULL. */
 dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,
                                  const dfgnn_measurement *measurement);
 
@@ -75,8 +109,9 @@ typedef struct dfgnn_store_filter {
   { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1 }
 
 /* Calls visit for each valid row in the order of the content hash until it
- * returns non-zero; rows that break a domain are counted in invalid (may be
- * NULL) and skipped. */
+ * returns non-zero; rows that break a domain, lack a part or do not have their
+ * content's hash are added to invalid (may be NULL) and skipped.  All rows are
+ * of one moment.  visit must not use the store. */
 typedef int (*dfgnn_store_visit)(void *data, const dfgnn_measurement *row);
 dfgnn_status dfgnn__store_each(dfgnn_store *store, uint64_t *invalid,
                                const dfgnn_store_filter *filter,
@@ -89,28 +124,31 @@ dfgnn_status dfgnn__store_pin(dfgnn_store *store, const char *op,
                               uint64_t fingerprint, const char *variant);
 typedef int (*dfgnn_store_visit_pin)(void *data, const char *op,
                                      const char *pass, const char *dtype,
-                                     uint64_t fingerprint,
-                                     const char *variant);
+                                     uint64_t fingerprint, const char *variant);
 dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
                                    dfgnn_store_visit_pin visit, void *data);
 
 /* ---- decisions ---------------------------------------------------------- */
 
-/* What all measurements of one problem on one device say.  A problem is
- * everything from backend to fingerprint above plus the protocol's first word;
- * different models of one arch are different devices. */
+/* What all measurements of one problem on one device say.
+ *   device   backend, arch, model, units, cache_bytes, shared_bytes; what else
+ *            is known of it (memory, driver, runtime, library) is provenance
+ *   problem  op, pass, dtype, math, layout, index, heads, dim, deterministic,
+ *            weights, fingerprint and the protocol's first word */
 typedef struct dfgnn_ranked {
   const char *variant;
   int revision;
-  double log_ratio;  /* natural log of its time over the winner's, >= 0 */
-  double median_ms;  /* of its best evidence: for reports, never for choice */
-  int tied;          /* 1: cannot be told apart from the fastest */
+  double log_ratio; /* natural log of its time over the fastest's, >= 0; the
+                     * winner's is above 0 if it was chosen from a tie set */
+  double median_ms; /* of its best evidence: for reports, never for choice */
+  int tied;         /* 1: cannot be told apart from the fastest */
   int64_t samples;
 } dfgnn_ranked;
 
 typedef struct dfgnn_decision {
-  dfgnn_measurement problem; /* device and problem fields only */
-  size_t count;
+  dfgnn_measurement problem;  /* device, problem and graph fields, protocol and
+                               * run, of its newest row; no figures */
+  size_t count;               /* >= 1 */
   const dfgnn_ranked *ranked; /* [0] is the winner: the canonical (first by
                                * name) member of the tie set; then by time */
   size_t rejected;            /* variants with a wrong or failed status */
@@ -121,13 +159,28 @@ typedef struct dfgnn_decisions {
   const dfgnn_decision *decision; /* ordered by device, then problem */
 } dfgnn_decisions;
 
-/* Pure: the same set of rows gives the same decisions in any order.  Per
- * problem and variant only rows of the newest usable revision count; ratios of
- * runs with different anchors are joined through runs that measured both;
- * variants within `margin` (e.g. 0.015) or inside each other's interval of the
- * fastest are tied.  usable says whether the caller has a variant of that name
- * and revision (NULL: all).  Rows it refuses are counted in unusable (may be
- * NULL). */
+/* Pure: the same set of rows gives the same decisions in any order.
+ *
+ * Which rows count: of each variant, those of the newest revision that usable
+ * accepts (NULL: accepts all).  Rows it refuses are counted in unusable (may be
+ * NULL).  A variant is rejected if one of its counting rows is "wrong", or if
+ * the newest "ok" row is not newer than the newest "failed" one.
+ *
+ * How they combine: an "ok" row says that log(time / anchor's time) is
+ * log(ratio), with the standard error that its interval gives, at least
+ * DFGNN_DECIDE_FLOOR.  Rows of a variant with the same anchor are averaged by
+ * inverse variance; if they disagree by more than their intervals allow, the
+ * variance grows accordingly (Birge's ratio).  The anchor with most rows (ties:
+ * first by name) is the origin, with ratio 1; further anchors are joined to it
+ * one by one, the surest first, through the variants measured with both, and
+ * then count alike.  What no chain of runs joins to the origin is left out.  An
+ * anchor of another revision is another variant.
+ *
+ * Who ties: a variant whose distance d to the fastest, in log time, is at most
+ * log(1 + margin), or at most three times that and below 1.96 standard errors
+ * of the difference: it cannot be told apart.  The winner is the first of the
+ * tie set by name. */
+#define DFGNN_DECIDE_FLOOR 1e-3
 typedef int (*dfgnn_usable_function)(void *data, const char *variant,
                                      int revision);
 dfgnn_status dfgnn__decide(dfgnn_decisions **decisions, uint64_t *unusable,
@@ -140,7 +193,9 @@ void dfgnn__decisions_free(dfgnn_decisions *decisions);
 typedef struct dfgnn_rows dfgnn_rows;
 dfgnn_status dfgnn__rows_create(dfgnn_rows **rows);
 /* Adds every valid row of the store that matches; duplicates (same hash) are
- * added once. */
+ * added once.  On failure rows is as before.  The array that rows_get gives is
+ * in the order of the hashes within each store and valid until the next load;
+ * its strings live as long as rows. */
 dfgnn_status dfgnn__rows_load(dfgnn_rows *rows, uint64_t *invalid,
                               dfgnn_store *store,
                               const dfgnn_store_filter *filter);

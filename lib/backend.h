@@ -1,8 +1,8 @@
 /* backend.h - what lib asks of a device: one table a backend
  *
  * lib/backend_cpu.c and lib/backend_cuda.c each define one; a device is an
- * opaque pointer of theirs.  Streams are the caller's (a cudaStream_t), NULL the
- * default one.  All functions are thread-safe. */
+ * opaque pointer of theirs.  Streams are the caller's (a cudaStream_t), NULL
+ * the default one.  All functions are thread-safe. */
 #ifndef DFGNN_LIB_BACKEND_H
 #define DFGNN_LIB_BACKEND_H
 
@@ -18,9 +18,9 @@ typedef struct dfgnn_device dfgnn_device;
 typedef dfgnn_status (*dfgnn_timed_function)(void *data, void *stream);
 
 typedef struct dfgnn_sample {
-  double ms;       /* of one call */
-  double clock_mhz;/* 0: not known */
-  int tainted;     /* throttled or disturbed: drop it */
+  double ms;        /* of one call */
+  double clock_mhz; /* 0: not known */
+  int tainted;      /* throttled or disturbed: drop it */
 } dfgnn_sample;
 
 typedef struct dfgnn_backend {
@@ -49,8 +49,8 @@ typedef struct dfgnn_backend {
                           dfgnn_signature *signature, int64_t graphs,
                           const int64_t *graph_ptr);
   /* Narrows 64-bit device indices; out of range is an error naming the edge. */
-  dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to,
-                         const int64_t *from, int64_t count);
+  dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to, const int64_t *from,
+                         int64_t count);
   /* Builds a view; its arrays come from allocate, array[0] owning none of the
    * others: release each non-NULL one. */
   dfgnn_status (*build_view)(dfgnn_device *device, dfgnn_view *view,

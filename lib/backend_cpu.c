@@ -198,8 +198,8 @@ static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
   dfgnn_status status = DFGNN_OK;
   double best = 0;
   if (!from || !to) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes",
-                         2 * bytes);
+    status =
+        dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes", 2 * bytes);
     goto out;
   }
   memset(from, 1, bytes);
@@ -210,8 +210,8 @@ static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
 #pragma omp parallel for num_threads(device->threads)
     for (int t = 0; t < device->threads; t++)
       memcpy(to + (size_t)t * part, from + (size_t)t * part, part);
-    double rate = 2e3 * (double)(part * (size_t)device->threads) /
-                  (now_ms() - begin);
+    double rate =
+        2e3 * (double)(part * (size_t)device->threads) / (now_ms() - begin);
     best = rate > best ? rate : best;
   }
   *bandwidth = best;

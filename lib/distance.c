@@ -35,17 +35,18 @@ static double log2_at_least(double x, double least) {
 void dfgnn__features(double f[DFGNN_FEATURES], const dfgnn_signature *s,
                      int64_t heads, int64_t dim, size_t element_size,
                      const dfgnn_device_info *device) {
-  double edges = (double)s->edges, units = device->units > 0 ? device->units : 1;
+  double edges = (double)s->edges,
+         units = device->units > 0 ? device->units : 1;
   double mean = s->mean_degree, cache = (double)device->cache_bytes;
-  double table = (double)s->sources * (double)heads * (double)dim *
-                 (double)element_size;
+  double table =
+      (double)s->sources * (double)heads * (double)dim * (double)element_size;
   f[0] = log2_at_least((double)s->destinations, 1);
   f[1] = log2_at_least(edges, 1);
   f[2] = log2_at_least(mean, 0.25);
   f[3] = log2_at_least((double)s->max_degree, 1);
-  f[4] = edges > 0 ? log2_at_least((double)s->max_degree * units / edges,
-                                   1.0 / 16)
-                   : -4;
+  f[4] = edges > 0
+             ? log2_at_least((double)s->max_degree * units / edges, 1.0 / 16)
+             : -4;
   f[5] = log2(1 + s->degree_cv);
   f[6] = s->isolated;
   f[7] = log2_at_least((double)s->p99_degree / (mean > 0 ? mean : 1), 1);
@@ -56,10 +57,10 @@ void dfgnn__features(double f[DFGNN_FEATURES], const dfgnn_signature *s,
   f[12] = log2_at_least(table / (cache > 0 ? cache : 1), 1.0 / 64);
   f[13] = log2((double)dim);
   f[14] = log2((double)heads);
-  f[15] = s->destinations > 0 ? log2_at_least((double)s->sources /
-                                                  (double)s->destinations,
-                                              1.0 / 64)
-                              : 0;
+  f[15] = s->destinations > 0
+              ? log2_at_least((double)s->sources / (double)s->destinations,
+                              1.0 / 64)
+              : 0;
 }
 
 double dfgnn__distance(const double a[DFGNN_FEATURES],

@@ -68,9 +68,8 @@ static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
   size_t edges = (size_t)csr->edges;
   const void *placed;
   if (csr->index_type == DFGNN_INDEX_I32) {
-    dfgnn_status status =
-        place(&placed, &g->owned_indices, g, csr->indices,
-              edges * sizeof(int32_t), csr->on_device);
+    dfgnn_status status = place(&placed, &g->owned_indices, g, csr->indices,
+                                edges * sizeof(int32_t), csr->on_device);
     g->matrix.indices = placed;
     return status;
   }
@@ -78,8 +77,8 @@ static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
   dfgnn_status status = place(&placed, &wide, g, csr->indices,
                               edges * sizeof(int64_t), csr->on_device);
   if (!status)
-    status = backend->allocate(g->ctx->device, &narrow,
-                               edges * sizeof(int32_t));
+    status =
+        backend->allocate(g->ctx->device, &narrow, edges * sizeof(int32_t));
   if (!status)
     status = backend->narrow(g->ctx->device, narrow, placed, csr->edges);
   if (wide) {
@@ -116,9 +115,9 @@ dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
   if (!g->family || !g->name)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!status)
-    status = place(&g->matrix.offsets, &g->owned_offsets, g, csr->offsets,
-                   ((size_t)csr->destinations + 1) * offset_size,
-                   csr->on_device);
+    status =
+        place(&g->matrix.offsets, &g->owned_offsets, g, csr->offsets,
+              ((size_t)csr->destinations + 1) * offset_size, csr->on_device);
   if (!status)
     status = place_indices(g, csr);
   if (!status)

@@ -10,7 +10,7 @@ struct dfgnn_graph {
   dfgnn_context *ctx;
   dfgnn_matrix matrix;
   dfgnn_signature signature;
-  char *family, *name; /* "" if not given */
+  char *family, *name;                 /* "" if not given */
   void *owned_offsets, *owned_indices; /* device copies, or NULL */
   size_t owned_bytes;
 

@@ -27,9 +27,8 @@ static dfgnn_status add_layer(dfgnn_context *ctx, const char *path,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   ctx->layers = grown;
   dfgnn_store_layer *layer = &grown[ctx->layer_count];
-  *layer = (dfgnn_store_layer){.path = strndup(path, length),
-                               .named = named,
-                               .writable = writable};
+  *layer = (dfgnn_store_layer){
+      .path = strndup(path, length), .named = named, .writable = writable};
   if (!layer->path)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   ctx->layer_count++;
@@ -105,8 +104,7 @@ static dfgnn_status open_layer(dfgnn_store **store, dfgnn_context *ctx,
   *store = NULL;
   if (absent(layer->path) && (!layer->named || layer->writable))
     return DFGNN_OK;
-  dfgnn_status status =
-      dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
+  dfgnn_status status = dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
   if (status && !layer->named) {
     dfgnn__log(ctx, DFGNN_LOG_WARN, "store skipped: %s", dfgnn_last_error());
     *store = NULL;
@@ -124,9 +122,9 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   size_t count = 0, before = 0;
   filter.backend = ctx->info.backend;
   filter.arch = ctx->info.arch;
-  dfgnn_status status = stores ? dfgnn__rows_create(&rows)
-                               : dfgnn__fail(DFGNN_ERROR_MEMORY,
-                                             "out of memory");
+  dfgnn_status status = stores
+                            ? dfgnn__rows_create(&rows)
+                            : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   for (size_t i = 0; i < ctx->layer_count && !status; i++) {
     dfgnn_store_layer *layer = &ctx->layers[i];
     layer->rows = layer->invalid = 0;
@@ -146,8 +144,8 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   }
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
     if (stores[i])
-      status = dfgnn__store_each_pin(stores[i], add_pin,
-                                     &(pin_target){loaded, ctx});
+      status =
+          dfgnn__store_each_pin(stores[i], add_pin, &(pin_target){loaded, ctx});
   if (!status) {
     if (unusable)
       dfgnn__log(ctx, DFGNN_LOG_INFO,

@@ -12,15 +12,14 @@
 #define H DFGNN_DIM_H
 #define D DFGNN_DIM_D
 
-#define STRIDED(field) #field, offsetof(dfgnn_args, field),                    \
-                       offsetof(dfgnn_args, field##_strides)
+#define STRIDED(field)                                                         \
+#field, offsetof(dfgnn_args, field), offsetof(dfgnn_args, field##_strides)
 #define DENSE(field) #field, offsetof(dfgnn_args, field), 0
 
 #define OUTPUTS                                                                \
   {STRIDED(out), N | H | D, DFGNN_ROLE_OUTPUT, 0, 0},                          \
       {DENSE(lse), N | H, DFGNN_ROLE_OPTIONAL, 1, 0},                          \
-      {DENSE(weights), E | H, DFGNN_ROLE_OPTIONAL, 1, 0},                      \
-  {                                                                            \
+      {DENSE(weights), E | H, DFGNN_ROLE_OPTIONAL, 1, 0}, {                    \
     0                                                                          \
   }
 
@@ -178,8 +177,10 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                        problem->struct_size, sizeof *problem);
 #define RANGE(field, count)                                                    \
   if ((int)problem->field < 0 || (int)problem->field >= (int)(count))          \
-  return dfgnn__fail(DFGNN_ERROR_INVALID, "problem." #field " is %d, expected "\
-                     "0..%d", (int)problem->field, (int)(count) - 1)
+  return dfgnn__fail(DFGNN_ERROR_INVALID,                                      \
+                     "problem." #field " is %d, expected "                     \
+                     "0..%d",                                                  \
+                     (int)problem->field, (int)(count)-1)
   RANGE(op, DFGNN_OP_COUNT);
   RANGE(pass, DFGNN_PASS_COUNT);
   RANGE(dtype, DFGNN_DTYPE_COUNT);

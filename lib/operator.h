@@ -8,10 +8,10 @@
 #include "kernels/common/variant.h"
 
 /* Shape of a tensor: the product of the dimensions named. */
-#define DFGNN_DIM_N 1u /* destinations */
-#define DFGNN_DIM_M 2u /* sources */
-#define DFGNN_DIM_E 4u /* edges */
-#define DFGNN_DIM_H 8u /* heads */
+#define DFGNN_DIM_N 1u  /* destinations */
+#define DFGNN_DIM_M 2u  /* sources */
+#define DFGNN_DIM_E 4u  /* edges */
+#define DFGNN_DIM_H 8u  /* heads */
 #define DFGNN_DIM_D 16u /* features */
 
 typedef enum dfgnn_role {
@@ -21,13 +21,13 @@ typedef enum dfgnn_role {
 } dfgnn_role;
 
 typedef struct dfgnn_tensor {
-  const char *name;     /* the field of dfgnn_args */
-  size_t offset;        /* of the pointer in dfgnn_args */
-  size_t strides;       /* of its dfgnn_strides in dfgnn_args; 0: none */
+  const char *name; /* the field of dfgnn_args */
+  size_t offset;    /* of the pointer in dfgnn_args */
+  size_t strides;   /* of its dfgnn_strides in dfgnn_args; 0: none */
   uint32_t shape;
   dfgnn_role role;
-  int scalar;           /* 1: float or double; 0: the problem's dtype */
-  int gathered;         /* 1: its row is read once an edge */
+  int scalar;   /* 1: float or double; 0: the problem's dtype */
+  int gathered; /* 1: its row is read once an edge */
 } dfgnn_tensor;
 
 #define DFGNN_MAX_TENSORS 12
@@ -35,11 +35,11 @@ typedef struct dfgnn_tensor {
 typedef struct dfgnn_operator {
   dfgnn_op op;
   dfgnn_pass pass;
-  const char *name; /* "gt" */
+  const char *name;                        /* "gt" */
   dfgnn_tensor tensors[DFGNN_MAX_TENSORS]; /* ends with a NULL name */
-  double flops_edge;  /* floating-point operations per edge, head and feature */
-  int dot_score;      /* 1: the paper's rule may choose PMF */
-  int gathers;        /* distinct rows a fused kernel gathers an edge: GT 2 */
+  double flops_edge; /* floating-point operations per edge, head and feature */
+  int dot_score;     /* 1: the paper's rule may choose PMF */
+  int gathers;       /* distinct rows a fused kernel gathers an edge: GT 2 */
   /* Reference in float64 on host arrays, see kernels/attention/reference.h. */
   dfgnn_status (*reference)(const dfgnn_problem *problem,
                             const dfgnn_matrix *matrix, const dfgnn_args *args,

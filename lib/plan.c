@@ -136,8 +136,8 @@ static dfgnn_status refuse_forced(dfgnn_choice *choice,
                                   const dfgnn_query *query) {
   const char *reason = dfgnn__variant_refusal(variant, &query->setting);
   if (reason)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "variant %s: %s",
-                       variant->name, reason);
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "variant %s: %s", variant->name,
+                       reason);
   *choice = (dfgnn_choice){.variant = variant,
                            .source = DFGNN_SOURCE_FORCED,
                            .distance = -1,

@@ -17,9 +17,9 @@ struct dfgnn_plan {
   size_t workspace;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
   void *state;
-  uint64_t hash;            /* of problem, for the cache */
+  uint64_t hash; /* of problem, for the cache */
   atomic_int references;
-  atomic_int refused;       /* a launch failed: the next plan avoids it */
+  atomic_int refused; /* a launch failed: the next plan avoids it */
 };
 
 /* The setting of a problem on a graph, without parameters. */

@@ -51,16 +51,17 @@ static void name_variant(dfgnn_variant *v, const int *index) {
     const dfgnn_parameter *parameter = &f->parameters[p];
     const char *label = parameter->labels[index[p]];
     v->parameter[p] = parameter->values[index[p]];
-    n += (size_t)snprintf(v->name + n, n < size ? size - n : 0, "%c%s=",
-                          p ? ',' : '/', parameter->name);
+    n += (size_t)snprintf(v->name + n, n < size ? size - n : 0,
+                          "%c%s=", p ? ',' : '/', parameter->name);
     if (n < size)
-      n += label ? (size_t)snprintf(v->name + n, size - n, "%s", label)
-                 : (size_t)snprintf(v->name + n, size - n, "%d",
-                                    v->parameter[p]);
+      n += label
+               ? (size_t)snprintf(v->name + n, size - n, "%s", label)
+               : (size_t)snprintf(v->name + n, size - n, "%d", v->parameter[p]);
   }
 }
 
-/* Every combination of a family's parameter values, the last varying fastest. */
+/* Every combination of a family's parameter values, the last varying fastest.
+ */
 static void expand_family(const dfgnn_family *f) {
   int index[DFGNN_MAX_PARAMETERS] = {0};
   int parameters = 0;
@@ -172,9 +173,8 @@ size_t dfgnn_variant_count(void) { return dfgnn__variant_count(); }
 dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i) {
   const dfgnn_variant *v = dfgnn__variant(i);
   if (!info || info->struct_size != sizeof *info)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "info.struct_size is wrong: use "
-                       "DFGNN_VARIANT_INFO_INIT");
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "info.struct_size is wrong: use "
+                                            "DFGNN_VARIANT_INFO_INIT");
   if (!v)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "variant %zu does not exist, there are %zu", i,

@@ -77,8 +77,7 @@ static int usable(const dfgnn_variant *v, const dfgnn_query *query) {
 }
 
 static const dfgnn_variant *best_of(const dfgnn_query *query,
-                                    const char *algorithm,
-                                    const char *prefer) {
+                                    const char *algorithm, const char *prefer) {
   const dfgnn_variant *best = NULL;
   int best_score = -1;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {

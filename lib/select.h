@@ -10,8 +10,8 @@
 
 /* What a choice is made for. */
 typedef struct dfgnn_query {
-  dfgnn_setting setting; /* parameter unused */
-  const char *family;    /* of the graph; "" if none */
+  dfgnn_setting setting;       /* parameter unused */
+  const char *family;          /* of the graph; "" if none */
   const unsigned char *broken; /* by variant index; NULL: none */
 } dfgnn_query;
 

@@ -92,8 +92,8 @@ static int compare_int64(const void *a, const void *b) {
 }
 
 /* Degrees below SMALL_DEGREES are counted, the few above are sorted. */
-static dfgnn_status degree_statistics(const dfgnn_matrix *m,
-                                      dfgnn_signature *s, uint64_t *hash) {
+static dfgnn_status degree_statistics(const dfgnn_matrix *m, dfgnn_signature *s,
+                                      uint64_t *hash) {
   int64_t n = m->destinations, large_count = 0, large_capacity = 0;
   int64_t *counts = calloc(SMALL_DEGREES, sizeof *counts), *large = NULL;
   dfgnn_status status = DFGNN_OK;
@@ -250,9 +250,8 @@ static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s) {
   int64_t n = m->destinations;
   s->graphs = 1;
   s->largest_graph = n;
-  s->density = n && m->sources
-                   ? (double)m->edges / ((double)n * (double)m->sources)
-                   : 0;
+  s->density =
+      n && m->sources ? (double)m->edges / ((double)n * (double)m->sources) : 0;
   if (n != m->sources || !m->edges)
     return DFGNN_OK;
   int32_t *reach = malloc((size_t)(n + 1) * 2 * sizeof *reach);

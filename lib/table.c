@@ -8,10 +8,11 @@
 #include "lib/operator.h"
 #include "lib/select.h"
 
-#define MARGIN 0.015      /* what cannot be told apart ties */
-#define NEIGHBOURS 4      /* that vote */
-#define ABSENT_PENALTY 0.2 /* log-ratio of a variant a neighbour did not see */
-#define WORST_VOTE 1.5    /* log-ratios beyond it count alike */
+#define MARGIN 0.015       /* what cannot be told apart ties */
+#define NEIGHBOURS 4       /* that vote */
+#define ABSENT_PENALTY 0.2 /* log-ratio of a variant a neighbour did not see   \
+                            */
+#define WORST_VOTE 1.5     /* log-ratios beyond it count alike */
 
 typedef struct entry {
   const dfgnn_decision *decision;
@@ -64,8 +65,8 @@ static uint64_t gate_of(const char *op, const char *pass, const char *dtype,
   h = combine_text(h, dtype);
   h = combine_text(h, math);
   h = combine_text(h, layout);
-  return combine(h, (uint64_t)(offsets64 | deterministic << 1 | weights << 2 |
-                               cold << 3));
+  return combine(
+      h, (uint64_t)(offsets64 | deterministic << 1 | weights << 2 | cold << 3));
 }
 
 static uint64_t sized(uint64_t gate, int64_t heads, int64_t dim) {
@@ -137,9 +138,8 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
   if (!t)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   t->device = *device;
-  dfgnn_status status =
-      dfgnn__decide(&t->decisions, invalid, rows, count, MARGIN, usable_row,
-                    NULL);
+  dfgnn_status status = dfgnn__decide(&t->decisions, invalid, rows, count,
+                                      MARGIN, usable_row, NULL);
   if (status)
     goto fail;
   t->entries = calloc(t->decisions->count + 1, sizeof *t->entries);
@@ -265,8 +265,8 @@ static int choose_pinned(dfgnn_choice *choice, const dfgnn_table *t,
         (!n->fingerprint ||
          n->fingerprint == q->setting.signature->fingerprint) &&
         runs(n->variant, q)) {
-      *choice = (dfgnn_choice){.variant = n->variant,
-                               .source = DFGNN_SOURCE_PINNED};
+      *choice =
+          (dfgnn_choice){.variant = n->variant, .source = DFGNN_SOURCE_PINNED};
       snprintf(choice->because, sizeof choice->because, "a local pin");
       return 1;
     }
@@ -305,8 +305,8 @@ typedef struct neighbour {
 } neighbour;
 
 /* Keeps the NEIGHBOURS nearest, nearest first; ties by table order. */
-static void keep_nearest(neighbour near[NEIGHBOURS], int *count,
-                         const entry *e, double distance) {
+static void keep_nearest(neighbour near[NEIGHBOURS], int *count, const entry *e,
+                         double distance) {
   int k = *count;
   if (k == NEIGHBOURS && distance >= near[k - 1].distance)
     return;
@@ -379,10 +379,10 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
     if (e->similar == similar || (family && e->family == family)) {
       const dfgnn_variant *v = winner(e->decision, q);
       if (v) {
-        *choice = (dfgnn_choice){
-            .variant = v,
-            .source = DFGNN_SOURCE_SIMILAR,
-            .distance = dfgnn__distance(feature, e->feature)};
+        *choice =
+            (dfgnn_choice){.variant = v,
+                           .source = DFGNN_SOURCE_SIMILAR,
+                           .distance = dfgnn__distance(feature, e->feature)};
         snprintf(choice->because, sizeof choice->because,
                  e->similar == similar ? "the same signature as %.96s"
                                        : "the same family as %.96s",

@@ -1,8 +1,9 @@
 /* harness.h - a problem's tensors with random values, and the check of a plan
  * against the float64 reference
  *
- * Used by the tuner before a candidate may win, by dfgnn-bench for rel_error and
- * by the tests; it loops over lib/operator.h and knows no operator by name. */
+ * Used by the tuner before a candidate may win, by dfgnn-bench for rel_error
+ * and by the tests; it loops over lib/operator.h and knows no operator by name.
+ */
 #ifndef DFGNN_TUNER_HARNESS_H
 #define DFGNN_TUNER_HARNESS_H
 
@@ -15,8 +16,7 @@ typedef struct dfgnn_harness dfgnn_harness;
  * device), and a workspace that grows to what the plans need. */
 dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
-                                   const dfgnn_problem *problem,
-                                   uint64_t seed);
+                                   const dfgnn_problem *problem, uint64_t seed);
 void dfgnn__harness_destroy(dfgnn_harness *harness);
 
 /* Arguments in device memory, for execute. */

@@ -87,13 +87,13 @@ typedef struct dfgnn_launch {
 } dfgnn_launch;
 
 typedef struct dfgnn_family {
-  const char *name;      /* "cpu.attention.fwd.online" */
-  const char *algorithm; /* "online" */
-  const char *backend;   /* "cpu", "cuda" */
+  const char *name;             /* "cpu.attention.fwd.online" */
+  const char *algorithm;        /* "online" */
+  const char *backend;          /* "cpu", "cuda" */
   uint32_t ops, passes, dtypes; /* bit masks: 1u << DFGNN_OP_GT ... */
   int revision; /* raise it when results or speed change: older rows expire */
   int deterministic;
-  int weights; /* can write args.weights */
+  int weights;   /* can write args.weights */
   int reference; /* 1: the slow, obvious one; never chosen unless forced */
   dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
 
@@ -131,7 +131,8 @@ typedef struct dfgnn_family {
   extern const dfgnn_family dfgnn__families_##stem[];                          \
   const dfgnn_family dfgnn__families_##stem[]
 #endif
-#define DFGNN_FAMILIES_END { 0 }
+#define DFGNN_FAMILIES_END                                                     \
+  { 0 }
 
 #ifdef __cplusplus
 }
