@@ -1,0 +1,481 @@
+/* check_tuner_search.c - the right one wins, on scripted variants in virtual
+ * time */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/signature.h"
+#include "tuner/search.h"
+
+#define ARMS 48
+
+typedef struct fake {
+  double ms[ARMS];
+  double noise;    /* of one sample, relative */
+  double outliers; /* share of samples that take 1.3 to 3 times as long */
+  double drift;    /* relative change a second */
+  double swing;    /* amplitude of a slow oscillation */
+  double check_s;  /* of an admission */
+  dfgnn_sampled admit[ARMS], sample[ARMS];
+  int rough;       /* admission gives a first time */
+  int taint_every; /* 1: always; 0: never */
+
+  double clock;
+  uint64_t random;
+  int samples[ARMS], admitted[ARMS], finished[ARMS];
+  int total, stop_after;
+  double last_done;
+  int progress;
+} fake;
+
+static double uniform(fake *f) {
+  return ((double)(dfgnn__mix(f->random++) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(fake *f) {
+  double radius = sqrt(-2 * log(uniform(f)));
+  return radius * cos(6.283185307179586 * uniform(f));
+}
+
+static double timed(fake *f, size_t i) {
+  double level = (1 + f->drift * f->clock) * (1 + f->swing * sin(f->clock * 2));
+  double ms = f->ms[i] * level * exp(f->noise * normal(f));
+  if (uniform(f) < f->outliers)
+    ms *= 1.3 + 1.7 * uniform(f);
+  f->clock += ms * 1e-3;
+  return ms;
+}
+
+static dfgnn_sampled fake_admit(void *data, size_t i, double *rough_ms) {
+  fake *f = data;
+  f->admitted[i]++;
+  f->clock += f->check_s;
+  if (f->rough && f->admit[i] == DFGNN_SAMPLED_OK)
+    *rough_ms = timed(f, i);
+  return f->admit[i];
+}
+
+static dfgnn_sampled fake_sample(void *data, size_t i, double *ms) {
+  fake *f = data;
+  f->total++;
+  if (f->sample[i] != DFGNN_SAMPLED_OK)
+    return f->sample[i];
+  f->samples[i]++;
+  *ms = timed(f, i);
+  if (f->taint_every && f->total % f->taint_every == 0) {
+    *ms *= 1.5;
+    return DFGNN_SAMPLED_TAINTED;
+  }
+  return DFGNN_SAMPLED_OK;
+}
+
+static void fake_finished(void *data, size_t i) {
+  ((fake *)data)->finished[i]++;
+}
+
+static double fake_now(void *data) { return ((fake *)data)->clock; }
+
+static int fake_stop(void *data) {
+  const fake *f = data;
+  return f->stop_after > 0 && f->total >= f->stop_after;
+}
+
+static void fake_progress(void *data, double done, double eta) {
+  fake *f = data;
+  ck_assert_double_ge(done, f->last_done);
+  ck_assert_double_le(done, 1);
+  ck_assert_double_ge(eta, 0);
+  f->last_done = done;
+  f->progress++;
+}
+
+static const dfgnn_search_ops ops = {fake_admit, fake_sample, fake_finished,
+                                     fake_now,   fake_stop,   fake_progress};
+
+/* Times spread from 1 to 3 times the least, in random order. */
+static void plant(fake *f, uint64_t seed) {
+  *f = (fake){.random = seed << 32, .check_s = 0.01, .noise = 0.03};
+  for (size_t i = 0; i < ARMS; i++)
+    f->ms[i] = 2 * (1 + 2 * uniform(f));
+}
+
+static double least(const fake *f) {
+  double best = INFINITY;
+  for (size_t i = 0; i < ARMS; i++)
+    if (f->admit[i] == DFGNN_SAMPLED_OK && f->sample[i] == DFGNN_SAMPLED_OK &&
+        f->ms[i] < best)
+      best = f->ms[i];
+  return best;
+}
+
+static void begin(dfgnn_search *s, fake *f, uint64_t seed) {
+  ck_assert(dfgnn__search_init(s, ARMS));
+  s->ops = &ops;
+  s->data = f;
+  s->seed = seed;
+}
+
+/* Regret of the choice. */
+static double regret(const dfgnn_search *s, const fake *f) {
+  return f->ms[s->best] / least(f) - 1;
+}
+
+/* Runs many seeds and asserts how often the choice is within 2 % of the best,
+ * and how far off it may ever be. */
+static void assert_wins(void (*change)(fake *), int seeds, int wanted,
+                        double worst_allowed, double deadline) {
+  int won = 0;
+  double worst = 0;
+  for (int seed = 1; seed <= seeds; seed++) {
+    fake f;
+    dfgnn_search s;
+    plant(&f, (uint64_t)seed);
+    if (change)
+      change(&f);
+    begin(&s, &f, (uint64_t)seed);
+    s.deadline = deadline;
+    ck_assert(dfgnn__search_run(&s));
+    double r = regret(&s, &f);
+    won += r <= 0.02;
+    worst = r > worst ? r : worst;
+    dfgnn__search_free(&s);
+  }
+  ck_assert_msg(won >= wanted && worst <= worst_allowed,
+                "seeds 1..%d: %d within 2 %% (expected %d), worst %g "
+                "(expected %g)",
+                seeds, won, wanted, worst, worst_allowed);
+}
+
+START_TEST(the_fastest_wins_under_noise) {
+  assert_wins(NULL, 200, 198, 0.03, INFINITY);
+}
+END_TEST
+
+static void with_outliers(fake *f) { f->outliers = 0.1; }
+START_TEST(the_fastest_wins_among_outliers) {
+  assert_wins(with_outliers, 200, 196, 0.06, INFINITY);
+}
+END_TEST
+
+/* Twice as slow after three seconds, and a swing of a fifth over that. */
+static void with_drift(fake *f) {
+  f->drift = 0.33;
+  f->swing = 0.2;
+}
+START_TEST(the_fastest_wins_under_drift) {
+  assert_wins(with_drift, 200, 196, 0.05, INFINITY);
+}
+END_TEST
+
+static void with_all(fake *f) {
+  with_drift(f);
+  with_outliers(f);
+  f->taint_every = 7;
+  f->rough = 1;
+}
+START_TEST(the_fastest_wins_under_all_at_once) {
+  assert_wins(with_all, 200, 194, 0.08, INFINITY);
+}
+END_TEST
+
+static void with_quiet(fake *f) {
+  f->noise = 0.002;
+  f->check_s = 0.001;
+}
+START_TEST(a_quiet_device_needs_few_samples) {
+  assert_wins(with_quiet, 50, 50, 0.015, INFINITY);
+  fake f;
+  dfgnn_search s;
+  plant(&f, 7);
+  with_quiet(&f);
+  begin(&s, &f, 7);
+  ck_assert(dfgnn__search_run(&s));
+  int once = 0;
+  for (size_t i = 1; i < ARMS; i++)
+    once += f.samples[i] <= 2;
+  ck_assert_int_ge(once, ARMS / 2);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(always_tainted_is_normal_and_still_tunes) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 3);
+  f.taint_every = 1;
+  begin(&s, &f, 3);
+  ck_assert(dfgnn__search_run(&s));
+  ck_assert(!s.lost);
+  ck_assert_double_le(regret(&s, &f), 0.02);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(wrong_and_failing_ones_are_out_and_the_rest_goes_on) {
+  for (uint64_t seed = 1; seed <= 30; seed++) {
+    fake f;
+    dfgnn_search s;
+    plant(&f, seed);
+    f.ms[5] = f.ms[6] = 0.5; /* they would win */
+    f.admit[5] = f.sample[6] = DFGNN_SAMPLED_FAILED;
+    begin(&s, &f, seed);
+    ck_assert(dfgnn__search_run(&s));
+    ck_assert_int_eq(s.arm[5].state, DFGNN_ARM_REJECTED);
+    ck_assert_int_eq(s.arm[6].state, DFGNN_ARM_REJECTED);
+    ck_assert_int_eq(f.samples[5], 0);
+    ck_assert_int_eq(f.admitted[5], 1);
+    ck_assert_int_eq(f.finished[5] + f.finished[6], 0);
+    ck_assert_double_le(regret(&s, &f), 0.03);
+    dfgnn__search_free(&s);
+  }
+}
+END_TEST
+
+START_TEST(an_over_long_one_gets_one_sample_and_keeps_its_figure) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 4);
+  f.rough = 1;
+  f.ms[9] = 400;
+  begin(&s, &f, 4);
+  ck_assert(dfgnn__search_run(&s));
+  ck_assert_int_eq(f.samples[9], 0);
+  ck_assert_uint_eq(s.arm[9].count, 1);
+  ck_assert_int_eq(s.arm[9].state, DFGNN_ARM_FINISHED);
+  ck_assert_int_eq(f.finished[9], 1);
+  ck_assert_double_gt(s.arm[9].ratio.low, log(20));
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(a_lost_device_ends_the_search_and_keeps_what_is_finished) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 8);
+  f.sample[30] = DFGNN_SAMPLED_LOST;
+  begin(&s, &f, 8);
+  ck_assert(dfgnn__search_run(&s));
+  ck_assert(s.lost);
+  ck_assert(!s.resolved);
+  ck_assert_uint_ge(s.arm[1].count, 1);
+  ck_assert_int_eq(s.arm[40].state, DFGNN_ARM_UNSEEN);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(the_budget_is_kept_and_spent_on_the_best_half) {
+  static const double budgets[] = {0.3, 0.8, 1.2, 2};
+  for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
+    int near = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+      fake f;
+      dfgnn_search s;
+      plant(&f, seed);
+      begin(&s, &f, seed);
+      s.deadline = budgets[k];
+      ck_assert(dfgnn__search_run(&s));
+      /* An admission and the closing samples may run over. */
+      ck_assert_double_le(f.clock, budgets[k] + 0.03);
+      for (size_t i = 0; i < ARMS; i++)
+        ck_assert_int_eq(s.arm[i].count > 0, f.finished[i]);
+      near += regret(&s, &f) <= 0.05;
+      dfgnn__search_free(&s);
+    }
+    if (budgets[k] >= 1.2)
+      ck_assert_msg(near >= 38, "budget %g, seeds 1..40: %d within 5 %%",
+                    budgets[k], near);
+  }
+}
+END_TEST
+
+START_TEST(stopping_keeps_what_is_finished_and_says_interrupted) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 6);
+  f.stop_after = 90;
+  begin(&s, &f, 6);
+  ck_assert(dfgnn__search_run(&s));
+  ck_assert(s.interrupted);
+  ck_assert(!s.resolved);
+  ck_assert_int_le(f.total, 92);
+  int measured = 0;
+  for (size_t i = 0; i < ARMS; i++)
+    measured += s.arm[i].count > 0;
+  ck_assert_int_ge(measured, ARMS - 8);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(stored_arms_are_not_sampled_and_may_win) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 12);
+  begin(&s, &f, 12);
+  double anchor = f.ms[s.anchor];
+  for (size_t i = 10; i < 40; i++) {
+    double x = log(f.ms[i] / anchor);
+    s.arm[i].state = DFGNN_ARM_STORED;
+    s.arm[i].ratio = (dfgnn_interval){x, x - 0.005, x + 0.005};
+  }
+  f.ms[20] = 1.5;
+  s.arm[20].ratio = (dfgnn_interval){log(1.5 / anchor), log(1.49 / anchor),
+                                     log(1.51 / anchor)};
+  ck_assert(dfgnn__search_run(&s));
+  for (size_t i = 10; i < 40; i++)
+    ck_assert_int_eq(f.samples[i] + f.admitted[i] + f.finished[i], 0);
+  ck_assert_uint_eq(s.best, 20);
+  ck_assert(s.separated);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(a_winner_is_told_apart_and_a_tie_is_not) {
+  int apart = 0, tied = 0;
+  for (uint64_t seed = 1; seed <= 40; seed++) {
+    fake f;
+    dfgnn_search s;
+    plant(&f, seed);
+    f.ms[17] = 1.8;
+    begin(&s, &f, seed);
+    ck_assert(dfgnn__search_run(&s));
+    apart += s.separated && s.best == 17 && s.resolved;
+    dfgnn__search_free(&s);
+
+    plant(&f, seed);
+    f.ms[17] = f.ms[18] = f.ms[19] = 1.8;
+    begin(&s, &f, seed);
+    ck_assert(dfgnn__search_run(&s));
+    tied += !s.separated && s.best >= 17 && s.best <= 19;
+    dfgnn__search_free(&s);
+  }
+  ck_assert_msg(apart >= 38, "seeds 1..40: %d told apart", apart);
+  ck_assert_msg(tied >= 36, "seeds 1..40: %d tied", tied);
+}
+END_TEST
+
+START_TEST(intervals_hold_the_true_ratio) {
+  int held = 0, all = 0;
+  for (uint64_t seed = 1; seed <= 60; seed++) {
+    fake f;
+    dfgnn_search s;
+    plant(&f, seed);
+    with_drift(&f);
+    begin(&s, &f, seed);
+    ck_assert(dfgnn__search_run(&s));
+    for (size_t i = 0; i < ARMS; i++) {
+      double truth = log(f.ms[i] / f.ms[s.anchor]);
+      if (i == s.anchor)
+        continue;
+      held += s.arm[i].ratio.low <= truth && truth <= s.arm[i].ratio.high;
+      all++;
+    }
+    dfgnn__search_free(&s);
+  }
+  ck_assert_msg(held >= all * 0.92, "seeds 1..60: %d of %d", held, all);
+}
+END_TEST
+
+START_TEST(exhaustive_gives_every_arm_all_its_samples) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 2);
+  begin(&s, &f, 2);
+  s.exhaustive = 1;
+  ck_assert(dfgnn__search_run(&s));
+  for (size_t i = 1; i < ARMS; i++)
+    ck_assert_uint_eq(s.arm[i].count, s.max_samples);
+  ck_assert(s.resolved);
+  ck_assert_double_le(regret(&s, &f), 0.01);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(a_quarter_of_the_exhaustive_time_is_within_2_percent) {
+  int near = 0;
+  double total = 0, exhaustive = 0;
+  for (uint64_t seed = 1; seed <= 60; seed++) {
+    fake f;
+    dfgnn_search s;
+    plant(&f, seed);
+    with_outliers(&f);
+    begin(&s, &f, seed);
+    s.exhaustive = 1;
+    ck_assert(dfgnn__search_run(&s));
+    dfgnn__search_free(&s);
+    double whole = f.clock;
+    exhaustive += whole;
+    plant(&f, seed);
+    with_outliers(&f);
+    begin(&s, &f, seed + 1000);
+    s.deadline = whole / 4;
+    ck_assert(dfgnn__search_run(&s));
+    near += regret(&s, &f) <= 0.02;
+    total += f.clock;
+    dfgnn__search_free(&s);
+  }
+  ck_assert_msg(near >= 57, "seeds 1..60: %d within 2 %%", near);
+  ck_assert_double_le(total, exhaustive / 4);
+}
+END_TEST
+
+START_TEST(an_anchor_alone_wins) {
+  fake f;
+  dfgnn_search s;
+  plant(&f, 1);
+  ck_assert(dfgnn__search_init(&s, 1));
+  s.ops = &ops;
+  s.data = &f;
+  ck_assert(dfgnn__search_run(&s));
+  ck_assert_uint_eq(s.best, 0);
+  ck_assert(s.separated && s.resolved);
+  ck_assert_uint_ge(s.arm[0].count, 2);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+START_TEST(the_same_seed_takes_the_same_samples) {
+  fake f, g;
+  dfgnn_search s, t;
+  plant(&f, 5);
+  plant(&g, 5);
+  begin(&s, &f, 9);
+  begin(&t, &g, 9);
+  ck_assert(dfgnn__search_run(&s));
+  ck_assert(dfgnn__search_run(&t));
+  ck_assert_mem_eq(f.samples, g.samples, sizeof f.samples);
+  ck_assert_double_eq(s.arm[s.best].ratio.center, t.arm[t.best].ratio.center);
+  dfgnn__search_free(&s);
+  dfgnn__search_free(&t);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("tuner search");
+  TCase *all = tcase_create("all");
+  tcase_set_timeout(all, 30);
+  tcase_add_test(all, the_fastest_wins_under_noise);
+  tcase_add_test(all, the_fastest_wins_among_outliers);
+  tcase_add_test(all, the_fastest_wins_under_drift);
+  tcase_add_test(all, the_fastest_wins_under_all_at_once);
+  tcase_add_test(all, a_quiet_device_needs_few_samples);
+  tcase_add_test(all, always_tainted_is_normal_and_still_tunes);
+  tcase_add_test(all, wrong_and_failing_ones_are_out_and_the_rest_goes_on);
+  tcase_add_test(all, an_over_long_one_gets_one_sample_and_keeps_its_figure);
+  tcase_add_test(all, a_lost_device_ends_the_search_and_keeps_what_is_finished);
+  tcase_add_test(all, the_budget_is_kept_and_spent_on_the_best_half);
+  tcase_add_test(all, stopping_keeps_what_is_finished_and_says_interrupted);
+  tcase_add_test(all, stored_arms_are_not_sampled_and_may_win);
+  tcase_add_test(all, a_winner_is_told_apart_and_a_tie_is_not);
+  tcase_add_test(all, intervals_hold_the_true_ratio);
+  tcase_add_test(all, exhaustive_gives_every_arm_all_its_samples);
+  tcase_add_test(all, a_quarter_of_the_exhaustive_time_is_within_2_percent);
+  tcase_add_test(all, an_anchor_alone_wins);
+  tcase_add_test(all, the_same_seed_takes_the_same_samples);
+  suite_add_tcase(suite, all);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
