@@ -59,6 +59,8 @@ static void cuda_close(dfgnn_device *device) {
     (void)cudaEventDestroy(device->end);
   if (device->begin)
     (void)cudaEventDestroy(device->begin);
+  if (device->timer)
+    (void)cudaStreamDestroy(device->timer);
   if (device->stream)
     (void)cudaStreamDestroy(device->stream);
   (void)cudaGetLastError();
@@ -84,6 +86,7 @@ static dfgnn_status cuda_open(dfgnn_device **device, int ordinal, int threads) {
   int previous = dfgnn__cuda_enter(d);
   DFGNN_CUDA_GO(cudaSetDevice(ordinal));
   DFGNN_CUDA_GO(cudaStreamCreate(&d->stream));
+  DFGNN_CUDA_GO(cudaStreamCreateWithFlags(&d->timer, cudaStreamNonBlocking));
   DFGNN_CUDA_GO(cudaEventCreate(&d->begin));
   DFGNN_CUDA_GO(cudaEventCreate(&d->end));
   d->units = attribute(d, cudaDevAttrMultiProcessorCount);

@@ -37,7 +37,7 @@ out:
 static dfgnn_status flush_cache(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;
   DFGNN_CUDA_GO(
-      cudaMemsetAsync(device->flush, 1, device->flush_bytes, device->stream));
+      cudaMemsetAsync(device->flush, 1, device->flush_bytes, device->timer));
 out:
   return status;
 }
@@ -53,7 +53,7 @@ static dfgnn_status preheat(dfgnn_device *device) {
     for (int i = 0; !status && i < 16; i++)
       status = flush_cache(device);
     if (!status)
-      DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+      DFGNN_CUDA_GO(cudaStreamSynchronize(device->timer));
   }
 out:
   return status;
@@ -75,14 +75,14 @@ static dfgnn_status timed_run(dfgnn_device *device, double *ms, int replays,
   dfgnn_status status = DFGNN_OK;
   float elapsed = 0;
   int throttled = 0;
-  DFGNN_CUDA_GO(cudaEventRecord(device->begin, device->stream));
+  DFGNN_CUDA_GO(cudaEventRecord(device->begin, device->timer));
   for (int i = 0; graph && i < replays; i++)
-    DFGNN_CUDA_GO(cudaGraphLaunch(graph, device->stream));
+    DFGNN_CUDA_GO(cudaGraphLaunch(graph, device->timer));
   if (!graph)
-    status = call_many(f, data, replays, device->stream);
+    status = call_many(f, data, replays, device->timer);
   if (status)
     goto out;
-  DFGNN_CUDA_GO(cudaEventRecord(device->end, device->stream));
+  DFGNN_CUDA_GO(cudaEventRecord(device->end, device->timer));
   if (sample) {
     sample->clock_mhz = dfgnn__nvml_clock(device->nvml, &throttled);
     sample->tainted |= throttled;
@@ -99,11 +99,11 @@ static cudaGraphExec_t capture(dfgnn_device *device, dfgnn_timed_function f,
                                void *data, int calls) {
   cudaGraph_t graph = NULL;
   cudaGraphExec_t made = NULL;
-  if (cudaStreamBeginCapture(device->stream,
-                             cudaStreamCaptureModeThreadLocal) == cudaSuccess) {
-    dfgnn_status status = call_many(f, data, calls, device->stream);
-    if (cudaStreamEndCapture(device->stream, &graph) == cudaSuccess &&
-        !status && cudaGraphInstantiate(&made, graph, 0) != cudaSuccess)
+  if (cudaStreamBeginCapture(device->timer, cudaStreamCaptureModeThreadLocal) ==
+      cudaSuccess) {
+    dfgnn_status status = call_many(f, data, calls, device->timer);
+    if (cudaStreamEndCapture(device->timer, &graph) == cudaSuccess && !status &&
+        cudaGraphInstantiate(&made, graph, 0) != cudaSuccess)
       made = NULL;
     if (graph)
       (void)cudaGraphDestroy(graph);
@@ -121,7 +121,7 @@ static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
   cudaGraphExec_t graph = NULL;
   double one = 0, total = 0;
   int calls = repeats > 0 ? repeats : 1;
-  dfgnn_status status = call_many(f, data, 1, device->stream);
+  dfgnn_status status = call_many(f, data, 1, device->timer);
   if (!status)
     status = timed_run(device, &one, 1, NULL, f, data, NULL);
   if (status)
@@ -159,7 +159,7 @@ static dfgnn_status time_cold(dfgnn_device *device, dfgnn_sample *sample,
   int calls = repeats > 0 ? (repeats < 64 ? repeats : 64) : COLD_CALLS;
   dfgnn_status status = make_flush_buffer(device);
   if (!status)
-    status = call_many(f, data, 1, device->stream);
+    status = call_many(f, data, 1, device->timer);
   for (int i = 0; !status && i < calls; i++) {
     double ms = 0;
     status = flush_cache(device);
@@ -217,7 +217,7 @@ static dfgnn_status measure_bandwidth(dfgnn_device *device) {
   c.bytes = available / 8 < (1u << 30) ? available / 8 : (1u << 30);
   DFGNN_CUDA_GO(cudaMalloc(&c.from, c.bytes));
   DFGNN_CUDA_GO(cudaMalloc(&c.to, c.bytes));
-  DFGNN_CUDA_GO(cudaMemsetAsync(c.from, 0x5a, c.bytes, device->stream));
+  DFGNN_CUDA_GO(cudaMemsetAsync(c.from, 0x5a, c.bytes, device->timer));
   status = preheat(device);
   for (int round = 0; !status && round < 5; round++) {
     status = timed_run(device, &ms, 4, NULL, copy_once, &c, NULL);

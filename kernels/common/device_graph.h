@@ -1,0 +1,77 @@
+/* device_graph.h - what the CUDA backend asks of a graph in device memory
+ *
+ * Plain C functions around device kernels.  They enqueue on `stream` of the
+ * current device, allocate nothing and return the first error; workspaces are
+ * 256-byte aligned device memory of the size that the _bytes function says. */
+#ifndef DFGNN_KERNELS_DEVICE_GRAPH_H
+#define DFGNN_KERNELS_DEVICE_GRAPH_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/common/variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Counts of one analysis, as the device leaves them.  A "bad" field is the
+ * first row or edge found wrong, -1 (all bits set) if none. */
+typedef struct dfgnn_graph_counts {
+  uint64_t bad_offset_row; /* its end is before its begin or beyond the edges */
+  uint64_t bad_index_row, bad_index_edge; /* a column out of range */
+  uint64_t bad_block_row; /* an edge leaves the row's block of graph_ptr */
+  uint64_t fingerprint;
+  uint64_t max_degree, sum_squares;
+  uint64_t histogram[DFGNN_HISTOGRAM_BINS];
+  uint64_t percentile[3]; /* p50, p90, p99 */
+  uint64_t reuse_edges, reuse_distinct;
+  uint64_t local_samples, local_hits;
+  uint64_t blocks, largest_block, squared_blocks;
+} dfgnn_graph_counts;
+
+/* Fills counts in device memory at the start of the workspace.  graphs > 0:
+ * graph_ptr, host [graphs + 1], is checked instead of looking for blocks. */
+size_t dfgnn__cuda_analyze_bytes(const dfgnn_matrix *matrix, int64_t graphs);
+cudaError_t dfgnn__cuda_analyze(const dfgnn_matrix *matrix, int64_t graphs,
+                                const int64_t *graph_ptr, int units,
+                                void *workspace, cudaStream_t stream);
+
+/* Narrows indices; *bad (device memory) becomes the first position whose value
+ * does not fit or is negative, all bits set if none. */
+cudaError_t dfgnn__cuda_narrow(int32_t *to, const int64_t *from, int64_t count,
+                               unsigned long long *bad, cudaStream_t stream);
+
+/* dfgnn_view_kind's arrays. */
+size_t dfgnn__cuda_row_of_edge_bytes(const dfgnn_matrix *matrix);
+cudaError_t dfgnn__cuda_row_of_edge(int32_t *rows, const dfgnn_matrix *matrix,
+                                    void *workspace, cudaStream_t stream);
+
+size_t dfgnn__cuda_degree_order_bytes(const dfgnn_matrix *matrix);
+cudaError_t dfgnn__cuda_degree_order(int32_t *order, const dfgnn_matrix *matrix,
+                                     void *workspace, cudaStream_t stream);
+
+/* first_item, device [N + 1]; heavy, device [capacity N]; *counts, device [1]:
+ * how many heavy rows. */
+size_t dfgnn__cuda_count_items_bytes(const dfgnn_matrix *matrix);
+cudaError_t dfgnn__cuda_count_items(int32_t *first_item, int32_t *heavy,
+                                    int32_t *heavy_count,
+                                    const dfgnn_matrix *matrix, int64_t size,
+                                    void *workspace, cudaStream_t stream);
+cudaError_t dfgnn__cuda_fill_items(int32_t *row, int64_t *first_edge,
+                                   const int32_t *first_item, int64_t items,
+                                   const dfgnn_matrix *matrix, int64_t size,
+                                   cudaStream_t stream);
+
+/* Inclusive scans of int32 arrays, in place where from == to.  temporary NULL:
+ * *bytes is set to what it must hold. */
+cudaError_t dfgnn__cuda_scan_max(void *temporary, size_t *bytes,
+                                 const int32_t *from, int32_t *to,
+                                 int64_t count, cudaStream_t stream);
+cudaError_t dfgnn__cuda_scan_sum(void *temporary, size_t *bytes,
+                                 const int32_t *from, int32_t *to,
+                                 int64_t count, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
