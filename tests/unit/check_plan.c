@@ -1,0 +1,465 @@
+/* Fake families of the CPU backend stand in for kernels, so that the tests say
+ * who is chosen and why, not how fast anything is. */
+#include "tests/unit/fixture.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "db/store.h"
+#include "lib/describe.h"
+#include "lib/graph.h"
+#include "lib/registry.h"
+
+static int launches_fail;
+
+static dfgnn_status fake_launch(const dfgnn_launch *launch) {
+  if (launches_fail)
+    return DFGNN_ERROR_DEVICE;
+  *(float *)launch->args->out = (float)launch->setting.parameter[0];
+  return DFGNN_OK;
+}
+
+static const char *wide_only(const dfgnn_setting *setting) {
+  return setting->problem->dim < 1000 ? "needs 1000 features" : NULL;
+}
+
+static size_t megabyte(const dfgnn_setting *setting) {
+  (void)setting;
+  return 1 << 20;
+}
+
+#define FAKE(family, kind, ...)                                                \
+  {                                                                            \
+    .name = "cpu.attention.fwd." family, .algorithm = kind, .backend = "cpu",  \
+    .ops = DFGNN_OPS_ATTENTION, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),       \
+    .dtypes = DFGNN_BIT(DFGNN_F64), .revision = 3, .deterministic = 1,         \
+    .launch = fake_launch, __VA_ARGS__                                         \
+  }
+
+static const dfgnn_family fakes[] = {
+    FAKE("fake", "fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
+    FAKE("fake-wide", "fake-wide", .applicable = wide_only),
+    FAKE("fake-hungry", "fake-hungry", .workspace = megabyte),
+    DFGNN_FAMILIES_END};
+
+#define FAKE_1 "cpu.attention.fwd.fake/n=1"
+#define FAKE_2 "cpu.attention.fwd.fake/n=2"
+#define FAKE_3 "cpu.attention.fwd.fake/n=3"
+
+static char path[64];
+static dfgnn_csr csr;
+static dfgnn_problem problem;
+
+static int three(int64_t i) {
+  (void)i;
+  return 3;
+}
+
+static void set_up(void) {
+  snprintf(path, sizeof path, "/tmp/dfgnn-check-plan-%d.db", (int)getpid());
+  unlink(path);
+  csr = ring(100, three);
+  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem.dtype = DFGNN_F64;
+  problem.dim = 8;
+  launches_fail = 0;
+}
+
+static void tear_down(void) {
+  char side[80];
+  unlink(path);
+  unlink(strcat(strcpy(side, path), "-wal"));
+  unlink(strcat(strcpy(side, path), "-shm"));
+  ring_free(&csr);
+}
+
+/* A store in which `variant` is the fastest by far. */
+static void store_row(const char *variant, int revision, const char *arch,
+                      double ratio) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_measurement m;
+  dfgnn_store *store;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn__describe(&m, ctx, graph, &problem);
+  if (arch)
+    m.arch = arch;
+  m.variant = variant;
+  m.revision = revision;
+  m.tool = "check_plan";
+  m.run = "0123456789abcdef0123456789abcdef";
+  m.time = 1;
+  m.status = "ok";
+  m.anchor = FAKE_1;
+  m.median_ms = m.ci_low_ms = m.ci_high_ms = ratio;
+  m.ratio = m.ratio_low = m.ratio_high = ratio;
+  m.samples = 9;
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_record(store, NULL, &m));
+  dfgnn__store_close(store);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  return plan;
+}
+
+/* The variant and source a program would get from the store. */
+static void expect(const char *variant, dfgnn_source source) {
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_assert_int_eq(dfgnn_plan_source(plan), source);
+  if (variant)
+    ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+START_TEST(a_measured_problem_is_dispatched_from_the_store) {
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(FAKE_2, 3, NULL, 0.5);
+  expect(FAKE_2, DFGNN_SOURCE_EXACT);
+}
+END_TEST
+
+START_TEST(another_architecture_is_never_used) {
+  store_row(FAKE_2, 3, "sm_90", 0.5);
+  expect(NULL, DFGNN_SOURCE_RULE);
+}
+END_TEST
+
+START_TEST(an_older_revision_and_an_unknown_variant_are_misses) {
+  store_row(FAKE_2, 2, NULL, 0.5);
+  store_row("cpu.attention.fwd.gone/n=1", 3, NULL, 0.1);
+  expect(NULL, DFGNN_SOURCE_RULE);
+}
+END_TEST
+
+START_TEST(a_near_graph_answers_for_an_unmeasured_one) {
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(FAKE_3, 3, NULL, 0.5);
+  dfgnn_csr measured = csr;
+  csr = ring(103, three); /* not the graph that was measured, but like it */
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_3);
+  ck_assert(dfgnn_plan_source(plan) == DFGNN_SOURCE_SIMILAR ||
+            dfgnn_plan_source(plan) == DFGNN_SOURCE_NEAREST);
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  ck_ok(dfgnn_context_counters(&counters, ctx));
+  ck_assert_uint_eq(counters.similar + counters.nearest, 1);
+  ck_assert_uint_eq(counters.loaded_rows, 2);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  ring_free(&measured);
+}
+END_TEST
+
+START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
+  csr.family = "neighbour-sampler";
+  store_row(FAKE_3, 3, NULL, 0.5);
+  dfgnn_csr measured = csr;
+  csr = ring(3000, three);
+  csr.family = "neighbour-sampler";
+  expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+  ring_free(&measured);
+}
+END_TEST
+
+START_TEST(a_pin_overrides_measurements) {
+  dfgnn_store *store;
+  store_row(FAKE_2, 3, NULL, 0.5);
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f64", 0, FAKE_3));
+  dfgnn__store_close(store);
+  expect(FAKE_3, DFGNN_SOURCE_PINNED);
+}
+END_TEST
+
+START_TEST(effort_stored_reports_a_miss) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  problem.effort = DFGNN_EFFORT_STORED;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
+           DFGNN_ERROR_NOT_TUNED, "dfgnn-tune run");
+  ck_assert_ptr_null(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(the_paper_rule_reads_its_capacity) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  options.device = "cpu";
+  options.store = "";
+  ck_assert_int_eq(csr.edges, 300);
+  for (int super = 0; super < 2; super++) {
+    dfgnn_plan *plan;
+    dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
+    options.paper_capacity = super ? 3 * 4 : 3 * 4 + 4; /* max degree is 3 */
+    ck_ok(dfgnn_context_create(&ctx, &options));
+    ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+    problem.dtype = DFGNN_F32;
+    problem.effort = DFGNN_EFFORT_PAPER;
+    plan = plan_of(ctx, graph);
+    ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_PAPER);
+    for (size_t i = 0; i < dfgnn_variant_count(); i++) {
+      ck_ok(dfgnn_variant_get(&info, i));
+      if (!strcmp(info.name, dfgnn_plan_variant(plan)))
+        ck_assert_str_eq(info.algorithm, super ? "pmf" : "smmf");
+    }
+    dfgnn_plan_destroy(plan);
+    dfgnn_graph_destroy(graph);
+    dfgnn_context_destroy(ctx);
+  }
+}
+END_TEST
+
+START_TEST(the_same_problem_gives_the_same_plan) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *a = plan_of(ctx, graph), *b = plan_of(ctx, graph);
+  problem.dim = 9;
+  dfgnn_plan *c = plan_of(ctx, graph);
+  ck_assert_ptr_eq(a, b);
+  ck_assert_ptr_ne(a, c);
+  ck_ok(dfgnn_context_counters(&counters, ctx));
+  ck_assert_uint_eq(counters.cached, 1);
+  ck_assert_uint_eq(counters.misses, 2);
+  dfgnn_plan_destroy(a);
+  dfgnn_plan_destroy(b);
+  dfgnn_plan_destroy(c);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, FAKE_2));
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_FORCED);
+  dfgnn_plan_destroy(plan);
+  ck_fails(dfgnn_plan_create_forced(&plan, ctx, graph, &problem,
+                                    "cpu.attention.fwd.fake-wide"),
+           DFGNN_ERROR_UNSUPPORTED, "needs 1000 features");
+  ck_fails(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, "nonsense"),
+           DFGNN_ERROR_INVALID, "unknown variant 'nonsense'");
+  problem.max_workspace = 1000;
+  ck_fails(dfgnn_plan_create_forced(&plan, ctx, graph, &problem,
+                                    "cpu.attention.fwd.fake-hungry"),
+           DFGNN_ERROR_UNSUPPORTED, "max_workspace");
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+static const char *reason_of(const dfgnn_explanation *e, const char *variant) {
+  for (size_t i = 0; i < e->count; i++)
+    if (!strcmp(e->candidates[i].variant, variant))
+      return e->candidates[i].reason;
+  return "absent";
+}
+
+START_TEST(explain_gives_every_variant_a_reason) {
+  dfgnn_explanation *e;
+  dfgnn_graph *graph;
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(FAKE_2, 3, NULL, 0.5);
+  dfgnn_context *ctx = cpu_context(path);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_ok(dfgnn_plan_explain(&e, plan));
+  ck_assert_str_eq(e->variant, FAKE_2);
+  ck_assert_double_eq(e->distance, 0);
+  ck_assert_str_eq(reason_of(e, FAKE_2), "chosen");
+  ck_assert_str_eq(reason_of(e, FAKE_1), "slower: 2.00x");
+  ck_assert_str_eq(reason_of(e, FAKE_3), "not measured on this graph");
+  ck_assert_str_eq(reason_of(e, "cpu.attention.fwd.fake-wide"),
+                   "needs 1000 features");
+  dfgnn_explanation_free(e);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+static int warnings;
+static void count_warnings(void *data, dfgnn_log_level level,
+                           const char *message) {
+  (void)data, (void)message;
+  warnings += level == DFGNN_LOG_WARN;
+}
+
+START_TEST(a_refused_launch_is_avoided_by_the_next_plan) {
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(FAKE_2, 3, NULL, 0.5);
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  static double tensor[100 * 8];
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  args.query = args.key = args.value = tensor;
+  args.out = tensor;
+  options.device = "cpu";
+  options.store = path;
+  options.log = count_warnings;
+  ck_ok(dfgnn_context_create(&ctx, &options));
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  warnings = 0;
+  launches_fail = 1;
+  ck_assert_int_eq(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_DEVICE);
+  launches_fail = 0;
+  dfgnn_plan *next = plan_of(ctx, graph);
+  ck_assert_str_eq(dfgnn_plan_variant(next), FAKE_1);
+  ck_assert_int_eq(warnings, 1);
+  ck_ok(dfgnn_execute(next, &args, NULL, NULL));
+  dfgnn_plan_destroy(plan);
+  dfgnn_plan_destroy(next);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(reload_sees_new_rows_and_leaves_plans_alone) {
+  store_row(FAKE_2, 3, NULL, 0.5);
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph, *again;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *before = plan_of(ctx, graph);
+  store_row(FAKE_3, 3, NULL, 0.1);
+  ck_ok(dfgnn_context_reload(ctx));
+  ck_assert_str_eq(dfgnn_plan_variant(before), FAKE_2);
+  ck_ok(dfgnn_graph_create(&again, ctx, &csr));
+  dfgnn_plan *after = plan_of(ctx, again);
+  ck_assert_str_eq(dfgnn_plan_variant(after), FAKE_3);
+  dfgnn_plan_destroy(before);
+  dfgnn_plan_destroy(after);
+  dfgnn_graph_destroy(graph);
+  dfgnn_graph_destroy(again);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(bad_problems_and_arguments_are_named) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_plan *plan = NULL;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  static double tensor[100 * 8];
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_problem bad = problem;
+  bad.dim = 0;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
+           "problem.dim is 0");
+  bad = problem;
+  bad.op = 77;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
+           "problem.op is 77");
+  bad = problem;
+  bad.struct_size = 1;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
+           "problem.struct_size");
+  plan = plan_of(ctx, graph);
+  args.query = args.value = args.out = tensor;
+  ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
+           "args.key is NULL");
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+static void *make_plans(void *data) {
+  dfgnn_graph *graph = data;
+  dfgnn_problem mine = problem;
+  for (int k = 0; k < 300; k++) {
+    dfgnn_plan *plan;
+    mine.dim = 1 + k % 37;
+    ck_ok(dfgnn_plan_create(&plan, graph->ctx, graph, &mine));
+    dfgnn_plan_destroy(plan);
+  }
+  return NULL;
+}
+
+START_TEST(sixteen_threads_share_a_graph) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  pthread_t threads[16];
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  for (int t = 0; t < 16; t++)
+    pthread_create(&threads[t], NULL, make_plans, graph);
+  for (int t = 0; t < 16; t++)
+    pthread_join(threads[t], NULL);
+  ck_ok(dfgnn_context_counters(&counters, ctx));
+  ck_assert_uint_eq(counters.cached + counters.misses, 16 * 300);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(a_named_device_or_store_that_is_absent_is_an_error) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx = NULL;
+  options.store = "";
+  options.device = "tpu";
+  ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_INVALID,
+           "unknown device 'tpu'");
+  options.device = "cuda:99";
+  ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_DEVICE,
+           "device 'cuda:99'");
+  options.device = "cpu";
+  options.store = "/tmp";
+  ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_STORE, "/tmp");
+  ck_assert_ptr_null(ctx);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("plan");
+  TCase *tc = tcase_create("plan");
+  dfgnn__registry_add(fakes);
+  tcase_add_checked_fixture(tc, set_up, tear_down);
+  tcase_set_timeout(tc, 60);
+  tcase_add_test(tc, a_measured_problem_is_dispatched_from_the_store);
+  tcase_add_test(tc, another_architecture_is_never_used);
+  tcase_add_test(tc, an_older_revision_and_an_unknown_variant_are_misses);
+  tcase_add_test(tc, a_near_graph_answers_for_an_unmeasured_one);
+  tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
+  tcase_add_test(tc, a_pin_overrides_measurements);
+  tcase_add_test(tc, effort_stored_reports_a_miss);
+  tcase_add_test(tc, the_paper_rule_reads_its_capacity);
+  tcase_add_test(tc, the_same_problem_gives_the_same_plan);
+  tcase_add_test(tc, a_named_variant_is_forced_or_refused_with_its_reason);
+  tcase_add_test(tc, explain_gives_every_variant_a_reason);
+  tcase_add_test(tc, a_refused_launch_is_avoided_by_the_next_plan);
+  tcase_add_test(tc, reload_sees_new_rows_and_leaves_plans_alone);
+  tcase_add_test(tc, bad_problems_and_arguments_are_named);
+  tcase_add_test(tc, sixteen_threads_share_a_graph);
+  tcase_add_test(tc, a_named_device_or_store_that_is_absent_is_an_error);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
