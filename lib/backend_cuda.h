@@ -10,8 +10,10 @@
 struct dfgnn_device {
   int ordinal, units;
   int64_t cache_bytes;
-  cudaStream_t stream;  /* of analysis, views and timing: waits for the legacy
-                         * default stream and makes it wait */
+  cudaStream_t stream;  /* of copies, analysis and views: ordered with the
+                         * legacy default stream */
+  cudaStream_t timer;   /* of timing: not ordered with it, so that a capture
+                         * does not disturb other threads */
   pthread_mutex_t lock; /* guards the timer's fields below */
   cudaEvent_t begin, end;
   void *flush; /* over twice the L2, for cold timing */
