@@ -1,0 +1,84 @@
+#!/bin/sh
+# Builds everything out of tree and runs every test; the last line says
+# "N passed, N failed, N skipped".
+#
+#   BUILD=DIR   where to build (default build-check in the checkout)
+#   DISTCHECK=0 leaves out `make distcheck`
+set -u
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+build=${BUILD:-$top/build-check}
+jobs=$(nproc 2>/dev/null || echo 2)
+passed=0 failed=0 skipped=0
+
+finish() {
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+
+# step NAME COMMAND...: one test of its own; its output only if it fails
+step() {
+  name=$1
+  shift
+  echo "== $name" >&2
+  if "$@" >"$build/$name.log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    tail -n 60 "$build/$name.log" >&2
+    echo "check: $name failed; all of its output: $build/$name.log" >&2
+    return 1
+  fi
+}
+
+# Adds up the results of the automake test suite.  A Check program counts with
+# each of its tests, any other with its own result.
+count_suite() {
+  for trs in $(find "$build/tests" -name '*.trs'); do
+    result=$(sed -n 's/^:test-result: //p' "$trs")
+    set -- $(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
+      "${trs%.trs}.log" | awk '{ c += $1; b += $2 + $3 } END { print c+0, b+0 }')
+    case $result in
+    PASS*) passed=$((passed + ($1 > 0 ? $1 : 1))) ;;
+    SKIP*) skipped=$((skipped + 1)) ;;
+    *)
+      failed=$((failed + ($2 > 0 ? $2 : 1)))
+      passed=$((passed + $1 - $2))
+      echo "check: ${trs%.trs} failed" >&2
+      tail -n 40 "${trs%.trs}.log" >&2
+      ;;
+    esac
+  done
+}
+
+"$top/tools/setup.sh" || {
+  failed=1
+  finish
+}
+rm -rf "$build"
+mkdir -p "$build"
+
+export PATH="$PATH:/usr/local/cuda/bin"
+cuda=--without-cuda
+command -v nvcc >/dev/null 2>&1 && cuda='--with-cuda --with-cuda-arch=90'
+
+cd "$build" || exit 1
+step autogen "$top/autogen.sh" || finish
+# shellcheck disable=SC2086
+step configure "$top/configure" $cuda || finish
+step build make -j"$jobs" || finish
+
+echo "== check" >&2
+if ! make -j"$jobs" check >check.log 2>&1 && ! grep -q '^# FAIL:' check.log
+then
+  failed=$((failed + 1))
+  tail -n 60 check.log >&2
+fi
+count_suite
+
+if [ "${DISTCHECK:-1}" != 0 ]; then
+  step distcheck make distcheck \
+    AM_DISTCHECK_CONFIGURE_FLAGS=--without-cuda AM_MAKEFLAGS="-j$jobs"
+fi
+finish
