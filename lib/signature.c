@@ -56,7 +56,7 @@ static dfgnn_status check_indices(const dfgnn_matrix *m, uint64_t *hash,
   uint64_t sum = 0;
   int64_t bad = INT64_MAX;
 #pragma omp parallel for num_threads(threads) reduction(+ : sum)              \
-    reduction(min : bad) if (m->edges > 65536)
+    reduction(min : bad) if (m->edges > (1 << 20))
   for (int64_t block = 0; block < (m->edges + 4095) / 4096; block++) {
     int64_t begin = block * 4096, end = begin + 4096;
     uint32_t largest = 0;
@@ -101,9 +101,10 @@ static dfgnn_status degree_statistics(const dfgnn_matrix *m, dfgnn_signature *s,
   uint64_t sum = dfgnn__offset_term(0, 0);
   if (!counts)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  const dfgnn_matrix local = *m; /* its width is loop-invariant */
   int64_t begin = 0;
   for (int64_t i = 0; i < n; i++) {
-    int64_t end = offset_at(m, i + 1), degree = end - begin;
+    int64_t end = offset_at(&local, i + 1), degree = end - begin;
     begin = end;
     sum += dfgnn__offset_term((uint64_t)i + 1, (uint64_t)end);
     squares += (double)degree * (double)degree;
@@ -246,7 +247,8 @@ static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
 
 /* Diagonal blocks of a square matrix.  reach[i]: smallest column of the rows
  * >= i; a block ends before row i where it is >= i and no column so far is. */
-static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s) {
+static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
+                                 int threads) {
   int64_t n = m->destinations;
   s->graphs = 1;
   s->largest_graph = n;
@@ -259,16 +261,19 @@ static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   int32_t *furthest = reach + n + 1;
   reach[n] = INT32_MAX;
-  for (int64_t i = n - 1; i >= 0; i--) {
+#pragma omp parallel for num_threads(threads) if (m->edges > (1 << 20))
+  for (int64_t i = 0; i < n; i++) {
     int32_t low = INT32_MAX, high = -1;
     for (int64_t e = offset_at(m, i), end = offset_at(m, i + 1); e < end; e++) {
       int32_t j = m->indices[e];
       low = j < low ? j : low;
       high = j > high ? j : high;
     }
-    reach[i] = low < reach[i + 1] ? low : reach[i + 1];
+    reach[i] = low;
     furthest[i] = high;
   }
+  for (int64_t i = n - 1; i >= 0; i--)
+    reach[i] = reach[i] < reach[i + 1] ? reach[i] : reach[i + 1];
   int64_t graphs = 0, begin = 0, largest = 0;
   double squares = 0;
   int32_t high = -1;
@@ -311,7 +316,7 @@ dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,
   if (!status)
     status = graph_ptr && graphs > 0
                  ? given_blocks(matrix, signature, graphs, graph_ptr)
-                 : found_blocks(matrix, signature);
+                 : found_blocks(matrix, signature, threads);
   if (status)
     return status;
   signature->reuse = sample_reuse(matrix);
