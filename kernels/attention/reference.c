@@ -232,7 +232,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   return DFGNN_OK;
 }
 
-DFGNN_FAMILIES(attention_reference) = {
+DFGNN_FAMILIES(reference) = {
     {
         .name = "cpu.attention.fwd.reference",
         .algorithm = "reference",

@@ -1,0 +1,314 @@
+/* cpu_attention.c - what comes before, between and after the rows */
+#include "kernels/attention/cpu_attention.h"
+
+#include <math.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+/* ---- instruction sets ---------------------------------------------------- */
+
+#define TABLE(isa, dtype) dfgnn__cpu_##isa##_##dtype
+#define DECLARE(isa)                                                           \
+  extern const dfgnn_cpu_kernels TABLE(isa, f32), TABLE(isa, f64),             \
+      TABLE(isa, f16), TABLE(isa, bf16)
+#define ROW(isa)                                                               \
+  {                                                                            \
+    [DFGNN_F32] = &TABLE(isa, f32), [DFGNN_F64] = &TABLE(isa, f64),            \
+    [DFGNN_F16] = &TABLE(isa, f16), [DFGNN_BF16] = &TABLE(isa, bf16)           \
+  }
+
+DECLARE(portable);
+#ifdef __x86_64__
+DECLARE(avx2);
+DECLARE(avx512);
+#endif
+
+const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype) {
+  static const dfgnn_cpu_kernels *const tables[3][DFGNN_DTYPE_COUNT] = {
+      ROW(portable),
+#ifdef __x86_64__
+      ROW(avx2),
+      ROW(avx512),
+#endif
+  };
+  return tables[simd][dtype];
+}
+
+const char *dfgnn__cpu_simd_missing(int simd) {
+#ifdef __x86_64__
+  if (simd == 1 &&
+      !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")))
+    return "the processor has no AVX2 and FMA";
+  if (simd == 2 && !(__builtin_cpu_supports("avx512f") &&
+                     __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512vl") &&
+                     __builtin_cpu_supports("avx512dq")))
+    return "the processor has no AVX-512 F, BW, VL and DQ";
+  return NULL;
+#else
+  return simd == 0 ? NULL : "the processor is not an x86-64";
+#endif
+}
+
+/* ---- the workspace of a launch ------------------------------------------- */
+
+static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static size_t scalar_size(const dfgnn_problem *problem) {
+  return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* Heads innermost: the features of a head are not adjacent. */
+static int packs(const dfgnn_problem *problem) {
+  return problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
+         problem->dim > 1;
+}
+
+static int has_query(const dfgnn_problem *problem) {
+  return problem->op != DFGNN_OP_GAT;
+}
+static int has_key(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_GT;
+}
+
+static size_t packed_bytes(const dfgnn_problem *problem, int64_t nodes) {
+  return aligned((size_t)(nodes * problem->heads * problem->dim) *
+                 dfgnn_dtype_size(problem->dtype));
+}
+
+static size_t norm_bytes(const dfgnn_setting *setting) {
+  const dfgnn_problem *problem = setting->problem;
+  return problem->op != DFGNN_OP_AGNN
+             ? 0
+             : aligned((size_t)(setting->matrix->sources * problem->heads) *
+                       scalar_size(problem));
+}
+
+size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
+                            const dfgnn_cpu_choice *choice) {
+  const dfgnn_problem *problem = setting->problem;
+  const dfgnn_matrix *matrix = setting->matrix;
+  size_t bytes = norm_bytes(setting) + aligned(choice->shared_bytes) +
+                 (size_t)setting->device->units * aligned(choice->thread_bytes);
+  if (packs(problem)) {
+    bytes +=
+        packed_bytes(problem, matrix->sources) * (size_t)(1 + has_key(problem));
+    if (has_query(problem))
+      bytes += packed_bytes(problem, matrix->destinations);
+  }
+  return bytes;
+}
+
+static dfgnn_cpu_tensor tensor(const dfgnn_problem *problem, const void *base,
+                               const dfgnn_strides *strides) {
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  return (dfgnn_cpu_tensor){(char *)base, strides->node * size,
+                            strides->head * size,
+                            problem->dim == 1 ? size : strides->feature * size};
+}
+
+typedef struct packing {
+  dfgnn_cpu_tensor to, from;
+} packing;
+
+static void pack_nodes(const dfgnn_cpu_job *job, void *data,
+                       char *thread_memory, int64_t begin, int64_t end) {
+  packing *p = data;
+  (void)thread_memory;
+  job->kernels->pack(job, &p->to, &p->from, begin, end);
+}
+
+static char *pack(dfgnn_cpu_job *job, const dfgnn_problem *problem,
+                  dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
+                  char *memory) {
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  packing p = {
+      {memory, problem->heads * problem->dim * size, problem->dim * size, size},
+      *t};
+  dfgnn__cpu_range(job, schedule, nodes, 256, pack_nodes, &p);
+  *t = p.to;
+  return memory + packed_bytes(problem, nodes);
+}
+
+static void find_norms(const dfgnn_cpu_job *job, void *data,
+                       char *thread_memory, int64_t begin, int64_t end) {
+  (void)data, (void)thread_memory;
+  job->kernels->norms(job, begin, end);
+}
+
+void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                       const dfgnn_cpu_choice *choice) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const dfgnn_args *args = launch->args;
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  char *memory = launch->workspace;
+
+  *job = (dfgnn_cpu_job){
+      .kernels = dfgnn__cpu_kernels(choice->simd, problem->dtype),
+      .op = problem->op,
+      .destinations = matrix->destinations,
+      .sources = matrix->sources,
+      .edges = matrix->edges,
+      .heads = problem->heads,
+      .dim = problem->dim,
+      .element_size = (size_t)size,
+      .scalar_size = scalar_size(problem),
+      .threads = launch->setting.device->units,
+      .offsets64 = matrix->offsets64,
+      .offsets = matrix->offsets,
+      .indices = matrix->indices,
+      .query = tensor(problem, args->query, &args->query_strides),
+      .key = tensor(problem, args->key, &args->key_strides),
+      .value = tensor(problem, args->value, &args->value_strides),
+      .out = tensor(problem, args->out, &args->out_strides),
+      .score_dst = args->score_dst,
+      .score_src = args->score_src,
+      .att = args->att,
+      .lse = args->lse,
+      .weights = problem->weights ? args->weights : NULL,
+      .scale = args->scale,
+      .slope = args->slope,
+      .prefetch = choice->prefetch,
+      .thread_bytes = aligned(choice->thread_bytes),
+  };
+  job->out_packed = job->out.feature == size;
+  int adjacent = job->value.feature == size &&
+                 (!has_query(problem) || job->query.feature == size) &&
+                 (!has_key(problem) || job->key.feature == size);
+  job->packed = adjacent || packs(problem);
+  if (packs(problem)) {
+    if (!adjacent) {
+      char *to = memory;
+      to = pack(job, problem, &job->value, matrix->sources, choice->schedule,
+                to);
+      if (has_query(problem))
+        to = pack(job, problem, &job->query, matrix->destinations,
+                  choice->schedule, to);
+      if (has_key(problem))
+        pack(job, problem, &job->key, matrix->sources, choice->schedule, to);
+    }
+    memory +=
+        packed_bytes(problem, matrix->sources) * (size_t)(1 + has_key(problem));
+    if (has_query(problem))
+      memory += packed_bytes(problem, matrix->destinations);
+  }
+  if (!has_key(problem))
+    job->key = job->value;
+  if (problem->op == DFGNN_OP_AGNN) {
+    job->scale = !args->beta ? 1
+                 : problem->dtype == DFGNN_F64
+                     ? *(const double *)args->beta
+                     : (double)*(const float *)args->beta;
+    job->inverse = memory;
+    dfgnn__cpu_range(job, choice->schedule, matrix->sources, 256, find_norms,
+                     NULL);
+    memory += norm_bytes(&launch->setting);
+  }
+  job->thread_memory = memory;
+  return memory + (size_t)job->threads * job->thread_bytes;
+}
+
+/* ---- work shared out to threads ------------------------------------------ */
+
+/* The first row of which `work` edges, and two more a row, lie before. */
+static int64_t row_after(const dfgnn_cpu_job *job, int64_t work) {
+  int64_t low = 0, high = job->destinations;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (dfgnn__cpu_offset(job, middle) + 2 * middle < work)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e) {
+  int64_t low = 0, high = job->destinations;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (dfgnn__cpu_offset(job, middle) <= e)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static char *slice(const dfgnn_cpu_job *job) {
+#ifdef _OPENMP
+  return job->thread_memory + (size_t)omp_get_thread_num() * job->thread_bytes;
+#else
+  return job->thread_memory;
+#endif
+}
+
+void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
+                      int64_t step, dfgnn_cpu_body body, void *data) {
+  if (schedule == DFGNN_CPU_SERIAL || job->threads == 1 || count <= step) {
+    if (count > 0)
+      body(job, data, job->thread_memory, 0, count);
+    return;
+  }
+  int64_t tasks = (count + step - 1) / step;
+#pragma omp parallel for num_threads(job->threads) schedule(dynamic)
+  for (int64_t task = 0; task < tasks; task++) {
+    int64_t begin = task * step;
+    int64_t end = count - begin < step ? count : begin + step;
+    body(job, data, slice(job), begin, end);
+  }
+}
+
+void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
+                     dfgnn_cpu_body body, void *data) {
+  if (schedule != DFGNN_CPU_BALANCED || job->threads == 1) {
+    dfgnn__cpu_range(job, schedule, job->destinations, rows, body, data);
+    return;
+  }
+  int64_t parts = 8 * (int64_t)job->threads;
+  int64_t work = job->edges + 2 * job->destinations;
+#pragma omp parallel for num_threads(job->threads) schedule(dynamic)
+  for (int64_t part = 0; part < parts; part++) {
+    int64_t begin = row_after(job, work / parts * part);
+    int64_t end = part + 1 == parts ? job->destinations
+                                    : row_after(job, work / parts * (part + 1));
+    if (begin < end)
+      body(job, data, slice(job), begin, end);
+  }
+}
+
+/* ---- after a row --------------------------------------------------------- */
+
+static void clear(const dfgnn_cpu_job *job, int64_t row, int64_t head) {
+  char *to = job->out.base + row * job->out.node + head * job->out.head;
+  if (job->out_packed)
+    memset(to, 0, job->element_size * (size_t)job->dim);
+  else
+    for (int64_t d = 0; d < job->dim; d++)
+      memset(to + d * job->out.feature, 0, job->element_size);
+}
+
+static void set_lse(const dfgnn_cpu_job *job, int64_t i, double x) {
+  if (!job->lse)
+    return;
+  if (job->scalar_size == sizeof(double))
+    ((double *)job->lse)[i] = x;
+  else
+    ((float *)job->lse)[i] = (float)x;
+}
+
+double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                         const dfgnn_cpu_softmax *state) {
+  if (state->sum == 0) {
+    set_lse(job, row * job->heads + head, -INFINITY);
+    clear(job, row, head);
+    return 0;
+  }
+  if (job->lse)
+    set_lse(job, row * job->heads + head,
+            (state->shift == -INFINITY ? 0 : state->shift) + log(state->sum));
+  return 1 / state->sum;
+}

@@ -1,0 +1,169 @@
+/* cpu_attention.h - what the CPU families of forward attention share
+ *
+ * An algorithm is plain C over a table of inner loops, one table for each
+ * instruction set and storage type; all algorithms share them.  Scores and sums
+ * are "scalars": double for F64, float otherwise. */
+#ifndef DFGNN_ATTENTION_CPU_ATTENTION_H
+#define DFGNN_ATTENTION_CPU_ATTENTION_H
+
+#include <math.h>
+
+#include "kernels/common/variant.h"
+
+/* A feature tensor: distances in bytes. */
+typedef struct dfgnn_cpu_tensor {
+  char *base;
+  int64_t node, head, feature;
+} dfgnn_cpu_tensor;
+
+typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
+
+typedef struct dfgnn_cpu_job {
+  const dfgnn_cpu_kernels *kernels;
+  dfgnn_op op;
+  int64_t destinations, sources, edges, heads, dim;
+  size_t element_size, scalar_size;
+  int threads;
+  int offsets64;
+  const void *offsets;
+  const int32_t *indices;
+  dfgnn_cpu_tensor query, key, value, out; /* key: what scores gather */
+  const void *score_dst, *score_src, *att;
+  void *inverse;       /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
+  void *lse, *weights; /* or NULL */
+  double scale, slope;
+  int packed;          /* features of every input are adjacent */
+  int out_packed;      /* those of out are */
+  int64_t prefetch;    /* edges ahead whose rows are asked for; 0: none */
+  char *thread_memory; /* one slice a thread */
+  size_t thread_bytes;
+} dfgnn_cpu_job;
+
+/* The running softmax of a row: scores seen so far sum to sum * e^shift. */
+typedef struct dfgnn_cpu_softmax {
+  double shift, sum;
+} dfgnn_cpu_softmax;
+
+#define DFGNN_CPU_SOFTMAX_INIT                                                 \
+  { -INFINITY, 0.0 }
+
+struct dfgnn_cpu_kernels {
+  /* Scores of the edges begin .. end - 1 of a row, by edges in flight (4, 8)
+   * and operator. */
+  void (*score[2][DFGNN_OP_COUNT])(const dfgnn_cpu_job *job, int64_t row,
+                                   int64_t head, int64_t begin, int64_t end,
+                                   void *scores);
+  /* Replaces scores by e^(score - shift), updates state, and returns what
+   * earlier sums have to be multiplied by. */
+  double (*weigh)(void *scores, int64_t count, dfgnn_cpu_softmax *state);
+  /* sum = before * sum + weights x values of the edges; before < 0 starts a
+   * sum.  With row >= 0 the sum is complete: after * sum goes to out, and what
+   * sum holds is undefined.  sum has room for dim scalars and the padding. */
+  void (*accumulate)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+                     int64_t end, const void *weights, void *sum, double before,
+                     int64_t row, double after);
+  /* out of a row = after * sum. */
+  void (*store)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                const void *sum, double after);
+  /* to = a * to + b * from. */
+  void (*combine)(void *to, double a, const void *from, double b,
+                  int64_t count);
+  /* x *= factor. */
+  void (*multiply)(void *x, int64_t count, double factor);
+  /* Scores into weights at a stride, and those weights to e^(w - shift) *
+   * factor. */
+  void (*keep)(void *weights, const void *scores, int64_t count,
+               int64_t stride);
+  void (*normalize)(void *weights, int64_t count, int64_t stride, double shift,
+                    double factor);
+  /* job->inverse of the sources begin .. end - 1. */
+  void (*norms)(const dfgnn_cpu_job *job, int64_t begin, int64_t end);
+  /* A tensor with adjacent features from one without: nodes begin .. end - 1.
+   */
+  void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
+               const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
+};
+
+/* Widest vector, in bytes: how far buffers must reach beyond their end. */
+#define DFGNN_CPU_PADDING 64
+
+/* ---- parameters that families share ------------------------------------- */
+
+#define DFGNN_CPU_SIMD                                                         \
+  {                                                                            \
+    "simd", 3, {0, 1, 2}, { "portable", "avx2", "avx512" }                     \
+  }
+#define DFGNN_CPU_SCHEDULE                                                     \
+  {                                                                            \
+    "schedule", 3, {0, 1, 2}, { "serial", "dynamic", "balanced" }              \
+  }
+
+/* NULL if this machine has the instruction set, else why not. */
+const char *dfgnn__cpu_simd_missing(int simd);
+const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype);
+
+/* ---- the workspace of a launch ------------------------------------------ */
+
+typedef struct dfgnn_cpu_choice {
+  int simd, schedule, prefetch;
+  size_t thread_bytes; /* of each thread's slice */
+  size_t shared_bytes; /* of the family's own */
+} dfgnn_cpu_choice;
+
+/* Bytes for what every family needs (norms, packed copies) and for choice's. */
+size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
+                            const dfgnn_cpu_choice *choice);
+/* Fills job and does what comes before any row: norms, packed copies.
+ * Returns where the family's own bytes begin. */
+void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                       const dfgnn_cpu_choice *choice);
+
+/* ---- work shared out to threads ----------------------------------------- */
+
+typedef enum dfgnn_cpu_schedule {
+  DFGNN_CPU_SERIAL,   /* the calling thread does all */
+  DFGNN_CPU_DYNAMIC,  /* tasks of a fixed number of rows */
+  DFGNN_CPU_BALANCED, /* tasks of about equal numbers of edges */
+} dfgnn_cpu_schedule;
+
+typedef void (*dfgnn_cpu_body)(const dfgnn_cpu_job *job, void *data,
+                               char *thread_memory, int64_t begin, int64_t end);
+
+/* Calls body on ranges that cover the destinations once. */
+void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
+                     dfgnn_cpu_body body, void *data);
+/* Calls body on ranges of `step` that cover 0 .. count - 1 once. */
+void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
+                      int64_t step, dfgnn_cpu_body body, void *data);
+
+static inline int64_t dfgnn__cpu_offset(const dfgnn_cpu_job *job, int64_t row) {
+  return job->offsets64 ? ((const int64_t *)job->offsets)[row]
+                        : ((const int32_t *)job->offsets)[row];
+}
+
+/* The row that edge e is in: the last whose first edge is <= e. */
+int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e);
+
+/* The log-sum-exp of a row whose scores are all seen.  Returns 1 / sum, or 0
+ * if there was nothing to sum: then out is done, too. */
+double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                         const dfgnn_cpu_softmax *state);
+
+/* The weights of a row's edges begin .. end - 1, which hold scores. */
+static inline void dfgnn__cpu_normalize(const dfgnn_cpu_job *job, int64_t head,
+                                        int64_t begin, int64_t end,
+                                        const dfgnn_cpu_softmax *state) {
+  int64_t heads = job->heads;
+  char *weights =
+      (char *)job->weights + (size_t)(begin * heads + head) * job->scalar_size;
+  job->kernels->normalize(weights, end - begin, heads,
+                          state->shift == -INFINITY ? 0 : state->shift,
+                          state->sum == 0 ? 0 : 1 / state->sum);
+}
+
+static inline void *dfgnn__cpu_scalar(const dfgnn_cpu_job *job, void *array,
+                                      int64_t i) {
+  return (char *)array + (size_t)i * job->scalar_size;
+}
+
+#endif
