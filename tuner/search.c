@@ -529,6 +529,7 @@ int dfgnn__search_run(dfgnn_search *search) {
   int ready = r.scratch && r.set;
   if (ready) {
     s->arm[s->anchor].state = DFGNN_ARM_ACTIVE;
+    s->arm[s->anchor].ratio = (dfgnn_interval){0, 0, 0};
     if (sample_anchor(&r) && sample_anchor(&r))
       first_looks(&r);
     if (!over(&r))

@@ -1,0 +1,120 @@
+#include "tuner/candidates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/signature.h"
+
+static int named(const char *const *names, const char *name) {
+  for (; *names; names++)
+    if (!strcmp(*names, name))
+      return 1;
+  return 0;
+}
+
+static dfgnn_status check_names(const char *const *names) {
+  for (; names && *names; names++)
+    if (!dfgnn__variant_find(*names))
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "unknown variant '%s'; `dfgnn-tune variants` lists "
+                         "them",
+                         *names);
+  return DFGNN_OK;
+}
+
+typedef struct place {
+  size_t trial, turn;
+  uint64_t key;
+  const dfgnn_family *family;
+} place;
+
+static int by_family(const void *a, const void *b) {
+  const place *x = a, *y = b;
+  if (x->family != y->family)
+    return x->family < y->family ? -1 : 1;
+  return (x->key > y->key) - (x->key < y->key);
+}
+
+static int by_turn(const void *a, const void *b) {
+  const place *x = a, *y = b;
+  if (x->turn != y->turn)
+    return x->turn < y->turn ? -1 : 1;
+  return (x->key > y->key) - (x->key < y->key);
+}
+
+static dfgnn_status order_trials(dfgnn_trials *t, uint64_t seed) {
+  place *places = calloc(t->count, sizeof *places);
+  t->order = calloc(t->count, sizeof *t->order);
+  if (!places || !t->order) {
+    free(places);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  for (size_t i = 0; i < t->count; i++)
+    places[i] = (place){.trial = i,
+                        .key = dfgnn__mix(seed * 0x9e3779b97f4a7c15u + i),
+                        .family = t->trial[i].variant->family};
+  qsort(places, t->count, sizeof *places, by_family);
+  for (size_t i = 1; i < t->count; i++)
+    if (places[i].family == places[i - 1].family)
+      places[i].turn = places[i - 1].turn + 1;
+  qsort(places, t->count, sizeof *places, by_turn);
+  for (size_t i = 0; i < t->count; i++)
+    t->order[i] = places[i].trial;
+  free(places);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const char *const *names, uint64_t seed) {
+  dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
+                       .family = graph->family};
+  dfgnn_choice rule;
+  *t = (dfgnn_trials){0};
+  dfgnn_status status = check_names(names);
+  if (status)
+    return status;
+  dfgnn__rule_choice(&rule, &query);
+  size_t all = dfgnn__variant_count();
+  t->trial = calloc(all + 1, sizeof *t->trial);
+  if (!t->trial)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  for (size_t i = 0; i < all; i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (v->family->reference || dfgnn__variant_refusal(v, &query.setting) ||
+        (names && v != rule.variant && !named(names, v->name)))
+      continue;
+    if (v == rule.variant)
+      t->anchor = t->count;
+    t->trial[t->count++].variant = v;
+  }
+  if (!t->count)
+    status =
+        dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                    "no variant applies to %s %s, %lld heads of %lld, %s "
+                    "on %s",
+                    dfgnn_op_name(problem->op), dfgnn_pass_name(problem->pass),
+                    (long long)problem->heads, (long long)problem->dim,
+                    dfgnn_dtype_name(problem->dtype), graph->ctx->info.backend);
+  else
+    status = order_trials(t, seed);
+  if (status)
+    dfgnn__trials_free(t);
+  return status;
+}
+
+void dfgnn__trials_free(dfgnn_trials *t) {
+  for (size_t i = 0; i < t->count; i++)
+    dfgnn_plan_destroy(t->trial[i].plan);
+  free(t->trial);
+  free(t->order);
+  *t = (dfgnn_trials){0};
+}
+
+size_t dfgnn__trials_find(const dfgnn_trials *t, const char *name) {
+  size_t i = 0;
+  while (i < t->count && strcmp(t->trial[i].variant->name, name))
+    i++;
+  return i;
+}

@@ -1,0 +1,145 @@
+#include "tuner/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+struct dfgnn_history {
+  dfgnn_rows *stored;
+  dfgnn_measurement *row; /* those of the problem, stored and added */
+  size_t count, capacity;
+  dfgnn_decisions *decisions;
+};
+
+static int same(const char *a, const char *b) {
+  return !strcmp(a ? a : "", b ? b : "");
+}
+
+static int same_protocol(const char *a, const char *b) {
+  size_t x = strcspn(a, ","), y = strcspn(b, ",");
+  return x == y && !strncmp(a, b, x);
+}
+
+int dfgnn__same_problem(const dfgnn_measurement *a,
+                        const dfgnn_measurement *b) {
+  return same(a->backend, b->backend) && same(a->arch, b->arch) &&
+         same(a->model, b->model) && a->units == b->units &&
+         same(a->op, b->op) && same(a->pass, b->pass) &&
+         same(a->dtype, b->dtype) && same(a->math, b->math) &&
+         same(a->layout, b->layout) && same(a->index, b->index) &&
+         a->heads == b->heads && a->dim == b->dim &&
+         a->deterministic == b->deterministic && a->weights == b->weights &&
+         a->signature.fingerprint == b->signature.fingerprint &&
+         same_protocol(a->protocol, b->protocol);
+}
+
+dfgnn_status dfgnn__history_add(dfgnn_history *h,
+                                const dfgnn_measurement *row) {
+  if (h->count == h->capacity) {
+    size_t capacity = h->capacity ? 2 * h->capacity : 64;
+    dfgnn_measurement *grown = realloc(h->row, capacity * sizeof *grown);
+    if (!grown)
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    h->row = grown;
+    h->capacity = capacity;
+  }
+  h->row[h->count++] = *row;
+  return DFGNN_OK;
+}
+
+/* A store that cannot be read was reported when the context loaded it. */
+static dfgnn_status load_layer(dfgnn_history *h, const char *path,
+                               const dfgnn_store_filter *filter) {
+  dfgnn_store *store = NULL;
+  if (access(path, R_OK))
+    return DFGNN_OK;
+  if (dfgnn__store_open(&store, path, DFGNN_STORE_READ))
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn__rows_load(h->stored, NULL, store, filter);
+  dfgnn__store_close(store);
+  return status;
+}
+
+dfgnn_status dfgnn__history_load(dfgnn_history **out, dfgnn_context *ctx,
+                                 const dfgnn_measurement *problem) {
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  filter.backend = problem->backend;
+  filter.arch = problem->arch;
+  filter.op = problem->op;
+  filter.pass = problem->pass;
+  filter.dtype = problem->dtype;
+  filter.fingerprint = &problem->signature.fingerprint;
+  filter.heads = problem->heads;
+  filter.dim = problem->dim;
+  dfgnn_history *h = calloc(1, sizeof *h);
+  if (!h)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  size_t count = 0;
+  dfgnn_status status = dfgnn__rows_create(&h->stored);
+  for (size_t i = 0; i < ctx->layer_count && !status; i++)
+    status = load_layer(h, ctx->layers[i].path, &filter);
+  const dfgnn_measurement *row =
+      status ? NULL : dfgnn__rows_get(h->stored, &count);
+  for (size_t i = 0; i < count && !status; i++)
+    if (dfgnn__same_problem(&row[i], problem))
+      status = dfgnn__history_add(h, &row[i]);
+  if (status) {
+    dfgnn__history_free(h);
+    return status;
+  }
+  *out = h;
+  return DFGNN_OK;
+}
+
+void dfgnn__history_free(dfgnn_history *h) {
+  if (!h)
+    return;
+  if (h->decisions)
+    dfgnn__decisions_free(h->decisions);
+  dfgnn__rows_free(h->stored);
+  free(h->row);
+  free(h);
+}
+
+static int usable(void *data, const char *name, int revision) {
+  (void)data;
+  const dfgnn_variant *v = dfgnn__variant_find(name);
+  return v && v->family->revision == revision;
+}
+
+dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,
+                                   dfgnn_history *h, double margin) {
+  if (h->decisions)
+    dfgnn__decisions_free(h->decisions);
+  h->decisions = NULL;
+  *decision = NULL;
+  dfgnn_status status = dfgnn__decide(&h->decisions, NULL, h->row, h->count,
+                                      margin, usable, NULL);
+  if (status)
+    return status;
+  /* Rows of one problem may still come from several environments. */
+  for (size_t i = 0; i < h->decisions->count; i++) {
+    const dfgnn_decision *d = &h->decisions->decision[i];
+    if (d->count > 0 && (!*decision || d->count > (*decision)->count))
+      *decision = d;
+  }
+  return DFGNN_OK;
+}
+
+const dfgnn_measurement *dfgnn__history_row(const dfgnn_history *h,
+                                            const dfgnn_variant *variant) {
+  const dfgnn_measurement *best = NULL;
+  for (size_t i = 0; i < h->count; i++) {
+    const dfgnn_measurement *row = &h->row[i];
+    if (strcmp(row->variant, variant->name) ||
+        row->revision != variant->family->revision)
+      continue;
+    if (strcmp(row->status, "ok"))
+      return row;
+    if (!best || row->samples > best->samples)
+      best = row;
+  }
+  return best;
+}

@@ -1,0 +1,82 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tuner/session.h"
+
+static const char *status_name(dfgnn_status status) {
+  if (status == DFGNN_ERROR_WRONG)
+    return "wrong";
+  return status == DFGNN_ERROR_UNSUPPORTED ? "refused" : "failed";
+}
+
+/* A trial that fails leaves the race; it may have taken the device with it. */
+static dfgnn_sampled reject(dfgnn_session *s, size_t i, dfgnn_status status) {
+  dfgnn_trial *trial = &s->trials.trial[i];
+  trial->status = status_name(status);
+  snprintf(trial->reason, sizeof trial->reason, "%s", dfgnn_last_error());
+  dfgnn__log(s->ctx, DFGNN_LOG_WARN, "%s is %s: %s", trial->variant->name,
+             trial->status, trial->reason);
+  dfgnn__record_trial(s, i, 0);
+  dfgnn_plan_destroy(trial->plan);
+  trial->plan = NULL;
+  if (status == DFGNN_ERROR_DEVICE &&
+      s->ctx->backend->synchronize(s->ctx->device, NULL))
+    return DFGNN_SAMPLED_LOST;
+  return DFGNN_SAMPLED_FAILED;
+}
+
+typedef struct call {
+  const dfgnn_plan *plan;
+  const dfgnn_args *args;
+  void *workspace;
+} call;
+
+static dfgnn_status execute(void *data, void *stream) {
+  const call *c = data;
+  return dfgnn_execute(c->plan, c->args, c->workspace, stream);
+}
+
+static dfgnn_status call_of(call *c, dfgnn_session *s, size_t i) {
+  c->plan = s->trials.trial[i].plan;
+  c->args = dfgnn__harness_args(s->harness);
+  return dfgnn__harness_workspace(&c->workspace, s->harness, c->plan);
+}
+
+static dfgnn_status time_roughly(dfgnn_session *s, size_t i, double *ms) {
+  call c;
+  dfgnn_status status = call_of(&c, s, i);
+  double begin = dfgnn__seconds();
+  if (!status)
+    status = execute(&c, NULL);
+  if (!status)
+    status = s->ctx->backend->synchronize(s->ctx->device, NULL);
+  *ms = 1e3 * (dfgnn__seconds() - begin);
+  return status;
+}
+
+dfgnn_sampled dfgnn__trial_admit(dfgnn_session *s, size_t i, double *rough_ms) {
+  dfgnn_trial *trial = &s->trials.trial[i];
+  dfgnn_status status = dfgnn_plan_create_forced(
+      &trial->plan, s->ctx, s->graph, &s->problem, trial->variant->name);
+  if (!status) {
+    trial->workspace = dfgnn_plan_workspace(trial->plan);
+    status = dfgnn__harness_check(&trial->rel_error, s->harness, trial->plan);
+  }
+  if (!status)
+    status = time_roughly(s, i, rough_ms);
+  return status ? reject(s, i, status) : DFGNN_SAMPLED_OK;
+}
+
+dfgnn_sampled dfgnn__trial_sample(dfgnn_session *s, size_t i, double *ms) {
+  call c;
+  dfgnn_sample sample = {0};
+  dfgnn_status status = call_of(&c, s, i);
+  if (!status)
+    status = s->ctx->backend->time(s->ctx->device, &sample, execute, &c, 0,
+                                   s->problem.cold);
+  if (status)
+    return reject(s, i, status);
+  *ms = sample.ms;
+  return sample.tainted ? DFGNN_SAMPLED_TAINTED : DFGNN_SAMPLED_OK;
+}

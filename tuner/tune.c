@@ -1,0 +1,375 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "lib/describe.h"
+#include "tuner/session.h"
+
+double dfgnn__seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the search's view of the device ------------------------------------ */
+
+static dfgnn_sampled admit(void *data, size_t i, double *rough_ms) {
+  return dfgnn__trial_admit(data, i, rough_ms);
+}
+
+static dfgnn_sampled sample(void *data, size_t i, double *ms) {
+  return dfgnn__trial_sample(data, i, ms);
+}
+
+static void finished(void *data, size_t i) {
+  dfgnn_session *s = data;
+  if (i == s->trials.anchor)
+    return; /* recorded at the end, with all its samples */
+  dfgnn__record_trial(s, i, 0);
+  dfgnn_plan_destroy(s->trials.trial[i].plan);
+  s->trials.trial[i].plan = NULL;
+}
+
+static double now(void *data) {
+  (void)data;
+  return dfgnn__seconds();
+}
+
+static int stop(void *data) {
+  const dfgnn_session *s = data;
+  return s->options.stop && s->options.stop(s->options.data);
+}
+
+static void progress(void *data, double done, double eta) {
+  dfgnn_session *s = data;
+  if (!s->options.progress)
+    return;
+  size_t seen = 0, racing = 0;
+  const dfgnn_arm *best = &s->search.arm[s->trials.anchor];
+  const char *name = s->trials.trial[s->trials.anchor].variant->name;
+  for (size_t i = 0; i < s->search.arms; i++) {
+    const dfgnn_arm *arm = &s->search.arm[i];
+    seen += arm->state != DFGNN_ARM_UNSEEN;
+    racing += arm->state == DFGNN_ARM_ACTIVE;
+    if (arm->count > 0 && arm->ratio.center < best->ratio.center) {
+      best = arm;
+      name = s->trials.trial[i].variant->name;
+    }
+  }
+  snprintf(s->message, sizeof s->message,
+           "%zu of %zu candidates seen, %zu racing, best %s at %.2f of the "
+           "rule's choice, %.0f s left",
+           seen, s->search.arms, racing, name, exp(best->ratio.center),
+           ceil(eta));
+  s->options.progress(s->options.data, done, s->message);
+}
+
+static const dfgnn_search_ops device_ops = {admit, sample, finished,
+                                            now,   stop,   progress};
+
+/* ---- preparation -------------------------------------------------------- */
+
+static dfgnn_status complete_options(dfgnn_tune_options *full,
+                                     const dfgnn_tune_options *given) {
+  dfgnn_tune_options none = DFGNN_TUNE_OPTIONS_INIT;
+  *full = given ? *given : none;
+  if (full->struct_size != sizeof *full)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "options.struct_size is %zu, expected %zu: use "
+                       "DFGNN_TUNE_OPTIONS_INIT",
+                       full->struct_size, sizeof *full);
+  if (!(full->budget_s >= 0))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "options.budget_s is %g, expected >= 0", full->budget_s);
+  if (!(full->margin >= 0 && full->margin < 1))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "options.margin is %g, expected 0..1", full->margin);
+  if (full->budget_s == 0)
+    full->budget_s = full->exhaustive ? INFINITY : 10;
+  if (full->margin == 0)
+    full->margin = 0.015;
+  if (!full->tool)
+    full->tool = "libdfgnn";
+  if (!full->job_hash)
+    full->job_hash = "";
+  return DFGNN_OK;
+}
+
+static void name_run(char run[33]) {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+    /* Only has to differ from other runs'. */
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    memset(bytes, 0, sizeof bytes);
+    memcpy(bytes, &t, sizeof t < 16 ? sizeof t : 16);
+  }
+  for (int i = 0; i < 16; i++)
+    snprintf(run + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static void describe_run(dfgnn_session *s) {
+  dfgnn__describe(&s->row, s->ctx, s->graph, &s->problem);
+  name_run(s->run);
+  snprintf(s->protocol, sizeof s->protocol, "%s" DFGNN_PARTIAL,
+           s->row.protocol);
+  s->row.run = s->run;
+  s->row.tool = s->options.tool;
+  s->row.job = s->options.job_hash;
+  s->row.seed = s->options.seed;
+}
+
+/* A row that an interrupted run left is evidence, but no reason to skip. */
+static int is_complete(const dfgnn_measurement *row) {
+  return !strstr(row->protocol, DFGNN_PARTIAL);
+}
+
+static double rank_of(const dfgnn_decision *decision, const char *variant) {
+  for (size_t i = 0; decision && i < decision->count; i++)
+    if (!strcmp(decision->ranked[i].variant, variant))
+      return decision->ranked[i].log_ratio;
+  return NAN;
+}
+
+/* Ratios are comparable only through a common anchor, so an anchor of the
+ * stored rows goes on being the anchor. */
+static void keep_anchor(dfgnn_session *s, const dfgnn_decision *decision) {
+  dfgnn_trials *t = &s->trials;
+  if (!decision || !isnan(rank_of(decision, t->trial[t->anchor].variant->name)))
+    return;
+  for (size_t k = 0; k < decision->count; k++) {
+    size_t i = dfgnn__trials_find(t, decision->ranked[k].variant);
+    if (i < t->count) {
+      t->anchor = i;
+      return;
+    }
+  }
+}
+
+/* Takes over what is stored; returns the number of trials that need nothing.
+ */
+static int resume(dfgnn_session *s, const dfgnn_decision *decision) {
+  dfgnn_trials *t = &s->trials;
+  int resumed = 0;
+  double anchor = rank_of(decision, t->trial[t->anchor].variant->name);
+  for (size_t i = 0; i < t->count; i++) {
+    dfgnn_trial *trial = &t->trial[i];
+    const dfgnn_measurement *row =
+        dfgnn__history_row(s->history, trial->variant);
+    if (s->search.arm[i].state == DFGNN_ARM_STORED)
+      s->search.arm[i].state = DFGNN_ARM_UNSEEN;
+    if (!row || trial->recorded)
+      continue;
+    if (strcmp(row->status, "ok")) {
+      trial->status = !strcmp(row->status, "wrong")     ? "wrong"
+                      : !strcmp(row->status, "refused") ? "refused"
+                                                        : "failed";
+      s->search.arm[i].state = DFGNN_ARM_REJECTED;
+    } else {
+      double rank = rank_of(decision, trial->variant->name);
+      if (!is_complete(row) || isnan(rank) || isnan(anchor))
+        continue;
+      dfgnn_interval *ratio = &s->search.arm[i].ratio;
+      ratio->center = rank - anchor;
+      ratio->low = ratio->center + log(row->ratio_low / row->ratio);
+      ratio->high = ratio->center + log(row->ratio_high / row->ratio);
+      s->search.arm[i].state = DFGNN_ARM_STORED;
+    }
+    trial->stored = 1;
+    resumed++;
+  }
+  return resumed;
+}
+
+/* The rule's choice may be wrong or fail; then the next one that works is
+ * compared with. */
+static dfgnn_status admit_anchor(dfgnn_session *s) {
+  dfgnn_trials *t = &s->trials;
+  for (size_t k = 0; k <= t->count; k++) {
+    size_t i = k == 0 ? t->anchor : t->order[k - 1];
+    double rough_ms;
+    if (s->search.arm[i].state == DFGNN_ARM_REJECTED)
+      continue;
+    if (stop(s)) {
+      s->search.interrupted = 1;
+      return DFGNN_OK;
+    }
+    t->anchor = i;
+    dfgnn_sampled status = admit(s, i, &rough_ms);
+    if (status == DFGNN_SAMPLED_OK)
+      return DFGNN_OK;
+    s->search.arm[i].state = DFGNN_ARM_REJECTED;
+    if (status == DFGNN_SAMPLED_LOST) {
+      s->search.lost = 1;
+      return DFGNN_OK;
+    }
+  }
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                     "none of %zu candidates is right and runs; the last: %s",
+                     t->count, t->trial[t->anchor].reason);
+}
+
+/* ---- the run ------------------------------------------------------------ */
+
+static dfgnn_status run_search(dfgnn_session *s,
+                               const dfgnn_decision *decision) {
+  dfgnn_search *search = &s->search;
+  dfgnn_status status = dfgnn__harness_create(&s->harness, s->ctx, s->graph,
+                                              &s->problem, s->options.seed);
+  if (status)
+    return status;
+  size_t anchor = s->trials.anchor;
+  status = admit_anchor(s);
+  if (status || search->interrupted || search->lost)
+    return status;
+  if (anchor != s->trials.anchor && !s->options.remeasure)
+    s->resumed = resume(s, decision);
+  search->ops = &device_ops;
+  search->data = s;
+  search->anchor = s->trials.anchor;
+  search->order = s->trials.order;
+  search->deadline = s->start + s->options.budget_s;
+  search->margin = s->options.margin;
+  search->exhaustive = s->options.exhaustive;
+  search->seed = s->options.seed;
+  if (!dfgnn__search_run(search))
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  int partial = search->interrupted || search->lost;
+  for (size_t i = 0; i < search->arms; i++)
+    if (search->arm[i].count > 0 && !s->trials.trial[i].recorded &&
+        search->arm[i].state != DFGNN_ARM_REJECTED)
+      dfgnn__record_trial(s, i, partial && i != s->trials.anchor);
+  return DFGNN_OK;
+}
+
+static int unmeasured(const dfgnn_session *s) {
+  for (size_t i = 0; i < s->search.arms; i++)
+    if (s->search.arm[i].state == DFGNN_ARM_UNSEEN)
+      return 1;
+  return 0;
+}
+
+static void count_trials(dfgnn_tune_report *r, const dfgnn_session *s) {
+  r->candidates = (int)s->trials.count;
+  for (size_t i = 0; i < s->trials.count; i++) {
+    const dfgnn_trial *trial = &s->trials.trial[i];
+    r->measured += s->search.arm[i].count > 0 && !trial->status;
+    if (trial->status) {
+      r->wrong += !strcmp(trial->status, "wrong");
+      r->failed += strcmp(trial->status, "wrong") != 0;
+    }
+  }
+}
+
+/* What the stores now say, so that the report and later plans agree. */
+static dfgnn_status conclude(dfgnn_tune_report *r, dfgnn_session *s) {
+  const dfgnn_decision *d;
+  dfgnn_status status =
+      dfgnn__history_decide(&d, s->history, s->options.margin);
+  if (status)
+    return status;
+  count_trials(r, s);
+  r->kept = s->kept;
+  r->resumed = s->resumed;
+  const char *anchor = s->trials.trial[s->trials.anchor].variant->name;
+  snprintf(r->anchor, sizeof r->anchor, "%s", anchor);
+  r->payback_calls = INFINITY;
+  if (d) {
+    const dfgnn_ranked *winner = &d->ranked[0];
+    double rank = rank_of(d, anchor);
+    snprintf(r->variant, sizeof r->variant, "%s", winner->variant);
+    r->median_ms = winner->median_ms;
+    r->ratio = isnan(rank) ? 1 : exp(winner->log_ratio - rank);
+    r->separated = d->count < 2 || !d->ranked[1].tied;
+    if (r->ratio < 1)
+      r->payback_calls = 1e3 * (dfgnn__seconds() - s->start) /
+                         (winner->median_ms * (1 / r->ratio - 1));
+  }
+  r->seconds = dfgnn__seconds() - s->start;
+  return DFGNN_OK;
+}
+
+static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
+  const dfgnn_decision *decision;
+  describe_run(s);
+  dfgnn_status status = dfgnn__history_load(&s->history, s->ctx, &s->row);
+  if (!status)
+    status = dfgnn__trials_create(&s->trials, s->graph, &s->problem,
+                                  s->options.variants, s->options.seed);
+  if (!status && !dfgnn__search_init(&s->search, s->trials.count))
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status)
+    status = dfgnn__history_decide(&decision, s->history, s->options.margin);
+  if (status)
+    return status;
+  if (!s->options.remeasure) {
+    keep_anchor(s, decision);
+    s->resumed = resume(s, decision);
+  }
+  s->kept = 1;
+  if (unmeasured(s)) {
+    dfgnn__record_begin(s);
+    status = run_search(s, decision);
+    s->kept = s->store != NULL;
+    dfgnn__record_end(s);
+    /* Rejections found before a failure are in the store as well. */
+    if (s->kept) {
+      dfgnn_status reloaded = dfgnn_context_reload(s->ctx);
+      status = status ? status : reloaded;
+      dfgnn__graph_forget_plans(s->graph);
+    }
+  }
+  if (!status)
+    status = conclude(r, s);
+  if (!status && s->search.lost)
+    status = dfgnn__fail(DFGNN_ERROR_DEVICE,
+                         "the device stopped working during a candidate's run; "
+                         "what was measured is kept, run again to go on");
+  if (!status && s->search.interrupted)
+    status = dfgnn__fail(DFGNN_ERROR_INTERRUPTED,
+                         "tuning was stopped; what was measured is kept");
+  return status;
+}
+
+dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                        dfgnn_graph *graph, const dfgnn_problem *problem,
+                        const dfgnn_tune_options *options) {
+  dfgnn_session s = {.ctx = ctx, .graph = graph, .start = dfgnn__seconds()};
+  dfgnn_tune_report r = DFGNN_TUNE_REPORT_INIT;
+  if (!ctx || !graph || graph->ctx != ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "ctx or graph is NULL, or the graph belongs to another "
+                       "context");
+  if (report && report->struct_size != sizeof *report)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "report.struct_size is %zu, expected %zu: use "
+                       "DFGNN_TUNE_REPORT_INIT",
+                       report->struct_size, sizeof *report);
+  dfgnn_status status = complete_options(&s.options, options);
+  if (!status)
+    status = dfgnn__problem_complete(&s.problem, problem);
+  if (status)
+    return status;
+  if (ctx->force_deterministic >= 0)
+    s.problem.deterministic = !!ctx->force_deterministic;
+  if (!dfgnn__operator(s.problem.op, s.problem.pass))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       dfgnn_op_name(s.problem.op),
+                       dfgnn_pass_name(s.problem.pass));
+  if (ctx->backend->capturing(ctx->device, NULL))
+    return dfgnn__fail(DFGNN_ERROR_CAPTURING,
+                       "tuning is not allowed while a stream is capturing");
+  status = run_session(&r, &s);
+  /* An interrupted run has a report as well. */
+  if (report && (!status || status == DFGNN_ERROR_INTERRUPTED))
+    *report = r;
+  dfgnn__search_free(&s.search);
+  dfgnn__trials_free(&s.trials);
+  dfgnn__harness_destroy(s.harness);
+  dfgnn__history_free(s.history);
+  return status;
+}
