@@ -1,0 +1,558 @@
+#include "base/error.h"
+#include "db/combine.h"
+#include "db/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct item {
+  const dfgnn_measurement *row;
+  int usable;
+} item;
+
+/* All rows of a variant in a problem. */
+typedef struct block {
+  const item *begin, *end;
+  int revision; /* the newest usable one; -1: none */
+  int rejected;
+  int ok; /* some row of that revision is "ok" */
+} block;
+
+/* A variant of one revision: a candidate, or only an anchor of candidates. */
+typedef struct node {
+  const char *variant;
+  int revision;
+  int candidate;
+  double median_ms;
+  int64_t samples, best_samples;
+} node;
+
+/* One "ok" row of a candidate. */
+typedef struct evidence {
+  const dfgnn_measurement *row;
+  const char *anchor;
+  int anchor_revision;
+  size_t from, to; /* nodes: anchor and variant */
+  dfgnn_estimate estimate;
+} evidence;
+
+typedef struct usable_cache {
+  dfgnn_usable_function usable;
+  void *data;
+  struct {
+    const char *variant;
+    int revision, answer;
+  } slot[1024];
+} usable_cache;
+
+typedef struct owned_decisions {
+  dfgnn_decisions public; /* first: the pointer that callers hold */
+  dfgnn_strings *strings;
+  size_t room;
+} owned_decisions;
+
+static int ask(usable_cache *cache, const char *variant, int revision) {
+  if (!cache->usable)
+    return 1;
+  size_t i = ((uintptr_t)variant * 31 + (uintptr_t)revision) % 1024;
+  if (cache->slot[i].variant != variant ||
+      cache->slot[i].revision != revision) {
+    cache->slot[i].variant = variant;
+    cache->slot[i].revision = revision;
+    cache->slot[i].answer = cache->usable(cache->data, variant, revision) != 0;
+  }
+  return cache->slot[i].answer;
+}
+
+/* ---- order ----------------------------------------------------------------
+ */
+
+static int compare_string(const char *a, const char *b) {
+  return a == b ? 0 : strcmp(a, b);
+}
+
+static int compare_integer(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+static int compare_word(const char *a, const char *b) {
+  size_t m = strcspn(a, ","), n = strcspn(b, ",");
+  int c = memcmp(a, b, m < n ? m : n);
+  return c ? c : (m > n) - (m < n);
+}
+
+static int compare_problem(const dfgnn_measurement *a,
+                           const dfgnn_measurement *b) {
+  int c = 0;
+#define BY(compare, member)                                                    \
+  if ((c = compare(a->member, b->member)) != 0)                                \
+  return c
+  BY(compare_string, backend);
+  BY(compare_string, arch);
+  BY(compare_string, model);
+  BY(compare_integer, units);
+  BY(compare_integer, cache_bytes);
+  BY(compare_integer, shared_bytes);
+  BY(compare_string, op);
+  BY(compare_string, pass);
+  BY(compare_string, dtype);
+  BY(compare_string, math);
+  BY(compare_string, layout);
+  BY(compare_string, index);
+  BY(compare_integer, heads);
+  BY(compare_integer, dim);
+  BY(compare_integer, deterministic);
+  BY(compare_integer, weights);
+  BY(compare_word, protocol);
+#undef BY
+  return (a->signature.fingerprint > b->signature.fingerprint) -
+         (a->signature.fingerprint < b->signature.fingerprint);
+}
+
+static int compare_item(const void *x, const void *y) {
+  const dfgnn_measurement *a = ((const item *)x)->row;
+  const dfgnn_measurement *b = ((const item *)y)->row;
+  int c = compare_problem(a, b);
+  if (!c)
+    c = compare_string(a->variant, b->variant);
+  if (!c)
+    c = compare_integer(a->revision, b->revision);
+  return c ? c : dfgnn__measurement_compare(a, b);
+}
+
+static int compare_node(const void *x, const void *y) {
+  const node *a = x, *b = y;
+  int c = compare_string(a->variant, b->variant);
+  return c ? c : compare_integer(a->revision, b->revision);
+}
+
+/* ---- one problem ----------------------------------------------------------
+ */
+
+static int is(const dfgnn_measurement *row, const char *status) {
+  return strcmp(row->status, status) == 0;
+}
+
+static block make_block(const item *begin, const item *end) {
+  block b = {begin, end, -1, 0, 0};
+  int64_t ok = -1, failed = -1;
+  for (const item *i = begin; i < end; i++)
+    if (i->usable && i->row->revision > b.revision)
+      b.revision = i->row->revision;
+  for (const item *i = begin; i < end; i++) {
+    const dfgnn_measurement *row = i->row;
+    if (!i->usable || row->revision != b.revision)
+      continue;
+    if (is(row, "wrong"))
+      b.rejected = 1;
+    else if (is(row, "ok") && row->time > ok)
+      ok = row->time;
+    else if (is(row, "failed") && row->time > failed)
+      failed = row->time;
+  }
+  b.rejected |= failed >= 0 && failed >= ok;
+  b.ok = ok >= 0;
+  return b;
+}
+
+static const block *find_block(const block *blocks, size_t count,
+                               const char *variant) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    int c = compare_string(variant, blocks[middle].begin->row->variant);
+    if (c == 0)
+      return &blocks[middle];
+    if (c < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return NULL;
+}
+
+/* Which revision of its anchor a row was measured against. */
+static int anchor_revision(const dfgnn_measurement *row, const block *anchor) {
+  if (row->anchor_revision > 0 || !anchor)
+    return row->anchor_revision;
+  for (const item *i = anchor->begin; i < anchor->end; i++)
+    if (compare_string(i->row->run, row->run) == 0)
+      return i->row->revision;
+  return anchor->revision > 0 ? anchor->revision : 0;
+}
+
+static double square(double x) { return x * x; }
+
+/* 0 if the row says nothing about speed. */
+static int estimate_row(dfgnn_estimate *estimate,
+                        const dfgnn_measurement *row) {
+  *estimate = (dfgnn_estimate){0, square(DFGNN_DECIDE_FLOOR), 1};
+  if (!is(row, "ok"))
+    return 0;
+  if (!*row->anchor)
+    return 1;
+  if (!(row->ratio > 0) || !(row->ratio_low > 0) ||
+      !(row->ratio_high >= row->ratio_low) || !isfinite(row->ratio_high) ||
+      !isfinite(row->ratio))
+    return 0;
+  double error = log(row->ratio_high / row->ratio_low) / (2 * 1.96);
+  estimate->mean = log(row->ratio);
+  if (error > DFGNN_DECIDE_FLOOR)
+    estimate->variance = square(error);
+  return 1;
+}
+
+static size_t collect(evidence *found, const block *b, const block *blocks,
+                      size_t count) {
+  size_t n = 0;
+  for (const item *i = b->begin; i < b->end && b->ok && !b->rejected; i++) {
+    const dfgnn_measurement *row = i->row;
+    evidence *e = &found[n];
+    if (!i->usable || row->revision != b->revision ||
+        !estimate_row(&e->estimate, row))
+      continue;
+    e->row = row;
+    if (*row->anchor) {
+      e->anchor = row->anchor;
+      e->anchor_revision =
+          anchor_revision(row, find_block(blocks, count, row->anchor));
+    } else { /* alone in its run */
+      e->anchor = row->variant;
+      e->anchor_revision = row->revision;
+    }
+    n++;
+  }
+  return n;
+}
+
+static size_t find_node(const node *nodes, size_t count, const char *variant,
+                        int revision) {
+  node key = {.variant = variant, .revision = revision};
+  return (size_t)((const node *)bsearch(&key, nodes, count, sizeof key,
+                                        compare_node) -
+                  nodes);
+}
+
+/* The nodes of all evidence, each once, in order. */
+static size_t make_nodes(node *nodes, evidence *found, size_t count,
+                         const block *blocks, size_t block_count,
+                         usable_cache *cache) {
+  size_t n = 0;
+  for (size_t i = 0; i < count; i++) {
+    nodes[n++] = (node){.variant = found[i].row->variant,
+                        .revision = found[i].row->revision};
+    nodes[n++] = (node){.variant = found[i].anchor,
+                        .revision = found[i].anchor_revision};
+  }
+  qsort(nodes, n, sizeof *nodes, compare_node);
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++)
+    if (i == 0 || compare_node(&nodes[i], &nodes[kept - 1]) != 0)
+      nodes[kept++] = nodes[i];
+  for (size_t i = 0; i < kept; i++) {
+    node *v = &nodes[i];
+    const block *b = find_block(blocks, block_count, v->variant);
+    /* An anchor without a row of its own was measured all the same. */
+    v->candidate = b ? !b->rejected && b->ok && b->revision == v->revision
+                     : v->revision > 0 && ask(cache, v->variant, v->revision);
+  }
+  for (size_t i = 0; i < count; i++) {
+    evidence *e = &found[i];
+    e->to = find_node(nodes, kept, e->row->variant, e->row->revision);
+    e->from = find_node(nodes, kept, e->anchor, e->anchor_revision);
+  }
+  return kept;
+}
+
+static void add_figures(node *nodes, const evidence *found, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_measurement *row = found[i].row;
+    node *v = &nodes[found[i].to];
+    v->samples += row->samples;
+    if (v->median_ms == 0 || row->samples >= v->best_samples) {
+      v->best_samples = row->samples;
+      v->median_ms = row->median_ms;
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_measurement *row = found[i].row;
+    node *v = &nodes[found[i].from];
+    if (v->samples == 0 && v->median_ms == 0 && row->ratio > 0) {
+      v->samples = row->samples;
+      v->median_ms = row->median_ms / row->ratio;
+    }
+  }
+}
+
+/* Averages evidence into edges: rows of a variant are neighbours in found,
+ * those with the same anchor are gathered in part. */
+static void make_edges(dfgnn_estimate *edge, const size_t *anchor,
+                       size_t anchors, size_t nodes, const evidence *found,
+                       size_t count, dfgnn_estimate *part) {
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    size_t to = found[begin].to;
+    for (end = begin; end < count && found[end].to == to; end++)
+      ;
+    for (size_t k = 0; k < anchors; k++) {
+      size_t n = 0;
+      for (size_t i = begin; i < end; i++)
+        if (found[i].from == anchor[k] && anchor[k] != to)
+          part[n++] = found[i].estimate;
+      edge[k * nodes + to] = dfgnn__combine(part, n);
+    }
+  }
+}
+
+/* Estimates every node from the evidence. */
+static int estimate_nodes(dfgnn_estimate *place, size_t nodes,
+                          const evidence *found, size_t count) {
+  size_t anchors = 0;
+  size_t *anchor = calloc(2 * nodes, sizeof *anchor);
+  size_t *rows = anchor + nodes, *seen = NULL;
+  dfgnn_estimate *edge = NULL;
+  int done = 0;
+  if (!anchor || !(seen = calloc(nodes, sizeof *seen)))
+    goto out;
+  for (size_t i = 0; i < count; i++)
+    seen[found[i].from]++;
+  for (size_t i = 0; i < nodes; i++)
+    if (seen[i]) {
+      rows[anchors] = seen[i];
+      anchor[anchors++] = i;
+    }
+  size_t cells = anchors * nodes;
+  edge = calloc(2 * cells + anchors + count, sizeof *edge);
+  if (!edge)
+    goto out;
+  make_edges(edge, anchor, anchors, nodes, found, count,
+             edge + 2 * cells + anchors);
+  dfgnn__join(place, nodes, anchor, rows, anchors, edge, edge + cells);
+  done = 1;
+out:
+  free(edge);
+  free(seen);
+  free(anchor);
+  return done;
+}
+
+/* ---- ranking --------------------------------------------------------------
+ */
+
+typedef struct rank {
+  const node *variant;
+  double distance;
+  int tied;
+} rank;
+
+static int compare_rank(const void *x, const void *y) {
+  const rank *a = x, *b = y;
+  if (a->distance != b->distance)
+    return a->distance < b->distance ? -1 : 1;
+  return compare_node(a->variant, b->variant);
+}
+
+static int is_tied(double distance, double variance, double margin) {
+  double near = log1p(margin);
+  return distance <= near ||
+         (distance <= 3 * near && distance <= 1.96 * sqrt(variance));
+}
+
+/* Ranks the candidates that were placed; returns how many. */
+static size_t rank_nodes(rank *ranks, const node *nodes, size_t count,
+                         const dfgnn_estimate *place, double margin) {
+  size_t n = 0, fastest = count, winner = 0;
+  for (size_t i = 0; i < count; i++)
+    if (nodes[i].candidate && place[i].count &&
+        (fastest == count || place[i].mean < place[fastest].mean))
+      fastest = i;
+  if (fastest == count)
+    return 0;
+  for (size_t i = 0; i < count; i++) {
+    if (!nodes[i].candidate || !place[i].count)
+      continue;
+    double distance = place[i].mean - place[fastest].mean;
+    double variance = place[i].variance + place[fastest].variance;
+    ranks[n++] =
+        (rank){&nodes[i], distance, is_tied(distance, variance, margin)};
+  }
+  /* Nodes are in the order of their names. */
+  while (!ranks[winner].tied)
+    winner++;
+  rank first = ranks[winner];
+  memmove(ranks + 1, ranks, winner * sizeof *ranks);
+  ranks[0] = first;
+  qsort(ranks + 1, n - 1, sizeof *ranks, compare_rank);
+  return n;
+}
+
+static int own_problem(dfgnn_strings *strings, dfgnn_measurement *problem,
+                       const dfgnn_measurement *row) {
+  *problem = *row;
+  for (int g = 0; g < DFGNN_GROUP_COUNT; g++)
+    for (size_t i = 0; i < dfgnn__fields[g].count; i++) {
+      const dfgnn_field *field = &dfgnn__fields[g].field[i];
+      void *slot = dfgnn__field_slot(field, problem);
+      int figure = g == DFGNN_GROUP_MEASUREMENT;
+      switch (field->kind) {
+      case DFGNN_FIELD_NAME:
+      case DFGNN_FIELD_TEXT:
+        *(const char **)slot = dfgnn__strings_add(
+            strings, figure || !*(const char **)slot ? "" : *(char **)slot);
+        if (!*(const char **)slot)
+          return 0;
+        break;
+      case DFGNN_FIELD_INT:
+        if (figure)
+          *(int *)slot = 0;
+        break;
+      case DFGNN_FIELD_INT64:
+        if (figure)
+          *(int64_t *)slot = 0;
+        break;
+      case DFGNN_FIELD_REAL:
+        if (figure)
+          *(double *)slot = 0;
+        break;
+      default:
+        break;
+      }
+    }
+  return 1;
+}
+
+static int add_decision(owned_decisions *all, const item *begin,
+                        const item *end, const rank *ranks, size_t count,
+                        size_t rejected) {
+  size_t n = all->public.count;
+  dfgnn_decision *decisions = (dfgnn_decision *)all->public.decision;
+  if (n == all->room) {
+    size_t room = n ? 2 * n : 16;
+    decisions = realloc(decisions, room * sizeof *decisions);
+    if (!decisions)
+      return 0;
+    all->public.decision = decisions;
+    all->room = room;
+  }
+  const dfgnn_measurement *newest = begin->row;
+  for (const item *i = begin; i < end; i++)
+    if (i->row->time > newest->time ||
+        (i->row->time == newest->time &&
+         dfgnn__measurement_compare(i->row, newest) > 0))
+      newest = i->row;
+  dfgnn_ranked *ranked = calloc(count, sizeof *ranked);
+  if (!ranked)
+    return 0;
+  decisions[n] =
+      (dfgnn_decision){.count = count, .ranked = ranked, .rejected = rejected};
+  all->public.count++;
+  for (size_t i = 0; i < count; i++) {
+    const node *v = ranks[i].variant;
+    ranked[i] =
+        (dfgnn_ranked){.variant = dfgnn__strings_add(all->strings, v->variant),
+                       .revision = v->revision,
+                       .log_ratio = ranks[i].distance,
+                       .median_ms = v->median_ms,
+                       .tied = ranks[i].tied,
+                       .samples = v->samples};
+    if (!ranked[i].variant)
+      return 0;
+  }
+  return own_problem(all->strings, &decisions[n].problem, newest);
+}
+
+/* The rows of one problem, in order; 0 without memory. */
+static int decide_problem(owned_decisions *all, const item *begin,
+                          const item *end, double margin, usable_cache *cache) {
+  size_t count = (size_t)(end - begin), blocks = 0, n = 0, rejected = 0;
+  int done = 0;
+  block *b = calloc(count, sizeof *b);
+  evidence *found = calloc(count, sizeof *found);
+  node *nodes = calloc(2 * count, sizeof *nodes);
+  dfgnn_estimate *place = calloc(2 * count, sizeof *place);
+  rank *ranks = calloc(2 * count, sizeof *ranks);
+  if (!b || !found || !nodes || !place || !ranks)
+    goto out;
+  for (const item *i = begin, *next; i < end; i = next) {
+    for (next = i;
+         next < end && compare_string(next->row->variant, i->row->variant) == 0;
+         next++)
+      ;
+    b[blocks] = make_block(i, next);
+    rejected += b[blocks++].rejected != 0;
+  }
+  for (size_t i = 0; i < blocks; i++)
+    n += collect(found + n, &b[i], b, blocks);
+  done = 1;
+  if (n == 0)
+    goto out;
+  size_t node_count = make_nodes(nodes, found, n, b, blocks, cache);
+  add_figures(nodes, found, n);
+  done = estimate_nodes(place, node_count, found, n);
+  if (!done)
+    goto out;
+  size_t ranked = rank_nodes(ranks, nodes, node_count, place, margin);
+  if (ranked)
+    done = add_decision(all, begin, end, ranks, ranked, rejected);
+out:
+  free(ranks);
+  free(place);
+  free(nodes);
+  free(found);
+  free(b);
+  return done;
+}
+
+dfgnn_status dfgnn__decide(dfgnn_decisions **out, uint64_t *unusable,
+                           const dfgnn_measurement *rows, size_t count,
+                           double margin, dfgnn_usable_function usable,
+                           void *data) {
+  dfgnn_status status = DFGNN_ERROR_MEMORY;
+  uint64_t refused = 0;
+  owned_decisions *all = calloc(1, sizeof *all);
+  usable_cache *cache = calloc(1, sizeof *cache);
+  item *items = calloc(count ? count : 1, sizeof *items);
+  if (!all || !cache || !items || !(all->strings = dfgnn__strings_create()))
+    goto out;
+  cache->usable = usable;
+  cache->data = data;
+  for (size_t i = 0; i < count; i++) {
+    items[i].row = &rows[i];
+    items[i].usable = ask(cache, rows[i].variant, rows[i].revision);
+    refused += !items[i].usable;
+  }
+  qsort(items, count, sizeof *items, compare_item);
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++)
+    if (i == 0 ||
+        dfgnn__measurement_compare(items[i].row, items[kept - 1].row) != 0)
+      items[kept++] = items[i];
+  for (size_t begin = 0, end; begin < kept; begin = end) {
+    for (end = begin;
+         end < kept && compare_problem(items[end].row, items[begin].row) == 0;
+         end++)
+      ;
+    if (!decide_problem(all, items + begin, items + end, margin, cache))
+      goto out;
+  }
+  if (unusable)
+    *unusable += refused;
+  *out = &all->public;
+  all = NULL;
+  status = DFGNN_OK;
+out:
+  if (all)
+    dfgnn__decisions_free(&all->public);
+  free(cache);
+  free(items);
+  return status ? dfgnn__fail(status, "out of memory for decisions") : DFGNN_OK;
+}
+
+void dfgnn__decisions_free(dfgnn_decisions *decisions) {
+  if (!decisions)
+    return;
+  owned_decisions *all = (owned_decisions *)decisions;
+  for (size_t i = 0; i < decisions->count; i++)
+    free((void *)decisions->decision[i].ranked);
+  free((void *)decisions->decision);
+  dfgnn__strings_free(all->strings);
+  free(all);
+}

@@ -1,0 +1,360 @@
+#include "db/field.h"
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+static const char *const index_types[] = {"i32", "i64", NULL};
+static const char *const statuses[] = {"ok", "wrong", "failed", "refused",
+                                       NULL};
+
+#define COUNT_MAX 1e15 /* exact in a double, far above any file or memory */
+
+#define AT(member) offsetof(dfgnn_measurement, member)
+#define NAME(n, member, longest)                                               \
+  { n, AT(member), DFGNN_FIELD_NAME, 1, longest, NULL }
+#define CHOICE(n, member, names)                                               \
+  { n, AT(member), DFGNN_FIELD_NAME, 1, 32, names }
+#define TEXT(n, member, longest)                                               \
+  { n, AT(member), DFGNN_FIELD_TEXT, 0, longest, NULL }
+#define INT(n, member, low, high)                                              \
+  { n, AT(member), DFGNN_FIELD_INT, low, high, NULL }
+#define INT64(n, member, low)                                                  \
+  { n, AT(member), DFGNN_FIELD_INT64, low, COUNT_MAX, NULL }
+#define UINT64(n, member)                                                      \
+  { n, AT(member), DFGNN_FIELD_UINT64, 0, 0, NULL }
+#define REAL(n, member, high)                                                  \
+  { n, AT(member), DFGNN_FIELD_REAL, 0, high, NULL }
+
+static const dfgnn_field device[] = {
+    NAME("backend", backend, 32),
+    NAME("arch", arch, 64),
+    TEXT("model", model, 255),
+    INT("units", units, 0, INT_MAX),
+    INT64("cache_bytes", cache_bytes, 0),
+    INT64("memory_bytes", memory_bytes, 0),
+    INT64("shared_bytes", shared_bytes, 0),
+    TEXT("driver", driver, 255),
+    TEXT("runtime", runtime, 255),
+    TEXT("library", library, 255),
+};
+
+static const dfgnn_field problem[] = {
+    NAME("op", op, 32),
+    NAME("pass", pass, 32),
+    NAME("dtype", dtype, 32),
+    NAME("math", math, 32),
+    NAME("layout", layout, 32),
+    CHOICE("index_type", index, index_types),
+    INT64("heads", heads, 1),
+    INT64("dim", dim, 1),
+    INT("deterministic", deterministic, 0, 1),
+    INT("weights", weights, 0, 1),
+};
+
+static const dfgnn_field graph[] = {
+    TEXT("graph", graph, 255),
+    TEXT("family", family, 255),
+    INT64("destinations", signature.destinations, 0),
+    INT64("sources", signature.sources, 0),
+    INT64("edges", signature.edges, 0),
+    INT64("max_degree", signature.max_degree, 0),
+    REAL("mean_degree", signature.mean_degree, COUNT_MAX),
+    INT64("p50_degree", signature.p50_degree, 0),
+    INT64("p90_degree", signature.p90_degree, 0),
+    INT64("p99_degree", signature.p99_degree, 0),
+    REAL("degree_cv", signature.degree_cv, COUNT_MAX),
+    REAL("isolated", signature.isolated, 1),
+    {"histogram", AT(signature.histogram), DFGNN_FIELD_REALS, 0, 1, NULL},
+    REAL("reuse", signature.reuse, 1),
+    REAL("locality", signature.locality, 1),
+    INT64("graphs", signature.graphs, 0),
+    INT64("largest_graph", signature.largest_graph, 0),
+    REAL("density", signature.density, COUNT_MAX),
+    UINT64("fingerprint", signature.fingerprint),
+};
+
+static const dfgnn_field run[] = {
+    TEXT("tool", tool, 255), TEXT("host", host, 255),
+    TEXT("job", job, 255),   NAME("protocol", protocol, 255),
+    NAME("run", run, 32),    UINT64("seed", seed),
+};
+
+static const dfgnn_field measurement[] = {
+    NAME("variant", variant, 255),
+    INT("revision", revision, 0, INT_MAX),
+    INT64("time", time, 0),
+    CHOICE("status", status, statuses),
+    TEXT("reason", reason, 1023),
+    {"anchor", AT(anchor), DFGNN_FIELD_NAME, 0, 255, NULL},
+    INT("anchor_revision", anchor_revision, 0, INT_MAX),
+    REAL("median_ms", median_ms, COUNT_MAX),
+    REAL("ci_low_ms", ci_low_ms, COUNT_MAX),
+    REAL("ci_high_ms", ci_high_ms, COUNT_MAX),
+    REAL("ratio", ratio, COUNT_MAX),
+    REAL("ratio_low", ratio_low, COUNT_MAX),
+    REAL("ratio_high", ratio_high, COUNT_MAX),
+    INT64("samples", samples, 0),
+    REAL("rel_error", rel_error, DBL_MAX),
+    INT64("workspace_bytes", workspace_bytes, 0),
+};
+
+#define FIELDS(name)                                                           \
+  { #name, sizeof name / sizeof *name, name }
+const dfgnn_fields dfgnn__fields[DFGNN_GROUP_COUNT] = {
+    [DFGNN_GROUP_DEVICE] = FIELDS(device),
+    [DFGNN_GROUP_PROBLEM] = FIELDS(problem),
+    [DFGNN_GROUP_GRAPH] = FIELDS(graph),
+    [DFGNN_GROUP_RUN] = FIELDS(run),
+    [DFGNN_GROUP_MEASUREMENT] = FIELDS(measurement),
+};
+
+/* Bytes of the well-formed and harmless UTF-8 character at s, 0 if it is none:
+ * no control characters, no line separators, no marks that reorder text. */
+static size_t utf8_length(const unsigned char *s) {
+  if (s[0] < 0x80)
+    return s[0] >= 0x20 && s[0] != 0x7f;
+  size_t length = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+  if (s[0] < 0xc2 || s[0] > 0xf4)
+    return 0;
+  uint32_t c = s[0] & (0x7fu >> length);
+  for (size_t i = 1; i < length; i++) {
+    if ((s[i] & 0xc0) != 0x80)
+      return 0;
+    c = c << 6 | (s[i] & 0x3f);
+  }
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (c < least[length] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ||
+      c < 0xa0 || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069))
+    return 0;
+  return length;
+}
+
+static const char *text_refusal(const char *s) {
+  while (*s) {
+    size_t n = utf8_length((const unsigned char *)s);
+    if (n == 0)
+      return "expected UTF-8 without control characters";
+    s += n;
+  }
+  return NULL;
+}
+
+static const char *name_refusal(const dfgnn_field *field, const char *s) {
+  for (const char *c = s; *c; c++)
+    if (*c < 0x21 || *c > 0x7e || *c == '"' || *c == '\\')
+      return "expected printable ASCII without spaces and quotes";
+  if (field->choice) {
+    for (const char *const *c = field->choice; *c; c++)
+      if (strcmp(*c, s) == 0)
+        return NULL;
+    return "not one of the known names";
+  }
+  return NULL;
+}
+
+static const char *real_refusal(const dfgnn_field *field, double x) {
+  if (!isfinite(x))
+    return "expected a finite number";
+  return x >= field->low && x <= field->high ? NULL : "out of range";
+}
+
+const char *dfgnn__field_refusal(const dfgnn_field *field,
+                                 const dfgnn_measurement *row) {
+  const void *value = dfgnn__field_get(field, row);
+  switch (field->kind) {
+  case DFGNN_FIELD_NAME:
+  case DFGNN_FIELD_TEXT: {
+    const char *s = *(const char *const *)value;
+    size_t length = s ? strnlen(s, (size_t)field->high + 1) : 0;
+    if (length < (size_t)field->low)
+      return "expected a name";
+    if (length > (size_t)field->high)
+      return "too long";
+    if (length == 0)
+      return NULL;
+    return field->kind == DFGNN_FIELD_NAME ? name_refusal(field, s)
+                                           : text_refusal(s);
+  }
+  case DFGNN_FIELD_INT: {
+    int x = *(const int *)value;
+    return x >= field->low && x <= field->high ? NULL : "out of range";
+  }
+  case DFGNN_FIELD_INT64: {
+    int64_t x = *(const int64_t *)value;
+    return x >= (int64_t)field->low && x <= (int64_t)field->high
+               ? NULL
+               : "out of range";
+  }
+  case DFGNN_FIELD_UINT64:
+    return NULL;
+  case DFGNN_FIELD_REAL:
+    return real_refusal(field, *(const double *)value);
+  case DFGNN_FIELD_REALS: {
+    const char *refusal = NULL;
+    for (size_t i = 0; i < DFGNN_HISTOGRAM_BINS && !refusal; i++)
+      refusal = real_refusal(field, ((const double *)value)[i]);
+    return refusal;
+  }
+  }
+  return "of no known kind";
+}
+
+static const char *run_refusal(const dfgnn_measurement *row) {
+  return strspn(row->run, "0123456789abcdef") == 32
+             ? NULL
+             : "expected 32 lower-case hexadecimal digits";
+}
+
+/* What the columns must say together. */
+static const char *figures_refusal(const dfgnn_measurement *row,
+                                   const char **field) {
+  int ok = strcmp(row->status, "ok") == 0;
+  *field = "median_ms";
+  if (ok && !(row->median_ms > 0))
+    return "expected a time above 0 of status ok";
+  *field = "ci_high_ms";
+  if (row->ci_low_ms > row->ci_high_ms)
+    return "expected ci_low_ms <= ci_high_ms";
+  *field = "ratio_high";
+  if (row->ratio_low > row->ratio_high)
+    return "expected ratio_low <= ratio_high";
+  *field = "ratio";
+  if (ok && *row->anchor && !(row->ratio > 0 && row->ratio_low > 0))
+    return "expected a ratio and an interval above 0 where an anchor is named";
+  return NULL;
+}
+
+const char *dfgnn__group_refusal(dfgnn_field_group group,
+                                 const dfgnn_measurement *row,
+                                 const char **field) {
+  const dfgnn_fields *fields = &dfgnn__fields[group];
+  const char *name = "", *refusal = NULL;
+  for (size_t i = 0; i < fields->count && !refusal; i++) {
+    name = fields->field[i].name;
+    refusal = dfgnn__field_refusal(&fields->field[i], row);
+  }
+  if (!refusal && group == DFGNN_GROUP_RUN) {
+    name = "run";
+    refusal = run_refusal(row);
+  }
+  if (!refusal && group == DFGNN_GROUP_MEASUREMENT)
+    refusal = figures_refusal(row, &name);
+  if (field)
+    *field = name;
+  return refusal;
+}
+
+static int compare_real(double a, double b) { return (a > b) - (a < b); }
+
+static int compare_field(const dfgnn_field *field, const dfgnn_measurement *a,
+                         const dfgnn_measurement *b) {
+  const void *x = dfgnn__field_get(field, a), *y = dfgnn__field_get(field, b);
+  switch (field->kind) {
+  case DFGNN_FIELD_NAME:
+  case DFGNN_FIELD_TEXT: {
+    const char *s = *(const char *const *)x, *t = *(const char *const *)y;
+    return s == t ? 0 : strcmp(s ? s : "", t ? t : "");
+  }
+  case DFGNN_FIELD_INT: {
+    int i = *(const int *)x, j = *(const int *)y;
+    return (i > j) - (i < j);
+  }
+  case DFGNN_FIELD_INT64: {
+    int64_t i = *(const int64_t *)x, j = *(const int64_t *)y;
+    return (i > j) - (i < j);
+  }
+  case DFGNN_FIELD_UINT64: {
+    uint64_t i = *(const uint64_t *)x, j = *(const uint64_t *)y;
+    return (i > j) - (i < j);
+  }
+  case DFGNN_FIELD_REAL:
+    return compare_real(*(const double *)x, *(const double *)y);
+  case DFGNN_FIELD_REALS:
+    for (size_t i = 0; i < DFGNN_HISTOGRAM_BINS; i++) {
+      int c = compare_real(((const double *)x)[i], ((const double *)y)[i]);
+      if (c)
+        return c;
+    }
+  }
+  return 0;
+}
+
+int dfgnn__measurement_compare(const dfgnn_measurement *a,
+                               const dfgnn_measurement *b) {
+  for (int group = DFGNN_GROUP_COUNT; group-- > 0;) {
+    const dfgnn_fields *fields = &dfgnn__fields[group];
+    for (size_t i = 0; i < fields->count; i++) {
+      int c = compare_field(&fields->field[i], a, b);
+      if (c)
+        return c;
+    }
+  }
+  return 0;
+}
+
+/* Cuts before the limit, between characters, and replaces what text_refusal
+ * refuses. */
+static char *clean_text(const char **text, size_t limit, char *buffer,
+                        const char *end) {
+  const unsigned char *s = (const unsigned char *)*text;
+  char *out = buffer;
+  while (*s) {
+    size_t n = utf8_length(s);
+    size_t bytes = n ? n : 1;
+    if ((size_t)(out - buffer) + bytes > limit || out + bytes + 1 > end)
+      break;
+    if (n)
+      memcpy(out, s, n);
+    else
+      *out = '?';
+    out += bytes;
+    s += bytes;
+  }
+  *out = 0;
+  *text = buffer;
+  return out + 1;
+}
+
+static void clean_zero(double *x) {
+  if (*x == 0)
+    *x = 0;
+}
+
+void dfgnn__measurement_clean(dfgnn_measurement *clean,
+                              const dfgnn_measurement *row,
+                              char buffer[DFGNN_CLEAN_BYTES]) {
+  char *next = buffer;
+  *clean = *row;
+  clean->signature.struct_size = sizeof clean->signature;
+  if (!isfinite(clean->rel_error))
+    clean->rel_error = DBL_MAX;
+  for (int group = 0; group < DFGNN_GROUP_COUNT; group++)
+    for (size_t i = 0; i < dfgnn__fields[group].count; i++) {
+      const dfgnn_field *field = &dfgnn__fields[group].field[i];
+      void *slot = dfgnn__field_slot(field, clean);
+      switch (field->kind) {
+      case DFGNN_FIELD_NAME:
+        if (!*(const char **)slot)
+          *(const char **)slot = "";
+        break;
+      case DFGNN_FIELD_TEXT:
+        if (!*(const char **)slot)
+          *(const char **)slot = "";
+        else if (dfgnn__field_refusal(field, clean))
+          next = clean_text(slot, (size_t)field->high, next,
+                            buffer + DFGNN_CLEAN_BYTES);
+        break;
+      case DFGNN_FIELD_REAL:
+        clean_zero(slot);
+        break;
+      case DFGNN_FIELD_REALS:
+        for (size_t j = 0; j < DFGNN_HISTOGRAM_BINS; j++)
+          clean_zero((double *)slot + j);
+        break;
+      default:
+        break;
+      }
+    }
+}

@@ -1,0 +1,90 @@
+/* field.h - every field of a measurement, once: its domain and its table
+ *
+ * Hashing, SQL, export, import and comparison loop over this list, so a new
+ * field is a row here and a version of the schema. */
+#ifndef DFGNN_DB_FIELD_H
+#define DFGNN_DB_FIELD_H
+
+#include "db/store.h"
+
+typedef enum dfgnn_field_kind {
+  DFGNN_FIELD_NAME,   /* graphic ASCII without quotes and backslashes */
+  DFGNN_FIELD_TEXT,   /* UTF-8 without control characters, may be empty */
+  DFGNN_FIELD_INT,    /* int */
+  DFGNN_FIELD_INT64,  /* int64_t */
+  DFGNN_FIELD_UINT64, /* uint64_t, any value */
+  DFGNN_FIELD_REAL,   /* double, finite */
+  DFGNN_FIELD_REALS   /* double[DFGNN_HISTOGRAM_BINS] */
+} dfgnn_field_kind;
+
+/* In the order of the tables' columns. */
+typedef enum dfgnn_field_group {
+  DFGNN_GROUP_DEVICE,
+  DFGNN_GROUP_PROBLEM,
+  DFGNN_GROUP_GRAPH,
+  DFGNN_GROUP_RUN,
+  DFGNN_GROUP_MEASUREMENT,
+  DFGNN_GROUP_COUNT
+} dfgnn_field_group;
+
+#define DFGNN_PART_COUNT DFGNN_GROUP_MEASUREMENT
+
+typedef struct dfgnn_field {
+  const char *name; /* column and JSON key */
+  size_t offset;    /* in dfgnn_measurement */
+  dfgnn_field_kind kind;
+  double low, high;          /* of numbers; bytes of strings */
+  const char *const *choice; /* of a name, ends with NULL; NULL: any */
+} dfgnn_field;
+
+typedef struct dfgnn_fields {
+  const char *table;
+  size_t count;
+  const dfgnn_field *field;
+} dfgnn_fields;
+
+extern const dfgnn_fields dfgnn__fields[DFGNN_GROUP_COUNT];
+
+static inline void *dfgnn__field_slot(const dfgnn_field *field,
+                                      dfgnn_measurement *row) {
+  return (char *)row + field->offset;
+}
+static inline const void *dfgnn__field_get(const dfgnn_field *field,
+                                           const dfgnn_measurement *row) {
+  return (const char *)row + field->offset;
+}
+static inline const char *dfgnn__field_string(const dfgnn_field *field,
+                                              const dfgnn_measurement *row) {
+  return *(const char *const *)dfgnn__field_get(field, row);
+}
+
+/* NULL if the value is in its domain, else what was expected. */
+const char *dfgnn__field_refusal(const dfgnn_field *field,
+                                 const dfgnn_measurement *row);
+/* The fields of one group, alone and against each other; names the field in
+ * `field` (may be NULL). */
+const char *dfgnn__group_refusal(dfgnn_field_group group,
+                                 const dfgnn_measurement *row,
+                                 const char **field);
+
+/* A total order over all fields: 0 only for rows that are bit for bit equal. */
+int dfgnn__measurement_compare(const dfgnn_measurement *a,
+                               const dfgnn_measurement *b);
+
+#define DFGNN_HASH_BYTES 16
+
+/* The hash of a group's fields; for the measurement, `parts` are the hashes of
+ * the other groups.  Fails never on a valid row. */
+void dfgnn__group_hash(unsigned char hash[DFGNN_HASH_BYTES],
+                       dfgnn_field_group group, const dfgnn_measurement *row,
+                       unsigned char parts[][DFGNN_HASH_BYTES]);
+
+/* A copy that can be stored: NULL strings are "", control characters and broken
+ * UTF-8 in free text become '?', long text is cut, -0 is 0, an infinite or
+ * missing rel_error is DBL_MAX.  buffer holds what was changed. */
+#define DFGNN_CLEAN_BYTES 8192
+void dfgnn__measurement_clean(dfgnn_measurement *clean,
+                              const dfgnn_measurement *row,
+                              char buffer[DFGNN_CLEAN_BYTES]);
+
+#endif

@@ -1,0 +1,143 @@
+/* What a store lies on: file systems, names, and the birth of a file. */
+#define _GNU_SOURCE
+#include "base/error.h"
+#include "db/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+static const struct {
+  uint32_t magic; /* statfs(2), Linux's magic.h */
+  const char *name;
+} network_filesystems[] = {
+    {0x00006969u, "NFS"},      {0x0bd00bd0u, "Lustre"}, {0x47504653u, "GPFS"},
+    {0x00c36400u, "CephFS"},   {0xff534d42u, "CIFS"},   {0xfe534d42u, "SMB"},
+    {0x0000517bu, "SMB"},      {0x19830326u, "BeeGFS"}, {0x65735546u, "FUSE"},
+    {0x5346414fu, "AFS"},      {0x6b414653u, "AFS"},    {0x01021997u, "9P"},
+    {0x20030528u, "OrangeFS"}, {0xaad7aaeau, "PanFS"},  {0x73757245u, "Coda"},
+};
+
+/* The directory part of path, "." if it has none. */
+static void directory_of(char directory[PATH_MAX], const char *path) {
+  snprintf(directory, PATH_MAX, "%s", path);
+  char *slash = strrchr(directory, '/');
+  if (!slash)
+    strcpy(directory, ".");
+  else
+    slash[slash == directory] = 0;
+}
+
+static const char *network_filesystem(const char *path) {
+  char at[PATH_MAX];
+  struct statfs info;
+  snprintf(at, sizeof at, "%s", path);
+  while (statfs(at, &info) != 0) {
+    if (errno != ENOENT || strcmp(at, ".") == 0 || strcmp(at, "/") == 0)
+      return NULL;
+    char up[PATH_MAX];
+    directory_of(up, at);
+    memcpy(at, up, sizeof at);
+  }
+  size_t count = sizeof network_filesystems / sizeof *network_filesystems;
+  for (size_t i = 0; i < count; i++)
+    if (network_filesystems[i].magic == (uint32_t)info.f_type)
+      return network_filesystems[i].name;
+  return NULL;
+}
+
+const char *(*dfgnn__network_filesystem)(const char *) = network_filesystem;
+
+char *dfgnn__temporary_name(const char *path) {
+  uint64_t random;
+  randombytes_buf(&random, sizeof random);
+  size_t size = strlen(path) + 32;
+  char *name = malloc(size);
+  if (name)
+    snprintf(name, size, "%s.new-%016llx", path, (unsigned long long)random);
+  return name;
+}
+
+static void sync_directory(const char *path) {
+  char directory[PATH_MAX];
+  directory_of(directory, path);
+  int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+}
+
+int dfgnn__link_new(const char *made, const char *path) {
+  int error = 0;
+  if (link(made, path) != 0) {
+    error = errno;
+    /* Some file systems have no hard links. */
+    if (error != EEXIST && error != ENOENT && error != ENOSPC)
+      error = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE)
+                  ? errno
+                  : 0;
+  }
+  if (error == 0) {
+    unlink(made);
+    sync_directory(path);
+  }
+  return error;
+}
+
+static dfgnn_status make_directories(const char *path) {
+  char directory[PATH_MAX];
+  directory_of(directory, path);
+  for (char *at = directory + 1;; at++) {
+    if (*at && *at != '/')
+      continue;
+    char end = *at;
+    *at = 0;
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+      return dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s: cannot make the directory %s: %s", path,
+                         directory, strerror(errno));
+    *at = end;
+    if (!end)
+      return DFGNN_OK;
+  }
+}
+
+dfgnn_status dfgnn__store_create(const char *path,
+                                 const dfgnn_schemas *schemas) {
+  dfgnn_store made = {.path = (char *)path, .schemas = schemas};
+  if (strlen(path) > PATH_MAX - 64)
+    return dfgnn__fail(DFGNN_ERROR_STORE, "%.64s...: the name is too long",
+                       path);
+  dfgnn_status status = make_directories(path);
+  if (status)
+    return status;
+  char *name = dfgnn__temporary_name(path);
+  if (!name)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
+
+  int rc = dfgnn__connect(&made.db, name, "",
+                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  if (rc)
+    status = dfgnn__store_fail(&made, rc, "cannot be created");
+  else
+    status = dfgnn__schema_create(&made, schemas->count, "cannot be created");
+  if (!status)
+    status = dfgnn__store_execute(&made, "PRAGMA journal_mode = WAL",
+                                  "cannot be created");
+  sqlite3_close(made.db);
+  int error = status ? 0 : dfgnn__link_new(name, path);
+  if (error && error != EEXIST)
+    status = dfgnn__fail(DFGNN_ERROR_STORE, "%s: cannot be created: %s", path,
+                         strerror(error));
+  unlink(name);
+  free(name);
+  return status;
+}

@@ -1,0 +1,94 @@
+/* internal.h - what the files of db/ share */
+#ifndef DFGNN_DB_INTERNAL_H
+#define DFGNN_DB_INTERNAL_H
+
+#include "db/field.h"
+#include "db/schema.h"
+#include "db/store.h"
+
+#include <sqlite3.h>
+
+struct dfgnn_store {
+  sqlite3 *db;
+  char *path;
+  const dfgnn_schemas *schemas;
+  int newer;       /* of a version above ours: hashes cannot be verified */
+  int immutable;   /* opened without locks */
+  uint64_t steps;  /* left to the running query, in thousands */
+  unsigned jitter; /* state of the busy handler */
+  int waited_ms;
+  sqlite3_stmt *insert[DFGNN_GROUP_COUNT];
+};
+
+/* DFGNN_ERROR_STORE with the file's name, what was attempted and what SQLite
+ * says. */
+dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
+                               const char *attempt);
+
+/* Called before each query or transaction: fresh budgets of steps and waiting.
+ */
+void dfgnn__store_begin(dfgnn_store *store);
+/* Runs SQL without results. */
+dfgnn_status dfgnn__store_execute(dfgnn_store *store, const char *sql,
+                                  const char *attempt);
+/* As dfgnn__store_execute("ROLLBACK"), keeping the thread's message. */
+void dfgnn__store_rollback(dfgnn_store *store);
+/* The text of a statement over a group's columns, led by hash:
+ * "SELECT hash, a, b FROM t ORDER BY hash" or "INSERT INTO t (...) VALUES (...)
+ * ON CONFLICT (hash) DO NOTHING".  sqlite3_free it; NULL without memory. */
+char *dfgnn__select_sql(dfgnn_field_group group);
+char *dfgnn__insert_sql(dfgnn_field_group group);
+
+/* dfgnn__store_open with another history of the schema, for tests. */
+dfgnn_status dfgnn__store_open_schemas(dfgnn_store **store, const char *path,
+                                       dfgnn_store_mode mode,
+                                       const dfgnn_schemas *schemas);
+
+/* db/file.c: files and what they lie on. */
+
+/* Names the network file system that path, or its nearest existing directory,
+ * is on; NULL if it is a local one.  Tests replace the function. */
+extern const char *(*dfgnn__network_filesystem)(const char *path);
+/* Creates a store, whole or not at all; success if another process did. */
+dfgnn_status dfgnn__store_create(const char *path,
+                                 const dfgnn_schemas *schemas);
+/* Opens the connection, confined; uri options such as "immutable=1" or "". */
+int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
+                   int flags);
+int dfgnn__confine(sqlite3 *db);
+dfgnn_status dfgnn__schema_create(dfgnn_store *store, int version,
+                                  const char *attempt);
+/* Checks the schema of an open store; *version is its version. */
+dfgnn_status dfgnn__schema_check(dfgnn_store *store, int *version,
+                                 dfgnn_store_mode mode);
+/* db/migrate.c: brings an open store of version `from` to the last. */
+dfgnn_status dfgnn__store_migrate(dfgnn_store *store, int from);
+/* Replaces the connection by a migrated copy in memory. */
+dfgnn_status dfgnn__store_migrate_copy(dfgnn_store *store);
+/* Gives a finished file its name unless that is taken: 0 or an errno, with the
+ * file still under its first name. */
+int dfgnn__link_new(const char *made, const char *path);
+/* path.SUFFIX-RANDOM; free it. */
+char *dfgnn__temporary_name(const char *path);
+
+/* db/record.c: adds a row inside the caller's transaction. */
+dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
+                                 const dfgnn_measurement *measurement);
+
+/* db/load.c: dfgnn__store_each with the hash and with strings that outlive it.
+ */
+typedef struct dfgnn_strings dfgnn_strings;
+dfgnn_strings *dfgnn__strings_create(void);
+/* One copy of each text; NULL without memory. */
+const char *dfgnn__strings_add(dfgnn_strings *strings, const char *s);
+void dfgnn__strings_free(dfgnn_strings *strings);
+
+typedef int (*dfgnn_scan_visit)(void *data,
+                                const unsigned char hash[DFGNN_HASH_BYTES],
+                                const dfgnn_measurement *row);
+dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
+                               const dfgnn_store_filter *filter,
+                               dfgnn_strings *strings, dfgnn_scan_visit visit,
+                               void *data);
+
+#endif

@@ -1,0 +1,437 @@
+#include "base/error.h"
+#include "db/internal.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CAP_BYTES (256ll << 20)
+#define QUICK_CHECK_BYTES (1ll << 20)
+#define STEPS 400000 /* thousands: a full scan of a file of CAP_BYTES fits */
+#define WAIT_MS 60000
+
+dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
+                               const char *attempt) {
+  const char *what = store->db ? sqlite3_errmsg(store->db) : "";
+  switch (rc & 0xff) {
+  case SQLITE_BUSY:
+  case SQLITE_PROTOCOL:
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: %s: other processes held it locked for %d s",
+                       store->path, attempt, WAIT_MS / 1000);
+  case SQLITE_CORRUPT:
+    return dfgnn__fail(DFGNN_ERROR_STORE, "%s: %s: the file is damaged (%s)",
+                       store->path, attempt, what);
+  case SQLITE_FULL:
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: %s: the disk is full or the store has reached %lld "
+                       "MiB",
+                       store->path, attempt, CAP_BYTES >> 20);
+  case SQLITE_INTERRUPT:
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: %s: more work than any store of its size needs, so "
+                       "it is damaged",
+                       store->path, attempt);
+  case SQLITE_NOMEM:
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: %s: out of memory", store->path,
+                       attempt);
+  case SQLITE_CANTOPEN:
+  case SQLITE_IOERR: {
+    int error = store->db ? sqlite3_system_errno(store->db) : 0;
+    return dfgnn__fail(DFGNN_ERROR_STORE, "%s: %s: %s", store->path, attempt,
+                       error ? strerror(error) : what);
+  }
+  default:
+    return dfgnn__fail(DFGNN_ERROR_STORE, "%s: %s: %s", store->path, attempt,
+                       what);
+  }
+}
+
+static int progress(void *data) {
+  dfgnn_store *store = data;
+  return store->steps == 0 || --store->steps == 0;
+}
+
+/* Sleeps 1 to 25 ms, at random so that waiting processes do not march in step.
+ */
+static int busy(void *data, int count) {
+  dfgnn_store *store = data;
+  if (store->waited_ms >= WAIT_MS)
+    return 0;
+  store->jitter = store->jitter * 1664525u + 1013904223u;
+  int most = count < 5 ? 3 : 25;
+  int ms = 1 + (int)((store->jitter >> 16) % (unsigned)most);
+  store->waited_ms += ms;
+  sqlite3_sleep(ms);
+  return 1;
+}
+
+void dfgnn__store_begin(dfgnn_store *store) {
+  store->steps = STEPS;
+  store->waited_ms = 0;
+}
+
+dfgnn_status dfgnn__store_execute(dfgnn_store *store, const char *sql,
+                                  const char *attempt) {
+  int rc = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+  return rc ? dfgnn__store_fail(store, rc, attempt) : DFGNN_OK;
+}
+
+void dfgnn__store_rollback(dfgnn_store *store) {
+  store->steps = STEPS;
+  if (!sqlite3_get_autocommit(store->db))
+    sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* A URI, so that options can be given; the path is escaped. */
+static char *path_uri(const char *path, const char *options) {
+  size_t size = 3 * strlen(path) + strlen(options) + 16;
+  char *uri = malloc(size);
+  if (!uri)
+    return NULL;
+  char *out = uri + sprintf(uri, *path == '/' ? "file://" : "file:");
+  for (const unsigned char *c = (const unsigned char *)path; *c; c++)
+    if (*c <= ' ' || *c >= 0x7f || strchr("%?#", *c))
+      out += sprintf(out, "%%%02X", *c);
+    else
+      *out++ = (char)*c;
+  sprintf(out, "%s%s", *options ? "?" : "", options);
+  return uri;
+}
+
+int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
+                   int flags) {
+  *db = NULL;
+  if (strcmp(path, ":memory:") == 0)
+    return sqlite3_open_v2(path, db, flags, NULL);
+  char *uri = path_uri(path, options);
+  if (!uri)
+    return SQLITE_NOMEM;
+  int rc = sqlite3_open_v2(uri, db, flags | SQLITE_OPEN_URI, NULL);
+  free(uri);
+  return rc;
+}
+
+int dfgnn__confine(sqlite3 *db) {
+  static const struct {
+    int option, value;
+  } options[] =
+      {
+          {SQLITE_DBCONFIG_DEFENSIVE, 1},
+          {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+          {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0},
+          {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+          {SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0},
+          {SQLITE_DBCONFIG_ENABLE_FKEY, 1},
+          {SQLITE_DBCONFIG_DQS_DML, 0},
+          {SQLITE_DBCONFIG_DQS_DDL, 0},
+      },
+    limits[] = {
+        {SQLITE_LIMIT_LENGTH, (int)CAP_BYTES},
+        {SQLITE_LIMIT_SQL_LENGTH, 1 << 16},
+        {SQLITE_LIMIT_COLUMN, 128},
+        {SQLITE_LIMIT_EXPR_DEPTH, 64},
+        {SQLITE_LIMIT_COMPOUND_SELECT, 4},
+        {SQLITE_LIMIT_FUNCTION_ARG, 8},
+        {SQLITE_LIMIT_ATTACHED, 1},
+        {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 256},
+        {SQLITE_LIMIT_VARIABLE_NUMBER, 128},
+        {SQLITE_LIMIT_TRIGGER_DEPTH, 1},
+        {SQLITE_LIMIT_WORKER_THREADS, 0},
+    };
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    int rc = sqlite3_db_config(db, options[i].option, options[i].value, NULL);
+    if (rc)
+      return rc;
+  }
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+    sqlite3_limit(db, limits[i].option, limits[i].value);
+  return sqlite3_exec(db,
+                      "PRAGMA mmap_size = 0; PRAGMA cell_size_check = 1;"
+                      "PRAGMA temp_store = MEMORY; PRAGMA synchronous = FULL",
+                      NULL, NULL, NULL);
+}
+
+static dfgnn_status connect_store(dfgnn_store *store, const char *options,
+                                  int flags) {
+  sqlite3_close(store->db);
+  int rc = dfgnn__connect(&store->db, store->path, options, flags);
+  if (rc)
+    return dfgnn__store_fail(store, rc, "cannot be opened");
+  sqlite3_extended_result_codes(store->db, 1);
+  sqlite3_busy_handler(store->db, busy, store);
+  dfgnn__store_begin(store);
+  rc = dfgnn__confine(store->db);
+  if (rc)
+    return dfgnn__store_fail(store, rc, "cannot be opened");
+  sqlite3_progress_handler(store->db, 1000, progress, store);
+  return DFGNN_OK;
+}
+
+/* ---- what the file is ---------------------------------------------------- */
+
+typedef struct header {
+  int64_t size;
+  int wal;     /* written with a write-ahead log */
+  int pending; /* a log or journal with content lies beside it */
+} header;
+
+static int has_content(const char *path, const char *suffix) {
+  char *name = sqlite3_mprintf("%s%s", path, suffix);
+  struct stat info;
+  int has = name && stat(name, &info) == 0 && info.st_size > 0;
+  sqlite3_free(name);
+  return has;
+}
+
+static int64_t big_endian(const unsigned char *bytes) {
+  return (int64_t)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
+}
+
+/* Reads the header through SQLite's own file handle: closing another one would
+ * drop the locks that this process may hold on the file (fcntl(2)). */
+static dfgnn_status inspect(header *h, dfgnn_store *store) {
+  static const char magic[16] = "SQLite format 3";
+  unsigned char b[100] = {0};
+  const char *path = store->path;
+  sqlite3_file *file = NULL;
+  sqlite3_int64 size = 0;
+  int rc =
+      sqlite3_file_control(store->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (!rc && (!file || !file->pMethods))
+    rc = SQLITE_CANTOPEN;
+  if (!rc)
+    rc = file->pMethods->xFileSize(file, &size);
+  if (!rc)
+    rc = file->pMethods->xRead(file, b, sizeof b, 0);
+  if (rc && rc != SQLITE_IOERR_SHORT_READ)
+    return dfgnn__fail(DFGNN_ERROR_STORE, "%s: cannot be read: %s", path,
+                       sqlite3_errstr(rc));
+  h->size = size;
+  h->wal = b[18] == 2 || b[19] == 2;
+  h->pending = has_content(path, "-wal") || has_content(path, "-journal");
+  if (size == 0)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is empty, expected a tuning store; remove "
+                       "it to start a new one",
+                       path);
+  if (size > CAP_BYTES)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file has %lld MiB, expected at most %lld", path,
+                       size >> 20, CAP_BYTES >> 20);
+  if (memcmp(b, magic, sizeof magic) != 0)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: not a tuning store: the file is no SQLite database",
+                       path);
+  int64_t page = b[16] << 8 | b[17];
+  page = page == 1 ? 65536 : page;
+  if (size < 512 || page < 512 || (!h->pending && size % page != 0))
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is truncated: %lld bytes are no whole "
+                       "number of pages of %lld",
+                       path, size, (long long)page);
+  if (big_endian(b + 68) != DFGNN_APPLICATION_ID)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: an SQLite database of another application "
+                       "(application_id 0x%08llx, expected 0x%08x)",
+                       path, (long long)big_endian(b + 68),
+                       DFGNN_APPLICATION_ID);
+  /* The page count is valid if it was written with the last change. */
+  int64_t expected = big_endian(b + 28) * page;
+  if (!h->pending && memcmp(b + 24, b + 92, 4) == 0 && size < expected)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is truncated: %lld bytes, expected %lld",
+                       path, size, (long long)expected);
+  return DFGNN_OK;
+}
+
+static dfgnn_status quick_check(dfgnn_store *store) {
+  sqlite3_stmt *query = NULL;
+  dfgnn_status status = DFGNN_OK;
+  int rc =
+      sqlite3_prepare_v2(store->db, "PRAGMA quick_check(1)", -1, &query, NULL);
+  if (!rc)
+    rc = sqlite3_step(query);
+  if (rc != SQLITE_ROW)
+    status = dfgnn__store_fail(store, rc, "cannot be checked");
+  else if (strcmp((const char *)sqlite3_column_text(query, 0), "ok") != 0)
+    status = dfgnn__fail(DFGNN_ERROR_STORE, "%s: the file is damaged: %s",
+                         store->path, sqlite3_column_text(query, 0));
+  sqlite3_finalize(query);
+  return status;
+}
+
+/* ---- opening --------------------------------------------------------------
+ */
+
+static dfgnn_status open_memory(dfgnn_store *store) {
+  dfgnn_status status =
+      connect_store(store, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  return status ? status
+                : dfgnn__schema_create(store, store->schemas->count,
+                                       "cannot be created");
+}
+
+/* Whether this is how SQLite says that it can make no log or lock file here. */
+static int cannot_lock(int rc) {
+  return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY ||
+         rc == SQLITE_IOERR_SHMOPEN || rc == SQLITE_IOERR_LOCK;
+}
+
+static dfgnn_status open_read(dfgnn_store *store, const header *h) {
+  const char *network = dfgnn__network_filesystem(store->path);
+  if (!network) {
+    int rc = sqlite3_exec(store->db, "SELECT 1 FROM sqlite_schema LIMIT 1",
+                          NULL, NULL, NULL);
+    if (!h->wal || !cannot_lock(rc))
+      return rc ? dfgnn__store_fail(store, rc, "cannot be read") : DFGNN_OK;
+  }
+  if (h->pending)
+    return dfgnn__fail(
+        DFGNN_ERROR_STORE,
+        "%s: the last changes are still in the log beside it and "
+        "cannot be read %s%s; open it once where it can be "
+        "written, for example by dfgnn-tune stat --store",
+        store->path, network ? "over " : "in a read-only directory",
+        network ? network : "");
+  store->immutable = 1;
+  return connect_store(store, "immutable=1", SQLITE_OPEN_READONLY);
+}
+
+static dfgnn_status limit_pages(dfgnn_store *store) {
+  char sql[64];
+  sqlite3_stmt *query = NULL;
+  dfgnn_status status;
+  int rc = sqlite3_prepare_v2(store->db, "PRAGMA page_size", -1, &query, NULL);
+  if (!rc && sqlite3_step(query) == SQLITE_ROW) {
+    snprintf(sql, sizeof sql, "PRAGMA max_page_count = %lld",
+             CAP_BYTES / sqlite3_column_int64(query, 0));
+    status = dfgnn__store_execute(store, sql, "cannot be opened");
+  } else {
+    status = dfgnn__store_fail(store, rc, "cannot be opened");
+  }
+  sqlite3_finalize(query);
+  return status;
+}
+
+/* All was checked through a connection that cannot write. */
+static dfgnn_status open_write(dfgnn_store *store, const header *h) {
+  int version;
+  dfgnn_status status = connect_store(store, "", SQLITE_OPEN_READWRITE);
+  if (!status && sqlite3_db_readonly(store->db, "main") == 1)
+    status = dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s: the file is read-only, expected one that can be "
+                         "written",
+                         store->path);
+  if (!status)
+    status = dfgnn__schema_check(store, &version, DFGNN_STORE_WRITE);
+  if (!status)
+    status = limit_pages(store);
+  if (!status && !h->wal)
+    status = dfgnn__store_execute(store, "PRAGMA journal_mode = WAL",
+                                  "cannot be opened for writing");
+  if (!status && version < store->schemas->count)
+    status = dfgnn__store_migrate(store, version);
+  return status;
+}
+
+static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
+                               int *missing) {
+  struct stat info;
+  *missing = 0;
+  if (stat(path, &info) != 0) {
+    *missing = errno == ENOENT;
+    if (*missing && mode == DFGNN_STORE_WRITE)
+      return DFGNN_OK;
+    return dfgnn__fail(*missing ? DFGNN_ERROR_IO : DFGNN_ERROR_STORE, "%s: %s",
+                       path,
+                       *missing ? "there is no such file" : strerror(errno));
+  }
+  if (S_ISDIR(info.st_mode))
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: is a directory, expected a store file", path);
+  if (!S_ISREG(info.st_mode))
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: is no regular file, expected a store file", path);
+  return DFGNN_OK;
+}
+
+static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
+  const char *network =
+      mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(store->path) : NULL;
+  header h;
+  int missing, version;
+  dfgnn_status status = check_kind(store->path, mode, &missing);
+  if (status)
+    return status;
+  if (network)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: on a network file system (%s), where locks cannot "
+                       "be trusted; write to a store on a local disk and copy "
+                       "or merge it afterwards",
+                       store->path, network);
+  if (missing)
+    status = dfgnn__store_create(store->path, store->schemas);
+  if (!status)
+    status = connect_store(store, "", SQLITE_OPEN_READONLY);
+  if (!status)
+    status = inspect(&h, store);
+  if (!status)
+    status = open_read(store, &h);
+  if (!status && (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
+    status = quick_check(store);
+  if (!status)
+    status = dfgnn__schema_check(store, &version, mode);
+  if (!status && mode == DFGNN_STORE_WRITE)
+    status = open_write(store, &h);
+  else if (!status && version < store->schemas->count)
+    status = dfgnn__store_migrate_copy(store);
+  return status;
+}
+
+dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
+                                       dfgnn_store_mode mode,
+                                       const dfgnn_schemas *schemas) {
+  if (sodium_init() < 0)
+    return dfgnn__fail(DFGNN_ERROR_STORE, "%s: libsodium cannot start", path);
+  dfgnn_store *store = calloc(1, sizeof *store);
+  if (!store || !(store->path = strdup(path))) {
+    free(store);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
+  }
+  store->schemas = schemas;
+  store->jitter = randombytes_random();
+  dfgnn_status status;
+  if (*path == 0)
+    status = dfgnn__fail(DFGNN_ERROR_INVALID, "the name of a store is empty");
+  else if (strcmp(path, ":memory:") == 0 && mode == DFGNN_STORE_WRITE)
+    status = open_memory(store);
+  else
+    status = open_file(store, mode);
+  if (status)
+    dfgnn__store_close(store);
+  else
+    *out = store;
+  return status;
+}
+
+dfgnn_status dfgnn__store_open(dfgnn_store **store, const char *path,
+                               dfgnn_store_mode mode) {
+  return dfgnn__store_open_schemas(store, path, mode, &dfgnn__schemas);
+}
+
+void dfgnn__store_close(dfgnn_store *store) {
+  if (!store)
+    return;
+  for (int i = 0; i < DFGNN_GROUP_COUNT; i++)
+    sqlite3_finalize(store->insert[i]);
+  sqlite3_close(store->db);
+  free(store->path);
+  free(store);
+}
+
+const char *dfgnn__store_path(const dfgnn_store *store) { return store->path; }

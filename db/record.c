@@ -1,0 +1,236 @@
+#include "base/error.h"
+#include "db/internal.h"
+
+#include <string.h>
+
+static char *statement(const char *before, dfgnn_field_group group,
+                       const char *after, int values) {
+  const dfgnn_fields *fields = &dfgnn__fields[group];
+  sqlite3_str *sql = sqlite3_str_new(NULL);
+  sqlite3_str_appendf(sql, before, fields->table);
+  sqlite3_str_appendall(sql, "hash");
+  if (group == DFGNN_GROUP_MEASUREMENT)
+    for (int i = 0; i < DFGNN_PART_COUNT; i++)
+      sqlite3_str_appendf(sql, ", %s", dfgnn__fields[i].table);
+  for (size_t i = 0; i < fields->count; i++)
+    sqlite3_str_appendf(sql, ", %s", fields->field[i].name);
+  sqlite3_str_appendf(sql, after, fields->table);
+  for (int i = 0; i < values; i++)
+    sqlite3_str_appendall(sql, i ? ", ?" : "?");
+  /* Not OR IGNORE, which would also pass over a broken CHECK. */
+  if (values)
+    sqlite3_str_appendall(sql, ") ON CONFLICT (hash) DO NOTHING");
+  return sqlite3_str_finish(sql);
+}
+
+char *dfgnn__select_sql(dfgnn_field_group group) {
+  return statement("SELECT %.0s", group, " FROM %s ORDER BY hash", 0);
+}
+
+char *dfgnn__insert_sql(dfgnn_field_group group) {
+  int parts = group == DFGNN_GROUP_MEASUREMENT ? DFGNN_PART_COUNT : 0;
+  return statement("INSERT INTO %s (", group, ") VALUES (%.0s",
+                   1 + parts + (int)dfgnn__fields[group].count);
+}
+
+static int bind_reals(sqlite3_stmt *query, int column, const double *reals) {
+  unsigned char bytes[8 * DFGNN_HISTOGRAM_BINS];
+  for (int i = 0; i < DFGNN_HISTOGRAM_BINS; i++) {
+    uint64_t bits;
+    memcpy(&bits, &reals[i], sizeof bits);
+    for (int j = 0; j < 8; j++)
+      bytes[8 * i + j] = (unsigned char)(bits >> (8 * j));
+  }
+  return sqlite3_bind_blob(query, column, bytes, sizeof bytes,
+                           SQLITE_TRANSIENT);
+}
+
+static int bind_field(sqlite3_stmt *query, int column, const dfgnn_field *field,
+                      const dfgnn_measurement *row) {
+  const void *value = dfgnn__field_get(field, row);
+  switch (field->kind) {
+  case DFGNN_FIELD_NAME:
+  case DFGNN_FIELD_TEXT:
+    return sqlite3_bind_text(query, column, *(const char *const *)value, -1,
+                             SQLITE_STATIC);
+  case DFGNN_FIELD_INT:
+    return sqlite3_bind_int(query, column, *(const int *)value);
+  case DFGNN_FIELD_INT64:
+  case DFGNN_FIELD_UINT64:
+    return sqlite3_bind_int64(query, column, *(const sqlite3_int64 *)value);
+  case DFGNN_FIELD_REAL:
+    return sqlite3_bind_double(query, column, *(const double *)value);
+  case DFGNN_FIELD_REALS:
+    return bind_reals(query, column, value);
+  }
+  return SQLITE_MISUSE;
+}
+
+static int insert_group(dfgnn_store *store, int *added, dfgnn_field_group group,
+                        const dfgnn_measurement *row,
+                        unsigned char hashes[][DFGNN_HASH_BYTES]) {
+  const dfgnn_fields *fields = &dfgnn__fields[group];
+  int rc = SQLITE_OK, column = 1;
+  if (!store->insert[group]) {
+    char *sql = dfgnn__insert_sql(group);
+    rc = sql ? sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT,
+                                  &store->insert[group], NULL)
+             : SQLITE_NOMEM;
+    sqlite3_free(sql);
+  }
+  sqlite3_stmt *query = store->insert[group];
+  if (!rc)
+    rc = sqlite3_bind_blob(query, column++, hashes[group], DFGNN_HASH_BYTES,
+                           SQLITE_STATIC);
+  if (group == DFGNN_GROUP_MEASUREMENT)
+    for (int i = 0; i < DFGNN_PART_COUNT && !rc; i++)
+      rc = sqlite3_bind_blob(query, column++, hashes[i], DFGNN_HASH_BYTES,
+                             SQLITE_STATIC);
+  for (size_t i = 0; i < fields->count && !rc; i++)
+    rc = bind_field(query, column++, &fields->field[i], row);
+  if (rc)
+    return rc;
+  rc = sqlite3_step(query);
+  *added = rc == SQLITE_DONE && sqlite3_changes(store->db) > 0;
+  sqlite3_reset(query);
+  sqlite3_clear_bindings(query);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static dfgnn_status validate(const dfgnn_store *store,
+                             const dfgnn_measurement *row) {
+  for (int group = 0; group < DFGNN_GROUP_COUNT; group++) {
+    const char *field;
+    const char *refusal =
+        dfgnn__group_refusal((dfgnn_field_group)group, row, &field);
+    if (refusal)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "%s: a measurement of %.200s cannot be recorded: %s: "
+                         "%s",
+                         store->path, row->variant, field, refusal);
+  }
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
+                                 const dfgnn_measurement *measurement) {
+  unsigned char hashes[DFGNN_GROUP_COUNT][DFGNN_HASH_BYTES];
+  char buffer[DFGNN_CLEAN_BYTES];
+  dfgnn_measurement row;
+  dfgnn__measurement_clean(&row, measurement, buffer);
+  dfgnn_status status = validate(store, &row);
+  if (status)
+    return status;
+  for (int group = 0; group < DFGNN_GROUP_COUNT; group++) {
+    dfgnn__group_hash(hashes[group], (dfgnn_field_group)group, &row, hashes);
+    int rc = insert_group(store, added, (dfgnn_field_group)group, &row, hashes);
+    if (rc)
+      return dfgnn__store_fail(store, rc, "a measurement cannot be written");
+  }
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,
+                                 const dfgnn_measurement *measurement) {
+  int fresh = 0;
+  dfgnn__store_begin(store);
+  dfgnn_status status = dfgnn__store_execute(store, "BEGIN IMMEDIATE",
+                                             "a measurement cannot be written");
+  if (!status)
+    status = dfgnn__store_insert(store, &fresh, measurement);
+  if (!status)
+    status = dfgnn__store_execute(store, "COMMIT",
+                                  "a measurement cannot be written");
+  if (status)
+    dfgnn__store_rollback(store);
+  else if (added)
+    *added = fresh;
+  return status;
+}
+
+/* ---- pins -----------------------------------------------------------------
+ */
+
+static const dfgnn_field *problem_field(const char *name) {
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+  for (size_t i = 0; i < fields->count; i++)
+    if (strcmp(fields->field[i].name, name) == 0)
+      return &fields->field[i];
+  return NULL;
+}
+
+static int pin_valid(const char *op, const char *pass, const char *dtype,
+                     const char *variant) {
+  dfgnn_measurement row = {
+      .op = op, .pass = pass, .dtype = dtype, .variant = variant};
+  return !dfgnn__field_refusal(problem_field("op"), &row) &&
+         !dfgnn__field_refusal(problem_field("pass"), &row) &&
+         !dfgnn__field_refusal(problem_field("dtype"), &row) &&
+         !dfgnn__field_refusal(&dfgnn__fields[DFGNN_GROUP_MEASUREMENT].field[0],
+                               &row);
+}
+
+dfgnn_status dfgnn__store_pin(dfgnn_store *store, const char *op,
+                              const char *pass, const char *dtype,
+                              uint64_t fingerprint, const char *variant) {
+  if (!pin_valid(op, pass, dtype, variant ? variant : "-"))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: a pin needs names of printable ASCII, found %.32s "
+                       "%.32s %.32s %.200s",
+                       store->path, op, pass, dtype, variant ? variant : "");
+  sqlite3_stmt *query = NULL;
+  dfgnn__store_begin(store);
+  int rc = sqlite3_prepare_v2(
+      store->db,
+      variant ? "INSERT OR REPLACE INTO pin VALUES (?1, ?2, ?3, ?4, ?5)"
+              : "DELETE FROM pin WHERE op = ?1 AND pass = ?2 AND dtype = ?3 "
+                "AND fingerprint = ?4",
+      -1, &query, NULL);
+  if (!rc) {
+    sqlite3_bind_text(query, 1, op, -1, SQLITE_STATIC);
+    sqlite3_bind_text(query, 2, pass, -1, SQLITE_STATIC);
+    sqlite3_bind_text(query, 3, dtype, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(query, 4, (sqlite3_int64)fingerprint);
+    if (variant)
+      sqlite3_bind_text(query, 5, variant, -1, SQLITE_STATIC);
+    rc = sqlite3_step(query);
+  }
+  dfgnn_status status =
+      rc == SQLITE_DONE ? DFGNN_OK
+                        : dfgnn__store_fail(store, rc, "a pin cannot be kept");
+  sqlite3_finalize(query);
+  return status;
+}
+
+/* NULL for what is no text or has a byte 0 in it. */
+static const char *column_name(sqlite3_stmt *query, int column) {
+  const char *s = (const char *)sqlite3_column_text(query, column);
+  return s && strlen(s) == (size_t)sqlite3_column_bytes(query, column) ? s
+                                                                       : NULL;
+}
+
+dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
+                                   dfgnn_store_visit_pin visit, void *data) {
+  sqlite3_stmt *query = NULL;
+  if (store->newer)
+    return DFGNN_OK; /* what a pin will be then is not known */
+  dfgnn__store_begin(store);
+  int rc = sqlite3_prepare_v2(store->db,
+                              "SELECT op, pass, dtype, fingerprint, variant "
+                              "FROM pin ORDER BY op, pass, dtype, fingerprint",
+                              -1, &query, NULL);
+  int stop = 0;
+  while (!rc && !stop && (rc = sqlite3_step(query)) == SQLITE_ROW) {
+    const char *op = column_name(query, 0), *pass = column_name(query, 1);
+    const char *dtype = column_name(query, 2), *variant = column_name(query, 4);
+    rc = SQLITE_OK;
+    if (pin_valid(op, pass, dtype, variant))
+      stop = visit(data, op, pass, dtype,
+                   (uint64_t)sqlite3_column_int64(query, 3), variant);
+  }
+  dfgnn_status status = stop || rc == SQLITE_DONE
+                            ? DFGNN_OK
+                            : dfgnn__store_fail(store, rc, "cannot be read");
+  sqlite3_finalize(query);
+  return status;
+}
