@@ -1,0 +1,30 @@
+/* bench.h - the modes of dfgnn-bench, one file each */
+#ifndef DFGNN_TOOLS_BENCH_H
+#define DFGNN_TOOLS_BENCH_H
+
+#include "tools/inputs.h"
+#include "tools/report.h"
+
+typedef struct bench {
+  const tool_settings *settings;
+  json_t *rows;
+  int failed, wrong;
+} bench;
+
+int bench_time(void *data, const tool_case *each);
+extern const tool_column bench_time_columns[];
+
+int bench_dispatch(void *data, const tool_case *each);
+extern const tool_column bench_dispatch_columns[];
+
+int bench_regret(tool_settings *settings, const tool_graphs *graphs);
+
+/* Version of the library's source, driver and runtime, and the copy bandwidth
+ * measured once in this run: what a figure means nothing without. */
+double bench_bandwidth(const tool_case *each); /* bytes/s, NaN if not known */
+void bench_put_environment(json_t *row, const tool_case *each);
+
+/* Says what failed and remembers it. */
+void bench_fail(bench *b, const tool_case *each, dfgnn_status status);
+
+#endif

@@ -1,0 +1,142 @@
+/* common.h - what the tools share: one option table, its parser, its help and
+ * its manual page, exit statuses, interruption and logging
+ *
+ * A tool declares commands, each a set of rows of the one option table, so an
+ * option means the same everywhere and is described once. */
+#ifndef DFGNN_TOOLS_COMMON_H
+#define DFGNN_TOOLS_COMMON_H
+
+#include "dfgnn.h"
+#include "kernels/common/variant.h"
+#include <stdio.h>
+
+typedef enum tool_exit {
+  TOOL_DONE = 0,
+  TOOL_FAILED = 1,
+  TOOL_USAGE = 2,
+  TOOL_TIME_LIMIT = 3,
+  TOOL_WRONG = 4,
+  TOOL_STORE = 5,
+  TOOL_INTERRUPTED = 130
+} tool_exit;
+
+/* ---- options ------------------------------------------------------------ */
+
+#define TOOL_OPTIONS(X)                                                        \
+  X(OP)                                                                        \
+  X(PASS)                                                                      \
+  X(DIM) X(HEADS) X(DTYPE) X(MATH) X(LAYOUT) X(DEVICE) X(COLD)                 \
+      X(NO_DETERMINISTIC) X(WEIGHTS) X(EFFORT) X(THREADS) X(STORE) X(BUDGET)   \
+          X(TIME_LIMIT) X(SEED) X(JOB) X(DRY_RUN) X(EXHAUSTIVE) X(REMEASURE)   \
+              X(ANONYMOUS) X(VARIANTS) X(REPEATS) X(ROUNDS) X(CHECK)           \
+                  X(NO_CHECK) X(DISPATCH) X(REGRET) X(ALL) X(ONLY_WINNERS)     \
+                      X(OUTPUT) X(JSON) X(QUIET) X(HELP) X(VERSION)
+
+enum {
+#define X(name) OPTION_##name,
+  TOOL_OPTIONS(X)
+#undef X
+      OPTION_COUNT
+};
+
+#define HAS(name) (UINT64_C(1) << OPTION_##name)
+#define HAS_PROBLEM                                                            \
+  (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
+   HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
+   HAS(WEIGHTS))
+#define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
+
+typedef struct tool_option {
+  const char *name;     /* "dim" */
+  int letter;           /* 'q' or 0 */
+  const char *argument; /* "LIST"; NULL: none */
+  const char *help;
+} tool_option;
+
+extern const tool_option tool_options[OPTION_COUNT];
+
+#define TOOL_MAX_LIST 64
+
+/* What the options and the job file say. */
+typedef struct tool_settings {
+  int op_count, pass_count, dim_count, heads_count, dtype_count, math_count,
+      layout_count;
+  dfgnn_op op[TOOL_MAX_LIST];
+  dfgnn_pass pass[TOOL_MAX_LIST];
+  dfgnn_dtype dtype[TOOL_MAX_LIST];
+  dfgnn_math math[TOOL_MAX_LIST];
+  dfgnn_layout layout[TOOL_MAX_LIST];
+  int64_t dim[TOOL_MAX_LIST], heads[TOOL_MAX_LIST];
+  int deterministic, weights, cold, threads;
+  dfgnn_effort effort;
+  const char *device, *store, *variants, *job, *output;
+  double budget_s, time_limit_s;
+  uint64_t seed;
+  int repeats, rounds;
+  int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
+      all, only_winners, json, quiet;
+  uint64_t given; /* options of the command line, which a job file yields to */
+} tool_settings;
+
+/* Sets one option from text; on failure the thread's message says why. */
+dfgnn_status tool_set(tool_settings *settings, int option, const char *value);
+
+/* ---- programs and commands ---------------------------------------------- */
+
+typedef struct tool_section {
+  const char *title; /* "EXAMPLES"; NULL ends */
+  const char *text;  /* paragraphs; lines that begin with a blank are literal */
+} tool_section;
+
+typedef struct tool_command {
+  const char *name;     /* "run"; "" for a tool without commands */
+  const char *operands; /* "GRAPH..."; "" none */
+  int least, most;      /* operands; most -1: any number */
+  const char *summary;  /* one line */
+  const char *text;     /* paragraphs */
+  uint64_t options;
+  int (*main)(tool_settings *settings, int count, char **operands);
+} tool_command;
+
+typedef struct tool_program {
+  const char *name, *summary, *text;
+  const tool_command *const *commands; /* ends with NULL */
+  const tool_section *sections;
+} tool_program;
+
+/* Parses, runs the command, returns the exit status. */
+int tool_main(const tool_program *program, int argc, char **argv);
+
+/* The program's manual page in man(7); the help of one command (NULL: all). */
+void tool_manual(FILE *out, const tool_program *program);
+void tool_help(FILE *out, const tool_program *program,
+               const tool_command *command);
+
+/* ---- running ------------------------------------------------------------ */
+
+/* The name messages begin with, "dfgnn-tune run". */
+extern const char *tool_name;
+
+/* Prints the thread's message and returns the exit status that goes with it. */
+int tool_fail(dfgnn_status status);
+/* Prints a message of the tool's own; returns TOOL_FAILED. */
+int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, pointing to --help; returns TOOL_USAGE. */
+int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The first SIGINT or SIGTERM only sets what tool_interrupted tells, the second
+ * ends the program at once. */
+void tool_catch_interrupts(void);
+int tool_interrupted(void);
+
+double tool_now(void); /* seconds, monotonic */
+
+/* One line on standard error that overwrites itself on a terminal; elsewhere a
+ * line at most every ten seconds. */
+void tool_progress(const tool_settings *settings, double done, double eta_s,
+                   const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void tool_progress_end(const tool_settings *settings);
+int tool_colour(FILE *out); /* a terminal, and NO_COLOR not set */
+
+#endif

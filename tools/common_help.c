@@ -1,0 +1,208 @@
+/* common_help.c - --help and the manual page, from the same tables */
+#include "tools/common.h"
+#include <string.h>
+
+#define WIDTH 79
+#define INDENT 24
+
+/* Prints text wrapped, continuing at the column `indent`. */
+static void wrap(FILE *out, const char *text, int indent, int column) {
+  while (*text) {
+    while (*text == ' ')
+      text++;
+    int length = (int)strcspn(text, " \n");
+    if (column > indent && column + 1 + length > WIDTH) {
+      fprintf(out, "\n%*s", indent, "");
+      column = indent;
+    } else if (column > indent) {
+      fputc(' ', out);
+      column++;
+    }
+    fprintf(out, "%.*s", length, text);
+    column += length;
+    text += length;
+    if (*text == '\n') {
+      text++;
+      if (*text == ' ' || *text == '\n') { /* a literal line, a paragraph */
+        fputc('\n', out);
+        if (*text == '\n') {
+          fputc('\n', out);
+          text++;
+        }
+        if (*text != ' ') {
+          fprintf(out, "%*s", indent, "");
+          column = indent;
+        }
+        while (*text == ' ') {
+          int line = (int)strcspn(text, "\n");
+          fprintf(out, "%*s%.*s\n", indent, "", line, text);
+          text += line + (text[line] == '\n');
+          column = indent;
+        }
+        if (*text == '\n') {
+          fputc('\n', out);
+          text++;
+        }
+      }
+    }
+  }
+  if (column > indent)
+    fputc('\n', out);
+}
+
+static void option_help(FILE *out, const tool_option *option) {
+  int n = option->letter ? fprintf(out, "  -%c, ", option->letter)
+                         : fprintf(out, "      ");
+  n += fprintf(out, "--%s%s%s", option->name, option->argument ? "=" : "",
+               option->argument ? option->argument : "");
+  if (n > INDENT - 2) {
+    fputc('\n', out);
+    n = 0;
+  }
+  fprintf(out, "%*s", INDENT - n, "");
+  wrap(out, option->help, INDENT, INDENT);
+}
+
+static void usage_line(FILE *out, const tool_program *program,
+                       const tool_command *command, const char *prefix) {
+  fprintf(out, "%s%s%s%s [OPTION...]%s%s\n", prefix, program->name,
+          *command->name ? " " : "", command->name,
+          *command->operands ? " " : "", command->operands);
+}
+
+static uint64_t all_options(const tool_program *program) {
+  uint64_t options = 0;
+  for (int i = 0; program->commands[i]; i++)
+    options |= program->commands[i]->options;
+  return options;
+}
+
+void tool_help(FILE *out, const tool_program *program,
+               const tool_command *command) {
+  if (!command && !*program->commands[0]->name) {
+    fprintf(out, "Usage: %s COMMAND [OPTION...] [OPERAND...]\n", program->name);
+  }
+  if (!command && *program->commands[0]->name) {
+    fprintf(out,
+            "Usage: %s COMMAND [OPTION...] [OPERAND...]\n%s.\n\nCommands:\n",
+            program->name, program->summary);
+    for (int i = 0; program->commands[i]; i++)
+      fprintf(out, "  %-10s %s\n", program->commands[i]->name,
+              program->commands[i]->summary);
+    fprintf(out,
+            "\n'%s COMMAND --help' lists the options of a command; the manual "
+            "page is\n%s(1).\n",
+            program->name, program->name);
+    return;
+  }
+  if (!command)
+    command = program->commands[0];
+  usage_line(out, program, command, "Usage: ");
+  fprintf(out, "%s.\n\n", command->summary);
+  wrap(out, command->text, 0, 0);
+  fprintf(out, "\nOptions:\n");
+  for (int i = 0; i < OPTION_COUNT; i++)
+    if (command->options >> i & 1)
+      option_help(out, &tool_options[i]);
+}
+
+/* roff: backslashes, leading dots and quotes, and hyphens that are minuses. */
+static void roff(FILE *out, const char *text, size_t length) {
+  for (size_t i = 0; i < length; i++) {
+    if ((i == 0 || text[i - 1] == '\n') && (text[i] == '.' || text[i] == '\''))
+      fputs("\\&", out);
+    if (text[i] == '\\')
+      fputs("\\e", out);
+    else if (text[i] == '-')
+      fputs("\\-", out);
+    else
+      fputc(text[i], out);
+  }
+}
+
+static void roff_text(FILE *out, const char *text) {
+  int literal = 0;
+  while (*text) {
+    size_t length = strcspn(text, "\n");
+    if ((*text == ' ') != literal) {
+      fputs(literal ? ".EE\n.RE\n" : ".PP\n.RS 4\n.EX\n", out);
+      literal = !literal;
+    }
+    if (!length)
+      fputs(".PP", out);
+    else
+      roff(out, text + (literal ? 1 : 0), length - (literal ? 1 : 0));
+    fputc('\n', out);
+    text += length + (text[length] == '\n');
+  }
+  if (literal)
+    fputs(".EE\n.RE\n", out);
+}
+
+static void roff_options(FILE *out, uint64_t options) {
+  for (int i = 0; i < OPTION_COUNT; i++) {
+    if (!(options >> i & 1))
+      continue;
+    const tool_option *option = &tool_options[i];
+    fputs(".TP\n", out);
+    if (option->letter)
+      fprintf(out, "\\fB\\-%c\\fR, ", option->letter);
+    fputs("\\fB\\-\\-", out);
+    roff(out, option->name, strlen(option->name));
+    if (option->argument)
+      fprintf(out, "\\fR=\\fI%s", option->argument);
+    fputs("\\fR\n", out);
+    roff(out, option->help, strlen(option->help));
+    fputs(".\n", out);
+  }
+}
+
+void tool_manual(FILE *out, const tool_program *program) {
+  fprintf(out, ".TH %s 1 \"\" \"dfgnn %s\" \"User Commands\"\n.SH NAME\n",
+          program->name, dfgnn_version());
+  fprintf(out, "%s \\- %s\n.SH SYNOPSIS\n", program->name, program->summary);
+  for (int i = 0; program->commands[i]; i++) {
+    const tool_command *c = program->commands[i];
+    fprintf(out, "%s.B %s%s%s\n[\\fIOPTION\\fR...] %s\n", i ? ".br\n" : "",
+            program->name, *c->name ? " " : "", c->name, c->operands);
+  }
+  fputs(".SH DESCRIPTION\n", out);
+  roff_text(out, program->text);
+  if (*program->commands[0]->name)
+    fputs(".SH COMMANDS\n", out);
+  for (int i = 0; program->commands[i]; i++) {
+    const tool_command *c = program->commands[i];
+    if (*c->name) {
+      fprintf(out, ".SS %s %s\n", c->name, c->operands);
+      roff(out, c->summary, strlen(c->summary));
+      fputs(".\n.PP\n", out);
+    }
+    roff_text(out, c->text);
+    if (*c->name) {
+      fputs(".PP\nOptions:", out);
+      for (int o = 0; o < OPTION_COUNT; o++)
+        if ((c->options & ~HAS_ALWAYS) >> o & 1) {
+          fputs(" \\fB\\-\\-", out);
+          roff(out, tool_options[o].name, strlen(tool_options[o].name));
+          fputs("\\fR", out);
+        }
+      fputs("\n", out);
+    }
+  }
+  fputs(".SH OPTIONS\n", out);
+  roff_options(out, all_options(program));
+  fputs(".PP\nLists are separated by commas; what is meant is their product.\n",
+        out);
+  for (const tool_section *s = program->sections; s && s->title; s++) {
+    fprintf(out, ".SH %s\n", s->title);
+    roff_text(out, s->text);
+  }
+  fputs(".SH EXIT STATUS\n"
+        ".TP\n0\ndone\n.TP\n1\nfailed\n.TP\n2\nwrong usage\n"
+        ".TP\n3\nthe time limit was reached; the same command resumes\n"
+        ".TP\n4\na candidate failed its check\n.TP\n5\na store is invalid\n"
+        ".TP\n130\ninterrupted; what was measured is kept\n"
+        ".SH SEE ALSO\n.BR dfgnn\\-tune (1),\n.BR dfgnn\\-bench (1),\n"
+        ".BR dfgnn\\-graph (1),\n.BR dfgnn\\-job (5),\n.BR dfgnn (7)\n",
+        out);
+}

@@ -1,0 +1,321 @@
+/* common_options.c - the option table of all tools, and what each row sets */
+#include "base/error.h"
+#include "tools/common.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const tool_option tool_options[OPTION_COUNT] = {
+    [OPTION_OP] = {"op", 0, "LIST",
+                   "operators: gt, agnn, gat, gatv2 (default "
+                   "gt)"},
+    [OPTION_PASS] = {"pass", 0, "LIST", "passes: forward (default forward)"},
+    [OPTION_DIM] = {"dim", 0, "LIST", "features per head (default 64)"},
+    [OPTION_HEADS] = {"heads", 0, "LIST", "attention heads (default 1)"},
+    [OPTION_DTYPE] = {"dtype", 0, "LIST",
+                      "storage of the features: f32, f16, "
+                      "bf16, f64 (default f32)"},
+    [OPTION_MATH] = {"math", 0, "LIST",
+                     "exactness of f32 products: f32, tf32 "
+                     "(default f32)"},
+    [OPTION_LAYOUT] = {"layout", 0, "LIST",
+                       "order of dimensions: nhd for "
+                       "[nodes, heads, dim] or ndh "
+                       "(default nhd)"},
+    [OPTION_DEVICE] = {"device", 0, "LIST",
+                       "auto, cpu, cuda, cuda:N or all "
+                       "(default auto: a GPU if there is "
+                       "one)"},
+    [OPTION_COLD] = {"cold", 0, NULL,
+                     "measure with flushed caches, and choose "
+                     "by such measurements"},
+    [OPTION_NO_DETERMINISTIC] = {"no-deterministic", 0, NULL,
+                                 "also consider variants whose results differ "
+                                 "in the last bits from run to run"},
+    [OPTION_WEIGHTS] = {"weights", 0, NULL,
+                        "write the attention weights [E,H] "
+                        "too"},
+    [OPTION_EFFORT] = {"effort", 0, "NAME",
+                       "stored, estimate, measure or "
+                       "paper (default DFGNN_EFFORT, else "
+                       "estimate)"},
+    [OPTION_THREADS] = {"threads", 0, "N",
+                        "threads of the CPU backend "
+                        "(default: what OpenMP uses)"},
+    [OPTION_STORE] = {"store", 0, "FILE",
+                      "the one store read and written; "
+                      "without it the layers are read and "
+                      "the user's store is written"},
+    [OPTION_BUDGET] = {"budget", 0, "TIME",
+                       "wall time a problem, such as 10s, "
+                       "500ms or 2m (default 10s)"},
+    [OPTION_TIME_LIMIT] =
+        {"time-limit", 0, "TIME",
+         "wall time of the whole run; what is missing then is "
+         "measured by the next one"},
+    [OPTION_SEED] = {"seed", 0, "N",
+                     "of input values and of the order of "
+                     "measurements (default 1)"},
+    [OPTION_JOB] = {"job", 0, "FILE",
+                    "a YAML job file, dfgnn-job(5); options "
+                    "given here override it"},
+    [OPTION_DRY_RUN] = {"dry-run", 'n', NULL,
+                        "list what would be measured and "
+                        "an estimate of the time"},
+    [OPTION_EXHAUSTIVE] = {"exhaustive", 0, NULL,
+                           "measure every candidate to "
+                           "the end"},
+    [OPTION_REMEASURE] = {"remeasure", 0, NULL,
+                          "measure again what is stored "
+                          "already"},
+    [OPTION_ANONYMOUS] = {"anonymous", 0, NULL,
+                          "store neither the names of "
+                          "graphs and families nor of "
+                          "the host"},
+    [OPTION_VARIANTS] = {"variants", 0, "LIST",
+                         "all, tuned, rule, paper, "
+                         "unfused, smmf-pmf (the better "
+                         "of the two), or names; * "
+                         "matches any text"},
+    [OPTION_REPEATS] = {"repeats", 0, "N",
+                        "calls a sample (default: enough "
+                        "that the timer is negligible)"},
+    [OPTION_ROUNDS] = {"rounds", 0, "N",
+                       "interleaved rounds of samples "
+                       "(default 15)"},
+    [OPTION_CHECK] = {"check", 0, NULL,
+                      "compare each variant with the float64 "
+                      "reference first (the default)"},
+    [OPTION_NO_CHECK] = {"no-check", 0, NULL, "skip that comparison"},
+    [OPTION_DISPATCH] = {"dispatch", 0, NULL,
+                         "measure what dispatch costs "
+                         "instead of the kernels"},
+    [OPTION_REGRET] = {"regret", 0, NULL,
+                       "measure the regret of the stored "
+                       "decisions, exact and leaving one "
+                       "graph out, instead"},
+    [OPTION_ALL] = {"all", 'a', NULL,
+                    "every measured variant instead of the "
+                    "winners"},
+    [OPTION_ONLY_WINNERS] = {"only-winners", 0, NULL,
+                             "only rows of winners and of what they were "
+                             "compared with"},
+    [OPTION_OUTPUT] = {"output", 'o', "FILE",
+                       "write there instead of standard "
+                       "output"},
+    [OPTION_JSON] = {"json", 0, NULL, "print one flat JSON array of objects"},
+    [OPTION_QUIET] = {"quiet", 'q', NULL, "no progress"},
+    [OPTION_HELP] = {"help", 'h', NULL, "print this help"},
+    [OPTION_VERSION] = {"version", 'V', NULL, "print the version"},
+};
+
+typedef dfgnn_status (*item_function)(void *slot, const char *text);
+
+/* Splits at commas and parses each part into consecutive slots. */
+static dfgnn_status set_list(void *slots, size_t size, int *count,
+                             const char *value, item_function parse) {
+  char *copy = strdup(value), *rest = copy, *item;
+  dfgnn_status status = copy ? DFGNN_OK : DFGNN_ERROR_MEMORY;
+  int n = 0;
+  while (!status && (item = strsep(&rest, ","))) {
+    if (n == TOOL_MAX_LIST)
+      status = dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d values in a list",
+                           TOOL_MAX_LIST);
+    else
+      status = parse((char *)slots + size * (size_t)n++, item);
+  }
+  free(copy);
+  if (!status)
+    *count = n;
+  return status;
+}
+
+static dfgnn_status item_op(void *slot, const char *text) {
+  return dfgnn_op_parse(slot, text);
+}
+static dfgnn_status item_pass(void *slot, const char *text) {
+  return dfgnn_pass_parse(slot, text);
+}
+static dfgnn_status item_dtype(void *slot, const char *text) {
+  return dfgnn_dtype_parse(slot, text);
+}
+static dfgnn_status item_math(void *slot, const char *text) {
+  return dfgnn_math_parse(slot, text);
+}
+static dfgnn_status item_layout(void *slot, const char *text) {
+  return dfgnn_layout_parse(slot, text);
+}
+
+static dfgnn_status whole(int64_t *out, const char *text, int64_t least,
+                          int64_t most) {
+  char *end;
+  errno = 0;
+  long long x = strtoll(text, &end, 10);
+  if (end == text || *end || errno || x < least || x > most)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected a whole number from %lld to %lld",
+                       text, (long long)least, (long long)most);
+  *out = x;
+  return DFGNN_OK;
+}
+
+static dfgnn_status item_size(void *slot, const char *text) {
+  return whole(slot, text, 1, 1 << 20);
+}
+
+static dfgnn_status set_int(int *out, const char *text, int least) {
+  int64_t x;
+  dfgnn_status status = whole(&x, text, least, 1 << 30);
+  if (!status)
+    *out = (int)x;
+  return status;
+}
+
+static dfgnn_status set_seconds(double *out, const char *text) {
+  static const struct {
+    const char *suffix;
+    double seconds;
+  } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+  char *end;
+  double x = strtod(text, &end);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (end != text && !strcmp(end, units[i].suffix) && isfinite(x) && x > 0) {
+      *out = x * units[i].seconds;
+      return DFGNN_OK;
+    }
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "found '%s', expected a time above zero such as 500ms, "
+                     "10s, 2m or 1h",
+                     text);
+}
+
+static dfgnn_status set_device(const char **out, const char *text) {
+  char *copy = strdup(text), *rest = copy, *item;
+  int good = copy != NULL;
+  while (good && (item = strsep(&rest, ",")))
+    good = !strcmp(item, "auto") || !strcmp(item, "cpu") ||
+           !strcmp(item, "cuda") || !strcmp(item, "all") ||
+           (!strncmp(item, "cuda:", 5) && isdigit((unsigned char)item[5]) &&
+            strspn(item + 5, "0123456789") == strlen(item + 5));
+  free(copy);
+  if (!good)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected auto, cpu, cuda, cuda:N or all",
+                       text);
+  *out = text;
+  return DFGNN_OK;
+}
+
+#define LIST(field, item)                                                      \
+  set_list(s->field, sizeof *s->field, &s->field##_count, value, item)
+
+static dfgnn_status set(tool_settings *s, int option, const char *value) {
+  int64_t x = 0;
+  dfgnn_status status = DFGNN_OK;
+  switch (option) {
+  case OPTION_OP:
+    return LIST(op, item_op);
+  case OPTION_PASS:
+    return LIST(pass, item_pass);
+  case OPTION_DIM:
+    return LIST(dim, item_size);
+  case OPTION_HEADS:
+    return LIST(heads, item_size);
+  case OPTION_DTYPE:
+    return LIST(dtype, item_dtype);
+  case OPTION_MATH:
+    return LIST(math, item_math);
+  case OPTION_LAYOUT:
+    return LIST(layout, item_layout);
+  case OPTION_DEVICE:
+    return set_device(&s->device, value);
+  case OPTION_EFFORT:
+    return dfgnn_effort_parse(&s->effort, value);
+  case OPTION_THREADS:
+    return set_int(&s->threads, value, 1);
+  case OPTION_BUDGET:
+    return set_seconds(&s->budget_s, value);
+  case OPTION_TIME_LIMIT:
+    return set_seconds(&s->time_limit_s, value);
+  case OPTION_REPEATS:
+    return set_int(&s->repeats, value, 1);
+  case OPTION_ROUNDS:
+    return set_int(&s->rounds, value, 2);
+  case OPTION_SEED:
+    status = whole(&x, value, 0, INT64_MAX);
+    if (!status)
+      s->seed = (uint64_t)x;
+    return status;
+  case OPTION_STORE:
+    s->store = value;
+    break;
+  case OPTION_JOB:
+    s->job = value;
+    break;
+  case OPTION_OUTPUT:
+    s->output = value;
+    break;
+  case OPTION_VARIANTS:
+    s->variants = value;
+    break;
+  case OPTION_COLD:
+    s->cold = 1;
+    break;
+  case OPTION_NO_DETERMINISTIC:
+    s->deterministic = 0;
+    break;
+  case OPTION_WEIGHTS:
+    s->weights = 1;
+    break;
+  case OPTION_DRY_RUN:
+    s->dry_run = 1;
+    break;
+  case OPTION_EXHAUSTIVE:
+    s->exhaustive = 1;
+    break;
+  case OPTION_REMEASURE:
+    s->remeasure = 1;
+    break;
+  case OPTION_ANONYMOUS:
+    s->anonymous = 1;
+    break;
+  case OPTION_CHECK:
+    s->no_check = 0;
+    break;
+  case OPTION_NO_CHECK:
+    s->no_check = 1;
+    break;
+  case OPTION_DISPATCH:
+    s->dispatch = 1;
+    break;
+  case OPTION_REGRET:
+    s->regret = 1;
+    break;
+  case OPTION_ALL:
+    s->all = 1;
+    break;
+  case OPTION_ONLY_WINNERS:
+    s->only_winners = 1;
+    break;
+  case OPTION_JSON:
+    s->json = 1;
+    break;
+  case OPTION_QUIET:
+    s->quiet = 1;
+    break;
+  }
+  return status;
+}
+
+dfgnn_status tool_set(tool_settings *settings, int option, const char *value) {
+  if (tool_options[option].argument && !*value)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "--%s: empty, expected %s",
+                       tool_options[option].name,
+                       tool_options[option].argument);
+  dfgnn_status status = set(settings, option, value);
+  if (status)
+    dfgnn__fail_prefix(status, "--%s: ", tool_options[option].name);
+  return status;
+}

@@ -1,0 +1,227 @@
+/* common_run.c - from argv to a command's exit status */
+#include "base/error.h"
+#include "tools/common.h"
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static char name_buffer[64];
+const char *tool_name = name_buffer;
+
+static int message(const char *format, va_list arguments) {
+  fprintf(stderr, "%s: ", tool_name);
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+  return TOOL_FAILED;
+}
+
+int tool_error(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  message(format, arguments);
+  va_end(arguments);
+  return TOOL_FAILED;
+}
+
+int tool_usage(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  message(format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "Try '%s --help'.\n", tool_name);
+  return TOOL_USAGE;
+}
+
+int tool_fail(dfgnn_status status) {
+  const char *text = dfgnn_last_error();
+  tool_error("%s", *text ? text : dfgnn_status_string(status));
+  switch (status) {
+  case DFGNN_ERROR_STORE:
+    return TOOL_STORE;
+  case DFGNN_ERROR_WRONG:
+    return TOOL_WRONG;
+  case DFGNN_ERROR_INTERRUPTED:
+    return TOOL_INTERRUPTED;
+  default:
+    return TOOL_FAILED;
+  }
+}
+
+static volatile sig_atomic_t interrupts;
+
+static void interrupt(int signal) {
+  if (interrupts++)
+    _exit(TOOL_INTERRUPTED);
+  static const char note[] =
+      "\ninterrupted: keeping what is measured; once more to quit at once\n";
+  if (signal == SIGINT && write(STDERR_FILENO, note, sizeof note - 1) < 0)
+    _exit(TOOL_INTERRUPTED);
+}
+
+void tool_catch_interrupts(void) {
+  struct sigaction action = {.sa_handler = interrupt};
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+int tool_interrupted(void) { return interrupts > 0; }
+
+double tool_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int tool_colour(FILE *out) {
+  const char *no = getenv("NO_COLOR");
+  return isatty(fileno(out)) && !(no && *no);
+}
+
+static int progress_open;
+
+void tool_progress(const tool_settings *settings, double done, double eta_s,
+                   const char *format, ...) {
+  static double last = -1e9;
+  int terminal = isatty(STDERR_FILENO);
+  double now = tool_now();
+  if (settings->quiet || now - last < (terminal ? 0.1 : 10))
+    return;
+  last = now;
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "%s%3.0f%% ", terminal ? "\r\033[K" : "", 100 * done);
+  if (eta_s >= 3600)
+    fprintf(stderr, "ETA %.0fh%02.0fm ", eta_s / 3600,
+            (double)((long)eta_s % 3600 / 60));
+  else if (eta_s >= 60)
+    fprintf(stderr, "ETA %ldm%02lds ", (long)eta_s / 60, (long)eta_s % 60);
+  else if (eta_s >= 0)
+    fprintf(stderr, "ETA %.0fs ", eta_s);
+  fprintf(stderr, "%.*s%s", terminal ? 60 : 200, text, terminal ? "" : "\n");
+  fflush(stderr);
+  progress_open = terminal;
+}
+
+void tool_progress_end(const tool_settings *settings) {
+  if (progress_open && !settings->quiet)
+    fputs("\r\033[K", stderr);
+  progress_open = 0;
+}
+
+static const tool_command *find_command(const tool_program *program,
+                                        const char *name) {
+  for (int i = 0; program->commands[i]; i++)
+    if (!strcmp(program->commands[i]->name, name))
+      return program->commands[i];
+  return NULL;
+}
+
+static int parse(tool_settings *settings, const tool_command *command, int argc,
+                 char **argv, int *done, const tool_program *program) {
+  struct option rows[OPTION_COUNT + 1] = {{0}};
+  char letters[2 * OPTION_COUNT + 2] = ":";
+  int n = 0;
+  for (int i = 0; i < OPTION_COUNT; i++) {
+    if (!(command->options >> i & 1))
+      continue;
+    const tool_option *option = &tool_options[i];
+    rows[n++] = (struct option){
+        option->name, option->argument ? required_argument : no_argument, NULL,
+        256 + i};
+    if (option->letter)
+      snprintf(letters + strlen(letters), 3, "%c%s", option->letter,
+               option->argument ? ":" : "");
+  }
+  opterr = 0;
+  int key;
+  while ((key = getopt_long(argc, argv, letters, rows, NULL)) != -1) {
+    int option = key - 256;
+    for (int i = 0; key < 256 && i < OPTION_COUNT; i++)
+      if (tool_options[i].letter == key)
+        option = i;
+    if (key == ':')
+      return tool_usage("%s needs a value", argv[optind - 1]);
+    if (key == '?' || option < 0) {
+      if (optopt >= 256)
+        return tool_usage("--%s takes no value",
+                          tool_options[optopt - 256].name);
+      if (optopt)
+        return tool_usage("unknown option -%c", optopt);
+      return tool_usage("unknown or ambiguous option %s", argv[optind - 1]);
+    }
+    if (option == OPTION_HELP || option == OPTION_VERSION) {
+      *done = 1;
+      if (option == OPTION_HELP)
+        tool_help(stdout, program, command);
+      else
+        printf("%s %s\n", program->name, dfgnn_version());
+      return TOOL_DONE;
+    }
+    if (tool_set(settings, option, optarg))
+      return tool_usage("%s", dfgnn_last_error());
+    settings->given |= UINT64_C(1) << option;
+  }
+  int count = argc - optind;
+  if (count < command->least)
+    return tool_usage("%s, expected %s",
+                      count ? "too few operands" : "no operand",
+                      command->operands);
+  if (command->most >= 0 && count > command->most)
+    return tool_usage("unexpected operand '%s'", argv[optind + command->most]);
+  return TOOL_DONE;
+}
+
+int tool_main(const tool_program *program, int argc, char **argv) {
+  int subcommands = *program->commands[0]->name != 0;
+  snprintf(name_buffer, sizeof name_buffer, "%s", program->name);
+  const tool_command *command = program->commands[0];
+  if (argc > 1 && !strcmp(argv[1], "--manual")) {
+    tool_manual(stdout, program);
+    return TOOL_DONE;
+  }
+  if (subcommands) {
+    if (argc < 2)
+      return tool_usage("no command");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+      tool_help(stdout, program, NULL);
+      return TOOL_DONE;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+      printf("%s %s\n", program->name, dfgnn_version());
+      return TOOL_DONE;
+    }
+    command = find_command(program, argv[1]);
+    if (!command)
+      return tool_usage("unknown command '%s'", argv[1]);
+    snprintf(name_buffer, sizeof name_buffer, "%s %s", program->name,
+             command->name);
+    argc--;
+    argv++;
+  }
+  tool_settings settings = {.op_count = 1,
+                            .pass_count = 1,
+                            .dim_count = 1,
+                            .heads_count = 1,
+                            .dtype_count = 1,
+                            .math_count = 1,
+                            .layout_count = 1,
+                            .dim = {64},
+                            .heads = {1},
+                            .deterministic = 1,
+                            .device = "auto",
+                            .seed = 1};
+  int done = 0;
+  int status = parse(&settings, command, argc, argv, &done, program);
+  if (!status && !done)
+    status = command->main(&settings, argc - optind, argv + optind);
+  if (fflush(stdout) || ferror(stdout))
+    return status ? status : tool_error("cannot write standard output");
+  return status;
+}

@@ -1,0 +1,125 @@
+/* dfgnn-bench.c - how fast variants and dispatch are */
+#include "base/error.h"
+#include "tools/bench.h"
+#include "tools/commit.h"
+#include <math.h>
+#include <string.h>
+
+double bench_bandwidth(const tool_case *each) {
+  static struct {
+    const dfgnn_context *ctx;
+    double bandwidth;
+  } known[TOOL_MAX_DEVICES];
+  int i = 0;
+  while (i < TOOL_MAX_DEVICES - 1 && known[i].ctx && known[i].ctx != each->ctx)
+    i++;
+  if (known[i].ctx != each->ctx) {
+    known[i].ctx = each->ctx;
+    if (each->ctx->backend->copy_bandwidth(each->ctx->device,
+                                           &known[i].bandwidth))
+      known[i].bandwidth = NAN;
+  }
+  return known[i].bandwidth;
+}
+
+void bench_put_environment(json_t *row, const tool_case *each) {
+  tool_put_count(row, "units", each->info->units);
+  tool_put(row, "driver", each->info->driver);
+  tool_put(row, "runtime", each->info->runtime);
+  tool_put(row, "version", dfgnn_version());
+  tool_put(row, "commit", DFGNN_COMMIT);
+  tool_put_number(row, "copy_gbps", bench_bandwidth(each) / 1e9);
+}
+
+void bench_fail(bench *b, const tool_case *each, dfgnn_status status) {
+  char text[128];
+  tool_problem_text(text, sizeof text, each->problem);
+  dfgnn__fail_prefix(status, "%s, %s: ", each->label, text);
+  b->failed = tool_fail(status);
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  tool_graphs graphs = {0};
+  bench b = {.settings = settings, .rows = json_array()};
+  if (settings->dispatch && settings->regret)
+    return tool_usage("--dispatch and --regret exclude each other");
+  int status = tool_graphs_all(&graphs, count, operands);
+  tool_catch_interrupts();
+  if (!status && settings->regret) {
+    status = bench_regret(settings, &graphs);
+    tool_graphs_free(&graphs);
+    json_decref(b.rows);
+    return status;
+  }
+  if (!status)
+    status = tool_each(settings, &graphs,
+                       settings->dispatch ? bench_dispatch : bench_time, &b);
+  tool_graphs_free(&graphs);
+  if (status == TOOL_USAGE || (status && !json_array_size(b.rows))) {
+    json_decref(b.rows);
+    return status;
+  }
+  int printed = tool_report(settings, b.rows,
+                            settings->dispatch ? bench_dispatch_columns
+                                               : bench_time_columns);
+  if (status)
+    return status;
+  return b.wrong ? TOOL_WRONG : b.failed ? b.failed : printed;
+}
+
+static const tool_command bench_command = {
+    "",
+    "GRAPH...",
+    1,
+    -1,
+    "Time variants of attention kernels on graphs",
+    "Variants are timed in interleaved rounds, so that drift hits all alike, "
+    "after each was compared with a float64 reference. A row gives the median, "
+    "its 95 % interval, the ratio to the rule's choice (paired by rounds), the "
+    "speed-up over the unfused variant, and two floors at the copy bandwidth "
+    "measured in the same run: the compulsory one (each input read and each "
+    "output written once), which is a bound, and the gather one (each gathered "
+    "row read once an edge), which caches can beat. Shares are never clipped.",
+    HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
+        HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) | HAS(ROUNDS) | HAS(CHECK) |
+        HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) | HAS_ALWAYS,
+    command};
+
+static const tool_section sections[] = {
+    {"OUTPUT",
+     "An object of --json has graph, op, pass, dim, heads, dtype, math, "
+     "layout, "
+     "device, backend, arch, variant, source, distance, role (tuned, rule, "
+     "paper, unfused, smmf-pmf), median_ms, ci_low_ms, ci_high_ms, samples, "
+     "ratio (to the rule's choice; below 1 is faster), rel_error, status (ok, "
+     "wrong, failed, refused), reason, speedup_unfused, bytes, floor_ms, "
+     "floor_share, gather_bytes, gather_floor_ms, gather_share, binds (the "
+     "larger of the two floors), workspace_bytes, saved_bytes (kept for a "
+     "backward pass), graph_bytes (copies and views of the graph that the "
+     "variant uses), destinations, sources, edges, and the environment: units, "
+     "driver, runtime, version, commit, copy_gbps.\n"
+     "\n"
+     "With --dispatch: cached_plan_ns, new_plan_ns, new_graph_ns, "
+     "new_graph_ns_edge, execute_ns (host time of an execute call: on a GPU of "
+     "the graph itself, on a CPU of a graph with one row and no edge), "
+     "launches.\n"},
+    {"EXAMPLES", "The tuned choice against the baselines:\n"
+                 "    dfgnn-bench pubmed.npz --op gt --dim 128\n"
+                 "\n"
+                 "Every variant of one algorithm, as JSON:\n"
+                 "    dfgnn-bench pubmed.npz --variants '*online*' --json\n"
+                 "\n"
+                 "What a call costs on the host:\n"
+                 "    dfgnn-bench pubmed.npz --dispatch\n"},
+    {NULL, NULL}};
+
+static const tool_command *const commands[] = {&bench_command, NULL};
+
+static const tool_program program = {
+    "dfgnn-bench", "time attention kernels and their dispatch",
+    "A GRAPH is a file (Matrix Market, SciPy CSR .npz, METIS, SNAP or OGB edge "
+    "list), a directory of such files, a quoted glob, or the specification of "
+    "a generator; see dfgnn-graph(1).",
+    commands, sections};
+
+int main(int argc, char **argv) { return tool_main(&program, argc, argv); }

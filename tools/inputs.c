@@ -1,0 +1,290 @@
+/* inputs.c - what the options ask for: graphs, devices, problems */
+#include "tools/inputs.h"
+#include "base/error.h"
+#include "io/io.h"
+#include "lib/operator.h"
+#include <dirent.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- graphs ------------------------------------------------------------- */
+
+static const char *const suffixes[] = {
+    ".mtx",    ".npz",    ".graph",    ".txt",    ".csv",    ".tsv",
+    ".mtx.gz", ".txt.gz", ".graph.gz", ".csv.gz", ".tsv.gz", NULL};
+
+static size_t suffix_length(const char *name) {
+  size_t length = strlen(name), found = 0;
+  for (int i = 0; suffixes[i]; i++) {
+    size_t n = strlen(suffixes[i]);
+    if (length > n && !strcmp(name + length - n, suffixes[i]) && n > found)
+      found = n;
+  }
+  return found;
+}
+
+static int push(tool_graphs *graphs, const char *name) {
+  char **grown =
+      realloc(graphs->name, (graphs->count + 1) * sizeof *graphs->name);
+  if (!grown)
+    return tool_error("out of memory");
+  graphs->name = grown;
+  if (!(grown[graphs->count] = strdup(name)))
+    return tool_error("out of memory");
+  graphs->count++;
+  return TOOL_DONE;
+}
+
+static int add_directory(tool_graphs *graphs, const char *path) {
+  struct dirent **entries;
+  size_t before = graphs->count;
+  int status = TOOL_DONE, n = scandir(path, &entries, NULL, alphasort);
+  if (n < 0)
+    return tool_error("%s: cannot be read as a directory", path);
+  for (int i = 0; i < n; i++) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
+    if (!status && suffix_length(entries[i]->d_name))
+      status = push(graphs, name);
+    free(entries[i]);
+  }
+  free(entries);
+  if (!status && graphs->count == before)
+    status = tool_error("%s: the directory has no graph files", path);
+  return status;
+}
+
+int tool_graphs_add(tool_graphs *graphs, const char *operand) {
+  struct stat info;
+  if (!stat(operand, &info))
+    return S_ISDIR(info.st_mode) ? add_directory(graphs, operand)
+                                 : push(graphs, operand);
+  if (!strpbrk(operand, "*?["))
+    return push(graphs, operand);
+  glob_t found;
+  int status = TOOL_DONE;
+  if (glob(operand, 0, NULL, &found))
+    return tool_error("%s: no file matches", operand);
+  for (size_t i = 0; i < found.gl_pathc && !status; i++)
+    status = push(graphs, found.gl_pathv[i]);
+  globfree(&found);
+  return status;
+}
+
+int tool_graphs_all(tool_graphs *graphs, int count, char **operands) {
+  int status = TOOL_DONE;
+  for (int i = 0; i < count && !status; i++)
+    status = tool_graphs_add(graphs, operands[i]);
+  return status;
+}
+
+void tool_graphs_free(tool_graphs *graphs) {
+  for (size_t i = 0; i < graphs->count; i++)
+    free(graphs->name[i]);
+  free(graphs->name);
+  *graphs = (tool_graphs){0};
+}
+
+void tool_graph_label(char *label, size_t size, const char *name) {
+  const char *slash = strrchr(name, '/');
+  size_t cut = suffix_length(name);
+  if (cut && slash)
+    name = slash + 1;
+  snprintf(label, size, "%.*s", (int)(strlen(name) - cut), name);
+}
+
+/* ---- devices ------------------------------------------------------------ */
+
+static int gpu_count(void) {
+#ifdef HAVE_CUDA
+  return dfgnn__backend_cuda.device_count();
+#else
+  return 0;
+#endif
+}
+
+static dfgnn_status open_one(tool_contexts *contexts, const char *device,
+                             const tool_settings *settings) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  options.device = device;
+  options.store = settings->store;
+  options.effort = settings->effort;
+  options.threads = settings->threads;
+  if (contexts->count == TOOL_MAX_DEVICES)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d devices",
+                       TOOL_MAX_DEVICES);
+  int i = contexts->count;
+  dfgnn_status status = dfgnn_context_create(&contexts->ctx[i], &options);
+  if (!status) {
+    contexts->info[i] = (dfgnn_device_info)DFGNN_DEVICE_INFO_INIT;
+    dfgnn_context_device(&contexts->info[i], contexts->ctx[i]);
+    contexts->count++;
+  }
+  return status;
+}
+
+int tool_contexts_open(tool_contexts *contexts, const tool_settings *settings) {
+  char list[256], *rest = list, *item;
+  dfgnn_status status = DFGNN_OK;
+  contexts->count = 0;
+  snprintf(list, sizeof list, "%s", settings->device);
+  while (!status && (item = strsep(&rest, ","))) {
+    int all = !strcmp(item, "all");
+    status = open_one(contexts, all ? "cpu" : item, settings);
+    for (int i = 0; all && !status && i < gpu_count(); i++) {
+      char name[32];
+      snprintf(name, sizeof name, "cuda:%d", i);
+      status = open_one(contexts, name, settings);
+    }
+  }
+  if (!status)
+    return TOOL_DONE;
+  int code = tool_fail(status);
+  tool_contexts_close(contexts);
+  return code;
+}
+
+void tool_contexts_close(tool_contexts *contexts) {
+  while (contexts->count)
+    dfgnn_context_destroy(contexts->ctx[--contexts->count]);
+}
+
+/* ---- problems ----------------------------------------------------------- */
+
+static int known_operators(const tool_settings *s) {
+  for (int o = 0; o < s->op_count; o++)
+    for (int p = 0; p < s->pass_count; p++)
+      if (!dfgnn__operator(s->op[o], s->pass[p]))
+        return tool_usage("the library has no %s of %s",
+                          dfgnn_pass_name(s->pass[p]), dfgnn_op_name(s->op[o]));
+  return TOOL_DONE;
+}
+
+dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
+  if (known_operators(s))
+    return NULL;
+  size_t total = (size_t)s->op_count * (size_t)s->pass_count *
+                 (size_t)s->dtype_count * (size_t)s->math_count *
+                 (size_t)s->layout_count * (size_t)s->heads_count *
+                 (size_t)s->dim_count;
+  dfgnn_problem *problems = malloc(total * sizeof *problems);
+  if (!problems) {
+    tool_error("out of memory");
+    return NULL;
+  }
+  for (size_t i = 0; i < total; i++) {
+    size_t rest = i;
+    dfgnn_problem p = DFGNN_PROBLEM_INIT;
+#define TAKE(field, list)                                                      \
+  p.field = s->list[rest % (size_t)s->list##_count];                           \
+  rest /= (size_t)s->list##_count
+    TAKE(dim, dim);
+    TAKE(heads, heads);
+    TAKE(layout, layout);
+    TAKE(math, math);
+    TAKE(dtype, dtype);
+    TAKE(pass, pass);
+    TAKE(op, op);
+#undef TAKE
+    p.deterministic = s->deterministic;
+    p.weights = s->weights;
+    p.cold = s->cold;
+    p.effort = s->effort;
+    problems[i] = p;
+  }
+  *count = total;
+  return problems;
+}
+
+void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
+  snprintf(text, size, "%s %s %s%s %lldx%lld%s", dfgnn_op_name(p->op),
+           dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),
+           p->math == DFGNN_MATH_TF32 ? "/tf32" : "", (long long)p->heads,
+           (long long)p->dim, p->layout == DFGNN_LAYOUT_NDH ? " ndh" : "");
+}
+
+/* ---- all of them -------------------------------------------------------- */
+
+typedef struct walk {
+  const tool_settings *settings;
+  const tool_contexts *contexts;
+  const dfgnn_problem *problems;
+  size_t problem_count;
+  tool_case_function each;
+  void *data;
+  tool_case current;
+} walk;
+
+/* Sets *stop if a case asks for it. */
+static int on_device(walk *w, dfgnn_csr *csr, int device, int *stop) {
+  int status = TOOL_DONE;
+  w->current.ctx = w->contexts->ctx[device];
+  w->current.info = &w->contexts->info[device];
+  dfgnn_status failed =
+      dfgnn_graph_create(&w->current.graph, w->current.ctx, csr);
+  if (failed) {
+    dfgnn__fail_prefix(failed, "%s: ", w->current.label);
+    w->current.index += w->problem_count;
+    return tool_fail(failed);
+  }
+  for (size_t p = 0; p < w->problem_count && !*stop; p++) {
+    w->current.problem = &w->problems[p];
+    status = w->each(w->data, &w->current);
+    *stop = status != 0;
+    w->current.index++;
+  }
+  dfgnn_graph_destroy(w->current.graph);
+  return status;
+}
+
+static int on_graph(walk *w, const char *name, int *stop) {
+  char label[256];
+  dfgnn_csr *csr;
+  int status = TOOL_DONE;
+  dfgnn_status failed = dfgnn__csr_open(&csr, name);
+  if (failed) {
+    w->current.index += w->problem_count * (size_t)w->contexts->count;
+    return tool_fail(failed);
+  }
+  tool_graph_label(label, sizeof label, name);
+  dfgnn_csr named = *csr;
+  named.name = w->settings->anonymous ? NULL : label;
+  if (w->settings->anonymous)
+    named.family = NULL;
+  w->current.label = label;
+  w->current.csr = &named;
+  for (int d = 0; d < w->contexts->count && !*stop; d++) {
+    int code = on_device(w, &named, d, stop);
+    if (!status || *stop)
+      status = code ? code : status;
+  }
+  dfgnn_csr_free(csr);
+  return status;
+}
+
+int tool_each(const tool_settings *settings, const tool_graphs *graphs,
+              tool_case_function each, void *data) {
+  tool_contexts contexts;
+  walk w = {
+      .settings = settings, .contexts = &contexts, .each = each, .data = data};
+  dfgnn_problem *problems = tool_problems(&w.problem_count, settings);
+  if (!problems)
+    return TOOL_USAGE;
+  int stop = 0, status = tool_contexts_open(&contexts, settings);
+  if (status) {
+    free(problems);
+    return status;
+  }
+  w.problems = problems;
+  w.current.total = graphs->count * w.problem_count * (size_t)contexts.count;
+  for (size_t i = 0; i < graphs->count && !stop; i++) {
+    int code = on_graph(&w, graphs->name[i], &stop);
+    if (code && (!status || stop))
+      status = code;
+  }
+  tool_contexts_close(&contexts);
+  free(problems);
+  return status;
+}

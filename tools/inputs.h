@@ -1,0 +1,55 @@
+/* inputs.h - what the options ask for: graphs, devices, problems */
+#ifndef DFGNN_TOOLS_INPUTS_H
+#define DFGNN_TOOLS_INPUTS_H
+
+#include "lib/context.h"
+#include "tools/common.h"
+
+/* Graph operands with globs and directories expanded, in order. */
+typedef struct tool_graphs {
+  size_t count;
+  char **name;
+} tool_graphs;
+
+int tool_graphs_add(tool_graphs *graphs, const char *operand);
+int tool_graphs_all(tool_graphs *graphs, int count, char **operands);
+void tool_graphs_free(tool_graphs *graphs);
+/* "path/to/cora.npz": "cora"; a generator's specification stays. */
+void tool_graph_label(char *label, size_t size, const char *name);
+
+#define TOOL_MAX_DEVICES 16
+
+/* A context for each device asked for. */
+typedef struct tool_contexts {
+  int count;
+  dfgnn_context *ctx[TOOL_MAX_DEVICES];
+  dfgnn_device_info info[TOOL_MAX_DEVICES];
+} tool_contexts;
+
+int tool_contexts_open(tool_contexts *contexts, const tool_settings *settings);
+void tool_contexts_close(tool_contexts *contexts);
+
+/* The product of the lists; NULL with a message if the library has no such
+ * operator and pass. */
+dfgnn_problem *tool_problems(size_t *count, const tool_settings *settings);
+
+/* "gt forward f32 8x16", for messages. */
+void tool_problem_text(char *text, size_t size, const dfgnn_problem *problem);
+
+/* Calls each(data, ...) for every graph, device and problem until it returns
+ * non-zero; graphs that cannot be read are reported and skipped.  Returns the
+ * first non-zero exit status. */
+typedef struct tool_case {
+  size_t index, total; /* of all the cases */
+  const char *label;   /* of the graph */
+  const dfgnn_csr *csr;
+  dfgnn_context *ctx;
+  const dfgnn_device_info *info;
+  dfgnn_graph *graph;
+  const dfgnn_problem *problem;
+} tool_case;
+typedef int (*tool_case_function)(void *data, const tool_case *each);
+int tool_each(const tool_settings *settings, const tool_graphs *graphs,
+              tool_case_function each, void *data);
+
+#endif

@@ -1,0 +1,14 @@
+/* job.h - YAML job files, dfgnn-job(5) */
+#ifndef DFGNN_TOOLS_JOB_H
+#define DFGNN_TOOLS_JOB_H
+
+#include "tools/inputs.h"
+
+/* Reads a job file into settings, less the options that the command line gave,
+ * and adds its graphs unless graphs has some already.  Paths are relative to
+ * the file.  hash: 32 hex digits of its content.  Returns an exit status; the
+ * message begins with file:line. */
+int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
+                  const char *path);
+
+#endif

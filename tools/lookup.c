@@ -1,0 +1,74 @@
+/* lookup.c - what the rules and the stored measurements say of a case */
+#include "tools/lookup.h"
+#include <math.h>
+#include <string.h>
+
+dfgnn_status tool_lookup_case(tool_lookup *lookup, const tool_case *each) {
+  dfgnn_status status =
+      dfgnn__problem_complete(&lookup->problem, each->problem);
+  if (status)
+    return status;
+  lookup->query =
+      (dfgnn_query){.setting = dfgnn__setting(each->graph, &lookup->problem),
+                    .family = each->graph->family,
+                    .broken = each->ctx->broken};
+  lookup->decision = dfgnn__table_exact(each->ctx->table, &lookup->query);
+  return DFGNN_OK;
+}
+
+const dfgnn_variant *tool_lookup_rule(const tool_lookup *lookup) {
+  dfgnn_choice choice = {0};
+  dfgnn__rule_choice(&choice, &lookup->query);
+  return choice.variant;
+}
+
+const dfgnn_variant *tool_lookup_paper(const tool_lookup *lookup,
+                                       int64_t capacity) {
+  dfgnn_choice choice = {0};
+  dfgnn__paper_choice(&choice, &lookup->query, capacity);
+  return choice.variant;
+}
+
+const dfgnn_variant *tool_lookup_algorithm(const tool_lookup *lookup,
+                                           const char *algorithm) {
+  const dfgnn_variant *best = NULL;
+  double least = INFINITY;
+  for (size_t i = 0; lookup->decision && i < lookup->decision->count; i++) {
+    const dfgnn_ranked *ranked = &lookup->decision->ranked[i];
+    const dfgnn_variant *variant = dfgnn__variant_find(ranked->variant);
+    if (variant && !strcmp(variant->family->algorithm, algorithm) &&
+        ranked->log_ratio < least) {
+      best = variant;
+      least = ranked->log_ratio;
+    }
+  }
+  return best ? best : dfgnn__algorithm_choice(&lookup->query, algorithm);
+}
+
+double tool_lookup_ratio(const tool_lookup *lookup,
+                         const dfgnn_variant *variant) {
+  for (size_t i = 0; variant && lookup->decision && i < lookup->decision->count;
+       i++)
+    if (!strcmp(lookup->decision->ranked[i].variant, variant->name))
+      return exp(lookup->decision->ranked[i].log_ratio);
+  return NAN;
+}
+
+double tool_lookup_smmf_pmf(const tool_lookup *lookup) {
+  return fmin(tool_lookup_ratio(lookup, tool_lookup_algorithm(lookup, "smmf")),
+              tool_lookup_ratio(lookup, tool_lookup_algorithm(lookup, "pmf")));
+}
+
+size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup) {
+  size_t count = 0;
+  *measured = 0;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *variant = dfgnn__variant(i);
+    if (variant->family->reference ||
+        dfgnn__variant_refusal(variant, &lookup->query.setting))
+      continue;
+    count++;
+    *measured += isfinite(tool_lookup_ratio(lookup, variant));
+  }
+  return count;
+}

@@ -1,0 +1,129 @@
+/* records.c - rows of the stores, for show and for moving them */
+#include "tools/records.h"
+#include "base/error.h"
+#include "lib/registry.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TIE_MARGIN 0.015
+
+static int usable(void *data, const char *variant, int revision) {
+  const dfgnn_variant *found = dfgnn__variant_find(variant);
+  (void)data;
+  return found && found->family->revision == revision;
+}
+
+int tool_records_add(tool_records *records, const char *path) {
+  dfgnn_store *store = NULL;
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  uint64_t invalid = 0;
+  dfgnn_status status = DFGNN_OK;
+  if (!records->rows)
+    status = dfgnn__rows_create(&records->rows);
+  if (!status)
+    status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  if (!status)
+    status = dfgnn__rows_load(records->rows, &invalid, store, &filter);
+  if (store)
+    dfgnn__store_close(store);
+  if (status)
+    return tool_fail(status);
+  records->invalid += invalid;
+  records->row = dfgnn__rows_get(records->rows, &records->count);
+  return TOOL_DONE;
+}
+
+int tool_records_decide(tool_records *records) {
+  dfgnn__decisions_free(records->decisions);
+  records->decisions = NULL;
+  dfgnn_status status =
+      dfgnn__decide(&records->decisions, &records->unusable, records->row,
+                    records->count, TIE_MARGIN, usable, NULL);
+  return status ? tool_fail(status) : TOOL_DONE;
+}
+
+int tool_records_load(tool_records *records, const tool_settings *settings) {
+  int status = TOOL_DONE;
+  if (settings->store)
+    return (status = tool_records_add(records, settings->store))
+               ? status
+               : tool_records_decide(records);
+  dfgnn_context places = {0};
+  dfgnn_status failed = dfgnn__layers_find(&places, NULL);
+  for (size_t i = 0; i < places.layer_count && !failed && !status; i++)
+    if (places.layers[i].named || !access(places.layers[i].path, F_OK))
+      status = tool_records_add(records, places.layers[i].path);
+  dfgnn__layers_free(&places);
+  if (failed)
+    return tool_fail(failed);
+  return status ? status : tool_records_decide(records);
+}
+
+void tool_records_free(tool_records *records) {
+  dfgnn__decisions_free(records->decisions);
+  dfgnn__rows_free(records->rows);
+  *records = (tool_records){0};
+}
+
+static size_t first_word(const char *protocol) {
+  return strcspn(protocol, ",");
+}
+
+int tool_same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b) {
+  size_t n = first_word(a->protocol), m = first_word(b->protocol);
+  return !strcmp(a->backend, b->backend) && !strcmp(a->arch, b->arch) &&
+         !strcmp(a->model, b->model) && !strcmp(a->op, b->op) &&
+         !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype) &&
+         !strcmp(a->math, b->math) && !strcmp(a->layout, b->layout) &&
+         !strcmp(a->index, b->index) && a->heads == b->heads &&
+         a->dim == b->dim && a->deterministic == b->deterministic &&
+         a->weights == b->weights &&
+         a->signature.fingerprint == b->signature.fingerprint && n == m &&
+         !strncmp(a->protocol, b->protocol, n);
+}
+
+#define WANTED(OPTION, list, matches)                                          \
+  static int wanted_##list(const tool_settings *s,                             \
+                           const dfgnn_measurement *row) {                     \
+    int found = !(s->given & HAS(OPTION));                                     \
+    for (int i = 0; i < s->list##_count && !found; i++)                        \
+      found = matches;                                                         \
+    return found;                                                              \
+  }
+WANTED(OP, op, !strcmp(dfgnn_op_name(s->op[i]), row->op))
+WANTED(PASS, pass, !strcmp(dfgnn_pass_name(s->pass[i]), row->pass))
+WANTED(DTYPE, dtype, !strcmp(dfgnn_dtype_name(s->dtype[i]), row->dtype))
+WANTED(MATH, math, !strcmp(dfgnn_math_name(s->math[i]), row->math))
+WANTED(LAYOUT, layout, !strcmp(dfgnn_layout_name(s->layout[i]), row->layout))
+WANTED(DIM, dim, s->dim[i] == row->dim)
+WANTED(HEADS, heads, s->heads[i] == row->heads)
+
+int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
+  int device = !(s->given & HAS(DEVICE)) || !strcmp(s->device, "all") ||
+               !strcmp(s->device, "auto") ||
+               !strncmp(s->device, row->backend, strlen(row->backend));
+  return device && (!s->cold || !strncmp(row->protocol, "cold", 4)) &&
+         wanted_op(s, row) && wanted_pass(s, row) && wanted_dtype(s, row) &&
+         wanted_math(s, row) && wanted_layout(s, row) && wanted_dim(s, row) &&
+         wanted_heads(s, row);
+}
+
+int tool_row_wins(const tool_records *records, const dfgnn_measurement *row) {
+  const dfgnn_decisions *all = records->decisions;
+  for (size_t i = 0; i < all->count; i++) {
+    const dfgnn_decision *d = &all->decision[i];
+    if (!d->count || !tool_same_problem(&d->problem, row))
+      continue;
+    if (!strcmp(d->ranked[0].variant, row->variant))
+      return !strcmp(row->status, "ok");
+    for (size_t r = 0; r < records->count; r++)
+      if (!strcmp(records->row[r].anchor, row->variant) &&
+          !strcmp(records->row[r].run, row->run) &&
+          !strcmp(records->row[r].variant, d->ranked[0].variant) &&
+          tool_same_problem(&records->row[r], row))
+        return !strcmp(row->status, "ok");
+  }
+  return 0;
+}

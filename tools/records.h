@@ -1,0 +1,34 @@
+/* records.h - rows of the stores, for show and for moving them */
+#ifndef DFGNN_TOOLS_RECORDS_H
+#define DFGNN_TOOLS_RECORDS_H
+
+#include "db/store.h"
+#include "tools/inputs.h"
+
+typedef struct tool_records {
+  dfgnn_rows *rows;
+  const dfgnn_measurement *row; /* owned by rows */
+  size_t count;
+  uint64_t invalid, unusable;
+  dfgnn_decisions *decisions;
+} tool_records;
+
+/* Loads --store, else every store that a context would read, and decides.
+ * Returns an exit status. */
+int tool_records_load(tool_records *records, const tool_settings *settings);
+/* Loads one store file more; dfgnn__decide is left to tool_records_decide. */
+int tool_records_add(tool_records *records, const char *path);
+int tool_records_decide(tool_records *records);
+void tool_records_free(tool_records *records);
+
+/* 1 if both are of the same device and problem, protocols included. */
+int tool_same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
+
+/* 1 if the row passes the problem options that were given. */
+int tool_row_wanted(const tool_settings *settings,
+                    const dfgnn_measurement *row);
+
+/* 1 if the row is of a winner, or of the anchor it was compared with. */
+int tool_row_wins(const tool_records *records, const dfgnn_measurement *row);
+
+#endif

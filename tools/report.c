@@ -1,0 +1,150 @@
+/* report.c - rows of results, printed as a table or as one JSON array */
+#include "tools/report.h"
+#include <libsmartcols.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+json_t *tool_number(double x) {
+  return isfinite(x) ? json_real(x) : json_null();
+}
+
+void tool_put(json_t *row, const char *key, const char *text) {
+  json_object_set_new(row, key, text ? json_string(text) : json_null());
+}
+void tool_put_number(json_t *row, const char *key, double x) {
+  json_object_set_new(row, key, tool_number(x));
+}
+void tool_put_count(json_t *row, const char *key, int64_t x) {
+  json_object_set_new(row, key, json_integer(x));
+}
+void tool_put_flag(json_t *row, const char *key, int x) {
+  json_object_set_new(row, key, json_boolean(x));
+}
+
+json_t *tool_row(const char *graph, const dfgnn_problem *problem,
+                 const dfgnn_device_info *device) {
+  json_t *row = json_object();
+  tool_put(row, "graph", graph);
+  tool_put(row, "op", dfgnn_op_name(problem->op));
+  tool_put(row, "pass", dfgnn_pass_name(problem->pass));
+  tool_put_count(row, "dim", problem->dim);
+  tool_put_count(row, "heads", problem->heads);
+  tool_put(row, "dtype", dfgnn_dtype_name(problem->dtype));
+  tool_put(row, "math", dfgnn_math_name(problem->math));
+  tool_put(row, "layout", dfgnn_layout_name(problem->layout));
+  tool_put(row, "device", device->model);
+  tool_put(row, "backend", device->backend);
+  tool_put(row, "arch", device->arch);
+  return row;
+}
+
+static void with_unit(char *text, size_t size, double x, double step,
+                      const char *const *units) {
+  while (fabs(x) >= step && units[1]) {
+    x /= step;
+    units++;
+  }
+  snprintf(text, size, "%.3g %s", x, *units);
+}
+
+/* The cell's text; "" for a missing or null value. */
+static void cell(char *text, size_t size, json_t *value, tool_format format) {
+  static const char *const times[] = {"ns", "us", "ms", "s", NULL};
+  static const char *const bytes[] = {"B", "kB", "MB", "GB", NULL};
+  double x = json_number_value(value);
+  *text = 0;
+  if (json_is_string(value)) {
+    snprintf(text, size, "%s", json_string_value(value));
+  } else if (json_is_boolean(value)) {
+    snprintf(text, size, "%s", json_is_true(value) ? "yes" : "no");
+  } else if (json_is_number(value)) {
+    switch (format) {
+    case TOOL_TEXT:
+    case TOOL_COUNT:
+      snprintf(text, size, "%.0f", x);
+      break;
+    case TOOL_FIGURE:
+      snprintf(text, size, "%.3g", x);
+      break;
+    case TOOL_MS:
+      with_unit(text, size, x * 1e6, 1000, times);
+      break;
+    case TOOL_SECONDS:
+      with_unit(text, size, x * 1e9, 1000, times);
+      break;
+    case TOOL_NS:
+      with_unit(text, size, x, 1000, times);
+      break;
+    case TOOL_BYTES:
+      with_unit(text, size, x, 1000, bytes);
+      break;
+    case TOOL_SHARE:
+      snprintf(text, size, "%.3g %%", 100 * x);
+      break;
+    case TOOL_TIMES:
+      snprintf(text, size, "%.3gx", x);
+      break;
+    }
+  }
+}
+
+static int print_json(json_t *rows) {
+  int bad =
+      json_dumpf(rows, stdout,
+                 JSON_INDENT(1) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+  putchar('\n');
+  return bad ? tool_error("cannot write JSON") : TOOL_DONE;
+}
+
+static int print_table(json_t *rows, const tool_column *columns) {
+  char text[512];
+  size_t i;
+  json_t *row;
+  struct libscols_table *table = scols_new_table();
+  const tool_column *shown[64];
+  size_t count = 0;
+  int status = TOOL_FAILED;
+  if (!table)
+    return tool_error("out of memory");
+  for (const tool_column *c = columns; c->heading && count < 64; c++) {
+    int filled = 0, right = c->format != TOOL_TEXT;
+    json_array_foreach(rows, i, row) {
+      cell(text, sizeof text, json_object_get(row, c->key), c->format);
+      filled |= *text != 0;
+    }
+    if (!filled)
+      continue;
+    if (!scols_table_new_column(table, c->heading, 0,
+                                right ? SCOLS_FL_RIGHT : 0))
+      goto out;
+    shown[count++] = c;
+  }
+  json_array_foreach(rows, i, row) {
+    struct libscols_line *line = scols_table_new_line(table, NULL);
+    for (size_t c = 0; line && c < count; c++) {
+      cell(text, sizeof text, json_object_get(row, shown[c]->key),
+           shown[c]->format);
+      if (scols_line_set_data(line, c, text))
+        goto out;
+    }
+  }
+  /* a terminal that is narrower than the table wraps it, as cat would */
+  scols_table_enable_nowrap(table, 0);
+  scols_table_set_termforce(table, SCOLS_TERMFORCE_NEVER);
+  if (tool_colour(stdout))
+    scols_table_enable_colors(table, 1);
+  status = count && scols_print_table(table) ? TOOL_FAILED : TOOL_DONE;
+out:
+  scols_unref_table(table);
+  return status;
+}
+
+int tool_report(const tool_settings *settings, json_t *rows,
+                const tool_column *columns) {
+  int status = settings->json ? print_json(rows) : print_table(rows, columns);
+  json_decref(rows);
+  return status;
+}

@@ -1,0 +1,45 @@
+/* report.h - rows of results, printed as a table or as one JSON array */
+#ifndef DFGNN_TOOLS_REPORT_H
+#define DFGNN_TOOLS_REPORT_H
+
+#include "tools/common.h"
+#include <jansson.h>
+
+typedef enum tool_format {
+  TOOL_TEXT,
+  TOOL_COUNT,  /* 37700 */
+  TOOL_FIGURE, /* three digits */
+  TOOL_MS,     /* milliseconds as a time: 8.2 us */
+  TOOL_SECONDS,
+  TOOL_NS,
+  TOOL_BYTES, /* 1.2 MB */
+  TOOL_SHARE, /* 0.163 as 16.3 %; never clipped */
+  TOOL_TIMES  /* 1.31x */
+} tool_format;
+
+typedef struct tool_column {
+  const char *key;     /* of the row's object */
+  const char *heading; /* NULL ends the list */
+  tool_format format;
+} tool_column;
+
+/* Prints an array of objects and gives it back to jansson: with --json whole,
+ * else the columns, those that are empty in every row left out.  Returns an
+ * exit status. */
+int tool_report(const tool_settings *settings, json_t *rows,
+                const tool_column *columns);
+
+/* null for NaN and infinities, which JSON has not. */
+json_t *tool_number(double x);
+
+void tool_put(json_t *row, const char *key, const char *text);
+void tool_put_number(json_t *row, const char *key, double x);
+void tool_put_count(json_t *row, const char *key, int64_t x);
+void tool_put_flag(json_t *row, const char *key, int x);
+
+/* The keys every tool's rows begin with: graph, op, pass, dim, heads, dtype,
+ * math, layout, device, backend, arch. */
+json_t *tool_row(const char *graph, const dfgnn_problem *problem,
+                 const dfgnn_device_info *device);
+
+#endif

@@ -1,0 +1,236 @@
+/* tune_run.c - dfgnn-tune run: measures, and stores what it measured */
+#include "tools/job.h"
+#include "tools/lookup.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct run {
+  const tool_settings *settings;
+  const char *job_hash;
+  json_t *rows;
+  double began, deadline; /* infinity: none */
+  double estimate_s;
+  const tool_case *current;
+  int wrong, failed;
+} run;
+
+static int stop(void *data) {
+  const run *r = data;
+  return tool_interrupted() || tool_now() >= r->deadline;
+}
+
+static void progress(void *data, double done, const char *message) {
+  const run *r = data;
+  const tool_case *c = r->current;
+  char text[128];
+  double whole = ((double)c->index + done) / (double)c->total;
+  double spent = tool_now() - r->began;
+  tool_problem_text(text, sizeof text, c->problem);
+  tool_progress(
+      r->settings, whole,
+      whole > 0 ? fmin(spent * (1 - whole) / whole, r->deadline - tool_now())
+                : -1,
+      "%s, %s: %s", c->label, text, message ? message : "");
+}
+
+/* Ratios to the winner of the rule's, the paper's and its two kernels. */
+static void put_comparisons(json_t *row, const tool_case *each) {
+  tool_lookup lookup;
+  if (tool_lookup_case(&lookup, each))
+    return;
+  const dfgnn_variant *rule = tool_lookup_rule(&lookup);
+  const dfgnn_variant *paper =
+      tool_lookup_paper(&lookup, each->ctx->paper_capacity);
+  const dfgnn_variant *unfused = tool_lookup_algorithm(&lookup, "unfused");
+  tool_put(row, "rule", rule ? rule->name : NULL);
+  tool_put_number(row, "speedup_rule", tool_lookup_ratio(&lookup, rule));
+  tool_put(row, "paper", paper ? paper->name : NULL);
+  tool_put_number(row, "speedup_paper", tool_lookup_ratio(&lookup, paper));
+  tool_put_number(row, "speedup_smmf_pmf", tool_lookup_smmf_pmf(&lookup));
+  tool_put_number(row, "speedup_unfused", tool_lookup_ratio(&lookup, unfused));
+}
+
+static void put_report(run *r, const tool_case *each,
+                       const dfgnn_tune_report *report) {
+  json_t *row = tool_row(each->label, each->problem, each->info);
+  dfgnn_plan *plan;
+  tool_put(row, "variant", report->variant);
+  if (!dfgnn_plan_create(&plan, each->ctx, each->graph, each->problem)) {
+    tool_put(row, "source", dfgnn_source_name(dfgnn_plan_source(plan)));
+    dfgnn_plan_destroy(plan);
+  }
+  tool_put_number(row, "median_ms", report->median_ms);
+  tool_put(row, "anchor", report->anchor);
+  tool_put_number(row, "ratio", report->ratio);
+  put_comparisons(row, each);
+  tool_put_count(row, "candidates", report->candidates);
+  tool_put_count(row, "measured", report->measured);
+  tool_put_count(row, "resumed", report->resumed);
+  tool_put_count(row, "wrong", report->wrong);
+  tool_put_count(row, "failed", report->failed);
+  tool_put_flag(row, "separated", report->separated);
+  tool_put_flag(row, "kept", report->kept);
+  tool_put_number(row, "seconds", report->seconds);
+  tool_put_number(row, "payback_calls", report->payback_calls);
+  json_array_append_new(r->rows, row);
+}
+
+static int tune(void *data, const tool_case *each) {
+  run *r = data;
+  const tool_settings *s = r->settings;
+  dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
+  dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
+  char tool[64];
+  if (tool_interrupted())
+    return TOOL_INTERRUPTED;
+  if (tool_now() >= r->deadline)
+    return TOOL_TIME_LIMIT;
+  snprintf(tool, sizeof tool, "dfgnn-tune %s", dfgnn_version());
+  r->current = each;
+  options.budget_s = s->budget_s;
+  options.seed = s->seed;
+  options.exhaustive = s->exhaustive;
+  options.remeasure = s->remeasure;
+  options.tool = tool;
+  options.job_hash = r->job_hash;
+  options.progress = progress;
+  options.stop = stop;
+  options.data = r;
+  progress(r, 0, "preparing");
+  dfgnn_status status =
+      dfgnn_tune(&report, each->ctx, each->graph, each->problem, &options);
+  tool_progress_end(s);
+  r->wrong += report.wrong;
+  if (!status || (status == DFGNN_ERROR_INTERRUPTED && *report.variant))
+    put_report(r, each, &report);
+  if (status == DFGNN_ERROR_INTERRUPTED)
+    return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_TIME_LIMIT;
+  if (!status)
+    return TOOL_DONE;
+  char text[128];
+  tool_problem_text(text, sizeof text, each->problem);
+  fprintf(stderr, "%s: %s: %s: %s\n", tool_name, each->label, text,
+          dfgnn_last_error());
+  r->failed++;
+  return status == DFGNN_ERROR_STORE ? TOOL_STORE : TOOL_DONE;
+}
+
+static int estimate(void *data, const tool_case *each) {
+  run *r = data;
+  tool_lookup lookup;
+  dfgnn_status status = tool_lookup_case(&lookup, each);
+  if (status) {
+    r->failed++;
+    tool_fail(status);
+    return TOOL_DONE;
+  }
+  size_t measured, candidates = tool_lookup_candidates(&measured, &lookup);
+  size_t left = r->settings->remeasure ? candidates : candidates - measured;
+  double budget = r->settings->budget_s > 0 ? r->settings->budget_s : 10;
+  double seconds = candidates ? budget * (double)left / (double)candidates : 0;
+  json_t *row = tool_row(each->label, each->problem, each->info);
+  tool_put_count(row, "candidates", (int64_t)candidates);
+  tool_put_count(row, "measured", (int64_t)measured);
+  tool_put_number(row, "estimate_s", seconds);
+  json_array_append_new(r->rows, row);
+  r->estimate_s += seconds;
+  return TOOL_DONE;
+}
+
+static const tool_column columns[] = {
+    {"graph", "GRAPH", TOOL_TEXT},
+    {"op", "OP", TOOL_TEXT},
+    {"pass", "PASS", TOOL_TEXT},
+    {"dtype", "DTYPE", TOOL_TEXT},
+    {"heads", "HEADS", TOOL_COUNT},
+    {"dim", "DIM", TOOL_COUNT},
+    {"variant", "VARIANT", TOOL_TEXT},
+    {"source", "SOURCE", TOOL_TEXT},
+    {"median_ms", "TIME", TOOL_MS},
+    {"ratio", "/RULE", TOOL_FIGURE},
+    {"speedup_paper", "OVER PAPER", TOOL_TIMES},
+    {"speedup_smmf_pmf", "SMMF/PMF", TOOL_TIMES},
+    {"speedup_unfused", "UNFUSED", TOOL_TIMES},
+    {"measured", "MEASURED", TOOL_COUNT},
+    {"resumed", "STORED", TOOL_COUNT},
+    {"seconds", "TUNING", TOOL_SECONDS},
+    {"payback_calls", "PAID BACK AFTER", TOOL_FIGURE},
+    {NULL, NULL, 0}};
+
+static const tool_column dry_columns[] = {
+    {"graph", "GRAPH", TOOL_TEXT},
+    {"op", "OP", TOOL_TEXT},
+    {"pass", "PASS", TOOL_TEXT},
+    {"dtype", "DTYPE", TOOL_TEXT},
+    {"heads", "HEADS", TOOL_COUNT},
+    {"dim", "DIM", TOOL_COUNT},
+    {"backend", "BACKEND", TOOL_TEXT},
+    {"candidates", "CANDIDATES", TOOL_COUNT},
+    {"measured", "STORED", TOOL_COUNT},
+    {"estimate_s", "AT MOST", TOOL_SECONDS},
+    {NULL, NULL, 0}};
+
+static int all(tool_settings *settings, const tool_graphs *graphs,
+               const char *job_hash) {
+  run r = {.settings = settings,
+           .job_hash = job_hash,
+           .rows = json_array(),
+           .began = tool_now(),
+           .deadline = INFINITY};
+  if (settings->time_limit_s > 0)
+    r.deadline = r.began + settings->time_limit_s;
+  int status =
+      tool_each(settings, graphs, settings->dry_run ? estimate : tune, &r);
+  if (status == TOOL_USAGE) {
+    json_decref(r.rows);
+    return status;
+  }
+  int printed =
+      tool_report(settings, r.rows, settings->dry_run ? dry_columns : columns);
+  if (settings->dry_run && !settings->quiet)
+    fprintf(stderr, "%s: at most %.0f s\n", tool_name,
+            fmin(r.estimate_s, r.deadline - r.began));
+  if (status == TOOL_TIME_LIMIT)
+    fprintf(stderr, "%s: time limit reached; the same command resumes\n",
+            tool_name);
+  if (status)
+    return status;
+  if (r.wrong)
+    return TOOL_WRONG;
+  return r.failed ? TOOL_FAILED : printed;
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  tool_graphs graphs = {0};
+  char job_hash[33] = "";
+  int status = tool_graphs_all(&graphs, count, operands);
+  if (!status && settings->job)
+    status = tool_job_read(settings, &graphs, job_hash, settings->job);
+  if (!status && !graphs.count)
+    status = tool_usage("no graph, expected GRAPH operands or a job file");
+  tool_catch_interrupts();
+  if (!status)
+    status = all(settings, &graphs, *job_hash ? job_hash : NULL);
+  tool_graphs_free(&graphs);
+  return status;
+}
+
+const tool_command tune_run = {
+    "run",
+    "GRAPH...",
+    0,
+    -1,
+    "Measure variants and store the figures",
+    "Every applicable variant is checked against a float64 reference, then "
+    "timed in interleaved rounds beside the choice of the rule, its anchor. "
+    "Each finished measurement is stored at once: what is stored already is "
+    "not "
+    "measured again, an interrupted run loses nothing, and the same command "
+    "resumes.",
+    HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) | HAS(TIME_LIMIT) |
+        HAS(SEED) | HAS(JOB) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
+        HAS(ANONYMOUS) | HAS_ALWAYS,
+    command};

@@ -1,0 +1,232 @@
+/* tune_show.c - dfgnn-tune show: what the stores hold */
+#include "io/io.h"
+#include "lib/operator.h"
+#include "lib/registry.h"
+#include "lib/signature.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <fnmatch.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Graphs to show: labels as patterns, and files by their fingerprint. */
+typedef struct selection {
+  int count;
+  char **pattern;
+  uint64_t *fingerprint; /* 0: not a file */
+} selection;
+
+static int fingerprint_of(uint64_t *fingerprint, const char *name) {
+  struct stat info;
+  dfgnn_csr *csr;
+  dfgnn_graph *graph;
+  dfgnn_context *ctx;
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  *fingerprint = 0;
+  if (stat(name, &info) || !S_ISREG(info.st_mode))
+    return TOOL_DONE;
+  options.device = "cpu";
+  options.store = "";
+  dfgnn_status status = dfgnn__csr_open(&csr, name);
+  if (status)
+    return tool_fail(status);
+  status = dfgnn_context_create(&ctx, &options);
+  if (!status) {
+    status = dfgnn_graph_create(&graph, ctx, csr);
+    if (!status) {
+      status = dfgnn_graph_signature(&signature, graph);
+      dfgnn_graph_destroy(graph);
+    }
+    dfgnn_context_destroy(ctx);
+  }
+  dfgnn_csr_free(csr);
+  *fingerprint = signature.fingerprint;
+  return status ? tool_fail(status) : TOOL_DONE;
+}
+
+static int selected(const selection *s, const dfgnn_measurement *row) {
+  int found = !s->count;
+  for (int i = 0; i < s->count && !found; i++)
+    found = s->fingerprint[i] ? s->fingerprint[i] == row->signature.fingerprint
+                              : !fnmatch(s->pattern[i], row->graph, 0);
+  return found;
+}
+
+/* The row a ranked variant's figures come from: its best evidence. */
+static const dfgnn_measurement *evidence(const tool_records *records,
+                                         const dfgnn_decision *decision,
+                                         const char *variant, int revision) {
+  const dfgnn_measurement *best = NULL;
+  for (size_t i = 0; i < records->count; i++) {
+    const dfgnn_measurement *row = &records->row[i];
+    if (strcmp(row->variant, variant) || row->revision != revision ||
+        strcmp(row->status, "ok") ||
+        !tool_same_problem(&decision->problem, row))
+      continue;
+    if (!best || row->samples > best->samples)
+      best = row;
+  }
+  return best;
+}
+
+static double ratio_of(const dfgnn_decision *decision, const char *algorithm) {
+  double best = INFINITY;
+  for (size_t i = 0; i < decision->count; i++) {
+    const dfgnn_variant *v = dfgnn__variant_find(decision->ranked[i].variant);
+    if (v && !strcmp(v->family->algorithm, algorithm))
+      best = fmin(best, decision->ranked[i].log_ratio);
+  }
+  return exp(best);
+}
+
+static json_t *begin(const dfgnn_measurement *p, const char *variant) {
+  json_t *row = json_object();
+  tool_put(row, "graph", p->graph);
+  tool_put(row, "op", p->op);
+  tool_put(row, "pass", p->pass);
+  tool_put_count(row, "dim", p->dim);
+  tool_put_count(row, "heads", p->heads);
+  tool_put(row, "dtype", p->dtype);
+  tool_put(row, "math", p->math);
+  tool_put(row, "layout", p->layout);
+  tool_put(row, "device", p->model);
+  tool_put(row, "backend", p->backend);
+  tool_put(row, "arch", p->arch);
+  tool_put(row, "variant", variant);
+  tool_put(row, "source", "exact");
+  tool_put_number(row, "distance", 0);
+  return row;
+}
+
+/* Compulsory bytes; their floor needs a copy bandwidth, which is measured by
+ * dfgnn-bench and not stored. */
+static void put_bytes(json_t *row, const dfgnn_measurement *p) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  if (!dfgnn_op_parse(&problem.op, p->op) &&
+      !dfgnn_pass_parse(&problem.pass, p->pass) &&
+      !dfgnn_dtype_parse(&problem.dtype, p->dtype) &&
+      dfgnn__operator(problem.op, problem.pass)) {
+    problem.heads = p->heads;
+    problem.dim = p->dim;
+    problem.weights = p->weights;
+    tool_put_number(row, "bytes",
+                    dfgnn__compulsory_bytes(&problem, p->signature.destinations,
+                                            p->signature.sources,
+                                            p->signature.edges));
+  }
+  tool_put(row, "floor_ms", NULL);
+  tool_put(row, "floor_share", NULL);
+}
+
+static void put_figures(json_t *row, const dfgnn_measurement *m,
+                        double speedup_unfused) {
+  tool_put_number(row, "median_ms", m ? m->median_ms : NAN);
+  tool_put_number(row, "ci_low_ms", m ? m->ci_low_ms : NAN);
+  tool_put_number(row, "ci_high_ms", m ? m->ci_high_ms : NAN);
+  tool_put_number(row, "ratio", m ? m->ratio : NAN);
+  tool_put(row, "anchor", m ? m->anchor : NULL);
+  tool_put_number(row, "rel_error", m ? m->rel_error : NAN);
+  tool_put(row, "status", m ? m->status : "ok");
+  tool_put(row, "reason", m ? m->reason : "");
+  tool_put_number(row, "speedup_unfused", speedup_unfused);
+  tool_put_number(row, "workspace_bytes", m ? (double)m->workspace_bytes : NAN);
+  tool_put(row, "saved_bytes", NULL);
+  tool_put(row, "graph_bytes", NULL);
+  tool_put_number(row, "samples", m ? (double)m->samples : NAN);
+  tool_put(row, "protocol", m ? m->protocol : NULL);
+  tool_put(row, "tool", m ? m->tool : NULL);
+  tool_put_number(row, "time", m ? (double)m->time : NAN);
+}
+
+static void put_rejected(json_t *rows, const tool_records *records,
+                         const dfgnn_decision *d) {
+  for (size_t i = 0; i < records->count; i++) {
+    const dfgnn_measurement *m = &records->row[i];
+    if (!strcmp(m->status, "ok") || !tool_same_problem(&d->problem, m))
+      continue;
+    json_t *row = begin(&d->problem, m->variant);
+    put_figures(row, m, NAN);
+    put_bytes(row, &d->problem);
+    json_array_append_new(rows, row);
+  }
+}
+
+static void put_decision(json_t *rows, const tool_settings *settings,
+                         const tool_records *records, const dfgnn_decision *d) {
+  double unfused = ratio_of(d, "unfused");
+  for (size_t i = 0; i < (settings->all ? d->count : d->count > 0); i++) {
+    const dfgnn_ranked *r = &d->ranked[i];
+    json_t *row = begin(&d->problem, r->variant);
+    put_figures(row, evidence(records, d, r->variant, r->revision),
+                unfused / exp(r->log_ratio));
+    put_bytes(row, &d->problem);
+    tool_put_number(row, "slower", exp(r->log_ratio));
+    tool_put_flag(row, "tied", r->tied);
+    tool_put_count(row, "measured", (int64_t)d->count);
+    json_array_append_new(rows, row);
+  }
+  if (settings->all)
+    put_rejected(rows, records, d);
+}
+
+static const tool_column columns[] = {
+    {"graph", "GRAPH", TOOL_TEXT},
+    {"op", "OP", TOOL_TEXT},
+    {"pass", "PASS", TOOL_TEXT},
+    {"dtype", "DTYPE", TOOL_TEXT},
+    {"heads", "HEADS", TOOL_COUNT},
+    {"dim", "DIM", TOOL_COUNT},
+    {"arch", "DEVICE", TOOL_TEXT},
+    {"variant", "VARIANT", TOOL_TEXT},
+    {"median_ms", "TIME", TOOL_MS},
+    {"ratio", "/RULE", TOOL_FIGURE},
+    {"speedup_unfused", "UNFUSED", TOOL_TIMES},
+    {"slower", "/BEST", TOOL_FIGURE},
+    {"measured", "MEASURED", TOOL_COUNT},
+    {"status", "STATUS", TOOL_TEXT},
+    {"reason", "REASON", TOOL_TEXT},
+    {NULL, NULL, 0}};
+
+static int command(tool_settings *settings, int count, char **operands) {
+  tool_records records = {0};
+  uint64_t fingerprints[count + 1];
+  selection s = {count, operands, fingerprints};
+  int status = TOOL_DONE;
+  for (int i = 0; i < count && !status; i++)
+    status = fingerprint_of(&fingerprints[i], operands[i]);
+  if (!status)
+    status = tool_records_load(&records, settings);
+  if (!status) {
+    json_t *rows = json_array();
+    for (size_t i = 0; i < records.decisions->count; i++) {
+      const dfgnn_decision *d = &records.decisions->decision[i];
+      if (tool_row_wanted(settings, &d->problem) && selected(&s, &d->problem))
+        put_decision(rows, settings, &records, d);
+    }
+    if (!json_array_size(rows) && !settings->json && !settings->quiet)
+      fprintf(stderr, "%s: nothing measured; 'dfgnn-tune run GRAPH' measures\n",
+              tool_name);
+    if (records.invalid && !settings->quiet)
+      fprintf(stderr, "%s: %llu invalid rows skipped\n", tool_name,
+              (unsigned long long)records.invalid);
+    status = tool_report(settings, rows, columns);
+  }
+  tool_records_free(&records);
+  return status;
+}
+
+const tool_command tune_show = {
+    "show",
+    "[GRAPH...]",
+    0,
+    -1,
+    "Show the winners in the stores",
+    "Winners of every problem measured, or with --all every variant measured, "
+    "rejected ones included. A GRAPH is a file, or a name as it is stored, in "
+    "which * matches any text. Problem options that are given restrict what is "
+    "shown.",
+    HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_ALWAYS,
+    command};

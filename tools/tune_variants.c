@@ -1,0 +1,82 @@
+/* tune_variants.c - dfgnn-tune variants: every compiled-in variant */
+#include "lib/registry.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int wanted(const tool_settings *s, int op, int pass) {
+  int o = !(s->given & HAS(OP)), p = !(s->given & HAS(PASS));
+  for (int i = 0; i < s->op_count; i++)
+    o |= (int)s->op[i] == op;
+  for (int i = 0; i < s->pass_count; i++)
+    p |= (int)s->pass[i] == pass;
+  return o && p;
+}
+
+static json_t *row_of(const dfgnn_variant_info *info, const char *op,
+                      const char *pass) {
+  json_t *row = json_object();
+  tool_put(row, "variant", info->name);
+  tool_put(row, "algorithm", info->algorithm);
+  tool_put(row, "backend", info->backend);
+  tool_put(row, "op", op);
+  tool_put(row, "pass", pass);
+  tool_put_count(row, "revision", info->revision);
+  tool_put(row, "parameters", info->parameters);
+  tool_put_flag(row, "deterministic", info->deterministic);
+  return row;
+}
+
+/* JSON: a row for each operator and pass; the table: one for a variant. */
+static void add(json_t *rows, const tool_settings *s,
+                const dfgnn_variant_info *info) {
+  char ops[128] = "", passes[64] = "";
+  for (int p = 0; p < DFGNN_PASS_COUNT; p++) {
+    if (!(info->passes >> p & 1))
+      continue;
+    const char *pass = dfgnn_pass_name((dfgnn_pass)p);
+    snprintf(passes + strlen(passes), sizeof passes - strlen(passes), "%s%s",
+             *passes ? "," : "", pass);
+    for (int o = 0; o < DFGNN_OP_COUNT; o++) {
+      const char *op = dfgnn_op_name((dfgnn_op)o);
+      if (!(info->ops >> o & 1) || !wanted(s, o, p))
+        continue;
+      if (s->json)
+        json_array_append_new(rows, row_of(info, op, pass));
+      if (!strstr(ops, op) || strcmp(strstr(ops, op), op))
+        snprintf(ops + strlen(ops), sizeof ops - strlen(ops), "%s%s",
+                 *ops ? "," : "", op);
+    }
+  }
+  if (!s->json && *ops)
+    json_array_append_new(rows, row_of(info, ops, passes));
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
+                                        {"op", "OP", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"revision", "REVISION", TOOL_COUNT},
+                                        {NULL, NULL, 0}};
+  json_t *rows = json_array();
+  (void)count;
+  (void)operands;
+  for (size_t i = 0; i < dfgnn_variant_count(); i++) {
+    dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
+    if (!dfgnn_variant_get(&info, i))
+      add(rows, settings, &info);
+  }
+  return tool_report(settings, rows, columns);
+}
+
+const tool_command tune_variants = {
+    "variants",
+    "",
+    0,
+    0,
+    "List the variants of this library",
+    "Every compiled-in variant, whether its device is present or not. With "
+    "--json a variant has one object for each operator and pass it computes.",
+    HAS(OP) | HAS(PASS) | HAS_ALWAYS,
+    command};
