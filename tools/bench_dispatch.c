@@ -135,7 +135,7 @@ static dfgnn_status measure_execute(double *ns, const tool_case *each,
 int bench_dispatch(void *data, const tool_case *each) {
   bench *b = data;
   probe p = {.each = each};
-  double cached, fresh, graph, call;
+  double cached = NAN, fresh = NAN, graph = NAN, call = NAN;
   dfgnn_plan *plan = NULL;
   dfgnn_status status =
       dfgnn_plan_create(&plan, each->ctx, each->graph, each->problem);
