@@ -12,8 +12,8 @@
 typedef struct dfgnn_harness dfgnn_harness;
 
 /* Allocates every tensor of the problem on the context's device, with canaries
- * before and after the outputs, inputs N(0,1) by seed (the same on every
- * device), and a workspace that grows to what the plans need. */
+ * before and after each.  Inputs have mean 0 and variance 1 (a sum of four
+ * uniform numbers) and are the same on every device for a seed. */
 dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
                                    const dfgnn_problem *problem, uint64_t seed);
@@ -21,13 +21,15 @@ void dfgnn__harness_destroy(dfgnn_harness *harness);
 
 /* Arguments in device memory, for execute. */
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
-/* A workspace of at least the plan's bytes. */
+/* A workspace of at least the plan's bytes, valid until the next call of this
+ * or of the check. */
 dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *harness,
                                       const dfgnn_plan *plan);
 
-/* Poisons the outputs, executes, and compares out, lse and weights with the
- * reference: all rows up to 10 M edges, above that a sample with the heaviest
- * and an empty row.  rel_error is the largest of |x - r| / (|r| + rms(r)).
+/* Poisons outputs and workspace, executes, and compares out, lse and weights
+ * with the reference, which is computed once: all rows up to 10 M edges and 128
+ * M numbers of out, above that a sample with the heaviest and an empty row.
+ * rel_error is the largest of |x - r| / (|r| + rms(r)).
  * DFGNN_ERROR_WRONG, with the row, if it exceeds the tolerance or a canary is
  * overwritten. */
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *harness,
