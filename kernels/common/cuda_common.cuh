@@ -109,6 +109,14 @@ __device__ __forceinline__ double max_of(double a, double b) {
   return fmax(a, b);
 }
 
+/* Vectors shorter than this count as such, as torch's normalize has it. */
+__device__ __forceinline__ float inverse_norm(float square) {
+  return rsqrtf(fmaxf(square, 1e-24f));
+}
+__device__ __forceinline__ double inverse_norm(double square) {
+  return rsqrt(fmax(square, 1e-24));
+}
+
 /* Reductions over aligned groups of LANES lanes; every lane gets the result. */
 template <int LANES, typename A> __device__ __forceinline__ A lanes_sum(A x) {
 #pragma unroll

@@ -1,0 +1,343 @@
+#include "kernels/attention/cuda_attend.h"
+
+#include "kernels/common/cuda_common.cuh"
+
+namespace dfgnn {
+
+/* ---- shapes ------------------------------------------------------------- */
+
+const void *attend_kernel(int score, dfgnn_dtype dtype, int vector, int lanes,
+                          int vectors, int unroll, int several) {
+  static attend_finder *const f32[DFGNN_SCORE_COUNT] = {
+      attend_gt_f32, attend_agnn_f32, attend_gat_f32, attend_gatv2_f32,
+      attend_given_f32};
+  attend_finder *find = nullptr;
+  if (vector == 1)
+    return attend_narrow(score, dtype, lanes, vectors, unroll, several);
+  if (dtype == DFGNN_F32)
+    find = f32[score];
+  else if (dtype == DFGNN_F16)
+    find = attend_f16;
+  else if (dtype == DFGNN_BF16)
+    find = attend_bf16;
+  return find ? find(score, lanes, vectors, unroll, several) : nullptr;
+}
+
+static int ceil_power(int64_t x) {
+  int p = 1;
+  while (p < x)
+    p *= 2;
+  return p;
+}
+
+static int ceil_div(int64_t a, int64_t b) {
+  return static_cast<int>((a + b - 1) / b);
+}
+
+/* A warp with several heads spans this many vectors of an edge's row. */
+static const int kSlots = 32;
+
+static int shape_find(attend_shape *shape, int score,
+                      const dfgnn_setting *setting, int vector, int lanes,
+                      int unroll, int several) {
+  const dfgnn_problem *problem = setting->problem;
+  const int heads = static_cast<int>(problem->heads);
+  const int needed = ceil_power(ceil_div(problem->dim, vector));
+  attend_shape s = {vector, lanes, 1, unroll, several, 1, lanes, heads};
+  if (several) {
+    if (needed > lanes)
+      return 0;
+    s.head_lanes = needed;
+    int slots = ceil_power(int64_t(heads) * needed);
+    if (slots > kSlots)
+      slots = kSlots;
+    s.vectors = slots > lanes ? slots / lanes : 1;
+    s.tile_heads = s.vectors * lanes / needed;
+    s.tiles = ceil_div(heads, s.tile_heads);
+  } else {
+    s.vectors = needed > lanes ? needed / lanes : 1;
+  }
+  if (!attend_kernel(score, problem->dtype, vector, lanes, s.vectors, unroll,
+                     several))
+    return 0;
+  *shape = s;
+  return 1;
+}
+
+static int wide_vector(dfgnn_dtype dtype) {
+  return static_cast<int>(16 / dfgnn_dtype_size(dtype));
+}
+
+/* The plain shape, for any alignment and stride. */
+static int shape_narrow(attend_shape *shape, int score,
+                        const dfgnn_setting *setting) {
+  static const int unrolls[] = {2, 1};
+  attend_shape s = {};
+  const int needed = ceil_div(setting->problem->dim, 32);
+  s.vector = 1;
+  s.lanes = s.head_lanes = 32;
+  s.vectors = needed <= 1 ? 1 : needed <= 4 ? 4 : 32;
+  s.tile_heads = 1;
+  s.tiles = static_cast<int>(setting->problem->heads);
+  for (int unroll : unrolls) {
+    s.unroll = unroll;
+    *shape = s;
+    if (attend_kernel(score, setting->problem->dtype, 1, 32, s.vectors, unroll,
+                      0))
+      return 1;
+  }
+  return 0;
+}
+
+int attend_shape_find(attend_shape *shape, int score,
+                      const dfgnn_setting *setting, int lanes, int unroll,
+                      int several) {
+  const dfgnn_problem *problem = setting->problem;
+  const int vector = wide_vector(problem->dtype);
+  if (problem->dim > 1024 || problem->dim % vector != 0)
+    return 0;
+  return shape_find(shape, score, setting, vector, lanes, unroll, several);
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+static dfgnn_status view_tensor(tensor_view *view, const char *name,
+                                const void *data, const dfgnn_strides *strides,
+                                size_t size) {
+  const int64_t bytes = strides->node * static_cast<int64_t>(size);
+  if (data && (bytes < 0 || bytes > int64_t(UINT32_MAX)))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%s: distance between nodes is %lld bytes, expected "
+                       "0 .. 2^32 - 1",
+                       name, static_cast<long long>(bytes));
+  *view = {data, static_cast<unsigned>(bytes), strides->head, strides->feature};
+  return DFGNN_OK;
+}
+
+dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const dfgnn_args *args = launch->args;
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  dfgnn_status status;
+  *p = attend_params{};
+  p->units = static_cast<int>(matrix->destinations);
+  p->offsets64 = matrix->offsets64;
+  p->offsets = matrix->offsets;
+  p->indices = matrix->indices;
+  p->heads = static_cast<int>(problem->heads);
+  p->dim = static_cast<int>(problem->dim);
+  const bool key = problem->op == DFGNN_OP_GT;
+  const bool query = problem->op != DFGNN_OP_GAT;
+  if ((status = view_tensor(&p->query, "query", query ? args->query : nullptr,
+                            &args->query_strides, size)) ||
+      (status = view_tensor(&p->key, "key", key ? args->key : nullptr,
+                            &args->key_strides, size)) ||
+      (status = view_tensor(&p->value, "value", args->value,
+                            &args->value_strides, size)))
+    return status;
+  p->score_dst = args->score_dst;
+  p->score_src = args->score_src;
+  p->att = args->att;
+  p->beta = args->beta;
+  p->out = args->out;
+  p->lse = args->lse;
+  p->out_node = args->out_strides.node;
+  p->out_head = args->out_strides.head;
+  p->out_feature = args->out_strides.feature;
+  p->scale = args->scale;
+  p->slope = args->slope;
+  return DFGNN_OK;
+}
+
+static int aligned(const void *data, int64_t node_bytes, int64_t head,
+                   int64_t feature, int heads, int64_t size) {
+  return !data ||
+         (reinterpret_cast<uintptr_t>(data) % 16 == 0 && node_bytes % 16 == 0 &&
+          feature == 1 && (heads == 1 || head * size % 16 == 0));
+}
+
+static int all_aligned(const attend_params *p, int64_t size) {
+  const tensor_view *views[] = {&p->query, &p->key, &p->value};
+  for (const tensor_view *v : views)
+    if (!aligned(v->data, v->node_bytes, v->head, v->feature, p->heads, size))
+      return 0;
+  return aligned(p->out, p->out_node * size, p->out_head, p->out_feature,
+                 p->heads, size);
+}
+
+/* ---- launch ------------------------------------------------------------- */
+
+void attend_prefer_cache(int score, const dfgnn_setting *setting,
+                         const attend_shape *shape) {
+  const void *kernel =
+      attend_kernel(score, setting->problem->dtype, shape->vector, shape->lanes,
+                    shape->vectors, shape->unroll, shape->several);
+  /* A hint: if it is refused, the kernel still runs. */
+  if (cudaFuncSetAttribute(kernel,
+                           cudaFuncAttributePreferredSharedMemoryCarveout,
+                           0) != cudaSuccess)
+    (void)cudaGetLastError();
+}
+
+dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
+                        const attend_shape *wanted,
+                        const attend_schedule *schedule) {
+  const dfgnn_setting *setting = &launch->setting;
+  const dfgnn_dtype dtype = setting->problem->dtype;
+  attend_shape shape = *wanted;
+  if (shape.vector > 1 &&
+      !all_aligned(p, static_cast<int64_t>(dfgnn_dtype_size(dtype))) &&
+      !shape_narrow(&shape, score, setting))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no kernel for unaligned tensors of %lld features",
+                       static_cast<long long>(setting->problem->dim));
+  int rows = schedule->rows;
+  if (rows * shape.lanes > 32)
+    rows = 32 / shape.lanes;
+  p->group = 32 / rows;
+  p->tile_heads = shape.tile_heads;
+  p->head_lanes = shape.head_lanes;
+  if (schedule->order)
+    p->order = static_cast<const int *>(schedule->order->array[0]);
+  if (schedule->items) {
+    const dfgnn_view *items = schedule->items;
+    p->units = static_cast<int>(items->count);
+    p->item_row = static_cast<const int *>(items->array[0]);
+    p->item_first = static_cast<const int64_t *>(items->array[1]);
+    p->row_item = static_cast<const int *>(items->array[2]);
+    p->item_edges = static_cast<int>(items->request.parameter);
+    p->extra_items =
+        static_cast<int>(items->count - setting->matrix->destinations);
+  }
+  if (p->units == 0)
+    return DFGNN_OK;
+  const int block_rows = schedule->warps * rows;
+  if (schedule->span > 0) {
+    p->span = block_rows * schedule->span;
+  } else {
+    /* 32 warps a multiprocessor, each block with neighbouring rows. */
+    const int resident = setting->device->units * (32 / schedule->warps);
+    p->span = ceil_div(p->units, resident);
+    if (p->span < block_rows)
+      p->span = block_rows;
+  }
+  p->blocks = ceil_div(p->units, p->span);
+  const int64_t grid = int64_t(p->blocks) * shape.tiles;
+  if (grid > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld blocks, a launch has at most 2^31 - 1",
+                       static_cast<long long>(grid));
+  const void *kernel =
+      attend_kernel(score, dtype, shape.vector, shape.lanes, shape.vectors,
+                    shape.unroll, shape.several);
+  void *arguments[] = {p};
+  (void)cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(grid)),
+                         dim3(static_cast<unsigned>(schedule->warps * 32)),
+                         arguments, 0,
+                         static_cast<cudaStream_t>(launch->stream));
+  return launch_status("attend");
+}
+
+/* ---- small kernels ------------------------------------------------------ */
+
+template <typename T>
+__global__ void inverse_norms(accumulator_t<T> *inverse, tensor_view value,
+                              int64_t pairs, int heads, int dim, int lanes) {
+  using A = accumulator_t<T>;
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t pair = thread / lanes;
+  const int lane = static_cast<int>(thread & (lanes - 1));
+  A square = A(0);
+  if (pair < pairs) {
+    const int64_t node = pair / heads, head = pair - node * heads;
+    const T *row =
+        reinterpret_cast<const T *>(static_cast<const char *>(value.data) +
+                                    node * value.node_bytes) +
+        head * value.head;
+    for (int f = lane; f < dim; f += lanes) {
+      const A x = widen(row[f * value.feature]);
+      square += x * x;
+    }
+  }
+  for (int o = lanes / 2; o > 0; o >>= 1)
+    square += __shfl_xor_sync(kFullMask, square, o);
+  if (pair < pairs && lane == 0)
+    inverse[pair] = inverse_norm(square);
+}
+
+dfgnn_status attend_inverse_norms(void *inverse, const attend_params *p,
+                                  const dfgnn_launch *launch) {
+  const int64_t pairs = launch->setting.matrix->sources * p->heads;
+  int lanes = ceil_power(ceil_div(p->dim, 4));
+  if (lanes > 32)
+    lanes = 32;
+  const int64_t blocks = (pairs * lanes + 255) / 256;
+  if (blocks == 0)
+    return DFGNN_OK;
+  if (blocks > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld norms are too many",
+                       static_cast<long long>(pairs));
+  cudaStream_t stream = static_cast<cudaStream_t>(launch->stream);
+  const unsigned grid = static_cast<unsigned>(blocks);
+  switch (launch->setting.problem->dtype) {
+  case DFGNN_F16:
+    inverse_norms<__half>
+        <<<grid, 256, 0, stream>>>(static_cast<float *>(inverse), p->value,
+                                   pairs, p->heads, p->dim, lanes);
+    break;
+  case DFGNN_BF16:
+    inverse_norms<__nv_bfloat16>
+        <<<grid, 256, 0, stream>>>(static_cast<float *>(inverse), p->value,
+                                   pairs, p->heads, p->dim, lanes);
+    break;
+  case DFGNN_F64:
+    inverse_norms<double>
+        <<<grid, 256, 0, stream>>>(static_cast<double *>(inverse), p->value,
+                                   pairs, p->heads, p->dim, lanes);
+    break;
+  default:
+    inverse_norms<float>
+        <<<grid, 256, 0, stream>>>(static_cast<float *>(inverse), p->value,
+                                   pairs, p->heads, p->dim, lanes);
+  }
+  return launch_status("inverse_norms");
+}
+
+/* A warp a row; the scores of a row are contiguous. */
+template <typename A>
+__global__ void normalise(A *scores, const A *lse2, const void *offsets,
+                          int offsets64, int rows, int heads) {
+  const int64_t row = int64_t(blockIdx.x) * (blockDim.x / 32) +
+                      static_cast<int>(threadIdx.x) / 32;
+  if (row >= rows)
+    return;
+  const offsets_t at{offsets, offsets64};
+  const int64_t end = at[row + 1] * heads;
+  for (int64_t i = at[row] * heads + (threadIdx.x & 31); i < end; i += 32) {
+    const A lse = lse2[row * heads + i % heads];
+    scores[i] = lse == -A(INFINITY) ? A(0) : exp2_fast(scores[i] - lse);
+  }
+}
+
+dfgnn_status attend_normalise(void *scores, const void *lse2,
+                              const dfgnn_launch *launch) {
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const int rows = static_cast<int>(matrix->destinations);
+  const int heads = static_cast<int>(launch->setting.problem->heads);
+  if (matrix->edges == 0)
+    return DFGNN_OK;
+  const unsigned grid = static_cast<unsigned>(ceil_div(rows, 8));
+  cudaStream_t stream = static_cast<cudaStream_t>(launch->stream);
+  if (launch->setting.problem->dtype == DFGNN_F64)
+    normalise<<<grid, 256, 0, stream>>>(
+        static_cast<double *>(scores), static_cast<const double *>(lse2),
+        matrix->offsets, matrix->offsets64, rows, heads);
+  else
+    normalise<<<grid, 256, 0, stream>>>(
+        static_cast<float *>(scores), static_cast<const float *>(lse2),
+        matrix->offsets, matrix->offsets64, rows, heads);
+  return launch_status("normalise");
+}
+
+} // namespace dfgnn

@@ -1,0 +1,126 @@
+/* cuda_attend.h - what host code and the kernels of cuda_attend.cuh share */
+#ifndef DFGNN_ATTENTION_CUDA_ATTEND_H
+#define DFGNN_ATTENTION_CUDA_ATTEND_H
+
+#include "kernels/common/variant.h"
+
+namespace dfgnn {
+
+/* A feature tensor; the distance between nodes is in bytes. */
+struct tensor_view {
+  const void *data;
+  unsigned node_bytes;
+  int64_t head, feature;
+};
+
+struct attend_params {
+  /* The schedule: units are rows, or items of split rows.  A block takes
+   * `span` units, a row `group` lanes. */
+  int units, span, blocks, group;
+  int offsets64;
+  const void *offsets;
+  const int *indices;
+  const int *order;    /* rows by degree; NULL: as they are */
+  const int *item_row; /* NULL: units are rows */
+  const int64_t *item_first;
+  const int *row_item;
+  int item_edges, extra_items;
+
+  int heads, dim, tile_heads, head_lanes;
+  tensor_view query, key, value;
+  const void *score_dst, *score_src, *att, *beta;
+  const void *inverse_norms; /* AGNN, [M,H]; NULL: from the gathered row */
+  const void *lse2;          /* given_score: [N,H] */
+  void *scores;              /* [E,H]: written if not NULL; given_score reads */
+  void *partial, *partial_state;
+  void *out, *lse, *lse2_out;
+  int64_t out_node, out_head, out_feature;
+  double scale, slope;
+};
+
+/* The instances of attend(): lanes an edge, vectors a lane, edges in flight,
+ * several heads a warp.  Wide ones are for 16-byte vectors, narrow ones take
+ * single elements at any stride. */
+#define DFGNN_ATTEND_WIDE(X)                                                   \
+  X(32, 1, 1, 0)                                                               \
+  X(32, 1, 2, 0) X(32, 1, 4, 0) X(32, 1, 8, 0) X(32, 2, 1, 0) X(32, 2, 2, 0)   \
+      X(32, 2, 4, 0) X(32, 4, 1, 0) X(32, 4, 2, 0) X(32, 8, 1, 0)              \
+          X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0)          \
+              X(16, 2, 1, 0) X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0)      \
+                  X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)     \
+                      X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0)  \
+                          X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0)            \
+                              X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0)        \
+                                  X(4, 4, 1, 0) X(32, 1, 1, 1) X(32, 1, 2, 1)  \
+                                      X(32, 1, 4, 1) X(32, 1, 8, 1)            \
+                                          X(16, 1, 2, 1) X(16, 1, 4, 1)        \
+                                              X(16, 2, 1, 1) X(16, 2, 2, 1)    \
+                                                  X(16, 2, 4, 1) X(8, 1, 2, 1) \
+                                                      X(8, 2, 2, 1)            \
+                                                          X(8, 4, 1, 1)        \
+                                                              X(8, 4, 2, 1)
+
+#define DFGNN_ATTEND_NARROW(X)                                                 \
+  X(32, 1, 2, 0) X(32, 4, 1, 0) X(32, 32, 1, 0) X(32, 1, 2, 1)
+
+/* What attend() scores by: an operator, or scores in memory. */
+#define DFGNN_SCORE_GIVEN DFGNN_OP_COUNT
+#define DFGNN_SCORE_COUNT (DFGNN_OP_COUNT + 1)
+
+/* The instance as a symbol for cudaLaunchKernel, or NULL if there is none.
+ * vector: elements a load. */
+const void *attend_kernel(int score, dfgnn_dtype dtype, int vector, int lanes,
+                          int vectors, int unroll, int several_heads);
+
+/* How lanes are laid over a problem's features. */
+struct attend_shape {
+  int vector, lanes, vectors, unroll, several;
+  int tile_heads, head_lanes, tiles; /* heads of a warp; lanes of a head */
+};
+
+/* 0 if no instance serves the setting so. */
+int attend_shape_find(attend_shape *shape, int score,
+                      const dfgnn_setting *setting, int lanes, int unroll,
+                      int several);
+
+/* Schedule of a launch. */
+struct attend_schedule {
+  int warps;               /* a block */
+  int rows;                /* a warp, side by side */
+  int span;                /* times a warp comes back for more rows; 0: blocks
+                            * as many as the device holds at once */
+  const dfgnn_view *order; /* DEGREE_ORDER, or NULL */
+  const dfgnn_view *items; /* WORK_ITEMS, or NULL */
+};
+
+/* Fills what the arguments and the matrix say. */
+dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch);
+
+/* Launches attend(); narrow instances serve what is not aligned. */
+dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
+                        const attend_shape *shape,
+                        const attend_schedule *schedule);
+
+/* Inverse norms of the value rows, [M,H]. */
+dfgnn_status attend_inverse_norms(void *inverse, const attend_params *p,
+                                  const dfgnn_launch *launch);
+
+/* scores [E,H] to softmax weights, by lse2 [N,H]. */
+dfgnn_status attend_normalise(void *scores, const void *lse2,
+                              const dfgnn_launch *launch);
+
+/* Asks for as much L1 as the multiprocessor has. */
+void attend_prefer_cache(int score, const dfgnn_setting *setting,
+                         const attend_shape *shape);
+
+/* One file a storage type and width of load defines these. */
+typedef const void *attend_finder(int score, int lanes, int vectors, int unroll,
+                                  int several_heads);
+attend_finder attend_gt_f32, attend_agnn_f32, attend_gat_f32, attend_gatv2_f32,
+    attend_given_f32, attend_f16, attend_bf16;
+const void *attend_narrow(int score, dfgnn_dtype dtype, int lanes, int vectors,
+                          int unroll, int several_heads);
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,48 @@
+/* cuda_attend_instances.cuh - lists of attend() by shape; a file instantiates
+ * those of one storage type or one score, so that files compile side by side */
+#ifndef DFGNN_ATTENTION_CUDA_ATTEND_INSTANCES_CUH
+#define DFGNN_ATTENTION_CUDA_ATTEND_INSTANCES_CUH
+
+#include "kernels/attention/cuda_attend.cuh"
+
+namespace dfgnn {
+
+struct attend_instance {
+  int lanes, vectors, unroll, several;
+  const void *kernel;
+};
+
+template <int N>
+inline const void *find_instance(const attend_instance (&table)[N], int lanes,
+                                 int vectors, int unroll, int several) {
+  for (const attend_instance &i : table)
+    if (i.lanes == lanes && i.vectors == vectors && i.unroll == unroll &&
+        i.several == several)
+      return i.kernel;
+  return nullptr;
+}
+
+template <class Score, typename T>
+const void *find_wide(int lanes, int vectors, int unroll, int several) {
+#define INSTANCE(L, C, U, M)                                                   \
+  {L, C, U, M,                                                                 \
+   reinterpret_cast<const void *>(                                             \
+       attend<Score, T, 16 / sizeof(T), L, C, U, M != 0>)},
+  static const attend_instance table[] = {DFGNN_ATTEND_WIDE(INSTANCE)};
+#undef INSTANCE
+  return find_instance(table, lanes, vectors, unroll, several);
+}
+
+template <class Score, typename T>
+const void *find_narrow(int lanes, int vectors, int unroll, int several) {
+#define INSTANCE(L, C, U, M)                                                   \
+  {L, C, U, M,                                                                 \
+   reinterpret_cast<const void *>(attend<Score, T, 1, L, C, U, M != 0>)},
+  static const attend_instance table[] = {DFGNN_ATTEND_NARROW(INSTANCE)};
+#undef INSTANCE
+  return find_instance(table, lanes, vectors, unroll, several);
+}
+
+} // namespace dfgnn
+
+#endif
