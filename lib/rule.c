@@ -13,7 +13,8 @@ typedef struct rule_row {
   const char *backend;
   int (*holds)(const dfgnn_setting *setting);
   const char *algorithm;
-  const char *prefer; /* "name=value,..."; what is not named takes the first */
+  const char *prefer; /* "name=value,...", the most important first; what is not
+                       * named takes the family's first value */
   const char *because;
 } rule_row;
 
@@ -44,10 +45,12 @@ static int small_rows(const dfgnn_setting *s) {
 
 static int narrow(const dfgnn_setting *s) { return s->problem->dim < 32; }
 
+#define CPU "simd=avx512,simd=avx2"
+
 static const rule_row refined[] = {
-    {"cpu", dominated, "split", "", "one row dominates"},
-    {"cpu", narrow, "smmf", "", "narrow features"},
-    {"cpu", always, "online", "", "one pass serves most graphs"},
+    {"cpu", dominated, "split", CPU, "one row dominates"},
+    {"cpu", narrow, "smmf", CPU, "narrow features"},
+    {"cpu", always, "online", CPU, "one pass serves most graphs"},
     {"cuda", dominated, "split", "", "one row dominates"},
     {"cuda", beyond_cache, "sliced", "",
      "gathered tables beyond the L2 without locality"},
@@ -55,11 +58,13 @@ static const rule_row refined[] = {
     {"cuda", always, "online", "", "one pass serves most graphs"},
 };
 
-/* How many of the preferred "name=value" a variant has. */
+/* How well a variant fits a list of preferred "name=value": each one weighs
+ * more than all after it together. */
 static int preferred(const dfgnn_variant *v, const char *prefer) {
   int score = 0;
   for (const char *part = prefer; *part;) {
     size_t length = strcspn(part, ",");
+    score *= 2;
     for (const char *own = v->parameters; *own;) {
       size_t own_length = strcspn(own, ",");
       score += own_length == length && !strncmp(own, part, length);
