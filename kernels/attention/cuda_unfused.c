@@ -1,0 +1,100 @@
+/* cuda_unfused.c - the baseline: sampled product, edge softmax, sparse product,
+ * each a pass over the edges; products of cuSPARSE or plain ones of ours */
+#include "base/error.h"
+#include "kernels/attention/cuda_cusparse.h"
+#include "kernels/common/cusparse.h"
+
+static const int algorithms[] = {0, CUSPARSE_SPMM_ALG1, CUSPARSE_SPMM_ALG2,
+                                 CUSPARSE_SPMM_ALG3};
+
+static int algorithm(const dfgnn_setting *setting) {
+  return algorithms[setting->parameter[0]];
+}
+
+/* cuSPARSE scores dot products only. */
+static int library_scores(const dfgnn_setting *setting) {
+  return algorithm(setting) && setting->problem->op == DFGNN_OP_GT;
+}
+
+static int empty(const dfgnn_matrix *matrix) {
+  return matrix->edges == 0 || matrix->destinations == 0;
+}
+
+static const char *applicable(const dfgnn_setting *setting) {
+  return algorithm(setting) ? dfgnn__cusparse_refusal(setting) : NULL;
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
+  if (library_scores(setting))
+    return 0;
+  requests[0] = (dfgnn_view_request){DFGNN_VIEW_ROW_OF_EDGE, 0};
+  return 1;
+}
+
+static size_t score_bytes(const dfgnn_setting *setting) {
+  return (dfgnn__passes_score_bytes(setting) + 255) / 256 * 256;
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  size_t bytes = score_bytes(setting);
+  if (algorithm(setting) && !empty(setting->matrix))
+    bytes += dfgnn__cusparse_buffer(setting, algorithm(setting));
+  return bytes;
+}
+
+static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
+                            const dfgnn_view *const *views) {
+  (void)views;
+  *state = NULL;
+  if (!algorithm(setting) || empty(setting->matrix))
+    return DFGNN_OK;
+  return dfgnn__cusparse_open((dfgnn_cusparse_state **)state, setting,
+                              algorithm(setting));
+}
+
+static void release(void *state) { dfgnn__cusparse_close(state); }
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const dfgnn_setting *setting = &launch->setting;
+  dfgnn_cusparse_state *library = launch->state;
+  dfgnn_passes passes;
+  dfgnn__passes_fill(&passes, launch, 0);
+  void *buffer = (char *)launch->workspace + score_bytes(setting);
+  if (library && (passes.value.feature != 1 || passes.out.feature != 1 ||
+                  (library_scores(setting) &&
+                   (passes.query.feature != 1 || passes.key.feature != 1))))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "cuSPARSE needs a feature stride of 1");
+  dfgnn_status status = library && library_scores(setting)
+                            ? dfgnn__cusparse_scores(library, &passes, buffer)
+                            : dfgnn__cuda_scores(&passes, 0);
+  if (!status)
+    status = dfgnn__cuda_rows(&passes, DFGNN_ROWS_SOFTMAX);
+  if (status)
+    return status;
+  return library ? dfgnn__cusparse_gather(library, &passes, buffer)
+                 : dfgnn__cuda_rows(&passes, DFGNN_ROWS_GATHER);
+}
+
+DFGNN_FAMILIES(cuda_unfused) = {
+    {.name = "cuda.attention.fwd.unfused",
+     .algorithm = "unfused",
+     .backend = "cuda",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_DTYPES_ALL,
+     .revision = 1,
+     .deterministic = 1,
+     .weights = 1,
+     .parameters = {{"lib",
+                     4,
+                     {0, 1, 2, 3},
+                     {"own", "cusparse-alg1", "cusparse-alg2",
+                      "cusparse-alg3"}}},
+     .applicable = applicable,
+     .workspace = workspace,
+     .views = views,
+     .prepare = prepare,
+     .release = release,
+     .launch = launch},
+    DFGNN_FAMILIES_END};

@@ -1,0 +1,104 @@
+/* cusparse.c - finds and loads cuSPARSE: DFGNN_CUSPARSE, the loader's own path,
+ * a toolkit, or the wheel of a python3 in PATH */
+#include "kernels/common/cusparse.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static dfgnn_cusparse table;
+static int loaded;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const struct {
+  const char *name;
+  size_t offset;
+} symbols[] = {
+    {"cusparseCreate", offsetof(dfgnn_cusparse, create)},
+    {"cusparseDestroy", offsetof(dfgnn_cusparse, destroy)},
+    {"cusparseSetStream", offsetof(dfgnn_cusparse, set_stream)},
+    {"cusparseGetErrorString", offsetof(dfgnn_cusparse, error)},
+    {"cusparseCreateCsr", offsetof(dfgnn_cusparse, create_csr)},
+    {"cusparseDestroySpMat", offsetof(dfgnn_cusparse, destroy_csr)},
+    {"cusparseSpMatSetValues", offsetof(dfgnn_cusparse, set_values)},
+    {"cusparseCreateDnMat", offsetof(dfgnn_cusparse, create_dense)},
+    {"cusparseDestroyDnMat", offsetof(dfgnn_cusparse, destroy_dense)},
+    {"cusparseDnMatSetValues", offsetof(dfgnn_cusparse, set_dense)},
+    {"cusparseSDDMM_bufferSize", offsetof(dfgnn_cusparse, sddmm_bytes)},
+    {"cusparseSDDMM", offsetof(dfgnn_cusparse, sddmm)},
+    {"cusparseSpMM_bufferSize", offsetof(dfgnn_cusparse, spmm_bytes)},
+    {"cusparseSpMM", offsetof(dfgnn_cusparse, spmm)},
+};
+
+static int load(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    return 0;
+  for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+    void *symbol = dlsym(library, symbols[i].name);
+    if (!symbol) {
+      dlclose(library);
+      return 0;
+    }
+    memcpy((char *)&table + symbols[i].offset, &symbol, sizeof symbol);
+  }
+  return 1;
+}
+
+static int load_matching(const char *pattern) {
+  glob_t found;
+  int ok = 0;
+  if (glob(pattern, 0, NULL, &found) == 0) {
+    for (size_t i = found.gl_pathc; !ok && i > 0; i--)
+      ok = load(found.gl_pathv[i - 1]);
+    globfree(&found);
+  }
+  return ok;
+}
+
+/* In the environments that the folders of PATH belong to. */
+static int load_from_wheels(void) {
+  static const char *const places[] = {"nvidia/cu*/lib", "nvidia/cusparse/lib"};
+  const char *path = getenv("PATH");
+  char pattern[1024];
+  while (path && *path) {
+    int length = (int)strcspn(path, ":");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+      snprintf(pattern, sizeof pattern,
+               "%.*s/../lib/python3*/*-packages/%s/libcusparse.so.*", length,
+               path, places[i]);
+      if (load_matching(pattern))
+        return 1;
+    }
+    path += length + (path[length] == ':');
+  }
+  return 0;
+}
+
+static void find(void) {
+  static const char *const names[] = {"libcusparse.so.12", "libcusparse.so.13",
+                                      "libcusparse.so"};
+  static const char *const patterns[] = {
+      "/usr/local/cuda/lib64/libcusparse.so.*",
+      "/usr/local/cuda*/lib64/libcusparse.so.*",
+      "/usr/local/cuda*/targets/*/lib/libcusparse.so.*"};
+  const char *given = getenv("DFGNN_CUSPARSE");
+  if (given) {
+    loaded = load(given);
+    return;
+  }
+  for (size_t i = 0; !loaded && i < sizeof names / sizeof *names; i++)
+    loaded = load(names[i]);
+  for (size_t i = 0; !loaded && i < sizeof patterns / sizeof *patterns; i++)
+    loaded = load_matching(patterns[i]);
+  if (!loaded)
+    loaded = load_from_wheels();
+}
+
+const dfgnn_cusparse *dfgnn__cusparse(void) {
+  pthread_once(&once, find);
+  return loaded ? &table : NULL;
+}
