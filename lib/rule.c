@@ -2,7 +2,7 @@
  *
  * The DF-GNN paper's rule picks PMF for super nodes with dot scores and SMMF
  * otherwise.  The refined rule below knows the other algorithms; its rows are
- * tried in order and name an algorithm and the parameter values to prefer. */
+ * tried in order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,10 +13,16 @@ typedef struct rule_row {
   const char *backend;
   int (*holds)(const dfgnn_setting *setting);
   const char *algorithm;
-  const char *prefer; /* "name=value,...", the most important first; what is not
-                       * named takes the family's first value */
   const char *because;
 } rule_row;
+
+/* Settings of an algorithm that do well on most graphs. */
+typedef struct preference {
+  const char *backend;
+  const char *algorithm; /* NULL: every other one */
+  const char *values; /* "name=value,...", the most important first; what is not
+                       * named takes the family's first value */
+} preference;
 
 static int always(const dfgnn_setting *s) {
   (void)s;
@@ -45,17 +51,19 @@ static int small_rows(const dfgnn_setting *s) {
 
 static int narrow(const dfgnn_setting *s) { return s->problem->dim < 32; }
 
-#define CPU "simd=avx512,simd=avx2"
+static const preference preferences[] = {
+    {"cpu", NULL, "simd=avx512,simd=avx2"},
+};
 
 static const rule_row refined[] = {
-    {"cpu", dominated, "split", CPU, "one row dominates"},
-    {"cpu", narrow, "smmf", CPU, "narrow features"},
-    {"cpu", always, "online", CPU, "one pass serves most graphs"},
-    {"cuda", dominated, "split", "", "one row dominates"},
-    {"cuda", beyond_cache, "sliced", "",
+    {"cpu", dominated, "split", "one row dominates"},
+    {"cpu", narrow, "smmf", "narrow features"},
+    {"cpu", always, "online", "one pass serves most graphs"},
+    {"cuda", dominated, "split", "one row dominates"},
+    {"cuda", beyond_cache, "sliced",
      "gathered tables beyond the L2 without locality"},
-    {"cuda", small_rows, "online", "", "small rows want few edges in flight"},
-    {"cuda", always, "online", "", "one pass serves most graphs"},
+    {"cuda", small_rows, "online", "small rows want few edges in flight"},
+    {"cuda", always, "online", "one pass serves most graphs"},
 };
 
 /* How well a variant fits a list of preferred "name=value": each one weighs
@@ -81,13 +89,25 @@ static int usable(const dfgnn_variant *v, const dfgnn_query *query) {
          !dfgnn__variant_refusal(v, &query->setting);
 }
 
-static const dfgnn_variant *best_of(const dfgnn_query *query,
-                                    const char *algorithm, const char *prefer) {
+static const char *values_preferred(const dfgnn_query *query,
+                                    const char *algorithm) {
+  for (size_t r = 0; r < sizeof preferences / sizeof *preferences; r++)
+    if (!strcmp(preferences[r].backend, query->setting.device->backend) &&
+        (!preferences[r].algorithm ||
+         !strcmp(preferences[r].algorithm, algorithm)))
+      return preferences[r].values;
+  return "";
+}
+
+/* The best fitting variant that applies; the first of equals. */
+const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
+                                             const char *algorithm) {
+  const char *prefer = values_preferred(query, algorithm);
   const dfgnn_variant *best = NULL;
   int best_score = -1;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (algorithm && strcmp(v->family->algorithm, algorithm))
+    if (strcmp(v->family->algorithm, algorithm))
       continue;
     int score = preferred(v, prefer);
     if (score > best_score && usable(v, query)) {
@@ -98,17 +118,11 @@ static const dfgnn_variant *best_of(const dfgnn_query *query,
   return best;
 }
 
-const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
-                                             const char *algorithm) {
-  const char *prefer = "";
-  for (size_t r = 0; r < sizeof refined / sizeof *refined; r++)
-    if (!strcmp(refined[r].backend, query->setting.device->backend) &&
-        !strcmp(refined[r].algorithm, algorithm) &&
-        refined[r].holds(&query->setting)) {
-      prefer = refined[r].prefer;
-      break;
-    }
-  return best_of(query, algorithm, prefer);
+static const dfgnn_variant *first_usable(const dfgnn_query *query) {
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    if (usable(dfgnn__variant(i), query))
+      return dfgnn__variant(i);
+  return NULL;
 }
 
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
@@ -117,14 +131,14 @@ void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
     if (strcmp(refined[r].backend, query->setting.device->backend) ||
         !refined[r].holds(&query->setting))
       continue;
-    choice->variant = best_of(query, refined[r].algorithm, refined[r].prefer);
+    choice->variant = dfgnn__algorithm_choice(query, refined[r].algorithm);
     if (choice->variant) {
       snprintf(choice->because, sizeof choice->because, "%s",
                refined[r].because);
       return;
     }
   }
-  choice->variant = best_of(query, NULL, "");
+  choice->variant = first_usable(query);
   snprintf(choice->because, sizeof choice->because,
            "the first variant that applies");
 }
