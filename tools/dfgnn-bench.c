@@ -1,9 +1,13 @@
 /* dfgnn-bench.c - how fast variants and dispatch are */
 #include "base/error.h"
 #include "tools/bench.h"
-#include "tools/commit.h"
 #include <math.h>
 #include <string.h>
+#if __has_include("tools/commit.h")
+#include "tools/commit.h"
+#else
+#define DFGNN_COMMIT ""
+#endif
 
 double bench_bandwidth(const tool_case *each) {
   static struct {
