@@ -479,6 +479,17 @@ static dfgnn_status check_output(dfgnn_harness *h, buffer *b,
                      tolerance);
 }
 
+/* The guards as well: what one plan overwrote must not be held against the
+ * next. */
+static dfgnn_status prepare_output(dfgnn_harness *h, const buffer *b) {
+  if (b->tensor->role == DFGNN_ROLE_INPUT)
+    return DFGNN_OK;
+  dfgnn_status status = copy(h, b->memory, h->guard, GUARD);
+  if (!status)
+    status = copy(h, b->memory + GUARD + b->bytes, h->guard, GUARD);
+  return status ? status : poison(h, b->memory + GUARD, b->bytes);
+}
+
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
   dfgnn_matrix matrix;
@@ -500,8 +511,7 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
   if (!status)
     status = copy(h, (char *)workspace + bytes, h->guard, GUARD);
   for (int i = 0; i < h->count && !status; i++)
-    if (h->buffers[i].tensor->role != DFGNN_ROLE_INPUT)
-      status = poison(h, h->buffers[i].memory + GUARD, h->buffers[i].bytes);
+    status = prepare_output(h, &h->buffers[i]);
   if (!status)
     status = dfgnn_execute(plan, &h->check, workspace, NULL);
   if (!status)
