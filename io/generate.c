@@ -161,6 +161,14 @@ const dfgnn__generator_info *dfgnn__generator_preset(size_t i) {
   return i < PRESETS ? &presets[i].info : NULL;
 }
 
+int dfgnn__generator_setting(const char *name) {
+  for (size_t k = 0; k < KINDS; k++)
+    for (int i = 0; kinds[k].settings[i].name; i++)
+      if (!strcmp(kinds[k].settings[i].name, name))
+        return 1;
+  return !strcmp(name, "preset") || !strcmp(name, "scale");
+}
+
 static const kind *find_kind(const char *name) {
   size_t k = 0;
   while (k < KINDS && strcmp(kinds[k].info.name, name))

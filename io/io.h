@@ -50,6 +50,9 @@ typedef struct dfgnn__generator_info {
   const char *settings; /* "nodes=71 k=8 batch=1 seed=1": with defaults */
 } dfgnn__generator_info;
 
+/* 1 if some kind has the setting name, or it is "preset" or "scale". */
+int dfgnn__generator_setting(const char *name);
+
 /* The i-th kind, or preset; NULL past the last. */
 const dfgnn__generator_info *dfgnn__generator_kind(size_t i);
 const dfgnn__generator_info *dfgnn__generator_preset(size_t i);

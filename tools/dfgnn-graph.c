@@ -1,0 +1,277 @@
+/* dfgnn-graph.c - what graphs are like, and between their formats */
+#include "base/error.h"
+#include "io/io.h"
+#include "tools/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int fail(dfgnn_status status) {
+  return status == DFGNN_ERROR_INVALID ? tool_usage("%s", dfgnn_last_error())
+                                       : tool_fail(status);
+}
+
+static int has_suffix(const char *path, const char *suffix) {
+  size_t n = strlen(path), m = strlen(suffix);
+  return n >= m && !strcmp(path + n - m, suffix);
+}
+
+static int write_graph(const tool_settings *settings, const dfgnn_csr *csr,
+                       const char *path) {
+  dfgnn_status status = dfgnn_csr_write(csr, path);
+  if (status)
+    return fail(status);
+  if (csr->graph_ptr && !has_suffix(path, ".npz") && !settings->quiet)
+    fprintf(stderr,
+            "%s: note: %s does not say where the %lld graphs of the batch "
+            "begin; .npz does\n",
+            tool_name, path, (long long)csr->graphs);
+  return TOOL_DONE;
+}
+
+static int convert(tool_settings *settings, int count, char **operands) {
+  (void)count;
+  dfgnn_csr *csr;
+  dfgnn_status status = dfgnn__csr_open(&csr, operands[0]);
+  if (status)
+    return fail(status);
+  int code = write_graph(settings, csr, operands[1]);
+  dfgnn_csr_free(csr);
+  return code;
+}
+
+/* "knn" and "k=4", "batch=2" make "knn:k=4,batch=2"; "preset=NAME" and
+ * "KIND[:...]" may stand anywhere, but once. */
+static char *join(int count, char **operands, int *code) {
+  size_t size = 16;
+  const char *head = NULL;
+  for (int i = 0; i < count; i++)
+    size += strlen(operands[i]) + 1;
+  char *spec = malloc(size);
+  if (!spec) {
+    *code = tool_error("out of memory");
+    return NULL;
+  }
+  for (int i = 0; i < count; i++)
+    if (!strncmp(operands[i], "preset=", 7) || !strchr(operands[i], '=') ||
+        strchr(operands[i], ':')) {
+      if (head) {
+        *code = tool_usage("found both '%s' and '%s', expected one kind or "
+                           "preset",
+                           head, operands[i]);
+        free(spec);
+        return NULL;
+      }
+      head = operands[i];
+    }
+  if (!head) {
+    *code = tool_usage("no kind and no --preset");
+    free(spec);
+    return NULL;
+  }
+  char *end = stpcpy(spec, head);
+  int listed = strchr(head, '=') != NULL;
+  for (int i = 0; i < count; i++)
+    if (operands[i] != head) {
+      *end++ = listed ? ',' : ':';
+      end = stpcpy(end, operands[i]);
+      listed = 1;
+    }
+  return spec;
+}
+
+static int generate(tool_settings *settings, int count, char **operands) {
+  dfgnn_csr *csr;
+  int code = TOOL_DONE;
+  if (!settings->output)
+    return tool_usage("no file to write, expected --output=FILE");
+  char *spec = join(count, operands, &code);
+  if (!spec)
+    return code;
+  dfgnn_status status = dfgnn_csr_generate(&csr, spec);
+  free(spec);
+  if (status)
+    return fail(status);
+  code = write_graph(settings, csr, settings->output);
+  dfgnn_csr_free(csr);
+  return code;
+}
+
+static const tool_command info_command = {
+    "info",
+    "GRAPH...",
+    1,
+    -1,
+    "Show statistics, signature and degrees of graphs",
+    "One graph is shown whole, with a histogram of its degrees in powers of "
+    "two; several are a row each. The signature is what the choice of a kernel "
+    "looks at.",
+    HAS_ALWAYS,
+    graph_info};
+
+static const tool_command convert_command = {
+    "convert",
+    "IN OUT",
+    2,
+    2,
+    "Write a graph in the format that the name OUT stands for",
+    "IN is read as any GRAPH is. OUT is replaced whole or not at all. Values "
+    "of a matrix are not kept. Where the first node of each graph of a batch "
+    "is known, only .npz keeps it.",
+    HAS(QUIET) | HAS(HELP) | HAS(VERSION),
+    convert};
+
+static tool_command generate_command = {"generate",
+                                        "KIND [KEY=VALUE...]",
+                                        0,
+                                        -1,
+                                        "Make a graph and write it to --output",
+                                        NULL, /* from the tables of io */
+                                        HAS(OUTPUT) | HAS(QUIET) | HAS(HELP) |
+                                            HAS(VERSION),
+                                        generate};
+
+static const tool_section sections[] = {
+    {"FORMATS",
+     "The format is found from the first bytes of a file and from its name. "
+     "All text formats are also read and written as gzip (name.gz). Duplicate "
+     "edges and self loops are kept.\n"
+     "\n"
+     ".npz: scipy.sparse.save_npz of a CSR matrix, stored or deflated; arrays "
+     "format, shape, indptr, indices and data, the indices of 32 or 64 bits, "
+     "and optionally graph_ptr, the first node of each graph of a batch and "
+     "the number of nodes. Row i lists the nodes that i attends to, in the "
+     "order they have. data is not read: every stored entry is an edge.\n"
+     "\n"
+     ".mtx: Matrix Market, coordinate; pattern, real, integer or complex; "
+     "general, symmetric, skew-symmetric or hermitian (these three stand for "
+     "both directions). Row i lists the nodes that i attends to. Every stored "
+     "entry is an edge, a zero too.\n"
+     "\n"
+     ".graph: METIS, counted from 1, with or without sizes and weights, which "
+     "are skipped. Writing one needs a symmetric graph.\n"
+     "\n"
+     ".txt, .csv, .tsv: a list of edges as SNAP and OGB have it, a line "
+     "'source "
+     "destination' each, counted from 0, separated by blanks, a comma or a "
+     "semicolon. Further columns are skipped, as are comments (# and %) and, "
+     "in .csv and .tsv, a first line of names. There are as many nodes as the "
+     "largest number plus one, or as a comment '# Nodes: N' says if that is "
+     "more. Writing one needs a square graph.\n"},
+    {"LIMITS",
+     "A graph has fewer than 2147483648 sources, a text file also as many "
+     "destinations. A file may unpack to 64 MiB plus 256 times its size, and "
+     "to 64 GiB at most; the offsets that its number of rows asks for (8 bytes "
+     "each) must fit the same limit. So neither a gzip bomb nor a header that "
+     "lies fills the memory. DFGNN_MAX_FILE sets another limit.\n"},
+    {"ENVIRONMENT",
+     "DFGNN_MAX_FILE: bytes that a file may unpack to, such as 1000000, 512M "
+     "or 100G, instead of the limit above.\n"
+     "\n"
+     "DFGNN_LOG: none, error, warn, info or debug.\n"},
+    {"OUTPUT",
+     "An object of info --json has graph, destinations, sources, edges, "
+     "mean_degree, p50_degree, p90_degree, p99_degree, max_degree, degree_cv "
+     "(standard deviation over mean), isolated (share of rows without edges), "
+     "max_source_degree, self_loops, duplicates, symmetric, sorted, reuse "
+     "(distinct columns of 16 rows over their edges), locality (share of edges "
+     "near the diagonal), graphs (blocks on the diagonal), largest_graph, "
+     "density, fingerprint, histogram (share of rows of degree 0, 1, 2..3, "
+     "4..7 and so on).\n"},
+    {"EXAMPLES",
+     "What a graph is like:\n"
+     "    dfgnn-graph info cora.npz\n"
+     "    dfgnn-graph info powerlaw:nodes=5000,edges=60000,max-degree=800\n"
+     "\n"
+     "From Matrix Market to NumPy, and back compressed:\n"
+     "    dfgnn-graph convert cora.mtx cora.npz\n"
+     "    dfgnn-graph convert cora.npz cora.mtx.gz\n"
+     "\n"
+     "A batch of PATTERN graphs, and a tenth of the paper's Reddit:\n"
+     "    dfgnn-graph generate sbm-pattern --batch 1024 --seed 1 -o p.npz\n"
+     "    dfgnn-graph generate --preset reddit_comm --scale 0.1 -o r.npz\n"},
+    {NULL, NULL}};
+
+static const tool_command *const commands[] = {&info_command, &convert_command,
+                                               &generate_command, NULL};
+
+static const tool_program program = {
+    "dfgnn-graph", "inspect, convert and generate graphs",
+    "A GRAPH is a file (Matrix Market, SciPy CSR .npz, METIS, SNAP or OGB edge "
+    "list), a directory of such files, a quoted glob, or the specification of "
+    "a generator: KIND, KIND:KEY=VALUE,KEY=VALUE or "
+    "preset=NAME,KEY=VALUE, with gen: before it where a file has that name. "
+    "Node i of a graph attends to the nodes of row i.",
+    commands, sections};
+
+/* The kinds, their settings and the presets, as io has them. */
+static char *describe_generators(void) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  const dfgnn__generator_info *info;
+  if (!out)
+    return NULL;
+  fputs("A kind's settings are given as KEY=VALUE, as --KEY=VALUE or in one "
+        "specification KIND:KEY=VALUE,KEY=VALUE. The same settings make the "
+        "same graph on every machine.\n\nKinds, and their settings with what "
+        "they are by default (of words, the first), follow.\n",
+        out);
+  for (size_t i = 0; (info = dfgnn__generator_kind(i)); i++)
+    fprintf(out, "\n%s: %s; %s.\n", info->name, info->summary, info->settings);
+  fputs("\n--preset=NAME makes a benchmark graph of the DF-GNN paper; --scale "
+        "from 0 to 1 shrinks it, --seed varies it, other settings of its kind "
+        "override:\n",
+        out);
+  for (size_t i = 0; (info = dfgnn__generator_preset(i)); i++)
+    fprintf(out, "  %-12s %s\n", info->name, info->summary);
+  if (fclose(out)) {
+    free(text);
+    return NULL;
+  }
+  return text;
+}
+
+#define MAX_JOINED 32
+static char joined[MAX_JOINED][256];
+
+/* Settings of generators are options too: "--batch 4" and "--batch=4" become
+ * the operand "batch=4".  Returns what argc becomes, -1 on wrong usage. */
+static int settings_to_operands(int argc, char **argv) {
+  int kept = 2, used = 0;
+  for (int i = 2; i < argc; i++) {
+    char *text = argv[i], name[64];
+    size_t n = strcspn(text, "=");
+    argv[kept++] = text;
+    if (strncmp(text, "--", 2) || n - 2 >= sizeof name)
+      continue;
+    memcpy(name, text + 2, n - 2);
+    name[n - 2] = 0;
+    if (!dfgnn__generator_setting(name))
+      continue;
+    argv[kept - 1] = text + 2;
+    if (text[n])
+      continue;
+    if (i + 1 == argc || used == MAX_JOINED ||
+        (size_t)snprintf(joined[used], sizeof *joined, "%s=%s", name,
+                         argv[++i]) >= sizeof *joined) {
+      fprintf(stderr, "%s generate: --%s needs a value\n", program.name, name);
+      return -1;
+    }
+    argv[kept - 1] = joined[used++];
+  }
+  argv[kept] = NULL;
+  return kept;
+}
+
+int main(int argc, char **argv) {
+  char *text = describe_generators();
+  if (!text)
+    return tool_error("out of memory");
+  generate_command.text = text;
+  if (argc > 2 && !strcmp(argv[1], "generate"))
+    argc = settings_to_operands(argc, argv);
+  int code = argc < 0 ? TOOL_USAGE : tool_main(&program, argc, argv);
+  free(text);
+  return code;
+}
