@@ -16,7 +16,8 @@ typedef struct block {
   const item *begin, *end;
   int revision; /* the newest usable one; -1: none */
   int rejected;
-  int ok; /* some row of that revision is "ok" */
+  int ok;    /* some row of that revision is "ok" */
+  int tried; /* or "wrong" or "failed" */
 } block;
 
 /* A variant of one revision: a candidate, or only an anchor of candidates. */
@@ -133,7 +134,7 @@ static int is(const dfgnn_measurement *row, const char *status) {
 }
 
 static block make_block(const item *begin, const item *end) {
-  block b = {begin, end, -1, 0, 0};
+  block b = {begin, end, -1, 0, 0, 0};
   int64_t ok = -1, failed = -1;
   for (const item *i = begin; i < end; i++)
     if (i->usable && i->row->revision > b.revision)
@@ -146,8 +147,9 @@ static block make_block(const item *begin, const item *end) {
       b.rejected = 1;
     else if (is(row, "ok") && row->time > ok)
       ok = row->time;
-    else if (is(row, "failed") && row->time > failed)
+    else if (!is(row, "ok") && row->time > failed)
       failed = row->time;
+    b.tried |= !is(row, "refused");
   }
   b.rejected |= failed >= 0 && failed >= ok;
   b.ok = ok >= 0;
@@ -477,7 +479,8 @@ static int decide_problem(owned_decisions *all, const item *begin,
          next++)
       ;
     b[blocks] = make_block(i, next);
-    rejected += b[blocks++].rejected != 0;
+    rejected += b[blocks].rejected && b[blocks].tried;
+    blocks++;
   }
   for (size_t i = 0; i < blocks; i++)
     n += collect(found + n, &b[i], b, blocks);

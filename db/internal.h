@@ -75,6 +75,11 @@ char *dfgnn__temporary_name(const char *path);
 dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
                                  const dfgnn_measurement *measurement);
 
+/* The same without cleaning and checking the row: for tests of what readers do
+ * with such rows. */
+dfgnn_status dfgnn__store_insert_raw(dfgnn_store *store, int *added,
+                                     const dfgnn_measurement *row);
+
 /* db/load.c: dfgnn__store_each with the hash and with strings that outlive it.
  */
 typedef struct dfgnn_strings dfgnn_strings;

@@ -61,6 +61,13 @@ static const char *text(sqlite3_stmt *query, int column) {
   return s ? s : "";
 }
 
+static int is_ours(const dfgnn_schema *schema, const char *name) {
+  for (int i = 0; i < DFGNN_SCHEMA_TABLES; i++)
+    if (schema->name[i] && strcmp(schema->name[i], name) == 0)
+      return 1;
+  return 0;
+}
+
 /* Every entry must be one of our tables with our text. */
 static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query,
                                    const dfgnn_schema *schema) {
@@ -69,8 +76,10 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query,
     const char *type = text(query, 0), *name = text(query, 1);
     while (i < DFGNN_SCHEMA_TABLES && !schema->name[i])
       i++;
-    if (strcmp(type, "table") != 0 || i == DFGNN_SCHEMA_TABLES ||
-        strcmp(name, schema->name[i]) != 0)
+    int order = i < DFGNN_SCHEMA_TABLES ? strcmp(name, schema->name[i]) : -1;
+    if (order > 0 && is_ours(schema, name))
+      break; /* one before it is missing */
+    if (strcmp(type, "table") != 0 || order != 0)
       return dfgnn__fail(DFGNN_ERROR_STORE,
                          "%s: the schema has the %.16s %.64s, which is not of "
                          "a tuning store",
@@ -81,7 +90,7 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query,
                          store->path, name);
     i++;
   }
-  if (rc != SQLITE_DONE)
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE)
     return dfgnn__store_fail(store, rc, "cannot be read");
   while (i < DFGNN_SCHEMA_TABLES && !schema->name[i])
     i++;

@@ -150,10 +150,17 @@ int dfgnn__confine(sqlite3 *db) {
   }
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
     sqlite3_limit(db, limits[i].option, limits[i].value);
-  return sqlite3_exec(db,
-                      "PRAGMA mmap_size = 0; PRAGMA cell_size_check = 1;"
-                      "PRAGMA temp_store = MEMORY; PRAGMA synchronous = FULL",
-                      NULL, NULL, NULL);
+  return SQLITE_OK;
+}
+
+/* After the file is known to be ours, since these make SQLite read it. */
+static dfgnn_status set_pragmas(dfgnn_store *store) {
+  return dfgnn__store_execute(store,
+                              "PRAGMA mmap_size = 0;"
+                              "PRAGMA cell_size_check = 1;"
+                              "PRAGMA temp_store = MEMORY;"
+                              "PRAGMA synchronous = FULL",
+                              "cannot be opened");
 }
 
 static dfgnn_status connect_store(dfgnn_store *store, const char *options,
@@ -271,6 +278,8 @@ static dfgnn_status quick_check(dfgnn_store *store) {
 static dfgnn_status open_memory(dfgnn_store *store) {
   dfgnn_status status =
       connect_store(store, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  if (!status)
+    status = set_pragmas(store);
   return status ? status
                 : dfgnn__schema_create(store, store->schemas->count,
                                        "cannot be created");
@@ -328,6 +337,8 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
                          "written",
                          store->path);
   if (!status)
+    status = set_pragmas(store);
+  if (!status)
     status = dfgnn__schema_check(store, &version, DFGNN_STORE_WRITE);
   if (!status)
     status = limit_pages(store);
@@ -382,6 +393,8 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
     status = inspect(&h, store);
   if (!status)
     status = open_read(store, &h);
+  if (!status)
+    status = set_pragmas(store);
   if (!status && (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
     status = quick_check(store);
   if (!status)

@@ -112,22 +112,26 @@ static dfgnn_status validate(const dfgnn_store *store,
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
-                                 const dfgnn_measurement *measurement) {
+dfgnn_status dfgnn__store_insert_raw(dfgnn_store *store, int *added,
+                                     const dfgnn_measurement *row) {
   unsigned char hashes[DFGNN_GROUP_COUNT][DFGNN_HASH_BYTES];
-  char buffer[DFGNN_CLEAN_BYTES];
-  dfgnn_measurement row;
-  dfgnn__measurement_clean(&row, measurement, buffer);
-  dfgnn_status status = validate(store, &row);
-  if (status)
-    return status;
-  for (int group = 0; group < DFGNN_GROUP_COUNT; group++) {
-    dfgnn__group_hash(hashes[group], (dfgnn_field_group)group, &row, hashes);
-    int rc = insert_group(store, added, (dfgnn_field_group)group, &row, hashes);
+  for (int i = 0; i < DFGNN_GROUP_COUNT; i++) {
+    dfgnn_field_group group = (dfgnn_field_group)i;
+    dfgnn__group_hash(hashes[group], group, row, hashes);
+    int rc = insert_group(store, added, group, row, hashes);
     if (rc)
       return dfgnn__store_fail(store, rc, "a measurement cannot be written");
   }
   return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
+                                 const dfgnn_measurement *measurement) {
+  char buffer[DFGNN_CLEAN_BYTES];
+  dfgnn_measurement row;
+  dfgnn__measurement_clean(&row, measurement, buffer);
+  dfgnn_status status = validate(store, &row);
+  return status ? status : dfgnn__store_insert_raw(store, added, &row);
 }
 
 dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,

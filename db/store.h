@@ -151,7 +151,8 @@ typedef struct dfgnn_decision {
   size_t count;               /* >= 1 */
   const dfgnn_ranked *ranked; /* [0] is the winner: the canonical (first by
                                * name) member of the tie set; then by time */
-  size_t rejected;            /* variants with a wrong or failed status */
+  size_t rejected;            /* variants left out for their status; those that
+                               * were only ever refused are not counted */
 } dfgnn_decision;
 
 typedef struct dfgnn_decisions {
@@ -164,7 +165,7 @@ typedef struct dfgnn_decisions {
  * Which rows count: of each variant, those of the newest revision that usable
  * accepts (NULL: accepts all).  Rows it refuses are counted in unusable (may be
  * NULL).  A variant is rejected if one of its counting rows is "wrong", or if
- * the newest "ok" row is not newer than the newest "failed" one.
+ * its newest "ok" row is not newer than the newest "failed" or "refused" one.
  *
  * How they combine: an "ok" row says that log(time / anchor's time) is
  * log(ratio), with the standard error that its interval gives, at least

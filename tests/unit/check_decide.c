@@ -1,0 +1,497 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "db/combine.h"
+#include "tests/unit/fixture.h"
+#include "tests/unit/rows.h"
+
+#define MARGIN .015
+
+static dfgnn_decisions *decide(const dfgnn_measurement *rows, size_t count) {
+  dfgnn_decisions *decisions = NULL;
+  ck_ok(dfgnn__decide(&decisions, NULL, rows, count, MARGIN, NULL, NULL));
+  return decisions;
+}
+
+static const dfgnn_ranked *find(const dfgnn_decision *d, const char *variant) {
+  for (size_t i = 0; i < d->count; i++)
+    if (strcmp(d->ranked[i].variant, variant) == 0)
+      return &d->ranked[i];
+  return NULL;
+}
+
+#define ck_near(x, y) ck_assert_double_eq_tol(x, y, 1e-9)
+
+START_TEST(no_rows_give_no_decisions) {
+  dfgnn_decisions *d = decide(NULL, 0);
+  ck_assert_uint_eq(d->count, 0);
+  dfgnn__decisions_free(d);
+  dfgnn__decisions_free(NULL);
+}
+END_TEST
+
+START_TEST(the_fastest_variant_wins_and_the_rest_follow_by_time) {
+  dfgnn_measurement rows[] = {
+      row_of(RUN_A, "base", 1), row_of(RUN_A, "slow", 3),
+      row_of(RUN_A, "fast", .5), row_of(RUN_A, "middle", .8)};
+  dfgnn_decisions *d = decide(rows, 4);
+  ck_assert_uint_eq(d->count, 1);
+  ck_assert_uint_eq(d->decision[0].count, 4);
+  const char *const order[] = {"fast", "middle", "base", "slow"};
+  const double ratio[] = {.5, .8, 1, 3};
+  for (int i = 0; i < 4; i++) {
+    const dfgnn_ranked *r = &d->decision[0].ranked[i];
+    ck_assert_str_eq(r->variant, order[i]);
+    ck_near(r->log_ratio, log(ratio[i] / .5));
+    ck_near(r->median_ms, .01 * ratio[i]);
+    ck_assert_int_eq(r->tied, i == 0);
+    ck_assert_int_eq(r->samples, 50);
+    ck_assert_int_eq(r->revision, 1);
+  }
+  const dfgnn_measurement *p = &d->decision[0].problem;
+  ck_assert_str_eq(p->model, "NVIDIA H200");
+  ck_assert_str_eq(p->graph, "cora");
+  ck_assert_uint_eq(p->signature.fingerprint, 0xfedcba9876543210u);
+  ck_assert_int_eq(p->signature.edges, 10556);
+  ck_assert_str_eq(p->variant, "");
+  ck_assert_double_eq(p->median_ms, 0);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(decisions_outlive_the_rows_they_came_from) {
+  char variant[] = "fast", arch[] = "sm_90";
+  dfgnn_measurement row = row_of(RUN_A, variant, .5);
+  row.arch = arch;
+  dfgnn_decisions *d = decide(&row, 1);
+  memset(variant, 'x', sizeof variant - 1);
+  memset(arch, 'x', sizeof arch - 1);
+  ck_assert_ptr_nonnull(find(&d->decision[0], "fast"));
+  ck_assert_str_eq(d->decision[0].problem.arch, "sm_90");
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(an_anchor_without_a_row_of_its_own_takes_part) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "slow", 2)};
+  rows[0].anchor_revision = 4;
+  dfgnn_decisions *d = decide(rows, 1);
+  ck_assert_uint_eq(d->decision[0].count, 2);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
+  ck_assert_int_eq(d->decision[0].ranked[0].revision, 4);
+  ck_near(d->decision[0].ranked[0].median_ms, .01);
+  ck_near(d->decision[0].ranked[1].log_ratio, log(2));
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+static void shuffle(dfgnn_measurement *rows, size_t count, uint64_t *seed) {
+  for (size_t i = count; i-- > 1;) {
+    size_t j = random_next(seed) % (i + 1);
+    dfgnn_measurement row = rows[i];
+    rows[i] = rows[j];
+    rows[j] = row;
+  }
+}
+
+static void ck_same(const dfgnn_decisions *a, const dfgnn_decisions *b) {
+  ck_assert_uint_eq(a->count, b->count);
+  for (size_t i = 0; i < a->count; i++) {
+    const dfgnn_decision *x = &a->decision[i], *y = &b->decision[i];
+    ck_assert_uint_eq(x->count, y->count);
+    ck_assert_uint_eq(x->rejected, y->rejected);
+    ck_assert_str_eq(x->problem.run, y->problem.run);
+    ck_assert_str_eq(x->problem.arch, y->problem.arch);
+    ck_assert_uint_eq(x->problem.signature.fingerprint,
+                      y->problem.signature.fingerprint);
+    for (size_t k = 0; k < x->count; k++) {
+      const dfgnn_ranked *r = &x->ranked[k], *s = &y->ranked[k];
+      ck_assert_str_eq(r->variant, s->variant);
+      ck_assert_int_eq(r->revision, s->revision);
+      ck_assert_int_eq(r->tied, s->tied);
+      ck_assert_int_eq(r->samples, s->samples);
+      ck_assert(memcmp(&r->log_ratio, &s->log_ratio, 8) == 0);
+      ck_assert(memcmp(&r->median_ms, &s->median_ms, 8) == 0);
+    }
+  }
+}
+
+#define RANDOM_ROWS 400
+
+START_TEST(any_order_and_any_repetition_give_the_same_to_the_bit) {
+  static const char *const variants[] = {"a", "b", "c", "d", "e", "f"};
+  static const char *const runs[] = {RUN_A, RUN_B, RUN_C};
+  static const char *const anchors[] = {"a", "c", "f"};
+  static const char *const statuses[] = {"ok", "ok", "ok",     "ok",   "ok",
+                                         "ok", "ok", "failed", "wrong"};
+  static dfgnn_measurement rows[2 * RANDOM_ROWS];
+  uint64_t seed = (uint64_t)time(NULL);
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int i = 0; i < RANDOM_ROWS; i++) {
+    uint64_t x = random_next(&seed);
+    const char *status = statuses[x % 9], *run = runs[(x >> 12) % 3];
+    double ratio = .9 + (double)(x >> 40) / (1 << 24) * .3;
+    rows[i] = x % 9 < 7 ? row_of(run, variants[(x >> 8) % 6], ratio)
+                        : rejected_of(run, variants[(x >> 8) % 6], status);
+    if (x % 9 < 7)
+      rows[i].anchor = anchors[(x >> 12) % 3];
+    rows[i].signature.fingerprint = (x >> 16) % 40;
+    rows[i].revision = 1 + (int)((x >> 24) % 2);
+    rows[i].time += (int64_t)((x >> 28) % 4);
+  }
+  dfgnn_decisions *first = decide(rows, RANDOM_ROWS);
+  ck_assert_uint_gt(first->count, 10);
+  for (int i = 0; i < 20; i++) {
+    size_t count = RANDOM_ROWS;
+    shuffle(rows, count, &seed);
+    if (i % 2) { /* a third of the rows twice */
+      count += RANDOM_ROWS / 3;
+      memcpy(rows + RANDOM_ROWS, rows, RANDOM_ROWS / 3 * sizeof *rows);
+    }
+    dfgnn_decisions *again = decide(rows, count);
+    ck_same(first, again);
+    dfgnn__decisions_free(again);
+  }
+  dfgnn__decisions_free(first);
+}
+END_TEST
+
+START_TEST(within_the_margin_the_first_by_name_wins) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "zebra", .5),
+                              row_of(RUN_A, "antelope", .507),
+                              row_of(RUN_A, "lion", .53)};
+  for (int i = 0; i < 3; i++)
+    rows[i].ratio_low = rows[i].ratio_high = rows[i].ratio;
+  dfgnn_decisions *d = decide(rows, 3);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_str_eq(x->ranked[0].variant, "antelope");
+  ck_near(x->ranked[0].log_ratio, log(.507 / .5));
+  ck_assert_int_eq(x->ranked[0].tied, 1);
+  ck_assert_str_eq(x->ranked[1].variant, "zebra");
+  ck_assert_int_eq(x->ranked[1].tied, 1);
+  ck_assert_str_eq(x->ranked[2].variant, "lion");
+  ck_assert_int_eq(x->ranked[2].tied, 0);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
+  dfgnn_measurement rows[] = {
+      row_of(RUN_A, "fast", .5), row_of(RUN_A, "close", .515),
+      row_of(RUN_A, "apart", .516), row_of(RUN_A, "noisy", .54)};
+  for (int i = 0; i < 4; i++) {
+    double width = i == 2 ? .001 : i == 3 ? .3 : .03;
+    rows[i].ratio_low = rows[i].ratio * (1 - width);
+    rows[i].ratio_high = rows[i].ratio * (1 + width);
+  }
+  rows[0].ratio_low = rows[0].ratio * .999;
+  rows[0].ratio_high = rows[0].ratio * 1.001;
+  dfgnn_decisions *d = decide(rows, 4);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_int_eq(find(x, "fast")->tied, 1);
+  ck_assert_int_eq(find(x, "close")->tied, 1);
+  ck_assert_int_eq(find(x, "apart")->tied, 0); /* its interval is narrow */
+  ck_assert_int_eq(find(x, "noisy")->tied, 0); /* 8 % slower, however wide */
+  ck_assert_str_eq(x->ranked[0].variant, "close");
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(rows_of_a_variant_are_weighted_by_their_precision) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
+                              row_of(RUN_B, "x", .52),
+                              row_of(RUN_B, "base", 1)};
+  rows[1].ratio_low = .5 * exp(-.0196), rows[1].ratio_high = .5 * exp(.0196);
+  rows[2].ratio_low = .52 * exp(-.0392), rows[2].ratio_high = .52 * exp(.0392);
+  dfgnn_decisions *d = decide(rows, 4);
+  double x = (4 * log(.5) + log(.52)) / 5; /* errors of 1 % and 2 % */
+  ck_near(find(&d->decision[0], "base")->log_ratio, -x);
+  ck_assert_int_eq(find(&d->decision[0], "x")->samples, 100);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+static int is_revision_one(void *data, const char *variant, int revision) {
+  (void)data;
+  return strcmp(variant, "gone") != 0 && revision <= 1;
+}
+
+START_TEST(only_the_newest_revision_of_a_variant_counts) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
+                              row_of(RUN_A, "x", 2)};
+  rows[2].revision = 2;
+  dfgnn_decisions *d = decide(rows, 3);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
+  ck_assert_uint_eq(d->decision[0].count, 2);
+  ck_assert_int_eq(find(&d->decision[0], "x")->revision, 2);
+  ck_near(find(&d->decision[0], "x")->log_ratio, log(2));
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(revisions_and_variants_that_cannot_be_used_are_left_out) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
+                              row_of(RUN_A, "x", .1),
+                              row_of(RUN_A, "gone", .2)};
+  dfgnn_decisions *d = NULL;
+  uint64_t unusable = 5;
+  rows[2].revision = 2;
+  ck_ok(dfgnn__decide(&d, &unusable, rows, 4, MARGIN, is_revision_one, NULL));
+  ck_assert_uint_eq(unusable, 7);
+  ck_assert_uint_eq(d->decision[0].count, 2);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "x");
+  ck_assert_int_eq(d->decision[0].ranked[0].revision, 1);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "x", .5), row_of(RUN_A, "y", .25)};
+  dfgnn_decisions *d = NULL;
+  rows[0].anchor = rows[1].anchor = "gone";
+  rows[0].anchor_revision = rows[1].anchor_revision = 1;
+  ck_ok(dfgnn__decide(&d, NULL, rows, 2, MARGIN, is_revision_one, NULL));
+  ck_assert_uint_eq(d->decision[0].count, 2);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "y");
+  ck_near(d->decision[0].ranked[1].log_ratio, log(2));
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
+  /* One after the other, no two with the same anchor; the machine was twice as
+   * slow in the second run, which no ratio shows. */
+  dfgnn_measurement rows[] = {row_of(RUN_A, "a", 1),  row_of(RUN_A, "b", .8),
+                              row_of(RUN_A, "c", .6), row_of(RUN_B, "c", 2),
+                              row_of(RUN_B, "d", 1),  row_of(RUN_B, "e", 1.5),
+                              row_of(RUN_C, "f", .5)};
+  rows[0].anchor = rows[1].anchor = rows[2].anchor = "a";
+  rows[3].anchor = rows[4].anchor = rows[5].anchor = "d";
+  rows[6].anchor = "e";
+  rows[3].median_ms *= 2, rows[4].median_ms *= 2, rows[5].median_ms *= 2;
+  dfgnn_decisions *d = decide(rows, 7);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_uint_eq(x->count, 6);
+  /* d = .6 / 2 = .3, e = .45, f = .225 of a */
+  ck_assert_str_eq(x->ranked[0].variant, "f");
+  ck_near(find(x, "d")->log_ratio, log(.3 / .225));
+  ck_near(find(x, "e")->log_ratio, log(.45 / .225));
+  ck_near(find(x, "a")->log_ratio, log(1 / .225));
+  ck_near(find(x, "c")->log_ratio, log(.6 / .225));
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(what_no_run_joins_is_left_out) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "a", 1), row_of(RUN_A, "b", .8),
+                              row_of(RUN_B, "z", .1)};
+  rows[0].anchor = rows[1].anchor = "a";
+  rows[2].anchor = "y";
+  dfgnn_decisions *d = decide(rows, 3);
+  ck_assert_uint_eq(d->decision[0].count, 2);
+  ck_assert_ptr_null(find(&d->decision[0], "z"));
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "b");
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(an_older_revision_of_an_anchor_is_another_anchor) {
+  /* base was made twice as fast, and x was not measured again. */
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .8),
+                              row_of(RUN_A, "y", .9), row_of(RUN_B, "base", 1),
+                              row_of(RUN_B, "y", 1.8)};
+  rows[3].revision = 2;
+  dfgnn_decisions *d = decide(rows, 5);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_str_eq(x->ranked[0].variant, "base");
+  ck_assert_int_eq(x->ranked[0].revision, 2);
+  ck_near(find(x, "y")->log_ratio, log(1.8));
+  ck_near(find(x, "x")->log_ratio, log(1.6));
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(a_wrong_variant_never_wins_again_in_its_revision) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
+                              rejected_of(RUN_B, "x", "wrong")};
+  rows[2].time -= 1000;
+  dfgnn_decisions *d = decide(rows, 3);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
+  ck_assert_uint_eq(d->decision[0].count, 1);
+  ck_assert_uint_eq(d->decision[0].rejected, 1);
+  dfgnn__decisions_free(d);
+  rows[1].revision = 2; /* repaired */
+  d = decide(rows, 3);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "x");
+  ck_assert_uint_eq(d->decision[0].rejected, 0);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(a_failure_counts_until_a_newer_success) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
+                              rejected_of(RUN_B, "x", "failed")};
+  static const struct {
+    const char *status;
+    int age, wins;
+  } cases[] = {{"failed", 0, 0},
+               {"failed", -1, 0},
+               {"failed", 1, 1},
+               {"refused", -1, 0},
+               {"refused", 1, 1}};
+  for (int i = 0; i < 5; i++) {
+    rows[2].status = cases[i].status;
+    rows[2].time = rows[1].time - cases[i].age;
+    dfgnn_decisions *d = decide(rows, 3);
+    ck_assert_str_eq(d->decision[0].ranked[0].variant,
+                     cases[i].wins ? "x" : "base");
+    ck_assert_uint_eq(d->decision[0].rejected, !cases[i].wins);
+    dfgnn__decisions_free(d);
+  }
+}
+END_TEST
+
+START_TEST(a_problem_where_nothing_worked_has_no_decision) {
+  dfgnn_measurement rows[] = {rejected_of(RUN_A, "x", "wrong"),
+                              rejected_of(RUN_A, "y", "refused")};
+  dfgnn_decisions *d = decide(rows, 2);
+  ck_assert_uint_eq(d->count, 0);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+#define EACH_KEY(X)                                                            \
+  X(backend = "cpu")                                                           \
+  X(arch = "sm_80") X(model = "NVIDIA H100") X(units = 114) X(cache_bytes = 1) \
+      X(shared_bytes = 1) X(op = "gat") X(pass = "backward") X(dtype = "bf16") \
+          X(math = "tf32") X(layout = "ndh") X(index = "i64") X(heads = 8)     \
+              X(dim = 64) X(deterministic = 0) X(weights = 1)                  \
+                  X(protocol = "cold,graph") X(signature.fingerprint = 1)
+
+#define EACH_PROVENANCE(X)                                                     \
+  X(memory_bytes = 1)                                                          \
+  X(driver = "12") X(runtime = "12") X(library = "0.0.1") X(graph = "c")       \
+      X(family = "f") X(tool = "t") X(host = "h") X(job = "j") X(seed = 9)     \
+          X(protocol = "warm,launch") X(workspace_bytes = 8) X(time = 9)
+
+START_TEST(every_part_of_the_key_keeps_decisions_apart) {
+  dfgnn_measurement rows[2];
+  dfgnn_decisions *d;
+#define APART(assignment)                                                      \
+  rows[0] = row_of(RUN_A, "x", .5);                                            \
+  rows[1] = row_of(RUN_A, "y", .25);                                           \
+  rows[1].assignment;                                                          \
+  d = decide(rows, 2);                                                         \
+  ck_assert_msg(d->count == 2, #assignment);                                   \
+  dfgnn__decisions_free(d);
+  EACH_KEY(APART)
+}
+END_TEST
+
+START_TEST(provenance_does_not_keep_decisions_apart) {
+  dfgnn_measurement rows[2];
+  dfgnn_decisions *d;
+#define TOGETHER(assignment)                                                   \
+  rows[0] = row_of(RUN_A, "x", .5);                                            \
+  rows[1] = row_of(RUN_A, "y", .25);                                           \
+  rows[1].assignment;                                                          \
+  d = decide(rows, 2);                                                         \
+  ck_assert_msg(d->count == 1 && d->decision[0].count == 2, #assignment);      \
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "y");                     \
+  dfgnn__decisions_free(d);
+  EACH_PROVENANCE(TOGETHER)
+}
+END_TEST
+
+START_TEST(rows_that_say_nothing_are_passed_over) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
+                              row_of(RUN_A, "y", .5), row_of(RUN_A, "z", .5)};
+  rows[1].ratio = rows[1].ratio_low = rows[1].ratio_high = 0;
+  rows[2].ratio_high = INFINITY;
+  rows[3].ratio = NAN;
+  dfgnn_decisions *d = decide(rows, 4);
+  ck_assert_uint_eq(d->decision[0].count, 1);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(two_noisy_tunes_end_in_the_same_choice) {
+  /* Three variants within 0.5 %, measured to 0.2 %, and one 10 % slower: every
+   * tune says the same, alone or merged with another. */
+  uint64_t seed = (uint64_t)time(NULL);
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int round = 0; round < 200; round++) {
+    static const char *const variants[] = {"delta", "alpha", "omega", "beta"};
+    static const double truth[] = {.5, .5025, .501, .55};
+    dfgnn_measurement rows[8];
+    for (int i = 0; i < 8; i++) {
+      double noise = 0;
+      for (int k = 0; k < 12; k++)
+        noise += (double)(random_next(&seed) >> 11) / 9007199254740992.;
+      double ratio = truth[i % 4] * exp(.002 * (noise - 6));
+      rows[i] = row_of(i < 4 ? RUN_A : RUN_B, variants[i % 4], ratio);
+      rows[i].ratio_low = ratio * exp(-.00392);
+      rows[i].ratio_high = ratio * exp(.00392);
+    }
+    const size_t from[] = {0, 4, 0}, count[] = {4, 4, 8};
+    for (int i = 0; i < 3; i++) {
+      dfgnn_decisions *d = decide(rows + from[i], count[i]);
+      ck_assert_str_eq(d->decision[0].ranked[0].variant, "alpha");
+      ck_assert_int_eq(find(&d->decision[0], "beta")->tied, 0);
+      dfgnn__decisions_free(d);
+    }
+  }
+}
+END_TEST
+
+START_TEST(disagreement_widens_a_combined_interval) {
+  dfgnn_estimate parts[] = {{0, 1e-4, 1}, {.02, 1e-4, 1}, {9, 9, 0}};
+  dfgnn_estimate sum = dfgnn__combine(parts, 3);
+  ck_near(sum.mean, .01);
+  ck_near(sum.variance, .5e-4 * 2); /* chi^2 = 2 for one degree of freedom */
+  parts[1].mean = .001;
+  ck_near(dfgnn__combine(parts, 3).variance, .5e-4);
+  ck_assert_uint_eq(dfgnn__combine(parts + 2, 1).count, 0);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("decide");
+  TCase *cases = tcase_create("decide");
+  tcase_set_timeout(cases, 60);
+  tcase_add_test(cases, no_rows_give_no_decisions);
+  tcase_add_test(cases, the_fastest_variant_wins_and_the_rest_follow_by_time);
+  tcase_add_test(cases, decisions_outlive_the_rows_they_came_from);
+  tcase_add_test(cases, an_anchor_without_a_row_of_its_own_takes_part);
+  tcase_add_test(cases, any_order_and_any_repetition_give_the_same_to_the_bit);
+  tcase_add_test(cases, within_the_margin_the_first_by_name_wins);
+  tcase_add_test(cases,
+                 what_noise_cannot_tell_apart_is_tied_up_to_three_margins);
+  tcase_add_test(cases, rows_of_a_variant_are_weighted_by_their_precision);
+  tcase_add_test(cases, only_the_newest_revision_of_a_variant_counts);
+  tcase_add_test(cases,
+                 revisions_and_variants_that_cannot_be_used_are_left_out);
+  tcase_add_test(cases,
+                 an_anchor_that_cannot_be_used_still_joins_what_it_measured);
+  tcase_add_test(cases,
+                 runs_with_other_anchors_are_joined_by_what_both_measured);
+  tcase_add_test(cases, what_no_run_joins_is_left_out);
+  tcase_add_test(cases, an_older_revision_of_an_anchor_is_another_anchor);
+  tcase_add_test(cases, a_wrong_variant_never_wins_again_in_its_revision);
+  tcase_add_test(cases, a_failure_counts_until_a_newer_success);
+  tcase_add_test(cases, a_problem_where_nothing_worked_has_no_decision);
+  tcase_add_test(cases, every_part_of_the_key_keeps_decisions_apart);
+  tcase_add_test(cases, provenance_does_not_keep_decisions_apart);
+  tcase_add_test(cases, rows_that_say_nothing_are_passed_over);
+  tcase_add_test(cases, two_noisy_tunes_end_in_the_same_choice);
+  tcase_add_test(cases, disagreement_widens_a_combined_interval);
+  suite_add_tcase(suite, cases);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
