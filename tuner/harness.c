@@ -111,10 +111,10 @@ static double normal(uint64_t seed, uint64_t tensor, uint64_t i) {
 }
 
 static void fill(char *host, dfgnn_dtype dtype, int64_t elements, uint64_t seed,
-                 uint64_t tensor) {
+                 uint64_t tensor, double scale) {
 #pragma omp parallel for
   for (int64_t i = 0; i < elements; i++) {
-    double x = normal(seed, tensor, (uint64_t)i);
+    double x = scale * normal(seed, tensor, (uint64_t)i);
     if (dtype == DFGNN_F32)
       ((float *)host)[i] = (float)x;
     else if (dtype == DFGNN_F64)
@@ -145,6 +145,14 @@ static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
   }
 }
 
+/* What belongs to no node is a parameter of the layer: its variance is 1 / D,
+ * as layers start them, so that a score over wide features stays near 1. */
+static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
+  const uint32_t nodes = DFGNN_DIM_N | DFGNN_DIM_M | DFGNN_DIM_E;
+  int wide = !(tensor->shape & nodes) && tensor->shape & DFGNN_DIM_D;
+  return wide ? 1 / sqrt((double)h->problem.dim) : 1;
+}
+
 /* ---- making one ---------------------------------------------------------- */
 
 static int wanted(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
@@ -171,7 +179,8 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
     b->host = malloc(b->bytes + 1);
     if (!b->host)
       return out_of_memory(b->bytes);
-    fill(b->host, type_of(h, tensor), elements, seed, (uint64_t)h->count);
+    fill(b->host, type_of(h, tensor), elements, seed, (uint64_t)h->count,
+         scale_of(h, tensor));
     status = copy(h, b->memory + GUARD, b->host, b->bytes);
   }
   *dfgnn__tensor_slot(tensor, &h->check) = b->memory + GUARD;

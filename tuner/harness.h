@@ -13,7 +13,8 @@ typedef struct dfgnn_harness dfgnn_harness;
 
 /* Allocates every tensor of the problem on the context's device, with canaries
  * before and after each.  Inputs have mean 0 and variance 1 (a sum of four
- * uniform numbers) and are the same on every device for a seed. */
+ * uniform numbers; parameters of the layer 1 / D) and are the same on every
+ * device for a seed. */
 dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
                                    const dfgnn_problem *problem, uint64_t seed);
