@@ -73,6 +73,16 @@ static int has_key(const dfgnn_problem *problem) {
   return problem->op == DFGNN_OP_GT;
 }
 
+size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting) {
+  return aligned((size_t)setting->problem->dim * scalar_size(setting->problem) +
+                 DFGNN_CPU_PADDING);
+}
+
+size_t dfgnn__cpu_score_bytes(const dfgnn_setting *setting) {
+  return (size_t)(setting->matrix->edges * setting->problem->heads) *
+         scalar_size(setting->problem);
+}
+
 static size_t packed_bytes(const dfgnn_problem *problem, int64_t nodes) {
   return aligned((size_t)(nodes * problem->heads * problem->dim) *
                  dfgnn_dtype_size(problem->dtype));
@@ -173,6 +183,7 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .slope = args->slope,
       .prefetch = choice->prefetch,
       .thread_bytes = aligned(choice->thread_bytes),
+      .sum_bytes = dfgnn__cpu_sum_bytes(&launch->setting),
   };
   job->out_packed = job->out.feature == size;
   int adjacent = job->value.feature == size &&
@@ -264,12 +275,15 @@ void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
 
 void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
                      dfgnn_cpu_body body, void *data) {
-  if (schedule != DFGNN_CPU_BALANCED || job->threads == 1) {
+  /* A part of fewer edges is not worth waking a thread for. */
+  int64_t work = job->edges + 2 * job->destinations;
+  int64_t parts = work / 64 < 8 * (int64_t)job->threads
+                      ? work / 64
+                      : 8 * (int64_t)job->threads;
+  if (schedule != DFGNN_CPU_BALANCED || job->threads == 1 || parts < 2) {
     dfgnn__cpu_range(job, schedule, job->destinations, rows, body, data);
     return;
   }
-  int64_t parts = 8 * (int64_t)job->threads;
-  int64_t work = job->edges + 2 * job->destinations;
 #pragma omp parallel for num_threads(job->threads) schedule(dynamic)
   for (int64_t part = 0; part < parts; part++) {
     int64_t begin = row_after(job, work / parts * part);
@@ -311,4 +325,31 @@ double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
     set_lse(job, row * job->heads + head,
             (state->shift == -INFINITY ? 0 : state->shift) + log(state->sum));
   return 1 / state->sum;
+}
+
+void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                       int64_t begin, int64_t end, void *weights, void *sum,
+                       const dfgnn_cpu_softmax *state) {
+  double after = dfgnn__cpu_finish(job, row, head, state);
+  if (job->weights) {
+    job->kernels->multiply(weights, end - begin, after);
+    dfgnn__cpu_keep(job, head, begin, end - begin, weights);
+  }
+  if (after != 0)
+    job->kernels->accumulate(job, head, begin, end, weights, sum, -1, row,
+                             job->weights ? 1 : after);
+}
+
+int dfgnn__cpu_all_zero(const dfgnn_cpu_job *job, const void *scalars,
+                        int64_t count) {
+  if (job->scalar_size == sizeof(double)) {
+    for (int64_t i = 0; i < count; i++)
+      if (((const double *)scalars)[i] != 0)
+        return 0;
+  } else {
+    for (int64_t i = 0; i < count; i++)
+      if (((const float *)scalars)[i] != 0)
+        return 0;
+  }
+  return 1;
 }

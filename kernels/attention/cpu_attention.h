@@ -7,6 +7,7 @@
 #define DFGNN_ATTENTION_CPU_ATTENTION_H
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/common/variant.h"
 
@@ -37,6 +38,7 @@ typedef struct dfgnn_cpu_job {
   int64_t prefetch;    /* edges ahead whose rows are asked for; 0: none */
   char *thread_memory; /* one slice a thread */
   size_t thread_bytes;
+  size_t sum_bytes; /* of accumulate's sum with its padding */
 } dfgnn_cpu_job;
 
 /* The running softmax of a row: scores seen so far sum to sum * e^shift. */
@@ -149,6 +151,11 @@ int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e);
 double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                          const dfgnn_cpu_softmax *state);
 
+static inline void *dfgnn__cpu_scalar(const dfgnn_cpu_job *job, void *array,
+                                      int64_t i) {
+  return (char *)array + (size_t)i * job->scalar_size;
+}
+
 /* The weights of a row's edges begin .. end - 1, which hold scores. */
 static inline void dfgnn__cpu_normalize(const dfgnn_cpu_job *job, int64_t head,
                                         int64_t begin, int64_t end,
@@ -161,9 +168,26 @@ static inline void dfgnn__cpu_normalize(const dfgnn_cpu_job *job, int64_t head,
                           state->sum == 0 ? 0 : 1 / state->sum);
 }
 
-static inline void *dfgnn__cpu_scalar(const dfgnn_cpu_job *job, void *array,
-                                      int64_t i) {
-  return (char *)array + (size_t)i * job->scalar_size;
+/* Weights that are known go to args.weights, if that is asked for. */
+static inline void dfgnn__cpu_keep(const dfgnn_cpu_job *job, int64_t head,
+                                   int64_t begin, int64_t count,
+                                   const void *weights) {
+  if (job->weights)
+    job->kernels->keep(
+        dfgnn__cpu_scalar(job, job->weights, begin * job->heads + head),
+        weights, count, job->heads);
 }
+
+/* The rest of a row whose scores have been weighed in one piece. */
+void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                       int64_t begin, int64_t end, void *weights, void *sum,
+                       const dfgnn_cpu_softmax *state);
+
+int dfgnn__cpu_all_zero(const dfgnn_cpu_job *job, const void *scalars,
+                        int64_t count);
+
+/* Bytes of accumulate's sum, and of scores [heads, edges]. */
+size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting);
+size_t dfgnn__cpu_score_bytes(const dfgnn_setting *setting);
 
 #endif

@@ -31,9 +31,7 @@ static inline void dfgnn__cpu_online(const dfgnn_cpu_job *job, int64_t row,
   for (int64_t e = begin; e < end; e += chunk) {
     int64_t next = end - e < chunk ? end : e + chunk;
     kernels->score[flight == 8][job->op](job, row, head, e, next, scores);
-    if (job->weights)
-      kernels->keep(dfgnn__cpu_scalar(job, job->weights, e * job->heads + head),
-                    scores, next - e, job->heads);
+    dfgnn__cpu_keep(job, head, e, next - e, scores);
     double before = kernels->weigh(scores, next - e, state);
     int last = whole && next == end;
     if (last)
