@@ -99,6 +99,12 @@ const char *dfgnn__store_path(const dfgnn_store *store);
 dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,
                                  const dfgnn_measurement *measurement);
 
+/* The same for many in one transaction: all are kept or none.  added (may be
+ * NULL) grows by those that were new. */
+dfgnn_status dfgnn__store_record_all(dfgnn_store *store, uint64_t *added,
+                                     const dfgnn_measurement *rows,
+                                     size_t count);
+
 /* Which rows to visit: a NULL or negative field does not restrict. */
 typedef struct dfgnn_store_filter {
   const char *backend, *arch, *op, *pass, *dtype, *protocol_prefix, *status;
@@ -116,6 +122,16 @@ typedef int (*dfgnn_store_visit)(void *data, const dfgnn_measurement *row);
 dfgnn_status dfgnn__store_each(dfgnn_store *store, uint64_t *invalid,
                                const dfgnn_store_filter *filter,
                                dfgnn_store_visit visit, void *data);
+
+/* Adds the rows of `in` that match to `out`, in one transaction: a union of
+ * sets, so the order and number of merges does not matter.  Pins stay where
+ * they are. counts (may be NULL) grows. */
+typedef struct dfgnn_merge_counts {
+  uint64_t added, known, skipped; /* skipped: invalid rows */
+} dfgnn_merge_counts;
+dfgnn_status dfgnn__store_merge(dfgnn_store *out, dfgnn_merge_counts *counts,
+                                dfgnn_store *in,
+                                const dfgnn_store_filter *filter);
 
 /* A pinned variant, local to a store file: op, pass, dtype and fingerprint (0:
  * any graph) name what it answers.  variant NULL removes it. */

@@ -406,6 +406,83 @@ START_TEST(rows_of_several_stores_are_a_union) {
 }
 END_TEST
 
+/* All hashes of a store, one after the other. */
+static int add_hash(void *data, const unsigned char *hash,
+                    const dfgnn_measurement *row) {
+  unsigned char **end = data;
+  (void)row;
+  memcpy(*end, hash, DFGNN_HASH_BYTES);
+  *end += DFGNN_HASH_BYTES;
+  return 0;
+}
+
+static size_t hashes_of(dfgnn_store *store, unsigned char *hashes) {
+  unsigned char *end = hashes;
+  dfgnn_strings *strings = dfgnn__strings_create();
+  ck_ok(dfgnn__store_scan(store, NULL, NULL, strings, add_hash, &end));
+  dfgnn__strings_free(strings);
+  return (size_t)(end - hashes);
+}
+
+START_TEST(merging_is_a_union_in_any_order_and_number) {
+  static unsigned char hashes[2][200 * DFGNN_HASH_BYTES];
+  static const int orders[2][6] = {{0, 1, 2, 2, 0, 1}, {2, 1, 1, 0, 0, 2}};
+  dfgnn_store *in[3], *out[2];
+  size_t sizes[2];
+  for (int i = 0; i < 3; i++) {
+    dfgnn_measurement rows[40];
+    uint64_t added = 0;
+    for (int k = 0; k < 40; k++) {
+      rows[k] = row_of(RUN_A, "x", 1.5);
+      rows[k].time = 20 * i + k; /* half of them shared with the next */
+    }
+    ck_ok(dfgnn__store_open(&in[i], ":memory:", DFGNN_STORE_WRITE));
+    ck_ok(dfgnn__store_record_all(in[i], &added, rows, 40));
+    ck_ok(dfgnn__store_record_all(in[i], &added, rows, 40));
+    ck_assert_uint_eq(added, 40);
+  }
+  for (int i = 0; i < 2; i++) {
+    dfgnn_merge_counts counts = {0, 0, 0};
+    ck_ok(dfgnn__store_open(&out[i], ":memory:", DFGNN_STORE_WRITE));
+    for (int k = 0; k < 6; k++)
+      ck_ok(dfgnn__store_merge(out[i], &counts, in[orders[i][k]], NULL));
+    ck_assert_uint_eq(counts.added, 80);
+    ck_assert_uint_eq(counts.known, 160);
+    ck_assert_uint_eq(counts.skipped, 0);
+    sizes[i] = hashes_of(out[i], hashes[i]);
+  }
+  ck_assert_uint_eq(sizes[0], 80 * DFGNN_HASH_BYTES);
+  ck_assert_uint_eq(sizes[1], sizes[0]);
+  ck_assert(memcmp(hashes[0], hashes[1], sizes[0]) == 0);
+  ck_fails(dfgnn__store_merge(out[0], NULL, out[0], NULL), DFGNN_ERROR_INVALID,
+           "into itself");
+  dfgnn_store_filter none = DFGNN_STORE_FILTER_INIT;
+  dfgnn_merge_counts counts = {0, 0, 0};
+  none.arch = "sm_70";
+  ck_ok(dfgnn__store_merge(out[0], &counts, in[0], &none));
+  ck_assert_uint_eq(counts.known, 0);
+  for (int i = 0; i < 3; i++)
+    dfgnn__store_close(in[i]);
+  for (int i = 0; i < 2; i++)
+    dfgnn__store_close(out[i]);
+}
+END_TEST
+
+START_TEST(many_rows_are_recorded_all_or_none) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "x", 1.5), row_of(RUN_A, "y", 1.5),
+                              row_of(RUN_A, "a b", 1.5)};
+  uint64_t added = 0;
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  ck_fails(dfgnn__store_record_all(store, &added, rows, 3), DFGNN_ERROR_INVALID,
+           "variant");
+  ck_assert_uint_eq(added, 0);
+  ck_ok(dfgnn__store_record_all(store, &added, rows, 2));
+  ck_assert_uint_eq(added, 2);
+  dfgnn__store_close(store);
+  ck_assert_uint_eq(count_rows(NULL), 2);
+}
+END_TEST
+
 static int join_pins(void *data, const char *op, const char *pass,
                      const char *dtype, uint64_t fingerprint,
                      const char *variant) {
@@ -1008,6 +1085,8 @@ int main(void) {
   tcase_add_test(cases, free_text_is_cleaned_and_names_are_refused);
   tcase_add_test(cases, filters_restrict_what_is_visited);
   tcase_add_test(cases, rows_of_several_stores_are_a_union);
+  tcase_add_test(cases, merging_is_a_union_in_any_order_and_number);
+  tcase_add_test(cases, many_rows_are_recorded_all_or_none);
   tcase_add_test(cases, pins_are_set_replaced_and_removed);
   tcase_add_test(cases, a_missing_file_is_told_from_a_bad_one);
   tcase_add_test(cases, a_store_is_created_with_its_directories);
