@@ -72,6 +72,7 @@ static const field fields[] = {
     F(TEXT, status),
     F(TEXT, reason),
     F(TEXT, anchor),
+    F(INT, anchor_revision),
     F(REAL, median_ms),
     F(REAL, ci_low_ms),
     F(REAL, ci_high_ms),
