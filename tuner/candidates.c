@@ -69,7 +69,8 @@ dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const char *const *names, uint64_t seed) {
   dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
-                       .family = graph->family};
+                       .family = graph->family,
+                       .broken = graph->ctx->broken};
   dfgnn_choice rule;
   *t = (dfgnn_trials){0};
   dfgnn_status status = check_names(names);
@@ -82,7 +83,8 @@ dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   for (size_t i = 0; i < all; i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (v->family->reference || dfgnn__variant_refusal(v, &query.setting) ||
+    if (v->family->reference || query.broken[i] ||
+        dfgnn__variant_refusal(v, &query.setting) ||
         (names && v != rule.variant && !named(names, v->name)))
       continue;
     if (v == rule.variant)

@@ -26,10 +26,11 @@ int dfgnn__same_problem(const dfgnn_measurement *a,
                         const dfgnn_measurement *b) {
   return same(a->backend, b->backend) && same(a->arch, b->arch) &&
          same(a->model, b->model) && a->units == b->units &&
-         same(a->op, b->op) && same(a->pass, b->pass) &&
-         same(a->dtype, b->dtype) && same(a->math, b->math) &&
-         same(a->layout, b->layout) && same(a->index, b->index) &&
-         a->heads == b->heads && a->dim == b->dim &&
+         a->cache_bytes == b->cache_bytes &&
+         a->shared_bytes == b->shared_bytes && same(a->op, b->op) &&
+         same(a->pass, b->pass) && same(a->dtype, b->dtype) &&
+         same(a->math, b->math) && same(a->layout, b->layout) &&
+         same(a->index, b->index) && a->heads == b->heads && a->dim == b->dim &&
          a->deterministic == b->deterministic && a->weights == b->weights &&
          a->signature.fingerprint == b->signature.fingerprint &&
          same_protocol(a->protocol, b->protocol);
@@ -119,12 +120,8 @@ dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,
                                       margin, usable, NULL);
   if (status)
     return status;
-  /* Rows of one problem may still come from several environments. */
-  for (size_t i = 0; i < h->decisions->count; i++) {
-    const dfgnn_decision *d = &h->decisions->decision[i];
-    if (d->count > 0 && (!*decision || d->count > (*decision)->count))
-      *decision = d;
-  }
+  if (h->decisions->count > 0 && h->decisions->decision[0].count > 0)
+    *decision = &h->decisions->decision[0];
   return DFGNN_OK;
 }
 

@@ -48,7 +48,9 @@ void dfgnn__record_trial(dfgnn_session *s, size_t i, int partial) {
   m.variant = trial->variant->name;
   m.revision = trial->variant->family->revision;
   m.time = (int64_t)time(NULL);
-  m.anchor = s->trials.trial[s->trials.anchor].variant->name;
+  const dfgnn_variant *anchor = s->trials.trial[s->trials.anchor].variant;
+  m.anchor = anchor->name;
+  m.anchor_revision = anchor->family->revision;
   m.rel_error = trial->rel_error;
   m.workspace_bytes = (int64_t)trial->workspace;
   if (partial)

@@ -11,6 +11,8 @@
 #define NOISE_PRIOR 0.03 /* of one sample, before any is known */
 #define FIRST_LOOK 0.7   /* share of the time that first looks may take */
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
+#define LONG_MS 100      /* no disturbance lasts as long */
+#define ATTEMPTS 4       /* at an undisturbed sample */
 #define KEEP 3           /* halving leaves at least these */
 
 typedef struct pending {
@@ -103,25 +105,29 @@ static void finish(race *r, size_t i) {
     s->ops->finished(s->data, i);
 }
 
-/* A tainted sample is taken again, unless taint is this machine's normal state:
- * a GPU at its power limit must still be tuned. */
+/* A disturbed sample is taken again, and the least of the attempts counts,
+ * unless disturbance is this machine's normal state: a GPU at its power limit
+ * must still be tuned, at no more cost. */
 static dfgnn_sampled take(race *r, size_t i, double *ms) {
   dfgnn_search *s = r->s;
-  dfgnn_sampled status = DFGNN_SAMPLED_OK;
-  double before = s->ops->now(s->data);
-  for (int attempt = 0; attempt < 3; attempt++) {
-    status = s->ops->sample(s->data, i, ms);
-    if (status != DFGNN_SAMPLED_TAINTED) {
-      r->taken += status == DFGNN_SAMPLED_OK;
+  dfgnn_sampled status;
+  double before = s->ops->now(s->data), attempt_ms;
+  *ms = INFINITY;
+  for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+    status = s->ops->sample(s->data, i, &attempt_ms);
+    if (status == DFGNN_SAMPLED_FAILED || status == DFGNN_SAMPLED_LOST)
       break;
-    }
+    if (attempt_ms < *ms)
+      *ms = attempt_ms;
     r->taken++;
-    r->tainted++;
-    status = DFGNN_SAMPLED_OK;
-    if (r->taken >= 8 && 2 * r->tainted > r->taken)
+    r->tainted += status == DFGNN_SAMPLED_TAINTED;
+    if (status == DFGNN_SAMPLED_OK ||
+        (r->taken >= 16 && 10 * r->tainted > 9 * r->taken))
       break;
   }
   s->arm[i].cost_s = s->ops->now(s->data) - before;
+  if (status == DFGNN_SAMPLED_TAINTED)
+    status = DFGNN_SAMPLED_OK;
   if (status == DFGNN_SAMPLED_OK && !(*ms > 0 && isfinite(*ms)))
     status = DFGNN_SAMPLED_FAILED;
   if (status == DFGNN_SAMPLED_LOST)
@@ -297,8 +303,8 @@ static int beaten(const race *r, size_t i) {
   const dfgnn_arm *arm = &s->arm[i], *best = &s->arm[s->best];
   if (arm->count >= RANK_SAMPLES)
     return dfgnn__search_compare(s, i, s->best).low > 0;
-  double least = arm->log_ratio[0];
-  for (size_t k = 1; k < arm->count; k++)
+  double least = arm->rough;
+  for (size_t k = 0; k < arm->count; k++)
     least = arm->log_ratio[k] < least ? arm->log_ratio[k] : least;
   int quiet = r->anchors >= 20 && r->disturbance < QUIET;
   double floor = arm->count > 2 ? 0 : arm->count == 2 ? 0.08 : quiet ? 0.1 : 1;
@@ -392,7 +398,8 @@ static int admit(race *r, size_t i) {
     return 0;
   }
   s->arm[i].state = DFGNN_ARM_ACTIVE;
-  if (rough_ms > 0 && rough_ms > s->slow * r->best_ms) {
+  s->arm[i].rough = rough_ms > 0 ? log(rough_ms) - r->anchor[1] : INFINITY;
+  if (rough_ms > LONG_MS && rough_ms > s->slow * r->best_ms) {
     watchdog(r, i, rough_ms);
     return 0;
   }

@@ -26,7 +26,7 @@ typedef enum dfgnn_sampled {
 
 typedef struct dfgnn_search_ops {
   /* Checks a candidate before its first sample.  May give a first, rough time
-   * (0: none): one above `slow` times the best's is all it gets. */
+   * (0: none): a long one above `slow` times the best's is all it gets. */
   dfgnn_sampled (*admit)(void *data, size_t candidate, double *rough_ms);
   dfgnn_sampled (*sample)(void *data, size_t candidate, double *ms);
   /* The candidate gets no further samples. */
@@ -51,6 +51,7 @@ typedef struct dfgnn_arm {
   double *ms;           /* raw samples */
   double *log_ratio;    /* to the anchor around each */
   int *round;           /* of each: pairs arms sampled in the same one */
+  double rough;         /* log ratio by the admission's time; infinity: none */
   double cost_s;        /* of one sample, wall time */
   dfgnn_interval ratio; /* of log_ratio; of STORED arms set by the caller */
 } dfgnn_arm;

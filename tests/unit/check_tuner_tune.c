@@ -1,0 +1,501 @@
+/* Fake families of the CPU backend are right, wrong, failing or slow on purpose
+ * and take scripted times, whatever else the machine does; all else is the real
+ * path: check, search, store, selection. */
+#include "tests/unit/fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "db/store.h"
+#include "lib/graph.h"
+#include "lib/operator.h"
+#include "lib/registry.h"
+#include "lib/signature.h"
+
+enum {
+  US,       /* microseconds of a launch */
+  BEHAVIOUR /* one of the following */
+};
+enum { RIGHT, WRONG, FAILS, FAILS_LATER, OVERWRITES };
+
+static int launches[16], late;
+static double last_us;
+static uint64_t noise_state;
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static dfgnn_status answer(const dfgnn_launch *l) {
+  const dfgnn_matrix *m = l->setting.matrix;
+  const dfgnn_problem *p = l->setting.problem;
+  const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
+  size_t elements = (size_t)(m->destinations * p->heads * p->dim);
+  size_t rows = (size_t)(m->destinations * p->heads);
+  double *out = malloc((elements + rows) * sizeof *out), *lse = out + elements;
+  dfgnn_status status =
+      op->reference(p, m, l->args, NULL, m->destinations, out, lse, NULL);
+  for (size_t i = 0; i < elements && !status; i++)
+    ((float *)l->args->out)[i] = (float)out[i];
+  for (size_t i = 0; i < rows && !status && l->args->lse; i++)
+    ((float *)l->args->lse)[i] = (float)lse[i];
+  free(out);
+  return status;
+}
+
+static dfgnn_status fake_launch(const dfgnn_launch *l) {
+  int behaviour = l->setting.parameter[BEHAVIOUR];
+  launches[behaviour]++;
+  last_us = l->setting.parameter[US];
+  if (behaviour == FAILS || (behaviour == FAILS_LATER && ++late > 3))
+    return dfgnn__fail(DFGNN_ERROR_DEVICE, "planted failure");
+  dfgnn_status status = answer(l);
+  if (behaviour == WRONG)
+    ((float *)l->args->out)[3] += 0.5f;
+  if (behaviour == OVERWRITES) {
+    const dfgnn_problem *p = l->setting.problem;
+    int64_t n = l->setting.matrix->destinations * p->heads * p->dim;
+    ((float *)l->args->out)[n] = 1;
+  }
+  if (last_us > 1e5)
+    usleep((useconds_t)last_us);
+  return status;
+}
+
+#define FAKE(family, behaviour, count, ...)                                    \
+  {                                                                            \
+    .name = "cpu.attention.fwd." family, .algorithm = family,                  \
+    .backend = "cpu", .ops = DFGNN_OPS_ATTENTION,                              \
+    .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F32),   \
+    .revision = 4, .deterministic = 1, .launch = fake_launch, .parameters = {  \
+      {"us", count, {__VA_ARGS__}, {NULL}},                                    \
+      {"do", 1, {behaviour}, {family}}                                         \
+    }                                                                          \
+  }
+
+static const dfgnn_family fakes[] = {FAKE("fake", RIGHT, 4, 400, 250, 300, 500),
+                                     FAKE("fake-wrong", WRONG, 1, 50),
+                                     FAKE("fake-tie", RIGHT, 2, 200, 201),
+                                     FAKE("fake-fails", FAILS, 1, 50),
+                                     FAKE("fake-late", FAILS_LATER, 1, 50),
+                                     FAKE("fake-over", OVERWRITES, 1, 50),
+                                     FAKE("fake-slow", RIGHT, 1, 120000),
+                                     DFGNN_FAMILIES_END};
+
+#define NAME(family, us) "cpu.attention.fwd." family "/us=" us ",do=" family
+#define FAKE_400 NAME("fake", "400")
+#define FAKE_250 NAME("fake", "250")
+#define FAKE_300 NAME("fake", "300")
+#define FAKE_500 NAME("fake", "500")
+#define TIE_200 NAME("fake-tie", "200")
+#define TIE_201 NAME("fake-tie", "201")
+#define FAKE_WRONG NAME("fake-wrong", "50")
+#define FAKE_FAILS NAME("fake-fails", "50")
+#define FAKE_LATE NAME("fake-late", "50")
+#define FAKE_OVER NAME("fake-over", "50")
+#define FAKE_SLOW NAME("fake-slow", "120000")
+
+static char path[64];
+static dfgnn_csr csr;
+static dfgnn_context *ctx;
+static dfgnn_graph *graph;
+static dfgnn_problem problem;
+static dfgnn_tune_options options;
+static dfgnn_tune_report report;
+
+/* Sleeps a little, so that a budget means something. */
+static dfgnn_status scripted_time(dfgnn_device *device, dfgnn_sample *sample,
+                                  dfgnn_timed_function f, void *data,
+                                  int repeats, int cold) {
+  (void)device, (void)repeats, (void)cold;
+  dfgnn_status status = f(data, NULL);
+  double noise = (double)(dfgnn__mix(noise_state++) >> 11) / (1ull << 53);
+  usleep(500);
+  sample->ms = 1e-3 * last_us * (0.99 + 0.02 * noise);
+  return status;
+}
+
+static dfgnn_backend scripted;
+
+static int degree(int64_t i) { return (int)(i % 4); }
+
+/* The device "refused" all variants but the fakes. */
+static void open_context(const char *store) {
+  ctx = cpu_context(store);
+  scripted = *ctx->backend;
+  scripted.time = scripted_time;
+  ctx->backend = &scripted;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    ctx->broken[i] = dfgnn__variant(i)->family->launch != fake_launch;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+}
+
+static void close_context(void) {
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+static void set_up(void) {
+  snprintf(path, sizeof path, "/tmp/dfgnn-check-tune-%d.db", (int)getpid());
+  unlink(path);
+  csr = ring(20, degree);
+  csr.name = "ring";
+  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem.dim = 4;
+  options = (dfgnn_tune_options)DFGNN_TUNE_OPTIONS_INIT;
+  options.budget_s = 5;
+  options.seed = 1;
+  report = (dfgnn_tune_report)DFGNN_TUNE_REPORT_INIT;
+  open_context(path);
+}
+
+static void tear_down(void) {
+  char side[80];
+  close_context();
+  unlink(path);
+  unlink(strcat(strcpy(side, path), "-wal"));
+  unlink(strcat(strcpy(side, path), "-shm"));
+  ring_free(&csr);
+}
+
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static dfgnn_status tune(const char *const *names) {
+  options.variants = names;
+  return dfgnn_tune(&report, ctx, graph, &problem, &options);
+}
+
+/* ---- what the store holds ----------------------------------------------- */
+
+typedef struct found {
+  const char *variant;
+  int rows;
+  char status[16], reason[256], anchor[160], tool[64], job[64];
+  double median_ms, ratio, ratio_low, ratio_high;
+  int64_t samples;
+  int revision;
+} found;
+
+static int visit(void *data, const dfgnn_measurement *row) {
+  found *f = data;
+  if (f->variant && strcmp(row->variant, f->variant))
+    return 0;
+  f->rows++;
+  snprintf(f->status, sizeof f->status, "%s", row->status);
+  snprintf(f->reason, sizeof f->reason, "%s", row->reason);
+  snprintf(f->anchor, sizeof f->anchor, "%s", row->anchor);
+  snprintf(f->tool, sizeof f->tool, "%s", row->tool);
+  snprintf(f->job, sizeof f->job, "%s", row->job);
+  f->median_ms = row->median_ms;
+  f->ratio = row->ratio;
+  f->ratio_low = row->ratio_low;
+  f->ratio_high = row->ratio_high;
+  f->samples = row->samples;
+  f->revision = row->revision;
+  return 0;
+}
+
+static found stored(const char *variant) {
+  found f = {.variant = variant};
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  dfgnn_store *store;
+  uint64_t invalid = 0;
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_READ));
+  ck_ok(dfgnn__store_each(store, &invalid, &filter, visit, &f));
+  dfgnn__store_close(store);
+  ck_assert_uint_eq(invalid, 0);
+  return f;
+}
+
+/* ---- promises ----------------------------------------------------------- */
+
+START_TEST(the_fastest_is_kept_and_dispatched) {
+  options.tool = "check 1";
+  options.job_hash = "abc";
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_eq(report.candidates, 4);
+  ck_assert_int_eq(report.measured, 4);
+  ck_assert_int_eq(report.wrong + report.failed + report.resumed, 0);
+  ck_assert_int_eq(report.separated, 1);
+  ck_assert_int_eq(report.kept, 1);
+  ck_assert_double_gt(report.median_ms, 0.24);
+  ck_assert_double_lt(report.ratio, 1);
+  ck_assert_double_gt(report.payback_calls, 1);
+  found f = stored(FAKE_250);
+  ck_assert_int_eq(f.rows, 1);
+  ck_assert_str_eq(f.status, "ok");
+  ck_assert_str_eq(f.anchor, report.anchor);
+  ck_assert_str_eq(f.tool, "check 1");
+  ck_assert_str_eq(f.job, "abc");
+  ck_assert_int_eq(f.revision, 4);
+  ck_assert_double_le(f.ratio_low, f.ratio);
+  ck_assert_double_le(f.ratio, f.ratio_high);
+
+  dfgnn_plan *plan;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+  close_context();
+  open_context(path);
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
+  dfgnn_plan_destroy(plan);
+}
+END_TEST
+
+START_TEST(wrong_failing_and_overwriting_ones_are_recorded_and_lose) {
+  ck_ok(tune(
+      NAMES(FAKE_300, FAKE_250, FAKE_WRONG, FAKE_FAILS, FAKE_LATE, FAKE_OVER)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_eq(report.wrong, 2);
+  ck_assert_int_eq(report.failed, 2);
+  ck_assert_str_eq(stored(FAKE_WRONG).status, "wrong");
+  ck_assert_ptr_nonnull(strstr(stored(FAKE_WRONG).reason, "row 0"));
+  ck_assert_str_eq(stored(FAKE_OVER).status, "wrong");
+  ck_assert_str_eq(stored(FAKE_FAILS).status, "failed");
+  ck_assert_str_eq(stored(FAKE_FAILS).reason, "planted failure");
+  ck_assert_str_eq(stored(FAKE_LATE).status, "failed");
+  ck_assert_int_eq(launches[WRONG], 1);
+  ck_assert_int_eq(launches[FAILS], 1);
+}
+END_TEST
+
+START_TEST(a_rule_that_is_wrong_is_replaced_as_anchor) {
+  static const char fake[] = "cpu.attention.fwd.fake/";
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    if (!strncmp(dfgnn__variant(i)->name, fake, sizeof fake - 1))
+      ctx->broken[i] = 1; /* so that the wrong one is the rule's choice */
+  ck_ok(tune(NAMES(FAKE_WRONG, FAKE_FAILS, TIE_200)));
+  ck_assert_str_eq(report.variant, TIE_200);
+  ck_assert_str_eq(report.anchor, TIE_200);
+  ck_assert_str_eq(stored(FAKE_WRONG).anchor, FAKE_WRONG);
+}
+END_TEST
+
+START_TEST(an_over_long_one_runs_but_a_few_times) {
+  ck_ok(tune(NAMES(FAKE_250, FAKE_SLOW)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_str_eq(stored(FAKE_SLOW).status, "ok");
+  ck_assert_int_eq(stored(FAKE_SLOW).samples, 1);
+  ck_assert_double_gt(stored(FAKE_SLOW).ratio, 20);
+}
+END_TEST
+
+START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_WRONG)));
+  char anchor[160];
+  snprintf(anchor, sizeof anchor, "%s", report.anchor);
+  double ratio = report.ratio;
+  int rows = stored(NULL).rows, before = launches[RIGHT] + launches[WRONG];
+  double begin = seconds();
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_WRONG)));
+  ck_assert_double_lt(seconds() - begin, 0.1);
+  ck_assert_int_eq(launches[RIGHT] + launches[WRONG], before);
+  ck_assert_int_eq(stored(NULL).rows, rows);
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_str_eq(report.anchor, anchor);
+  ck_assert_double_eq(report.ratio, ratio);
+  ck_assert_int_eq(report.resumed, 4);
+  ck_assert_int_eq(report.wrong, 1);
+  ck_assert_int_eq(report.measured, 0);
+}
+END_TEST
+
+START_TEST(a_new_candidate_is_measured_beside_the_stored_ones) {
+  ck_ok(tune(NAMES(FAKE_400, FAKE_300)));
+  ck_assert_str_eq(report.variant, FAKE_300);
+  int before = stored(FAKE_300).rows;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_300, FAKE_250)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_eq(report.resumed, 2);
+  ck_assert_int_eq(stored(FAKE_300).rows, before);
+}
+END_TEST
+
+START_TEST(remeasuring_adds_rows) {
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
+  options.remeasure = 1;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
+  ck_assert_int_eq(report.resumed, 0);
+  ck_assert_int_eq(stored(FAKE_250).rows, 2);
+  ck_assert_str_eq(report.variant, FAKE_250);
+}
+END_TEST
+
+START_TEST(a_tie_gives_the_canonical_member_from_any_seed) {
+  for (uint64_t seed = 1; seed <= 6; seed++) {
+    options.seed = seed;
+    options.remeasure = 1;
+    ck_ok(tune(NAMES(TIE_201, TIE_200, FAKE_400)));
+    ck_assert_msg(!strcmp(report.variant, TIE_200), "seed %d gave %s",
+                  (int)seed, report.variant);
+    ck_assert_int_eq(report.separated, 0);
+  }
+}
+END_TEST
+
+static int stop_after;
+static int stop(void *data) {
+  (void)data;
+  return --stop_after < 0;
+}
+
+START_TEST(stopping_keeps_what_is_measured_and_resuming_goes_on) {
+  options.stop = stop;
+  stop_after = 7;
+  ck_fails(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500)),
+           DFGNN_ERROR_INTERRUPTED, "kept");
+  ck_assert_int_eq(report.kept, 1);
+  int rows = stored(NULL).rows;
+  ck_assert_int_ge(rows, 2);
+  stop_after = 1 << 30;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_gt(stored(NULL).rows, rows);
+}
+END_TEST
+
+START_TEST(the_budget_is_kept) {
+  double begin = seconds();
+  options.budget_s = 0; /* exhaustive: none */
+  options.exhaustive = 1;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500, TIE_200, TIE_201)));
+  double whole = seconds() - begin;
+  ck_assert_int_eq(stored(FAKE_300).samples, 32);
+  options.budget_s = whole / 5;
+  options.remeasure = 1;
+  begin = seconds();
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500, TIE_200, TIE_201)));
+  ck_assert_double_lt(seconds() - begin, whole / 2);
+  ck_assert_int_ge(report.measured, 2);
+  ck_assert_int_eq(report.kept, 1);
+}
+END_TEST
+
+START_TEST(a_store_that_cannot_be_written_does_not_stop_the_tuning) {
+  close_context();
+  open_context("");
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_eq(report.kept, 0);
+}
+END_TEST
+
+static int calls;
+static double last;
+static void progress(void *data, double done, const char *message) {
+  ck_assert_ptr_eq(data, &calls);
+  ck_assert_double_ge(done, last);
+  ck_assert_double_le(done, 1);
+  ck_assert_ptr_nonnull(strstr(message, "left"));
+  last = done;
+  calls++;
+}
+
+START_TEST(progress_rises_to_one) {
+  options.progress = progress;
+  options.data = &calls;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
+  ck_assert_int_ge(calls, 3);
+  ck_assert_double_eq(last, 1);
+}
+END_TEST
+
+START_TEST(effort_measure_tunes_a_miss_once) {
+  dfgnn_plan *plan;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    if (strcmp(dfgnn__variant(i)->name, FAKE_400) &&
+        strcmp(dfgnn__variant(i)->name, FAKE_250))
+      ctx->broken[i] = 1;
+  problem.effort = DFGNN_EFFORT_MEASURE;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+  int before = launches[RIGHT];
+  problem.effort = DFGNN_EFFORT_STORED;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
+  ck_assert_int_eq(launches[RIGHT], before);
+  dfgnn_plan_destroy(plan);
+}
+END_TEST
+
+static int capturing(dfgnn_device *device, void *stream) {
+  (void)device, (void)stream;
+  return 1;
+}
+
+START_TEST(tuning_during_a_capture_is_refused) {
+  scripted.capturing = capturing;
+  ck_fails(tune(NULL), DFGNN_ERROR_CAPTURING, "capturing");
+  ck_assert_int_eq(launches[RIGHT], 0);
+}
+END_TEST
+
+START_TEST(real_variants_are_tuned_by_the_clock) {
+  dfgnn_plan *plan;
+  close_context();
+  ctx = cpu_context(path);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
+  options.budget_s = 1;
+  ck_ok(tune(NULL));
+  ck_assert_int_eq(report.wrong + report.failed, 0);
+  ck_assert_int_ge(report.measured, 2);
+  ck_assert_double_gt(report.median_ms, 0);
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), report.variant);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+}
+END_TEST
+
+START_TEST(what_is_wrong_in_the_options_is_named) {
+  ck_fails(tune(NAMES("nonsense")), DFGNN_ERROR_INVALID, "nonsense");
+  options.budget_s = -1;
+  ck_fails(tune(NULL), DFGNN_ERROR_INVALID, "budget_s");
+  options.budget_s = 1;
+  options.margin = 2;
+  ck_fails(tune(NULL), DFGNN_ERROR_INVALID, "margin");
+  ck_fails(dfgnn_tune(NULL, ctx, NULL, &problem, NULL), DFGNN_ERROR_INVALID,
+           "graph");
+}
+END_TEST
+
+int main(void) {
+  dfgnn__registry_add(fakes);
+  Suite *suite = suite_create("tuner tune");
+  TCase *all = tcase_create("all");
+  tcase_set_timeout(all, 30);
+  tcase_add_checked_fixture(all, set_up, tear_down);
+  tcase_add_test(all, the_fastest_is_kept_and_dispatched);
+  tcase_add_test(all, wrong_failing_and_overwriting_ones_are_recorded_and_lose);
+  tcase_add_test(all, a_rule_that_is_wrong_is_replaced_as_anchor);
+  tcase_add_test(all, an_over_long_one_runs_but_a_few_times);
+  tcase_add_test(all, a_second_run_measures_nothing_and_decides_the_same);
+  tcase_add_test(all, a_new_candidate_is_measured_beside_the_stored_ones);
+  tcase_add_test(all, remeasuring_adds_rows);
+  tcase_add_test(all, a_tie_gives_the_canonical_member_from_any_seed);
+  tcase_add_test(all, stopping_keeps_what_is_measured_and_resuming_goes_on);
+  tcase_add_test(all, the_budget_is_kept);
+  tcase_add_test(all, a_store_that_cannot_be_written_does_not_stop_the_tuning);
+  tcase_add_test(all, progress_rises_to_one);
+  tcase_add_test(all, effort_measure_tunes_a_miss_once);
+  tcase_add_test(all, tuning_during_a_capture_is_refused);
+  tcase_add_test(all, real_variants_are_tuned_by_the_clock);
+  tcase_add_test(all, what_is_wrong_in_the_options_is_named);
+  suite_add_tcase(suite, all);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
