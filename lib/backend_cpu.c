@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include "lib/backend.h"
 #include "lib/signature.h"
 #include "lib/views.h"
+
+#define MAX_CALLS 1000 /* of one sample */
 
 struct dfgnn_device {
   int threads;
@@ -170,12 +173,31 @@ static dfgnn_status flush_cache(dfgnn_device *device) {
   return DFGNN_OK;
 }
 
-/* Short calls are repeated until a sample takes about a millisecond. */
+/* How often the scheduler took a processor away from this process. */
+static long preemptions(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Is a sample long enough?  A millisecond, and three calls unless they are
+ * long, so that the median bears a preempted one. */
+static int enough(int calls, double total_ms) {
+  return calls == MAX_CALLS || (total_ms >= 1 && (calls >= 3 || total_ms > 6));
+}
+
+/* The median of some calls; tainted if more than a third of them may have been
+ * preempted. */
 static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
                                dfgnn_timed_function f, void *data, int repeats,
                                int cold) {
-  double total = 0;
+  double ms[MAX_CALLS], total = 0;
   int calls = 0;
+  long before = preemptions();
   memset(sample, 0, sizeof *sample);
   do {
     dfgnn_status status = cold ? flush_cache(device) : DFGNN_OK;
@@ -184,10 +206,13 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
       status = f(data, NULL);
     if (status)
       return status;
-    total += now_ms() - begin;
-    calls++;
-  } while (repeats > 0 ? calls < repeats : total < 1 && calls < 1000);
-  sample->ms = total / calls;
+    ms[calls] = now_ms() - begin;
+    total += ms[calls++];
+  } while (repeats > 0 ? calls < repeats && calls < MAX_CALLS
+                       : !enough(calls, total));
+  qsort(ms, (size_t)calls, sizeof *ms, ascending);
+  sample->ms = 0.5 * (ms[(calls - 1) / 2] + ms[calls / 2]);
+  sample->tainted = 3 * (preemptions() - before) > calls;
   return DFGNN_OK;
 }
 
