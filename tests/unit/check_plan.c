@@ -3,6 +3,7 @@
 #include "tests/unit/fixture.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "db/store.h"
