@@ -1,0 +1,57 @@
+#!/bin/sh
+# Help texts are as the golden files say, and man pages hold every option.
+. "$(dirname "$0")/lib.sh"
+
+golden=$top/tests/cli/golden
+compare() { # FILE COMMAND...
+  file=$1
+  shift
+  status 0 "$@"
+  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
+  diff -u "$golden/$file" "$work/out" >&2 ||
+    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
+}
+
+promise "--help is what the golden files hold"
+compare dfgnn-tune.txt dfgnn-tune --help
+for c in run show explain variants info stat export import merge; do
+  compare "dfgnn-tune-$c.txt" dfgnn-tune $c --help
+done
+compare dfgnn-bench.txt dfgnn-bench --help
+
+promise "--version names the tool and the library's version"
+for t in dfgnn-tune dfgnn-bench; do
+  status 0 $t --version
+  prints "^$t $(cat "$top/VERSION")"
+done
+
+promise "the manual has every option of the help"
+for t in dfgnn-tune dfgnn-bench; do
+  $t --manual >"$work/manual"
+  cat "$golden/$t"*.txt | grep -o -e '^ *\(-., \)\?--[a-z-]*' |
+    sed 's/.*--/--/' | sort -u >"$work/options"
+  [ "$(wc -l <"$work/options")" -gt 8 ] || fail "the help has no options"
+  while read -r option; do
+    grep -q -F -e "$(echo "$option" | sed 's/-/\\-/g')" "$work/manual" ||
+      fail "$t.1 lacks $option"
+  done <"$work/options"
+done
+
+promise "the manual has no mistakes of troff"
+if command -v man >/dev/null; then
+  for page in "$work/manual" "$top/docs/man/dfgnn.7" \
+    "$top/docs/man/dfgnn-job.5"; do
+    LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" >/dev/null 2>"$work/err"
+    [ ! -s "$work/err" ] || fail "$page: $(head -n 1 "$work/err")"
+  done
+fi
+
+promise "dfgnn(7) has every environment variable"
+status 0 dfgnn-tune info --device cpu --json
+jq -r '.[] | select(.kind == "environment") | .name' "$work/out" >"$work/names"
+[ "$(wc -l <"$work/names")" -gt 4 ] || fail "info lists no variables"
+while read -r name; do
+  grep -q -x -F ".B $name" "$top/docs/man/dfgnn.7" || fail "it lacks $name"
+done <"$work/names"
+
+finish

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Ctrl-C and the time limit keep what is measured, and the same command resumes.
+. "$(dirname "$0")/lib.sh"
+store=$work/t.db
+
+rows() { dfgnn-tune export --store "$store" 2>/dev/null | wc -l; }
+
+promise "an interrupted run exits with 130 and keeps its rows"
+dfgnn-tune run "$small" --device cpu --dim 8 --op gt,gat,gatv2,agnn \
+  --heads 1,2,4 --budget 60s --exhaustive --store "$store" \
+  >"$work/out" 2>"$work/err" &
+pid=$!
+tries=0
+while [ "$(rows)" -lt 1 ] && [ $tries -lt 100 ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+done
+kill -INT $pid
+wait $pid
+code=$?
+[ $code -eq 130 ] || fail "it exits with $code"
+says "interrupted"
+kept=$(rows)
+[ "$kept" -ge 1 ] || fail "no row is kept"
+
+promise "the time limit exits with 3 and keeps its rows"
+status 3 dfgnn-tune run "$small" --device cpu --dim 8,9,10,11,12,13 \
+  --budget 60s --exhaustive --time-limit 1500ms --store "$store" --quiet
+says "time limit"
+[ "$(rows)" -gt "$kept" ] || fail "no row is added"
+
+finish

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Job files: what they ask for is measured; mistakes have a file and a line.
+. "$(dirname "$0")/lib.sh"
+
+job=$work/job.yaml
+
+promise "a job says what to measure, options override it"
+mkdir "$work/graphs"
+printf '3 3 4\n1 1\n1 2\n2 3\n3 1\n' >"$work/body"
+for i in a b; do
+  { echo '%%MatrixMarket matrix coordinate pattern general'; cat "$work/body"; } \
+    >"$work/graphs/$i.mtx"
+done
+cat >"$job" <<END
+graphs: [graphs/*.mtx, "$small"]
+operators: [gt, gat]
+passes: [forward]
+widths: [4, 8]
+heads: [1, 2]
+dtypes: [f32, f64]
+devices: [cpu]
+layouts: [nhd]
+budget: 100ms
+store: job.db
+END
+status 0 dfgnn-tune run --job "$job" --dry-run --json --quiet
+holds 'length == 48'
+holds '[.[].graph] | unique | length == 3'
+status 0 dfgnn-tune run --job "$job" --dry-run --json --quiet --dim 3 --op gatv2
+holds 'length == 12 and all(.dim == 3 and .op == "gatv2")'
+status 0 dfgnn-tune run "$small" --job "$job" --dry-run --json --quiet
+holds 'length == 16'
+
+promise "its store is beside it"
+status 0 dfgnn-tune run --job "$job" --dim 4 --op gt --heads 1 --dtype f32 --quiet
+[ -e "$work/job.db" ] || fail "no job.db"
+
+wrong() { # LINE PATTERN TEXT
+  printf "$3" >"$job"
+  promise "line $1 of '$3' is wrong"
+  status 1 dfgnn-tune run --job "$job" --quiet
+  says "job.yaml:$1: .*$2"
+}
+
+wrong 2 "width" 'graphs: [a]\nwidth: [3]\n'
+wrong 2 "abc" 'graphs: [a]\nwidths: [3, abc]\n'
+wrong 2 "SEQUENCE" 'graphs: [a]\nwidths: 3\n'
+wrong 4 "foo" 'graphs: [a]\noperators:\n  - gt\n  - foo\n'
+wrong 3 "10x" 'graphs: [a]\n\nbudget: 10x\n'
+wrong 2 "expected 1 to" 'graphs: [a]\nwidths: [-3]\n'
+wrong 2 "maybe" 'graphs: [a]\ncold: maybe\n'
+wrong 1 "MAPPING" '[a, b]\n'
+wrong 1 "SEQUENCE" 'graphs: {a: b}\n'
+wrong 1 "empty" ''
+wrong 2 "expected" 'graphs: [a]\ndevices: [tpu]\n'
+wrong 1 "" 'graphs: [a\n'
+
+promise "a job file that cannot be read is named"
+status 1 dfgnn-tune run --job "$work/none.yaml"
+says "none.yaml"
+status 1 dfgnn-tune run --job "$work"
+says "directory"
+
+promise "the example jobs are good"
+for j in "$top"/examples/jobs/*.yaml; do
+  status 0 dfgnn-tune run --job "$j" --dry-run --json --quiet --device cpu
+  holds 'length > 1'
+done
+
+finish

@@ -1,0 +1,64 @@
+# lib.sh - what the command line tests share; sourced, not run
+#
+# A test makes its files in $work, which is removed at the end, and says what it
+# promises: `promise "text"` names the one that `fail` then reports.
+
+set -u
+command -v jq >/dev/null || { echo "jq is missing: skipped"; exit 77; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/dfgnn-cli.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+XDG_DATA_HOME=$work/home
+export XDG_DATA_HOME
+top=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+OMP_NUM_THREADS=2
+export OMP_NUM_THREADS
+promised=
+failures=0
+
+promise() { promised=$1; }
+
+fail() {
+  echo "FAIL: $promised: $*" >&2
+  failures=$((failures + 1))
+}
+
+# status N COMMAND...: the command exits with N; its output goes to out and err
+status() {
+  expected=$1
+  shift
+  "$@" >"$work/out" 2>"$work/err"
+  found=$?
+  [ "$found" -eq "$expected" ] || {
+    fail "'$*' exits with $found, expected $expected"
+    sed 's/^/  | /' "$work/err" >&2
+  }
+}
+
+# says PATTERN: standard error of the last status command has a line like it
+says() {
+  grep -q -e "$1" "$work/err" || {
+    fail "standard error lacks '$1'"
+    sed 's/^/  | /' "$work/err" >&2
+  }
+}
+
+prints() {
+  grep -q -e "$1" "$work/out" || {
+    fail "standard output lacks '$1'"
+    sed 's/^/  | /' "$work/out" >&2
+  }
+}
+
+# holds FILTER: jq's filter is true of the JSON in out
+holds() {
+  jq -e "$1" "$work/out" >/dev/null || {
+    fail "the JSON does not satisfy: $1"
+    head -c 600 "$work/out" | sed 's/^/  | /' >&2
+  }
+}
+
+# A graph of three kinds of rows that is tuned in a moment.
+small="powerlaw:nodes=300,edges=2400,max-degree=90,seed=7"
+quick="--device cpu --dim 8 --budget 300ms --quiet"
+
+finish() { exit $((failures > 0)); }

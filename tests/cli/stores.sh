@@ -1,0 +1,67 @@
+#!/bin/sh
+# A store that cannot be used is named, with the reason, and exits with 5.
+. "$(dirname "$0")/lib.sh"
+
+bad() { # STORE PATTERN
+  for c in "explain $small --device cpu" "show" "stat" "export"; do
+    # shellcheck disable=SC2086
+    status 5 dfgnn-tune $c --store "$1"
+    says "$2"
+  done
+}
+
+promise "a directory is no store"
+mkdir "$work/d.db"
+bad "$work/d.db" "d.db.*directory"
+
+promise "text is no store"
+echo "this is not a database, it is a text" >"$work/text.db"
+bad "$work/text.db" "text.db"
+
+promise "a truncated store is refused"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $quick --store "$work/good.db"
+head -c 3000 "$work/good.db" >"$work/short.db"
+bad "$work/short.db" "short.db"
+
+promise "an unreadable store is refused"
+if [ "$(id -u)" -ne 0 ]; then
+  cp "$work/good.db" "$work/closed.db"
+  chmod 0 "$work/closed.db"
+  bad "$work/closed.db" "closed.db"
+fi
+
+if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
+  sql() { # FILE STATEMENTS
+    python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.executescript(sys.argv[2])
+db.commit()' "$1" "$2"
+  }
+  promise "another application's database is refused"
+  sql "$work/app.db" "create table t (x); insert into t values (1);
+    pragma application_id = 305419896;"
+  bad "$work/app.db" "app.db"
+
+  promise "a store of a newer version is refused"
+  cp "$work/good.db" "$work/newer.db"
+  sql "$work/newer.db" "pragma user_version = 9999;"
+  bad "$work/newer.db" "newer.db.*9999"
+fi
+
+promise "a run into a bad store exits with 5 and leaves it as it is"
+cp "$work/text.db" "$work/before"
+# shellcheck disable=SC2086
+status 5 dfgnn-tune run "$small" $quick --store "$work/text.db"
+cmp -s "$work/text.db" "$work/before" || fail "the file is changed"
+
+promise "info tells stores, devices and variables"
+DFGNN_STORE=$work/good.db
+export DFGNN_STORE
+status 0 dfgnn-tune info --device cpu --json
+holds 'any(.kind == "store" and .rows > 0 and .exists and .writable)'
+holds 'any(.kind == "cpu" and .name == "architecture" and .value != "")'
+holds 'any(.kind == "environment" and .name == "DFGNN_STORE" and .set)'
+holds 'any(.kind == "version" and .name == "dfgnn")'
+
+finish
