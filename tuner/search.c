@@ -5,57 +5,16 @@
 #include <string.h>
 
 #include "lib/signature.h"
+#include "tuner/race.h"
 
-#define BLOCK 8          /* samples between two anchor samples */
 #define RANK_SAMPLES 6   /* from here on intervals are rank tests */
 #define NOISE_PRIOR 0.03 /* of one sample, before any is known */
 #define FIRST_LOOK 0.7   /* share of the time that first looks may take */
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
 #define LONG_MS 100      /* no disturbance lasts as long */
-#define ATTEMPTS 4       /* at an undisturbed sample */
 #define KEEP 3           /* halving leaves at least these */
 
-typedef struct pending {
-  size_t arm;
-  double ms;
-  int round;
-} pending;
-
-typedef struct race {
-  dfgnn_search *s;
-  uint64_t random;
-  double start;
-  double anchor[2]; /* the last two anchor samples, logarithms, newest last */
-  int anchors;
-  double disturbance; /* largest step from one anchor sample to the next */
-  pending pending[BLOCK];
-  size_t pendings;
-  int round;
-  size_t taken, tainted;
-  double best_ms;
-  double done;
-  double *scratch;
-  size_t *set; /* of the current round */
-} race;
-
-static uint64_t draw(race *r) { return dfgnn__mix(r->random++); }
-
-static void shuffle(race *r, size_t *set, size_t count) {
-  for (size_t i = count; i > 1; i--) {
-    size_t j = draw(r) % i, swap = set[i - 1];
-    set[i - 1] = set[j];
-    set[j] = swap;
-  }
-}
-
-static int over(const race *r) {
-  dfgnn_search *s = r->s;
-  if (!s->interrupted && s->ops->stop && s->ops->stop(s->data))
-    s->interrupted = 1;
-  return s->interrupted || s->lost || s->ops->now(s->data) >= s->deadline;
-}
-
-static void report(race *r, double done) {
+static void report(dfgnn_race *r, double done) {
   dfgnn_search *s = r->s;
   if (!s->ops->progress)
     return;
@@ -68,152 +27,21 @@ static void report(race *r, double done) {
   s->ops->progress(s->data, r->done, eta < 0 ? 0 : eta);
 }
 
-/* ---- samples ------------------------------------------------------------ */
-
-static int reserve(dfgnn_arm *arm) {
-  if (arm->count < arm->capacity)
-    return 1;
-  size_t capacity = arm->capacity ? 2 * arm->capacity : 8;
-  double *ms = realloc(arm->ms, capacity * sizeof *ms);
-  if (ms)
-    arm->ms = ms;
-  double *ratio = realloc(arm->log_ratio, capacity * sizeof *ratio);
-  if (ratio)
-    arm->log_ratio = ratio;
-  int *round = realloc(arm->round, capacity * sizeof *round);
-  if (round)
-    arm->round = round;
-  if (!ms || !ratio || !round)
-    return 0;
-  arm->capacity = capacity;
-  return 1;
-}
-
-static void keep(dfgnn_arm *arm, double ms, double log_ratio, int round) {
-  if (!reserve(arm))
-    return;
-  arm->ms[arm->count] = ms;
-  arm->log_ratio[arm->count] = log_ratio;
-  arm->round[arm->count] = round;
-  arm->count++;
-}
-
-static void finish(race *r, size_t i) {
+static void finish(dfgnn_race *r, size_t i) {
   dfgnn_search *s = r->s;
   s->arm[i].state = DFGNN_ARM_FINISHED;
   if (s->ops->finished)
     s->ops->finished(s->data, i);
 }
 
-/* A disturbed sample is taken again, and the least of the attempts counts,
- * unless disturbance is this machine's normal state: a GPU at its power limit
- * must still be tuned, at no more cost. */
-static dfgnn_sampled take(race *r, size_t i, double *ms) {
-  dfgnn_search *s = r->s;
-  dfgnn_sampled status;
-  double before = s->ops->now(s->data), attempt_ms;
-  *ms = INFINITY;
-  for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-    status = s->ops->sample(s->data, i, &attempt_ms);
-    if (status == DFGNN_SAMPLED_FAILED || status == DFGNN_SAMPLED_LOST)
-      break;
-    if (attempt_ms < *ms)
-      *ms = attempt_ms;
-    r->taken++;
-    r->tainted += status == DFGNN_SAMPLED_TAINTED;
-    if (status == DFGNN_SAMPLED_OK ||
-        (r->taken >= 16 && 10 * r->tainted > 9 * r->taken))
-      break;
-  }
-  s->arm[i].cost_s = s->ops->now(s->data) - before;
-  if (status == DFGNN_SAMPLED_TAINTED)
-    status = DFGNN_SAMPLED_OK;
-  if (status == DFGNN_SAMPLED_OK && !(*ms > 0 && isfinite(*ms)))
-    status = DFGNN_SAMPLED_FAILED;
-  if (status == DFGNN_SAMPLED_LOST)
-    s->lost = 1;
-  return status;
-}
-
-/* One anchor sample; 0 if the search is lost. */
-static int draw_anchor(race *r, double *log_ms) {
-  dfgnn_search *s = r->s;
-  double ms;
-  for (int attempt = 0; attempt < 3 && !s->lost; attempt++)
-    if (take(r, s->anchor, &ms) == DFGNN_SAMPLED_OK) {
-      keep(&s->arm[s->anchor], ms, 0, r->round);
-      if (ms < r->best_ms)
-        r->best_ms = ms;
-      *log_ms = log(ms);
-      return 1;
-    }
-  s->lost = 1;
-  return 0;
-}
-
-/* The anchor spoils all ratios around it if it is disturbed: a value far from
- * the last is taken thrice, and the level is the median of three values. */
-static int sample_anchor(race *r) {
-  dfgnn_search *s = r->s;
-  double x[3];
-  if (!draw_anchor(r, &x[0]))
-    return 0;
-  double step = r->anchors ? fabs(x[0] - r->anchor[1]) : INFINITY;
-  if (step > fmax(0.1, 5 * s->noise)) {
-    if (!draw_anchor(r, &x[1]) || !draw_anchor(r, &x[2]))
-      return 0;
-    x[0] = dfgnn__median(x, 3);
-  }
-  if (r->anchors && step > r->disturbance)
-    r->disturbance = step;
-  double near[3] = {x[0], r->anchor[1], r->anchor[0]};
-  size_t known = r->anchors < 2 ? 1 + (size_t)r->anchors : 3;
-  double level = dfgnn__median(near, known);
-  for (size_t k = 0; k < r->pendings; k++) {
-    const pending *p = &r->pending[k];
-    keep(&s->arm[p->arm], p->ms, log(p->ms) - level, p->round);
-  }
-  r->pendings = 0;
-  r->anchor[0] = r->anchor[1];
-  r->anchor[1] = x[0];
-  r->anchors++;
-  return 1;
-}
-
-static void sample_arm(race *r, size_t i) {
-  dfgnn_search *s = r->s;
-  double ms;
-  dfgnn_sampled status = take(r, i, &ms);
-  if (status == DFGNN_SAMPLED_FAILED)
-    s->arm[i].state = DFGNN_ARM_REJECTED;
-  if (status != DFGNN_SAMPLED_OK)
-    return;
-  if (ms < r->best_ms)
-    r->best_ms = ms;
-  r->pending[r->pendings++] = (pending){i, ms, r->round};
-}
-
-/* One round over a set; what is pending at its end gets its closing anchor. */
-static void sample_round(race *r, size_t *set, size_t count) {
-  r->round++;
-  shuffle(r, set, count);
-  for (size_t k = 0; k < count && !over(r); k++) {
-    if (r->pendings == BLOCK && !sample_anchor(r))
-      return;
-    sample_arm(r, set[k]);
-  }
-  if (r->pendings > 0 && !r->s->lost)
-    sample_anchor(r);
-}
-
 /* ---- estimates ---------------------------------------------------------- */
 
-static double own_median(const race *r, const dfgnn_arm *arm) {
+static double own_median(const dfgnn_race *r, const dfgnn_arm *arm) {
   memcpy(r->scratch, arm->log_ratio, arm->count * sizeof *r->scratch);
   return dfgnn__median(r->scratch, arm->count);
 }
 
-static void estimate_noise(race *r) {
+static void estimate_noise(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   size_t total = 0, count = 0;
   for (size_t i = 0; i < s->arms; i++)
@@ -233,7 +61,7 @@ static void estimate_noise(race *r) {
   free(residual);
 }
 
-static void estimate(race *r) {
+static void estimate(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   estimate_noise(r);
   s->best = s->anchor;
@@ -298,7 +126,7 @@ dfgnn_interval dfgnn__search_compare(const dfgnn_search *s, size_t a,
 /* Disturbances make samples slower, hardly ever faster: with few of them the
  * least one speaks for its arm.  A single one is believed as far as the anchor
  * was seen undisturbed. */
-static int beaten(const race *r, size_t i) {
+static int beaten(const dfgnn_race *r, size_t i) {
   const dfgnn_search *s = r->s;
   const dfgnn_arm *arm = &s->arm[i], *best = &s->arm[s->best];
   if (arm->count >= RANK_SAMPLES)
@@ -307,8 +135,12 @@ static int beaten(const race *r, size_t i) {
   for (size_t k = 0; k < arm->count; k++)
     least = arm->log_ratio[k] < least ? arm->log_ratio[k] : least;
   int quiet = r->anchors >= 20 && r->disturbance < QUIET;
-  double floor = arm->count > 2 ? 0 : arm->count == 2 ? 0.08 : quiet ? 0.1 : 1;
-  double allowance = fmax(2.5 * s->noise / sqrt((double)arm->count), floor);
+  double least_allowed = arm->count > 2    ? 0
+                         : arm->count == 2 ? 0.08
+                         : quiet           ? 0.1
+                                           : 1;
+  double allowance =
+      fmax(2.5 * s->noise / sqrt((double)arm->count), least_allowed);
   return least - allowance > best->ratio.high;
 }
 
@@ -316,7 +148,7 @@ static double half_width(const dfgnn_arm *arm) {
   return 0.5 * (arm->ratio.high - arm->ratio.low);
 }
 
-static int resolved(const race *r, size_t i) {
+static int resolved(const dfgnn_race *r, size_t i) {
   const dfgnn_search *s = r->s;
   const dfgnn_arm *arm = &s->arm[i];
   if (arm->state != DFGNN_ARM_ACTIVE || arm->count >= s->max_samples)
@@ -325,7 +157,7 @@ static int resolved(const race *r, size_t i) {
          half_width(arm) <= 0.5 * s->margin;
 }
 
-static size_t racing(race *r, size_t *set) {
+static size_t racing(dfgnn_race *r, size_t *set) {
   dfgnn_search *s = r->s;
   size_t count = 0;
   for (size_t i = 0; i < s->arms; i++)
@@ -334,7 +166,7 @@ static size_t racing(race *r, size_t *set) {
   return count;
 }
 
-static void drop_beaten(race *r) {
+static void drop_beaten(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   for (size_t i = 0; i < s->arms; i++)
     if (i != s->anchor && i != s->best && s->arm[i].state == DFGNN_ARM_ACTIVE &&
@@ -343,7 +175,8 @@ static void drop_beaten(race *r) {
 }
 
 /* Seconds that it takes to resolve the set, by the noise seen so far. */
-static double cost_to_resolve(const race *r, const size_t *set, size_t count) {
+static double cost_to_resolve(const dfgnn_race *r, const size_t *set,
+                              size_t count) {
   const dfgnn_search *s = r->s;
   double wanted = 5 * s->noise / s->margin, seconds = 0;
   wanted = fmax(RANK_SAMPLES, wanted * wanted);
@@ -354,12 +187,12 @@ static double cost_to_resolve(const race *r, const size_t *set, size_t count) {
     const dfgnn_arm *arm = &s->arm[set[k]];
     double more = wanted - (double)arm->count;
     if (more > 0)
-      seconds += more * (arm->cost_s + anchor / BLOCK);
+      seconds += more * (arm->cost_s + anchor / DFGNN_RACE_BLOCK);
   }
   return seconds;
 }
 
-static void halve(race *r) {
+static void halve(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   size_t count = racing(r, r->set);
   double left = s->deadline - s->ops->now(s->data);
@@ -378,16 +211,17 @@ static void halve(race *r) {
     finish(r, r->set[--count]);
 }
 
-static void watchdog(race *r, size_t i, double rough_ms) {
+static void watchdog(dfgnn_race *r, size_t i, double rough_ms) {
   dfgnn_search *s = r->s;
   s->arm[i].cost_s = rough_ms * 1e-3;
-  keep(&s->arm[i], rough_ms, log(rough_ms) - r->anchor[1], ++r->round);
+  dfgnn__race_keep(&s->arm[i], rough_ms, log(rough_ms) - r->anchor[1],
+                   ++r->round);
   s->arm[i].ratio =
       dfgnn__location(s->arm[i].log_ratio, 1, s->noise, r->scratch);
   finish(r, i);
 }
 
-static int admit(race *r, size_t i) {
+static int admit(dfgnn_race *r, size_t i) {
   dfgnn_search *s = r->s;
   double rough_ms = 0;
   dfgnn_sampled status = s->ops->admit(s->data, i, &rough_ms);
@@ -407,21 +241,21 @@ static int admit(race *r, size_t i) {
 }
 
 /* Checks and one sample for each, while there is time. */
-static void first_looks(race *r) {
+static void first_looks(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   double limit = s->exhaustive || isinf(s->deadline)
                      ? s->deadline
                      : r->start + FIRST_LOOK * (s->deadline - r->start);
-  size_t block[BLOCK], count = 0;
-  for (size_t k = 0; k < s->arms && !over(r); k++) {
+  size_t block[DFGNN_RACE_BLOCK], count = 0;
+  for (size_t k = 0; k < s->arms && !dfgnn__race_over(r); k++) {
     size_t i = s->order ? s->order[k] : k;
     int last = k == s->arms - 1;
     if (i != s->anchor && s->arm[i].state == DFGNN_ARM_UNSEEN && admit(r, i))
       block[count++] = i;
     int late = s->ops->now(s->data) >= limit;
-    if (count > 0 && (count == BLOCK || last || late)) {
-      if (sample_anchor(r))
-        sample_round(r, block, count);
+    if (count > 0 && (count == DFGNN_RACE_BLOCK || last || late)) {
+      if (dfgnn__race_anchor(r))
+        dfgnn__race_round(r, block, count);
       count = 0;
     }
     report(r, (s->exhaustive ? 0.2 : 0.6) * (double)(k + 1) / (double)s->arms);
@@ -430,7 +264,7 @@ static void first_looks(race *r) {
   }
 }
 
-static int unresolved(const race *r) {
+static int unresolved(const dfgnn_race *r) {
   const dfgnn_search *s = r->s;
   size_t others = 0, open = 0;
   for (size_t i = 0; i < s->arms; i++)
@@ -445,7 +279,7 @@ static int unresolved(const race *r) {
   return open > 0;
 }
 
-static void race_on(race *r) {
+static void race_on(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   double first = s->exhaustive ? 0.2 : 0.6;
   for (;;) {
@@ -472,15 +306,15 @@ static void race_on(race *r) {
           r->set[count++] = i;
       if (count == 0)
         break;
-      sample_round(r, r->set, count);
+      dfgnn__race_round(r, r->set, count);
       report(r, first + (1 - first) * (double)most / (double)s->max_samples);
-      if (over(r))
+      if (dfgnn__race_over(r))
         return;
     }
   }
 }
 
-static void conclude(race *r) {
+static void conclude(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   estimate(r);
   s->separated = 1;
@@ -526,20 +360,20 @@ void dfgnn__search_free(dfgnn_search *search) {
 
 int dfgnn__search_run(dfgnn_search *search) {
   dfgnn_search *s = search;
-  size_t n = s->max_samples + BLOCK;
-  race r = {.s = s,
-            .random = dfgnn__mix(s->seed),
-            .start = s->ops->now(s->data),
-            .best_ms = INFINITY};
+  size_t n = s->max_samples + DFGNN_RACE_BLOCK;
+  dfgnn_race r = {.s = s,
+                  .random = dfgnn__mix(s->seed),
+                  .start = s->ops->now(s->data),
+                  .best_ms = INFINITY};
   r.scratch = malloc(n * (n + 1) / 2 * sizeof *r.scratch);
   r.set = malloc((s->arms ? s->arms : 1) * sizeof *r.set);
   int ready = r.scratch && r.set;
   if (ready) {
     s->arm[s->anchor].state = DFGNN_ARM_ACTIVE;
     s->arm[s->anchor].ratio = (dfgnn_interval){0, 0, 0};
-    if (sample_anchor(&r) && sample_anchor(&r))
+    if (dfgnn__race_anchor(&r) && dfgnn__race_anchor(&r))
       first_looks(&r);
-    if (!over(&r))
+    if (!dfgnn__race_over(&r))
       race_on(&r);
     conclude(&r);
     report(&r, 1);
