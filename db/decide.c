@@ -76,6 +76,8 @@ static int compare_string(const char *a, const char *b) {
 static int compare_integer(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
 static int compare_word(const char *a, const char *b) {
+  if (a == b)
+    return 0;
   size_t m = strcspn(a, ","), n = strcspn(b, ",");
   int c = memcmp(a, b, m < n ? m : n);
   return c ? c : (m > n) - (m < n);

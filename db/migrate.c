@@ -197,10 +197,11 @@ static dfgnn_status upgrade(dfgnn_store *store, int to) {
       char sql[128];
       if (!from->name[i])
         continue;
-      snprintf(sql, sizeof sql,
-               pass ? "DROP TABLE old_%s"
-                    : "ALTER TABLE %1$s RENAME TO old_%1$s",
-               from->name[i]);
+      if (pass == 0)
+        snprintf(sql, sizeof sql, "ALTER TABLE %s RENAME TO old_%s",
+                 from->name[i], from->name[i]);
+      else
+        snprintf(sql, sizeof sql, "DROP TABLE old_%s", from->name[i]);
       status = dfgnn__store_execute(store, sql, attempt);
     }
     if (!status && pass == 0)

@@ -106,6 +106,7 @@ static char *path_uri(const char *path, const char *options) {
 int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
                    int flags) {
   *db = NULL;
+  flags |= SQLITE_OPEN_NOMUTEX; /* a store is used by one thread at a time */
   if (strcmp(path, ":memory:") == 0)
     return sqlite3_open_v2(path, db, flags, NULL);
   char *uri = path_uri(path, options);
@@ -329,7 +330,7 @@ static dfgnn_status limit_pages(dfgnn_store *store) {
 
 /* All was checked through a connection that cannot write. */
 static dfgnn_status open_write(dfgnn_store *store, const header *h) {
-  int version;
+  int version = 0;
   dfgnn_status status = connect_store(store, "", SQLITE_OPEN_READWRITE);
   if (!status && sqlite3_db_readonly(store->db, "main") == 1)
     status = dfgnn__fail(DFGNN_ERROR_STORE,
@@ -374,8 +375,8 @@ static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
 static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
   const char *network =
       mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(store->path) : NULL;
-  header h;
-  int missing, version;
+  header h = {0};
+  int missing, version = 0;
   dfgnn_status status = check_kind(store->path, mode, &missing);
   if (status)
     return status;

@@ -887,6 +887,36 @@ START_TEST(concurrent_writers_lose_nothing_even_at_creation) {
 }
 END_TEST
 
+#define READERS 24
+
+START_TEST(readers_are_not_disturbed_by_writers) {
+  make_store(10);
+  for (int process = 0; process < READERS + WRITERS; process++)
+    if (check_fork() == 0) {
+      for (int i = 0; i < 5 && process < READERS; i++) {
+        uint64_t invalid = 0;
+        ck_assert_uint_ge(count_rows(&invalid), 10);
+        ck_assert_uint_eq(invalid, 0);
+      }
+      for (int i = 0; i < 5 && process >= READERS; i++) {
+        dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+        dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
+        row.time = i;
+        row.seed = (uint64_t)process;
+        ck_assert_int_eq(record(store, &row), 1);
+        dfgnn__store_close(store);
+      }
+      exit(0);
+    }
+  for (int process = 0; process < READERS + WRITERS; process++) {
+    int status;
+    ck_assert_int_gt(wait(&status), 0);
+    ck_assert_int_eq(status, 0);
+  }
+  ck_assert_uint_eq(count_rows(NULL), 10 + 5 * WRITERS);
+}
+END_TEST
+
 #define KILLS 40
 
 START_TEST(a_killed_writer_leaves_every_row_it_reported) {
@@ -910,12 +940,14 @@ START_TEST(a_killed_writer_leaves_every_row_it_reported) {
       }
     }
     close(pipes[1]);
-    usleep((useconds_t)(random_next(&seed) % 120000));
+    char buffer[4096];
+    if (round % 2) /* in the middle of writing, else also of creation */
+      reported += read(pipes[0], buffer, 1);
+    usleep((useconds_t)(random_next(&seed) % (round % 2 ? 10000 : 60000)));
     kill(child, SIGKILL);
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFSIGNALED(status));
-    char buffer[4096];
     for (ssize_t n; (n = read(pipes[0], buffer, sizeof buffer)) > 0;)
       reported += n;
     close(pipes[0]);
@@ -1104,6 +1136,7 @@ int main(void) {
       cases, rows_of_wrong_types_or_with_wrong_hashes_are_skipped_and_counted);
   tcase_add_test(cases, damage_anywhere_gives_true_rows_or_an_error);
   tcase_add_test(cases, concurrent_writers_lose_nothing_even_at_creation);
+  tcase_add_test(cases, readers_are_not_disturbed_by_writers);
   tcase_add_test(cases, a_killed_writer_leaves_every_row_it_reported);
   tcase_add_test(cases, a_network_file_system_is_read_but_not_written);
   tcase_add_test(cases, an_older_store_is_migrated_with_a_backup);
