@@ -19,9 +19,10 @@ extern const tool_column bench_dispatch_columns[];
 
 int bench_regret(tool_settings *settings, const tool_graphs *graphs);
 
-/* Version of the library's source, driver and runtime, and the copy bandwidth
- * measured once in this run: what a figure means nothing without. */
-double bench_bandwidth(const tool_case *each); /* bytes/s, NaN if not known */
+/* Copy bandwidth in bytes/s, measured once a run; NaN if not known. */
+double bench_bandwidth(const tool_case *each);
+
+/* Version of the library's source, driver, runtime. */
 void bench_put_environment(json_t *row, const tool_case *each);
 
 /* Says what failed and remembers it. */

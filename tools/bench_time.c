@@ -372,6 +372,7 @@ static void put_entry(session *s, const entry *e) {
   tool_put_count(row, "edges", m->edges);
   tool_put_flag(row, "cold", s->bench->settings->cold);
   bench_put_environment(row, s->each);
+  tool_put_number(row, "copy_gbps", bench_bandwidth(s->each) / 1e9);
   json_array_append_new(s->bench->rows, row);
   s->bench->wrong |= !strcmp(e->status, "wrong");
 }

@@ -1,5 +1,6 @@
 /* common_help.c - --help and the manual page, from the same tables */
 #include "tools/common.h"
+#include <ctype.h>
 #include <string.h>
 
 #define WIDTH 79
@@ -79,13 +80,11 @@ static uint64_t all_options(const tool_program *program) {
 
 void tool_help(FILE *out, const tool_program *program,
                const tool_command *command) {
-  if (!command && !*program->commands[0]->name) {
-    fprintf(out, "Usage: %s COMMAND [OPTION...] [OPERAND...]\n", program->name);
-  }
   if (!command && *program->commands[0]->name) {
     fprintf(out,
-            "Usage: %s COMMAND [OPTION...] [OPERAND...]\n%s.\n\nCommands:\n",
-            program->name, program->summary);
+            "Usage: %s COMMAND [OPTION...] [OPERAND...]\n%c%s.\n\nCommands:\n",
+            program->name, toupper((unsigned char)*program->summary),
+            program->summary + 1);
     for (int i = 0; program->commands[i]; i++)
       fprintf(out, "  %-10s %s\n", program->commands[i]->name,
               program->commands[i]->summary);

@@ -96,9 +96,7 @@ const tool_option tool_options[OPTION_COUNT] = {
                        "measure the regret of the stored "
                        "decisions, exact and leaving one "
                        "graph out, instead"},
-    [OPTION_ALL] = {"all", 'a', NULL,
-                    "every measured variant instead of the "
-                    "winners"},
+    [OPTION_ALL] = {"all", 'a', NULL, "every variant, not the best alone"},
     [OPTION_ONLY_WINNERS] = {"only-winners", 0, NULL,
                              "only rows of winners and of what they were "
                              "compared with"},

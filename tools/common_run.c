@@ -85,9 +85,11 @@ static int progress_open;
 
 void tool_progress(const tool_settings *settings, double done, double eta_s,
                    const char *format, ...) {
-  static double last = -1e9;
+  static double last;
   int terminal = isatty(STDERR_FILENO);
   double now = tool_now();
+  if (!last) /* what is done at once needs no line in a log */
+    last = terminal ? now - 1 : now;
   if (settings->quiet || now - last < (terminal ? 0.1 : 10))
     return;
   last = now;

@@ -32,7 +32,6 @@ void bench_put_environment(json_t *row, const tool_case *each) {
   tool_put(row, "runtime", each->info->runtime);
   tool_put(row, "version", dfgnn_version());
   tool_put(row, "commit", DFGNN_COMMIT);
-  tool_put_number(row, "copy_gbps", bench_bandwidth(each) / 1e9);
 }
 
 void bench_fail(bench *b, const tool_case *each, dfgnn_status status) {

@@ -5,7 +5,6 @@
 #include <libgen.h>
 #include <sodium.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,7 +23,7 @@ typedef struct job {
   char *budget, *time_limit, *store;
   uint64_t *seed;
   int *threads;
-  bool *cold, *deterministic, *weights, *exhaustive, *anonymous;
+  int *cold, *deterministic, *weights, *exhaustive, *anonymous;
 } job;
 
 /* ---- schema ------------------------------------------------------------- */
@@ -59,10 +58,16 @@ static const cyaml_schema_value_t text_entry = {
 static const cyaml_schema_value_t size_entry = {
     CYAML_VALUE_INT(CYAML_FLAG_DEFAULT, int64_t)};
 
+/* CYAML's own booleans take any word for true. */
+static const cyaml_strval_t flags[] = {
+    {"true", 1}, {"false", 0}, {"yes", 1}, {"no", 0}};
+
 #define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
 #define LIST(key, member, entry, most)                                         \
   CYAML_FIELD_SEQUENCE(key, OPTIONAL, job, member, &entry, 1, most)
-#define FLAG(key, member) CYAML_FIELD_BOOL_PTR(key, OPTIONAL, job, member)
+#define FLAG(key, member)                                                      \
+  CYAML_FIELD_ENUM_PTR(key, OPTIONAL | CYAML_FLAG_STRICT, job, member, flags,  \
+                       sizeof flags / sizeof *flags)
 #define TEXT(key, member)                                                      \
   CYAML_FIELD_STRING_PTR(key, OPTIONAL, job, member, 1, 4096)
 
@@ -115,17 +120,25 @@ static void hear(cyaml_log_t level, void *data, const char *format,
   }
 }
 
-static int line_of(const char *text, const char *key) {
+/* The line that a key begins, else the one given. */
+static int line_of(const char *text, const char *key, int otherwise) {
+  size_t n = strlen(key);
   int line = 1;
   for (const char *p = text; p && *p; line++) {
     p += strspn(p, " ");
-    size_t n = strlen(key);
     if (!strncmp(p, key, n) && p[n + strspn(p + n, " ")] == ':')
       return line;
     p = strchr(p, '\n');
     p = p ? p + 1 : NULL;
   }
-  return 1;
+  return otherwise;
+}
+
+/* Of an unexpected key it tells the line of the value before it. */
+static int line_of_complaint(const complaint *c, const char *text) {
+  const char *key = strstr(c->what, "Unexpected key: ");
+  int line = c->line ? c->line : 1;
+  return key ? line_of(text, strchr(key, ':') + 2, line) : line;
 }
 
 /* ---- what it says, into the settings ------------------------------------ */
@@ -147,7 +160,7 @@ static int put(const reading *r, int option, const char *key,
   if (!tool_set(r->settings, option, kept))
     return TOOL_DONE;
   const char *message = strstr(dfgnn_last_error(), ": ");
-  return tool_error("%s:%d: %s: %s", r->path, line_of(r->text, key), key,
+  return tool_error("%s:%d: %s: %s", r->path, line_of(r->text, key, 1), key,
                     message ? message + 2 : dfgnn_last_error());
 }
 
@@ -185,7 +198,8 @@ static int check_sizes(const reading *r, const char *key, const int64_t *x,
   for (uint32_t i = 0; i < count; i++)
     if (x[i] < 1 || x[i] > 1 << 20)
       return tool_error("%s:%d: %s: found %lld, expected 1 to %d", r->path,
-                        line_of(r->text, key), key, (long long)x[i], 1 << 20);
+                        line_of(r->text, key, 1), key, (long long)x[i],
+                        1 << 20);
   return TOOL_DONE;
 }
 
@@ -215,7 +229,7 @@ static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
   ASSIGN(ANONYMOUS, anonymous);
   if (j->threads && *j->threads < 1)
     return tool_error("%s:%d: threads: found %d, expected 1 or more", r->path,
-                      line_of(r->text, "threads"), *j->threads);
+                      line_of(r->text, "threads", 1), *j->threads);
   ASSIGN(THREADS, threads);
   char store[8192];
   if (j->store)
@@ -288,7 +302,7 @@ int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
   cyaml_err_t bad = cyaml_load_data((const uint8_t *)text, size, &config,
                                     &schema, (cyaml_data_t **)&j, NULL);
   if (bad) {
-    status = tool_error("%s:%d: %s", path, c.line ? c.line : 1,
+    status = tool_error("%s:%d: %s", path, line_of_complaint(&c, text),
                         *c.what ? c.what : cyaml_strerror(bad));
     goto out;
   }

@@ -50,7 +50,8 @@ double tool_lookup_ratio(const tool_lookup *lookup,
   for (size_t i = 0; variant && lookup->decision && i < lookup->decision->count;
        i++)
     if (!strcmp(lookup->decision->ranked[i].variant, variant->name))
-      return exp(lookup->decision->ranked[i].log_ratio);
+      return exp(lookup->decision->ranked[i].log_ratio -
+                 lookup->decision->ranked[0].log_ratio);
   return NAN;
 }
 

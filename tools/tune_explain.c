@@ -3,6 +3,7 @@
 #include "tools/inputs.h"
 #include "tools/report.h"
 #include "tools/tune.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,29 +53,77 @@ static const char *text_of(json_t *row, const char *key) {
   return text ? text : "";
 }
 
-static int print(const tool_settings *settings, json_t *rows) {
+/* "cpu.attention.fwd.online/simd=avx2": the length before the slash */
+static size_t family_length(const char *variant) {
+  return strcspn(variant, "/");
+}
+
+/* Least for the chosen one, then by how much slower, then the rest. */
+static double rank(const char *reason) {
+  const char *x = strpbrk(reason, "0123456789");
+  if (!strcmp(reason, "chosen"))
+    return 0;
+  return x && strchr(x, 'x') ? strtod(x, NULL) : INFINITY;
+}
+
+/* The best candidate of each family, and how many more it has. */
+static json_t *condense(json_t *candidates) {
+  json_t *short_list = json_array(), *candidate, *best = NULL;
+  size_t i, k;
+  json_array_foreach(candidates, i, candidate) {
+    const char *name = text_of(candidate, "variant");
+    size_t n = family_length(name);
+    json_array_foreach(short_list, k, best) {
+      const char *other = text_of(best, "variant");
+      if (family_length(other) == n && !strncmp(name, other, n))
+        break;
+    }
+    if (k == json_array_size(short_list)) {
+      json_array_append_new(short_list, json_copy(candidate));
+      continue;
+    }
+    int64_t others = json_integer_value(json_object_get(best, "others"));
+    if (rank(text_of(candidate, "reason")) < rank(text_of(best, "reason"))) {
+      json_array_set_new(short_list, k, json_copy(candidate));
+      best = json_array_get(short_list, k);
+    }
+    tool_put_count(best, "others", others + 1);
+  }
+  return short_list;
+}
+
+static int print_one(const tool_settings *settings, json_t *row) {
   static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
                                         {"reason", "REASON", TOOL_TEXT},
+                                        {"others", "OTHERS", TOOL_COUNT},
                                         {NULL, NULL, 0}};
+  double distance = json_number_value(json_object_get(row, "distance"));
+  json_t *candidates = json_object_get(row, "candidates");
+  const char *bold = tool_colour(stdout) ? "\033[1m" : "";
+  int64_t heads = json_integer_value(json_object_get(row, "heads"));
+  printf("%s, %s %s %s, %lld head%s x %lld, %s\n", text_of(row, "graph"),
+         text_of(row, "op"), text_of(row, "pass"), text_of(row, "dtype"),
+         (long long)heads, heads == 1 ? "" : "s",
+         json_integer_value(json_object_get(row, "dim")),
+         text_of(row, "device"));
+  printf("  variant   %s%s%s\n  source    %s", bold, text_of(row, "variant"),
+         *bold ? "\033[0m" : "", text_of(row, "source"));
+  if (distance > 0)
+    printf(", distance %.3g", distance);
+  printf("\n  because   %s\n\n", text_of(row, "because"));
+  return tool_report(
+      settings, settings->all ? json_incref(candidates) : condense(candidates),
+      columns);
+}
+
+static int print(const tool_settings *settings, json_t *rows) {
   size_t i;
   json_t *row;
   int status = TOOL_DONE;
   json_array_foreach(rows, i, row) {
-    double distance = json_number_value(json_object_get(row, "distance"));
-    const char *bold = tool_colour(stdout) ? "\033[1m" : "";
-    printf("%s%s, %s %s %s, %lld heads x %lld, %s\n", i ? "\n" : "",
-           text_of(row, "graph"), text_of(row, "op"), text_of(row, "pass"),
-           text_of(row, "dtype"),
-           json_integer_value(json_object_get(row, "heads")),
-           json_integer_value(json_object_get(row, "dim")),
-           text_of(row, "device"));
-    printf("  variant   %s%s%s\n  source    %s", bold, text_of(row, "variant"),
-           *bold ? "\033[0m" : "", text_of(row, "source"));
-    if (distance > 0)
-      printf(", distance %.3g", distance);
-    printf("\n  because   %s\n\n", text_of(row, "because"));
-    status |= tool_report(
-        settings, json_incref(json_object_get(row, "candidates")), columns);
+    if (i)
+      putchar('\n');
+    status |= print_one(settings, row);
   }
   json_decref(rows);
   return status;
@@ -105,6 +154,9 @@ const tool_command tune_explain = {
     "For each graph and problem: the variant a plan would use, where the "
     "choice "
     "comes from (exact, similar or nearest measurements, the rule, the paper's "
-    "rule, a pin, DFGNN_FORCE_VARIANT), and for each other variant why not.",
-    HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
+    "rule, a pin, DFGNN_FORCE_VARIANT), and of each family the best variant "
+    "and "
+    "why it was not chosen; with --all every variant. --json has them all.",
+    HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(ALL) |
+        HAS_ALWAYS,
     command};

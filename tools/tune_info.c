@@ -3,7 +3,6 @@
 #include "tools/inputs.h"
 #include "tools/report.h"
 #include "tools/tune.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +21,8 @@ static void number(json_t *rows, const char *kind, const char *name, double x,
                    const char *unit) {
   char text[64];
   if (!strcmp(unit, "B"))
-    snprintf(text, sizeof text, "%.4g MiB", x / 1048576);
+    snprintf(text, sizeof text, "%.4g %s", x / (x < 1e9 ? 1048576 : 1073741824),
+             x < 1e9 ? "MiB" : "GiB");
   else
     snprintf(text, sizeof text, "%.6g%s%s", x, *unit ? " " : "", unit);
   json_t *row = fact(rows, kind, name, text);
@@ -31,9 +31,7 @@ static void number(json_t *rows, const char *kind, const char *name, double x,
 
 static void put_device(json_t *rows, const tool_contexts *c, int i) {
   const dfgnn_device_info *info = &c->info[i];
-  const dfgnn_context *ctx = c->ctx[i];
   char kind[64];
-  double bandwidth;
   snprintf(kind, sizeof kind, !strcmp(info->backend, "cpu") ? "%s" : "%s:%d",
            info->backend, info->ordinal);
   fact(rows, kind, "model", info->model);
@@ -48,8 +46,6 @@ static void put_device(json_t *rows, const tool_contexts *c, int i) {
   if (*info->driver)
     fact(rows, kind, "driver", info->driver);
   fact(rows, kind, "runtime", info->runtime);
-  if (!ctx->backend->copy_bandwidth(ctx->device, &bandwidth))
-    number(rows, kind, "copy bandwidth", round(bandwidth / 1e7) / 100, "GB/s");
 }
 
 static void put_layers(json_t *rows, const dfgnn_context *ctx) {
