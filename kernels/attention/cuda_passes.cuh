@@ -47,6 +47,13 @@ template <typename A> __device__ __forceinline__ A minus_infinity() {
 }
 
 template <typename T, int VEC>
+__device__ __forceinline__ packed<T, VEC> empty_packed() {
+  packed<T, VEC> x;
+  x.bits = typename packed<T, VEC>::word_t{};
+  return x;
+}
+
+template <typename T, int VEC>
 __device__ __forceinline__ packed<T, VEC>
 load_operand(const dfgnn_operand &x, int64_t node, int head, int64_t vector) {
   const T *p = static_cast<const T *>(x.data) + node * x.node + head * x.head;
@@ -170,7 +177,7 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
           int v = base + n * lanes;
           k[u][n] = column[u] >= 0 && v < vectors
                         ? load_operand<T, VEC>(key, column[u], head, v)
-                        : zero_packed<T, VEC>();
+                        : empty_packed<T, VEC>();
         }
       if (!whole)
         q.load_att(p, head, base, lanes, vectors);
@@ -327,7 +334,7 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
       for (int u = 0; u < kGatherEdges; u++) {
         int64_t at = k + int64_t(u) * groups;
         weight[u] = 0;
-        x[u] = zero_packed<T, VEC>();
+        x[u] = empty_packed<T, VEC>();
         if (at < degree) {
           int column = __ldg(p.indices + first + at);
           x[u] = load_operand<T, VEC>(p.value, column, head + h, d);
