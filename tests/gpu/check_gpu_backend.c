@@ -1,0 +1,369 @@
+/* check_gpu_backend.c - the CUDA backend against the CPU's: analysis, views,
+ * errors, timing */
+#include <math.h>
+
+#include "tests/gpu/gpu.h"
+
+static const char *const specs[] = {
+    "sbm-pattern:batch=8,seed=1",
+    "knn:batch=16,seed=2",
+    "region:batch=4,seed=3",
+    "powerlaw:nodes=5000,edges=60000,max-degree=3000,seed=4",
+    "powerlaw:nodes=3000,edges=40000,max-degree=500,columns=local,seed=5",
+    "uniform:nodes=1000,sources=3000,edges=5000,seed=6",
+    "uniform:nodes=4000,edges=3000,seed=7",
+    "grid:rows=40,columns=30",
+};
+
+static void same_signature(const dfgnn_signature *gpu,
+                           const dfgnn_signature *cpu, const char *what) {
+#define SAME(field)                                                            \
+  ck_assert_msg(gpu->field == cpu->field,                                      \
+                "%s: " #field " is %.17g, CPU %.17g", what,                    \
+                (double)gpu->field, (double)cpu->field)
+  SAME(destinations);
+  SAME(sources);
+  SAME(edges);
+  SAME(max_degree);
+  SAME(mean_degree);
+  SAME(p50_degree);
+  SAME(p90_degree);
+  SAME(p99_degree);
+  SAME(isolated);
+  for (int b = 0; b < DFGNN_HISTOGRAM_BINS; b++)
+    SAME(histogram[b]);
+  SAME(reuse);
+  SAME(locality);
+  SAME(graphs);
+  SAME(largest_graph);
+  SAME(density);
+  SAME(fingerprint);
+#undef SAME
+  ck_assert_msg(fabs(gpu->degree_cv - cpu->degree_cv) <=
+                    1e-9 * (1 + cpu->degree_cv),
+                "%s: degree_cv is %.17g, CPU %.17g", what, gpu->degree_cv,
+                cpu->degree_cv);
+}
+
+static void compare_signatures(dfgnn_context *gpu, dfgnn_context *cpu,
+                               const dfgnn_csr *csr, const char *what) {
+  dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
+  dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
+  ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
+  ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
+  ck_ok(dfgnn_graph_signature(&found, on_gpu));
+  ck_ok(dfgnn_graph_signature(&expected, on_cpu));
+  same_signature(&found, &expected, what);
+  dfgnn_graph_destroy(on_gpu);
+  dfgnn_graph_destroy(on_cpu);
+}
+
+START_TEST(the_signature_is_the_same_on_both_devices) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    dfgnn_csr *csr = NULL;
+    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    compare_signatures(gpu, cpu, csr, specs[i]);
+    csr->graphs = 0; /* blocks are found, not told */
+    const int64_t *kept = csr->graph_ptr;
+    csr->graph_ptr = NULL;
+    compare_signatures(gpu, cpu, csr, specs[i]);
+    csr->graph_ptr = kept;
+    dfgnn_csr_free(csr);
+  }
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+/* Random blocks on the diagonal with isolated rows between and inside. */
+START_TEST(diagonal_blocks_are_found_as_on_the_cpu) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  uint64_t seed = 20261121;
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int round = 0; round < 40; round++) {
+    enum { N = 300 };
+    int32_t offsets[N + 1] = {0}, indices[N * 4];
+    int32_t edges = 0;
+    for (int begin = 0; begin < N;) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      int size = 1 + (int)(seed >> 33) % 12, isolated = (seed >> 60) < 6;
+      size = size < N - begin ? size : N - begin;
+      for (int i = begin; i < begin + size; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        int degree = isolated ? 0 : (int)(seed >> 33) % 4;
+        for (int k = 0; k < degree; k++)
+          indices[edges++] = begin + (int)((seed >> (8 * k)) & 0xff) % size;
+        offsets[i + 1] = edges;
+      }
+      begin += size;
+    }
+    dfgnn_csr csr = csr32(N, N, offsets, indices);
+    compare_signatures(gpu, cpu, &csr, "random blocks");
+  }
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+START_TEST(small_graphs_have_signatures) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  const int32_t none[] = {0, 0, 0, 0}, loop[] = {0, 1}, first[] = {0};
+  dfgnn_csr csr = csr32(0, 0, none, first);
+  compare_signatures(gpu, cpu, &csr, "no rows");
+  csr = csr32(3, 3, none, first);
+  compare_signatures(gpu, cpu, &csr, "no edges");
+  csr = csr32(1, 1, loop, first);
+  compare_signatures(gpu, cpu, &csr, "one loop");
+  csr = csr32(1, 7, loop, first);
+  compare_signatures(gpu, cpu, &csr, "one row");
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+/* ---- views -------------------------------------------------------------- */
+
+static void same_array(dfgnn_context *gpu, const void *found,
+                       const void *expected, size_t bytes, const char *what,
+                       int slot) {
+  char *host = malloc(bytes + 1);
+  ck_ok(gpu->backend->copy(gpu->device, host, found, bytes));
+  ck_assert_msg(!memcmp(host, expected, bytes), "%s: array %d differs", what,
+                slot);
+  free(host);
+}
+
+static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
+                          dfgnn_view_request request, const char *what) {
+  const dfgnn_view *found = NULL, *expected = NULL;
+  ck_ok(dfgnn__graph_view(&found, on_gpu, &request));
+  ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
+  ck_assert_int_eq(found->count, expected->count);
+  ck_assert_int_eq(found->extra, expected->extra);
+  const size_t n = (size_t)on_cpu->matrix.destinations;
+  const size_t count = (size_t)expected->count;
+  const size_t bytes[] = {count * 4, (count + 1) * 8, (n + 1) * 4,
+                          (size_t)expected->extra * 4};
+  int arrays = request.kind == DFGNN_VIEW_WORK_ITEMS ? 4 : 1;
+  for (int k = 0; k < arrays; k++)
+    same_array(on_gpu->ctx, found->array[k], expected->array[k], bytes[k], what,
+               k);
+}
+
+START_TEST(views_are_the_same_on_both_devices) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  static const dfgnn_view_request requests[] = {{DFGNN_VIEW_ROW_OF_EDGE, 0},
+                                                {DFGNN_VIEW_DEGREE_ORDER, 0},
+                                                {DFGNN_VIEW_WORK_ITEMS, 1},
+                                                {DFGNN_VIEW_WORK_ITEMS, 32},
+                                                {DFGNN_VIEW_WORK_ITEMS, 256}};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    dfgnn_graph *on_gpu = graph_of(gpu, specs[i]);
+    dfgnn_graph *on_cpu = graph_of(cpu, specs[i]);
+    for (size_t k = 0; k < sizeof requests / sizeof *requests; k++)
+      compare_views(on_gpu, on_cpu, requests[k], specs[i]);
+    dfgnn_graph_destroy(on_gpu);
+    dfgnn_graph_destroy(on_cpu);
+  }
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+/* ---- arrays in device memory -------------------------------------------- */
+
+static void *to_device(const void *host, size_t bytes) {
+  void *device = NULL;
+  ck_cuda(cudaMalloc(&device, bytes));
+  ck_cuda(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+  return device;
+}
+
+START_TEST(device_arrays_of_64_bits_are_read) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
+  dfgnn_graph *graph = NULL;
+  dfgnn_csr *csr = NULL;
+  ck_ok(dfgnn_csr_generate(&csr, specs[3]));
+  size_t n = (size_t)csr->destinations + 1, m = (size_t)csr->edges;
+  int64_t *offsets = malloc(n * 8), *indices = malloc(m * 8);
+  for (size_t i = 0; i < n; i++)
+    offsets[i] = csr->offset_type == DFGNN_INDEX_I64
+                     ? ((const int64_t *)csr->offsets)[i]
+                     : ((const int32_t *)csr->offsets)[i];
+  for (size_t e = 0; e < m; e++)
+    indices[e] = csr->index_type == DFGNN_INDEX_I64
+                     ? ((const int64_t *)csr->indices)[e]
+                     : ((const int32_t *)csr->indices)[e];
+  dfgnn_csr wide = *csr;
+  wide.offset_type = wide.index_type = DFGNN_INDEX_I64;
+  wide.offsets = offsets;
+  wide.indices = indices;
+  ck_ok(dfgnn_graph_create(&graph, cpu, &wide));
+  ck_ok(dfgnn_graph_signature(&expected, graph));
+  dfgnn_graph_destroy(graph);
+  wide.offsets = to_device(offsets, n * 8);
+  wide.indices = to_device(indices, m * 8);
+  wide.on_device = 1;
+  ck_ok(dfgnn_graph_create(&graph, gpu, &wide));
+  ck_ok(dfgnn_graph_signature(&found, graph));
+  same_signature(&found, &expected, "64-bit arrays");
+  dfgnn_graph_destroy(graph);
+
+  const int64_t beyond = (int64_t)1 << 31;
+  ck_cuda(cudaMemcpy((int64_t *)wide.indices + 5, &beyond, 8,
+                     cudaMemcpyHostToDevice));
+  ck_fails(dfgnn_graph_create(&graph, gpu, &wide), DFGNN_ERROR_INVALID,
+           "indices[5] = 2147483648 is out of range");
+  ck_cuda(cudaFree((void *)wide.offsets));
+  ck_cuda(cudaFree((void *)wide.indices));
+  free(offsets);
+  free(indices);
+  dfgnn_csr_free(csr);
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+static void refused(dfgnn_context *gpu, const int32_t *offsets,
+                    const int32_t *indices, int64_t edges, int64_t graphs,
+                    const int64_t *graph_ptr, const char *text) {
+  dfgnn_graph *graph = NULL;
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  csr.destinations = csr.sources = 4;
+  csr.edges = edges;
+  csr.offsets = to_device(offsets, 5 * sizeof *offsets);
+  csr.indices = to_device(indices, 6 * sizeof *indices);
+  csr.on_device = 1;
+  csr.graphs = graphs;
+  csr.graph_ptr = graph_ptr;
+  ck_fails(dfgnn_graph_create(&graph, gpu, &csr), DFGNN_ERROR_INVALID, text);
+  ck_assert_ptr_null(graph);
+  ck_cuda(cudaFree((void *)csr.offsets));
+  ck_cuda(cudaFree((void *)csr.indices));
+}
+
+START_TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
+  dfgnn_context *gpu = gpu_context();
+  const int32_t offsets[] = {0, 2, 4, 5, 6}, indices[] = {0, 1, 0, 1, 2, 3};
+  const int32_t begins[] = {1, 2, 4, 5, 6}, falls[] = {0, 2, 1, 5, 6};
+  const int32_t ends[] = {0, 2, 4, 5, 5}, beyond[] = {0, 2, 9, 5, 6};
+  const int32_t columns[] = {0, 1, 0, 4, 2, -1},
+                negative[] = {0, 1, 0, 1, -7, 3};
+  const int64_t graphs[] = {0, 1, 4};
+  refused(gpu, begins, indices, 6, 0, NULL, "row 0 is wrong");
+  refused(gpu, falls, indices, 6, 0, NULL, "offsets fall at row 1");
+  refused(gpu, ends, indices, 6, 0, NULL, "row 3 is wrong");
+  refused(gpu, beyond, indices, 6, 0, NULL, "row 1");
+  refused(gpu, offsets, columns, 6, 0, NULL, "indices[3] = 4 in row 1");
+  refused(gpu, offsets, negative, 6, 0, NULL, "indices[4] = -7 in row 2");
+  refused(gpu, offsets, indices, 6, 2, graphs, "row 0 leaves graph 0");
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+/* ---- time and device ---------------------------------------------------- */
+
+typedef struct fill_call {
+  void *memory;
+  size_t bytes;
+  int calls;
+} fill_call;
+
+static dfgnn_status fill(void *data, void *stream) {
+  fill_call *f = data;
+  f->calls++;
+  return cudaMemsetAsync(f->memory, 1, f->bytes, stream) ? DFGNN_ERROR_DEVICE
+                                                         : DFGNN_OK;
+}
+
+START_TEST(time_follows_the_work) {
+  dfgnn_context *gpu = gpu_context();
+  const dfgnn_backend *backend = gpu->backend;
+  double bandwidth = 0, ms[2];
+  ck_ok(backend->copy_bandwidth(gpu->device, &bandwidth));
+  ck_assert_double_gt(bandwidth, 1e10);
+  for (int cold = 0; cold < 2; cold++)
+    for (int size = 0; size < 2; size++) {
+      dfgnn_sample sample;
+      fill_call f = {.bytes = size ? (size_t)512 << 20 : (size_t)256 << 20};
+      ck_ok(backend->allocate(gpu->device, &f.memory, f.bytes));
+      ck_ok(backend->time(gpu->device, &sample, fill, &f, 0, cold));
+      backend->release(gpu->device, f.memory);
+      ms[size] = sample.ms;
+      if (size) { /* twice the bytes, less than the copy's traffic a byte */
+        ck_assert_double_gt(ms[1], 1.6 * ms[0]);
+        ck_assert_double_lt(ms[1], 2.5 * ms[0]);
+        ck_assert_double_gt(1e3 * (double)f.bytes / ms[1], bandwidth / 6);
+        ck_assert_double_lt(1e3 * (double)f.bytes / ms[1], 3 * bandwidth);
+      }
+    }
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+START_TEST(a_failing_call_fails_its_timing) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_sample sample;
+  fill_call f = {.memory = (void *)8, .bytes = 64};
+  ck_assert_int_ne(gpu->backend->time(gpu->device, &sample, fill, &f, 0, 0),
+                   DFGNN_OK);
+  (void)cudaGetLastError();
+  ck_assert_int_eq(f.calls, 1);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+START_TEST(the_device_is_described) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_device_info info = DFGNN_DEVICE_INFO_INIT;
+  ck_ok(dfgnn_context_device(&info, gpu));
+  printf("%s, %s, %d multiprocessors, L2 %lld, shared %lld, driver %s, "
+         "runtime %s\n",
+         info.model, info.arch, info.units, (long long)info.cache_bytes,
+         (long long)info.shared_bytes, info.driver, info.runtime);
+  ck_assert_str_eq(info.backend, "cuda");
+  ck_assert(!strncmp(info.arch, "sm_", 3));
+  ck_assert_int_gt(info.units, 0);
+  ck_assert_int_gt(info.cache_bytes, 0);
+  ck_assert_int_gt(info.memory_bytes, 0);
+  ck_assert_int_ge(info.shared_bytes, 48 << 10);
+  ck_assert(strchr(info.driver, '.') && strchr(info.runtime, '.'));
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+START_TEST(too_large_an_allocation_is_an_error_that_passes) {
+  dfgnn_context *gpu = gpu_context();
+  void *memory = NULL;
+  ck_fails(gpu->backend->allocate(gpu->device, &memory, (size_t)1 << 50),
+           DFGNN_ERROR_MEMORY, "cudaMalloc: cannot allocate");
+  ck_assert_ptr_null(memory);
+  ck_ok(gpu->backend->allocate(gpu->device, &memory, 1024));
+  ck_assert_int_eq((int)((uintptr_t)memory % 256), 0);
+  gpu->backend->release(gpu->device, memory);
+  ck_cuda(cudaGetLastError());
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_backend");
+  TCase *tests = tcase_create("backend");
+  tcase_set_timeout(tests, 0);
+  tcase_add_test(tests, the_device_is_described);
+  tcase_add_test(tests, the_signature_is_the_same_on_both_devices);
+  tcase_add_test(tests, diagonal_blocks_are_found_as_on_the_cpu);
+  tcase_add_test(tests, small_graphs_have_signatures);
+  tcase_add_test(tests, views_are_the_same_on_both_devices);
+  tcase_add_test(tests, device_arrays_of_64_bits_are_read);
+  tcase_add_test(tests, a_wrong_device_matrix_names_its_first_wrong_row);
+  if (!quick()) { /* compute-sanitizer reports refused calls, slows timing */
+    tcase_add_test(tests, time_follows_the_work);
+    tcase_add_test(tests, a_failing_call_fails_its_timing);
+    tcase_add_test(tests, too_large_an_allocation_is_an_error_that_passes);
+  }
+  suite_add_tcase(suite, tests);
+  return run_on_gpu(suite);
+}

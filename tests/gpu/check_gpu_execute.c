@@ -1,0 +1,249 @@
+/* check_gpu_execute.c - what execute promises on a GPU: any stream, capture and
+ * replay, the same bits every time, little host time */
+#include <time.h>
+
+#include "tests/gpu/gpu.h"
+
+static const char *const graph_spec =
+    "powerlaw:nodes=900,edges=12000,max-degree=700,seed=11";
+
+typedef struct call {
+  dfgnn_plan *plan;
+  dfgnn_harness *harness;
+  void *workspace;
+  void *first, *again; /* host copies of out */
+  size_t bytes;
+} call;
+
+/* 0 if the variant does not apply. */
+static int open_call(call *c, dfgnn_context *gpu, dfgnn_graph *graph,
+                     const dfgnn_problem *problem, const char *variant) {
+  memset(c, 0, sizeof *c);
+  dfgnn_status status =
+      dfgnn_plan_create_forced(&c->plan, gpu, graph, problem, variant);
+  if (status == DFGNN_ERROR_UNSUPPORTED)
+    return 0;
+  ck_assert_msg(status == DFGNN_OK, "%s: %s", variant, dfgnn_last_error());
+  ck_ok(dfgnn__harness_create(&c->harness, gpu, graph, problem, 7));
+  ck_ok(dfgnn__harness_workspace(&c->workspace, c->harness, c->plan));
+  c->bytes =
+      (size_t)(graph->matrix.destinations * problem->heads * problem->dim) *
+      dfgnn_dtype_size(problem->dtype);
+  c->first = malloc(c->bytes);
+  c->again = malloc(c->bytes);
+  return 1;
+}
+
+static void close_call(call *c) {
+  free(c->first);
+  free(c->again);
+  dfgnn__harness_destroy(c->harness);
+  dfgnn_plan_destroy(c->plan);
+}
+
+static void execute(const call *c, cudaStream_t stream) {
+  ck_ok(dfgnn_execute(c->plan, dfgnn__harness_args(c->harness), c->workspace,
+                      stream));
+}
+
+/* The output is read and then overwritten. */
+static void fetch(const call *c, void *to) {
+  void *out = dfgnn__harness_args(c->harness)->out;
+  ck_cuda(cudaDeviceSynchronize());
+  ck_cuda(cudaMemcpy(to, out, c->bytes, cudaMemcpyDeviceToHost));
+  ck_cuda(cudaMemset(out, 0xff, c->bytes));
+  ck_cuda(cudaDeviceSynchronize());
+}
+
+typedef void (*promise)(call *c, const char *variant);
+
+/* For each CUDA variant of each operator that applies. */
+static void for_each_variant(promise check, int deterministic_only) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, graph_spec);
+  int checked = 0;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (strcmp(v->family->backend, "cuda") ||
+        (deterministic_only && !v->family->deterministic))
+      continue;
+    for (int op = 0; op < DFGNN_OP_COUNT; op++) {
+      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+      call c;
+      problem.op = (dfgnn_op)op;
+      problem.dim = 32;
+      problem.heads = 2;
+      problem.deterministic = deterministic_only;
+      if ((quick() && op) || !(v->family->ops & DFGNN_BIT(op)) ||
+          !open_call(&c, gpu, graph, &problem, v->name))
+        continue;
+      check(&c, v->name);
+      close_call(&c);
+      checked++;
+    }
+  }
+  printf("%d variants and operators\n", checked);
+  ck_assert_int_gt(checked, 0);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+
+static void same_bits(const call *c, const char *variant, const char *what) {
+  ck_assert_msg(!memcmp(c->first, c->again, c->bytes), "%s: %s", variant, what);
+}
+
+static void repeats_its_bits(call *c, const char *variant) {
+  execute(c, NULL);
+  fetch(c, c->first);
+  for (int i = 0; i < (quick() ? 1 : 4); i++) {
+    execute(c, NULL);
+    fetch(c, c->again);
+    same_bits(c, variant, "a second run gives other bits");
+  }
+}
+
+START_TEST(a_deterministic_variant_repeats_its_bits) {
+  for_each_variant(repeats_its_bits, 1);
+}
+END_TEST
+
+static void runs_on_a_stream(call *c, const char *variant) {
+  cudaStream_t stream;
+  execute(c, NULL);
+  fetch(c, c->first);
+  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  execute(c, stream);
+  ck_cuda(cudaStreamSynchronize(stream));
+  fetch(c, c->again);
+  ck_cuda(cudaStreamDestroy(stream));
+  same_bits(c, variant, "another stream gives other bits");
+}
+
+START_TEST(execute_runs_on_the_callers_stream) {
+  for_each_variant(runs_on_a_stream, 1);
+}
+END_TEST
+
+static void replays(call *c, const char *variant) {
+  cudaStream_t stream;
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t exec = NULL;
+  execute(c, NULL);
+  fetch(c, c->first);
+  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  dfgnn_status status = dfgnn_execute(c->plan, dfgnn__harness_args(c->harness),
+                                      c->workspace, stream);
+  cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  ck_assert_msg(!status && ended == cudaSuccess, "%s: capture failed: %s, %s",
+                variant, dfgnn_last_error(), cudaGetErrorString(ended));
+  ck_cuda(cudaGraphInstantiate(&exec, graph, 0));
+  for (int i = 0; i < 2; i++) {
+    ck_cuda(cudaGraphLaunch(exec, stream));
+    ck_cuda(cudaStreamSynchronize(stream));
+    fetch(c, c->again);
+    same_bits(c, variant, "a replay gives other bits");
+  }
+  ck_cuda(cudaGraphExecDestroy(exec));
+  ck_cuda(cudaGraphDestroy(graph));
+  ck_cuda(cudaStreamDestroy(stream));
+}
+
+START_TEST(a_captured_execute_replays_to_the_same_bits) {
+  for_each_variant(replays, 1);
+}
+END_TEST
+
+START_TEST(tuning_during_a_capture_is_refused) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, graph_spec);
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_plan *plan = NULL;
+  cudaStream_t stream;
+  cudaGraph_t captured = NULL;
+  problem.effort = DFGNN_EFFORT_MEASURE;
+  ck_cuda(cudaStreamCreate(&stream));
+  ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  dfgnn_status by_plan = dfgnn_plan_create(&plan, gpu, graph, &problem);
+  dfgnn_status by_tune = dfgnn_tune(NULL, gpu, graph, &problem, NULL);
+  (void)cudaStreamEndCapture(stream, &captured);
+  (void)cudaGetLastError();
+  ck_assert_int_eq(by_plan, DFGNN_ERROR_CAPTURING);
+  ck_assert_int_eq(by_tune, DFGNN_ERROR_CAPTURING);
+  if (captured)
+    ck_cuda(cudaGraphDestroy(captured));
+  ck_cuda(cudaStreamDestroy(stream));
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Host time of an execute call on an idle queue: the median of batches short
+ * enough that the launch queue never fills. */
+static double host_us(const call *c) {
+  enum { BATCHES = 31, CALLS = 50 };
+  double sample[BATCHES];
+  for (int b = 0; b < BATCHES; b++) {
+    ck_cuda(cudaDeviceSynchronize());
+    double begin = now_us();
+    for (int i = 0; i < CALLS; i++)
+      execute(c, NULL);
+    sample[b] = (now_us() - begin) / CALLS;
+  }
+  qsort(sample, BATCHES, sizeof *sample, by_value);
+  return sample[BATCHES / 2];
+}
+
+static void prints_its_host_time(call *c, const char *variant) {
+  const dfgnn_variant *v = dfgnn__variant_find(variant);
+  double us = host_us(c);
+  printf("host %6.2f us  %s\n", us, variant);
+  if (!strcmp(v->family->algorithm, "online"))
+    ck_assert_msg(us < 6, "%s: %.2f us of host time a call", variant, us);
+}
+
+START_TEST(a_call_of_one_launch_costs_the_host_little) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, "uniform:nodes=64,edges=256,seed=1");
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    call c;
+    if (strcmp(v->family->backend, "cuda") ||
+        (i && v->family == dfgnn__variant(i - 1)->family &&
+         strcmp(v->family->algorithm, "unfused")) ||
+        !open_call(&c, gpu, graph, &problem, v->name))
+      continue;
+    prints_its_host_time(&c, v->name);
+    close_call(&c);
+  }
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_execute");
+  TCase *tests = tcase_create("execute");
+  tcase_set_timeout(tests, 0);
+  tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
+  if (!quick()) {
+    tcase_add_test(tests, execute_runs_on_the_callers_stream);
+    tcase_add_test(tests, a_captured_execute_replays_to_the_same_bits);
+    tcase_add_test(tests, tuning_during_a_capture_is_refused);
+    tcase_add_test(tests, a_call_of_one_launch_costs_the_host_little);
+  }
+  suite_add_tcase(suite, tests);
+  return run_on_gpu(suite);
+}
