@@ -66,8 +66,7 @@ static int ask(usable_cache *cache, const char *variant, int revision) {
   return cache->slot[i].answer;
 }
 
-/* ---- order ----------------------------------------------------------------
- */
+/* ---- order --------------------------------------------------------------- */
 
 static int compare_string(const char *a, const char *b) {
   return a == b ? 0 : strcmp(a, b);
@@ -128,8 +127,7 @@ static int compare_node(const void *x, const void *y) {
   return c ? c : compare_integer(a->revision, b->revision);
 }
 
-/* ---- one problem ----------------------------------------------------------
- */
+/* ---- one problem --------------------------------------------------------- */
 
 static int is(const dfgnn_measurement *row, const char *status) {
   return strcmp(row->status, status) == 0;
@@ -338,8 +336,7 @@ out:
   return done;
 }
 
-/* ---- ranking --------------------------------------------------------------
- */
+/* ---- ranking ------------------------------------------------------------- */
 
 typedef struct rank {
   const node *variant;

@@ -12,8 +12,9 @@ struct dfgnn_store {
   sqlite3 *db;
   char *path;
   const dfgnn_schemas *schemas;
-  int newer;       /* of a version above ours: hashes cannot be verified */
-  int immutable;   /* opened without locks */
+  int newer;     /* of a version above ours: hashes cannot be verified */
+  int immutable; /* opened without locks: size and time tell of changes */
+  int64_t size, modified_ns;
   uint64_t steps;  /* left to the running query, in thousands */
   unsigned jitter; /* state of the busy handler */
   int waited_ms;
@@ -24,6 +25,10 @@ struct dfgnn_store {
  * says. */
 dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
                                const char *attempt);
+
+/* DFGNN_ERROR_STORE if a file that was opened without locks has changed since:
+ * what was read of it may be of two moments. */
+dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store);
 
 /* Called before each query or transaction: fresh budgets of steps and waiting.
  */

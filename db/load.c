@@ -235,6 +235,8 @@ dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
   }
   if (rc && rc != SQLITE_DONE)
     status = dfgnn__store_fail(store, rc, "cannot be read");
+  else
+    status = dfgnn__store_unchanged(store);
   if (invalid)
     *invalid += skipped;
   sqlite3_finalize(query);
@@ -269,8 +271,7 @@ dfgnn_status dfgnn__store_each(dfgnn_store *store, uint64_t *invalid,
   return status;
 }
 
-/* ---- rows -----------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------------- */
 
 struct dfgnn_rows {
   dfgnn_strings *strings;

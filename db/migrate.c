@@ -182,8 +182,7 @@ out:
   return status;
 }
 
-/* ---- migration ------------------------------------------------------------
- */
+/* ---- migration ----------------------------------------------------------- */
 
 /* One version up, inside a transaction: the tables step aside under the prefix
  * old_, the new ones are made with exactly their text, filled, and the old ones

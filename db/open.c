@@ -273,8 +273,7 @@ static dfgnn_status quick_check(dfgnn_store *store) {
   return status;
 }
 
-/* ---- opening --------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------- */
 
 static dfgnn_status open_memory(dfgnn_store *store) {
   dfgnn_status status =
@@ -284,6 +283,28 @@ static dfgnn_status open_memory(dfgnn_store *store) {
   return status ? status
                 : dfgnn__schema_create(store, store->schemas->count,
                                        "cannot be created");
+}
+
+static void note_file(int64_t *size, int64_t *modified_ns, const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0)
+    memset(&info, 0, sizeof info);
+  *size = info.st_size;
+  *modified_ns = info.st_mtim.tv_sec * 1000000000ll + info.st_mtim.tv_nsec;
+}
+
+dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store) {
+  int64_t size, modified_ns;
+  if (!store->immutable)
+    return DFGNN_OK;
+  note_file(&size, &modified_ns, store->path);
+  return size == store->size && modified_ns == store->modified_ns &&
+                 !has_content(store->path, "-wal")
+             ? DFGNN_OK
+             : dfgnn__fail(DFGNN_ERROR_STORE,
+                           "%s: changed while it was read without locks; try "
+                           "again",
+                           store->path);
 }
 
 /* Whether this is how SQLite says that it can make no log or lock file here. */
@@ -309,6 +330,7 @@ static dfgnn_status open_read(dfgnn_store *store, const header *h) {
         store->path, network ? "over " : "in a read-only directory",
         network ? network : "");
   store->immutable = 1;
+  note_file(&store->size, &store->modified_ns, store->path);
   return connect_store(store, "immutable=1", SQLITE_OPEN_READONLY);
 }
 

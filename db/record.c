@@ -152,8 +152,7 @@ dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,
   return status;
 }
 
-/* ---- pins -----------------------------------------------------------------
- */
+/* ---- pins ---------------------------------------------------------------- */
 
 static const dfgnn_field *problem_field(const char *name) {
   const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];

@@ -1,0 +1,269 @@
+#include <signal.h>
+
+#include "tests/unit/store_fixture.h"
+
+/* ---- several processes --------------------------------------------------- */
+
+#define WRITERS 8
+#define ROWS_A_WRITER 50
+
+START_TEST(concurrent_writers_lose_nothing_even_at_creation) {
+  for (int writer = 0; writer < WRITERS; writer++)
+    if (check_fork() == 0) {
+      dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+      for (int i = 0; i < ROWS_A_WRITER; i++) {
+        dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+        row.time = i;
+        row.seed = (uint64_t)writer;
+        ck_assert_int_eq(record(store, &row), 1);
+      }
+      dfgnn__store_close(store);
+      exit(0);
+    }
+  for (int writer = 0; writer < WRITERS; writer++) {
+    int status;
+    ck_assert_int_gt(wait(&status), 0);
+    ck_assert_int_eq(status, 0);
+  }
+  ck_assert_uint_eq(count_rows(NULL), WRITERS * ROWS_A_WRITER);
+  char command[600]; /* nothing half made is left */
+  snprintf(command, sizeof command, "ls '%s' | grep -q new-", directory);
+  ck_assert_int_ne(system(command), 0);
+}
+END_TEST
+
+#define READERS 24
+
+START_TEST(readers_are_not_disturbed_by_writers) {
+  make_store(10);
+  for (int process = 0; process < READERS + WRITERS; process++)
+    if (check_fork() == 0) {
+      for (int i = 0; i < 5 && process < READERS; i++) {
+        uint64_t invalid = 0;
+        ck_assert_uint_ge(count_rows(&invalid), 10);
+        ck_assert_uint_eq(invalid, 0);
+      }
+      for (int i = 0; i < 5 && process >= READERS; i++) {
+        dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+        dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
+        row.time = i;
+        row.seed = (uint64_t)process;
+        ck_assert_int_eq(record(store, &row), 1);
+        dfgnn__store_close(store);
+      }
+      exit(0);
+    }
+  for (int process = 0; process < READERS + WRITERS; process++) {
+    int status;
+    ck_assert_int_gt(wait(&status), 0);
+    ck_assert_int_eq(status, 0);
+  }
+  ck_assert_uint_eq(count_rows(NULL), 10 + 5 * WRITERS);
+}
+END_TEST
+
+#define KILLS 40
+
+START_TEST(a_killed_writer_leaves_every_row_it_reported) {
+  uint64_t seed = (uint64_t)time(NULL);
+  int64_t reported = 0;
+  printf("seed %llu\n", (unsigned long long)seed);
+  for (int round = 0; round < KILLS; round++) {
+    int pipes[2];
+    ck_assert_int_eq(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+      dfgnn_store *store = NULL;
+      if (dfgnn__store_open(&store, path, DFGNN_STORE_WRITE))
+        _exit(1);
+      for (int64_t i = 0;; i++) {
+        dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+        row.time = (int64_t)round * 1000000 + i;
+        if (dfgnn__store_record(store, NULL, &row) ||
+            write(pipes[1], "+", 1) != 1)
+          _exit(1);
+      }
+    }
+    close(pipes[1]);
+    char buffer[4096];
+    if (round % 2) /* in the middle of writing, else also of creation */
+      reported += read(pipes[0], buffer, 1);
+    usleep((useconds_t)(random_next(&seed) % (round % 2 ? 10000 : 60000)));
+    kill(child, SIGKILL);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status));
+    for (ssize_t n; (n = read(pipes[0], buffer, sizeof buffer)) > 0;)
+      reported += n;
+    close(pipes[0]);
+    if (access(path, F_OK) == 0) {
+      uint64_t invalid = 0;
+      dfgnn__store_close(open_store(DFGNN_STORE_WRITE));
+      ck_assert_int_ge((int64_t)count_rows(&invalid), reported);
+      ck_assert_uint_eq(invalid, 0);
+    } else {
+      ck_assert_int_eq(reported, 0);
+    }
+  }
+  printf("%lld rows reported\n", (long long)reported);
+  ck_assert_int_gt(reported, 0);
+}
+END_TEST
+
+static const char *network(const char *where) {
+  ck_assert_str_eq(where, path);
+  return "NFS";
+}
+
+static const char *local(const char *where) {
+  (void)where;
+  return NULL;
+}
+
+/* ---- network file systems ------------------------------------------------ */
+
+START_TEST(a_network_file_system_is_read_but_not_written) {
+  make_store(4);
+  char name[600];
+  snprintf(name, sizeof name, "%s-shm", path);
+  unlink(name);
+  dfgnn__network_filesystem = network;
+  ck_refused(DFGNN_STORE_WRITE, "network file system (NFS)");
+  ck_assert_uint_eq(count_rows(NULL), 4);
+  ck_assert_int_ne(access(name, F_OK), 0); /* no lock file was made */
+  snprintf(path, sizeof path, "%s/new.db", directory);
+  ck_refused(DFGNN_STORE_WRITE, "network file system");
+  ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+START_TEST(a_change_under_a_reader_without_locks_is_noticed) {
+  dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
+  seen s = {NULL, 0, 0, 0};
+  make_store(4);
+  dfgnn__network_filesystem = network;
+  dfgnn_store *reader = open_store(DFGNN_STORE_READ);
+  ck_ok(dfgnn__store_each(reader, NULL, NULL, look_for, &s));
+  dfgnn__network_filesystem = local;
+  dfgnn_store *writer = open_store(DFGNN_STORE_WRITE);
+  record(writer, &row);
+  ck_fails(dfgnn__store_each(reader, NULL, NULL, look_for, &s),
+           DFGNN_ERROR_STORE, "changed while it was read");
+  dfgnn__store_close(writer);
+  ck_fails(dfgnn__store_each(reader, NULL, NULL, look_for, &s),
+           DFGNN_ERROR_STORE, "changed while it was read");
+  dfgnn__store_close(reader);
+}
+END_TEST
+
+/* ---- migration ----------------------------------------------------------- */
+
+/* A version 2 that keeps pins with a note. */
+static const char new_pin[] =
+    "CREATE TABLE pin (\n  op TEXT NOT NULL,\n  pass TEXT NOT NULL,\n"
+    "  dtype TEXT NOT NULL,\n  fingerprint INTEGER NOT NULL,\n"
+    "  variant TEXT NOT NULL,\n  note TEXT NOT NULL,\n"
+    "  PRIMARY KEY (op, pass, dtype, fingerprint)\n) STRICT, WITHOUT ROWID";
+
+static dfgnn_schemas two_versions(const char *upgrade) {
+  static dfgnn_schema versions[2];
+  versions[0] = versions[1] = dfgnn__schemas.version[0];
+  versions[1].sql[3] = new_pin;
+  versions[1].upgrade = upgrade;
+  return (dfgnn_schemas){2, versions};
+}
+
+static const char good_upgrade[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT * FROM old_graph;"
+    "INSERT INTO problem SELECT * FROM old_problem;"
+    "INSERT INTO run SELECT * FROM old_run;"
+    "INSERT INTO measurement SELECT * FROM old_measurement;"
+    "INSERT INTO pin SELECT *, '' FROM old_pin;";
+
+START_TEST(an_older_store_is_migrated_with_a_backup) {
+  dfgnn_schemas two = two_versions(good_upgrade);
+  dfgnn_store *store = NULL;
+  char backup[600], older[400];
+  make_store(7);
+  store = open_store(DFGNN_STORE_WRITE);
+  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f32", 3, "x"));
+  dfgnn__store_close(store);
+  for (int round = 0; round < 2; round++) { /* READ: in memory alone */
+    seen s = {NULL, 0, 0, 0};
+    char pins[256] = "";
+    ck_ok(dfgnn__store_open_schemas(
+        &store, path, round ? DFGNN_STORE_WRITE : DFGNN_STORE_READ, &two));
+    ck_ok(dfgnn__store_each(store, NULL, NULL, look_for, &s));
+    ck_ok(dfgnn__store_each_pin(store, join_pins, pins));
+    dfgnn__store_close(store);
+    ck_assert_uint_eq(s.count, 7);
+    ck_assert_str_eq(pins, "gt forward f32 3 x;");
+    ck_assert_str_eq(version_after(""), round ? "2" : "1");
+  }
+  /* The new version opens without more ado and the old one does not write it.
+   */
+  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &two));
+  dfgnn__store_close(store);
+  ck_refused(DFGNN_STORE_WRITE, "newer version 2");
+  snprintf(backup, sizeof backup, "%s.v1.backup", path);
+  snprintf(older, sizeof older, "%.399s", path);
+  snprintf(path, sizeof path, "%.500s", backup);
+  ck_assert_str_eq(version_after(""), "1");
+  ck_assert_uint_eq(count_rows(NULL), 7);
+  snprintf(backup, sizeof backup, "%s.v1.backup.2", older);
+  ck_assert_int_ne(access(backup, F_OK), 0);
+}
+END_TEST
+
+START_TEST(a_migration_that_fails_changes_nothing) {
+  dfgnn_schemas two = two_versions("INSERT INTO device SELECT * FROM nowhere");
+  dfgnn_store *store = NULL;
+  make_store(7);
+  ck_fails(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &two),
+           DFGNN_ERROR_STORE, "cannot be migrated");
+  ck_fails(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ, &two),
+           DFGNN_ERROR_STORE, "cannot be migrated");
+  ck_assert_str_eq(version_after(""), "1");
+  ck_assert_uint_eq(count_rows(NULL), 7);
+}
+END_TEST
+
+START_TEST(processes_that_migrate_at_once_migrate_once) {
+  dfgnn_schemas two = two_versions(good_upgrade);
+  dfgnn_store *store = NULL;
+  make_store(200);
+  for (int i = 0; i < 8; i++)
+    if (check_fork() == 0) {
+      dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
+      row.time = i;
+      ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &two));
+      ck_assert_int_eq(record(store, &row), 1);
+      dfgnn__store_close(store);
+      exit(0);
+    }
+  for (int i = 0; i < 8; i++) {
+    int status;
+    ck_assert_int_gt(wait(&status), 0);
+    ck_assert_int_eq(status, 0);
+  }
+  seen s = {NULL, 0, 0, 0};
+  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ, &two));
+  ck_ok(dfgnn__store_each(store, NULL, NULL, look_for, &s));
+  dfgnn__store_close(store);
+  ck_assert_uint_eq(s.count, 208);
+}
+END_TEST
+
+static void add(TCase *cases) {
+  tcase_add_test(cases, concurrent_writers_lose_nothing_even_at_creation);
+  tcase_add_test(cases, readers_are_not_disturbed_by_writers);
+  tcase_add_test(cases, a_killed_writer_leaves_every_row_it_reported);
+  tcase_add_test(cases, a_network_file_system_is_read_but_not_written);
+  tcase_add_test(cases, a_change_under_a_reader_without_locks_is_noticed);
+  tcase_add_test(cases, an_older_store_is_migrated_with_a_backup);
+  tcase_add_test(cases, a_migration_that_fails_changes_nothing);
+  tcase_add_test(cases, processes_that_migrate_at_once_migrate_once);
+}
+
+int main(void) { return run_cases("store_processes", add); }
