@@ -1,0 +1,56 @@
+#!/bin/sh
+# The tuned choice on the CPU against the same layer of torch CPU operators, the
+# way PyG composes it, in one run: for each graph tuning, dfgnn-bench and
+# torch, one after the other, twice, the better of each kept.
+#
+#   bench/cpu_vs_torch.sh OUT.json GRAPH.npz...
+#
+#   OPTIONS='--op gt --dim 128'   the problem
+#   THREADS=2                     of both
+#   STORE=FILE                    (default OUT.db)
+#   PYTHON=python3                one that has torch, numpy and scipy
+. "$(dirname "$0")/lib.sh"
+
+[ $# -ge 2 ] || {
+  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+out=$1
+shift
+options=${OPTIONS:---op gt --dim 128}
+threads=${THREADS:-2}
+store=${STORE:-${out%.json}.db}
+python=${PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+say "tuning"
+# shellcheck disable=SC2086
+dfgnn-tune run "$@" $options --device cpu --threads "$threads" \
+  --store "$store" --budget "${BUDGET:-10s}" >/dev/null
+for turn in 1 2; do
+  say "turn $turn: dfgnn-bench"
+  # shellcheck disable=SC2086
+  dfgnn-bench "$@" $options --device cpu --threads "$threads" \
+    --store "$store" --json >"$work/bench$turn.json"
+  for graph; do
+    name=$(basename "$graph" .npz)
+    say "turn $turn: torch on $name"
+    # shellcheck disable=SC2086
+    "$python" "$bench/torch_cpu.py" "$graph" $options --threads "$threads" \
+      >"$work/torch.$name.$turn.json"
+  done
+done
+for graph; do
+  name=$(basename "$graph" .npz)
+  jq -s --arg name "$name" '{($name): (map(if type == "array" then .[] else . end
+    | .median_ms) | min)}' "$work/torch.$name".*.json
+done | jq -s add >"$work/torch.json"
+jq -s --slurpfile torch "$work/torch.json" '
+  [.[][]] | group_by([.graph, .variant]) | map(min_by(.median_ms)) |
+  map(. + {torch_ms: $torch[0][.graph],
+           speedup_torch: ($torch[0][.graph] / .median_ms)})' \
+  "$work"/bench?.json >"$out"
+jq -r '.[] | select(.role | split(",") | index("tuned")) |
+  "\(.graph): \(.speedup_torch) times as fast as torch, " +
+  "\(.speedup_unfused) as unfused"' "$out"

@@ -1,0 +1,28 @@
+# lib.sh - what the scripts of bench/ share; sourced, not run
+#
+# The tools are taken from BUILD/tools or from PATH.
+
+set -eu
+bench=$(cd "$(dirname "$0")" && pwd)
+[ -z "${BUILD-}" ] || PATH=$BUILD/tools:$PATH
+for tool in dfgnn-tune dfgnn-bench jq; do
+  command -v $tool >/dev/null || {
+    echo "$0: $tool is not found; set BUILD to the build folder" >&2
+    exit 1
+  }
+done
+
+say() { echo "$(date -u +%H:%M:%S) $*" >&2; }
+
+# once FILE COMMAND...: makes FILE of the command's output unless it is there, so
+# that a script that was stopped goes on where it was
+once() {
+  file=$1
+  shift
+  if [ -s "$file" ]; then
+    say "have $file"
+  else
+    say "making $file"
+    "$@" >"$file.new" && mv "$file.new" "$file"
+  fi
+}
