@@ -217,7 +217,7 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
 }
 
 static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
-  size_t bytes = (size_t)device->cache_bytes * 4;
+  size_t bytes = (size_t)device->cache_bytes; /* twice that are touched */
   bytes = bytes > (64u << 20) ? bytes : (64u << 20);
   char *from = malloc(bytes), *to = malloc(bytes);
   dfgnn_status status = DFGNN_OK;
