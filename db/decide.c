@@ -1,15 +1,9 @@
+#include "db/decide.h"
 #include "base/error.h"
-#include "db/combine.h"
-#include "db/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct item {
-  const dfgnn_measurement *row;
-  int usable;
-} item;
 
 /* All rows of a variant in a problem. */
 typedef struct block {
@@ -19,15 +13,6 @@ typedef struct block {
   int ok;    /* some row of that revision is "ok" */
   int tried; /* or "wrong" or "failed" */
 } block;
-
-/* A variant of one revision: a candidate, or only an anchor of candidates. */
-typedef struct node {
-  const char *variant;
-  int revision;
-  int candidate;
-  double median_ms;
-  int64_t samples, best_samples;
-} node;
 
 /* One "ok" row of a candidate. */
 typedef struct evidence {
@@ -46,12 +31,6 @@ typedef struct usable_cache {
     int revision, answer;
   } slot[1024];
 } usable_cache;
-
-typedef struct owned_decisions {
-  dfgnn_decisions public; /* first: the pointer that callers hold */
-  dfgnn_strings *strings;
-  size_t room;
-} owned_decisions;
 
 static int ask(usable_cache *cache, const char *variant, int revision) {
   if (!cache->usable)
@@ -119,12 +98,6 @@ static int compare_item(const void *x, const void *y) {
   if (!c)
     c = compare_integer(a->revision, b->revision);
   return c ? c : dfgnn__measurement_compare(a, b);
-}
-
-static int compare_node(const void *x, const void *y) {
-  const node *a = x, *b = y;
-  int c = compare_string(a->variant, b->variant);
-  return c ? c : compare_integer(a->revision, b->revision);
 }
 
 /* ---- one problem --------------------------------------------------------- */
@@ -230,7 +203,7 @@ static size_t find_node(const node *nodes, size_t count, const char *variant,
                         int revision) {
   node key = {.variant = variant, .revision = revision};
   return (size_t)((const node *)bsearch(&key, nodes, count, sizeof key,
-                                        compare_node) -
+                                        dfgnn__compare_nodes) -
                   nodes);
 }
 
@@ -245,10 +218,10 @@ static size_t make_nodes(node *nodes, evidence *found, size_t count,
     nodes[n++] = (node){.variant = found[i].anchor,
                         .revision = found[i].anchor_revision};
   }
-  qsort(nodes, n, sizeof *nodes, compare_node);
+  qsort(nodes, n, sizeof *nodes, dfgnn__compare_nodes);
   size_t kept = 0;
   for (size_t i = 0; i < n; i++)
-    if (i == 0 || compare_node(&nodes[i], &nodes[kept - 1]) != 0)
+    if (i == 0 || dfgnn__compare_nodes(&nodes[i], &nodes[kept - 1]) != 0)
       nodes[kept++] = nodes[i];
   for (size_t i = 0; i < kept; i++) {
     node *v = &nodes[i];
@@ -336,130 +309,6 @@ out:
   return done;
 }
 
-/* ---- ranking ------------------------------------------------------------- */
-
-typedef struct rank {
-  const node *variant;
-  double distance;
-  int tied;
-} rank;
-
-static int compare_rank(const void *x, const void *y) {
-  const rank *a = x, *b = y;
-  if (a->distance != b->distance)
-    return a->distance < b->distance ? -1 : 1;
-  return compare_node(a->variant, b->variant);
-}
-
-static int is_tied(double distance, double variance, double margin) {
-  double near = log1p(margin);
-  return distance <= near ||
-         (distance <= 3 * near && distance <= 1.96 * sqrt(variance));
-}
-
-/* Ranks the candidates that were placed; returns how many. */
-static size_t rank_nodes(rank *ranks, const node *nodes, size_t count,
-                         const dfgnn_estimate *place, double margin) {
-  size_t n = 0, fastest = count, winner = 0;
-  for (size_t i = 0; i < count; i++)
-    if (nodes[i].candidate && place[i].count &&
-        (fastest == count || place[i].mean < place[fastest].mean))
-      fastest = i;
-  if (fastest == count)
-    return 0;
-  for (size_t i = 0; i < count; i++) {
-    if (!nodes[i].candidate || !place[i].count)
-      continue;
-    double distance = place[i].mean - place[fastest].mean;
-    double variance = place[i].variance + place[fastest].variance;
-    ranks[n++] =
-        (rank){&nodes[i], distance, is_tied(distance, variance, margin)};
-  }
-  /* Nodes are in the order of their names. */
-  while (!ranks[winner].tied)
-    winner++;
-  rank first = ranks[winner];
-  memmove(ranks + 1, ranks, winner * sizeof *ranks);
-  ranks[0] = first;
-  qsort(ranks + 1, n - 1, sizeof *ranks, compare_rank);
-  return n;
-}
-
-static int own_problem(dfgnn_strings *strings, dfgnn_measurement *problem,
-                       const dfgnn_measurement *row) {
-  *problem = *row;
-  for (int g = 0; g < DFGNN_GROUP_COUNT; g++)
-    for (size_t i = 0; i < dfgnn__fields[g].count; i++) {
-      const dfgnn_field *field = &dfgnn__fields[g].field[i];
-      void *slot = dfgnn__field_slot(field, problem);
-      int figure = g == DFGNN_GROUP_MEASUREMENT;
-      switch (field->kind) {
-      case DFGNN_FIELD_NAME:
-      case DFGNN_FIELD_TEXT:
-        *(const char **)slot = dfgnn__strings_add(
-            strings, figure || !*(const char **)slot ? "" : *(char **)slot);
-        if (!*(const char **)slot)
-          return 0;
-        break;
-      case DFGNN_FIELD_INT:
-        if (figure)
-          *(int *)slot = 0;
-        break;
-      case DFGNN_FIELD_INT64:
-        if (figure)
-          *(int64_t *)slot = 0;
-        break;
-      case DFGNN_FIELD_REAL:
-        if (figure)
-          *(double *)slot = 0;
-        break;
-      default:
-        break;
-      }
-    }
-  return 1;
-}
-
-static int add_decision(owned_decisions *all, const item *begin,
-                        const item *end, const rank *ranks, size_t count,
-                        size_t rejected) {
-  size_t n = all->public.count;
-  dfgnn_decision *decisions = (dfgnn_decision *)all->public.decision;
-  if (n == all->room) {
-    size_t room = n ? 2 * n : 16;
-    decisions = realloc(decisions, room * sizeof *decisions);
-    if (!decisions)
-      return 0;
-    all->public.decision = decisions;
-    all->room = room;
-  }
-  const dfgnn_measurement *newest = begin->row;
-  for (const item *i = begin; i < end; i++)
-    if (i->row->time > newest->time ||
-        (i->row->time == newest->time &&
-         dfgnn__measurement_compare(i->row, newest) > 0))
-      newest = i->row;
-  dfgnn_ranked *ranked = calloc(count, sizeof *ranked);
-  if (!ranked)
-    return 0;
-  decisions[n] =
-      (dfgnn_decision){.count = count, .ranked = ranked, .rejected = rejected};
-  all->public.count++;
-  for (size_t i = 0; i < count; i++) {
-    const node *v = ranks[i].variant;
-    ranked[i] =
-        (dfgnn_ranked){.variant = dfgnn__strings_add(all->strings, v->variant),
-                       .revision = v->revision,
-                       .log_ratio = ranks[i].distance,
-                       .median_ms = v->median_ms,
-                       .tied = ranks[i].tied,
-                       .samples = v->samples};
-    if (!ranked[i].variant)
-      return 0;
-  }
-  return own_problem(all->strings, &decisions[n].problem, newest);
-}
-
 /* The rows of one problem, in order; 0 without memory. */
 static int decide_problem(owned_decisions *all, const item *begin,
                           const item *end, double margin, usable_cache *cache) {
@@ -491,9 +340,9 @@ static int decide_problem(owned_decisions *all, const item *begin,
   done = estimate_nodes(place, node_count, found, n);
   if (!done)
     goto out;
-  size_t ranked = rank_nodes(ranks, nodes, node_count, place, margin);
+  size_t ranked = dfgnn__rank_nodes(ranks, nodes, node_count, place, margin);
   if (ranked)
-    done = add_decision(all, begin, end, ranks, ranked, rejected);
+    done = dfgnn__add_decision(all, begin, end, ranks, ranked, rejected);
 out:
   free(ranks);
   free(place);
@@ -546,15 +395,4 @@ out:
   free(cache);
   free(items);
   return status ? dfgnn__fail(status, "out of memory for decisions") : DFGNN_OK;
-}
-
-void dfgnn__decisions_free(dfgnn_decisions *decisions) {
-  if (!decisions)
-    return;
-  owned_decisions *all = (owned_decisions *)decisions;
-  for (size_t i = 0; i < decisions->count; i++)
-    free((void *)decisions->decision[i].ranked);
-  free((void *)decisions->decision);
-  dfgnn__strings_free(all->strings);
-  free(all);
 }

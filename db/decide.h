@@ -1,0 +1,48 @@
+/* decide.h - what the files behind dfgnn__decide share */
+#ifndef DFGNN_DB_DECIDE_H
+#define DFGNN_DB_DECIDE_H
+
+#include "db/combine.h"
+#include "db/internal.h"
+
+typedef struct item {
+  const dfgnn_measurement *row;
+  int usable;
+} item;
+
+/* A variant of one revision: a candidate, or only an anchor of candidates. */
+typedef struct node {
+  const char *variant;
+  int revision;
+  int candidate;
+  double median_ms;
+  int64_t samples, best_samples;
+} node;
+
+typedef struct rank {
+  const node *variant;
+  double distance;
+  int tied;
+} rank;
+
+typedef struct owned_decisions {
+  dfgnn_decisions public; /* first: the pointer that callers hold */
+  dfgnn_strings *strings;
+  size_t room;
+} owned_decisions;
+
+/* By name, then revision; for qsort and bsearch. */
+int dfgnn__compare_nodes(const void *a, const void *b);
+
+/* Ranks the candidates among nodes that were placed, the winner first; returns
+ * how many.  nodes are in order. */
+size_t dfgnn__rank_nodes(rank *ranks, const node *nodes, size_t count,
+                         const dfgnn_estimate *place, double margin);
+
+/* Adds the decision of the rows from begin to end, with strings of its own; 0
+ * without memory. */
+int dfgnn__add_decision(owned_decisions *all, const item *begin,
+                        const item *end, const rank *ranks, size_t count,
+                        size_t rejected);
+
+#endif
