@@ -10,6 +10,7 @@
 #   STORE=FILE                    (default OUT.db)
 #   PYTHON=python3                one that has torch, numpy and scipy
 . "$(dirname "$0")/lib.sh"
+needs dfgnn-tune dfgnn-bench jq
 
 [ $# -ge 2 ] || {
   sed -n '2,11s/^# \{0,1\}//p' "$0" >&2

@@ -3,6 +3,7 @@
 #
 #   bench/dispatch.sh OUT.json GRAPH... [OPTIONS OF dfgnn-bench]
 . "$(dirname "$0")/lib.sh"
+needs dfgnn-bench jq
 
 [ $# -ge 2 ] || {
   sed -n '2,4s/^# \{0,1\}//p' "$0" >&2

@@ -16,6 +16,7 @@
 #   BUDGET=TIME   a problem (default 10s);  LIMIT=TIME a step's tuning (8m)
 #   DEVICE=cuda   any device that the tools know
 . "$(dirname "$0")/lib.sh"
+needs dfgnn-tune dfgnn-bench dfgnn-graph
 
 [ $# -ge 1 ] || {
   sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
@@ -127,7 +128,8 @@ step_regret() {
 }
 
 plot() { # NAME TITLE X
-  command -v gnuplot >/dev/null && [ -s "$out/$1.json" ] || return 0
+  command -v gnuplot >/dev/null && command -v jq >/dev/null &&
+    [ -s "$out/$1.json" ] || return 0
   sh "$bench/plot.sh" "$out/$1.json" "$out/$1.svg" "$2" "$3"
 }
 

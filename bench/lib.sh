@@ -5,12 +5,15 @@
 set -eu
 bench=$(cd "$(dirname "$0")" && pwd)
 [ -z "${BUILD-}" ] || PATH=$BUILD/tools:$PATH
-for tool in dfgnn-tune dfgnn-bench jq; do
-  command -v $tool >/dev/null || {
-    echo "$0: $tool is not found; set BUILD to the build folder" >&2
-    exit 1
-  }
-done
+# needs PROGRAM...: ends the script if one is not found
+needs() {
+  for program; do
+    command -v "$program" >/dev/null || {
+      echo "$0: $program is not found; BUILD=DIR names the build folder" >&2
+      exit 1
+    }
+  done
+}
 
 say() { echo "$(date -u +%H:%M:%S) $*" >&2; }
 

@@ -7,6 +7,7 @@
 # one line share (default .role), Y a number (default .median_ms).  Both axes
 # are logarithmic.  Rows without a LINE or a Y are left out.
 . "$(dirname "$0")/lib.sh"
+needs jq gnuplot
 
 [ $# -ge 4 ] || {
   sed -n '2,8s/^# \{0,1\}//p' "$0" >&2

@@ -9,6 +9,7 @@
 #   BUDGET=TIME  of a problem's tuning (default 5s)
 #   LIMIT=TIME   of all tuning (default 1h); it resumes when called again
 . "$(dirname "$0")/lib.sh"
+needs dfgnn-tune dfgnn-bench jq
 
 [ $# -ge 2 ] || {
   sed -n '2,11s/^# \{0,1\}//p' "$0" >&2

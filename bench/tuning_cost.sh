@@ -7,6 +7,7 @@
 #
 #   OPTIONS='--dim 128'   problem options (one problem)
 . "$(dirname "$0")/lib.sh"
+needs dfgnn-tune jq
 
 [ $# -ge 2 ] || {
   sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
