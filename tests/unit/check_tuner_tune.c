@@ -458,6 +458,27 @@ START_TEST(real_variants_are_tuned_by_the_clock) {
 }
 END_TEST
 
+static int none(int64_t i) {
+  (void)i;
+  return 0;
+}
+
+START_TEST(a_graph_without_edges_is_tuned) {
+  dfgnn_csr empty = ring(5, none);
+  close_context();
+  ctx = cpu_context(path);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &empty));
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
+  options.budget_s = 0.5;
+  ck_ok(tune(NULL));
+  ck_assert_int_eq(report.wrong + report.failed, 0);
+  ck_assert_int_ge(report.measured, 1);
+  ck_assert_double_gt(report.median_ms, 0);
+  ring_free(&empty);
+}
+END_TEST
+
 START_TEST(what_is_wrong_in_the_options_is_named) {
   ck_fails(tune(NAMES("nonsense")), DFGNN_ERROR_INVALID, "nonsense");
   options.budget_s = -1;
@@ -491,6 +512,7 @@ int main(void) {
   tcase_add_test(all, effort_measure_tunes_a_miss_once);
   tcase_add_test(all, tuning_during_a_capture_is_refused);
   tcase_add_test(all, real_variants_are_tuned_by_the_clock);
+  tcase_add_test(all, a_graph_without_edges_is_tuned);
   tcase_add_test(all, what_is_wrong_in_the_options_is_named);
   suite_add_tcase(suite, all);
   SRunner *runner = srunner_create(suite);
