@@ -362,23 +362,19 @@ START_TEST(a_problem_where_nothing_worked_has_no_decision) {
 }
 END_TEST
 
+/* clang-format off */
 #define EACH_KEY(X)                                                            \
-  X(backend = "cpu")                                                           \
-  X(arch = "sm_80")                                                            \
-  X(model = "NVIDIA H100")                                                     \
-  X(units = 114) X(cache_bytes = 1) X(shared_bytes = 1) X(op = "gat")          \
-      X(pass = "backward") X(dtype = "bf16") X(math = "tf32")                  \
-          X(layout = "ndh") X(index = "i64") X(heads = 8) X(dim = 64)          \
-              X(deterministic = 0) X(weights = 1) X(protocol = "cold,graph")   \
-                  X(signature.fingerprint = 1)
+  X(backend = "cpu") X(arch = "sm_80") X(model = "NVIDIA H100") X(units = 114) \
+  X(cache_bytes = 1) X(shared_bytes = 1) X(op = "gat") X(pass = "backward")    \
+  X(dtype = "bf16") X(math = "tf32") X(layout = "ndh") X(index = "i64")        \
+  X(heads = 8) X(dim = 64) X(deterministic = 0) X(weights = 1)                 \
+  X(protocol = "cold,graph") X(signature.fingerprint = 1)
 
 #define EACH_PROVENANCE(X)                                                     \
-  X(memory_bytes = 1)                                                          \
-  X(driver = "12")                                                             \
-  X(runtime = "12")                                                            \
-  X(library = "0.0.1") X(graph = "c") X(family = "f") X(tool = "t")            \
-      X(host = "h") X(job = "j") X(seed = 9) X(protocol = "warm,launch")       \
-          X(workspace_bytes = 8) X(time = 9)
+  X(memory_bytes = 1) X(driver = "12") X(runtime = "12") X(library = "0.0.1")  \
+  X(graph = "c") X(family = "f") X(tool = "t") X(host = "h") X(job = "j")      \
+  X(seed = 9) X(protocol = "warm,launch") X(workspace_bytes = 8) X(time = 9)
+/* clang-format on */
 
 START_TEST(every_part_of_the_key_keeps_decisions_apart) {
   dfgnn_measurement rows[2];
