@@ -30,7 +30,7 @@ AS_IF([test "x$with_cuda" != xno], [
       dfgnn_cuda_home=`AS_DIRNAME(["$NVCC"])`
       dfgnn_cuda_home=`AS_DIRNAME(["$dfgnn_cuda_home"])`])
     dfgnn_cuda_home=`cd "$dfgnn_cuda_home" && pwd -P`
-    CUDA_CPPFLAGS="-isystem $dfgnn_cuda_home/include"
+    CUDA_CPPFLAGS="-DHAVE_CUDA=1 -isystem $dfgnn_cuda_home/include"
     CUDA_LIBS="-lcudart_static -lstdc++ -lpthread -ldl -lrt"
     for dfgnn_dir in lib64 lib targets/x86_64-linux/lib targets/sbsa-linux/lib; do
       AS_IF([test -f "$dfgnn_cuda_home/$dfgnn_dir/libcudart_static.a"],
