@@ -14,5 +14,5 @@ shift
 dfgnn-bench "$@" --dispatch --json >"$out.new"
 mv "$out.new" "$out"
 jq -r '.[] | "\(.graph): cached plan \(.cached_plan_ns | round) ns, new plan " +
-  "\(.new_plan_ns | round) ns, new graph \(.new_graph_ns | round) ns of which " +
-  "\(20000 + 2 * .edges) are allowed, execute \(.execute_ns | round) ns"' "$out"
+  "\(.new_plan_ns | round) ns, new graph \(.new_graph_ns | round) ns " +
+  "(20 us + 2 ns an edge: \(20000 + 2 * .edges)), execute \(.execute_ns | round) ns"' "$out"

@@ -14,6 +14,7 @@ typedef struct run {
   double began, deadline; /* infinity: none */
   double estimate_s;
   const tool_case *current;
+  const dfgnn_context *writable; /* its store is known to be */
   int wrong, failed;
 } run;
 
@@ -78,6 +79,22 @@ static void put_report(run *r, const tool_case *each,
   json_array_append_new(r->rows, row);
 }
 
+/* Measuring for a store that cannot be written would be in vain. */
+static int check_store(run *r, const tool_case *each) {
+  const char *path = dfgnn__context_store(each->ctx);
+  dfgnn_store *store;
+  if (r->writable == each->ctx)
+    return TOOL_DONE;
+  if (!path)
+    return tool_usage("no store to write, expected --store");
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (status)
+    return tool_fail(status);
+  dfgnn__store_close(store);
+  r->writable = each->ctx;
+  return TOOL_DONE;
+}
+
 static int tune(void *data, const tool_case *each) {
   run *r = data;
   const tool_settings *s = r->settings;
@@ -88,6 +105,9 @@ static int tune(void *data, const tool_case *each) {
     return TOOL_INTERRUPTED;
   if (tool_now() >= r->deadline)
     return TOOL_TIME_LIMIT;
+  int refused = check_store(r, each);
+  if (refused)
+    return refused;
   snprintf(tool, sizeof tool, "dfgnn-tune %s", dfgnn_version());
   r->current = each;
   options.budget_s = s->budget_s;

@@ -43,10 +43,14 @@ db.commit()' "$1" "$2"
     pragma application_id = 305419896;"
   bad "$work/app.db" "app.db"
 
-  promise "a store of a newer version is refused"
+  promise "a store of a newer version is read, and never written"
   cp "$work/good.db" "$work/newer.db"
   sql "$work/newer.db" "pragma user_version = 9999;"
-  bad "$work/newer.db" "newer.db.*9999"
+  status 0 dfgnn-tune show --store "$work/newer.db" --json
+  holds 'length == 1'
+  # shellcheck disable=SC2086
+  status 5 dfgnn-tune run "$small" $quick --dim 9 --store "$work/newer.db"
+  says "newer.db.*9999"
 fi
 
 promise "a run into a bad store exits with 5 and leaves it as it is"
