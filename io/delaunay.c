@@ -21,9 +21,8 @@ typedef struct mesh {
   const site *sites;
   edge *next;      /* of each edge, around its origin */
   int32_t *origin; /* of each edge; -1 for those of the dual */
-  int32_t quads, capacity;
+  int32_t quads;
   edge unused; /* a list of deleted quad-edges, through next; -1 ends it */
-  int failed;
 } mesh;
 
 typedef struct hull {
@@ -45,12 +44,8 @@ static edge make_edge(mesh *m, int32_t from, int32_t to) {
   edge e = m->unused;
   if (e >= 0)
     m->unused = m->next[e];
-  else if (m->quads < m->capacity)
-    e = 4 * m->quads++;
-  else { /* a planar graph has fewer than 3 n edges */
-    m->failed = 1;
-    e = 0;
-  }
+  else
+    e = 4 * m->quads++; /* planar: never more than 3 n at a time */
   m->next[e] = e;
   m->next[e + 1] = e + 3;
   m->next[e + 2] = e + 2;
@@ -160,7 +155,7 @@ static edge right_candidate(mesh *m, edge base) {
 }
 
 static void merge(mesh *m, edge base) {
-  while (!m->failed) {
+  for (;;) {
     edge l = left_candidate(m, base), r = right_candidate(m, base);
     int l_valid = right_of(m, dest(m, l), base);
     int r_valid = right_of(m, dest(m, r), base);
@@ -212,10 +207,10 @@ dfgnn_status dfgnn__delaunay(dfgnn__edges *edges, const dfgnn__point *points,
                        "found %lld points in a graph, expected at most %d",
                        (long long)count, INT32_MAX / 16);
   dfgnn_status status = DFGNN_OK;
-  mesh m = {.capacity = (int32_t)(3 * count), .unused = -1};
+  mesh m = {.unused = -1};
   site *sites = malloc((size_t)count * sizeof *sites);
-  m.next = malloc(4 * (size_t)m.capacity * sizeof *m.next);
-  m.origin = malloc(4 * (size_t)m.capacity * sizeof *m.origin);
+  m.next = malloc(12 * (size_t)count * sizeof *m.next);
+  m.origin = malloc(12 * (size_t)count * sizeof *m.origin);
   if (!sites || !m.next || !m.origin) {
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot triangulate %lld points",
                          (long long)count);
@@ -224,13 +219,16 @@ dfgnn_status dfgnn__delaunay(dfgnn__edges *edges, const dfgnn__point *points,
   for (int64_t i = 0; i < count; i++)
     sites[i] = (site){points[i], (int32_t)i};
   qsort(sites, (size_t)count, sizeof *sites, by_x);
+  for (int64_t i = 1; i < count; i++)
+    if (!by_x(&sites[i - 1], &sites[i])) {
+      status = dfgnn__fail(DFGNN_ERROR_INVALID,
+                           "found points %d and %d in one place, expected "
+                           "distinct ones",
+                           sites[i - 1].number, sites[i].number);
+      goto out;
+    }
   m.sites = sites;
   triangulate(&m, 0, (int32_t)count);
-  if (m.failed) {
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "found points that coincide, expected distinct ones");
-    goto out;
-  }
   for (edge e = 0; e < 4 * m.quads && !status; e += 4)
     if (m.origin[e] >= 0) {
       int32_t a = sites[m.origin[e]].number, b = sites[m.origin[e + 2]].number;

@@ -1,0 +1,168 @@
+#include "tests/unit/files.h"
+
+#include <dirent.h>
+
+static const int32_t offsets[] = {0, 2, 2, 3, 3}, indices[] = {3, 0, 2};
+
+static void same_after(const dfgnn_csr *csr, const char *name) {
+  char rows[4096];
+  strcpy(rows, csr_text(csr));
+  ck_ok(dfgnn_csr_write(csr, file_path(name)));
+  reads_as(file_path(name), csr->sources, rows);
+}
+
+START_TEST(what_is_written_reads_back) {
+  dfgnn_csr csr = csr32(4, 4, offsets, indices);
+  static const char *const sorted[] = {"a.mtx",    "a.mtx.gz", "a.txt",
+                                       "a.txt.gz", "a.csv",    "a.csv.gz",
+                                       "a.tsv",    "a.tsv.gz"};
+  const int32_t ascending[] = {0, 3, 2};
+  same_after(&csr, "a.npz");
+  csr.indices = ascending; /* text formats sort */
+  for (size_t k = 0; k < sizeof sorted / sizeof *sorted; k++)
+    same_after(&csr, sorted[k]);
+}
+END_TEST
+
+START_TEST(rectangular_graphs_read_back) {
+  dfgnn_csr csr = csr32(4, 9, offsets, indices);
+  same_after(&csr, "a.npz");
+  const int32_t ascending[] = {0, 3, 2};
+  csr.indices = ascending;
+  same_after(&csr, "a.mtx");
+}
+END_TEST
+
+START_TEST(undirected_graphs_read_back_from_metis) {
+  const int32_t o[] = {0, 1, 3, 4, 4}, i[] = {1, 0, 2, 1};
+  dfgnn_csr csr = csr32(4, 4, o, i);
+  same_after(&csr, "a.graph");
+  same_after(&csr, "a.graph.gz");
+}
+END_TEST
+
+START_TEST(empty_graphs_read_back) {
+  static const char *const names[] = {"a.npz", "a.mtx", "a.txt", "a.graph"};
+  const int32_t zeros[4] = {0};
+  for (size_t k = 0; k < 4; k++)
+    for (int64_t n = 0; n < 4; n += 3) {
+      dfgnn_csr csr = csr32(n, n, zeros, zeros);
+      same_after(&csr, names[k]);
+    }
+}
+END_TEST
+
+START_TEST(wide_arrays_read_back) {
+  const int64_t o[] = {0, 1, 2}, i[] = {1, 0};
+  static const char *const names[] = {"a.npz", "a.mtx", "a.txt", "a.graph"};
+  dfgnn_csr csr = csr32(2, 2, offsets, indices);
+  csr.edges = 2;
+  csr.offsets = o;
+  csr.indices = i;
+  csr.offset_type = csr.index_type = DFGNN_INDEX_I64;
+  for (size_t k = 0; k < 4; k++)
+    same_after(&csr, names[k]);
+}
+END_TEST
+
+START_TEST(graph_ptr_reads_back_from_npz) {
+  const int64_t starts[] = {0, 0, 4};
+  dfgnn_csr csr = csr32(4, 4, offsets, indices), *back = NULL;
+  csr.graphs = 2;
+  csr.graph_ptr = starts;
+  ck_ok(dfgnn_csr_write(&csr, file_path("a.npz")));
+  ck_ok(dfgnn_csr_read(&back, file_path("a.npz")));
+  ck_assert_int_eq(back->graphs, 2);
+  ck_assert_mem_eq(back->graph_ptr, starts, sizeof starts);
+  dfgnn_csr_free(back);
+}
+END_TEST
+
+START_TEST(what_a_format_cannot_hold_is_refused) {
+  dfgnn_csr csr = csr32(4, 4, offsets, indices);
+  ck_fails(dfgnn_csr_write(&csr, file_path("a.graph")), DFGNN_ERROR_INVALID,
+           "not symmetric, expected an undirected one");
+  csr.sources = 9;
+  ck_fails(dfgnn_csr_write(&csr, file_path("a.txt")), DFGNN_ERROR_INVALID,
+           "found 4 x 9 nodes, expected a square graph");
+  ck_fails(dfgnn_csr_write(&csr, file_path("a.xyz")), DFGNN_ERROR_INVALID,
+           "found no known extension, expected .npz");
+  csr.on_device = 1;
+  ck_fails(dfgnn_csr_write(&csr, file_path("a.npz")), DFGNN_ERROR_INVALID,
+           "found device arrays");
+}
+END_TEST
+
+static int count_files(void) {
+  int count = 0;
+  DIR *directory = opendir(files_directory);
+  for (struct dirent *entry; (entry = readdir(directory));)
+    count += entry->d_name[0] != '.';
+  closedir(directory);
+  return count;
+}
+
+START_TEST(a_failed_write_leaves_the_old_file) {
+  dfgnn_csr csr = csr32(4, 4, offsets, indices);
+  const char *path = put_text("a.graph", "1 0\n\n");
+  ck_fails(dfgnn_csr_write(&csr, path), DFGNN_ERROR_INVALID, "not symmetric");
+  reads_as(path, 1, "");
+  ck_assert_int_eq(count_files(), 1);
+  ck_fails(dfgnn_csr_write(&csr, file_path("no/such/a.npz")), DFGNN_ERROR_IO,
+           "cannot write: No such file or directory");
+}
+END_TEST
+
+START_TEST(a_write_replaces_the_old_file) {
+  dfgnn_csr csr = csr32(4, 4, offsets, indices);
+  const char *path = put_text("a.mtx", "old");
+  ck_ok(dfgnn_csr_write(&csr, path));
+  ck_assert_int_eq(count_files(), 1);
+  reads_as(path, 4, "0 3||2|");
+}
+END_TEST
+
+START_TEST(the_same_graph_gives_the_same_bytes) {
+  dfgnn_csr csr = csr32(4, 4, offsets, indices);
+  char bytes[2][4096];
+  size_t size[2];
+  for (int k = 0; k < 2; k++) {
+    const char *path = file_path(k ? "b.npz" : "a.npz");
+    ck_ok(dfgnn_csr_write(&csr, path));
+    FILE *file = fopen(path, "rb");
+    size[k] = fread(bytes[k], 1, sizeof bytes[k], file);
+    fclose(file);
+  }
+  ck_assert_uint_eq(size[0], size[1]);
+  ck_assert_mem_eq(bytes[0], bytes[1], size[0]);
+}
+END_TEST
+
+START_TEST(symmetry_counts_both_directions) {
+  const int32_t o[] = {0, 2, 3, 4};
+  const int32_t both[] = {2, 1, 0, 0}, one[] = {2, 1, 0, 1};
+  const int32_t doubled[] = {1, 1, 0, 2};
+  dfgnn_csr csr = csr32(3, 3, o, both);
+  ck_assert_int_eq(dfgnn__csr_symmetric(&csr), 1);
+  csr.indices = one;
+  ck_assert_int_eq(dfgnn__csr_symmetric(&csr), 0);
+  csr.indices = doubled;
+  ck_assert_int_eq(dfgnn__csr_symmetric(&csr), 0);
+}
+END_TEST
+
+int main(void) {
+  const TTest *const tests[] = {what_is_written_reads_back,
+                                rectangular_graphs_read_back,
+                                undirected_graphs_read_back_from_metis,
+                                empty_graphs_read_back,
+                                wide_arrays_read_back,
+                                graph_ptr_reads_back_from_npz,
+                                what_a_format_cannot_hold_is_refused,
+                                a_failed_write_leaves_the_old_file,
+                                a_write_replaces_the_old_file,
+                                the_same_graph_gives_the_same_bytes,
+                                symmetry_counts_both_directions,
+                                NULL};
+  return run_suite("io_write", tests);
+}
