@@ -21,8 +21,9 @@ static const struct {
     {0x00006969u, "NFS"},      {0x0bd00bd0u, "Lustre"}, {0x47504653u, "GPFS"},
     {0x00c36400u, "CephFS"},   {0xff534d42u, "CIFS"},   {0xfe534d42u, "SMB"},
     {0x0000517bu, "SMB"},      {0x19830326u, "BeeGFS"}, {0x65735546u, "FUSE"},
-    {0x5346414fu, "AFS"},      {0x6b414653u, "AFS"},    {0x01021997u, "9P"},
-    {0x20030528u, "OrangeFS"}, {0xaad7aaeau, "PanFS"},  {0x73757245u, "Coda"},
+    {0x5346414fu, "AFS"},      {0x6b414653u, "AFS"},    {0x73757245u, "Coda"},
+    {0x20030528u, "OrangeFS"}, {0xaad7aaeau, "PanFS"},
+    /* not 9P: it is how virtual machines see a disk of their own host */
 };
 
 /* The directory part of path, "." if it has none. */

@@ -97,46 +97,44 @@ static int add_pin(void *data, const char *op, const char *pass,
   return 0;
 }
 
-/* A store of the standard places that is absent or broken must not stop a
- * program; one that somebody named must not be passed over in silence. */
-static dfgnn_status open_layer(dfgnn_store **store, dfgnn_context *ctx,
-                               const dfgnn_store_layer *layer) {
-  *store = NULL;
+/* Adds the rows of one layer.  A store of the standard places that is absent or
+ * broken must not stop a program; one that somebody named must not be passed
+ * over in silence. */
+static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
+                               dfgnn_context *ctx, dfgnn_store_layer *layer) {
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  size_t before, after;
+  filter.backend = ctx->info.backend;
+  filter.arch = ctx->info.arch;
+  layer->rows = layer->invalid = 0;
   if (absent(layer->path) && (!layer->named || layer->writable))
     return DFGNN_OK;
+  dfgnn__rows_get(rows, &before);
   dfgnn_status status = dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
+  if (!status)
+    status = dfgnn__rows_load(rows, &layer->invalid, *store, &filter);
   if (status && !layer->named) {
     dfgnn__log(ctx, DFGNN_LOG_WARN, "store skipped: %s", dfgnn_last_error());
+    dfgnn__store_close(*store);
     *store = NULL;
-    return DFGNN_OK;
+    status = DFGNN_OK;
   }
+  dfgnn__rows_get(rows, &after);
+  layer->rows = after - before;
   return status;
 }
 
 dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
-  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   dfgnn_store **stores = calloc(ctx->layer_count + 1, sizeof *stores);
   dfgnn_rows *rows = NULL;
   dfgnn_table *loaded = NULL;
   uint64_t unusable = 0;
-  size_t count = 0, before = 0;
-  filter.backend = ctx->info.backend;
-  filter.arch = ctx->info.arch;
+  size_t count = 0;
   dfgnn_status status = stores
                             ? dfgnn__rows_create(&rows)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  for (size_t i = 0; i < ctx->layer_count && !status; i++) {
-    dfgnn_store_layer *layer = &ctx->layers[i];
-    layer->rows = layer->invalid = 0;
-    status = open_layer(&stores[i], ctx, layer);
-    if (!status && stores[i])
-      status = dfgnn__rows_load(rows, &layer->invalid, stores[i], &filter);
-    if (!status) {
-      dfgnn__rows_get(rows, &count);
-      layer->rows = count - before;
-      before = count;
-    }
-  }
+  for (size_t i = 0; i < ctx->layer_count && !status; i++)
+    status = load_layer(&stores[i], rows, ctx, &ctx->layers[i]);
   const dfgnn_measurement *all = NULL;
   if (!status) {
     all = dfgnn__rows_get(rows, &count);

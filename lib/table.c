@@ -8,11 +8,12 @@
 #include "lib/operator.h"
 #include "lib/select.h"
 
-#define MARGIN 0.015       /* what cannot be told apart ties */
-#define NEIGHBOURS 4       /* that vote */
-#define ABSENT_PENALTY 0.2 /* log-ratio of a variant a neighbour did not see   \
-                            */
-#define WORST_VOTE 1.5     /* log-ratios beyond it count alike */
+#define MARGIN 0.015 /* what cannot be told apart ties */
+#define NEIGHBOURS 4 /* that vote */
+#define ABSENT_PENALTY                                                         \
+  0.2                  /* log-ratio of a variant a neighbour did not see       \
+                        */
+#define WORST_VOTE 1.5 /* log-ratios beyond it count alike */
 
 typedef struct entry {
   const dfgnn_decision *decision;
@@ -256,15 +257,15 @@ static const char *graph_label(const dfgnn_decision *d) {
                                                : "an unnamed graph";
 }
 
+/* A pin of this very graph before one of any graph; earlier layers first. */
 static int choose_pinned(dfgnn_choice *choice, const dfgnn_table *t,
                          const dfgnn_query *q) {
   const dfgnn_problem *p = q->setting.problem;
-  for (size_t i = t->pin_count; i-- > 0;) {
-    const pin *n = &t->pins[i];
+  const uint64_t wanted[] = {q->setting.signature->fingerprint, 0};
+  for (size_t k = 0; k < 2 * t->pin_count; k++) {
+    const pin *n = &t->pins[k % t->pin_count];
     if (n->op == p->op && n->pass == p->pass && n->dtype == p->dtype &&
-        (!n->fingerprint ||
-         n->fingerprint == q->setting.signature->fingerprint) &&
-        runs(n->variant, q)) {
+        n->fingerprint == wanted[k / t->pin_count] && runs(n->variant, q)) {
       *choice =
           (dfgnn_choice){.variant = n->variant, .source = DFGNN_SOURCE_PINNED};
       snprintf(choice->because, sizeof choice->because, "a local pin");
