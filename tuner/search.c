@@ -12,6 +12,7 @@
 #define FIRST_LOOK 0.7   /* share of the time that first looks may take */
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
 #define LONG_MS 100      /* no disturbance lasts as long */
+#define FINALISTS 9      /* the anchor among them */
 #define KEEP 3           /* halving leaves at least these */
 
 static void report(dfgnn_race *r, double done) {
@@ -139,19 +140,27 @@ static int beaten(const dfgnn_race *r, size_t i) {
                          : arm->count == 2 ? 0.08
                          : quiet           ? 0.1
                                            : 1;
-  double allowance =
+  double allowed =
       fmax(2.5 * s->noise / sqrt((double)arm->count), least_allowed);
-  return least - allowance > best->ratio.high;
+  return least - allowed > best->ratio.high;
 }
 
 static double half_width(const dfgnn_arm *arm) {
   return 0.5 * (arm->ratio.high - arm->ratio.low);
 }
 
+/* Samples that an arm may get, by how many are still in the race. */
+static size_t allowance(const dfgnn_search *s) {
+  size_t count = 0;
+  for (size_t i = 0; i < s->arms; i++)
+    count += s->arm[i].state == DFGNN_ARM_ACTIVE;
+  return s->exhaustive || count > FINALISTS ? s->max_samples : s->final_samples;
+}
+
 static int resolved(const dfgnn_race *r, size_t i) {
   const dfgnn_search *s = r->s;
   const dfgnn_arm *arm = &s->arm[i];
-  if (arm->state != DFGNN_ARM_ACTIVE || arm->count >= s->max_samples)
+  if (arm->state != DFGNN_ARM_ACTIVE || arm->count >= allowance(s))
     return 1;
   return !s->exhaustive && arm->count >= RANK_SAMPLES &&
          half_width(arm) <= 0.5 * s->margin;
@@ -302,12 +311,12 @@ static void race_on(dfgnn_race *r) {
       for (size_t i = 0; i < s->arms; i++)
         if (i != s->anchor && s->arm[i].state == DFGNN_ARM_ACTIVE &&
             (!resolved(r, i) ||
-             (i == s->best && s->arm[i].count < s->max_samples)))
+             (i == s->best && s->arm[i].count < allowance(s))))
           r->set[count++] = i;
       if (count == 0)
         break;
       dfgnn__race_round(r, r->set, count);
-      report(r, first + (1 - first) * (double)most / (double)s->max_samples);
+      report(r, first + (1 - first) * (double)most / (double)allowance(s));
       if (dfgnn__race_over(r))
         return;
     }
@@ -342,6 +351,7 @@ int dfgnn__search_init(dfgnn_search *search, size_t arms) {
                            .deadline = INFINITY,
                            .margin = 0.015,
                            .max_samples = DFGNN_SEARCH_SAMPLES,
+                           .final_samples = DFGNN_SEARCH_FINAL_SAMPLES,
                            .slow = DFGNN_SEARCH_SLOW,
                            .noise = NOISE_PRIOR};
   search->arm = calloc(arms ? arms : 1, sizeof *search->arm);
@@ -360,7 +370,8 @@ void dfgnn__search_free(dfgnn_search *search) {
 
 int dfgnn__search_run(dfgnn_search *search) {
   dfgnn_search *s = search;
-  size_t n = s->max_samples + DFGNN_RACE_BLOCK;
+  size_t n =
+      s->max_samples > s->final_samples ? s->max_samples : s->final_samples;
   dfgnn_race r = {.s = s,
                   .random = dfgnn__mix(s->seed),
                   .start = s->ops->now(s->data),

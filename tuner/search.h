@@ -67,7 +67,8 @@ typedef struct dfgnn_search {
   double margin;       /* a ratio told to this precision is resolved */
   int exhaustive;      /* all arms get max_samples */
   size_t max_samples;
-  double slow; /* the watchdog's factor */
+  size_t final_samples; /* more for the last few, while they are unresolved */
+  double slow;          /* the watchdog's factor */
   uint64_t seed;
 
   /* results */
@@ -80,6 +81,7 @@ typedef struct dfgnn_search {
 } dfgnn_search;
 
 #define DFGNN_SEARCH_SAMPLES 32
+#define DFGNN_SEARCH_FINAL_SAMPLES 96
 #define DFGNN_SEARCH_SLOW 20.0
 
 /* Allocates arm[arms], 0 if there is no memory; the caller may then set STORED
