@@ -16,6 +16,7 @@
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 #define CHUNK ((size_t)1 << 20)
 #define POISONED_WORKSPACE ((size_t)64 << 20)
+#define PARALLEL 100000 /* numbers that are worth waking threads for */
 #define SAMPLED_ROWS 4096
 #define SAMPLE_EDGES 10000000            /* above: rows are sampled */
 #define SAMPLE_BYTES ((double)(1 << 30)) /* of reference results: the same */
@@ -110,20 +111,22 @@ static double normal(uint64_t seed, uint64_t tensor, uint64_t i) {
   return (double)(2 * sum - 4 * 0xffff) * (1.7320508075688772 / 0x20000);
 }
 
+static void set_element(dfgnn_dtype dtype, char *host, int64_t i, double x) {
+  if (dtype == DFGNN_F32)
+    ((float *)host)[i] = (float)x;
+  else if (dtype == DFGNN_F64)
+    ((double *)host)[i] = x;
+  else if (dtype == DFGNN_F16)
+    ((uint16_t *)host)[i] = dfgnn__f16_from_double(x);
+  else
+    ((uint16_t *)host)[i] = dfgnn__bf16_from_double(x);
+}
+
 static void fill(char *host, dfgnn_dtype dtype, int64_t elements, uint64_t seed,
                  uint64_t tensor, double scale) {
-#pragma omp parallel for
-  for (int64_t i = 0; i < elements; i++) {
-    double x = scale * normal(seed, tensor, (uint64_t)i);
-    if (dtype == DFGNN_F32)
-      ((float *)host)[i] = (float)x;
-    else if (dtype == DFGNN_F64)
-      ((double *)host)[i] = x;
-    else if (dtype == DFGNN_F16)
-      ((uint16_t *)host)[i] = dfgnn__f16_from_double(x);
-    else
-      ((uint16_t *)host)[i] = dfgnn__bf16_from_double(x);
-  }
+#pragma omp parallel for if (elements > PARALLEL)
+  for (int64_t i = 0; i < elements; i++)
+    set_element(dtype, host, i, scale * normal(seed, tensor, (uint64_t)i));
 }
 
 static dfgnn_dtype type_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
@@ -245,6 +248,27 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   free(h->guard);
   free(h->poison);
   free(h);
+}
+
+dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
+                                int64_t first, int64_t count, double value) {
+  for (int i = 0; i < h->count; i++) {
+    buffer *b = &h->buffers[i];
+    if (strcmp(b->tensor->name, tensor) != 0 || !b->host)
+      continue;
+    size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
+    if (first < 0 || count < 0 || (size_t)(first + count) * size > b->bytes)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "numbers %lld .. %lld of %s, which has %zu",
+                         (long long)first, (long long)(first + count - 1),
+                         tensor, b->bytes / size);
+    for (int64_t k = first; k < first + count; k++)
+      set_element(type_of(h, b->tensor), b->host, k, value);
+    return copy(h, b->memory + GUARD, b->host, b->bytes);
+  }
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "%s has no input %s, or it was checked already",
+                     h->op->name, tensor);
 }
 
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *h) {
@@ -440,7 +464,7 @@ static worst compare(const dfgnn_harness *h, const buffer *b,
                      const dfgnn_matrix *matrix) {
   dfgnn_dtype dtype = type_of(h, b->tensor);
   worst all = {0, 0, 0, -1, 0};
-#pragma omp parallel
+#pragma omp parallel if (b->bytes > PARALLEL)
   {
     worst mine = {0, 0, 0, -1, 0};
 #pragma omp for schedule(static)

@@ -20,6 +20,11 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    const dfgnn_problem *problem, uint64_t seed);
 void dfgnn__harness_destroy(dfgnn_harness *harness);
 
+/* Sets the numbers first .. first + count - 1 of an input, in the order of the
+ * problem's layout; before the first check. */
+dfgnn_status dfgnn__harness_set(dfgnn_harness *harness, const char *tensor,
+                                int64_t first, int64_t count, double value);
+
 /* Arguments in device memory, for execute. */
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
 /* A workspace of at least the plan's bytes, valid until the next call of this

@@ -5,7 +5,7 @@
 #include "kernels/attention/cpu_attention.h"
 
 enum { SIMD, ROWS, PREFETCH, SCHEDULE };
-enum { SCORES = 8192, FLIGHT_8 = 1 };
+enum { SCORES = 2048, FLIGHT_8 = 1 };
 
 /* Scores a buffer holds: a longer row is a block of its own. */
 static int64_t capacity(int64_t max_degree) {

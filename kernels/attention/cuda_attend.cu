@@ -104,13 +104,21 @@ int attend_shape_find(attend_shape *shape, int score,
 static dfgnn_status view_tensor(tensor_view *view, const char *name,
                                 const void *data, const dfgnn_strides *strides,
                                 size_t size) {
-  const int64_t bytes = strides->node * static_cast<int64_t>(size);
-  if (data && (bytes < 0 || bytes > int64_t(UINT32_MAX)))
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%s: distance between nodes is %lld bytes, expected "
-                       "0 .. 2^32 - 1",
-                       name, static_cast<long long>(bytes));
-  *view = {data, static_cast<unsigned>(bytes), strides->head, strides->feature};
+  const int64_t stride[] = {strides->node, strides->head, strides->feature};
+  const int64_t most = int64_t(UINT32_MAX) / static_cast<int64_t>(size);
+  *view = tensor_view{};
+  if (!data)
+    return DFGNN_OK;
+  for (int64_t x : stride)
+    if (x < 0 || x > most)
+      return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                         "%s: a stride is %lld elements, expected 0 .. %lld",
+                         name, static_cast<long long>(x),
+                         static_cast<long long>(most));
+  view->data = data;
+  view->node_bytes = static_cast<unsigned>(stride[0] * size);
+  view->head_bytes = static_cast<unsigned>(stride[1] * size);
+  view->feature_bytes = static_cast<unsigned>(stride[2] * size);
   return DFGNN_OK;
 }
 
@@ -134,36 +142,42 @@ dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch) {
       (status = view_tensor(&p->key, "key", key ? args->key : nullptr,
                             &args->key_strides, size)) ||
       (status = view_tensor(&p->value, "value", args->value,
-                            &args->value_strides, size)))
+                            &args->value_strides, size)) ||
+      (status =
+           view_tensor(&p->out, "out", args->out, &args->out_strides, size)))
     return status;
   p->score_dst = args->score_dst;
   p->score_src = args->score_src;
   p->att = args->att;
   p->beta = args->beta;
-  p->out = args->out;
   p->lse = args->lse;
-  p->out_node = args->out_strides.node;
-  p->out_head = args->out_strides.head;
-  p->out_feature = args->out_strides.feature;
   p->scale = args->scale;
   p->slope = args->slope;
   return DFGNN_OK;
 }
 
-static int aligned(const void *data, int64_t node_bytes, int64_t head,
-                   int64_t feature, int heads, int64_t size) {
-  return !data ||
-         (reinterpret_cast<uintptr_t>(data) % 16 == 0 && node_bytes % 16 == 0 &&
-          feature == 1 && (heads == 1 || head * size % 16 == 0));
+static int all_aligned(const attend_params *p, unsigned size) {
+  const tensor_view *views[] = {&p->query, &p->key, &p->value, &p->out};
+  for (const tensor_view *v : views)
+    if (v->data &&
+        (reinterpret_cast<uintptr_t>(v->data) % 16 || v->node_bytes % 16 ||
+         v->feature_bytes != size || (p->heads > 1 && v->head_bytes % 16)))
+      return 0;
+  return 1;
 }
 
-static int all_aligned(const attend_params *p, int64_t size) {
+/* Do the lanes of every tile have features, in one piece? */
+static int shape_exact(const attend_params *p, const attend_shape *shape,
+                       unsigned size) {
   const tensor_view *views[] = {&p->query, &p->key, &p->value};
+  const unsigned width = shape->several
+                             ? shape->head_lanes * shape->vector
+                             : shape->lanes * shape->vectors * shape->vector;
   for (const tensor_view *v : views)
-    if (!aligned(v->data, v->node_bytes, v->head, v->feature, p->heads, size))
+    if (v->data && (v->feature_bytes != size ||
+                    (shape->several && v->head_bytes != p->dim * size)))
       return 0;
-  return aligned(p->out, p->out_node * size, p->out_head, p->out_feature,
-                 p->heads, size);
+  return p->heads % shape->tile_heads == 0 && int(width) == p->dim;
 }
 
 /* ---- launch ------------------------------------------------------------- */
@@ -185,9 +199,9 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
                         const attend_schedule *schedule) {
   const dfgnn_setting *setting = &launch->setting;
   const dfgnn_dtype dtype = setting->problem->dtype;
+  const unsigned size = static_cast<unsigned>(dfgnn_dtype_size(dtype));
   attend_shape shape = *wanted;
-  if (shape.vector > 1 &&
-      !all_aligned(p, static_cast<int64_t>(dfgnn_dtype_size(dtype))) &&
+  if (shape.vector > 1 && !all_aligned(p, size) &&
       !shape_narrow(&shape, score, setting))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "no kernel for unaligned tensors of %lld features",
@@ -197,7 +211,9 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
     rows = 32 / shape.lanes;
   p->group = 32 / rows;
   p->tile_heads = shape.tile_heads;
-  p->head_lanes = shape.head_lanes;
+  for (p->head_shift = 0; 1 << p->head_shift < shape.head_lanes;)
+    ++p->head_shift;
+  p->exact = shape_exact(p, &shape, size);
   if (schedule->order)
     p->order = static_cast<const int *>(schedule->order->array[0]);
   if (schedule->items) {
@@ -222,20 +238,19 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
     if (p->span < block_rows)
       p->span = block_rows;
   }
-  p->blocks = ceil_div(p->units, p->span);
-  const int64_t grid = int64_t(p->blocks) * shape.tiles;
-  if (grid > INT32_MAX)
+  if (shape.tiles > 65535)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%lld blocks, a launch has at most 2^31 - 1",
-                       static_cast<long long>(grid));
+                       "%d tiles of heads, a launch has at most 65535",
+                       shape.tiles);
+  const dim3 grid(static_cast<unsigned>(ceil_div(p->units, p->span)),
+                  static_cast<unsigned>(shape.tiles));
   const void *kernel =
       attend_kernel(score, dtype, shape.vector, shape.lanes, shape.vectors,
                     shape.unroll, shape.several);
   void *arguments[] = {p};
-  (void)cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(grid)),
-                         dim3(static_cast<unsigned>(schedule->warps * 32)),
-                         arguments, 0,
-                         static_cast<cudaStream_t>(launch->stream));
+  (void)cudaLaunchKernel(
+      kernel, grid, dim3(static_cast<unsigned>(schedule->warps * 32)),
+      arguments, 0, static_cast<cudaStream_t>(launch->stream));
   return launch_status("attend");
 }
 
@@ -251,12 +266,11 @@ __global__ void inverse_norms(accumulator_t<T> *inverse, tensor_view value,
   A square = A(0);
   if (pair < pairs) {
     const int64_t node = pair / heads, head = pair - node * heads;
-    const T *row =
-        reinterpret_cast<const T *>(static_cast<const char *>(value.data) +
-                                    node * value.node_bytes) +
-        head * value.head;
+    const char *row = static_cast<const char *>(value.data) +
+                      node * value.node_bytes + head * value.head_bytes;
     for (int f = lane; f < dim; f += lanes) {
-      const A x = widen(row[f * value.feature]);
+      const A x = widen(
+          *reinterpret_cast<const T *>(row + int64_t(f) * value.feature_bytes));
       square += x * x;
     }
   }

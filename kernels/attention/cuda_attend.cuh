@@ -8,191 +8,158 @@
  * vectors of VEC features.  With MULTI the vectors of a warp span several
  * heads, `head_lanes` lanes each; else they are one head.
  *
+ * Steps of which every lane of the warp has an edge and features take no
+ * masks; they are most where rows are long.
+ *
  * Scores are kept in units of log2(e), so that softmax is exp2. */
 #ifndef DFGNN_ATTENTION_CUDA_ATTEND_CUH
 #define DFGNN_ATTENTION_CUDA_ATTEND_CUH
 
 #include "kernels/attention/cuda_attend.h"
-#include "kernels/common/cuda_common.cuh"
+#include "kernels/attention/cuda_score.cuh"
 
 namespace dfgnn {
-
-/* ---- scores ------------------------------------------------------------- */
-
-/* What a policy says: does the score gather a key row besides the value row
- * (KEY), is it a sum over features (SUM), does it read a destination row
- * (QUERY), a vector of the head (HEAD); is the softmax known (GIVEN). */
-struct gt_score {
-  static constexpr bool KEY = true, SUM = true, QUERY = true, HEAD = false;
-  static constexpr bool GIVEN = false, NORM = false;
-  template <typename A>
-  static __device__ __forceinline__ void add(A &s, A &, A q, A x, A, A) {
-    s += q * x;
-  }
-};
-
-/* inv_norm may be a table, or is found from the row itself. */
-struct agnn_score {
-  static constexpr bool KEY = false, SUM = true, QUERY = true, HEAD = false;
-  static constexpr bool GIVEN = false, NORM = true;
-  template <typename A>
-  static __device__ __forceinline__ void add(A &s, A &, A q, A x, A, A) {
-    s += q * x;
-  }
-};
-
-struct gat_score {
-  static constexpr bool KEY = false, SUM = false, QUERY = false, HEAD = false;
-  static constexpr bool GIVEN = false, NORM = false;
-  template <typename A>
-  static __device__ __forceinline__ void add(A &, A &, A, A, A, A) {}
-};
-
-struct gatv2_score {
-  static constexpr bool KEY = false, SUM = true, QUERY = true, HEAD = true;
-  static constexpr bool GIVEN = false, NORM = false;
-  template <typename A>
-  static __device__ __forceinline__ void add(A &s, A &, A q, A x, A att,
-                                             A slope) {
-    A t = q + x;
-    s += att * (t > A(0) ? t : t * slope);
-  }
-};
-
-/* Scores and their log-sum-exp are in memory already. */
-struct given_score {
-  static constexpr bool KEY = false, SUM = false, QUERY = false, HEAD = false;
-  static constexpr bool GIVEN = true, NORM = false;
-  template <typename A>
-  static __device__ __forceinline__ void add(A &, A &, A, A, A, A) {}
-};
-
-template <typename A> __device__ __forceinline__ A leaky(A t, A slope) {
-  return t > A(0) ? t : t * slope;
-}
-template <typename A> __device__ __forceinline__ A minus_infinity() {
-  return -A(INFINITY);
-}
-
-/* ---- schedule ----------------------------------------------------------- */
 
 struct row_work {
   int row;
   int slot; /* of the partial result; -1: the row is whole */
   int degree;
-  int64_t begin;
+  const int *indices;
 };
 
 __device__ __forceinline__ row_work row_of_unit(const attend_params &p,
                                                 int unit) {
   row_work w;
-  w.slot = -1;
   const offsets_t offsets{p.offsets, p.offsets64};
+  w.slot = -1;
+  w.row = unit;
+  int64_t begin;
   if (p.item_row) {
-    w.row = p.item_row[unit];
-    w.begin = p.item_first[unit];
-    int first = p.row_item[w.row], last = p.row_item[w.row + 1];
-    int64_t end = offsets[w.row + 1];
-    w.degree = static_cast<int>(min(end - w.begin, int64_t(p.item_edges)));
+    w.row = __ldg(p.item_row + unit);
+    begin = __ldg(reinterpret_cast<const long long *>(p.item_first) + unit);
+    const int first = __ldg(p.row_item + w.row);
+    const int last = __ldg(p.row_item + w.row + 1);
+    const int64_t left = offsets[w.row + 1] - begin;
+    w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
     /* All but the first item of a row are counted from 0 over the rows; first
      * ones of split rows follow. */
     if (last - first > 1)
       w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
-    return w;
+  } else {
+    if (p.order)
+      w.row = __ldg(p.order + unit);
+    begin = offsets[w.row];
+    w.degree = static_cast<int>(offsets[w.row + 1] - begin);
   }
-  w.row = p.order ? p.order[unit] : unit;
-  w.begin = offsets[w.row];
-  w.degree = static_cast<int>(offsets[w.row + 1] - w.begin);
+  w.indices = p.indices + begin;
   return w;
 }
-
-/* ---- the skeleton ------------------------------------------------------- */
 
 template <class Score, typename T, int VEC, int L, int C, int U, bool MULTI>
 struct attend_row {
   using A = accumulator_t<T>;
+  using pack = packed<T, VEC>;
   static constexpr int S = MULTI ? C : 1; /* softmax states of a lane */
+  static constexpr int KC = Score::KEY ? C : 1, KU = Score::KEY ? U : 1;
+  static constexpr int QC = Score::QUERY ? C : 1, HC = Score::HEAD ? C : 1;
+  static constexpr int kVectorBytes = L * VEC * sizeof(T);
 
   const attend_params &p;
-  int group, lane_e, lane_g, side; /* lane in edge, in row; edge of the step */
-  int head0, head_step, feature;
-  bool valid[C];
-  const char *q_lane, *k_lane, *v_lane;
-  int64_t q_step, k_step, v_step; /* bytes between a lane's vectors */
-  A head_vector[C][VEC];
+  unsigned valid; /* bit c: vector c has features */
+  const char *k_lane, *v_lane;
+  A att[HC][VEC];
 
+  struct state {
+    A q[QC][VEC], row_score[S], m[S], l[S], acc[C][VEC];
+    pack key[KU][KC], value[U][C];
+  };
+
+  /* Read anew wherever they are used, to hold no registers in the loop. */
+  static __device__ __forceinline__ int lane() {
+    int x;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(x));
+    return x;
+  }
+  __device__ __forceinline__ int lane_of_row() const {
+    return lane() & (p.group - 1);
+  }
+  __device__ __forceinline__ int side() const { return lane_of_row() / L; }
+  __device__ __forceinline__ int sides() const { return p.group / L; }
+  __device__ __forceinline__ int head_step() const {
+    return MULTI ? L >> p.head_shift : 0;
+  }
   __device__ __forceinline__ int head(int c) const {
-    return MULTI ? head0 + c * head_step : head0;
+    return MULTI ? blockIdx.y * p.tile_heads +
+                       ((lane() & (L - 1)) >> p.head_shift) + c * head_step()
+                 : blockIdx.y;
   }
-  __device__ __forceinline__ int feature_of(int c) const {
-    return MULTI ? feature : feature + c * L * VEC;
+  __device__ __forceinline__ int feature(int c) const {
+    const int lane_e = lane() & (L - 1);
+    return MULTI ? (lane_e & ((1 << p.head_shift) - 1)) * VEC
+                 : (lane_e + c * L) * VEC;
   }
-  __device__ __forceinline__ int64_t lane_offset(const tensor_view &t) const {
-    return (t.head * head0 + t.feature * feature) * int64_t(sizeof(T));
+  __device__ __forceinline__ bool has(int c) const { return valid >> c & 1; }
+  __device__ __forceinline__ const char *lane_base(const tensor_view &t) const {
+    return node_row(
+        node_row(static_cast<const char *>(t.data), head(0), t.head_bytes),
+        feature(0), t.feature_bytes);
   }
-  __device__ __forceinline__ int64_t step(const tensor_view &t) const {
+  /* From a lane's first vector to vector c. */
+  __device__ __forceinline__ const char *
+  vector_at(const char *at, const tensor_view &t, int c) const {
     if (MULTI)
-      return t.head * head_step * int64_t(sizeof(T));
-    return (VEC > 1 ? 1 : t.feature) * int64_t(L * VEC * sizeof(T));
+      return node_row(at, c * head_step(), t.head_bytes);
+    if (VEC > 1)
+      return at + c * kVectorBytes;
+    return node_row(at, c * L, t.feature_bytes);
   }
 
-  __device__ __forceinline__ attend_row(const attend_params &params, int tile)
+  __device__ __forceinline__ attend_row(const attend_params &params)
       : p(params) {
-    const int lane = threadIdx.x & 31;
-    group = p.group;
-    lane_e = lane & (L - 1);
-    lane_g = lane & (group - 1);
-    side = lane_g / L;
-    if (MULTI) {
-      head0 = tile * p.tile_heads + lane_e / p.head_lanes;
-      head_step = L / p.head_lanes;
-      feature = (lane_e & (p.head_lanes - 1)) * VEC;
-    } else {
-      head0 = tile;
-      head_step = 0;
-      feature = lane_e * VEC;
-    }
-    const int tile_end =
-        MULTI ? min((tile + 1) * p.tile_heads, p.heads) : p.heads;
+    const int end =
+        MULTI ? min(int(blockIdx.y + 1) * p.tile_heads, p.heads) : p.heads;
+    valid = 0;
 #pragma unroll
     for (int c = 0; c < C; ++c)
-      valid[c] = head(c) < tile_end && feature_of(c) < p.dim;
-    q_lane = static_cast<const char *>(p.query.data) + lane_offset(p.query);
-    k_lane = static_cast<const char *>(p.key.data) + lane_offset(p.key);
-    v_lane = static_cast<const char *>(p.value.data) + lane_offset(p.value);
-    q_step = step(p.query);
-    k_step = step(p.key);
-    v_step = step(p.value);
+      valid |= unsigned(head(c) < end && feature(c) < p.dim) << c;
+    k_lane = Score::KEY ? lane_base(p.key) : nullptr;
+    v_lane = lane_base(p.value);
     if constexpr (Score::HEAD) {
 #pragma unroll
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          head_vector[c][i] =
-              valid[c]
-                  ? widen(static_cast<const T *>(
-                        p.att)[int64_t(head(c)) * p.dim + feature_of(c) + i]) *
-                        A(kLog2e)
-                  : A(0);
+          att[c][i] =
+              has(c) ? widen(static_cast<const T *>(
+                           p.att)[int64_t(head(c)) * p.dim + feature(c) + i]) *
+                           A(kLog2e)
+                     : A(0);
     }
   }
 
-  __device__ __forceinline__ packed<T, VEC> gather(const char *lane_base,
-                                                   unsigned node_bytes,
-                                                   int64_t c_step, int j, int c,
-                                                   bool live) const {
-    packed<T, VEC> x = zero_packed<T, VEC>();
-    if (live && valid[c])
-      x = load_packed<VEC>(reinterpret_cast<const T *>(
-          lane_base + uint64_t(unsigned(j)) * node_bytes + c * c_step));
-    return x;
+  /* Vector c of a gathered row.  WHOLE: nothing is masked, heads are in one
+   * piece. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void gather(pack &x, const char *at,
+                                         const tensor_view &t, int c,
+                                         bool live) const {
+    const T *from = reinterpret_cast<const T *>(WHOLE ? at + c * kVectorBytes
+                                                      : vector_at(at, t, c));
+    if (WHOLE && !Score::KEY) {
+      x = load_packed<VEC>(from);
+      return;
+    }
+    if (!WHOLE)
+      clear(x);
+    /* heads is never 0, but the compiler does not know. */
+    load_if<VEC>(x, from, WHOLE ? p.heads : int(live && has(c)));
   }
 
-  /* Sums s over the lanes of an edge's head. */
+  /* Sums over the lanes of an edge's head. */
   template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
 #pragma unroll
     for (int o = L / 2; o > 0; o >>= 1) {
-      if (MULTI && o >= p.head_lanes)
+      if (MULTI && o >> p.head_shift)
         continue;
 #pragma unroll
       for (int i = 0; i < N; ++i)
@@ -200,161 +167,155 @@ struct attend_row {
     }
   }
 
-  __device__ __forceinline__ void store_scores(const A (&s)[U * S],
-                                               int64_t edge, int stride,
-                                               const bool (&live)[U]) const {
+  __device__ __forceinline__ void clear_buffers(state &z) const {
+#pragma unroll
+    for (int u = 0; u < KU; ++u)
+#pragma unroll
+      for (int c = 0; c < KC; ++c)
+        clear(z.key[u][c]);
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
-      for (int h = 0; h < S; ++h)
-        if (live[u] && feature == 0 && valid[h])
-          static_cast<A *>(p.scores)[(edge + u * stride) * p.heads + head(h)] =
-              s[u * S + h];
+      for (int c = 0; c < C; ++c)
+        clear(z.value[u][c]);
   }
 
-  __device__ __forceinline__ void run(int unit, bool active) {
-    row_work w{0, -1, 0, 0};
+  __device__ __forceinline__ void run(state &z, int unit, bool active) const {
+    row_work w{0, -1, 0, p.indices};
     if (active)
       w = row_of_unit(p, unit);
-    int longest = w.degree;
-    if (group < 32) {
-#pragma unroll
-      for (int o = 16; o > 0; o >>= 1)
-        if (o >= group)
-          longest = max(longest, __shfl_xor_sync(kFullMask, longest, o));
+    const int *at = w.indices + lane_of_row();
+    int ahead = lane_of_row() < w.degree ? __ldcs(at) : 0;
+    begin_row(z, w.row, active);
+    int left = w.degree - side(); /* edges from this side's next one on */
+    while (__any_sync(kFullMask, left > 0)) {
+      const int index = ahead;
+      at += p.group;
+      ahead = left + side() - lane_of_row() > p.group ? __ldcs(at) : 0;
+      int from = (lane() & ~(p.group - 1)) + side();
+#pragma unroll 1
+      for (int i = 0; i < L / U; ++i) {
+        if (!__any_sync(kFullMask, left > 0))
+          break;
+        if (p.exact && __all_sync(kFullMask, left > (U - 1) * sides()))
+          edges<true>(z, index, from, left, at);
+        else
+          edges<false>(z, index, from, left, at);
+        left -= U * sides();
+        from += U * sides();
+      }
     }
+    finish(w, active, z);
+  }
 
-    A q[Score::QUERY ? C : 1][VEC];
-    A row_score[S];
-    if constexpr (Score::QUERY)
-      load_query(q, w.row, active);
+  __device__ __forceinline__ void begin_row(state &z, int row,
+                                            bool active) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
-      row_score[h] = A(0);
-      if (!Score::SUM && active && valid[h])
-        row_score[h] = static_cast<const A *>(
-            Score::GIVEN ? p.lse2
-                         : p.score_dst)[int64_t(w.row) * p.heads + head(h)];
+      z.m[h] = lowest<A>();
+      z.l[h] = z.row_score[h] = A(0);
+      if (!Score::SUM && active && has(h))
+        z.row_score[h] =
+            __ldg(static_cast<const A *>(Score::GIVEN ? p.lse2 : p.score_dst) +
+                  int64_t(row) * p.heads + head(h));
     }
-
-    A m[S], l[S], acc[C][VEC];
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      m[h] = minus_infinity<A>(), l[h] = A(0);
 #pragma unroll
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        acc[c][i] = A(0);
-
-    const int *indices = p.indices + w.begin;
-    const int sides = group / L, whole = (threadIdx.x & 31) & ~(group - 1);
-    int next = lane_g < w.degree ? __ldcs(indices + lane_g) : 0;
-#pragma unroll 1
-    for (int base = 0; base < longest; base += group) {
-      const int index = next;
-      next = base + group + lane_g < w.degree
-                 ? __ldcs(indices + base + group + lane_g)
-                 : 0;
-#pragma unroll 1
-      for (int k = 0; k < group && base + k < longest; k += U * sides) {
-        int j[U];
-        bool live[U];
-        packed<T, VEC> key[Score::KEY ? U : 1][C], value[U][C];
-        A s[U * S];
-#pragma unroll
-        for (int u = 0; u < U; ++u) {
-          const int at = k + u * sides + side;
-          j[u] = __shfl_sync(kFullMask, index, whole | at);
-          live[u] = base + at < w.degree;
-        }
-        if constexpr (Score::KEY) {
-#pragma unroll
-          for (int u = 0; u < U; ++u)
-#pragma unroll
-            for (int c = 0; c < C; ++c)
-              key[u][c] =
-                  gather(k_lane, p.key.node_bytes, k_step, j[u], c, live[u]);
-        }
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-          for (int c = 0; c < C; ++c)
-            value[u][c] =
-                gather(v_lane, p.value.node_bytes, v_step, j[u], c, live[u]);
-
-        const int64_t edge = w.begin + base + k + side;
-        if constexpr (Score::KEY)
-          sum_scores(s, q, key, j, live);
-        else if constexpr (Score::SUM)
-          sum_scores(s, q, value, j, live);
-        else
-          read_scores(s, row_score, j, edge, sides, live);
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-          for (int h = 0; h < S; ++h)
-            if (!live[u])
-              s[u * S + h] = minus_infinity<A>();
-        if (!Score::GIVEN && p.scores)
-          store_scores(s, edge, sides, live);
-
-        A weight[U * S], scale[S];
-        soften(weight, scale, s, m, l, row_score);
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i) {
-            if (!Score::GIVEN)
-              acc[c][i] *= scale[MULTI ? c : 0];
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-              acc[c][i] +=
-                  weight[u * S + (MULTI ? c : 0)] * widen(value[u][c].item[i]);
-          }
-      }
-    }
-    finish(w, active, m, l, acc);
+        z.acc[c][i] = A(0);
+    if constexpr (Score::QUERY)
+      load_query(z.q, row, active);
   }
 
-  __device__ __forceinline__ void load_query(A (&q)[Score::QUERY ? C : 1][VEC],
-                                             int row, bool active) const {
+  __device__ __forceinline__ void load_query(A (&q)[QC][VEC], int row,
+                                             bool active) const {
+    const char *at = node_row(lane_base(p.query), row, p.query.node_bytes);
     A square[S];
 #pragma unroll
     for (int h = 0; h < S; ++h)
       square[h] = A(0);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      widen<T, VEC>(q[c],
-                    gather(q_lane, p.query.node_bytes, q_step, row, c, active));
+      pack x;
+      clear(x);
+      if (active && has(c))
+        x = load_once<VEC>(
+            reinterpret_cast<const T *>(vector_at(at, p.query, c)));
+      widen(q[c], x);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        if (Score::NORM)
-          square[MULTI ? c : 0] += q[c][i] * q[c][i];
+        square[MULTI ? c : 0] += q[c][i] * q[c][i];
     }
-    A factor[S];
+    if (Score::HEAD)
+      return;
     if (Score::NORM)
       reduce(square);
+    A factor[S];
 #pragma unroll
-    for (int h = 0; h < S; ++h) {
-      factor[h] = A(p.scale) * A(kLog2e);
-      if (Score::NORM)
-        factor[h] = A(kLog2e) * inverse_norm(square[h]) *
-                    (p.beta ? *static_cast<const A *>(p.beta) : A(1));
+    for (int h = 0; h < S; ++h)
+      factor[h] =
+          A(kLog2e) *
+          (Score::NORM ? inverse_norm(square[h]) *
+                             (p.beta ? *static_cast<const A *>(p.beta) : A(1))
+                       : A(p.scale));
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        q[c][i] *= factor[MULTI ? c : 0];
+  }
+
+  /* U edges of each side; edge u is live if u * sides < left. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void edges(state &z, int index, int from, int left,
+                                        const int *chunk) const {
+    int j[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      j[u] = __shfl_sync(kFullMask, index, from + u * sides());
+    if constexpr (Score::KEY) {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        const char *at = node_row(k_lane, j[u], p.key.node_bytes);
+#pragma unroll
+        for (int c = 0; c < C; ++c)
+          gather<WHOLE>(z.key[u][c], at, p.key, c, u * sides() < left);
+      }
     }
-    if (!Score::HEAD) {
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const char *at = node_row(v_lane, j[u], p.value.node_bytes);
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+        gather<WHOLE>(z.value[u][c], at, p.value, c, u * sides() < left);
+    }
+
+    A s[U * S], weight[U * S];
+    if constexpr (Score::KEY)
+      sum_scores<WHOLE>(s, z.q, z.key, j, left);
+    else if constexpr (Score::SUM)
+      sum_scores<WHOLE>(s, z.q, z.value, j, left);
+    else if constexpr (Score::GIVEN)
+      given_weights<WHOLE>(weight, z.row_score, chunk, from, left);
+    else
+      source_scores<WHOLE>(s, z.row_score, j, left);
+    if constexpr (!Score::GIVEN)
+      soften<WHOLE>(weight, s, z, left);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          q[c][i] *= factor[MULTI ? c : 0];
-    }
+          z.acc[c][i] +=
+              weight[u * S + (MULTI ? c : 0)] * widen(z.value[u][c].item[i]);
   }
 
+  template <bool WHOLE, int XU, int XC>
   __device__ __forceinline__ void
-  sum_scores(A (&s)[U * S], const A (&q)[Score::QUERY ? C : 1][VEC],
-             const packed<T, VEC> (&x)[U][C], const int (&j)[U],
-             const bool (&live)[U]) const {
+  sum_scores(A (&s)[U * S], const A (&q)[QC][VEC], const pack (&x)[XU][XC],
+             const int (&j)[U], int left) const {
 #pragma unroll
     for (int i = 0; i < U * S; ++i)
       s[i] = A(0);
@@ -364,163 +325,183 @@ struct attend_row {
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          Score::add(s[u * S + (MULTI ? c : 0)], s[0],
-                     q[Score::QUERY ? c : 0][i], widen(x[u][c].item[i]),
-                     head_vector[c][i], A(p.slope));
+          Score::add(s[u * S + (MULTI ? c : 0)], q[c][i],
+                     widen(x[u][c].item[i]), att[Score::HEAD ? c : 0][i],
+                     A(p.slope));
+    reduce(s);
     if constexpr (Score::NORM) {
       A inverse[U * S];
-      if (p.inverse_norms) {
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-          for (int h = 0; h < S; ++h)
-            inverse[u * S + h] =
-                live[u] && valid[h]
-                    ? __ldg(static_cast<const A *>(p.inverse_norms) +
-                            int64_t(j[u]) * p.heads + head(h))
-                    : A(0);
-        reduce(s);
-      } else {
-#pragma unroll
-        for (int i = 0; i < U * S; ++i)
-          inverse[i] = A(0);
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-          for (int c = 0; c < C; ++c)
-#pragma unroll
-            for (int i = 0; i < VEC; ++i) {
-              const A v = widen(x[u][c].item[i]);
-              inverse[u * S + (MULTI ? c : 0)] += v * v;
-            }
-        reduce(s);
-        reduce(inverse);
-#pragma unroll
-        for (int i = 0; i < U * S; ++i)
-          inverse[i] = inverse_norm(inverse[i]);
-      }
+      if (p.inverse_norms)
+        read_scalars<WHOLE>(inverse, p.inverse_norms, j, left);
+      else
+        row_norms(inverse, x);
 #pragma unroll
       for (int i = 0; i < U * S; ++i)
         s[i] *= inverse[i];
-    } else {
-      reduce(s);
     }
   }
 
+  __device__ __forceinline__ void row_norms(A (&inverse)[U * S],
+                                            const pack (&x)[U][C]) const {
+#pragma unroll
+    for (int i = 0; i < U * S; ++i)
+      inverse[i] = A(0);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          const A v = widen(x[u][c].item[i]);
+          inverse[u * S + (MULTI ? c : 0)] += v * v;
+        }
+    reduce(inverse);
+#pragma unroll
+    for (int i = 0; i < U * S; ++i)
+      inverse[i] = inverse_norm(inverse[i]);
+  }
+
+  /* A scalar a source and head. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void read_scalars(A (&x)[U * S], const void *from,
+                                               const int (&j)[U],
+                                               int left) const {
+    const A *at = static_cast<const A *>(from) + head(0);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        x[u * S + h] =
+            WHOLE || (u * sides() < left && has(h))
+                ? __ldg(at + uint64_t(unsigned(j[u])) * unsigned(p.heads) +
+                        h * head_step())
+                : A(0);
+  }
+
+  template <bool WHOLE>
   __device__ __forceinline__ void
-  read_scores(A (&s)[U * S], const A (&row_score)[S], const int (&j)[U],
-              int64_t edge, int stride, const bool (&live)[U]) const {
+  source_scores(A (&s)[U * S], const A (&row_score)[S], const int (&j)[U],
+                int left) const {
+    read_scalars<WHOLE>(s, p.score_src, j, left);
+#pragma unroll
+    for (int i = 0; i < U * S; ++i)
+      s[i] = leaky(row_score[i % S] + s[i], A(p.slope)) * A(kLog2e);
+  }
+
+  /* From scores in memory and their log-sum-exp.  `chunk` is the lane's place
+   * in the list of edges, a chunk ahead. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void
+  given_weights(A (&weight)[U * S], const A (&lse2)[S], const int *chunk,
+                int from, int left) const {
+    const int64_t edge = chunk - p.indices - p.group + (from - lane());
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int h = 0; h < S; ++h) {
-        A &x = s[u * S + h];
-        x = A(0);
-        if (!live[u] || !valid[h])
-          continue;
-        if (Score::GIVEN)
-          x = static_cast<const A *>(
-              p.scores)[(edge + u * stride) * p.heads + head(h)];
-        else
-          x = leaky(row_score[h] + __ldg(static_cast<const A *>(p.score_src) +
-                                         int64_t(j[u]) * p.heads + head(h)),
-                    A(p.slope)) *
-              A(kLog2e);
+        weight[u * S + h] = A(0);
+        if (WHOLE || (u * sides() < left && has(h)))
+          weight[u * S + h] =
+              exp2_fast(__ldg(static_cast<const A *>(p.scores) +
+                              (edge + u * sides()) * p.heads + head(h)) -
+                        lse2[h]);
       }
   }
 
-  /* weight = exp2(s - m) after m has taken in the new scores; scale is what
-   * older sums lose by it.  A row of -inf keeps m = -inf and weights of 0. */
-  __device__ __forceinline__ void soften(A (&weight)[U * S], A (&scale)[S],
-                                         const A (&s)[U * S], A (&m)[S],
-                                         A (&l)[S],
-                                         const A (&row_score)[S]) const {
+  /* weight = exp2(s - m).  m follows the largest score at a distance, so that
+   * older sums are seldom scaled: weights are at most 2^kSlack. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void soften(A (&weight)[U * S], A (&s)[U * S],
+                                         state &z, int left) const {
+    constexpr A kSlack = A(8);
+    A top[S];
+    bool raised = false;
 #pragma unroll
     for (int h = 0; h < S; ++h) {
-      if (Score::GIVEN) {
-        const A base =
-            row_score[h] == minus_infinity<A>() ? A(0) : row_score[h];
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-          weight[u * S + h] = exp2_fast(s[u * S + h] - base);
-        continue;
-      }
-      A top = m[h];
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-        top = max_of(top, s[u * S + h]);
-      const A base = top == minus_infinity<A>() ? A(0) : top;
-      scale[h] = exp2_fast(m[h] - base);
-      m[h] = top;
-      l[h] *= scale[h];
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        weight[u * S + h] = exp2_fast(s[u * S + h] - base);
-        l[h] += weight[u * S + h];
+        if (!WHOLE && u * sides() >= left)
+          s[u * S + h] = -A(INFINITY);
+        top[h] = u == 0 ? s[h] : max_of(top[h], s[u * S + h]);
       }
+      raised = raised || top[h] > z.m[h] + kSlack;
+    }
+    if (__any_sync(kFullMask, raised)) {
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        const A old = z.m[h];
+        z.m[h] = max_of(old, top[h]);
+        const A scale = exp2_fast(old - z.m[h]);
+        z.l[h] *= scale;
+#pragma unroll
+        for (int c = MULTI ? h : 0; c < (MULTI ? h + 1 : C); ++c)
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            z.acc[c][i] *= scale;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < U * S; ++i) {
+      weight[i] = exp2_fast(s[i] - z.m[i % S]);
+      z.l[i % S] += weight[i];
     }
   }
 
   /* Merges the sides and writes the row. */
   __device__ __forceinline__ void finish(const row_work &w, bool active,
-                                         A (&m)[S], A (&l)[S],
-                                         A (&acc)[C][VEC]) const {
-    const bool partial = w.slot >= 0;
-    A factor[S];
+                                         state &z) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
-      if (Score::GIVEN) {
-        m[h] = A(0);
-        l[h] = A(1);
-        factor[h] = A(1);
-        continue;
+      if constexpr (Score::GIVEN) {
+        if (w.slot >= 0)
+          store_state(w, active, h, A(0), A(1));
+      } else {
+        const A factor = merge_state(w, active, h, z.m[h], z.l[h]);
+#pragma unroll
+        for (int c = MULTI ? h : 0; c < (MULTI ? h + 1 : C); ++c)
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            z.acc[c][i] *= factor;
       }
-      A top = m[h];
-#pragma unroll
-      for (int o = L; o < 32; o <<= 1)
-        if (o < group)
-          top = max_of(top, __shfl_xor_sync(kFullMask, top, o));
-      factor[h] = top == minus_infinity<A>() ? A(1) : exp2_fast(m[h] - top);
-      m[h] = top;
-      l[h] *= factor[h];
-#pragma unroll
-      for (int o = L; o < 32; o <<= 1)
-        if (o < group)
-          l[h] += __shfl_xor_sync(kFullMask, l[h], o);
-      if (!partial)
-        factor[h] *= l[h] == A(0) ? A(0) : A(1) / l[h];
     }
-    if (active && side == 0 && feature == 0) {
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        if (valid[h])
-          store_state(w, head(h), m[h], l[h]);
-    }
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        acc[c][i] *= factor[MULTI ? c : 0];
-    scatter<C>(acc, L, 0, w, active);
+    scatter<C>(z.acc, L, 0, w, active);
   }
 
-  __device__ __forceinline__ void store_state(const row_work &w, int h, A m,
-                                              A l) const {
-    if (w.slot >= 0) {
-      A *state = static_cast<A *>(p.partial_state) +
-                 (int64_t(w.slot) * p.heads + h) * 2;
-      state[0] = m;
-      state[1] = l;
-      return;
+  __device__ __forceinline__ A merge_state(const row_work &w, bool active,
+                                           int h, A m, A l) const {
+    A top = m, factor = A(1);
+    if (p.group > L) {
+#pragma unroll
+      for (int o = L; o < 32; o <<= 1)
+        if (o < p.group)
+          top = max_of(top, __shfl_xor_sync(kFullMask, top, o));
+      factor = exp2_fast(m - top);
+      l *= factor;
+#pragma unroll
+      for (int o = L; o < 32; o <<= 1)
+        if (o < p.group)
+          l += __shfl_xor_sync(kFullMask, l, o);
     }
-    if (Score::GIVEN)
+    if (w.slot >= 0 || p.lse)
+      store_state(w, active, h, top, l);
+    if (w.slot < 0)
+      factor *= l == A(0) ? A(0) : reciprocal(l);
+    return factor;
+  }
+
+  __device__ __forceinline__ void store_state(const row_work &w, bool active,
+                                              int h, A m, A l) const {
+    if (!active || side() != 0 || feature(0) != 0 || !has(h))
       return;
-    const int64_t at = int64_t(w.row) * p.heads + h;
-    const A lse2 = l == A(0) ? minus_infinity<A>() : m + log2_of(l);
-    if (p.lse)
-      static_cast<A *>(p.lse)[at] = lse2 * A(kLn2);
-    if (p.lse2_out)
-      static_cast<A *>(p.lse2_out)[at] = lse2;
+    if (w.slot >= 0) {
+      A *to = static_cast<A *>(p.partial_state) +
+              (int64_t(w.slot) * p.heads + head(h)) * 2;
+      to[0] = m;
+      to[1] = l;
+    } else {
+      static_cast<A *>(p.lse)[int64_t(w.row) * p.heads + head(h)] =
+          l == A(0) ? -A(INFINITY) : (m + log2_fast(l)) * A(kLn2);
+    }
   }
 
   /* Sums over the sides; while a lane holds more than one vector, each half of
@@ -529,14 +510,14 @@ struct attend_row {
   __device__ __forceinline__ void scatter(A (&acc)[C][VEC], int o, int first,
                                           const row_work &w,
                                           bool active) const {
-    if (o >= group) {
+    if (o >= p.group) {
 #pragma unroll
       for (int i = 0; i < LEFT; ++i)
         store(acc[i], first + i, w, active);
       return;
     }
-    const bool upper = (lane_g & o) != 0;
     if constexpr (LEFT > 1) {
+      const bool upper = (lane() & o) != 0;
 #pragma unroll
       for (int c = 0; c < LEFT / 2; ++c)
 #pragma unroll
@@ -549,8 +530,8 @@ struct attend_row {
                         active);
     } else {
       bool writer = active;
-      for (; o < group; o <<= 1) {
-        writer = writer && !(lane_g & o);
+      for (; o < p.group; o <<= 1) {
+        writer = writer && !(lane() & o);
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
           acc[0][i] += __shfl_xor_sync(kFullMask, acc[0][i], o);
@@ -561,46 +542,45 @@ struct attend_row {
 
   __device__ __forceinline__ void store(const A (&x)[VEC], int c,
                                         const row_work &w, bool writer) const {
-    const int h = head(c), f = feature_of(c);
-    if (!writer || f >= p.dim || h >= p.heads ||
-        (MULTI && c * head_step + lane_e / p.head_lanes >= p.tile_heads))
+    if (!writer || !has(c))
       return;
     if (w.slot >= 0) {
       A *to = static_cast<A *>(p.partial) +
-              (int64_t(w.slot) * p.heads + h) * p.dim + f;
+              (int64_t(w.slot) * p.heads + head(c)) * p.dim + feature(c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         to[i] = x[i];
       return;
     }
-    T *to = static_cast<T *>(p.out) + w.row * p.out_node + h * p.out_head +
-            f * p.out_feature;
-    store_packed<VEC>(to, x);
+    const char *to = vector_at(
+        node_row(lane_base(p.out), w.row, p.out.node_bytes), p.out, c);
+    store_once<VEC>(const_cast<T *>(reinterpret_cast<const T *>(to)), x);
   }
 };
 
 template <class Score, typename T, int VEC, int L, int C, int U, bool MULTI>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(512, 1)
     attend(const __grid_constant__ attend_params p) {
+  using row_t = attend_row<Score, T, VEC, L, C, U, MULTI>;
   __shared__ int taken;
-  const int blocks = p.blocks;
-  const int tile = blockIdx.x / blocks, block = blockIdx.x - tile * blocks;
-  const int rows = 32 / p.group, lane = threadIdx.x & 31;
-  const int first = block * p.span, last = min(first + p.span, p.units);
-  const bool several = p.span > int(blockDim.x / 32) * rows;
+  const int rows = 32 / p.group, warps = blockDim.x / 32;
+  const int first = blockIdx.x * p.span, last = min(first + p.span, p.units);
+  const bool several = p.span > warps * rows;
   if (several) {
     if (threadIdx.x == 0)
-      taken = blockDim.x / 32 * rows;
+      taken = warps * rows;
     __syncthreads();
   }
-  attend_row<Score, T, VEC, L, C, U, MULTI> work(p, tile);
-  int unit = first + static_cast<int>(threadIdx.x) / 32 * rows;
+  const row_t work(p);
+  typename row_t::state z;
+  work.clear_buffers(z);
+  int unit = first + static_cast<int>(threadIdx.x / 32) * rows;
   while (unit < last) {
     int later = 0;
-    if (several && lane == 0)
+    if (several && row_t::lane() == 0)
       later = atomicAdd(&taken, rows);
-    const int mine = unit + lane / p.group;
-    work.run(mine, mine < last);
+    const int mine = unit + row_t::lane() / p.group;
+    work.run(z, mine, mine < last);
     if (!several)
       break;
     unit = first + __shfl_sync(kFullMask, later, 0);

@@ -6,17 +6,16 @@
 
 namespace dfgnn {
 
-/* A feature tensor; the distance between nodes is in bytes. */
+/* A feature tensor; distances are bytes. */
 struct tensor_view {
   const void *data;
-  unsigned node_bytes;
-  int64_t head, feature;
+  unsigned node_bytes, head_bytes, feature_bytes;
 };
 
 struct attend_params {
   /* The schedule: units are rows, or items of split rows.  A block takes
    * `span` units, a row `group` lanes. */
-  int units, span, blocks, group;
+  int units, span, group;
   int offsets64;
   const void *offsets;
   const int *indices;
@@ -26,15 +25,15 @@ struct attend_params {
   const int *row_item;
   int item_edges, extra_items;
 
-  int heads, dim, tile_heads, head_lanes;
-  tensor_view query, key, value;
+  int heads, dim, tile_heads, head_shift; /* log2 of lanes a head */
+  int exact; /* every lane of a tile has features; heads are contiguous */
+  tensor_view query, key, value, out;
   const void *score_dst, *score_src, *att, *beta;
   const void *inverse_norms; /* AGNN, [M,H]; NULL: from the gathered row */
   const void *lse2;          /* given_score: [N,H] */
-  void *scores;              /* [E,H]: written if not NULL; given_score reads */
+  const void *scores;        /* given_score: [E,H] */
   void *partial, *partial_state;
-  void *out, *lse, *lse2_out;
-  int64_t out_node, out_head, out_feature;
+  void *lse;
   double scale, slope;
 };
 
@@ -43,22 +42,23 @@ struct attend_params {
  * single elements at any stride. */
 #define DFGNN_ATTEND_WIDE(X)                                                   \
   X(32, 1, 1, 0)                                                               \
-  X(32, 1, 2, 0) X(32, 1, 4, 0) X(32, 1, 8, 0) X(32, 2, 1, 0) X(32, 2, 2, 0)   \
-      X(32, 2, 4, 0) X(32, 4, 1, 0) X(32, 4, 2, 0) X(32, 8, 1, 0)              \
-          X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0)          \
-              X(16, 2, 1, 0) X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0)      \
-                  X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)     \
-                      X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0)  \
-                          X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0)            \
-                              X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0)        \
-                                  X(4, 4, 1, 0) X(32, 1, 1, 1) X(32, 1, 2, 1)  \
-                                      X(32, 1, 4, 1) X(32, 1, 8, 1)            \
-                                          X(16, 1, 2, 1) X(16, 1, 4, 1)        \
-                                              X(16, 2, 1, 1) X(16, 2, 2, 1)    \
-                                                  X(16, 2, 4, 1) X(8, 1, 2, 1) \
-                                                      X(8, 2, 2, 1)            \
-                                                          X(8, 4, 1, 1)        \
-                                                              X(8, 4, 2, 1)
+  X(32, 1, 2, 0)                                                               \
+  X(32, 1, 4, 0)                                                               \
+  X(32, 1, 8, 0)                                                               \
+  X(32, 2, 1, 0)                                                               \
+  X(32, 2, 2, 0) X(32, 2, 4, 0) X(32, 4, 1, 0) X(32, 4, 2, 0) X(32, 8, 1, 0)   \
+      X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0)              \
+          X(16, 2, 1, 0) X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0)          \
+              X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)         \
+                  X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0)      \
+                      X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0) X(4, 1, 4, 0)  \
+                          X(4, 2, 1, 0) X(4, 2, 2, 0) X(4, 4, 1, 0)            \
+                              X(32, 1, 1, 1) X(32, 1, 2, 1) X(32, 1, 4, 1)     \
+                                  X(32, 1, 8, 1) X(16, 1, 2, 1) X(16, 1, 4, 1) \
+                                      X(16, 2, 1, 1) X(16, 2, 2, 1)            \
+                                          X(16, 2, 4, 1) X(8, 1, 2, 1)         \
+                                              X(8, 2, 2, 1) X(8, 4, 1, 1)      \
+                                                  X(8, 4, 2, 1)
 
 #define DFGNN_ATTEND_NARROW(X)                                                 \
   X(32, 1, 2, 0) X(32, 4, 1, 0) X(32, 32, 1, 0) X(32, 1, 2, 1)

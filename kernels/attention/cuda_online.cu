@@ -43,22 +43,11 @@ static size_t aligned_bytes(int64_t count, size_t size) {
   return (static_cast<size_t>(count) * size + 255) / 256 * 256;
 }
 
-static size_t norm_bytes(const dfgnn_setting *s) {
+static size_t online_workspace(const dfgnn_setting *s) {
   return s->parameter[NORM] == FROM_TABLE
              ? aligned_bytes(s->matrix->sources * s->problem->heads,
                              scalar_size(s))
              : 0;
-}
-
-static size_t lse_bytes(const dfgnn_setting *s) {
-  return s->problem->weights
-             ? aligned_bytes(s->matrix->destinations * s->problem->heads,
-                             scalar_size(s))
-             : 0;
-}
-
-static size_t online_workspace(const dfgnn_setting *s) {
-  return norm_bytes(s) + lse_bytes(s);
 }
 
 static int online_views(const dfgnn_setting *s, dfgnn_view_request *request) {
@@ -83,7 +72,6 @@ static dfgnn_status online_prepare(void **state, const dfgnn_setting *s,
 static dfgnn_status online_launch(const dfgnn_launch *launch) {
   const dfgnn_setting *s = &launch->setting;
   const int *x = s->parameter;
-  char *workspace = static_cast<char *>(launch->workspace);
   attend_shape shape;
   attend_params p;
   dfgnn_status status = attend_fill(&p, launch);
@@ -93,21 +81,14 @@ static dfgnn_status online_launch(const dfgnn_launch *launch) {
                          x[HEADS] == IN_WARP))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no instance of this width");
   if (x[NORM] == FROM_TABLE) {
-    if ((status = attend_inverse_norms(workspace, &p, launch)))
+    if ((status = attend_inverse_norms(launch->workspace, &p, launch)))
       return status;
-    p.inverse_norms = workspace;
-  }
-  const int weights = s->problem->weights && launch->args->weights;
-  if (weights) {
-    p.scores = launch->args->weights;
-    p.lse2_out = workspace + norm_bytes(s);
+    p.inverse_norms = launch->workspace;
   }
   const attend_schedule schedule = {
       x[WARPS], x[ROWS], x[SPAN],
       x[ORDER] == BY_DEGREE ? launch->views[0] : NULL, NULL};
-  if ((status = attend_run(&p, s->problem->op, launch, &shape, &schedule)))
-    return status;
-  return weights ? attend_normalise(p.scores, p.lse2_out, launch) : DFGNN_OK;
+  return attend_run(&p, s->problem->op, launch, &shape, &schedule);
 }
 
 DFGNN_FAMILIES(cuda_online) = {
@@ -119,7 +100,7 @@ DFGNN_FAMILIES(cuda_online) = {
      DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),
      1,
      1,
-     1,
+     0,
      0,
      {{"lanes", 4, {4, 8, 16, 32}, {}},
       {"unroll", 4, {1, 2, 4, 8}, {}},

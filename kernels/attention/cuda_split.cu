@@ -8,7 +8,7 @@ using namespace dfgnn;
 
 namespace {
 
-enum { LANES, UNROLL, WARPS, EDGES, HEADS };
+enum { LANES, UNROLL, WARPS, ROWS, EDGES, HEADS };
 
 /* A block a row and head: each warp takes every n-th item, then the warps'
  * results merge in shared memory, always in the same order. */
@@ -29,14 +29,13 @@ __global__ void merge(const __grid_constant__ attend_params p,
     return slot * p.heads + head;
   };
 
-  A m = -A(INFINITY), l = A(0);
+  A m = lowest<A>(), l = A(0);
   const int lane = threadIdx.x & 31;
   for (int k = lane; k < count; k += 32)
     m = max_of(m, state[at(k) * 2]);
   m = lanes_max<32>(m);
-  const A top = m == -A(INFINITY) ? A(0) : m;
   for (int k = lane; k < count; k += 32)
-    l += state[at(k) * 2 + 1] * exp2_fast(state[at(k) * 2] - top);
+    l += state[at(k) * 2 + 1] * exp2_fast(state[at(k) * 2] - m);
   l = lanes_sum<32>(l);
   const A inverse = l == A(0) ? A(0) : A(1) / l;
 
@@ -46,25 +45,24 @@ __global__ void merge(const __grid_constant__ attend_params p,
   for (int f = column; f < p.dim; f += width) {
     A sum = A(0);
     for (int k = slice; k < count; k += slices)
-      sum += partial[at(k) * p.dim + f] * exp2_fast(state[at(k) * 2] - top);
+      sum += partial[at(k) * p.dim + f] * exp2_fast(state[at(k) * 2] - m);
     sums[slice * p.dim + f] = sum;
   }
   __syncthreads();
+  char *out = static_cast<char *>(const_cast<void *>(p.out.data)) +
+              int64_t(row) * p.out.node_bytes +
+              int64_t(head) * p.out.head_bytes;
   for (int f = threadIdx.x; f < p.dim; f += blockDim.x) {
     A sum = A(0);
     for (int i = 0; i < slices; ++i)
       sum += sums[i * p.dim + f];
-    static_cast<T *>(
-        p.out)[row * p.out_node + head * p.out_head + f * p.out_feature] =
+    *reinterpret_cast<T *>(out + int64_t(f) * p.out.feature_bytes) =
         narrow<T>(sum * inverse);
   }
   if (threadIdx.x == 0) {
-    const A lse2 = l == A(0) ? -A(INFINITY) : m + log2_of(l);
-    const int64_t i = int64_t(row) * p.heads + head;
     if (p.lse)
-      static_cast<A *>(p.lse)[i] = lse2 * A(kLn2);
-    if (p.lse2_out)
-      static_cast<A *>(p.lse2_out)[i] = lse2;
+      static_cast<A *>(p.lse)[int64_t(row) * p.heads + head] =
+          l == A(0) ? -A(INFINITY) : (m + log2_fast(l)) * A(kLn2);
   }
 }
 
@@ -103,7 +101,9 @@ int64_t slots(const dfgnn_setting *s) {
   return s->matrix->edges / s->parameter[EDGES] * 2 * s->problem->heads;
 }
 
-int split_legal(const int *) { return 1; }
+int split_legal(const int *x) {
+  return x[ROWS] * x[LANES] <= 32 && (x[ROWS] == 1 || x[EDGES] <= 128);
+}
 
 const char *split_applicable(const dfgnn_setting *s) {
   attend_shape shape;
@@ -121,11 +121,8 @@ const char *split_applicable(const dfgnn_setting *s) {
 }
 
 size_t split_workspace(const dfgnn_setting *s) {
-  size_t bytes =
-      aligned_bytes(slots(s) * 2) + aligned_bytes(slots(s) * s->problem->dim);
-  if (s->problem->weights)
-    bytes += aligned_bytes(s->matrix->destinations * s->problem->heads);
-  return bytes;
+  return aligned_bytes(slots(s) * 2) +
+         aligned_bytes(slots(s) * s->problem->dim);
 }
 
 int split_views(const dfgnn_setting *s, dfgnn_view_request *request) {
@@ -149,17 +146,10 @@ dfgnn_status split_launch(const dfgnn_launch *launch) {
   p.partial_state = workspace;
   workspace += aligned_bytes(slots(s) * 2);
   p.partial = workspace;
-  workspace += aligned_bytes(slots(s) * s->problem->dim);
-  const int weights = s->problem->weights && launch->args->weights;
-  if (weights) {
-    p.scores = launch->args->weights;
-    p.lse2_out = workspace;
-  }
-  const attend_schedule schedule = {x[WARPS], 1, 1, NULL, launch->views[0]};
-  if ((status = attend_run(&p, s->problem->op, launch, &shape, &schedule)) ||
-      (status = launch_merge(&p, launch->views[0], launch)))
-    return status;
-  return weights ? attend_normalise(p.scores, p.lse2_out, launch) : DFGNN_OK;
+  const attend_schedule schedule = {x[WARPS], x[ROWS], 1, NULL,
+                                    launch->views[0]};
+  status = attend_run(&p, s->problem->op, launch, &shape, &schedule);
+  return status ? status : launch_merge(&p, launch->views[0], launch);
 }
 
 } // namespace
@@ -173,11 +163,12 @@ DFGNN_FAMILIES(cuda_split) = {
      DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),
      1,
      1,
-     1,
+     0,
      0,
      {{"lanes", 4, {4, 8, 16, 32}, {}},
-      {"unroll", 3, {2, 4, 8}, {}},
+      {"unroll", 4, {1, 2, 4, 8}, {}},
       {"warps", 2, {4, 8}, {}},
+      {"rows", 3, {1, 2, 4}, {}},
       {"edges", 4, {32, 128, 256, 1024}, {}},
       {"heads", 2, {0, 1}, {"grid", "warp"}}},
      split_legal,

@@ -1,6 +1,5 @@
 /* cuda_unfused.c - the baseline: sampled product, edge softmax, sparse product,
  * each a pass over the edges; products of cuSPARSE or plain ones of ours */
-#include "base/error.h"
 #include "kernels/attention/cuda_cusparse.h"
 #include "kernels/common/cusparse.h"
 
@@ -60,14 +59,16 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   dfgnn_passes passes;
   dfgnn__passes_fill(&passes, launch, 0);
   void *buffer = (char *)launch->workspace + score_bytes(setting);
-  if (library && (passes.value.feature != 1 || passes.out.feature != 1 ||
-                  (library_scores(setting) &&
-                   (passes.query.feature != 1 || passes.key.feature != 1))))
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "cuSPARSE needs a feature stride of 1");
-  dfgnn_status status = library && library_scores(setting)
+  /* The library multiplies rows of adjacent features; other strides are ours.
+   */
+  if (library && (passes.value.feature != 1 || passes.out.feature != 1))
+    library = NULL;
+  const int score_by_library = library && library_scores(setting) &&
+                               passes.query.feature == 1 &&
+                               passes.key.feature == 1;
+  dfgnn_status status = score_by_library
                             ? dfgnn__cusparse_scores(library, &passes, buffer)
-                            : dfgnn__cuda_scores(&passes, 0);
+                            : dfgnn__cuda_scores(&passes, !passes.row_of_edge);
   if (!status)
     status = dfgnn__cuda_rows(&passes, DFGNN_ROWS_SOFTMAX);
   if (status)

@@ -174,7 +174,10 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
       int64_t row = rows ? rows[r] : r;
       first[r + 1] = first[r] + offset(matrix, row + 1) - offset(matrix, row);
     }
-#pragma omp parallel reduction(| : failed)
+    /* Small ones are not worth waking threads for. */
+#pragma omp parallel reduction(|                                               \
+                               : failed) if (first[count] * heads * dim >      \
+                                             50000)
     {
       int64_t degrees = weights ? 0 : matrix->max_degree * heads;
       double *buffer = malloc((size_t)(4 * dim + degrees + 1) * sizeof *buffer);

@@ -1,0 +1,116 @@
+#include "tests/common/shapes.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static unsigned state;
+
+static int32_t below(int32_t bound) {
+  state = state * 1664525u + 1013904223u;
+  return (int32_t)((uint64_t)(state >> 8) * (uint64_t)bound >> 24);
+}
+
+typedef struct kind {
+  const char *name;
+  int32_t rows, columns;
+  int32_t (*degree)(int32_t row);
+  int32_t (*column)(int32_t row, int32_t k, int32_t columns);
+} kind;
+
+static int32_t none(int32_t row) { return (void)row, 0; }
+static int32_t three(int32_t row) { return (void)row, 3; }
+static int32_t few(int32_t row) { return (void)row, below(13); }
+static int32_t many(int32_t row) { return (void)row, 20 + below(50); }
+static int32_t often_none(int32_t row) {
+  return row % 3 == 0 ? 1 + below(8) : 0;
+}
+/* Longer than every chunk, work item and score buffer of a block of rows. */
+static int32_t super(int32_t row) { return row == 7 ? 2100 : below(10); }
+static int32_t pairs(int32_t row) { return 2 * (row % 5); }
+
+static int32_t any(int32_t row, int32_t k, int32_t columns) {
+  return (void)row, (void)k, below(columns);
+}
+static int32_t self_first(int32_t row, int32_t k, int32_t columns) {
+  return k == 0 ? row : below(columns);
+}
+static int32_t twice(int32_t row, int32_t k, int32_t columns) {
+  return (row + k / 2) % columns;
+}
+/* Blocks of ten nodes. */
+static int32_t in_block(int32_t row, int32_t k, int32_t columns) {
+  return (void)k, (void)columns, row / 10 * 10 + below(10);
+}
+
+static const kind kinds[SHAPES] = {
+    {"no rows at all", 0, 0, none, any},
+    {"only isolated rows", 5, 4, none, any},
+    {"one row", 1, 4, three, any},
+    {"many isolated rows", 70, 70, often_none, self_first},
+    {"a super node", 30, 211, super, any},
+    {"rectangular, wide", 40, 130, few, any},
+    {"rectangular, tall", 150, 8, many, any},
+    {"duplicate edges", 33, 33, pairs, twice},
+    {"a batch with self loops", 60, 60, few, in_block},
+};
+
+static const int64_t batch[] = {0, 10, 20, 30, 40, 50, 60};
+
+shape shape_make(int i, unsigned seed) {
+  const kind *k = &kinds[i];
+  shape s = {k->name, DFGNN_CSR_INIT};
+  int32_t *offsets = calloc((size_t)k->rows + 1, sizeof *offsets);
+  int32_t *indices = NULL;
+  size_t capacity = 16;
+
+  state = seed + (unsigned)i;
+  indices = malloc(capacity * sizeof *indices);
+  for (int32_t row = 0; row < k->rows; row++) {
+    int32_t degree = k->degree(row);
+    offsets[row + 1] = offsets[row] + degree;
+    while ((size_t)offsets[row + 1] > capacity)
+      capacity *= 2;
+    indices = realloc(indices, capacity * sizeof *indices);
+    for (int32_t e = 0; e < degree; e++)
+      indices[offsets[row] + e] = k->column(row, e, k->columns);
+  }
+  s.csr.destinations = k->rows;
+  s.csr.sources = k->columns;
+  s.csr.edges = offsets[k->rows];
+  s.csr.offsets = offsets;
+  s.csr.indices = indices;
+  if (k->column == in_block) {
+    s.csr.graphs = 6;
+    s.csr.graph_ptr = batch;
+  }
+  return s;
+}
+
+static int64_t *widen(const void *narrow, int64_t count) {
+  int64_t *wide = malloc((size_t)(count + 1) * sizeof *wide);
+  for (int64_t i = 0; i < count; i++)
+    wide[i] = ((const int32_t *)narrow)[i];
+  free((void *)narrow);
+  return wide;
+}
+
+void shape_widen(shape *s) {
+  s->csr.offsets = widen(s->csr.offsets, s->csr.destinations + 1);
+  s->csr.indices = widen(s->csr.indices, s->csr.edges);
+  s->csr.offset_type = s->csr.index_type = DFGNN_INDEX_I64;
+}
+
+void shape_free(shape *s) {
+  free((void *)s->csr.offsets);
+  free((void *)s->csr.indices);
+}
+
+unsigned shape_seed(void) {
+  static int said;
+  const char *text = getenv("DFGNN_TEST_SEED");
+  unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : 20260u;
+  if (!said++)
+    printf("DFGNN_TEST_SEED=%u\n", seed);
+  return seed;
+}

@@ -1,0 +1,23 @@
+/* shapes.h - small graphs of every shape a kernel has to stand */
+#ifndef DFGNN_TESTS_SHAPES_H
+#define DFGNN_TESTS_SHAPES_H
+
+#include "dfgnn.h"
+
+typedef struct shape {
+  const char *name;
+  dfgnn_csr csr; /* 32-bit offsets */
+} shape;
+
+#define SHAPES 9
+
+/* The i-th shape; the same for a seed. */
+shape shape_make(int i, unsigned seed);
+/* Gives the shape 64-bit offsets and indices. */
+void shape_widen(shape *s);
+void shape_free(shape *s);
+
+/* DFGNN_TEST_SEED, else a fixed one; printed once. */
+unsigned shape_seed(void);
+
+#endif

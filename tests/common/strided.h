@@ -1,0 +1,21 @@
+/* strided.h - the tensors of a problem with strides of their own, which the
+ * harness does not make */
+#ifndef DFGNN_TESTS_STRIDED_H
+#define DFGNN_TESTS_STRIDED_H
+
+#include "lib/context.h"
+#include "tests/common/shapes.h"
+
+typedef struct strided strided;
+
+/* NULL, with dfgnn_last_error(), if something fails. */
+strided *strided_make(dfgnn_context *ctx, const shape *shape,
+                      const dfgnn_problem *problem,
+                      const dfgnn_strides *strides, unsigned seed);
+void strided_free(strided *s, dfgnn_context *ctx);
+
+/* Executes and compares out with the reference; INFINITY if a call fails or
+ * something between the features is written. */
+double strided_error(strided *s, dfgnn_context *ctx, dfgnn_plan *plan);
+
+#endif
