@@ -4,7 +4,7 @@
 #   bench/plot.sh FILE.json OUT.svg TITLE X [LINE [Y]]
 #
 # X, LINE and Y are filters of jq on a row: X a number, LINE what the rows of
-# one line share (default .role), Y a number (default .median_ms).  Both axes
+# one line share (default its roles), Y a number (default .median_ms).  Both axes
 # are logarithmic.  Rows without a LINE or a Y are left out.
 . "$(dirname "$0")/lib.sh"
 needs jq gnuplot
@@ -17,7 +17,8 @@ file=$1
 out=$2
 title=$3
 x=$4
-line=${5:-.role | split(",")[]}
+line=${5:-}
+[ -n "$line" ] || line='.role | split(",")[]'
 y=${6:-.median_ms}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

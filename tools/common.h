@@ -76,6 +76,7 @@ typedef struct tool_settings {
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
       all, only_winners, json, quiet;
+  char *owned[8]; /* texts of a job file, freed at the end */
   uint64_t given; /* options of the command line, which a job file yields to */
 } tool_settings;
 

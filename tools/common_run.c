@@ -223,6 +223,8 @@ int tool_main(const tool_program *program, int argc, char **argv) {
   int status = parse(&settings, command, argc, argv, &done, program);
   if (!status && !done)
     status = command->main(&settings, argc - optind, argv + optind);
+  for (char **owned = settings.owned; *owned; owned++)
+    free(*owned);
   if (fflush(stdout) || ferror(stdout))
     return status ? status : tool_error("cannot write standard output");
   return status;

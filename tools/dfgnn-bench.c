@@ -43,7 +43,6 @@ void bench_fail(bench *b, const tool_case *each, dfgnn_status status) {
 
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
-  bench b = {.settings = settings, .rows = json_array()};
   if (settings->dispatch && settings->regret)
     return tool_usage("--dispatch and --regret exclude each other");
   int status = tool_graphs_all(&graphs, count, operands);
@@ -51,9 +50,9 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!status && settings->regret) {
     status = bench_regret(settings, &graphs);
     tool_graphs_free(&graphs);
-    json_decref(b.rows);
     return status;
   }
+  bench b = {.settings = settings, .rows = json_array()};
   if (!status)
     status = tool_each(settings, &graphs,
                        settings->dispatch ? bench_dispatch : bench_time, &b);

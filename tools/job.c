@@ -154,10 +154,12 @@ static int put(const reading *r, int option, const char *key,
                const char *value) {
   if (!value || r->settings->given >> option & 1)
     return TOOL_DONE;
-  char *kept = strdup(value); /* settings point to it until the end */
-  if (!kept)
+  char **kept = r->settings->owned;
+  while (*kept)
+    kept++;
+  if (!(*kept = strdup(value)))
     return tool_error("out of memory");
-  if (!tool_set(r->settings, option, kept))
+  if (!tool_set(r->settings, option, *kept))
     return TOOL_DONE;
   const char *message = strstr(dfgnn_last_error(), ": ");
   return tool_error("%s:%d: %s: %s", r->path, line_of(r->text, key, 1), key,
