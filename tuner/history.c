@@ -125,6 +125,15 @@ dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,
   return DFGNN_OK;
 }
 
+int dfgnn__row_is_partial(const dfgnn_measurement *row) {
+  return strstr(row->protocol, DFGNN_PARTIAL) != NULL;
+}
+
+static int tells_more(const dfgnn_measurement *a, const dfgnn_measurement *b) {
+  int x = dfgnn__row_is_partial(a), y = dfgnn__row_is_partial(b);
+  return x != y ? y : a->samples > b->samples;
+}
+
 const dfgnn_measurement *dfgnn__history_row(const dfgnn_history *h,
                                             const dfgnn_variant *variant) {
   const dfgnn_measurement *best = NULL;
@@ -135,7 +144,7 @@ const dfgnn_measurement *dfgnn__history_row(const dfgnn_history *h,
       continue;
     if (strcmp(row->status, "ok"))
       return row;
-    if (!best || row->samples > best->samples)
+    if (!best || tells_more(row, best))
       best = row;
   }
   return best;

@@ -27,8 +27,10 @@ dfgnn_status dfgnn__history_add(dfgnn_history *history,
 dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,
                                    dfgnn_history *history, double margin);
 
-/* The telling row of a variant: rejections first, then that of most samples;
- * NULL if there is none of its revision. */
+int dfgnn__row_is_partial(const dfgnn_measurement *row);
+
+/* The telling row of a variant: rejections first, then a finished one, then
+ * that of most samples; NULL if there is none of its revision. */
 const dfgnn_measurement *dfgnn__history_row(const dfgnn_history *history,
                                             const dfgnn_variant *variant);
 

@@ -8,8 +8,11 @@
 
 void dfgnn__record_begin(dfgnn_session *s) {
   const char *path = dfgnn__context_store(s->ctx);
-  if (!path)
+  if (!path) {
+    dfgnn__log(s->ctx, DFGNN_LOG_INFO,
+               "measurements are not kept: the context has no store");
     return;
+  }
   if (dfgnn__store_open(&s->store, path, DFGNN_STORE_WRITE)) {
     dfgnn__log(s->ctx, DFGNN_LOG_WARN, "measurements are not kept: %s",
                dfgnn_last_error());

@@ -123,16 +123,20 @@ static void describe_run(dfgnn_session *s) {
   s->row.seed = s->options.seed;
 }
 
-/* A row that an interrupted run left is evidence, but no reason to skip. */
-static int is_complete(const dfgnn_measurement *row) {
-  return !strstr(row->protocol, DFGNN_PARTIAL);
-}
-
 static double rank_of(const dfgnn_decision *decision, const char *variant) {
   for (size_t i = 0; decision && i < decision->count; i++)
     if (!strcmp(decision->ranked[i].variant, variant))
       return decision->ranked[i].log_ratio;
   return NAN;
+}
+
+/* A row that an interrupted run left is no reason to skip its variant, unless
+ * that is far behind: by how much depends on how few samples say so. */
+static int is_settled(const dfgnn_measurement *row, double rank) {
+  if (!dfgnn__row_is_partial(row))
+    return 1;
+  double behind = row->samples < 2 ? 1 : row->samples < 4 ? 0.25 : 0.1;
+  return rank - log(row->ratio / row->ratio_low) > behind;
 }
 
 /* Ratios are comparable only through a common anchor, so an anchor of the
@@ -171,7 +175,7 @@ static int resume(dfgnn_session *s, const dfgnn_decision *decision) {
       s->search.arm[i].state = DFGNN_ARM_REJECTED;
     } else {
       double rank = rank_of(decision, trial->variant->name);
-      if (!is_complete(row) || isnan(rank) || isnan(anchor))
+      if (isnan(rank) || isnan(anchor) || !is_settled(row, rank))
         continue;
       dfgnn_interval *ratio = &s->search.arm[i].ratio;
       ratio->center = rank - anchor;
