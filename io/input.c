@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES (1 << 18)
+#define BUFFER_BYTES (1 << 16)
 #define MIB ((int64_t)1 << 20)
 #define GIB ((int64_t)1 << 30)
 

@@ -134,7 +134,7 @@ START_TEST(columns_of_a_row_ascend) {
 }
 END_TEST
 
-/* Text is read in pieces of 256 KiB: lines lie across their ends. */
+/* Text is read in pieces of 64 KiB: lines lie across their ends. */
 START_TEST(lines_across_buffers_are_whole) {
   size_t lines = 200000;
   char *text = malloc(lines * 16), *end = text;

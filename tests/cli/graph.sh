@@ -1,0 +1,134 @@
+#!/bin/sh
+# dfgnn-graph: what it prints, what it writes, what it refuses.
+. "$(dirname "$0")/lib.sh"
+
+golden=$top/tests/cli/golden
+compare() { # FILE COMMAND...
+  file=$1
+  shift
+  status 0 "$@"
+  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
+  diff -u "$golden/$file" "$work/out" >&2 ||
+    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
+}
+same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }
+
+promise "--help is what the golden files hold"
+compare dfgnn-graph.txt dfgnn-graph --help
+for c in info convert generate; do
+  compare "dfgnn-graph-$c.txt" dfgnn-graph $c --help
+done
+status 0 dfgnn-graph --version
+prints "^dfgnn-graph $(cat "$top/VERSION")"
+
+promise "the manual has every kind, format, limit and status, and no mistakes"
+dfgnn-graph --manual >"$work/manual"
+for word in sbm-pattern sbm-cluster knn region powerlaw uniform grid \
+  reddit_rand .npz .mtx .graph .csv DFGNN_MAX_FILE 'wrong usage' preset scale \
+  output; do
+  escaped=$(echo "$word" | sed 's/-/\\-/g')
+  grep -q -F -e "$escaped" "$work/manual" || fail "it lacks $word"
+done
+if command -v man >/dev/null; then
+  LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$work/manual" \
+    >/dev/null 2>"$work/err"
+  [ ! -s "$work/err" ] || fail "$(head -n 1 "$work/err")"
+fi
+
+promise "info shows a graph with its histogram"
+compare dfgnn-graph-cora.txt dfgnn-graph info "$top/data/cora.npz"
+
+promise "info shows several graphs as a table"
+compare dfgnn-graph-data.txt dfgnn-graph info "$top/data"
+sed -n '/^GRAPH/,/^```/p' "$top/data/README.md" | sed '$d' >"$work/readme"
+diff -u "$work/readme" "$work/out" >&2 || fail "data/README.md is out of date"
+
+promise "info --json is one flat array"
+status 0 dfgnn-graph info --json "$top/data/cora.npz" "$top/data/nell.npz" \
+  grid:rows=3,columns=3
+holds 'length == 3 and all(.[]; type == "object")'
+holds '.[0].graph == "cora" and .[0].edges == 10556 and .[0].symmetric'
+holds '.[1].max_degree == 4549 and .[2].destinations == 9'
+holds 'all(.[]; (.histogram | add) > 0.999 and (.histogram | add) < 1.001)'
+
+promise "info reports what it cannot read and shows the rest"
+echo "0 x" >"$work/bad.txt"
+status 1 dfgnn-graph info "$work/bad.txt" "$top/data/cora.npz"
+says "bad.txt: line 1: found 'x', expected destination"
+prints "^cora "
+
+promise "every format keeps the graph"
+for f in mtx mtx.gz graph graph.gz txt txt.gz csv csv.gz tsv tsv.gz; do
+  status 0 dfgnn-graph convert "$top/data/cora.npz" "$work/a.$f"
+  status 0 dfgnn-graph convert "$work/a.$f" "$work/b.npz"
+  [ -e "$work/first.npz" ] || cp "$work/b.npz" "$work/first.npz"
+  same "$work/first.npz" "$work/b.npz"
+done
+
+promise "npz keeps the graphs of a batch, text says that it does not"
+status 0 dfgnn-graph convert "$top/data/batch_ptc.npz" "$work/p.npz"
+dfgnn-graph info --json "$work/p.npz" >"$work/out"
+holds '.[0].graphs == 344'
+status 0 dfgnn-graph convert "$work/p.npz" "$work/p.mtx"
+says "note: .*p.mtx does not say where the 344 graphs"
+status 0 dfgnn-graph convert -q "$work/p.npz" "$work/p.mtx"
+[ ! -s "$work/err" ] || fail "-q is not quiet"
+
+promise "a file is replaced whole or not at all"
+echo old >"$work/old.graph"
+status 2 dfgnn-graph convert "$top/data/wiki_vote.npz" "$work/old.graph"
+says "not symmetric, expected an undirected one"
+[ "$(cat "$work/old.graph")" = old ] || fail "the old file is gone"
+[ "$(find "$work" -name 'old.graph*' | wc -l)" -eq 1 ] || fail "leftovers"
+
+promise "settings may be options, operands or one specification"
+status 0 dfgnn-graph generate sbm-pattern --batch 4 --seed 3 -o "$work/1.npz"
+status 0 dfgnn-graph generate sbm-pattern batch=4 seed=3 -o "$work/2.npz"
+status 0 dfgnn-graph generate --output="$work/3.npz" \
+  sbm-pattern:batch=4 --seed=3
+same "$work/1.npz" "$work/2.npz"
+same "$work/1.npz" "$work/3.npz"
+status 0 dfgnn-graph generate --preset mnist --scale 0.01 -o "$work/m.npz"
+dfgnn-graph info --json "$work/m.npz" preset=mnist,scale=0.01 >"$work/out"
+holds '.[0].fingerprint == .[1].fingerprint and .[0].graphs == 10'
+
+promise "threads do not change what is generated"
+OMP_NUM_THREADS=1 dfgnn-graph generate powerlaw -o "$work/t1.npz"
+OMP_NUM_THREADS=3 dfgnn-graph generate powerlaw -o "$work/t3.npz"
+same "$work/t1.npz" "$work/t3.npz"
+
+wrong() { # PATTERN COMMAND...
+  pattern=$1
+  shift
+  promise "'$*' is wrong usage"
+  status 2 "$@"
+  says "$pattern"
+}
+wrong "no command" dfgnn-graph
+wrong "unknown command 'draw'" dfgnn-graph draw
+wrong "no operand, expected GRAPH" dfgnn-graph info
+wrong "too few operands, expected IN OUT" dfgnn-graph convert a
+wrong "no file to write" dfgnn-graph generate knn
+wrong "no kind and no --preset" dfgnn-graph generate -o "$work/x.npz"
+wrong "expected one kind or preset" dfgnn-graph generate knn grid -o x.npz
+wrong "batch needs a value" dfgnn-graph generate knn -o "$work/x.npz" --batch
+wrong "unknown or ambiguous option --size" \
+  dfgnn-graph generate knn --size 4 -o "$work/x.npz"
+wrong "found the kind 'mesh', expected preset=NAME or one of sbm-pattern" \
+  dfgnn-graph generate mesh -o "$work/x.npz"
+wrong "knn: found the setting 'drop', expected one of nodes=71" \
+  dfgnn-graph generate knn --drop .1 -o "$work/x.npz"
+wrong "found no known extension" dfgnn-graph convert "$top/data/cora.npz" x.y
+
+promise "files that are no graphs are failures"
+status 1 dfgnn-graph convert "$work/none.npz" "$work/x.npz"
+says "none.npz: cannot open: No such file"
+head -c 3000 "$top/data/cora.npz" >"$work/cut.npz"
+status 1 dfgnn-graph info "$work/cut.npz"
+says "cut.npz: found no zip directory"
+head -c 300000 /dev/zero | gzip >"$work/bomb.txt.gz"
+DFGNN_MAX_FILE=100K status 1 dfgnn-graph info "$work/bomb.txt.gz"
+says "found more than 102400 bytes"
+[ ! -e "$work/x.npz" ] || fail "an output was written"
+
+finish
