@@ -103,8 +103,8 @@ static const tool_section sections[] = {
      "\n"
      "With --dispatch: cached_plan_ns, new_plan_ns, new_graph_ns, "
      "new_graph_ns_edge, execute_ns (host time of an execute call: on a GPU of "
-     "the graph itself, on a CPU of a graph with one row and no edge), "
-     "launches.\n"},
+     "the graph itself, on a CPU of a graph with one row and no "
+     "edge).\n"},
     {"EXAMPLES", "The tuned choice against the baselines:\n"
                  "    dfgnn-bench pubmed.npz --op gt --dim 128\n"
                  "\n"
