@@ -66,7 +66,7 @@ char *dfgnn__temporary_name(const char *path) {
   return name;
 }
 
-static void sync_directory(const char *path) {
+void dfgnn__sync_directory(const char *path) {
   char directory[PATH_MAX];
   directory_of(directory, path);
   int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -88,7 +88,7 @@ int dfgnn__link_new(const char *made, const char *path) {
   }
   if (error == 0) {
     unlink(made);
-    sync_directory(path);
+    dfgnn__sync_directory(path);
   }
   return error;
 }

@@ -75,6 +75,15 @@ dfgnn_status dfgnn__store_migrate_copy(dfgnn_store *store);
 int dfgnn__link_new(const char *made, const char *path);
 /* path.SUFFIX-RANDOM; free it. */
 char *dfgnn__temporary_name(const char *path);
+/* Brings what happened to the names in path's directory to the disk. */
+void dfgnn__sync_directory(const char *path);
+
+#define DFGNN_STORE_CAP_BYTES (256ll << 20)
+
+/* Opens a whole store file from memory, for reading; path is its name in
+ * messages.  The bytes are copied. */
+dfgnn_status dfgnn__store_open_bytes(dfgnn_store **store, const char *path,
+                                     const void *bytes, size_t size);
 
 /* db/record.c: adds a row inside the caller's transaction. */
 dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,

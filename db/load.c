@@ -204,7 +204,8 @@ static int matches(const dfgnn_store_filter *f, const dfgnn_measurement *row) {
                                           strlen(f->protocol_prefix)) == 0) &&
           (!f->fingerprint || *f->fingerprint == row->signature.fingerprint) &&
           (f->heads < 0 || f->heads == row->heads) &&
-          (f->dim < 0 || f->dim == row->dim));
+          (f->dim < 0 || f->dim == row->dim) &&
+          (!f->wanted || f->wanted(f->data, row)));
 }
 
 dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
@@ -217,7 +218,10 @@ dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
   int stop = 0;
   dfgnn__store_begin(store);
   /* One transaction: a measurement's parts are of the same moment. */
-  dfgnn_status status = dfgnn__store_execute(store, "BEGIN", "cannot be read");
+  int within = !sqlite3_get_autocommit(store->db);
+  dfgnn_status status =
+      within ? DFGNN_OK
+             : dfgnn__store_execute(store, "BEGIN", "cannot be read");
   if (status)
     return status;
   int rc = SQLITE_OK;
@@ -242,7 +246,8 @@ dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
   sqlite3_finalize(query);
   for (int i = 0; i < DFGNN_PART_COUNT; i++)
     free(p[i].part);
-  dfgnn__store_rollback(store); /* it only read */
+  if (!within)
+    dfgnn__store_rollback(store); /* it only read */
   return status;
 }
 

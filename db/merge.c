@@ -19,6 +19,13 @@ static int merge_row(void *data, const dfgnn_measurement *row) {
   return m->status != DFGNN_OK;
 }
 
+static void add_counts(dfgnn_merge_counts *sum,
+                       const dfgnn_merge_counts *counts) {
+  sum->added += counts->added;
+  sum->known += counts->known;
+  sum->skipped += counts->skipped;
+}
+
 static dfgnn_status begin(dfgnn_store *store) {
   dfgnn__store_begin(store);
   return dfgnn__store_execute(store, "BEGIN IMMEDIATE",
@@ -34,25 +41,47 @@ static dfgnn_status end(dfgnn_store *store, dfgnn_status status) {
   return status;
 }
 
-dfgnn_status dfgnn__store_record_all(dfgnn_store *store, uint64_t *added,
-                                     const dfgnn_measurement *rows,
-                                     size_t count) {
+dfgnn_status dfgnn__store_record_from(dfgnn_store *store,
+                                      dfgnn_merge_counts *counts,
+                                      dfgnn_store_next next, void *data) {
   merge m = {store, {0, 0, 0}, DFGNN_OK};
+  const dfgnn_measurement *row = NULL;
   dfgnn_status status = begin(store);
   if (status)
     return status;
-  for (size_t i = 0; i < count && !m.status; i++)
-    merge_row(&m, &rows[i]);
-  status = end(store, m.status);
-  if (!status && added)
-    *added += m.counts.added;
+  while (!status && !(status = next(data, &row)) && row) {
+    merge_row(&m, row);
+    status = m.status;
+  }
+  status = end(store, status);
+  if (!status && counts)
+    add_counts(counts, &m.counts);
   return status;
 }
 
-dfgnn_status dfgnn__store_merge(dfgnn_store *out, dfgnn_merge_counts *counts,
-                                dfgnn_store *in,
-                                const dfgnn_store_filter *filter) {
-  merge m = {out, {0, 0, 0}, DFGNN_OK};
+typedef struct list {
+  const dfgnn_measurement *at, *end;
+} list;
+
+static dfgnn_status next_of(void *data, const dfgnn_measurement **row) {
+  list *l = data;
+  *row = l->at < l->end ? l->at++ : NULL;
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__store_record_all(dfgnn_store *store, uint64_t *added,
+                                     const dfgnn_measurement *rows,
+                                     size_t count) {
+  dfgnn_merge_counts counts = {0, 0, 0};
+  list l = {rows, rows + count};
+  dfgnn_status status = dfgnn__store_record_from(store, &counts, next_of, &l);
+  if (!status && added)
+    *added += counts.added;
+  return status;
+}
+
+static dfgnn_status check_source(const dfgnn_store *out,
+                                 const dfgnn_store *in) {
   if (in == out)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "%s: a store cannot be merged into itself", in->path);
@@ -61,15 +90,45 @@ dfgnn_status dfgnn__store_merge(dfgnn_store *out, dfgnn_merge_counts *counts,
                        "%s: of a newer version: merging would lose what this "
                        "library does not know; update dfgnn",
                        in->path);
-  dfgnn_status status = begin(out);
+  return DFGNN_OK;
+}
+
+static dfgnn_status merge_one(dfgnn_store *out, dfgnn_merge_counts *counts,
+                              dfgnn_store *in,
+                              const dfgnn_store_filter *filter) {
+  merge m = {out, {0, 0, 0}, DFGNN_OK};
+  dfgnn_status status =
+      dfgnn__store_each(in, &m.counts.skipped, filter, merge_row, &m);
+  *counts = m.counts;
+  return m.status ? m.status : status;
+}
+
+dfgnn_status dfgnn__store_merge_all(dfgnn_store *out,
+                                    dfgnn_merge_counts *counts,
+                                    dfgnn_store *const *in, size_t count,
+                                    const dfgnn_store_filter *filter) {
+  dfgnn_merge_counts *each = calloc(count + 1, sizeof *each);
+  dfgnn_status status =
+      each ? DFGNN_OK
+           : dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", out->path);
+  for (size_t i = 0; i < count && !status; i++)
+    status = check_source(out, in[i]);
+  if (!status)
+    status = begin(out);
   if (status)
-    return status;
-  status = dfgnn__store_each(in, &m.counts.skipped, filter, merge_row, &m);
-  status = end(out, m.status ? m.status : status);
-  if (!status && counts) {
-    counts->added += m.counts.added;
-    counts->known += m.counts.known;
-    counts->skipped += m.counts.skipped;
-  }
+    goto fail;
+  for (size_t i = 0; i < count && !status; i++)
+    status = merge_one(out, &each[i], in[i], filter);
+  status = end(out, status);
+  for (size_t i = 0; i < count && counts && !status; i++)
+    add_counts(&counts[i], &each[i]);
+fail:
+  free(each);
   return status;
+}
+
+dfgnn_status dfgnn__store_merge(dfgnn_store *out, dfgnn_merge_counts *counts,
+                                dfgnn_store *in,
+                                const dfgnn_store_filter *filter) {
+  return dfgnn__store_merge_all(out, counts, &in, 1, filter);
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CAP_BYTES (256ll << 20)
+#define CAP_BYTES DFGNN_STORE_CAP_BYTES
 #define QUICK_CHECK_BYTES (1ll << 20)
 #define STEPS 400000 /* thousands: a full scan of a file of CAP_BYTES fits */
 #define WAIT_MS 60000
@@ -164,10 +164,10 @@ static dfgnn_status set_pragmas(dfgnn_store *store) {
                               "cannot be opened");
 }
 
-static dfgnn_status connect_store(dfgnn_store *store, const char *options,
-                                  int flags) {
+static dfgnn_status connect_store(dfgnn_store *store, const char *path,
+                                  const char *options, int flags) {
   sqlite3_close(store->db);
-  int rc = dfgnn__connect(&store->db, store->path, options, flags);
+  int rc = dfgnn__connect(&store->db, path, options, flags);
   if (rc)
     return dfgnn__store_fail(store, rc, "cannot be opened");
   sqlite3_extended_result_codes(store->db, 1);
@@ -257,11 +257,10 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
   return DFGNN_OK;
 }
 
-static dfgnn_status quick_check(dfgnn_store *store) {
+static dfgnn_status check_pages(dfgnn_store *store, const char *pragma) {
   sqlite3_stmt *query = NULL;
   dfgnn_status status = DFGNN_OK;
-  int rc =
-      sqlite3_prepare_v2(store->db, "PRAGMA quick_check(1)", -1, &query, NULL);
+  int rc = sqlite3_prepare_v2(store->db, pragma, -1, &query, NULL);
   if (!rc)
     rc = sqlite3_step(query);
   if (rc != SQLITE_ROW)
@@ -273,11 +272,20 @@ static dfgnn_status quick_check(dfgnn_store *store) {
   return status;
 }
 
+static dfgnn_status quick_check(dfgnn_store *store) {
+  return check_pages(store, "PRAGMA quick_check(1)");
+}
+
+dfgnn_status dfgnn__store_check(dfgnn_store *store) {
+  dfgnn__store_begin(store);
+  return check_pages(store, "PRAGMA integrity_check(1)");
+}
+
 /* ---- opening ------------------------------------------------------------- */
 
 static dfgnn_status open_memory(dfgnn_store *store) {
-  dfgnn_status status =
-      connect_store(store, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  dfgnn_status status = connect_store(
+      store, store->path, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (!status)
     status = set_pragmas(store);
   return status ? status
@@ -331,7 +339,7 @@ static dfgnn_status open_read(dfgnn_store *store, const header *h) {
         network ? network : "");
   store->immutable = 1;
   note_file(&store->size, &store->modified_ns, store->path);
-  return connect_store(store, "immutable=1", SQLITE_OPEN_READONLY);
+  return connect_store(store, store->path, "immutable=1", SQLITE_OPEN_READONLY);
 }
 
 static dfgnn_status limit_pages(dfgnn_store *store) {
@@ -353,7 +361,8 @@ static dfgnn_status limit_pages(dfgnn_store *store) {
 /* All was checked through a connection that cannot write. */
 static dfgnn_status open_write(dfgnn_store *store, const header *h) {
   int version = 0;
-  dfgnn_status status = connect_store(store, "", SQLITE_OPEN_READWRITE);
+  dfgnn_status status =
+      connect_store(store, store->path, "", SQLITE_OPEN_READWRITE);
   if (!status && sqlite3_db_readonly(store->db, "main") == 1)
     status = dfgnn__fail(DFGNN_ERROR_STORE,
                          "%s: the file is read-only, expected one that can be "
@@ -411,7 +420,7 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
   if (missing)
     status = dfgnn__store_create(store->path, store->schemas);
   if (!status)
-    status = connect_store(store, "", SQLITE_OPEN_READONLY);
+    status = connect_store(store, store->path, "", SQLITE_OPEN_READONLY);
   if (!status)
     status = inspect(&h, store);
   if (!status)
@@ -429,9 +438,8 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
   return status;
 }
 
-dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
-                                       dfgnn_store_mode mode,
-                                       const dfgnn_schemas *schemas) {
+static dfgnn_status allocate(dfgnn_store **out, const char *path,
+                             const dfgnn_schemas *schemas) {
   if (sodium_init() < 0)
     return dfgnn__fail(DFGNN_ERROR_STORE, "%s: libsodium cannot start", path);
   dfgnn_store *store = calloc(1, sizeof *store);
@@ -441,7 +449,65 @@ dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
   }
   store->schemas = schemas;
   store->jitter = randombytes_random();
-  dfgnn_status status;
+  *out = store;
+  return DFGNN_OK;
+}
+
+static dfgnn_status open_bytes(dfgnn_store *store, const void *bytes,
+                               size_t size) {
+  header h = {0};
+  int version = 0;
+  unsigned char *copy = sqlite3_malloc64(size + 1);
+  dfgnn_status status =
+      copy ? DFGNN_OK
+           : dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", store->path);
+  if (!status)
+    status = connect_store(store, ":memory:", "",
+                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  if (status) {
+    sqlite3_free(copy);
+    return status;
+  }
+  memcpy(copy, bytes, size);
+  /* it frees the copy, even if it fails */
+  int rc = sqlite3_deserialize(
+      store->db, "main", copy, (sqlite3_int64)size, (sqlite3_int64)size,
+      SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_READONLY);
+  if (rc)
+    return dfgnn__store_fail(store, rc, "cannot be read");
+  status = inspect(&h, store);
+  if (!status)
+    status = set_pragmas(store);
+  if (!status)
+    status = quick_check(store);
+  if (!status)
+    status = dfgnn__schema_check(store, &version, DFGNN_STORE_READ);
+  if (!status && version < store->schemas->count)
+    status = dfgnn__store_migrate_copy(store);
+  return status;
+}
+
+dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
+                                     const void *bytes, size_t size) {
+  dfgnn_store *store;
+  dfgnn_status status = allocate(&store, path, &dfgnn__schemas);
+  if (status)
+    return status;
+  status = open_bytes(store, bytes, size);
+  if (status)
+    dfgnn__store_close(store);
+  else
+    *out = store;
+  return status;
+}
+
+dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
+                                       dfgnn_store_mode mode,
+                                       const dfgnn_schemas *schemas) {
+  dfgnn_store *store;
+  dfgnn_status status = allocate(&store, path, schemas);
+  if (status)
+    return status;
   if (*path == 0)
     status = dfgnn__fail(DFGNN_ERROR_INVALID, "the name of a store is empty");
   else if (strcmp(path, ":memory:") == 0 && mode == DFGNN_STORE_WRITE)

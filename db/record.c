@@ -97,19 +97,24 @@ static int insert_group(dfgnn_store *store, int *added, dfgnn_field_group group,
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static dfgnn_status validate(const dfgnn_store *store,
-                             const dfgnn_measurement *row) {
+static dfgnn_status validate(const dfgnn_measurement *row) {
   for (int group = 0; group < DFGNN_GROUP_COUNT; group++) {
     const char *field;
     const char *refusal =
         dfgnn__group_refusal((dfgnn_field_group)group, row, &field);
     if (refusal)
       return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "%s: a measurement of %.200s cannot be recorded: %s: "
-                         "%s",
-                         store->path, row->variant, field, refusal);
+                         "a measurement of %.200s cannot be recorded: %s: %s",
+                         row->variant, field, refusal);
   }
   return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__measurement_check(const dfgnn_measurement *measurement) {
+  char buffer[DFGNN_CLEAN_BYTES];
+  dfgnn_measurement row;
+  dfgnn__measurement_clean(&row, measurement, buffer);
+  return validate(&row);
 }
 
 dfgnn_status dfgnn__store_insert_raw(dfgnn_store *store, int *added,
@@ -130,8 +135,10 @@ dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
   char buffer[DFGNN_CLEAN_BYTES];
   dfgnn_measurement row;
   dfgnn__measurement_clean(&row, measurement, buffer);
-  dfgnn_status status = validate(store, &row);
-  return status ? status : dfgnn__store_insert_raw(store, added, &row);
+  dfgnn_status status = validate(&row);
+  if (status)
+    return dfgnn__fail_prefix(status, "%s: ", store->path);
+  return dfgnn__store_insert_raw(store, added, &row);
 }
 
 dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,

@@ -105,14 +105,31 @@ dfgnn_status dfgnn__store_record_all(dfgnn_store *store, uint64_t *added,
                                      const dfgnn_measurement *rows,
                                      size_t count);
 
-/* Which rows to visit: a NULL or negative field does not restrict. */
+/* The same for rows that next gives, until it sets *row to NULL or fails; a row
+ * is used before next is called again. */
+typedef struct dfgnn_merge_counts {
+  uint64_t added, known, skipped; /* skipped: invalid rows */
+} dfgnn_merge_counts;
+typedef dfgnn_status (*dfgnn_store_next)(void *data,
+                                         const dfgnn_measurement **row);
+dfgnn_status dfgnn__store_record_from(dfgnn_store *store,
+                                      dfgnn_merge_counts *counts,
+                                      dfgnn_store_next next, void *data);
+
+/* DFGNN_ERROR_INVALID if recording the row would be refused. */
+dfgnn_status dfgnn__measurement_check(const dfgnn_measurement *row);
+
+/* Which rows to visit: a NULL or negative field does not restrict.  wanted sees
+ * what the fields let pass. */
 typedef struct dfgnn_store_filter {
   const char *backend, *arch, *op, *pass, *dtype, *protocol_prefix, *status;
   const uint64_t *fingerprint;
   int64_t heads, dim;
+  int (*wanted)(void *data, const dfgnn_measurement *row);
+  void *data;
 } dfgnn_store_filter;
 #define DFGNN_STORE_FILTER_INIT                                                \
-  { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1 }
+  { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, NULL, NULL }
 
 /* Calls visit for each valid row in the order of the content hash until it
  * returns non-zero; rows that break a domain, lack a part or do not have their
@@ -126,12 +143,53 @@ dfgnn_status dfgnn__store_each(dfgnn_store *store, uint64_t *invalid,
 /* Adds the rows of `in` that match to `out`, in one transaction: a union of
  * sets, so the order and number of merges does not matter.  Pins stay where
  * they are. counts (may be NULL) grows. */
-typedef struct dfgnn_merge_counts {
-  uint64_t added, known, skipped; /* skipped: invalid rows */
-} dfgnn_merge_counts;
 dfgnn_status dfgnn__store_merge(dfgnn_store *out, dfgnn_merge_counts *counts,
                                 dfgnn_store *in,
                                 const dfgnn_store_filter *filter);
+/* The same for several stores in one transaction; counts (may be NULL) has one
+ * element each. */
+dfgnn_status dfgnn__store_merge_all(dfgnn_store *out,
+                                    dfgnn_merge_counts *counts,
+                                    dfgnn_store *const *in, size_t count,
+                                    const dfgnn_store_filter *filter);
+
+/* Removes the rows that keep refuses and the invalid ones, in one transaction,
+ * and gives the space back.  counts (may be NULL) grows. */
+typedef struct dfgnn_prune_counts {
+  uint64_t kept, removed, invalid;
+} dfgnn_prune_counts;
+dfgnn_status dfgnn__store_prune(dfgnn_store *store, dfgnn_prune_counts *counts,
+                                int (*keep)(void *data,
+                                            const dfgnn_measurement *row),
+                                void *data);
+
+/* Looks at every page and index of the file, whatever its size. */
+dfgnn_status dfgnn__store_check(dfgnn_store *store);
+
+/* Writes all rows and no pin as a compact store without a log, which any file
+ * system can serve: a new file that takes the name `path` whole, on the disk
+ * and read-only when this returns.  The same rows give the same bytes. */
+dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path);
+
+/* ---- signatures ----------------------------------------------------------
+ *
+ * Ed25519 over the BLAKE2b-512 of the file's bytes, kept as PATH.sig.  Key and
+ * signature files are one line, "dfgnn-secret-key BASE64" and the like. */
+
+/* Makes STEM.key, readable by its owner alone, and STEM.pub; neither may exist.
+ */
+dfgnn_status dfgnn__key_generate(const char *stem);
+/* Only published stores can be signed: what a log holds is outside the file. */
+dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key);
+
+/* Public keys: a file, or a directory whose *.pub files are taken. */
+typedef struct dfgnn_keys dfgnn_keys;
+dfgnn_status dfgnn__keys_load(dfgnn_keys **keys, const char *path);
+void dfgnn__keys_free(dfgnn_keys *keys);
+/* Opens for reading what one of the keys has signed, and no byte else: the file
+ * is read once, checked, and used from memory. */
+dfgnn_status dfgnn__store_open_signed(dfgnn_store **store, const char *path,
+                                      const dfgnn_keys *keys);
 
 /* A pinned variant, local to a store file: op, pass, dtype and fingerprint (0:
  * any graph) name what it answers.  variant NULL removes it. */

@@ -1,0 +1,312 @@
+/* Who vouches for a store: Ed25519 signatures beside published files. */
+#include "base/error.h"
+#include "db/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LINE_BYTES 512
+
+typedef struct signature {
+  unsigned char key[crypto_sign_PUBLICKEYBYTES];
+  unsigned char sign[crypto_sign_BYTES];
+} signature;
+
+struct dfgnn_keys {
+  char *path;
+  size_t count;
+  unsigned char (*key)[crypto_sign_PUBLICKEYBYTES];
+};
+
+/* ---- one line of text ---------------------------------------------------- */
+
+static dfgnn_status write_line(const char *path, const char *kind,
+                               const void *bytes, size_t size, int flags,
+                               mode_t mode) {
+  char line[LINE_BYTES], code[LINE_BYTES / 2];
+  sodium_bin2base64(code, sizeof code, bytes, size,
+                    sodium_base64_VARIANT_ORIGINAL);
+  int length = snprintf(line, sizeof line, "%s %s\n", kind, code);
+  int fd =
+      open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, mode);
+  int failed = fd < 0 || write(fd, line, (size_t)length) != length || fsync(fd);
+  dfgnn_status status =
+      failed ? dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be written: %s", path,
+                           strerror(errno))
+             : DFGNN_OK;
+  if (fd >= 0)
+    close(fd);
+  sodium_memzero(line, sizeof line);
+  sodium_memzero(code, sizeof code);
+  return status;
+}
+
+static dfgnn_status read_line(void *bytes, size_t size, const char *path,
+                              const char *kind) {
+  char line[LINE_BYTES] = "";
+  size_t length = strlen(kind), found = 0;
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read: %s", path,
+                       strerror(errno));
+  int good = fgets(line, sizeof line, file) != NULL;
+  fclose(file);
+  line[strcspn(line, "\r\n")] = 0;
+  good = good && strncmp(line, kind, length) == 0 && line[length] == ' ' &&
+         sodium_base642bin(bytes, size, line + length + 1,
+                           strlen(line + length + 1), NULL, &found, NULL,
+                           sodium_base64_VARIANT_ORIGINAL) == 0 &&
+         found == size;
+  sodium_memzero(line, sizeof line);
+  return good ? DFGNN_OK
+              : dfgnn__fail(DFGNN_ERROR_FORMAT,
+                            "%s: expected one line \"%s BASE64\" of %zu bytes",
+                            path, kind, size);
+}
+
+static dfgnn_status suffixed(char name[PATH_MAX], const char *path,
+                             const char *suffix) {
+  int length = snprintf(name, PATH_MAX, "%s%s", path, suffix);
+  return length < PATH_MAX
+             ? DFGNN_OK
+             : dfgnn__fail(DFGNN_ERROR_INVALID, "%.64s...: too long", path);
+}
+
+static dfgnn_status start(void) {
+  return sodium_init() < 0
+             ? dfgnn__fail(DFGNN_ERROR_STORE, "libsodium cannot start")
+             : DFGNN_OK;
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+/* The bytes of a published store; free them. */
+static dfgnn_status read_store(unsigned char **bytes, size_t *size,
+                               const char *path) {
+  char name[PATH_MAX];
+  struct stat info;
+  unsigned char *all = NULL;
+  dfgnn_status status = suffixed(name, path, "-wal");
+  if (status)
+    return status;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return dfgnn__fail(errno == ENOENT ? DFGNN_ERROR_IO : DFGNN_ERROR_STORE,
+                       "%s: %s", path, strerror(errno));
+  if (fstat(fd, &info) || !S_ISREG(info.st_mode) ||
+      info.st_size > DFGNN_STORE_CAP_BYTES) {
+    status = dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s: expected a regular file of at most %lld MiB",
+                         path, DFGNN_STORE_CAP_BYTES >> 20);
+    goto out;
+  }
+  size_t length = (size_t)info.st_size, done = 0;
+  all = malloc(length + 1);
+  for (ssize_t n = 1; all && n > 0 && done < length; done += (size_t)n)
+    if ((n = read(fd, all + done, length - done)) <= 0)
+      break;
+  if (!all || done != length)
+    status = dfgnn__fail(all ? DFGNN_ERROR_STORE : DFGNN_ERROR_MEMORY,
+                         "%s: cannot be read whole", path);
+  else if (length < 100 || all[18] == 2 || all[19] == 2)
+    status = dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s: not a published store, the only kind that can "
+                         "be signed; make one with dfgnn-tune publish",
+                         path);
+  if (!status) {
+    *bytes = all;
+    *size = length;
+    all = NULL;
+  }
+out:
+  free(all);
+  close(fd);
+  return status;
+}
+
+/* What is signed: this text and the file's hash. */
+#define MESSAGE "dfgnn store 1\n"
+#define MESSAGE_BYTES (sizeof MESSAGE - 1 + crypto_generichash_BYTES_MAX)
+
+static void message_of(unsigned char message[MESSAGE_BYTES],
+                       const unsigned char *bytes, size_t size) {
+  memcpy(message, MESSAGE, sizeof MESSAGE - 1);
+  crypto_generichash(message + sizeof MESSAGE - 1, crypto_generichash_BYTES_MAX,
+                     bytes, size, NULL, 0);
+}
+
+dfgnn_status dfgnn__key_generate(const char *stem) {
+  unsigned char public[crypto_sign_PUBLICKEYBYTES];
+  unsigned char secret[crypto_sign_SECRETKEYBYTES];
+  char public_name[PATH_MAX], secret_name[PATH_MAX];
+  dfgnn_status status = start();
+  if (!status)
+    status = suffixed(public_name, stem, ".pub");
+  if (!status)
+    status = suffixed(secret_name, stem, ".key");
+  if (status)
+    return status;
+  crypto_sign_keypair(public, secret);
+  status = write_line(secret_name, "dfgnn-secret-key", secret, sizeof secret,
+                      O_EXCL, 0600);
+  if (!status) {
+    status = write_line(public_name, "dfgnn-public-key", public, sizeof public,
+                        O_EXCL, 0644);
+    if (status)
+      unlink(secret_name);
+  }
+  sodium_memzero(secret, sizeof secret);
+  return status;
+}
+
+dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
+  unsigned char secret[crypto_sign_SECRETKEYBYTES], message[MESSAGE_BYTES];
+  unsigned char *bytes = NULL;
+  signature s;
+  size_t size;
+  char name[PATH_MAX], *made = NULL;
+  dfgnn_store *store = NULL;
+  dfgnn_status status = start();
+  if (!status)
+    status = suffixed(name, path, ".sig");
+  if (!status)
+    status = read_line(secret, sizeof secret, secret_key, "dfgnn-secret-key");
+  if (!status)
+    status = read_store(&bytes, &size, path);
+  if (!status) /* nobody should vouch for a file that is no store */
+    status = dfgnn__store_open_bytes(&store, path, bytes, size);
+  if (status)
+    goto out;
+  message_of(message, bytes, size);
+  crypto_sign_detached(s.sign, NULL, message, sizeof message, secret);
+  crypto_sign_ed25519_sk_to_pk(s.key, secret);
+  made = dfgnn__temporary_name(name);
+  status = made
+               ? write_line(made, "dfgnn-signature", &s, sizeof s, O_EXCL, 0644)
+               : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status && rename(made, name))
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", name, strerror(errno));
+  if (made)
+    unlink(made);
+out:
+  sodium_memzero(secret, sizeof secret);
+  dfgnn__store_close(store);
+  free(bytes);
+  free(made);
+  return status;
+}
+
+/* ---- trust --------------------------------------------------------------- */
+
+static dfgnn_status add_key(dfgnn_keys *keys, const char *path) {
+  void *grown = realloc(keys->key, (keys->count + 1) * sizeof *keys->key);
+  if (!grown)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  keys->key = grown;
+  dfgnn_status status = read_line(keys->key[keys->count], sizeof *keys->key,
+                                  path, "dfgnn-public-key");
+  if (!status)
+    keys->count++;
+  return status;
+}
+
+static dfgnn_status add_directory(dfgnn_keys *keys, const char *path) {
+  DIR *directory = opendir(path);
+  dfgnn_status status = DFGNN_OK;
+  if (!directory)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read: %s", path,
+                       strerror(errno));
+  for (struct dirent *entry; !status && (entry = readdir(directory));) {
+    char name[PATH_MAX];
+    size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 4, ".pub") != 0)
+      continue;
+    snprintf(name, sizeof name, "%.3800s/%s", path, entry->d_name);
+    status = add_key(keys, name);
+  }
+  closedir(directory);
+  return status;
+}
+
+dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {
+  struct stat info;
+  dfgnn_status status = start();
+  if (status)
+    return status;
+  dfgnn_keys *keys = calloc(1, sizeof *keys);
+  if (!keys || !(keys->path = strdup(path))) {
+    free(keys);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  status = !stat(path, &info) && S_ISDIR(info.st_mode)
+               ? add_directory(keys, path)
+               : add_key(keys, path);
+  if (!status && !keys->count)
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: has no *.pub file", path);
+  if (status)
+    dfgnn__keys_free(keys);
+  else
+    *out = keys;
+  return status;
+}
+
+void dfgnn__keys_free(dfgnn_keys *keys) {
+  if (!keys)
+    return;
+  free(keys->path);
+  free(keys->key);
+  free(keys);
+}
+
+static dfgnn_status check_signature(const char *path, const dfgnn_keys *keys,
+                                    const unsigned char *bytes, size_t size) {
+  char name[PATH_MAX];
+  unsigned char message[MESSAGE_BYTES];
+  signature s;
+  int trusted = 0;
+  dfgnn_status status = suffixed(name, path, ".sig");
+  if (status)
+    return status;
+  status = read_line(&s, sizeof s, name, "dfgnn-signature");
+  if (status) {
+    dfgnn__fail_prefix(status,
+                       "%s: not signed, and only stores signed with a key of "
+                       "%s are accepted: ",
+                       path, keys->path);
+    return DFGNN_ERROR_STORE;
+  }
+  for (size_t i = 0; i < keys->count; i++)
+    trusted |= memcmp(keys->key[i], s.key, sizeof s.key) == 0;
+  if (!trusted)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: signed with a key that is not of %s", path,
+                       keys->path);
+  message_of(message, bytes, size);
+  return crypto_sign_verify_detached(s.sign, message, sizeof message, s.key)
+             ? dfgnn__fail(DFGNN_ERROR_STORE,
+                           "%s: the signature does not fit: the file was "
+                           "changed after it was signed",
+                           path)
+             : DFGNN_OK;
+}
+
+dfgnn_status dfgnn__store_open_signed(dfgnn_store **store, const char *path,
+                                      const dfgnn_keys *keys) {
+  unsigned char *bytes = NULL;
+  size_t size = 0;
+  dfgnn_status status = read_store(&bytes, &size, path);
+  if (!status)
+    status = check_signature(path, keys, bytes, size);
+  if (!status)
+    status = dfgnn__store_open_bytes(store, path, bytes, size);
+  free(bytes);
+  return status;
+}
