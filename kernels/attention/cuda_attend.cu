@@ -129,10 +129,10 @@ dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
   dfgnn_status status;
   *p = attend_params{};
-  p->units = static_cast<int>(matrix->destinations);
-  p->offsets64 = matrix->offsets64;
-  p->offsets = matrix->offsets;
-  p->indices = matrix->indices;
+  p->schedule.units = static_cast<int>(matrix->destinations);
+  p->schedule.offsets64 = matrix->offsets64;
+  p->schedule.offsets = matrix->offsets;
+  p->schedule.indices = matrix->indices;
   p->heads = static_cast<int>(problem->heads);
   p->dim = static_cast<int>(problem->dim);
   const bool key = problem->op == DFGNN_OP_GT;
@@ -156,7 +156,7 @@ dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch) {
   return DFGNN_OK;
 }
 
-static int all_aligned(const attend_params *p, unsigned size) {
+int attend_aligned(const attend_params *p, unsigned size) {
   const tensor_view *views[] = {&p->query, &p->key, &p->value, &p->out};
   for (const tensor_view *v : views)
     if (v->data &&
@@ -180,6 +180,24 @@ static int shape_exact(const attend_params *p, const attend_shape *shape,
   return p->heads % shape->tile_heads == 0 && int(width) == p->dim;
 }
 
+tensor_view view_from(const tensor_view &view, int feature) {
+  tensor_view moved = view;
+  if (view.data)
+    moved.data = static_cast<const char *>(view.data) +
+                 int64_t(feature) * view.feature_bytes;
+  return moved;
+}
+
+void attend_items(row_schedule *schedule, const dfgnn_view *items,
+                  const dfgnn_matrix *matrix) {
+  schedule->units = static_cast<int>(items->count);
+  schedule->item_row = static_cast<const int *>(items->array[0]);
+  schedule->item_first = static_cast<const int64_t *>(items->array[1]);
+  schedule->row_item = static_cast<const int *>(items->array[2]);
+  schedule->item_edges = static_cast<int>(items->request.parameter);
+  schedule->extra_items = static_cast<int>(items->count - matrix->destinations);
+}
+
 /* ---- launch ------------------------------------------------------------- */
 
 void attend_prefer_cache(int score, const dfgnn_setting *setting,
@@ -201,7 +219,7 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
   const dfgnn_dtype dtype = setting->problem->dtype;
   const unsigned size = static_cast<unsigned>(dfgnn_dtype_size(dtype));
   attend_shape shape = *wanted;
-  if (shape.vector > 1 && !all_aligned(p, size) &&
+  if (shape.vector > 1 && !attend_aligned(p, size) &&
       !shape_narrow(&shape, score, setting))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "no kernel for unaligned tensors of %lld features",
@@ -215,18 +233,10 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
     ++p->head_shift;
   p->exact = shape_exact(p, &shape, size);
   if (schedule->order)
-    p->order = static_cast<const int *>(schedule->order->array[0]);
-  if (schedule->items) {
-    const dfgnn_view *items = schedule->items;
-    p->units = static_cast<int>(items->count);
-    p->item_row = static_cast<const int *>(items->array[0]);
-    p->item_first = static_cast<const int64_t *>(items->array[1]);
-    p->row_item = static_cast<const int *>(items->array[2]);
-    p->item_edges = static_cast<int>(items->request.parameter);
-    p->extra_items =
-        static_cast<int>(items->count - setting->matrix->destinations);
-  }
-  if (p->units == 0)
+    p->schedule.order = static_cast<const int *>(schedule->order->array[0]);
+  if (schedule->items)
+    attend_items(&p->schedule, schedule->items, setting->matrix);
+  if (p->schedule.units == 0)
     return DFGNN_OK;
   const int block_rows = schedule->warps * rows;
   if (schedule->span > 0) {
@@ -234,7 +244,7 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
   } else {
     /* 32 warps a multiprocessor, each block with neighbouring rows. */
     const int resident = setting->device->units * (32 / schedule->warps);
-    p->span = ceil_div(p->units, resident);
+    p->span = ceil_div(p->schedule.units, resident);
     if (p->span < block_rows)
       p->span = block_rows;
   }
@@ -242,7 +252,7 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "%d tiles of heads, a launch has at most 65535",
                        shape.tiles);
-  const dim3 grid(static_cast<unsigned>(ceil_div(p->units, p->span)),
+  const dim3 grid(static_cast<unsigned>(ceil_div(p->schedule.units, p->span)),
                   static_cast<unsigned>(shape.tiles));
   const void *kernel =
       attend_kernel(score, dtype, shape.vector, shape.lanes, shape.vectors,
@@ -280,10 +290,12 @@ __global__ void inverse_norms(accumulator_t<T> *inverse, tensor_view value,
     inverse[pair] = inverse_norm(square);
 }
 
-dfgnn_status attend_inverse_norms(void *inverse, const attend_params *p,
-                                  const dfgnn_launch *launch) {
-  const int64_t pairs = launch->setting.matrix->sources * p->heads;
-  int lanes = ceil_power(ceil_div(p->dim, 4));
+dfgnn_status attend_inverse_norms(void *inverse, const tensor_view *tensor,
+                                  int64_t nodes, const dfgnn_launch *launch) {
+  const int heads = static_cast<int>(launch->setting.problem->heads);
+  const int dim = static_cast<int>(launch->setting.problem->dim);
+  const int64_t pairs = nodes * heads;
+  int lanes = ceil_power(ceil_div(dim, 4));
   if (lanes > 32)
     lanes = 32;
   const int64_t blocks = (pairs * lanes + 255) / 256;
@@ -296,62 +308,47 @@ dfgnn_status attend_inverse_norms(void *inverse, const attend_params *p,
   const unsigned grid = static_cast<unsigned>(blocks);
   switch (launch->setting.problem->dtype) {
   case DFGNN_F16:
-    inverse_norms<__half>
-        <<<grid, 256, 0, stream>>>(static_cast<float *>(inverse), p->value,
-                                   pairs, p->heads, p->dim, lanes);
+    inverse_norms<__half><<<grid, 256, 0, stream>>>(
+        static_cast<float *>(inverse), *tensor, pairs, heads, dim, lanes);
     break;
   case DFGNN_BF16:
-    inverse_norms<__nv_bfloat16>
-        <<<grid, 256, 0, stream>>>(static_cast<float *>(inverse), p->value,
-                                   pairs, p->heads, p->dim, lanes);
+    inverse_norms<__nv_bfloat16><<<grid, 256, 0, stream>>>(
+        static_cast<float *>(inverse), *tensor, pairs, heads, dim, lanes);
     break;
   case DFGNN_F64:
-    inverse_norms<double>
-        <<<grid, 256, 0, stream>>>(static_cast<double *>(inverse), p->value,
-                                   pairs, p->heads, p->dim, lanes);
+    inverse_norms<double><<<grid, 256, 0, stream>>>(
+        static_cast<double *>(inverse), *tensor, pairs, heads, dim, lanes);
     break;
   default:
-    inverse_norms<float>
-        <<<grid, 256, 0, stream>>>(static_cast<float *>(inverse), p->value,
-                                   pairs, p->heads, p->dim, lanes);
+    inverse_norms<float><<<grid, 256, 0, stream>>>(
+        static_cast<float *>(inverse), *tensor, pairs, heads, dim, lanes);
   }
   return launch_status("inverse_norms");
 }
 
-/* A warp a row; the scores of a row are contiguous. */
-template <typename A>
-__global__ void normalise(A *scores, const A *lse2, const void *offsets,
-                          int offsets64, int rows, int heads) {
-  const int64_t row = int64_t(blockIdx.x) * (blockDim.x / 32) +
-                      static_cast<int>(threadIdx.x) / 32;
-  if (row >= rows)
-    return;
-  const offsets_t at{offsets, offsets64};
-  const int64_t end = at[row + 1] * heads;
-  for (int64_t i = at[row] * heads + (threadIdx.x & 31); i < end; i += 32) {
-    const A lse = lse2[row * heads + i % heads];
-    scores[i] = lse == -A(INFINITY) ? A(0) : exp2_fast(scores[i] - lse);
-  }
-}
-
-dfgnn_status attend_normalise(void *scores, const void *lse2,
-                              const dfgnn_launch *launch) {
-  const dfgnn_matrix *matrix = launch->setting.matrix;
-  const int rows = static_cast<int>(matrix->destinations);
-  const int heads = static_cast<int>(launch->setting.problem->heads);
-  if (matrix->edges == 0)
-    return DFGNN_OK;
-  const unsigned grid = static_cast<unsigned>(ceil_div(rows, 8));
-  cudaStream_t stream = static_cast<cudaStream_t>(launch->stream);
-  if (launch->setting.problem->dtype == DFGNN_F64)
-    normalise<<<grid, 256, 0, stream>>>(
-        static_cast<double *>(scores), static_cast<const double *>(lse2),
-        matrix->offsets, matrix->offsets64, rows, heads);
-  else
-    normalise<<<grid, 256, 0, stream>>>(
-        static_cast<float *>(scores), static_cast<const float *>(lse2),
-        matrix->offsets, matrix->offsets64, rows, heads);
-  return launch_status("normalise");
+dfgnn_status panel_run(const panel_params *p, const dfgnn_launch *launch,
+                       const attend_shape *shape, int warps) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  panel_params panel = *p;
+  panel.exact = panel.dim == shape->lanes * shape->vector;
+  const void *kernel =
+      shape->vector == 1 ? panel_narrow(problem->op, problem->dtype,
+                                        shape->lanes, shape->unroll)
+      : problem->dtype == DFGNN_F32
+          ? panel_f32(problem->op, shape->lanes, shape->unroll)
+      : problem->dtype == DFGNN_F16
+          ? panel_f16(problem->op, shape->lanes, shape->unroll)
+          : panel_bf16(problem->op, shape->lanes, shape->unroll);
+  if (!kernel)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no kernel for panels of %d lanes", shape->lanes);
+  const dim3 grid(static_cast<unsigned>(ceil_div(panel.schedule.units, warps)),
+                  static_cast<unsigned>(panel.heads));
+  void *arguments[] = {&panel};
+  (void)cudaLaunchKernel(kernel, grid, dim3(static_cast<unsigned>(warps * 32)),
+                         arguments, 0,
+                         static_cast<cudaStream_t>(launch->stream));
+  return launch_status("score_panel");
 }
 
 } // namespace dfgnn

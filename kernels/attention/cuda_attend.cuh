@@ -27,7 +27,7 @@ struct row_work {
   const int *indices;
 };
 
-__device__ __forceinline__ row_work row_of_unit(const attend_params &p,
+__device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
                                                 int unit) {
   row_work w;
   const offsets_t offsets{p.offsets, p.offsets64};
@@ -181,9 +181,9 @@ struct attend_row {
   }
 
   __device__ __forceinline__ void run(state &z, int unit, bool active) const {
-    row_work w{0, -1, 0, p.indices};
+    row_work w{0, -1, 0, p.schedule.indices};
     if (active)
-      w = row_of_unit(p, unit);
+      w = row_of_unit(p.schedule, unit);
     const int *at = w.indices + lane_of_row();
     int ahead = lane_of_row() < w.degree ? __ldcs(at) : 0;
     begin_row(z, w.row, active);
@@ -394,7 +394,7 @@ struct attend_row {
   __device__ __forceinline__ void
   given_weights(A (&weight)[U * S], const A (&lse2)[S], const int *chunk,
                 int from, int left) const {
-    const int64_t edge = chunk - p.indices - p.group + (from - lane());
+    const int64_t edge = chunk - p.schedule.indices - p.group + (from - lane());
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -403,7 +403,7 @@ struct attend_row {
         if (WHOLE || (u * sides() < left && has(h)))
           weight[u * S + h] =
               exp2_fast(__ldg(static_cast<const A *>(p.scores) +
-                              (edge + u * sides()) * p.heads + head(h)) -
+                              head(h) * p.edges + edge + u * sides()) -
                         lse2[h]);
       }
   }
@@ -454,7 +454,8 @@ struct attend_row {
     for (int h = 0; h < S; ++h) {
       if constexpr (Score::GIVEN) {
         if (w.slot >= 0)
-          store_state(w, active, h, A(0), A(1));
+          store_state(w, active, h, A(0),
+                      A(w.slot >= p.schedule.extra_items)); /* 1 a row */
       } else {
         const A factor = merge_state(w, active, h, z.m[h], z.l[h]);
 #pragma unroll
@@ -564,7 +565,8 @@ __global__ void __launch_bounds__(512, 1)
   using row_t = attend_row<Score, T, VEC, L, C, U, MULTI>;
   __shared__ int taken;
   const int rows = 32 / p.group, warps = blockDim.x / 32;
-  const int first = blockIdx.x * p.span, last = min(first + p.span, p.units);
+  const int first = blockIdx.x * p.span,
+            last = min(first + p.span, p.schedule.units);
   const bool several = p.span > warps * rows;
   if (several) {
     if (threadIdx.x == 0)

@@ -12,10 +12,9 @@ struct tensor_view {
   unsigned node_bytes, head_bytes, feature_bytes;
 };
 
-struct attend_params {
-  /* The schedule: units are rows, or items of split rows.  A block takes
-   * `span` units, a row `group` lanes. */
-  int units, span, group;
+/* Units are rows, or items of split rows. */
+struct row_schedule {
+  int units;
   int offsets64;
   const void *offsets;
   const int *indices;
@@ -24,6 +23,11 @@ struct attend_params {
   const int64_t *item_first;
   const int *row_item;
   int item_edges, extra_items;
+};
+
+struct attend_params {
+  row_schedule schedule;
+  int span, group; /* units of a block, lanes of a row */
 
   int heads, dim, tile_heads, head_shift; /* log2 of lanes a head */
   int exact; /* every lane of a tile has features; heads are contiguous */
@@ -31,9 +35,24 @@ struct attend_params {
   const void *score_dst, *score_src, *att, *beta;
   const void *inverse_norms; /* AGNN, [M,H]; NULL: from the gathered row */
   const void *lse2;          /* given_score: [N,H] */
-  const void *scores;        /* given_score: [E,H] */
+  const void *scores;        /* given_score: [H,E] */
+  int64_t edges;
   void *partial, *partial_state;
   void *lse;
+  double scale, slope;
+};
+
+/* One panel of features of one gathered table, for every edge. */
+struct panel_params {
+  row_schedule schedule;
+  int heads, dim;  /* features of the panel */
+  int exact;       /* every lane has features */
+  int first, last; /* panel of the table */
+  tensor_view query, source;
+  const void *att, *beta, *inverse_dst, *inverse_src;
+  int64_t att_head; /* elements between heads of att */
+  void *scores;     /* [H,E] */
+  int64_t edges;
   double scale, slope;
 };
 
@@ -46,22 +65,34 @@ struct attend_params {
   X(32, 1, 4, 0)                                                               \
   X(32, 1, 8, 0)                                                               \
   X(32, 2, 1, 0)                                                               \
-  X(32, 2, 2, 0) X(32, 2, 4, 0) X(32, 4, 1, 0) X(32, 4, 2, 0) X(32, 8, 1, 0)   \
-      X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0)              \
-          X(16, 2, 1, 0) X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0)          \
-              X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)         \
-                  X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0)      \
-                      X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0) X(4, 1, 4, 0)  \
-                          X(4, 2, 1, 0) X(4, 2, 2, 0) X(4, 4, 1, 0)            \
-                              X(32, 1, 1, 1) X(32, 1, 2, 1) X(32, 1, 4, 1)     \
-                                  X(32, 1, 8, 1) X(16, 1, 2, 1) X(16, 1, 4, 1) \
-                                      X(16, 2, 1, 1) X(16, 2, 2, 1)            \
-                                          X(16, 2, 4, 1) X(8, 1, 2, 1)         \
-                                              X(8, 2, 2, 1) X(8, 4, 1, 1)      \
-                                                  X(8, 4, 2, 1)
+  X(32, 2, 2, 0)                                                               \
+  X(32, 2, 4, 0)                                                               \
+  X(32, 4, 1, 0) X(32, 4, 2, 0) X(32, 8, 1, 0) X(16, 1, 1, 0) X(16, 1, 2, 0)   \
+      X(16, 1, 4, 0) X(16, 1, 8, 0) X(16, 2, 1, 0) X(16, 2, 2, 0)              \
+          X(16, 2, 4, 0) X(16, 4, 1, 0) X(16, 4, 2, 0) X(8, 1, 1, 0)           \
+              X(8, 1, 2, 0) X(8, 1, 4, 0) X(8, 2, 1, 0) X(8, 2, 2, 0)          \
+                  X(8, 2, 4, 0) X(8, 4, 1, 0) X(8, 4, 2, 0) X(4, 1, 1, 0)      \
+                      X(4, 1, 2, 0) X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0)  \
+                          X(4, 4, 1, 0) X(32, 1, 1, 1) X(32, 1, 2, 1)          \
+                              X(32, 1, 4, 1) X(32, 1, 8, 1) X(16, 1, 2, 1)     \
+                                  X(16, 1, 4, 1) X(16, 2, 1, 1) X(16, 2, 2, 1) \
+                                      X(16, 2, 4, 1) X(8, 1, 2, 1)             \
+                                          X(8, 2, 2, 1) X(8, 4, 1, 1)          \
+                                              X(8, 4, 2, 1)
+
+/* Of sums with given scores. */
+#define DFGNN_ATTEND_GIVEN(X)                                                  \
+  X(32, 1, 4, 0)                                                               \
+  X(32, 1, 8, 0) X(16, 1, 4, 0) X(16, 1, 8, 0) X(8, 1, 4, 0) X(8, 1, 8, 0)     \
+      X(4, 1, 4, 0)
+
+/* Of score_panel(): lanes, edges in flight. */
+#define DFGNN_PANEL_WIDE(X)                                                    \
+  X(32, 4) X(32, 8) X(16, 4) X(16, 8) X(8, 4) X(8, 8) X(4, 4)
+#define DFGNN_PANEL_NARROW(X) X(32, 4)
 
 #define DFGNN_ATTEND_NARROW(X)                                                 \
-  X(32, 1, 2, 0) X(32, 4, 1, 0) X(32, 32, 1, 0) X(32, 1, 2, 1)
+  X(32, 1, 2, 0) X(32, 1, 4, 0) X(32, 4, 1, 0) X(32, 32, 1, 0)
 
 /* What attend() scores by: an operator, or scores in memory. */
 #define DFGNN_SCORE_GIVEN DFGNN_OP_COUNT
@@ -101,13 +132,27 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
                         const attend_shape *shape,
                         const attend_schedule *schedule);
 
-/* Inverse norms of the value rows, [M,H]. */
-dfgnn_status attend_inverse_norms(void *inverse, const attend_params *p,
-                                  const dfgnn_launch *launch);
+/* Are all tensors fit for 16-byte loads? */
+int attend_aligned(const attend_params *p, unsigned size);
 
-/* scores [E,H] to softmax weights, by lse2 [N,H]. */
-dfgnn_status attend_normalise(void *scores, const void *lse2,
-                              const dfgnn_launch *launch);
+/* Makes the schedule one of items. */
+void attend_items(row_schedule *schedule, const dfgnn_view *items,
+                  const dfgnn_matrix *matrix);
+
+/* Merges the partial results of rows of several items. */
+dfgnn_status attend_merge(attend_params *p, const dfgnn_view *items,
+                          const dfgnn_launch *launch);
+
+/* Inverse norms of a tensor's rows, [nodes,H]. */
+dfgnn_status attend_inverse_norms(void *inverse, const tensor_view *tensor,
+                                  int64_t nodes, const dfgnn_launch *launch);
+
+/* The tensor from a feature on. */
+tensor_view view_from(const tensor_view &view, int feature);
+
+/* Adds a panel to the scores. */
+dfgnn_status panel_run(const panel_params *p, const dfgnn_launch *launch,
+                       const attend_shape *shape, int warps);
 
 /* Asks for as much L1 as the multiprocessor has. */
 void attend_prefer_cache(int score, const dfgnn_setting *setting,
@@ -120,6 +165,11 @@ attend_finder attend_gt_f32, attend_agnn_f32, attend_gat_f32, attend_gatv2_f32,
     attend_given_f32, attend_f16, attend_bf16;
 const void *attend_narrow(int score, dfgnn_dtype dtype, int lanes, int vectors,
                           int unroll, int several_heads);
+
+/* The same for score_panel(). */
+typedef const void *panel_finder(int score, int lanes, int unroll);
+panel_finder panel_f32, panel_f16, panel_bf16;
+const void *panel_narrow(int score, dfgnn_dtype dtype, int lanes, int unroll);
 
 } // namespace dfgnn
 

@@ -2,5 +2,5 @@
 
 const void *dfgnn::attend_given_f32(int, int lanes, int vectors, int unroll,
                                     int several) {
-  return find_wide<given_score, float>(lanes, vectors, unroll, several);
+  return find_given<float>(lanes, vectors, unroll, several);
 }

@@ -21,4 +21,21 @@ const void *attend_narrow(int score, dfgnn_dtype dtype, int lanes, int vectors,
   return find[dtype](score, lanes, vectors, unroll, several);
 }
 
+template <typename T>
+static const void *find_panel_score(int score, int lanes, int unroll) {
+  return score == DFGNN_OP_GT ? find_narrow_panel<gt_score, T>(lanes, unroll)
+         : score == DFGNN_OP_AGNN
+             ? find_narrow_panel<agnn_score, T>(lanes, unroll)
+         : score == DFGNN_OP_GATV2
+             ? find_narrow_panel<gatv2_score, T>(lanes, unroll)
+             : nullptr;
+}
+
+const void *panel_narrow(int score, dfgnn_dtype dtype, int lanes, int unroll) {
+  static panel_finder *const find[DFGNN_DTYPE_COUNT] = {
+      find_panel_score<float>, find_panel_score<__half>,
+      find_panel_score<__nv_bfloat16>, find_panel_score<double>};
+  return find[dtype](score, lanes, unroll);
+}
+
 } // namespace dfgnn

@@ -81,7 +81,8 @@ static dfgnn_status online_launch(const dfgnn_launch *launch) {
                          x[HEADS] == IN_WARP))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no instance of this width");
   if (x[NORM] == FROM_TABLE) {
-    if ((status = attend_inverse_norms(launch->workspace, &p, launch)))
+    if ((status = attend_inverse_norms(launch->workspace, &p.value,
+                                       s->matrix->sources, launch)))
       return status;
     p.inverse_norms = launch->workspace;
   }

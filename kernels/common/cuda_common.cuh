@@ -68,10 +68,32 @@ __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
   return x;
 }
 
+/* Keeps x where `on` is false.  A predicated load, of which the compiler would
+ * otherwise make a branch or copies.  As the old value may live on, it does
+ * not sink the load to its use to save registers either. */
+template <int VEC, typename T>
+__device__ __forceinline__ void load_if(packed<T, VEC> &x, const T *p, int on) {
+  if constexpr (sizeof(x) == 16) {
+    asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %5, 0;\n\t"
+                 "@on ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+                 : "+r"(x.bits.x), "+r"(x.bits.y), "+r"(x.bits.z),
+                   "+r"(x.bits.w)
+                 : "l"(p), "r"(on));
+  } else if (on) {
+    x = load_packed<VEC>(p);
+  }
+}
+
 template <typename T, int VEC>
-__device__ __forceinline__ packed<T, VEC> zero_packed() {
-  packed<T, VEC> x;
+__device__ __forceinline__ void clear(packed<T, VEC> &x) {
   x.bits = typename packed<T, VEC>::word_t{};
+}
+
+/* Of data that no other row reads: it need not stay in the caches. */
+template <int VEC, typename T>
+__device__ __forceinline__ packed<T, VEC> load_once(const T *p) {
+  packed<T, VEC> x;
+  x.bits = __ldcs(reinterpret_cast<const typename packed<T, VEC>::word_t *>(p));
   return x;
 }
 
@@ -93,6 +115,26 @@ __device__ __forceinline__ void store_packed(T *p,
   *reinterpret_cast<typename packed<T, VEC>::word_t *>(p) = y.bits;
 }
 
+template <int VEC, typename T>
+__device__ __forceinline__ void store_once(T *p,
+                                           const accumulator_t<T> (&x)[VEC]) {
+  packed<T, VEC> y;
+#pragma unroll
+  for (int i = 0; i < VEC; ++i)
+    y.item[i] = narrow<T>(x[i]);
+  __stcs(reinterpret_cast<typename packed<T, VEC>::word_t *>(p), y.bits);
+}
+
+/* The row of a node: base + node * bytes in one instruction. */
+__device__ __forceinline__ const char *node_row(const char *base, int node,
+                                                unsigned bytes) {
+  const char *row;
+  asm("mad.wide.u32 %0, %1, %2, %3;"
+      : "=l"(row)
+      : "r"(node), "r"(bytes), "l"(base));
+  return row;
+}
+
 /* 2^x: on floats the unit's own approximation, 2 ulp. */
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
@@ -100,6 +142,14 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 __device__ __forceinline__ double exp2_fast(double x) { return exp2(x); }
+/* For x from 1: 1 / x and log2(x) within 2 ulp or 2^-22. */
+__device__ __forceinline__ float reciprocal(float x) {
+  return __fdividef(1.0f, x);
+}
+__device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
+__device__ __forceinline__ float log2_fast(float x) { return __log2f(x); }
+__device__ __forceinline__ double log2_fast(double x) { return log2(x); }
+
 __device__ __forceinline__ float log2_of(float x) { return log2f(x); }
 __device__ __forceinline__ double log2_of(double x) { return log2(x); }
 __device__ __forceinline__ float max_of(float a, float b) {
@@ -115,6 +165,16 @@ __device__ __forceinline__ float inverse_norm(float square) {
 }
 __device__ __forceinline__ double inverse_norm(double square) {
   return rsqrt(fmax(square, 1e-24));
+}
+
+/* The least finite number: a maximum starts there rather than at -inf, so that
+ * differences are never NaN. */
+template <typename A> __device__ __forceinline__ A lowest();
+template <> __device__ __forceinline__ float lowest<float>() {
+  return -3.402823466e38f;
+}
+template <> __device__ __forceinline__ double lowest<double>() {
+  return -1.7976931348623157e308;
 }
 
 /* Reductions over aligned groups of LANES lanes; every lane gets the result. */
