@@ -10,13 +10,19 @@
 
 /* ---- stat --------------------------------------------------------------- */
 
+/* Different numbers in rising order; those beyond the room are left out. */
+typedef struct numbers {
+  int count;
+  int64_t x[32];
+} numbers;
+
 /* What stat counts for one device, operator, pass and dtype. */
 typedef struct coverage {
   const dfgnn_measurement *first;
   int64_t rows, ok, wrong, failed, problems;
   size_t graphs;
   uint64_t *fingerprint;
-  char dims[128], heads[64];
+  numbers dims, heads;
 } coverage;
 
 static int same_group(const dfgnn_measurement *a, const dfgnn_measurement *b) {
@@ -25,17 +31,24 @@ static int same_group(const dfgnn_measurement *a, const dfgnn_measurement *b) {
          !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype);
 }
 
-/* Adds a number to a list of numbers, in text, once. */
-static void note(char *list, size_t size, int64_t x) {
-  char item[32];
-  snprintf(item, sizeof item, "%lld", (long long)x);
-  size_t n = strlen(item);
-  for (const char *p = list; *p;
-       p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0))
-    if (!strncmp(p, item, n) && (p[n] == ',' || !p[n]))
-      return;
-  snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? "," : "",
-           item);
+static void note(numbers *list, int64_t x) {
+  int at = 0;
+  while (at < list->count && list->x[at] < x)
+    at++;
+  if ((at < list->count && list->x[at] == x) || list->count == 32)
+    return;
+  memmove(&list->x[at + 1], &list->x[at],
+          (size_t)(list->count - at) * sizeof x);
+  list->x[at] = x;
+  list->count++;
+}
+
+static void put_numbers(json_t *row, const char *key, const numbers *list) {
+  char text[32 * 12] = "";
+  for (int i = 0; i < list->count; i++)
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld",
+             i ? "," : "", (long long)list->x[i]);
+  tool_put(row, key, text);
 }
 
 static int note_graph(coverage *c, uint64_t fingerprint) {
@@ -72,8 +85,8 @@ static void put_coverage(json_t *rows, const coverage *c) {
   tool_put(row, "pass", c->first->pass);
   tool_put(row, "dtype", c->first->dtype);
   tool_put_count(row, "graphs", (int64_t)c->graphs);
-  tool_put(row, "dims", c->dims);
-  tool_put(row, "heads", c->heads);
+  put_numbers(row, "dims", &c->dims);
+  put_numbers(row, "heads", &c->heads);
   tool_put_count(row, "problems", c->problems);
   tool_put_count(row, "rows", c->rows);
   tool_put_count(row, "ok", c->ok);
@@ -96,8 +109,8 @@ static int count_rows(coverage **all, size_t *count,
     c->ok += !strcmp(row->status, "ok");
     c->wrong += !strcmp(row->status, "wrong");
     c->failed += !strcmp(row->status, "failed");
-    note(c->dims, sizeof c->dims, row->dim);
-    note(c->heads, sizeof c->heads, row->heads);
+    note(&c->dims, row->dim);
+    note(&c->heads, row->heads);
   }
   for (size_t i = 0; i < records->decisions->count; i++)
     for (size_t g = 0; g < *count; g++)
