@@ -89,12 +89,11 @@ CPU_INLINE void products(const dfgnn_cpu_job *job, const storage *q,
   int64_t dim = job->dim, d = 0;
   vec slope = v_set((scalar)job->slope), a[8];
 
-  for (int u = 0; u < flight; u++)
-    a[u] = v_zero();
+  CPU_EACH(u, flight) { a[u] = v_zero(); }
   for (; d + VECTOR <= dim; d += VECTOR) {
     vec x = v_load(q + d);
     vec w = op == DFGNN_OP_GATV2 ? v_load(att + d) : x;
-    for (int u = 0; u < flight; u++) {
+    CPU_EACH(u, flight) {
       vec y = v_load(k[u] + d);
       if (op == DFGNN_OP_GATV2)
         y = v_leaky(v_add(x, y), slope);
@@ -105,17 +104,19 @@ CPU_INLINE void products(const dfgnn_cpu_job *job, const storage *q,
     tail t = v_tail(dim - d);
     vec x = v_load_tail(q + d, t);
     vec w = op == DFGNN_OP_GATV2 ? v_load_tail(att + d, t) : x;
-    for (int u = 0; u < flight; u++) {
+    CPU_EACH(u, flight) {
       vec y = v_load_tail(k[u] + d, t);
       if (op == DFGNN_OP_GATV2)
         y = v_leaky(v_add(x, y), slope);
       a[u] = v_fma(w, y, a[u]);
     }
   }
-  int u = 0;
-  for (; u + SUMS <= flight; u += SUMS)
+  const int summed = flight / SUMS * SUMS;
+  CPU_UNROLL
+  for (int u = 0; u < summed; u += SUMS)
     v_sums(to + u, a + u);
-  for (; u < flight; u++)
+  CPU_UNROLL
+  for (int u = summed; u < flight; u++)
     to[u] = v_sum(a[u]);
 }
 
@@ -129,7 +130,7 @@ CPU_INLINE void gather_products(const dfgnn_cpu_job *job, const storage *q,
   int64_t e = 0;
 
   for (; e + flight <= count; e += flight) {
-    for (int u = 0; u < flight; u++) {
+    CPU_EACH(u, flight) {
       k[u] = row_at(base, index[e + u], stride);
       if (e + u < ahead)
         prefetch_row(base, index[e + u + job->prefetch], stride, bytes);
@@ -331,18 +332,19 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
   int64_t ahead = d == 0 ? g->ahead : 0;
   vec a[8];
 
-  for (int i = 0; i < width * flight; i++)
+  CPU_EACH(i, width * flight) {
     a[i] = i < width && g->before >= 0
                ? v_mul(v_set(g->before), s_load(sum + d + i * VECTOR))
                : v_zero();
+  }
   for (; e + flight <= g->count; e += flight)
-    for (int u = 0; u < flight; u++) {
+    CPU_EACH(u, flight) {
       vec w = v_set(g->weights[e + u]);
       const storage *v = row_at(base, g->index[e + u], stride);
       if (e + u < ahead)
         prefetch_row(g->base, g->index[e + u + g->job->prefetch], stride,
                      bytes);
-      for (int i = 0; i < width; i++) {
+      CPU_EACH(i, width) {
         vec x = cut && i == width - 1 ? v_load_tail(v + i * VECTOR, t)
                                       : v_load(v + i * VECTOR);
         a[u * width + i] = v_fma(w, x, a[u * width + i]);
@@ -353,16 +355,16 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
     const storage *v = row_at(base, g->index[e], stride);
     if (e < ahead)
       prefetch_row(g->base, g->index[e + g->job->prefetch], stride, bytes);
-    for (int i = 0; i < width; i++) {
+    CPU_EACH(i, width) {
       vec x = cut && i == width - 1 ? v_load_tail(v + i * VECTOR, t)
                                     : v_load(v + i * VECTOR);
       a[i] = v_fma(w, x, a[i]);
     }
   }
+  CPU_UNROLL
   for (int u = 1; u < flight; u++)
-    for (int i = 0; i < width; i++)
-      a[i] = v_add(a[i], a[u * width + i]);
-  for (int i = 0; i < width; i++) {
+    CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
+  CPU_EACH(i, width) {
     if (!out)
       s_store(sum + d + i * VECTOR, a[i]);
     else if (cut && i == width - 1)

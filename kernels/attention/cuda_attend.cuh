@@ -180,13 +180,48 @@ struct attend_row {
         clear(z.value[u][c]);
   }
 
-  __device__ __forceinline__ void run(state &z, int unit, bool active) const {
-    row_work w{0, -1, 0, p.schedule.indices};
-    if (active)
-      w = row_of_unit(p.schedule, unit);
+  /* What of a row can be asked for before its turn comes. */
+  struct early {
+    row_work w;
+    bool active;
+    int index; /* the lane's first source */
+    pack q[QC];
+  };
+
+  __device__ __forceinline__ void find_row(early &e, int unit, int last) const {
+    e.w = row_work{0, -1, 0, p.schedule.indices};
+    unit += lane() / p.group;
+    e.active = unit < last;
+    if (e.active)
+      e.w = row_of_unit(p.schedule, unit);
+  }
+
+  __device__ __forceinline__ void fetch_row(early &e) const {
+    e.index =
+        lane_of_row() < e.w.degree ? __ldcs(e.w.indices + lane_of_row()) : 0;
+    if constexpr (Score::QUERY) {
+      const char *at =
+          node_row(lane_base(p.query), e.w.row, p.query.node_bytes);
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        clear(e.q[c]);
+        if (e.active && has(c))
+          e.q[c] = load_once<VEC>(
+              reinterpret_cast<const T *>(vector_at(at, p.query, c)));
+      }
+    }
+  }
+
+  /* Works on the row of e; e becomes the one at `unit`, if that is below
+   * `last`. */
+  __device__ __forceinline__ void run(state &z, early &e, int unit,
+                                      int last) const {
+    const row_work w = e.w;
+    const bool active = e.active;
+    int ahead = e.index;
+    begin_row(z, e);
+    find_row(e, unit, last);
     const int *at = w.indices + lane_of_row();
-    int ahead = lane_of_row() < w.degree ? __ldcs(at) : 0;
-    begin_row(z, w.row, active);
     int left = w.degree - side(); /* edges from this side's next one on */
     while (__any_sync(kFullMask, left > 0)) {
       const int index = ahead;
@@ -205,19 +240,19 @@ struct attend_row {
         from += U * sides();
       }
     }
+    fetch_row(e);
     finish(w, active, z);
   }
 
-  __device__ __forceinline__ void begin_row(state &z, int row,
-                                            bool active) const {
+  __device__ __forceinline__ void begin_row(state &z, const early &e) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       z.m[h] = lowest<A>();
       z.l[h] = z.row_score[h] = A(0);
-      if (!Score::SUM && active && has(h))
+      if (!Score::SUM && e.active && has(h))
         z.row_score[h] =
             __ldg(static_cast<const A *>(Score::GIVEN ? p.lse2 : p.score_dst) +
-                  int64_t(row) * p.heads + head(h));
+                  int64_t(e.w.row) * p.heads + head(h));
     }
 #pragma unroll
     for (int c = 0; c < C; ++c)
@@ -225,24 +260,18 @@ struct attend_row {
       for (int i = 0; i < VEC; ++i)
         z.acc[c][i] = A(0);
     if constexpr (Score::QUERY)
-      load_query(z.q, row, active);
+      scale_query(z.q, e.q);
   }
 
-  __device__ __forceinline__ void load_query(A (&q)[QC][VEC], int row,
-                                             bool active) const {
-    const char *at = node_row(lane_base(p.query), row, p.query.node_bytes);
+  __device__ __forceinline__ void scale_query(A (&q)[QC][VEC],
+                                              const pack (&from)[QC]) const {
     A square[S];
 #pragma unroll
     for (int h = 0; h < S; ++h)
       square[h] = A(0);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      pack x;
-      clear(x);
-      if (active && has(c))
-        x = load_once<VEC>(
-            reinterpret_cast<const T *>(vector_at(at, p.query, c)));
-      widen(q[c], x);
+      widen(q[c], from[c]);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         square[MULTI ? c : 0] += q[c][i] * q[c][i];
@@ -575,17 +604,22 @@ __global__ void __launch_bounds__(512, 1)
   }
   const row_t work(p);
   typename row_t::state z;
+  typename row_t::early e;
   work.clear_buffers(z);
   int unit = first + static_cast<int>(threadIdx.x / 32) * rows;
+  if (unit >= last)
+    return;
+  work.find_row(e, unit, last);
+  work.fetch_row(e);
   while (unit < last) {
-    int later = 0;
-    if (several && row_t::lane() == 0)
-      later = atomicAdd(&taken, rows);
-    const int mine = unit + row_t::lane() / p.group;
-    work.run(z, mine, mine < last);
-    if (!several)
-      break;
-    unit = first + __shfl_sync(kFullMask, later, 0);
+    int next = last;
+    if (several) {
+      if (row_t::lane() == 0)
+        next = first + atomicAdd(&taken, rows);
+      next = __shfl_sync(kFullMask, next, 0);
+    }
+    work.run(z, e, next, last);
+    unit = next;
   }
 }
 

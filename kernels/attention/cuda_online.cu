@@ -14,7 +14,7 @@ static int online_legal(const int *x) {
     return 0;
   if (x[ORDER] == BY_DEGREE && (x[SPAN] != 1 || x[ROWS] > 1))
     return 0;
-  if (x[SPAN] != 1 && (x[ROWS] > 1 || x[WARPS] < 16))
+  if (x[SPAN] == 0 && x[WARPS] < 16)
     return 0;
   return 1;
 }

@@ -8,7 +8,7 @@ using namespace dfgnn;
 
 namespace {
 
-enum { LANES, UNROLL, WARPS, ROWS, EDGES, HEADS };
+enum { LANES, UNROLL, WARPS, ROWS, SPAN, EDGES, HEADS };
 
 size_t aligned_bytes(int64_t count) {
   return (static_cast<size_t>(count) * sizeof(float) + 255) / 256 * 256;
@@ -64,7 +64,7 @@ dfgnn_status split_launch(const dfgnn_launch *launch) {
   p.partial_state = workspace;
   workspace += aligned_bytes(slots(s) * 2);
   p.partial = workspace;
-  const attend_schedule schedule = {x[WARPS], x[ROWS], 1, NULL,
+  const attend_schedule schedule = {x[WARPS], x[ROWS], x[SPAN], NULL,
                                     launch->views[0]};
   status = attend_run(&p, s->problem->op, launch, &shape, &schedule);
   return status ? status : attend_merge(&p, launch->views[0], launch);
@@ -87,6 +87,7 @@ DFGNN_FAMILIES(cuda_split) = {
       {"unroll", 4, {1, 2, 4, 8}, {}},
       {"warps", 2, {4, 8}, {}},
       {"rows", 3, {1, 2, 4}, {}},
+      {"span", 2, {1, 8}, {}},
       {"edges", 4, {32, 128, 256, 1024}, {}},
       {"heads", 2, {0, 1}, {"grid", "warp"}}},
      split_legal,

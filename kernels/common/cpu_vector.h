@@ -47,6 +47,15 @@ typedef float scalar;
 #include "kernels/common/cpu_portable.h"
 #endif
 
+/* Arrays of vectors stay in registers only if loops over them are unrolled, for
+ * which GCC waits to be asked. */
+#ifdef __clang__
+#define CPU_UNROLL _Pragma("unroll")
+#else
+#define CPU_UNROLL _Pragma("GCC unroll 32")
+#endif
+#define CPU_EACH(i, count) CPU_UNROLL for (int i = 0; i < (count); i++)
+
 /* Cody and Waite's reduction to |r| <= ln(2) / 2, then a polynomial: that of
  * Cephes for float, Taylor's for double. */
 CPU_INLINE vec v_exp(vec x) {
@@ -75,6 +84,7 @@ CPU_INLINE vec v_exp(vec x) {
   r = v_fma(n, v_set(2.12194440e-4f), r);
   vec y = v_set(1.9875691500e-4f);
 #endif
+  CPU_UNROLL
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
     y = v_fma(y, r, v_set(c[i]));
   y = v_fma(y, v_mul(r, r), v_add(r, v_set(1)));
