@@ -11,8 +11,7 @@ static int64_t bands(int64_t count) {
   return b < 1 ? 1 : b;
 }
 
-static int64_t band_count; /* of the points being compared */
-#pragma omp threadprivate(band_count)
+static _Thread_local int64_t band_count; /* of the points being compared */
 
 static int by_raster(const void *a, const void *b) {
   const dfgnn__point *p = a, *q = b;

@@ -12,7 +12,7 @@
 #include <minizip/zip.h>
 
 #define CHUNK ((size_t)1 << 20)
-#define LEVEL 4 /* half the time of the default for 3% more bytes */
+#define LEVEL 4 /* a third of the time of the default, 9% more bytes */
 
 /* Opens an entry and writes its header, padded to 64 bytes as NumPy does. */
 static int open_array(zipFile zip, const char *name, const char *type,
