@@ -15,15 +15,20 @@
 #   STORE=FILE    measurements (default OUT/tuning.db)
 #   BUDGET=TIME   a problem (default 10s);  LIMIT=TIME a step's tuning (8m)
 #   DEVICE=cuda   any device that the tools know
+#   PACK=FILE     a .tar.gz of all results, written after each step
 . "$(dirname "$0")/lib.sh"
 needs dfgnn-tune dfgnn-bench dfgnn-graph
 
 [ $# -ge 1 ] || {
-  sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 out=$1
 shift
+case ${PACK-} in
+"" | /*) ;;
+*) PACK=$PWD/$PACK ;;
+esac
 steps=${*:-graphs tune bench heads bf16 ablation widths batches dispatch regret}
 graphs=${GRAPHS:-$bench/../data}
 presets=${PRESETS:-pattern cluster mnist cifar10 voc coco arxiv ppa proteins \
@@ -49,7 +54,17 @@ timed() { # FILE GRAPH... OPTIONS
   file=$1
   shift
   # shellcheck disable=SC2086
-  once "$out/$file" dfgnn-bench "$@" --device "$device" --store "$store" --json
+  once "$out/$file" dfgnn-bench "$@" --device "$device" --store "$store" --json ||
+    say "dfgnn-bench fails on $file"
+}
+
+# each_timed NAME OPTIONS: a file for each graph, so that a stop loses one
+each_timed() {
+  result=$1
+  shift
+  for graph in "$made"/*.npz; do
+    timed "${result}_$(basename "$graph" .npz).json" "$graph" "$@"
+  done
 }
 
 step_graphs() {
@@ -70,16 +85,16 @@ step_graphs() {
 
 step_tune() { tuned --op $all_ops --dim 128; }
 
-step_bench() { timed bench.json "$made" --op $all_ops --dim 128; }
+step_bench() { each_timed bench --op $all_ops --dim 128; }
 
 step_heads() {
   tuned --op $all_ops --dim 16 --heads 8
-  timed heads.json "$made" --op $all_ops --dim 16 --heads 8
+  each_timed heads --op $all_ops --dim 16 --heads 8
 }
 
 step_bf16() {
   tuned --op gt,gat --dim 128 --dtype bf16
-  timed bf16.json "$made" --op gt,gat --dim 128 --dtype bf16
+  each_timed bf16 --op gt,gat --dim 128 --dtype bf16
 }
 
 # each optimisation of the paper on its own: the variants of its two kernels
@@ -130,12 +145,14 @@ step_regret() {
 plot() { # NAME TITLE X
   command -v gnuplot >/dev/null && command -v jq >/dev/null &&
     [ -s "$out/$1.json" ] || return 0
-  sh "$bench/plot.sh" "$out/$1.json" "$out/$1.svg" "$2" "$3"
+  sh "$bench/plot.sh" "$out/$1.json" "$out/$1.svg" "$2" "$3" ||
+    say "no picture of $1"
 }
 
 once "$out/info.json" dfgnn-tune info --device "$device" --json
 for step in $steps; do
   say "step $step"
   "step_$step"
+  [ -z "${PACK-}" ] || (cd "$out" && tar czf "$PACK" --exclude=graphs .)
 done
 dfgnn-tune stat --store "$store"
