@@ -106,7 +106,7 @@ static dfgnn_status merge_one(dfgnn_store *out, dfgnn_merge_counts *counts,
 dfgnn_status dfgnn__store_merge_all(dfgnn_store *out,
                                     dfgnn_merge_counts *counts,
                                     dfgnn_store *const *in, size_t count,
-                                    const dfgnn_store_filter *filter) {
+                                    const dfgnn_store_filter *filters) {
   dfgnn_merge_counts *each = calloc(count + 1, sizeof *each);
   dfgnn_status status =
       each ? DFGNN_OK
@@ -118,7 +118,7 @@ dfgnn_status dfgnn__store_merge_all(dfgnn_store *out,
   if (status)
     goto fail;
   for (size_t i = 0; i < count && !status; i++)
-    status = merge_one(out, &each[i], in[i], filter);
+    status = merge_one(out, &each[i], in[i], filters ? &filters[i] : NULL);
   status = end(out, status);
   for (size_t i = 0; i < count && counts && !status; i++)
     add_counts(&counts[i], &each[i]);

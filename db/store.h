@@ -146,12 +146,12 @@ dfgnn_status dfgnn__store_each(dfgnn_store *store, uint64_t *invalid,
 dfgnn_status dfgnn__store_merge(dfgnn_store *out, dfgnn_merge_counts *counts,
                                 dfgnn_store *in,
                                 const dfgnn_store_filter *filter);
-/* The same for several stores in one transaction; counts (may be NULL) has one
- * element each. */
+/* The same for several stores in one transaction; counts and filters (may be
+ * NULL) have one element each. */
 dfgnn_status dfgnn__store_merge_all(dfgnn_store *out,
                                     dfgnn_merge_counts *counts,
                                     dfgnn_store *const *in, size_t count,
-                                    const dfgnn_store_filter *filter);
+                                    const dfgnn_store_filter *filters);
 
 /* Removes the rows that keep refuses and the invalid ones, in one transaction,
  * and gives the space back.  counts (may be NULL) grows. */

@@ -10,6 +10,8 @@ extern char **environ;
 
 static const char *const variables[][2] = {
     {"DFGNN_STORE", "colon-separated tuning stores; the first is written"},
+    {"DFGNN_TRUSTED_KEYS", "public key, or directory of them: read only stores "
+                           "signed with one"},
     {"DFGNN_EFFORT", "stored, estimate, measure or paper"},
     {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
     {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},

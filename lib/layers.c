@@ -101,7 +101,8 @@ static int add_pin(void *data, const char *op, const char *pass,
  * broken must not stop a program; one that somebody named must not be passed
  * over in silence. */
 static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
-                               dfgnn_context *ctx, dfgnn_store_layer *layer) {
+                               dfgnn_context *ctx, dfgnn_store_layer *layer,
+                               const dfgnn_keys *keys) {
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   size_t before, after;
   filter.backend = ctx->info.backend;
@@ -110,7 +111,9 @@ static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
   if (absent(layer->path) && (!layer->named || layer->writable))
     return DFGNN_OK;
   dfgnn__rows_get(rows, &before);
-  dfgnn_status status = dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
+  dfgnn_status status =
+      keys ? dfgnn__store_open_signed(store, layer->path, keys)
+           : dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
   if (!status)
     status = dfgnn__rows_load(rows, &layer->invalid, *store, &filter);
   if (status && !layer->named) {
@@ -128,13 +131,18 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   dfgnn_store **stores = calloc(ctx->layer_count + 1, sizeof *stores);
   dfgnn_rows *rows = NULL;
   dfgnn_table *loaded = NULL;
+  dfgnn_keys *keys = NULL;
+  const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
   uint64_t unusable = 0;
   size_t count = 0;
   dfgnn_status status = stores
                             ? dfgnn__rows_create(&rows)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status && trusted && *trusted &&
+      (status = dfgnn__keys_load(&keys, trusted)))
+    dfgnn__fail_prefix(status, "DFGNN_TRUSTED_KEYS: ");
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
-    status = load_layer(&stores[i], rows, ctx, &ctx->layers[i]);
+    status = load_layer(&stores[i], rows, ctx, &ctx->layers[i], keys);
   const dfgnn_measurement *all = NULL;
   if (!status) {
     all = dfgnn__rows_get(rows, &count);
@@ -159,6 +167,7 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
     if (stores[i])
       dfgnn__store_close(stores[i]);
   dfgnn__rows_free(rows);
+  dfgnn__keys_free(keys);
   free(stores);
   return status;
 }

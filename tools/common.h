@@ -27,12 +27,14 @@ typedef enum tool_exit {
   X(PASS)                                                                      \
   X(DIM)                                                                       \
   X(HEADS)                                                                     \
-  X(DTYPE) X(MATH) X(LAYOUT) X(DEVICE) X(COLD) X(NO_DETERMINISTIC) X(WEIGHTS)  \
-      X(EFFORT) X(THREADS) X(STORE) X(BUDGET) X(TIME_LIMIT) X(SEED) X(JOB)     \
-          X(DRY_RUN) X(EXHAUSTIVE) X(REMEASURE) X(ANONYMOUS) X(VARIANTS)       \
-              X(REPEATS) X(ROUNDS) X(CHECK) X(NO_CHECK) X(DISPATCH) X(REGRET)  \
-                  X(ALL) X(ONLY_WINNERS) X(OUTPUT) X(JSON) X(QUIET) X(HELP)    \
-                      X(VERSION)
+  X(DTYPE)                                                                     \
+  X(MATH) X(LAYOUT) X(DEVICE) X(COLD) X(NO_DETERMINISTIC) X(WEIGHTS) X(EFFORT) \
+      X(THREADS) X(STORE) X(BUDGET) X(TIME_LIMIT) X(SEED) X(JOB) X(DRY_RUN)    \
+          X(EXHAUSTIVE) X(REMEASURE) X(ANONYMOUS) X(VARIANTS) X(REPEATS)       \
+              X(ROUNDS) X(CHECK) X(NO_CHECK) X(DISPATCH) X(REGRET) X(ALL)      \
+                  X(ONLY_WINNERS) X(FROM_ARCH) X(SINCE) X(SKIP_INVALID) X(KEY) \
+                      X(GENERATE_KEY) X(SHARD) X(REMOVE) X(OUTPUT) X(JSON)     \
+                          X(QUIET) X(HELP) X(VERSION)
 
 enum {
 #define X(name) OPTION_##name,
@@ -77,6 +79,10 @@ typedef struct tool_settings {
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
       all, only_winners, json, quiet;
+  const char *from_arch, *key, *generate_key;
+  int64_t since;     /* seconds since 1970 */
+  int shard, shards; /* 1 .. shards; 0: all */
+  int skip_invalid, remove;
   char *owned[8]; /* texts of a job file, freed at the end */
   uint64_t given; /* options of the command line, which a job file yields to */
 } tool_settings;

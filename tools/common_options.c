@@ -1,4 +1,7 @@
 /* common_options.c - the option table of all tools, and what each row sets */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "base/error.h"
 #include "tools/common.h"
 #include <ctype.h>
@@ -6,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_OP] = {"op", 0, "LIST",
@@ -100,6 +104,25 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_ONLY_WINNERS] = {"only-winners", 0, NULL,
                              "only rows of winners and of what they were "
                              "compared with"},
+    [OPTION_FROM_ARCH] = {"from-arch", 0, "LIST",
+                          "only rows of these architectures, such as sm_90"},
+    [OPTION_SINCE] = {"since", 0, "TIME",
+                      "only rows measured since a date such as 2026-11-30 (in "
+                      "UTC), or in the last 12h or 30d"},
+    [OPTION_SKIP_INVALID] = {"skip-invalid", 0, NULL,
+                             "pass over lines that are no measurement, "
+                             "instead of refusing the file"},
+    [OPTION_KEY] = {"key", 0, "FILE",
+                    "the secret key that signs; the public key, or directory "
+                    "of *.pub files, that a signature must be of"},
+    [OPTION_GENERATE_KEY] = {"generate-key", 0, "NAME",
+                             "make the keys NAME.key, which signs and is to "
+                             "be kept secret, and NAME.pub"},
+    [OPTION_SHARD] = {"shard", 0, "I/N",
+                      "measure every N-th problem only, from the I-th on: "
+                      "the shards 1/N to N/N (or 0/N to N-1/N) together are "
+                      "the whole"},
+    [OPTION_REMOVE] = {"remove", 0, NULL, "remove the pin instead"},
     [OPTION_OUTPUT] = {"output", 'o', "FILE",
                        "write there instead of standard "
                        "output"},
@@ -187,6 +210,42 @@ static dfgnn_status set_seconds(double *out, const char *text) {
                      "found '%s', expected a time above zero such as 500ms, "
                      "10s, 2m or 1h",
                      text);
+}
+
+/* A day, or how long ago. */
+static dfgnn_status set_since(int64_t *out, const char *text) {
+  struct tm day = {0};
+  char *end = strptime(text, "%Y-%m-%d", &day);
+  if (end && *end == 'T')
+    end = strptime(end, "T%H:%M:%S", &day);
+  if (end && (!*end || !strcmp(end, "Z"))) {
+    *out = (int64_t)timegm(&day);
+    return DFGNN_OK;
+  }
+  double x = strtod(text, &end);
+  const char *const units = "smhd";
+  static const double seconds[] = {1, 60, 3600, 86400};
+  const char *unit = end != text && *end && !end[1] ? strchr(units, *end) : 0;
+  if (!unit || !isfinite(x) || x < 0 || x > 1e9)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected a date such as 2026-11-30 or a "
+                       "time ago such as 12h or 30d",
+                       text);
+  *out = (int64_t)((double)time(NULL) - x * seconds[unit - units]);
+  return DFGNN_OK;
+}
+
+static dfgnn_status set_shard(tool_settings *s, const char *text) {
+  int i, n, length = 0;
+  if (sscanf(text, "%5d/%5d%n", &i, &n, &length) != 2 || text[length] ||
+      !isdigit((unsigned char)*text) || n < 1 || i > n)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected I/N with I from 1 to N (or from 0 "
+                       "to N-1), such as 2/8",
+                       text);
+  s->shard = i ? i : n;
+  s->shards = n;
+  return DFGNN_OK;
 }
 
 static dfgnn_status set_device(const char **out, const char *text) {
@@ -290,6 +349,25 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_REGRET:
     s->regret = 1;
+    break;
+  case OPTION_FROM_ARCH:
+    s->from_arch = value;
+    break;
+  case OPTION_SINCE:
+    return set_since(&s->since, value);
+  case OPTION_SKIP_INVALID:
+    s->skip_invalid = 1;
+    break;
+  case OPTION_KEY:
+    s->key = value;
+    break;
+  case OPTION_GENERATE_KEY:
+    s->generate_key = value;
+    break;
+  case OPTION_SHARD:
+    return set_shard(s, value);
+  case OPTION_REMOVE:
+    s->remove = 1;
     break;
   case OPTION_ALL:
     s->all = 1;

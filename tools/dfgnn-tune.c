@@ -13,12 +13,20 @@ static const tool_section sections[] = {
      "    dfgnn-tune run graphs/ --store graphs.db --time-limit 8h\n"
      "\n"
      "Collect what several machines measured:\n"
-     "    dfgnn-tune merge all.db node1.db node2.db\n"},
+     "    dfgnn-tune merge all.db node1.db node2.db\n"
+     "\n"
+     "Publish it for a cluster, signed:\n"
+     "    dfgnn-tune sign --generate-key site\n"
+     "    dfgnn-tune publish site.db --store all.db\n"
+     "    dfgnn-tune sign site.db --key site.key\n"
+     "    dfgnn-tune verify site.db --key site.pub\n"},
     {NULL, NULL}};
 
 static const tool_command *const commands[] = {
     &tune_run,  &tune_show,   &tune_explain, &tune_variants, &tune_info,
-    &tune_stat, &tune_export, &tune_import,  &tune_merge,    NULL};
+    &tune_stat, &tune_export, &tune_import,  &tune_merge,    &tune_publish,
+    &tune_sign, &tune_verify, &tune_prune,   &tune_diff,     &tune_doctor,
+    &tune_pin,  NULL};
 
 static const tool_program program = {
     "dfgnn-tune", "tune fused attention kernels for graphs and this machine",

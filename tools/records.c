@@ -3,16 +3,39 @@
 #include "base/error.h"
 #include "lib/registry.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define TIE_MARGIN 0.015
 
-static int usable(void *data, const char *variant, int revision) {
+/* Variants are named for their backend first: "cuda.attention..." */
+static int has_backend(const char *variant) {
+  size_t length = strcspn(variant, ".");
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const char *backend = dfgnn__variant(i)->family->backend;
+    if (strlen(backend) == length && !strncmp(backend, variant, length))
+      return 1;
+  }
+  return 0;
+}
+
+tool_use tool_row_use(const char *variant, int revision) {
   const dfgnn_variant *found = dfgnn__variant_find(variant);
+  if (!found)
+    return has_backend(variant) ? TOOL_USE_UNKNOWN : TOOL_USE_FOREIGN;
+  int ours = found->family->revision;
+  return revision == ours  ? TOOL_USE_CURRENT
+         : revision < ours ? TOOL_USE_OLDER
+                           : TOOL_USE_NEWER;
+}
+
+/* A library without CUDA can still show and move what GPUs measured. */
+static int usable(void *data, const char *variant, int revision) {
+  tool_use use = tool_row_use(variant, revision);
   (void)data;
-  return found && found->family->revision == revision;
+  return use == TOOL_USE_CURRENT || use == TOOL_USE_FOREIGN;
 }
 
 int tool_records_add(tool_records *records, const char *path) {
@@ -108,6 +131,39 @@ int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
          wanted_op(s, row) && wanted_pass(s, row) && wanted_dtype(s, row) &&
          wanted_math(s, row) && wanted_layout(s, row) && wanted_dim(s, row) &&
          wanted_heads(s, row);
+}
+
+static int in_list(const char *list, const char *name) {
+  size_t length = strlen(name);
+  for (; *list; list += strcspn(list, ","), list += *list == ',')
+    if (strcspn(list, ",") == length && !strncmp(list, name, length))
+      return 1;
+  return 0;
+}
+
+const char *tool_row_refusal(const tool_settings *s,
+                             const dfgnn_measurement *row) {
+  if (s->from_arch && !in_list(s->from_arch, row->arch))
+    return "of another architecture";
+  if (row->time < s->since)
+    return "measured earlier";
+  return tool_row_wanted(s, row) ? NULL : "of another problem";
+}
+
+int tool_target_path(char *path, size_t size, const tool_settings *settings) {
+  dfgnn_context places = {0};
+  dfgnn_status failed =
+      settings->store ? DFGNN_OK : dfgnn__layers_find(&places, NULL);
+  *path = 0;
+  if (settings->store)
+    snprintf(path, size, "%s", settings->store);
+  for (size_t i = 0; i < places.layer_count; i++)
+    if (places.layers[i].writable && !*path)
+      snprintf(path, size, "%s", places.layers[i].path);
+  dfgnn__layers_free(&places);
+  if (failed)
+    return tool_fail(failed);
+  return *path ? TOOL_DONE : tool_usage("no store to write, expected --store");
 }
 
 int tool_row_wins(const tool_records *records, const dfgnn_measurement *row) {

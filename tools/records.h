@@ -28,6 +28,25 @@ int tool_same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
 int tool_row_wanted(const tool_settings *settings,
                     const dfgnn_measurement *row);
 
+/* Why a row is passed over by the options --from-arch, --since and those of the
+ * problem; NULL if it is not. */
+const char *tool_row_refusal(const tool_settings *settings,
+                             const dfgnn_measurement *row);
+
+/* What this library can do with a row. */
+typedef enum tool_use {
+  TOOL_USE_CURRENT,
+  TOOL_USE_OLDER,   /* of a revision that the library has replaced */
+  TOOL_USE_NEWER,   /* of a revision that a newer library has */
+  TOOL_USE_UNKNOWN, /* of a variant that is gone or never was */
+  TOOL_USE_FOREIGN  /* of a backend that this library was built without */
+} tool_use;
+tool_use tool_row_use(const char *variant, int revision);
+
+/* The path of the store that is written: --store, else the first writable
+ * layer.  Returns an exit status. */
+int tool_target_path(char *path, size_t size, const tool_settings *settings);
+
 /* 1 if the row is of a winner, or of the anchor it was compared with. */
 int tool_row_wins(const tool_records *records, const dfgnn_measurement *row);
 

@@ -95,12 +95,20 @@ static int check_store(run *r, const tool_case *each) {
   return TOOL_DONE;
 }
 
+/* Neighbouring problems go to different shards, so that each has big and small
+ * graphs. */
+static int other_shard(const tool_settings *s, const tool_case *each) {
+  return s->shards && each->index % (size_t)s->shards != (size_t)s->shard - 1;
+}
+
 static int tune(void *data, const tool_case *each) {
   run *r = data;
   const tool_settings *s = r->settings;
   dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
   char tool[64];
+  if (other_shard(s, each))
+    return TOOL_DONE;
   if (tool_interrupted())
     return TOOL_INTERRUPTED;
   if (tool_now() >= r->deadline)
@@ -141,6 +149,8 @@ static int tune(void *data, const tool_case *each) {
 static int estimate(void *data, const tool_case *each) {
   run *r = data;
   tool_lookup lookup;
+  if (other_shard(r->settings, each))
+    return TOOL_DONE;
   dfgnn_status status = tool_lookup_case(&lookup, each);
   if (status) {
     r->failed++;
@@ -251,6 +261,6 @@ const tool_command tune_run = {
     "measured again, an interrupted run loses nothing, and the same command "
     "resumes.",
     HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) | HAS(TIME_LIMIT) |
-        HAS(SEED) | HAS(JOB) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
-        HAS(ANONYMOUS) | HAS_ALWAYS,
+        HAS(SEED) | HAS(JOB) | HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
+        HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,
     command};

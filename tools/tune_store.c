@@ -1,5 +1,5 @@
-/* tune_store.c - dfgnn-tune stat, export, import, merge: whole stores */
-#include "base/error.h"
+/* tune_store.c - dfgnn-tune stat and export: whole stores, in tables and text
+ */
 #include "tools/jsonl.h"
 #include "tools/records.h"
 #include "tools/report.h"
@@ -172,7 +172,7 @@ static int export_command(tool_settings *settings, int count, char **operands) {
     status = tool_error("%s: %s", settings->output, strerror(errno));
   for (size_t i = 0; i < records.count && !status; i++) {
     dfgnn_measurement row = records.row[i];
-    if (!tool_row_wanted(settings, &row) ||
+    if (tool_row_refusal(settings, &row) ||
         (settings->only_winners && !tool_row_wins(&records, &row)))
       continue;
     if (settings->anonymous)
@@ -187,125 +187,6 @@ static int export_command(tool_settings *settings, int count, char **operands) {
   }
   if (out && out != stdout && fclose(out) && !status)
     status = tool_error("%s: %s", settings->output, strerror(errno));
-  tool_records_free(&records);
-  return status;
-}
-
-/* ---- import ------------------------------------------------------------- */
-
-static int open_target(dfgnn_store **store, const char *path) {
-  dfgnn_status status = dfgnn__store_open(store, path, DFGNN_STORE_WRITE);
-  return status ? tool_fail(status) : TOOL_DONE;
-}
-
-/* The store that is written: --store, else the first writable layer. */
-static int target_path(char *path, size_t size, const tool_settings *settings) {
-  dfgnn_context places = {0};
-  dfgnn_status failed =
-      settings->store ? DFGNN_OK : dfgnn__layers_find(&places, NULL);
-  *path = 0;
-  if (settings->store)
-    snprintf(path, size, "%s", settings->store);
-  for (size_t i = 0; i < places.layer_count; i++)
-    if (places.layers[i].writable && !*path)
-      snprintf(path, size, "%s", places.layers[i].path);
-  dfgnn__layers_free(&places);
-  if (failed)
-    return tool_fail(failed);
-  return *path ? TOOL_DONE : tool_usage("no store to write, expected --store");
-}
-
-#define LINE_LIMIT (1 << 20)
-
-static int import_file(dfgnn_store *store, const char *path, int64_t *added,
-                       int64_t *seen) {
-  FILE *in = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-  char *line = malloc(LINE_LIMIT);
-  int status = TOOL_DONE;
-  if (!in || !line)
-    status = tool_error("%s: %s", path, strerror(errno));
-  for (int64_t n = 1; !status && fgets(line, LINE_LIMIT, in); n++) {
-    dfgnn_measurement row;
-    json_error_t error;
-    int new = 0;
-    if (line[strspn(line, " \t\r\n")] == 0)
-      continue;
-    json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
-    dfgnn_status failed =
-        object ? tool_measurement_parse(&row, object)
-               : dfgnn__fail(DFGNN_ERROR_FORMAT, "%s", error.text);
-    if (!failed)
-      failed = dfgnn__store_record(store, &new, &row);
-    if (failed) {
-      dfgnn__fail_prefix(failed, "%s:%lld: ", path, (long long)n);
-      status = tool_fail(failed);
-    }
-    *added += new;
-    ++*seen;
-    json_decref(object);
-  }
-  if (!status && ferror(in))
-    status = tool_error("%s: %s", path, strerror(errno));
-  if (in && in != stdin)
-    fclose(in);
-  free(line);
-  return status;
-}
-
-static void say_added(const tool_settings *settings, const char *path,
-                      int64_t added, int64_t seen) {
-  if (!settings->quiet)
-    fprintf(stderr, "%s: %s: %lld rows added, %lld were there already\n",
-            tool_name, path, (long long)added, (long long)(seen - added));
-}
-
-static int import_command(tool_settings *settings, int count, char **operands) {
-  dfgnn_store *store = NULL;
-  int64_t added = 0, seen = 0;
-  char path[4096];
-  int status = target_path(path, sizeof path, settings);
-  if (!status)
-    status = open_target(&store, path);
-  for (int i = 0; i < count && !status; i++)
-    status = import_file(store, operands[i], &added, &seen);
-  if (store)
-    dfgnn__store_close(store);
-  if (!status)
-    say_added(settings, path, added, seen);
-  return status;
-}
-
-/* ---- merge -------------------------------------------------------------- */
-
-static int merge_command(tool_settings *settings, int count, char **operands) {
-  tool_records records = {0};
-  dfgnn_store *store = NULL;
-  int64_t added = 0, seen = 0;
-  int status = TOOL_DONE;
-  for (int i = 1; i < count && !status; i++)
-    status = tool_records_add(&records, operands[i]);
-  if (!status)
-    status = tool_records_decide(&records);
-  if (!status)
-    status = open_target(&store, operands[0]);
-  for (size_t i = 0; i < records.count && !status; i++) {
-    int new = 0;
-    if (!tool_row_wanted(settings, &records.row[i]) ||
-        (settings->only_winners && !tool_row_wins(&records, &records.row[i])))
-      continue;
-    dfgnn_status failed = dfgnn__store_record(store, &new, &records.row[i]);
-    if (failed)
-      status = tool_fail(failed);
-    added += new;
-    seen++;
-  }
-  if (store)
-    dfgnn__store_close(store);
-  if (records.invalid && !settings->quiet)
-    fprintf(stderr, "%s: %llu invalid rows skipped\n", tool_name,
-            (unsigned long long)records.invalid);
-  if (!status)
-    say_added(settings, operands[0], added, seen);
   tool_records_free(&records);
   return status;
 }
@@ -328,29 +209,6 @@ const tool_command tune_export = {
     "Write measurements as JSON Lines",
     "One object a line with every field of a measurement. Numbers keep all "
     "their digits, so that importing gives the same rows.",
-    HAS_PROBLEM | HAS(STORE) | HAS(ONLY_WINNERS) | HAS(OUTPUT) |
-        HAS(ANONYMOUS) | HAS_ALWAYS,
+    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
+        HAS(OUTPUT) | HAS(ANONYMOUS) | HAS_ALWAYS,
     export_command};
-
-const tool_command tune_import = {
-    "import",
-    "FILE...",
-    1,
-    -1,
-    "Add measurements from JSON Lines",
-    "Adds each row that is not there yet to the store that is written. A FILE "
-    "of - is standard input. A bad line is an error with its number; rows "
-    "before it are kept.",
-    HAS(STORE) | HAS_ALWAYS,
-    import_command};
-
-const tool_command tune_merge = {
-    "merge",
-    "TARGET SOURCE...",
-    2,
-    -1,
-    "Add the rows of stores to a store",
-    "The union of sets of rows: in any order, any number of times, the result "
-    "is the same. TARGET is created if there is none.",
-    HAS_PROBLEM | HAS(ONLY_WINNERS) | HAS_ALWAYS,
-    merge_command};

@@ -1,0 +1,177 @@
+#!/bin/sh
+# Stores are shared: merged, filtered, exported, compared and pruned.
+. "$(dirname "$0")/lib.sh"
+
+export_of() { dfgnn-tune export --store "$1"; }
+
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $quick --store "$work/base.db"
+export_of "$work/base.db" >"$work/base.jsonl"
+
+# Three stores that overlap: measurements of other runs, devices and days.
+make_store() { # NAME JQ
+  jq -c "$2" "$work/base.jsonl" >"$work/$1.jsonl"
+  status 0 dfgnn-tune import "$work/$1.jsonl" --store "$work/$1.db"
+}
+make_store a '.'
+make_store b '., (.seed = "00000000000000aa" | .time -= 86400)'
+make_store c '(.arch = "sm_90" | .model = "NVIDIA H200" | .backend = "cuda"
+  | .variant |= sub("^cpu"; "cuda") | .anchor |= sub("^cpu"; "cuda")
+  | .time = 1000000000), .'
+
+promise "import and export lose nothing"
+export_of "$work/a.db" | cmp -s - "$work/base.jsonl" || fail "the text differs"
+jq -c . "$work/c.jsonl" | sort >"$work/sorted" # as jq writes numbers
+export_of "$work/c.db" | jq -c . | sort | cmp -s - "$work/sorted" ||
+  fail "the rows differ"
+
+promise "merges in any order, any number of times, give the same export"
+first=
+for order in "a b c" "a c b" "b a c" "b c a" "c a b" "c b a"; do
+  m="$work/merged-$(echo "$order" | tr -d ' ').db"
+  for twice in 1 2; do
+    for s in $order; do
+      status 0 dfgnn-tune merge "$m" "$work/$s.db" --quiet
+    done
+    sum=$(export_of "$m" | cksum)
+    [ "${first:-$sum}" = "$sum" ] || fail "order $order, time $twice"
+    first=$sum
+  done
+done
+status 0 dfgnn-tune merge "$work/all.db" "$work/a.db" "$work/b.db" "$work/c.db"
+[ "$(export_of "$work/all.db" | cksum)" = "$first" ] || fail "at once"
+[ "$(export_of "$work/all.db" | wc -l)" -gt "$(wc -l <"$work/base.jsonl")" ] ||
+  fail "nothing came of the others"
+
+promise "what was added, known and skipped is told"
+n=$(wc -l <"$work/base.jsonl")
+status 0 dfgnn-tune merge "$work/told.db" "$work/a.db" "$work/c.db" --json
+holds ".[0].added == $n and .[0].known == 0 and .[0].skipped == 0"
+holds ".[1].added == $n and .[1].known == $n"
+status 0 dfgnn-tune merge "$work/arch.db" "$work/c.db" --from-arch sm_90 --json
+holds ".[0].added == $n and .[0].skipped == $n"
+holds '.[0].why | test("another architecture")'
+status 0 dfgnn-tune merge "$work/since.db" "$work/c.db" --since 2020-01-01 \
+  --json
+holds ".[0].added == $n and (.[0].why | test(\"measured earlier\"))"
+status 0 dfgnn-tune merge "$work/win.db" "$work/a.db" --only-winners --json
+holds ".[0].added >= 1 and .[0].added < $n"
+holds '.[0].why | test("not of a winner")'
+status 2 dfgnn-tune merge "$work/win.db" "$work/a.db" --since yesterday
+says "yesterday.*2026-11-30"
+
+promise "winners alone decide as all rows do"
+status 0 dfgnn-tune diff "$work/a.db" "$work/win.db" --json
+holds 'length == 0'
+says "1 are decided alike"
+
+promise "a merge adds all sources or none"
+echo text >"$work/bad.db"
+status 5 dfgnn-tune merge "$work/none.db" "$work/a.db" "$work/bad.db"
+[ ! -e "$work/none.db" ] || fail "the target is made"
+
+promise "an import adds all lines of a file or none"
+{ cat "$work/b.jsonl"; head -n 1 "$work/base.jsonl" | head -c 300; } \
+  >"$work/cut.jsonl"
+status 1 dfgnn-tune import "$work/cut.jsonl" --store "$work/cut.db"
+says "cut.jsonl:$(($(wc -l <"$work/b.jsonl") + 1)): "
+status 0 dfgnn-tune export --store "$work/cut.db"
+[ ! -s "$work/out" ] || fail "lines were kept"
+status 0 dfgnn-tune import "$work/cut.jsonl" --store "$work/cut.db" \
+  --skip-invalid --json
+holds '.[0].skipped == 1 and .[0].why == "1 invalid" and .[0].added > 0'
+status 0 dfgnn-tune import - --store "$work/cut.db" --json <"$work/b.jsonl"
+holds '.[0].added == 0 and .[0].known > 0'
+
+promise "diff tells what two stores decide differently, and by how much"
+winner=$(dfgnn-tune show --store "$work/a.db" --json | jq -r '.[0].variant')
+jq -c --arg w "$winner" 'if .variant == $w and .status == "ok" then
+  .ratio *= 9 | .ratio_low *= 9 | .ratio_high *= 9 else . end
+  | .run = "0123456789abcdef0123456789abcdef"' \
+  "$work/base.jsonl" >"$work/slow.jsonl"
+status 0 dfgnn-tune import "$work/slow.jsonl" --store "$work/slow.db" --quiet
+status 0 dfgnn-tune diff "$work/a.db" "$work/slow.db" --json
+holds "length == 1 and .[0].a == \"$winner\" and .[0].b != .[0].a"
+holds '.[0].a_loss_in_b > 1 and .[0].b_loss_in_a >= 1'
+
+promise "prune removes what no library can use, and nothing else"
+jq -c '.variant |= sub("fwd"; "gone")' "$work/base.jsonl" >"$work/gone.jsonl"
+jq -c '.revision = 0 | .seed = "00000000000000bb"' "$work/base.jsonl" \
+  >"$work/older.jsonl"
+cp "$work/all.db" "$work/prune.db"
+status 0 dfgnn-tune import "$work/gone.jsonl" "$work/older.jsonl" \
+  --store "$work/prune.db"
+status 0 dfgnn-tune verify "$work/prune.db" --json
+holds ".[0].state == \"valid\" and .[0].unknown == $n and .[0].older == $n"
+status 0 dfgnn-tune prune --store "$work/prune.db" --json
+holds ".[0].unknown == $n and .[0].older == $n and .[0].invalid == 0"
+[ "$(export_of "$work/prune.db" | cksum)" = "$first" ] ||
+  fail "other rows than those are gone"
+status 0 dfgnn-tune prune --store "$work/prune.db" --json
+holds '.[0].unknown == 0 and .[0].older == 0 and .[0].kept > 0'
+
+promise "verify finds a damaged file and invalid rows"
+head -c 3000 "$work/a.db" >"$work/short.db"
+status 5 dfgnn-tune verify "$work/a.db" "$work/short.db" --json
+holds '.[0].state == "valid" and .[1].state == "unusable"'
+says "short.db.*truncated"
+
+promise "a pin overrides measurements, and stays in its store"
+cp "$work/a.db" "$work/pin.db"
+loser=$(dfgnn-tune show --all --store "$work/pin.db" --json |
+  jq -r '[.[] | select(.status == "ok")] | last | .variant')
+status 0 dfgnn-tune pin "$loser" "$small" --store "$work/pin.db"
+status 0 dfgnn-tune pin --store "$work/pin.db" --json
+holds "length == 1 and .[0].variant == \"$loser\" and .[0].known"
+status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --json \
+  --store "$work/pin.db"
+holds ".[0].variant == \"$loser\" and .[0].source == \"pinned\""
+status 0 dfgnn-tune merge "$work/unpinned.db" "$work/pin.db" --quiet
+status 0 dfgnn-tune pin --store "$work/unpinned.db" --json
+holds 'length == 0'
+export_of "$work/pin.db" | cmp -s - "$work/base.jsonl" || fail "it is exported"
+status 0 dfgnn-tune pin --remove "$small" --store "$work/pin.db"
+status 0 dfgnn-tune pin --store "$work/pin.db" --json
+holds 'length == 0'
+status 2 dfgnn-tune pin no.such/variant=1 --store "$work/pin.db"
+
+promise "doctor says why a call would miss"
+status 0 dfgnn-tune doctor "$small" --device cpu --dim 8 --json \
+  --store "$work/a.db"
+holds 'any(.kind == "call" and .verdict == "exact")'
+holds 'any(.kind == "device" and .verdict == "measured")'
+status 0 dfgnn-tune doctor "$small" --device cpu --dim 8 --dtype f64 --json \
+  --store "$work/a.db"
+holds 'any(.kind == "call" and .verdict == "miss" and
+  (.why | test("dtype f32 .here f64")))'
+status 0 dfgnn-tune doctor "$small" --device cpu --json --store "$work/none.db"
+holds 'any(.kind == "store" and .verdict == "absent")'
+holds 'any(.kind == "device" and .verdict == "unmeasured")'
+status 0 dfgnn-tune doctor --device cpu --json --store "$work/gone.db"
+status 0 dfgnn-tune import "$work/older.jsonl" --store "$work/old.db" --quiet
+status 0 dfgnn-tune doctor --device cpu --json --store "$work/old.db"
+holds 'any(.kind == "revision" and .verdict == "stale")'
+status 5 dfgnn-tune doctor --device cpu --json --store "$work/bad.db"
+holds 'any(.kind == "store" and .verdict == "broken")'
+
+promise "shards are disjoint and together the whole"
+problems="--device cpu --op gt,gat --dim 4,8 --heads 1,2 --dry-run --json"
+# shellcheck disable=SC2086
+dfgnn-tune run "$small" $problems --store "$work/none.db" 2>/dev/null |
+  jq -c '.[]' | sort >"$work/whole"
+: >"$work/shards"
+for i in 1 2 3; do
+  # shellcheck disable=SC2086
+  dfgnn-tune run "$small" $problems --store "$work/none.db" --shard $i/3 \
+    2>/dev/null | jq -c '.[]' >"$work/shard"
+  [ -s "$work/shard" ] || fail "shard $i is empty"
+  cat "$work/shard" >>"$work/shards"
+done
+sort "$work/shards" | cmp -s - "$work/whole" || fail "the shards differ"
+# shellcheck disable=SC2086
+dfgnn-tune run "$small" $problems --store "$work/none.db" --shard 0/3 \
+  2>/dev/null | jq -c '.[]' | cmp -s - "$work/shard" || fail "0/3 is not 3/3"
+status 2 dfgnn-tune run "$small" --shard 4/3
+says "4/3"
+
+finish

@@ -1,0 +1,171 @@
+/* tune_check.c - dfgnn-tune verify and prune: what of a store is of use */
+#include "base/error.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <string.h>
+#include <time.h>
+
+typedef struct uses {
+  int64_t rows, use[TOOL_USE_FOREIGN + 1], oldest, newest;
+} uses;
+
+static int note(void *data, const dfgnn_measurement *row) {
+  uses *u = data;
+  u->use[tool_row_use(row->variant, row->revision)]++;
+  if (!u->rows || row->time < u->oldest)
+    u->oldest = row->time;
+  if (!u->rows || row->time > u->newest)
+    u->newest = row->time;
+  u->rows++;
+  return 0;
+}
+
+/* ---- verify ------------------------------------------------------------- */
+
+static dfgnn_status open_checked(dfgnn_store **store, const char *path,
+                                 const dfgnn_keys *keys) {
+  dfgnn_status status = keys ? dfgnn__store_open_signed(store, path, keys)
+                             : dfgnn__store_open(store, path, DFGNN_STORE_READ);
+  return status ? status : dfgnn__store_check(*store);
+}
+
+static void put_day(json_t *row, const char *key, int64_t seconds) {
+  char text[32] = "";
+  struct tm day;
+  time_t t = (time_t)seconds;
+  if (gmtime_r(&t, &day))
+    strftime(text, sizeof text, "%Y-%m-%d", &day);
+  tool_put(row, key, text);
+}
+
+static dfgnn_status verify(json_t *rows, int *bad, const char *path,
+                           const dfgnn_keys *keys) {
+  uses u = {0};
+  uint64_t invalid = 0;
+  dfgnn_store *store = NULL;
+  dfgnn_status status = open_checked(&store, path, keys);
+  if (!status)
+    status = dfgnn__store_each(store, &invalid, NULL, note, &u);
+  dfgnn__store_close(store);
+  json_t *row = json_object();
+  tool_put(row, "file", path);
+  tool_put(row, "state",
+           status    ? "unusable"
+           : invalid ? "has invalid rows"
+                     : "valid");
+  tool_put_flag(row, "signed", keys && !status);
+  if (status) {
+    tool_put(row, "reason", dfgnn_last_error());
+  } else {
+    tool_put_count(row, "rows", u.rows);
+    tool_put_count(row, "invalid", (int64_t)invalid);
+    tool_put_count(row, "current", u.use[TOOL_USE_CURRENT]);
+    tool_put_count(row, "older", u.use[TOOL_USE_OLDER]);
+    tool_put_count(row, "newer", u.use[TOOL_USE_NEWER]);
+    tool_put_count(row, "unknown", u.use[TOOL_USE_UNKNOWN]);
+    tool_put_count(row, "foreign", u.use[TOOL_USE_FOREIGN]);
+  }
+  if (!status && u.rows) {
+    put_day(row, "oldest", u.oldest);
+    put_day(row, "newest", u.newest);
+  }
+  json_array_append_new(rows, row);
+  *bad |= status || invalid;
+  return status;
+}
+
+static int verify_command(tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {
+      {"file", "FILE", TOOL_TEXT},        {"state", "STATE", TOOL_TEXT},
+      {"rows", "ROWS", TOOL_COUNT},       {"invalid", "INVALID", TOOL_COUNT},
+      {"current", "CURRENT", TOOL_COUNT}, {"older", "OLDER", TOOL_COUNT},
+      {"newer", "NEWER", TOOL_COUNT},     {"unknown", "UNKNOWN", TOOL_COUNT},
+      {"foreign", "FOREIGN", TOOL_COUNT}, {"oldest", "SINCE", TOOL_TEXT},
+      {"newest", "UNTIL", TOOL_TEXT},     {NULL, NULL, 0}};
+  dfgnn_keys *keys = NULL;
+  int bad = 0;
+  dfgnn_status failed =
+      settings->key ? dfgnn__keys_load(&keys, settings->key) : DFGNN_OK;
+  if (failed)
+    return tool_fail(failed);
+  json_t *rows = json_array();
+  for (int i = 0; i < count; i++)
+    if (verify(rows, &bad, operands[i], keys))
+      tool_fail(DFGNN_ERROR_STORE);
+  dfgnn__keys_free(keys);
+  int status = tool_report(settings, rows, columns);
+  return bad ? TOOL_STORE : status;
+}
+
+/* ---- prune -------------------------------------------------------------- */
+
+static int keep(void *data, const dfgnn_measurement *row) {
+  uses *u = data;
+  tool_use use = tool_row_use(row->variant, row->revision);
+  u->use[use]++;
+  return use != TOOL_USE_OLDER && use != TOOL_USE_UNKNOWN;
+}
+
+static int prune_command(tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {
+      {"file", "FILE", TOOL_TEXT},        {"kept", "KEPT", TOOL_COUNT},
+      {"invalid", "INVALID", TOOL_COUNT}, {"older", "OLDER", TOOL_COUNT},
+      {"unknown", "UNKNOWN", TOOL_COUNT}, {NULL, NULL, 0}};
+  dfgnn_prune_counts counts = {0, 0, 0};
+  dfgnn_store *store = NULL;
+  uses u = {0};
+  char path[4096];
+  (void)count;
+  (void)operands;
+  int status = tool_target_path(path, sizeof path, settings);
+  if (status)
+    return status;
+  /* opened for reading first: nothing to prune where there is no file */
+  dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  dfgnn__store_close(store);
+  store = NULL;
+  if (!failed)
+    failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (!failed)
+    failed = dfgnn__store_prune(store, &counts, keep, &u);
+  dfgnn__store_close(store);
+  if (failed)
+    return tool_fail(failed);
+  json_t *row = json_object(), *rows = json_array();
+  tool_put(row, "file", path);
+  tool_put_count(row, "kept", (int64_t)counts.kept);
+  tool_put_count(row, "invalid", (int64_t)counts.invalid);
+  tool_put_count(row, "older", u.use[TOOL_USE_OLDER]);
+  tool_put_count(row, "unknown", u.use[TOOL_USE_UNKNOWN]);
+  json_array_append_new(rows, row);
+  return tool_report(settings, rows, columns);
+}
+
+const tool_command tune_verify = {
+    "verify",
+    "FILE...",
+    1,
+    -1,
+    "Check stores: integrity, schema, rows, age, signature",
+    "Reads every page and every row. Rows that break a domain or do not have "
+    "the hash of their content are invalid; the others are counted by what "
+    "this library can do with them: current; older or newer than its "
+    "revision of the variant; of an unknown variant; foreign, of a backend it "
+    "was built without. With --key the file must be signed with such a key. "
+    "Exits with 5 if a file is unusable or has invalid rows.",
+    HAS(KEY) | HAS_ALWAYS,
+    verify_command};
+
+const tool_command tune_prune = {
+    "prune",
+    "",
+    0,
+    0,
+    "Remove rows that no library can use any more",
+    "Removes, in one transaction, the rows of variants that are gone, of "
+    "revisions older than this library's, and invalid ones, from the store "
+    "that is written. Rows of newer revisions, and of backends that this "
+    "library was built without, stay.",
+    HAS(STORE) | HAS_ALWAYS,
+    prune_command};

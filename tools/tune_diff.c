@@ -1,0 +1,109 @@
+/* tune_diff.c - dfgnn-tune diff: what two stores decide differently */
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <math.h>
+#include <string.h>
+
+static const dfgnn_decision *find(const tool_records *records,
+                                  const dfgnn_measurement *problem) {
+  for (size_t i = 0; i < records->decisions->count; i++) {
+    const dfgnn_decision *d = &records->decisions->decision[i];
+    if (d->count && tool_same_problem(&d->problem, problem) &&
+        d->problem.units == problem->units)
+      return d;
+  }
+  return NULL;
+}
+
+/* Time of a variant over that of the winner, by what a store measured. */
+static double loss(const dfgnn_decision *d, const char *variant) {
+  for (size_t i = 0; d && variant && i < d->count; i++)
+    if (!strcmp(d->ranked[i].variant, variant))
+      return exp(d->ranked[i].log_ratio - d->ranked[0].log_ratio);
+  return NAN;
+}
+
+static void put(json_t *rows, const dfgnn_decision *a,
+                const dfgnn_decision *b) {
+  const dfgnn_measurement *p = a ? &a->problem : &b->problem;
+  const char *first = a ? a->ranked[0].variant : NULL;
+  const char *second = b ? b->ranked[0].variant : NULL;
+  json_t *row = json_object();
+  tool_put(row, "graph", p->graph);
+  tool_put(row, "op", p->op);
+  tool_put(row, "pass", p->pass);
+  tool_put_count(row, "dim", p->dim);
+  tool_put_count(row, "heads", p->heads);
+  tool_put(row, "dtype", p->dtype);
+  tool_put(row, "device", p->model);
+  tool_put(row, "backend", p->backend);
+  tool_put(row, "arch", p->arch);
+  tool_put(row, "a", first);
+  tool_put(row, "b", second);
+  tool_put_number(row, "a_loss_in_b", loss(b, first));
+  tool_put_number(row, "b_loss_in_a", loss(a, second));
+  json_array_append_new(rows, row);
+}
+
+static int wanted(const tool_settings *settings, const dfgnn_decision *d) {
+  return d->count && !tool_row_refusal(settings, &d->problem);
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {
+      {"graph", "GRAPH", TOOL_TEXT},       {"op", "OP", TOOL_TEXT},
+      {"pass", "PASS", TOOL_TEXT},         {"dtype", "DTYPE", TOOL_TEXT},
+      {"heads", "HEADS", TOOL_COUNT},      {"dim", "DIM", TOOL_COUNT},
+      {"device", "DEVICE", TOOL_TEXT},     {"a", "A", TOOL_TEXT},
+      {"a_loss_in_b", "IN B", TOOL_TIMES}, {"b", "B", TOOL_TEXT},
+      {"b_loss_in_a", "IN A", TOOL_TIMES}, {NULL, NULL, 0}};
+  tool_records a = {0}, b = {0};
+  size_t same = 0;
+  (void)count;
+  int status = tool_records_add(&a, operands[0]);
+  if (!status)
+    status = tool_records_add(&b, operands[1]);
+  if (!status)
+    status = tool_records_decide(&a);
+  if (!status)
+    status = tool_records_decide(&b);
+  json_t *rows = json_array();
+  for (size_t i = 0; !status && i < a.decisions->count; i++) {
+    const dfgnn_decision *d = &a.decisions->decision[i];
+    if (!wanted(settings, d))
+      continue;
+    const dfgnn_decision *e = find(&b, &d->problem);
+    if (e && !strcmp(d->ranked[0].variant, e->ranked[0].variant))
+      same++;
+    else
+      put(rows, d, e);
+  }
+  for (size_t i = 0; !status && i < b.decisions->count; i++) {
+    const dfgnn_decision *e = &b.decisions->decision[i];
+    if (wanted(settings, e) && !find(&a, &e->problem))
+      put(rows, NULL, e);
+  }
+  tool_records_free(&a);
+  tool_records_free(&b);
+  if (status) {
+    json_decref(rows);
+    return status;
+  }
+  if (!settings->quiet)
+    fprintf(stderr, "%s: %zu problems differ, %zu are decided alike\n",
+            tool_name, json_array_size(rows), same);
+  return tool_report(settings, rows, columns);
+}
+
+const tool_command tune_diff = {
+    "diff",
+    "A B",
+    2,
+    2,
+    "Show what two stores decide differently, and by how much",
+    "A line a problem that only one store decides, or that both decide "
+    "differently: the choice of each, and its time over that of the other "
+    "store's choice as the other store measured it.",
+    HAS_PROBLEM | HAS(FROM_ARCH) | HAS_ALWAYS,
+    command};

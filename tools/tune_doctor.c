@@ -1,0 +1,284 @@
+/* tune_doctor.c - dfgnn-tune doctor: why calls on this machine would miss */
+#include "base/error.h"
+#include "lib/registry.h"
+#include "tools/lookup.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct doctor {
+  const tool_settings *settings;
+  json_t *rows;
+  tool_records records; /* of the layers that can be read, any device */
+  int broken;           /* a store that somebody named cannot be used */
+} doctor;
+
+static void say(doctor *d, const char *of, const char *what,
+                const char *verdict, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static void say(doctor *d, const char *of, const char *what,
+                const char *verdict, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  json_t *row = json_object();
+  tool_put(row, "kind", of);
+  tool_put(row, "name", what);
+  tool_put(row, "verdict", verdict);
+  tool_put(row, "why", text);
+  json_array_append_new(d->rows, row);
+}
+
+/* ---- layers ------------------------------------------------------------- */
+
+static dfgnn_status open_layer(dfgnn_store **store, const char *path) {
+  const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
+  dfgnn_keys *keys = NULL;
+  if (!trusted || !*trusted)
+    return dfgnn__store_open(store, path, DFGNN_STORE_READ);
+  dfgnn_status status = dfgnn__keys_load(&keys, trusted);
+  if (!status)
+    status = dfgnn__store_open_signed(store, path, keys);
+  dfgnn__keys_free(keys);
+  return status;
+}
+
+static dfgnn_status examine_layer(doctor *d, const dfgnn_store_layer *layer) {
+  dfgnn_store *store = NULL;
+  uint64_t invalid = 0;
+  size_t before, after;
+  const char *path = layer->path;
+  if (access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR)) {
+    int fatal = layer->named && !layer->writable;
+    say(d, "store", path, fatal ? "broken" : "absent",
+        layer->writable ? "nothing was measured into it yet"
+                        : "there is no such file");
+    d->broken |= fatal;
+    return DFGNN_OK;
+  }
+  dfgnn__rows_get(d->records.rows, &before);
+  dfgnn_status status = open_layer(&store, path);
+  if (!status)
+    status = dfgnn__rows_load(d->records.rows, &invalid, store, NULL);
+  dfgnn__store_close(store);
+  d->records.row = dfgnn__rows_get(d->records.rows, &after);
+  d->records.count = after;
+  if (status) {
+    say(d, "store", path, layer->named ? "broken" : "skipped", "%s",
+        dfgnn_last_error());
+    d->broken |= layer->named;
+    return status == DFGNN_ERROR_MEMORY ? status : DFGNN_OK;
+  }
+  say(d, "store", path,
+      invalid           ? "damaged"
+      : after == before ? "empty"
+                        : "good",
+      "%zu rows that no layer before has, %llu invalid", after - before,
+      (unsigned long long)invalid);
+  if (layer->writable && access(path, W_OK))
+    say(d, "store", path, "read-only",
+        "what is measured cannot be kept in it: %s", strerror(errno));
+  return DFGNN_OK;
+}
+
+static int examine_layers(doctor *d) {
+  dfgnn_context places = {0};
+  dfgnn_status status = dfgnn__rows_create(&d->records.rows);
+  if (!status)
+    status = dfgnn__layers_find(&places, d->settings->store);
+  for (size_t i = 0; i < places.layer_count && !status; i++)
+    status = examine_layer(d, &places.layers[i]);
+  if (!status && !places.layer_count)
+    say(d, "store", "none", "absent", "no store is read or written");
+  dfgnn__layers_free(&places);
+  return status ? tool_fail(status) : tool_records_decide(&d->records);
+}
+
+/* ---- devices ------------------------------------------------------------ */
+
+static void examine_device(doctor *d, const dfgnn_device_info *info) {
+  char name[64], others[256] = "";
+  int64_t here = 0, model = 0, use[TOOL_USE_FOREIGN + 1] = {0};
+  for (size_t i = 0; i < d->records.count; i++) {
+    const dfgnn_measurement *row = &d->records.row[i];
+    if (!strcmp(row->backend, info->backend) &&
+        !strcmp(row->arch, info->arch)) {
+      here++;
+      model += !strcmp(row->model, info->model) && row->units == info->units;
+      use[tool_row_use(row->variant, row->revision)]++;
+    } else if (!strstr(others, row->arch)) {
+      size_t n = strlen(others);
+      snprintf(others + n, sizeof others - n, "%s%s", n ? ", " : "", row->arch);
+    }
+  }
+  snprintf(name, sizeof name, "%s %s", info->backend, info->arch);
+  if (!here)
+    say(d, "device", name, "unmeasured",
+        "no row is of this architecture%s%s; measure with dfgnn-tune run",
+        *others ? ", those there are of " : "", others);
+  else if (!model)
+    say(d, "device", name, "kin",
+        "%lld rows of the architecture, none of this model (%s, %d units)",
+        (long long)here, info->model, info->units);
+  else
+    say(d, "device", name, "measured",
+        "%lld rows of the architecture, %lld of this model", (long long)here,
+        (long long)model);
+  if (use[TOOL_USE_OLDER] || use[TOOL_USE_NEWER])
+    say(d, "revision", name, "stale",
+        "%lld rows of older and %lld of newer revisions of variants do not "
+        "count; dfgnn-tune run measures those variants again",
+        (long long)use[TOOL_USE_OLDER], (long long)use[TOOL_USE_NEWER]);
+  if (use[TOOL_USE_UNKNOWN])
+    say(d, "revision", name, "unknown",
+        "%lld rows name variants that this library does not have",
+        (long long)use[TOOL_USE_UNKNOWN]);
+}
+
+/* ---- calls -------------------------------------------------------------- */
+
+typedef struct gate {
+  const char *name, *here, *there;
+} gate;
+
+#define GATES 11
+
+static void gates_of(gate gates[GATES], const tool_case *each,
+                     const dfgnn_setting *s, const dfgnn_measurement *m) {
+  static const char *const no_yes[] = {"no", "yes"};
+  const dfgnn_problem *p = s->problem;
+  const gate all[GATES] = {
+      {"operator", dfgnn_op_name(p->op), m->op},
+      {"pass", dfgnn_pass_name(p->pass), m->pass},
+      {"backend", each->info->backend, m->backend},
+      {"architecture", each->info->arch, m->arch},
+      {"dtype", dfgnn_dtype_name(p->dtype), m->dtype},
+      {"math", dfgnn_math_name(p->math), m->math},
+      {"layout", dfgnn_layout_name(p->layout), m->layout},
+      {"offsets", s->matrix->offsets64 ? "i64" : "i32", m->index},
+      {"deterministic", no_yes[!!p->deterministic], no_yes[!!m->deterministic]},
+      {"weights", no_yes[!!p->weights], no_yes[!!m->weights]},
+      {"caches", p->cold ? "cold" : "warm",
+       strncmp(m->protocol, "cold", 4) ? "warm" : "cold"},
+  };
+  memcpy(gates, all, sizeof all);
+}
+
+/* Lower is nearer: gates that do not match, then graph, then sizes. */
+static int strangeness(const tool_case *each, const dfgnn_setting *s,
+                       const dfgnn_measurement *m) {
+  gate gates[GATES];
+  int sum = 0;
+  gates_of(gates, each, s, m);
+  for (int i = 0; i < GATES; i++)
+    sum += strcmp(gates[i].here, gates[i].there) ? (i < 4 ? 64 : 8) : 0;
+  return sum + 4 * (m->signature.fingerprint != s->signature->fingerprint) +
+         (m->heads != s->problem->heads) + (m->dim != s->problem->dim);
+}
+
+static void explain_miss(doctor *d, const tool_case *each,
+                         const dfgnn_setting *s, const dfgnn_choice *choice,
+                         const char *name) {
+  const dfgnn_measurement *best = NULL;
+  char text[384] = "";
+  gate gates[GATES];
+  for (size_t i = 0; i < d->records.decisions->count; i++) {
+    const dfgnn_measurement *m = &d->records.decisions->decision[i].problem;
+    if (!best || strangeness(each, s, m) < strangeness(each, s, best))
+      best = m;
+  }
+  if (!best) {
+    say(d, "call", name, "miss", "nothing is measured");
+    return;
+  }
+  gates_of(gates, each, s, best);
+  for (int i = 0; i < GATES; i++)
+    if (strcmp(gates[i].here, gates[i].there)) {
+      size_t n = strlen(text);
+      snprintf(text + n, sizeof text - n, "%s%s %s (here %s)", n ? ", " : "",
+               gates[i].name, gates[i].there, gates[i].here);
+    }
+  if (*text)
+    say(d, "call", name, "miss", "the nearest measurement, %s %lldx%lld, is %s",
+        *best->graph ? best->graph : "a graph", (long long)best->heads,
+        (long long)best->dim, text);
+  else
+    say(d, "call", name, "miss",
+        "the nearest measured graph is %.3g away, trusted up to %.3g",
+        choice->distance, dfgnn__trusted_radius);
+}
+
+static int examine_call(void *data, const tool_case *each) {
+  doctor *d = data;
+  tool_lookup lookup;
+  dfgnn_choice choice = {0};
+  char problem[128], name[512];
+  dfgnn_status status = tool_lookup_case(&lookup, each);
+  if (status)
+    return tool_fail(status);
+  dfgnn__table_select(&choice, each->ctx->table, &lookup.query, 0);
+  tool_problem_text(problem, sizeof problem, each->problem);
+  snprintf(name, sizeof name, "%s, %s, %s", each->label, problem,
+           each->info->backend);
+  if (choice.variant)
+    say(d, "call", name, dfgnn_source_name(choice.source), "%s",
+        choice.because);
+  else
+    explain_miss(d, each, &lookup.query.setting, &choice, name);
+  return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_DONE;
+}
+
+static int examine(doctor *d, const tool_graphs *graphs) {
+  tool_contexts contexts;
+  int status = examine_layers(d);
+  if (status || d->broken)
+    return status ? status : TOOL_STORE;
+  status = tool_contexts_open(&contexts, d->settings);
+  if (status)
+    return status;
+  for (int i = 0; i < contexts.count; i++)
+    examine_device(d, &contexts.info[i]);
+  tool_contexts_close(&contexts);
+  return graphs->count ? tool_each(d->settings, graphs, examine_call, d)
+                       : TOOL_DONE;
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {{"kind", "OF", TOOL_TEXT},
+                                        {"name", "WHAT", TOOL_TEXT},
+                                        {"verdict", "VERDICT", TOOL_TEXT},
+                                        {"why", "WHY", TOOL_TEXT},
+                                        {NULL, NULL, 0}};
+  doctor d = {.settings = settings, .rows = json_array()};
+  tool_graphs graphs = {0};
+  int status = tool_graphs_all(&graphs, count, operands);
+  if (!status)
+    status = examine(&d, &graphs);
+  tool_graphs_free(&graphs);
+  tool_records_free(&d.records);
+  int printed = tool_report(settings, d.rows, columns);
+  return status ? status : printed;
+}
+
+const tool_command tune_doctor = {
+    "doctor",
+    "[GRAPH...]",
+    0,
+    -1,
+    "Say why a call on this machine would miss",
+    "Goes through what stands between a call and a measurement: the stores "
+    "(absent, damaged, unsigned), the identity of the device, revisions of "
+    "variants, and, for the GRAPHs and problems given, what has to match: "
+    "operator, pass, type, math, layout, offsets, determinism, weights, "
+    "caches, and the distance to the nearest measured graph. Exits with 5 if "
+    "a store that was named cannot be used.",
+    HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
+    command};

@@ -1,0 +1,288 @@
+/* tune_merge.c - dfgnn-tune merge and import: rows into a store, in one
+ * transaction */
+#include "base/error.h"
+#include "tools/jsonl.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tool_column columns[] = {
+    {"source", "SOURCE", TOOL_TEXT}, {"added", "ADDED", TOOL_COUNT},
+    {"known", "KNOWN", TOOL_COUNT},  {"skipped", "SKIPPED", TOOL_COUNT},
+    {"why", "WHY", TOOL_TEXT},       {NULL, NULL, 0}};
+
+/* Why rows of one source were skipped. */
+typedef struct reasons {
+  int64_t count[5];
+} reasons;
+
+static const char *const why[] = {"invalid", "of another architecture",
+                                  "measured earlier", "of another problem",
+                                  "not of a winner"};
+
+static void count_reason(reasons *r, const char *reason) {
+  for (size_t i = 0; i < sizeof why / sizeof *why; i++)
+    r->count[i] += !strcmp(why[i], reason);
+}
+
+static void put_source(json_t *rows, const char *source,
+                       const dfgnn_merge_counts *counts, const reasons *r) {
+  char text[256] = "";
+  int64_t skipped = 0;
+  for (size_t i = 0; i < sizeof why / sizeof *why; i++) {
+    size_t n = strlen(text);
+    skipped += r->count[i];
+    if (r->count[i])
+      snprintf(text + n, sizeof text - n, "%s%lld %s", n ? ", " : "",
+               (long long)r->count[i], why[i]);
+  }
+  json_t *row = json_object();
+  tool_put(row, "source", source);
+  tool_put_count(row, "added", (int64_t)counts->added);
+  tool_put_count(row, "known", (int64_t)counts->known);
+  tool_put_count(row, "skipped", skipped);
+  tool_put(row, "why", text);
+  json_array_append_new(rows, row);
+}
+
+static int report(const tool_settings *settings, json_t *rows) {
+  if (!settings->quiet || settings->json)
+    return tool_report(settings, rows, columns);
+  json_decref(rows);
+  return TOOL_DONE;
+}
+
+/* ---- merge -------------------------------------------------------------- */
+
+typedef struct merge merge;
+
+typedef struct source {
+  const merge *of;
+  reasons reasons;
+} source;
+
+struct merge {
+  const tool_settings *settings;
+  tool_records records; /* with --only-winners */
+  size_t count;
+  dfgnn_store **store;
+  dfgnn_store_filter *filter;
+  dfgnn_merge_counts *counts;
+  source *source;
+};
+
+static int wanted(void *data, const dfgnn_measurement *row) {
+  source *s = data;
+  const char *reason = tool_row_refusal(s->of->settings, row);
+  if (!reason && s->of->settings->only_winners &&
+      !tool_row_wins(&s->of->records, row))
+    reason = "not of a winner";
+  if (reason)
+    count_reason(&s->reasons, reason);
+  return !reason;
+}
+
+static int open_sources(merge *m, char **paths) {
+  const dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  m->store = calloc(m->count, sizeof *m->store);
+  m->filter = calloc(m->count, sizeof *m->filter);
+  m->counts = calloc(m->count, sizeof *m->counts);
+  m->source = calloc(m->count, sizeof *m->source);
+  if (!m->store || !m->filter || !m->counts || !m->source)
+    return tool_error("out of memory");
+  for (size_t i = 0; i < m->count; i++) {
+    dfgnn_status status =
+        dfgnn__store_open(&m->store[i], paths[i], DFGNN_STORE_READ);
+    if (status)
+      return tool_fail(status);
+    m->source[i].of = m;
+    m->filter[i] = filter;
+    m->filter[i].wanted = wanted;
+    m->filter[i].data = &m->source[i];
+  }
+  return TOOL_DONE;
+}
+
+static void close_sources(merge *m) {
+  for (size_t i = 0; m->store && i < m->count; i++)
+    dfgnn__store_close(m->store[i]);
+  free(m->store);
+  free(m->filter);
+  free(m->counts);
+  free(m->source);
+  tool_records_free(&m->records);
+}
+
+static int decide_winners(merge *m, char **paths) {
+  int status = TOOL_DONE;
+  for (size_t i = 0; i < m->count && !status; i++)
+    status = tool_records_add(&m->records, paths[i]);
+  return status ? status : tool_records_decide(&m->records);
+}
+
+static int merge_command(tool_settings *settings, int count, char **operands) {
+  merge m = {.settings = settings, .count = (size_t)count - 1};
+  dfgnn_store *target = NULL;
+  char **paths = operands + 1;
+  int status = open_sources(&m, paths);
+  if (!status && settings->only_winners)
+    status = decide_winners(&m, paths);
+  if (!status) {
+    dfgnn_status failed =
+        dfgnn__store_open(&target, operands[0], DFGNN_STORE_WRITE);
+    if (!failed)
+      failed =
+          dfgnn__store_merge_all(target, m.counts, m.store, m.count, m.filter);
+    dfgnn__store_close(target);
+    status = failed ? tool_fail(failed) : TOOL_DONE;
+  }
+  if (!status) {
+    json_t *rows = json_array();
+    for (size_t i = 0; i < m.count; i++) {
+      m.source[i].reasons.count[0] = (int64_t)m.counts[i].skipped;
+      put_source(rows, paths[i], &m.counts[i], &m.source[i].reasons);
+    }
+    status = report(settings, rows);
+  }
+  close_sources(&m);
+  return status;
+}
+
+/* ---- import ------------------------------------------------------------- */
+
+#define LINE_LIMIT (1 << 20)
+
+typedef struct import {
+  const tool_settings *settings;
+  const char *path;
+  FILE *in;
+  char *line;
+  int64_t number;
+  json_t *object; /* of the row that was given last */
+  dfgnn_measurement row;
+  reasons reasons;
+} import;
+
+static dfgnn_status parse_line(import *im) {
+  json_error_t error;
+  size_t length = strlen(im->line);
+  json_decref(im->object);
+  im->object = NULL;
+  if (length == LINE_LIMIT - 1 && im->line[length - 1] != '\n') {
+    for (int c = 0; c != '\n' && c != EOF;)
+      c = getc(im->in);
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "longer than %d bytes", LINE_LIMIT);
+  }
+  im->object = json_loads(im->line, JSON_REJECT_DUPLICATES, &error);
+  if (!im->object)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s", error.text);
+  dfgnn_status status = tool_measurement_parse(&im->row, im->object);
+  return status ? status : dfgnn__measurement_check(&im->row);
+}
+
+/* The next line that is wanted. */
+static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
+  import *im = data;
+  *row = NULL;
+  while (fgets(im->line, LINE_LIMIT, im->in)) {
+    im->number++;
+    if (im->line[strspn(im->line, " \t\r\n")] == 0)
+      continue;
+    dfgnn_status status = parse_line(im);
+    if (status && !im->settings->skip_invalid)
+      return dfgnn__fail_prefix(status, "%s:%lld: ", im->path,
+                                (long long)im->number);
+    const char *reason =
+        status ? "invalid" : tool_row_refusal(im->settings, &im->row);
+    if (!reason) {
+      *row = &im->row;
+      return DFGNN_OK;
+    }
+    count_reason(&im->reasons, reason);
+  }
+  return ferror(im->in)
+             ? dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", im->path, strerror(errno))
+             : DFGNN_OK;
+}
+
+/* Others wait for the store while it is written, so not for a slow pipe. */
+static FILE *spool_stdin(void) {
+  static char bytes[65536];
+  FILE *copy = tmpfile();
+  size_t n;
+  while (copy && (n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
+    if (fwrite(bytes, 1, n, copy) != n) {
+      fclose(copy);
+      return NULL;
+    }
+  if (copy)
+    rewind(copy);
+  return copy;
+}
+
+static int import_file(dfgnn_store *store, json_t *rows,
+                       const tool_settings *settings, const char *path) {
+import im = {.settings = settings, .path = path, .line = malloc(LINE_LIMIT) };
+  dfgnn_merge_counts counts = {0, 0, 0};
+  im.in = strcmp(path, "-") ? fopen(path, "rb") : spool_stdin();
+  dfgnn_status status = DFGNN_OK;
+  if (!im.in || !im.line)
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
+  if (!status)
+    status = dfgnn__store_record_from(store, &counts, next_row, &im);
+  if (im.in)
+    fclose(im.in);
+  json_decref(im.object);
+  free(im.line);
+  if (status)
+    return tool_fail(status);
+  put_source(rows, path, &counts, &im.reasons);
+  return TOOL_DONE;
+}
+
+static int import_command(tool_settings *settings, int count, char **operands) {
+  dfgnn_store *store = NULL;
+  json_t *rows = json_array();
+  char path[4096];
+  int status = tool_target_path(path, sizeof path, settings);
+  if (!status) {
+    dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+    status = failed ? tool_fail(failed) : TOOL_DONE;
+  }
+  for (int i = 0; i < count && !status; i++)
+    status = import_file(store, rows, settings, operands[i]);
+  dfgnn__store_close(store);
+  if (!status)
+    return report(settings, rows);
+  json_decref(rows);
+  return status;
+}
+
+const tool_command tune_merge = {
+    "merge",
+    "TARGET SOURCE...",
+    2,
+    -1,
+    "Add the rows of stores to a store",
+    "The union of sets of rows: in any order, any number of times, the result "
+    "is the same. TARGET is created if there is none; all sources are added or "
+    "none is. What was added, known before and skipped, and why, is printed.",
+    HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) | HAS_ALWAYS,
+    merge_command};
+
+const tool_command tune_import = {
+    "import",
+    "FILE...",
+    1,
+    -1,
+    "Add measurements from JSON Lines",
+    "Adds each row that is not there yet to the store that is written. A FILE "
+    "of - is standard input. A line that is no measurement is an error with "
+    "its number, and nothing of that file is added; with --skip-invalid it is "
+    "passed over and counted.",
+    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(SKIP_INVALID) |
+        HAS_ALWAYS,
+    import_command};

@@ -1,0 +1,124 @@
+/* tune_pin.c - dfgnn-tune pin: choices set by hand, local to a store */
+#include "base/error.h"
+#include "io/io.h"
+#include "lib/registry.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include <inttypes.h>
+#include <string.h>
+
+static int put_pin(void *data, const char *op, const char *pass,
+                   const char *dtype, uint64_t fingerprint,
+                   const char *variant) {
+  char hex[24];
+  json_t *row = json_object();
+  snprintf(hex, sizeof hex, "%016" PRIx64, fingerprint);
+  tool_put(row, "op", op);
+  tool_put(row, "pass", pass);
+  tool_put(row, "dtype", dtype);
+  tool_put(row, "fingerprint", fingerprint ? hex : "any");
+  tool_put(row, "variant", variant);
+  tool_put_flag(row, "known", dfgnn__variant_find(variant) != NULL);
+  json_array_append_new(data, row);
+  return 0;
+}
+
+static int list(const tool_settings *settings, const char *path) {
+  static const tool_column columns[] = {
+      {"op", "OP", TOOL_TEXT},           {"pass", "PASS", TOOL_TEXT},
+      {"dtype", "DTYPE", TOOL_TEXT},     {"fingerprint", "GRAPH", TOOL_TEXT},
+      {"variant", "VARIANT", TOOL_TEXT}, {NULL, NULL, 0}};
+  dfgnn_store *store = NULL;
+  json_t *rows = json_array();
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  if (status == DFGNN_ERROR_IO) /* no store, no pins */
+    return tool_report(settings, rows, columns);
+  if (!status)
+    status = dfgnn__store_each_pin(store, put_pin, rows);
+  dfgnn__store_close(store);
+  if (!status)
+    return tool_report(settings, rows, columns);
+  json_decref(rows);
+  return tool_fail(status);
+}
+
+/* 0 without a graph: any. */
+static dfgnn_status fingerprint_of(uint64_t *fingerprint, const char *name) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  dfgnn_context *ctx = NULL;
+  dfgnn_graph *graph = NULL;
+  dfgnn_csr *csr = NULL;
+  *fingerprint = 0;
+  if (!name)
+    return DFGNN_OK;
+  options.device = "cpu";
+  options.store = "";
+  dfgnn_status status = dfgnn_context_create(&ctx, &options);
+  if (!status)
+    status = dfgnn__csr_open(&csr, name);
+  if (!status)
+    status = dfgnn_graph_create(&graph, ctx, csr);
+  if (!status)
+    status = dfgnn_graph_signature(&signature, graph);
+  *fingerprint = signature.fingerprint;
+  dfgnn_graph_destroy(graph);
+  if (csr)
+    dfgnn_csr_free(csr);
+  dfgnn_context_destroy(ctx);
+  return status;
+}
+
+static dfgnn_status pin_all(dfgnn_store *store, const tool_settings *s,
+                            uint64_t fingerprint, const char *variant) {
+  dfgnn_status status = DFGNN_OK;
+  for (int o = 0; o < s->op_count; o++)
+    for (int p = 0; p < s->pass_count; p++)
+      for (int t = 0; t < s->dtype_count && !status; t++)
+        status = dfgnn__store_pin(
+            store, dfgnn_op_name(s->op[o]), dfgnn_pass_name(s->pass[p]),
+            dfgnn_dtype_name(s->dtype[t]), fingerprint, variant);
+  return status;
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  dfgnn_store *store = NULL;
+  uint64_t fingerprint = 0;
+  char path[4096];
+  int status = tool_target_path(path, sizeof path, settings);
+  if (status)
+    return status;
+  if (!count && !settings->remove)
+    return list(settings, path);
+  if (settings->remove && count > 1)
+    return tool_usage("--remove takes a GRAPH at most");
+  const char *variant = settings->remove ? NULL : operands[0];
+  const char *graph = settings->remove ? count ? operands[0] : NULL
+                      : count > 1      ? operands[1]
+                                       : NULL;
+  if (variant && !dfgnn__variant_find(variant))
+    return tool_usage("the library has no variant '%s'; dfgnn-tune variants "
+                      "lists them",
+                      variant);
+  dfgnn_status failed = fingerprint_of(&fingerprint, graph);
+  if (!failed)
+    failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (!failed)
+    failed = pin_all(store, settings, fingerprint, variant);
+  dfgnn__store_close(store);
+  return failed ? tool_fail(failed) : TOOL_DONE;
+}
+
+const tool_command tune_pin = {
+    "pin",
+    "[VARIANT [GRAPH]]",
+    0,
+    2,
+    "Set a variant by hand, or list what was set",
+    "For the operators, passes and types that are given, the variant is used "
+    "wherever it applies, or on one graph, whatever was measured. A pin is "
+    "local to the store file: it is neither merged nor exported nor "
+    "published. Without VARIANT the pins are listed; --remove removes them.",
+    HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(STORE) | HAS(REMOVE) | HAS_ALWAYS,
+    command};
