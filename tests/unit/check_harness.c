@@ -1,0 +1,191 @@
+/* The harness tells right kernels from wrong ones: each fake family below makes
+ * one mistake. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/attention/reference.h"
+#include "lib/registry.h"
+#include "tests/common/shapes.h"
+#include "tuner/harness.h"
+
+#define ck_ok(expression)                                                      \
+  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
+                dfgnn_last_error())
+
+enum { WORKSPACE = 64 };
+
+typedef enum mistake {
+  RIGHT,
+  NOTHING_WRITTEN,
+  ONE_NUMBER_OFF,
+  LSE_OFF,
+  ISOLATED_ROW_LEFT,
+  BEYOND_OUT,
+  BEFORE_OUT,
+  BEYOND_WORKSPACE,
+  MISTAKES
+} mistake;
+
+static const struct {
+  const char *label, *message;
+} mistakes[MISTAKES] = {
+    [RIGHT] = {"none", NULL},
+    [NOTHING_WRITTEN] = {"nothing-written", "out of row 0"},
+    [ONE_NUMBER_OFF] = {"one-number-off", "out of row 3"},
+    [LSE_OFF] = {"lse-off", "lse of row 3"},
+    [ISOLATED_ROW_LEFT] = {"isolated-row-left", "out of row 1"},
+    [BEYOND_OUT] = {"beyond-out", "wrote beyond out"},
+    [BEFORE_OUT] = {"before-out", "wrote before out"},
+    [BEYOND_WORKSPACE] = {"beyond-workspace", "wrote beyond the workspace"},
+};
+
+static void spoil(const dfgnn_launch *launch, float *out, float *lse) {
+  int64_t numbers =
+      launch->setting.matrix->destinations * launch->setting.problem->dim;
+  size_t row = (size_t)launch->setting.problem->dim;
+  switch ((mistake)launch->setting.parameter[0]) {
+  case ONE_NUMBER_OFF:
+    out[3 * row + 1] += 0.01f;
+    break;
+  case LSE_OFF:
+    lse[3] += 0.01f;
+    break;
+  case ISOLATED_ROW_LEFT:
+    memset(out + row, 0xff, row * sizeof *out);
+    break;
+  case BEYOND_OUT:
+    out[numbers] = 0;
+    break;
+  case BEFORE_OUT:
+    out[-1] = 0;
+    break;
+  case BEYOND_WORKSPACE:
+    ((char *)launch->workspace)[256] = 0;
+    break;
+  default:
+    break;
+  }
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  size_t rows = (size_t)matrix->destinations;
+  size_t numbers = rows * (size_t)problem->dim;
+  double *out = malloc((numbers + rows) * sizeof *out), *lse = out + numbers;
+  float *to = launch->args->out, *lse_to = launch->args->lse;
+  if (launch->setting.parameter[0] != NOTHING_WRITTEN) {
+    ck_ok(dfgnn__attention_reference(problem, matrix, launch->args, NULL,
+                                     (int64_t)rows, out, lse, NULL));
+    for (size_t i = 0; i < numbers; i++)
+      to[i] = (float)out[i];
+    for (size_t i = 0; i < rows; i++)
+      lse_to[i] = (float)lse[i];
+    spoil(launch, to, lse_to);
+  }
+  free(out);
+  return DFGNN_OK;
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  (void)setting;
+  return WORKSPACE;
+}
+
+static const dfgnn_family families[] = {
+    {
+        .name = "test.harness",
+        .algorithm = "test",
+        .backend = "cpu",
+        .ops = DFGNN_OPS_ATTENTION,
+        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+        .dtypes = DFGNN_BIT(DFGNN_F32),
+        .revision = 1,
+        .deterministic = 1,
+        .reference = 1,
+        .parameters = {{"mistake",
+                        MISTAKES,
+                        {RIGHT, NOTHING_WRITTEN, ONE_NUMBER_OFF, LSE_OFF,
+                         ISOLATED_ROW_LEFT, BEYOND_OUT, BEFORE_OUT,
+                         BEYOND_WORKSPACE},
+                        {"none", "nothing-written", "one-number-off", "lse-off",
+                         "isolated-row-left", "beyond-out", "before-out",
+                         "beyond-workspace"}}},
+        .workspace = workspace,
+        .launch = launch,
+    },
+    DFGNN_FAMILIES_END,
+};
+
+/* "many isolated rows": row 1 and 2 have no edges, rows 0 and 3 have some. */
+enum { ISOLATED = 3 };
+
+static dfgnn_status check(mistake m, double *error) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_harness *harness;
+  dfgnn_plan *plan;
+  char name[100];
+
+  dfgnn__registry_add(families);
+  options.device = "cpu";
+  options.store = "";
+  problem.dim = 5;
+  shape s = shape_make(ISOLATED, shape_seed());
+  ck_ok(dfgnn_context_create(&ctx, &options));
+  ck_ok(dfgnn_graph_create(&graph, ctx, &s.csr));
+  ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
+  snprintf(name, sizeof name, "test.harness/mistake=%s", mistakes[m].label);
+  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, name));
+  dfgnn_status status = dfgnn__harness_check(error, harness, plan);
+  dfgnn_plan_destroy(plan);
+  dfgnn__harness_destroy(harness);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  shape_free(&s);
+  return status;
+}
+
+START_TEST(a_right_kernel_passes_with_its_error) {
+  double error = -1;
+  ck_ok(check(RIGHT, &error));
+  ck_assert(error >= 0 && error < 1e-6);
+}
+END_TEST
+
+START_TEST(each_mistake_is_found_and_named) {
+  double error = -1;
+  ck_assert_int_eq(check((mistake)_i, &error), DFGNN_ERROR_WRONG);
+  ck_assert_msg(strstr(dfgnn_last_error(), mistakes[_i].message) != NULL,
+                "%s: %s", mistakes[_i].label, dfgnn_last_error());
+}
+END_TEST
+
+START_TEST(tolerances_follow_the_storage_type) {
+  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F32, DFGNN_MATH_F32), 1e-5);
+  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F32, DFGNN_MATH_TF32), 5e-3);
+  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F16, DFGNN_MATH_F32), 1e-2);
+  ck_assert_double_eq(dfgnn__tolerance(DFGNN_BF16, DFGNN_MATH_F32), 3e-2);
+  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F64, DFGNN_MATH_F32), 1e-12);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("harness");
+  TCase *tcase = tcase_create("cpu");
+  tcase_set_timeout(tcase, 60);
+  tcase_add_test(tcase, a_right_kernel_passes_with_its_error);
+  tcase_add_loop_test(tcase, each_mistake_is_found_and_named, NOTHING_WRITTEN,
+                      MISTAKES);
+  tcase_add_test(tcase, tolerances_follow_the_storage_type);
+  suite_add_tcase(suite, tcase);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
