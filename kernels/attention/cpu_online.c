@@ -23,14 +23,15 @@ static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
-/* The product of all values would be hundreds: rows a task count only when
- * tasks are rows, and the fallback needs no fine tuning. */
+/* The product of all values would be hundreds.  Rows a task count when tasks
+ * are rows; the narrower sets have registers for four edges. */
 static int legal(const int *p) {
-  if (p[SCHEDULE] != DFGNN_CPU_DYNAMIC && p[ROWS] != 64)
+  if (p[ROWS] != 64 && (p[SCHEDULE] != DFGNN_CPU_DYNAMIC || p[CHUNK] != 64 ||
+                        p[FLIGHT] != 8 || p[SIMD] == 0))
     return 0;
   if (p[SIMD] == 0)
     return p[CHUNK] == 64 && p[FLIGHT] == 4 && p[PREFETCH] == 0;
-  return 1;
+  return p[SIMD] == 2 || (p[CHUNK] == 64 && p[FLIGHT] == 4);
 }
 
 static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
@@ -69,7 +70,7 @@ DFGNN_FAMILIES(cpu_online) = {
         .parameters = {DFGNN_CPU_SIMD,
                        {"chunk", 2, {64, 512}, {0}},
                        {"flight", 2, {4, 8}, {0}},
-                       {"prefetch", 2, {0, 12}, {0}},
+                       {"prefetch", 2, {0, 24}, {0}},
                        DFGNN_CPU_SCHEDULE,
                        {"rows", 2, {16, 64}, {0}}},
         .legal = legal,

@@ -27,9 +27,9 @@ static const char *applicable(const dfgnn_setting *setting) {
 }
 
 static int legal(const int *p) {
-  if (p[SCHEDULE] == DFGNN_CPU_SERIAL && p[EDGES] != 1024)
+  if (p[EDGES] != 1024 && (p[SCHEDULE] == DFGNN_CPU_SERIAL || p[SIMD] != 2))
     return 0;
-  return p[SIMD] != 0 || (p[PREFETCH] == 0 && p[EDGES] == 1024);
+  return p[SIMD] != 0 || p[PREFETCH] == 0;
 }
 
 static void score_edges(const dfgnn_cpu_job *job, void *scores, char *memory,
@@ -82,8 +82,8 @@ DFGNN_FAMILIES(cpu_pmf) = {
         .deterministic = 1,
         .weights = 1,
         .parameters = {DFGNN_CPU_SIMD,
-                       {"edges", 1, {1024}, {0}},
-                       {"prefetch", 2, {0, 12}, {0}},
+                       {"edges", 2, {1024, 8192}, {0}},
+                       {"prefetch", 2, {0, 24}, {0}},
                        DFGNN_CPU_SCHEDULE},
         .legal = legal,
         .applicable = applicable,

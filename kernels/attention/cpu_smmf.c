@@ -5,16 +5,19 @@
 #include "kernels/attention/cpu_attention.h"
 
 enum { SIMD, ROWS, PREFETCH, SCHEDULE };
-enum { SCORES = 2048, FLIGHT_8 = 1 };
+enum { EDGES_A_ROW = 32, FLIGHT_8 = 1 };
 
-/* Scores a buffer holds: a longer row is a block of its own. */
-static int64_t capacity(int64_t max_degree) {
-  return max_degree > SCORES ? max_degree : SCORES;
+/* A block ends at so many rows or, if they are long, scores; a row with more is
+ * a block of its own, for which the buffer has room. */
+static int64_t block_scores(const int *p) {
+  return (int64_t)p[ROWS] * EDGES_A_ROW;
 }
 
 static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
-  int64_t scores = capacity(setting->matrix->max_degree);
+  int64_t scores = block_scores(p);
+  if (scores < setting->matrix->max_degree)
+    scores = setting->matrix->max_degree;
   return (dfgnn_cpu_choice){
       .simd = p[SIMD],
       .schedule = p[SCHEDULE],
@@ -33,8 +36,13 @@ static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
+/* Small blocks go with small tasks. */
 static int legal(const int *p) {
-  return p[SIMD] != 0 || (p[PREFETCH] == 0 && p[ROWS] == 16);
+  if (p[SIMD] == 0)
+    return p[PREFETCH] == 0 && p[ROWS] == 64;
+  if (p[SIMD] == 1)
+    return p[ROWS] == 64;
+  return p[ROWS] != 16 || p[SCHEDULE] == DFGNN_CPU_DYNAMIC;
 }
 
 static void attend_block(const dfgnn_cpu_job *job, char *sum, char *scores,
@@ -61,7 +69,7 @@ static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
   const int *p = data;
   char *sum = memory + job->thread_bytes - job->sum_bytes;
   while (begin < end) {
-    int64_t limit = dfgnn__cpu_offset(job, begin) + SCORES;
+    int64_t limit = dfgnn__cpu_offset(job, begin) + block_scores(p);
     int64_t next = begin + 1;
     while (next < end && next - begin < p[ROWS] &&
            dfgnn__cpu_offset(job, next + 1) <= limit)
@@ -93,8 +101,8 @@ DFGNN_FAMILIES(cpu_smmf) = {
         .deterministic = 1,
         .weights = 1,
         .parameters = {DFGNN_CPU_SIMD,
-                       {"rows", 2, {16, 64}, {0}},
-                       {"prefetch", 2, {0, 12}, {0}},
+                       {"rows", 3, {16, 64, 512}, {0}},
+                       {"prefetch", 2, {0, 24}, {0}},
                        DFGNN_CPU_SCHEDULE},
         .legal = legal,
         .applicable = applicable,

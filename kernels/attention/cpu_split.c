@@ -162,7 +162,7 @@ DFGNN_FAMILIES(cpu_split) = {
         .weights = 1,
         .parameters = {DFGNN_CPU_SIMD,
                        {"edges", 2, {128, 1024}, {0}},
-                       {"prefetch", 2, {0, 12}, {0}}},
+                       {"prefetch", 2, {0, 24}, {0}}},
         .legal = legal,
         .applicable = applicable,
         .workspace = workspace,

@@ -107,7 +107,7 @@ DFGNN_FAMILIES(cpu_unfused) = {
         .weights = 1,
         .parameters = {DFGNN_CPU_SIMD,
                        {"flight", 2, {4, 8}, {0}},
-                       {"prefetch", 2, {0, 12}, {0}},
+                       {"prefetch", 2, {0, 24}, {0}},
                        DFGNN_CPU_SCHEDULE},
         .legal = legal,
         .applicable = applicable,

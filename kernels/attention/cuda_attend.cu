@@ -152,6 +152,8 @@ dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch) {
   p->beta = args->beta;
   p->lse = args->lse;
   p->scale = args->scale;
+  if (problem->op == DFGNN_OP_GATV2)
+    p->scale = args->slope > 1.0 ? -1.0 : 1.0;
   p->slope = args->slope;
   return DFGNN_OK;
 }
@@ -239,20 +241,25 @@ dfgnn_status attend_run(attend_params *p, int score, const dfgnn_launch *launch,
   if (p->schedule.units == 0)
     return DFGNN_OK;
   const int block_rows = schedule->warps * rows;
-  if (schedule->span > 0) {
-    p->span = block_rows * schedule->span;
+  const int units = p->schedule.units;
+  int blocks = ceil_div(units, block_rows);
+  const int resident = setting->device->units * (32 / schedule->warps);
+  if (schedule->span != ATTEND_ONCE && blocks > resident)
+    blocks = resident;
+  if (schedule->span == ATTEND_DEALT) {
+    p->first_step = block_rows;
+    p->round_step = blocks * block_rows;
+    p->span = blocks * block_rows < units ? units : block_rows;
   } else {
-    /* 32 warps a multiprocessor, each block with neighbouring rows. */
-    const int resident = setting->device->units * (32 / schedule->warps);
-    p->span = ceil_div(p->schedule.units, resident);
-    if (p->span < block_rows)
-      p->span = block_rows;
+    p->round_step = block_rows;
+    p->span = p->first_step = ceil_div(ceil_div(units, blocks), rows) * rows;
+    blocks = ceil_div(units, p->span);
   }
   if (shape.tiles > 65535)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "%d tiles of heads, a launch has at most 65535",
                        shape.tiles);
-  const dim3 grid(static_cast<unsigned>(ceil_div(p->schedule.units, p->span)),
+  const dim3 grid(static_cast<unsigned>(blocks),
                   static_cast<unsigned>(shape.tiles));
   const void *kernel =
       attend_kernel(score, dtype, shape.vector, shape.lanes, shape.vectors,

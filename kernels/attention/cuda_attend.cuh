@@ -132,7 +132,7 @@ struct attend_row {
           att[c][i] =
               has(c) ? widen(static_cast<const T *>(
                            p.att)[int64_t(head(c)) * p.dim + feature(c) + i]) *
-                           A(kLog2e)
+                           A(kLog2e) * A(p.scale)
                      : A(0);
     }
   }
@@ -276,15 +276,13 @@ struct attend_row {
       for (int i = 0; i < VEC; ++i)
         square[MULTI ? c : 0] += q[c][i] * q[c][i];
     }
-    if (Score::HEAD)
-      return;
     if (Score::NORM)
       reduce(square);
     A factor[S];
 #pragma unroll
     for (int h = 0; h < S; ++h)
       factor[h] =
-          A(kLog2e) *
+          A(Score::HEAD ? 1 : kLog2e) *
           (Score::NORM ? inverse_norm(square[h]) *
                              (p.beta ? *static_cast<const A *>(p.beta) : A(1))
                        : A(p.scale));
@@ -356,7 +354,7 @@ struct attend_row {
         for (int i = 0; i < VEC; ++i)
           Score::add(s[u * S + (MULTI ? c : 0)], q[c][i],
                      widen(x[u][c].item[i]), att[Score::HEAD ? c : 0][i],
-                     A(p.slope));
+                     A(p.slope), A(p.scale));
     reduce(s);
     if constexpr (Score::NORM) {
       A inverse[U * S];
@@ -593,13 +591,13 @@ __global__ void __launch_bounds__(512, 1)
     attend(const __grid_constant__ attend_params p) {
   using row_t = attend_row<Score, T, VEC, L, C, U, MULTI>;
   __shared__ int taken;
-  const int rows = 32 / p.group, warps = blockDim.x / 32;
-  const int first = blockIdx.x * p.span,
-            last = min(first + p.span, p.schedule.units);
-  const bool several = p.span > warps * rows;
+  const int rows = 32 / p.group, at_once = blockDim.x / 32 * rows;
+  const int first = blockIdx.x * p.first_step;
+  const int last = min(first + p.span, p.schedule.units);
+  const bool several = p.span > at_once;
   if (several) {
     if (threadIdx.x == 0)
-      taken = warps * rows;
+      taken = at_once;
     __syncthreads();
   }
   const row_t work(p);
@@ -614,9 +612,11 @@ __global__ void __launch_bounds__(512, 1)
   while (unit < last) {
     int next = last;
     if (several) {
+      int ticket = 0;
       if (row_t::lane() == 0)
-        next = first + atomicAdd(&taken, rows);
-      next = __shfl_sync(kFullMask, next, 0);
+        ticket = atomicAdd(&taken, rows);
+      ticket = __shfl_sync(kFullMask, ticket, 0);
+      next = first + ticket / at_once * p.round_step + ticket % at_once;
     }
     work.run(z, e, next, last);
     unit = next;

@@ -27,7 +27,9 @@ struct row_schedule {
 
 struct attend_params {
   row_schedule schedule;
-  int span, group; /* units of a block, lanes of a row */
+  /* A block starts at blockIdx.x * first_step and takes the units below that
+   * plus span, in rounds round_step apart; a row takes `group` lanes. */
+  int first_step, span, round_step, group;
 
   int heads, dim, tile_heads, head_shift; /* log2 of lanes a head */
   int exact; /* every lane of a tile has features; heads are contiguous */
@@ -39,7 +41,8 @@ struct attend_params {
   int64_t edges;
   void *partial, *partial_state;
   void *lse;
-  double scale, slope;
+  double scale; /* GATv2: the sign of leaky()'s argument */
+  double slope;
 };
 
 /* One panel of features of one gathered table, for every edge. */
@@ -67,24 +70,25 @@ struct panel_params {
   X(32, 2, 1, 0)                                                               \
   X(32, 2, 2, 0)                                                               \
   X(32, 2, 4, 0)                                                               \
-  X(32, 4, 1, 0) X(32, 4, 2, 0) X(32, 8, 1, 0) X(16, 1, 1, 0) X(16, 1, 2, 0)   \
-      X(16, 1, 4, 0) X(16, 1, 8, 0) X(16, 2, 1, 0) X(16, 2, 2, 0)              \
-          X(16, 2, 4, 0) X(16, 4, 1, 0) X(16, 4, 2, 0) X(8, 1, 1, 0)           \
-              X(8, 1, 2, 0) X(8, 1, 4, 0) X(8, 2, 1, 0) X(8, 2, 2, 0)          \
-                  X(8, 2, 4, 0) X(8, 4, 1, 0) X(8, 4, 2, 0) X(4, 1, 1, 0)      \
-                      X(4, 1, 2, 0) X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0)  \
-                          X(4, 4, 1, 0) X(32, 1, 1, 1) X(32, 1, 2, 1)          \
-                              X(32, 1, 4, 1) X(32, 1, 8, 1) X(16, 1, 2, 1)     \
-                                  X(16, 1, 4, 1) X(16, 2, 1, 1) X(16, 2, 2, 1) \
-                                      X(16, 2, 4, 1) X(8, 1, 2, 1)             \
-                                          X(8, 2, 2, 1) X(8, 4, 1, 1)          \
-                                              X(8, 4, 2, 1)
+  X(32, 4, 1, 0)                                                               \
+  X(32, 4, 2, 0)                                                               \
+  X(32, 8, 1, 0) X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0)   \
+      X(16, 2, 1, 0) X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0)              \
+          X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)             \
+              X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0)          \
+                  X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0) X(4, 1, 4, 0)      \
+                      X(4, 2, 1, 0) X(4, 2, 2, 0) X(4, 4, 1, 0) X(32, 1, 1, 1) \
+                          X(32, 1, 2, 1) X(32, 1, 4, 1) X(32, 1, 8, 1)         \
+                              X(16, 1, 2, 1) X(16, 1, 4, 1) X(16, 2, 1, 1)     \
+                                  X(16, 2, 2, 1) X(16, 2, 4, 1) X(8, 1, 2, 1)  \
+                                      X(8, 2, 2, 1) X(8, 4, 1, 1)              \
+                                          X(8, 4, 2, 1)
 
 /* Of sums with given scores. */
 #define DFGNN_ATTEND_GIVEN(X)                                                  \
   X(32, 1, 4, 0)                                                               \
-  X(32, 1, 8, 0) X(16, 1, 4, 0) X(16, 1, 8, 0) X(8, 1, 4, 0) X(8, 1, 8, 0)     \
-      X(4, 1, 4, 0)
+  X(32, 1, 8, 0)                                                               \
+  X(16, 1, 4, 0) X(16, 1, 8, 0) X(8, 1, 4, 0) X(8, 1, 8, 0) X(4, 1, 4, 0)
 
 /* Of score_panel(): lanes, edges in flight. */
 #define DFGNN_PANEL_WIDE(X)                                                    \
@@ -114,12 +118,19 @@ int attend_shape_find(attend_shape *shape, int score,
                       const dfgnn_setting *setting, int lanes, int unroll,
                       int several);
 
+/* One row a warp and lane group; or 32 warps a multiprocessor that come back
+ * for more, each block with rows in one piece or with every n-th. */
+typedef enum attend_span {
+  ATTEND_ONCE = 0,
+  ATTEND_PIECE = 1,
+  ATTEND_DEALT = 2
+} attend_span;
+
 /* Schedule of a launch. */
 struct attend_schedule {
   int warps;               /* a block */
   int rows;                /* a warp, side by side */
-  int span;                /* times a warp comes back for more rows; 0: blocks
-                            * as many as the device holds at once */
+  attend_span span;        /* the rows of a block */
   const dfgnn_view *order; /* DEGREE_ORDER, or NULL */
   const dfgnn_view *items; /* WORK_ITEMS, or NULL */
 };

@@ -49,11 +49,30 @@ const char *dfgnn__cusparse_refusal(const dfgnn_setting *setting) {
     return "cuSPARSE serves f32 only";
   if (p->layout != DFGNN_LAYOUT_NHD && p->heads > 1 && p->dim > 1)
     return "cuSPARSE needs layout nhd";
+  if (p->dim % 4)
+    return "cuSPARSE needs rows of whole 16-byte words";
+  if ((double)setting->matrix->edges >
+      (double)setting->matrix->destinations * (double)setting->matrix->sources)
+    return "cuSPARSE does not take more edges than pairs of nodes";
   if (setting->matrix->offsets64)
     return "cuSPARSE needs offsets of the indices' width";
   if (!dfgnn__cusparse())
     return "libcusparse was not found (DFGNN_CUSPARSE names it)";
   return NULL;
+}
+
+/* It loads 16-byte words whatever the stride. */
+static int serves(const dfgnn_operand *x) {
+  return x->feature == 1 && x->node % 4 == 0 && x->head % 4 == 0 &&
+         (uintptr_t)x->data % 16 == 0;
+}
+
+int dfgnn__cusparse_serves_scores(const dfgnn_passes *passes) {
+  return serves(&passes->query) && serves(&passes->key);
+}
+
+int dfgnn__cusparse_serves_gather(const dfgnn_passes *passes) {
+  return serves(&passes->value) && serves(&passes->out);
 }
 
 static void close_slot(const dfgnn_cusparse *api, slot *s) {

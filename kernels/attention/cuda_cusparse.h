@@ -18,6 +18,10 @@ void dfgnn__cusparse_close(dfgnn_cusparse_state *state);
  * when the next call comes. */
 size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting, int algorithm);
 
+/* Can it follow the strides of this call? */
+int dfgnn__cusparse_serves_scores(const dfgnn_passes *passes);
+int dfgnn__cusparse_serves_gather(const dfgnn_passes *passes);
+
 /* buffer: behind the scores in the workspace. */
 dfgnn_status dfgnn__cusparse_scores(dfgnn_cusparse_state *state,
                                     const dfgnn_passes *passes, void *buffer);

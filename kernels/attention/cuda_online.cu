@@ -12,11 +12,11 @@ enum { FROM_ROW, FROM_TABLE };
 static int online_legal(const int *x) {
   if (x[ROWS] * x[LANES] > 32)
     return 0;
-  if (x[ORDER] == BY_DEGREE && (x[SPAN] != 1 || x[ROWS] > 1))
-    return 0;
-  if (x[SPAN] == 0 && x[WARPS] < 16)
-    return 0;
-  return 1;
+  if (x[ORDER] == BY_DEGREE)
+    return x[SPAN] == ATTEND_ONCE && x[ROWS] == 1 && x[WARPS] == 4;
+  if (x[SPAN] == ATTEND_PIECE)
+    return x[WARPS] == 16;
+  return x[WARPS] == (x[ROWS] == 4 ? 8 : 4);
 }
 
 static const char *online_applicable(const dfgnn_setting *s) {
@@ -87,7 +87,7 @@ static dfgnn_status online_launch(const dfgnn_launch *launch) {
     p.inverse_norms = launch->workspace;
   }
   const attend_schedule schedule = {
-      x[WARPS], x[ROWS], x[SPAN],
+      x[WARPS], x[ROWS], static_cast<attend_span>(x[SPAN]),
       x[ORDER] == BY_DEGREE ? launch->views[0] : NULL, NULL};
   return attend_run(&p, s->problem->op, launch, &shape, &schedule);
 }
@@ -107,7 +107,7 @@ DFGNN_FAMILIES(cuda_online) = {
       {"unroll", 4, {1, 2, 4, 8}, {}},
       {"warps", 3, {4, 8, 16}, {}},
       {"rows", 3, {1, 2, 4}, {}},
-      {"span", 3, {1, 8, 0}, {"1", "8", "sm"}},
+      {"span", 2, {ATTEND_ONCE, ATTEND_PIECE}, {"once", "piece"}},
       {"order", 2, {NATURAL, BY_DEGREE}, {"natural", "degree"}},
       {"heads", 2, {IN_GRID, IN_WARP}, {"grid", "warp"}},
       {"norm", 2, {FROM_ROW, FROM_TABLE}, {"row", "table"}}},

@@ -33,7 +33,7 @@ template <class Score, typename T, int VEC, int L, int U> struct panel_row {
           Score::HEAD && valid
               ? widen(static_cast<const T *>(
                     p.att)[int64_t(blockIdx.y) * p.att_head + feature + i]) *
-                    A(kLog2e)
+                    A(kLog2e) * A(p.scale)
               : A(0);
   }
 
@@ -69,9 +69,7 @@ template <class Score, typename T, int VEC, int L, int U> struct panel_row {
       x = load_once<VEC>(reinterpret_cast<const T *>(
           node_row(lane_base(p.query), row, p.query.node_bytes)));
     widen(q, x);
-    if (Score::HEAD)
-      return;
-    A factor = A(p.scale) * A(kLog2e);
+    A factor = A(p.scale) * A(Score::HEAD ? 1 : kLog2e);
     if (Score::NORM)
       factor *= __ldg(static_cast<const A *>(p.inverse_dst) +
                       int64_t(row) * p.heads + blockIdx.y) *
@@ -102,7 +100,8 @@ template <class Score, typename T, int VEC, int L, int U> struct panel_row {
       s[u] = A(0);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        Score::add(s[u], q[i], widen(x[u].item[i]), att[i], A(p.slope));
+        Score::add(s[u], q[i], widen(x[u].item[i]), att[i], A(p.slope),
+                   A(p.scale));
     }
     store(gather_sums<U>(s, L / 2), index, k, left, side, to);
   }

@@ -49,6 +49,8 @@ void dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
   passes->edges = matrix->edges;
   passes->heads = (int)problem->heads;
   passes->dim = (int)problem->dim;
+  /* Few rows leave room to split them; many keep every warp busy. */
+  passes->heavy = matrix->destinations < 65536 ? 96 : 256;
   passes->offsets64 = matrix->offsets64;
   passes->offsets = matrix->offsets;
   passes->indices = matrix->indices;

@@ -10,9 +10,9 @@ namespace dfgnn {
 
 constexpr int kPassThreads = 256;
 constexpr int kPassWarps = kPassThreads / 32;
-constexpr int kHeavyDegree = 512; /* above it a whole block takes a row */
-constexpr int kScoreEdges = 2;    /* in flight in a group */
-constexpr int kGatherEdges = 4;
+constexpr int kScoreEdges = 2; /* in flight in a group */
+constexpr int kGatherEdges = 8;
+constexpr int kHeldScores = 4; /* of a lane, in registers */
 
 /* Vectors of a row that a lane keeps in registers. */
 __host__ __device__ constexpr int score_vectors(int vector) {
@@ -259,33 +259,65 @@ template <typename A> struct row_sums {
   A maximum, inverse; /* -inf becomes 0; 1 / sum, 0 for a row of weight 0 */
 };
 
-/* Softmax of one head of a row whose scores are s[0 .. degree - 1]. */
+template <typename A>
+__device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
+                                             int64_t k, int64_t first, int head,
+                                             A w, bool store) {
+  if (store)
+    s[k] = w;
+  if (p.weights)
+    static_cast<A *>(p.weights)[(first + k) * p.heads + head] = w;
+}
+
+/* Softmax of one head of a row whose scores are s[0 .. degree - 1]; a row of a
+ * warp that fits is held in registers. */
 template <typename A>
 __device__ __forceinline__ row_sums<A>
 softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
             int64_t first, int64_t degree, int head, bool store) {
+  const bool held = !t.scratch && degree <= 32 * kHeldScores;
+  A x[kHeldScores];
   A most = minus_infinity<A>(), total = 0;
+  if (held) {
+#pragma unroll
+    for (int i = 0; i < kHeldScores; i++) {
+      int k = t.rank + 32 * i;
+      x[i] = k < degree ? s[k] : minus_infinity<A>();
+      most = max_of(most, x[i]);
+    }
+  } else {
 #pragma unroll 4
-  for (int64_t k = t.rank; k < degree; k += t.size)
-    most = max_of(most, s[k]);
+    for (int64_t k = t.rank; k < degree; k += t.size)
+      most = max_of(most, s[k]);
+  }
   most = t.max(most);
   row_sums<A> sums;
   sums.maximum = most == minus_infinity<A>() ? A(0) : most;
+  if (held) {
+#pragma unroll
+    for (int i = 0; i < kHeldScores; i++) {
+      x[i] = exp2_fast(x[i] - sums.maximum);
+      total += x[i];
+    }
+  } else {
 #pragma unroll 4
-  for (int64_t k = t.rank; k < degree; k += t.size)
-    total += exp2_fast(s[k] - sums.maximum);
+    for (int64_t k = t.rank; k < degree; k += t.size)
+      total += exp2_fast(s[k] - sums.maximum);
+  }
   total = t.sum(total);
   sums.inverse = total == A(0) ? A(0) : A(1) / total;
-  A *weights = static_cast<A *>(p.weights);
-  if (store || weights)
+  if (held) {
+#pragma unroll
+    for (int i = 0; i < kHeldScores; i++)
+      if (t.rank + 32 * i < degree)
+        store_weight(p, s, t.rank + 32 * i, first, head, x[i] * sums.inverse,
+                     store);
+  } else {
 #pragma unroll 4
-    for (int64_t k = t.rank; k < degree; k += t.size) {
-      A w = exp2_fast(s[k] - sums.maximum) * sums.inverse;
-      if (store)
-        s[k] = w;
-      if (weights)
-        weights[(first + k) * p.heads + head] = w;
-    }
+    for (int64_t k = t.rank; k < degree; k += t.size)
+      store_weight(p, s, k, first, head,
+                   exp2_fast(s[k] - sums.maximum) * sums.inverse, store);
+  }
   if (p.lse && t.rank == 0)
     static_cast<A *>(p.lse)[row * p.heads + head] =
         total == A(0) ? minus_infinity<A>()
@@ -306,7 +338,7 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
   using A = accumulator_t<T>;
   const int vectors = heads * (p.dim / VEC), lanes = power_of_two(vectors);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int groups = t.size / lanes, group = t.rank / lanes;
+  const int groups = 32 / lanes, group = lane / lanes;
   for (int tile = 0; tile < vectors; tile += lanes) {
     const int v = tile + (lane & (lanes - 1));
     const bool ok = v < vectors;
@@ -322,34 +354,43 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
         total += exp2_fast(mine[k] - sums.maximum);
       sums.inverse = total == A(0) ? A(0) : A(1) / total;
     }
+    const int64_t stride = p.value.node;
+    const T *from = static_cast<const T *>(p.value.data) +
+                    (head + h) * p.value.head +
+                    (VEC == 1 ? d * p.value.feature : d * VEC);
     A sum[VEC];
 #pragma unroll
     for (int i = 0; i < VEC; i++)
       sum[i] = 0;
-    for (int64_t k = group; ok && k < degree;
-         k += int64_t(groups) * kGatherEdges) {
-      packed<T, VEC> x[kGatherEdges];
-      A weight[kGatherEdges];
+    /* A warp reads 32 column indices at once and hands them out. */
+    for (int64_t base = t.rank - lane; base < degree; base += t.size) {
+      const int left = int(min(degree - base, int64_t(32)));
+      const int mine_of =
+          lane < left ? __ldg(p.indices + first + base + lane) : 0;
+      for (int j = 0; j * groups < left; j += kGatherEdges) {
+        packed<T, VEC> x[kGatherEdges];
+        A weight[kGatherEdges];
 #pragma unroll
-      for (int u = 0; u < kGatherEdges; u++) {
-        int64_t at = k + int64_t(u) * groups;
-        weight[u] = 0;
-        x[u] = empty_packed<T, VEC>();
-        if (at < degree) {
-          int column = __ldg(p.indices + first + at);
-          x[u] = load_operand<T, VEC>(p.value, column, head + h, d);
-          weight[u] = mine[at];
-          if (redundant)
-            weight[u] = exp2_fast(weight[u] - sums.maximum) * sums.inverse;
+        for (int u = 0; u < kGatherEdges; u++) {
+          const int at = (j + u) * groups + group;
+          const int column = __shfl_sync(kFullMask, mine_of, at & 31);
+          weight[u] = 0;
+          x[u] = empty_packed<T, VEC>();
+          if (ok && at < left) {
+            x[u] = load_packed<VEC>(from + column * stride);
+            weight[u] = mine[base + at];
+          }
         }
-      }
 #pragma unroll
-      for (int u = 0; u < kGatherEdges; u++) {
-        A y[VEC];
-        widen(y, x[u]);
+        for (int u = 0; u < kGatherEdges; u++) {
+          A y[VEC];
+          widen(y, x[u]);
+          if (redundant && (j + u) * groups + group < left)
+            weight[u] = exp2_fast(weight[u] - sums.maximum) * sums.inverse;
 #pragma unroll
-        for (int i = 0; i < VEC; i++)
-          sum[i] += weight[u] * y[i];
+          for (int i = 0; i < VEC; i++)
+            sum[i] += weight[u] * y[i];
+        }
       }
     }
 #pragma unroll

@@ -25,6 +25,7 @@ typedef struct dfgnn_passes {
   int vector; /* elements of a load; 1: any strides */
   int64_t rows, edges;
   int heads, dim;
+  int heavy; /* rows of more edges take a whole block */
   int offsets64;
   const void *offsets;
   const int32_t *indices;

@@ -6,7 +6,7 @@ using namespace dfgnn;
 
 namespace {
 
-template <typename T, int VEC>
+template <typename T, int VEC, bool GATHER>
 __device__ __forceinline__ void
 one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
         int64_t first, int64_t degree, int what,
@@ -19,49 +19,54 @@ one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
       if (!redundant || p.lse || p.weights)
         softmax_row<A>(p, t, w + head * p.edges, row, first, degree, head,
                        !redundant);
-  if (what & DFGNN_ROWS_GATHER)
+  if (GATHER)
     gather_row<T, VEC>(p, t, w, p.edges, row, first, degree, 0, p.heads,
                        redundant, part);
 }
 
-template <typename T, int VEC>
-__global__ void __launch_bounds__(kPassThreads)
-    rows_kernel(dfgnn_passes p, int what) {
+/* Softmax alone needs few registers. */
+template <typename T, int VEC, bool GATHER>
+__global__ void __launch_bounds__(kPassThreads, GATHER ? 2 : 4)
+    rows_kernel(dfgnn_passes p, int what, int rows) {
   using A = accumulator_t<T>;
   __shared__ A scratch[kPassWarps];
-  __shared__ A part[kPassWarps][32 * VEC];
-  __shared__ bool heavy[kPassWarps];
+  __shared__ A part[GATHER ? kPassWarps : 1][32 * VEC];
   const int warp = threadIdx.x / 32;
-  const int64_t block = int64_t(blockIdx.x) * kPassWarps, row = block + warp;
+  const int64_t block = int64_t(blockIdx.x) * rows;
   offsets_t offsets = {p.offsets, p.offsets64};
-  int64_t first = 0, degree = 0;
-  if (row < p.rows) {
-    first = offsets[row];
-    degree = offsets[row + 1] - first;
-  }
-  if (threadIdx.x % 32 == 0)
-    heavy[warp] = degree > kHeavyDegree;
-  if (row < p.rows && degree <= kHeavyDegree) {
+  const int64_t end = min(block + rows, p.rows);
+  bool heavy = false;
+  for (int64_t row = block + warp; row < end; row += kPassWarps) {
+    int64_t first = offsets[row], degree = offsets[row + 1] - first;
+    if (degree > p.heavy) {
+      heavy = true;
+      continue;
+    }
     team<A> t = {int(threadIdx.x % 32), 32, nullptr};
-    one_row<T, VEC>(p, t, row, first, degree, what, part);
+    one_row<T, VEC, GATHER>(p, t, row, first, degree, what, part);
   }
-  if (!__syncthreads_or(degree > kHeavyDegree))
+  if (!__syncthreads_or(heavy))
     return;
   team<A> t = {int(threadIdx.x), kPassThreads, scratch};
-  for (int w = 0; w < kPassWarps; w++)
-    if (heavy[w]) {
-      first = offsets[block + w];
-      degree = offsets[block + w + 1] - first;
-      one_row<T, VEC>(p, t, block + w, first, degree, what, part);
-    }
+  for (int64_t row = block; row < end; row++) {
+    int64_t first = offsets[row], degree = offsets[row + 1] - first;
+    if (degree > p.heavy)
+      one_row<T, VEC, GATHER>(p, t, row, first, degree, what, part);
+  }
 }
 
 template <typename T, int VEC> struct rows {
   static dfgnn_status run(const dfgnn_passes &p, int what) {
-    unsigned blocks = unsigned((p.rows + kPassWarps - 1) / kPassWarps);
-    rows_kernel<T, VEC>
-        <<<blocks, kPassThreads, 0, static_cast<cudaStream_t>(p.stream)>>>(
-            p, what);
+    /* Several rows a warp let neighbours share the L1 where there are many. */
+    const int each = kPassWarps * (p.rows > 65536 ? 4 : 1);
+    const unsigned blocks = unsigned((p.rows + each - 1) / each);
+    cudaStream_t stream = static_cast<cudaStream_t>(p.stream);
+    if (what & DFGNN_ROWS_GATHER)
+      rows_kernel<T, VEC, true>
+          <<<blocks, kPassThreads, 0, stream>>>(p, what, each);
+    else /* reads no features */
+      rows_kernel<T, 1, false>
+          <<<blocks, kPassThreads, 0, stream>>>(p, what, each);
     return launch_status("rows");
   }
 };

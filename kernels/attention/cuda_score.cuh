@@ -19,7 +19,7 @@ struct plain_score {
 /* s += what feature x of the gathered row adds, for q of the destination. */
 struct dot_product {
   template <typename A>
-  static __device__ __forceinline__ void add(A &s, A q, A x, A, A) {
+  static __device__ __forceinline__ void add(A &s, A q, A x, A, A, A) {
     s += q * x;
   }
 };
@@ -34,12 +34,15 @@ struct agnn_score : plain_score, dot_product {
 
 struct gat_score : plain_score {};
 
+/* leaky(t) is max(t, slope t) for slopes up to 1, above that -max(-t, -slope
+ * t): q and att come multiplied by that sign. */
 struct gatv2_score : plain_score {
   static constexpr bool SUM = true, QUERY = true, HEAD = true;
   template <typename A>
-  static __device__ __forceinline__ void add(A &s, A q, A x, A att, A slope) {
-    const A t = q + x;
-    s += att * (t > A(0) ? t : t * slope);
+  static __device__ __forceinline__ void add(A &s, A q, A x, A att, A slope,
+                                             A sign) {
+    const A t = q + sign * x;
+    s += att * max_of(t, t * slope);
   }
 };
 

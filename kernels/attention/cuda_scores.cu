@@ -43,8 +43,12 @@ __global__ void __launch_bounds__(kPassThreads)
   }
 }
 
-int chunk_for(int64_t scores) {
-  return scores > 4000000 ? 16 : scores > 1000000 ? 8 : scores > 250000 ? 4 : 2;
+/* Long shares keep queries in registers and keys in the L1, short ones fill the
+ * device: about four waves of blocks on a large GPU. */
+int chunk_for(int64_t scores, int lanes) {
+  constexpr int64_t kThreads = int64_t(1600) * kPassThreads;
+  int64_t chunk = scores * lanes / kThreads;
+  return int(chunk < 2 ? 2 : chunk > 64 ? 64 : chunk / 2 * 2);
 }
 
 template <typename T, int OP, int VEC>
@@ -55,7 +59,7 @@ dfgnn_status launch(const dfgnn_passes &p, int by_row) {
     unsigned blocks = unsigned((p.rows + kPassWarps - 1) / kPassWarps);
     row_scores<T, OP, VEC><<<blocks, kPassThreads, 0, stream>>>(p, lanes);
   } else {
-    int chunk = OP == DFGNN_OP_GAT ? 1 : chunk_for(p.edges * p.heads);
+    int chunk = OP == DFGNN_OP_GAT ? 1 : chunk_for(p.edges * p.heads, lanes);
     int64_t groups = (p.edges + chunk - 1) / chunk * p.heads;
     int64_t each = kPassThreads / lanes;
     unsigned blocks = unsigned((groups + each - 1) / each);

@@ -292,8 +292,8 @@ dfgnn_status score_passes(const attend_params *p, const attend_shape *shape,
 dfgnn_status sum_passes(const attend_params *whole, const attend_shape *shape,
                         const dfgnn_launch *launch) {
   const int width = shape->lanes * shape->vector;
-  const attend_schedule schedule = {launch->setting.parameter[WARPS], 1, 1,
-                                    NULL, launch->views[0]};
+  const attend_schedule schedule = {launch->setting.parameter[WARPS], 1,
+                                    ATTEND_ONCE, NULL, launch->views[0]};
   for (int from = 0; from < whole->dim; from += width) {
     attend_params p = *whole;
     p.dim = whole->dim - from < width ? whole->dim - from : width;
@@ -355,8 +355,8 @@ DFGNN_FAMILIES(cuda_sliced) = {{"cuda.attention.fwd.sliced",
                                 0,
                                 {{"panel", 4, {32, 64, 128, 256}, {}},
                                  {"unroll", 2, {4, 8}, {}},
-                                 {"warps", 2, {4, 8}, {}},
-                                 {"edges", 2, {256, 1024}, {}}},
+                                 {"warps", 1, {4}, {}},
+                                 {"edges", 3, {256, 1024, 4096}, {}}},
                                 NULL,
                                 sliced_applicable,
                                 sliced_workspace,

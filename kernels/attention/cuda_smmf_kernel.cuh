@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kPassThreads)
     if (threadIdx.x < rows)
       degree = offsets[first_row + threadIdx.x + 1] - begin[threadIdx.x];
   }
-  const bool any_heavy = __syncthreads_or(degree > kHeavyDegree);
+  const bool any_heavy = __syncthreads_or(degree > p.heavy);
   const int64_t edges = begin[rows] - begin[0];
   const int64_t room = int64_t(o.shared / sizeof(A));
   const bool spill = edges > room;
@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(kPassThreads)
                          o.redundant, part);
     };
     for (int r = warp; r < rows; r += kPassWarps)
-      if (begin[r + 1] - begin[r] <= kHeavyDegree)
+      if (begin[r + 1] - begin[r] <= p.heavy)
         finish(team<A>{int(threadIdx.x % 32), 32, nullptr}, r);
     for (int r = 0; any_heavy && r < rows; r++)
-      if (begin[r + 1] - begin[r] > kHeavyDegree)
+      if (begin[r + 1] - begin[r] > p.heavy)
         finish(team<A>{int(threadIdx.x), kPassThreads, scratch}, r);
     __syncthreads();
   }

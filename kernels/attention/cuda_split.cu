@@ -20,7 +20,9 @@ int64_t slots(const dfgnn_setting *s) {
 }
 
 int split_legal(const int *x) {
-  return x[ROWS] * x[LANES] <= 32 && (x[ROWS] == 1 || x[EDGES] <= 128);
+  if (x[ROWS] * x[LANES] > 32 || (x[ROWS] > 1 && x[EDGES] > 128))
+    return 0;
+  return (x[SPAN] == ATTEND_DEALT) == (x[WARPS] == 16);
 }
 
 const char *split_applicable(const dfgnn_setting *s) {
@@ -64,7 +66,8 @@ dfgnn_status split_launch(const dfgnn_launch *launch) {
   p.partial_state = workspace;
   workspace += aligned_bytes(slots(s) * 2);
   p.partial = workspace;
-  const attend_schedule schedule = {x[WARPS], x[ROWS], x[SPAN], NULL,
+  const attend_schedule schedule = {x[WARPS], x[ROWS],
+                                    static_cast<attend_span>(x[SPAN]), NULL,
                                     launch->views[0]};
   status = attend_run(&p, s->problem->op, launch, &shape, &schedule);
   return status ? status : attend_merge(&p, launch->views[0], launch);
@@ -85,9 +88,9 @@ DFGNN_FAMILIES(cuda_split) = {
      0,
      {{"lanes", 4, {4, 8, 16, 32}, {}},
       {"unroll", 4, {1, 2, 4, 8}, {}},
-      {"warps", 2, {4, 8}, {}},
-      {"rows", 3, {1, 2, 4}, {}},
-      {"span", 2, {1, 8}, {}},
+      {"warps", 2, {4, 16}, {}},
+      {"rows", 2, {1, 2}, {}},
+      {"span", 2, {ATTEND_ONCE, ATTEND_DEALT}, {"once", "dealt"}},
       {"edges", 4, {32, 128, 256, 1024}, {}},
       {"heads", 2, {0, 1}, {"grid", "warp"}}},
      split_legal,

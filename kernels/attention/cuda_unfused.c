@@ -3,8 +3,8 @@
 #include "kernels/attention/cuda_cusparse.h"
 #include "kernels/common/cusparse.h"
 
-static const int algorithms[] = {0, CUSPARSE_SPMM_ALG1, CUSPARSE_SPMM_ALG2,
-                                 CUSPARSE_SPMM_ALG3};
+/* CUSPARSE_SPMM_CSR_ALG1 is slower and differs from run to run. */
+static const int algorithms[] = {0, CUSPARSE_SPMM_ALG2, CUSPARSE_SPMM_ALG3};
 
 static int algorithm(const dfgnn_setting *setting) {
   return algorithms[setting->parameter[0]];
@@ -59,13 +59,11 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   dfgnn_passes passes;
   dfgnn__passes_fill(&passes, launch, 0);
   void *buffer = (char *)launch->workspace + score_bytes(setting);
-  /* The library multiplies rows of adjacent features; other strides are ours.
-   */
-  if (library && (passes.value.feature != 1 || passes.out.feature != 1))
-    library = NULL;
+  /* Strides that the library does not follow are ours. */
+  const int gather_by_library =
+      library && dfgnn__cusparse_serves_gather(&passes);
   const int score_by_library = library && library_scores(setting) &&
-                               passes.query.feature == 1 &&
-                               passes.key.feature == 1;
+                               dfgnn__cusparse_serves_scores(&passes);
   dfgnn_status status = score_by_library
                             ? dfgnn__cusparse_scores(library, &passes, buffer)
                             : dfgnn__cuda_scores(&passes, !passes.row_of_edge);
@@ -73,8 +71,8 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
     status = dfgnn__cuda_rows(&passes, DFGNN_ROWS_SOFTMAX);
   if (status)
     return status;
-  return library ? dfgnn__cusparse_gather(library, &passes, buffer)
-                 : dfgnn__cuda_rows(&passes, DFGNN_ROWS_GATHER);
+  return gather_by_library ? dfgnn__cusparse_gather(library, &passes, buffer)
+                           : dfgnn__cuda_rows(&passes, DFGNN_ROWS_GATHER);
 }
 
 DFGNN_FAMILIES(cuda_unfused) = {
@@ -87,11 +85,8 @@ DFGNN_FAMILIES(cuda_unfused) = {
      .revision = 1,
      .deterministic = 1,
      .weights = 1,
-     .parameters = {{"lib",
-                     4,
-                     {0, 1, 2, 3},
-                     {"own", "cusparse-alg1", "cusparse-alg2",
-                      "cusparse-alg3"}}},
+     .parameters =
+         {{"lib", 3, {0, 1, 2}, {"own", "cusparse-alg2", "cusparse-alg3"}}},
      .applicable = applicable,
      .workspace = workspace,
      .views = views,
