@@ -21,8 +21,14 @@ shift 2
 store=${STORE:-${out%.json}.db}
 
 say "tuning $folder into $store"
+code=0
 dfgnn-tune run "$folder" "$@" --store "$store" --budget "${BUDGET:-5s}" \
-  --time-limit "${LIMIT:-1h}" >/dev/null
+  --time-limit "${LIMIT:-1h}" >/dev/null || code=$?
+case $code in
+0 | 4) ;; # 4: a wrong candidate is recorded and passed over
+3) say "not all is tuned; call again to go on" && exit 3 ;;
+*) exit $code ;;
+esac
 say "timing the choices again"
 dfgnn-bench "$folder" "$@" --store "$store" --regret --json >"$out.new"
 mv "$out.new" "$out"

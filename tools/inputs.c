@@ -25,15 +25,18 @@ static size_t suffix_length(const char *name) {
   return found;
 }
 
-static int push(tool_graphs *graphs, const char *name) {
-  char **grown =
-      realloc(graphs->name, (graphs->count + 1) * sizeof *graphs->name);
-  if (!grown)
+static int push(tool_graphs *graphs, const char *name, char listed) {
+  size_t n = graphs->count + 1;
+  char **names = realloc(graphs->name, n * sizeof *names);
+  if (names)
+    graphs->name = names;
+  char *flags = realloc(graphs->listed, n);
+  if (flags)
+    graphs->listed = flags;
+  if (!names || !flags || !(names[n - 1] = strdup(name)))
     return tool_error("out of memory");
-  graphs->name = grown;
-  if (!(grown[graphs->count] = strdup(name)))
-    return tool_error("out of memory");
-  graphs->count++;
+  flags[n - 1] = listed;
+  graphs->count = n;
   return TOOL_DONE;
 }
 
@@ -47,7 +50,7 @@ static int add_directory(tool_graphs *graphs, const char *path) {
     char name[4096];
     snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
     if (!status && suffix_length(entries[i]->d_name))
-      status = push(graphs, name);
+      status = push(graphs, name, 1);
     free(entries[i]);
   }
   free(entries);
@@ -60,15 +63,15 @@ int tool_graphs_add(tool_graphs *graphs, const char *operand) {
   struct stat info;
   if (!stat(operand, &info))
     return S_ISDIR(info.st_mode) ? add_directory(graphs, operand)
-                                 : push(graphs, operand);
+                                 : push(graphs, operand, 0);
   if (!strpbrk(operand, "*?["))
-    return push(graphs, operand);
+    return push(graphs, operand, 0);
   glob_t found;
   int status = TOOL_DONE;
   if (glob(operand, 0, NULL, &found))
     return tool_error("%s: no file matches", operand);
   for (size_t i = 0; i < found.gl_pathc && !status; i++)
-    status = push(graphs, found.gl_pathv[i]);
+    status = push(graphs, found.gl_pathv[i], 0);
   globfree(&found);
   return status;
 }
@@ -84,6 +87,7 @@ void tool_graphs_free(tool_graphs *graphs) {
   for (size_t i = 0; i < graphs->count; i++)
     free(graphs->name[i]);
   free(graphs->name);
+  free(graphs->listed);
   *graphs = (tool_graphs){0};
 }
 
@@ -215,6 +219,8 @@ typedef struct walk {
   tool_case_function each;
   void *data;
   tool_case current;
+  size_t read; /* graphs */
+  int unread;  /* exit status of the first that could not be */
 } walk;
 
 /* Sets *stop if a case asks for it. */
@@ -239,15 +245,18 @@ static int on_device(walk *w, dfgnn_csr *csr, int device, int *stop) {
   return status;
 }
 
-static int on_graph(walk *w, const char *name, int *stop) {
+static int on_graph(walk *w, const char *name, int listed, int *stop) {
   char label[256];
   dfgnn_csr *csr;
   int status = TOOL_DONE;
   dfgnn_status failed = dfgnn__csr_open(&csr, name);
   if (failed) {
     w->current.index += w->problem_count * (size_t)w->contexts->count;
-    return tool_fail(failed);
+    int code = tool_fail(failed);
+    w->unread = w->unread ? w->unread : code;
+    return listed ? TOOL_DONE : code;
   }
+  w->read++;
   tool_graph_label(label, sizeof label, name);
   dfgnn_csr named = *csr;
   named.name = w->settings->anonymous ? NULL : label;
@@ -280,11 +289,11 @@ int tool_each(const tool_settings *settings, const tool_graphs *graphs,
   w.problems = problems;
   w.current.total = graphs->count * w.problem_count * (size_t)contexts.count;
   for (size_t i = 0; i < graphs->count && !stop; i++) {
-    int code = on_graph(&w, graphs->name[i], &stop);
+    int code = on_graph(&w, graphs->name[i], graphs->listed[i], &stop);
     if (code && (!status || stop))
       status = code;
   }
   tool_contexts_close(&contexts);
   free(problems);
-  return status;
+  return status || w.read ? status : w.unread;
 }

@@ -9,6 +9,7 @@
 typedef struct tool_graphs {
   size_t count;
   char **name;
+  char *listed; /* of each: found in a directory, so it may be no graph */
 } tool_graphs;
 
 int tool_graphs_add(tool_graphs *graphs, const char *operand);
@@ -37,8 +38,9 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *settings);
 void tool_problem_text(char *text, size_t size, const dfgnn_problem *problem);
 
 /* Calls each(data, ...) for every graph, device and problem until it returns
- * non-zero; graphs that cannot be read are reported and skipped.  Returns the
- * first non-zero exit status. */
+ * non-zero; graphs that cannot be read are reported and skipped, and are no
+ * failure if a directory listed them beside ones that can.  Returns the first
+ * non-zero exit status. */
 typedef struct tool_case {
   size_t index, total; /* of all the cases */
   const char *label;   /* of the graph */

@@ -46,6 +46,17 @@ mkdir "$work/empty"
 status 1 dfgnn-tune explain "$work/empty" --device cpu
 says "no graph files"
 
+promise "a file of a directory that is no graph is passed over"
+mkdir "$work/mixed"
+echo "this is no graph" >"$work/mixed/notes.txt"
+printf '%%%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n' \
+  >"$work/mixed/a.mtx"
+status 0 dfgnn-tune explain "$work/mixed" --device cpu
+says "notes.txt"
+prints "^a, gt"
+rm "$work/mixed/a.mtx"
+status 1 dfgnn-tune explain "$work/mixed" --device cpu
+
 promise "an unknown DFGNN_ variable is reported"
 DFGNN_STROE=x
 export DFGNN_STROE
