@@ -8,19 +8,18 @@ namespace dfgnn {
 
 const void *attend_kernel(int score, dfgnn_dtype dtype, int vector, int lanes,
                           int vectors, int unroll, int several) {
-  static attend_finder *const f32[DFGNN_SCORE_COUNT] = {
-      attend_gt_f32, attend_agnn_f32, attend_gat_f32, attend_gatv2_f32,
-      attend_given_f32};
-  attend_finder *find = nullptr;
+  static attend_finder *const wide[][DFGNN_SCORE_COUNT] = {
+      {attend_gt_f32, attend_agnn_f32, attend_gat_f32, attend_gatv2_f32,
+       attend_given_f32},
+      {attend_dot_f16, attend_dot_f16, attend_add_f16, attend_add_f16,
+       attend_add_f16},
+      {attend_dot_bf16, attend_dot_bf16, attend_add_bf16, attend_add_bf16,
+       attend_add_bf16}};
   if (vector == 1)
     return attend_narrow(score, dtype, lanes, vectors, unroll, several);
-  if (dtype == DFGNN_F32)
-    find = f32[score];
-  else if (dtype == DFGNN_F16)
-    find = attend_f16;
-  else if (dtype == DFGNN_BF16)
-    find = attend_bf16;
-  return find ? find(score, lanes, vectors, unroll, several) : nullptr;
+  if (dtype > DFGNN_BF16)
+    return nullptr;
+  return wide[dtype][score](score, lanes, vectors, unroll, several);
 }
 
 static int ceil_power(int64_t x) {
@@ -94,8 +93,11 @@ int attend_shape_find(attend_shape *shape, int score,
                       int several) {
   const dfgnn_problem *problem = setting->problem;
   const int vector = wide_vector(problem->dtype);
-  if (problem->dim > 1024 || problem->dim % vector != 0)
+  if (problem->dim > 1024)
     return 0;
+  if (problem->dtype == DFGNN_F64 || problem->dim % vector != 0)
+    return lanes == 32 && !several && shape_narrow(shape, score, setting) &&
+           shape->unroll == unroll;
   return shape_find(shape, score, setting, vector, lanes, unroll, several);
 }
 

@@ -72,17 +72,30 @@ struct panel_params {
   X(32, 2, 4, 0)                                                               \
   X(32, 4, 1, 0)                                                               \
   X(32, 4, 2, 0)                                                               \
-  X(32, 8, 1, 0) X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0)   \
-      X(16, 2, 1, 0) X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0)              \
-          X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)             \
-              X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0)          \
-                  X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0) X(4, 1, 4, 0)      \
-                      X(4, 2, 1, 0) X(4, 2, 2, 0) X(4, 4, 1, 0) X(32, 1, 1, 1) \
+  X(32, 8, 1, 0)                                                               \
+  X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0) X(16, 2, 1, 0)   \
+      X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0) X(16, 4, 2, 0)              \
+          X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0) X(8, 2, 1, 0)              \
+              X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0) X(8, 4, 2, 0)          \
+                  X(4, 1, 1, 0) X(4, 1, 2, 0) X(4, 1, 4, 0) X(4, 2, 1, 0)      \
+                      X(4, 2, 2, 0) X(4, 4, 1, 0) X(32, 1, 1, 1)               \
                           X(32, 1, 2, 1) X(32, 1, 4, 1) X(32, 1, 8, 1)         \
                               X(16, 1, 2, 1) X(16, 1, 4, 1) X(16, 2, 1, 1)     \
                                   X(16, 2, 2, 1) X(16, 2, 4, 1) X(8, 1, 2, 1)  \
                                       X(8, 2, 2, 1) X(8, 4, 1, 1)              \
                                           X(8, 4, 2, 1)
+
+/* Of 16-bit types: a vector is twice as many features. */
+#define DFGNN_ATTEND_HALF(X)                                                   \
+  X(32, 1, 1, 0)                                                               \
+  X(32, 1, 2, 0) X(32, 1, 4, 0) X(32, 2, 1, 0) X(32, 2, 2, 0) X(32, 4, 1, 0)   \
+      X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 2, 1, 0)              \
+          X(16, 2, 2, 0) X(16, 4, 1, 0) X(8, 1, 1, 0) X(8, 1, 2, 0)            \
+              X(8, 1, 4, 0) X(8, 2, 1, 0) X(8, 2, 2, 0) X(4, 1, 1, 0)          \
+                  X(4, 1, 2, 0) X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0)      \
+                      X(32, 1, 2, 1) X(32, 1, 4, 1) X(16, 1, 2, 1)             \
+                          X(16, 1, 4, 1) X(16, 2, 2, 1) X(8, 1, 2, 1)          \
+                              X(8, 2, 1, 1) X(8, 2, 2, 1)
 
 /* Of sums with given scores. */
 #define DFGNN_ATTEND_GIVEN(X)                                                  \
@@ -173,7 +186,8 @@ void attend_prefer_cache(int score, const dfgnn_setting *setting,
 typedef const void *attend_finder(int score, int lanes, int vectors, int unroll,
                                   int several_heads);
 attend_finder attend_gt_f32, attend_agnn_f32, attend_gat_f32, attend_gatv2_f32,
-    attend_given_f32, attend_f16, attend_bf16;
+    attend_given_f32, attend_dot_f16, attend_add_f16, attend_dot_bf16,
+    attend_add_bf16;
 const void *attend_narrow(int score, dfgnn_dtype dtype, int lanes, int vectors,
                           int unroll, int several_heads);
 

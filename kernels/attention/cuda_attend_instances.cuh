@@ -33,6 +33,17 @@ const void *find_wide(int lanes, int vectors, int unroll, int several) {
   return find_instance(table, lanes, vectors, unroll, several);
 }
 
+template <class Score, typename T>
+const void *find_half(int lanes, int vectors, int unroll, int several) {
+#define INSTANCE(L, C, U, M)                                                   \
+  {L, C, U, M,                                                                 \
+   reinterpret_cast<const void *>(                                             \
+       attend<Score, T, 16 / sizeof(T), L, C, U, M != 0>)},
+  static const attend_instance table[] = {DFGNN_ATTEND_HALF(INSTANCE)};
+#undef INSTANCE
+  return find_instance(table, lanes, vectors, unroll, several);
+}
+
 template <typename T>
 const void *find_given(int lanes, int vectors, int unroll, int several) {
 #define INSTANCE(L, C, U, M)                                                   \

@@ -98,7 +98,7 @@ DFGNN_FAMILIES(cuda_online) = {
      "cuda",
      DFGNN_OPS_ATTENTION,
      DFGNN_BIT(DFGNN_PASS_FORWARD),
-     DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),
+     DFGNN_DTYPES_ALL,
      1,
      1,
      0,
