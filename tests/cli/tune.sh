@@ -72,10 +72,10 @@ promise "export and import keep every row"
 status 0 dfgnn-tune export --store "$store" -o "$work/rows.jsonl"
 rows=$(wc -l <"$work/rows.jsonl")
 [ "$rows" -gt 5 ] || fail "export has $rows rows"
-status 0 dfgnn-tune import "$work/rows.jsonl" --store "$work/copy.db"
-says "$rows rows added, 0 were there"
-status 0 dfgnn-tune import "$work/rows.jsonl" --store "$work/copy.db"
-says "0 rows added, $rows were there"
+status 0 dfgnn-tune import "$work/rows.jsonl" --store "$work/copy.db" --json
+holds ".[0].added == $rows and .[0].known == 0"
+status 0 dfgnn-tune import "$work/rows.jsonl" --store "$work/copy.db" --json
+holds ".[0].added == 0 and .[0].known == $rows"
 status 0 dfgnn-tune export --store "$work/copy.db" -o "$work/again.jsonl"
 cmp -s "$work/rows.jsonl" "$work/again.jsonl" || fail "they differ"
 
@@ -113,8 +113,8 @@ says "'dim': expected a whole number"
 
 promise "an architecture without rows gets the rule"
 jq -c '.arch = "x86_64-other"' "$work/rows.jsonl" >"$work/other.jsonl"
-status 0 dfgnn-tune import "$work/other.jsonl" --store "$work/other.db"
-says "$rows rows added"
+status 0 dfgnn-tune import "$work/other.jsonl" --store "$work/other.db" --json
+holds ".[0].added == $rows"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 8 \
   --store "$work/other.db" --json
 holds '.[0].source == "rule"'
