@@ -244,6 +244,14 @@ typedef struct dfgnn_counters {
 DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                               const dfgnn_context *ctx);
 
+/* A digest of all that the context chooses by: its decisions and pins, and what
+ * of the device enters a distance.  Ranks of a job whose digests are equal make
+ * the same choices; compare it once after creating the contexts, for example by
+ * broadcasting that of rank 0.  Written as 32 hexadecimal digits. */
+#define DFGNN_DIGEST_SIZE 33
+DFGNN_API dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
+                                            const dfgnn_context *ctx);
+
 /* ---- graphs ------------------------------------------------------------- */
 
 /* A CSR matrix: row i has the edges offsets[i] .. offsets[i + 1] - 1, whose

@@ -195,6 +195,17 @@ dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
   return DFGNN_OK;
 }
 
+dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
+                                  const dfgnn_context *ctx) {
+  dfgnn_context *c = (dfgnn_context *)ctx;
+  if (!digest || !ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "digest or ctx is NULL");
+  pthread_mutex_lock(&c->lock);
+  dfgnn__table_digest(digest, ctx->table);
+  pthread_mutex_unlock(&c->lock);
+  return DFGNN_OK;
+}
+
 dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                     const dfgnn_context *ctx) {
   if (!counters || !ctx || counters->struct_size != sizeof *counters)

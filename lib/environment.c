@@ -17,6 +17,7 @@ static const char *const variables[][2] = {
     {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
     {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},
     {"DFGNN_TUNE_BUDGET", "seconds a problem tuned by effort measure"},
+    {"DFGNN_HOST", "name of this host in measurements; empty: none"},
     {"DFGNN_LOG", "none, error, warn, info or debug"},
     {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
     {"DFGNN_CUSPARSE", "path of libcusparse.so"},

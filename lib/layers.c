@@ -97,17 +97,21 @@ static int add_pin(void *data, const char *op, const char *pass,
   return 0;
 }
 
+typedef struct layer_counts {
+  uint64_t rows, invalid;
+} layer_counts;
+
 /* Adds the rows of one layer.  A store of the standard places that is absent or
  * broken must not stop a program; one that somebody named must not be passed
  * over in silence. */
 static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
-                               dfgnn_context *ctx, dfgnn_store_layer *layer,
-                               const dfgnn_keys *keys) {
+                               dfgnn_context *ctx,
+                               const dfgnn_store_layer *layer,
+                               layer_counts *counts, const dfgnn_keys *keys) {
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   size_t before, after;
   filter.backend = ctx->info.backend;
   filter.arch = ctx->info.arch;
-  layer->rows = layer->invalid = 0;
   if (absent(layer->path) && (!layer->named || layer->writable))
     return DFGNN_OK;
   dfgnn__rows_get(rows, &before);
@@ -115,7 +119,7 @@ static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
       keys ? dfgnn__store_open_signed(store, layer->path, keys)
            : dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
   if (!status)
-    status = dfgnn__rows_load(rows, &layer->invalid, *store, &filter);
+    status = dfgnn__rows_load(rows, &counts->invalid, *store, &filter);
   if (status && !layer->named) {
     dfgnn__log(ctx, DFGNN_LOG_WARN, "store skipped: %s", dfgnn_last_error());
     dfgnn__store_close(*store);
@@ -123,7 +127,7 @@ static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
     status = DFGNN_OK;
   }
   dfgnn__rows_get(rows, &after);
-  layer->rows = after - before;
+  counts->rows = after - before;
   return status;
 }
 
@@ -132,17 +136,19 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   dfgnn_rows *rows = NULL;
   dfgnn_table *loaded = NULL;
   dfgnn_keys *keys = NULL;
+  layer_counts *counts = calloc(ctx->layer_count + 1, sizeof *counts);
   const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
   uint64_t unusable = 0;
   size_t count = 0;
-  dfgnn_status status = stores
+  dfgnn_status status = stores && counts
                             ? dfgnn__rows_create(&rows)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!status && trusted && *trusted &&
       (status = dfgnn__keys_load(&keys, trusted)))
     dfgnn__fail_prefix(status, "DFGNN_TRUSTED_KEYS: ");
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
-    status = load_layer(&stores[i], rows, ctx, &ctx->layers[i], keys);
+    status =
+        load_layer(&stores[i], rows, ctx, &ctx->layers[i], &counts[i], keys);
   const dfgnn_measurement *all = NULL;
   if (!status) {
     all = dfgnn__rows_get(rows, &count);
@@ -158,6 +164,12 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
                  "%llu of %zu measurements name variants or revisions that "
                  "this library does not have",
                  (unsigned long long)unusable, count);
+    pthread_mutex_lock(&ctx->lock);
+    for (size_t i = 0; i < ctx->layer_count; i++) {
+      ctx->layers[i].rows = counts[i].rows;
+      ctx->layers[i].invalid = counts[i].invalid;
+    }
+    pthread_mutex_unlock(&ctx->lock);
     *table = loaded;
     loaded = NULL;
   }
@@ -168,6 +180,7 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
       dfgnn__store_close(stores[i]);
   dfgnn__rows_free(rows);
   dfgnn__keys_free(keys);
+  free(counts);
   free(stores);
   return status;
 }

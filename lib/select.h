@@ -38,6 +38,10 @@ dfgnn_status dfgnn__table_pin(dfgnn_table *table, const char *op,
                               const char *pass, const char *dtype,
                               uint64_t fingerprint, const char *variant);
 
+/* Of everything that dfgnn__table_select looks at. */
+void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
+                         const dfgnn_table *table);
+
 /* The tiers: pinned, exact, similar, nearest.  choice->variant is NULL if none
  * of them answers; distance then says how far the nearest was.  exclude: a
  * graph's fingerprint treated as not measured (0: none), for leave-one-out. */

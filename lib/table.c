@@ -1,5 +1,6 @@
 /* table.c - stored decisions of one device, indexed for selection */
 #include <math.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,68 @@ dfgnn_status dfgnn__table_pin(dfgnn_table *table, const char *op,
   table->pins = grown;
   table->pins[table->pin_count++] = p;
   return DFGNN_OK;
+}
+
+/* ---- digest ------------------------------------------------------------- */
+
+static void digest_text(crypto_generichash_state *state, const char *text) {
+  const char *given = text ? text : "";
+  crypto_generichash_update(state, (const void *)given, strlen(given) + 1);
+}
+
+static void digest_number(crypto_generichash_state *state, uint64_t x) {
+  unsigned char bytes[8];
+  for (int i = 0; i < 8; i++)
+    bytes[i] = (unsigned char)(x >> (8 * i));
+  crypto_generichash_update(state, bytes, sizeof bytes);
+}
+
+static void digest_real(crypto_generichash_state *state, double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  digest_number(state, bits);
+}
+
+static void digest_entry(crypto_generichash_state *state, const entry *e) {
+  const dfgnn_decision *d = e->decision;
+  const uint64_t keys[] = {
+      e->gate, e->exact, e->similar, e->family, (uint64_t)e->same_model,
+      d->count};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    digest_number(state, keys[i]);
+  for (int k = 0; k < DFGNN_FEATURES; k++)
+    digest_real(state, e->feature[k]);
+  for (size_t i = 0; i < d->count; i++) {
+    digest_text(state, d->ranked[i].variant);
+    digest_number(state, (uint64_t)d->ranked[i].revision);
+    digest_real(state, d->ranked[i].log_ratio);
+  }
+}
+
+void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
+                         const dfgnn_table *table) {
+  unsigned char hash[(DFGNN_DIGEST_SIZE - 1) / 2];
+  crypto_generichash_state state;
+  const dfgnn_device_info *device = &table->device;
+  crypto_generichash_init(&state, NULL, 0, sizeof hash);
+  digest_text(&state, device->backend);
+  digest_text(&state, device->arch);
+  digest_number(&state, (uint64_t)device->units);
+  digest_number(&state, (uint64_t)device->cache_bytes);
+  digest_number(&state, (uint64_t)device->shared_bytes);
+  digest_number(&state, table->count);
+  for (size_t i = 0; i < table->count; i++)
+    digest_entry(&state, &table->entries[i]);
+  for (size_t i = 0; i < table->pin_count; i++) {
+    const pin *n = &table->pins[i];
+    digest_number(&state, (uint64_t)n->op);
+    digest_number(&state, (uint64_t)n->pass);
+    digest_number(&state, (uint64_t)n->dtype);
+    digest_number(&state, n->fingerprint);
+    digest_text(&state, n->variant->name);
+  }
+  crypto_generichash_final(&state, hash, sizeof hash);
+  sodium_bin2hex(digest, DFGNN_DIGEST_SIZE, hash, sizeof hash);
 }
 
 /* ---- selection ---------------------------------------------------------- */

@@ -242,6 +242,8 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!status && !graphs.count)
     status = tool_usage("no graph, expected GRAPH operands or a job file");
   tool_catch_interrupts();
+  if (settings->anonymous)
+    setenv("DFGNN_HOST", "", 1);
   if (!status)
     status = all(settings, &graphs, *job_hash ? job_hash : NULL);
   tool_graphs_free(&graphs);

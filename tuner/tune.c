@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "lib/describe.h"
@@ -112,6 +113,18 @@ static void name_run(char run[33]) {
     snprintf(run + 2 * i, 3, "%02x", bytes[i]);
 }
 
+/* Whose measurements these are, or the alias that someone prefers. */
+static const char *host_name(void) {
+  static _Thread_local char name[256];
+  const char *alias = getenv("DFGNN_HOST");
+  if (alias)
+    return alias;
+  if (gethostname(name, sizeof name))
+    return "";
+  name[sizeof name - 1] = 0;
+  return name;
+}
+
 static void describe_run(dfgnn_session *s) {
   dfgnn__describe(&s->row, s->ctx, s->graph, &s->problem);
   name_run(s->run);
@@ -119,6 +132,7 @@ static void describe_run(dfgnn_session *s) {
            s->row.protocol);
   s->row.run = s->run;
   s->row.tool = s->options.tool;
+  s->row.host = host_name();
   s->row.job = s->options.job_hash;
   s->row.seed = s->options.seed;
 }

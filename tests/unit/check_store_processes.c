@@ -32,7 +32,7 @@ START_TEST(concurrent_writers_lose_nothing_even_at_creation) {
 }
 END_TEST
 
-#define READERS 24
+#define READERS 64
 
 START_TEST(readers_are_not_disturbed_by_writers) {
   make_store(10);

@@ -1,0 +1,392 @@
+/* What programs on many ranks and threads rely on: equal choices, changing
+ * stores, and that no store can do worse than choose a slower variant. */
+#include "tests/unit/fixture.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "db/store.h"
+#include "lib/describe.h"
+#include "lib/graph.h"
+#include "lib/registry.h"
+#include "tests/unit/rows.h"
+
+static dfgnn_status fake_launch(const dfgnn_launch *launch) {
+  *(double *)launch->args->out = launch->setting.parameter[0];
+  return DFGNN_OK;
+}
+
+static const dfgnn_family fakes[] = {{.name = "cpu.attention.fwd.fake",
+                                      .algorithm = "fake",
+                                      .backend = "cpu",
+                                      .ops = DFGNN_OPS_ATTENTION,
+                                      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+                                      .dtypes = DFGNN_BIT(DFGNN_F64),
+                                      .revision = 3,
+                                      .deterministic = 1,
+                                      .launch = fake_launch,
+                                      .parameters = {{"n", 3, {1, 2, 3}, {0}}}},
+                                     DFGNN_FAMILIES_END};
+
+static const char *const fake_names[] = {"cpu.attention.fwd.fake/n=1",
+                                         "cpu.attention.fwd.fake/n=2",
+                                         "cpu.attention.fwd.fake/n=3"};
+
+static char directory[64], path[96], other[96];
+static dfgnn_csr csr;
+static dfgnn_problem problem;
+
+static int degree(int64_t i) { return (int)(i % 7); }
+
+static void set_up(void) {
+  strcpy(directory, "/tmp/dfgnn-share-XXXXXX");
+  ck_assert_ptr_nonnull(mkdtemp(directory));
+  snprintf(path, sizeof path, "%s/a.db", directory);
+  snprintf(other, sizeof other, "%s/b.db", directory);
+  csr = ring(100, degree);
+  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem.dtype = DFGNN_F64;
+  problem.dim = 8;
+}
+
+static void tear_down(void) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  ck_assert_int_eq(system(command), 0);
+  ring_free(&csr);
+}
+
+/* A measurement of this device, graph and problem. */
+static dfgnn_measurement measured(const dfgnn_context *ctx,
+                                  const dfgnn_graph *graph, const char *variant,
+                                  double ratio) {
+  dfgnn_measurement m;
+  dfgnn__describe(&m, ctx, graph, &problem);
+  m.variant = variant;
+  m.revision = 3;
+  m.tool = "check_share";
+  m.run = RUN_A;
+  m.time = 1;
+  m.status = "ok";
+  m.anchor = fake_names[0];
+  m.median_ms = m.ci_low_ms = m.ci_high_ms = ratio;
+  m.ratio = ratio;
+  m.ratio_low = ratio * .996;
+  m.ratio_high = ratio * 1.004;
+  m.samples = 9;
+  return m;
+}
+
+static void record_rows(const char *file, const dfgnn_measurement *rows,
+                        size_t count) {
+  dfgnn_store *store;
+  ck_ok(dfgnn__store_open(&store, file, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_record_all(store, NULL, rows, count));
+  dfgnn__store_close(store);
+}
+
+static void choice_of(char variant[160], char digest[DFGNN_DIGEST_SIZE],
+                      const char *stores) {
+  dfgnn_context *ctx = cpu_context(stores);
+  dfgnn_graph *graph;
+  dfgnn_plan *plan;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));
+  ck_ok(dfgnn_context_digest(digest, ctx));
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+/* ---- ranks --------------------------------------------------------------- */
+
+START_TEST(ranks_with_the_same_rows_have_the_same_digest) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_measurement rows[3], reversed[3];
+  char variant[160], empty[DFGNN_DIGEST_SIZE], a[DFGNN_DIGEST_SIZE],
+      b[DFGNN_DIGEST_SIZE], both[192];
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  for (int i = 0; i < 3; i++) {
+    rows[i] = measured(ctx, graph, fake_names[i], 1 - .1 * i);
+    reversed[2 - i] = rows[i];
+  }
+  choice_of(variant, empty, "");
+  ck_assert_uint_eq(strlen(empty), 32);
+  record_rows(path, rows, 3);
+  record_rows(other, reversed, 3);
+  choice_of(variant, a, path);
+  ck_assert_str_eq(variant, fake_names[2]);
+  ck_assert_str_ne(a, empty);
+  choice_of(variant, b, other);
+  ck_assert_str_eq(a, b);
+  snprintf(both, sizeof both, "%s:%s", other, path); /* layers do not count */
+  choice_of(variant, b, both);
+  ck_assert_str_eq(a, b);
+
+  dfgnn_store *store; /* a pin does, and so does another measurement */
+  ck_ok(dfgnn__store_open(&store, other, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f64", 0, fake_names[1]));
+  choice_of(variant, b, other);
+  ck_assert_str_eq(variant, fake_names[1]);
+  ck_assert_str_ne(a, b);
+  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f64", 0, NULL));
+  choice_of(variant, b, other);
+  ck_assert_str_eq(a, b);
+  dfgnn__store_close(store);
+  rows[1] = measured(ctx, graph, fake_names[1], .8);
+  rows[1].run = RUN_B;
+  record_rows(other, &rows[1], 1);
+  choice_of(variant, b, other);
+  ck_assert_str_ne(a, b);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(two_tunes_with_noise_inside_the_margin_choose_alike) {
+  /* n=2 and n=3 differ by 0.4 %, less than can be told apart */
+  static const double truth[] = {1, .5, .498};
+  uint64_t seed = (uint64_t)time(NULL);
+  char variant[160], digest[DFGNN_DIGEST_SIZE], both[192];
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  printf("seed %llu\n", (unsigned long long)seed);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  for (int round = 0; round < 10; round++) {
+    snprintf(path, sizeof path, "%s/a%d.db", directory, round);
+    snprintf(other, sizeof other, "%s/b%d.db", directory, round);
+    for (int tune = 0; tune < 2; tune++) {
+      dfgnn_measurement rows[3];
+      for (int i = 0; i < 3; i++) {
+        double noise = (double)(random_next(&seed) >> 11) / 0x1p53 - .5;
+        rows[i] = measured(ctx, graph, fake_names[i],
+                           i ? truth[i] * (1 + .006 * noise) : 1);
+        rows[i].run = tune ? RUN_B : RUN_A;
+      }
+      record_rows(tune ? other : path, rows, 3);
+    }
+    snprintf(both, sizeof both, "%s:%s", path, other);
+    const char *const stores[] = {path, other, both};
+    for (int i = 0; i < 3; i++) {
+      choice_of(variant, digest, stores[i]);
+      ck_assert_str_eq(variant, fake_names[1]);
+    }
+  }
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+/* ---- threads ------------------------------------------------------------- */
+
+#define THREADS 16
+
+static atomic_int going;
+
+typedef struct worker {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  int number, calls;
+} worker;
+
+/* Plans, runs and counts; every fourth thread reloads as well. */
+static void *work(void *data) {
+  worker *w = data;
+  dfgnn_problem mine = problem;
+  double out[100 * 8 * 3];
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  args.query = args.key = args.value = args.out = out;
+  while (atomic_load(&going)) {
+    dfgnn_plan *plan;
+    dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+    char digest[DFGNN_DIGEST_SIZE];
+    mine.dim = 1 + (w->calls + w->number) % 8;
+    memset(out, 0, sizeof out);
+    ck_ok(dfgnn_plan_create(&plan, w->ctx, w->graph, &mine));
+    size_t bytes = dfgnn_plan_workspace(plan);
+    void *workspace = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : 0;
+    ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
+    free(workspace);
+    dfgnn_plan_destroy(plan);
+    if (w->number % 4 == 0)
+      ck_ok(dfgnn_context_reload(w->ctx));
+    ck_ok(dfgnn_context_counters(&counters, w->ctx));
+    ck_ok(dfgnn_context_digest(digest, w->ctx));
+    w->calls++;
+  }
+  return NULL;
+}
+
+START_TEST(sixteen_threads_run_while_the_store_changes) {
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph;
+  pthread_t threads[THREADS];
+  worker workers[THREADS];
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  atomic_store(&going, 1);
+  for (int t = 0; t < THREADS; t++) {
+    workers[t] = (worker){ctx, graph, t, 0};
+    ck_assert_int_eq(pthread_create(&threads[t], NULL, work, &workers[t]), 0);
+  }
+  for (int i = 0; i < 20; i++) {
+    dfgnn_measurement row = measured(ctx, graph, fake_names[i % 3], .9);
+    row.time = 2 + i;
+    record_rows(path, &row, 1);
+    usleep(20000);
+  }
+  atomic_store(&going, 0);
+  for (int t = 0; t < THREADS; t++) {
+    pthread_join(threads[t], NULL);
+    ck_assert_int_gt(workers[t].calls, 0);
+  }
+  ck_ok(dfgnn_context_reload(ctx));
+  ck_ok(dfgnn_context_counters(&counters, ctx));
+  ck_assert_uint_eq(counters.loaded_rows, 20);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+/* ---- hostile stores ------------------------------------------------------ */
+
+static void fill(float *x, size_t count, uint64_t seed) {
+  for (size_t i = 0; i < count; i++)
+    x[i] = (float)(random_next(&seed) >> 40) / 0x1p24f - .5f;
+}
+
+/* What a program computes with these stores. */
+static void compute(float *out, char variant[160], const char *stores,
+                    const float *q, const float *k, const float *v) {
+  dfgnn_context *ctx = cpu_context(stores);
+  dfgnn_graph *graph;
+  dfgnn_plan *plan;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  args.query = q;
+  args.key = k;
+  args.value = v;
+  args.out = out;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));
+  dfgnn_plan_destroy(plan);
+  ck_ok(dfgnn_call(ctx, graph, &problem, &args, NULL));
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
+  static float q[100 * 16], k[100 * 16], v[100 * 16], good[100 * 16],
+      out[100 * 16];
+  char variant[160];
+  size_t obeyed = 0, asked = 0;
+  problem.dtype = DFGNN_F32;
+  problem.dim = 16;
+  fill(q, 1600, 1);
+  fill(k, 1600, 2);
+  fill(v, 1600, 3);
+  compute(good, variant, "", q, k, v);
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
+       i = i + 29 < last || i == last ? i + 29 : last) {
+    /* the store swears by this one; the last is not for this type */
+    const dfgnn_variant *best = dfgnn__variant(i);
+    dfgnn_measurement rows[4];
+    for (int r = 0; r < 4; r++) {
+      rows[r] = measured(ctx, graph, best->name, 1e-300);
+      rows[r].revision = best->family->revision;
+    }
+    rows[1].variant = "cpu.attention.fwd.exec/cmd=reboot";
+    rows[2].revision = 0x7fffffff;
+    rows[3].variant = "../../../../lib/x.so";
+    snprintf(path, sizeof path, "%s/h%zu.db", directory, i);
+    record_rows(path, rows, 4);
+    memset(out, 0xff, sizeof out);
+    compute(out, variant, path, q, k, v);
+    ck_assert(!dfgnn__variant_find(variant)->family->reference);
+    obeyed += strcmp(variant, best->name) == 0;
+    asked++;
+    for (size_t j = 0; j < 1600; j++)
+      ck_assert_msg(fabsf(out[j] - good[j]) < 1e-4f, "%s: %g, expected %g",
+                    variant, out[j], good[j]);
+  }
+  printf("%zu of %zu stores were obeyed\n", obeyed, asked);
+  ck_assert_uint_gt(obeyed, 0);
+  ck_assert_uint_lt(obeyed, asked);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+/* ---- places that cannot be written --------------------------------------- */
+
+static char logged[4096];
+
+static void keep_log(void *data, dfgnn_log_level level, const char *message) {
+  size_t n = strlen(logged);
+  (void)data;
+  (void)level;
+  snprintf(logged + n, sizeof logged - n, "%s\n", message);
+}
+
+START_TEST(without_a_home_programs_run_and_tuning_says_what_it_lost) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_tune_options tune = DFGNN_TUNE_OPTIONS_INIT;
+  dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_plan *plan;
+  int fd = open(path, O_CREAT | O_WRONLY, 0600); /* the home is a file */
+  ck_assert_int_ge(fd, 0);
+  close(fd);
+  setenv("XDG_DATA_HOME", path, 1);
+  unsetenv("DFGNN_STORE");
+  options.device = "cpu";
+  options.threads = 2;
+  options.log = keep_log;
+  ck_ok(dfgnn_context_create(&ctx, &options));
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  problem.dtype = DFGNN_F32;
+  problem.dim = 4;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  const char *const only[] = {dfgnn_plan_variant(plan), NULL};
+  tune.budget_s = .05;
+  tune.variants = only;
+  ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &tune));
+  ck_assert_int_eq(report.kept, 0);
+  ck_assert_int_gt(report.measured, 0);
+  ck_assert_msg(strstr(logged, "not kept") && strstr(logged, path), "%s",
+                logged);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("share");
+  TCase *tc = tcase_create("share");
+  dfgnn__registry_add(fakes);
+  tcase_add_checked_fixture(tc, set_up, tear_down);
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, ranks_with_the_same_rows_have_the_same_digest);
+  tcase_add_test(tc, two_tunes_with_noise_inside_the_margin_choose_alike);
+  tcase_add_test(tc, sixteen_threads_run_while_the_store_changes);
+  tcase_add_test(tc, a_hostile_store_can_only_choose_a_slower_variant);
+  tcase_add_test(tc, without_a_home_programs_run_and_tuning_says_what_it_lost);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
