@@ -48,7 +48,7 @@ for graph; do
     | .median_ms) | min)}' "$work/torch.$name".*.json
 done | jq -s add >"$work/torch.json"
 jq -s --slurpfile torch "$work/torch.json" '
-  [.[][]] | group_by([.graph, .variant]) | map(min_by(.median_ms)) |
+  [.[][] | select(.median_ms != null)] | group_by([.graph, .variant]) | map(min_by(.median_ms)) |
   map(. + {torch_ms: $torch[0][.graph],
            speedup_torch: ($torch[0][.graph] / .median_ms)})' \
   "$work"/bench?.json >"$out"

@@ -40,7 +40,9 @@ typedef struct entry {
   const char *status;
   char reason[256];
   double rel_error;
-  double *log_ms; /* one a round, NaN: dropped */
+  double *log_ms;  /* one a round, NaN: dropped */
+  double *tainted; /* those that were disturbed, used if there are no others */
+  int clean;       /* samples that were not disturbed */
   dfgnn_interval ms;
   double ratio, speedup_unfused;
 } entry;
@@ -213,6 +215,7 @@ static void sample(session *s, entry *e, int round) {
   if (status)
     reject(e, "failed");
   e->log_ms[round] = status || result.tainted ? NAN : log(result.ms);
+  e->tainted[round] = status ? NAN : log(result.ms);
 }
 
 static uint64_t next_random(uint64_t *state) {
@@ -225,6 +228,7 @@ static void run_rounds(session *s) {
   double budget = settings->budget_s > 0 ? settings->budget_s : 10;
   double began = tool_now();
   int most = settings->rounds ? settings->rounds : DEFAULT_ROUNDS;
+  most = most < MAX_ROUNDS ? most : MAX_ROUNDS;
   uint64_t state = settings->seed;
   size_t *order = malloc(s->count * sizeof *order);
   for (size_t i = 0; order && i < s->count; i++)
@@ -253,6 +257,16 @@ static void run_rounds(session *s) {
 
 /* ---- figures ------------------------------------------------------------ */
 
+/* On a machine that is never quiet disturbed samples are all there is. */
+static int settle(const session *s, entry *e) {
+  int clean = 0;
+  for (int r = 0; r < s->rounds; r++)
+    clean += isfinite(e->log_ms[r]) != 0;
+  for (int r = 0; r < s->rounds && !clean; r++)
+    e->log_ms[r] = e->tainted[r];
+  return clean;
+}
+
 static double paired_ratio(const session *s, const entry *e,
                            const entry *base) {
   double ratio[MAX_ROUNDS];
@@ -276,6 +290,8 @@ static void evaluate(session *s) {
   const entry *rule = of_role(s, ROLE_RULE);
   const entry *unfused = of_role(s, ROLE_UNFUSED);
   entry *better = NULL;
+  for (size_t i = 0; i < s->count; i++)
+    s->entries[i].clean = settle(s, &s->entries[i]);
   for (size_t i = 0; i < s->count; i++) {
     entry *e = &s->entries[i];
     double ms[MAX_ROUNDS];
@@ -357,6 +373,7 @@ static void put_entry(session *s, const entry *e) {
   tool_put_number(row, "ci_low_ms", e->ms.low);
   tool_put_number(row, "ci_high_ms", e->ms.high);
   tool_put_count(row, "samples", s->rounds);
+  tool_put_count(row, "clean_samples", e->clean);
   tool_put_number(row, "ratio", e->ratio);
   tool_put_number(row, "rel_error", e->rel_error);
   tool_put(row, "status", e->status);
@@ -400,12 +417,14 @@ int bench_time(void *data, const tool_case *each) {
   if (status || usage)
     goto out;
   for (size_t i = 0; i < s.count; i++) {
-    if (!(s.entries[i].log_ms = calloc(MAX_ROUNDS, sizeof(double)))) {
+    s.entries[i].log_ms = calloc(MAX_ROUNDS, sizeof(double));
+    s.entries[i].tainted = calloc(MAX_ROUNDS, sizeof(double));
+    if (!s.entries[i].log_ms || !s.entries[i].tainted) {
       status = DFGNN_ERROR_MEMORY;
       goto out;
     }
     for (int r = 0; r < MAX_ROUNDS; r++)
-      s.entries[i].log_ms[r] = NAN;
+      s.entries[i].log_ms[r] = s.entries[i].tainted[r] = NAN;
     prepare(&s, &s.entries[i]);
   }
   run_rounds(&s);
@@ -421,6 +440,7 @@ out:
   for (size_t i = 0; i < s.count; i++) {
     dfgnn_plan_destroy(s.entries[i].plan);
     free(s.entries[i].log_ms);
+    free(s.entries[i].tainted);
   }
   free(s.entries);
   if (s.harness)

@@ -93,6 +93,7 @@ static const tool_section sections[] = {
      "layout, "
      "device, backend, arch, variant, source, distance, role (tuned, rule, "
      "paper, unfused, smmf-pmf), median_ms, ci_low_ms, ci_high_ms, samples, "
+     "clean_samples (not disturbed), "
      "ratio (to the rule's choice; below 1 is faster), rel_error, status (ok, "
      "wrong, failed, refused), reason, speedup_unfused, bytes, floor_ms, "
      "floor_share, gather_bytes, gather_floor_ms, gather_share, binds (the "
