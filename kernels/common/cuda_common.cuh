@@ -13,8 +13,8 @@
 namespace dfgnn {
 
 constexpr unsigned kFullMask = 0xffffffffu;
-constexpr float kLog2e = 1.44269504088896340736f;
-constexpr float kLn2 = 0.69314718055994530942f;
+constexpr double kLog2e = 1.4426950408889634074;
+constexpr double kLn2 = 0.69314718055994530942;
 
 /* The type of products, sums and scalars for a storage type. */
 template <typename T> struct accumulator { using type = float; };
