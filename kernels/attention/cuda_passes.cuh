@@ -11,7 +11,7 @@ namespace dfgnn {
 constexpr int kPassThreads = 256;
 constexpr int kPassWarps = kPassThreads / 32;
 constexpr int kScoreEdges = 2; /* in flight in a group */
-constexpr int kGatherEdges = 8;
+constexpr int kGatherEdges = 4;
 constexpr int kHeldScores = 4; /* of a lane, in registers */
 
 /* Vectors of a row that a lane keeps in registers. */
@@ -95,7 +95,7 @@ template <typename T, int OP, int VEC> struct query_cache {
   static constexpr int kScoreVectors = score_vectors(VEC);
   A item[kScoreVectors][VEC];
   A att[OP == DFGNN_OP_GATV2 ? kScoreVectors : 1][VEC];
-  int64_t row = -1;
+  int row = -1;
 
   __device__ __forceinline__ query_cache() {
 #pragma unroll
@@ -108,7 +108,7 @@ template <typename T, int OP, int VEC> struct query_cache {
       }
   }
 
-  __device__ __forceinline__ void load(const dfgnn_passes &p, int64_t to_row,
+  __device__ __forceinline__ void load(const dfgnn_passes &p, int to_row,
                                        int head, int first, int step,
                                        int vectors) {
     row = to_row;
@@ -156,18 +156,30 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
   query_cache<T, OP, VEC> q;
   if (whole)
     q.load_att(p, head, lane, lanes, vectors);
-  for (int64_t step = 0; step < steps; step += kScoreEdges) {
-    int64_t row[kScoreEdges];
-    int column[kScoreEdges];
-    A sum[kScoreEdges], key_norm[kScoreEdges], query_norm[kScoreEdges];
+  /* The next edges' ends are loaded while these are scored. */
+  int next_row[kScoreEdges];
+  int next_column[kScoreEdges];
+  auto look_ahead = [&](int64_t step) {
 #pragma unroll
     for (int u = 0; u < kScoreEdges; u++) {
       int64_t e = first + step + u;
       bool ok = step + u < steps && e < end;
-      column[u] = ok ? __ldg(p.indices + e) : -1;
-      row[u] = ok ? row_of(e) : -1;
+      next_column[u] = ok ? __ldg(p.indices + e) : -1;
+      next_row[u] = ok ? int(row_of(e)) : -1;
+    }
+  };
+  look_ahead(0);
+  for (int64_t step = 0; step < steps; step += kScoreEdges) {
+    int row[kScoreEdges];
+    int column[kScoreEdges];
+    A sum[kScoreEdges], key_norm[kScoreEdges], query_norm[kScoreEdges];
+#pragma unroll
+    for (int u = 0; u < kScoreEdges; u++) {
+      column[u] = next_column[u];
+      row[u] = next_row[u];
       sum[u] = key_norm[u] = query_norm[u] = 0;
     }
+    look_ahead(step + kScoreEdges);
     for (int base = lane; base < vectors + lane; base += part) {
       packed<T, VEC> k[kScoreEdges][kScoreVectors];
 #pragma unroll
@@ -326,6 +338,14 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
   return sums;
 }
 
+/* The column indices of a row that a team's thread hands out first. */
+template <typename A>
+__device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
+                                                const team<A> &t, int64_t first,
+                                                int64_t degree) {
+  return t.rank < degree ? __ldg(p.indices + first + t.rank) : 0;
+}
+
 /* out of heads head .. head + heads - 1 of a row: the sum of gathered rows by
  * weights w[h * plane + k].  part: shared, 32 * VEC sums a warp, for a block.
  * redundant: w are scores, and sums those of the only tile's head. */
@@ -334,7 +354,7 @@ __device__ __forceinline__ void
 gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
            const accumulator_t<T> *w, int64_t plane, int64_t row, int64_t first,
            int64_t degree, int head, int heads, bool redundant,
-           accumulator_t<T> (*part)[32 * VEC]) {
+           int first_columns, accumulator_t<T> (*part)[32 * VEC]) {
   using A = accumulator_t<T>;
   const int vectors = heads * (p.dim / VEC), lanes = power_of_two(vectors);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -365,8 +385,9 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
     /* A warp reads 32 column indices at once and hands them out. */
     for (int64_t base = t.rank - lane; base < degree; base += t.size) {
       const int left = int(min(degree - base, int64_t(32)));
-      const int mine_of =
-          lane < left ? __ldg(p.indices + first + base + lane) : 0;
+      const int mine_of = base == t.rank - lane ? first_columns
+                          : lane < left ? __ldg(p.indices + first + base + lane)
+                                        : 0;
       for (int j = 0; j * groups < left; j += kGatherEdges) {
         packed<T, VEC> x[kGatherEdges];
         A weight[kGatherEdges];

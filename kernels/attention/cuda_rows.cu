@@ -14,6 +14,7 @@ one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
   using A = accumulator_t<T>;
   A *w = static_cast<A *>(const_cast<void *>(p.scores)) + first;
   const bool redundant = what & DFGNN_ROWS_REDUNDANT;
+  const int columns = GATHER ? first_columns_of(p, t, first, degree) : 0;
   if (what & DFGNN_ROWS_SOFTMAX)
     for (int head = 0; head < p.heads; head++)
       if (!redundant || p.lse || p.weights)
@@ -21,12 +22,12 @@ one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
                        !redundant);
   if (GATHER)
     gather_row<T, VEC>(p, t, w, p.edges, row, first, degree, 0, p.heads,
-                       redundant, part);
+                       redundant, columns, part);
 }
 
 /* Softmax alone needs few registers. */
 template <typename T, int VEC, bool GATHER>
-__global__ void __launch_bounds__(kPassThreads, GATHER ? 2 : 4)
+__global__ void __launch_bounds__(kPassThreads, GATHER ? 3 : 4)
     rows_kernel(dfgnn_passes p, int what, int rows) {
   using A = accumulator_t<T>;
   __shared__ A scratch[kPassWarps];

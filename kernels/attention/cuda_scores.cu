@@ -8,7 +8,7 @@ namespace {
 /* Every group of lanes takes `chunk` consecutive edges of one head; groups side
  * by side take the heads of the same edges. */
 template <typename T, int OP, int VEC>
-__global__ void __launch_bounds__(kPassThreads)
+__global__ void __launch_bounds__(kPassThreads, sizeof(T) * VEC == 16 ? 3 : 1)
     edge_scores(dfgnn_passes p, int lanes, int chunk) {
   using A = accumulator_t<T>;
   int64_t group = (int64_t(blockIdx.x) * kPassThreads + threadIdx.x) / lanes;

@@ -91,12 +91,13 @@ __global__ void __launch_bounds__(kPassThreads)
     auto finish = [&](const team<A> &t, int r) {
       const int64_t first = begin[r], d = begin[r + 1] - first;
       A *w = mine + (first - begin[0]);
+      const int columns = first_columns_of(p, t, first, d);
       if (!o.redundant || p.lse || p.weights)
         for (int h = 0; h < heads; h++)
           softmax_row<A>(p, t, w + h * plane, first_row + r, first, d, head + h,
                          !o.redundant);
       gather_row<T, VEC>(p, t, w, plane, first_row + r, first, d, head, heads,
-                         o.redundant, part);
+                         o.redundant, columns, part);
     };
     for (int r = warp; r < rows; r += kPassWarps)
       if (begin[r + 1] - begin[r] <= p.heavy)

@@ -159,12 +159,16 @@ START_TEST(views_are_the_same_on_both_devices) {
                                                 {DFGNN_VIEW_WORK_ITEMS, 32},
                                                 {DFGNN_VIEW_WORK_ITEMS, 256}};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    dfgnn_graph *on_gpu = graph_of(gpu, specs[i]);
-    dfgnn_graph *on_cpu = graph_of(cpu, specs[i]);
+    dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
+    dfgnn_csr *csr = NULL; /* borrowed by the CPU */
+    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
+    ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
     for (size_t k = 0; k < sizeof requests / sizeof *requests; k++)
       compare_views(on_gpu, on_cpu, requests[k], specs[i]);
     dfgnn_graph_destroy(on_gpu);
     dfgnn_graph_destroy(on_cpu);
+    dfgnn_csr_free(csr);
   }
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
@@ -350,20 +354,28 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_backend");
-  TCase *tests = tcase_create("backend");
-  tcase_set_timeout(tests, 0);
-  tcase_add_test(tests, the_device_is_described);
-  tcase_add_test(tests, the_signature_is_the_same_on_both_devices);
-  tcase_add_test(tests, diagonal_blocks_are_found_as_on_the_cpu);
-  tcase_add_test(tests, small_graphs_have_signatures);
-  tcase_add_test(tests, views_are_the_same_on_both_devices);
-  tcase_add_test(tests, device_arrays_of_64_bits_are_read);
-  tcase_add_test(tests, a_wrong_device_matrix_names_its_first_wrong_row);
-  if (!quick()) { /* compute-sanitizer reports refused calls, slows timing */
-    tcase_add_test(tests, time_follows_the_work);
-    tcase_add_test(tests, a_failing_call_fails_its_timing);
-    tcase_add_test(tests, too_large_an_allocation_is_an_error_that_passes);
+  const struct {
+    const char *name;
+    const TTest *tests[3];
+  } cases[] = {
+      {"device", {the_device_is_described, NULL, NULL}},
+      {"signature",
+       {the_signature_is_the_same_on_both_devices,
+        diagonal_blocks_are_found_as_on_the_cpu, small_graphs_have_signatures}},
+      {"views", {views_are_the_same_on_both_devices, NULL, NULL}},
+      {"arrays",
+       {device_arrays_of_64_bits_are_read,
+        a_wrong_device_matrix_names_its_first_wrong_row, NULL}},
+      /* compute-sanitizer reports refused calls and slows timing */
+      {"time",
+       {time_follows_the_work, a_failing_call_fails_its_timing,
+        too_large_an_allocation_is_an_error_that_passes}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases - (quick() != 0); i++) {
+    TCase *tests = tcase_create(cases[i].name);
+    tcase_set_timeout(tests, 0);
+    for (int k = 0; k < 3 && cases[i].tests[k]; k++)
+      tcase_add_test(tests, cases[i].tests[k]);
+    suite_add_tcase(suite, tests);
   }
-  suite_add_tcase(suite, tests);
   return run_on_gpu(suite);
 }
