@@ -28,7 +28,8 @@ typedef enum tool_exit {
   X(DIM)                                                                       \
   X(HEADS)                                                                     \
   X(DTYPE)                                                                     \
-  X(MATH) X(LAYOUT) X(DEVICE) X(COLD) X(NO_DETERMINISTIC) X(WEIGHTS) X(EFFORT) \
+  X(MATH)                                                                      \
+  X(LAYOUT) X(DEVICE) X(COLD) X(NO_DETERMINISTIC) X(WEIGHTS) X(EFFORT)         \
       X(THREADS) X(STORE) X(BUDGET) X(TIME_LIMIT) X(SEED) X(JOB) X(DRY_RUN)    \
           X(EXHAUSTIVE) X(REMEASURE) X(ANONYMOUS) X(VARIANTS) X(REPEATS)       \
               X(ROUNDS) X(CHECK) X(NO_CHECK) X(DISPATCH) X(REGRET) X(ALL)      \
@@ -82,6 +83,8 @@ typedef struct tool_settings {
   const char *from_arch, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
+  int part,
+      parts; /* of the shard, counted from 0: a process of a fleet; 0: all */
   int skip_invalid, remove;
   char *owned[8]; /* texts of a job file, freed at the end */
   uint64_t given; /* options of the command line, which a job file yields to */

@@ -1,4 +1,5 @@
 /* tune_run.c - dfgnn-tune run: measures, and stores what it measured */
+#include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
 #include "tools/report.h"
@@ -98,7 +99,13 @@ static int check_store(run *r, const tool_case *each) {
 /* Neighbouring problems go to different shards, so that each has big and small
  * graphs. */
 static int other_shard(const tool_settings *s, const tool_case *each) {
-  return s->shards && each->index % (size_t)s->shards != (size_t)s->shard - 1;
+  size_t index = each->index;
+  if (s->shards) {
+    if (index % (size_t)s->shards != (size_t)s->shard - 1)
+      return 1;
+    index /= (size_t)s->shards;
+  }
+  return s->parts && index % (size_t)s->parts != (size_t)s->part;
 }
 
 static int tune(void *data, const tool_case *each) {
@@ -203,24 +210,28 @@ static const tool_column dry_columns[] = {
     {"estimate_s", "AT MOST", TOOL_SECONDS},
     {NULL, NULL, 0}};
 
-static int all(tool_settings *settings, const tool_graphs *graphs,
-               const char *job_hash) {
-  run r = {.settings = settings,
-           .job_hash = job_hash,
-           .rows = json_array(),
-           .began = tool_now(),
+typedef struct work {
+  tool_settings *settings;
+  const tool_graphs *graphs;
+  const char *job_hash;
+  double began;
+} work;
+
+/* Measures on settings->device; its rows are added to `rows`. */
+static int measure(void *data, json_t *rows) {
+  const work *w = data;
+  const tool_settings *s = w->settings;
+  run r = {.settings = s,
+           .job_hash = w->job_hash,
+           .rows = rows,
+           .began = w->began,
            .deadline = INFINITY};
-  if (settings->time_limit_s > 0)
-    r.deadline = r.began + settings->time_limit_s;
-  int status =
-      tool_each(settings, graphs, settings->dry_run ? estimate : tune, &r);
-  if (status == TOOL_USAGE) {
-    json_decref(r.rows);
+  if (s->time_limit_s > 0)
+    r.deadline = r.began + s->time_limit_s;
+  int status = tool_each(s, w->graphs, s->dry_run ? estimate : tune, &r);
+  if (status == TOOL_USAGE)
     return status;
-  }
-  int printed =
-      tool_report(settings, r.rows, settings->dry_run ? dry_columns : columns);
-  if (settings->dry_run && !settings->quiet)
+  if (s->dry_run && !s->quiet)
     fprintf(stderr, "%s: at most %.0f s\n", tool_name,
             fmin(r.estimate_s, r.deadline - r.began));
   if (status == TOOL_TIME_LIMIT)
@@ -228,9 +239,35 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
             tool_name);
   if (status)
     return status;
-  if (r.wrong)
-    return TOOL_WRONG;
-  return r.failed ? TOOL_FAILED : printed;
+  return r.wrong ? TOOL_WRONG : r.failed ? TOOL_FAILED : TOOL_DONE;
+}
+
+/* With several devices, a process each: they do not wait for each other. */
+static int all(tool_settings *settings, const tool_graphs *graphs,
+               const char *job_hash) {
+  work w = {settings, graphs, job_hash, tool_now()};
+  tool_member member[TOOL_FLEET_MAX];
+  int count = 0, status = TOOL_DONE;
+  int several =
+      !strcmp(settings->device, "all") || strchr(settings->device, ',') != NULL;
+  if (several)
+    status = tool_fleet_find(member, &count, settings->device);
+  if (status)
+    return status;
+  json_t *rows = json_array();
+  if (count == 1)
+    settings->device = member[0].device;
+  if (count > 1)
+    status = tool_fleet_run(rows, settings, member, count, measure, &w);
+  else
+    status = measure(&w, rows);
+  if (status == TOOL_USAGE) {
+    json_decref(rows);
+    return status;
+  }
+  int printed =
+      tool_report(settings, rows, settings->dry_run ? dry_columns : columns);
+  return status ? status : printed;
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
@@ -261,7 +298,8 @@ const tool_command tune_run = {
     "Each finished measurement is stored at once: what is stored already is "
     "not "
     "measured again, an interrupted run loses nothing, and the same command "
-    "resumes.",
+    "resumes. With several devices, or --device all for all GPUs, each has a "
+    "process; devices of one model share the problems.",
     HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) | HAS(TIME_LIMIT) |
         HAS(SEED) | HAS(JOB) | HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
         HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,

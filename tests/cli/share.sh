@@ -186,4 +186,16 @@ dfgnn-tune run "$small" $problems --store "$work/none.db" --shard 0/3 \
 status 2 dfgnn-tune run "$small" --shard 4/3
 says "4/3"
 
+promise "devices of one model share the problems, a process each"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" --device cpu,cpu --threads 1 --dim 2,3,4 \
+  --budget 200ms --store "$work/fleet.db" --json
+holds '[.[].dim] | sort == [2, 3, 4]'
+dfgnn-tune export --store "$work/fleet.db" | jq -s '[.[].dim] | unique' -c |
+  grep -q -x '\[2,3,4\]' || fail "the store lacks a problem"
+status 0 dfgnn-tune run "$small" --device all --dim 2 --budget 100ms --json \
+  --store "$work/fleet.db" --quiet
+status 1 dfgnn-tune run "$small" --device cpu,cuda:99 --store "$work/none.db"
+says "cuda:99"
+
 finish
