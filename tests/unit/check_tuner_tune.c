@@ -318,6 +318,45 @@ START_TEST(a_new_candidate_is_measured_beside_the_stored_ones) {
 }
 END_TEST
 
+/* Writes the store anew as a library had it whose revision of one variant was
+ * lower. */
+static void age(const char *variant) {
+  dfgnn_measurement old[16];
+  dfgnn_rows *rows;
+  dfgnn_store *store;
+  size_t count;
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_READ));
+  ck_ok(dfgnn__rows_create(&rows));
+  ck_ok(dfgnn__rows_load(rows, NULL, store, NULL));
+  dfgnn__store_close(store);
+  const dfgnn_measurement *row = dfgnn__rows_get(rows, &count);
+  ck_assert_uint_le(count, 16);
+  memcpy(old, row, count * sizeof *row);
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(old[i].variant, variant))
+      old[i].revision--;
+  unlink(path);
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_record_all(store, NULL, old, count));
+  dfgnn__store_close(store);
+  dfgnn__rows_free(rows);
+}
+
+START_TEST(a_raised_revision_expires_the_rows_of_that_variant_alone) {
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
+  const char *raised = strcmp(report.anchor, FAKE_300) ? FAKE_300 : FAKE_400;
+  const char *other = strcmp(report.anchor, FAKE_250) ? FAKE_250 : FAKE_400;
+  close_context();
+  age(raised);
+  open_context(path);
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
+  ck_assert_int_eq(report.resumed, 2);
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_eq(stored(raised).rows, 2);
+  ck_assert_int_eq(stored(other).rows, 1);
+}
+END_TEST
+
 START_TEST(remeasuring_adds_rows) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
   options.remeasure = 1;
@@ -507,6 +546,7 @@ int main(void) {
   tcase_add_test(all, an_over_long_one_runs_but_a_few_times);
   tcase_add_test(all, a_second_run_measures_nothing_and_decides_the_same);
   tcase_add_test(all, a_new_candidate_is_measured_beside_the_stored_ones);
+  tcase_add_test(all, a_raised_revision_expires_the_rows_of_that_variant_alone);
   tcase_add_test(all, remeasuring_adds_rows);
   tcase_add_test(all, a_tie_gives_the_canonical_member_from_any_seed);
   tcase_add_test(all, stopping_keeps_what_is_measured_and_resuming_goes_on);
