@@ -133,6 +133,10 @@ __global__ void __launch_bounds__(kThreads)
     hash += dfgnn__offset_term(uint64_t(i), uint64_t(begin));
     if (i == n)
       break;
+    if (w.span_end) {
+      w.span_end[i] = -1;
+      w.span_begin[n - 1 - i] = INT_MIN;
+    }
     int64_t end = offsets[i + 1];
     if (begin < 0 || end < begin || end > edges || (i == 0 && begin != 0) ||
         (i == n - 1 && end != edges)) {
@@ -144,10 +148,6 @@ __global__ void __launch_bounds__(kThreads)
     atomicAdd(&bins[min(bin, DFGNN_HISTOGRAM_BINS - 1)], 1u);
     squares += degree * degree;
     largest = max(largest, degree);
-    if (w.span_end) {
-      w.span_end[i] = -1;
-      w.span_begin[n - 1 - i] = INT_MIN;
-    }
   }
   block_add(as_ull(&c->fingerprint), hash);
   block_add(as_ull(&c->sum_squares), squares);

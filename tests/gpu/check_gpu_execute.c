@@ -107,6 +107,34 @@ START_TEST(a_deterministic_variant_repeats_its_bits) {
 }
 END_TEST
 
+/* The loops of check_gpu_variants ask for deterministic variants. */
+START_TEST(the_other_variants_match_the_reference) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, graph_spec);
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    for (int op = 0; op < DFGNN_OP_COUNT; op++) {
+      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+      double error = 0;
+      call c;
+      problem.op = (dfgnn_op)op;
+      problem.dim = 100;
+      problem.heads = 3;
+      problem.deterministic = 0;
+      problem.weights = 1;
+      if (strcmp(v->family->backend, "cuda") || v->family->deterministic ||
+          !open_call(&c, gpu, graph, &problem, v->name))
+        continue;
+      ck_ok(dfgnn__harness_check(&error, c.harness, c.plan));
+      printf("%s %s: %.2g\n", v->name, dfgnn_op_name(problem.op), error);
+      close_call(&c);
+    }
+  }
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
 static void runs_on_a_stream(call *c, const char *variant) {
   cudaStream_t stream;
   execute(c, NULL);
@@ -238,6 +266,7 @@ int main(void) {
   TCase *tests = tcase_create("execute");
   tcase_set_timeout(tests, 0);
   tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
+  tcase_add_test(tests, the_other_variants_match_the_reference);
   if (!quick()) {
     tcase_add_test(tests, execute_runs_on_the_callers_stream);
     tcase_add_test(tests, a_captured_execute_replays_to_the_same_bits);
