@@ -15,6 +15,7 @@ struct dfgnn_store {
   int newer;     /* of a version above ours: hashes cannot be verified */
   int immutable; /* opened without locks: size and time tell of changes */
   int64_t size, modified_ns;
+  uint64_t inode;
   uint64_t steps;  /* left to the running query, in thousands */
   unsigned jitter; /* state of the busy handler */
   int waited_ms;

@@ -293,19 +293,24 @@ static dfgnn_status open_memory(dfgnn_store *store) {
                                        "cannot be created");
 }
 
-static void note_file(int64_t *size, int64_t *modified_ns, const char *path) {
+static void note_file(int64_t *size, int64_t *modified_ns, uint64_t *inode,
+                      const char *path) {
   struct stat info;
   if (stat(path, &info) != 0)
     memset(&info, 0, sizeof info);
   *size = info.st_size;
   *modified_ns = info.st_mtim.tv_sec * 1000000000ll + info.st_mtim.tv_nsec;
+  *inode = info.st_ino;
 }
 
 dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store) {
   int64_t size, modified_ns;
+  uint64_t inode;
   if (!store->immutable)
     return DFGNN_OK;
-  note_file(&size, &modified_ns, store->path);
+  note_file(&size, &modified_ns, &inode, store->path);
+  if (inode && inode != store->inode) /* published anew: ours is as it was */
+    return DFGNN_OK;
   return size == store->size && modified_ns == store->modified_ns &&
                  !has_content(store->path, "-wal")
              ? DFGNN_OK
@@ -338,7 +343,7 @@ static dfgnn_status open_read(dfgnn_store *store, const header *h) {
         store->path, network ? "over " : "in a read-only directory",
         network ? network : "");
   store->immutable = 1;
-  note_file(&store->size, &store->modified_ns, store->path);
+  note_file(&store->size, &store->modified_ns, &store->inode, store->path);
   return connect_store(store, store->path, "immutable=1", SQLITE_OPEN_READONLY);
 }
 

@@ -137,6 +137,36 @@ START_TEST(a_network_file_system_is_read_but_not_written) {
 }
 END_TEST
 
+static const char *everywhere(const char *where) {
+  (void)where;
+  return "Lustre";
+}
+
+START_TEST(a_network_file_system_takes_published_stores) {
+  char shared[600], side[640];
+  dfgnn_store *store = NULL;
+  seen s = {NULL, 0, 0, 0};
+  make_store(4);
+  dfgnn_store *source = open_store(DFGNN_STORE_READ);
+  snprintf(shared, sizeof shared, "%s/shared.db", directory);
+  dfgnn__network_filesystem = everywhere;
+  ck_ok(dfgnn__store_publish(source, shared));
+  ck_ok(dfgnn__store_open(&store, shared, DFGNN_STORE_READ));
+  ck_assert_int_eq(store->immutable, 1);
+  /* publishing anew does not disturb who reads */
+  ck_ok(dfgnn__store_publish(source, shared));
+  ck_ok(dfgnn__store_each(store, NULL, NULL, look_for, &s));
+  ck_assert_uint_eq(s.count, 4);
+  dfgnn__store_close(store);
+  static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+  for (int i = 0; i < 3; i++) {
+    snprintf(side, sizeof side, "%s%s", shared, suffixes[i]);
+    ck_assert_int_ne(access(side, F_OK), 0);
+  }
+  dfgnn__store_close(source);
+}
+END_TEST
+
 START_TEST(a_change_under_a_reader_without_locks_is_noticed) {
   dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
   seen s = {NULL, 0, 0, 0};
@@ -260,6 +290,7 @@ static void add(TCase *cases) {
   tcase_add_test(cases, readers_are_not_disturbed_by_writers);
   tcase_add_test(cases, a_killed_writer_leaves_every_row_it_reported);
   tcase_add_test(cases, a_network_file_system_is_read_but_not_written);
+  tcase_add_test(cases, a_network_file_system_takes_published_stores);
   tcase_add_test(cases, a_change_under_a_reader_without_locks_is_noticed);
   tcase_add_test(cases, an_older_store_is_migrated_with_a_backup);
   tcase_add_test(cases, a_migration_that_fails_changes_nothing);
