@@ -36,6 +36,9 @@ for part in data tests/cli tests/data bench; do
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"
 done
+if [ -d "$dir/tests/gpu" ]; then
+  cp "$src/tests/gpu/run_all.sh" "$dir/tests/gpu/run_all.sh"
+fi
 cp "$src/build-aux/bundle-run.txt" "$dir/RUN.txt"
 cp "$src/build-aux/bundle-tests.sh" "$dir/run-tests.sh"
 chmod -R u+w "$dir"
