@@ -29,13 +29,43 @@ typedef enum tool_exit {
   X(HEADS)                                                                     \
   X(DTYPE)                                                                     \
   X(MATH)                                                                      \
-  X(LAYOUT) X(DEVICE) X(COLD) X(NO_DETERMINISTIC) X(WEIGHTS) X(EFFORT)         \
-      X(THREADS) X(STORE) X(BUDGET) X(TIME_LIMIT) X(SEED) X(JOB) X(DRY_RUN)    \
-          X(EXHAUSTIVE) X(REMEASURE) X(ANONYMOUS) X(VARIANTS) X(REPEATS)       \
-              X(ROUNDS) X(CHECK) X(NO_CHECK) X(DISPATCH) X(REGRET) X(ALL)      \
-                  X(ONLY_WINNERS) X(FROM_ARCH) X(SINCE) X(SKIP_INVALID) X(KEY) \
-                      X(GENERATE_KEY) X(SHARD) X(REMOVE) X(OUTPUT) X(JSON)     \
-                          X(QUIET) X(HELP) X(VERSION)
+  X(LAYOUT)                                                                    \
+  X(DEVICE)                                                                    \
+  X(COLD)                                                                      \
+  X(NO_DETERMINISTIC)                                                          \
+  X(WEIGHTS)                                                                   \
+  X(EFFORT)                                                                    \
+  X(THREADS)                                                                   \
+  X(STORE)                                                                     \
+  X(BUDGET)                                                                    \
+  X(TIME_LIMIT)                                                                \
+  X(SEED)                                                                      \
+  X(JOB)                                                                       \
+  X(DRY_RUN)                                                                   \
+  X(EXHAUSTIVE)                                                                \
+  X(REMEASURE)                                                                 \
+  X(ANONYMOUS)                                                                 \
+  X(VARIANTS)                                                                  \
+  X(REPEATS)                                                                   \
+  X(ROUNDS)                                                                    \
+  X(CHECK)                                                                     \
+  X(NO_CHECK)                                                                  \
+  X(DISPATCH)                                                                  \
+  X(REGRET)                                                                    \
+  X(ALL)                                                                       \
+  X(ONLY_WINNERS)                                                              \
+  X(FROM_ARCH)                                                                 \
+  X(SINCE)                                                                     \
+  X(SKIP_INVALID)                                                              \
+  X(KEY)                                                                       \
+  X(GENERATE_KEY)                                                              \
+  X(SHARD)                                                                     \
+  X(REMOVE)                                                                    \
+  X(OUTPUT)                                                                    \
+  X(JSON)                                                                      \
+  X(QUIET)                                                                     \
+  X(HELP)                                                                      \
+  X(VERSION)
 
 enum {
 #define X(name) OPTION_##name,

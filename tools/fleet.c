@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +86,9 @@ int tool_fleet_find(tool_member member[TOOL_FLEET_MAX], int *count,
 static void live(member *m, int errors, tool_settings *settings,
                  int (*body)(void *data, json_t *rows), void *data) {
   json_t *rows = json_array();
+  /* Of an interrupt it hears from its parent, once, and of its end. */
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   dup2(errors, STDERR_FILENO);
   close(errors);
   settings->device = m->of->device;
@@ -152,7 +156,7 @@ static void relay_all(member *all, int count) {
       polls[i] = (struct pollfd){all[i].errors, POLLIN, 0};
     int ready = poll(polls, (nfds_t)count, 500);
     if (tool_interrupted() && !passed_on) {
-      passed_on = 1; /* SIGTERM came to this process alone */
+      passed_on = 1;
       for (int i = 0; i < count; i++)
         if (all[i].errors >= 0)
           kill(all[i].pid, SIGTERM);
