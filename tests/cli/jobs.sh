@@ -63,8 +63,38 @@ says "directory"
 
 promise "the example jobs are good"
 for j in "$top"/examples/jobs/*.yaml; do
+  ! grep -q "^apiVersion:" "$j" || continue # a Kubernetes Job
   status 0 dfgnn-tune run --job "$j" --dry-run --json --quiet --device cpu
   holds 'length > 1'
 done
+
+promise "the Slurm script tunes by shards, merges and publishes"
+cat >"$work/slurm.yaml" <<EOF
+graphs: ["$small"]
+operators: [gt]
+widths: [4, 8]
+heads: [1]
+dtypes: [f32]
+budget: 100ms
+EOF
+for i in 1 2; do
+  status 0 env JOB="$work/slurm.yaml" STORES="$work/stores" DEVICE=cpu \
+    TMPDIR="$work" SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_MIN=1 \
+    SLURM_ARRAY_TASK_COUNT=2 sh "$top/examples/jobs/slurm.sh"
+done
+status 0 dfgnn-tune show --store "$work/stores/tuning.db" --json
+holds '[.[].dim] | unique == [4, 8]'
+
+promise "the Kubernetes script does as much in each pod"
+sed -n '/^            - |$/,/^          env:/s/^              //p' \
+  "$top/examples/jobs/kubernetes.yaml" |
+  sed "s#/job/job.yaml#$work/slurm.yaml --device cpu#
+    s#/stores/#$work/pods/#; s#/scratch/#$work/scratch-#" >"$work/pod.sh"
+mkdir "$work/pods"
+for again in 1 2; do
+  status 0 env JOB_COMPLETION_INDEX=1 SHARDS=2 sh -euc "$(cat "$work/pod.sh")"
+done
+status 0 dfgnn-tune show --store "$work/pods/shard-1.db" --json
+holds '[.[].dim] | unique == [4]'
 
 finish

@@ -186,6 +186,36 @@ dfgnn-tune run "$small" $problems --store "$work/none.db" --shard 0/3 \
 status 2 dfgnn-tune run "$small" --shard 4/3
 says "4/3"
 
+promise "layers answer together, and the first is the one written"
+cp "$work/a.db" "$work/lower.db"
+DFGNN_STORE=$work/upper.db:$work/lower.db
+export DFGNN_STORE
+status 0 dfgnn-tune info --device cpu --json
+holds '[.[] | select(.kind == "store")] | length == 2 and
+  .[0].writable and (.[0].exists | not) and .[1].rows == 5 and
+  (.[1].writable | not)'
+status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --json
+holds '.[0].source == "exact"'
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" --device cpu --dim 5 --budget 100ms --quiet
+status 0 dfgnn-tune info --device cpu --json
+holds '[.[] | select(.kind == "store")] | .[0].rows > 0 and .[1].rows == 5'
+export_of "$work/lower.db" | cmp -s - "$work/base.jsonl" ||
+  fail "the second layer was written"
+unset DFGNN_STORE
+
+promise "anonymous runs and exports hold no names"
+status 0 dfgnn-tune run "$small" --device cpu --dim 5 --budget 100ms --quiet \
+  --anonymous --store "$work/anonymous.db"
+status 0 dfgnn-tune export --store "$work/anonymous.db"
+[ -s "$work/out" ] || fail "nothing was measured"
+[ "$(jq -r '.graph + .family + .host' "$work/out" | sort -u)" = "" ] ||
+  fail "there are names"
+status 0 env DFGNN_HOST=node7 dfgnn-tune run "$small" --device cpu --dim 6 \
+  --budget 100ms --quiet --store "$work/alias.db"
+dfgnn-tune export --store "$work/alias.db" >"$work/out"
+[ "$(jq -r .host "$work/out" | sort -u)" = node7 ] || fail "no alias"
+
 promise "devices of one model share the problems, a process each"
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run "$small" --device cpu,cpu --threads 1 --dim 2,3,4 \
