@@ -128,6 +128,24 @@ status 5 dfgnn-tune verify "$work/a.db" "$work/short.db" --json
 holds '.[0].state == "valid" and .[1].state == "unusable"'
 says "short.db.*truncated"
 
+if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
+  promise "a row that was tampered with is found, not used, and pruned"
+  cp "$work/a.db" "$work/forged.db"
+  python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("update measurement set ratio = ratio_low where hash = "
+           "(select min(hash) from measurement)")
+db.commit()' "$work/forged.db"
+  status 5 dfgnn-tune verify "$work/forged.db" --json
+  holds '.[0].state == "has invalid rows" and .[0].invalid == 1 and
+    .[0].rows == 4'
+  status 0 dfgnn-tune merge "$work/clean.db" "$work/forged.db" --json
+  holds '.[0].added == 4 and .[0].why == "1 invalid"'
+  status 0 dfgnn-tune prune --store "$work/forged.db" --json
+  holds '.[0].invalid == 1 and .[0].kept == 4'
+  status 0 dfgnn-tune verify "$work/forged.db"
+fi
+
 promise "a pin overrides measurements, and stays in its store"
 cp "$work/a.db" "$work/pin.db"
 loser=$(dfgnn-tune show --all --store "$work/pin.db" --json |
