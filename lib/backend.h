@@ -40,6 +40,10 @@ typedef struct dfgnn_backend {
                        size_t bytes);
   dfgnn_status (*synchronize)(dfgnn_device *device, void *stream);
   int (*capturing)(dfgnn_device *device, void *stream);
+  /* Makes the device the thread's current one, around what a variant does;
+   * leave takes what enter gave.  NULL: nothing to do. */
+  int (*enter)(const dfgnn_device *device);
+  void (*leave)(int previous);
 
   /* Checks a matrix (offsets start at 0, never fall, end at edges; indices in
    * range; blocks of graph_ptr not left) and fills max_degree and signature.

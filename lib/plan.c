@@ -119,6 +119,15 @@ static void cache_remove(dfgnn_graph *graph, dfgnn_plan *plan) {
   }
 }
 
+static int enter_device(const dfgnn_context *ctx) {
+  return ctx->backend->enter ? ctx->backend->enter(ctx->device) : -1;
+}
+
+static void leave_device(const dfgnn_context *ctx, int previous) {
+  if (ctx->backend->leave)
+    ctx->backend->leave(previous);
+}
+
 /* ---- choosing ----------------------------------------------------------- */
 
 static void count_source(dfgnn_context *ctx, dfgnn_source source) {
@@ -255,8 +264,11 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
   int views = family->views ? family->views(&setting, requests) : 0;
   for (int k = 0; k < views && !status; k++)
     status = dfgnn__graph_view(&plan->views[k], graph, &requests[k]);
-  if (!status && family->prepare)
+  if (!status && family->prepare) {
+    int previous = enter_device(graph->ctx);
     status = family->prepare(&plan->state, &setting, plan->views);
+    leave_device(graph->ctx, previous);
+  }
   if (status) {
     free(plan);
     return status;
@@ -396,7 +408,9 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                          .stream = stream,
                          .state = plan->state};
   launch.setting.parameter = plan->variant->parameter;
+  int previous = enter_device(plan->ctx);
   status = plan->variant->family->launch(&launch);
+  leave_device(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
     atomic_store(&((dfgnn_plan *)plan)->refused, 1);
   return status;

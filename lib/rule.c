@@ -13,6 +13,7 @@ typedef struct rule_row {
   const char *backend;
   int (*holds)(const dfgnn_setting *setting);
   const char *algorithm;
+  const char *values; /* as below; NULL: those */
   const char *because;
 } rule_row;
 
@@ -36,34 +37,50 @@ static int dominated(const dfgnn_setting *s) {
          g->max_degree > 256;
 }
 
-/* Gathered tables well beyond the cache, at random columns. */
+/* Gathered tables well beyond the cache, at random columns, of an operator that
+ * gathers no row twice when its scores are made in a pass of their own. */
 static int beyond_cache(const dfgnn_setting *s) {
   const dfgnn_signature *g = s->signature;
+  const dfgnn_operator *op = dfgnn__operator(s->problem->op, s->problem->pass);
+  int apart = op->gathers > 1 || s->problem->op == DFGNN_OP_GAT;
   double row = (double)(s->problem->heads * s->problem->dim) *
                (double)dfgnn_dtype_size(s->problem->dtype);
-  return (double)g->sources * row > 0.8 * (double)s->device->cache_bytes &&
-         g->reuse > 0.7 && g->locality < 0.3 && g->mean_degree > 64;
+  return apart &&
+         (double)g->sources * row > 0.8 * (double)s->device->cache_bytes &&
+         g->locality < 0.3 && g->mean_degree > 64;
 }
 
-static int small_rows(const dfgnn_setting *s) {
-  return s->signature->mean_degree < 12;
+/* Too few edges to fill the device: rows are cut to use more of it. */
+static int starved(const dfgnn_setting *s) {
+  const dfgnn_signature *g = s->signature;
+  return g->edges < (int64_t)s->device->units * 2048 && g->max_degree > 64;
 }
 
-static int narrow(const dfgnn_setting *s) { return s->problem->dim < 32; }
+static int skewed(const dfgnn_setting *s) {
+  return s->signature->max_degree > 1024;
+}
+
+#define SIMD "simd=avx512,simd=avx2,"
 
 static const preference preferences[] = {
-    {"cpu", NULL, "simd=avx512,simd=avx2"},
+    {"cpu", "split", SIMD "edges=1024,prefetch=24"},
+    {"cpu", NULL, SIMD "schedule=dynamic,schedule=balanced"},
+    {"cuda", "online",
+     "heads=warp,span=piece,rows=2,lanes=8,unroll=2,warps=16"},
+    {"cuda", "split", "heads=warp,edges=256,lanes=16,unroll=4,span=dealt"},
+    {"cuda", "sliced", "edges=1024,unroll=8,panel=64"},
 };
 
 static const rule_row refined[] = {
-    {"cpu", dominated, "split", "one row dominates"},
-    {"cpu", narrow, "smmf", "narrow features"},
-    {"cpu", always, "online", "one pass serves most graphs"},
-    {"cuda", dominated, "split", "one row dominates"},
-    {"cuda", beyond_cache, "sliced",
+    {"cpu", always, "smmf", NULL, "blocks of rows serve most graphs"},
+    {"cuda", beyond_cache, "sliced", NULL,
      "gathered tables beyond the L2 without locality"},
-    {"cuda", small_rows, "online", "small rows want few edges in flight"},
-    {"cuda", always, "online", "one pass serves most graphs"},
+    {"cuda", starved, "split", "heads=warp,edges=32,lanes=16,unroll=4",
+     "too few edges to fill the device"},
+    {"cuda", dominated, "split", "heads=warp,edges=128,lanes=16,unroll=2",
+     "one row dominates"},
+    {"cuda", skewed, "split", NULL, "long rows are shared"},
+    {"cuda", always, "online", NULL, "one pass serves most graphs"},
 };
 
 /* How well a variant fits a list of preferred "name=value": each one weighs
@@ -100,22 +117,26 @@ static const char *values_preferred(const dfgnn_query *query,
 }
 
 /* The best fitting variant that applies; the first of equals. */
-const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
-                                             const char *algorithm) {
-  const char *prefer = values_preferred(query, algorithm);
+static const dfgnn_variant *
+best_fit(const dfgnn_query *query, const char *algorithm, const char *values) {
   const dfgnn_variant *best = NULL;
   int best_score = -1;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     if (strcmp(v->family->algorithm, algorithm))
       continue;
-    int score = preferred(v, prefer);
+    int score = preferred(v, values);
     if (score > best_score && usable(v, query)) {
       best = v;
       best_score = score;
     }
   }
   return best;
+}
+
+const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
+                                             const char *algorithm) {
+  return best_fit(query, algorithm, values_preferred(query, algorithm));
 }
 
 static const dfgnn_variant *first_usable(const dfgnn_query *query) {
@@ -131,7 +152,10 @@ void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
     if (strcmp(refined[r].backend, query->setting.device->backend) ||
         !refined[r].holds(&query->setting))
       continue;
-    choice->variant = dfgnn__algorithm_choice(query, refined[r].algorithm);
+    const char *values = refined[r].values;
+    if (!values)
+      values = values_preferred(query, refined[r].algorithm);
+    choice->variant = best_fit(query, refined[r].algorithm, values);
     if (choice->variant) {
       snprintf(choice->because, sizeof choice->because, "%s",
                refined[r].because);

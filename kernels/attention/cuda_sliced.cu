@@ -72,17 +72,39 @@ sum_row(softmax_sum<A> &sum, const softmax_params<A> &p, int row, int head,
   }
 }
 
+/* Scores far from 0 lose digits against a log-sum-exp of their size, so those
+ * of such a row are replaced by their distance to the largest.  Returns what
+ * was taken off.  Each thread shifts what it summed. */
 template <typename A>
-__device__ __forceinline__ A finish_row(const softmax_sum<A> &sum,
-                                        const softmax_params<A> &p, int row,
-                                        int head) {
-  const A lse2 = sum.m + log2_fast(sum.l);
+__device__ __forceinline__ A shift_row(const softmax_sum<A> &sum,
+                                       const softmax_params<A> &p, int head,
+                                       int64_t begin, int degree, int at,
+                                       int stride) {
+  constexpr A kFar = A(32);
+  const bool far = sum.m > kFar || sum.m < -kFar;
+  if (!far || sum.l == A(0) || sum.m == A(INFINITY))
+    return A(0);
+  A *scores = p.scores + head * p.edges + begin;
+  for (int i = at; i < degree; i += stride)
+    scores[i] -= sum.m;
+  return sum.m;
+}
+
+/* The log-sum-exp of the scores as they are in memory now. */
+template <typename A>
+__device__ __forceinline__ A lse2_of(const softmax_sum<A> &sum, A shift) {
+  return sum.l == A(0) ? A(0) : sum.m - shift + log2_fast(sum.l);
+}
+
+template <typename A>
+__device__ __forceinline__ void finish_row(const softmax_sum<A> &sum, A shift,
+                                           const softmax_params<A> &p, int row,
+                                           int head) {
   const int64_t at = int64_t(row) * p.heads + head;
   /* Weights of a row of -inf are exp2(-inf - 0). */
-  p.lse2[at] = sum.l == A(0) ? A(0) : lse2;
+  p.lse2[at] = lse2_of(sum, shift);
   if (p.lse)
-    p.lse[at] = sum.l == A(0) ? -A(INFINITY) : lse2 * A(kLn2);
-  return sum.l == A(0) ? A(0) : lse2;
+    p.lse[at] = sum.l == A(0) ? -A(INFINITY) : lse2_of(sum, A(0)) * A(kLn2);
 }
 
 template <typename A>
@@ -110,12 +132,11 @@ __global__ void __launch_bounds__(256)
       softmax_sum<A> sum{lowest<A>(), A(0)};
       sum_row(sum, p, row, head, begin, degree, lane, 32);
       sum.merge_warp();
-      A lse2 = A(0);
+      const A shift = shift_row(sum, p, head, begin, degree, lane, 32);
       if (lane == 0)
-        lse2 = finish_row(sum, p, row, head);
+        finish_row(sum, shift, p, row, head);
       if (p.weights)
-        weigh_row(__shfl_sync(kFullMask, lse2, 0), p, head, begin, degree, lane,
-                  32);
+        weigh_row(lse2_of(sum, shift), p, head, begin, degree, lane, 32);
     }
   }
   for (int i = 0; i < 8 && first + i < p.rows; ++i) {
@@ -133,11 +154,11 @@ __global__ void __launch_bounds__(256)
     sum = {lowest<A>(), A(0)};
     for (int k = 0; k < 8; ++k)
       sum.merge(m[k], l[k]);
-    A lse2 = sum.l == A(0) ? A(0) : sum.m + log2_fast(sum.l);
+    const A shift = shift_row(sum, p, head, begin, degree, threadIdx.x, 256);
     if (threadIdx.x == 0)
-      finish_row(sum, p, first + i, head);
+      finish_row(sum, shift, p, first + i, head);
     if (p.weights)
-      weigh_row(lse2, p, head, begin, degree, threadIdx.x, 256);
+      weigh_row(lse2_of(sum, shift), p, head, begin, degree, threadIdx.x, 256);
   }
 }
 
