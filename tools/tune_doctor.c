@@ -15,7 +15,8 @@ typedef struct doctor {
   const tool_settings *settings;
   json_t *rows;
   tool_records records; /* of the layers that can be read, any device */
-  int broken;           /* a store that somebody named cannot be used */
+  int64_t exact, near, pinned, misses; /* calls by what answers */
+  int broken; /* a store that somebody named cannot be used */
 } doctor;
 
 static void say(doctor *d, const char *of, const char *what,
@@ -228,11 +229,17 @@ static int examine_call(void *data, const tool_case *each) {
   tool_problem_text(problem, sizeof problem, each->problem);
   snprintf(name, sizeof name, "%s, %s, %s", each->label, problem,
            each->info->backend);
-  if (choice.variant)
+  if (choice.variant) {
     say(d, "call", name, dfgnn_source_name(choice.source), "%s",
         choice.because);
-  else
+    d->exact += choice.source == DFGNN_SOURCE_EXACT;
+    d->pinned += choice.source == DFGNN_SOURCE_PINNED;
+    d->near += choice.source == DFGNN_SOURCE_SIMILAR ||
+               choice.source == DFGNN_SOURCE_NEAREST;
+  } else {
     explain_miss(d, each, &lookup.query.setting, &choice, name);
+    d->misses++;
+  }
   return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_DONE;
 }
 
@@ -247,8 +254,16 @@ static int examine(doctor *d, const tool_graphs *graphs) {
   for (int i = 0; i < contexts.count; i++)
     examine_device(d, &contexts.info[i]);
   tool_contexts_close(&contexts);
-  return graphs->count ? tool_each(d->settings, graphs, examine_call, d)
-                       : TOOL_DONE;
+  if (!graphs->count)
+    return TOOL_DONE;
+  status = tool_each(d->settings, graphs, examine_call, d);
+  int64_t calls = d->exact + d->near + d->pinned + d->misses;
+  char total[32];
+  snprintf(total, sizeof total, "%lld in all", (long long)calls);
+  say(d, "calls", total, d->misses ? "some miss" : "all hit",
+      "%lld exact, %lld near, %lld pinned, %lld misses", (long long)d->exact,
+      (long long)d->near, (long long)d->pinned, (long long)d->misses);
+  return status;
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
