@@ -494,7 +494,7 @@ static dfgnn_status open_bytes(dfgnn_store *store, const void *bytes,
 
 dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
                                      const void *bytes, size_t size) {
-  dfgnn_store *store;
+  dfgnn_store *store = NULL;
   dfgnn_status status = allocate(&store, path, &dfgnn__schemas);
   if (status)
     return status;
@@ -509,7 +509,7 @@ dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
 dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
                                        dfgnn_store_mode mode,
                                        const dfgnn_schemas *schemas) {
-  dfgnn_store *store;
+  dfgnn_store *store = NULL;
   dfgnn_status status = allocate(&store, path, schemas);
   if (status)
     return status;

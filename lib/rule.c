@@ -37,49 +37,76 @@ static int dominated(const dfgnn_setting *s) {
          g->max_degree > 256;
 }
 
-/* Gathered tables well beyond the cache, at random columns, of an operator that
- * gathers no row twice when its scores are made in a pass of their own. */
+/* The gathered table over the cache. */
+static double table_share(const dfgnn_setting *s) {
+  return (double)s->signature->sources *
+         (double)(s->problem->heads * s->problem->dim) *
+         (double)dfgnn_dtype_size(s->problem->dtype) /
+         (double)s->device->cache_bytes;
+}
+
+/* Rows gathered at random from two tables well beyond the cache. */
 static int beyond_cache(const dfgnn_setting *s) {
-  const dfgnn_signature *g = s->signature;
   const dfgnn_operator *op = dfgnn__operator(s->problem->op, s->problem->pass);
-  int apart = op->gathers > 1 || s->problem->op == DFGNN_OP_GAT;
-  double row = (double)(s->problem->heads * s->problem->dim) *
-               (double)dfgnn_dtype_size(s->problem->dtype);
-  return apart &&
-         (double)g->sources * row > 0.8 * (double)s->device->cache_bytes &&
-         g->locality < 0.3 && g->mean_degree > 64;
+  return op->gathers > 1 && s->problem->heads == 1 && table_share(s) > 1.5 &&
+         s->signature->locality < 0.3 && s->signature->mean_degree > 64;
 }
 
 /* Too few edges to fill the device: rows are cut to use more of it. */
 static int starved(const dfgnn_setting *s) {
   const dfgnn_signature *g = s->signature;
-  return g->edges < (int64_t)s->device->units * 2048 && g->max_degree > 64;
+  return g->edges < (int64_t)s->device->units * 256 && g->max_degree > 64;
 }
 
-static int skewed(const dfgnn_setting *s) {
-  return s->signature->max_degree > 1024;
+static int batched(const dfgnn_setting *s) { return s->signature->graphs > 16; }
+
+static int batched_thin(const dfgnn_setting *s) {
+  return batched(s) && s->signature->mean_degree < 12;
+}
+
+/* Several heads narrow enough to share a warp. */
+static int batched_heads(const dfgnn_setting *s) {
+  return batched(s) && s->problem->heads > 1 && s->problem->dim <= 32;
+}
+
+static int scattered(const dfgnn_setting *s) {
+  return s->signature->locality < 0.3;
 }
 
 #define SIMD "simd=avx512,simd=avx2,"
 
 static const preference preferences[] = {
     {"cpu", "split", SIMD "edges=1024,prefetch=24"},
+    {"cpu", "smmf", SIMD "rows=512,schedule=dynamic"},
+    {"cpu", "pmf", SIMD "edges=8192,schedule=balanced"},
     {"cpu", NULL, SIMD "schedule=dynamic,schedule=balanced"},
     {"cuda", "online",
-     "heads=warp,span=piece,rows=2,lanes=8,unroll=2,warps=16"},
+     "heads=warp,span=once,order=natural,lanes=16,unroll=4,warps=4"},
     {"cuda", "split", "heads=warp,edges=256,lanes=16,unroll=4,span=dealt"},
-    {"cuda", "sliced", "edges=1024,unroll=8,panel=64"},
+    {"cuda", "sliced", "edges=1024,unroll=8,panel=32"},
+    {"cuda", "unfused", "lib=cusparse-alg3"},
 };
 
 static const rule_row refined[] = {
+    {"cpu", dominated, "pmf", NULL, "one row dominates"},
     {"cpu", always, "smmf", NULL, "blocks of rows serve most graphs"},
     {"cuda", beyond_cache, "sliced", NULL,
      "gathered tables beyond the L2 without locality"},
     {"cuda", starved, "split", "heads=warp,edges=32,lanes=16,unroll=4",
      "too few edges to fill the device"},
-    {"cuda", dominated, "split", "heads=warp,edges=128,lanes=16,unroll=2",
-     "one row dominates"},
-    {"cuda", skewed, "split", NULL, "long rows are shared"},
+    {"cuda", dominated, "split",
+     "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},
+    {"cuda", batched_heads, "online",
+     "heads=warp,span=piece,rows=2,lanes=16,unroll=4,warps=16",
+     "small graphs, several heads in a warp"},
+    {"cuda", batched_thin, "online",
+     "span=piece,rows=4,lanes=8,unroll=2,warps=16",
+     "small graphs with short rows"},
+    {"cuda", batched, "online", "span=piece,rows=2,lanes=8,unroll=2,warps=16",
+     "small graphs stay in the L1"},
+    {"cuda", scattered, "online",
+     "heads=warp,span=once,order=degree,lanes=16,unroll=2,warps=4",
+     "rows of like degree run together"},
     {"cuda", always, "online", NULL, "one pass serves most graphs"},
 };
 

@@ -187,7 +187,7 @@ static dfgnn_status item_size(void *slot, const char *text) {
 }
 
 static dfgnn_status set_int(int *out, const char *text, int least) {
-  int64_t x;
+  int64_t x = least;
   dfgnn_status status = whole(&x, text, least, 1 << 30);
   if (!status)
     *out = (int)x;
