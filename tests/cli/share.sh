@@ -110,14 +110,16 @@ promise "prune removes what no library can use, and nothing else"
 jq -c '.variant |= sub("fwd"; "gone")' "$work/base.jsonl" >"$work/gone.jsonl"
 jq -c '.revision = 0 | .seed = "00000000000000bb"' "$work/base.jsonl" \
   >"$work/older.jsonl"
-cp "$work/all.db" "$work/prune.db"
+# Without c, whose variants a library with CUDA knows to exist nowhere.
+status 0 dfgnn-tune merge "$work/prune.db" "$work/a.db" "$work/b.db" --quiet
+usable=$(export_of "$work/prune.db" | cksum)
 status 0 dfgnn-tune import "$work/gone.jsonl" "$work/older.jsonl" \
   --store "$work/prune.db"
 status 0 dfgnn-tune verify "$work/prune.db" --json
 holds ".[0].state == \"valid\" and .[0].unknown == $n and .[0].older == $n"
 status 0 dfgnn-tune prune --store "$work/prune.db" --json
 holds ".[0].unknown == $n and .[0].older == $n and .[0].invalid == 0"
-[ "$(export_of "$work/prune.db" | cksum)" = "$first" ] ||
+[ "$(export_of "$work/prune.db" | cksum)" = "$usable" ] ||
   fail "other rows than those are gone"
 status 0 dfgnn-tune prune --store "$work/prune.db" --json
 holds '.[0].unknown == 0 and .[0].older == 0 and .[0].kept > 0'
