@@ -418,32 +418,68 @@ START_TEST(rows_that_say_nothing_are_passed_over) {
 }
 END_TEST
 
-START_TEST(two_noisy_tunes_end_in_the_same_choice) {
-  /* Three variants within 0.5 %, measured to 0.2 %, and one 10 % slower: every
-   * tune says the same, alone or merged with another. */
+/* Whether a tune, another and both merged choose alpha and reject beta: three
+ * variants within 0.5 % of each other, the noise added to the logarithms of
+ * their ratios, and one 10 % slower. */
+static int noisy_tunes_agree(const double noise[8]) {
+  static const char *const variants[] = {"delta", "alpha", "omega", "beta"};
+  static const double truth[] = {.5, .5025, .501, .55};
+  static const size_t from[] = {0, 4, 0}, count[] = {4, 4, 8};
+  dfgnn_measurement rows[8];
+  int agree = 1;
+  for (int i = 0; i < 8; i++) {
+    double ratio = truth[i % 4] * exp(noise[i]);
+    rows[i] = row_of(i < 4 ? RUN_A : RUN_B, variants[i % 4], ratio);
+    rows[i].ratio_low = ratio * exp(-.00392);
+    rows[i].ratio_high = ratio * exp(.00392);
+  }
+  for (int i = 0; i < 3; i++) {
+    dfgnn_decisions *d = decide(rows + from[i], count[i]);
+    agree &= strcmp(d->decision[0].ranked[0].variant, "alpha") == 0 &&
+             !find(&d->decision[0], "beta")->tied;
+    dfgnn__decisions_free(d);
+  }
+  return agree;
+}
+
+static double random_unit(uint64_t *seed) {
+  return (double)(random_next(seed) >> 11) / 9007199254740992.;
+}
+
+START_TEST(tunes_whose_noise_is_within_the_margin_end_in_the_same_choice) {
+  /* What is promised for certain: alpha stays tied while its 0.5 % and the
+   * noise of it and of the fastest are within the margin of 1.5 %. */
+  const double most = (log1p(MARGIN) - log(.5025 / .5)) / 2 * .999;
   uint64_t seed = (uint64_t)time(NULL);
   printf("seed %llu\n", (unsigned long long)seed);
-  for (int round = 0; round < 200; round++) {
-    static const char *const variants[] = {"delta", "alpha", "omega", "beta"};
-    static const double truth[] = {.5, .5025, .501, .55};
-    dfgnn_measurement rows[8];
+  for (int round = 0; round < 1000; round++) {
+    double noise[8];
     for (int i = 0; i < 8; i++) {
-      double noise = 0;
-      for (int k = 0; k < 12; k++)
-        noise += (double)(random_next(&seed) >> 11) / 9007199254740992.;
-      double ratio = truth[i % 4] * exp(.002 * (noise - 6));
-      rows[i] = row_of(i < 4 ? RUN_A : RUN_B, variants[i % 4], ratio);
-      rows[i].ratio_low = ratio * exp(-.00392);
-      rows[i].ratio_high = ratio * exp(.00392);
+      double u = random_unit(&seed);
+      /* the ends more often than not */
+      noise[i] = most * fmin(1, fmax(-1, 4 * u - 2));
     }
-    const size_t from[] = {0, 4, 0}, count[] = {4, 4, 8};
-    for (int i = 0; i < 3; i++) {
-      dfgnn_decisions *d = decide(rows + from[i], count[i]);
-      ck_assert_str_eq(d->decision[0].ranked[0].variant, "alpha");
-      ck_assert_int_eq(find(&d->decision[0], "beta")->tied, 0);
-      dfgnn__decisions_free(d);
-    }
+    ck_assert_msg(noisy_tunes_agree(noise), "round %d", round);
   }
+}
+END_TEST
+
+START_TEST(tunes_of_usual_noise_disagree_once_in_a_thousand_at_most) {
+  /* Errors of 0.2 % reach the margin beyond 3.5 standard deviations of a
+   * difference.  The seed is fixed, since a count of rare events is compared.
+   */
+  uint64_t seed = 1795241350;
+  int disagree = 0;
+  for (int round = 0; round < 20000; round++) {
+    double noise[8] = {0};
+    for (int i = 0; i < 8; i++) {
+      for (int k = 0; k < 12; k++)
+        noise[i] += random_unit(&seed);
+      noise[i] = .002 * (noise[i] - 6);
+    }
+    disagree += !noisy_tunes_agree(noise);
+  }
+  ck_assert_int_le(disagree, 20);
 }
 END_TEST
 
@@ -486,7 +522,10 @@ int main(void) {
   tcase_add_test(cases, every_part_of_the_key_keeps_decisions_apart);
   tcase_add_test(cases, provenance_does_not_keep_decisions_apart);
   tcase_add_test(cases, rows_that_say_nothing_are_passed_over);
-  tcase_add_test(cases, two_noisy_tunes_end_in_the_same_choice);
+  tcase_add_test(cases,
+                 tunes_whose_noise_is_within_the_margin_end_in_the_same_choice);
+  tcase_add_test(cases,
+                 tunes_of_usual_noise_disagree_once_in_a_thousand_at_most);
   tcase_add_test(cases, disagreement_widens_a_combined_interval);
   suite_add_tcase(suite, cases);
   SRunner *runner = srunner_create(suite);
