@@ -1,0 +1,53 @@
+/* tensors.h - what a harness holds, shared by its making and its check */
+#ifndef DFGNN_TUNER_TENSORS_H
+#define DFGNN_TUNER_TENSORS_H
+
+#include "lib/graph.h"
+#include "lib/operator.h"
+#include "lib/plan.h"
+#include "tuner/harness.h"
+
+#define DFGNN_GUARD 256       /* bytes before and after each output */
+#define DFGNN_GUARD_BYTE 0xa5 /* what they hold */
+#define DFGNN_CHUNK ((size_t)1 << 20)
+#define DFGNN_PARALLEL 100000 /* numbers that are worth waking threads for */
+
+/* One tensor of the problem.  memory is DFGNN_GUARD bytes before its first. */
+typedef struct dfgnn_buffer {
+  const dfgnn_tensor *tensor;
+  char *memory; /* on the device */
+  char *host;   /* of an input: what was copied; of an output: what came back */
+  size_t bytes;
+  double *expected; /* of an output, for the checked rows */
+  double rms;
+} dfgnn_buffer;
+
+struct dfgnn_harness {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  const dfgnn_operator *op;
+  dfgnn_problem problem;
+  dfgnn_args args;  /* what execute gets: no optional output unasked for */
+  dfgnn_args check; /* the same with every output */
+  dfgnn_buffer buffers[DFGNN_MAX_TENSORS];
+  int count;
+  char *workspace;
+  size_t workspace_bytes;
+  unsigned char *poison, *guard; /* DFGNN_CHUNK and DFGNN_GUARD bytes */
+  int64_t *rows;                 /* NULL: all of them are checked */
+  int64_t checked;
+  int64_t *first_edge; /* [checked + 1], in expected weights */
+  char *host_offsets, *host_indices;
+  int prepared; /* the reference was tried, and said: */
+  dfgnn_status expected;
+};
+
+/* DFGNN_ERROR_MEMORY, of the host. */
+dfgnn_status dfgnn__harness_memory(size_t bytes);
+/* Either way between host and device. */
+dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
+                                 size_t bytes);
+dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
+                                const dfgnn_tensor *tensor);
+
+#endif
