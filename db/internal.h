@@ -45,6 +45,17 @@ void dfgnn__store_rollback(dfgnn_store *store);
 char *dfgnn__select_sql(dfgnn_field_group group);
 char *dfgnn__insert_sql(dfgnn_field_group group);
 
+/* db/connect.c: opens the store's connection anew, with its limits. */
+dfgnn_status dfgnn__store_connect(dfgnn_store *store, const char *path,
+                                  const char *options, int flags);
+/* After the file is known to be ours, since these make SQLite read it. */
+dfgnn_status dfgnn__store_pragmas(dfgnn_store *store);
+/* A bare connection, and its limits; uri options such as "immutable=1" or "".
+ */
+int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
+                   int flags);
+int dfgnn__confine(sqlite3 *db);
+
 /* dfgnn__store_open with another history of the schema, for tests. */
 dfgnn_status dfgnn__store_open_schemas(dfgnn_store **store, const char *path,
                                        dfgnn_store_mode mode,
@@ -58,10 +69,6 @@ extern const char *(*dfgnn__network_filesystem)(const char *path);
 /* Creates a store, whole or not at all; success if another process did. */
 dfgnn_status dfgnn__store_create(const char *path,
                                  const dfgnn_schemas *schemas);
-/* Opens the connection, confined; uri options such as "immutable=1" or "". */
-int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
-                   int flags);
-int dfgnn__confine(sqlite3 *db);
 dfgnn_status dfgnn__schema_create(dfgnn_store *store, int version,
                                   const char *attempt);
 /* Checks the schema of an open store; *version is its version. */
