@@ -345,6 +345,46 @@ DFGNN_API dfgnn_status dfgnn_csr_generate(dfgnn_csr **csr, const char *spec);
 
 DFGNN_API void dfgnn_csr_free(dfgnn_csr *csr);
 
+/* ---- reordering ---------------------------------------------------------- */
+
+/* Ways to number nodes anew, so that what is gathered together lies together.
+ *   DEGREE     by falling degree, in and out together
+ *   RCM        reverse Cuthill-McKee: neighbours get near numbers
+ *   METIS      parts with few edges between them, by METIS, if the library was
+ *              built with it
+ *   COMMUNITY  nested communities by modularity   Arai et al. 2016
+ * All but DEGREE look at edges in both directions; of a rectangular matrix they
+ * order the bipartite graph of rows and columns. */
+typedef enum dfgnn_order {
+  DFGNN_ORDER_DEGREE = 0,
+  DFGNN_ORDER_RCM = 1,
+  DFGNN_ORDER_METIS = 2,
+  DFGNN_ORDER_COMMUNITY = 3,
+  DFGNN_ORDER_COUNT
+} dfgnn_order;
+
+/* "degree", "rcm", "metis", "community", as the enumerations above. */
+DFGNN_API const char *dfgnn_order_name(dfgnn_order order);
+DFGNN_API dfgnn_status dfgnn_order_parse(dfgnn_order *order, const char *name);
+
+/* Orders the nodes of a matrix in host memory: rows[p], columns[p] become the
+ * old number of the row [N] and the column [M] that come to position p.  A
+ * square matrix has one order for both, and columns may be NULL; nodes of a
+ * batch stay within their graphs.  The same matrix gives the same order
+ * everywhere (METIS: with the same C library).  DFGNN_ERROR_UNSUPPORTED without
+ * METIS, or if there are 2^31 nodes or more (METIS: neighbours). */
+DFGNN_API dfgnn_status dfgnn_csr_order(int64_t *rows, int64_t *columns,
+                                       const dfgnn_csr *csr, dfgnn_order order);
+
+/* Makes the matrix in which row p is row rows[p] of csr, and column p its
+ * column columns[p]; NULL: as they are.  The edges of a row keep their order.
+ * edges (may be NULL) [E] becomes the old number of each edge.  graph_ptr is
+ * kept if nodes stay within their graphs.  Free it with dfgnn_csr_free. */
+DFGNN_API dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
+                                         const dfgnn_csr *csr,
+                                         const int64_t *rows,
+                                         const int64_t *columns);
+
 /* ---- problems and arguments --------------------------------------------- */
 
 typedef struct dfgnn_problem {

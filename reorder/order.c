@@ -1,0 +1,186 @@
+/* order.c - dfgnn_csr_order: which node comes where */
+#include "base/error.h"
+#include "io/io.h"
+#include "reorder/reorder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[DFGNN_ORDER_COUNT] = {
+    [DFGNN_ORDER_DEGREE] = "degree",
+    [DFGNN_ORDER_RCM] = "rcm",
+    [DFGNN_ORDER_METIS] = "metis",
+    [DFGNN_ORDER_COMMUNITY] = "community"};
+
+const char *dfgnn_order_name(dfgnn_order order) {
+  return (unsigned)order < DFGNN_ORDER_COUNT ? names[order] : NULL;
+}
+
+dfgnn_status dfgnn_order_parse(dfgnn_order *order, const char *name) {
+  if (!order || !name)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "order or name is NULL");
+  for (int i = 0; i < DFGNN_ORDER_COUNT; i++)
+    if (!strcmp(names[i], name)) {
+      *order = (dfgnn_order)i;
+      return DFGNN_OK;
+    }
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "found '%s', expected degree, rcm, metis or community",
+                     name);
+}
+
+static dfgnn_status check_rows(const dfgnn_csr *csr) {
+  int64_t end = dfgnn__csr_offset(csr, 0);
+  if (end)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.offsets[0] is %lld, expected "
+                       "0",
+                       (long long)end);
+  for (int64_t i = 0; i < csr->destinations; i++) {
+    int64_t begin = end;
+    end = dfgnn__csr_offset(csr, i + 1);
+    if (end < begin || end > csr->edges)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "csr.offsets[%lld] is %lld, expected %lld..%lld",
+                         (long long)i + 1, (long long)end, (long long)begin,
+                         (long long)csr->edges);
+    for (int64_t e = begin; e < end; e++) {
+      int64_t j = dfgnn__csr_index(csr, e);
+      if (j < 0 || j >= csr->sources)
+        return dfgnn__fail(DFGNN_ERROR_INVALID,
+                           "row %lld: csr.indices[%lld] is %lld, expected "
+                           "0..%lld",
+                           (long long)i, (long long)e, (long long)j,
+                           (long long)csr->sources - 1);
+    }
+  }
+  if (end != csr->edges)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.offsets end at %lld, expected %lld edges",
+                       (long long)end, (long long)csr->edges);
+  return DFGNN_OK;
+}
+
+static dfgnn_status check_batch(const dfgnn_csr *csr) {
+  const int64_t *ptr = csr->graph_ptr;
+  if (!ptr)
+    return DFGNN_OK;
+  int ok = csr->graphs > 0 && csr->destinations == csr->sources &&
+           ptr[0] == 0 && ptr[csr->graphs] == csr->destinations;
+  for (int64_t g = 0; ok && g < csr->graphs; g++)
+    ok = ptr[g] <= ptr[g + 1];
+  for (int64_t g = 0; ok && g < csr->graphs; g++)
+    for (int64_t e = dfgnn__csr_offset(csr, ptr[g]);
+         ok && e < dfgnn__csr_offset(csr, ptr[g + 1]); e++) {
+      int64_t j = dfgnn__csr_index(csr, e);
+      ok = j >= ptr[g] && j < ptr[g + 1];
+    }
+  return ok ? DFGNN_OK
+            : dfgnn__fail(DFGNN_ERROR_INVALID,
+                          "csr.graph_ptr is not a rising list from 0 to the "
+                          "nodes of a square matrix, or an edge leaves its "
+                          "graph");
+}
+
+dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr) {
+  if (!csr || csr->struct_size != sizeof *csr)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr is NULL or not from DFGNN_CSR_INIT");
+  if (csr->on_device)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.on_device is set, expected host arrays");
+  if (csr->destinations < 0 || csr->destinations > INT32_MAX ||
+      csr->sources < 0 || csr->sources > INT32_MAX || csr->edges < 0)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr is %lld x %lld with %lld edges, expected at most "
+                       "2147483647 rows and columns",
+                       (long long)csr->destinations, (long long)csr->sources,
+                       (long long)csr->edges);
+  if (!csr->offsets || (csr->edges && !csr->indices))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.offsets or csr.indices is NULL");
+  dfgnn_status status = check_rows(csr);
+  return status ? status : check_batch(csr);
+}
+
+/* Positions of a batch by graph, each graph's nodes in the order they have. */
+static dfgnn_status keep_graphs(int32_t *order, const dfgnn_csr *csr) {
+  int64_t n = csr->destinations;
+  int32_t *graph = malloc(((size_t)n + 1) * sizeof *graph);
+  int32_t *mixed = malloc(((size_t)n + 1) * sizeof *mixed);
+  int64_t *next = malloc(((size_t)csr->graphs + 1) * sizeof *next);
+  dfgnn_status status = DFGNN_OK;
+  if (!graph || !mixed || !next) {
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
+                         (long long)n);
+    goto out;
+  }
+  for (int64_t g = 0; g < csr->graphs; g++) {
+    next[g] = csr->graph_ptr[g];
+    for (int64_t i = csr->graph_ptr[g]; i < csr->graph_ptr[g + 1]; i++)
+      graph[i] = (int32_t)g;
+  }
+  memcpy(mixed, order, (size_t)n * sizeof *mixed);
+  for (int64_t p = 0; p < n; p++)
+    order[next[graph[mixed[p]]]++] = mixed[p];
+out:
+  free(next);
+  free(mixed);
+  free(graph);
+  return status;
+}
+
+static dfgnn_status order_nodes(int32_t *order, const dfgnn_csr *csr,
+                                dfgnn_order method) {
+  dfgnn__adjacency graph;
+  if (method == DFGNN_ORDER_DEGREE)
+    return dfgnn__order_degree(order, csr);
+  dfgnn_status status = dfgnn__adjacency_build(&graph, csr);
+  if (status)
+    return status;
+  switch (method) {
+  case DFGNN_ORDER_RCM:
+    status = dfgnn__order_rcm(order, &graph);
+    break;
+  case DFGNN_ORDER_METIS:
+    status = dfgnn__order_metis(order, &graph);
+    break;
+  default:
+    status = dfgnn__order_community(order, NULL, &graph);
+  }
+  dfgnn__adjacency_free(&graph);
+  return status;
+}
+
+dfgnn_status dfgnn_csr_order(int64_t *rows, int64_t *columns,
+                             const dfgnn_csr *csr, dfgnn_order method) {
+  if (!dfgnn_order_name(method))
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "order is %d, expected 0..%d",
+                       (int)method, DFGNN_ORDER_COUNT - 1);
+  dfgnn_status status = dfgnn__csr_check(csr);
+  if (status)
+    return status;
+  int square = csr->destinations == csr->sources;
+  if (!rows || (!columns && !square))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "rows or columns is NULL; a matrix of %lld x %lld needs "
+                       "both",
+                       (long long)csr->destinations, (long long)csr->sources);
+  int64_t n = csr->destinations, nodes = n + (square ? 0 : csr->sources);
+  int32_t *order = malloc(((size_t)nodes + 1) * sizeof *order);
+  if (!order)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
+                       (long long)nodes);
+  status = order_nodes(order, csr, method);
+  if (!status && csr->graph_ptr)
+    status = keep_graphs(order, csr);
+  int64_t row = 0, column = 0;
+  for (int64_t p = 0; p < nodes && !status; p++) {
+    if (order[p] < n)
+      rows[row++] = order[p];
+    if (columns && (square || order[p] >= n))
+      columns[column++] = square ? order[p] : order[p] - n;
+  }
+  free(order);
+  return status;
+}

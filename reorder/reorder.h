@@ -1,0 +1,55 @@
+/* reorder.h - the methods of dfgnn_csr_order, one file each
+ *
+ * A method orders the nodes of an undirected graph: order[p] is the node that
+ * comes to position p.  Every method is a pure function of the graph, with ties
+ * broken by the lower node, so that all ranks of a job find the same. */
+#ifndef DFGNN_REORDER_REORDER_H
+#define DFGNN_REORDER_REORDER_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An undirected graph without self loops, the neighbours of a node ascending
+ * and distinct; the weight of {i, j} is how many edges lead from i to j and
+ * from j to i. */
+typedef struct dfgnn__adjacency {
+  int64_t nodes;
+  int64_t *offsets; /* [nodes + 1] */
+  int32_t *neighbors, *weights;
+} dfgnn__adjacency;
+
+/* Of a square matrix A the graph of A + A^T; of a rectangular one the bipartite
+ * graph of its rows 0 .. N - 1 and columns N .. N + M - 1. */
+dfgnn_status dfgnn__adjacency_build(dfgnn__adjacency *graph,
+                                    const dfgnn_csr *csr);
+void dfgnn__adjacency_free(dfgnn__adjacency *graph);
+
+/* By falling degree, in and out together: the rows, then, of a rectangular
+ * matrix, the columns as nodes N .. N + M - 1. */
+dfgnn_status dfgnn__order_degree(int32_t *order, const dfgnn_csr *csr);
+
+/* Reverse Cuthill-McKee (Cuthill & McKee 1969, George & Liu 1981). */
+dfgnn_status dfgnn__order_rcm(int32_t *order, const dfgnn__adjacency *graph);
+
+/* Parts of METIS (Karypis & Kumar 1998), one after the other. */
+dfgnn_status dfgnn__order_metis(int32_t *order, const dfgnn__adjacency *graph);
+
+/* Merging by modularity (Arai et al. 2016).  community (may be NULL) tells the
+ * nodes of one outermost community by the same number. */
+dfgnn_status dfgnn__order_community(int32_t *order, int32_t *community,
+                                    const dfgnn__adjacency *graph);
+
+/* Nodes by rising key, which is 0 or more; ties by node. */
+dfgnn_status dfgnn__order_by_key(int32_t *order, const int64_t *key,
+                                 int64_t count);
+
+/* Fails unless csr is a matrix in host memory. */
+dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
