@@ -73,22 +73,45 @@ DFGNN_API const char *dfgnn_version(void);
 
 /* ---- enumerations ------------------------------------------------------- */
 
-/* Operators.  s is the score of edge (i, j), alpha its softmax over the
- * in-edges of i; every operator computes out_i = sum_j alpha_ij value_j.
+/* Operators.  j runs over the in-neighbours of i, x is args.value.
+ *
+ * Attention: s is the score of edge (i, j), alpha its softmax over the in-edges
+ * of i, and out_i = sum_j alpha_ij value_j.
  *   GT     s = scale <q_i, k_j>, value v_j        Dwivedi & Bresson 2020
  *   AGNN   s = beta cos(h_i, h_j), value h_j      Thekumparampil et al. 2018
  *   GAT    s = leaky_relu(a_i + b_j), value h_j   Velickovic et al. 2018
- *   GATV2  s = <att, leaky_relu(x_i + y_j)>, value y_j   Brody et al. 2022 */
+ *   GATV2  s = <att, leaky_relu(x_i + y_j)>, value y_j   Brody et al. 2022
+ * SpMM, with optional row and column scales r and c (GCN: both 1/sqrt(degree)):
+ *   SPMM_SUM       out_i = r_i sum_j c_j x_j
+ *   SPMM_MEAN      the same with sum over the number of edges
+ *   SPMM_WEIGHTED  out_i = r_i sum_j c_j w_ij x_j
+ * Reductions by feature; a row without edges gives 0 (arg -1):
+ *   REDUCE_MIN, REDUCE_MAX  and which edge it came from; the first of equals, a
+ *                  NaN before all numbers
+ *   REDUCE_MEAN, REDUCE_VAR (of the population)
+ *   REDUCE_STD     sqrt(var), 0 where var <= 1e-5, as PyG's StdAggregation
+ *   REDUCE_PNA     mean, min, max and std in one pass   Corso et al. 2020 */
 typedef enum dfgnn_op {
   DFGNN_OP_GT = 0,
   DFGNN_OP_AGNN = 1,
   DFGNN_OP_GAT = 2,
   DFGNN_OP_GATV2 = 3,
+  DFGNN_OP_SPMM_SUM = 4,
+  DFGNN_OP_SPMM_MEAN = 5,
+  DFGNN_OP_SPMM_WEIGHTED = 6,
+  DFGNN_OP_REDUCE_MIN = 7,
+  DFGNN_OP_REDUCE_MAX = 8,
+  DFGNN_OP_REDUCE_MEAN = 9,
+  DFGNN_OP_REDUCE_VAR = 10,
+  DFGNN_OP_REDUCE_STD = 11,
+  DFGNN_OP_REDUCE_PNA = 12,
   DFGNN_OP_COUNT
 } dfgnn_op;
 
+/* BACKWARD: gradients of a scalar loss from args.grad_out = dloss/dout. */
 typedef enum dfgnn_pass {
   DFGNN_PASS_FORWARD = 0,
+  DFGNN_PASS_BACKWARD = 1,
   DFGNN_PASS_COUNT
 } dfgnn_pass;
 
@@ -401,11 +424,14 @@ typedef struct dfgnn_problem {
   int weights;         /* 1: execute also writes args.weights [E, H] */
   int cold;            /* 1: choose by cold-cache measurements */
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
+  int bias;            /* attention: 1: args.bias [E, H] is added to scores */
+  int dropout;         /* attention: 1: args.dropout is in effect */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
-    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, -1 }
+    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
+    -1, 0, 0 }
 
 /* Distance in elements between consecutive nodes, heads and features of a
  * tensor.  All zero: dense in the problem's layout. */
@@ -416,19 +442,31 @@ typedef struct dfgnn_strides {
 /* Tensors of a call, in device memory.  Types: "storage" is the problem's
  * dtype; "scalar" is double for F64, float otherwise.  NaN and infinite inputs
  * follow IEEE arithmetic: a NaN score makes its row NaN, a row whose scores are
- * all -inf gives zeros and lse -inf, like a row without edges. */
+ * all -inf gives zeros and lse -inf, like a row without edges; such rows give
+ * zero gradients.
+ *
+ * A backward pass reads what forward read, what forward wrote (out and lse of
+ * attention; arg_min, arg_max, out and out_std of reductions) and grad_out, and
+ * writes each gradient whose pointer is not NULL, whole: nothing is added to
+ * what was there.  Where one array was both query and value (AGNN), its gradient
+ * is the sum of grad_query and grad_value.
+ *
+ * Dropout multiplies a weight by 0 with probability args.dropout, else by 1 /
+ * (1 - dropout), by a counter-based generator: the same for (seed, edge, head)
+ * in every variant, pass and backend.  args.weights are those before dropout. */
 typedef struct dfgnn_args {
   size_t struct_size;
   const void *query;     /* GT q [N,H,D]; AGNN h of destinations [N,H,D]; GATV2 x
                           * [N,H,D].  Storage. */
   const void *key;       /* GT k [M,H,D].  Storage. */
-  const void *value;     /* GT v, AGNN h, GAT h, GATV2 y [M,H,D].  Storage.  AGNN
-                          * on a square graph may pass one array as both. */
+  const void *value;     /* GT v, AGNN h, GAT h, GATV2 y, else x [M,H,D].
+                          * Storage.  AGNN on a square graph may pass one array
+                          * as both. */
   const void *score_dst; /* GAT a [N,H].  Scalar. */
   const void *score_src; /* GAT b [M,H].  Scalar. */
   const void *att;       /* GATV2 att [H,D].  Storage. */
   const void *beta;      /* AGNN [1].  Scalar; NULL: 1. */
-  void *out;             /* [N,H,D].  Storage. */
+  void *out;             /* [N,H,D].  Storage.  REDUCE_PNA: the mean. */
   void *lse;             /* [N,H] log-sum-exp of the scores, natural logarithm,
                           * -inf for a row without edges.  Scalar; or NULL. */
   void *weights;         /* [E,H] softmax in edge order.  Scalar; only with
@@ -436,11 +474,44 @@ typedef struct dfgnn_args {
   double scale;          /* GT; 0: 1 / sqrt(D) */
   double slope;          /* GAT and GATV2 leaky ReLU */
   dfgnn_strides query_strides, key_strides, value_strides, out_strides;
+
+  const void *bias;      /* [E,H].  Scalar; only with problem.bias. */
+  double dropout;        /* 0 <= dropout < 1; only with problem.dropout */
+  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL: */
+  uint64_t seed_value;
+
+  const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar. */
+  const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
+  const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
+  void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
+  int32_t *arg_min, *arg_max; /* [N,H,D] in the problem's layout, dense: which
+                               * edge of the row, 0 .. degree - 1, -1: none.
+                               * REDUCE_MIN, REDUCE_MAX and REDUCE_PNA; NULL:
+                               * not wanted, but backward needs them. */
+
+  const void *grad_out;  /* [N,H,D].  Storage. */
+  const void *grad_out_min, *grad_out_max, *grad_out_std; /* REDUCE_PNA, as
+                                                           * grad_out */
+  void *grad_query;      /* [N,H,D].  Storage. */
+  void *grad_key;        /* [M,H,D].  Storage. */
+  void *grad_value;      /* [M,H,D].  Storage. */
+  void *grad_score_dst;  /* [N,H].  Scalar. */
+  void *grad_score_src;  /* [M,H].  Scalar. */
+  void *grad_att;        /* [H,D].  Scalar. */
+  void *grad_beta;       /* [1].  Scalar. */
+  void *grad_bias;       /* [E,H].  Scalar; only with problem.bias. */
+  void *grad_edge_weight; /* [E,H].  Scalar. */
+  dfgnn_strides grad_out_strides, grad_query_strides, grad_key_strides,
+      grad_value_strides;
 } dfgnn_args;
 
+#ifdef __cplusplus
 #define DFGNN_ARGS_INIT                                                        \
-  { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2,                \
-    {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0} }
+  { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2 }
+#else
+#define DFGNN_ARGS_INIT                                                        \
+  { .struct_size = sizeof(dfgnn_args), .slope = 0.2 }
+#endif
 
 /* ---- plans -------------------------------------------------------------- */
 

@@ -172,34 +172,53 @@ size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
   return graph ? graph->owned_bytes + graph->view_bytes : 0;
 }
 
-dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
-                               const dfgnn_view_request *request) {
-  dfgnn_context *ctx = graph->ctx;
-  dfgnn_status status = DFGNN_OK;
-  pthread_mutex_lock(&graph->lock);
+static dfgnn_view *find_view(const dfgnn_graph *graph,
+                             const dfgnn_view_request *request) {
   dfgnn_view_node *node = graph->views;
   while (node && (node->view.request.kind != request->kind ||
-                  node->view.request.parameter != request->parameter))
+                  node->view.request.parameter != request->parameter ||
+                  node->view.request.transposed != request->transposed))
     node = node->next;
-  if (!node) {
-    node = calloc(1, sizeof *node);
-    if (!node) {
-      status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-      goto out;
-    }
-    node->view.request = *request;
-    status = ctx->backend->build_view(ctx->device, &node->view, &graph->matrix,
-                                      &graph->signature);
-    if (status) {
-      free(node);
-      goto out;
-    }
-    node->next = graph->views;
-    graph->views = node;
-    graph->view_bytes += node->view.bytes;
+  return node ? &node->view : NULL;
+}
+
+/* With the graph's lock held. */
+static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
+                             const dfgnn_view_request *request) {
+  static const dfgnn_view_request transpose = {DFGNN_VIEW_TRANSPOSE, 0, 0};
+  dfgnn_context *ctx = graph->ctx;
+  dfgnn_matrix matrix = graph->matrix;
+  dfgnn_status status = DFGNN_OK;
+  if ((*view = find_view(graph, request)))
+    return DFGNN_OK;
+  if (request->transposed) {
+    const dfgnn_view *columns;
+    status = get_view(&columns, graph, &transpose);
+    if (status)
+      return status;
+    matrix = dfgnn__transposed(&graph->matrix, columns);
   }
+  dfgnn_view_node *node = calloc(1, sizeof *node);
+  if (!node)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  node->view.request = *request;
+  status = ctx->backend->build_view(ctx->device, &node->view, &matrix,
+                                    &graph->signature);
+  if (status) {
+    free(node);
+    return status;
+  }
+  node->next = graph->views;
+  graph->views = node;
+  graph->view_bytes += node->view.bytes;
   *view = &node->view;
-out:
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
+                               const dfgnn_view_request *request) {
+  pthread_mutex_lock(&graph->lock);
+  dfgnn_status status = get_view(view, graph, request);
   pthread_mutex_unlock(&graph->lock);
   return status;
 }

@@ -8,8 +8,11 @@
 #include "config.h"
 #endif
 
-static const char *const op_names[] = {"gt", "agnn", "gat", "gatv2"};
-static const char *const pass_names[] = {"forward"};
+static const char *const op_names[] = {
+    "gt",         "agnn",          "gat",        "gatv2",      "spmm-sum",
+    "spmm-mean",  "spmm-weighted", "reduce-min", "reduce-max", "reduce-mean",
+    "reduce-var", "reduce-std",    "reduce-pna"};
+static const char *const pass_names[] = {"forward", "backward"};
 static const char *const dtype_names[] = {"f32", "f16", "bf16", "f64"};
 static const char *const math_names[] = {"f32", "tf32"};
 static const char *const layout_names[] = {"nhd", "ndh"};
@@ -27,7 +30,7 @@ static const char *name_of(const char *const *table, size_t count, int value) {
 /* The value named, or -1 with a message that lists the names from `first`. */
 static int parse(const char *kind, const char *const *table, size_t count,
                  size_t first, const char *name) {
-  char list[160] = "";
+  char list[256] = "";
   for (size_t i = first; i < count; i++) {
     if (name && !strcmp(name, table[i]))
       return (int)i;

@@ -5,7 +5,7 @@
 #ifndef DFGNN_LIB_OPERATOR_H
 #define DFGNN_LIB_OPERATOR_H
 
-#include "kernels/common/variant.h"
+#include "kernels/common/reference.h"
 
 /* Shape of a tensor: the product of the dimensions named. */
 #define DFGNN_DIM_N 1u  /* destinations */
@@ -16,9 +16,30 @@
 
 typedef enum dfgnn_role {
   DFGNN_ROLE_INPUT,
+  DFGNN_ROLE_MODIFIER, /* an input that may be NULL; timed without it */
+  DFGNN_ROLE_SAVED,    /* an input of backward that the forward pass wrote */
   DFGNN_ROLE_OUTPUT,
-  DFGNN_ROLE_OPTIONAL /* an output execute writes only if it is not NULL */
+  DFGNN_ROLE_OPTIONAL, /* an output execute writes only if it is not NULL; timed
+                        * without it */
+  DFGNN_ROLE_GRADIENT  /* likewise, but timed with it */
 } dfgnn_role;
+
+static inline int dfgnn__role_reads(dfgnn_role role) {
+  return role <= DFGNN_ROLE_SAVED;
+}
+
+typedef enum dfgnn_element {
+  DFGNN_ELEMENT_STORAGE, /* the problem's dtype */
+  DFGNN_ELEMENT_SCALAR,  /* float, or double for F64 */
+  DFGNN_ELEMENT_INDEX    /* int32 */
+} dfgnn_element;
+
+/* Which flag of the problem brings a tensor in. */
+typedef enum dfgnn_flag {
+  DFGNN_FLAG_NONE,
+  DFGNN_FLAG_WEIGHTS,
+  DFGNN_FLAG_BIAS
+} dfgnn_flag;
 
 typedef struct dfgnn_tensor {
   const char *name; /* the field of dfgnn_args */
@@ -26,29 +47,37 @@ typedef struct dfgnn_tensor {
   size_t strides;   /* of its dfgnn_strides in dfgnn_args; 0: none */
   uint32_t shape;
   dfgnn_role role;
-  int scalar;   /* 1: float or double; 0: the problem's dtype */
+  dfgnn_element element;
   int gathered; /* 1: its row is read once an edge */
+  dfgnn_flag flag;
 } dfgnn_tensor;
 
-#define DFGNN_MAX_TENSORS 12
+#define DFGNN_MAX_TENSORS 14
 
 typedef struct dfgnn_operator {
   dfgnn_op op;
   dfgnn_pass pass;
   const char *name;                        /* "gt" */
+  const char *kind; /* "attention.fwd": the middle of its families' names */
   dfgnn_tensor tensors[DFGNN_MAX_TENSORS]; /* ends with a NULL name */
   double flops_edge; /* floating-point operations per edge, head and feature */
-  int dot_score;     /* 1: the paper's rule may choose PMF */
-  int gathers;       /* distinct rows a fused kernel gathers an edge: GT 2 */
-  /* Reference in float64 on host arrays, see kernels/attention/reference.h. */
+  /* Algorithms the paper's rule chooses: below its capacity, and above. */
+  const char *paper[2];
+  int gathers; /* distinct rows a fused kernel gathers an edge: GT 2 */
+  /* On host arrays and complete arguments. */
   dfgnn_status (*reference)(const dfgnn_problem *problem,
                             const dfgnn_matrix *matrix, const dfgnn_args *args,
-                            const int64_t *rows, int64_t count, double *out,
-                            double *lse, double *weights);
+                            const dfgnn_expected *expected);
 } dfgnn_operator;
 
 /* NULL if the library has none. */
 const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass);
+
+/* 1 if the problem's flags bring the tensor in. */
+int dfgnn__tensor_used(const dfgnn_tensor *tensor,
+                       const dfgnn_problem *problem);
+/* Position of a tensor in the operator's table, -1 if it has none. */
+int dfgnn__tensor_find(const dfgnn_operator *op, const char *name);
 
 /* Elements of a tensor. */
 int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,

@@ -28,7 +28,8 @@ static uint64_t hash_problem(const dfgnn_problem *p) {
       (uint64_t)p->op | (uint64_t)p->pass << 8 | (uint64_t)p->dtype << 16 |
           (uint64_t)p->math << 24 | (uint64_t)p->layout << 32 |
           (uint64_t)p->effort << 40 | (uint64_t)p->deterministic << 48 |
-          (uint64_t)p->weights << 49 | (uint64_t)p->cold << 50,
+          (uint64_t)p->weights << 49 | (uint64_t)p->cold << 50 |
+          (uint64_t)p->bias << 51 | (uint64_t)p->dropout << 52,
       (uint64_t)p->heads, (uint64_t)p->dim, (uint64_t)p->max_workspace};
   uint64_t h = 0;
   for (int i = 0; i < 4; i++) {

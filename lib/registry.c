@@ -155,6 +155,10 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "does not take this dtype";
   if (p->weights && !f->weights)
     return "does not write attention weights";
+  if (p->bias && !f->bias)
+    return "does not take an edge bias";
+  if (p->dropout && !f->dropout)
+    return "has no dropout";
   if (p->deterministic && !f->deterministic)
     return "not deterministic";
   dfgnn_setting full = *setting;

@@ -11,6 +11,7 @@
 
 typedef struct rule_row {
   const char *backend;
+  const char *kind; /* of the operator: "attention.fwd" */
   int (*holds)(const dfgnn_setting *setting);
   const char *algorithm;
   const char *values; /* as below; NULL: those */
@@ -20,6 +21,7 @@ typedef struct rule_row {
 /* Settings of an algorithm that do well on most graphs. */
 typedef struct preference {
   const char *backend;
+  const char *kind;      /* as above */
   const char *algorithm; /* NULL: every other one */
   const char *values; /* "name=value,...", the most important first; what is not
                        * named takes the family's first value */
@@ -75,39 +77,43 @@ static int scattered(const dfgnn_setting *s) {
 
 #define SIMD "simd=avx512,simd=avx2,"
 
+#define FORWARD "attention.fwd"
+
 static const preference preferences[] = {
-    {"cpu", "split", SIMD "edges=1024,prefetch=24"},
-    {"cpu", "smmf", SIMD "rows=512,schedule=dynamic"},
-    {"cpu", "pmf", SIMD "edges=8192,schedule=balanced"},
-    {"cpu", NULL, SIMD "schedule=dynamic,schedule=balanced"},
-    {"cuda", "online",
+    {"cpu", FORWARD, "split", SIMD "edges=1024,prefetch=24"},
+    {"cpu", FORWARD, "smmf", SIMD "rows=512,schedule=dynamic"},
+    {"cpu", FORWARD, "pmf", SIMD "edges=8192,schedule=balanced"},
+    {"cpu", FORWARD, NULL, SIMD "schedule=dynamic,schedule=balanced"},
+    {"cuda", FORWARD, "online",
      "heads=warp,span=once,order=natural,lanes=16,unroll=4,warps=4"},
-    {"cuda", "split", "heads=warp,edges=256,lanes=16,unroll=4,span=dealt"},
-    {"cuda", "sliced", "edges=1024,unroll=8,panel=32"},
-    {"cuda", "unfused", "lib=cusparse-alg3"},
+    {"cuda", FORWARD, "split",
+     "heads=warp,edges=256,lanes=16,unroll=4,span=dealt"},
+    {"cuda", FORWARD, "sliced", "edges=1024,unroll=8,panel=32"},
+    {"cuda", FORWARD, "unfused", "lib=cusparse-alg3"},
 };
 
 static const rule_row refined[] = {
-    {"cpu", dominated, "pmf", NULL, "one row dominates"},
-    {"cpu", always, "smmf", NULL, "blocks of rows serve most graphs"},
-    {"cuda", beyond_cache, "sliced", NULL,
+    {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
+    {"cpu", FORWARD, always, "smmf", NULL, "blocks of rows serve most graphs"},
+    {"cuda", FORWARD, beyond_cache, "sliced", NULL,
      "gathered tables beyond the L2 without locality"},
-    {"cuda", starved, "split", "heads=warp,edges=32,lanes=16,unroll=4",
+    {"cuda", FORWARD, starved, "split", "heads=warp,edges=32,lanes=16,unroll=4",
      "too few edges to fill the device"},
-    {"cuda", dominated, "split",
+    {"cuda", FORWARD, dominated, "split",
      "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},
-    {"cuda", batched_heads, "online",
+    {"cuda", FORWARD, batched_heads, "online",
      "heads=warp,span=piece,rows=2,lanes=16,unroll=4,warps=16",
      "small graphs, several heads in a warp"},
-    {"cuda", batched_thin, "online",
+    {"cuda", FORWARD, batched_thin, "online",
      "span=piece,rows=4,lanes=8,unroll=2,warps=16",
      "small graphs with short rows"},
-    {"cuda", batched, "online", "span=piece,rows=2,lanes=8,unroll=2,warps=16",
+    {"cuda", FORWARD, batched, "online",
+     "span=piece,rows=2,lanes=8,unroll=2,warps=16",
      "small graphs stay in the L1"},
-    {"cuda", scattered, "online",
+    {"cuda", FORWARD, scattered, "online",
      "heads=warp,span=once,order=degree,lanes=16,unroll=2,warps=4",
      "rows of like degree run together"},
-    {"cuda", always, "online", NULL, "one pass serves most graphs"},
+    {"cuda", FORWARD, always, "online", NULL, "one pass serves most graphs"},
 };
 
 /* How well a variant fits a list of preferred "name=value": each one weighs
@@ -133,10 +139,16 @@ static int usable(const dfgnn_variant *v, const dfgnn_query *query) {
          !dfgnn__variant_refusal(v, &query->setting);
 }
 
+static const char *kind_of(const dfgnn_query *query) {
+  const dfgnn_problem *p = query->setting.problem;
+  return dfgnn__operator(p->op, p->pass)->kind;
+}
+
 static const char *values_preferred(const dfgnn_query *query,
                                     const char *algorithm) {
   for (size_t r = 0; r < sizeof preferences / sizeof *preferences; r++)
     if (!strcmp(preferences[r].backend, query->setting.device->backend) &&
+        !strcmp(preferences[r].kind, kind_of(query)) &&
         (!preferences[r].algorithm ||
          !strcmp(preferences[r].algorithm, algorithm)))
       return preferences[r].values;
@@ -177,6 +189,7 @@ void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
   *choice = (dfgnn_choice){.source = DFGNN_SOURCE_RULE, .distance = -1};
   for (size_t r = 0; r < sizeof refined / sizeof *refined; r++) {
     if (strcmp(refined[r].backend, query->setting.device->backend) ||
+        strcmp(refined[r].kind, kind_of(query)) ||
         !refined[r].holds(&query->setting))
       continue;
     const char *values = refined[r].values;
@@ -200,12 +213,14 @@ void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
   int64_t limit = capacity / (int64_t)dfgnn_dtype_size(p->dtype);
   int64_t max_degree = query->setting.signature->max_degree;
   int super = max_degree >= limit;
-  int dot = dfgnn__operator(p->op, p->pass)->dot_score;
-  const char *algorithm = super && dot ? "pmf" : "smmf";
+  const char *const *paper = dfgnn__operator(p->op, p->pass)->paper;
+  const char *algorithm = paper[super];
   *choice = (dfgnn_choice){.source = DFGNN_SOURCE_PAPER, .distance = -1};
   choice->variant = dfgnn__algorithm_choice(query, algorithm);
   snprintf(choice->because, sizeof choice->because,
            "max degree %lld %s capacity %lld%s: %s", (long long)max_degree,
            super ? ">=" : "<", (long long)limit,
-           super && !dot ? " but the score is no dot product" : "", algorithm);
+           super && paper[0] == paper[1] ? " but the score is no dot product"
+                                         : "",
+           algorithm);
 }

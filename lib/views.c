@@ -84,12 +84,49 @@ static int work_items(dfgnn_view *view, const dfgnn_matrix *m) {
   return 1;
 }
 
+/* A counting sort of the edges by column, which keeps their order. */
+static int transpose(dfgnn_view *view, const dfgnn_matrix *m) {
+  size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
+  int64_t columns = m->sources;
+  char *offsets = array(view, 0, (size_t)(columns + 1) * width);
+  int32_t *row = array(view, 1, (size_t)m->edges * sizeof *row);
+  char *edge = array(view, 2, (size_t)m->edges * width);
+  int64_t *next = calloc((size_t)columns + 1, sizeof *next);
+  int ok = offsets && row && edge && next;
+  view->count = columns;
+  view->extra = 0;
+  for (int64_t e = 0; ok && e < m->edges; e++)
+    next[m->indices[e] + 1]++;
+  for (int64_t j = 0; ok && j <= columns; j++) {
+    if (next[j] > view->extra)
+      view->extra = next[j];
+    if (j > 0)
+      next[j] += next[j - 1];
+    if (m->offsets64)
+      ((int64_t *)offsets)[j] = next[j];
+    else
+      ((int32_t *)offsets)[j] = (int32_t)next[j];
+  }
+  for (int64_t i = 0; ok && i < m->destinations; i++)
+    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++) {
+      int64_t k = next[m->indices[e]]++;
+      row[k] = (int32_t)i;
+      if (m->offsets64)
+        ((int64_t *)edge)[k] = e;
+      else
+        ((int32_t *)edge)[k] = (int32_t)e;
+    }
+  free(next);
+  return ok;
+}
+
 dfgnn_status dfgnn__view_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
   static int (*const build[DFGNN_VIEW_KINDS])(dfgnn_view *,
                                               const dfgnn_matrix *) = {
       [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
       [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
+      [DFGNN_VIEW_TRANSPOSE] = transpose,
   };
   if (build[view->request.kind](view, matrix))
     return DFGNN_OK;

@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "kernels/common/half.h"
 #include "lib/signature.h"
+#include "lib/views.h"
 
 #define POISONED_WORKSPACE ((size_t)64 << 20)
 #define SAMPLED_ROWS 4096
+#define BACKWARD_TOLERANCE 3             /* gradients go through two passes */
 #define SAMPLE_EDGES 10000000            /* above: rows are sampled */
 #define SAMPLE_BYTES ((double)(1 << 30)) /* of reference results: the same */
 
@@ -48,9 +50,9 @@ static dfgnn_status host_matrix(dfgnn_harness *h, dfgnn_matrix *matrix) {
   return DFGNN_OK;
 }
 
-/* The heaviest row, an empty one if there is one, the first and the last, and
+/* The heaviest node, an empty one if there is one, the first and the last, and
  * random ones. */
-static void sample_rows(dfgnn_harness *h, const dfgnn_matrix *matrix) {
+static void sample(dfgnn_checked *nodes, const dfgnn_matrix *matrix) {
   int64_t n = matrix->destinations, heaviest = 0, empty = -1;
   for (int64_t i = 0; i < n; i++) {
     if (degree(matrix, i) > degree(matrix, heaviest))
@@ -58,49 +60,96 @@ static void sample_rows(dfgnn_harness *h, const dfgnn_matrix *matrix) {
     if (empty < 0 && degree(matrix, i) == 0)
       empty = i;
   }
-  h->rows[0] = heaviest;
-  h->rows[1] = empty < 0 ? 0 : empty;
-  h->rows[2] = 0;
-  h->rows[3] = n - 1;
-  for (int64_t k = 4; k < h->checked; k++)
-    h->rows[k] = (int64_t)(dfgnn__mix((uint64_t)k) % (uint64_t)n);
+  nodes->index[0] = heaviest;
+  nodes->index[1] = empty < 0 ? 0 : empty;
+  nodes->index[2] = 0;
+  nodes->index[3] = n - 1;
+  for (int64_t k = 4; k < nodes->count; k++)
+    nodes->index[k] = (int64_t)(dfgnn__mix((uint64_t)k) % (uint64_t)n);
 }
 
-static dfgnn_status choose_rows(dfgnn_harness *h, const dfgnn_matrix *matrix) {
+/* Which rows of a matrix are checked. */
+static dfgnn_status choose(dfgnn_checked *nodes, const dfgnn_harness *h,
+                           const dfgnn_matrix *matrix) {
   int64_t n = matrix->destinations;
   double bytes = 8.0 * (double)n * (double)(h->problem.heads * h->problem.dim);
-  h->checked = n;
-  if (n > SAMPLED_ROWS &&
-      (matrix->edges > SAMPLE_EDGES || bytes > SAMPLE_BYTES)) {
-    h->checked = SAMPLED_ROWS;
-    h->rows = malloc(SAMPLED_ROWS * sizeof *h->rows);
-    if (!h->rows)
-      return dfgnn__harness_memory(SAMPLED_ROWS * sizeof *h->rows);
-    sample_rows(h, matrix);
-  }
-  h->first_edge = malloc((size_t)(h->checked + 1) * sizeof *h->first_edge);
-  if (!h->first_edge)
-    return dfgnn__harness_memory((size_t)(h->checked + 1) *
-                                 sizeof *h->first_edge);
-  h->first_edge[0] = 0;
-  for (int64_t k = 0; k < h->checked; k++)
-    h->first_edge[k + 1] =
-        h->first_edge[k] + degree(matrix, h->rows ? h->rows[k] : k);
+  nodes->count = n;
+  if (n <= SAMPLED_ROWS ||
+      (matrix->edges <= SAMPLE_EDGES && bytes <= SAMPLE_BYTES))
+    return DFGNN_OK;
+  nodes->count = SAMPLED_ROWS;
+  nodes->index = malloc(SAMPLED_ROWS * sizeof *nodes->index);
+  if (!nodes->index)
+    return dfgnn__harness_memory(SAMPLED_ROWS * sizeof *nodes->index);
+  sample(nodes, matrix);
   return DFGNN_OK;
 }
 
-/* Numbers of an output in row k of those checked, and where they begin in
+static dfgnn_status count_edges(dfgnn_harness *h, const dfgnn_matrix *matrix) {
+  size_t bytes = (size_t)(h->rows.count + 1) * sizeof *h->first_edge;
+  h->first_edge = malloc(bytes);
+  if (!h->first_edge)
+    return dfgnn__harness_memory(bytes);
+  h->first_edge[0] = 0;
+  for (int64_t k = 0; k < h->rows.count; k++)
+    h->first_edge[k + 1] =
+        h->first_edge[k] + degree(matrix, h->rows.index ? h->rows.index[k] : k);
+  return DFGNN_OK;
+}
+
+static int by_source(const dfgnn_tensor *tensor) {
+  return !dfgnn__role_reads(tensor->role) && tensor->shape & DFGNN_DIM_M;
+}
+
+static dfgnn_status choose_nodes(dfgnn_harness *h, const dfgnn_matrix *matrix) {
+  int columns = 0;
+  dfgnn_status status = choose(&h->rows, h, matrix);
+  if (!status)
+    status = count_edges(h, matrix);
+  for (int i = 0; i < h->count; i++)
+    columns |= by_source(h->buffers[i].tensor);
+  if (status || !columns)
+    return status;
+  h->transpose.request.kind = DFGNN_VIEW_TRANSPOSE;
+  status = dfgnn__view_build(&h->transpose, matrix);
+  if (status)
+    return status;
+  dfgnn_matrix transposed = dfgnn__transposed(matrix, &h->transpose);
+  return choose(&h->columns, h, &transposed);
+}
+
+/* The nodes that a result belongs to; what belongs to none is one node's, and
+ * not expected of a sample. */
+static dfgnn_checked checked(const dfgnn_harness *h, const dfgnn_buffer *b) {
+  uint32_t shape = b->tensor->shape;
+  if (shape & (DFGNN_DIM_N | DFGNN_DIM_E))
+    return h->rows;
+  if (shape & DFGNN_DIM_M)
+    return h->columns;
+  return (dfgnn_checked){NULL, h->rows.index ? 0 : 1};
+}
+
+/* Numbers of an output of the k-th node checked, and where they begin in
  * expected. */
-static int64_t row_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
-                           int64_t k, int64_t *first) {
-  int64_t heads = h->problem.heads;
-  int64_t width = heads * (b->tensor->shape & DFGNN_DIM_D ? h->problem.dim : 1);
-  if (b->tensor->shape & DFGNN_DIM_E) {
+static int64_t node_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
+                            int64_t k, int64_t *first) {
+  uint32_t shape = b->tensor->shape;
+  int64_t width = (shape & DFGNN_DIM_H ? h->problem.heads : 1) *
+                  (shape & DFGNN_DIM_D ? h->problem.dim : 1);
+  if (shape & DFGNN_DIM_E) {
     *first = h->first_edge[k] * width;
     return (h->first_edge[k + 1] - h->first_edge[k]) * width;
   }
   *first = k * width;
   return width;
+}
+
+/* Numbers expected of an output. */
+static int64_t numbers(const dfgnn_harness *h, const dfgnn_buffer *b) {
+  int64_t first = 0, last = 0, count = checked(h, b).count;
+  if (count)
+    last = node_numbers(h, b, count - 1, &first);
+  return first + last;
 }
 
 static void set_rms(dfgnn_buffer *b, int64_t count) {
@@ -115,44 +164,41 @@ static void set_rms(dfgnn_buffer *b, int64_t count) {
 }
 
 static dfgnn_status expect(dfgnn_harness *h, const dfgnn_matrix *matrix) {
-  double *out = NULL, *lse = NULL, *weights = NULL;
   dfgnn_args host = h->check, complete;
-  dfgnn_status status = choose_rows(h, matrix);
+  dfgnn_expected expected = {.transpose = NULL};
+  dfgnn_status status = choose_nodes(h, matrix);
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
-    if (b->tensor->role == DFGNN_ROLE_INPUT) {
+    if (dfgnn__role_reads(b->tensor->role)) {
       *dfgnn__tensor_slot(b->tensor, &host) = b->host;
       continue;
     }
-    int64_t first = 0, numbers = 0;
-    if (h->checked)
-      numbers = row_numbers(h, b, h->checked - 1, &first);
-    size_t bytes = (size_t)(first + numbers + 1) * sizeof(double);
+    size_t bytes = (size_t)(numbers(h, b) + 1) * sizeof(double);
     b->expected = malloc(bytes);
     b->host = malloc(b->bytes + 1);
     if (!b->expected || !b->host)
       return dfgnn__harness_memory(bytes + b->bytes);
-    if (!strcmp(b->tensor->name, "out"))
-      out = b->expected;
-    else if (!strcmp(b->tensor->name, "lse"))
-      lse = b->expected;
-    else
-      weights = b->expected;
+    if (checked(h, b).count)
+      *dfgnn__tensor_slot(b->tensor, &expected.to) = b->expected;
   }
   if (!status)
     status = dfgnn__args_complete(&complete, &host, &h->problem);
-  if (!status)
-    status = h->op->reference(&h->problem, matrix, &complete, h->rows,
-                              h->checked, out, lse, weights);
+  if (status)
+    return status;
+  expected.rows = h->rows.index;
+  expected.row_count = h->rows.count;
+  expected.columns = h->columns.index;
+  expected.column_count = h->columns.count;
+  if (h->transpose.bytes)
+    expected.transpose = &h->transpose;
+  status = h->op->reference(&h->problem, matrix, &complete, &expected);
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
-    int64_t first = 0, numbers = 0;
-    if (b->tensor->role == DFGNN_ROLE_INPUT) {
+    if (dfgnn__role_reads(b->tensor->role)) {
       free(b->host); /* not needed again */
       b->host = NULL;
-    } else if (h->checked) {
-      numbers = row_numbers(h, b, h->checked - 1, &first);
-      set_rms(b, first + numbers);
+    } else {
+      set_rms(b, numbers(h, b));
     }
   }
   return status;
@@ -189,6 +235,8 @@ static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
     return ((const double *)host)[i];
   case DFGNN_F16:
     return dfgnn__f16_to_float(((const uint16_t *)host)[i]);
+  case DFGNN_DTYPE_COUNT:
+    return ((const int32_t *)host)[i];
   default:
     return dfgnn__bf16_to_float(((const uint16_t *)host)[i]);
   }
@@ -196,7 +244,7 @@ static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
 
 typedef struct worst {
   double error, found, expected;
-  int64_t row, number; /* of the row's numbers */
+  int64_t node, number; /* of the node's numbers */
 } worst;
 
 static double error_of(double found, double expected, double rms) {
@@ -206,44 +254,58 @@ static double error_of(double found, double expected, double rms) {
   return isnan(error) ? INFINITY : error;
 }
 
-/* Where number i of a row lies in the tensor. */
+/* Where number i of a node lies in the tensor. */
 static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
-                     const dfgnn_matrix *matrix, int64_t row, int64_t i) {
+                     const dfgnn_matrix *matrix, int64_t node, int64_t i) {
   int64_t heads = h->problem.heads, dim = h->problem.dim;
-  if (b->tensor->shape & DFGNN_DIM_E)
-    return offset(matrix, row) * heads + i;
-  if (!(b->tensor->shape & DFGNN_DIM_D))
-    return row * heads + i;
+  uint32_t shape = b->tensor->shape;
+  if (shape & DFGNN_DIM_E)
+    return offset(matrix, node) * heads + i;
+  if (!(shape & (DFGNN_DIM_N | DFGNN_DIM_M)))
+    return i;
+  if (!(shape & DFGNN_DIM_D))
+    return node * (shape & DFGNN_DIM_H ? heads : 1) + i;
   if (h->problem.layout == DFGNN_LAYOUT_NDH)
-    return row * heads * dim + i % dim * heads + i / dim;
-  return row * heads * dim + i;
+    return node * heads * dim + i % dim * heads + i / dim;
+  return node * heads * dim + i;
 }
 
 static worst compare(const dfgnn_harness *h, const dfgnn_buffer *b,
                      const dfgnn_matrix *matrix) {
   dfgnn_dtype dtype = dfgnn__harness_type(h, b->tensor);
+  dfgnn_checked nodes = checked(h, b);
   worst all = {0, 0, 0, -1, 0};
 #pragma omp parallel if (b->bytes > DFGNN_PARALLEL)
   {
     worst mine = {0, 0, 0, -1, 0};
 #pragma omp for schedule(static)
-    for (int64_t k = 0; k < h->checked; k++) {
-      int64_t row = h->rows ? h->rows[k] : k, first;
-      int64_t numbers = row_numbers(h, b, k, &first);
-      for (int64_t i = 0; i < numbers; i++) {
+    for (int64_t k = 0; k < nodes.count; k++) {
+      int64_t node = nodes.index ? nodes.index[k] : k, first;
+      int64_t count = node_numbers(h, b, k, &first);
+      for (int64_t i = 0; i < count; i++) {
         double expected = b->expected[first + i];
-        double found = element(dtype, b->host, place(h, b, matrix, row, i));
+        double found = element(dtype, b->host, place(h, b, matrix, node, i));
         double error = error_of(found, expected, b->rms);
         if (error > mine.error)
-          mine = (worst){error, found, expected, row, i};
+          mine = (worst){error, found, expected, node, i};
       }
     }
 #pragma omp critical(dfgnn_harness_compare)
     if (mine.error > all.error ||
-        (mine.error == all.error && mine.row >= 0 && mine.row < all.row))
+        (mine.error == all.error && mine.node >= 0 && mine.node < all.node))
       all = mine;
   }
   return all;
+}
+
+static int64_t node_degree(const dfgnn_harness *h, const dfgnn_buffer *b,
+                           const dfgnn_matrix *matrix, int64_t node) {
+  if (b->tensor->shape & (DFGNN_DIM_N | DFGNN_DIM_E))
+    return degree(matrix, node);
+  if (!by_source(b->tensor))
+    return matrix->edges;
+  dfgnn_matrix transposed = dfgnn__transposed(matrix, &h->transpose);
+  return degree(&transposed, node);
 }
 
 static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
@@ -261,20 +323,23 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
   if (w.error > *rel_error)
     *rel_error = w.error;
   double tolerance = dfgnn__tolerance(h->problem.dtype, h->problem.math);
+  if (h->problem.pass == DFGNN_PASS_BACKWARD)
+    tolerance *= BACKWARD_TOLERANCE;
   if (w.error <= tolerance)
     return DFGNN_OK;
-  return dfgnn__fail(DFGNN_ERROR_WRONG,
-                     "%s of row %lld (degree %lld), number %lld: found %.9g, "
-                     "expected %.9g, relative error %.2g above %.2g",
-                     name, (long long)w.row, (long long)degree(matrix, w.row),
-                     (long long)w.number, w.found, w.expected, w.error,
-                     tolerance);
+  return dfgnn__fail(
+      DFGNN_ERROR_WRONG,
+      "%s of %s %lld (degree %lld), number %lld: found %.9g, "
+      "expected %.9g, relative error %.2g above %.2g",
+      name, by_source(b->tensor) ? "column" : "row", (long long)w.node,
+      (long long)node_degree(h, b, matrix, w.node), (long long)w.number,
+      w.found, w.expected, w.error, tolerance);
 }
 
 /* The guards as well: what one plan overwrote must not be held against the
  * next. */
 static dfgnn_status prepare_output(dfgnn_harness *h, const dfgnn_buffer *b) {
-  if (b->tensor->role == DFGNN_ROLE_INPUT)
+  if (dfgnn__role_reads(b->tensor->role))
     return DFGNN_OK;
   dfgnn_status status =
       dfgnn__harness_copy(h, b->memory, h->guard, DFGNN_GUARD);
@@ -315,7 +380,7 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
     status =
         check_guard(h, (char *)workspace + bytes, "the workspace", "beyond");
   for (int i = 0; i < h->count && !status; i++)
-    if (h->buffers[i].tensor->role != DFGNN_ROLE_INPUT)
+    if (!dfgnn__role_reads(h->buffers[i].tensor->role))
       status = check_output(h, &h->buffers[i], &matrix, &error);
   if (!status || status == DFGNN_ERROR_WRONG)
     *rel_error = error;

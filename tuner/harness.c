@@ -8,6 +8,7 @@
 #include "kernels/common/half.h"
 #include "lib/signature.h"
 
+#define DROPOUT 0.4      /* where the problem has dropout */
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 
 double dfgnn__tolerance(dfgnn_dtype dtype, dfgnn_math math) {
@@ -71,8 +72,10 @@ static void fill(char *host, dfgnn_dtype dtype, int64_t elements, uint64_t seed,
 
 dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
                                 const dfgnn_tensor *tensor) {
-  if (!tensor->scalar)
+  if (tensor->element == DFGNN_ELEMENT_STORAGE)
     return h->problem.dtype;
+  if (tensor->element == DFGNN_ELEMENT_INDEX)
+    return DFGNN_DTYPE_COUNT;
   return h->problem.dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
 }
 
@@ -85,10 +88,6 @@ static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
 }
 
 /* ---- making one ---------------------------------------------------------- */
-
-static int wanted(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
-  return strcmp(tensor->name, "weights") != 0 || h->problem.weights;
-}
 
 static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
                                 uint64_t seed) {
@@ -107,17 +106,51 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
   if (!status)
     status = dfgnn__harness_copy(h, b->memory + DFGNN_GUARD + b->bytes,
                                  h->guard, DFGNN_GUARD);
-  if (!status && tensor->role == DFGNN_ROLE_INPUT) {
+  if (!status && dfgnn__role_reads(tensor->role)) {
     b->host = malloc(b->bytes + 1);
     if (!b->host)
       return dfgnn__harness_memory(b->bytes);
+  }
+  if (!status && b->host && tensor->role != DFGNN_ROLE_SAVED) {
     fill(b->host, dfgnn__harness_type(h, tensor), elements, seed,
          (uint64_t)h->count, scale_of(h, tensor));
     status = dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
   }
   *dfgnn__tensor_slot(tensor, &h->check) = b->memory + DFGNN_GUARD;
-  if (tensor->role != DFGNN_ROLE_OPTIONAL || !strcmp(tensor->name, "weights"))
+  if (tensor->flag != DFGNN_FLAG_NONE || (tensor->role != DFGNN_ROLE_OPTIONAL &&
+                                          tensor->role != DFGNN_ROLE_MODIFIER))
     *dfgnn__tensor_slot(tensor, &h->args) = b->memory + DFGNN_GUARD;
+  return status;
+}
+
+/* What backward reads of forward: a plan for the forward pass writes it. */
+static dfgnn_status save(dfgnn_harness *h) {
+  dfgnn_problem problem = h->problem;
+  dfgnn_plan *plan;
+  void *workspace;
+  int saved = 0;
+  for (int i = 0; i < h->count; i++)
+    saved |= h->buffers[i].tensor->role == DFGNN_ROLE_SAVED;
+  if (!saved)
+    return DFGNN_OK;
+  problem.pass = DFGNN_PASS_FORWARD;
+  problem.effort = DFGNN_EFFORT_ESTIMATE;
+  problem.max_workspace = -1;
+  dfgnn_status status = dfgnn_plan_create(&plan, h->ctx, h->graph, &problem);
+  if (status)
+    return dfgnn__fail_prefix(status, "the forward pass");
+  status = dfgnn__harness_workspace(&workspace, h, plan);
+  if (!status)
+    status = dfgnn_execute(plan, &h->check, workspace, NULL);
+  if (!status)
+    status = h->ctx->backend->synchronize(h->ctx->device, NULL);
+  for (int i = 0; i < h->count && !status; i++) {
+    dfgnn_buffer *b = &h->buffers[i];
+    if (b->tensor->role == DFGNN_ROLE_SAVED)
+      status =
+          dfgnn__harness_copy(h, b->host, b->memory + DFGNN_GUARD, b->bytes);
+  }
+  dfgnn_plan_destroy(plan);
   return status;
 }
 
@@ -150,8 +183,12 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
   memset(h->poison, POISON_BYTE, DFGNN_CHUNK);
   memset(h->guard, DFGNN_GUARD_BYTE, DFGNN_GUARD);
   for (const dfgnn_tensor *t = h->op->tensors; t->name && !status; t++)
-    if (wanted(h, t))
+    if (dfgnn__tensor_used(t, &h->problem))
       status = make_buffer(h, t, seed);
+  h->args.dropout = h->check.dropout = DROPOUT;
+  h->args.seed_value = h->check.seed_value = seed;
+  if (!status)
+    status = save(h);
 out:
   if (status)
     dfgnn__harness_destroy(h);
@@ -171,7 +208,10 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   if (h->workspace)
     h->ctx->backend->release(h->ctx->device, h->workspace);
   free(h->first_edge);
-  free(h->rows);
+  for (int k = 0; k < 4; k++)
+    free((void *)h->transpose.array[k]);
+  free(h->rows.index);
+  free(h->columns.index);
   free(h->host_indices);
   free(h->host_offsets);
   free(h->guard);
@@ -183,7 +223,8 @@ dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
                                 int64_t first, int64_t count, double value) {
   for (int i = 0; i < h->count; i++) {
     dfgnn_buffer *b = &h->buffers[i];
-    if (strcmp(b->tensor->name, tensor) != 0 || !b->host)
+    if (strcmp(b->tensor->name, tensor) != 0 || !b->host ||
+        b->tensor->role == DFGNN_ROLE_SAVED)
       continue;
     size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
     if (first < 0 || count < 0 || (size_t)(first + count) * size > b->bytes)
@@ -193,7 +234,9 @@ dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
                          tensor, b->bytes / size);
     for (int64_t k = first; k < first + count; k++)
       set_element(dfgnn__harness_type(h, b->tensor), b->host, k, value);
-    return dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
+    dfgnn_status status =
+        dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
+    return status ? status : save(h);
   }
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "%s has no input %s, or it was checked already",

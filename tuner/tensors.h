@@ -22,6 +22,12 @@ typedef struct dfgnn_buffer {
   double rms;
 } dfgnn_buffer;
 
+/* Which nodes are checked. */
+typedef struct dfgnn_checked {
+  int64_t *index; /* NULL: all */
+  int64_t count;
+} dfgnn_checked;
+
 struct dfgnn_harness {
   dfgnn_context *ctx;
   dfgnn_graph *graph;
@@ -34,11 +40,11 @@ struct dfgnn_harness {
   char *workspace;
   size_t workspace_bytes;
   unsigned char *poison, *guard; /* DFGNN_CHUNK and DFGNN_GUARD bytes */
-  int64_t *rows;                 /* NULL: all of them are checked */
-  int64_t checked;
-  int64_t *first_edge; /* [checked + 1], in expected weights */
+  dfgnn_checked rows, columns;   /* destinations and sources */
+  int64_t *first_edge; /* [rows.count + 1], in what is expected by edge */
   char *host_offsets, *host_indices;
-  int prepared; /* the reference was tried, and said: */
+  dfgnn_view transpose; /* on the host, if a result is by source */
+  int prepared;         /* the reference was tried, and said: */
   dfgnn_status expected;
 };
 
@@ -47,6 +53,7 @@ dfgnn_status dfgnn__harness_memory(size_t bytes);
 /* Either way between host and device. */
 dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
                                  size_t bytes);
+/* DFGNN_DTYPE_COUNT: 32-bit integers. */
 dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
                                 const dfgnn_tensor *tensor);
 

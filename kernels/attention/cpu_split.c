@@ -44,8 +44,8 @@ static const char *applicable(const dfgnn_setting *setting) {
 }
 
 static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
-  requests[0] =
-      (dfgnn_view_request){DFGNN_VIEW_WORK_ITEMS, setting->parameter[EDGES]};
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                     .parameter = setting->parameter[EDGES]};
   return 1;
 }
 

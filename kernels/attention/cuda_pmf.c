@@ -14,7 +14,7 @@ static int legal(const int *parameter) {
 static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   if (setting->parameter[BALANCE])
     return 0;
-  requests[0] = (dfgnn_view_request){DFGNN_VIEW_ROW_OF_EDGE, 0};
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_ROW_OF_EDGE};
   return 1;
 }
 

@@ -26,7 +26,7 @@ static const char *applicable(const dfgnn_setting *setting) {
 static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   if (library_scores(setting))
     return 0;
-  requests[0] = (dfgnn_view_request){DFGNN_VIEW_ROW_OF_EDGE, 0};
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_ROW_OF_EDGE};
   return 1;
 }
 

@@ -17,7 +17,7 @@ extern "C" {
 
 #define DFGNN_MAX_PARAMETERS 8
 #define DFGNN_MAX_VALUES 16
-#define DFGNN_MAX_VIEWS 4
+#define DFGNN_MAX_VIEWS 6
 
 typedef struct dfgnn_parameter {
   const char *name;
@@ -37,7 +37,15 @@ typedef struct dfgnn_matrix {
 } dfgnn_matrix;
 
 /* Structures derived from a graph, built when a variant first asks for them and
- * kept by the graph.
+ * kept by the graph.  A request with `transposed` asks for the view of the
+ * transposed matrix, whose rows are the columns (sources) of the graph.
+ *   TRANSPOSE     the transposed CSR matrix; the edges of a column in the order
+ *                 of the graph's edges (rows ascending).
+ *                 array[0]: offsets [M + 1], 64-bit if the matrix's are
+ *                 array[1]: int32 [E] destination of each edge
+ *                 array[2]: [E] the graph's edge e of each, as wide as offsets
+ *                 count: M, extra: the largest degree of a column
+ *                 (dfgnn__transposed makes a dfgnn_matrix of it)
  *   ROW_OF_EDGE   array[0]: int32 [E], destination of each edge
  *   DEGREE_ORDER  array[0]: int32 [N], rows by falling degree, ties by index
  *   WORK_ITEMS    rows cut into items of at most `parameter` edges.
@@ -53,12 +61,14 @@ typedef enum dfgnn_view_kind {
   DFGNN_VIEW_ROW_OF_EDGE,
   DFGNN_VIEW_DEGREE_ORDER,
   DFGNN_VIEW_WORK_ITEMS,
+  DFGNN_VIEW_TRANSPOSE,
   DFGNN_VIEW_KINDS
 } dfgnn_view_kind;
 
 typedef struct dfgnn_view_request {
   dfgnn_view_kind kind;
   int64_t parameter;
+  int transposed;
 } dfgnn_view_request;
 
 typedef struct dfgnn_view {
@@ -67,6 +77,20 @@ typedef struct dfgnn_view {
   const void *array[4];
   size_t bytes; /* of device memory */
 } dfgnn_view;
+
+/* The matrix of a TRANSPOSE view. */
+static inline dfgnn_matrix dfgnn__transposed(const dfgnn_matrix *matrix,
+                                             const dfgnn_view *view) {
+  dfgnn_matrix t;
+  t.destinations = matrix->sources;
+  t.sources = matrix->destinations;
+  t.edges = matrix->edges;
+  t.max_degree = view->extra;
+  t.offsets64 = matrix->offsets64;
+  t.offsets = view->array[0];
+  t.indices = (const int32_t *)view->array[1];
+  return t;
+}
 
 /* All that applicability, workspace and launch may look at. */
 typedef struct dfgnn_setting {
@@ -94,6 +118,8 @@ typedef struct dfgnn_family {
   int revision; /* raise it when results or speed change: older rows expire */
   int deterministic;
   int weights;   /* can write args.weights */
+  int bias;      /* can take problem.bias */
+  int dropout;   /* can take problem.dropout */
   int reference; /* 1: the slow, obvious one; never chosen unless forced */
   dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
 
@@ -117,6 +143,13 @@ typedef struct dfgnn_family {
 #define DFGNN_OPS_ATTENTION                                                    \
   (DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_AGNN) |                         \
    DFGNN_BIT(DFGNN_OP_GAT) | DFGNN_BIT(DFGNN_OP_GATV2))
+#define DFGNN_OPS_SPMM                                                         \
+  (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN) |              \
+   DFGNN_BIT(DFGNN_OP_SPMM_WEIGHTED))
+#define DFGNN_OPS_REDUCE                                                       \
+  (DFGNN_BIT(DFGNN_OP_REDUCE_MIN) | DFGNN_BIT(DFGNN_OP_REDUCE_MAX) |           \
+   DFGNN_BIT(DFGNN_OP_REDUCE_MEAN) | DFGNN_BIT(DFGNN_OP_REDUCE_VAR) |          \
+   DFGNN_BIT(DFGNN_OP_REDUCE_STD) | DFGNN_BIT(DFGNN_OP_REDUCE_PNA))
 #define DFGNN_DTYPES_ALL                                                       \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16) |       \
    DFGNN_BIT(DFGNN_F64))

@@ -53,7 +53,7 @@ static dfgnn_status make_tensor(strided *s, dfgnn_context *ctx,
   dfgnn_dtype dtype = s->problem.dtype;
   int64_t elements = dfgnn__tensor_elements(
       t, &s->problem, shape->csr.destinations, shape->csr.sources, 0);
-  if (t->scalar && dtype != DFGNN_F64)
+  if (t->element == DFGNN_ELEMENT_SCALAR && dtype != DFGNN_F64)
     dtype = DFGNN_F32;
   if (t->strides) {
     int64_t nodes =
@@ -92,7 +92,7 @@ strided *strided_make(dfgnn_context *ctx, const shape *shape,
   s->rows = csr->destinations;
   s->device = s->host = (dfgnn_args)DFGNN_ARGS_INIT;
   for (const dfgnn_tensor *t = op->tensors; t->name && !status; t++)
-    if (t->role != DFGNN_ROLE_OPTIONAL)
+    if (t->role != DFGNN_ROLE_OPTIONAL && dfgnn__tensor_used(t, problem))
       status = make_tensor(s, ctx, t, shape, &seed);
   const int32_t *offsets = csr->offsets;
   for (int64_t i = 0; i < s->rows; i++)
@@ -100,11 +100,11 @@ strided *strided_make(dfgnn_context *ctx, const shape *shape,
       matrix.max_degree = offsets[i + 1] - offsets[i];
   s->expected = malloc((size_t)(s->rows * problem->heads * problem->dim) *
                        sizeof *s->expected);
+  dfgnn_expected expected = {.row_count = s->rows, .to = {.out = s->expected}};
   if (!status)
     status = dfgnn__args_complete(&complete, &s->host, problem);
   if (!status)
-    status = op->reference(problem, &matrix, &complete, NULL, s->rows,
-                           s->expected, NULL, NULL);
+    status = op->reference(problem, &matrix, &complete, &expected);
   if (!status)
     return s;
   strided_free(s, ctx);

@@ -37,8 +37,9 @@ static dfgnn_status answer(const dfgnn_launch *l) {
   size_t elements = (size_t)(m->destinations * p->heads * p->dim);
   size_t rows = (size_t)(m->destinations * p->heads);
   double *out = malloc((elements + rows) * sizeof *out), *lse = out + elements;
-  dfgnn_status status =
-      op->reference(p, m, l->args, NULL, m->destinations, out, lse, NULL);
+  dfgnn_expected expected = {.row_count = m->destinations,
+                             .to = {.out = out, .lse = lse}};
+  dfgnn_status status = op->reference(p, m, l->args, &expected);
   for (size_t i = 0; i < elements && !status; i++)
     ((float *)l->args->out)[i] = (float)out[i];
   for (size_t i = 0; i < rows && !status && l->args->lse; i++)

@@ -1,0 +1,44 @@
+/* dropout.h - the counter-based generator of attention dropout, for C and CUDA
+ *
+ * Whether a weight is kept depends on (seed, edge, head) alone: splitmix64
+ * (Steele, Lea, Flood 2014) as a hash of the weight's number under a mixed
+ * seed.
+ */
+#ifndef DFGNN_KERNELS_DROPOUT_H
+#define DFGNN_KERNELS_DROPOUT_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define DFGNN_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define DFGNN_HOST_DEVICE
+#endif
+
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__splitmix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/* Once a call: what to give to dfgnn__dropped. */
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_key(uint64_t seed) {
+  return dfgnn__splitmix(seed + 0x9e3779b97f4a7c15u);
+}
+
+/* Weights whose 32-bit number is below this are dropped. */
+static inline DFGNN_HOST_DEVICE uint32_t dfgnn__dropout_threshold(double p) {
+  return (uint32_t)(p * 4294967296.0);
+}
+
+/* 1 if the weight of an edge (its number in the CSR matrix) and head is
+ * dropped. */
+static inline DFGNN_HOST_DEVICE int dfgnn__dropped(uint64_t key, int64_t edge,
+                                                   int64_t heads, int64_t head,
+                                                   uint32_t threshold) {
+  uint64_t counter = (uint64_t)(edge * heads + head + 1);
+  uint64_t z = dfgnn__splitmix(key + counter * 0x9e3779b97f4a7c15u);
+  return (uint32_t)(z >> 32) < threshold;
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* reference.c - reading and writing numbers for the references */
+#include "kernels/common/reference.h"
+
+#include <stdlib.h>
+
+#include "kernels/common/half.h"
+
+static int64_t offset_at(const void *offsets, int wide, int64_t i) {
+  return wide ? ((const int64_t *)offsets)[i] : ((const int32_t *)offsets)[i];
+}
+
+int64_t dfgnn__ref_offset(const dfgnn_matrix *matrix, int64_t row) {
+  return offset_at(matrix->offsets, matrix->offsets64, row);
+}
+
+int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
+                        int64_t k) {
+  return offset_at(transpose->array[2], matrix->offsets64, k);
+}
+
+double dfgnn__ref_scalar(const dfgnn_problem *problem, const void *array,
+                         int64_t i) {
+  return problem->dtype == DFGNN_F64 ? ((const double *)array)[i]
+                                     : ((const float *)array)[i];
+}
+
+void dfgnn__ref_set_scalar(const dfgnn_problem *problem, void *array, int64_t i,
+                           double x) {
+  if (problem->dtype == DFGNN_F64)
+    ((double *)array)[i] = x;
+  else
+    ((float *)array)[i] = (float)x;
+}
+
+void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
+                     const void *array, const dfgnn_strides *strides,
+                     int64_t node, int64_t head) {
+  int64_t i = node * strides->node + head * strides->head;
+  for (int64_t d = 0; d < problem->dim; d++, i += strides->feature)
+    switch (problem->dtype) {
+    case DFGNN_F32:
+      to[d] = ((const float *)array)[i];
+      break;
+    case DFGNN_F64:
+      to[d] = ((const double *)array)[i];
+      break;
+    case DFGNN_F16:
+      to[d] = dfgnn__f16_to_float(((const uint16_t *)array)[i]);
+      break;
+    default:
+      to[d] = dfgnn__bf16_to_float(((const uint16_t *)array)[i]);
+    }
+}
+
+void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
+                      const dfgnn_strides *strides, int64_t node, int64_t head,
+                      const double *from) {
+  int64_t i = node * strides->node + head * strides->head;
+  for (int64_t d = 0; d < problem->dim; d++, i += strides->feature)
+    switch (problem->dtype) {
+    case DFGNN_F32:
+      ((float *)array)[i] = (float)from[d];
+      break;
+    case DFGNN_F64:
+      ((double *)array)[i] = from[d];
+      break;
+    case DFGNN_F16:
+      ((uint16_t *)array)[i] = dfgnn__f16_from_double(from[d]);
+      break;
+    default:
+      ((uint16_t *)array)[i] = dfgnn__bf16_from_double(from[d]);
+    }
+}
+
+int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
+                                const dfgnn_expected *expected) {
+  int64_t count = expected->row_count;
+  int64_t *first = malloc((size_t)(count + 1) * sizeof *first);
+  if (!first)
+    return NULL;
+  first[0] = 0;
+  for (int64_t r = 0; r < count; r++) {
+    int64_t row = expected->rows ? expected->rows[r] : r;
+    first[r + 1] = first[r] + dfgnn__ref_offset(matrix, row + 1) -
+                   dfgnn__ref_offset(matrix, row);
+  }
+  return first;
+}
