@@ -77,8 +77,9 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   double *out = malloc((numbers + rows) * sizeof *out), *lse = out + numbers;
   float *to = launch->args->out, *lse_to = launch->args->lse;
   if (launch->setting.parameter[0] != NOTHING_WRITTEN) {
-    ck_ok(dfgnn__attention_reference(problem, matrix, launch->args, NULL,
-                                     (int64_t)rows, out, lse, NULL));
+    dfgnn_expected expected = {.row_count = (int64_t)rows,
+                               .to = {.out = out, .lse = lse}};
+    ck_ok(dfgnn__attention_reference(problem, matrix, launch->args, &expected));
     for (size_t i = 0; i < numbers; i++)
       to[i] = (float)out[i];
     for (size_t i = 0; i < rows; i++)
