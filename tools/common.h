@@ -54,6 +54,7 @@ typedef enum tool_exit {
   X(REGRET)                                                                    \
   X(ALL)                                                                       \
   X(ONLY_WINNERS)                                                              \
+  X(BEST)                                                                      \
   X(FROM_ARCH)                                                                 \
   X(SINCE)                                                                     \
   X(SKIP_INVALID)                                                              \
@@ -109,7 +110,7 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, only_winners, json, quiet;
+      all, best, json, quiet; /* best: variants a problem; 0: all rows */
   const char *from_arch, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */

@@ -104,6 +104,9 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_ONLY_WINNERS] = {"only-winners", 0, NULL,
                              "only rows of winners and of what they were "
                              "compared with"},
+    [OPTION_BEST] = {"best", 0, "N",
+                     "only rows of the N fastest variants of each problem and "
+                     "of what they were compared with"},
     [OPTION_FROM_ARCH] = {"from-arch", 0, "LIST",
                           "only rows of these architectures, such as sm_90"},
     [OPTION_SINCE] = {"since", 0, "TIME",
@@ -373,8 +376,10 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     s->all = 1;
     break;
   case OPTION_ONLY_WINNERS:
-    s->only_winners = 1;
+    s->best = 1;
     break;
+  case OPTION_BEST:
+    return set_int(&s->best, value, 1);
   case OPTION_JSON:
     s->json = 1;
     break;

@@ -85,6 +85,7 @@ int tool_records_load(tool_records *records, const tool_settings *settings) {
 }
 
 void tool_records_free(tool_records *records) {
+  tool_winners_free(records->winners);
   dfgnn__decisions_free(records->decisions);
   dfgnn__rows_free(records->rows);
   *records = (tool_records){0};
@@ -164,22 +165,4 @@ int tool_target_path(char *path, size_t size, const tool_settings *settings) {
   if (failed)
     return tool_fail(failed);
   return *path ? TOOL_DONE : tool_usage("no store to write, expected --store");
-}
-
-int tool_row_wins(const tool_records *records, const dfgnn_measurement *row) {
-  const dfgnn_decisions *all = records->decisions;
-  for (size_t i = 0; i < all->count; i++) {
-    const dfgnn_decision *d = &all->decision[i];
-    if (!d->count || !tool_same_problem(&d->problem, row))
-      continue;
-    if (!strcmp(d->ranked[0].variant, row->variant))
-      return !strcmp(row->status, "ok");
-    for (size_t r = 0; r < records->count; r++)
-      if (!strcmp(records->row[r].anchor, row->variant) &&
-          !strcmp(records->row[r].run, row->run) &&
-          !strcmp(records->row[r].variant, d->ranked[0].variant) &&
-          tool_same_problem(&records->row[r], row))
-        return !strcmp(row->status, "ok");
-  }
-  return 0;
 }

@@ -5,12 +5,16 @@
 #include "db/store.h"
 #include "tools/inputs.h"
 
+/* Which rows --best and --only-winners keep. */
+typedef struct tool_winners tool_winners;
+
 typedef struct tool_records {
   dfgnn_rows *rows;
   const dfgnn_measurement *row; /* owned by rows */
   size_t count;
   uint64_t invalid, unusable;
   dfgnn_decisions *decisions;
+  tool_winners *winners;
 } tool_records;
 
 /* Loads --store, else every store that a context would read, and decides.
@@ -47,7 +51,11 @@ tool_use tool_row_use(const char *variant, int revision);
  * layer.  Returns an exit status. */
 int tool_target_path(char *path, size_t size, const tool_settings *settings);
 
-/* 1 if the row is of a winner, or of the anchor it was compared with. */
+/* Finds the rows of the `best` fastest variants of each problem.  Returns an
+ * exit status. */
+int tool_records_best(tool_records *records, int best);
+void tool_winners_free(tool_winners *winners);
+/* 1 if the row is of one of those, or of the anchor it was compared with. */
 int tool_row_wins(const tool_records *records, const dfgnn_measurement *row);
 
 #endif

@@ -66,7 +66,7 @@ typedef struct source {
 
 struct merge {
   const tool_settings *settings;
-  tool_records records; /* with --only-winners */
+  tool_records records; /* with --best */
   size_t count;
   dfgnn_store **store;
   dfgnn_store_filter *filter;
@@ -77,8 +77,7 @@ struct merge {
 static int wanted(void *data, const dfgnn_measurement *row) {
   source *s = data;
   const char *reason = tool_row_refusal(s->of->settings, row);
-  if (!reason && s->of->settings->only_winners &&
-      !tool_row_wins(&s->of->records, row))
+  if (!reason && s->of->settings->best && !tool_row_wins(&s->of->records, row))
     reason = "not of a winner";
   if (reason)
     count_reason(&s->reasons, reason);
@@ -116,11 +115,13 @@ static void close_sources(merge *m) {
   tool_records_free(&m->records);
 }
 
-static int decide_winners(merge *m, char **paths) {
+static int find_best(merge *m, char **paths) {
   int status = TOOL_DONE;
   for (size_t i = 0; i < m->count && !status; i++)
     status = tool_records_add(&m->records, paths[i]);
-  return status ? status : tool_records_decide(&m->records);
+  if (!status)
+    status = tool_records_decide(&m->records);
+  return status ? status : tool_records_best(&m->records, m->settings->best);
 }
 
 static int merge_command(tool_settings *settings, int count, char **operands) {
@@ -128,8 +129,8 @@ static int merge_command(tool_settings *settings, int count, char **operands) {
   dfgnn_store *target = NULL;
   char **paths = operands + 1;
   int status = open_sources(&m, paths);
-  if (!status && settings->only_winners)
-    status = decide_winners(&m, paths);
+  if (!status && settings->best)
+    status = find_best(&m, paths);
   if (!status) {
     dfgnn_status failed =
         dfgnn__store_open(&target, operands[0], DFGNN_STORE_WRITE);
@@ -270,7 +271,8 @@ const tool_command tune_merge = {
     "The union of sets of rows: in any order, any number of times, the result "
     "is the same. TARGET is created if there is none; all sources are added or "
     "none is. What was added, known before and skipped, and why, is printed.",
-    HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) | HAS_ALWAYS,
+    HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) | HAS(BEST) |
+        HAS_ALWAYS,
     merge_command};
 
 const tool_command tune_import = {

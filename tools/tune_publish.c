@@ -8,14 +8,14 @@
 
 typedef struct publication {
   const tool_settings *settings;
-  tool_records records; /* with --only-winners */
+  tool_records records; /* with --best */
   uint64_t left_out;
 } publication;
 
 static int wanted(void *data, const dfgnn_measurement *row) {
   publication *p = data;
   int keep = !tool_row_refusal(p->settings, row) &&
-             (!p->settings->only_winners || tool_row_wins(&p->records, row));
+             (!p->settings->best || tool_row_wins(&p->records, row));
   p->left_out += !keep;
   return keep;
 }
@@ -54,8 +54,10 @@ static int publish_command(tool_settings *settings, int count,
   dfgnn_store *all = NULL;
   int status = TOOL_DONE;
   (void)count;
-  if (settings->only_winners)
+  if (settings->best)
     status = tool_records_load(&p.records, settings);
+  if (settings->best && !status)
+    status = tool_records_best(&p.records, settings->best);
   if (status)
     return status;
   dfgnn_status failed = dfgnn__store_open(&all, ":memory:", DFGNN_STORE_WRITE);
@@ -100,7 +102,7 @@ const tool_command tune_publish = {
     "traces of removed rows. Any number of nodes may read it, over any file "
     "system. The same rows give the same bytes.",
     HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-        HAS_ALWAYS,
+        HAS(BEST) | HAS_ALWAYS,
     publish_command};
 
 const tool_command tune_sign = {

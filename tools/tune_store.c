@@ -168,12 +168,14 @@ static int export_command(tool_settings *settings, int count, char **operands) {
   (void)count;
   (void)operands;
   int status = tool_records_load(&records, settings);
+  if (!status && settings->best)
+    status = tool_records_best(&records, settings->best);
   if (!status && settings->output && !(out = fopen(settings->output, "wb")))
     status = tool_error("%s: %s", settings->output, strerror(errno));
   for (size_t i = 0; i < records.count && !status; i++) {
     dfgnn_measurement row = records.row[i];
     if (tool_row_refusal(settings, &row) ||
-        (settings->only_winners && !tool_row_wins(&records, &row)))
+        (settings->best && !tool_row_wins(&records, &row)))
       continue;
     if (settings->anonymous)
       row.graph = row.family = row.host = "";
@@ -210,5 +212,5 @@ const tool_command tune_export = {
     "One object a line with every field of a measurement. Numbers keep all "
     "their digits, so that importing gives the same rows.",
     HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-        HAS(OUTPUT) | HAS(ANONYMOUS) | HAS_ALWAYS,
+        HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) | HAS_ALWAYS,
     export_command};

@@ -69,13 +69,21 @@ holds ".[0].added == $n and (.[0].why | test(\"measured earlier\"))"
 status 0 dfgnn-tune merge "$work/win.db" "$work/a.db" --only-winners --json
 holds ".[0].added >= 1 and .[0].added < $n"
 holds '.[0].why | test("not of a winner")'
+winners=$(jq '.[0].added' "$work/out")
+status 0 dfgnn-tune merge "$work/best.db" "$work/a.db" --best 2 --json
+holds ".[0].added > $winners and .[0].added < $n"
+status 0 dfgnn-tune merge "$work/every.db" "$work/a.db" --best 1000 --json
+holds ".[0].added == $n"
+status 2 dfgnn-tune merge "$work/win.db" "$work/a.db" --best 0
 status 2 dfgnn-tune merge "$work/win.db" "$work/a.db" --since yesterday
 says "yesterday.*2026-11-30"
 
 promise "winners alone decide as all rows do"
-status 0 dfgnn-tune diff "$work/a.db" "$work/win.db" --json
-holds 'length == 0'
-says "1 are decided alike"
+for some in win best; do
+  status 0 dfgnn-tune diff "$work/a.db" "$work/$some.db" --json
+  holds 'length == 0'
+  says "1 are decided alike"
+done
 
 promise "a merge adds all sources or none"
 echo text >"$work/bad.db"

@@ -2,7 +2,7 @@
 # Builds a user's programs against the installed library, shared and static, by
 # pkg-config alone, and checks what the library exports.  `make installcheck`
 # sets CC, CXX, CFLAGS, LDFLAGS, NM, PKG_CONFIG, PREFIX_LIBDIR, ROOT (DESTDIR),
-# SRC, ENABLE_SHARED and ENABLE_STATIC.
+# SRC, BINDIR, PKGDATADIR, ENABLE_SHARED and ENABLE_STATIC.
 set -eu
 
 libdir=$ROOT$PREFIX_LIBDIR
@@ -47,3 +47,12 @@ for source in "$SRC"/tests/installcheck/consumer.c "$SRC"/examples/*.c; do
     DFGNN_STORE= "$work/$name" $args
   done
 done
+
+say "the package's store is where contexts look for it"
+store=$ROOT$PKGDATADIR/tuning.db
+"$ROOT$BINDIR/dfgnn-tune" verify "$store" --quiet >/dev/null
+if [ -z "$ROOT" ]; then
+  env -u DFGNN_STORE XDG_DATA_HOME="$work" LD_LIBRARY_PATH="$libdir" \
+    "$BINDIR/dfgnn-tune" info --device cpu --json >"$work/info"
+  grep -q "\"$store\"" "$work/info"
+fi

@@ -1,0 +1,115 @@
+/* winners.c - which rows decide: those of the fastest variants of each problem
+ * and of what they were compared with */
+#include "tools/records.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A variant that is kept in a problem; of one run if it is an anchor. */
+typedef struct kept {
+  const dfgnn_measurement *problem;
+  const char *variant, *run; /* run "": any */
+} kept;
+
+struct tool_winners {
+  size_t count, room;
+  kept *list;
+};
+
+static int compare_problem(const dfgnn_measurement *a,
+                           const dfgnn_measurement *b) {
+#define BY(x, y)                                                               \
+  if ((x) != (y))                                                              \
+  return (x) < (y) ? -1 : 1
+  BY(a->signature.fingerprint, b->signature.fingerprint);
+  BY(a->heads, b->heads);
+  BY(a->dim, b->dim);
+  BY(a->deterministic, b->deterministic);
+  BY(a->weights, b->weights);
+#undef BY
+  const char *const names[][2] = {
+      {a->op, b->op},     {a->pass, b->pass},     {a->dtype, b->dtype},
+      {a->math, b->math}, {a->layout, b->layout}, {a->index, b->index},
+      {a->arch, b->arch}, {a->model, b->model},   {a->backend, b->backend}};
+  int c = 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names && !c; i++)
+    c = strcmp(names[i][0], names[i][1]);
+  size_t n = strcspn(a->protocol, ","), m = strcspn(b->protocol, ",");
+  if (!c)
+    c = memcmp(a->protocol, b->protocol, n < m ? n : m);
+  return c ? c : (n > m) - (n < m);
+}
+
+static int compare(const void *x, const void *y) {
+  const kept *a = x, *b = y;
+  int c = compare_problem(a->problem, b->problem);
+  if (!c)
+    c = strcmp(a->variant, b->variant);
+  return c ? c : strcmp(a->run, b->run);
+}
+
+static int has(const tool_winners *w, const dfgnn_measurement *row,
+               const char *run) {
+  kept key = {.problem = row, .variant = row->variant, .run = run};
+  return bsearch(&key, w->list, w->count, sizeof key, compare) != NULL;
+}
+
+static int add(tool_winners *w, kept one) {
+  if (w->count == w->room) {
+    size_t room = w->room ? 2 * w->room : 256;
+    kept *grown = realloc(w->list, room * sizeof *grown);
+    if (!grown)
+      return 0;
+    w->list = grown;
+    w->room = room;
+  }
+  w->list[w->count++] = one;
+  return 1;
+}
+
+static void sort(tool_winners *w) {
+  if (w->count)
+    qsort(w->list, w->count, sizeof *w->list, compare);
+}
+
+static int fill(tool_winners *w, const tool_records *records, size_t best) {
+  tool_winners anchors = {0};
+  int done = 1;
+  for (size_t i = 0; i < records->decisions->count && done; i++) {
+    const dfgnn_decision *d = &records->decisions->decision[i];
+    for (size_t k = 0; k < d->count && k < best && done; k++)
+      done = add(w, (kept){&d->problem, d->ranked[k].variant, ""});
+  }
+  sort(w);
+  for (size_t i = 0; i < records->count && done; i++) {
+    const dfgnn_measurement *row = &records->row[i];
+    if (*row->anchor && has(w, row, ""))
+      done = add(&anchors, (kept){row, row->anchor, row->run});
+  }
+  for (size_t i = 0; i < anchors.count && done; i++)
+    done = add(w, anchors.list[i]);
+  sort(w);
+  free(anchors.list);
+  return done;
+}
+
+int tool_records_best(tool_records *records, int best) {
+  tool_winners *w = calloc(1, sizeof *w);
+  if (!w || !fill(w, records, (size_t)best)) {
+    tool_winners_free(w);
+    return tool_error("out of memory");
+  }
+  tool_winners_free(records->winners);
+  records->winners = w;
+  return TOOL_DONE;
+}
+
+int tool_row_wins(const tool_records *records, const dfgnn_measurement *row) {
+  return !strcmp(row->status, "ok") && (has(records->winners, row, "") ||
+                                        has(records->winners, row, row->run));
+}
+
+void tool_winners_free(tool_winners *winners) {
+  if (winners)
+    free(winners->list);
+  free(winners);
+}
