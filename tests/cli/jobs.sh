@@ -64,7 +64,11 @@ says "directory"
 promise "the example jobs are good"
 for j in "$top"/examples/jobs/*.yaml; do
   ! grep -q "^apiVersion:" "$j" || continue # a Kubernetes Job
-  status 0 dfgnn-tune run --job "$j" --dry-run --json --quiet --device cpu
+  case $j in # graphs of a hundred million edges
+  */h200.yaml) set -- "$small" ;;
+  *) set -- ;;
+  esac
+  status 0 dfgnn-tune run "$@" --job "$j" --dry-run --json --quiet --device cpu
   holds 'length > 1'
 done
 
