@@ -88,11 +88,6 @@ void dfgnn__sync_directory(const char *path);
 
 #define DFGNN_STORE_CAP_BYTES (256ll << 20)
 
-/* Opens a whole store file from memory, for reading; path is its name in
- * messages.  The bytes are copied. */
-dfgnn_status dfgnn__store_open_bytes(dfgnn_store **store, const char *path,
-                                     const void *bytes, size_t size);
-
 /* db/record.c: adds a row inside the caller's transaction. */
 dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
                                  const dfgnn_measurement *measurement);

@@ -90,6 +90,10 @@ typedef enum dfgnn_store_mode {
  * directory).  A store is used by one thread at a time and not across fork. */
 dfgnn_status dfgnn__store_open(dfgnn_store **store, const char *path,
                                dfgnn_store_mode mode);
+/* Opens a whole store file from memory, for reading; path is its name in
+ * messages.  The bytes are copied. */
+dfgnn_status dfgnn__store_open_bytes(dfgnn_store **store, const char *path,
+                                     const void *bytes, size_t size);
 void dfgnn__store_close(dfgnn_store *store);
 const char *dfgnn__store_path(const dfgnn_store *store);
 

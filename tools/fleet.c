@@ -170,8 +170,7 @@ static void relay_all(member *all, int count) {
   }
 }
 
-/* What a later process may not hide. */
-static int graver(int a, int b) {
+int tool_graver(int a, int b) {
   static const int order[] = {TOOL_DONE,       TOOL_TIME_LIMIT, TOOL_WRONG,
                               TOOL_FAILED,     TOOL_USAGE,      TOOL_STORE,
                               TOOL_INTERRUPTED};
@@ -212,7 +211,7 @@ int tool_fleet_run(json_t *rows, tool_settings *settings, const tool_member *of,
   started -= status != TOOL_DONE;
   relay_all(all, started);
   for (int i = 0; i < started; i++)
-    status = graver(status, collect(rows, &all[i]));
+    status = tool_graver(status, collect(rows, &all[i]));
   for (int i = 0; i < count; i++)
     if (all[i].rows)
       fclose(all[i].rows);

@@ -216,6 +216,7 @@ typedef struct walk {
   const tool_contexts *contexts;
   const dfgnn_problem *problems;
   size_t problem_count;
+  tool_case_wanted wanted; /* NULL: all are */
   tool_case_function each;
   void *data;
   tool_case current;
@@ -245,13 +246,25 @@ static int on_device(walk *w, dfgnn_csr *csr, int device, int *stop) {
   return status;
 }
 
+static int is_wanted(const walk *w, size_t cases) {
+  for (size_t i = 0; w->wanted && i < cases; i++)
+    if (w->wanted(w->data, w->current.index + i))
+      return 1;
+  return !w->wanted;
+}
+
 static int on_graph(walk *w, const char *name, int listed, int *stop) {
   char label[256];
   dfgnn_csr *csr;
   int status = TOOL_DONE;
+  size_t cases = w->problem_count * (size_t)w->contexts->count;
+  if (!is_wanted(w, cases)) {
+    w->current.index += cases;
+    return TOOL_DONE;
+  }
   dfgnn_status failed = dfgnn__csr_open(&csr, name);
   if (failed) {
-    w->current.index += w->problem_count * (size_t)w->contexts->count;
+    w->current.index += cases;
     int code = tool_fail(failed);
     w->unread = w->unread ? w->unread : code;
     return listed ? TOOL_DONE : code;
@@ -275,9 +288,18 @@ static int on_graph(walk *w, const char *name, int listed, int *stop) {
 
 int tool_each(const tool_settings *settings, const tool_graphs *graphs,
               tool_case_function each, void *data) {
+  return tool_each_wanted(settings, graphs, NULL, each, data);
+}
+
+int tool_each_wanted(const tool_settings *settings, const tool_graphs *graphs,
+                     tool_case_wanted wanted, tool_case_function each,
+                     void *data) {
   tool_contexts contexts;
-  walk w = {
-      .settings = settings, .contexts = &contexts, .each = each, .data = data};
+  walk w = {.settings = settings,
+            .contexts = &contexts,
+            .wanted = wanted,
+            .each = each,
+            .data = data};
   dfgnn_problem *problems = tool_problems(&w.problem_count, settings);
   if (!problems)
     return TOOL_USAGE;

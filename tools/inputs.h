@@ -54,4 +54,10 @@ typedef int (*tool_case_function)(void *data, const tool_case *each);
 int tool_each(const tool_settings *settings, const tool_graphs *graphs,
               tool_case_function each, void *data);
 
+/* The same, passing over graphs none of whose cases is wanted. */
+typedef int (*tool_case_wanted)(void *data, size_t index);
+int tool_each_wanted(const tool_settings *settings, const tool_graphs *graphs,
+                     tool_case_wanted wanted, tool_case_function each,
+                     void *data);
+
 #endif

@@ -1,6 +1,7 @@
 /* tune_info.c - dfgnn-tune info: this machine, the stores, the environment */
 #include "lib/registry.h"
 #include "tools/inputs.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <stdlib.h>
@@ -86,6 +87,7 @@ static void put_environment(json_t *rows) {
 static void put_versions(json_t *rows) {
   fact(rows, "version", "dfgnn", dfgnn_version());
   fact(rows, "version", "jansson", JANSSON_VERSION);
+  fact(rows, "version", "mpi", tool_ranks_library());
 #ifdef HAVE_CUDA
   fact(rows, "version", "backends", "cpu cuda");
 #else

@@ -2,6 +2,7 @@
 #include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <math.h>
@@ -21,6 +22,7 @@ typedef struct run {
 
 static int stop(void *data) {
   const run *r = data;
+  tool_ranks_attend();
   return tool_interrupted() || tool_now() >= r->deadline;
 }
 
@@ -98,14 +100,18 @@ static int check_store(run *r, const tool_case *each) {
 
 /* Neighbouring problems go to different shards, so that each has big and small
  * graphs. */
-static int other_shard(const tool_settings *s, const tool_case *each) {
-  size_t index = each->index;
+static int in_shard(const tool_settings *s, size_t index) {
   if (s->shards) {
     if (index % (size_t)s->shards != (size_t)s->shard - 1)
-      return 1;
+      return 0;
     index /= (size_t)s->shards;
   }
-  return s->parts && index % (size_t)s->parts != (size_t)s->part;
+  return !s->parts || index % (size_t)s->parts == (size_t)s->part;
+}
+
+static int wanted(void *data, size_t index) {
+  const run *r = data;
+  return in_shard(r->settings, index) && tool_ranks_take(index);
 }
 
 static int tune(void *data, const tool_case *each) {
@@ -114,7 +120,7 @@ static int tune(void *data, const tool_case *each) {
   dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
   char tool[64];
-  if (other_shard(s, each))
+  if (!wanted(r, each->index))
     return TOOL_DONE;
   if (tool_interrupted())
     return TOOL_INTERRUPTED;
@@ -156,7 +162,7 @@ static int tune(void *data, const tool_case *each) {
 static int estimate(void *data, const tool_case *each) {
   run *r = data;
   tool_lookup lookup;
-  if (other_shard(r->settings, each))
+  if (!wanted(r, each->index))
     return TOOL_DONE;
   dfgnn_status status = tool_lookup_case(&lookup, each);
   if (status) {
@@ -228,13 +234,14 @@ static int measure(void *data, json_t *rows) {
            .deadline = INFINITY};
   if (s->time_limit_s > 0)
     r.deadline = r.began + s->time_limit_s;
-  int status = tool_each(s, w->graphs, s->dry_run ? estimate : tune, &r);
+  int status =
+      tool_each_wanted(s, w->graphs, wanted, s->dry_run ? estimate : tune, &r);
   if (status == TOOL_USAGE)
     return status;
   if (s->dry_run && !s->quiet)
     fprintf(stderr, "%s: at most %.0f s\n", tool_name,
             fmin(r.estimate_s, r.deadline - r.began));
-  if (status == TOOL_TIME_LIMIT)
+  if (status == TOOL_TIME_LIMIT && tool_ranks_speak())
     fprintf(stderr, "%s: time limit reached; the same command resumes\n",
             tool_name);
   if (status)
@@ -247,21 +254,24 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
                const char *job_hash) {
   work w = {settings, graphs, job_hash, tool_now()};
   tool_member member[TOOL_FLEET_MAX];
-  int count = 0, status = TOOL_DONE;
-  int several =
-      !strcmp(settings->device, "all") || strchr(settings->device, ',') != NULL;
-  if (several)
-    status = tool_fleet_find(member, &count, settings->device);
+  int count = 0, status = TOOL_DONE, ranks = tool_ranks_launched();
+  const char *device = settings->device;
+  if (ranks && !strcmp(device, "auto"))
+    device = "all";
+  if (ranks || !strcmp(device, "all") || strchr(device, ','))
+    status = tool_fleet_find(member, &count, device);
   if (status)
     return status;
   json_t *rows = json_array();
   if (count == 1)
     settings->device = member[0].device;
-  if (count > 1)
+  if (ranks)
+    status = tool_ranks_run(rows, settings, member, count, measure, &w);
+  else if (count > 1)
     status = tool_fleet_run(rows, settings, member, count, measure, &w);
   else
     status = measure(&w, rows);
-  if (status == TOOL_USAGE) {
+  if (status == TOOL_USAGE || !tool_ranks_speak()) {
     json_decref(rows);
     return status;
   }
@@ -299,7 +309,10 @@ const tool_command tune_run = {
     "not "
     "measured again, an interrupted run loses nothing, and the same command "
     "resumes. With several devices, or --device all for all GPUs, each has a "
-    "process; devices of one model share the problems.",
+    "process; devices of one model share the problems. Where dfgnn is built "
+    "--with-mpi, so do the processes of 'mpirun dfgnn-tune run', of any number "
+    "of hosts: each takes the next problem that nobody has, and stores of "
+    "different hosts are merged into each other at the end.",
     HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) | HAS(TIME_LIMIT) |
         HAS(SEED) | HAS(JOB) | HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
         HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,
