@@ -31,6 +31,14 @@ dfgnn_status dfgnn__csr_open(dfgnn_csr **csr, const char *file_or_spec);
  * dfgnn_status. */
 int dfgnn__csr_symmetric(const dfgnn_csr *csr);
 
+/* Writes vectors as an .npz; a NULL name ends the list. */
+typedef struct dfgnn__array {
+  const char *name;
+  const int64_t *data;
+  int64_t count;
+} dfgnn__array;
+dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays);
+
 /* Entry i of offsets and entry e of indices, whatever their types. */
 static inline int64_t dfgnn__csr_offset(const dfgnn_csr *csr, int64_t i) {
   return csr->offset_type == DFGNN_INDEX_I32

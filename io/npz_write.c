@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "io/formats.h"
 #include "io/io.h"
+#include "io/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,4 +89,23 @@ dfgnn_status dfgnn__write_npz(const dfgnn_csr *csr, const char *path,
     return dfgnn__fail(DFGNN_ERROR_IO,
                        "%s: cannot write the archive; is the disk full?", path);
   return DFGNN_OK;
+}
+
+static dfgnn_status write_arrays(const void *data, const char *path,
+                                 const char *temporary) {
+  zipFile zip = zipOpen64(temporary, APPEND_STATUS_CREATE);
+  int failed = 0;
+  if (!zip)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write", path);
+  for (const dfgnn__array *a = data; a->name && !failed; a++)
+    failed = put_vector(zip, a->name, 8, a->data, a->count);
+  failed |= zipClose(zip, NULL);
+  if (failed)
+    return dfgnn__fail(DFGNN_ERROR_IO,
+                       "%s: cannot write the archive; is the disk full?", path);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays) {
+  return dfgnn__write_whole(path, write_arrays, arrays);
 }

@@ -109,18 +109,8 @@ static dfgnn_status replace(const char *path, const char *temporary) {
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
-  if (!csr || !path)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "path" : "csr");
-  if (csr->on_device)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s: found device arrays, expected host arrays", path);
-  write_function *write = find_writer(path);
-  if (!write)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s: found no known extension, expected .npz, or .mtx, "
-                       ".graph, .txt, .csv, .tsv, each also with .gz",
-                       path);
+dfgnn_status dfgnn__write_whole(const char *path, dfgnn__file_writer *write,
+                                const void *data) {
   char *temporary;
   if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot name a file", path);
@@ -135,7 +125,7 @@ dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
   umask(mask);
   fchmod(fd, 0666 & ~mask);
   close(fd);
-  status = write(csr, path, temporary);
+  status = write(data, path, temporary);
   if (!status)
     status = replace(path, temporary);
   if (status)
@@ -143,4 +133,23 @@ dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
 out:
   free(temporary);
   return status;
+}
+
+static dfgnn_status write_csr(const void *data, const char *path,
+                              const char *temporary) {
+  return find_writer(path)(data, path, temporary);
+}
+
+dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
+  if (!csr || !path)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "path" : "csr");
+  if (csr->on_device)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: found device arrays, expected host arrays", path);
+  if (!find_writer(path))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: found no known extension, expected .npz, or .mtx, "
+                       ".graph, .txt, .csv, .tsv, each also with .gz",
+                       path);
+  return dfgnn__write_whole(path, write_csr, csr);
 }

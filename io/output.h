@@ -21,6 +21,14 @@ dfgnn_status dfgnn__writer_open(dfgnn__writer *w, const char *path,
 /* Writes what is left and gives the first failure. */
 dfgnn_status dfgnn__writer_close(dfgnn__writer *w);
 
+/* Writes data to temporary; path is for messages. */
+typedef dfgnn_status dfgnn__file_writer(const void *data, const char *path,
+                                        const char *temporary);
+
+/* Replaces the file at path whole, or leaves it as it was. */
+dfgnn_status dfgnn__write_whole(const char *path, dfgnn__file_writer *write,
+                                const void *data);
+
 void dfgnn__put_text(dfgnn__writer *w, const char *text);
 /* The number and one byte after it. */
 void dfgnn__put_integer(dfgnn__writer *w, int64_t value, char after);

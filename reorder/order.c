@@ -29,6 +29,14 @@ dfgnn_status dfgnn_order_parse(dfgnn_order *order, const char *name) {
                      name);
 }
 
+int dfgnn__order_built(dfgnn_order order) {
+#ifdef HAVE_METIS
+  return dfgnn_order_name(order) != NULL;
+#else
+  return dfgnn_order_name(order) && order != DFGNN_ORDER_METIS;
+#endif
+}
+
 static dfgnn_status check_rows(const dfgnn_csr *csr) {
   int64_t end = dfgnn__csr_offset(csr, 0);
   if (end)

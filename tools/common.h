@@ -62,6 +62,9 @@ typedef enum tool_exit {
   X(GENERATE_KEY)                                                              \
   X(SHARD)                                                                     \
   X(REMOVE)                                                                    \
+  X(METHOD)                                                                    \
+  X(MAP)                                                                       \
+  X(REORDER)                                                                   \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
   X(QUIET)                                                                     \
@@ -117,6 +120,8 @@ typedef struct tool_settings {
   int part,
       parts; /* of the shard, counted from 0: a process of a fleet; 0: all */
   int skip_invalid, remove;
+  unsigned orders; /* of --method, --reorder: a bit a dfgnn_order */
+  const char *map;
   char *owned[8]; /* texts of a job file, freed at the end */
   uint64_t given; /* options of the command line, which a job file yields to */
 } tool_settings;

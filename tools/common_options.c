@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "base/error.h"
+#include "reorder/reorder.h"
 #include "tools/common.h"
 #include <ctype.h>
 #include <errno.h>
@@ -126,6 +127,15 @@ const tool_option tool_options[OPTION_COUNT] = {
                       "the shards 1/N to N/N (or 0/N to N-1/N) together are "
                       "the whole"},
     [OPTION_REMOVE] = {"remove", 0, NULL, "remove the pin instead"},
+    [OPTION_METHOD] = {"method", 0, "LIST",
+                       "degree, rcm, metis, community or all (default "
+                       "community)"},
+    [OPTION_MAP] = {"map", 0, "FILE",
+                    "write the old numbers of nodes and edges there, an .npz "
+                    "of arrays rows, columns and edges"},
+    [OPTION_REORDER] = {"reorder", 0, "LIST",
+                        "measure what these orders of the nodes gain instead: "
+                        "degree, rcm, metis, community or all"},
     [OPTION_OUTPUT] = {"output", 'o', "FILE",
                        "write there instead of standard "
                        "output"},
@@ -268,6 +278,25 @@ static dfgnn_status set_device(const char **out, const char *text) {
   return DFGNN_OK;
 }
 
+/* Names of orders, or "all" that the library was built with. */
+static dfgnn_status set_orders(unsigned *out, const char *text) {
+  char copy[64], *rest = copy, *item;
+  unsigned orders = 0;
+  dfgnn_status status = DFGNN_OK;
+  snprintf(copy, sizeof copy, "%s", text);
+  while (!status && (item = strsep(&rest, ","))) {
+    dfgnn_order order = DFGNN_ORDER_COUNT;
+    if (!strcmp(item, "all"))
+      for (int o = 0; o < DFGNN_ORDER_COUNT; o++)
+        orders |= (unsigned)dfgnn__order_built((dfgnn_order)o) << o;
+    else if (!(status = dfgnn_order_parse(&order, item)))
+      orders |= 1u << order;
+  }
+  if (!status)
+    *out = orders;
+  return status;
+}
+
 #define LIST(field, item)                                                      \
   set_list(s->field, sizeof *s->field, &s->field##_count, value, item)
 
@@ -369,6 +398,12 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_SHARD:
     return set_shard(s, value);
+  case OPTION_METHOD:
+  case OPTION_REORDER:
+    return set_orders(&s->orders, value);
+  case OPTION_MAP:
+    s->map = value;
+    break;
   case OPTION_REMOVE:
     s->remove = 1;
     break;

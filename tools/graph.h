@@ -5,5 +5,13 @@
 #include "tools/common.h"
 
 int graph_info(tool_settings *settings, int count, char **operands);
+int graph_reorder(tool_settings *settings, int count, char **operands);
+
+/* Writes csr to path, noting what the format cannot keep. */
+int graph_write(const tool_settings *settings, const dfgnn_csr *csr,
+                const char *path);
+/* The exit status of a failure: of a wrong specification that of wrong usage.
+ */
+int graph_fail(dfgnn_status status);
 
 #endif

@@ -15,7 +15,7 @@ same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }
 
 promise "--help is what the golden files hold"
 compare dfgnn-graph.txt dfgnn-graph --help
-for c in info convert generate; do
+for c in info convert generate reorder; do
   compare "dfgnn-graph-$c.txt" dfgnn-graph $c --help
 done
 status 0 dfgnn-graph --version
@@ -97,6 +97,50 @@ OMP_NUM_THREADS=1 dfgnn-graph generate powerlaw -o "$work/t1.npz"
 OMP_NUM_THREADS=3 dfgnn-graph generate powerlaw -o "$work/t3.npz"
 same "$work/t1.npz" "$work/t3.npz"
 
+promise "reorder shows what each method changes"
+status 0 dfgnn-graph reorder --method degree,rcm,community --json \
+  "$top/data/cora.npz"
+holds '[.[].method] == ["degree", "rcm", "community"]'
+holds 'all(.graph == "cora" and .destinations == 2708 and .sources == 2708 and
+           .edges == 10556 and .reorder_ms > 0)'
+holds 'all(.bandwidth_before == 2657 and .reuse_before > 0.9)'
+holds '(.[1].bandwidth <= 741) and (.[2].reuse < 0.65) and (.[2].locality > 0.9)'
+status 0 dfgnn-graph reorder "$top/data/cora.npz"
+prints "^cora  *community "
+
+promise "reorder writes the graph of one method, and its map"
+status 0 dfgnn-graph reorder --method rcm "$top/data/airfoil1.npz" \
+  "$work/r.npz" --map "$work/map.npz" --json
+cp "$work/out" "$work/reordered"
+dfgnn-graph info --json "$work/r.npz" "$top/data/airfoil1.npz" >"$work/out"
+holds '.[0].histogram == .[1].histogram and .[0].edges == .[1].edges and
+       .[0].symmetric and .[0].fingerprint != .[1].fingerprint'
+jq -s '.[0][0].reuse == .[1][0].reuse and .[0][0].locality == .[1][0].locality' \
+  "$work/reordered" "$work/out" | grep -q true || fail "its figures differ"
+if command -v unzip >/dev/null; then
+  unzip -l "$work/map.npz" >"$work/out"
+  for a in rows columns edges; do prints " $a.npy"; done
+fi
+status 0 dfgnn-graph reorder --method rcm "$top/data/airfoil1.npz" "$work/s.npz"
+same "$work/r.npz" "$work/s.npz"
+[ ! -s "$work/err" ] || fail "it is not quiet"
+
+promise "reorder keeps the graphs of a batch, and orders both sides of a matrix"
+status 0 dfgnn-graph reorder "$top/data/batch_ptc.npz" "$work/q.npz"
+dfgnn-graph info --json "$work/q.npz" >"$work/out"
+holds '.[0].graphs == 344'
+status 0 dfgnn-graph reorder --method all --json "$top/data/bip_cora_words.npz"
+holds 'length >= 3 and all(.destinations == 2708 and .sources == 1433)'
+
+promise "a library without METIS says so, one with it orders by it"
+dfgnn-graph reorder --method metis --json "$top/data/cora.npz" \
+  >"$work/out" 2>"$work/err"
+case $? in
+0) holds '.[0].method == "metis" and .[0].locality > 0.9' ;;
+1) says "cora: metis: this library was built without METIS" ;;
+*) fail "reorder --method metis is neither done nor unsupported" ;;
+esac
+
 wrong() { # PATTERN COMMAND...
   pattern=$1
   shift
@@ -120,7 +164,26 @@ wrong "knn: found the setting 'drop', expected one of nodes=71" \
   dfgnn-graph generate knn --drop .1 -o "$work/x.npz"
 wrong "found no known extension" dfgnn-graph convert "$top/data/cora.npz" x.y
 
+wrong "--method: found 'rabbit', expected degree, rcm, metis or community" \
+  dfgnn-graph reorder --method degree,rabbit "$top/data/cora.npz"
+wrong "several methods, expected one to write" \
+  dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" "$work/x.npz"
+wrong "several methods, expected one to write" \
+  dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" --map x.npz
+wrong "found no known extension" \
+  dfgnn-graph reorder "$top/data/cora.npz" "$work/x.y"
+wrong "unexpected operand 'c'" dfgnn-graph reorder a b c
+
 promise "files that are no graphs are failures"
+status 1 dfgnn-graph reorder "$work/none.npz"
+says "none.npz: cannot open: No such file"
+status 1 dfgnn-graph reorder "$top/data/cora.npz" "$work/none/x.npz"
+says "none/x.npz: cannot write"
+status 1 dfgnn-graph reorder "$top/data/cora.npz" --map "$work/none/x.npz"
+says "none/x.npz: cannot write"
+head -c 200000 /dev/zero | tr '\0' '\n' >"$work/large.txt"
+DFGNN_MAX_FILE=100K status 1 dfgnn-graph reorder "$work/large.txt"
+says "found more than 102400 bytes"
 status 1 dfgnn-graph convert "$work/none.npz" "$work/x.npz"
 says "none.npz: cannot open: No such file"
 head -c 3000 "$top/data/cora.npz" >"$work/cut.npz"
