@@ -635,7 +635,8 @@ typedef struct dfgnn_tune_report {
 
 /* Measures the candidates for a problem on a graph, checking each against the
  * reference first, writes every finished measurement to the context's first
- * store, and reloads the context's decisions.  report may be NULL. */
+ * store, or keeps it for the life of the context where there is none to write,
+ * and reloads the context's decisions.  report may be NULL. */
 DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
                                   dfgnn_context *ctx, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,

@@ -119,6 +119,7 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   if (!ctx)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   pthread_mutex_init(&ctx->lock, NULL);
+  pthread_mutex_init(&ctx->memory_lock, NULL);
   ctx->log = options->log;
   ctx->log_data = options->log_data;
   ctx->log_level = options->log_level == DFGNN_LOG_DEFAULT
@@ -167,6 +168,8 @@ void dfgnn_context_destroy(dfgnn_context *ctx) {
   if (ctx->device)
     ctx->backend->close(ctx->device);
   free(ctx->broken);
+  dfgnn__store_close(ctx->memory);
+  pthread_mutex_destroy(&ctx->memory_lock);
   pthread_mutex_destroy(&ctx->lock);
   free(ctx);
 }

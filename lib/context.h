@@ -36,6 +36,9 @@ struct dfgnn_context {
 
   dfgnn_store_layer *layers;
   size_t layer_count;
+  pthread_mutex_t memory_lock;
+  dfgnn_store *memory; /* what no layer took, for the life of the context */
+  atomic_int told;     /* that it is kept no longer */
 
   pthread_mutex_t lock; /* guards table, workspace and the circuit breaker */
   dfgnn_table *table;   /* never NULL, replaced whole by reload */
@@ -72,7 +75,13 @@ const char *dfgnn__environment_variable(size_t i, const char **meaning);
  * places. */
 dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store);
 void dfgnn__layers_free(dfgnn_context *ctx);
-/* Reads the layers into a table for ctx->info. */
+/* Keeps a row that no layer takes for the life of the context. */
+dfgnn_status dfgnn__context_keep(dfgnn_context *ctx,
+                                 const dfgnn_measurement *row);
+/* Adds the rows that were kept so. */
+dfgnn_status dfgnn__context_kept(dfgnn_rows *rows, dfgnn_context *ctx,
+                                 const dfgnn_store_filter *filter);
+/* Reads the layers, and what was kept, into a table for ctx->info. */
 dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx);
 
 #endif

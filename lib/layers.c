@@ -82,6 +82,28 @@ static int absent(const char *path) {
   return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR);
 }
 
+dfgnn_status dfgnn__context_keep(dfgnn_context *ctx,
+                                 const dfgnn_measurement *row) {
+  dfgnn_status status = DFGNN_OK;
+  pthread_mutex_lock(&ctx->memory_lock);
+  if (!ctx->memory)
+    status = dfgnn__store_open(&ctx->memory, ":memory:", DFGNN_STORE_WRITE);
+  if (!status)
+    status = dfgnn__store_record(ctx->memory, NULL, row);
+  pthread_mutex_unlock(&ctx->memory_lock);
+  return status;
+}
+
+dfgnn_status dfgnn__context_kept(dfgnn_rows *rows, dfgnn_context *ctx,
+                                 const dfgnn_store_filter *filter) {
+  dfgnn_status status = DFGNN_OK;
+  pthread_mutex_lock(&ctx->memory_lock);
+  if (ctx->memory)
+    status = dfgnn__rows_load(rows, NULL, ctx->memory, filter);
+  pthread_mutex_unlock(&ctx->memory_lock);
+  return status;
+}
+
 typedef struct pin_target {
   dfgnn_table *table;
   dfgnn_context *ctx;
@@ -149,6 +171,8 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
     status =
         load_layer(&stores[i], rows, ctx, &ctx->layers[i], &counts[i], keys);
+  if (!status)
+    status = dfgnn__context_kept(rows, ctx, NULL);
   const dfgnn_measurement *all = NULL;
   if (!status) {
     all = dfgnn__rows_get(rows, &count);

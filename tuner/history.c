@@ -81,6 +81,8 @@ dfgnn_status dfgnn__history_load(dfgnn_history **out, dfgnn_context *ctx,
   dfgnn_status status = dfgnn__rows_create(&h->stored);
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
     status = load_layer(h, ctx->layers[i].path, &filter);
+  if (!status)
+    status = dfgnn__context_kept(h->stored, ctx, &filter);
   const dfgnn_measurement *row =
       status ? NULL : dfgnn__rows_get(h->stored, &count);
   for (size_t i = 0; i < count && !status; i++)

@@ -6,17 +6,24 @@
 #include "base/error.h"
 #include "tuner/session.h"
 
+/* From now on rows outlive the session, but not the context. */
+static void give_up_store(dfgnn_session *s, dfgnn_log_level level,
+                          const char *why) {
+  if (!atomic_exchange(&s->ctx->told, 1))
+    dfgnn__log(s->ctx, level,
+               "measurements answer until the context ends, and cannot be "
+               "kept: %s",
+               why);
+  dfgnn__record_end(s);
+}
+
 void dfgnn__record_begin(dfgnn_session *s) {
   const char *path = dfgnn__context_store(s->ctx);
-  if (!path) {
-    dfgnn__log(s->ctx, DFGNN_LOG_INFO,
-               "measurements are not kept: the context has no store");
-    return;
-  }
-  if (dfgnn__store_open(&s->store, path, DFGNN_STORE_WRITE)) {
-    dfgnn__log(s->ctx, DFGNN_LOG_WARN, "measurements are not kept: %s",
-               dfgnn_last_error());
+  if (!path)
+    give_up_store(s, DFGNN_LOG_INFO, "the context has no store");
+  else if (dfgnn__store_open(&s->store, path, DFGNN_STORE_WRITE)) {
     s->store = NULL;
+    give_up_store(s, DFGNN_LOG_WARN, dfgnn_last_error());
   }
 }
 
@@ -68,9 +75,9 @@ void dfgnn__record_trial(dfgnn_session *s, size_t i, int partial) {
   trial->recorded = 1;
   if (dfgnn__history_add(s->history, &m))
     return;
-  if (s->store && dfgnn__store_record(s->store, NULL, &m)) {
-    dfgnn__log(s->ctx, DFGNN_LOG_WARN, "measurements are not kept: %s",
+  if (s->store && dfgnn__store_record(s->store, NULL, &m))
+    give_up_store(s, DFGNN_LOG_WARN, dfgnn_last_error());
+  if (!s->store && dfgnn__context_keep(s->ctx, &m))
+    dfgnn__log(s->ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
                dfgnn_last_error());
-    dfgnn__record_end(s);
-  }
 }

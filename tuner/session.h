@@ -20,7 +20,7 @@ typedef struct dfgnn_session {
   dfgnn_trials trials;
   dfgnn_harness *harness;
   dfgnn_search search;
-  dfgnn_store *store; /* NULL: nothing is kept */
+  dfgnn_store *store; /* NULL: rows are the context's */
   int kept, resumed;
   char message[512];
 } dfgnn_session;
@@ -37,8 +37,8 @@ dfgnn_sampled dfgnn__trial_sample(dfgnn_session *session, size_t i, double *ms);
 
 /* ---- record.c: what is written ------------------------------------------ */
 
-/* Opens the store that the context writes.  One that cannot be opened is logged
- * once; the tuning goes on. */
+/* Opens the store that the context writes.  Without one rows are kept for the
+ * life of the context, which is logged once. */
 void dfgnn__record_begin(dfgnn_session *session);
 void dfgnn__record_end(dfgnn_session *session);
 

@@ -334,12 +334,10 @@ static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
     status = run_search(s, decision);
     s->kept = s->store != NULL;
     dfgnn__record_end(s);
-    /* Rejections found before a failure are in the store as well. */
-    if (s->kept) {
-      dfgnn_status reloaded = dfgnn_context_reload(s->ctx);
-      status = status ? status : reloaded;
-      dfgnn__graph_forget_plans(s->graph);
-    }
+    /* Rejections found before a failure count as well. */
+    dfgnn_status reloaded = dfgnn_context_reload(s->ctx);
+    status = status ? status : reloaded;
+    dfgnn__graph_forget_plans(s->graph);
   }
   if (!status)
     status = conclude(r, s);
