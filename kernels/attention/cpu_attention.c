@@ -36,22 +36,6 @@ const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype) {
   return tables[simd][dtype];
 }
 
-const char *dfgnn__cpu_simd_missing(int simd) {
-#ifdef __x86_64__
-  if (simd == 1 &&
-      !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")))
-    return "the processor has no AVX2 and FMA";
-  if (simd == 2 && !(__builtin_cpu_supports("avx512f") &&
-                     __builtin_cpu_supports("avx512bw") &&
-                     __builtin_cpu_supports("avx512vl") &&
-                     __builtin_cpu_supports("avx512dq")))
-    return "the processor has no AVX-512 F, BW, VL and DQ";
-  return NULL;
-#else
-  return simd == 0 ? NULL : "the processor is not an x86-64";
-#endif
-}
-
 /* ---- the workspace of a launch ------------------------------------------- */
 
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }

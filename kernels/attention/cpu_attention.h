@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/common/cpu_simd.h"
 #include "kernels/common/variant.h"
 
 /* A feature tensor: distances in bytes. */
@@ -91,17 +92,11 @@ struct dfgnn_cpu_kernels {
 
 /* ---- parameters that families share ------------------------------------- */
 
-#define DFGNN_CPU_SIMD                                                         \
-  {                                                                            \
-    "simd", 3, {0, 1, 2}, { "portable", "avx2", "avx512" }                     \
-  }
 #define DFGNN_CPU_SCHEDULE                                                     \
   {                                                                            \
     "schedule", 3, {0, 1, 2}, { "serial", "dynamic", "balanced" }              \
   }
 
-/* NULL if this machine has the instruction set, else why not. */
-const char *dfgnn__cpu_simd_missing(int simd);
 const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype);
 
 /* ---- the workspace of a launch ------------------------------------------ */
