@@ -312,6 +312,39 @@ DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
                                           dfgnn_context *ctx,
                                           const dfgnn_csr *csr);
 
+/* A list of edges: edge e lets dst[e] attend to src[e]. */
+typedef struct dfgnn_coo {
+  size_t struct_size;
+  int64_t destinations, sources, edges;
+  const void *dst, *src;       /* [E], of index_type */
+  dfgnn_index_type index_type;
+  int on_device;               /* as in dfgnn_csr */
+  int64_t graphs;              /* as in dfgnn_csr, with graph_ptr */
+  const int64_t *graph_ptr;
+  const char *family, *name;
+} dfgnn_coo;
+
+#define DFGNN_COO_INIT DFGNN_INIT(dfgnn_coo)
+
+/* A graph of an edge list in any order.  The arrays are read once what is on
+ * the stream (as in dfgnn_execute) has run, and not kept.  Edges of a row keep
+ * their order.  DFGNN_ERROR_INVALID names the first edge out of range. */
+DFGNN_API dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph,
+                                              dfgnn_context *ctx,
+                                              const dfgnn_coo *coo,
+                                              void *stream);
+
+/* Which edge of the list each edge of the graph is: [E] in device memory, of
+ * *type, valid as long as the graph.  NULL: the graph has the list's order, as
+ * it has if the list is sorted by destination, or was made from a matrix. */
+DFGNN_API const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
+                                             dfgnn_index_type *type);
+
+/* The graph's matrix, in device memory, valid as long as the graph; indices are
+ * 32-bit.  Fills csr, whose struct_size the caller set. */
+DFGNN_API dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr,
+                                       const dfgnn_graph *graph);
+
 /* Destroys the graph; its plans must be destroyed before.  NULL is allowed. */
 DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
 

@@ -23,6 +23,13 @@ typedef struct dfgnn_sample {
   int tainted;      /* throttled or disturbed: drop it */
 } dfgnn_sample;
 
+/* Device memory of a CSR matrix made of an edge list, from allocate. */
+typedef struct dfgnn_sorted_edges {
+  void *offsets; /* 64-bit if there are 2^31 edges or more, like order */
+  void *indices; /* int32 */
+  void *order;   /* which edge of the list each is; NULL: the same */
+} dfgnn_sorted_edges;
+
 typedef struct dfgnn_backend {
   const char *name;
 
@@ -60,6 +67,12 @@ typedef struct dfgnn_backend {
   dfgnn_status (*build_view)(dfgnn_device *device, dfgnn_view *view,
                              const dfgnn_matrix *matrix,
                              const dfgnn_signature *signature);
+
+  /* Makes a CSR matrix of an edge list whose arrays the device can read once
+   * `stream` has come to this call.  order stays NULL if the edges are sorted
+   * by destination.  Ends out of range are an error naming the edge. */
+  dfgnn_status (*sort_edges)(dfgnn_device *device, dfgnn_sorted_edges *sorted,
+                             const dfgnn_coo *coo, void *stream);
 
   /* Milliseconds of one call: enough calls of f that launch and timer cost are
    * negligible (CUDA: replays of a captured graph for short ones), `repeats`

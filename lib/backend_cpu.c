@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "lib/backend.h"
+#include "lib/coo.h"
 #include "lib/signature.h"
 #include "lib/views.h"
 
@@ -260,6 +261,7 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .analyze = analyze,
     .narrow = narrow,
     .build_view = build_view,
+    .sort_edges = dfgnn__sort_edges,
     .time = time_calls,
     .copy_bandwidth = copy_bandwidth,
 };

@@ -132,8 +132,8 @@ static void identify(const dfgnn_device *device, dfgnn_device_info *info) {
   (void)cudaGetLastError();
 }
 
-static dfgnn_status allocate(dfgnn_device *device, void **memory,
-                             size_t bytes) {
+dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
+                                  size_t bytes) {
   void *made = NULL;
   int previous = dfgnn__cuda_enter(device);
   cudaError_t error = cudaMalloc(&made, bytes ? bytes : 1);
@@ -150,7 +150,7 @@ static dfgnn_status allocate(dfgnn_device *device, void **memory,
   return DFGNN_OK;
 }
 
-static void release(dfgnn_device *device, void *memory) {
+void dfgnn__cuda_release(dfgnn_device *device, void *memory) {
   if (!memory)
     return;
   int previous = dfgnn__cuda_enter(device);
@@ -347,8 +347,8 @@ static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
   if (status)
     return status;
   int previous = dfgnn__cuda_enter(device);
-  status =
-      allocate(device, &workspace, dfgnn__cuda_analyze_bytes(matrix, graphs));
+  status = dfgnn__cuda_allocate(device, &workspace,
+                                dfgnn__cuda_analyze_bytes(matrix, graphs));
   if (status)
     goto out;
   DFGNN_CUDA_GO(dfgnn__cuda_analyze(matrix, graphs, graph_ptr, device->units,
@@ -363,7 +363,7 @@ static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
   fill_blocks(signature, matrix, &counts, graphs, graph_ptr);
   matrix->max_degree = signature->max_degree;
 out:
-  release(device, workspace);
+  dfgnn__cuda_release(device, workspace);
   dfgnn__cuda_leave(previous);
   return status;
 }
@@ -375,7 +375,7 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
   if (count == 0)
     return DFGNN_OK;
   int previous = dfgnn__cuda_enter(device);
-  dfgnn_status status = allocate(device, &bad, sizeof first);
+  dfgnn_status status = dfgnn__cuda_allocate(device, &bad, sizeof first);
   if (status)
     goto out;
   DFGNN_CUDA_GO(dfgnn__cuda_narrow(to, from, count, bad, device->stream));
@@ -392,130 +392,7 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
                          first, index);
   }
 out:
-  release(device, bad);
-  dfgnn__cuda_leave(previous);
-  return status;
-}
-
-/* ---- views -------------------------------------------------------------- */
-
-static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
-                              size_t bytes) {
-  void *memory = NULL;
-  dfgnn_status status = allocate(device, &memory, bytes);
-  if (!status) {
-    view->array[slot] = memory;
-    view->bytes += bytes;
-  }
-  return status;
-}
-
-static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
-                                const dfgnn_matrix *m) {
-  void *workspace = NULL;
-  dfgnn_status status =
-      add_array(device, view, 0, (size_t)m->edges * sizeof(int32_t));
-  if (!status)
-    status = allocate(device, &workspace, dfgnn__cuda_row_of_edge_bytes(m));
-  if (status)
-    goto out;
-  view->count = m->edges;
-  DFGNN_CUDA_GO(dfgnn__cuda_row_of_edge((int32_t *)view->array[0], m, workspace,
-                                        device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-out:
-  release(device, workspace);
-  return status;
-}
-
-static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
-                                 const dfgnn_matrix *m) {
-  void *workspace = NULL;
-  dfgnn_status status =
-      add_array(device, view, 0, (size_t)m->destinations * sizeof(int32_t));
-  if (!status)
-    status = allocate(device, &workspace, dfgnn__cuda_degree_order_bytes(m));
-  if (status)
-    goto out;
-  view->count = m->destinations;
-  DFGNN_CUDA_GO(dfgnn__cuda_degree_order((int32_t *)view->array[0], m,
-                                         workspace, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-out:
-  release(device, workspace);
-  return status;
-}
-
-static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
-                               const dfgnn_matrix *m) {
-  const int64_t n = m->destinations, size = view->request.parameter;
-  const size_t part = ((size_t)n * sizeof(int32_t) + 511) / 256 * 256;
-  void *workspace = NULL;
-  int32_t items = 0, heavy = 0;
-  dfgnn_status status = DFGNN_OK;
-  if (size < 1)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "work items of %lld edges, expected at least 1",
-                       (long long)size);
-  if (n + m->edges / size > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "more than 2147483647 work items of %lld edges",
-                       (long long)size);
-  status = add_array(device, view, 2, (size_t)(n + 1) * sizeof(int32_t));
-  if (!status)
-    status =
-        allocate(device, &workspace, part + dfgnn__cuda_count_items_bytes(m));
-  if (status)
-    goto out;
-  /* The heavy rows are listed behind their number, then copied to an array
-   * of their size. */
-  int32_t *count = workspace, *first_item = (int32_t *)view->array[2];
-  int32_t *list = count + 1;
-  DFGNN_CUDA_GO(dfgnn__cuda_count_items(first_item, list, count, m, size,
-                                        (char *)workspace + part,
-                                        device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&heavy, count, sizeof heavy,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&items, first_item + n, sizeof items,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-  view->count = items;
-  view->extra = heavy;
-  status = add_array(device, view, 0, (size_t)items * sizeof(int32_t));
-  if (!status)
-    status = add_array(device, view, 1, ((size_t)items + 1) * sizeof(int64_t));
-  if (!status)
-    status = add_array(device, view, 3, (size_t)heavy * sizeof(int32_t));
-  if (status)
-    goto out;
-  DFGNN_CUDA_GO(cudaMemcpyAsync((void *)view->array[3], list,
-                                (size_t)heavy * sizeof(int32_t),
-                                cudaMemcpyDeviceToDevice, device->stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_fill_items((int32_t *)view->array[0],
-                                       (int64_t *)view->array[1], first_item,
-                                       items, m, size, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-out:
-  release(device, workspace);
-  return status;
-}
-
-static dfgnn_status build_view(dfgnn_device *device, dfgnn_view *view,
-                               const dfgnn_matrix *matrix,
-                               const dfgnn_signature *signature) {
-  static dfgnn_status (*const build[DFGNN_VIEW_KINDS])(
-      dfgnn_device *, dfgnn_view *, const dfgnn_matrix *) = {
-      [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
-      [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
-      [DFGNN_VIEW_WORK_ITEMS] = work_items,
-  };
-  (void)signature;
-  int previous = dfgnn__cuda_enter(device);
-  dfgnn_status status = build[view->request.kind](device, view, matrix);
-  for (int k = 0; status && k < 4; k++) {
-    release(device, (void *)view->array[k]);
-    view->array[k] = NULL;
-  }
+  dfgnn__cuda_release(device, bad);
   dfgnn__cuda_leave(previous);
   return status;
 }
@@ -526,8 +403,8 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .identify = identify,
-    .allocate = allocate,
-    .release = release,
+    .allocate = dfgnn__cuda_allocate,
+    .release = dfgnn__cuda_release,
     .copy = copy,
     .synchronize = synchronize,
     .capturing = capturing,
@@ -535,7 +412,8 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .leave = dfgnn__cuda_leave,
     .analyze = analyze,
     .narrow = narrow,
-    .build_view = build_view,
+    .build_view = dfgnn__cuda_build_view,
+    .sort_edges = dfgnn__cuda_sort_edge_list,
     .time = dfgnn__cuda_time,
     .copy_bandwidth = dfgnn__cuda_copy_bandwidth,
 };

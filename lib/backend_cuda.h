@@ -39,6 +39,19 @@ dfgnn_status dfgnn__cuda_fail(cudaError_t error, const char *call);
 int dfgnn__cuda_enter(const dfgnn_device *device);
 void dfgnn__cuda_leave(int previous);
 
+dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
+                                  size_t bytes);
+/* NULL is allowed. */
+void dfgnn__cuda_release(dfgnn_device *device, void *memory);
+
+/* lib/backend_cuda_views.c */
+dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
+                                    const dfgnn_matrix *matrix,
+                                    const dfgnn_signature *signature);
+dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
+                                        dfgnn_sorted_edges *sorted,
+                                        const dfgnn_coo *coo, void *stream);
+
 /* lib/backend_cuda_time.c */
 dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,
                               dfgnn_timed_function f, void *data, int repeats,

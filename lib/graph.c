@@ -151,6 +151,8 @@ void dfgnn_graph_destroy(dfgnn_graph *graph) {
     ctx->backend->release(ctx->device, graph->owned_offsets);
   if (graph->owned_indices)
     ctx->backend->release(ctx->device, graph->owned_indices);
+  if (graph->edge_order)
+    ctx->backend->release(ctx->device, graph->edge_order);
   pthread_rwlock_destroy(&graph->plans_lock);
   pthread_mutex_destroy(&graph->lock);
   free(graph->family);

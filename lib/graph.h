@@ -12,6 +12,7 @@ struct dfgnn_graph {
   dfgnn_signature signature;
   char *family, *name;                 /* "" if not given */
   void *owned_offsets, *owned_indices; /* device copies, or NULL */
+  void *edge_order; /* of an edge list that was sorted, or NULL */
   size_t owned_bytes;
 
   pthread_mutex_t lock; /* guards views */

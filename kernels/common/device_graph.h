@@ -62,6 +62,36 @@ cudaError_t dfgnn__cuda_fill_items(int32_t *row, int64_t *first_edge,
                                    const dfgnn_matrix *matrix, int64_t size,
                                    cudaStream_t stream);
 
+/* The arrays of a TRANSPOSE view; *largest (device memory) becomes the largest
+ * degree of a column. */
+size_t dfgnn__cuda_transpose_bytes(const dfgnn_matrix *matrix);
+cudaError_t dfgnn__cuda_transpose(void *offsets, int32_t *row, void *edge,
+                                  unsigned long long *largest,
+                                  const dfgnn_matrix *matrix, void *workspace,
+                                  cudaStream_t stream);
+
+/* What reading an edge list found; a "bad" field is the first edge whose node
+ * is out of range, -1 (all bits set) if there is none. */
+typedef struct dfgnn_edge_counts {
+  unsigned long long bad_dst, bad_src, unsorted;
+} dfgnn_edge_counts;
+
+/* Narrows the ends of edges (64-bit if wide) and fills counts, in device
+ * memory. */
+cudaError_t dfgnn__cuda_read_edges(int32_t *dst, int32_t *src,
+                                   const void *dst_from, const void *src_from,
+                                   int wide, int64_t edges,
+                                   int64_t destinations, int64_t sources,
+                                   dfgnn_edge_counts *counts,
+                                   cudaStream_t stream);
+/* offsets and order are 64-bit if there are 2^31 edges or more.  order NULL:
+ * the edges are sorted by destination, and indices are src. */
+size_t dfgnn__cuda_sort_edges_bytes(int64_t edges, int64_t destinations);
+cudaError_t dfgnn__cuda_sort_edges(void *offsets, int32_t *indices, void *order,
+                                   const int32_t *dst, const int32_t *src,
+                                   int64_t edges, int64_t destinations,
+                                   void *workspace, cudaStream_t stream);
+
 /* Inclusive scans of int32 arrays, in place where from == to.  temporary NULL:
  * *bytes is set to what it must hold. */
 cudaError_t dfgnn__cuda_scan_max(void *temporary, size_t *bytes,

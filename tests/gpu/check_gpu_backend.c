@@ -142,11 +142,17 @@ static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
   ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
   ck_assert_int_eq(found->count, expected->count);
   ck_assert_int_eq(found->extra, expected->extra);
-  const size_t n = (size_t)on_cpu->matrix.destinations;
-  const size_t count = (size_t)expected->count;
-  const size_t bytes[] = {count * 4, (count + 1) * 8, (n + 1) * 4,
+  const dfgnn_matrix *m = &on_cpu->matrix;
+  const size_t n = (size_t)(request.transposed ? m->sources : m->destinations);
+  const size_t count = (size_t)expected->count, edges = (size_t)m->edges;
+  const size_t width = m->offsets64 ? 8 : 4;
+  const size_t items[] = {count * 4, (count + 1) * 8, (n + 1) * 4,
                           (size_t)expected->extra * 4};
-  int arrays = request.kind == DFGNN_VIEW_WORK_ITEMS ? 4 : 1;
+  const size_t columns[] = {(count + 1) * width, edges * 4, edges * width, 0};
+  const size_t *bytes = request.kind == DFGNN_VIEW_TRANSPOSE ? columns : items;
+  int arrays = request.kind == DFGNN_VIEW_WORK_ITEMS  ? 4
+               : request.kind == DFGNN_VIEW_TRANSPOSE ? 3
+                                                      : 1;
   for (int k = 0; k < arrays; k++)
     same_array(on_gpu->ctx, found->array[k], expected->array[k], bytes[k], what,
                k);
@@ -154,11 +160,11 @@ static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
 
 START_TEST(views_are_the_same_on_both_devices) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
-  static const dfgnn_view_request requests[] = {{DFGNN_VIEW_ROW_OF_EDGE, 0},
-                                                {DFGNN_VIEW_DEGREE_ORDER, 0},
-                                                {DFGNN_VIEW_WORK_ITEMS, 1},
-                                                {DFGNN_VIEW_WORK_ITEMS, 32},
-                                                {DFGNN_VIEW_WORK_ITEMS, 256}};
+  static const dfgnn_view_request requests[] = {
+      {DFGNN_VIEW_ROW_OF_EDGE, 0, 0},  {DFGNN_VIEW_DEGREE_ORDER, 0, 0},
+      {DFGNN_VIEW_WORK_ITEMS, 1, 0},   {DFGNN_VIEW_WORK_ITEMS, 32, 0},
+      {DFGNN_VIEW_WORK_ITEMS, 256, 0}, {DFGNN_VIEW_TRANSPOSE, 0, 0},
+      {DFGNN_VIEW_DEGREE_ORDER, 0, 1}, {DFGNN_VIEW_WORK_ITEMS, 32, 1}};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
     dfgnn_csr *csr = NULL; /* borrowed by the CPU */
@@ -226,6 +232,87 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   free(offsets);
   free(indices);
   dfgnn_csr_free(csr);
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+/* ---- edge lists ---------------------------------------------------------- */
+
+/* The edges of a graph in an order that is not sorted, or is. */
+static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
+  const int32_t *offsets = csr->offsets, *indices = csr->indices;
+  int32_t *dst = malloc((size_t)csr->edges * 4 + 1);
+  int32_t *src = malloc((size_t)csr->edges * 4 + 1);
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  coo.destinations = csr->destinations;
+  coo.sources = csr->sources;
+  coo.edges = csr->edges;
+  for (int64_t i = 0; i < csr->destinations; i++)
+    for (int32_t e = offsets[i]; e < offsets[i + 1]; e++) {
+      /* odd edges first, in reverse */
+      int64_t k = !shuffled ? e
+                  : e % 2   ? csr->edges / 2 - 1 - e / 2
+                            : csr->edges / 2 + e / 2;
+      dst[k] = (int32_t)i;
+      src[k] = indices[e];
+    }
+  coo.dst = dst;
+  coo.src = src;
+  return coo;
+}
+
+static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
+                          const dfgnn_coo *coo, const char *what) {
+  dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
+  dfgnn_csr found = DFGNN_CSR_INIT, expected = found;
+  dfgnn_coo there = *coo;
+  size_t edges = (size_t)coo->edges;
+  there.dst = to_device(coo->dst, edges * 4);
+  there.src = to_device(coo->src, edges * 4);
+  there.on_device = 1;
+  ck_ok(dfgnn_graph_create_coo(&on_cpu, cpu, coo, NULL));
+  for (int device = 0; device < 2; device++) {
+    ck_ok(dfgnn_graph_create_coo(&on_gpu, gpu, device ? &there : coo, NULL));
+    ck_ok(dfgnn_graph_csr(&found, on_gpu));
+    ck_ok(dfgnn_graph_csr(&expected, on_cpu));
+    same_array(gpu, found.offsets, expected.offsets,
+               ((size_t)coo->destinations + 1) * 4, what, 0);
+    same_array(gpu, found.indices, expected.indices, edges * 4, what, 1);
+    const void *order = dfgnn_graph_edge_order(on_gpu, NULL);
+    const void *right = dfgnn_graph_edge_order(on_cpu, NULL);
+    ck_assert_int_eq(order != NULL, right != NULL);
+    if (order)
+      same_array(gpu, order, right, edges * 4, what, 2);
+    dfgnn_graph_destroy(on_gpu);
+  }
+  dfgnn_graph_destroy(on_cpu);
+  const int32_t beyond = (int32_t)coo->sources;
+  ck_cuda(cudaMemcpy((int32_t *)there.src + edges / 2, &beyond, 4,
+                     cudaMemcpyHostToDevice));
+  char text[64];
+  snprintf(text, sizeof text, "src[%zu] = %d is out of range", edges / 2,
+           (int)beyond);
+  ck_fails(dfgnn_graph_create_coo(&on_gpu, gpu, &there, NULL),
+           DFGNN_ERROR_INVALID, text);
+  ck_cuda(cudaFree((void *)there.dst));
+  ck_cuda(cudaFree((void *)there.src));
+}
+
+START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    dfgnn_csr *csr = NULL;
+    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    ck_assert_int_eq(csr->offset_type, DFGNN_INDEX_I32);
+    for (int shuffled = 0; shuffled < 2; shuffled++) {
+      dfgnn_coo coo = list_of(csr, shuffled);
+      compare_lists(gpu, cpu, &coo, specs[i]);
+      free((void *)coo.dst);
+      free((void *)coo.src);
+    }
+    dfgnn_csr_free(csr);
+  }
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
@@ -403,7 +490,8 @@ int main(void) {
       {"views", {views_are_the_same_on_both_devices, NULL, NULL, NULL}},
       {"arrays",
        {device_arrays_of_64_bits_are_read,
-        a_wrong_device_matrix_names_its_first_wrong_row, NULL, NULL}},
+        a_wrong_device_matrix_names_its_first_wrong_row,
+        edge_lists_are_sorted_as_on_the_cpu, NULL}},
       /* compute-sanitizer reports refused calls and slows timing */
       {"time",
        {time_follows_the_work, a_failing_call_fails_its_timing,
