@@ -17,6 +17,13 @@ extern const tool_column bench_time_columns[];
 int bench_dispatch(void *data, const tool_case *each);
 extern const tool_column bench_dispatch_columns[];
 
+int bench_reorder(void *data, const tool_case *each);
+extern const tool_column bench_reorder_columns[];
+
+/* The next item of a list of --variants, whose names hold commas too, and ends
+ * it with a NUL; NULL at the end. */
+char *bench_next_variant(char **rest);
+
 int bench_regret(tool_settings *settings, const tool_graphs *graphs);
 
 /* Copy bandwidth in bytes/s, measured once a run; NaN if not known. */

@@ -117,24 +117,30 @@ static int add_named(session *s, const char *pattern) {
   return found;
 }
 
+/* In the parameters of a name: an item that has no '=', or a '/', starts. */
+char *bench_next_variant(char **rest) {
+  char *item = *rest;
+  if (!item || !*item)
+    return NULL;
+  char *end = item + strcspn(item, ",");
+  while (*end && strchr(item, '/')) {
+    size_t next = strcspn(end + 1, ",");
+    if (!memchr(end + 1, '=', next) || memchr(end + 1, '/', next))
+      break;
+    end += 1 + next;
+  }
+  *rest = *end ? end + 1 : end;
+  *end = 0;
+  return item;
+}
+
 static dfgnn_status choose(session *s, int *usage) {
   const char *wanted = s->bench->settings->variants;
   char *copy = strdup(wanted ? wanted : "tuned,rule,paper,unfused,smmf-pmf");
   char *rest = copy, *item;
   int shown = 0;
   dfgnn_status status = copy ? DFGNN_OK : DFGNN_ERROR_MEMORY;
-  /* names hold commas too, in their parameters: one that has no '=' starts */
-  while (!status && rest && *rest) {
-    item = rest;
-    char *end = item + strcspn(item, ",");
-    while (*end && strchr(item, '/')) {
-      size_t next = strcspn(end + 1, ",");
-      if (!memchr(end + 1, '=', next) || memchr(end + 1, '/', next))
-        break;
-      end += 1 + next;
-    }
-    rest = *end ? end + 1 : end;
-    *end = 0;
+  while (!status && (item = bench_next_variant(&rest))) {
     int role = 0;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
       if (!strcmp(item, roles[i].name))

@@ -43,8 +43,8 @@ void bench_fail(bench *b, const tool_case *each, dfgnn_status status) {
 
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
-  if (settings->dispatch && settings->regret)
-    return tool_usage("--dispatch and --regret exclude each other");
+  if (settings->dispatch + settings->regret + !!settings->orders > 1)
+    return tool_usage("--dispatch, --regret and --reorder exclude each other");
   int status = tool_graphs_all(&graphs, count, operands);
   tool_catch_interrupts();
   if (!status && settings->regret) {
@@ -55,7 +55,10 @@ static int command(tool_settings *settings, int count, char **operands) {
   bench b = {.settings = settings, .rows = json_array()};
   if (!status)
     status = tool_each(settings, &graphs,
-                       settings->dispatch ? bench_dispatch : bench_time, &b);
+                       settings->dispatch ? bench_dispatch
+                       : settings->orders ? bench_reorder
+                                          : bench_time,
+                       &b);
   tool_graphs_free(&graphs);
   if (status == TOOL_USAGE || (status && !json_array_size(b.rows))) {
     json_decref(b.rows);
@@ -63,6 +66,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   }
   int printed = tool_report(settings, b.rows,
                             settings->dispatch ? bench_dispatch_columns
+                            : settings->orders ? bench_reorder_columns
                                                : bench_time_columns);
   if (status)
     return status;
@@ -84,7 +88,7 @@ static const tool_command bench_command = {
     "row read once an edge), which caches can beat. Shares are never clipped.",
     HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
         HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) | HAS(ROUNDS) | HAS(CHECK) |
-        HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) | HAS_ALWAYS,
+        HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) | HAS(REORDER) | HAS_ALWAYS,
     command};
 
 static const tool_section sections[] = {
@@ -105,7 +109,20 @@ static const tool_section sections[] = {
      "With --dispatch: cached_plan_ns, new_plan_ns, new_graph_ns, "
      "new_graph_ns_edge, execute_ns (host time of an execute call: on a GPU of "
      "the graph itself, on a CPU of a graph with one row and no "
-     "edge).\n"},
+     "edge).\n"
+     "\n"
+     "With --reorder, a row an order and variant, in turns on the graph as it "
+     "is and reordered, its features reordered with it; by default what is "
+     "chosen for each (role tuned), and of each algorithm a variant a mapping: "
+     "reorder (the order), reorder_ms (finding it and permuting the graph), "
+     "variant, base_variant (before), mapping (gather-per-edge: several edges "
+     "side by side; feature-parallel: a warp, or the vectors of a core, along "
+     "the features of one), base_ms, median_ms (reordered), ratio with "
+     "ratio_low and ratio_high (reordered over before; below 1 is faster), "
+     "payback_calls (until the reordering is earned back; null: it is not told "
+     "apart from none), and "
+     "reuse and locality of the graph, also reuse_before and "
+     "locality_before.\n"},
     {"EXAMPLES", "The tuned choice against the baselines:\n"
                  "    dfgnn-bench pubmed.npz --op gt --dim 128\n"
                  "\n"
@@ -113,7 +130,10 @@ static const tool_section sections[] = {
                  "    dfgnn-bench pubmed.npz --variants '*online*' --json\n"
                  "\n"
                  "What a call costs on the host:\n"
-                 "    dfgnn-bench pubmed.npz --dispatch\n"},
+                 "    dfgnn-bench pubmed.npz --dispatch\n"
+                 "\n"
+                 "After how many calls reordering pays back:\n"
+                 "    dfgnn-bench pubmed.npz --reorder all --dim 128\n"},
     {NULL, NULL}};
 
 static const tool_command *const commands[] = {&bench_command, NULL};
