@@ -166,11 +166,10 @@ static void copy_group(dfgnn_measurement *to, const dfgnn_measurement *from,
            size[fields->field[i].kind]);
 }
 
-/* Puts a measurement together from its row and its parts; 0 if one is not
- * valid. */
-static int read_measurement(dfgnn_measurement *row, const dfgnn_store *store,
-                            const parts *p, sqlite3_stmt *query) {
-  unsigned char hashes[DFGNN_PART_COUNT][DFGNN_HASH_BYTES];
+/* Puts a measurement together from its parts; 0 if one is not valid. */
+static int read_parts(dfgnn_measurement *row,
+                      unsigned char (*hashes)[DFGNN_HASH_BYTES], const parts *p,
+                      sqlite3_stmt *query) {
   memset(row, 0, sizeof *row);
   row->signature.struct_size = sizeof row->signature;
   for (int i = 0; i < DFGNN_PART_COUNT; i++) {
@@ -184,6 +183,13 @@ static int read_measurement(dfgnn_measurement *row, const dfgnn_store *store,
     memcpy(hashes[i], part->hash, DFGNN_HASH_BYTES);
     copy_group(row, &part->row, (dfgnn_field_group)i);
   }
+  return 1;
+}
+
+/* The same for what is its own. */
+static int read_measurement(dfgnn_measurement *row, const dfgnn_store *store,
+                            unsigned char (*hashes)[DFGNN_HASH_BYTES],
+                            sqlite3_stmt *query) {
   const unsigned char *hash = column_hash(query, 0);
   return hash &&
          read_group(row, DFGNN_GROUP_MEASUREMENT, query,
@@ -195,10 +201,14 @@ static int same(const char *wanted, const char *found) {
   return !wanted || strcmp(wanted, found) == 0;
 }
 
+/* Of another device: not looked at any further. */
+static int foreign(const dfgnn_store_filter *f, const dfgnn_measurement *row) {
+  return f && !(same(f->backend, row->backend) && same(f->arch, row->arch));
+}
+
 static int matches(const dfgnn_store_filter *f, const dfgnn_measurement *row) {
   return !f ||
-         (same(f->backend, row->backend) && same(f->arch, row->arch) &&
-          same(f->op, row->op) && same(f->pass, row->pass) &&
+         (same(f->op, row->op) && same(f->pass, row->pass) &&
           same(f->dtype, row->dtype) && same(f->status, row->status) &&
           (!f->protocol_prefix || strncmp(f->protocol_prefix, row->protocol,
                                           strlen(f->protocol_prefix)) == 0) &&
@@ -230,9 +240,13 @@ dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
   if (!rc)
     rc = prepare(&query, store, DFGNN_GROUP_MEASUREMENT);
   while (!rc && !stop && (rc = sqlite3_step(query)) == SQLITE_ROW) {
+    unsigned char hashes[DFGNN_PART_COUNT][DFGNN_HASH_BYTES];
     dfgnn_measurement row;
+    int whole = read_parts(&row, hashes, p, query);
     rc = SQLITE_OK;
-    if (!read_measurement(&row, store, p, query))
+    if (whole && foreign(filter, &row))
+      continue;
+    if (!whole || !read_measurement(&row, store, hashes, query))
       skipped++;
     else if (matches(filter, &row))
       stop = visit(data, column_hash(query, 0), &row);

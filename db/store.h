@@ -137,8 +137,9 @@ typedef struct dfgnn_store_filter {
 
 /* Calls visit for each valid row in the order of the content hash until it
  * returns non-zero; rows that break a domain, lack a part or do not have their
- * content's hash are added to invalid (may be NULL) and skipped.  All rows are
- * of one moment.  visit must not use the store. */
+ * content's hash are added to invalid (may be NULL) and skipped, save those of
+ * devices that the filter leaves out.  All rows are of one moment.  visit must
+ * not use the store. */
 typedef int (*dfgnn_store_visit)(void *data, const dfgnn_measurement *row);
 dfgnn_status dfgnn__store_each(dfgnn_store *store, uint64_t *invalid,
                                const dfgnn_store_filter *filter,

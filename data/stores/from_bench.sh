@@ -1,0 +1,37 @@
+#!/bin/sh
+# Figures of dfgnn-bench --json as measurements, so that a store learns of what
+# was timed beside the choice: the rule's variant above all.
+#
+#   from_bench.sh ROWS.jsonl.gz TIME FILE.json >NEW.jsonl
+#
+# ROWS say what else belongs to a measurement: the graph's signature, the device,
+# revisions.  TIME is that of the figures in seconds since 1970.  Ratios are to
+# the rule's choice, their intervals those of the two medians together.
+set -eu
+[ $# -eq 3 ] || {
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
+run=$(sha256sum "$3" | cut -c1-32)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+gzip -dc "$1" >"$work/rows"
+jq -c --arg run "$run" --argjson time "$2" --slurpfile rows "$work/rows" '
+(reduce $rows[] as $r ({}; .[$r.graph] = $r)) as $graph
+| (reduce $rows[] as $r ({}; .[$r.variant] = $r.revision)) as $revision
+| group_by([.graph, .op, .dtype, .heads, .dim])[]
+| (map(select(.role | split(",") | index("rule")))[0]) as $anchor
+| select($anchor and $graph[$anchor.graph]) | .[]
+| select(.status == "ok" and $revision[.variant])
+| . as $b | ($b.variant == $anchor.variant) as $same
+| $graph[.graph] + {op, pass, dtype, math, layout, heads, dim, variant, status,
+    revision: $revision[.variant], tool: "dfgnn-bench \(.version)", job: "",
+    run: $run, time: $time, reason: "", anchor: $anchor.variant,
+    anchor_revision: $revision[$anchor.variant], median_ms, ci_low_ms,
+    ci_high_ms, ratio: (if $same then 1 else .ratio end),
+    ratio_low: (if $same then 1 else .ratio * (.ci_low_ms / .median_ms)
+      * ($anchor.median_ms / $anchor.ci_high_ms) end),
+    ratio_high: (if $same then 1 else .ratio * (.ci_high_ms / .median_ms)
+      * ($anchor.median_ms / $anchor.ci_low_ms) end),
+    samples, rel_error, workspace_bytes}' "$3"
