@@ -19,6 +19,9 @@ typedef struct dfgnn_choice {
   const dfgnn_variant *variant; /* NULL: none applies */
   dfgnn_source source;
   double distance; /* to the nearest decision; 0 exact; -1 none */
+  /* of stored decisions: the (nearest) graph and sizes that measured variant */
+  uint64_t fingerprint;
+  int64_t heads, dim;
   char because[192];
 } dfgnn_choice;
 

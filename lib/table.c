@@ -320,6 +320,12 @@ static const char *graph_label(const dfgnn_decision *d) {
                                                : "an unnamed graph";
 }
 
+static void note_origin(dfgnn_choice *choice, const dfgnn_decision *d) {
+  choice->fingerprint = d->problem.signature.fingerprint;
+  choice->heads = d->problem.heads;
+  choice->dim = d->problem.dim;
+}
+
 /* A pin of this very graph before one of any graph; earlier layers first. */
 static int choose_pinned(dfgnn_choice *choice, const dfgnn_table *t,
                          const dfgnn_query *q) {
@@ -345,6 +351,7 @@ static int choose_exact(dfgnn_choice *choice, const dfgnn_table *t,
   if (!v)
     return 0;
   *choice = (dfgnn_choice){.variant = v, .source = DFGNN_SOURCE_EXACT};
+  note_origin(choice, e->decision);
   snprintf(choice->because, sizeof choice->because,
            "measured on this graph: best of %zu variants", e->decision->count);
   return 1;
@@ -383,15 +390,21 @@ static void keep_nearest(neighbour near[NEIGHBOURS], int *count, const entry *e,
   near[k] = (neighbour){e, distance};
 }
 
+/* -1: it was not measured. */
+static double loss_of(const dfgnn_decision *d, const char *variant) {
+  for (size_t i = 0; i < d->count; i++)
+    if (!strcmp(d->ranked[i].variant, variant))
+      return d->ranked[i].log_ratio;
+  return -1;
+}
+
 static double vote(const neighbour near[], int count, const char *variant) {
   double sum = 0, total = 0;
   for (int k = 0; k < count; k++) {
     const dfgnn_decision *d = near[k].entry->decision;
-    double loss = -1, weight = 1 / (0.05 + near[k].distance);
+    double weight = 1 / (0.05 + near[k].distance);
+    double loss = loss_of(d, variant);
     weight *= weight;
-    for (size_t i = 0; i < d->count && loss < 0; i++)
-      if (!strcmp(d->ranked[i].variant, variant))
-        loss = d->ranked[i].log_ratio;
     if (loss < 0)
       loss = d->count ? d->ranked[d->count - 1].log_ratio + ABSENT_PENALTY
                       : ABSENT_PENALTY;
@@ -447,6 +460,7 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
             (dfgnn_choice){.variant = v,
                            .source = DFGNN_SOURCE_SIMILAR,
                            .distance = dfgnn__distance(feature, e->feature)};
+        note_origin(choice, e->decision);
         snprintf(choice->because, sizeof choice->because,
                  e->similar == similar ? "the same signature as %.96s"
                                        : "the same family as %.96s",
@@ -463,6 +477,9 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
     return;
   choice->variant = elect(near, count, q);
   choice->source = DFGNN_SOURCE_NEAREST;
+  for (int k = count; choice->variant && k-- > 0;)
+    if (loss_of(near[k].entry->decision, choice->variant->name) >= 0)
+      note_origin(choice, near[k].entry->decision);
   snprintf(choice->because, sizeof choice->because,
            "least expected loss over %d near graphs, the nearest %.96s", count,
            graph_label(near[0].entry->decision));

@@ -64,6 +64,7 @@ static int command(tool_settings *settings, int count, char **operands) {
     json_decref(b.rows);
     return status;
   }
+  tool_say_sources(settings, b.rows, "answer", "tuned choices");
   int printed = tool_report(settings, b.rows,
                             settings->dispatch ? bench_dispatch_columns
                             : settings->orders ? bench_reorder_columns
@@ -98,7 +99,10 @@ static const tool_section sections[] = {
      "device, backend, arch, variant, source, distance, role (tuned, rule, "
      "paper, unfused, smmf-pmf), median_ms, ci_low_ms, ci_high_ms, samples, "
      "clean_samples (not disturbed), "
-     "ratio (to the rule's choice; below 1 is faster), rel_error, status (ok, "
+     "ratio (to the rule's choice; below 1 is faster), prepare_ms (making the "
+     "plan, and views of the graph that no variant before it needed; the "
+     "rule's choice is first), payback_calls (until that is earned back), "
+     "answer (of the tuned choice: its source), rel_error, status (ok, "
      "wrong, failed, refused), reason, speedup_unfused, bytes, floor_ms, "
      "floor_share, gather_bytes, gather_floor_ms, gather_share, binds (the "
      "larger of the two floors), workspace_bytes, saved_bytes (kept for a "

@@ -41,6 +41,24 @@ json_t *tool_row(const char *graph, const dfgnn_problem *problem,
   return row;
 }
 
+void tool_say_sources(const tool_settings *settings, const json_t *rows,
+                      const char *key, const char *what) {
+  int hits = 0, near = 0, misses = 0;
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row) {
+    const char *source = json_string_value(json_object_get(row, key));
+    if (!source)
+      continue;
+    hits += !strcmp(source, "exact") || !strcmp(source, "pinned");
+    near += !strcmp(source, "similar") || !strcmp(source, "nearest");
+    misses += !strcmp(source, "rule");
+  }
+  if (!settings->quiet && hits + near + misses)
+    fprintf(stderr, "%s: %s: %d hits, %d near, %d misses\n", tool_name, what,
+            hits, near, misses);
+}
+
 static void with_unit(char *text, size_t size, double x, double step,
                       const char *const *units) {
   while (fabs(x) >= step && units[1]) {

@@ -29,6 +29,11 @@ typedef struct tool_column {
 int tool_report(const tool_settings *settings, json_t *rows,
                 const tool_column *columns);
 
+/* Says on standard error, unless quiet, how many of the rows' sources under
+ * `key` were hits (exact, pinned), near (similar, nearest) and misses. */
+void tool_say_sources(const tool_settings *settings, const json_t *rows,
+                      const char *key, const char *what);
+
 /* null for NaN and infinities, which JSON has not. */
 json_t *tool_number(double x);
 

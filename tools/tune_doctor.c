@@ -1,6 +1,7 @@
 /* tune_doctor.c - dfgnn-tune doctor: why calls on this machine would miss */
 #include "base/error.h"
 #include "lib/registry.h"
+#include "tools/layers.h"
 #include "tools/lookup.h"
 #include "tools/records.h"
 #include "tools/report.h"
@@ -40,18 +41,6 @@ static void say(doctor *d, const char *of, const char *what,
 
 /* ---- layers ------------------------------------------------------------- */
 
-static dfgnn_status open_layer(dfgnn_store **store, const char *path) {
-  const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
-  dfgnn_keys *keys = NULL;
-  if (!trusted || !*trusted)
-    return dfgnn__store_open(store, path, DFGNN_STORE_READ);
-  dfgnn_status status = dfgnn__keys_load(&keys, trusted);
-  if (!status)
-    status = dfgnn__store_open_signed(store, path, keys);
-  dfgnn__keys_free(keys);
-  return status;
-}
-
 static dfgnn_status examine_layer(doctor *d, const dfgnn_store_layer *layer) {
   dfgnn_store *store = NULL;
   uint64_t invalid = 0;
@@ -66,7 +55,7 @@ static dfgnn_status examine_layer(doctor *d, const dfgnn_store_layer *layer) {
     return DFGNN_OK;
   }
   dfgnn__rows_get(d->records.rows, &before);
-  dfgnn_status status = open_layer(&store, path);
+  dfgnn_status status = tool_layer_open(&store, path);
   if (!status)
     status = dfgnn__rows_load(d->records.rows, &invalid, store, NULL);
   dfgnn__store_close(store);

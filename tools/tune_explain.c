@@ -1,6 +1,7 @@
 /* tune_explain.c - dfgnn-tune explain: what a program will run, and why */
 #include "base/error.h"
-#include "tools/inputs.h"
+#include "lib/plan.h"
+#include "tools/layers.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <math.h>
@@ -12,6 +13,16 @@ typedef struct explain {
   json_t *rows;
   int failed;
 } explain;
+
+/* The layers that hold what answered. */
+static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
+  json_t *stores = json_array();
+  uint64_t layers = tool_layers_of(each, &plan->choice);
+  for (size_t i = 0; layers >> i; i++)
+    if (layers >> i & 1)
+      json_array_append_new(stores, json_string(each->ctx->layers[i].path));
+  return stores;
+}
 
 static int one(void *data, const tool_case *each) {
   explain *e = data;
@@ -35,6 +46,7 @@ static int one(void *data, const tool_case *each) {
   tool_put(row, "source", dfgnn_source_name(why->source));
   tool_put_number(row, "distance", why->distance);
   tool_put(row, "because", why->because);
+  json_object_set_new(row, "stores", stores_of(each, plan));
   for (size_t i = 0; i < why->count; i++) {
     json_t *candidate = json_object();
     tool_put(candidate, "variant", why->candidates[i].variant);
@@ -98,7 +110,8 @@ static int print_one(const tool_settings *settings, json_t *row) {
                                         {"others", "OTHERS", TOOL_COUNT},
                                         {NULL, NULL, 0}};
   double distance = json_number_value(json_object_get(row, "distance"));
-  json_t *candidates = json_object_get(row, "candidates");
+  json_t *candidates = json_object_get(row, "candidates"), *store;
+  size_t i;
   const char *bold = tool_colour(stdout) ? "\033[1m" : "";
   int64_t heads = json_integer_value(json_object_get(row, "heads"));
   printf("%s, %s %s %s, %lld head%s x %lld, %s\n", text_of(row, "graph"),
@@ -110,7 +123,10 @@ static int print_one(const tool_settings *settings, json_t *row) {
          *bold ? "\033[0m" : "", text_of(row, "source"));
   if (distance > 0)
     printf(", distance %.3g", distance);
-  printf("\n  because   %s\n\n", text_of(row, "because"));
+  printf("\n  because   %s\n", text_of(row, "because"));
+  json_array_foreach(json_object_get(row, "stores"), i, store) printf(
+      "  %s %s\n", i ? "         " : "stored in", json_string_value(store));
+  putchar('\n');
   return tool_report(
       settings, settings->all ? json_incref(candidates) : condense(candidates),
       columns);
@@ -156,7 +172,8 @@ const tool_command tune_explain = {
     "comes from (exact, similar or nearest measurements, the rule, the paper's "
     "rule, a pin, DFGNN_FORCE_VARIANT), and of each family the best variant "
     "and "
-    "why it was not chosen; with --all every variant. --json has them all.",
+    "why it was not chosen, and the stores that hold what answered; with --all "
+    "every variant. --json has them all.",
     HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(ALL) |
         HAS_ALWAYS,
     command};

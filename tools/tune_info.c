@@ -1,6 +1,6 @@
 /* tune_info.c - dfgnn-tune info: this machine, the stores, the environment */
 #include "lib/registry.h"
-#include "tools/inputs.h"
+#include "tools/layers.h"
 #include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -50,25 +50,32 @@ static void put_device(json_t *rows, const tool_contexts *c, int i) {
 }
 
 static void put_layers(json_t *rows, const dfgnn_context *ctx) {
-  for (size_t i = 0; i < ctx->layer_count; i++) {
+  int64_t *winners = calloc(ctx->layer_count + 1, sizeof *winners);
+  size_t problems = winners ? tool_layers_winners(winners, ctx) : 0;
+  for (size_t i = 0; winners && i < ctx->layer_count; i++) {
     const dfgnn_store_layer *layer = &ctx->layers[i];
     char text[256];
     int exists = !access(layer->path, F_OK);
     if (exists)
-      snprintf(text, sizeof text, "%llu rows for %s, %llu invalid%s",
+      snprintf(text, sizeof text,
+               "%llu rows for %s, %llu invalid, answers %lld of %zu "
+               "problems%s",
                (unsigned long long)layer->rows, ctx->info.arch,
-               (unsigned long long)layer->invalid,
-               layer->writable ? ", written" : "");
+               (unsigned long long)layer->invalid, (long long)winners[i],
+               problems, layer->writable ? ", written" : "");
     else
       snprintf(text, sizeof text, "absent%s",
                layer->writable ? ", written" : "");
     json_t *row = fact(rows, "store", layer->path, text);
     tool_put_count(row, "rows", (int64_t)layer->rows);
     tool_put_count(row, "invalid", (int64_t)layer->invalid);
+    tool_put_count(row, "answers", winners[i]);
+    tool_put_count(row, "problems", (int64_t)problems);
     tool_put_flag(row, "writable", layer->writable);
     tool_put_flag(row, "exists", exists);
     tool_put(row, "arch", ctx->info.arch);
   }
+  free(winners);
 }
 
 static void put_environment(json_t *rows) {
@@ -127,8 +134,8 @@ const tool_command tune_info = {
     0,
     "Show devices, stores, environment and versions",
     "The identity that measurements are stored under, the stores in the order "
-    "they answer with their rows for each device, and the environment "
-    "variables "
-    "in effect.",
+    "they are read with their rows for each device and how many of the "
+    "measured problems they answer (hold the winner of), and the environment "
+    "variables in effect. 'dfgnn-tune explain' tells the store of one call.",
     HAS(DEVICE) | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
     command};

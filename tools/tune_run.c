@@ -57,10 +57,21 @@ static void put_comparisons(json_t *row, const tool_case *each) {
   tool_put_number(row, "speedup_unfused", tool_lookup_ratio(&lookup, unfused));
 }
 
-static void put_report(run *r, const tool_case *each,
+/* What a call would have got before. */
+static const char *source_before(const tool_case *each) {
+  tool_lookup lookup;
+  dfgnn_choice choice = {0};
+  if (tool_lookup_case(&lookup, each))
+    return NULL;
+  dfgnn__table_select(&choice, each->ctx->table, &lookup.query, 0);
+  return dfgnn_source_name(choice.variant ? choice.source : DFGNN_SOURCE_RULE);
+}
+
+static void put_report(run *r, const tool_case *each, const char *before,
                        const dfgnn_tune_report *report) {
   json_t *row = tool_row(each->label, each->problem, each->info);
   dfgnn_plan *plan;
+  tool_put(row, "before", before);
   tool_put(row, "variant", report->variant);
   if (!dfgnn_plan_create(&plan, each->ctx, each->graph, each->problem)) {
     tool_put(row, "source", dfgnn_source_name(dfgnn_plan_source(plan)));
@@ -141,12 +152,13 @@ static int tune(void *data, const tool_case *each) {
   options.stop = stop;
   options.data = r;
   progress(r, 0, "preparing");
+  const char *before = source_before(each);
   dfgnn_status status =
       dfgnn_tune(&report, each->ctx, each->graph, each->problem, &options);
   tool_progress_end(s);
   r->wrong += report.wrong;
   if (!status || (status == DFGNN_ERROR_INTERRUPTED && *report.variant))
-    put_report(r, each, &report);
+    put_report(r, each, before, &report);
   if (status == DFGNN_ERROR_INTERRUPTED)
     return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_TIME_LIMIT;
   if (!status)
@@ -190,8 +202,8 @@ static const tool_column columns[] = {
     {"dtype", "DTYPE", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},
+    {"before", "BEFORE", TOOL_TEXT},
     {"variant", "VARIANT", TOOL_TEXT},
-    {"source", "SOURCE", TOOL_TEXT},
     {"median_ms", "TIME", TOOL_MS},
     {"ratio", "/RULE", TOOL_FIGURE},
     {"speedup_paper", "OVER PAPER", TOOL_TIMES},
@@ -275,6 +287,7 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
     json_decref(rows);
     return status;
   }
+  tool_say_sources(settings, rows, "before", "before this run");
   int printed =
       tool_report(settings, rows, settings->dry_run ? dry_columns : columns);
   return status ? status : printed;

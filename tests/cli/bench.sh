@@ -13,6 +13,9 @@ holds 'all(.[] | .dim, .heads, .distance, .median_ms, .ci_low_ms, .ci_high_ms, .
            .gather_floor_ms, .workspace_bytes, .saved_bytes, .graph_bytes,
            .bytes, .copy_gbps; type == "number")'
 holds 'all(.status == "ok")'
+holds 'all(.prepare_ms >= 0 and has("payback_calls"))'
+holds '[.[] | select(.answer)] | length == 1 and .[0].answer == "rule" and
+  (.[0].role | test("tuned"))'
 holds 'all(.rel_error < 1e-5)'
 holds 'all(.ci_low_ms <= .median_ms and .median_ms <= .ci_high_ms)'
 holds 'any(.role | split(",") | index("rule")) and

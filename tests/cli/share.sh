@@ -165,7 +165,8 @@ status 0 dfgnn-tune pin --store "$work/pin.db" --json
 holds "length == 1 and .[0].variant == \"$loser\" and .[0].known"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --json \
   --store "$work/pin.db"
-holds ".[0].variant == \"$loser\" and .[0].source == \"pinned\""
+holds ".[0].variant == \"$loser\" and .[0].source == \"pinned\" and
+  .[0].stores == [\"$work/pin.db\"]"
 status 0 dfgnn-tune merge "$work/unpinned.db" "$work/pin.db" --quiet
 status 0 dfgnn-tune pin --store "$work/unpinned.db" --json
 holds 'length == 0'
@@ -225,11 +226,19 @@ holds '[.[] | select(.kind == "store")] | length == 2 and
   .[0].writable and (.[0].exists | not) and .[1].rows == 5 and
   (.[1].writable | not)'
 status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --json
-holds '.[0].source == "exact"'
+holds ".[0].source == \"exact\" and .[0].stores == [\"$work/lower.db\"]"
+status 0 dfgnn-tune explain "$small" --device cpu --dim 9 --json
+holds ".[0].source == \"nearest\" and .[0].stores == [\"$work/lower.db\"]"
+status 0 dfgnn-tune explain "$small" --device cpu --dim 9 --dtype f64 --json
+holds '.[0].source == "rule" and .[0].stores == []'
+status 0 dfgnn-tune info --device cpu --json
+holds '[.[] | select(.kind == "store") | [.answers, .problems]] ==
+  [[0, 1], [1, 1]]'
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run "$small" --device cpu --dim 5 --budget 100ms --quiet
 status 0 dfgnn-tune info --device cpu --json
-holds '[.[] | select(.kind == "store")] | .[0].rows > 0 and .[1].rows == 5'
+holds '[.[] | select(.kind == "store")] | .[0].rows > 0 and .[1].rows == 5 and
+  .[0].answers == 1 and .[1].answers == 1 and .[0].problems == 2'
 export_of "$work/lower.db" | cmp -s - "$work/base.jsonl" ||
   fail "the second layer was written"
 unset DFGNN_STORE

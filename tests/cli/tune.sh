@@ -33,8 +33,11 @@ holds '.[0] | .candidates > 5 and .measured == 0 and .estimate_s > 0'
 
 promise "run measures and stores"
 # shellcheck disable=SC2086
-status 0 dfgnn-tune run "$small" $quick --store "$store" --json
+status 0 dfgnn-tune run "$small" --device cpu --dim 8 --budget 300ms \
+  --store "$store" --json
 holds 'length == 1 and .[0].source == "exact" and .[0].resumed == 0'
+holds '.[0].before == "rule" and (.[0].payback_calls | . == null or . > 0)'
+says "before this run: 0 hits, 0 near, 1 misses"
 holds '.[0] | .measured >= 1 and .median_ms > 0 and .ratio > 0 and .kept'
 winner=$(jq -r '.[0].variant' "$work/out")
 
@@ -64,7 +67,7 @@ status 0 dfgnn-tune run "$small" $quick --budget 20s --store "$store" --json
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run "$small" $quick --budget 20s --store "$store" --json
 holds '.[0] | .resumed > 5 and .measured == 0 or .resumed == .candidates'
-holds '.[0].seconds < 5'
+holds '.[0].seconds < 5 and .[0].before == "exact"'
 status 0 dfgnn-tune show --store "$store" --all --json
 holds 'length > 5 and all(.[]; .status != "ok" or .median_ms > 0)'
 

@@ -1,0 +1,121 @@
+#include "tools/layers.h"
+#include "lib/graph.h"
+#include "tuner/history.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+dfgnn_status tool_layer_open(dfgnn_store **store, const char *path) {
+  const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
+  dfgnn_keys *keys = NULL;
+  if (!trusted || !*trusted)
+    return dfgnn__store_open(store, path, DFGNN_STORE_READ);
+  dfgnn_status status = dfgnn__keys_load(&keys, trusted);
+  if (!status)
+    status = dfgnn__store_open_signed(store, path, keys);
+  dfgnn__keys_free(keys);
+  return status;
+}
+
+typedef struct wanted {
+  const dfgnn_problem *problem;
+  uint64_t fingerprint;
+  const dfgnn_variant *variant;
+  int found;
+} wanted;
+
+static int is_row(void *data, const dfgnn_measurement *row) {
+  wanted *w = data;
+  w->found = !strcmp(row->variant, w->variant->name) &&
+             row->revision == w->variant->family->revision;
+  return w->found;
+}
+
+static int is_pin(void *data, const char *op, const char *pass,
+                  const char *dtype, uint64_t fingerprint,
+                  const char *variant) {
+  wanted *w = data;
+  w->found = !strcmp(variant, w->variant->name) &&
+             !strcmp(op, dfgnn_op_name(w->problem->op)) &&
+             !strcmp(pass, dfgnn_pass_name(w->problem->pass)) &&
+             !strcmp(dtype, dfgnn_dtype_name(w->problem->dtype)) &&
+             (!fingerprint || fingerprint == w->fingerprint);
+  return w->found;
+}
+
+uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice) {
+  const dfgnn_problem *p = each->problem;
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  wanted w = {p, each->graph->signature.fingerprint, choice->variant, 0};
+  uint64_t layers = 0;
+  int pinned = choice->source == DFGNN_SOURCE_PINNED;
+  if (!pinned && choice->source != DFGNN_SOURCE_EXACT &&
+      choice->source != DFGNN_SOURCE_SIMILAR &&
+      choice->source != DFGNN_SOURCE_NEAREST)
+    return 0;
+  filter.backend = each->info->backend;
+  filter.arch = each->info->arch;
+  filter.op = dfgnn_op_name(p->op);
+  filter.pass = dfgnn_pass_name(p->pass);
+  filter.dtype = dfgnn_dtype_name(p->dtype);
+  filter.status = "ok";
+  filter.fingerprint = &choice->fingerprint;
+  filter.heads = choice->heads;
+  filter.dim = choice->dim;
+  for (size_t i = 0; i < each->ctx->layer_count && i < 64; i++) {
+    dfgnn_store *store = NULL;
+    w.found = 0;
+    if (access(each->ctx->layers[i].path, R_OK) ||
+        tool_layer_open(&store, each->ctx->layers[i].path))
+      continue;
+    if (pinned)
+      dfgnn__store_each_pin(store, is_pin, &w);
+    else
+      dfgnn__store_each(store, NULL, &filter, is_row, &w);
+    dfgnn__store_close(store);
+    layers |= (uint64_t)w.found << i;
+  }
+  return layers;
+}
+
+typedef struct census {
+  const dfgnn_decisions *decisions;
+  char *held; /* by decision */
+  int64_t count;
+} census;
+
+static int mark(void *data, const dfgnn_measurement *row) {
+  census *c = data;
+  for (size_t i = 0; i < c->decisions->count; i++) {
+    const dfgnn_decision *d = &c->decisions->decision[i];
+    if (c->held[i] ||
+        d->problem.signature.fingerprint != row->signature.fingerprint ||
+        strcmp(d->ranked[0].variant, row->variant) ||
+        d->ranked[0].revision != row->revision ||
+        !dfgnn__same_problem(&d->problem, row))
+      continue;
+    c->held[i] = 1;
+    c->count++;
+  }
+  return 0;
+}
+
+size_t tool_layers_winners(int64_t *winners, const dfgnn_context *ctx) {
+  census c = {.decisions = dfgnn__table_decisions(ctx->table)};
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  filter.backend = ctx->info.backend;
+  filter.arch = ctx->info.arch;
+  filter.status = "ok";
+  for (size_t i = 0; i < ctx->layer_count; i++) {
+    dfgnn_store *store = NULL;
+    c.count = 0;
+    c.held = calloc(c.decisions->count + 1, 1);
+    if (c.held && !access(ctx->layers[i].path, R_OK) &&
+        !tool_layer_open(&store, ctx->layers[i].path))
+      dfgnn__store_each(store, NULL, &filter, mark, &c);
+    dfgnn__store_close(store);
+    free(c.held);
+    winners[i] = c.count;
+  }
+  return c.decisions->count;
+}

@@ -1,0 +1,19 @@
+/* layers.h - which store file an answer comes from */
+#ifndef DFGNN_TOOLS_LAYERS_H
+#define DFGNN_TOOLS_LAYERS_H
+
+#include "lib/context.h"
+#include "tools/inputs.h"
+
+/* Opens a layer as a context does, signed where DFGNN_TRUSTED_KEYS asks. */
+dfgnn_status tool_layer_open(dfgnn_store **store, const char *path);
+
+/* A bit a layer of the case's context: it holds the pin, or a measurement of
+ * the chosen variant among those that answered.  0: the rule, or no layer. */
+uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice);
+
+/* For each layer, of how many of the context's decisions it holds the winner;
+ * returns how many decisions there are. */
+size_t tool_layers_winners(int64_t *winners, const dfgnn_context *ctx);
+
+#endif
