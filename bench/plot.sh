@@ -10,7 +10,7 @@
 needs jq gnuplot
 
 [ $# -ge 4 ] || {
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 file=$1
@@ -36,8 +36,8 @@ gnuplot >"$out.new" <<END
 set terminal svg size 800,500 font "sans-serif,13" background "white"
 set title "$title" noenhanced
 set logscale xy
-set xlabel "$x" noenhanced
-set ylabel "$y" noenhanced
+set xlabel "${XLABEL-$x}" noenhanced
+set ylabel "${YLABEL-$y}" noenhanced
 set grid
 set key outside right noenhanced
 plot for [i=0:$((lines - 1))] "$work/data" index i using 1:2 \

@@ -1,0 +1,234 @@
+# report.jq - the tables of docs/performance.md from the figures of bench/results;
+# bench/report.sh gives it the files as $name and prints each table.
+
+def graphs: ["cora", "citeseer", "pubmed", "pattern", "cluster", "mnist",
+  "cifar10", "voc", "coco", "arxiv", "ppa", "proteins", "reddit_comm",
+  "reddit_rand"];
+def classes: [
+  {name: "batches", graphs: graphs[3:9]},
+  {name: "small full graphs", graphs: graphs[0:3]},
+  {name: "super nodes", graphs: graphs[9:]}];
+def operators: ["gt", "gat", "agnn", "gatv2"];
+
+def digits($n): . as $x | if $x == 0 then 0 else
+  pow(10; $n - 1 - ($x | fabs | log10 | floor)) as $unit
+  | ($x * $unit | round) / $unit end;
+def time: if . == null then "-" elif . < 1 then "\(. * 1000 | digits(3)) µs"
+  else "\(digits(3)) ms" end;
+def ns: if . < 1000 then "\(digits(3)) ns" else "\(. / 1000 | digits(3)) µs" end;
+def percent: if . == null then "-" else "\(. * 100 | round) %" end;
+def figure: if . == null then "-" else (. * 100 | round) as $x
+  | "\($x / 100 | floor).\($x % 100 + 100 | tostring[1:])" end;
+def mean: if length == 0 then null else (map(log) | add / length | exp) end;
+def row: "| \(join(" | ")) |";
+def table($head): ($head | row), ($head | map("---") | row), .[];
+def lines: [.] | join("\n");
+def markdown($head): [table($head)] | join("\n");
+def short: sub("^[a-z]+\\.attention\\.fwd\\."; "")
+  | gsub(",(heads=grid|norm=row|order=natural)"; "");
+
+def has_role($role): .role | split(",") | index($role);
+def of($rows; $graph; $op; $role):
+  first(($rows[] | select(.graph == $graph and .op == $op and has_role($role))),
+    null);
+def ms($rows; $graph; $op; $role): of($rows; $graph; $op; $role) | .median_ms;
+def ratio($a; $b): if $a == null or $b == null then null else $a / $b end;
+
+# the least time of other implementations in f32
+def peer($graph; $op; $heads; $dim):
+  [$peers[] | select(.graph == $graph and .op == $op and .heads == $heads and
+    .dim == $dim and .dtype == "f32") | .ms] | min;
+def peer_of($graph; $name): first(($peers[] | select(.graph == $graph and
+  .op == "gt" and .heads == 1 and .dim == 128 and .peer == $name) | .ms), null);
+def goal($graph; $op):
+  first(($goals[] | select(.graph == $graph and .op == $op) | .ms), null);
+
+def preset_table($op): [graphs[] as $g | of($f32; $g; $op; "tuned") as $t
+  | $t.median_ms as $ms
+  | [$g, ($ms | time), (goal($g; $op) | time), ($t.floor_share | percent),
+     ($t.gather_share | percent)] +
+    [("rule", "paper", "smmf-pmf", "unfused") as $role
+     | ratio(ms($f32; $g; $op; $role); $ms) | figure] +
+    [ratio(peer($g; $op; 1; 128); $ms) | figure] + ["`\($t.variant | short)`"]
+  | row] | markdown(["graph", "tuned", "goal", "floor", "gather", "rule",
+    "paper", "smmf, pmf", "unfused", "best f32 peer", "tuned variant"]);
+
+def class_table: [operators[] as $op | classes[] as $c
+  | [$op, $c.name] +
+    [("unfused", "smmf-pmf", "paper", "rule") as $role | [$c.graphs[] as $g
+      | ratio(ms($f32; $g; $op; $role); ms($f32; $g; $op; "tuned"))]
+      | mean | figure] +
+    [[$c.graphs[] as $g | ratio(peer($g; $op; 1; 128);
+      ms($f32; $g; $op; "tuned")) | values] | mean | figure] +
+    [("unfused", "PyG") as $name | if $op == "gt" then
+      ([$c.graphs[] as $g | ratio(peer_of($g; $name);
+        ms($f32; $g; $op; "tuned")) | values] | mean | figure) else "-" end]
+  | row] | markdown(["operator", "class", "over unfused", "over smmf, pmf",
+    "over the paper’s rule", "over our rule", "over the best f32 peer",
+    "over their unfused", "over PyG"]);
+
+def baseline_table: [graphs[] as $g
+  | ms($f32; $g; "gt"; "unfused") as $u | ms($f32; $g; "gt"; "smmf-pmf") as $s
+  | peer_of($g; "unfused") as $pu | peer_of($g; "DF-GNN") as $pd
+  | [$g, ($u | time), ($pu | time), (ratio($u; $pu) | figure), ($s | time),
+     ($pd | time), (ratio($s; $pd) | figure)] | row]
+  | markdown(["graph", "our unfused", "theirs", "ratio", "our smmf, pmf",
+    "DF-GNN", "ratio"]);
+
+def missed_table: [graphs[] as $g | operators[] as $op
+  | ms($f32; $g; $op; "tuned") as $ms | goal($g; $op) as $goal
+  | select($ms > $goal) | {ratio: ($ms / $goal),
+    row: [$g, $op, ($ms | time), ($goal | time), ($ms / $goal | figure)]}]
+  | sort_by(-.ratio) | map(.row | row)
+  | markdown(["graph", "operator", "tuned", "goal", "ratio"]);
+
+# where a baseline or a peer is faster than the tuned choice, beyond noise
+def slower: [([$f32, $eight, $bf16][] as $rows | $rows[0] as $any
+  | graphs[] as $g | operators[] as $op
+  | of($rows; $g; $op; "tuned") as $t | select($t)
+  | (("rule", "paper", "smmf-pmf", "unfused") as $role
+     | {name: $role, ms: ms($rows; $g; $op; $role)}),
+    (select($any.dtype == "f32") | {name: "the best f32 peer",
+      ms: peer($g; $op; $any.heads; $any.dim)})
+  | select(.ms != null and .ms < $t.median_ms * 0.98)
+  | [$g, "\($op) \($any.dtype) \($any.heads)x\($any.dim)", .name,
+     ($t.median_ms / .ms | figure), $t.source] | row)]
+  | markdown(["graph", "problem", "faster", "tuned is slower by", "its source"]);
+
+def against($rows; $other; $name): [graphs[] as $g
+  | ["gt", "gat"] as $ops
+  | [$g] + [$ops[] as $op | ms($f32; $g; $op; "tuned") as $one
+    | ms($rows; $g; $op; "tuned") as $ms
+    | ($one | time), ($ms | time), (ratio($ms; $one) | figure)] | row]
+  | markdown(["graph", "gt f32 1x128", "gt \($name)", "ratio", "gat f32 1x128",
+    "gat \($name)", "ratio"]);
+def eight_peer_table: [graphs[] as $g | peer($g; "gt"; 8; 16) as $p
+  | select($p) | ms($eight; $g; "gt"; "tuned") as $ms
+  | [$g, ($ms | time), ($p | time), ($p / $ms | figure)] | row]
+  | markdown(["graph", "gt 8x16", "best peer", "faster by"]);
+
+def regret_rows($name; $rows): [$rows[] | select(.dim)] as $all
+  | ($rows[] | select(.graph == "geometric mean")) as $mean
+  | (([$all[].dim] | unique[]), null) as $dim
+  | [$all[] | select($dim == null or .dim == $dim)]
+  | [$name, ($dim // "all"), ([.[].graph] | unique | length)] +
+    [("exact", "left_out", "rule", "paper") as $k
+     | [.[]["\($k)_regret"] | values] | "\(mean | figure) (\(max | figure))"] +
+    [([.[].spread] | mean | figure), ([.[].candidates] | max)] | map(tostring)
+  | row;
+def regret_table: [regret_rows("H200"; $regret),
+    regret_rows("CPU, 2 threads"; $regret_cpu)]
+  | markdown(["device", "width", "graphs", "exact", "leave one out", "rule",
+    "paper’s rule", "spread", "candidates"]);
+
+def ablation_table: [["cora", $ablation_cora], ["pattern", $ablation_pattern],
+    ["arxiv", $ablation_arxiv]] as $all
+  | [("smmf", "pmf") as $kernel
+  | [$all[0][1][] | select(.variant | contains(".\($kernel)/")) | .variant]
+  | sort[] as $v | ["`\($v | short)`"] +
+    [$all[] | .[1] as $rows
+     | ($rows | map(select(.variant == $v))[0].median_ms) as $ms
+     | ([$rows[] | select((.variant | contains(".\($kernel)/")) and
+         (.variant | endswith("balance=row,vec=1,softmax=redundant")))
+         | .median_ms] | max) as $plain
+     | "\($ms | time) (\($plain / $ms | figure))"] | row]
+  | markdown(["kernel"] + [$all[][0]]);
+
+# each optimisation alone, and all of them; rows=8 of smmf
+def optimisation_bars: [("smmf", "pmf") as $kernel
+  | ({balance: "row", vec: "wide", softmax: "once", name: "without-balance"},
+     {balance: "edge", vec: "1", softmax: "once", name: "without-vectors"},
+     {balance: "edge", vec: "wide", softmax: "redundant",
+      name: "with-redundancy"},
+     {balance: "edge", vec: "wide", softmax: "once", name: "all"}) as $one
+  | ["\($kernel):\($one.name)"] +
+    [($ablation_cora, $ablation_pattern, $ablation_arxiv) as $rows
+     | [$rows[] | select((.variant | contains(".\($kernel)/")) and
+         (.variant | contains("rows=8,") or $kernel == "pmf"))] as $rows
+     | ($rows[] | select(.variant | endswith(
+         "balance=row,vec=1,softmax=redundant")) | .median_ms) as $plain
+     | ($rows[] | select(.variant | endswith(
+         "balance=\($one.balance),vec=\($one.vec),softmax=\($one.softmax)"))
+        | $plain / .median_ms)] | map(tostring) | join(" ")] | join("\n");
+
+def width_table: [["cora", $widths_cora], ["pubmed", $widths_pubmed],
+    ["pattern", $widths_pattern], ["arxiv", $widths_arxiv]][] as $one
+  | [$one[1][].dim] | unique[] as $d
+  | [$one[1][] | select(.dim == $d)] as $rows
+  | ms($rows; $one[0]; "gt"; "tuned") as $ms
+  | [$one[0], ($d | tostring), ($ms | time)] +
+    [("rule", "paper", "smmf-pmf", "unfused") as $role
+     | ratio(ms($rows; $one[0]; "gt"; $role); $ms) | figure] | row;
+
+def sixty_four_table: [["cora", $widths_cora], ["pattern", $widths_pattern],
+    ["arxiv", $widths_arxiv]] | [.[] as $one
+  | [$one[1][] | select(.dim == 64)] as $rows
+  | ms($rows; $one[0]; "gt"; "tuned") as $ms | peer($one[0]; "gt"; 1; 64) as $p
+  | [$one[0], ($ms | time), ($p | time), (ratio($p; $ms) | figure)] | row]
+  | markdown(["graph", "gt 1x64", "best f32 peer", "faster by"]);
+
+def batch_table: [[$batches[].graph] | unique
+  | sort_by(capture("batch=(?<n>[0-9]+)").n | tonumber)[] as $g
+  | ms($batches; $g; "gt"; "tuned") as $ms
+  | [($g | capture("batch=(?<n>[0-9]+)").n), ($ms | time)] +
+    [("rule", "paper", "smmf-pmf", "unfused") as $role
+     | ratio(ms($batches; $g; "gt"; $role); $ms) | figure] | row]
+  | markdown(["graphs", "tuned", "rule", "paper", "smmf, pmf", "unfused"]);
+
+def dispatch_table: [($dispatch + $dispatch_cpu)[]
+  | [.device, .graph, .op, .source, (.cached_plan_ns | ns), (.new_plan_ns | ns),
+     (.new_graph_ns | ns), (.execute_ns | ns)] | row]
+  | markdown(["device", "graph", "operator", "source", "cached plan",
+    "new plan", "new graph", "execute"]);
+
+def cost_table: [$cost[] | [.graph, (.candidates | tostring),
+    "\(.exhaustive_s | digits(3)) s", "\(.tuned_s | digits(3)) s",
+    (.share | percent), (.regret | figure)] | row]
+  | markdown(["graph", "candidates", "exhaustive", "tuned", "share", "regret"]);
+
+def torch_table: [[$torch[] | select(has_role("tuned"))][]
+  | . as $t | [$torch[] | select(.graph == $t.graph)] as $rows
+  | [$t.graph, ($t.torch_ms | time), ($t.median_ms | time),
+     ($t.torch_ms / $t.median_ms | figure)] +
+    [("smmf-pmf", "unfused") as $role
+     | ratio(ms($rows; $t.graph; "gt"; $role); $t.median_ms) | figure] +
+    [($t.gather_share | percent)] | row]
+  | markdown(["graph", "torch", "tuned", "faster by", "smmf, pmf", "unfused",
+    "gather"]);
+
+def cpu_table: [[$cpu[].graph] | unique[] as $g | of($cpu; $g; "gt"; "tuned")
+    | {source, ms: .median_ms} + ([("unfused", "smmf-pmf", "rule", "paper")
+      as $role | {($role): ratio(ms($cpu; $g; "gt"; $role); .median_ms)}]
+      | add)] as $all
+  | [({name: "measured on the graph", of: ["exact"]},
+      {name: "near graphs or the rule", of: ["nearest", "similar", "rule"]})
+     as $part | [$all[] | select(.source | IN($part.of[]))]
+     | select(length > 0) | . as $rows
+     | [$part.name, (length | tostring)] +
+       [("unfused", "smmf-pmf", "rule", "paper") as $role
+        | [$rows[][$role] | values]
+        | "\(mean | figure) (\(min | figure))"] | row]
+  | markdown(["chosen by", "graphs", "unfused", "smmf, pmf", "rule", "paper"]);
+
+def headline: [graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
+  | ms($f32; $g; "gat"; "tuned") as $a
+  | [$g, ($t | time), (ratio(ms($f32; $g; "gt"; "unfused"); $t) | figure),
+     (ratio(peer($g; "gt"; 1; 128); $t) | figure), ($a | time),
+     (ratio(ms($f32; $g; "gat"; "unfused"); $a) | figure)] | row]
+  | markdown(["graph", "GT", "over unfused", "over the best f32 peer", "GAT",
+    "over unfused"]);
+
+{gt: preset_table("gt"), gat: preset_table("gat"), agnn: preset_table("agnn"),
+ gatv2: preset_table("gatv2"), classes: class_table, baselines: baseline_table,
+ missed: missed_table, slower: slower,
+ heads: against($eight; $f32; "f32 8x16"), heads_peer: eight_peer_table, sixty_four: sixty_four_table,
+ bf16: against($bf16; $f32; "bf16 1x128"), regret: regret_table,
+ ablation: ablation_table,
+ widths: ([width_table] | markdown(["graph", "width", "tuned", "rule", "paper",
+   "smmf, pmf", "unfused"])),
+ batches: batch_table, dispatch: dispatch_table, cost: cost_table,
+ torch: torch_table, cpu: cpu_table, headline: headline,
+ speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
+   | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
+      ratio(peer($g; "gt"; 1; 128); $t)] | map(tostring) | join(" ")] | join("\n")),
+ optimisations: optimisation_bars}

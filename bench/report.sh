@@ -1,0 +1,133 @@
+#!/bin/sh
+# Writes the tables of docs/performance.md and README.md anew from the figures of
+# bench/results, and the pictures of docs/figures.
+#
+#   bench/report.sh [--check | --tables]
+#
+# A table stands between the lines <!-- table NAME --> and <!-- end -->.  Pictures
+# need gnuplot.  With --check nothing is written: exits with 1 if a table is not
+# what the figures say; with --tables all tables are printed as JSON.
+. "$(dirname "$0")/lib.sh"
+needs jq
+
+mode=${1-}
+top=$bench/..
+figures=$top/docs/figures
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# objects FILE: the rows of JSON, or of a table of tabs, an object a line
+objects() {
+  case $1 in
+  *.json) jq -c '.[]' "$1" ;;
+  *) grep -v '^#' "$1" | jq -R -s -c '[split("\n")[] | select(length > 0)
+    | split("\t")] | .[0] as $names | .[1:][] | [$names, .] | transpose
+    | map({(.[0]): (.[1] | tonumber? // .)}) | add' ;;
+  esac
+}
+
+set --
+while read -r name file; do
+  objects "$bench/$file" >"$work/$name"
+  set -- "$@" --slurpfile "$name" "$work/$name"
+done <<END
+peers peers.tsv
+goals goals.tsv
+f32 results/h200/f32_1x128.json
+eight results/h200/f32_8x16.json
+bf16 results/h200/bf16_1x128.json
+regret results/h200/regret.json
+ablation_cora results/h200/ablation_cora.json
+ablation_pattern results/h200/ablation_pattern.json
+ablation_arxiv results/h200/ablation_arxiv.json
+widths_cora results/h200/widths_cora.json
+widths_pubmed results/h200/widths_pubmed.json
+widths_pattern results/h200/widths_pattern.json
+widths_arxiv results/h200/widths_arxiv.json
+batches results/h200/batches.json
+dispatch results/h200/dispatch.json
+regret_cpu results/regret_cpu.json
+cpu results/cpu_1x128.json
+torch results/cpu_vs_torch.json
+cost results/tuning_cost_cpu.json
+dispatch_cpu results/dispatch_cpu.json
+END
+jq -n "$@" -f "$bench/report.jq" >"$work/tables"
+[ "$mode" != --tables ] || exec cat "$work/tables"
+
+# each table in a file of its own
+mkdir "$work/table"
+jq -r 'keys[]' "$work/tables" | while read -r name; do
+  jq -r --arg name "$name" '.[$name]' "$work/tables" >"$work/table/$name"
+done
+
+# filled FILE: the text with its tables anew
+filled() {
+  awk -v tables="$work/table" '
+    /^<!-- table [a-z0-9_]+ -->$/ {
+      print; print ""; file = tables "/" $3; lines = 0
+      while ((getline line <file) > 0) { print line; lines++ }
+      if (!lines) { print "no table " $3 >"/dev/stderr"; exit 1 }
+      print ""; inside = 1
+    }
+    /^<!-- end -->$/ { inside = 0 }
+    !inside && !/^<!-- table [a-z0-9_]+ -->$/ { print }' "$1"
+}
+
+for file in docs/performance.md README.md; do
+  filled "$top/$file" >"$work/filled"
+  if [ "$mode" = --check ]; then
+    diff -u "$top/$file" "$work/filled" || {
+      echo "$0: $file is not what the figures say; bench/report.sh writes it" >&2
+      exit 1
+    }
+  elif ! cmp -s "$work/filled" "$top/$file"; then
+    cat "$work/filled" >"$top/$file"
+    say "$file"
+  fi
+done
+[ "$mode" != --check ] || exit 0
+
+needs gnuplot
+mkdir -p "$figures"
+h200=$bench/results/h200
+export XLABEL YLABEL=ms
+for graph in cora pubmed pattern arxiv; do
+  XLABEL='features a head'
+  sh "$bench/plot.sh" "$h200/widths_$graph.json" "$figures/widths_$graph.svg" \
+    "GT forward, one head, f32, H200: $graph" .dim
+done
+XLABEL='graphs in the batch'
+sh "$bench/plot.sh" "$h200/batches.json" "$figures/batches.svg" \
+  "GT forward, 1 x 128, f32, H200: batches of PATTERN" \
+  '.graph | capture("batch=(?<n>[0-9]+)").n | tonumber'
+
+# bars NAME TITLE YLABEL KEY...: a group of bars a line of table NAME
+bars() {
+  name=$1 title=$2 label=$3
+  shift 3
+  {
+    echo "graph $*"
+    cat "$work/table/$name"
+  } >"$work/bars"
+  gnuplot >"$figures/$name.svg.new" <<END
+set terminal svg size 900,420 font "sans-serif,13" background "white"
+set title "$title" noenhanced
+set ylabel "$label" noenhanced
+set style data histogram
+set style histogram clustered gap 1
+set style fill solid 0.9 noborder
+set grid ytics
+set xtics rotate by -35 noenhanced
+set yrange [0:*]
+set key top left noenhanced
+plot 1 with lines lc "gray" notitle, for [i=2:$(($# + 1))] "$work/bars" \
+  using i:xtic(1) title columnheader(i)
+END
+  mv "$figures/$name.svg.new" "$figures/$name.svg"
+}
+
+bars speedup "GT forward, 1 x 128, f32, one H200: speed-up of the tuned choice" \
+  "times as fast" "over-unfused" "over-the-best-f32-peer"
+bars optimisations "GT forward, 1 x 128, f32, H200: optimisations of the paper" \
+  "times as fast as without any" cora pattern arxiv
