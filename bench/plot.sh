@@ -35,7 +35,9 @@ lines=$(grep -c '^"' "$work/data")
 gnuplot >"$out.new" <<END
 set terminal svg size 800,500 font "sans-serif,13" background "white"
 set title "$title" noenhanced
-set logscale xy
+set logscale x 2
+set logscale y
+set autoscale xfix
 set xlabel "${XLABEL-$x}" noenhanced
 set ylabel "${YLABEL-$y}" noenhanced
 set grid

@@ -136,10 +136,10 @@ def ablation_table: [["cora", $ablation_cora], ["pattern", $ablation_pattern],
 
 # each optimisation alone, and all of them; rows=8 of smmf
 def optimisation_bars: [("smmf", "pmf") as $kernel
-  | ({balance: "row", vec: "wide", softmax: "once", name: "without-balance"},
-     {balance: "edge", vec: "1", softmax: "once", name: "without-vectors"},
+  | ({balance: "row", vec: "wide", softmax: "once", name: "unbalanced"},
+     {balance: "edge", vec: "1", softmax: "once", name: "scalar"},
      {balance: "edge", vec: "wide", softmax: "redundant",
-      name: "with-redundancy"},
+      name: "redundant"},
      {balance: "edge", vec: "wide", softmax: "once", name: "all"}) as $one
   | ["\($kernel):\($one.name)"] +
     [($ablation_cora, $ablation_pattern, $ablation_arxiv) as $rows

@@ -107,20 +107,22 @@ bars() {
   name=$1 title=$2 label=$3
   shift 3
   {
-    echo "graph $*"
+    printf graph
+    printf ' "%s"' "$@"
+    echo
     cat "$work/table/$name"
   } >"$work/bars"
   gnuplot >"$figures/$name.svg.new" <<END
-set terminal svg size 900,420 font "sans-serif,13" background "white"
+set terminal svg size 1100,400 font "sans-serif,12" background "white"
 set title "$title" noenhanced
 set ylabel "$label" noenhanced
 set style data histogram
 set style histogram clustered gap 1
 set style fill solid 0.9 noborder
 set grid ytics
-set xtics rotate by -35 noenhanced
+set xtics noenhanced scale 0
 set yrange [0:*]
-set key top left noenhanced
+set key above noenhanced
 plot 1 with lines lc "gray" notitle, for [i=2:$(($# + 1))] "$work/bars" \
   using i:xtic(1) title columnheader(i)
 END
@@ -128,6 +130,6 @@ END
 }
 
 bars speedup "GT forward, 1 x 128, f32, one H200: speed-up of the tuned choice" \
-  "times as fast" "over-unfused" "over-the-best-f32-peer"
+  "times as fast" "over unfused" "over the best f32 peer"
 bars optimisations "GT forward, 1 x 128, f32, H200: optimisations of the paper" \
   "times as fast as without any" cora pattern arxiv
