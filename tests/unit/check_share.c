@@ -369,8 +369,11 @@ START_TEST(without_a_home_programs_run_and_tuning_says_what_it_lost) {
   ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &tune));
   ck_assert_int_eq(report.kept, 0);
   ck_assert_int_gt(report.measured, 0);
-  ck_assert_msg(strstr(logged, "not kept") && strstr(logged, path), "%s",
+  ck_assert_msg(strstr(logged, "cannot be kept") && strstr(logged, path), "%s",
                 logged);
+  dfgnn_plan_destroy(plan);
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
   dfgnn_plan_destroy(plan);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
