@@ -7,6 +7,7 @@
 #define DFGNN_LIB_BACKEND_H
 
 #include "dfgnn.h"
+#include "kernels/common/move.h"
 #include "kernels/common/variant.h"
 
 #ifdef __cplusplus
@@ -62,6 +63,10 @@ typedef struct dfgnn_backend {
   /* Narrows 64-bit device indices; out of range is an error naming the edge. */
   dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to, const int64_t *from,
                          int64_t count);
+  /* Moves rows of a tensor that the device can read, in the order of `stream`;
+   * allocates nothing. */
+  dfgnn_status (*move)(dfgnn_device *device, const dfgnn_move *move,
+                       void *stream);
   /* Builds a view; its arrays come from allocate, array[0] owning none of the
    * others: release each non-NULL one. */
   dfgnn_status (*build_view)(dfgnn_device *device, dfgnn_view *view,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "lib/backend.h"
 #include "lib/coo.h"
+#include "lib/move.h"
 #include "lib/signature.h"
 #include "lib/views.h"
 
@@ -147,6 +148,13 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
   return DFGNN_OK;
 }
 
+static dfgnn_status move(dfgnn_device *device, const dfgnn_move *move,
+                         void *stream) {
+  (void)stream;
+  dfgnn__move_host(move, device->threads);
+  return DFGNN_OK;
+}
+
 static dfgnn_status build_view(dfgnn_device *device, dfgnn_view *view,
                                const dfgnn_matrix *matrix,
                                const dfgnn_signature *signature) {
@@ -262,6 +270,7 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .narrow = narrow,
     .build_view = build_view,
     .sort_edges = dfgnn__sort_edges,
+    .move = move,
     .time = time_calls,
     .copy_bandwidth = copy_bandwidth,
 };

@@ -397,6 +397,16 @@ out:
   return status;
 }
 
+static dfgnn_status move(dfgnn_device *device, const dfgnn_move *move,
+                         void *stream) {
+  dfgnn_status status = DFGNN_OK;
+  int previous = dfgnn__cuda_enter(device);
+  DFGNN_CUDA_GO(dfgnn__cuda_move(move, (cudaStream_t)stream));
+out:
+  dfgnn__cuda_leave(previous);
+  return status;
+}
+
 const dfgnn_backend dfgnn__backend_cuda = {
     .name = "cuda",
     .device_count = device_count,
@@ -414,6 +424,7 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .narrow = narrow,
     .build_view = dfgnn__cuda_build_view,
     .sort_edges = dfgnn__cuda_sort_edge_list,
+    .move = move,
     .time = dfgnn__cuda_time,
     .copy_bandwidth = dfgnn__cuda_copy_bandwidth,
 };

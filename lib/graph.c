@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/reorder.h"
 
 typedef struct dfgnn_view_node {
   dfgnn_view view;
@@ -142,6 +143,7 @@ void dfgnn_graph_destroy(dfgnn_graph *graph) {
     return;
   dfgnn_context *ctx = graph->ctx;
   dfgnn__graph_forget_plans(graph);
+  dfgnn__reordered_free(graph);
   for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
     next = node->next;
     release_view(ctx, &node->view);
@@ -171,7 +173,13 @@ dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
 }
 
 size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
-  return graph ? graph->owned_bytes + graph->view_bytes : 0;
+  if (!graph)
+    return 0;
+  size_t bytes = graph->owned_bytes + graph->view_bytes;
+  if (graph->reordered)
+    bytes +=
+        graph->reordered->bytes + dfgnn_graph_bytes(graph->reordered->inner);
+  return bytes;
 }
 
 static dfgnn_view *find_view(const dfgnn_graph *graph,

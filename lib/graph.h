@@ -22,6 +22,8 @@ struct dfgnn_graph {
   pthread_rwlock_t plans_lock;
   dfgnn_plan **plans; /* open addressing, capacity a power of two */
   size_t plan_count, plan_capacity;
+
+  struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: it was not */
 };
 
 /* The view, built now if it is the first request. */

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "lib/describe.h"
+#include "lib/reorder.h"
 
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem) {
@@ -79,6 +80,7 @@ static dfgnn_status cache_add(dfgnn_graph *graph, dfgnn_plan *plan) {
 static void release_plan(dfgnn_plan *plan) {
   if (plan->variant->family->release && plan->state)
     plan->variant->family->release(plan->state);
+  dfgnn_plan_destroy(plan->inner);
   free(plan);
 }
 
@@ -330,12 +332,17 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
     pthread_rwlock_unlock(&graph->plans_lock);
     drop_reference(plan);
   }
-  status = choose(&choice, graph, &full);
-  if (!status)
-    status = build_plan(&plan, graph, &full, &choice);
+  if (dfgnn__graph_inner(graph) != graph) {
+    status = dfgnn__reordered_plan(&plan, graph, &full, NULL);
+  } else {
+    status = choose(&choice, graph, &full);
+    if (!status)
+      status = build_plan(&plan, graph, &full, &choice);
+    if (!status)
+      count_source(ctx, choice.source);
+  }
   if (status)
     return status;
-  count_source(ctx, choice.source);
   pthread_rwlock_wrlock(&graph->plans_lock);
   other = cache_find(graph, hash, &full); /* another thread was faster */
   if (!other)
@@ -369,6 +376,8 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
                        "unknown variant '%s'; `dfgnn-tune variants` lists them",
                        name);
   dfgnn_query query = query_of(graph, &full);
+  if (dfgnn__graph_inner(graph) != graph)
+    return dfgnn__reordered_plan(out, graph, &full, name);
   status = refuse_forced(&choice, variant, &query);
   return status ? status : build_plan(out, graph, &full, &choice);
 }
@@ -410,7 +419,9 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                          .state = plan->state};
   launch.setting.parameter = plan->variant->parameter;
   int previous = enter_device(plan->ctx);
-  status = plan->variant->family->launch(&launch);
+  status = plan->inner
+               ? dfgnn__reordered_execute(plan, &full, workspace, stream)
+               : plan->variant->family->launch(&launch);
   leave_device(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
     atomic_store(&((dfgnn_plan *)plan)->refused, 1);

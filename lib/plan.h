@@ -17,7 +17,8 @@ struct dfgnn_plan {
   size_t workspace;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
   void *state;
-  uint64_t hash; /* of problem, for the cache */
+  dfgnn_plan *inner; /* of a graph reordered inside: what runs, else NULL */
+  uint64_t hash;     /* of problem, for the cache */
   atomic_int references;
   atomic_int refused; /* a launch failed: the next plan avoids it */
 };

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "lib/describe.h"
+#include "lib/reorder.h"
 #include "tuner/session.h"
 
 double dfgnn__seconds(void) {
@@ -365,6 +366,7 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
                        "report.struct_size is %zu, expected %zu: use "
                        "DFGNN_TUNE_REPORT_INIT",
                        report->struct_size, sizeof *report);
+  s.graph = dfgnn__graph_inner(graph);
   dfgnn_status status = complete_options(&s.options, options);
   if (!status)
     status = dfgnn__problem_complete(&s.problem, problem);
@@ -380,6 +382,8 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");
   status = run_session(&r, &s);
+  if (s.graph != graph)
+    dfgnn__graph_forget_plans(graph);
   /* An interrupted run has a report as well. */
   if (report && (!status || status == DFGNN_ERROR_INTERRUPTED))
     *report = r;

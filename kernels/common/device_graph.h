@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/common/move.h"
 #include "kernels/common/variant.h"
 
 #ifdef __cplusplus
@@ -91,6 +92,8 @@ cudaError_t dfgnn__cuda_sort_edges(void *offsets, int32_t *indices, void *order,
                                    const int32_t *dst, const int32_t *src,
                                    int64_t edges, int64_t destinations,
                                    void *workspace, cudaStream_t stream);
+
+cudaError_t dfgnn__cuda_move(const dfgnn_move *move, cudaStream_t stream);
 
 /* Inclusive scans of int32 arrays, in place where from == to.  temporary NULL:
  * *bytes is set to what it must hold. */

@@ -1,0 +1,135 @@
+/* reorder_plan.c - plans whose features are reordered inside
+ *
+ * The plan of the reordered graph runs on copies of the tensors, which lie
+ * behind its own workspace. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "lib/move.h"
+#include "lib/reorder.h"
+
+#define ALIGN(x) (((x) + 255) / 256 * 256)
+
+static int moved(const dfgnn_tensor *t, const dfgnn_problem *problem,
+                 const dfgnn_reordered *r) {
+  uint32_t dims = DFGNN_DIM_N | DFGNN_DIM_E | (r->columns ? DFGNN_DIM_M : 0);
+  return t->shape & dims && dfgnn__tensor_used(t, problem);
+}
+
+static size_t bytes_of(const dfgnn_tensor *t, const dfgnn_plan *plan) {
+  const dfgnn_matrix *m = &plan->graph->matrix;
+  int64_t elements = dfgnn__tensor_elements(t, &plan->problem, m->destinations,
+                                            m->sources, m->edges);
+  return ALIGN((size_t)elements *
+               dfgnn__tensor_element_size(t, &plan->problem));
+}
+
+dfgnn_status dfgnn__reordered_plan(dfgnn_plan **out, dfgnn_graph *graph,
+                                   const dfgnn_problem *problem,
+                                   const char *variant) {
+  const dfgnn_reordered *r = graph->reordered;
+  dfgnn_plan *inner;
+  dfgnn_status status =
+      variant ? dfgnn_plan_create_forced(&inner, graph->ctx, r->inner, problem,
+                                         variant)
+              : dfgnn_plan_create(&inner, graph->ctx, r->inner, problem);
+  if (status)
+    return status;
+  dfgnn_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) {
+    dfgnn_plan_destroy(inner);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  plan->ctx = inner->ctx;
+  plan->graph = graph;
+  plan->problem = inner->problem;
+  plan->op = inner->op;
+  plan->variant = inner->variant;
+  plan->choice = inner->choice;
+  plan->hash = inner->hash;
+  plan->inner = inner;
+  plan->workspace = ALIGN(inner->workspace);
+  for (const dfgnn_tensor *t = plan->op->tensors; t->name; t++)
+    if (moved(t, problem, r))
+      plan->workspace += bytes_of(t, plan);
+  atomic_init(&plan->references, 1);
+  *out = plan;
+  return DFGNN_OK;
+}
+
+static dfgnn_strides dense(const dfgnn_tensor *t, const dfgnn_problem *p) {
+  int64_t heads = t->shape & DFGNN_DIM_H ? p->heads : 1;
+  int64_t dim = t->shape & DFGNN_DIM_D ? p->dim : 1;
+  int ndh = p->layout == DFGNN_LAYOUT_NDH;
+  return (dfgnn_strides){
+      .node = heads * dim, .head = ndh ? 1 : dim, .feature = ndh ? heads : 1};
+}
+
+/* Between the caller's tensor and its copy, whose order is the graph's. */
+static dfgnn_status move(const dfgnn_plan *plan, const dfgnn_tensor *t,
+                         const dfgnn_args *args, void *copy, int back,
+                         void *stream) {
+  const dfgnn_reordered *r = plan->graph->reordered;
+  const dfgnn_matrix *m = &plan->graph->matrix;
+  const dfgnn_problem *p = &plan->problem;
+  void *theirs = *dfgnn__tensor_slot(t, (dfgnn_args *)args);
+  dfgnn_strides ours = dense(t, p), strides = ours;
+  if (t->strides)
+    strides = *(const dfgnn_strides *)((const char *)args + t->strides);
+  dfgnn_move x = {.to = back ? theirs : copy,
+                  .from = back ? copy : theirs,
+                  .to_strides = back ? strides : ours,
+                  .from_strides = back ? ours : strides,
+                  .scatter = back,
+                  .heads = t->shape & DFGNN_DIM_H ? p->heads : 1,
+                  .dim = t->shape & DFGNN_DIM_D ? p->dim : 1,
+                  .element = dfgnn__tensor_element_size(t, p)};
+  if (t->shape & DFGNN_DIM_N) {
+    x.rows = m->destinations;
+    x.order = r->device_rows;
+  } else if (t->shape & DFGNN_DIM_M) {
+    x.rows = m->sources;
+    x.order = r->device_columns;
+  } else {
+    x.rows = m->edges;
+    x.order = r->inner->edge_order;
+    x.wide = m->edges > INT32_MAX;
+  }
+  dfgnn__move_widen(&x);
+  return plan->ctx->backend->move(plan->ctx->device, &x, stream);
+}
+
+dfgnn_status dfgnn__reordered_execute(const dfgnn_plan *plan,
+                                      const dfgnn_args *args, void *workspace,
+                                      void *stream) {
+  const dfgnn_reordered *r = plan->graph->reordered;
+  const dfgnn_tensor *t;
+  dfgnn_args inner = *args;
+  char *copy = (char *)workspace + ALIGN(plan->inner->workspace);
+  dfgnn_status status = DFGNN_OK;
+  for (t = plan->op->tensors; t->name && !status; t++) {
+    void **slot = dfgnn__tensor_slot(t, &inner);
+    if (!moved(t, &plan->problem, r))
+      continue;
+    if (*slot) {
+      if (dfgnn__role_reads(t->role))
+        status = move(plan, t, args, copy, 0, stream);
+      *slot = copy;
+      if (t->strides)
+        *(dfgnn_strides *)((char *)&inner + t->strides) =
+            dense(t, &plan->problem);
+    }
+    copy += bytes_of(t, plan);
+  }
+  if (!status)
+    status = dfgnn_execute(plan->inner, &inner, workspace, stream);
+  copy = (char *)workspace + ALIGN(plan->inner->workspace);
+  for (t = plan->op->tensors; t->name && !status; t++) {
+    if (!moved(t, &plan->problem, r))
+      continue;
+    if (!dfgnn__role_reads(t->role) && *dfgnn__tensor_slot(t, &inner))
+      status = move(plan, t, args, copy, 1, stream);
+    copy += bytes_of(t, plan);
+  }
+  return status;
+}
