@@ -79,7 +79,15 @@ static int scattered(const dfgnn_setting *s) {
 
 #define FORWARD "attention.fwd"
 
+/* Of SpMM and reductions. */
+#define CPU_GATHER                                                             \
+  SIMD "prefetch=24,schedule=dynamic,rows=64,edges=1024,parts=16,panel=32"
+
 static const preference preferences[] = {
+    {"cpu", "spmm.fwd", NULL, CPU_GATHER},
+    {"cpu", "spmm.bwd", NULL, CPU_GATHER},
+    {"cpu", "reduce.fwd", NULL, CPU_GATHER},
+    {"cpu", "reduce.bwd", NULL, CPU_GATHER},
     {"cpu", FORWARD, "split", SIMD "edges=1024,prefetch=24"},
     {"cpu", FORWARD, "smmf", SIMD "rows=512,schedule=dynamic"},
     {"cpu", FORWARD, "pmf", SIMD "edges=8192,schedule=balanced"},
@@ -93,6 +101,16 @@ static const preference preferences[] = {
 };
 
 static const rule_row refined[] = {
+    {"cpu", "spmm.fwd", dominated, "balanced", NULL, "one row dominates"},
+    {"cpu", "spmm.fwd", always, "row", NULL, "tasks of rows serve most graphs"},
+    {"cpu", "spmm.bwd", dominated, "balanced", NULL, "one row dominates"},
+    {"cpu", "spmm.bwd", always, "row", NULL, "tasks of rows serve most graphs"},
+    {"cpu", "reduce.fwd", dominated, "balanced", NULL, "one row dominates"},
+    {"cpu", "reduce.fwd", always, "row", NULL,
+     "tasks of rows serve most graphs"},
+    {"cpu", "reduce.bwd", dominated, "balanced", NULL, "one row dominates"},
+    {"cpu", "reduce.bwd", always, "row", NULL,
+     "tasks of rows serve most graphs"},
     {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
     {"cpu", FORWARD, always, "smmf", NULL, "blocks of rows serve most graphs"},
     {"cuda", FORWARD, beyond_cache, "sliced", NULL,

@@ -72,6 +72,15 @@ void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
     }
 }
 
+void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
+                            const dfgnn_strides *strides, int64_t nodes,
+                            const double *from) {
+  for (int64_t i = 0; i < nodes; i++)
+    for (int64_t h = 0; h < problem->heads; h++)
+      dfgnn__ref_store(problem, array, strides, i, h,
+                       from + (i * problem->heads + h) * problem->dim);
+}
+
 int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
                                 const dfgnn_expected *expected) {
   int64_t count = expected->row_count;

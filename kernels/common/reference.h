@@ -48,6 +48,10 @@ void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
 void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
                       const dfgnn_strides *strides, int64_t node, int64_t head,
                       const double *from);
+/* Of all nodes and heads. */
+void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
+                            const dfgnn_strides *strides, int64_t nodes,
+                            const double *from);
 /* first[k] = how many edges the rows before the k-th have; NULL without memory.
  */
 int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,

@@ -1,4 +1,4 @@
-/* reference.c - float64 reductions by the formulas, feature by feature */
+/* reduce_reference.c - float64 reductions by the formulas, feature by feature */
 #include "kernels/reduce/reference.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* reference.c - float64 SpMM by the formulas */
+/* spmm_reference.c - float64 SpMM by the formulas */
 #include "kernels/spmm/reference.h"
 
 #include <stdlib.h>
@@ -133,3 +133,70 @@ dfgnn_status dfgnn__spmm_backward_reference(const dfgnn_problem *problem,
   return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
                 : DFGNN_OK;
 }
+
+/* ---- as a variant -------------------------------------------------------- */
+
+static size_t feature_bytes(const dfgnn_setting *setting) {
+  const dfgnn_matrix *m = setting->matrix;
+  int64_t nodes = setting->problem->pass == DFGNN_PASS_FORWARD ? m->destinations
+                                                               : m->sources;
+  return (size_t)(nodes * setting->problem->heads * setting->problem->dim) *
+         sizeof(double);
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  return feature_bytes(setting) +
+         (size_t)(setting->matrix->edges * setting->problem->heads) *
+             sizeof(double);
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  return setting->problem->pass == DFGNN_PASS_BACKWARD;
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const dfgnn_args *args = launch->args;
+  double *features = launch->workspace;
+  double *weights = features + feature_bytes(&launch->setting) / sizeof(double);
+  dfgnn_expected expected = {.row_count = matrix->destinations,
+                             .column_count = matrix->sources};
+  dfgnn_status status;
+  if (problem->pass == DFGNN_PASS_FORWARD) {
+    expected.to.out = features;
+    status = dfgnn__spmm_reference(problem, matrix, args, &expected);
+    if (!status)
+      dfgnn__ref_store_nodes(problem, args->out, &args->out_strides,
+                             matrix->destinations, features);
+    return status;
+  }
+  expected.transpose = launch->views[0];
+  expected.to.grad_value = args->grad_value ? features : NULL;
+  expected.to.grad_edge_weight = args->grad_edge_weight ? weights : NULL;
+  status = dfgnn__spmm_backward_reference(problem, matrix, args, &expected);
+  if (status)
+    return status;
+  if (args->grad_value)
+    dfgnn__ref_store_nodes(problem, args->grad_value, &args->grad_value_strides,
+                           matrix->sources, features);
+  for (int64_t i = 0;
+       args->grad_edge_weight && i < matrix->edges * problem->heads; i++)
+    dfgnn__ref_set_scalar(problem, args->grad_edge_weight, i, weights[i]);
+  return DFGNN_OK;
+}
+
+#define REFERENCE(pass_name, pass_value)                                       \
+  {                                                                            \
+    .name = "cpu.spmm." pass_name ".reference", .algorithm = "reference",      \
+    .backend = "cpu", .ops = DFGNN_OPS_SPMM, .passes = DFGNN_BIT(pass_value),  \
+    .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,             \
+    .reference = 1, .workspace = workspace, .views = views, .launch = launch   \
+  }
+
+DFGNN_FAMILIES(spmm_reference) = {
+    REFERENCE("fwd", DFGNN_PASS_FORWARD),
+    REFERENCE("bwd", DFGNN_PASS_BACKWARD),
+    DFGNN_FAMILIES_END,
+};

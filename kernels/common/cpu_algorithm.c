@@ -1,0 +1,91 @@
+/* cpu_algorithm.c - the algorithms of a walk as families see them */
+#include "kernels/common/cpu_walk.h"
+
+int dfgnn__cpu_legal(const int *p) {
+  return p[DFGNN_CPU_P_SIMD] != 0 || p[DFGNN_CPU_P_PREFETCH] == 0;
+}
+
+/* Rows a task count when tasks are rows. */
+int dfgnn__cpu_row_legal(const int *p) {
+  return dfgnn__cpu_legal(p) &&
+         (p[DFGNN_CPU_P_SIZE] == 64 ||
+          p[DFGNN_CPU_P_TASKS] == DFGNN_CPU_TASKS_DYNAMIC);
+}
+
+const char *dfgnn__cpu_applicable(const dfgnn_setting *setting) {
+  return dfgnn__cpu_simd_missing(setting->parameter[DFGNN_CPU_P_SIMD]);
+}
+
+/* The degrees of columns are not known before the view is made. */
+const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting) {
+  int64_t most = setting->problem->pass == DFGNN_PASS_FORWARD
+                     ? setting->matrix->max_degree
+                     : setting->matrix->edges;
+  if (most <= setting->parameter[DFGNN_CPU_P_SIZE])
+    return "no row has more edges than an item: nothing to split";
+  return dfgnn__cpu_applicable(setting);
+}
+
+const char *dfgnn__cpu_sliced_applicable(const dfgnn_setting *setting) {
+  if (setting->problem->heads * setting->problem->dim <=
+      setting->parameter[DFGNN_CPU_P_SIZE])
+    return "one slice has all features";
+  return dfgnn__cpu_applicable(setting);
+}
+
+int dfgnn__cpu_views(const dfgnn_setting *setting,
+                     dfgnn_view_request *requests) {
+  if (setting->problem->pass == DFGNN_PASS_FORWARD)
+    return 0;
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  return 1;
+}
+
+int dfgnn__cpu_split_views(const dfgnn_setting *setting,
+                           dfgnn_view_request *requests) {
+  int count = dfgnn__cpu_views(setting, requests);
+  requests[count] = (dfgnn_view_request){
+      .kind = DFGNN_VIEW_WORK_ITEMS,
+      .parameter = setting->parameter[DFGNN_CPU_P_SIZE],
+      .transposed = setting->problem->pass == DFGNN_PASS_BACKWARD};
+  return count + 1;
+}
+
+size_t dfgnn__cpu_walk_memory(const dfgnn_setting *setting,
+                              dfgnn_cpu_algorithm algorithm,
+                              size_t state_bytes) {
+  int size = setting->parameter[DFGNN_CPU_P_SIZE];
+  int64_t states = algorithm == DFGNN_CPU_SPLIT
+                       ? dfgnn__cpu_split_states(setting, size)
+                   : algorithm == DFGNN_CPU_BALANCED
+                       ? dfgnn__cpu_balanced_states(setting, size)
+                       : setting->device->units;
+  return (size_t)states * state_bytes;
+}
+
+void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
+                         const dfgnn_cpu_aggregate *aggregate,
+                         dfgnn_cpu_algorithm algorithm, const int *parameter,
+                         const dfgnn_view *items) {
+  int size = parameter[DFGNN_CPU_P_SIZE];
+  switch (algorithm) {
+  case DFGNN_CPU_SPLIT:
+    dfgnn__cpu_walk_split(walk, aggregate, items);
+    break;
+  case DFGNN_CPU_BALANCED:
+    dfgnn__cpu_walk_balanced(walk, aggregate, size);
+    break;
+  case DFGNN_CPU_SLICED:
+    dfgnn__cpu_walk_rows(walk, aggregate, DFGNN_CPU_TASKS_DYNAMIC, 64);
+    break;
+  default:
+    dfgnn__cpu_walk_rows(walk, aggregate,
+                         (dfgnn_cpu_tasks)parameter[DFGNN_CPU_P_TASKS], size);
+  }
+}
+
+int64_t dfgnn__cpu_slice(dfgnn_cpu_algorithm algorithm, const int *parameter,
+                         int64_t dim) {
+  int64_t size = parameter[DFGNN_CPU_P_SIZE];
+  return algorithm == DFGNN_CPU_SLICED && size < dim ? size : dim;
+}

@@ -1,0 +1,334 @@
+/* cpu_walk.c - rows as tasks, and what is left of rows that were cut */
+#include "kernels/common/cpu_walk.h"
+
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+/* ---- tensors ------------------------------------------------------------- */
+
+dfgnn_cpu_table dfgnn__cpu_table(const dfgnn_problem *problem, const void *base,
+                                 const dfgnn_strides *strides) {
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  return (dfgnn_cpu_table){(char *)base, strides->node * size,
+                           strides->head * size, strides->feature * size};
+}
+
+dfgnn_cpu_table dfgnn__cpu_dense(const dfgnn_problem *problem, void *base,
+                                 size_t element) {
+  int64_t size = (int64_t)element;
+  int ndh = problem->layout == DFGNN_LAYOUT_NDH;
+  return (dfgnn_cpu_table){base, problem->heads * problem->dim * size,
+                           (ndh ? 1 : problem->dim) * size,
+                           (ndh ? problem->heads : 1) * size};
+}
+
+/* All features of a node lie together, in the order of `layout`. */
+static int flat(const dfgnn_problem *problem, const dfgnn_cpu_table *t,
+                int64_t size, dfgnn_layout layout) {
+  int ndh = layout == DFGNN_LAYOUT_NDH;
+  return (problem->heads == 1 || t->head == (ndh ? 1 : problem->dim) * size) &&
+         (problem->dim == 1 || t->feature == (ndh ? problem->heads : 1) * size);
+}
+
+dfgnn_cpu_pieces dfgnn__cpu_pieces(const dfgnn_problem *problem, int by_head,
+                                   const dfgnn_cpu_table *const *tables,
+                                   const size_t *elements, int count) {
+  int nhd = 1, ndh = 1, adjacent = 1;
+  for (int i = 0; i < count; i++) {
+    int64_t size = (int64_t)elements[i];
+    if (!tables[i]->base)
+      continue;
+    nhd &= flat(problem, tables[i], size, DFGNN_LAYOUT_NHD);
+    ndh &= flat(problem, tables[i], size, DFGNN_LAYOUT_NDH);
+    adjacent &= problem->dim == 1 || tables[i]->feature == size;
+  }
+  if ((nhd || ndh) && (!by_head || problem->heads == 1))
+    return (dfgnn_cpu_pieces){1, problem->heads * problem->dim, 1};
+  if (adjacent)
+    return (dfgnn_cpu_pieces){problem->heads, problem->dim, 1};
+  return (dfgnn_cpu_pieces){problem->heads * problem->dim, 1, problem->dim};
+}
+
+/* ---- tasks --------------------------------------------------------------- */
+
+static int64_t edge_at(const dfgnn_cpu_walk *walk, int64_t row) {
+  return dfgnn__cpu_edge(walk->offsets64, walk->offsets, row);
+}
+
+dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,
+                               char *memory) {
+  return (dfgnn_cpu_walk){.rows = matrix->destinations,
+                          .edges = matrix->edges,
+                          .offsets64 = matrix->offsets64,
+                          .offsets = matrix->offsets,
+                          .threads = threads,
+                          .memory = memory};
+}
+
+static int thread_number(void) {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+/* The memory of a walk: a state a thread, then the partial ones. */
+static char *own_state(const dfgnn_cpu_walk *walk,
+                       const dfgnn_cpu_aggregate *a) {
+  return walk->memory + (size_t)thread_number() * a->state_bytes;
+}
+
+static char *partial(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
+                     int64_t slot) {
+  return walk->memory + (size_t)(walk->threads + slot) * a->state_bytes;
+}
+
+int64_t dfgnn__cpu_split_states(const dfgnn_setting *setting, int64_t edges) {
+  return setting->device->units + 2 * (setting->matrix->edges / edges);
+}
+
+static int64_t part_count(int threads, int parts, int64_t edges) {
+  int64_t count = (int64_t)threads * parts;
+  if (count > edges / 64)
+    count = edges / 64; /* fewer edges are not worth a task */
+  return count < 1 ? 1 : count;
+}
+
+int64_t dfgnn__cpu_balanced_states(const dfgnn_setting *setting, int parts) {
+  int threads = setting->device->units;
+  return threads + 2 * part_count(threads, parts, setting->matrix->edges);
+}
+
+void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
+                    dfgnn_cpu_body_of body, void *data) {
+  if (threads == 1 || count <= step) {
+    if (count > 0)
+      body(data, 0, count);
+    return;
+  }
+  int64_t tasks = (count + step - 1) / step;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+  for (int64_t task = 0; task < tasks; task++) {
+    int64_t begin = task * step;
+    body(data, begin, count - begin < step ? count : begin + step);
+  }
+}
+
+/* ---- row ----------------------------------------------------------------- */
+
+static void whole_rows(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
+                       char *state, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = edge_at(walk, i), last = edge_at(walk, i + 1);
+    for (int64_t piece = 0; piece < a->pieces; piece++)
+      a->fold(a->job, i, piece, first, last, state, 1);
+  }
+}
+
+/* The first row of which `work` edges, and two more a row, lie before. */
+static int64_t row_after(const dfgnn_cpu_walk *walk, int64_t work) {
+  int64_t low = 0, high = walk->rows;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (edge_at(walk, middle) + 2 * middle < work)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void even_rows(const dfgnn_cpu_walk *walk,
+                      const dfgnn_cpu_aggregate *a) {
+  int64_t work = walk->edges + 2 * walk->rows;
+  int64_t parts = part_count(walk->threads, 8, work);
+#pragma omp parallel for num_threads(walk->threads) schedule(dynamic)
+  for (int64_t part = 0; part < parts; part++) {
+    int64_t begin = row_after(walk, work / parts * part);
+    int64_t end = part + 1 == parts
+                      ? walk->rows
+                      : row_after(walk, work / parts * (part + 1));
+    whole_rows(walk, a, own_state(walk, a), begin, end);
+  }
+}
+
+void dfgnn__cpu_walk_rows(const dfgnn_cpu_walk *walk,
+                          const dfgnn_cpu_aggregate *a, dfgnn_cpu_tasks tasks,
+                          int64_t rows) {
+  if (tasks == DFGNN_CPU_TASKS_SERIAL || walk->threads == 1 ||
+      walk->rows <= rows) {
+    whole_rows(walk, a, walk->memory, 0, walk->rows);
+    return;
+  }
+  if (tasks == DFGNN_CPU_TASKS_EVEN) {
+    even_rows(walk, a);
+    return;
+  }
+  int64_t count = (walk->rows + rows - 1) / rows;
+#pragma omp parallel for num_threads(walk->threads) schedule(dynamic)
+  for (int64_t task = 0; task < count; task++) {
+    int64_t begin = task * rows;
+    int64_t end = walk->rows - begin < rows ? walk->rows : begin + rows;
+    whole_rows(walk, a, own_state(walk, a), begin, end);
+  }
+}
+
+/* ---- split --------------------------------------------------------------- */
+
+enum { ITEMS = 16 }; /* of a task */
+
+/* A row of k > 1 items has k - 1 more than its share of one a row, and
+ * k <= 2 (k - 1): row i's partial states begin at twice the items before it
+ * that exceed one a row, and all need twice edges / length. */
+static int64_t first_partial(const dfgnn_view *items, int64_t row) {
+  return 2 * (((const int32_t *)items->array[2])[row] - row);
+}
+
+static void fold_item(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
+                      const dfgnn_view *items, int64_t item) {
+  const int32_t *first_item = items->array[2];
+  int64_t row = ((const int32_t *)items->array[0])[item];
+  int64_t begin = ((const int64_t *)items->array[1])[item];
+  int64_t end = edge_at(walk, row + 1), length = items->request.parameter;
+  int whole = first_item[row + 1] - first_item[row] == 1;
+  char *state =
+      whole ? own_state(walk, a)
+            : partial(walk, a,
+                      first_partial(items, row) + item - first_item[row]);
+  if (end - begin > length)
+    end = begin + length;
+  for (int64_t piece = 0; piece < a->pieces; piece++)
+    a->fold(a->job, row, piece, begin, end, state, whole);
+}
+
+static void merge_items(const dfgnn_cpu_walk *walk,
+                        const dfgnn_cpu_aggregate *a, const dfgnn_view *items,
+                        int64_t row) {
+  const int32_t *first_item = items->array[2];
+  int64_t slot = first_partial(items, row), length = items->request.parameter;
+  int64_t count = first_item[row + 1] - first_item[row];
+  int64_t degree = edge_at(walk, row + 1) - edge_at(walk, row);
+  char *to = partial(walk, a, slot);
+  for (int64_t piece = 0; piece < a->pieces; piece++) {
+    for (int64_t k = 1; k < count; k++)
+      a->merge(a->job, piece, to, partial(walk, a, slot + k), k * length,
+               k + 1 < count ? length : degree - k * length);
+    a->finish(a->job, row, piece, to);
+  }
+}
+
+void dfgnn__cpu_walk_split(const dfgnn_cpu_walk *walk,
+                           const dfgnn_cpu_aggregate *a,
+                           const dfgnn_view *items) {
+  const int32_t *heavy = items->array[3];
+  int64_t tasks = (items->count + ITEMS - 1) / ITEMS;
+#pragma omp parallel num_threads(walk->threads)
+  {
+#pragma omp for schedule(dynamic)
+    for (int64_t task = 0; task < tasks; task++)
+      for (int64_t i = task * ITEMS; i < items->count && i < (task + 1) * ITEMS;
+           i++)
+        fold_item(walk, a, items, i);
+#pragma omp for schedule(dynamic)
+    for (int64_t k = 0; k < items->extra; k++)
+      merge_items(walk, a, items, heavy[k]);
+  }
+}
+
+/* ---- balanced ------------------------------------------------------------ */
+
+/* The first row that begins at edge e or later. */
+static int64_t row_from(const dfgnn_cpu_walk *walk, int64_t e) {
+  int64_t low = 0, high = walk->rows;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (edge_at(walk, middle) < e)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Part p has the edges from begin(p) to begin(p + 1) - 1 and the rows that
+ * begin among them; the last part has the empty rows at the end, too. */
+typedef struct parts {
+  const dfgnn_cpu_walk *walk;
+  const dfgnn_cpu_aggregate *aggregate;
+  int64_t count;
+} parts;
+
+static int64_t part_begin(const parts *p, int64_t part) {
+  int64_t edges = p->walk->edges;
+  return edges / p->count * part +
+         (part < edges % p->count ? part : edges % p->count);
+}
+
+static int64_t part_row(const parts *p, int64_t part) {
+  return part == p->count ? p->walk->rows
+                          : row_from(p->walk, part_begin(p, part));
+}
+
+static void fold_part(const parts *p, int64_t part) {
+  const dfgnn_cpu_walk *walk = p->walk;
+  const dfgnn_cpu_aggregate *a = p->aggregate;
+  int64_t begin = part_begin(p, part), end = part_begin(p, part + 1);
+  int64_t row = part_row(p, part), stop = part_row(p, part + 1);
+  int64_t first = row < walk->rows ? edge_at(walk, row) : walk->edges;
+  if (first > begin) { /* the end, or more, of a row begun before */
+    int64_t last = first < end ? first : end;
+    for (int64_t piece = 0; piece < a->pieces; piece++)
+      a->fold(a->job, row - 1, piece, begin, last, partial(walk, a, 2 * part),
+              0);
+  }
+  if (row >= stop)
+    return;
+  if (edge_at(walk, stop) > end) { /* the last row goes on */
+    stop--;
+    for (int64_t piece = 0; piece < a->pieces; piece++)
+      a->fold(a->job, stop, piece, edge_at(walk, stop), end,
+              partial(walk, a, 2 * part + 1), 0);
+  }
+  whole_rows(walk, a, own_state(walk, a), row, stop);
+}
+
+/* The row that begins in a part and goes on after it. */
+static void merge_part(const parts *p, int64_t part) {
+  const dfgnn_cpu_walk *walk = p->walk;
+  const dfgnn_cpu_aggregate *a = p->aggregate;
+  int64_t end = part_begin(p, part + 1), stop = part_row(p, part + 1);
+  if (part_row(p, part) >= stop || edge_at(walk, stop) <= end)
+    return;
+  int64_t row = stop - 1, first = edge_at(walk, row);
+  int64_t last = edge_at(walk, stop);
+  char *to = partial(walk, a, 2 * part + 1);
+  for (int64_t piece = 0; piece < a->pieces; piece++) {
+    for (int64_t q = part + 1; q < p->count; q++) {
+      int64_t begin = part_begin(p, q), next = part_begin(p, q + 1);
+      if (begin >= last)
+        break;
+      a->merge(a->job, piece, to, partial(walk, a, 2 * q), begin - first,
+               (next < last ? next : last) - begin);
+    }
+    a->finish(a->job, row, piece, to);
+  }
+}
+
+void dfgnn__cpu_walk_balanced(const dfgnn_cpu_walk *walk,
+                              const dfgnn_cpu_aggregate *aggregate,
+                              int parts_a_thread) {
+  parts p = {walk, aggregate,
+             part_count(walk->threads, parts_a_thread, walk->edges)};
+#pragma omp parallel num_threads(walk->threads)
+  {
+#pragma omp for schedule(dynamic)
+    for (int64_t part = 0; part < p.count; part++)
+      fold_part(&p, part);
+#pragma omp for schedule(dynamic)
+    for (int64_t part = 0; part < p.count; part++)
+      merge_part(&p, part);
+  }
+}

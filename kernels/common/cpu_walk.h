@@ -1,0 +1,186 @@
+/* cpu_walk.h - aggregations over the edges of each row, shared out to threads
+ *
+ * SpMM and reductions, forward and backward, differ in what they do with the
+ * edges of a row (an aggregate) and not in how rows become tasks (a walk):
+ *   row       a task is some rows
+ *   split     rows cut into items of at most so many edges
+ *   balanced  parts of equally many edges, wherever that cuts a row
+ *   sliced    some features of all rows, then the next ones, so that what is
+ *             gathered meanwhile stays in the cache
+ * What a row that was cut leaves is merged in the order of its edges. */
+#ifndef DFGNN_KERNELS_CPU_WALK_H
+#define DFGNN_KERNELS_CPU_WALK_H
+
+#include "kernels/common/cpu_simd.h"
+#include "kernels/common/variant.h"
+
+/* ---- tensors ------------------------------------------------------------- */
+
+/* A feature tensor; distances in bytes. */
+typedef struct dfgnn_cpu_table {
+  char *base; /* NULL: not there */
+  int64_t node, head, feature;
+} dfgnn_cpu_table;
+
+/* How the features of a node are cut into pieces of `dim` adjacent ones: all
+ * heads at once where nothing depends on the head, one head, or (if features
+ * are not adjacent) a single feature. */
+typedef struct dfgnn_cpu_pieces {
+  int64_t count, dim, per_head;
+} dfgnn_cpu_pieces;
+
+dfgnn_cpu_table dfgnn__cpu_table(const dfgnn_problem *problem, const void *base,
+                                 const dfgnn_strides *strides);
+/* A dense one in the problem's layout. */
+dfgnn_cpu_table dfgnn__cpu_dense(const dfgnn_problem *problem, void *base,
+                                 size_t element);
+/* The pieces that suit all tables; by_head: factors differ between heads. */
+dfgnn_cpu_pieces dfgnn__cpu_pieces(const dfgnn_problem *problem, int by_head,
+                                   const dfgnn_cpu_table *const *tables,
+                                   const size_t *elements, int count);
+
+static inline int64_t dfgnn__cpu_head_of(const dfgnn_cpu_pieces *pieces,
+                                         int64_t piece) {
+  return piece / pieces->per_head;
+}
+
+static inline int64_t dfgnn__cpu_piece_at(const dfgnn_cpu_table *table,
+                                          const dfgnn_cpu_pieces *pieces,
+                                          int64_t piece) {
+  return piece / pieces->per_head * table->head +
+         piece % pieces->per_head * table->feature;
+}
+
+static inline size_t dfgnn__cpu_aligned(size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+static inline size_t dfgnn__cpu_scalar_bytes(const dfgnn_problem *problem) {
+  return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* ---- aggregates ---------------------------------------------------------- */
+
+typedef struct dfgnn_cpu_aggregate {
+  const void *job;
+  int64_t pieces;
+  size_t state_bytes; /* what the edges so far of a row leave, all pieces */
+  /* The edges begin .. end - 1 of a row.  whole: they are all of it and the
+   * results are written; else they go to state, whatever it held. */
+  void (*fold)(const void *job, int64_t row, int64_t piece, int64_t begin,
+               int64_t end, void *state, int whole);
+  /* Adds from, the state of `count` edges after the `before` edges of to. */
+  void (*merge)(const void *job, int64_t piece, void *to, const void *from,
+                int64_t before, int64_t count);
+  /* Writes the results of a row from its state. */
+  void (*finish)(const void *job, int64_t row, int64_t piece, void *state);
+} dfgnn_cpu_aggregate;
+
+/* ---- walks --------------------------------------------------------------- */
+
+typedef enum dfgnn_cpu_tasks {
+  DFGNN_CPU_TASKS_SERIAL,  /* the calling thread does all */
+  DFGNN_CPU_TASKS_DYNAMIC, /* tasks of a fixed number of rows */
+  DFGNN_CPU_TASKS_EVEN     /* tasks of about equal numbers of edges */
+} dfgnn_cpu_tasks;
+
+/* The rows that are walked: the graph's, or its columns. */
+typedef struct dfgnn_cpu_walk {
+  int64_t rows, edges;
+  int offsets64;
+  const void *offsets;
+  int threads;
+  char *memory; /* dfgnn__cpu_walk_memory of workspace */
+} dfgnn_cpu_walk;
+
+static inline int64_t dfgnn__cpu_edge(int offsets64, const void *offsets,
+                                      int64_t row) {
+  return offsets64 ? ((const int64_t *)offsets)[row]
+                   : ((const int32_t *)offsets)[row];
+}
+
+dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,
+                               char *memory);
+
+/* States that a walk needs: one a thread, and partial ones of items of so many
+ * edges or of so many parts a thread. */
+int64_t dfgnn__cpu_split_states(const dfgnn_setting *setting, int64_t edges);
+int64_t dfgnn__cpu_balanced_states(const dfgnn_setting *setting, int parts);
+
+void dfgnn__cpu_walk_rows(const dfgnn_cpu_walk *walk,
+                          const dfgnn_cpu_aggregate *aggregate,
+                          dfgnn_cpu_tasks tasks, int64_t rows);
+void dfgnn__cpu_walk_split(const dfgnn_cpu_walk *walk,
+                           const dfgnn_cpu_aggregate *aggregate,
+                           const dfgnn_view *items);
+void dfgnn__cpu_walk_balanced(const dfgnn_cpu_walk *walk,
+                              const dfgnn_cpu_aggregate *aggregate, int parts);
+
+/* ---- families ------------------------------------------------------------ */
+
+typedef enum dfgnn_cpu_algorithm {
+  DFGNN_CPU_ROW,
+  DFGNN_CPU_SPLIT,
+  DFGNN_CPU_BALANCED,
+  DFGNN_CPU_SLICED
+} dfgnn_cpu_algorithm;
+
+/* Positions of the parameters. */
+enum {
+  DFGNN_CPU_P_SIMD,
+  DFGNN_CPU_P_PREFETCH,
+  DFGNN_CPU_P_SIZE, /* of rows a task, edges an item, parts a thread, features
+                     * a slice */
+  DFGNN_CPU_P_TASKS /* of row */
+};
+
+#define DFGNN_CPU_PREFETCH                                                     \
+  {                                                                            \
+    "prefetch", 2, {0, 24}, { 0 }                                              \
+  }
+#define DFGNN_CPU_ROW_PARAMETERS                                               \
+  {                                                                            \
+    DFGNN_CPU_SIMD, DFGNN_CPU_PREFETCH, {"rows", 2, {16, 64}, {0}}, {          \
+      "schedule", 3, {0, 1, 2}, { "serial", "dynamic", "even" }                \
+    }                                                                          \
+  }
+#define DFGNN_CPU_SIZED_PARAMETERS(name, ...)                                  \
+  {                                                                            \
+    DFGNN_CPU_SIMD, DFGNN_CPU_PREFETCH, {                                      \
+      name, __VA_ARGS__, { 0 }                                                 \
+    }                                                                          \
+  }
+
+/* Portable kernels exist for other machines; they need no choice of much. */
+int dfgnn__cpu_legal(const int *parameter);
+int dfgnn__cpu_row_legal(const int *parameter);
+const char *dfgnn__cpu_applicable(const dfgnn_setting *setting);
+const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting);
+const char *dfgnn__cpu_sliced_applicable(const dfgnn_setting *setting);
+
+/* The views of a walk: of a backward pass first the transpose; of split last
+ * the items. */
+int dfgnn__cpu_views(const dfgnn_setting *setting,
+                     dfgnn_view_request *requests);
+int dfgnn__cpu_split_views(const dfgnn_setting *setting,
+                           dfgnn_view_request *requests);
+
+/* Bytes of a walk with states of so many. */
+size_t dfgnn__cpu_walk_memory(const dfgnn_setting *setting,
+                              dfgnn_cpu_algorithm algorithm,
+                              size_t state_bytes);
+/* Walks all rows; items: of split. */
+void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
+                         const dfgnn_cpu_aggregate *aggregate,
+                         dfgnn_cpu_algorithm algorithm, const int *parameter,
+                         const dfgnn_view *items);
+/* Features of a slice of pieces of so many. */
+int64_t dfgnn__cpu_slice(dfgnn_cpu_algorithm algorithm, const int *parameter,
+                         int64_t dim);
+
+/* Calls body on ranges of `step` that cover 0 .. count - 1 once. */
+typedef void (*dfgnn_cpu_body_of)(void *data, int64_t begin, int64_t end);
+void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
+                    dfgnn_cpu_body_of body, void *data);
+
+#endif
