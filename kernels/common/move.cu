@@ -15,7 +15,11 @@ __global__ void __launch_bounds__(kThreads)
   const T *from = static_cast<const T *>(m.from);
   for (int64_t k = blockIdx.x * (int64_t)kThreads + threadIdx.x; k < count;
        k += gridDim.x * (int64_t)kThreads) {
-    int64_t p = k / row, rest = k - p * row;
+    /* a division of 64 bits costs more than the move */
+    int64_t p = count <= UINT32_MAX
+                    ? static_cast<uint32_t>(k) / static_cast<uint32_t>(row)
+                    : k / row;
+    int64_t rest = k - p * row;
     int64_t h = m.heads == 1 ? 0 : rest / m.dim, d = rest - h * m.dim;
     int64_t other = order[p];
     to[(m.scatter ? other : p) * m.to_strides.node + h * m.to_strides.head +

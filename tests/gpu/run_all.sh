@@ -21,7 +21,9 @@ run() {
   fi
 }
 
-for test in check_gpu_backend check_gpu_execute check_gpu_variants; do
+tests='check_gpu_backend check_gpu_execute check_gpu_reorder
+  check_gpu_variants'
+for test in $tests; do
   run $test "$here/$test"
 done
 
@@ -40,7 +42,7 @@ fi
 DFGNN_TEST_QUICK=1 DFGNN_CUSPARSE=/nonexistent
 export DFGNN_TEST_QUICK DFGNN_CUSPARSE
 for tool in memcheck racecheck initcheck; do
-  for test in check_gpu_backend check_gpu_execute check_gpu_variants; do
+  for test in $tests; do
     log=$(mktemp)
     "$sanitizer" --tool $tool --error-exitcode 99 --print-limit 5 \
       "$here/$test" >"$log" 2>&1
