@@ -7,18 +7,25 @@
 #include "base/error.h"
 #include "kernels/common/half.h"
 #include "lib/operator.h"
+#include "lib/views.h"
 
-#define UNTOUCHED 0x5a /* bytes of out before a call */
+#define UNTOUCHED 0x5a /* bytes of an output before a call */
+
+typedef struct item {
+  const dfgnn_tensor *tensor;
+  void *host, *device;
+  size_t bytes;
+  int64_t numbers;  /* without what lies between the features */
+  double *expected; /* of what is saved or written */
+} item;
 
 struct strided {
   dfgnn_problem problem;
   dfgnn_strides strides;
-  int64_t rows;
+  dfgnn_matrix matrix; /* on the host */
   dfgnn_args device, host;
-  void *on_device[DFGNN_MAX_TENSORS], *on_host[DFGNN_MAX_TENSORS];
+  item items[DFGNN_MAX_TENSORS];
   int count;
-  size_t out_bytes;
-  double *expected;
 };
 
 static double number(unsigned *state) {
@@ -26,11 +33,22 @@ static double number(unsigned *state) {
   return (double)(*state >> 8) / (1 << 23) - 1;
 }
 
+/* DFGNN_DTYPE_COUNT: 32-bit integers. */
+static dfgnn_dtype type_of(const strided *s, const dfgnn_tensor *t) {
+  if (t->element == DFGNN_ELEMENT_INDEX)
+    return DFGNN_DTYPE_COUNT;
+  if (t->element == DFGNN_ELEMENT_SCALAR && s->problem.dtype != DFGNN_F64)
+    return DFGNN_F32;
+  return s->problem.dtype;
+}
+
 static void put(void *array, int64_t i, dfgnn_dtype dtype, double x) {
   if (dtype == DFGNN_F32)
     ((float *)array)[i] = (float)x;
   else if (dtype == DFGNN_F64)
     ((double *)array)[i] = x;
+  else if (dtype == DFGNN_DTYPE_COUNT)
+    ((int32_t *)array)[i] = (int32_t)x;
   else
     ((uint16_t *)array)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(x)
                                                 : dfgnn__bf16_from_double(x);
@@ -41,129 +59,198 @@ static double get(const void *array, int64_t i, dfgnn_dtype dtype) {
     return ((const float *)array)[i];
   if (dtype == DFGNN_F64)
     return ((const double *)array)[i];
+  if (dtype == DFGNN_DTYPE_COUNT)
+    return ((const int32_t *)array)[i];
   return dtype == DFGNN_F16
              ? dfgnn__f16_to_float(((const uint16_t *)array)[i])
              : dfgnn__bf16_to_float(((const uint16_t *)array)[i]);
 }
 
-static dfgnn_status make_tensor(strided *s, dfgnn_context *ctx,
-                                const dfgnn_tensor *t, const shape *shape,
-                                unsigned *state) {
-  const dfgnn_backend *backend = ctx->backend;
-  dfgnn_dtype dtype = s->problem.dtype;
-  int64_t elements = dfgnn__tensor_elements(
-      t, &s->problem, shape->csr.destinations, shape->csr.sources, 0);
-  if (t->element == DFGNN_ELEMENT_SCALAR && dtype != DFGNN_F64)
-    dtype = DFGNN_F32;
+/* Where the i-th number (nodes, heads, features) lies. */
+static int64_t place(const strided *s, const dfgnn_tensor *t, int64_t i) {
+  int64_t heads = s->problem.heads, dim = s->problem.dim;
+  int64_t node = i / (heads * dim), head = i / dim % heads, d = i % dim;
+  if (t->strides)
+    return node * s->strides.node + head * s->strides.head +
+           d * s->strides.feature;
+  if (t->shape & (DFGNN_DIM_N | DFGNN_DIM_M) && t->shape & DFGNN_DIM_D &&
+      s->problem.layout == DFGNN_LAYOUT_NDH)
+    return node * heads * dim + d * heads + head;
+  return i;
+}
+
+static dfgnn_status make_item(strided *s, dfgnn_context *ctx,
+                              const dfgnn_tensor *t, unsigned *state) {
+  item *it = &s->items[s->count];
+  int64_t elements;
+  it->tensor = t;
+  elements = it->numbers =
+      dfgnn__tensor_elements(t, &s->problem, s->matrix.destinations,
+                             s->matrix.sources, s->matrix.edges);
   if (t->strides) {
     int64_t nodes =
-        t->shape & DFGNN_DIM_N ? shape->csr.destinations : shape->csr.sources;
+        t->shape & DFGNN_DIM_N ? s->matrix.destinations : s->matrix.sources;
     elements = nodes * s->strides.node;
     *(dfgnn_strides *)((char *)&s->device + t->strides) = s->strides;
     *(dfgnn_strides *)((char *)&s->host + t->strides) = s->strides;
   }
-  size_t bytes = (size_t)elements * dfgnn_dtype_size(dtype);
-  void *host = malloc(bytes + 1), *device = NULL;
-  dfgnn_status status = backend->allocate(ctx->device, &device, bytes + 1);
-  s->on_host[s->count] = host;
-  s->on_device[s->count++] = device;
+  it->bytes = (size_t)elements * dfgnn__tensor_element_size(t, &s->problem);
+  it->host = malloc(it->bytes + 1);
+  if (t->role >= DFGNN_ROLE_SAVED)
+    it->expected = malloc((size_t)(it->numbers + 1) * sizeof *it->expected);
+  dfgnn_status status =
+      ctx->backend->allocate(ctx->device, &it->device, it->bytes + 1);
+  s->count++;
   for (int64_t i = 0; i < elements; i++)
-    put(host, i, dtype, number(state));
-  if (t->role == DFGNN_ROLE_OUTPUT)
-    s->out_bytes = bytes;
-  *dfgnn__tensor_slot(t, &s->device) = device;
-  *dfgnn__tensor_slot(t, &s->host) = host;
-  return status ? status : backend->copy(ctx->device, device, host, bytes);
+    put(it->host, i, type_of(s, t), number(state));
+  *dfgnn__tensor_slot(t, &s->device) = it->device;
+  *dfgnn__tensor_slot(t, &s->host) = it->host;
+  return status;
+}
+
+/* What forward saves for backward (saved), or what the problem writes. */
+static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
+  dfgnn_problem problem = s->problem;
+  dfgnn_args complete;
+  dfgnn_expected expected = {.row_count = s->matrix.destinations,
+                             .column_count = s->matrix.sources,
+                             .transpose = transpose};
+  int wanted = 0;
+  if (saved)
+    problem.pass = DFGNN_PASS_FORWARD;
+  for (int k = 0; k < s->count; k++) {
+    item *it = &s->items[k];
+    if (dfgnn__role_reads(it->tensor->role) ? !saved || !it->expected : saved)
+      continue;
+    *dfgnn__tensor_slot(it->tensor, &expected.to) = it->expected;
+    wanted++;
+  }
+  dfgnn_status status = DFGNN_OK;
+  if (wanted)
+    status = dfgnn__args_complete(&complete, &s->host, &problem);
+  if (wanted && !status)
+    status = dfgnn__operator(problem.op, problem.pass)
+                 ->reference(&problem, &s->matrix, &complete, &expected);
+  for (int k = 0; k < s->count && saved && !status; k++) {
+    item *it = &s->items[k];
+    for (int64_t i = 0; it->tensor->role == DFGNN_ROLE_SAVED && i < it->numbers;
+         i++)
+      put(it->host, place(s, it->tensor, i), type_of(s, it->tensor),
+          it->expected[i]);
+  }
+  return status;
+}
+
+static dfgnn_status prepare(strided *s, dfgnn_context *ctx, unsigned seed) {
+  const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
+  dfgnn_view transpose = {.request = {.kind = DFGNN_VIEW_TRANSPOSE}};
+  dfgnn_status status = dfgnn__view_build(&transpose, &s->matrix);
+  for (const dfgnn_tensor *t = op->tensors; t->name && !status; t++)
+    if (t->role != DFGNN_ROLE_OPTIONAL && dfgnn__tensor_used(t, &s->problem))
+      status = make_item(s, ctx, t, &seed);
+  s->host.dropout = s->device.dropout = 0.25;
+  s->host.seed_value = s->device.seed_value = seed;
+  if (!status)
+    status = expect(s, &transpose, 1);
+  if (!status)
+    status = expect(s, &transpose, 0);
+  for (int k = 0; k < s->count && !status; k++)
+    status = ctx->backend->copy(ctx->device, s->items[k].device,
+                                s->items[k].host, s->items[k].bytes);
+  for (int k = 0; k < 4; k++)
+    free((void *)transpose.array[k]);
+  return status;
 }
 
 strided *strided_make(dfgnn_context *ctx, const shape *shape,
                       const dfgnn_problem *problem,
                       const dfgnn_strides *strides, unsigned seed) {
-  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   const dfgnn_csr *csr = &shape->csr;
+  const int32_t *offsets = csr->offsets;
   strided *s = calloc(1, sizeof *s);
-  dfgnn_matrix matrix = {csr->destinations, csr->sources, csr->edges, 0, 0,
-                         csr->offsets,      csr->indices};
-  dfgnn_status status = DFGNN_OK;
-  dfgnn_args complete;
-
+  s->matrix = (dfgnn_matrix){.destinations = csr->destinations,
+                             .sources = csr->sources,
+                             .edges = csr->edges,
+                             .offsets = csr->offsets,
+                             .indices = csr->indices};
+  for (int64_t i = 0; i < csr->destinations; i++)
+    if (offsets[i + 1] - offsets[i] > s->matrix.max_degree)
+      s->matrix.max_degree = offsets[i + 1] - offsets[i];
   s->problem = *problem;
   s->strides = *strides;
-  s->rows = csr->destinations;
   s->device = s->host = (dfgnn_args)DFGNN_ARGS_INIT;
-  for (const dfgnn_tensor *t = op->tensors; t->name && !status; t++)
-    if (t->role != DFGNN_ROLE_OPTIONAL && dfgnn__tensor_used(t, problem))
-      status = make_tensor(s, ctx, t, shape, &seed);
-  const int32_t *offsets = csr->offsets;
-  for (int64_t i = 0; i < s->rows; i++)
-    if (offsets[i + 1] - offsets[i] > matrix.max_degree)
-      matrix.max_degree = offsets[i + 1] - offsets[i];
-  s->expected = malloc((size_t)(s->rows * problem->heads * problem->dim) *
-                       sizeof *s->expected);
-  dfgnn_expected expected = {.row_count = s->rows, .to = {.out = s->expected}};
-  if (!status)
-    status = dfgnn__args_complete(&complete, &s->host, problem);
-  if (!status)
-    status = op->reference(problem, &matrix, &complete, &expected);
-  if (!status)
+  if (prepare(s, ctx, seed) == DFGNN_OK)
     return s;
   strided_free(s, ctx);
   return NULL;
 }
 
 void strided_free(strided *s, dfgnn_context *ctx) {
-  for (int i = 0; i < s->count; i++) {
-    ctx->backend->release(ctx->device, s->on_device[i]);
-    free(s->on_host[i]);
+  for (int k = 0; k < s->count; k++) {
+    ctx->backend->release(ctx->device, s->items[k].device);
+    free(s->items[k].host);
+    free(s->items[k].expected);
   }
-  free(s->expected);
   free(s);
 }
 
 /* The largest relative error; what is compared is overwritten, so that only
  * what no feature owns is left. */
-static double compare(strided *s, char *out) {
-  int64_t heads = s->problem.heads, dim = s->problem.dim;
-  size_t size = dfgnn_dtype_size(s->problem.dtype);
+static double compare(const strided *s, const item *it, char *found) {
+  size_t size = dfgnn__tensor_element_size(it->tensor, &s->problem);
   double worst = 0;
-  for (int64_t i = 0; i < s->rows * heads * dim; i++) {
-    int64_t at = i / (heads * dim) * s->strides.node +
-                 i / dim % heads * s->strides.head +
-                 i % dim * s->strides.feature;
-    double found = get(out, at, s->problem.dtype);
-    double error = fabs(found - s->expected[i]) / (fabs(s->expected[i]) + 0.3);
+  for (int64_t i = 0; i < it->numbers; i++) {
+    int64_t at = place(s, it->tensor, i);
+    double x = get(found, at, type_of(s, it->tensor));
+    double error = fabs(x - it->expected[i]) / (fabs(it->expected[i]) + 0.3);
     if (!(error <= worst))
       worst = isnan(error) ? INFINITY : error;
-    memset(out + (size_t)at * size, UNTOUCHED, size);
+    memset(found + (size_t)at * size, UNTOUCHED, size);
   }
-  for (size_t i = 0; i < s->out_bytes; i++)
-    if (out[i] != UNTOUCHED) {
-      dfgnn__fail(DFGNN_ERROR_WRONG, "byte %zu of out is between features", i);
+  for (size_t i = 0; i < it->bytes; i++)
+    if (found[i] != UNTOUCHED) {
+      dfgnn__fail(DFGNN_ERROR_WRONG, "byte %zu of %s is between features", i,
+                  it->tensor->name);
       return INFINITY;
     }
   return worst;
 }
 
+/* Writes UNTOUCHED to every output, or compares them all. */
+static dfgnn_status outputs(double *error, const strided *s, dfgnn_context *ctx,
+                            int after) {
+  dfgnn_status status = DFGNN_OK;
+  for (int k = 0; k < s->count && !status; k++) {
+    const item *it = &s->items[k];
+    if (dfgnn__role_reads(it->tensor->role))
+      continue;
+    memset(it->host, UNTOUCHED, it->bytes);
+    status =
+        after
+            ? ctx->backend->copy(ctx->device, it->host, it->device, it->bytes)
+            : ctx->backend->copy(ctx->device, it->device, it->host, it->bytes);
+    if (after && !status) {
+      double worst = compare(s, it, it->host);
+      *error = worst > *error ? worst : *error;
+    }
+  }
+  return status;
+}
+
 double strided_error(strided *s, dfgnn_context *ctx, dfgnn_plan *plan) {
   const dfgnn_backend *backend = ctx->backend;
-  size_t bytes = dfgnn_plan_workspace(plan);
-  char *out = malloc(s->out_bytes + 1);
   void *workspace = NULL;
-  double error = INFINITY;
-
-  memset(out, UNTOUCHED, s->out_bytes);
-  dfgnn_status status = backend->allocate(ctx->device, &workspace, bytes + 1);
+  double error = 0;
+  dfgnn_status status = backend->allocate(ctx->device, &workspace,
+                                          dfgnn_plan_workspace(plan) + 1);
   if (!status)
-    status = backend->copy(ctx->device, s->device.out, out, s->out_bytes);
+    status = outputs(&error, s, ctx, 0);
   if (!status)
     status = dfgnn_execute(plan, &s->device, workspace, NULL);
   if (!status)
     status = backend->synchronize(ctx->device, NULL);
   if (!status)
-    status = backend->copy(ctx->device, out, s->device.out, s->out_bytes);
-  if (!status)
-    error = compare(s, out);
+    status = outputs(&error, s, ctx, 1);
   backend->release(ctx->device, workspace);
-  free(out);
-  return error;
+  return status ? INFINITY : error;
 }

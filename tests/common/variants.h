@@ -1,25 +1,40 @@
-/* variants.h - what every variant of a device has to keep, by looping over the
- * registry: the same tests for the CPU and for GPUs
+/* variants.h - promises that every variant of the registry has to keep
  *
- * Each function asserts with libcheck and belongs into a test. */
+ * A test is an operator, a pass and a storage type; the checks loop over the
+ * registry, so a variant is tested for being in it. */
 #ifndef DFGNN_TESTS_VARIANTS_H
 #define DFGNN_TESTS_VARIANTS_H
 
 #include "dfgnn.h"
 
-/* Every variant that applies gives the reference's out, lse and, in every other
- * problem, weights, on every shape; widths, heads, layouts and index widths
- * take turns so that each variant meets each of them.  Returns the number of
- * checks; fails if a variant of the device met no problem it applies to. */
-int check_every_variant(const char *device, dfgnn_op op, dfgnn_dtype dtype);
+typedef struct variant_test {
+  dfgnn_op op;
+  dfgnn_pass pass;
+  dfgnn_dtype dtype;
+} variant_test;
+
+#define VARIANT_TESTS                                                          \
+  ((int)DFGNN_OP_COUNT * (int)DFGNN_PASS_COUNT * (int)DFGNN_DTYPE_COUNT)
+
+/* The i-th test, operators varying slowest. */
+variant_test variant_test_make(int i);
+/* How many variants of a backend the test is about. */
+int variant_test_count(const char *backend, const variant_test *test);
+
+/* Every variant that applies gives the reference's results on every shape;
+ * widths, heads, layouts, index widths, weights, bias and dropout take turns so
+ * that each variant meets each of them.  A family of many variants shares out
+ * the problems among them, unless DFGNN_TEST_FULL is set.  Returns the number
+ * of checks; fails if a variant of the device met no problem. */
+int check_every_variant(const char *device, const variant_test *test);
 
 /* NaN, infinities, zero norms and scores far below zero. */
-void check_special_values(const char *device, dfgnn_op op, dfgnn_dtype dtype);
+void check_special_values(const char *device, const variant_test *test);
 
 /* Strides that are dense in neither layout. */
-void check_strides(const char *device, dfgnn_op op, dfgnn_dtype dtype);
+void check_strides(const char *device, const variant_test *test);
 
 /* Two calls of a deterministic variant agree in every bit. */
-void check_repeats(const char *device, dfgnn_op op, dfgnn_dtype dtype);
+void check_repeats(const char *device, const variant_test *test);
 
 #endif
