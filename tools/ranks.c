@@ -192,10 +192,13 @@ static char *read_whole(size_t *size, const char *path) {
 /* The store as bytes that dfgnn__store_open_bytes takes; NULL if there is none.
  */
 static char *pack(size_t *size, const char *path) {
-  char folder[] = "/tmp/dfgnn-ranks.XXXXXX", packed[sizeof folder + 8];
+  char folder[PATH_MAX], packed[sizeof folder + 8];
+  const char *place = getenv("TMPDIR");
   dfgnn_store *store = NULL;
   char *bytes = NULL;
   *size = 0;
+  snprintf(folder, sizeof folder, "%s/dfgnn-ranks.XXXXXX",
+           place && *place ? place : P_tmpdir);
   if (access(path, F_OK))
     return NULL;
   if (!mkdtemp(folder)) {
