@@ -1,0 +1,310 @@
+"""The structs and numbers of include/dfgnn.h.
+
+Every descriptor begins with its own size, so a library newer than this file
+fills in what the file does not know.  tests/test_abi.py compares each offset
+with what the C compiler makes of the header.
+"""
+
+import ctypes
+from ctypes import (
+    CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_int, c_int64,
+    c_size_t, c_uint32, c_uint64, c_void_p)
+
+OPS = {
+    name: number for number, name in enumerate((
+        "gt", "agnn", "gat", "gatv2", "spmm-sum", "spmm-mean",
+        "spmm-weighted", "reduce-min", "reduce-max", "reduce-mean",
+        "reduce-var", "reduce-std", "reduce-pna"))
+}
+PASSES = {"forward": 0, "backward": 1}
+DTYPES = {"f32": 0, "f16": 1, "bf16": 2, "f64": 3}
+MATH_F32, MATH_TF32 = 0, 1
+INDEX_I32, INDEX_I64 = 0, 1
+EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4}
+SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced")
+LOG_LEVELS = {"none": 1, "error": 2, "warn": 3, "info": 4, "debug": 5}
+
+OK = 0
+ERROR_INVALID = -1
+ERROR_UNSUPPORTED = -3
+ERROR_INTERRUPTED = -10
+
+
+class Descriptor(ctypes.Structure):
+    """A struct that is zero but for its size, as DFGNN_INIT makes it."""
+
+    def __init__(self, **fields):
+        super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)
+
+
+class Options(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("device", c_char_p),
+        ("store", c_char_p),
+        ("effort", c_int),
+        ("threads", c_int),
+        ("paper_capacity", c_int64),
+        ("log_level", c_int),
+        ("log", c_void_p),
+        ("log_data", c_void_p),
+    ]
+
+
+class DeviceInfo(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("backend", c_char * 16),
+        ("arch", c_char * 32),
+        ("model", c_char * 128),
+        ("ordinal", c_int),
+        ("units", c_int),
+        ("cache_bytes", c_int64),
+        ("memory_bytes", c_int64),
+        ("shared_bytes", c_int64),
+        ("driver", c_char * 32),
+        ("runtime", c_char * 32),
+    ]
+
+
+class Csr(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("destinations", c_int64),
+        ("sources", c_int64),
+        ("edges", c_int64),
+        ("offsets", c_void_p),
+        ("indices", c_void_p),
+        ("offset_type", c_int),
+        ("index_type", c_int),
+        ("on_device", c_int),
+        ("graphs", c_int64),
+        ("graph_ptr", c_void_p),
+        ("family", c_char_p),
+        ("name", c_char_p),
+    ]
+
+
+class Coo(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("destinations", c_int64),
+        ("sources", c_int64),
+        ("edges", c_int64),
+        ("dst", c_void_p),
+        ("src", c_void_p),
+        ("index_type", c_int),
+        ("on_device", c_int),
+        ("graphs", c_int64),
+        ("graph_ptr", c_void_p),
+        ("family", c_char_p),
+        ("name", c_char_p),
+    ]
+
+
+class Problem(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("op", c_int),
+        ("pass_", c_int),
+        ("dtype", c_int),
+        ("math", c_int),
+        ("layout", c_int),
+        ("effort", c_int),
+        ("heads", c_int64),
+        ("dim", c_int64),
+        ("deterministic", c_int),
+        ("weights", c_int),
+        ("cold", c_int),
+        ("max_workspace", c_int64),
+        ("bias", c_int),
+        ("dropout", c_int),
+    ]
+
+
+class Strides(ctypes.Structure):
+    _fields_ = [("node", c_int64), ("head", c_int64), ("feature", c_int64)]
+
+
+class Args(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("query", c_void_p),
+        ("key", c_void_p),
+        ("value", c_void_p),
+        ("score_dst", c_void_p),
+        ("score_src", c_void_p),
+        ("att", c_void_p),
+        ("beta", c_void_p),
+        ("out", c_void_p),
+        ("lse", c_void_p),
+        ("weights", c_void_p),
+        ("scale", c_double),
+        ("slope", c_double),
+        ("query_strides", Strides),
+        ("key_strides", Strides),
+        ("value_strides", Strides),
+        ("out_strides", Strides),
+        ("bias", c_void_p),
+        ("dropout", c_double),
+        ("seed", c_void_p),
+        ("seed_value", c_uint64),
+        ("edge_weight", c_void_p),
+        ("scale_dst", c_void_p),
+        ("scale_src", c_void_p),
+        ("out_min", c_void_p),
+        ("out_max", c_void_p),
+        ("out_std", c_void_p),
+        ("arg_min", c_void_p),
+        ("arg_max", c_void_p),
+        ("grad_out", c_void_p),
+        ("grad_out_min", c_void_p),
+        ("grad_out_max", c_void_p),
+        ("grad_out_std", c_void_p),
+        ("grad_query", c_void_p),
+        ("grad_key", c_void_p),
+        ("grad_value", c_void_p),
+        ("grad_score_dst", c_void_p),
+        ("grad_score_src", c_void_p),
+        ("grad_att", c_void_p),
+        ("grad_beta", c_void_p),
+        ("grad_bias", c_void_p),
+        ("grad_edge_weight", c_void_p),
+        ("grad_out_strides", Strides),
+        ("grad_query_strides", Strides),
+        ("grad_key_strides", Strides),
+        ("grad_value_strides", Strides),
+    ]
+
+
+class Candidate(ctypes.Structure):
+    _fields_ = [("variant", c_char_p), ("reason", c_char_p)]
+
+
+class Explanation(ctypes.Structure):
+    _fields_ = [
+        ("variant", c_char_p),
+        ("source", c_int),
+        ("distance", c_double),
+        ("because", c_char_p),
+        ("count", c_size_t),
+        ("candidates", POINTER(Candidate)),
+    ]
+
+
+class Signature(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("destinations", c_int64),
+        ("sources", c_int64),
+        ("edges", c_int64),
+        ("max_degree", c_int64),
+        ("mean_degree", c_double),
+        ("p50_degree", c_int64),
+        ("p90_degree", c_int64),
+        ("p99_degree", c_int64),
+        ("degree_cv", c_double),
+        ("isolated", c_double),
+        ("histogram", c_double * 24),
+        ("reuse", c_double),
+        ("locality", c_double),
+        ("graphs", c_int64),
+        ("largest_graph", c_int64),
+        ("density", c_double),
+        ("fingerprint", c_uint64),
+    ]
+
+
+PROGRESS = CFUNCTYPE(None, c_void_p, c_double, c_char_p)
+STOP = CFUNCTYPE(c_int, c_void_p)
+
+
+class TuneOptions(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("budget_s", c_double),
+        ("seed", c_uint64),
+        ("margin", c_double),
+        ("exhaustive", c_int),
+        ("remeasure", c_int),
+        ("tool", c_char_p),
+        ("job_hash", c_char_p),
+        ("variants", POINTER(c_char_p)),
+        ("progress", PROGRESS),
+        ("stop", STOP),
+        ("data", c_void_p),
+    ]
+
+
+class TuneReport(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("variant", c_char * 160),
+        ("anchor", c_char * 160),
+        ("median_ms", c_double),
+        ("ratio", c_double),
+        ("candidates", c_int),
+        ("measured", c_int),
+        ("wrong", c_int),
+        ("failed", c_int),
+        ("resumed", c_int),
+        ("separated", c_int),
+        ("kept", c_int),
+        ("seconds", c_double),
+        ("payback_calls", c_double),
+    ]
+
+
+class VariantInfo(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("algorithm", c_char_p),
+        ("backend", c_char_p),
+        ("parameters", c_char_p),
+        ("ops", c_uint32),
+        ("passes", c_uint32),
+        ("revision", c_int),
+        ("deterministic", c_int),
+    ]
+
+
+# name: (result, arguments); a result of Status is checked
+Status = c_int
+FUNCTIONS = {
+    "dfgnn_version": (c_char_p, []),
+    "dfgnn_last_error": (c_char_p, []),
+    "dfgnn_status_string": (c_char_p, [c_int]),
+    "dfgnn_context_create": (Status, [POINTER(c_void_p), POINTER(Options)]),
+    "dfgnn_context_destroy": (None, [c_void_p]),
+    "dfgnn_context_reload": (Status, [c_void_p]),
+    "dfgnn_context_device": (Status, [POINTER(DeviceInfo), c_void_p]),
+    "dfgnn_graph_create": (Status,
+                           [POINTER(c_void_p), c_void_p, POINTER(Csr)]),
+    "dfgnn_graph_create_coo": (Status, [POINTER(c_void_p), c_void_p,
+                                        POINTER(Coo), c_void_p]),
+    "dfgnn_graph_edge_order": (c_void_p, [c_void_p, POINTER(c_int)]),
+    "dfgnn_graph_csr": (Status, [POINTER(Csr), c_void_p]),
+    "dfgnn_graph_destroy": (None, [c_void_p]),
+    "dfgnn_graph_signature": (Status, [POINTER(Signature), c_void_p]),
+    "dfgnn_graph_bytes": (c_size_t, [c_void_p]),
+    "dfgnn_plan_create": (Status, [POINTER(c_void_p), c_void_p, c_void_p,
+                                   POINTER(Problem)]),
+    "dfgnn_plan_destroy": (None, [c_void_p]),
+    "dfgnn_plan_workspace": (c_size_t, [c_void_p]),
+    "dfgnn_plan_variant": (c_char_p, [c_void_p]),
+    "dfgnn_plan_source": (c_int, [c_void_p]),
+    "dfgnn_plan_explain": (Status,
+                           [POINTER(POINTER(Explanation)), c_void_p]),
+    "dfgnn_explanation_free": (None, [POINTER(Explanation)]),
+    "dfgnn_execute": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "dfgnn_variant_count": (c_size_t, []),
+    "dfgnn_variant_get": (Status, [POINTER(VariantInfo), c_size_t]),
+    "dfgnn_tune": (Status, [POINTER(TuneReport), c_void_p, c_void_p,
+                            POINTER(Problem), POINTER(TuneOptions)]),
+    "dfgnn_csr_generate": (Status, [POINTER(POINTER(Csr)), c_char_p]),
+    "dfgnn_csr_read": (Status, [POINTER(POINTER(Csr)), c_char_p]),
+    "dfgnn_csr_free": (None, [POINTER(Csr)]),
+}
+
+__all__ = [name for name in dir() if not name.startswith("_")]

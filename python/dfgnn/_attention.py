@@ -1,0 +1,118 @@
+"""Attention with gradients: the fused passes, and the composite path where
+they end."""
+
+import logging
+
+import torch
+
+from . import _composite, _execute
+from .errors import UnsupportedError
+
+log = logging.getLogger("dfgnn")
+_said = set()
+
+
+def say_once(message):
+    if message not in _said:
+        _said.add(message)
+        log.warning(message)
+
+
+def forward(graph, op, inputs, bias, seed, settings):
+    """(out, lse or None, weights or None) without gradients."""
+    try:
+        return _execute.forward(graph, op, inputs, bias, seed, settings)
+    except UnsupportedError as error:
+        say_once(f"{error}; it runs by torch operations instead")
+    with torch.no_grad():
+        out, weights = _composite.attention(op, inputs, bias, seed, graph,
+                                            settings)
+    return out, None, weights if settings.weights else None
+
+
+def backward(graph, op, inputs, bias, seed, settings, out, lse, grad_out,
+             needed):
+    if lse is not None:
+        try:
+            return _execute.backward(graph, op, inputs, bias, seed, settings,
+                                     out, lse, grad_out, needed)
+        except UnsupportedError as error:
+            say_once(f"{error}; gradients are made by torch operations "
+                     "instead")
+    return differentiate(graph, op, inputs, bias, seed, settings, grad_out,
+                         None, needed, False)
+
+
+def differentiate(graph, op, inputs, bias, seed, settings, grad_out,
+                  grad_weights, needed, create_graph):
+    """Gradients by the composite path, themselves differentiable if
+    create_graph."""
+    given = list(inputs) + [bias]
+    wanted = [n and t is not None for n, t in zip(needed, given)]
+    with torch.enable_grad():
+        if not create_graph:
+            given = [None if t is None else t.detach().requires_grad_(w)
+                     for t, w in zip(given, wanted)]
+        else:  # one leaf an argument: a tensor may be given twice
+            given = [None if t is None else t.view_as(t) for t in given]
+        out, weights = _composite.attention(op, given[:-1], given[-1], seed,
+                                            graph, settings)
+        pairs = [(y, g) for y, g in ((out, grad_out), (weights, grad_weights))
+                 if g is not None and y.requires_grad]
+        sources = [t for t, w in zip(given, wanted) if w]
+        grads = iter(torch.autograd.grad(
+            [y for y, _ in pairs], sources, [g for _, g in pairs],
+            create_graph=create_graph, allow_unused=True))
+    return [next(grads) if w else None for w in wanted]
+
+
+def through_weights(graph, op, inputs, bias, seed, settings, out, lse,
+                    grad_out, grad_weights, needed):
+    """Gradients of a loss that looks at the weights, too."""
+    say_once("gradients through attention weights are made by torch "
+             "operations, which hold every edge's features")
+    return differentiate(graph, op, inputs, bias, seed, settings, grad_out,
+                         grad_weights, needed, False)
+
+
+class Attention(torch.autograd.Function):
+    """out, or (out, weights) if settings.weights."""
+
+    @staticmethod
+    def forward(ctx, graph, op, settings, bias, seed, *inputs):
+        out, lse, weights = forward(graph, op, inputs, bias, seed, settings)
+        ctx.save_for_backward(out, lse, bias, seed, *inputs)
+        ctx.call = graph, op, settings
+        ctx.set_materialize_grads(False)
+        return (out, weights) if settings.weights else out
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_weights=None):
+        graph, op, settings = ctx.call
+        out, lse, bias, seed, *inputs = ctx.saved_tensors
+        wants = ctx.needs_input_grad
+        needed = wants[5:] + (wants[3],)
+        if grad_out is None and grad_weights is None:
+            return (None,) * len(wants)
+        if torch.is_grad_enabled():
+            say_once("gradients of gradients are made by torch operations, "
+                     "which hold every edge's features")
+            grads = differentiate(graph, op, inputs, bias, seed, settings,
+                                  grad_out, grad_weights, needed, True)
+        elif grad_weights is not None:
+            grads = through_weights(graph, op, inputs, bias, seed, settings,
+                                    out, lse, grad_out, grad_weights, needed)
+        else:
+            grads = backward(graph, op, inputs, bias, seed, settings, out, lse,
+                             grad_out, needed)
+        return (None, None, None, grads[-1], None, *grads[:-1])
+
+
+def attention(graph, op, inputs, bias, seed, settings):
+    """(out, weights or None)."""
+    if torch.is_grad_enabled() and any(
+            t is not None and t.requires_grad for t in (bias, *inputs)):
+        result = Attention.apply(graph, op, settings, bias, seed, *inputs)
+        return result if settings.weights else (result, None)
+    out, _, weights = forward(graph, op, inputs, bias, seed, settings)
+    return out, weights

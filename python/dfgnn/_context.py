@@ -1,0 +1,69 @@
+"""One context of libdfgnn for each device and process."""
+
+import ctypes
+import os
+import threading
+
+import torch
+
+from . import _abi
+from ._library import check, library
+
+_lock = threading.Lock()
+_contexts = {}
+
+
+class Context:
+    """A device with its tuning decisions; lives as long as the process."""
+
+    def __init__(self, name):
+        options = _abi.Options(device=name.encode())
+        if name == "cpu":
+            options.threads = torch.get_num_threads()
+        self.handle = ctypes.c_void_p()
+        check(library().dfgnn_context_create(ctypes.byref(self.handle),
+                                             ctypes.byref(options)))
+
+    def device(self):
+        info = _abi.DeviceInfo()
+        check(library().dfgnn_context_device(ctypes.byref(info), self.handle))
+        return info
+
+
+def context(device):
+    """The context of a torch device.  A forked process gets its own: threads
+    and CUDA do not survive a fork."""
+    if device.type == "cuda":
+        index = device.index
+        if index is None:
+            index = torch.cuda.current_device()
+        key = (os.getpid(), f"cuda:{index}")
+    elif device.type == "cpu":
+        key = (os.getpid(), "cpu")
+    else:
+        raise ValueError(
+            f"dfgnn runs on cpu and cuda tensors, got a tensor on {device}")
+    found = _contexts.get(key)
+    if found is None:
+        with _lock:
+            found = _contexts.get(key)
+            if found is None:
+                found = _contexts[key] = Context(key[1])
+    return found
+
+
+def raw_stream(device):
+    """The current stream as an integer; None on the CPU."""
+    if device.type == "cpu":
+        return None
+    return current_raw_stream(device.index)
+
+
+# what torch.compile's own launchers use: a tenth of the cost of
+# torch.cuda.current_stream().cuda_stream
+current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+if current_raw_stream is None:
+    def current_raw_stream(index):
+        if not torch.cuda.is_available():
+            return None
+        return torch.cuda.current_stream(index).cuda_stream

@@ -1,0 +1,129 @@
+"""The graph of libdfgnn behind a Graph, with its plans."""
+
+import ctypes
+import os
+import threading
+import weakref
+
+import torch
+
+from . import _abi
+from ._context import context, raw_stream
+from ._library import check, library
+
+INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
+_TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
+
+
+class Handle:
+    """Owns a dfgnn_graph and the plans made for it."""
+
+    def __init__(self, ctx, pointer, keep):
+        self.pid = os.getpid()
+        self.context = ctx
+        self.pointer = pointer
+        self.plans = {}
+        self.owned_plans = []
+        self.lock = threading.Lock()
+        self._finalizer = weakref.finalize(
+            self, _destroy, self.pid, pointer, self.owned_plans, keep)
+        # at exit the process gives everything back by itself, and the device
+        # may be gone
+        self._finalizer.atexit = False
+
+
+def _destroy(pid, pointer, plans, keep):
+    if pid != os.getpid():  # a fork: the memory belongs to the parent
+        return
+    lib = library()
+    for plan in plans:
+        lib.dfgnn_plan_destroy(plan)
+    lib.dfgnn_graph_destroy(pointer)
+    keep.clear()
+
+
+def _describe(struct, graph_ptr, family, name, keep):
+    struct.on_device = 1
+    if graph_ptr is not None:
+        keep.append(graph_ptr)
+        struct.graphs = graph_ptr.numel() - 1
+        struct.graph_ptr = graph_ptr.data_ptr()
+    struct.family = family.encode() if family else None
+    struct.name = name.encode() if name else None
+
+
+def from_csr(offsets, indices, num_src, graph_ptr, family, name):
+    ctx = context(offsets.device)
+    keep = [offsets, indices]
+    csr = _abi.Csr(destinations=offsets.numel() - 1, sources=num_src,
+                   edges=indices.numel(), offsets=offsets.data_ptr(),
+                   indices=indices.data_ptr(),
+                   offset_type=INDEX_TYPES[offsets.dtype],
+                   index_type=INDEX_TYPES[indices.dtype])
+    _describe(csr, graph_ptr, family, name, keep)
+    pointer = ctypes.c_void_p()
+    _settle(offsets.device)
+    check(library().dfgnn_graph_create(ctypes.byref(pointer), ctx.handle,
+                                       ctypes.byref(csr)))
+    return Handle(ctx, pointer, keep)
+
+
+def from_coo(src, dst, num_src, num_dst, graph_ptr, family, name):
+    ctx = context(src.device)
+    keep = []
+    coo = _abi.Coo(destinations=num_dst, sources=num_src, edges=src.numel(),
+                   dst=dst.data_ptr(), src=src.data_ptr(),
+                   index_type=INDEX_TYPES[src.dtype])
+    _describe(coo, graph_ptr, family, name, keep)
+    pointer = ctypes.c_void_p()
+    check(library().dfgnn_graph_create_coo(
+        ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
+        raw_stream(src.device)))
+    return Handle(ctx, pointer, keep)
+
+
+def _settle(device):
+    """Waits for what still writes the arrays: dfgnn_graph_create, which takes
+    no stream, reads them."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+
+
+class _CudaArray:
+    """What torch.as_tensor takes for memory that somebody else owns."""
+
+    def __init__(self, pointer, count, dtype, owner):
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": (count,), "data": (pointer, False), "version": 2,
+            "typestr": "<i4" if dtype == torch.int32 else "<i8"}
+
+
+def _view(pointer, count, dtype, device, owner):
+    """A tensor over the handle's memory, which it keeps alive."""
+    if not count:
+        return torch.empty(0, dtype=dtype, device=device)
+    if device.type == "cuda":
+        return torch.as_tensor(_CudaArray(pointer, count, dtype, owner),
+                               device=device)
+    size = 4 if dtype == torch.int32 else 8
+    buffer = (ctypes.c_byte * (count * size)).from_address(pointer)
+    buffer.owner = owner
+    return torch.frombuffer(buffer, dtype=dtype, count=count)
+
+
+def matrix(handle, device):
+    """(offsets, indices, edge order or None) of a graph made from a list."""
+    csr = _abi.Csr()
+    check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
+    offsets = _view(csr.offsets, csr.destinations + 1,
+                    _TORCH_TYPES[csr.offset_type], device, handle)
+    indices = _view(csr.indices, csr.edges, _TORCH_TYPES[csr.index_type],
+                    device, handle)
+    kind = ctypes.c_int()
+    order = library().dfgnn_graph_edge_order(handle.pointer,
+                                             ctypes.byref(kind))
+    if order:
+        order = _view(order, csr.edges, _TORCH_TYPES[kind.value], device,
+                      handle)
+    return offsets, indices, order

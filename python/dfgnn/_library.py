@@ -1,0 +1,80 @@
+"""Finds and loads libdfgnn."""
+
+import ctypes
+import ctypes.util
+import glob
+import os
+import threading
+
+from . import _abi
+from .errors import BY_STATUS, Error, LibraryError
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_lock = threading.Lock()
+_library = None
+
+
+def _candidates():
+    """The library DFGNN_LIBRARY names, the wheel's, then the system's."""
+    named = os.environ.get("DFGNN_LIBRARY")
+    if named:
+        return [named]
+    bundled = sorted(glob.glob(os.path.join(_HERE, "lib", "libdfgnn.so*")))
+    found = ctypes.util.find_library("dfgnn")
+    return bundled[:1] + [found or "libdfgnn.so.0"]
+
+
+def _open():
+    failures = []
+    for path in _candidates():
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            failures.append(f"{path}: {error}")
+    raise LibraryError(
+        "cannot load libdfgnn (" + "; ".join(failures) + "); install the "
+        "wheel, or name the library with DFGNN_LIBRARY")
+
+
+def _declare(library):
+    for name, (result, arguments) in _abi.FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            version = library.dfgnn_version().decode()
+            raise LibraryError(
+                f"{library._name} is dfgnn {version}, which has no {name}; "
+                "it is older than the Python package") from None
+        function.restype = result
+        function.argtypes = arguments
+
+
+def library():
+    """libdfgnn with its functions declared."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                loaded = _open()
+                loaded.dfgnn_version.restype = ctypes.c_char_p
+                _declare(loaded)
+                _library = loaded
+    return _library
+
+
+def failure(status):
+    """The exception of a status that is not OK."""
+    lib = library()
+    message = lib.dfgnn_last_error().decode(errors="replace")
+    return BY_STATUS.get(status, Error)(
+        message or lib.dfgnn_status_string(status).decode())
+
+
+def check(status):
+    if status:
+        raise failure(status)
+
+
+def version():
+    """The version of libdfgnn, such as "0.1.0"."""
+    return library().dfgnn_version().decode()

@@ -1,0 +1,66 @@
+"""Self loops as PyG's attention layers make them."""
+
+import torch
+
+
+def loop_plan(edge_index, num_nodes):
+    """(numbers of the edges that are no loops, those edges with a loop for
+    each of the first num_nodes nodes behind them)."""
+    kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
+    loops = torch.arange(num_nodes, dtype=edge_index.dtype,
+                         device=edge_index.device)
+    edges = torch.cat([edge_index.index_select(1, kept),
+                       loops.expand(2, num_nodes)], 1)
+    return kept, edges
+
+
+def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
+    """Features of the kept edges and of the loops behind them; edge_index is
+    that of the graph with loops."""
+    edge_attr = edge_attr.index_select(0, kept)
+    shape = (num_nodes,) + tuple(edge_attr.shape[1:])
+    if fill_value is None:
+        loops = edge_attr.new_ones(shape)
+    elif isinstance(fill_value, (int, float)):
+        loops = edge_attr.new_full(shape, fill_value)
+    elif isinstance(fill_value, torch.Tensor):
+        loops = fill_value.to(edge_attr.device, edge_attr.dtype)
+        if edge_attr.dim() != loops.dim():
+            loops = loops.unsqueeze(0)
+        loops = loops.expand(shape)
+    elif isinstance(fill_value, str):
+        destinations = edge_index[1, :kept.numel()]
+        loops = reduce_edges(edge_attr, destinations, num_nodes, fill_value)
+    else:
+        raise AttributeError("fill_value must be a number, a tensor or the "
+                             f"name of a reduction, got {fill_value!r}")
+    return torch.cat([edge_attr, loops])
+
+
+_REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "min": "amin",
+               "max": "amax", "mul": "prod"}
+
+
+def reduce_edges(edge_attr, destinations, num_nodes, reduction):
+    """Features of the edges into each of the first num_nodes nodes."""
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"fill_value must be one of {sorted(_REDUCTIONS)}, "
+                         f"got {reduction!r}")
+    # an edge into a node that has no loop is reduced into a spare row
+    rows = destinations.clamp(max=num_nodes)
+    shape = (num_nodes + 1,) + tuple(edge_attr.shape[1:])
+    out = edge_attr.new_full(shape, 1 if reduction == "mul" else 0)
+    if not edge_attr.numel():
+        return out[:num_nodes]
+    name = _REDUCTIONS[reduction]
+    if name == "sum":
+        return out.index_add(0, rows, edge_attr)[:num_nodes]
+    if name == "mean":
+        count = edge_attr.new_zeros(num_nodes + 1)
+        count = count.index_add(0, rows, edge_attr.new_ones(rows.numel()))
+        sums = out.index_add(0, rows, edge_attr)
+        count = count.clamp(min=1).view([-1] + [1] * (edge_attr.dim() - 1))
+        return (sums / count)[:num_nodes]
+    index = rows.view([-1] + [1] * (edge_attr.dim() - 1))
+    return out.scatter_reduce(0, index.expand_as(edge_attr), edge_attr, name,
+                              include_self=False)[:num_nodes]

@@ -1,0 +1,90 @@
+"""What each attention operator reads, and checking it."""
+
+from collections import namedtuple
+
+import torch
+
+from . import _abi
+from .graph import describe
+
+# dims of a tensor: Destinations, Sources, Heads, Features; scalar: float32
+# whatever the features are (float64 with them), as the library wants scores
+Input = namedtuple("Input", "name field dims scalar optional")
+Operator = namedtuple("Operator", "name number inputs value")
+
+
+def _input(name, field, dims, scalar=False, optional=False):
+    return Input(name, field, dims, scalar, optional)
+
+
+OPERATORS = {op.name: op for op in (
+    Operator("gt", _abi.OPS["gt"], (
+        _input("query", "query", "NHD"), _input("key", "key", "MHD"),
+        _input("value", "value", "MHD")), 2),
+    Operator("agnn", _abi.OPS["agnn"], (
+        _input("h_dst", "query", "NHD"), _input("h_src", "value", "MHD"),
+        _input("beta", "beta", "1", scalar=True, optional=True)), 1),
+    Operator("gat", _abi.OPS["gat"], (
+        _input("h", "value", "MHD"),
+        _input("score_dst", "score_dst", "NH", scalar=True),
+        _input("score_src", "score_src", "MH", scalar=True)), 0),
+    Operator("gatv2", _abi.OPS["gatv2"], (
+        _input("x_dst", "query", "NHD"), _input("x_src", "value", "MHD"),
+        _input("att", "att", "HD")), 1),
+)}
+
+DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
+          torch.bfloat16: _abi.DTYPES["bf16"],
+          torch.float64: _abi.DTYPES["f64"]}
+
+Settings = namedtuple("Settings", "scale slope dropout weights deterministic "
+                                  "tf32")
+
+_WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
+          "E": "edges", "1": "1"}
+
+
+def _expected(dims, sizes):
+    return "[" + ", ".join(
+        f"{_WORDS[d]}={sizes[d]}" if d in sizes and d != "1" else _WORDS[d]
+        for d in dims) + "]"
+
+
+def _check_tensor(name, tensor, dims, sizes, device):
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor {_expected(dims, sizes)}, "
+                        "got " + describe(tensor))
+    if tensor.dtype not in DTYPES:
+        raise TypeError(f"{name} must be float16, bfloat16, float32 or "
+                        "float64, got " + describe(tensor))
+    if tensor.device != device:
+        raise ValueError(f"{name} is {describe(tensor)}, the graph is on "
+                         f"{device}; move one with .to()")
+    fits = tensor.dim() == len(dims) and all(
+        n == sizes.setdefault(d, n) for d, n in zip(dims, tensor.shape))
+    if not fits:
+        raise ValueError(f"{name} must be {_expected(dims, sizes)}, got "
+                         + describe(tensor))
+
+
+def check_inputs(op, inputs, bias, sizes, device):
+    """Raises what is wrong with a call; sizes holds N, M and E (or not, where
+    the graph is not built yet)."""
+    sizes = dict(sizes, **{"1": 1})
+    for spec, tensor in zip(op.inputs, inputs):
+        if tensor is None and spec.optional:
+            continue
+        _check_tensor(spec.name, tensor, spec.dims, sizes, device)
+    if bias is not None:
+        _check_tensor("bias", bias, "EH", sizes, device)
+    if sizes["H"] < 1 or sizes["D"] < 1:
+        raise ValueError(
+            f"{op.inputs[op.value].name} must have at least one head and one "
+            "feature, got " + describe(inputs[op.value]))
+    storage = [(spec.name, t) for spec, t in zip(op.inputs, inputs)
+               if t is not None and not spec.scalar]
+    for name, tensor in storage[1:]:
+        if tensor.dtype != storage[0][1].dtype:
+            raise TypeError(
+                f"{storage[0][0]} and {name} must have one dtype, got "
+                f"{storage[0][1].dtype} and {tensor.dtype}")

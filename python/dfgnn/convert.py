@@ -1,0 +1,161 @@
+"""Graphs from whatever describes one: edge lists, matrices, PyG and DGL."""
+
+import weakref
+
+import torch
+
+from .graph import Graph, _host_ptr, describe
+
+_cache = {}
+_SPARSE = {getattr(torch, name) for name in
+           ("sparse_coo", "sparse_csr", "sparse_csc") if hasattr(torch, name)}
+
+
+def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None):
+    """The :class:`Graph` of
+
+    - a Graph: itself;
+    - an ``edge_index`` [2, E], or PyG's EdgeIndex: row 0 sources, row 1
+      destinations.  The graph is kept for as long as the tensor lives and is
+      not written to, so that a training loop builds it once;
+    - PyG's Data or Batch: its edge_index, num_nodes and ptr;
+    - a DGL graph or block: its in-edges (CSC);
+    - CSR tensors (offsets, indices) or (offsets, indices, edge_order) by
+      destination;
+    - a sparse matrix of SciPy, torch or torch_sparse whose rows are
+      destinations (PyG's ``adj_t``).
+
+    num_nodes: an int, or (sources, destinations).
+    """
+    if isinstance(edges, Graph):
+        return edges
+    options = dict(graph_ptr=graph_ptr, family=family, name=name)
+    if isinstance(edges, torch.Tensor):
+        return _from_tensor(edges, num_nodes, options)
+    if isinstance(edges, (tuple, list)) and 2 <= len(edges) <= 3:
+        order = edges[2] if len(edges) == 3 else None
+        return Graph(edges[0], edges[1], _sources(num_nodes),
+                     edge_order=order, **options)
+    for attribute, make in (("edge_index", _from_data),
+                            ("adj_tensors", _from_dgl),
+                            ("sparse_sizes", _from_torch_sparse),
+                            ("tocsr", _from_scipy)):
+        if hasattr(edges, attribute):
+            return make(edges, num_nodes, options)
+    raise TypeError(
+        "a graph must be a dfgnn.Graph, an edge_index tensor, CSR tensors, a "
+        "sparse matrix, or a graph of PyG or DGL, got " + describe(edges))
+
+
+def _sources(num_nodes):
+    return num_nodes[0] if isinstance(num_nodes, (tuple, list)) else num_nodes
+
+
+# ---- tensors ----------------------------------------------------------------
+
+def _from_tensor(edges, num_nodes, options):
+    if edges.layout in _SPARSE:
+        return _from_torch(edges, options)
+    if options["graph_ptr"] is not None:
+        return _make(edges, num_nodes, options)
+    key = (tuple(num_nodes) if isinstance(num_nodes, list) else num_nodes,
+           options["family"], options["name"])
+    graphs = _graphs_of(edges)
+    if graphs is None:
+        return _make(edges, num_nodes, options)
+    graph = graphs.get(key)
+    if graph is None:
+        graph = graphs[key] = _make(edges, num_nodes, options)
+    return graph
+
+
+def _graphs_of(edges):
+    """The graphs made of this very tensor with this very content; None if the
+    tensor cannot tell whether it was written to."""
+    if hasattr(edges, "is_inference") and edges.is_inference():
+        return None
+    number, version = id(edges), edges._version
+    entry = _cache.get(number)
+    if entry is not None and entry[0]() is edges and entry[1] == version:
+        return entry[2]
+    reference = weakref.ref(edges, lambda _: _cache.pop(number, None))
+    _cache[number] = (reference, version, {})
+    return _cache[number][2]
+
+
+def _make(edges, num_nodes, options):
+    if hasattr(edges, "get_csc") and hasattr(edges, "sparse_size"):
+        graph = _from_edge_index(edges, num_nodes, options)
+        if graph is not None:
+            return graph
+    return Graph.from_edge_index(edges, num_nodes, **options)
+
+
+def _from_edge_index(edges, num_nodes, options):
+    """PyG's EdgeIndex sorts itself once and keeps the permutation."""
+    plain = edges.as_tensor()
+    if not edges.is_sorted_by_col:
+        known = edges.sparse_size() if num_nodes is None else num_nodes
+        if isinstance(known, tuple) and None in known:
+            known = None
+        return Graph.from_edge_index(plain, known, **options)
+    (offsets, indices), order = edges.get_csc()
+    num_src = _sources(num_nodes)
+    if num_src is None:
+        num_src = edges.get_sparse_size(0)
+    num_dst = num_nodes[1] if isinstance(num_nodes, (tuple, list)) \
+        else num_nodes
+    if num_dst is not None and num_dst != offsets.numel() - 1:
+        return None  # the caller knows of more nodes than the offsets do
+    return Graph(offsets, indices, num_src, edge_order=order, **options)
+
+
+def _from_torch(matrix, options):
+    if matrix.layout == torch.sparse_csr:
+        return Graph(matrix.crow_indices(), matrix.col_indices(),
+                     matrix.size(1), **options)
+    if matrix.layout == torch.sparse_coo:
+        rows, columns = matrix.coalesce().indices()
+    else:
+        columns = torch.arange(matrix.size(1), device=matrix.device)
+        columns = columns.repeat_interleave(matrix.ccol_indices().diff())
+        rows = matrix.row_indices()
+    return Graph.from_edge_index(
+        torch.stack([columns.to(rows.dtype), rows]),
+        (matrix.size(1), matrix.size(0)), **options)
+
+
+# ---- other libraries --------------------------------------------------------
+
+def _from_data(data, num_nodes, options):
+    edges = data.edge_index
+    if edges is None:
+        edges = getattr(data, "adj_t", None)
+    if num_nodes is None:
+        num_nodes = data.num_nodes
+    if options["graph_ptr"] is None:
+        options["graph_ptr"] = _host_ptr(getattr(data, "ptr", None))
+    return as_graph(edges, num_nodes, **options)
+
+
+def _from_dgl(graph, num_nodes, options):
+    offsets, indices, order = graph.adj_tensors("csc")
+    if order.numel() == 0 and indices.numel():
+        order = None
+    if options["graph_ptr"] is None and getattr(graph, "batch_size", 1) > 1:
+        counts = graph.batch_num_nodes().cpu()
+        options["graph_ptr"] = torch.cat([counts.new_zeros(1),
+                                          counts.cumsum(0)])
+    return Graph(offsets, indices, graph.num_src_nodes(), edge_order=order,
+                 **options)
+
+
+def _from_torch_sparse(matrix, num_nodes, options):
+    offsets, indices, _ = matrix.csr()
+    return Graph(offsets, indices, matrix.size(1), **options)
+
+
+def _from_scipy(matrix, num_nodes, options):
+    matrix = matrix.tocsr()
+    return Graph(torch.from_numpy(matrix.indptr),
+                 torch.from_numpy(matrix.indices), matrix.shape[1], **options)

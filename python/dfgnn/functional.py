@@ -1,0 +1,305 @@
+"""Attention over a graph, each a fused kernel.
+
+Tensors by node are [nodes, heads, features]; tensors by edge are in the
+caller's edge order: that of the edge_index the graph was made from.
+"""
+
+import math
+
+import torch
+
+from . import _attention, _composite, ops
+from ._operators import OPERATORS, Settings, check_inputs
+from .convert import as_graph
+from .graph import Graph, check_index, describe
+
+__all__ = ["gt_attention", "agnn_attention", "gat_attention",
+           "gatv2_attention", "score_attention", "edge_scores"]
+
+
+# ---- what the surroundings ask for ------------------------------------------
+
+if hasattr(torch, "get_autocast_dtype"):
+    def _autocast_dtype(device_type):
+        if torch.is_autocast_enabled(device_type):
+            return torch.get_autocast_dtype(device_type)
+        return None
+else:
+    def _autocast_dtype(device_type):
+        if device_type == "cuda":
+            return (torch.get_autocast_gpu_dtype()
+                    if torch.is_autocast_enabled() else None)
+        return (torch.get_autocast_cpu_dtype()
+                if torch.is_autocast_cpu_enabled() else None)
+
+
+def _autocast(spec, inputs):
+    """Features in the type of the autocast region, as matrix products have it;
+    scores stay as exact as they are."""
+    value = inputs[spec.value]
+    if not isinstance(value, torch.Tensor):
+        return inputs
+    dtype = _autocast_dtype(value.device.type)
+    if dtype is None:
+        return inputs
+    return tuple(
+        t.to(dtype) if isinstance(t, torch.Tensor) and not input_.scalar
+        and t.is_floating_point() and t.dtype != torch.float64 else t
+        for input_, t in zip(spec.inputs, inputs))
+
+
+def _probability(dropout, training):
+    if not 0 <= dropout < 1:
+        raise ValueError("dropout must be at least 0 and below 1, got "
+                         f"{dropout!r}")
+    return float(dropout) if training else 0.0
+
+
+def _settings(value, scale, slope, dropout, return_weights):
+    tf32 = (value.dtype == torch.float32 and value.device.type == "cuda"
+            and torch.get_float32_matmul_precision() != "highest")
+    return Settings(float(scale), float(slope), dropout, bool(return_weights),
+                    torch.are_deterministic_algorithms_enabled(), tf32)
+
+
+def make_seed(device):
+    """[1] a number of torch's generator, on the device: nothing waits for it,
+    and a captured CUDA graph draws a new one at each replay."""
+    return torch.randint(-(1 << 63), (1 << 63) - 1, (1,), dtype=torch.int64,
+                         device=device)
+
+
+def _size(spec, inputs):
+    """(sources, destinations) by the shapes of the inputs."""
+    size = {}
+    for input_, tensor in zip(spec.inputs, inputs):
+        if isinstance(tensor, torch.Tensor) and tensor.dim():
+            size.setdefault(input_.dims[0], tensor.size(0))
+    return size.get("M"), size.get("N")
+
+
+def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
+            return_weights=False, self_loops=False):
+    """out, or (out, weights before dropout, factors of dropout or None); per
+    edge in the caller's order."""
+    spec = OPERATORS[name]
+    inputs = _autocast(spec, inputs)
+    seed = None
+    if dropout:
+        seed = make_seed(inputs[spec.value].device)
+    settings = _settings(inputs[spec.value], scale, slope, dropout,
+                         return_weights)
+    if ops.compiling():
+        return ops.attend(name, graph, inputs, bias, seed, settings,
+                          self_loops)
+    graph = as_graph(graph, _size(spec, inputs))
+    if self_loops:
+        graph = graph.with_self_loops()
+    check_inputs(spec, inputs, bias, {"N": graph.num_dst, "M": graph.num_src,
+                                      "E": graph.num_edges}, graph.device)
+    if bias is not None:
+        bias = graph.to_graph_order(bias)
+    out, weights = _attention.attention(graph, name, inputs, bias, seed,
+                                        settings)
+    if not return_weights:
+        return out
+    factors = None
+    if dropout:
+        factors = graph.to_caller_order(_composite.keep_factors(
+            seed, weights.size(0), weights.size(1), dropout)).to(weights.dtype)
+    return out, graph.to_caller_order(weights), factors
+
+
+def _pick(result, return_weights):
+    """What the caller asked for: "after" are weights as they were used."""
+    if not return_weights:
+        return result
+    out, weights, factors = result
+    if return_weights == "after" and factors is not None:
+        weights = weights * factors
+    return out, weights
+
+
+# ---- the functions ----------------------------------------------------------
+
+def gt_attention(graph, query, key, value, *, scale=None, bias=None,
+                 dropout=0.0, training=True, edge_attr=None, edge_weight=None,
+                 return_weights=False):
+    """Dot-product attention of a graph transformer.
+
+    out_i = sum_j alpha_ij v_j, alpha the softmax over the in-edges of i of
+    scale <q_i, k_j> + bias_ij.
+
+    graph: a :class:`dfgnn.Graph` or what :func:`dfgnn.as_graph` takes.
+    query [N, H, D], key and value [M, H, D].
+    scale: 1 / sqrt(D) by default.
+    bias [E, H]: added to the scores.
+    dropout: probability that an edge's weight is dropped while training.
+    edge_attr [E, F], edge_weight [H * D, F]: their product is added to the
+        keys and the values, as TransformerConv does with edge_dim.
+    return_weights: also return alpha [E, H], before dropout; "after": alpha
+        with what dropout made of it.
+    """
+    dropout = _probability(dropout, training)
+    if scale is None:
+        scale = 1 / math.sqrt(max(1, query.size(-1)))
+    elif scale == 0:
+        raise ValueError("scale must not be 0")
+    if edge_attr is not None:
+        return _gt_with_edges(graph, query, key, value, scale, bias, dropout,
+                              edge_attr, edge_weight, return_weights)
+    return _pick(_attend("gt", graph, (query, key, value), bias, scale=scale,
+                         dropout=dropout, return_weights=return_weights),
+                 return_weights)
+
+
+def _gt_with_edges(graph, query, key, value, scale, bias, dropout, edge_attr,
+                   edge_weight, return_weights):
+    """<q, W e> = <W^T q, e> and sum alpha W e = W sum alpha e: nothing is
+    [E, H, D]."""
+    if edge_weight is None:
+        raise ValueError("edge_attr needs edge_weight [heads * features, F]")
+    _, dst = _endpoints(graph, (key.size(0), query.size(0)))
+    _check_edges("edge_attr", edge_attr, dst.size(0))
+    num_dst, heads, dim = query.shape
+    weight = edge_weight.view(heads, dim, edge_attr.size(-1))
+    projected = torch.einsum("nhd,hdf->nhf", query, weight) * scale
+    scores = (projected.index_select(0, dst)
+              * edge_attr.unsqueeze(1)).sum(-1)
+    if bias is not None:
+        scores = scores + bias
+    out, weights, factors = _attend(
+        "gt", graph, (query, key, value), scores, scale=scale,
+        dropout=dropout, return_weights=True)
+    kept = weights if factors is None else weights * factors
+    messages = kept.unsqueeze(-1) * edge_attr.unsqueeze(1)
+    sums = messages.new_zeros((num_dst,) + tuple(messages.shape[1:]))
+    sums = sums.index_add(0, dst, messages)
+    out = out + torch.einsum("nhf,hdf->nhd", sums.to(weight.dtype), weight)
+    return (out, weights) if return_weights else out
+
+
+def _check_edges(name, tensor, num_edges):
+    if tensor.dim() != 2 or tensor.size(0) != num_edges:
+        raise ValueError(f"{name} must be [edges={num_edges}, features], got "
+                         + describe(tensor))
+
+
+def _endpoints(graph, size):
+    """(sources, destinations) of the edges in the caller's order."""
+    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
+        check_index("edge_index", graph, 2)
+        return graph[0], graph[1]
+    edges = as_graph(graph, size).edge_index
+    return edges[0], edges[1]
+
+
+def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
+                   training=True, return_weights=False, self_loops=False):
+    """Attention by cosine: scores are beta cos(h_i, h_j), values h_j.
+
+    h [M, H, D]: of sources; h_dst [N, H, D]: of destinations, h by default.
+    beta [1]: 1 by default.
+    """
+    dropout = _probability(dropout, training)
+    return _pick(_attend("agnn", graph, (h if h_dst is None else h_dst, h,
+                                         beta), bias, dropout=dropout,
+                         return_weights=return_weights,
+                         self_loops=self_loops), return_weights)
+
+
+def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
+                  edge_score=None, bias=None, dropout=0.0, training=True,
+                  return_weights=False, self_loops=False):
+    """Additive attention: scores are leaky_relu(a_i + b_j), values h_j.
+
+    h [M, H, D], score_dst a [N, H], score_src b [M, H].
+    edge_score [E, H]: added to a_i + b_j, inside the leaky ReLU.
+    bias [E, H]: added to the scores, outside of it.
+    """
+    dropout = _probability(dropout, training)
+    if edge_score is not None:
+        num_dst = score_dst.size(0)
+        src, dst = _endpoints(graph, (h.size(0), num_dst))
+        scores = torch.nn.functional.leaky_relu(
+            score_dst.index_select(0, dst) + score_src.index_select(0, src)
+            + edge_score, negative_slope)
+        return score_attention(
+            graph, scores if bias is None else scores + bias, h, num_dst,
+            dropout=dropout, return_weights=return_weights)
+    return _pick(_attend("gat", graph, (h, score_dst, score_src), bias,
+                         slope=negative_slope, dropout=dropout,
+                         return_weights=return_weights,
+                         self_loops=self_loops), return_weights)
+
+
+def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
+                    edge_attr=None, bias=None, dropout=0.0, training=True,
+                    return_weights=False, self_loops=False):
+    """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
+
+    x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
+    edge_attr [E, H, D]: added to x_i + y_j; the scores are then made edge by
+        edge with torch operations, since they are not linear in it.
+    """
+    dropout = _probability(dropout, training)
+    if edge_attr is not None:
+        num_dst = x_dst.size(0)
+        src, dst = _endpoints(graph, (x_src.size(0), num_dst))
+        x = (x_dst.index_select(0, dst) + x_src.index_select(0, src)
+             + edge_attr)
+        scores = (torch.nn.functional.leaky_relu(x, negative_slope)
+                  * att).sum(-1)
+        return score_attention(
+            graph, scores if bias is None else scores + bias, x_src, num_dst,
+            dropout=dropout, return_weights=return_weights)
+    return _pick(_attend("gatv2", graph, (x_dst, x_src, att), bias,
+                         slope=negative_slope, dropout=dropout,
+                         return_weights=return_weights,
+                         self_loops=self_loops), return_weights)
+
+
+def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
+                    training=True, return_weights=False):
+    """Softmax of given scores [E, H] over in-edges, and the weighted sum of
+    value [M, H, D]: attention of any other kind.
+
+    num_dst: destinations; those of the graph, or as many as there are sources.
+    """
+    dropout = _probability(dropout, training)
+    num_src, heads, _ = value.shape
+    if num_dst is None:
+        num_dst = graph.num_dst if isinstance(graph, Graph) else num_src
+    zeros = scores.new_zeros(1, 1)
+    return _pick(_attend(
+        "gat", graph, (value, zeros.expand(num_dst, heads),
+                       zeros.expand(num_src, heads)), scores, slope=1.0,
+        dropout=dropout, return_weights=return_weights), return_weights)
+
+
+def edge_scores(op, edges, *inputs, scale=None, negative_slope=0.2):
+    """[E, H] the raw scores, before softmax, of any edges: those of a graph or
+    others, such as the sampled non-edges of SuperGAT.
+
+    op: "gt" (query, key), "agnn" (h_dst, h_src[, beta]), "gat" (score_dst,
+        score_src) or "gatv2" (x_dst, x_src, att).
+    edges: a Graph, or an edge_index [2, E].
+    """
+    given = {"gt": 2, "agnn": 3, "gat": 2, "gatv2": 3}
+    if op not in given:
+        raise ValueError(f"op must be one of {sorted(given)}, got {op!r}")
+    if op == "agnn" and len(inputs) == 2:
+        inputs += (None,)
+    if len(inputs) != given[op]:
+        raise TypeError(f"edge_scores of {op} takes {given[op]} tensors, got "
+                        f"{len(inputs)}")
+    edge_index = edges.edge_index if isinstance(edges, Graph) else edges
+    if op == "gt":
+        inputs += (None,)
+    elif op == "gat":
+        inputs = (None,) + inputs
+    if scale is None:
+        scale = 1 / math.sqrt(inputs[0].size(-1)) if op == "gt" else 1.0
+    return _composite.SCORES[op](
+        inputs, _composite.Edges(edge_index[0], edge_index[1]),
+        Settings(scale, negative_slope, 0.0, False, False, False))

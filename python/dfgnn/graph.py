@@ -1,0 +1,291 @@
+"""Graph: the edges of a layer, in the form the kernels read."""
+
+import itertools
+import os
+import threading
+import weakref
+
+import torch
+
+from . import _handle
+from ._loops import loop_plan
+
+_ids = itertools.count(1)
+_registry = weakref.WeakValueDictionary()
+
+
+def describe(value):
+    """What an error message says of an argument."""
+    if isinstance(value, torch.Tensor):
+        shape = ", ".join(str(n) for n in value.shape)
+        kind = str(value.dtype).replace("torch.", "")
+        return f"a {kind} tensor [{shape}] on {value.device}"
+    return f"{type(value).__name__} {value!r}"[:200]
+
+
+def check_index(name, value, dim=1):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor of int32 or int64, got "
+                        + describe(value))
+    if value.dtype not in _handle.INDEX_TYPES:
+        raise TypeError(f"{name} must be int32 or int64, got "
+                        + describe(value))
+    if value.dim() != dim:
+        raise ValueError(f"{name} must have {dim} dimension"
+                         f"{'s' if dim > 1 else ''}, got " + describe(value))
+
+
+def _host_ptr(graph_ptr):
+    if graph_ptr is None:
+        return None
+    return torch.as_tensor(graph_ptr).to("cpu", torch.int64).contiguous()
+
+
+class Graph:
+    """Edges from sources to destinations, by destination (CSR).
+
+    ``Graph(offsets, indices)`` takes CSR tensors: destination ``i`` has the
+    edges ``offsets[i]`` to ``offsets[i + 1] - 1``, whose sources are
+    ``indices``.  :meth:`from_edge_index` and :func:`as_graph` take everything
+    else.  A graph lives on the device of its tensors, which must not change
+    while it lives.
+
+    num_src: how many sources there are; as many as destinations if not given.
+    edge_order: the caller's number of each edge, if the caller has the edges
+        in another order: edge features and attention weights are in it.
+    graph_ptr: the first node of each graph of a batch, [graphs + 1].
+    family: a name shared by graphs of one kind, such as the mini-batches of a
+        data loader, so that they share their measurements.
+    name: a label kept with measurements.
+    """
+
+    def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
+                 graph_ptr=None, family=None, name=None):
+        check_index("offsets", offsets)
+        check_index("indices", indices)
+        if offsets.numel() < 1:
+            raise ValueError("offsets must have one element more than there "
+                             "are destinations, got " + describe(offsets))
+        if indices.device != offsets.device:
+            raise ValueError(
+                f"offsets are on {offsets.device}, indices on "
+                f"{indices.device}; both must be on one device")
+        num_dst = offsets.numel() - 1
+        num_src = num_dst if num_src is None else int(num_src)
+        if edge_order is not None:
+            check_index("edge_order", edge_order)
+            if (edge_order.numel() != indices.numel()
+                    or edge_order.device != indices.device):
+                raise ValueError(
+                    f"edge_order must have {indices.numel()} elements on "
+                    f"{indices.device}, got " + describe(edge_order))
+        self._fill(offsets.detach().contiguous(),
+                   indices.detach().contiguous(), edge_order, num_src,
+                   _host_ptr(graph_ptr), family, name)
+        self._handle = self._make_handle()
+
+    def _fill(self, offsets, indices, edge_order, num_src, graph_ptr, family,
+              name):
+        self.offsets = offsets
+        self.indices = indices
+        self.edge_order = edge_order
+        self.num_src = num_src
+        self.num_dst = offsets.numel() - 1
+        self.num_edges = indices.numel()
+        self.device = indices.device
+        self.graph_ptr = graph_ptr
+        self.family = family
+        self.name = name
+        self._handle = None
+        self._lock = threading.Lock()
+        self._derived = {}
+        self.id = next(_ids)
+        _registry[self.id] = self
+
+    @classmethod
+    def from_edge_index(cls, edge_index, num_nodes=None, *, graph_ptr=None,
+                        family=None, name=None):
+        """The graph of an edge list [2, E]: row 0 sources, row 1 destinations,
+        in any order.
+
+        num_nodes: an int, or (sources, destinations) of a bipartite graph; by
+            default the largest index plus one.
+        """
+        check_index("edge_index", edge_index, 2)
+        if edge_index.size(0) != 2:
+            raise ValueError("edge_index must be [2, edges], got "
+                             + describe(edge_index))
+        num_src, num_dst = _sizes(edge_index, num_nodes)
+        edge_index = edge_index.detach()
+        graph_ptr = _host_ptr(graph_ptr)
+        handle = _handle.from_coo(
+            edge_index[0].contiguous(), edge_index[1].contiguous(), num_src,
+            num_dst, graph_ptr, family, name)
+        graph = cls.__new__(cls)
+        offsets, indices, order = _handle.matrix(handle, edge_index.device)
+        graph._fill(offsets, indices, order, num_src, graph_ptr, family, name)
+        graph._handle = handle
+        return graph
+
+    def _make_handle(self):
+        return _handle.from_csr(self.offsets, self.indices, self.num_src,
+                                self.graph_ptr, self.family, self.name)
+
+    @property
+    def handle(self):
+        """The library's graph, made anew in a process that was forked."""
+        handle = self._handle
+        if handle is None or handle.pid != os.getpid():
+            with self._lock:
+                handle = self._handle
+                if handle is None or handle.pid != os.getpid():
+                    handle = self._handle = self._make_handle()
+        return handle
+
+    # ---- what layers and tests look at
+
+    def _derive(self, key, make):
+        found = self._derived.get(key)
+        if found is None:
+            found = self._derived[key] = make()
+        return found
+
+    @property
+    def src(self):
+        """[E] source of each edge, in the graph's own order."""
+        return self._derive("src", lambda: self.indices.long())
+
+    @property
+    def dst(self):
+        """[E] destination of each edge, in the graph's own order."""
+        def make():
+            rows = torch.arange(self.num_dst, device=self.device)
+            degrees = self.offsets.long().diff()
+            return rows.repeat_interleave(degrees, output_size=self.num_edges)
+        return self._derive("dst", make)
+
+    @property
+    def order(self):
+        """edge_order as int64, or None."""
+        if self.edge_order is None:
+            return None
+        return self._derive("order", lambda: self.edge_order.long())
+
+    @property
+    def inverse(self):
+        """Where each of the caller's edges is in the graph, or None."""
+        def make():
+            inverse = torch.empty_like(self.order)
+            inverse[self.order] = torch.arange(self.num_edges,
+                                               device=self.device)
+            return inverse
+        if self.edge_order is None:
+            return None
+        return self._derive("inverse", make)
+
+    @property
+    def edge_index(self):
+        """[2, E] sources and destinations in the caller's order."""
+        def make():
+            edges = torch.stack([self.src, self.dst])
+            if self.inverse is not None:
+                edges = edges[:, self.inverse]
+            return edges
+        return self._derive("edge_index", make)
+
+    def to_graph_order(self, edges):
+        """A tensor by the caller's edges as the kernels want it."""
+        if self.edge_order is None:
+            return edges
+        return edges.index_select(0, self.order)
+
+    def to_caller_order(self, edges):
+        """A tensor by the graph's edges as the caller knows them."""
+        if self.edge_order is None:
+            return edges
+        return edges.index_select(0, self.inverse)
+
+    def with_self_loops(self):
+        """Each self loop removed, then one for each node that is both a source
+        and a destination, as the last edges: what PyG's attention layers
+        do."""
+        def make():
+            kept, edges = loop_plan(self.edge_index,
+                                    min(self.num_src, self.num_dst))
+            graph = Graph.from_edge_index(
+                edges, (self.num_src, self.num_dst),
+                graph_ptr=self.graph_ptr, family=self.family, name=self.name)
+            graph.kept = kept
+            return graph
+        return self._derive("loops", make)
+
+    def signature(self):
+        """What selection looks at: degrees, density, locality."""
+        from .tuning import signature
+        return signature(self)
+
+    # ---- moving
+
+    def to(self, device, non_blocking=False):
+        """The graph on another device; itself if it is there already."""
+        device = torch.device(device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        if device == self.device:
+            return self
+
+        def move(tensor):
+            return None if tensor is None else tensor.to(
+                device, non_blocking=non_blocking)
+        return Graph(move(self.offsets), move(self.indices), self.num_src,
+                     edge_order=move(self.edge_order),
+                     graph_ptr=self.graph_ptr, family=self.family,
+                     name=self.name)
+
+    def cpu(self):
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        return self.to("cuda" if device is None else device)
+
+    def __reduce__(self):
+        order = self.edge_order
+        # copies: the library's memory is not torch's to share
+        return (_restore, (self.offsets.clone(), self.indices.clone(),
+                           None if order is None else order.clone(),
+                           self.num_src, self.graph_ptr, self.family,
+                           self.name))
+
+    def __repr__(self):
+        return (f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
+                f"num_edges={self.num_edges}, device='{self.device}'"
+                + (f", family={self.family!r}" if self.family else "") + ")")
+
+
+def _restore(offsets, indices, order, num_src, graph_ptr, family, name):
+    graph = Graph.__new__(Graph)
+    graph._fill(offsets, indices, order, num_src, graph_ptr, family, name)
+    return graph
+
+
+def by_id(number):
+    """The living graph of a number, for the operators of torch.library."""
+    graph = _registry.get(number)
+    if graph is None:
+        raise RuntimeError(f"graph {number} is gone; keep the dfgnn.Graph "
+                           "alive as long as what was computed on it")
+    return graph
+
+
+def _sizes(edge_index, num_nodes):
+    if isinstance(num_nodes, (tuple, list)):
+        if len(num_nodes) != 2:
+            raise ValueError("num_nodes must be an int or (sources, "
+                             f"destinations), got {num_nodes!r}")
+        sizes = [None if n is None else int(n) for n in num_nodes]
+    else:
+        sizes = [None if num_nodes is None else int(num_nodes)] * 2
+    if None in sizes:
+        largest = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        sizes = [largest if n is None else n for n in sizes]
+    return sizes

@@ -1,0 +1,64 @@
+"""What the layers share."""
+
+import torch
+from torch import nn
+
+from .._loops import loop_features
+from ..convert import as_graph
+from ..graph import Graph
+
+_FLOWS = ("source_to_target", "target_to_source")
+
+
+class Conv(nn.Module):
+    """Takes the arguments of PyG's MessagePassing that mean something here."""
+
+    def __init__(self, aggr="add", flow="source_to_target", node_dim=0,
+                 **kwargs):
+        super().__init__()
+        if aggr not in ("add", "sum"):
+            raise ValueError(f"{type(self).__name__} has aggr='add', got "
+                             f"{aggr!r}")
+        if flow not in _FLOWS:
+            raise ValueError(f"flow must be one of {_FLOWS}, got {flow!r}")
+        if node_dim not in (0, -2):
+            raise ValueError("node_dim must be 0: x is [nodes, features]; got "
+                             f"{node_dim!r}")
+        if kwargs:
+            raise TypeError(f"{type(self).__name__} takes no "
+                            + ", ".join(sorted(kwargs)))
+        self.flow = flow
+
+    def edges(self, edges):
+        """Edges from sources to destinations."""
+        if self.flow == "source_to_target" or isinstance(edges, Graph):
+            return edges
+        return edges.flip(0)
+
+    def __repr__(self):
+        return (f"{type(self).__name__}({self.in_channels}, "
+                f"{self.out_channels}, heads={self.heads})")
+
+
+@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
+def with_loops(edges, size, edge_attr, fill_value):
+    """(Graph with self loops, edge_attr with those of the loops): where the
+    result's shape depends on which edges are loops."""
+    graph = as_graph(edges, size)
+    looped = graph.with_self_loops()
+    if edge_attr is not None:
+        edge_attr = loop_features(edge_attr, looped.kept, looped.edge_index,
+                                  min(graph.num_src, graph.num_dst),
+                                  fill_value)
+    return looped, edge_attr
+
+
+def pair(x):
+    return (x, x) if isinstance(x, torch.Tensor) else x
+
+
+def attention_result(out, edges, graph, alpha):
+    """PyG's (out, (edge_index, alpha))."""
+    if isinstance(graph, Graph):
+        edges = graph.edge_index
+    return out, (edges, alpha)

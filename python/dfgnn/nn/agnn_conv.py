@@ -1,0 +1,37 @@
+"""AGNNConv, as torch_geometric.nn has it."""
+
+import torch
+from torch import nn
+
+from ..functional import agnn_attention
+from ._conv import Conv
+
+
+class AGNNConv(Conv):
+    """Attention by cosine   Thekumparampil et al. 2018
+
+    Arguments, parameters and results are those of torch_geometric.nn.AGNNConv.
+    """
+
+    def __init__(self, requires_grad=True, add_self_loops=True, **kwargs):
+        super().__init__(**kwargs)
+        self.requires_grad = requires_grad
+        self.add_self_loops = add_self_loops
+        if requires_grad:
+            self.beta = nn.Parameter(torch.ones(1))
+        else:
+            self.register_buffer("beta", torch.ones(1))
+
+    def reset_parameters(self):
+        if self.requires_grad:
+            nn.init.ones_(self.beta)
+
+    def forward(self, x, edge_index):
+        """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph
+        takes."""
+        out = agnn_attention(self.edges(edge_index), x.unsqueeze(1), self.beta,
+                             self_loops=self.add_self_loops)
+        return out.squeeze(1)
+
+    def __repr__(self):
+        return "AGNNConv()"

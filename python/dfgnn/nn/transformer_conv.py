@@ -1,0 +1,84 @@
+"""TransformerConv, as torch_geometric.nn has it."""
+
+import torch
+
+from ..functional import gt_attention
+from ._conv import Conv, attention_result, pair
+from ._linear import Linear
+
+
+class TransformerConv(Conv):
+    """Dot-product attention with a skip connection   Shi et al. 2021
+
+    Arguments, parameters and results are those of
+    torch_geometric.nn.TransformerConv.
+    """
+
+    def __init__(self, in_channels, out_channels, heads=1, concat=True,
+                 beta=False, dropout=0.0, edge_dim=None, bias=True,
+                 root_weight=True, **kwargs):
+        super().__init__(**kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.beta = beta and root_weight
+        self.root_weight = root_weight
+        self.concat = concat
+        self.dropout = dropout
+        self.edge_dim = edge_dim
+        if isinstance(in_channels, int):
+            in_channels = (in_channels, in_channels)
+        width = heads * out_channels
+        self.lin_key = Linear(in_channels[0], width, bias)
+        self.lin_query = Linear(in_channels[1], width, bias)
+        self.lin_value = Linear(in_channels[0], width, bias)
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, width,
+                                                             False)
+        skip = width if concat else out_channels
+        self.lin_skip = Linear(in_channels[1], skip, bias)
+        self.lin_beta = Linear(3 * skip, 1, False) if self.beta else None
+
+    def reset_parameters(self):
+        for child in self.children():
+            child.reset_parameters()
+
+    def forward(self, x, edge_index, edge_attr=None,
+                return_attention_weights=None):
+        """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
+        what dfgnn.as_graph takes; edge_attr [E, edge_dim].  With
+        return_attention_weights given, whatever it is, also (edge_index, alpha
+        [E, H] before dropout)."""
+        heads, channels = self.heads, self.out_channels
+        x = pair(x)
+        query = self.lin_query(x[1]).view(-1, heads, channels)
+        key = self.lin_key(x[0]).view(-1, heads, channels)
+        value = self.lin_value(x[0]).view(-1, heads, channels)
+        wanted = isinstance(return_attention_weights, bool)
+        graph = self.edges(edge_index)
+        weight = None
+        if self.lin_edge is not None:
+            if edge_attr is None:
+                raise ValueError("edge_attr is None, but the layer has "
+                                 f"edge_dim={self.edge_dim}")
+            weight = self.lin_edge.weight
+        else:
+            edge_attr = None
+        out = gt_attention(graph, query, key, value, dropout=self.dropout,
+                           training=self.training, edge_attr=edge_attr,
+                           edge_weight=weight, return_weights=wanted)
+        alpha = None
+        if wanted:
+            out, alpha = out
+        out = out.flatten(1) if self.concat else out.mean(1)
+        if self.root_weight:
+            out = self._skip(out, x[1])
+        if not wanted:
+            return out
+        return attention_result(out, edge_index, graph, alpha)
+
+    def _skip(self, out, x):
+        root = self.lin_skip(x)
+        if self.lin_beta is None:
+            return out + root
+        beta = self.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()
+        return beta * root + (1 - beta) * out

@@ -1,0 +1,135 @@
+"""Measuring, and asking why."""
+
+import ctypes
+
+import torch
+
+from . import _abi, _execute, _operators
+from ._library import check, library
+from .convert import as_graph
+from .graph import Graph
+
+_DTYPES = {"f32": torch.float32, "f16": torch.float16,
+           "bf16": torch.bfloat16, "f64": torch.float64}
+
+
+def _problem(op, dim, heads, dtype, backward, dropout, bias):
+    if op not in _operators.OPERATORS:
+        raise ValueError(f"op must be one of {sorted(_operators.OPERATORS)}, "
+                         f"got {op!r}")
+    dtype = _DTYPES.get(dtype, dtype)
+    if dtype not in _operators.DTYPES:
+        raise TypeError(f"dtype must be one of {sorted(_DTYPES)}, got "
+                        f"{dtype!r}")
+    settings = _operators.Settings(
+        0.0, 0.2, 0.5 if dropout else 0.0, False,
+        torch.are_deterministic_algorithms_enabled(), False)
+    return _execute.problem(op, backward, dtype, heads, dim, settings, bias)
+
+
+def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
+         dropout=False, bias=False, budget=10.0, progress=None):
+    """Measures the kernels for a problem on a graph and keeps the result in
+    the user's store, from which later plans are chosen.
+
+    budget: seconds.
+    progress: called with the share done and a message.
+    Returns what was found, as a dict.
+    """
+    graph = as_graph(graph)
+    handle = graph.handle
+    options = _abi.TuneOptions(budget_s=float(budget))
+    if progress is not None:
+        options.progress = _abi.PROGRESS(
+            lambda _, done, message: progress(done, (message or b"").decode()))
+    report = _abi.TuneReport()
+    check(library().dfgnn_tune(
+        ctypes.byref(report), handle.context.handle, handle.pointer,
+        ctypes.byref(_problem(op, dim, heads, dtype, backward, dropout,
+                              bias)), ctypes.byref(options)))
+    _execute.forget_plans()
+    found = {name: getattr(report, name) for name, _ in report._fields_[1:]}
+    found["variant"] = found["variant"].decode()
+    found["anchor"] = found["anchor"].decode()
+    for flag in ("separated", "kept"):
+        found[flag] = bool(found[flag])
+    return found
+
+
+def explain(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
+            dropout=False, bias=False):
+    """Why this kernel, and why not each other, as a dict: variant, source,
+    because, distance, and candidates by name."""
+    graph = as_graph(graph)
+    handle = graph.handle
+    lib = library()
+    plan = ctypes.c_void_p()
+    wanted = _problem(op, dim, heads, dtype, backward, dropout, bias)
+    check(lib.dfgnn_plan_create(ctypes.byref(plan), handle.context.handle,
+                                handle.pointer, ctypes.byref(wanted)))
+    explanation = ctypes.POINTER(_abi.Explanation)()
+    try:
+        check(lib.dfgnn_plan_explain(ctypes.byref(explanation), plan))
+        found = explanation.contents
+        return {
+            "variant": found.variant.decode(),
+            "source": _abi.SOURCES[found.source],
+            "distance": found.distance,
+            "because": (found.because or b"").decode(),
+            "candidates": {
+                candidate.variant.decode(): (candidate.reason or b"").decode()
+                for candidate in found.candidates[:found.count]},
+        }
+    finally:
+        lib.dfgnn_explanation_free(explanation)
+        lib.dfgnn_plan_destroy(plan)
+
+
+def signature(graph):
+    """What selection looks at of a graph, as a dict."""
+    found = _abi.Signature()
+    check(library().dfgnn_graph_signature(ctypes.byref(found),
+                                          graph.handle.pointer))
+    values = {name: getattr(found, name) for name, _ in found._fields_[1:]}
+    values["histogram"] = list(values["histogram"])
+    return values
+
+
+def _copy(pointer, count, kind):
+    width, dtype = ((4, torch.int32) if kind == _abi.INDEX_I32
+                    else (8, torch.int64))
+    if not count:
+        return torch.empty(0, dtype=dtype)
+    raw = bytearray(ctypes.string_at(pointer, count * width))
+    return torch.frombuffer(raw, dtype=dtype)
+
+
+def _take(pointer, family):
+    try:
+        csr = pointer.contents
+        graph_ptr = None
+        if csr.graph_ptr:
+            graph_ptr = _copy(csr.graph_ptr, csr.graphs + 1, _abi.INDEX_I64)
+        return Graph(
+            _copy(csr.offsets, csr.destinations + 1, csr.offset_type),
+            _copy(csr.indices, csr.edges, csr.index_type), csr.sources,
+            graph_ptr=graph_ptr, family=family,
+            name=csr.name.decode() if csr.name else None)
+    finally:
+        library().dfgnn_csr_free(pointer)
+
+
+def generate(spec, family=None):
+    """The Graph of a specification such as "sbm-pattern:batch=256,seed=1";
+    dfgnn-graph(1) lists the kinds."""
+    pointer = ctypes.POINTER(_abi.Csr)()
+    check(library().dfgnn_csr_generate(ctypes.byref(pointer), spec.encode()))
+    return _take(pointer, family)
+
+
+def read(path, family=None):
+    """The Graph of a file in one of the formats dfgnn-graph(1) names."""
+    pointer = ctypes.POINTER(_abi.Csr)()
+    check(library().dfgnn_csr_read(ctypes.byref(pointer),
+                                   str(path).encode()))
+    return _take(pointer, family)

@@ -1,0 +1,45 @@
+import os
+
+import pytest
+import torch
+
+
+
+@pytest.fixture(autouse=True)
+def seed(request):
+    """Each test starts from a number that its name and TEST_SEED make."""
+    number = int(os.environ.get("TEST_SEED", "1"))
+    torch.manual_seed(number * 1000003 + sum(map(ord, request.node.name)))
+    print(f"TEST_SEED={number}")
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request):
+    if request.param == "cuda":
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU")
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def random_edges(num_src, num_dst, num_edges, device="cpu",
+                 dtype=torch.int64):
+    """Edges in random order, with duplicates, loops and nodes without any."""
+    src = torch.randint(0, num_src, (num_edges,))
+    dst = torch.randint(0, max(1, num_dst - 2), (num_edges,))
+    loops = torch.arange(min(num_src, num_dst, 3))
+    edges = torch.stack([torch.cat([src, loops]), torch.cat([dst, loops])])
+    return edges[:, torch.randperm(edges.size(1))].to(device, dtype)
+
+
+def difference(a, b):
+    """Largest difference relative to the largest value."""
+    scale = max(1e-30, float(b.detach().abs().max())) if b.numel() else 1.0
+    return float((a - b).detach().abs().max()) / scale if b.numel() else 0.0
+
+
+def close(a, b, tolerance, what="results"):
+    assert a.shape == b.shape, f"{what}: {a.shape} and {b.shape}"
+    assert a.dtype == b.dtype, f"{what}: {a.dtype} and {b.dtype}"
+    found = difference(a, b)
+    assert found < tolerance, f"{what} differ by {found:.3g}"

@@ -1,0 +1,239 @@
+"""The layers against PyG's: results, gradients, parameters both ways."""
+
+import itertools
+import os
+
+import pytest
+import torch
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+import dfgnn  # noqa: E402
+from dfgnn import nn as ours  # noqa: E402
+
+from conftest import close, random_edges  # noqa: E402
+
+FORWARD, GRADIENT = 1e-5, 1e-4
+
+
+def grid(**choices):
+    names = list(choices)
+    return [dict(zip(names, values))
+            for values in itertools.product(*choices.values())]
+
+
+def thin(cases):
+    """Every eighth case in a quick run."""
+    if not os.environ.get("TEST_QUICK"):
+        return cases
+    return cases[::8] + cases[-1:]
+
+
+def label(case):
+    return "-".join(f"{k[:5]}={v}" for k, v in case.items())
+
+
+def run(layer, x, edges, kwargs):
+    leaves = [t.detach().clone().requires_grad_() for t in
+              (x if isinstance(x, tuple) else (x,))]
+    edge_attr = kwargs.get("edge_attr")
+    if edge_attr is not None:
+        edge_attr = edge_attr.detach().clone().requires_grad_()
+        kwargs = dict(kwargs, edge_attr=edge_attr)
+    out = layer(tuple(leaves) if isinstance(x, tuple) else leaves[0], edges,
+                **kwargs)
+    alpha = None
+    if isinstance(out, tuple):
+        out, (edges, alpha) = out
+    torch.manual_seed(3)
+    loss = (out * torch.randn_like(out)).sum()
+    loss.backward()
+    grads = [t.grad for t in leaves] + [p.grad for p in layer.parameters()]
+    if edge_attr is not None:
+        grads.append(edge_attr.grad)
+    return out, grads, edges, alpha
+
+
+def compare(theirs, mine, x, edges, kwargs, graph=None):
+    mine.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict(mine.state_dict())
+    assert [n for n, _ in mine.named_parameters()] == \
+        [n for n, _ in theirs.named_parameters()]
+    expected, want, their_edges, their_alpha = run(theirs, x, edges, kwargs)
+    out, grads, my_edges, alpha = run(mine, x,
+                                      edges if graph is None else graph,
+                                      kwargs)
+    close(out, expected, FORWARD)
+    for number, (grad, wanted) in enumerate(zip(grads, want)):
+        assert (grad is None) == (wanted is None), f"gradient {number}"
+        if grad is not None:
+            # a gradient that is zero but for rounding
+            if wanted.abs().max() < 1e-5 and grad.abs().max() < 1e-5:
+                continue
+            close(grad, wanted, GRADIENT, f"gradients {number}")
+    if their_alpha is not None:
+        assert torch.equal(my_edges, their_edges)
+        close(alpha, their_alpha, FORWARD, "attention weights")
+
+
+def features(bipartite, sizes=(14, 17), widths=(6, 5)):
+    if bipartite:
+        return (torch.randn(sizes[0], widths[0]),
+                torch.randn(sizes[1], widths[1])), widths, sizes
+    return torch.randn(sizes[0], widths[0]), widths[0], (sizes[0],) * 2
+
+
+TRANSFORMER = thin(grid(
+    heads=[1, 3], concat=[True, False], beta=[False, True],
+    edge_dim=[None, 4], bias=[True, False], root_weight=[True, False],
+    bipartite=[False, True], weights=[None, True]))
+
+
+@pytest.mark.parametrize("case", TRANSFORMER, ids=label)
+def test_transformer_conv_is_that_of_pyg(case):
+    case = dict(case)
+    bipartite, weights = case.pop("bipartite"), case.pop("weights")
+    x, width, sizes = features(bipartite)
+    edges = random_edges(*sizes, 60)
+    kwargs = dict(return_attention_weights=weights)
+    if case["edge_dim"]:
+        kwargs["edge_attr"] = torch.randn(edges.size(1), case["edge_dim"])
+    compare(pyg.TransformerConv(width, 8, **case),
+            ours.TransformerConv(width, 8, **case), x, edges, kwargs)
+
+
+GAT = thin(grid(
+    heads=[1, 3], concat=[True, False], add_self_loops=[True, False],
+    edge_dim=[None, 4], fill_value=["mean", 0.5, "add"], bias=[True, False],
+    residual=[True, False], bipartite=[False, True], weights=[None, True]))
+GAT = [case for case in GAT if case["edge_dim"]
+       or case["fill_value"] == "mean"]
+
+
+@pytest.mark.parametrize("case", GAT, ids=label)
+def test_gat_conv_is_that_of_pyg(case):
+    case = dict(case)
+    bipartite, weights = case.pop("bipartite"), case.pop("weights")
+    # PyG reduces features of loops over as many nodes as have loops
+    x, width, sizes = features(bipartite, sizes=(17, 14))
+    edges = random_edges(*sizes, 60)
+    kwargs = dict(return_attention_weights=weights)
+    if case["edge_dim"]:
+        kwargs["edge_attr"] = torch.randn(edges.size(1), case["edge_dim"])
+    compare(pyg.GATConv(width, 8, **case), ours.GATConv(width, 8, **case), x,
+            edges, kwargs)
+
+
+GATV2 = thin(grid(
+    heads=[1, 3], concat=[True, False], add_self_loops=[True, False],
+    edge_dim=[None, 4], fill_value=["mean", 0.5], share_weights=[True, False],
+    residual=[True, False], bipartite=[False, True], weights=[None, True]))
+GATV2 = [case for case in GATV2 if case["edge_dim"]
+         or case["fill_value"] == "mean"]
+
+
+@pytest.mark.parametrize("case", GATV2, ids=label)
+def test_gatv2_conv_is_that_of_pyg(case):
+    case = dict(case)
+    bipartite, weights = case.pop("bipartite"), case.pop("weights")
+    x, width, sizes = features(bipartite, sizes=(17, 14), widths=(6, 6))
+    edges = random_edges(*sizes, 60)
+    kwargs = dict(return_attention_weights=weights)
+    if case["edge_dim"]:
+        kwargs["edge_attr"] = torch.randn(edges.size(1), case["edge_dim"])
+    compare(pyg.GATv2Conv(width, 8, **case), ours.GATv2Conv(width, 8, **case),
+            x, edges, kwargs)
+
+
+@pytest.mark.parametrize("case", grid(requires_grad=[True, False],
+                                      add_self_loops=[True, False]), ids=label)
+def test_agnn_conv_is_that_of_pyg(case):
+    x, _, sizes = features(False)
+    compare(pyg.AGNNConv(**case), ours.AGNNConv(**case), x,
+            random_edges(*sizes, 60), {})
+
+
+CLASSES = [("TransformerConv", {}), ("GATConv", {}), ("GATv2Conv", {})]
+
+
+@pytest.mark.parametrize("name, case", CLASSES)
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_either_flow_and_index_type(name, case, flow, kind):
+    x, width, sizes = features(False)
+    edges = random_edges(*sizes, 60)
+    theirs = getattr(pyg, name)(width, 8, flow=flow)
+    mine = getattr(ours, name)(width, 8, flow=flow)
+    compare(theirs, mine, x, edges, {}, edges.to(kind))
+
+
+@pytest.mark.parametrize("name, case", CLASSES)
+@pytest.mark.parametrize("weights", [None, True])
+def test_a_graph_serves_as_the_edge_index(name, case, weights):
+    x, width, sizes = features(False)
+    edges = random_edges(*sizes, 60)
+    compare(getattr(pyg, name)(width, 8, heads=2),
+            getattr(ours, name)(width, 8, heads=2), x, edges,
+            dict(return_attention_weights=weights),
+            dfgnn.as_graph(edges, sizes))
+
+
+@pytest.mark.parametrize("name, case", CLASSES)
+def test_no_edges_give_what_pyg_gives(name, case):
+    x, width, _ = features(False)
+    edges = torch.empty(2, 0, dtype=torch.int64)
+    compare(getattr(pyg, name)(width, 8), getattr(ours, name)(width, 8), x,
+            edges, {})
+
+
+def test_false_asks_for_weights_of_transformer_conv_only():
+    x, width, sizes = features(False)
+    edges = random_edges(*sizes, 60)
+    compare(pyg.TransformerConv(width, 8), ours.TransformerConv(width, 8), x,
+            edges, dict(return_attention_weights=False))
+    compare(pyg.GATConv(width, 8), ours.GATConv(width, 8), x, edges,
+            dict(return_attention_weights=False))
+
+
+def test_gat_conv_without_destination_features():
+    x_src = torch.randn(14, 6)
+    edges = random_edges(14, 17, 60)
+    layers = [getattr(where, "GATConv")((6, 5), 8, heads=2,
+                                        add_self_loops=loops)
+              for where in (pyg, ours) for loops in (True, False)]
+    for theirs, mine in zip(layers[:2], layers[2:]):
+        mine.load_state_dict(theirs.state_dict())
+        for size in (None, (14, 17)):
+            used = edges.clamp(max=13) if size is None else edges
+            expected = theirs((x_src, None), used, size=size)
+            close(mine((x_src, None), used, size=size), expected, FORWARD)
+
+
+def test_lazy_sizes_are_found_as_in_pyg():
+    x, width, sizes = features(False)
+    edges = random_edges(*sizes, 60)
+    mine, theirs = ours.GATConv(-1, 8), pyg.GATConv(width, 8)
+    mine(x, edges)
+    assert mine.lin.weight.shape == (8, width)
+    fresh = ours.GATConv(-1, 8)
+    fresh.load_state_dict(theirs.state_dict())
+    close(fresh(x, edges), theirs(x, edges), FORWARD)
+
+
+@pytest.mark.parametrize("name, case", CLASSES)
+def test_parameters_start_within_the_bounds_of_pyg(name, case):
+    theirs = dict(getattr(pyg, name)(40, 30, heads=4).named_parameters())
+    for key, mine in getattr(ours, name)(40, 30, heads=4).named_parameters():
+        assert mine.shape == theirs[key].shape
+        largest = theirs[key].abs().max()
+        assert mine.abs().max() <= largest * 1.15
+        assert mine.abs().max() >= largest * 0.85
+
+
+def test_swapping_the_convolution_of_gps_is_enough():
+    x = torch.randn(14, 8)
+    edges = random_edges(14, 14, 60)
+    theirs = pyg.GPSConv(8, pyg.TransformerConv(8, 8), heads=2).eval()
+    mine = pyg.GPSConv(8, ours.TransformerConv(8, 8), heads=2).eval()
+    mine.load_state_dict(theirs.state_dict())
+    close(mine(x, edges), theirs(x, edges), FORWARD)
