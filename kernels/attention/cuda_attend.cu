@@ -103,9 +103,8 @@ int attend_shape_find(attend_shape *shape, int score,
 
 /* ---- arguments ---------------------------------------------------------- */
 
-static dfgnn_status view_tensor(tensor_view *view, const char *name,
-                                const void *data, const dfgnn_strides *strides,
-                                size_t size) {
+dfgnn_status view_tensor(tensor_view *view, const char *name, const void *data,
+                         const dfgnn_strides *strides, size_t size) {
   const int64_t stride[] = {strides->node, strides->head, strides->feature};
   const int64_t most = int64_t(UINT32_MAX) / static_cast<int64_t>(size);
   *view = tensor_view{};

@@ -73,29 +73,30 @@ struct panel_params {
   X(32, 4, 1, 0)                                                               \
   X(32, 4, 2, 0)                                                               \
   X(32, 8, 1, 0)                                                               \
-  X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0) X(16, 2, 1, 0)   \
-      X(16, 2, 2, 0) X(16, 2, 4, 0) X(16, 4, 1, 0) X(16, 4, 2, 0)              \
-          X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0) X(8, 2, 1, 0)              \
-              X(8, 2, 2, 0) X(8, 2, 4, 0) X(8, 4, 1, 0) X(8, 4, 2, 0)          \
-                  X(4, 1, 1, 0) X(4, 1, 2, 0) X(4, 1, 4, 0) X(4, 2, 1, 0)      \
-                      X(4, 2, 2, 0) X(4, 4, 1, 0) X(32, 1, 1, 1)               \
-                          X(32, 1, 2, 1) X(32, 1, 4, 1) X(32, 1, 8, 1)         \
-                              X(16, 1, 2, 1) X(16, 1, 4, 1) X(16, 2, 1, 1)     \
-                                  X(16, 2, 2, 1) X(16, 2, 4, 1) X(8, 1, 2, 1)  \
-                                      X(8, 2, 2, 1) X(8, 4, 1, 1)              \
-                                          X(8, 4, 2, 1)
+  X(16, 1, 1, 0)                                                               \
+  X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 1, 8, 0) X(16, 2, 1, 0) X(16, 2, 2, 0)   \
+      X(16, 2, 4, 0) X(16, 4, 1, 0) X(16, 4, 2, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) \
+          X(8, 1, 4, 0) X(8, 2, 1, 0) X(8, 2, 2, 0) X(8, 2, 4, 0)              \
+              X(8, 4, 1, 0) X(8, 4, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0)          \
+                  X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0) X(4, 4, 1, 0)      \
+                      X(32, 1, 1, 1) X(32, 1, 2, 1) X(32, 1, 4, 1)             \
+                          X(32, 1, 8, 1) X(16, 1, 2, 1) X(16, 1, 4, 1)         \
+                              X(16, 2, 1, 1) X(16, 2, 2, 1) X(16, 2, 4, 1)     \
+                                  X(8, 1, 2, 1) X(8, 2, 2, 1) X(8, 4, 1, 1)    \
+                                      X(8, 4, 2, 1)
 
 /* Of 16-bit types: a vector is twice as many features. */
 #define DFGNN_ATTEND_HALF(X)                                                   \
   X(32, 1, 1, 0)                                                               \
-  X(32, 1, 2, 0) X(32, 1, 4, 0) X(32, 2, 1, 0) X(32, 2, 2, 0) X(32, 4, 1, 0)   \
-      X(16, 1, 1, 0) X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 2, 1, 0)              \
-          X(16, 2, 2, 0) X(16, 4, 1, 0) X(8, 1, 1, 0) X(8, 1, 2, 0)            \
-              X(8, 1, 4, 0) X(8, 2, 1, 0) X(8, 2, 2, 0) X(4, 1, 1, 0)          \
-                  X(4, 1, 2, 0) X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0)      \
-                      X(32, 1, 2, 1) X(32, 1, 4, 1) X(16, 1, 2, 1)             \
-                          X(16, 1, 4, 1) X(16, 2, 2, 1) X(8, 1, 2, 1)          \
-                              X(8, 2, 1, 1) X(8, 2, 2, 1)
+  X(32, 1, 2, 0)                                                               \
+  X(32, 1, 4, 0) X(32, 2, 1, 0) X(32, 2, 2, 0) X(32, 4, 1, 0) X(16, 1, 1, 0)   \
+      X(16, 1, 2, 0) X(16, 1, 4, 0) X(16, 2, 1, 0) X(16, 2, 2, 0)              \
+          X(16, 4, 1, 0) X(8, 1, 1, 0) X(8, 1, 2, 0) X(8, 1, 4, 0)             \
+              X(8, 2, 1, 0) X(8, 2, 2, 0) X(4, 1, 1, 0) X(4, 1, 2, 0)          \
+                  X(4, 1, 4, 0) X(4, 2, 1, 0) X(4, 2, 2, 0) X(32, 1, 2, 1)     \
+                      X(32, 1, 4, 1) X(16, 1, 2, 1) X(16, 1, 4, 1)             \
+                          X(16, 2, 2, 1) X(8, 1, 2, 1) X(8, 2, 1, 1)           \
+                              X(8, 2, 2, 1)
 
 /* Of sums with given scores. */
 #define DFGNN_ATTEND_GIVEN(X)                                                  \
@@ -112,8 +113,8 @@ struct panel_params {
   X(32, 1, 2, 0) X(32, 1, 4, 0) X(32, 4, 1, 0) X(32, 32, 1, 0)
 
 /* What attend() scores by: an operator, or scores in memory. */
-#define DFGNN_SCORE_GIVEN DFGNN_OP_COUNT
-#define DFGNN_SCORE_COUNT (DFGNN_OP_COUNT + 1)
+#define DFGNN_SCORE_GIVEN (DFGNN_OP_GATV2 + 1)
+#define DFGNN_SCORE_COUNT (DFGNN_SCORE_GIVEN + 1)
 
 /* The instance as a symbol for cudaLaunchKernel, or NULL if there is none.
  * vector: elements a load. */
@@ -147,6 +148,10 @@ struct attend_schedule {
   const dfgnn_view *order; /* DEGREE_ORDER, or NULL */
   const dfgnn_view *items; /* WORK_ITEMS, or NULL */
 };
+
+/* The view of an argument; of NULL, one without data. */
+dfgnn_status view_tensor(tensor_view *view, const char *name, const void *data,
+                         const dfgnn_strides *strides, size_t size);
 
 /* Fills what the arguments and the matrix say. */
 dfgnn_status attend_fill(attend_params *p, const dfgnn_launch *launch);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #ifdef __CUDACC__
-#define DFGNN_HOST_DEVICE __host__ __device__ __forceinline__
+#define DFGNN_HOST_DEVICE __host__ __device__
 #else
 #define DFGNN_HOST_DEVICE
 #endif
