@@ -1,7 +1,7 @@
 /* bench_reorder.c - what an order of the nodes gains, and when it pays back
  *
- * Each variant is timed on the graph as it is and reordered, in turns, so that
- * drift hits both alike. */
+ * Each variant is timed on the graph as it is, reordered, and reordered with
+ * features moved inside each call, in turns, so that drift hits all alike. */
 #include "base/error.h"
 #include "tools/bench.h"
 #include "tools/lookup.h"
@@ -17,21 +17,22 @@
 #define MAX_ROUNDS 1000
 #define WARP 32
 
-/* The graph as it is, or reordered. */
+/* The graph as it is, reordered, and with features moved inside each call. */
+enum { BEFORE, AFTER, INSIDE, SIDES };
+
 typedef struct side {
-  dfgnn_csr *csr; /* of the reordered one */
   dfgnn_graph *graph;
-  dfgnn_harness *harness;
+  dfgnn_harness *harness; /* INSIDE: that of BEFORE, in whose order it takes */
   dfgnn_signature signature;
 } side;
 
 typedef struct entry {
   const dfgnn_variant *variant; /* NULL: what is chosen for each side */
-  dfgnn_plan *plan[2];          /* before and after */
+  dfgnn_plan *plan[SIDES];
   const char *status;
   char reason[256];
   double rel_error;
-  double log_ms[2][MAX_ROUNDS];
+  double log_ms[SIDES][MAX_ROUNDS];
 } entry;
 
 typedef struct session {
@@ -39,7 +40,8 @@ typedef struct session {
   const tool_case *each;
   dfgnn_order order;
   double reorder_ms;
-  side side[2];
+  dfgnn_csr *csr; /* reordered */
+  side side[SIDES];
   entry *entries;
   size_t count;
   int rounds;
@@ -69,7 +71,7 @@ static dfgnn_status add(session *s, const dfgnn_variant *variant) {
   entry *e = &s->entries[s->count++];
   *e = (entry){.variant = variant, .status = "ok", .rel_error = NAN};
   for (int r = 0; r < MAX_ROUNDS; r++)
-    e->log_ms[0][r] = e->log_ms[1][r] = NAN;
+    e->log_ms[BEFORE][r] = e->log_ms[AFTER][r] = e->log_ms[INSIDE][r] = NAN;
   return DFGNN_OK;
 }
 
@@ -155,6 +157,26 @@ static dfgnn_status choose(session *s, int *usage) {
 
 /* ---- running ------------------------------------------------------------ */
 
+static dfgnn_status open_inside(session *s, const int64_t *rows,
+                                const int64_t *columns) {
+  dfgnn_reordering how = DFGNN_REORDERING_INIT;
+  how.rows = rows;
+  how.columns = columns;
+  how.inside = 1;
+  how.keep_columns = s->each->problem->pass == DFGNN_PASS_FORWARD;
+  return dfgnn_graph_reorder(&s->side[INSIDE].graph, s->each->ctx, s->each->csr,
+                             &how);
+}
+
+static dfgnn_status open_side(session *s, side *side) {
+  side->signature = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
+  dfgnn_status status = dfgnn_graph_signature(&side->signature, side->graph);
+  if (!status)
+    status = dfgnn__harness_create(&side->harness, s->each->ctx, side->graph,
+                                   s->each->problem, s->bench->settings->seed);
+  return status;
+}
+
 static dfgnn_status reorder(session *s) {
   const dfgnn_csr *csr = s->each->csr;
   size_t numbers = (size_t)csr->destinations + (size_t)csr->sources + 1;
@@ -165,23 +187,19 @@ static dfgnn_status reorder(session *s) {
   double began = tool_now();
   dfgnn_status status = dfgnn_csr_order(rows, columns, csr, s->order);
   if (!status)
-    status = dfgnn_csr_permute(&s->side[1].csr, NULL, csr, rows, columns);
+    status = dfgnn_csr_permute(&s->csr, NULL, csr, rows, columns);
   s->reorder_ms = 1e3 * (tool_now() - began);
+  if (!status)
+    status = dfgnn_graph_create(&s->side[AFTER].graph, s->each->ctx, s->csr);
+  if (!status)
+    status = open_inside(s, rows, columns);
   free(rows);
-  return status;
-}
-
-static dfgnn_status open_side(session *s, side *side, dfgnn_graph *graph) {
-  dfgnn_status status = DFGNN_OK;
-  side->signature = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
-  side->graph = graph;
-  if (!graph)
-    status = dfgnn_graph_create(&side->graph, s->each->ctx, side->csr);
+  s->side[BEFORE].graph = s->each->graph;
   if (!status)
-    status = dfgnn_graph_signature(&side->signature, side->graph);
+    status = open_side(s, &s->side[BEFORE]);
   if (!status)
-    status = dfgnn__harness_create(&side->harness, s->each->ctx, side->graph,
-                                   s->each->problem, s->bench->settings->seed);
+    status = open_side(s, &s->side[AFTER]);
+  s->side[INSIDE].harness = s->side[BEFORE].harness;
   return status;
 }
 
@@ -192,7 +210,7 @@ static void reject(entry *e, const char *status) {
 
 static void prepare(session *s, entry *e) {
   const tool_case *each = s->each;
-  for (int k = 0; k < 2 && !strcmp(e->status, "ok"); k++) {
+  for (int k = 0; k < SIDES && !strcmp(e->status, "ok"); k++) {
     dfgnn_graph *graph = s->side[k].graph;
     dfgnn_status status =
         e->variant
@@ -201,7 +219,7 @@ static void prepare(session *s, entry *e) {
             : dfgnn_plan_create(&e->plan[k], each->ctx, graph, each->problem);
     if (status) {
       reject(e, status == DFGNN_ERROR_UNSUPPORTED ? "refused" : "failed");
-    } else if (k && !s->bench->settings->no_check) {
+    } else if (k == AFTER && !s->bench->settings->no_check) {
       status =
           dfgnn__harness_check(&e->rel_error, s->side[k].harness, e->plan[k]);
       if (status)
@@ -251,9 +269,9 @@ static void run_rounds(session *s) {
         tool_now() - began > budget)
       break;
     for (size_t i = 0; i < s->count; i++)
-      for (int turn = 0; turn < 2; turn++)
+      for (int turn = 0; turn < SIDES; turn++)
         if (!strcmp(s->entries[i].status, "ok"))
-          sample(s, &s->entries[i], turn ^ (s->rounds & 1));
+          sample(s, &s->entries[i], (turn + s->rounds) % SIDES);
     tool_progress(settings, (double)s->each->index / (double)s->each->total, -1,
                   "%s, %s", s->each->label, dfgnn_order_name(s->order));
   }
@@ -273,30 +291,51 @@ static dfgnn_interval middle(const double *log_ms, int rounds) {
   return (dfgnn_interval){exp(x.center), exp(x.low), exp(x.high)};
 }
 
-static void put_entry(session *s, const entry *e) {
-  const tool_case *each = s->each;
-  const side *before = &s->side[0], *after = &s->side[1];
-  json_t *row = tool_row(each->label, each->problem, each->info);
+/* Of the time on one side over that before. */
+static dfgnn_interval ratio_of(const session *s, const entry *e, int k) {
   double log_ratio[MAX_ROUNDS];
   for (int r = 0; r < s->rounds; r++)
-    log_ratio[r] = e->log_ms[1][r] - e->log_ms[0][r];
-  dfgnn_interval base = middle(e->log_ms[0], s->rounds);
-  dfgnn_interval ms = middle(e->log_ms[1], s->rounds);
-  dfgnn_interval ratio = middle(log_ratio, s->rounds);
-  double saved = base.center * (1 - ratio.center);
+    log_ratio[r] = e->log_ms[k][r] - e->log_ms[BEFORE][r];
+  return middle(log_ratio, s->rounds);
+}
+
+/* Calls that earn the reordering back, null if it is not told apart. */
+static void put_payback(json_t *row, const char *key, const session *s,
+                        double base_ms, dfgnn_interval ratio) {
+  double saved = base_ms * (1 - ratio.center);
+  if (ratio.high < 1)
+    tool_put_count(row, key, (int64_t)ceil(s->reorder_ms / saved));
+  else
+    tool_put_number(row, key, NAN);
+}
+
+static void put_variants(json_t *row, const entry *e) {
+  const dfgnn_variant *after = e->variant, *before = e->variant;
+  if (e->plan[BEFORE])
+    before = e->plan[BEFORE]->variant;
+  if (e->plan[AFTER])
+    after = e->plan[AFTER]->variant;
+  tool_put(row, "variant", after ? after->name : "");
+  tool_put(row, "base_variant", before ? before->name : "");
+  tool_put(row, "mapping",
+           !after                    ? ""
+           : gathers_per_edge(after) ? "gather-per-edge"
+                                     : "feature-parallel");
+}
+
+static void put_entry(session *s, const entry *e) {
+  const tool_case *each = s->each;
+  const dfgnn_signature *before = &s->side[BEFORE].signature;
+  const dfgnn_signature *after = &s->side[AFTER].signature;
+  json_t *row = tool_row(each->label, each->problem, each->info);
+  dfgnn_interval base = middle(e->log_ms[BEFORE], s->rounds);
+  dfgnn_interval ms = middle(e->log_ms[AFTER], s->rounds);
+  dfgnn_interval ratio = ratio_of(s, e, AFTER);
+  dfgnn_interval inside = ratio_of(s, e, INSIDE);
   tool_put(row, "reorder", dfgnn_order_name(s->order));
   tool_put_number(row, "reorder_ms", s->reorder_ms);
   tool_put(row, "role", e->variant ? "" : "tuned");
-  const char *name = e->plan[1]   ? e->plan[1]->variant->name
-                     : e->variant ? e->variant->name
-                                  : "";
-  const dfgnn_variant *variant = e->plan[1] ? e->plan[1]->variant : e->variant;
-  tool_put(row, "variant", name);
-  tool_put(row, "base_variant", e->plan[0] ? e->plan[0]->variant->name : name);
-  tool_put(row, "mapping",
-           !variant                    ? ""
-           : gathers_per_edge(variant) ? "gather-per-edge"
-                                       : "feature-parallel");
+  put_variants(row, e);
   tool_put_number(row, "base_ms", base.center);
   tool_put_number(row, "median_ms", ms.center);
   tool_put_number(row, "ci_low_ms", ms.low);
@@ -305,20 +344,21 @@ static void put_entry(session *s, const entry *e) {
   tool_put_number(row, "ratio", ratio.center);
   tool_put_number(row, "ratio_low", ratio.low);
   tool_put_number(row, "ratio_high", ratio.high);
-  if (ratio.high < 1)
-    tool_put_count(row, "payback_calls", (int64_t)ceil(s->reorder_ms / saved));
-  else
-    tool_put_number(row, "payback_calls", NAN);
+  put_payback(row, "payback_calls", s, base.center, ratio);
+  tool_put_number(row, "inside_ms",
+                  middle(e->log_ms[INSIDE], s->rounds).center);
+  tool_put_number(row, "inside_ratio", inside.center);
+  put_payback(row, "inside_payback_calls", s, base.center, inside);
   tool_put_number(row, "rel_error", e->rel_error);
   tool_put(row, "status", e->status);
   tool_put(row, "reason", e->reason);
-  tool_put_number(row, "reuse_before", before->signature.reuse);
-  tool_put_number(row, "reuse", after->signature.reuse);
-  tool_put_number(row, "locality_before", before->signature.locality);
-  tool_put_number(row, "locality", after->signature.locality);
-  tool_put_count(row, "destinations", after->signature.destinations);
-  tool_put_count(row, "sources", after->signature.sources);
-  tool_put_count(row, "edges", after->signature.edges);
+  tool_put_number(row, "reuse_before", before->reuse);
+  tool_put_number(row, "reuse", after->reuse);
+  tool_put_number(row, "locality_before", before->locality);
+  tool_put_number(row, "locality", after->locality);
+  tool_put_count(row, "destinations", after->destinations);
+  tool_put_count(row, "sources", after->sources);
+  tool_put_count(row, "edges", after->edges);
   tool_put_flag(row, "cold", s->bench->settings->cold);
   bench_put_environment(row, each);
   json_array_append_new(s->bench->rows, row);
@@ -327,29 +367,24 @@ static void put_entry(session *s, const entry *e) {
 
 static void close_session(session *s) {
   for (size_t i = 0; i < s->count; i++)
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < SIDES; k++)
       dfgnn_plan_destroy(s->entries[i].plan[k]);
   free(s->entries);
-  for (int k = 0; k < 2; k++)
+  for (int k = BEFORE; k <= AFTER; k++)
     if (s->side[k].harness)
       dfgnn__harness_destroy(s->side[k].harness);
-  dfgnn_graph_destroy(s->side[1].graph);
-  dfgnn_csr_free(s->side[1].csr);
+  dfgnn_graph_destroy(s->side[AFTER].graph);
+  dfgnn_graph_destroy(s->side[INSIDE].graph);
+  dfgnn_csr_free(s->csr);
 }
 
 static int one_order(bench *b, const tool_case *each, dfgnn_order order) {
   session s = {.bench = b, .each = each, .order = order};
   int usage = 0;
   dfgnn_status status = choose(&s, &usage);
-  if (usage)
-    goto out;
-  if (!status)
+  if (!status && !usage)
     status = reorder(&s);
-  if (!status)
-    status = open_side(&s, &s.side[0], each->graph);
-  if (!status)
-    status = open_side(&s, &s.side[1], NULL);
-  if (status)
+  if (status || usage)
     goto out;
   for (size_t i = 0; i < s.count; i++)
     prepare(&s, &s.entries[i]);
@@ -388,6 +423,8 @@ const tool_column bench_reorder_columns[] = {
     {"median_ms", "AFTER", TOOL_MS},
     {"ratio", "RATIO", TOOL_FIGURE},
     {"payback_calls", "PAYBACK", TOOL_COUNT},
+    {"inside_ms", "INSIDE", TOOL_MS},
+    {"inside_payback_calls", "PAYBACK", TOOL_COUNT},
     {"rel_error", "ERROR", TOOL_FIGURE},
     {"status", "STATUS", TOOL_TEXT},
     {"reason", "REASON", TOOL_TEXT},

@@ -124,7 +124,9 @@ static const tool_section sections[] = {
      "the features of one), base_ms, median_ms (reordered), ratio with "
      "ratio_low and ratio_high (reordered over before; below 1 is faster), "
      "payback_calls (until the reordering is earned back; null: it is not told "
-     "apart from none), and "
+     "apart from none), the same where each call moves its features into the "
+     "order and back (forward: what the rows own) as inside_ms, inside_ratio "
+     "and inside_payback_calls, and "
      "reuse and locality of the graph, also reuse_before and "
      "locality_before.\n"},
     {"EXAMPLES", "The tuned choice against the baselines:\n"

@@ -1,0 +1,79 @@
+#!/bin/sh
+# What reordering the nodes gains, by kernel mapping: of every graph and order
+# the time before over that after, gather-per-edge and feature-parallel apart,
+# and after how many calls the order is earned back.
+#
+#   bench/reorder.sh OUT GRAPH... [OPTIONS OF dfgnn-bench]
+#
+# Makes OUT.json, unless it is there, OUT.svg, if there is gnuplot, and prints a
+# Markdown table.  A bar, and a cell, is the geometric mean over the variants of
+# the mapping; OPTIONS such as --op, --pass, --dim, --device and --variants say
+# what is timed.  ORDERS=LIST instead of all orders.
+. "$(dirname "$0")/lib.sh"
+needs dfgnn-bench jq
+
+[ $# -ge 1 ] || {
+  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+out=$1
+shift
+once "$out.json" dfgnn-bench "$@" --reorder "${ORDERS:-all}" --json
+
+figures='
+def mean: if length == 0 then null else (map(log) | add / length | exp) end;
+def rows: map(select(.status == "ok" and .ratio != null and .role == ""));
+def median: sort | if length == 0 then null else .[length / 2 | floor] end;
+'
+jq -r "$figures"'
+def figure: if . == null then "-" else . * 100 | round / 100 end;
+rows |
+"| order | mapping | graphs | faster (geometric mean) | least | most | pays back after (median of calls, where it does) |",
+"|---|---|---|---|---|---|---|",
+(group_by([.reorder, .mapping])[] |
+ "| \(.[0].reorder) | \(.[0].mapping) | \(map(.graph) | unique | length) " +
+ "| \(map(1 / .ratio) | mean | figure) | \(map(1 / .ratio) | min | figure) " +
+ "| \(map(1 / .ratio) | max | figure) " +
+ "| \(map(.payback_calls // empty) | median // "never") |")' "$out.json"
+
+command -v gnuplot >/dev/null || {
+  say "gnuplot is not found: no $out.svg"
+  exit 0
+}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+orders=$(jq -r '[.[].reorder] | unique | join(" ")' "$out.json")
+graphs=$(jq -r '[.[].graph] | unique | length' "$out.json")
+for mapping in gather-per-edge feature-parallel; do
+  jq -r --arg mapping "$mapping" --arg orders "$orders" "$figures"'
+($orders | split(" ")) as $orders | rows | map(select(.mapping == $mapping)) |
+"graph " + ($orders | join(" ")),
+(group_by(.graph)[] | . as $rows | "\"\(.[0].graph)\" " + ($orders | map(. as $o |
+ $rows | map(select(.reorder == $o) | 1 / .ratio) | mean // "nan" | tostring) |
+ join(" ")))' "$out.json" >"$work/$mapping"
+done
+title=$(jq -r '.[0] | "\(.op) \(.pass), \(.heads) x \(.dim), \(.dtype), \(.device)"' \
+  "$out.json")
+columns=$(echo "$orders" | wc -w)
+gnuplot >"$out.svg.new" <<END
+set terminal svg size $((200 + 90 * (graphs > 6 ? graphs : 6))),700 \
+  font "sans-serif,13" background "white"
+set multiplot layout 2,1 title "what reordering gains: $title" noenhanced
+set style data histogram
+set style histogram clustered gap 1
+set style fill solid 0.8 border -1
+set logscale y 2
+set yrange [0.5:*]
+set ylabel "time before / after"
+set grid ytics
+set xtics noenhanced rotate by -30
+set key outside right noenhanced autotitle columnhead
+set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 front
+set title "gather-per-edge"
+plot for [i=2:$((columns + 1))] "$work/gather-per-edge" using i:xtic(1)
+set title "feature-parallel"
+plot for [i=2:$((columns + 1))] "$work/feature-parallel" using i:xtic(1)
+unset multiplot
+END
+mv "$out.svg.new" "$out.svg"
+say "made $out.svg"
