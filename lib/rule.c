@@ -77,7 +77,13 @@ static int scattered(const dfgnn_setting *s) {
 
 #define SIMD "simd=avx512,simd=avx2,"
 
+/* One scalar an edge and head saves the gather of a row. */
+static int scores_scalars(const dfgnn_setting *s) {
+  return s->problem->op == DFGNN_OP_GAT;
+}
+
 #define FORWARD "attention.fwd"
+#define BACKWARD "attention.bwd"
 
 /* Of SpMM and reductions. */
 #define CPU_GATHER                                                             \
@@ -98,6 +104,13 @@ static const preference preferences[] = {
      "heads=warp,edges=256,lanes=16,unroll=4,span=dealt"},
     {"cuda", FORWARD, "sliced", "edges=1024,unroll=8,panel=32"},
     {"cuda", FORWARD, "unfused", "lib=cusparse-alg3"},
+    {"cuda", FORWARD, "general", "heads=warp,edges=all,lanes=16,rows=1"},
+    {"cuda", BACKWARD, "twopass",
+     "heads=warp,span=once,order=natural,lanes=16,unroll=2,rows=1"},
+    {"cuda", BACKWARD, "spill",
+     "heads=warp,span=once,lanes=16,unroll=1,rows=1"},
+    {"cuda", BACKWARD, "split",
+     "heads=warp,edges=512,lanes=16,unroll=2,span=dealt"},
 };
 
 static const rule_row refined[] = {
@@ -132,6 +145,29 @@ static const rule_row refined[] = {
      "heads=warp,span=once,order=degree,lanes=16,unroll=2,warps=4",
      "rows of like degree run together"},
     {"cuda", FORWARD, always, "online", NULL, "one pass serves most graphs"},
+    {"cuda", FORWARD, starved, "general", "heads=warp,edges=64,lanes=16,rows=1",
+     "a bias or dropout, too few edges to fill the device"},
+    {"cuda", FORWARD, dominated, "general",
+     "heads=warp,edges=256,lanes=16,rows=1",
+     "a bias or dropout, one row dominates"},
+    {"cuda", FORWARD, always, "general", NULL, "a bias or dropout"},
+    {"cuda", BACKWARD, starved, "split",
+     "heads=warp,edges=32,lanes=16,unroll=2,span=once",
+     "too few edges to fill the device"},
+    {"cuda", BACKWARD, dominated, "split",
+     "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},
+    {"cuda", BACKWARD, scores_scalars, "spill", NULL,
+     "a scalar an edge spares the gather of a row"},
+    {"cuda", BACKWARD, batched_thin, "twopass",
+     "span=piece,rows=4,lanes=8,unroll=1", "small graphs with short rows"},
+    {"cuda", BACKWARD, batched, "twopass",
+     "heads=warp,span=piece,rows=1,lanes=8,unroll=1",
+     "small graphs stay in the L1"},
+    {"cuda", BACKWARD, scattered, "twopass",
+     "heads=warp,span=once,order=degree,lanes=16,unroll=2",
+     "rows of like degree run together"},
+    {"cuda", BACKWARD, always, "twopass", NULL,
+     "two passes serve most graphs without memory for edges"},
 };
 
 /* How well a variant fits a list of preferred "name=value": each one weighs

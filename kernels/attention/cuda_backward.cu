@@ -2,7 +2,6 @@
  * their arguments, memory and launches */
 #include "kernels/attention/cuda_backward.h"
 #include "kernels/attention/cuda_launch.cuh"
-#include "kernels/common/dropout.h"
 
 namespace dfgnn {
 
@@ -266,11 +265,7 @@ static dfgnn_status fill(grad_params *p, const dfgnn_launch *launch,
     p->edge_of = launch->views[0]->array[2];
   p->bias = a->bias;
   p->grad_bias = columns ? nullptr : a->grad_bias;
-  p->dropout = problem->dropout && a->dropout > 0;
-  p->threshold = dfgnn__dropout_threshold(a->dropout);
-  p->keep = 1 / (1 - a->dropout);
-  p->seed = a->seed;
-  p->seed_value = a->seed_value;
+  p->dropout = dropout_of(problem, a);
   p->partial = memory->partial;
   p->partial_scalar = memory->partial_scalar;
   p->scale = a->scale;

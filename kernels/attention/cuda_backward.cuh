@@ -91,8 +91,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
                            p.att)[int64_t(head(c)) * m.dim + feature(c) + i])
                      : A(0);
     }
-    if (EDGES && p.dropout)
-      key = dropout_key(p);
+    if (EDGES && p.dropout.on)
+      key = dropout_key(p.dropout);
   }
 
   __device__ __forceinline__ void begin(state &z) const {
@@ -325,8 +325,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
           bias = __ldg(static_cast<const A *>(p.bias) + number * m.heads +
                        head(h)) *
                  A(kLog2e);
-        if (EDGES && p.dropout)
-          kept = kept_of<A>(p, key, number, head(h));
+        if (EDGES && p.dropout.on)
+          kept = kept_of<A>(p.dropout, key, number, m.heads, head(h));
         const edge_terms<A> t = terms_of<OP, A>(
             p, sums[n], sums[(SUMS - 1) * U * S + n],
             COLUMNS ? lse[n] : z.lse[h], COLUMNS ? delta[n] : z.delta[h],

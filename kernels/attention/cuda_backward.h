@@ -16,6 +16,7 @@
 #define DFGNN_ATTENTION_CUDA_BACKWARD_H
 
 #include "kernels/attention/cuda_attend.h"
+#include "kernels/attention/cuda_dropout.cuh"
 #include "kernels/attention/cuda_lanes.cuh"
 
 namespace dfgnn {
@@ -47,11 +48,7 @@ struct grad_params {
   const void *edge_of; /* columns: the edge of each; as wide as offsets */
   const void *bias;    /* [E,H] or NULL, like all that follow */
   void *grad_bias, *spill;
-  int dropout;
-  uint32_t threshold;
-  double keep; /* 1 / (1 - p) */
-  const uint64_t *seed;
-  uint64_t seed_value;
+  dropout_params dropout;
   void *partial, *partial_scalar; /* [slots,tensors,H,D], [slots,H] */
   void
       *totals; /* rows: [blocks,H,D] of grad_att, [blocks,tiles] of grad_beta */

@@ -123,8 +123,8 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       if (edges && p.bias)
         bias =
             static_cast<const A *>(p.bias)[number * heads + head] * A(kLog2e);
-      if (edges && p.dropout)
-        kept = kept_of<A>(p, key, number, head);
+      if (edges && p.dropout.on)
+        kept = kept_of<A>(p.dropout, key, number, heads, head);
       const edge_terms<A> t = terms_of<OP, A>(p, product, dp, lse, delta, extra,
                                               far, beta, bias, kept);
       weight = t.weight;
@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(128)
              0};
   if (row_t::AGNN && p.beta)
     work.beta = *static_cast<const A *>(p.beta);
-  if (p.mode == GRAD_EDGES && p.dropout)
-    work.key = dropout_key(p);
+  if (p.mode == GRAD_EDGES && p.dropout.on)
+    work.key = dropout_key(p.dropout);
   for (int f = lane; f < dim; f += 32)
     work.att_total[f] = A(0);
   for (int64_t unit = int64_t(blockIdx.x) * warps + warp;

@@ -7,7 +7,6 @@
 #define DFGNN_ATTENTION_CUDA_TERMS_CUH
 
 #include "kernels/attention/cuda_backward.h"
-#include "kernels/common/dropout.h"
 
 namespace dfgnn {
 
@@ -49,19 +48,6 @@ terms_of(const grad_params &p, A product, A dp, A lse, A delta, A own, A far,
 /* log2 units, +inf if no edge of the row has a weight. */
 template <typename A> __device__ __forceinline__ A lse_of(A lse) {
   return lse == -A(INFINITY) ? A(INFINITY) : lse * A(kLog2e);
-}
-
-__device__ __forceinline__ uint64_t dropout_key(const grad_params &p) {
-  return dfgnn__dropout_key(p.seed ? *p.seed : p.seed_value);
-}
-
-/* What a weight is multiplied by. */
-template <typename A>
-__device__ __forceinline__ A kept_of(const grad_params &p, uint64_t key,
-                                     int64_t edge, int head) {
-  return dfgnn__dropped(key, edge, p.layout.heads, head, p.threshold)
-             ? A(0)
-             : A(p.keep);
 }
 
 } // namespace dfgnn
