@@ -7,8 +7,8 @@
 
 #include "lib/select.h"
 
-/* Farther away the rule's choice is the better one: over 654 problems of an H200
- * near graphs cost 1.0 to 1.4 times the best up to here, and 7 beyond. */
+/* Farther away the rule's choice is the better one: over 654 problems of an
+ * H200 near graphs cost 1.0 to 1.4 times the best up to here, and 7 beyond. */
 const double dfgnn__trusted_radius = 2.0;
 
 static const double weights[DFGNN_FEATURES] = {
