@@ -1,0 +1,295 @@
+/* check_gpu_backward.c - what gradients promise on a GPU: the same bits every
+ * time, any of them alone, and dropout that follows a seed in device memory */
+#include <math.h>
+
+#include "lib/operator.h"
+#include "tests/gpu/gpu.h"
+
+static const char *const graph_spec =
+    "powerlaw:nodes=700,edges=9000,max-degree=500,seed=5";
+
+#define MOST_GRADIENTS 8
+
+typedef struct gradient {
+  const char *name;
+  size_t offset; /* in dfgnn_args */
+  size_t elements, bytes;
+  void *first, *again;
+} gradient;
+
+typedef struct call {
+  dfgnn_plan *plan;
+  dfgnn_harness *harness;
+  void *workspace;
+  dfgnn_args args;
+  gradient gradients[MOST_GRADIENTS];
+  int count;
+} call;
+
+static void **pointer_of(dfgnn_args *args, const gradient *g) {
+  return (void **)((char *)args + g->offset);
+}
+
+static void list_gradients(call *c, const dfgnn_graph *graph,
+                           const dfgnn_problem *problem) {
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+    if (t->role != DFGNN_ROLE_GRADIENT || !dfgnn__tensor_used(t, problem))
+      continue;
+    gradient *g = &c->gradients[c->count++];
+    g->name = t->name;
+    g->offset = t->offset;
+    g->elements = (size_t)dfgnn__tensor_elements(
+        t, problem, graph->matrix.destinations, graph->matrix.sources,
+        graph->matrix.edges);
+    g->bytes = g->elements * dfgnn__tensor_element_size(t, problem);
+    g->first = malloc(g->bytes);
+    g->again = malloc(g->bytes);
+  }
+}
+
+/* 0 if the variant does not apply. */
+static int open_call(call *c, dfgnn_context *gpu, dfgnn_graph *graph,
+                     const dfgnn_problem *problem, const char *variant) {
+  memset(c, 0, sizeof *c);
+  dfgnn_status status =
+      variant ? dfgnn_plan_create_forced(&c->plan, gpu, graph, problem, variant)
+              : dfgnn_plan_create(&c->plan, gpu, graph, problem);
+  if (variant && status == DFGNN_ERROR_UNSUPPORTED)
+    return 0;
+  ck_assert_msg(status == DFGNN_OK, "%s: %s", variant, dfgnn_last_error());
+  ck_ok(dfgnn__harness_create(&c->harness, gpu, graph, problem, 7));
+  ck_ok(dfgnn__harness_workspace(&c->workspace, c->harness, c->plan));
+  c->args = *dfgnn__harness_args(c->harness);
+  list_gradients(c, graph, problem);
+  return 1;
+}
+
+static void close_call(call *c) {
+  for (int k = 0; k < c->count; k++) {
+    free(c->gradients[k].first);
+    free(c->gradients[k].again);
+  }
+  dfgnn__harness_destroy(c->harness);
+  dfgnn_plan_destroy(c->plan);
+}
+
+static void poison(call *c) {
+  for (int k = 0; k < c->count; k++)
+    ck_cuda(cudaMemset(*pointer_of(&c->args, &c->gradients[k]), 0xff,
+                       c->gradients[k].bytes));
+  ck_cuda(cudaDeviceSynchronize());
+}
+
+static void fetch(call *c, int again) {
+  ck_cuda(cudaDeviceSynchronize());
+  for (int k = 0; k < c->count; k++) {
+    gradient *g = &c->gradients[k];
+    ck_cuda(cudaMemcpy(again ? g->again : g->first, *pointer_of(&c->args, g),
+                       g->bytes, cudaMemcpyDeviceToHost));
+  }
+}
+
+static int same_bits(const call *c) {
+  for (int k = 0; k < c->count; k++)
+    if (memcmp(c->gradients[k].first, c->gradients[k].again,
+               c->gradients[k].bytes))
+      return 0;
+  return 1;
+}
+
+/* The i-th backward problem of an operator: with bias and dropout in turn. */
+static dfgnn_problem problem_of(int op, size_t i) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  int attention = DFGNN_OPS_ATTENTION >> op & 1;
+  problem.op = (dfgnn_op)op;
+  problem.pass = DFGNN_PASS_BACKWARD;
+  problem.dim = 32;
+  problem.heads = 2;
+  problem.bias = attention && i & 1;
+  problem.dropout = attention && i & 2;
+  return problem;
+}
+
+typedef void (*promise)(call *c, const char *variant);
+
+static void for_each_variant(promise check) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, graph_spec);
+  int checked = 0;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (strcmp(v->family->backend, "cuda") || !v->family->deterministic)
+      continue;
+    for (int op = 0; op < DFGNN_OP_COUNT; op++) {
+      dfgnn_problem problem = problem_of(op, i);
+      call c;
+      if ((quick() && op) || !(v->family->ops & DFGNN_BIT(op)) ||
+          !dfgnn__operator(problem.op, problem.pass) ||
+          !open_call(&c, gpu, graph, &problem, v->name))
+        continue;
+      check(&c, v->name);
+      close_call(&c);
+      checked++;
+    }
+  }
+  printf("%d variants and operators\n", checked);
+  ck_assert_int_gt(checked, 0);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+
+static void repeats_its_bits(call *c, const char *variant) {
+  poison(c);
+  ck_ok(dfgnn_execute(c->plan, &c->args, c->workspace, NULL));
+  fetch(c, 0);
+  for (int i = 0; i < (quick() ? 1 : 3); i++) {
+    poison(c);
+    ck_ok(dfgnn_execute(c->plan, &c->args, c->workspace, NULL));
+    fetch(c, 1);
+    ck_assert_msg(same_bits(c), "%s: a second run gives other bits", variant);
+  }
+}
+
+START_TEST(a_deterministic_variant_repeats_its_bits) {
+  for_each_variant(repeats_its_bits);
+}
+END_TEST
+
+/* Largest difference over the root mean square. */
+static double distance(const gradient *g) {
+  const float *x = g->first, *y = g->again;
+  double squares = 0, most = 0;
+  for (size_t k = 0; k < g->elements; k++) {
+    double d = fabs((double)x[k] - (double)y[k]);
+    squares += (double)x[k] * (double)x[k];
+    most = d > most ? d : most;
+    if (x[k] != x[k] || y[k] != y[k])
+      return INFINITY;
+  }
+  return most / (sqrt(squares / (double)g->elements) + 1e-30);
+}
+
+static void gives_one_alone(call *c, const char *variant) {
+  const dfgnn_args all = c->args;
+  poison(c);
+  ck_ok(dfgnn_execute(c->plan, &c->args, c->workspace, NULL));
+  fetch(c, 0);
+  for (int k = 0; k < c->count; k++) {
+    dfgnn_args one = all;
+    for (int other = 0; other < c->count; other++)
+      if (other != k)
+        *pointer_of(&one, &c->gradients[other]) = NULL;
+    poison(c);
+    ck_ok(dfgnn_execute(c->plan, &one, c->workspace, NULL));
+    fetch(c, 1);
+    ck_assert_msg(distance(&c->gradients[k]) < 1e-4,
+                  "%s: %s alone differs by %g", variant, c->gradients[k].name,
+                  distance(&c->gradients[k]));
+    for (int other = 0; other < c->count; other++)
+      for (size_t b = 0; other != k && b < c->gradients[other].bytes; b++)
+        ck_assert_msg(((unsigned char *)c->gradients[other].again)[b] == 0xff,
+                      "%s: %s is written, only %s was wanted", variant,
+                      c->gradients[other].name, c->gradients[k].name);
+  }
+}
+
+START_TEST(a_gradient_may_be_wanted_alone) {
+  for_each_variant(gives_one_alone);
+}
+END_TEST
+
+/* Forward and backward of one seed in device memory. */
+static void set_seed(uint64_t *seed, uint64_t value) {
+  ck_cuda(cudaMemcpy(seed, &value, sizeof value, cudaMemcpyHostToDevice));
+}
+
+static cudaGraphExec_t capture(const call *c, const dfgnn_plan *forward,
+                               const dfgnn_args *args, void *workspace,
+                               cudaStream_t stream) {
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t exec = NULL;
+  ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  dfgnn_status status = dfgnn_execute(forward, args, workspace, stream);
+  if (!status)
+    status = dfgnn_execute(c->plan, args, c->workspace, stream);
+  cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  ck_assert_msg(!status && ended == cudaSuccess, "capture failed: %s, %s",
+                dfgnn_last_error(), cudaGetErrorString(ended));
+  ck_cuda(cudaGraphInstantiate(&exec, graph, 0));
+  ck_cuda(cudaGraphDestroy(graph));
+  return exec;
+}
+
+static void replay(call *c, cudaGraphExec_t exec, cudaStream_t stream,
+                   int again) {
+  poison(c);
+  ck_cuda(cudaGraphLaunch(exec, stream));
+  ck_cuda(cudaStreamSynchronize(stream));
+  fetch(c, again);
+}
+
+static void check_seeds(dfgnn_context *gpu, dfgnn_graph *graph, int op) {
+  dfgnn_problem problem = problem_of(op, 2);
+  dfgnn_plan *forward = NULL;
+  void *workspace = NULL;
+  uint64_t *seed = NULL;
+  cudaStream_t stream;
+  call c;
+  ck_assert(open_call(&c, gpu, graph, &problem, NULL));
+  problem.pass = DFGNN_PASS_FORWARD;
+  ck_ok(dfgnn_plan_create(&forward, gpu, graph, &problem));
+  ck_cuda(cudaMalloc(&workspace, dfgnn_plan_workspace(forward) + 256));
+  ck_cuda(cudaMalloc((void **)&seed, sizeof *seed));
+  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  c.args.dropout = 0.4;
+  c.args.seed = seed;
+  cudaGraphExec_t exec = capture(&c, forward, &c.args, workspace, stream);
+
+  set_seed(seed, 1);
+  replay(&c, exec, stream, 0);
+  set_seed(seed, 2);
+  replay(&c, exec, stream, 1);
+  ck_assert_msg(!same_bits(&c), "operator %d: another seed drops the same", op);
+  set_seed(seed, 1);
+  replay(&c, exec, stream, 1);
+  ck_assert_msg(same_bits(&c), "operator %d: a seed drops otherwise again", op);
+
+  dfgnn_args direct = c.args;
+  direct.seed = NULL;
+  direct.seed_value = 1;
+  poison(&c);
+  ck_ok(dfgnn_execute(forward, &direct, workspace, NULL));
+  ck_ok(dfgnn_execute(c.plan, &direct, c.workspace, NULL));
+  fetch(&c, 1);
+  ck_assert_msg(same_bits(&c), "operator %d: seed and seed_value differ", op);
+
+  ck_cuda(cudaGraphExecDestroy(exec));
+  ck_cuda(cudaStreamDestroy(stream));
+  ck_cuda(cudaFree(seed));
+  ck_cuda(cudaFree(workspace));
+  dfgnn_plan_destroy(forward);
+  close_call(&c);
+}
+
+START_TEST(a_replay_drops_by_the_seed_of_its_time) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, graph_spec);
+  for (int op = 0; op < DFGNN_OP_COUNT; op++)
+    if (DFGNN_OPS_ATTENTION >> op & 1)
+      check_seeds(gpu, graph, op);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_backward");
+  TCase *tests = tcase_create("backward");
+  tcase_set_timeout(tests, 0);
+  tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
+  tcase_add_test(tests, a_gradient_may_be_wanted_alone);
+  tcase_add_test(tests, a_replay_drops_by_the_seed_of_its_time);
+  suite_add_tcase(suite, tests);
+  return run_on_gpu(suite);
+}
