@@ -22,7 +22,7 @@ wrong "expected a whole number from 1" dfgnn-tune run x --dim 0
 wrong "expected a whole number from 1" dfgnn-tune run x --heads -3
 wrong "empty" dfgnn-tune run x --dtype ""
 wrong "dtype" dfgnn-tune run x --dtype f31
-wrong "gatv2" dfgnn-tune run x --op spmm-sum
+wrong "gatv2" dfgnn-tune run x --op spmm-median
 wrong "forward" dfgnn-tune run x --pass sideways
 wrong "expected auto, cpu, cuda" dfgnn-tune run x --device tpu
 wrong "expected auto, cpu, cuda" dfgnn-tune run x --device cuda:x
