@@ -38,14 +38,14 @@ const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype) {
 
 /* ---- the workspace of a launch ------------------------------------------- */
 
-static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t dfgnn__cpu_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-static size_t scalar_size(const dfgnn_problem *problem) {
+size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
 }
 
 /* Heads innermost: the features of a head are not adjacent. */
-static int packs(const dfgnn_problem *problem) {
+int dfgnn__cpu_packs(const dfgnn_problem *problem) {
   return problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
          problem->dim > 1;
 }
@@ -58,45 +58,49 @@ static int has_key(const dfgnn_problem *problem) {
 }
 
 size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting) {
-  return aligned((size_t)setting->problem->dim * scalar_size(setting->problem) +
-                 DFGNN_CPU_PADDING);
+  return dfgnn__cpu_aligned((size_t)setting->problem->dim *
+                                dfgnn__cpu_scalar_size(setting->problem) +
+                            DFGNN_CPU_PADDING);
 }
 
 size_t dfgnn__cpu_score_bytes(const dfgnn_setting *setting) {
   return (size_t)(setting->matrix->edges * setting->problem->heads) *
-         scalar_size(setting->problem);
+         dfgnn__cpu_scalar_size(setting->problem);
 }
 
-static size_t packed_bytes(const dfgnn_problem *problem, int64_t nodes) {
-  return aligned((size_t)(nodes * problem->heads * problem->dim) *
-                 dfgnn_dtype_size(problem->dtype));
+size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes) {
+  return dfgnn__cpu_aligned((size_t)(nodes * problem->heads * problem->dim) *
+                            dfgnn_dtype_size(problem->dtype));
 }
 
 static size_t norm_bytes(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
   return problem->op != DFGNN_OP_AGNN
              ? 0
-             : aligned((size_t)(setting->matrix->sources * problem->heads) *
-                       scalar_size(problem));
+             : dfgnn__cpu_aligned(
+                   (size_t)(setting->matrix->sources * problem->heads) *
+                   dfgnn__cpu_scalar_size(problem));
 }
 
 size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
                             const dfgnn_cpu_choice *choice) {
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *matrix = setting->matrix;
-  size_t bytes = norm_bytes(setting) + aligned(choice->shared_bytes) +
-                 (size_t)setting->device->units * aligned(choice->thread_bytes);
-  if (packs(problem)) {
-    bytes +=
-        packed_bytes(problem, matrix->sources) * (size_t)(1 + has_key(problem));
+  size_t bytes =
+      norm_bytes(setting) + dfgnn__cpu_aligned(choice->shared_bytes) +
+      (size_t)setting->device->units * dfgnn__cpu_aligned(choice->thread_bytes);
+  if (dfgnn__cpu_packs(problem)) {
+    bytes += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
+             (size_t)(1 + has_key(problem));
     if (has_query(problem))
-      bytes += packed_bytes(problem, matrix->destinations);
+      bytes += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
   }
   return bytes;
 }
 
-static dfgnn_cpu_tensor tensor(const dfgnn_problem *problem, const void *base,
-                               const dfgnn_strides *strides) {
+dfgnn_cpu_tensor dfgnn__cpu_tensor_of(const dfgnn_problem *problem,
+                                      const void *base,
+                                      const dfgnn_strides *strides) {
   int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
   return (dfgnn_cpu_tensor){(char *)base, strides->node * size,
                             strides->head * size,
@@ -114,16 +118,16 @@ static void pack_nodes(const dfgnn_cpu_job *job, void *data,
   job->kernels->pack(job, &p->to, &p->from, begin, end);
 }
 
-static char *pack(dfgnn_cpu_job *job, const dfgnn_problem *problem,
-                  dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
-                  char *memory) {
+char *dfgnn__cpu_pack(const dfgnn_cpu_job *job, const dfgnn_problem *problem,
+                      dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
+                      char *memory) {
   int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
   packing p = {
       {memory, problem->heads * problem->dim * size, problem->dim * size, size},
       *t};
   dfgnn__cpu_range(job, schedule, nodes, 256, pack_nodes, &p);
   *t = p.to;
-  return memory + packed_bytes(problem, nodes);
+  return memory + dfgnn__cpu_packed_bytes(problem, nodes);
 }
 
 static void find_norms(const dfgnn_cpu_job *job, void *data,
@@ -132,13 +136,23 @@ static void find_norms(const dfgnn_cpu_job *job, void *data,
   job->kernels->norms(job, begin, end);
 }
 
-void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
-                       const dfgnn_cpu_choice *choice) {
+void dfgnn__cpu_find_norms(const dfgnn_cpu_job *job, int schedule) {
+  dfgnn__cpu_range(job, schedule, job->sources, 256, find_norms, NULL);
+}
+
+static double beta_of(const dfgnn_problem *problem, const dfgnn_args *args) {
+  if (!args->beta)
+    return 1;
+  return problem->dtype == DFGNN_F64 ? *(const double *)args->beta
+                                     : (double)*(const float *)args->beta;
+}
+
+void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                         const dfgnn_cpu_choice *choice) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
   int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
-  char *memory = launch->workspace;
 
   *job = (dfgnn_cpu_job){
       .kernels = dfgnn__cpu_kernels(choice->simd, problem->dtype),
@@ -149,57 +163,72 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .heads = problem->heads,
       .dim = problem->dim,
       .element_size = (size_t)size,
-      .scalar_size = scalar_size(problem),
+      .scalar_size = dfgnn__cpu_scalar_size(problem),
       .threads = launch->setting.device->units,
       .offsets64 = matrix->offsets64,
       .offsets = matrix->offsets,
       .indices = matrix->indices,
-      .query = tensor(problem, args->query, &args->query_strides),
-      .key = tensor(problem, args->key, &args->key_strides),
-      .value = tensor(problem, args->value, &args->value_strides),
-      .out = tensor(problem, args->out, &args->out_strides),
+      .query = dfgnn__cpu_tensor_of(problem, args->query, &args->query_strides),
+      .key = dfgnn__cpu_tensor_of(problem, args->key, &args->key_strides),
+      .value = dfgnn__cpu_tensor_of(problem, args->value, &args->value_strides),
+      .out = dfgnn__cpu_tensor_of(problem, args->out, &args->out_strides),
       .score_dst = args->score_dst,
       .score_src = args->score_src,
       .att = args->att,
       .lse = args->lse,
       .weights = problem->weights ? args->weights : NULL,
-      .scale = args->scale,
+      .scale =
+          problem->op == DFGNN_OP_AGNN ? beta_of(problem, args) : args->scale,
       .slope = args->slope,
+      .bias = problem->bias ? args->bias : NULL,
+      .drops = problem->dropout && args->dropout > 0,
       .prefetch = choice->prefetch,
-      .thread_bytes = aligned(choice->thread_bytes),
+      .thread_bytes = dfgnn__cpu_aligned(choice->thread_bytes),
       .sum_bytes = dfgnn__cpu_sum_bytes(&launch->setting),
   };
+  if (job->drops) {
+    job->drop_key =
+        dfgnn__dropout_key(args->seed ? *args->seed : args->seed_value);
+    job->drop_threshold = dfgnn__dropout_threshold(args->dropout);
+    job->drop_scale = 1 / (1 - args->dropout);
+  }
+}
+
+void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                       const dfgnn_cpu_choice *choice) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  char *memory = launch->workspace;
+
+  dfgnn__cpu_describe(job, launch, choice);
   job->out_packed = job->out.feature == size;
   int adjacent = job->value.feature == size &&
                  (!has_query(problem) || job->query.feature == size) &&
                  (!has_key(problem) || job->key.feature == size);
-  job->packed = adjacent || packs(problem);
-  if (packs(problem)) {
+  job->packed = adjacent || dfgnn__cpu_packs(problem);
+  if (dfgnn__cpu_packs(problem)) {
     if (!adjacent) {
       char *to = memory;
-      to = pack(job, problem, &job->value, matrix->sources, choice->schedule,
-                to);
+      to = dfgnn__cpu_pack(job, problem, &job->value, matrix->sources,
+                           choice->schedule, to);
       if (has_query(problem))
-        to = pack(job, problem, &job->query, matrix->destinations,
-                  choice->schedule, to);
+        to = dfgnn__cpu_pack(job, problem, &job->query, matrix->destinations,
+                             choice->schedule, to);
       if (has_key(problem))
-        pack(job, problem, &job->key, matrix->sources, choice->schedule, to);
+        dfgnn__cpu_pack(job, problem, &job->key, matrix->sources,
+                        choice->schedule, to);
     }
-    memory +=
-        packed_bytes(problem, matrix->sources) * (size_t)(1 + has_key(problem));
+    memory += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
+              (size_t)(1 + has_key(problem));
     if (has_query(problem))
-      memory += packed_bytes(problem, matrix->destinations);
+      memory += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
   }
   if (!has_key(problem))
     job->key = job->value;
   if (problem->op == DFGNN_OP_AGNN) {
-    job->scale = !args->beta ? 1
-                 : problem->dtype == DFGNN_F64
-                     ? *(const double *)args->beta
-                     : (double)*(const float *)args->beta;
     job->inverse = memory;
-    dfgnn__cpu_range(job, choice->schedule, matrix->sources, 256, find_norms,
-                     NULL);
+    dfgnn__cpu_find_norms(job, choice->schedule);
     memory += norm_bytes(&launch->setting);
   }
   job->thread_memory = memory;
@@ -219,6 +248,12 @@ static int64_t row_after(const dfgnn_cpu_job *job, int64_t work) {
       high = middle;
   }
   return low;
+}
+
+int64_t dfgnn__cpu_part(const dfgnn_cpu_job *job, int64_t part, int64_t parts) {
+  int64_t work = job->edges + 2 * job->destinations;
+  return part == parts ? job->destinations
+                       : row_after(job, work / parts * part);
 }
 
 int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e) {
@@ -270,9 +305,8 @@ void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
   }
 #pragma omp parallel for num_threads(job->threads) schedule(dynamic)
   for (int64_t part = 0; part < parts; part++) {
-    int64_t begin = row_after(job, work / parts * part);
-    int64_t end = part + 1 == parts ? job->destinations
-                                    : row_after(job, work / parts * (part + 1));
+    int64_t begin = dfgnn__cpu_part(job, part, parts);
+    int64_t end = dfgnn__cpu_part(job, part + 1, parts);
     if (begin < end)
       body(job, data, slice(job), begin, end);
   }
@@ -280,7 +314,7 @@ void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
 
 /* ---- after a row --------------------------------------------------------- */
 
-static void clear(const dfgnn_cpu_job *job, int64_t row, int64_t head) {
+void dfgnn__cpu_clear(const dfgnn_cpu_job *job, int64_t row, int64_t head) {
   char *to = job->out.base + row * job->out.node + head * job->out.head;
   if (job->out_packed)
     memset(to, 0, job->element_size * (size_t)job->dim);
@@ -302,7 +336,7 @@ double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                          const dfgnn_cpu_softmax *state) {
   if (state->sum == 0) {
     set_lse(job, row * job->heads + head, -INFINITY);
-    clear(job, row, head);
+    dfgnn__cpu_clear(job, row, head);
     return 0;
   }
   if (job->lse)
@@ -319,6 +353,7 @@ void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,
     job->kernels->multiply(weights, end - begin, after);
     dfgnn__cpu_keep(job, head, begin, end - begin, weights);
   }
+  dfgnn__cpu_drop(job, head, begin, end - begin, weights);
   if (after != 0)
     job->kernels->accumulate(job, head, begin, end, weights, sum, -1, row,
                              job->weights ? 1 : after);

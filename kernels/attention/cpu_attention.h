@@ -1,4 +1,4 @@
-/* cpu_attention.h - what the CPU families of forward attention share
+/* cpu_attention.h - what the CPU families of attention share
  *
  * An algorithm is plain C over a table of inner loops, one table for each
  * instruction set and storage type; all algorithms share them.  Scores and sums
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/common/cpu_simd.h"
+#include "kernels/common/dropout.h"
 #include "kernels/common/variant.h"
 
 /* A feature tensor: distances in bytes. */
@@ -34,6 +35,15 @@ typedef struct dfgnn_cpu_job {
   void *inverse;       /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
   void *lse, *weights; /* or NULL */
   double scale, slope;
+  const void *bias;    /* [edges, heads], or NULL */
+  const void *numbers; /* of edges, as wide as offsets; NULL: as they come */
+  int drops;           /* weights, by: */
+  uint64_t drop_key;
+  uint32_t drop_threshold;
+  double drop_scale;   /* of weights that are kept */
+  const void *ends;    /* backward: lse of the graph's destinations */
+  const void *delta;   /* and <grad_out, out>, [destinations, heads] */
+  int by_source;       /* the graph's destinations are gathered */
   int packed;          /* features of every input are adjacent */
   int out_packed;      /* those of out are */
   int64_t prefetch;    /* edges ahead whose rows are asked for; 0: none */
@@ -79,12 +89,52 @@ struct dfgnn_cpu_kernels {
                int64_t stride);
   void (*normalize)(void *weights, int64_t count, int64_t stride, double shift,
                     double factor);
+  /* Multiplies the weights of edges begin .. by 0 or drop_scale. */
+  void (*drop)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+               int64_t count, void *weights);
   /* job->inverse of the sources begin .. end - 1. */
   void (*norms)(const dfgnn_cpu_job *job, int64_t begin, int64_t end);
   /* A tensor with adjacent features from one without: nodes begin .. end - 1.
    */
   void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
                const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
+
+  /* ---- backward ---- */
+
+  /* to[node, head] = <query, key> of nodes begin .. end - 1. */
+  void (*inner)(const dfgnn_cpu_job *job, int64_t begin, int64_t end, void *to);
+  /* Scores to weights P r, and <grad_out, value> to gradients dS of the scores
+   * (NULL: not wanted).  Returns 1 if some P is zero. */
+  int (*terms)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+               int64_t begin, int64_t count, void *weights, void *gradients);
+  /* Takes the terms of edges from [heads, edges] arrays in the order of their
+   * numbers; returns 1 if some gradient is zero.  Puts gradients into one. */
+  int (*fetch)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+               int64_t count, const void *from_weights,
+               const void *from_gradients, void *weights, void *gradients);
+  void (*spread)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+                 int64_t count, const void *gradients, void *to);
+  int (*has_zero)(const void *x, int64_t count);
+  /* Leaves out edges whose terms are both zero; returns how many are left. */
+  int64_t (*compact)(const dfgnn_cpu_job *job, int64_t begin, int64_t count,
+                     const void *weights, const void *gradients,
+                     int32_t *to_indices, void *to_weights, void *to_gradients);
+  /* AGNN: to = gradients over the norms of what is gathered. */
+  void (*divide)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+                 int64_t count, const void *gradients, void *to);
+  /* AGNN: sum, of normalised rows times dS, to the gradient of the own row;
+   * returns the sum of dS cos. */
+  double (*cosine)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                   void *sum);
+  /* GAT: the sum of dS times the slopes. */
+  double (*additive)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                     int64_t begin, int64_t end, const void *gradients);
+  /* GATv2: sum = before * sum + att times the sum of dS times the slopes
+   * (before < 0 starts a sum); att_sum, if not NULL, gets dS times what att was
+   * multiplied by. */
+  void (*slopes)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                 int64_t begin, int64_t end, const void *gradients, void *sum,
+                 double before, void *att_sum);
 };
 
 /* Widest vector, in bytes: how far buffers must reach beyond their end. */
@@ -111,9 +161,27 @@ typedef struct dfgnn_cpu_choice {
 size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
                             const dfgnn_cpu_choice *choice);
 /* Fills job and does what comes before any row: norms, packed copies.
- * Returns where the family's own bytes begin. */
+ * Returns where the family's own bytes begin.  Of the forward pass. */
 void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
                        const dfgnn_cpu_choice *choice);
+
+size_t dfgnn__cpu_aligned(size_t bytes);
+size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem);
+dfgnn_cpu_tensor dfgnn__cpu_tensor_of(const dfgnn_problem *problem,
+                                      const void *base,
+                                      const dfgnn_strides *strides);
+/* What all tensors of a launch have in common. */
+void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                         const dfgnn_cpu_choice *choice);
+/* Are features copied to be adjacent?  Bytes of a copy; copies, and returns the
+ * end. */
+int dfgnn__cpu_packs(const dfgnn_problem *problem);
+size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes);
+char *dfgnn__cpu_pack(const dfgnn_cpu_job *job, const dfgnn_problem *problem,
+                      dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
+                      char *memory);
+/* job->inverse of all sources. */
+void dfgnn__cpu_find_norms(const dfgnn_cpu_job *job, int schedule);
 
 /* ---- work shared out to threads ----------------------------------------- */
 
@@ -132,6 +200,9 @@ void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
 /* Calls body on ranges of `step` that cover 0 .. count - 1 once. */
 void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
                       int64_t step, dfgnn_cpu_body body, void *data);
+
+/* Where the part-th of `parts` pieces of about equal work begins. */
+int64_t dfgnn__cpu_part(const dfgnn_cpu_job *job, int64_t part, int64_t parts);
 
 static inline int64_t dfgnn__cpu_offset(const dfgnn_cpu_job *job, int64_t row) {
   return job->offsets64 ? ((const int64_t *)job->offsets)[row]
@@ -172,6 +243,24 @@ static inline void dfgnn__cpu_keep(const dfgnn_cpu_job *job, int64_t head,
         dfgnn__cpu_scalar(job, job->weights, begin * job->heads + head),
         weights, count, job->heads);
 }
+
+static inline void dfgnn__cpu_drop(const dfgnn_cpu_job *job, int64_t head,
+                                   int64_t begin, int64_t count,
+                                   void *weights) {
+  if (job->drops)
+    job->kernels->drop(job, head, begin, count, weights);
+}
+
+/* The number of an edge in the graph. */
+static inline int64_t dfgnn__cpu_number(const dfgnn_cpu_job *job, int64_t k) {
+  if (!job->numbers)
+    return k;
+  return job->offsets64 ? ((const int64_t *)job->numbers)[k]
+                        : ((const int32_t *)job->numbers)[k];
+}
+
+/* Clears out of a row without weights. */
+void dfgnn__cpu_clear(const dfgnn_cpu_job *job, int64_t row, int64_t head);
 
 /* The rest of a row whose scores have been weighed in one piece. */
 void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,

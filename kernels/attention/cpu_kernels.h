@@ -208,6 +208,13 @@ CPU_INLINE void cosines(const dfgnn_cpu_job *job, const storage *q,
     s[e] *= factor * inverse[index[e] * job->heads];
 }
 
+CPU_INLINE void add_bias(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+                         int64_t count, scalar *s) {
+  const scalar *bias = (const scalar *)job->bias + head;
+  for (int64_t e = 0; job->bias && e < count; e++)
+    s[e] += bias[dfgnn__cpu_number(job, begin + e) * job->heads];
+}
+
 CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                       int64_t begin, int64_t end, scalar *s, const int flight,
                       const int op) {
@@ -216,6 +223,7 @@ CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
 
   if (op == DFGNN_OP_GAT) {
     additive(job, row, head, index, count, s);
+    add_bias(job, head, begin, count, s);
     return;
   }
   const storage *q = features(&job->query, row, head);
@@ -229,10 +237,11 @@ CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
       s[e] = strided_score(job, (const char *)q,
                            base + index[e] * job->key.node, att, op);
   }
-  if (op == DFGNN_OP_GT)
+  if (op == DFGNN_OP_GT && job->scale != 1)
     scale_by(s, count, (scalar)job->scale);
   if (op == DFGNN_OP_AGNN)
     cosines(job, q, head, index, count, s);
+  add_bias(job, head, begin, count, s);
 }
 
 #define SCORE(name, flight, op)                                                \
@@ -303,6 +312,16 @@ static CPU_TARGET void normalize(void *weights, int64_t count, int64_t stride,
     for (int i = 0; i < n; i++)
       w[(e + i) * stride] = lanes[i];
   }
+}
+
+static CPU_TARGET void drop(const dfgnn_cpu_job *job, int64_t head,
+                            int64_t begin, int64_t count, void *weights) {
+  scalar *w = weights, kept = (scalar)job->drop_scale;
+  for (int64_t e = 0; e < count; e++)
+    w[e] *= dfgnn__dropped(job->drop_key, dfgnn__cpu_number(job, begin + e),
+                           job->heads, head, job->drop_threshold)
+                ? 0
+                : kept;
 }
 
 static CPU_TARGET void multiply(void *x, int64_t count, double factor) {
@@ -406,7 +425,11 @@ static CPU_TARGET void store(const dfgnn_cpu_job *job, int64_t row,
                              int64_t head, const void *sum, double after) {
   const scalar *from = sum;
   char *to = job->out.base + row * job->out.node + head * job->out.head;
-  for (int64_t d = 0; d < job->dim; d++)
+  int64_t d = 0;
+  if (job->out_packed)
+    for (vec f = v_set((scalar)after); d + VECTOR <= job->dim; d += VECTOR)
+      v_store((storage *)to + d, v_mul(f, s_load(from + d)));
+  for (; d < job->dim; d++)
     *(storage *)(to + d * job->out.feature) =
         element_of(from[d] * (scalar)after);
 }
@@ -479,6 +502,8 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
     }
 }
 
+#include "kernels/attention/cpu_gradients.h"
+
 const dfgnn_cpu_kernels CPU_TABLE = {
     .score = {{score_gt_4, score_agnn_4, score_gat, score_gatv2_4},
               {score_gt_8, score_agnn_8, score_gat, score_gatv2_8}},
@@ -489,6 +514,17 @@ const dfgnn_cpu_kernels CPU_TABLE = {
     .multiply = multiply,
     .keep = keep,
     .normalize = normalize,
+    .drop = drop,
     .norms = norms,
     .pack = pack,
+    .inner = inner,
+    .terms = terms,
+    .fetch = fetch,
+    .spread = spread,
+    .has_zero = has_zero,
+    .compact = compact,
+    .divide = divide,
+    .cosine = cosine,
+    .additive = additive_slopes,
+    .slopes = slopes,
 };

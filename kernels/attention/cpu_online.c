@@ -67,6 +67,8 @@ DFGNN_FAMILIES(cpu_online) = {
         .revision = 1,
         .deterministic = 1,
         .weights = 1,
+        .bias = 1,
+        .dropout = 1,
         .parameters = {DFGNN_CPU_SIMD,
                        {"chunk", 2, {64, 512}, {0}},
                        {"flight", 2, {4, 8}, {0}},

@@ -33,6 +33,7 @@ static inline void dfgnn__cpu_online(const dfgnn_cpu_job *job, int64_t row,
     kernels->score[flight == 8][job->op](job, row, head, e, next, scores);
     dfgnn__cpu_keep(job, head, e, next - e, scores);
     double before = kernels->weigh(scores, next - e, state);
+    dfgnn__cpu_drop(job, head, e, next - e, scores);
     int last = whole && next == end;
     if (last)
       after = dfgnn__cpu_finish(job, row, head, state);

@@ -100,6 +100,8 @@ DFGNN_FAMILIES(cpu_smmf) = {
         .revision = 1,
         .deterministic = 1,
         .weights = 1,
+        .bias = 1,
+        .dropout = 1,
         .parameters = {DFGNN_CPU_SIMD,
                        {"rows", 3, {16, 64, 512}, {0}},
                        {"prefetch", 2, {0, 24}, {0}},

@@ -160,6 +160,8 @@ DFGNN_FAMILIES(cpu_split) = {
         .revision = 1,
         .deterministic = 1,
         .weights = 1,
+        .bias = 1,
+        .dropout = 1,
         .parameters = {DFGNN_CPU_SIMD,
                        {"edges", 2, {128, 1024}, {0}},
                        {"prefetch", 2, {0, 24}, {0}}},

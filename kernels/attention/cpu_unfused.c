@@ -65,6 +65,7 @@ static void weigh_rows(const dfgnn_cpu_job *job, void *data, char *memory,
       double after = dfgnn__cpu_finish(job, i, h, &state);
       job->kernels->multiply(scores, count, after);
       dfgnn__cpu_keep(job, h, first, count, scores);
+      dfgnn__cpu_drop(job, h, first, count, scores);
     }
 }
 
@@ -76,8 +77,10 @@ static void sum_rows(const dfgnn_cpu_job *job, void *data, char *memory,
       int64_t first = dfgnn__cpu_offset(job, i);
       int64_t last = dfgnn__cpu_offset(job, i + 1);
       void *weights = dfgnn__cpu_scalar(job, p->scores, h * job->edges + first);
-      /* A row without weight was cleared: 0 times infinity would spoil it. */
-      if (!dfgnn__cpu_all_zero(job, weights, last - first))
+      /* 0 times infinity would spoil a row without weights. */
+      if (dfgnn__cpu_all_zero(job, weights, last - first))
+        dfgnn__cpu_clear(job, i, h);
+      else
         job->kernels->accumulate(job, h, first, last, weights, memory, -1, i,
                                  1);
     }
@@ -105,6 +108,8 @@ DFGNN_FAMILIES(cpu_unfused) = {
         .revision = 1,
         .deterministic = 1,
         .weights = 1,
+        .bias = 1,
+        .dropout = 1,
         .parameters = {DFGNN_CPU_SIMD,
                        {"flight", 2, {4, 8}, {0}},
                        {"prefetch", 2, {0, 24}, {0}},

@@ -292,3 +292,102 @@ dfgnn_status dfgnn__attention_backward_reference(
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory");
   return DFGNN_OK;
 }
+
+/* ---- the same as a variant ----------------------------------------------- */
+
+/* Rows of a walk, two results, and the parameters. */
+static size_t workspace(const dfgnn_setting *setting) {
+  const dfgnn_problem *problem = setting->problem;
+  return (size_t)((WALK_ROWS + 2 + problem->heads) * problem->dim +
+                  setting->matrix->max_degree * problem->heads) *
+         sizeof(double);
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
+  (void)setting;
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  return 1;
+}
+
+static void write_rows(walk *w, double *query, parameters *p, double *bias) {
+  const dfgnn_problem *problem = w->problem;
+  const dfgnn_args *args = w->args;
+  int64_t heads = problem->heads;
+  double score;
+  for (int64_t i = 0; i < w->matrix->destinations; i++)
+    for (int64_t h = 0; h < heads; h++) {
+      int64_t begin = dfgnn__ref_offset(w->matrix, i);
+      int64_t end = dfgnn__ref_offset(w->matrix, i + 1);
+      walk_row(w, i, h, query, &score, bias + h, p);
+      if (args->grad_query)
+        dfgnn__ref_store(problem, args->grad_query, &args->grad_query_strides,
+                         i, h, query);
+      if (args->grad_score_dst)
+        dfgnn__ref_set_scalar(problem, args->grad_score_dst, i * heads + h,
+                              score);
+      for (int64_t e = begin; args->grad_bias && e < end; e++)
+        dfgnn__ref_set_scalar(problem, args->grad_bias, e * heads + h,
+                              bias[(e - begin) * heads + h]);
+    }
+}
+
+static void write_columns(walk *w, const dfgnn_view *view, double *key,
+                          double *value) {
+  const dfgnn_problem *problem = w->problem;
+  const dfgnn_args *args = w->args;
+  dfgnn_matrix transposed = dfgnn__transposed(w->matrix, view);
+  int64_t heads = problem->heads;
+  double score;
+  for (int64_t j = 0; j < w->matrix->sources; j++)
+    for (int64_t h = 0; h < heads; h++) {
+      walk_column(w, &transposed, view, j, h, key, value, &score);
+      if (args->grad_key)
+        dfgnn__ref_store(problem, args->grad_key, &args->grad_key_strides, j, h,
+                         key);
+      if (args->grad_value)
+        dfgnn__ref_store(problem, args->grad_value, &args->grad_value_strides,
+                         j, h, value);
+      if (args->grad_score_src)
+        dfgnn__ref_set_scalar(problem, args->grad_score_src, j * heads + h,
+                              score);
+    }
+}
+
+/* One thread: the registry's yardstick need not be quick. */
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *args = launch->args;
+  int64_t dim = problem->dim, parameters_count = problem->heads * dim;
+  double *buffer = launch->workspace, *results = buffer + WALK_ROWS * dim;
+  parameters p = {results + 2 * dim, 0};
+  walk w = make_walk(problem, launch->setting.matrix, args, buffer);
+
+  memset(p.att, 0, (size_t)parameters_count * sizeof *p.att);
+  write_rows(&w, results, &p, p.att + parameters_count);
+  write_columns(&w, launch->views[0], results, results + dim);
+  for (int64_t i = 0; args->grad_att && i < parameters_count; i++)
+    dfgnn__ref_set_scalar(problem, args->grad_att, i, p.att[i]);
+  if (args->grad_beta)
+    dfgnn__ref_set_scalar(problem, args->grad_beta, 0, p.beta);
+  return DFGNN_OK;
+}
+
+DFGNN_FAMILIES(reference_backward) = {
+    {
+        .name = "cpu.attention.bwd.reference",
+        .algorithm = "reference",
+        .backend = "cpu",
+        .ops = DFGNN_OPS_ATTENTION,
+        .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
+        .dtypes = DFGNN_DTYPES_ALL,
+        .revision = 1,
+        .deterministic = 1,
+        .bias = 1,
+        .dropout = 1,
+        .reference = 1,
+        .workspace = workspace,
+        .views = views,
+        .launch = launch,
+    },
+    DFGNN_FAMILIES_END,
+};

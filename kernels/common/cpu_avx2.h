@@ -49,6 +49,9 @@ CPU_INLINE vec v_max(vec a, vec b) { return V(max)(a, b); }
 CPU_INLINE vec v_leaky(vec x, vec slope) {
   return V(blendv)(V(mul)(x, slope), x, V(cmp)(x, V(setzero)(), _CMP_GT_OQ));
 }
+CPU_INLINE vec v_step(vec x, vec above, vec below) {
+  return V(blendv)(below, above, V(cmp)(x, V(setzero)(), _CMP_GT_OQ));
+}
 CPU_INLINE vec v_round(vec x) {
   return V(round)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

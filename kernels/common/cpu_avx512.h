@@ -45,6 +45,9 @@ CPU_INLINE vec v_keep(vec x, tail t, vec fill) {
 CPU_INLINE vec v_leaky(vec x, vec slope) {
   return V(mask_mul)(x, V_COMPARE(x, V(setzero)(), _CMP_NGT_UQ), x, slope);
 }
+CPU_INLINE vec v_step(vec x, vec above, vec below) {
+  return V(mask_blend)(V_COMPARE(x, V(setzero)(), _CMP_GT_OQ), below, above);
+}
 CPU_INLINE vec v_round(vec x) { return V_ROUND(x, 0); }
 CPU_INLINE vec v_power(vec x, vec n) { return V(scalef)(x, n); }
 CPU_INLINE scalar v_sum(vec x) { return V(reduce_add)(x); }

@@ -64,6 +64,9 @@ CPU_INLINE vec v_keep(vec x, tail t, vec fill) {
 CPU_INLINE vec v_leaky(vec x, vec slope) {
   return v_choose((bits)(x > v_zero()), x, x * slope);
 }
+CPU_INLINE vec v_step(vec x, vec above, vec below) {
+  return v_choose((bits)(x > v_zero()), above, below);
+}
 /* Adding the magic number leaves no fraction bits. */
 CPU_INLINE vec v_round(vec x) {
   vec magic = v_set(EXPONENT_MAGIC);

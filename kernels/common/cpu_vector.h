@@ -8,6 +8,7 @@
  *             convert from and to storage, s_load and s_store move scalars
  *   tail      the first n < VECTOR lanes: nothing beyond them is touched, and
  *             loads give zero there
+ *   v_step    where x > 0 the one, else the other
  *   v_exp     e^x for x <= 0, relative error 2e-7 (2e-16 for double); NaN
  *             stays NaN
  * Functions carry their instruction set as a target attribute, so that one
