@@ -32,24 +32,32 @@ void dfgnn__ref_set_scalar(const dfgnn_problem *problem, void *array, int64_t i,
     ((float *)array)[i] = (float)x;
 }
 
+/* One loop a type: this is where references spend their time. */
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head) {
-  int64_t i = node * strides->node + head * strides->head;
-  for (int64_t d = 0; d < problem->dim; d++, i += strides->feature)
-    switch (problem->dtype) {
-    case DFGNN_F32:
-      to[d] = ((const float *)array)[i];
-      break;
-    case DFGNN_F64:
-      to[d] = ((const double *)array)[i];
-      break;
-    case DFGNN_F16:
-      to[d] = dfgnn__f16_to_float(((const uint16_t *)array)[i]);
-      break;
-    default:
-      to[d] = dfgnn__bf16_to_float(((const uint16_t *)array)[i]);
-    }
+  int64_t first = node * strides->node + head * strides->head;
+  int64_t step = strides->feature, dim = problem->dim;
+#define LOAD(type, convert)                                                    \
+  do {                                                                         \
+    const type *from = (const type *)array + first;                            \
+    for (int64_t d = 0; d < dim; d++)                                          \
+      to[d] = convert(from[d * step]);                                         \
+  } while (0)
+  switch (problem->dtype) {
+  case DFGNN_F32:
+    LOAD(float, );
+    break;
+  case DFGNN_F64:
+    LOAD(double, );
+    break;
+  case DFGNN_F16:
+    LOAD(uint16_t, dfgnn__f16_to_float);
+    break;
+  default:
+    LOAD(uint16_t, dfgnn__bf16_to_float);
+  }
+#undef LOAD
 }
 
 void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
