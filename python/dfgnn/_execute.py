@@ -125,6 +125,8 @@ def forward(graph, op, inputs, bias, seed, settings):
     dtype, device = value.dtype, value.device
     exact = dtype if dtype == torch.float64 else torch.float32
     _, heads, dim = value.shape
+    if not graph.num_edges:
+        return _without_edges(graph, value, exact, settings)
     made = plan(graph, op, False, dtype, heads, dim, settings,
                 bias is not None)
     args = _abi.Args.from_buffer_copy(made.template)
@@ -144,6 +146,15 @@ def forward(graph, op, inputs, bias, seed, settings):
     return out, lse, weights
 
 
+def _without_edges(graph, value, exact, settings):
+    heads = value.size(1)
+    lse = value.new_full((graph.num_dst, heads), float("-inf"), dtype=exact)
+    weights = None
+    if settings.weights:
+        weights = value.new_empty((0, heads), dtype=exact)
+    return value.new_zeros((graph.num_dst,) + value.shape[1:]), lse, weights
+
+
 def backward(graph, op, inputs, bias, seed, settings, out, lse, grad_out,
              needed):
     """Gradients of the inputs and of bias; None where needed is false."""
@@ -152,6 +163,9 @@ def backward(graph, op, inputs, bias, seed, settings, out, lse, grad_out,
     dtype, device = value.dtype, value.device
     exact = dtype if dtype == torch.float64 else torch.float32
     _, heads, dim = value.shape
+    if not graph.num_edges:
+        return [torch.zeros_like(t) if n and t is not None else None
+                for t, n in zip((*inputs, bias), needed)]
     made = plan(graph, op, True, dtype, heads, dim, settings,
                 bias is not None)
     args = _abi.Args.from_buffer_copy(made.template)

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import threading
 import weakref
 
@@ -9,7 +10,7 @@ import torch
 
 from . import _abi
 from ._context import context, raw_stream
-from ._library import check, library
+from ._library import check, failure, library
 
 INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
 _TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
@@ -76,10 +77,20 @@ def from_coo(src, dst, num_src, num_dst, graph_ptr, family, name):
                    index_type=INDEX_TYPES[src.dtype])
     _describe(coo, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    check(library().dfgnn_graph_create_coo(
+    status = library().dfgnn_graph_create_coo(
         ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
-        raw_stream(src.device)))
+        raw_stream(src.device))
+    if status:
+        raise _in_words_of_edge_index(failure(status))
     return Handle(ctx, pointer, keep)
+
+
+def _in_words_of_edge_index(error):
+    """src[7] of the library is edge_index[0, 7] of the caller."""
+    message = re.sub(r"\b(src|dst)\[(\d+)\]",
+                     lambda m: f"edge_index[{int(m[1] == 'dst')}, {m[2]}]",
+                     str(error))
+    return type(error)(message)
 
 
 def _settle(device):

@@ -99,6 +99,8 @@ class Graph:
         self._handle = None
         self._lock = threading.Lock()
         self._derived = {}
+        self.looped = None  # with_self_loops(), and which edges it kept
+        self.kept = None
         self.id = next(_ids)
         _registry[self.id] = self
 
@@ -209,15 +211,15 @@ class Graph:
         """Each self loop removed, then one for each node that is both a source
         and a destination, as the last edges: what PyG's attention layers
         do."""
-        def make():
+        if self.looped is None:
             kept, edges = loop_plan(self.edge_index,
                                     min(self.num_src, self.num_dst))
-            graph = Graph.from_edge_index(
+            looped = Graph.from_edge_index(
                 edges, (self.num_src, self.num_dst),
                 graph_ptr=self.graph_ptr, family=self.family, name=self.name)
-            graph.kept = kept
-            return graph
-        return self._derive("loops", make)
+            looped.kept = kept
+            self.looped = looped
+        return self.looped
 
     def signature(self):
         """What selection looks at: degrees, density, locality."""
@@ -249,12 +251,13 @@ class Graph:
         return self.to("cuda" if device is None else device)
 
     def __reduce__(self):
-        order = self.edge_order
-        # copies: the library's memory is not torch's to share
-        return (_restore, (self.offsets.clone(), self.indices.clone(),
-                           None if order is None else order.clone(),
-                           self.num_src, self.graph_ptr, self.family,
-                           self.name))
+        # copies, since the library's memory is not torch's to share with a
+        # process; kept, since that sharing needs them until the process starts
+        copies = self._derive("copies", lambda: tuple(
+            None if t is None else t.clone()
+            for t in (self.offsets, self.indices, self.edge_order)))
+        return _restore, copies + (self.num_src, self.graph_ptr, self.family,
+                                   self.name)
 
     def __repr__(self):
         return (f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "

@@ -41,15 +41,20 @@ class Conv(nn.Module):
 
 
 @getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
+def _make_loops(edges, size):
+    return as_graph(edges, size).with_self_loops()
+
+
 def with_loops(edges, size, edge_attr, fill_value):
-    """(Graph with self loops, edge_attr with those of the loops): where the
-    result's shape depends on which edges are loops."""
-    graph = as_graph(edges, size)
-    looped = graph.with_self_loops()
+    """(Graph with self loops, edge_attr with those of the loops).  How many
+    edges that has depends on their values, so torch.compile breaks its graph
+    here, unless the edges are a Graph whose loops were made before."""
+    looped = edges.looped if isinstance(edges, Graph) else None
+    if looped is None:
+        looped = _make_loops(edges, size)
     if edge_attr is not None:
         edge_attr = loop_features(edge_attr, looped.kept, looped.edge_index,
-                                  min(graph.num_src, graph.num_dst),
-                                  fill_value)
+                                  min(size), fill_value)
     return looped, edge_attr
 
 
