@@ -4,7 +4,8 @@
 #
 #   bench/h200_campaign.sh OUT [STEP...]
 #
-# Steps: graphs tune bench heads bf16 ablation widths batches dispatch regret;
+# Steps: graphs tune bench heads bf16 ablation widths batches dispatch reorder
+# regret;
 # all of them if none is named.  A result that is there is not made again and
 # stored measurements are not repeated, so a campaign that was stopped goes on.
 #
@@ -20,7 +21,7 @@
 needs dfgnn-tune dfgnn-bench dfgnn-graph
 
 [ $# -ge 1 ] || {
-  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 out=$1
@@ -29,7 +30,7 @@ case ${PACK-} in
 "" | /*) ;;
 *) PACK=$PWD/$PACK ;;
 esac
-steps=${*:-graphs tune bench heads bf16 ablation widths batches dispatch regret}
+steps=${*:-graphs tune bench heads bf16 ablation widths batches dispatch reorder regret}
 graphs=${GRAPHS:-$bench/../data}
 presets=${PRESETS:-pattern cluster mnist cifar10 voc coco arxiv ppa proteins \
 reddit_comm reddit_rand}
@@ -133,6 +134,23 @@ step_batches() {
 step_dispatch() {
   timed dispatch.json "$made/cora.npz" "$made/pubmed.npz" --op gt,gat --dim 128 \
     --dispatch
+}
+
+# bench/reorder.sh OUT/reorder_OP draws the figure
+step_reorder() {
+  set --
+  for name in arxiv pattern nell deezer_hu github wing soc_epinions1 pubmed; do
+    for folder in "$made" "$graphs"; do
+      [ ! -e "$folder/$name.npz" ] || {
+        set -- "$@" "$folder/$name.npz"
+        break
+      }
+    done
+  done
+  for op in gt spmm-sum reduce-max; do
+    timed "reorder_$op.json" "$@" --op $op --dim 128 --reorder all --no-check \
+      --rounds 7
+  done
 }
 
 step_regret() {

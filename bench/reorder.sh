@@ -10,7 +10,7 @@
 # the mapping; OPTIONS such as --op, --pass, --dim, --device and --variants say
 # what is timed.  ORDERS=LIST instead of all orders.
 . "$(dirname "$0")/lib.sh"
-needs dfgnn-bench jq
+needs jq
 
 [ $# -ge 1 ] || {
   sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
@@ -18,6 +18,7 @@ needs dfgnn-bench jq
 }
 out=$1
 shift
+[ -s "$out.json" ] || needs dfgnn-bench
 once "$out.json" dfgnn-bench "$@" --reorder "${ORDERS:-all}" --json
 
 figures='
