@@ -123,9 +123,35 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
   return status;
 }
 
+/* A tensor of the forward pass that backward has no use for. */
+static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
+                         char **memory, dfgnn_args *args) {
+  const dfgnn_matrix *matrix = &h->graph->matrix;
+  int64_t elements =
+      dfgnn__tensor_elements(tensor, &h->problem, matrix->destinations,
+                             matrix->sources, matrix->edges);
+  size_t bytes =
+      (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem);
+  dfgnn_status status = allocate(h, memory, bytes);
+  if (!status && tensor->role == DFGNN_ROLE_INPUT) {
+    char *host = malloc(bytes + 1);
+    if (!host)
+      return dfgnn__harness_memory(bytes);
+    fill(host, dfgnn__harness_type(h, tensor), elements, 1, 0,
+         scale_of(h, tensor));
+    status = dfgnn__harness_copy(h, *memory, host, bytes);
+    free(host);
+  }
+  *dfgnn__tensor_slot(tensor, args) = *memory;
+  return status;
+}
+
 /* What backward reads of forward: a plan for the forward pass writes it. */
 static dfgnn_status save(dfgnn_harness *h) {
   dfgnn_problem problem = h->problem;
+  const dfgnn_operator *op = dfgnn__operator(problem.op, DFGNN_PASS_FORWARD);
+  dfgnn_args args = h->check;
+  char *lent[DFGNN_MAX_TENSORS] = {NULL};
   dfgnn_plan *plan;
   void *workspace;
   int saved = 0;
@@ -140,8 +166,15 @@ static dfgnn_status save(dfgnn_harness *h) {
   if (status)
     return dfgnn__fail_prefix(status, "the forward pass");
   status = dfgnn__harness_workspace(&workspace, h, plan);
+  for (int i = 0; op->tensors[i].name && !status; i++) {
+    const dfgnn_tensor *t = &op->tensors[i];
+    int needed = t->role == DFGNN_ROLE_INPUT || t->role == DFGNN_ROLE_OUTPUT;
+    if (needed && dfgnn__tensor_used(t, &h->problem) &&
+        !*dfgnn__tensor_slot(t, &args))
+      status = lend(h, t, &lent[i], &args);
+  }
   if (!status)
-    status = dfgnn_execute(plan, &h->check, workspace, NULL);
+    status = dfgnn_execute(plan, &args, workspace, NULL);
   if (!status)
     status = h->ctx->backend->synchronize(h->ctx->device, NULL);
   for (int i = 0; i < h->count && !status; i++) {
@@ -150,6 +183,9 @@ static dfgnn_status save(dfgnn_harness *h) {
       status =
           dfgnn__harness_copy(h, b->host, b->memory + DFGNN_GUARD, b->bytes);
   }
+  for (int i = 0; i < DFGNN_MAX_TENSORS; i++)
+    if (lent[i])
+      h->ctx->backend->release(h->ctx->device, lent[i]);
   dfgnn_plan_destroy(plan);
   return status;
 }
