@@ -230,7 +230,8 @@ static CPU_TARGET void slopes(const dfgnn_cpu_job *job, int64_t row,
                               const void *gradients, void *sum, double before,
                               void *att_sum) {
   const storage *q = features(&job->query, row, head);
-  const storage *att = (const storage *)job->att + head * job->dim;
+  const storage *att =
+      job->att ? (const storage *)job->att + head * job->dim : NULL;
   const char *base = job->key.base + head * job->key.head;
   const int32_t *index = job->indices + begin;
   int64_t count = end - begin;

@@ -227,7 +227,8 @@ CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
     return;
   }
   const storage *q = features(&job->query, row, head);
-  const storage *att = (const storage *)job->att + head * job->dim;
+  const storage *att =
+      job->att ? (const storage *)job->att + head * job->dim : NULL;
   const char *base = job->key.base + head * job->key.head;
   if (job->packed) {
     int64_t ahead = job->prefetch ? job->edges - job->prefetch - begin : 0;
