@@ -40,6 +40,15 @@ static double random_real(uint64_t *seed, const dfgnn_field *field) {
   return field->high * ((double)(x >> 11) / 9007199254740992.);
 }
 
+/* 0 for a field of reals, whose range need not fit. */
+static int64_t random_integer(uint64_t x, const dfgnn_field *field) {
+  if (field->kind != DFGNN_FIELD_INT && field->kind != DFGNN_FIELD_INT64)
+    return 0;
+  int64_t limit = (int64_t)(field->high - field->low);
+  return (int64_t)field->low +
+         (limit > 0 ? (int64_t)(x % ((uint64_t)limit + 1)) : 0);
+}
+
 static dfgnn_measurement random_row(uint64_t *seed, char (*buffer)[256]) {
   dfgnn_measurement row;
   memset(&row, 0, sizeof row);
@@ -49,9 +58,7 @@ static dfgnn_measurement random_row(uint64_t *seed, char (*buffer)[256]) {
       const dfgnn_field *field = &dfgnn__fields[g].field[i];
       void *slot = dfgnn__field_slot(field, &row);
       uint64_t x = random_next(seed);
-      int64_t limit = (int64_t)(field->high - field->low);
-      int64_t integer = (int64_t)field->low +
-                        (limit > 0 ? (int64_t)(x % ((uint64_t)limit + 1)) : 0);
+      int64_t integer = random_integer(x, field);
       switch (field->kind) {
       case DFGNN_FIELD_NAME:
       case DFGNN_FIELD_TEXT:
