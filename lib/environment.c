@@ -21,6 +21,7 @@ static const char *const variables[][2] = {
     {"DFGNN_LOG", "none, error, warn, info or debug"},
     {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
     {"DFGNN_CUSPARSE", "path of libcusparse.so"},
+    {"DFGNN_PACKAGE_STORE", "path of the store that the package brings"},
     {"DFGNN_LIBRARY", "path of libdfgnn.so, for the Python package"},
     {"DFGNN_TEST_QUICK", "1: a small part of the GPU tests"},
 };

@@ -4,6 +4,9 @@
 #
 #   BUILD=DIR   where to build (default build-check in the checkout)
 #   DISTCHECK=0 leaves out `make distcheck`
+#   PYTHON_TESTS=0 leaves out the PyTorch package; else torch and PyG are
+#               installed in a virtual environment, kept for the next time
+#   VENV=DIR    where that is (default dfgnn/venv of the user's cache)
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -76,6 +79,47 @@ then
   tail -n 60 check.log >&2
 fi
 count_suite
+
+# The tests of the PyTorch package, where torch and PyG can be had in a few
+# minutes.
+python_packages='torch torch_geometric numpy scipy pytest'
+venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
+make_venv() {
+  [ "$(cat "$venv/packages" 2>/dev/null)" = "$python_packages" ] && return
+  rm -rf "$venv"
+  python3 -m venv "$venv" &&
+    timeout 360 "$venv/bin/pip" install -q $python_packages &&
+    echo "$python_packages" >"$venv/packages"
+}
+skip_python() {
+  echo "check: skipped the PyTorch package: $1" >&2
+  skipped=$((skipped + 1))
+}
+check_python() {
+  echo "== python" >&2
+  command -v python3 >/dev/null 2>&1 || {
+    skip_python 'no python3'
+    return
+  }
+  make_venv >venv.log 2>&1 || {
+    skip_python "$(tail -n 1 venv.log)"
+    return
+  }
+  TEST_QUICK=1 timeout 900 make check-python PYTHON="$venv/bin/python" \
+    >python.log 2>&1
+  status=$?
+  set -- $(awk '/ in [0-9.]+s/ { for (i = 2; i <= NF; i++) {
+      if ($i ~ /^passed/) p = $(i - 1)
+      if ($i ~ /^(failed|errors?)/) f += $(i - 1)
+      if ($i ~ /^skipped/) s = $(i - 1) } }
+    END { print p + 0, f + 0, s + 0 }' python.log)
+  passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+  [ $status -eq 0 ] && return
+  [ "$2" -gt 0 ] || failed=$((failed + 1))
+  tail -n 60 python.log >&2
+}
+[ "${PYTHON_TESTS:-1}" = 0 ] || check_python
+[ "${PYTHON_TESTS:-1}" = 0 ] || step wheel make wheel
 
 if [ "${DISTCHECK:-1}" != 0 ]; then
   step distcheck make distcheck \

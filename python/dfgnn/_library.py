@@ -10,30 +10,49 @@ from . import _abi
 from .errors import BY_STATUS, Error, LibraryError
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_BUNDLED = os.path.join(_HERE, "lib", "libdfgnn.so.0")
 _lock = threading.Lock()
 _library = None
 
 
-def _candidates():
-    """The library DFGNN_LIBRARY names, the wheel's, then the system's."""
+def _find():
+    """The library DFGNN_LIBRARY names, else the wheel's, else the system's."""
     named = os.environ.get("DFGNN_LIBRARY")
     if named:
-        return [named]
-    bundled = sorted(glob.glob(os.path.join(_HERE, "lib", "libdfgnn.so*")))
-    found = ctypes.util.find_library("dfgnn")
-    return bundled[:1] + [found or "libdfgnn.so.0"]
+        return named
+    if os.path.exists(_BUNDLED):
+        return _BUNDLED
+    return ctypes.util.find_library("dfgnn") or "libdfgnn.so.0"
+
+
+def _open_needed():
+    """Loads what the wheel's library links.  Each may need another, so those
+    that fail are tried again as long as one succeeds."""
+    waiting = glob.glob(os.path.join(_HERE, "lib", "needed", "*"))
+    loaded = True
+    while waiting and loaded:
+        failed = []
+        for path in waiting:
+            try:
+                ctypes.CDLL(path)
+            except OSError:
+                failed.append(path)
+        loaded = len(failed) < len(waiting)
+        waiting = failed
 
 
 def _open():
-    failures = []
-    for path in _candidates():
-        try:
-            return ctypes.CDLL(path)
-        except OSError as error:
-            failures.append(f"{path}: {error}")
-    raise LibraryError(
-        "cannot load libdfgnn (" + "; ".join(failures) + "); install the "
-        "wheel, or name the library with DFGNN_LIBRARY")
+    path = _find()
+    try:
+        if path == _BUNDLED:
+            _open_needed()
+            os.environ.setdefault("DFGNN_PACKAGE_STORE",
+                                  os.path.join(_HERE, "lib", "tuning.db"))
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise LibraryError(
+            f"cannot load libdfgnn ({path}: {error}); install the wheel, or "
+            "name the library with DFGNN_LIBRARY") from None
 
 
 def _declare(library):

@@ -1,0 +1,77 @@
+"""What the package costs over the C call, on the host.
+
+    PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
+      python3 bench/python_overhead.py
+
+times a graph of two nodes, where the kernels do next to nothing: the same
+attention by dfgnn_execute on filled-in arguments, by dfgnn.gt_attention, and
+forward with backward.  Microseconds, the median of batches.
+"""
+
+import argparse
+import ctypes
+import statistics
+import time
+
+import torch
+
+import dfgnn
+from dfgnn import _abi, _execute
+from dfgnn.functional import _settings
+
+
+def measure(function, batches=60, calls=200):
+    for _ in range(calls):
+        function()
+    found = []
+    for _ in range(batches):
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            function()
+        found.append((time.perf_counter_ns() - start) / calls / 1e3)
+    return statistics.median(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    torch.set_num_threads(1)
+    edges = torch.tensor([[0, 1], [1, 0]], device=device)
+    graph = dfgnn.as_graph(edges, 2)
+    query, key, value = (torch.randn(2, 2, 8, device=device)
+                         for _ in range(3))
+    settings = _settings(query, 8 ** -0.5, 0.2, 0.0, False)
+    plan = _execute.plan(graph, "gt", False, torch.float32, 2, 8, settings,
+                         False)
+    out = torch.empty_like(query)
+    lse = torch.empty(2, 2, device=device)
+    args = _abi.Args.from_buffer_copy(plan.template)
+    for name, tensor in (("query", query), ("key", key), ("value", value),
+                         ("out", out), ("lse", lse)):
+        setattr(args, name, tensor.data_ptr())
+    scratch = torch.empty(max(1, plan.workspace), dtype=torch.uint8,
+                          device=device)
+    address, workspace = ctypes.addressof(args), scratch.data_ptr()
+    stream = None if device.type == "cpu" else \
+        torch.cuda.current_stream().cuda_stream
+    leaves = [t.clone().requires_grad_() for t in (query, key, value)]
+    grad = torch.randn_like(query)
+
+    def both():
+        torch.autograd.grad(dfgnn.gt_attention(graph, *leaves), leaves, grad)
+    base = measure(lambda: plan.execute(plan.pointer, address, workspace,
+                                        stream))
+    forward = measure(lambda: dfgnn.gt_attention(graph, query, key, value))
+    gradient = measure(both, calls=50)
+    print(f"torch {torch.__version__}, {device.type}")
+    print(f"dfgnn_execute by ctypes      {base:6.1f} us")
+    print(f"dfgnn.gt_attention           {forward:6.1f} us, "
+          f"{forward - base:.1f} over the call")
+    print(f"forward and backward         {gradient:6.1f} us, "
+          f"{gradient - 2 * base:.1f} over two calls")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Makes a wheel of the package with libdfgnn, what it links and its store.
+
+    python3 make_wheel.py --library .libs/libdfgnn.so.0 --version 0.1.0
+
+Nothing in the wheel is tied to a version of Python or torch.  Libraries that
+manylinux counts on, and the OpenMP that torch brings, stay outside.
+"""
+
+import argparse
+import base64
+import glob
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUTSIDE = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp|z)\.so|"
+                     r"linux-vdso|ld-linux")
+
+METADATA = """Metadata-Version: 2.1
+Name: dfgnn
+Version: {version}
+Summary: Fused, autotuned kernels for attention graph neural networks
+Requires-Python: >=3.8
+Requires-Dist: torch>=1.13
+"""
+
+WHEEL = """Wheel-Version: 1.0
+Generator: make_wheel.py
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+
+
+def platform_tag():
+    name, version = platform.libc_ver()
+    if name != "glibc":
+        return f"linux_{platform.machine()}"
+    return "manylinux_{}_{}_{}".format(*version.split(".")[:2],
+                                       platform.machine())
+
+
+def dependencies(library):
+    """Paths of the libraries to bring along, by the name they are asked
+    for."""
+    listed = subprocess.run(["ldd", library], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout
+    found = {}
+    for line in listed.splitlines():
+        match = re.match(r"\s*(\S+) => (\S+)", line)
+        if match and not OUTSIDE.match(match[1]):
+            if match[2] == "not":
+                raise SystemExit(f"make_wheel: {library} needs {match[1]}, "
+                                 "which is not found")
+            found[match[1]] = match[2]
+    return found
+
+
+def contents(options):
+    """(name in the wheel, bytes) of every file."""
+    for path in sorted(glob.glob(os.path.join(HERE, "dfgnn", "**", "*.py"),
+                                 recursive=True)):
+        yield os.path.relpath(path, HERE), read(path)
+    yield "dfgnn/lib/libdfgnn.so.0", read(options.library)
+    for name, path in sorted(dependencies(options.library).items()):
+        yield f"dfgnn/lib/needed/{name}", read(path)
+    if options.store:
+        yield "dfgnn/lib/tuning.db", read(options.store)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def digest(data):
+    raw = hashlib.sha256(data).digest()
+    return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--store")
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--out", default="dist")
+    options = parser.parse_args()
+    tag = f"py3-none-{platform_tag()}"
+    info = f"dfgnn-{options.version}.dist-info"
+    files = list(contents(options))
+    files.append((f"{info}/METADATA",
+                  METADATA.format(version=options.version).encode()))
+    files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode()))
+    record = [f"{name},{digest(data)},{len(data)}" for name, data in files]
+    record.append(f"{info}/RECORD,,\n")
+    files.append((f"{info}/RECORD", "\n".join(record).encode()))
+    os.makedirs(options.out, exist_ok=True)
+    path = os.path.join(options.out, f"dfgnn-{options.version}-{tag}.whl")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in files:
+            entry = zipfile.ZipInfo(name)  # 1980: the same wheel every time
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, data)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

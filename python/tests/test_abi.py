@@ -1,0 +1,102 @@
+"""The structs and numbers of _abi.py are those of dfgnn.h."""
+
+import ctypes
+import inspect
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import dfgnn
+from dfgnn import _abi
+
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+NAMES = {"Options": "options", "DeviceInfo": "device_info", "Csr": "csr",
+         "Coo": "coo", "Problem": "problem", "Strides": "strides",
+         "Args": "args", "Candidate": "candidate",
+         "Explanation": "explanation", "Signature": "signature",
+         "TuneOptions": "tune_options", "TuneReport": "tune_report",
+         "VariantInfo": "variant_info"}
+
+
+def structs():
+    return {name: kind for name, kind in vars(_abi).items()
+            if inspect.isclass(kind) and issubclass(kind, ctypes.Structure)
+            and hasattr(kind, "_fields_")}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """What the C compiler says: "struct.field" to its offset and size."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    lines = []
+    for name, kind in structs().items():
+        c = f"dfgnn_{NAMES[name]}"
+        lines.append(f'printf("{name} 0 %zu\\n", sizeof({c}));')
+        for field, _ in kind._fields_:
+            member = field.rstrip("_")
+            lines.append(
+                f'printf("{name}.{field} %zu %zu\\n", offsetof({c}, {member}),'
+                f" sizeof((({c} *)0)->{member}));")
+    for name, number in _abi.OPS.items():
+        c = "DFGNN_OP_" + name.upper().replace("-", "_")
+        lines.append(f'printf("op.{name} %d 0\\n", {c});')
+    for name in _abi.DTYPES:
+        lines.append(f'printf("dtype.{name} %d 0\\n", DFGNN_{name.upper()});')
+    for name in _abi.EFFORTS:
+        lines.append(f'printf("effort.{name} %d 0\\n", '
+                     f"DFGNN_EFFORT_{name.upper()});")
+    for number, name in enumerate(_abi.SOURCES):
+        lines.append(f'printf("source.{name} %d 0\\n", '
+                     f"DFGNN_SOURCE_{name.upper()});")
+    folder = tmp_path_factory.mktemp("abi")
+    source = folder / "abi.c"
+    source.write_text("#include <stdio.h>\n#include <dfgnn.h>\n"
+                      "int main(void) {\n" + "\n".join(lines)
+                      + "\nreturn 0;\n}\n")
+    program = folder / "abi"
+    subprocess.run(["cc", "-I", os.path.join(TOP, "include"), str(source),
+                    "-o", str(program)], check=True)
+    printed = subprocess.run([str(program)], check=True, text=True,
+                             stdout=subprocess.PIPE).stdout
+    return {line.split()[0]: tuple(map(int, line.split()[1:]))
+            for line in printed.splitlines()}
+
+
+@pytest.mark.parametrize("name", sorted(structs()))
+def test_structs_lie_as_the_compiler_lays_them(name, compiled):
+    kind = structs()[name]
+    for field, _ in kind._fields_:
+        place = getattr(kind, field)
+        assert (place.offset, place.size) == compiled[f"{name}.{field}"], field
+    # a header that is newer may have fields more, at the end
+    assert ctypes.sizeof(kind) <= compiled[name][1]
+
+
+def test_numbers_are_those_of_the_header(compiled):
+    for kind, table in (("op", _abi.OPS), ("dtype", _abi.DTYPES),
+                        ("effort", _abi.EFFORTS),
+                        ("source", {n: i for i, n in
+                                    enumerate(_abi.SOURCES)})):
+        for name, number in table.items():
+            assert compiled[f"{kind}.{name}"][0] == number, name
+
+
+def test_functions_have_as_many_arguments_as_in_the_header():
+    with open(os.path.join(TOP, "include", "dfgnn.h")) as file:
+        header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    for name, (_, arguments) in _abi.FUNCTIONS.items():
+        match = re.search(rf"\b{name}\((.*?)\);", header, re.S)
+        assert match, f"{name} is not in the header"
+        given = match[1].strip()
+        count = 0 if given == "void" else given.count(",") + 1
+        assert count == len(arguments), name
+
+
+def test_the_package_and_the_library_have_one_version():
+    with open(os.path.join(TOP, "VERSION")) as file:
+        assert dfgnn.__version__ == file.read().strip()
+    assert dfgnn.version() == dfgnn.__version__

@@ -1,0 +1,150 @@
+"""torch.compile: the same numbers as eager, and no break in a graph."""
+
+import pytest
+import torch
+
+pytest.importorskip("torch._dynamo")
+
+import dfgnn  # noqa: E402
+from dfgnn import nn, ops  # noqa: E402
+
+from conftest import close, random_edges  # noqa: E402
+
+if not ops.AVAILABLE:
+    pytest.skip("this torch has no register_fake", allow_module_level=True)
+
+LAYERS = {
+    "transformer": lambda: nn.TransformerConv(8, 4, heads=2),
+    "transformer with edges": lambda: nn.TransformerConv(8, 4, heads=2,
+                                                         edge_dim=3),
+    "gat": lambda: nn.GATConv(8, 4, heads=2),
+    "gat with edges": lambda: nn.GATConv(8, 4, heads=2, edge_dim=3,
+                                         add_self_loops=False),
+    "gatv2": lambda: nn.GATv2Conv(8, 4, heads=2),
+    "agnn": nn.AGNNConv,
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+
+
+def run(function, x, edges):
+    x = x.detach().clone().requires_grad_()
+    result = function(x, edges)
+    parts = result if isinstance(result, tuple) else (result,)
+    sum(part.square().sum() for part in parts).backward()
+    return (*parts, x.grad)
+
+
+def compare(function, x, edges, backend="aot_eager"):
+    compiled = torch.compile(function, backend=backend, fullgraph=True)
+    for a, b in zip(run(compiled, x, edges), run(function, x, edges)):
+        close(a, b, 1e-5)
+    return compiled
+
+
+def graph_of(kind, edges):
+    return dfgnn.as_graph(edges, 20) if kind == "graph" else edges
+
+
+@pytest.mark.parametrize("kind", ["graph", "edge_index"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_compile_whole(name, kind, device):
+    layer = LAYERS[name]().to(device)
+    edges = random_edges(20, 20, 80, device)
+    options = ()
+    if "edges" in name:
+        options = (torch.randn(edges.size(1), 3, device=device),)
+    compare(lambda x, e: layer(x, e, *options),
+            torch.randn(20, 8, device=device), graph_of(kind, edges))
+
+
+@pytest.mark.parametrize("name", ["transformer", "gat", "gatv2"])
+def test_attention_weights_compile_whole_on_a_graph(name):
+    layer = LAYERS[name]()
+    graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
+    graph.with_self_loops()
+
+    def function(x, e):
+        out, (_, alpha) = layer(x, e, return_attention_weights=True)
+        return out, alpha
+    compare(function, torch.randn(20, 8), graph)
+
+
+@pytest.mark.parametrize("kind", ["graph", "edge_index"])
+def test_inductor(kind, device):
+    layer = LAYERS["transformer"]().to(device)
+    edges = random_edges(20, 20, 80, device)
+    try:
+        compare(layer, torch.randn(20, 8, device=device),
+                graph_of(kind, edges), "inductor")
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        if "compiler" in str(error).lower():
+            pytest.skip("inductor has no C++ compiler")
+        raise
+
+
+def test_a_new_graph_each_step_compiles_twice_at_most():
+    layer = LAYERS["transformer"]()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, backend=counter, fullgraph=True)
+    for size in (20, 24, 28, 32, 36):
+        x = torch.randn(size, 8)
+        graph = dfgnn.as_graph(random_edges(size, size, 4 * size), size)
+        close(compiled(x, graph), layer(x, graph), 1e-5)
+    assert counter.frame_count <= 2
+
+
+def test_dropout_compiles_and_keeps_its_share():
+    layer = nn.TransformerConv(8, 4, heads=2, dropout=0.5, root_weight=False)
+    graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    x = torch.randn(20, 8)
+    assert not torch.equal(compiled(x, graph), compiled(x, graph))
+    mean = torch.stack([compiled(x, graph) for _ in range(400)]).mean(0)
+    close(mean, layer.eval()(x, graph), 0.25)
+
+
+def test_opcheck_finds_nothing_wrong_with_the_operator():
+    edges = random_edges(20, 20, 80)
+    graph = dfgnn.as_graph(edges, 20)
+    query, key, value = (torch.randn(20, 2, 4, requires_grad=True)
+                         for _ in range(3))
+    bias = torch.randn(edges.size(1), 2, requires_grad=True)
+    for weights in (False, True):
+        torch.library.opcheck(torch.ops.dfgnn.attention.default, (
+            query, key, value, bias, None, None, graph.id, 20, 20,
+            edges.size(1), False, "gt", 0.5, 0.2, 0.0, weights, False, False))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_captured_cuda_graphs_replay_right():
+    device = torch.device("cuda", torch.cuda.current_device())
+    layer = LAYERS["transformer"]().to(device)
+    graph = dfgnn.as_graph(random_edges(20, 20, 80, device), 20)
+    x = torch.randn(20, 8, device=device)
+
+    def step(x):
+        layer.zero_grad(set_to_none=False)
+        out = layer(x, graph)
+        out.square().sum().backward()
+        return out
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(x)
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        out = step(x)
+    for _ in range(3):
+        x.copy_(torch.randn_like(x))
+        captured.replay()
+        grads = [p.grad.clone() for p in layer.parameters()]
+        replayed = out.clone()
+        close(replayed, step(x), 1e-5)
+        for a, b in zip(grads, [p.grad for p in layer.parameters()]):
+            close(a, b, 1e-4)
