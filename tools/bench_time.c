@@ -333,16 +333,22 @@ static void evaluate(session *s) {
     }
 }
 
+/* What forward keeps for backward that it would not write otherwise. */
 static int64_t saved_bytes(const session *s) {
   const dfgnn_problem *p = &s->lookup.problem;
   const dfgnn_matrix *m = &s->each->graph->matrix;
-  const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
+  const dfgnn_operator *forward = dfgnn__operator(p->op, DFGNN_PASS_FORWARD);
+  const dfgnn_operator *backward = dfgnn__operator(p->op, DFGNN_PASS_BACKWARD);
   int64_t bytes = 0;
-  for (const dfgnn_tensor *t = op->tensors; t->name; t++)
-    if (!strcmp(t->name, "lse"))
+  for (const dfgnn_tensor *t = backward ? backward->tensors : NULL;
+       t && t->name; t++) {
+    int written = dfgnn__tensor_find(forward, t->name);
+    if (t->role == DFGNN_ROLE_SAVED && written >= 0 &&
+        forward->tensors[written].role == DFGNN_ROLE_OPTIONAL)
       bytes +=
           dfgnn__tensor_elements(t, p, m->destinations, m->sources, m->edges) *
           (int64_t)dfgnn__tensor_element_size(t, p);
+  }
   return bytes;
 }
 

@@ -156,7 +156,10 @@ static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
   double scalar = 0;
   for (int64_t e = begin;;) {
     int64_t next = end - e < CHUNK ? end : e + CHUNK;
-    gathering g = {.job = job, .values = &s->values, .scores = &s->scores};
+    gathering g; /* without an initialiser: the copies are rarely used */
+    g.job = job;
+    g.values = &s->values;
+    g.scores = &s->scores;
     chunk c = {.begin = e, .end = next};
     terms_of(s, m, row, head, &c);
     if (s->grad_bias)

@@ -1,0 +1,423 @@
+/* Gradients: the references against finite differences, and what the variants
+ * promise beside agreeing with them. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/context.h"
+#include "lib/graph.h"
+#include "lib/operator.h"
+#include "lib/plan.h"
+#include "lib/registry.h"
+#include "lib/views.h"
+#include "tests/common/shapes.h"
+#include "tuner/harness.h"
+
+#define ck_ok(expression)                                                      \
+  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
+                dfgnn_last_error())
+
+/* ---- finite differences -------------------------------------------------- */
+
+enum { N = 6, M = 5, E = 15, HEADS = 2, DIM = 3, MASKED = 4, MOST = 64 };
+
+/* Row 1 is isolated, row 2 has an edge twice, row 4 alone attends to source 3.
+ */
+static const int32_t offsets[N + 1] = {0, 3, 3, 7, 9, 12, 15};
+static const int32_t indices[E] = {0, 1, 4, 2, 0, 0, 1, 4, 2, 3, 3, 1, 0, 2, 4};
+
+typedef struct fixture {
+  dfgnn_problem forward, backward;
+  dfgnn_matrix matrix;
+  dfgnn_view transpose;
+  dfgnn_args args; /* every tensor of both passes */
+  void *memory[MOST];
+  int count;
+  unsigned state;
+} fixture;
+
+static double number(fixture *f) {
+  f->state = f->state * 1664525u + 1013904223u;
+  return (double)(f->state >> 8) / (1 << 23) - 1;
+}
+
+static int64_t elements(const dfgnn_tensor *t, const dfgnn_problem *problem) {
+  return dfgnn__tensor_elements(t, problem, N, M, E);
+}
+
+/* Doubles, with room enough for integers. */
+static double *allocate(fixture *f, int64_t count) {
+  double *memory = calloc((size_t)count + 1, sizeof *memory);
+  ck_assert_int_lt(f->count, MOST);
+  f->memory[f->count++] = memory;
+  return memory;
+}
+
+static void allocate_all(fixture *f, const dfgnn_problem *problem) {
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+    void **slot = dfgnn__tensor_slot(t, &f->args);
+    if (*slot || !dfgnn__tensor_used(t, problem))
+      continue;
+    int64_t count = elements(t, problem);
+    double *numbers = *slot = allocate(f, count);
+    for (int64_t i = 0; i < count && t->element != DFGNN_ELEMENT_INDEX; i++)
+      numbers[i] = number(f);
+  }
+}
+
+/* Calls a reference with results of its own. */
+static dfgnn_args refer(fixture *f, const dfgnn_problem *problem) {
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  dfgnn_args complete;
+  dfgnn_expected expected = {.row_count = N,
+                             .column_count = M,
+                             .transpose = &f->transpose,
+                             .to = DFGNN_ARGS_INIT};
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++)
+    if (!dfgnn__role_reads(t->role) && dfgnn__tensor_used(t, problem))
+      *dfgnn__tensor_slot(t, &expected.to) = allocate(f, elements(t, problem));
+  ck_ok(dfgnn__args_complete(&complete, &f->args, problem));
+  ck_ok(op->reference(problem, &f->matrix, &complete, &expected));
+  return expected.to;
+}
+
+static void forget(fixture *f, int count) {
+  while (f->count > count)
+    free(f->memory[--f->count]);
+}
+
+static const dfgnn_tensor *tensor(const dfgnn_problem *problem,
+                                  const char *name) {
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  int i = dfgnn__tensor_find(op, name);
+  return i < 0 ? NULL : &op->tensors[i];
+}
+
+/* The sum of every output times its gradient. */
+static double loss(fixture *f) {
+  int before = f->count;
+  dfgnn_args results = refer(f, &f->forward);
+  const dfgnn_operator *op = dfgnn__operator(f->backward.op, f->backward.pass);
+  double sum = 0;
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+    const char prefix[] = "grad_out";
+    if (strncmp(t->name, prefix, sizeof prefix - 1) ||
+        t->role != DFGNN_ROLE_INPUT)
+      continue;
+    const double *gradient = *dfgnn__tensor_slot(t, &f->args);
+    const double *out = *dfgnn__tensor_slot(
+        tensor(&f->forward, t->name + strlen("grad_")), &results);
+    for (int64_t i = 0; i < elements(t, &f->backward); i++)
+      sum += gradient[i] * out[i];
+  }
+  forget(f, before);
+  return sum;
+}
+
+/* Forward's results to where backward reads them. */
+static void save(fixture *f) {
+  int before = f->count;
+  dfgnn_args results = refer(f, &f->forward);
+  const dfgnn_operator *op = dfgnn__operator(f->backward.op, f->backward.pass);
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+    if (t->role != DFGNN_ROLE_SAVED)
+      continue;
+    const double *from = *dfgnn__tensor_slot(t, &results);
+    void *to = *dfgnn__tensor_slot(t, &f->args);
+    for (int64_t i = 0; i < elements(t, &f->backward); i++)
+      if (t->element == DFGNN_ELEMENT_INDEX)
+        ((int32_t *)to)[i] = (int32_t)from[i];
+      else
+        ((double *)to)[i] = from[i];
+  }
+  forget(f, before);
+}
+
+enum { BIAS = 1, DROPOUT = 2, MASK = 4, CASES = 8 };
+
+/* Row MASKED and an edge of row 0 have a bias of -inf. */
+static void mask(fixture *f) {
+  double *bias = (double *)f->args.bias;
+  for (int32_t e = 0; e < E; e++)
+    for (int h = 0; h < HEADS; h++)
+      if (e == 1 || (e >= offsets[MASKED] && e < offsets[MASKED + 1]))
+        bias[e * HEADS + h] = -INFINITY;
+}
+
+static void open_fixture(fixture *f, dfgnn_op op, int flags) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  *f = (fixture){.matrix = {.destinations = N,
+                            .sources = M,
+                            .edges = E,
+                            .max_degree = 4,
+                            .offsets = offsets,
+                            .indices = indices},
+                 .transpose = {.request = {.kind = DFGNN_VIEW_TRANSPOSE}},
+                 .args = DFGNN_ARGS_INIT,
+                 .state = shape_seed() + (unsigned)op};
+  problem.op = op;
+  problem.dtype = DFGNN_F64;
+  problem.heads = HEADS;
+  problem.dim = DIM;
+  problem.bias = flags & BIAS;
+  problem.dropout = flags & DROPOUT;
+  ck_ok(dfgnn__problem_complete(&f->forward, &problem));
+  problem.pass = DFGNN_PASS_BACKWARD;
+  ck_ok(dfgnn__problem_complete(&f->backward, &problem));
+  ck_ok(dfgnn__view_build(&f->transpose, &f->matrix));
+  allocate_all(f, &f->forward);
+  allocate_all(f, &f->backward);
+  f->args.dropout = 0.4;
+  f->args.seed_value = 3;
+  if (flags & MASK)
+    mask(f);
+  save(f);
+}
+
+static void close_fixture(fixture *f) {
+  forget(f, 0);
+  for (int k = 0; k < 4; k++)
+    free((void *)f->transpose.array[k]);
+}
+
+static void check_gradient(fixture *f, const dfgnn_tensor *gradient,
+                           const double *found) {
+  const double step = 1e-5;
+  const dfgnn_tensor *t = tensor(&f->forward, gradient->name + strlen("grad_"));
+  double *x = *dfgnn__tensor_slot(t, &f->args);
+  for (int64_t i = 0; i < elements(t, &f->forward); i++) {
+    double here = x[i], expected = 0;
+    if (isfinite(here)) {
+      x[i] = here + step;
+      expected = loss(f);
+      x[i] = here - step;
+      expected = (expected - loss(f)) / (2 * step);
+      x[i] = here;
+    }
+    ck_assert_msg(fabs(found[i] - expected) <= 1e-7 * (1 + fabs(expected)),
+                  "%s: %s[%d] is %.12g, by differences %.12g",
+                  dfgnn_op_name(f->forward.op), gradient->name, (int)i,
+                  found[i], expected);
+  }
+}
+
+START_TEST(reference_gradients_are_those_of_finite_differences) {
+  dfgnn_op op = (dfgnn_op)(_i / CASES);
+  int flags = _i % CASES, attention = DFGNN_OPS_ATTENTION >> op & 1;
+  int gradients = 0;
+  fixture f;
+  if ((!attention && flags) || (flags & MASK && !(flags & BIAS)))
+    return;
+  open_fixture(&f, op, flags);
+  dfgnn_args results = refer(&f, &f.backward);
+  const dfgnn_operator *o = dfgnn__operator(op, DFGNN_PASS_BACKWARD);
+  for (const dfgnn_tensor *t = o->tensors; t->name; t++)
+    if (t->role == DFGNN_ROLE_GRADIENT && dfgnn__tensor_used(t, &f.backward)) {
+      check_gradient(&f, t, *dfgnn__tensor_slot(t, &results));
+      gradients++;
+    }
+  ck_assert_int_gt(gradients, 0);
+  close_fixture(&f);
+}
+END_TEST
+
+/* ---- variants ------------------------------------------------------------ */
+
+typedef struct session {
+  dfgnn_context *ctx;
+  shape shape;
+  dfgnn_graph *graph;
+  dfgnn_problem problem;
+  dfgnn_harness *harness;
+} session;
+
+static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
+                         int threads) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  options.device = "cpu";
+  options.store = "";
+  options.threads = threads;
+  problem.op = op;
+  problem.pass = pass;
+  problem.heads = HEADS;
+  problem.dim = 20;
+  problem.dropout = 1;
+  s->shape = shape_make(which, shape_seed());
+  ck_ok(dfgnn_context_create(&s->ctx, &options));
+  ck_ok(dfgnn_graph_create(&s->graph, s->ctx, &s->shape.csr));
+  ck_ok(dfgnn__problem_complete(&s->problem, &problem));
+  ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
+                              shape_seed()));
+}
+
+static void close_session(session *s) {
+  dfgnn__harness_destroy(s->harness);
+  dfgnn_graph_destroy(s->graph);
+  dfgnn_context_destroy(s->ctx);
+  shape_free(&s->shape);
+}
+
+static size_t bytes_of(const session *s, const dfgnn_tensor *t) {
+  const dfgnn_matrix *m = &s->graph->matrix;
+  return (size_t)dfgnn__tensor_elements(t, &s->problem, m->destinations,
+                                        m->sources, m->edges) *
+         dfgnn__tensor_element_size(t, &s->problem);
+}
+
+static void execute(session *s, const char *variant, const dfgnn_args *args) {
+  dfgnn_plan *plan;
+  void *workspace;
+  ck_ok(
+      dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem, variant));
+  ck_ok(dfgnn__harness_workspace(&workspace, s->harness, plan));
+  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
+  dfgnn_plan_destroy(plan);
+}
+
+static int applies(const session *s, const dfgnn_variant *v) {
+  dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
+  return !dfgnn__variant_refusal(v, &setting);
+}
+
+/* One gradient alone is what it is among all; nothing else is written. */
+static void check_alone(session *s, const char *variant,
+                        const dfgnn_tensor *wanted) {
+  const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
+  dfgnn_args all = *dfgnn__harness_args(s->harness), one = all;
+  size_t bytes = bytes_of(s, wanted);
+  float *expected = malloc(bytes + 1), *found = malloc(bytes + 1);
+  double rms = 0;
+  execute(s, variant, &all);
+  memcpy(expected, *dfgnn__tensor_slot(wanted, &all), bytes);
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++)
+    if (t->role == DFGNN_ROLE_GRADIENT && t != wanted)
+      *dfgnn__tensor_slot(t, &one) = NULL;
+  *dfgnn__tensor_slot(wanted, &one) = found;
+  execute(s, variant, &one);
+  size_t count = bytes / sizeof *found;
+  for (size_t i = 0; i < count; i++)
+    rms += (double)expected[i] * expected[i] / (double)count;
+  for (size_t i = 0; i < count; i++)
+    ck_assert_msg(fabsf(found[i] - expected[i]) <=
+                      1e-5 * (fabs((double)expected[i]) + sqrt(rms)),
+                  "%s: %s[%zu] is %g alone, %g among all", variant,
+                  wanted->name, i, (double)found[i], (double)expected[i]);
+  free(found);
+  free(expected);
+}
+
+START_TEST(each_gradient_can_be_asked_for_alone) {
+  const dfgnn_operator *op = dfgnn__operator((dfgnn_op)_i, DFGNN_PASS_BACKWARD);
+  session s;
+  int checks = 0;
+  open_session(&s, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 2);
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    for (const dfgnn_tensor *t = op->tensors; t->name; t++)
+      if (t->role == DFGNN_ROLE_GRADIENT && dfgnn__tensor_used(t, &s.problem) &&
+          applies(&s, dfgnn__variant(i))) {
+        check_alone(&s, dfgnn__variant(i)->name, t);
+        checks++;
+      }
+  ck_assert_int_gt(checks, 0);
+  close_session(&s);
+}
+END_TEST
+
+/* What belongs to no node is summed in an order that no thread changes. */
+START_TEST(parameters_have_the_same_gradient_for_any_number_of_threads) {
+  session one, three;
+  int compared = 0;
+  if (_i != DFGNN_OP_AGNN && _i != DFGNN_OP_GATV2)
+    return;
+  open_session(&one, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 1);
+  open_session(&three, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 3);
+  const dfgnn_args *a = dfgnn__harness_args(one.harness);
+  const dfgnn_args *b = dfgnn__harness_args(three.harness);
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (!applies(&one, v) || v->family->reference)
+      continue;
+    execute(&one, v->name, a);
+    execute(&three, v->name, b);
+    ck_assert_msg(
+        _i == DFGNN_OP_AGNN
+            ? !memcmp(a->grad_beta, b->grad_beta, sizeof(float))
+            : !memcmp(a->grad_att, b->grad_att, HEADS * 20 * sizeof(float)),
+        "%s differs between one thread and three", v->name);
+    compared++;
+  }
+  ck_assert_int_gt(compared, 0);
+  close_session(&one);
+  close_session(&three);
+}
+END_TEST
+
+/* ---- dropout ------------------------------------------------------------- */
+
+START_TEST(dropout_follows_its_seed_wherever_that_is) {
+  session s;
+  uint64_t seed = 12345;
+  open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
+  dfgnn_args args = *dfgnn__harness_args(s.harness);
+  size_t bytes = bytes_of(&s, tensor(&s.problem, "out"));
+  char *by_value = malloc(bytes);
+  const char *variant = "cpu.attention.fwd.reference";
+
+  args.seed_value = seed;
+  execute(&s, variant, &args);
+  memcpy(by_value, args.out, bytes);
+  args.seed_value = 1;
+  args.seed = &seed;
+  execute(&s, variant, &args);
+  ck_assert(!memcmp(by_value, args.out, bytes));
+  seed++;
+  execute(&s, variant, &args);
+  ck_assert(memcmp(by_value, args.out, bytes) != 0);
+  free(by_value);
+  close_session(&s);
+}
+END_TEST
+
+/* With values of 1 out is the kept share of the weights, over 1 - p. */
+START_TEST(dropout_keeps_the_mean_of_out) {
+  session s;
+  double sum = 0;
+  open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
+  int64_t rows = s.graph->matrix.destinations;
+  int64_t numbers = s.graph->matrix.sources * HEADS * 20;
+  ck_ok(dfgnn__harness_set(s.harness, "value", 0, numbers, 1));
+  dfgnn_args args = *dfgnn__harness_args(s.harness);
+  execute(&s, "cpu.attention.fwd.reference", &args);
+  for (int64_t i = 0; i < rows * HEADS; i++)
+    sum += (double)((const float *)args.out)[i * 20];
+  sum /= (double)(rows * HEADS);
+  ck_assert_msg(fabs(sum - 1) < 0.1, "the mean of out is %g", sum);
+  close_session(&s);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("backward");
+  TCase *tcase = tcase_create("cpu");
+  tcase_set_timeout(tcase, 60);
+  tcase_add_loop_test(tcase,
+                      reference_gradients_are_those_of_finite_differences, 0,
+                      (int)DFGNN_OP_COUNT * CASES);
+  tcase_add_loop_test(tcase, each_gradient_can_be_asked_for_alone, 0,
+                      DFGNN_OP_GATV2 + 1);
+  tcase_add_loop_test(
+      tcase, parameters_have_the_same_gradient_for_any_number_of_threads, 0,
+      DFGNN_OP_GATV2 + 1);
+  tcase_add_test(tcase, dropout_follows_its_seed_wherever_that_is);
+  tcase_add_test(tcase, dropout_keeps_the_mean_of_out);
+  suite_add_tcase(suite, tcase);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
