@@ -190,6 +190,22 @@ static dfgnn_status save(dfgnn_harness *h) {
   return status;
 }
 
+/* What the forward pass reads of which backward reads only the results. */
+static dfgnn_status make_forward_inputs(dfgnn_harness *h, uint64_t seed) {
+  const dfgnn_operator *forward =
+      dfgnn__operator(h->problem.op, DFGNN_PASS_FORWARD);
+  dfgnn_status status = DFGNN_OK;
+  int saved = 0;
+  for (int i = 0; i < h->count; i++)
+    saved |= h->buffers[i].tensor->role == DFGNN_ROLE_SAVED;
+  for (const dfgnn_tensor *t = forward->tensors; saved && t->name && !status;
+       t++)
+    if (t->role == DFGNN_ROLE_INPUT && dfgnn__tensor_used(t, &h->problem) &&
+        dfgnn__tensor_find(h->op, t->name) < 0)
+      status = make_buffer(h, t, seed);
+  return status;
+}
+
 dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
                                    const dfgnn_problem *problem,
@@ -221,6 +237,8 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
   for (const dfgnn_tensor *t = h->op->tensors; t->name && !status; t++)
     if (dfgnn__tensor_used(t, &h->problem))
       status = make_buffer(h, t, seed);
+  if (!status)
+    status = make_forward_inputs(h, seed);
   h->args.dropout = h->check.dropout = DROPOUT;
   h->args.seed_value = h->check.seed_value = seed;
   if (!status)

@@ -25,9 +25,9 @@ const char *spmm_refusal(gather_shape *shape, const dfgnn_setting *setting,
                          int shares, int lanes, int vectors, int unroll) {
   const dfgnn_problem *problem = setting->problem;
   const int what = (per_head(problem) ? SPMM_HEADS : SPMM_PLAIN) |
-                   (shares ? SPMM_SHARES : 0);
-  const char *reason = gather_refusal(shape, setting, spmm_kernel, what, lanes,
-                                      vectors, unroll);
+                   (shares ? SPMM_BALANCED : 0);
+  const char *reason =
+      gather_refusal(shape, setting, spmm_kernel, what, lanes, vectors, unroll);
   if (reason || !heads_mix(problem, shape->vector))
     return reason;
   gather_narrow(shape, gather_width(problem));
@@ -41,7 +41,7 @@ void spmm_prefer_cache(const dfgnn_problem *problem, const gather_shape *shape,
                        int shares) {
   for (int factor = 0; factor < SPMM_FACTORS; factor++)
     gather_prefer_cache(spmm_kernel(
-        problem->dtype, factor | (shares ? SPMM_SHARES : 0), shape));
+        problem->dtype, factor | (shares ? SPMM_BALANCED : 0), shape));
 }
 
 /* The kernel for the tensors given, which may need another shape. */
@@ -50,7 +50,7 @@ static gather_kernel choose(gather_shape *shape, const gather_params *p,
   const int what = (!p->weights && !p->gathered_scale ? SPMM_PLAIN
                     : per_head(problem)               ? SPMM_HEADS
                                                       : SPMM_FACTOR) |
-                   (shares ? SPMM_SHARES : 0);
+                   (shares ? SPMM_BALANCED : 0);
   if (shape->vector > 1 && (!gather_aligned(p, &p->table, problem->dtype) ||
                             !gather_aligned(p, &p->out, problem->dtype)))
     gather_narrow(shape, p->width);
@@ -89,12 +89,11 @@ static dfgnn_status run_mean_scales(void *to, const void *scale,
   const dfgnn_matrix *matrix = launch->setting.matrix;
   if (matrix->destinations == 0)
     return DFGNN_OK;
-  return gather_launch("mean_scales", mean_scales<A>,
-                       dim3(static_cast<unsigned>(
-                           (matrix->destinations + 255) / 256)),
-                       256, launch->stream, static_cast<A *>(to),
-                       static_cast<const A *>(scale), offsets_of(matrix),
-                       static_cast<int>(matrix->destinations));
+  return gather_launch(
+      "mean_scales", mean_scales<A>,
+      dim3(static_cast<unsigned>((matrix->destinations + 255) / 256)), 256,
+      launch->stream, static_cast<A *>(to), static_cast<const A *>(scale),
+      offsets_of(matrix), static_cast<int>(matrix->destinations));
 }
 
 static dfgnn_status fill_backward(gather_params *p, const dfgnn_launch *launch,
@@ -103,9 +102,8 @@ static dfgnn_status fill_backward(gather_params *p, const dfgnn_launch *launch,
   const dfgnn_args *args = launch->args;
   const dfgnn_matrix t = dfgnn__transposed(launch->setting.matrix, transpose);
   gather_fill(p, problem, &t);
-  dfgnn_status status =
-      gather_tensor(&p->table, "grad_out", args->grad_out,
-                    &args->grad_out_strides, problem->dtype);
+  dfgnn_status status = gather_tensor(&p->table, "grad_out", args->grad_out,
+                                      &args->grad_out_strides, problem->dtype);
   if (!status)
     status = gather_tensor(&p->out, "grad_value", args->grad_value,
                            &args->grad_value_strides, problem->dtype);
@@ -124,7 +122,7 @@ static dfgnn_status fill_backward(gather_params *p, const dfgnn_launch *launch,
 }
 
 static dfgnn_status fill(gather_params *p, const dfgnn_launch *launch,
-                       const dfgnn_view *transpose, void *scales) {
+                         const dfgnn_view *transpose, void *scales) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *args = launch->args;
   if (transpose)

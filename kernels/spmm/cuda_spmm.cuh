@@ -89,23 +89,23 @@ template <typename T, int VEC_, int L, int C, int FACTOR> struct spmm_op {
 
   __device__ __forceinline__ void read_factors(edge &x, int j,
                                                int64_t e) const {
-    const A scale =
-        p.gathered_scale
-            ? __ldg(static_cast<const A *>(p.gathered_scale) + j)
-            : A(1);
+    const A scale = p.gathered_scale
+                        ? __ldg(static_cast<const A *>(p.gathered_scale) + j)
+                        : A(1);
     if (p.edge_ids.array)
       e = p.edge_ids[e];
 #pragma unroll
     for (int c = 0; c < F; ++c)
-      x.factor[c] = p.weights ? scale * __ldg(static_cast<const A *>(p.weights) +
-                                              e * p.heads + head[c])
-                              : scale;
+      x.factor[c] = p.weights
+                        ? scale * __ldg(static_cast<const A *>(p.weights) +
+                                        e * p.heads + head[c])
+                        : scale;
   }
 
   template <bool WHOLE>
   __device__ __forceinline__ void fetch(edge &, int, bool) const {}
-  __device__ __forceinline__ void start(state &, const edge &, int,
-                                        int) const {}
+  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
+  }
 
   template <bool WHOLE>
   __device__ __forceinline__ void add(state &z, const edge &x, int,
@@ -193,30 +193,39 @@ gather_kernel spmm_find(const spmm_instance (&table)[N], int factor,
     kernel<spmm_op<T, VEC, L, C, SPMM_FACTOR>, L, C, U>,                       \
     kernel<spmm_op<T, VEC, L, C, SPMM_HEADS>, L, C, U>}},
 
+#define SPMM_ROWS(L, C, U) DFGNN_SPMM_INSTANCE(gather_rows, T, V, L, C, U)
+#define SPMM_SHARES(L, C, U)                                                   \
+  DFGNN_SPMM_INSTANCE(gather_shares_of, T, V, L, C, U)
+
 template <typename T>
 gather_kernel spmm_wide(int what, const gather_shape *shape) {
   constexpr int V = 16 / sizeof(T);
-#define ROWS(L, C, U) DFGNN_SPMM_INSTANCE(gather_rows, T, V, L, C, U)
-#define SHARES(L, C, U) DFGNN_SPMM_INSTANCE(gather_shares_of, T, V, L, C, U)
-  static const spmm_instance rows[] = {DFGNN_SPMM_ROWS(ROWS)};
-  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES(SHARES)};
-#undef ROWS
-#undef SHARES
-  return what & SPMM_SHARES ? spmm_find(shares, what & ~SPMM_SHARES, shape)
-                            : spmm_find(rows, what, shape);
+  static const spmm_instance rows[] = {DFGNN_SPMM_ROWS(SPMM_ROWS)};
+  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES(SPMM_SHARES)};
+  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
+                              : spmm_find(rows, what, shape);
+}
+
+template <typename T>
+gather_kernel spmm_half(int what, const gather_shape *shape) {
+  constexpr int V = 16 / sizeof(T);
+  static const spmm_instance rows[] = {DFGNN_SPMM_LIGHT(SPMM_ROWS)};
+  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES_LIGHT(SPMM_SHARES)};
+  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
+                              : spmm_find(rows, what, shape);
 }
 
 template <typename T>
 gather_kernel spmm_any(int what, const gather_shape *shape) {
-#define ROWS(L, C, U) DFGNN_SPMM_INSTANCE(gather_rows, T, 1, L, C, U)
-#define SHARES(L, C, U) DFGNN_SPMM_INSTANCE(gather_shares_of, T, 1, L, C, U)
-  static const spmm_instance rows[] = {DFGNN_GATHER_NARROW(ROWS)};
-  static const spmm_instance shares[] = {DFGNN_GATHER_NARROW(SHARES)};
-#undef ROWS
-#undef SHARES
-  return what & SPMM_SHARES ? spmm_find(shares, what & ~SPMM_SHARES, shape)
-                            : spmm_find(rows, what, shape);
+  constexpr int V = 1;
+  static const spmm_instance rows[] = {DFGNN_GATHER_NARROW(SPMM_ROWS)};
+  static const spmm_instance shares[] = {DFGNN_GATHER_NARROW(SPMM_SHARES)};
+  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
+                              : spmm_find(rows, what, shape);
 }
+
+#undef SPMM_ROWS
+#undef SPMM_SHARES
 
 } // namespace dfgnn
 

@@ -17,27 +17,30 @@ enum {
   SPMM_FACTOR = 1, /* a number an edge */
   SPMM_HEADS = 2,  /* a number an edge and head */
   SPMM_FACTORS = 3,
-  SPMM_SHARES = 4 /* added to those: the kernel of balanced shares */
+  SPMM_BALANCED = 4 /* added to those: the kernel of balanced shares */
 };
 
-/* (lanes, vectors, unroll) of rows; of balanced shares; for any strides. */
-#define DFGNN_SPMM_ROWS(X)                                                     \
+/* (lanes, vectors, unroll) of rows; the same with more features a lane, which
+ * 16-bit types, of twice as many a vector, have no registers for. */
+#define DFGNN_SPMM_LIGHT(X)                                                    \
   X(32, 1, 2)                                                                  \
   X(32, 1, 4)                                                                  \
   X(32, 1, 8)                                                                  \
   X(32, 2, 2)                                                                  \
-  X(32, 2, 4)                                                                  \
   X(16, 1, 2)                                                                  \
   X(16, 1, 4)                                                                  \
   X(16, 1, 8)                                                                  \
-  X(16, 2, 2)                                                                  \
-  X(16, 2, 4)                                                                  \
-  X(8, 1, 4)                                                                   \
-  X(8, 1, 8) X(8, 2, 2) X(8, 2, 4) X(8, 4, 2) X(4, 1, 4) X(4, 1, 8) X(4, 2, 4)
+  X(16, 2, 2) X(8, 1, 4) X(8, 1, 8) X(8, 2, 2) X(4, 1, 4) X(4, 1, 8) X(4, 2, 2)
+#define DFGNN_SPMM_HEAVY(X)                                                    \
+  X(32, 2, 4) X(16, 2, 4) X(8, 2, 4) X(8, 4, 2) X(4, 2, 4)
+#define DFGNN_SPMM_ROWS(X) DFGNN_SPMM_LIGHT(X) DFGNN_SPMM_HEAVY(X)
+/* Of balanced shares. */
+#define DFGNN_SPMM_SHARES_LIGHT(X)                                             \
+  X(32, 1, 4) X(32, 1, 8) X(16, 1, 4) X(8, 1, 4) X(4, 1, 4)
+#define DFGNN_SPMM_SHARES_HEAVY(X) X(32, 2, 4) X(16, 2, 4) X(8, 2, 4)
 #define DFGNN_SPMM_SHARES(X)                                                   \
-  X(32, 1, 4)                                                                  \
-  X(32, 1, 8) X(32, 2, 4) X(16, 1, 4) X(16, 2, 4) X(8, 1, 4) X(8, 2, 4)        \
-      X(4, 1, 4)
+  DFGNN_SPMM_SHARES_LIGHT(X) DFGNN_SPMM_SHARES_HEAVY(X)
+/* For any strides. */
 #define DFGNN_GATHER_NARROW(X) X(4, 1, 4) X(32, 1, 4) X(32, 4, 2)
 
 gather_finder spmm_kernel, spmm_f32, spmm_f16, spmm_bf16, spmm_narrow;

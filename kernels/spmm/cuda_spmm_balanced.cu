@@ -22,8 +22,8 @@ const char *balanced_applicable(const dfgnn_setting *s) {
   const int *x = s->parameter;
   const dfgnn_matrix *m = s->matrix;
   gather_shape shape;
-  const int64_t rows = m->destinations > m->sources ? m->destinations
-                                                    : m->sources;
+  const int64_t rows =
+      m->destinations > m->sources ? m->destinations : m->sources;
   if (m->max_degree > INT32_MAX - 65536 || rows > INT32_MAX - 65536)
     return "a row or the number of rows exceeds 2^31";
   if ((rows + m->edges) / x[STEPS] > (1 << 30) - 1)
@@ -53,10 +53,9 @@ dfgnn_status run(const dfgnn_launch *launch, const dfgnn_view *transpose) {
       spmm_refusal(&call.shape, s, 1, x[LANES], x[VECTORS], x[UNROLL]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
-  return spmm_shares(&call, x[STEPS],
-                     static_cast<char *>(launch->workspace) +
-                         spmm_scale_bytes(s),
-                     4);
+  return spmm_shares(
+      &call, x[STEPS],
+      static_cast<char *>(launch->workspace) + spmm_scale_bytes(s), 4);
 }
 
 dfgnn_status forward_launch(const dfgnn_launch *launch) {
@@ -89,13 +88,44 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
 #define DTYPES                                                                 \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16))
 
-DFGNN_FAMILIES(cuda_spmm_balanced) = {
-    {"cuda.spmm.fwd.balanced", "balanced", "cuda", DFGNN_OPS_SPMM,
-     DFGNN_BIT(DFGNN_PASS_FORWARD), DTYPES, 1, 1, 0, 0, 0, 0, PARAMETERS,
-     balanced_legal, balanced_applicable, balanced_workspace, NULL,
-     balanced_prepare, NULL, forward_launch},
-    {"cuda.spmm.bwd.balanced", "balanced", "cuda", DFGNN_OPS_SPMM,
-     DFGNN_BIT(DFGNN_PASS_BACKWARD), DTYPES, 1, 1, 0, 0, 0, 0, PARAMETERS,
-     balanced_legal, balanced_applicable, balanced_workspace, backward_views,
-     balanced_prepare, NULL, backward_launch},
-    DFGNN_FAMILIES_END};
+DFGNN_FAMILIES(cuda_spmm_balanced) = {{"cuda.spmm.fwd.balanced",
+                                       "balanced",
+                                       "cuda",
+                                       DFGNN_OPS_SPMM,
+                                       DFGNN_BIT(DFGNN_PASS_FORWARD),
+                                       DTYPES,
+                                       1,
+                                       1,
+                                       0,
+                                       0,
+                                       0,
+                                       0,
+                                       PARAMETERS,
+                                       balanced_legal,
+                                       balanced_applicable,
+                                       balanced_workspace,
+                                       NULL,
+                                       balanced_prepare,
+                                       NULL,
+                                       forward_launch},
+                                      {"cuda.spmm.bwd.balanced",
+                                       "balanced",
+                                       "cuda",
+                                       DFGNN_OPS_SPMM,
+                                       DFGNN_BIT(DFGNN_PASS_BACKWARD),
+                                       DTYPES,
+                                       1,
+                                       1,
+                                       0,
+                                       0,
+                                       0,
+                                       0,
+                                       PARAMETERS,
+                                       balanced_legal,
+                                       balanced_applicable,
+                                       balanced_workspace,
+                                       backward_views,
+                                       balanced_prepare,
+                                       NULL,
+                                       backward_launch},
+                                      DFGNN_FAMILIES_END};

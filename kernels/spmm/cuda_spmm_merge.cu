@@ -63,9 +63,11 @@ static __global__ void merge_shares(const __grid_constant__ gather_params p,
   const int first = static_cast<int>((s.offsets[row] + row) / s.share);
   const int64_t own = s.offsets[int64_t(row) + 1] + row -
                       int64_t(unit) * s.share; /* edges of it in this share */
-  merge_row<T>(p, columns, row, unit - first + (own > 0), [&](int k) -> int64_t {
-    return k < unit - first ? 2 * int64_t(first + k) + 1 : 2 * int64_t(unit);
-  });
+  merge_row<T>(p, columns, row, unit - first + (own > 0),
+               [&](int k) -> int64_t {
+                 return k < unit - first ? 2 * int64_t(first + k) + 1
+                                         : 2 * int64_t(unit);
+               });
 }
 
 static int columns_of(const gather_params *p) {
@@ -78,11 +80,10 @@ static int columns_of(const gather_params *p) {
 template <typename T>
 static dfgnn_status run_items(const gather_params *p, const dfgnn_view *items,
                               const dfgnn_launch *launch) {
-  return gather_launch("merge_items", merge_items<T>,
-                       dim3(static_cast<unsigned>(items->extra)), kThreads,
-                       launch->stream, *p,
-                       static_cast<const int *>(items->array[3]),
-                       columns_of(p));
+  return gather_launch(
+      "merge_items", merge_items<T>, dim3(static_cast<unsigned>(items->extra)),
+      kThreads, launch->stream, *p, static_cast<const int *>(items->array[3]),
+      columns_of(p));
 }
 
 template <typename T>

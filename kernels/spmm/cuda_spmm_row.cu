@@ -82,10 +82,10 @@ int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
 dfgnn_status backward_launch(const dfgnn_launch *launch) {
   dfgnn_status status = DFGNN_OK;
   if (launch->args->grad_value)
-    status = run(launch, launch->views[0],
-                 launch->setting.parameter[ORDER] == BY_DEGREE
-                     ? launch->views[1]
-                     : NULL);
+    status =
+        run(launch, launch->views[0],
+            launch->setting.parameter[ORDER] == BY_DEGREE ? launch->views[1]
+                                                          : NULL);
   if (!status && launch->args->grad_edge_weight)
     status = spmm_grad_weights(launch);
   return status;
@@ -102,13 +102,44 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
     }                                                                          \
   }
 
-DFGNN_FAMILIES(cuda_spmm_row) = {
-    {"cuda.spmm.fwd.row", "row", "cuda", DFGNN_OPS_SPMM,
-     DFGNN_BIT(DFGNN_PASS_FORWARD), DFGNN_DTYPES_ALL, 1, 1, 0, 0, 0, 0,
-     PARAMETERS, row_legal, row_applicable, NULL, forward_views, row_prepare,
-     NULL, forward_launch},
-    {"cuda.spmm.bwd.row", "row", "cuda", DFGNN_OPS_SPMM,
-     DFGNN_BIT(DFGNN_PASS_BACKWARD), DFGNN_DTYPES_ALL, 1, 1, 0, 0, 0, 0,
-     PARAMETERS, row_legal, row_applicable, spmm_scale_bytes, backward_views,
-     row_prepare, NULL, backward_launch},
-    DFGNN_FAMILIES_END};
+DFGNN_FAMILIES(cuda_spmm_row) = {{"cuda.spmm.fwd.row",
+                                  "row",
+                                  "cuda",
+                                  DFGNN_OPS_SPMM,
+                                  DFGNN_BIT(DFGNN_PASS_FORWARD),
+                                  DFGNN_DTYPES_ALL,
+                                  1,
+                                  1,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  PARAMETERS,
+                                  row_legal,
+                                  row_applicable,
+                                  NULL,
+                                  forward_views,
+                                  row_prepare,
+                                  NULL,
+                                  forward_launch},
+                                 {"cuda.spmm.bwd.row",
+                                  "row",
+                                  "cuda",
+                                  DFGNN_OPS_SPMM,
+                                  DFGNN_BIT(DFGNN_PASS_BACKWARD),
+                                  DFGNN_DTYPES_ALL,
+                                  1,
+                                  1,
+                                  0,
+                                  0,
+                                  0,
+                                  0,
+                                  PARAMETERS,
+                                  row_legal,
+                                  row_applicable,
+                                  spmm_scale_bytes,
+                                  backward_views,
+                                  row_prepare,
+                                  NULL,
+                                  backward_launch},
+                                 DFGNN_FAMILIES_END};

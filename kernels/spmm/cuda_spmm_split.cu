@@ -25,8 +25,8 @@ const char *split_applicable(const dfgnn_setting *s) {
   const int *x = s->parameter;
   const dfgnn_matrix *m = s->matrix;
   gather_shape shape;
-  const int64_t rows = m->destinations > m->sources ? m->destinations
-                                                    : m->sources;
+  const int64_t rows =
+      m->destinations > m->sources ? m->destinations : m->sources;
   if (rows + m->edges / x[EDGES] > INT32_MAX - 65536)
     return "more than 2^31 items";
   if (s->problem->pass == DFGNN_PASS_FORWARD && m->max_degree <= x[EDGES])
@@ -59,10 +59,9 @@ dfgnn_status run(const dfgnn_launch *launch, const dfgnn_view *transpose,
       spmm_refusal(&call.shape, s, 0, x[LANES], x[VECTORS], x[UNROLL]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
-  return spmm_items(&call, items,
-                    static_cast<char *>(launch->workspace) +
-                        spmm_scale_bytes(s),
-                    4, x[ROWS]);
+  return spmm_items(
+      &call, items,
+      static_cast<char *>(launch->workspace) + spmm_scale_bytes(s), 4, x[ROWS]);
 }
 
 int forward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
@@ -101,13 +100,44 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
 #define DTYPES                                                                 \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16))
 
-DFGNN_FAMILIES(cuda_spmm_split) = {
-    {"cuda.spmm.fwd.split", "split", "cuda", DFGNN_OPS_SPMM,
-     DFGNN_BIT(DFGNN_PASS_FORWARD), DTYPES, 1, 1, 0, 0, 0, 0, PARAMETERS,
-     split_legal, split_applicable, split_workspace, forward_views,
-     split_prepare, NULL, forward_launch},
-    {"cuda.spmm.bwd.split", "split", "cuda", DFGNN_OPS_SPMM,
-     DFGNN_BIT(DFGNN_PASS_BACKWARD), DTYPES, 1, 1, 0, 0, 0, 0, PARAMETERS,
-     split_legal, split_applicable, split_workspace, backward_views,
-     split_prepare, NULL, backward_launch},
-    DFGNN_FAMILIES_END};
+DFGNN_FAMILIES(cuda_spmm_split) = {{"cuda.spmm.fwd.split",
+                                    "split",
+                                    "cuda",
+                                    DFGNN_OPS_SPMM,
+                                    DFGNN_BIT(DFGNN_PASS_FORWARD),
+                                    DTYPES,
+                                    1,
+                                    1,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    PARAMETERS,
+                                    split_legal,
+                                    split_applicable,
+                                    split_workspace,
+                                    forward_views,
+                                    split_prepare,
+                                    NULL,
+                                    forward_launch},
+                                   {"cuda.spmm.bwd.split",
+                                    "split",
+                                    "cuda",
+                                    DFGNN_OPS_SPMM,
+                                    DFGNN_BIT(DFGNN_PASS_BACKWARD),
+                                    DTYPES,
+                                    1,
+                                    1,
+                                    0,
+                                    0,
+                                    0,
+                                    0,
+                                    PARAMETERS,
+                                    split_legal,
+                                    split_applicable,
+                                    split_workspace,
+                                    backward_views,
+                                    split_prepare,
+                                    NULL,
+                                    backward_launch},
+                                   DFGNN_FAMILIES_END};

@@ -24,19 +24,18 @@ struct weigh_params {
 };
 
 template <typename T, int VEC>
-__device__ __forceinline__ const T *
-features_at(const feature_tensor &t, int node, int head, int d) {
-  const T *row = reinterpret_cast<const T *>(
-      static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes);
+__device__ __forceinline__ const T *features_at(const feature_tensor &t,
+                                                int node, int head, int d) {
+  const T *row = reinterpret_cast<const T *>(static_cast<const char *>(t.data) +
+                                             int64_t(node) * t.node_bytes);
   return row + head * t.head + (VEC > 1 ? int64_t(d) : d * t.feature);
 }
 
 /* Lanes whose features are beyond the head's count zeros. */
 template <typename T, int VEC, int L, int C>
-__device__ __forceinline__ void read_features(packed<T, VEC> (&x)[C],
-                                              const weigh_params &p,
-                                              const feature_tensor &t, int node,
-                                              int head, int d, bool live) {
+__device__ __forceinline__ void
+read_features(packed<T, VEC> (&x)[C], const weigh_params &p,
+              const feature_tensor &t, int node, int head, int d, bool live) {
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int at = d + c * L * VEC;
@@ -72,8 +71,8 @@ __global__ void __launch_bounds__(128)
   int64_t end = p.offsets[int64_t(row) + 1];
   packed<T, VEC> g[C], x[U][C];
   for (int64_t e = run; e < run + kRun; e += U) { /* as often in every lane */
-    const int count = static_cast<int>(max(min(last - e, int64_t(U)),
-                                           int64_t(0)));
+    const int count =
+        static_cast<int>(max(min(last - e, int64_t(U)), int64_t(0)));
     A dot[U], scale[U];
     int j[U];
 #pragma unroll
@@ -199,9 +198,8 @@ dfgnn_status spmm_grad_weights(const dfgnn_launch *launch) {
   p.row_scale = args->scale_dst;
   p.gathered_scale = args->scale_src;
   p.to = args->grad_edge_weight;
-  dfgnn_status status =
-      gather_tensor(&p.grad, "grad_out", args->grad_out,
-                    &args->grad_out_strides, problem->dtype);
+  dfgnn_status status = gather_tensor(&p.grad, "grad_out", args->grad_out,
+                                      &args->grad_out_strides, problem->dtype);
   if (!status)
     status = gather_tensor(&p.value, "value", args->value, &args->value_strides,
                            problem->dtype);
@@ -215,10 +213,10 @@ dfgnn_status spmm_grad_weights(const dfgnn_launch *launch) {
   if (blocks > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld edges are too many",
                        static_cast<long long>(p.edges));
-  return gather_launch("weigh_edges", choice.kernel,
-                       dim3(static_cast<unsigned>(blocks),
-                            static_cast<unsigned>(p.heads)),
-                       128, launch->stream, p);
+  return gather_launch(
+      "weigh_edges", choice.kernel,
+      dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(p.heads)), 128,
+      launch->stream, p);
 }
 
 } // namespace dfgnn

@@ -1,0 +1,433 @@
+/* cuda_gather.cuh - the skeleton of kernels that gather rows
+ *
+ * L lanes work on an edge, each on C vectors of VEC features; what does not fit
+ * is another tile of features, blockIdx.y.  A row belongs to `group` lanes of a
+ * warp, so group / L sides work on edges of it, U in flight each; sides merge
+ * at the end of the row.  What is done with an edge is the Op's:
+ *
+ *   edge, load(), fetch()  what is read of an edge; fetch() after every load()
+ *   state, begin(), add()  what a lane keeps of a row
+ *   start()                the first edges of a row, before add()
+ *   fold()                 now and then, to keep long sums exact
+ *   total, close()         what a lane passes on, by feature; merge(),
+ * shuffle() store(), keep()        a row's result; a part of it
+ *
+ * Steps of which every side has an edge and every lane features take no masks.
+ */
+#ifndef DFGNN_KERNELS_CUDA_GATHER_CUH
+#define DFGNN_KERNELS_CUDA_GATHER_CUH
+
+#include "kernels/common/cuda_gather.h"
+
+namespace dfgnn {
+
+constexpr int kFoldEdges = 32; /* added by a lane between folds */
+
+struct row_work {
+  int row;
+  int slot; /* of the partial result; -1: the row is whole */
+  int degree;
+  int position; /* in the row, of the first edge */
+  int64_t begin;
+};
+
+__device__ __forceinline__ row_work row_of_unit(const gather_schedule &p,
+                                                int unit) {
+  row_work w;
+  w.slot = -1;
+  w.position = 0;
+  if (p.item_row) {
+    w.row = __ldg(p.item_row + unit);
+    w.begin = __ldg(reinterpret_cast<const long long *>(p.item_first) + unit);
+    const int first = __ldg(p.row_item + w.row);
+    const int last = __ldg(p.row_item + w.row + 1);
+    const int64_t left = p.offsets[w.row + 1] - w.begin;
+    w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
+    w.position = (unit - first) * p.item_edges;
+    /* All but the first item of a row are counted from 0 over the rows; first
+     * ones of split rows follow. */
+    if (last - first > 1)
+      w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
+  } else {
+    w.row = p.order ? __ldg(p.order + unit) : unit;
+    w.begin = p.offsets[w.row];
+    w.degree = static_cast<int>(p.offsets[w.row + 1] - w.begin);
+  }
+  return w;
+}
+
+/* Where feature f of a node lies, in elements. */
+__device__ __forceinline__ int64_t place_of(const gather_params &p,
+                                            const feature_tensor &t, int f) {
+  const int inner = p.heads_inner ? p.heads : p.dim;
+  const int a = f / inner, b = f - a * inner;
+  return p.heads_inner ? a * t.feature + b * t.head
+                       : a * t.head + b * t.feature;
+}
+
+/* The features of a lane. */
+template <int VEC, int L, int C> struct lane_features {
+  int first, width;
+
+  __device__ __forceinline__ lane_features(const gather_params &p)
+      : first((blockIdx.y * C * L + (threadIdx.x & (L - 1))) * VEC),
+        width(p.width) {}
+  __device__ __forceinline__ int at(int c) const { return first + c * L * VEC; }
+  __device__ __forceinline__ bool has(int c) const { return at(c) < width; }
+  /* One that can be read in any case, unless vectors follow in one piece. */
+  __device__ __forceinline__ int readable(int c) const {
+    return has(c) ? at(c) : 0;
+  }
+};
+
+/* A lane's view of a tensor whose rows are gathered. */
+template <typename T, int VEC, int L, int C> struct lane_table {
+  const char *lane[VEC > 1 ? 1 : C];
+  unsigned node_bytes;
+
+  __device__ __forceinline__ lane_table(const gather_params &p,
+                                        const feature_tensor &t,
+                                        const lane_features<VEC, L, C> &f)
+      : node_bytes(t.node_bytes) {
+    const T *data = static_cast<const T *>(t.data);
+#pragma unroll
+    for (int c = 0; c < (VEC > 1 ? 1 : C); ++c)
+      lane[c] = reinterpret_cast<const char *>(
+          data +
+          (VEC > 1 ? int64_t(f.readable(0)) : place_of(p, t, f.readable(c))));
+  }
+
+  __device__ __forceinline__ const T *at(int node, int c) const {
+    const T *row = reinterpret_cast<const T *>(
+        node_row(lane[VEC > 1 ? 0 : c], node, node_bytes));
+    return VEC > 1 ? row + c * L * VEC : row;
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void load(packed<T, VEC> &x, int node, int c,
+                                       bool on) const {
+    if (WHOLE) {
+      x = load_packed<VEC>(at(node, c));
+      return;
+    }
+    clear(x);
+    load_if<VEC>(x, at(node, c), on);
+  }
+};
+
+/* Writes a vector of a row. */
+template <typename T, int VEC>
+__device__ __forceinline__ void
+store_row(const gather_params &p, const feature_tensor &t, void *data, int row,
+          int f, const accumulator_t<T> (&x)[VEC]) {
+  char *node = static_cast<char *>(data) + int64_t(row) * t.node_bytes;
+  store_once<VEC>(reinterpret_cast<T *>(node) +
+                      (VEC > 1 ? int64_t(f) : place_of(p, t, f)),
+                  x);
+}
+
+/* Reads a vector of a row. */
+template <typename T, int VEC>
+__device__ __forceinline__ void
+load_row(accumulator_t<T> (&x)[VEC], const gather_params &p,
+         const feature_tensor &t, int row, int f) {
+  const char *node =
+      static_cast<const char *>(t.data) + int64_t(row) * t.node_bytes;
+  widen(x, load_packed<VEC>(reinterpret_cast<const T *>(node) +
+                            (VEC > 1 ? int64_t(f) : place_of(p, t, f))));
+}
+
+/* Number `part` of a partial result's PARTS, by feature. */
+template <int PARTS, typename A>
+__device__ __forceinline__ A *part_of(const gather_params &p, int64_t slot,
+                                      int part, int f) {
+  return static_cast<A *>(p.partial) + (slot * PARTS + part) * p.width + f;
+}
+
+template <class Op, int L, int C, int U> struct gather_row {
+  using total = typename Op::total;
+  static constexpr int VEC = Op::VEC;
+
+  const gather_params &p;
+  const Op op;
+  const int side, sides;
+
+  __device__ __forceinline__ gather_row(const gather_params &params)
+      : p(params), op(params),
+        side((threadIdx.x & (params.schedule.group - 1)) / L),
+        sides(params.schedule.group / L) {}
+
+  /* U edges of each side from the k-th on; `left` of them are in the row. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void edges(typename Op::state &z, int (&next)[U],
+                                        const row_work &w, int k, int left,
+                                        bool first) const {
+    typename Op::edge x[U];
+    int j[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      j[u] = next[u];
+    const int *ahead = p.schedule.indices + w.begin + k;
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      next[u] = (U + u) * sides < left ? __ldcs(ahead + (U + u) * sides) : 0;
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      op.template load<WHOLE>(x[u], j[u], w.begin + k + u * sides,
+                              u * sides < left);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      op.template fetch<WHOLE>(x[u], j[u], u * sides < left);
+    if (first)
+      op.start(z, x[0], L, p.schedule.group);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      op.template add<WHOLE>(z, x[u], w.position + k + u * sides,
+                             u * sides < left);
+  }
+
+  /* Every lane of the warp comes here, those without a row with degree 0. */
+  __device__ __forceinline__ void run(const row_work &w, bool active) const {
+    typename Op::state z;
+    int next[U], k = side, left = w.degree - side;
+    const int *ahead = p.schedule.indices + w.begin + k;
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      next[u] = u * sides < left ? __ldcs(ahead + u * sides) : 0;
+    op.begin(z, w.row, w.position + side);
+    for (int step = 0; __any_sync(kFullMask, left > 0); ++step) {
+      if (step > 0 && step % (kFoldEdges / U) == 0)
+        op.fold(z);
+      if (p.exact && __all_sync(kFullMask, left > (U - 1) * sides))
+        edges<true>(z, next, w, k, left, step == 0);
+      else
+        edges<false>(z, next, w, k, left, step == 0);
+      left -= U * sides;
+      k += U * sides;
+    }
+    total t[C][VEC];
+    op.close(t, z, side < w.degree);
+    merge_sides<C>(t, L, 0, w, active);
+  }
+
+  /* While a lane holds more than one vector, each of a pair of lanes keeps one
+   * half of them. */
+  template <int LEFT>
+  __device__ __forceinline__ void merge_sides(total (&t)[C][VEC], int o,
+                                              int first, const row_work &w,
+                                              bool active) const {
+    if (o >= p.schedule.group) {
+#pragma unroll
+      for (int c = 0; c < LEFT; ++c)
+        write(t[c], first + c, w, active);
+      return;
+    }
+    if constexpr (LEFT > 1) {
+      const bool upper = (threadIdx.x & o) != 0;
+#pragma unroll
+      for (int c = 0; c < LEFT / 2; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          const total low = t[c][i], high = t[c + LEFT / 2][i];
+          t[c][i] = upper ? high : low;
+          Op::merge(t[c][i], Op::shuffle(upper ? low : high, o));
+        }
+      merge_sides<LEFT / 2>(t, o * 2, upper ? first + LEFT / 2 : first, w,
+                            active);
+    } else {
+      bool writer = active;
+      for (; o < p.schedule.group; o <<= 1) {
+        const bool upper = (threadIdx.x & o) != 0;
+        writer = writer && !upper;
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          Op::merge(t[0][i], Op::shuffle(t[0][i], o));
+      }
+      write(t[0], first, w, writer);
+    }
+  }
+
+  __device__ __forceinline__ void write(const total (&t)[VEC], int c,
+                                        const row_work &w, bool writer) const {
+    if (!writer || !op.features.has(c))
+      return;
+    if (w.slot >= 0)
+      op.keep(t, w.slot, op.features.at(c));
+    else
+      op.store(t, w.row, w.degree, op.features.at(c));
+  }
+};
+
+template <class Op, int L, int C, int U>
+__global__ void __launch_bounds__(512, 1)
+    gather_rows(const __grid_constant__ gather_params p) {
+  __shared__ int taken;
+  const int rows = 32 / p.schedule.group, at_once = blockDim.x / 32 * rows;
+  const int first = blockIdx.x * p.schedule.span;
+  const int last = static_cast<int>(
+      min(int64_t(first) + p.schedule.span, int64_t(p.schedule.units)));
+  const bool several = p.schedule.span > at_once;
+  if (several) {
+    if (threadIdx.x == 0)
+      taken = at_once;
+    __syncthreads();
+  }
+  const gather_row<Op, L, C, U> work(p);
+  const int lane = threadIdx.x & 31;
+  int unit = first + static_cast<int>(threadIdx.x / 32) * rows;
+  while (unit < last) {
+    const int mine = unit + lane / p.schedule.group;
+    row_work w = {0, -1, 0, 0, 0};
+    if (mine < last)
+      w = row_of_unit(p.schedule, mine);
+    int next = last;
+    if (several) {
+      int ticket = 0;
+      if (lane == 0)
+        ticket = atomicAdd(&taken, rows);
+      next = first + __shfl_sync(kFullMask, ticket, 0);
+    }
+    work.run(w, mine < last);
+    unit = next;
+  }
+}
+
+/* ---- balanced ------------------------------------------------------------ */
+
+/* Ends of rows before step d of the merge of edges and ends: the end of row i
+ * comes after its edges, at offsets[i + 1] + i. */
+__device__ __forceinline__ int rows_before(const gather_schedule &p,
+                                           int64_t d) {
+  int low = 0, high = p.rows;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (p.offsets[int64_t(middle) + 1] + middle < d)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* L lanes take a share of the steps.  Rows that end in it are written, but for
+ * the first if it began in another share: part 2 * unit of it is kept, and as
+ * part 2 * unit + 1 that of the row which ends in a later share. */
+template <class Op, int L, int C, int U> struct gather_share {
+  static constexpr int VEC = Op::VEC;
+  const gather_params &p;
+  const Op op;
+
+  __device__ __forceinline__ gather_share(const gather_params &params)
+      : p(params), op(params) {}
+
+  __device__ __forceinline__ void write(typename Op::state &z, int row,
+                                        int degree, int slot, bool any) const {
+    typename Op::total t[C][VEC];
+    op.close(t, z, any);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      if (!op.features.has(c))
+        continue;
+      if (slot >= 0)
+        op.keep(t[c], slot, op.features.at(c));
+      else
+        op.store(t[c], row, degree, op.features.at(c));
+    }
+  }
+
+  __device__ __forceinline__ void run(int unit) const {
+    const gather_schedule &s = p.schedule;
+    const int64_t steps = s.edges + s.rows;
+    const int64_t d0 = int64_t(unit) * s.share;
+    const int64_t d1 = min(d0 + s.share, steps);
+    int row = rows_before(s, d0);
+    const int row_end = rows_before(s, d1);
+    int64_t e = d0 - row;
+    const int64_t e_end = d1 - row_end;
+    /* Of the row: its first edge, and the one after its last. */
+    int64_t begin = s.offsets[row];
+    int64_t end = end_of(row);
+    const bool entered = begin < e; /* in an earlier share */
+    if (s.share_row && blockIdx.y == 0 && (threadIdx.x & (L - 1)) == 0)
+      s.share_row[unit] = entered && row < row_end ? row : -1;
+
+    typename Op::state z;
+    int slot = entered ? 2 * unit : -1, added = 0, unfolded = 0, next[U];
+    int64_t end_after = end_of(row + 1);
+    fetch_indices(next, e, e_end);
+    op.begin(z, row, static_cast<int>(e - begin));
+    for (;;) {
+      typename Op::edge x[U];
+      int j[U], done = 0;
+      const int count = static_cast<int>(min(e_end - e, int64_t(U)));
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        j[u] = next[u];
+      fetch_indices(next, e + U, e_end);
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        op.template load<false>(x[u], j[u], e + u, u < count);
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        op.template fetch<false>(x[u], j[u], u < count);
+      for (;;) { /* over the rows that these edges are of */
+        const int stop = static_cast<int>(min(end - e, int64_t(count)));
+        const int position = static_cast<int>(e - begin);
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          const bool mine = u >= done && u < stop;
+          if (mine && u == done && added == 0)
+            op.start(z, x[u], L, L);
+          op.template add<false>(z, x[u], position + u, mine);
+        }
+        added += stop - done;
+        unfolded += stop - done;
+        done = stop;
+        if (row >= row_end || e + done != end)
+          break;
+        write(z, row, static_cast<int>(end - begin), slot, added > 0);
+        ++row;
+        slot = -1;
+        added = unfolded = 0;
+        begin = end;
+        end = end_after;
+        end_after = end_of(row + 1);
+        op.begin(z, row, 0);
+      }
+      if (unfolded >= kFoldEdges) {
+        op.fold(z);
+        unfolded = 0;
+      }
+      e += count;
+      if (e >= e_end)
+        break;
+    }
+    if (added > 0)
+      write(z, row, 0, 2 * unit + 1, true);
+  }
+
+  __device__ __forceinline__ int64_t end_of(int row) const {
+    const gather_schedule &s = p.schedule;
+    return row < s.rows ? s.offsets[int64_t(row) + 1] : s.edges;
+  }
+
+  __device__ __forceinline__ void fetch_indices(int (&next)[U], int64_t e,
+                                                int64_t e_end) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      next[u] = e + u < e_end ? __ldcs(p.schedule.indices + e + u) : 0;
+  }
+};
+
+template <class Op, int L, int C, int U>
+__global__ void __launch_bounds__(512, 1)
+    gather_shares_of(const __grid_constant__ gather_params p) {
+  const int64_t unit = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / L;
+  const gather_share<Op, L, C, U> work(p);
+  if (unit < p.schedule.units)
+    work.run(static_cast<int>(unit));
+}
+
+} // namespace dfgnn
+
+#endif
