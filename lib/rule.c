@@ -160,7 +160,7 @@ static const rule_row refined[] = {
      "a bias or dropout, one row dominates"},
     {"cuda", FORWARD, always, "general", NULL, "a bias or dropout"},
     {"cuda", BACKWARD, starved, "split",
-     "heads=warp,edges=32,lanes=16,unroll=2,span=once",
+     "heads=warp,edges=16,lanes=16,unroll=2,span=once",
      "too few edges to fill the device"},
     {"cuda", BACKWARD, dominated, "split",
      "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},

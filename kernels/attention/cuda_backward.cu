@@ -157,7 +157,7 @@ static grad_memory memory_of(const dfgnn_setting *setting,
       units += matrix->edges / plan->item_edges;
     int64_t blocks = resident_blocks(setting, plan->warps);
     if (blocks > units)
-      blocks = units;
+      blocks = units > 0 ? units : 1;
     m.totals =
         part(&m, base,
              blocks * heads * (op == DFGNN_OP_AGNN ? 1 : problem->dim), size);
@@ -300,6 +300,11 @@ static int exact(const grad_params *p, const attend_shape *shape,
   return p->layout.heads % shape->tile_heads == 0 && width == p->layout.dim;
 }
 
+/* GATv2: where leaky(t) is the larger of t and slope t, of the sign of t. */
+static int usual_slope(const grad_params *p, const dfgnn_problem *problem) {
+  return problem->op != DFGNN_OP_GATV2 || (p->slope >= 0 && p->slope <= 1);
+}
+
 /* Rows of totals are as many as blocks. */
 static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
                                const grad_plan *plan, int columns,
@@ -384,6 +389,7 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
   if (p->schedule.units == 0)
     return DFGNN_OK;
   const int wide = !odd(problem) && aligned(p, size) &&
+                   usual_slope(p, problem) &&
                    shape_find(&shape, &launch->setting, plan, columns, mode);
   const int64_t tiles = wide ? shape.tiles : problem->heads;
   dfgnn_status status =

@@ -61,21 +61,25 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
   static constexpr bool TOTALS = !COLUMNS && (AGNN || GATV2);
   static constexpr int STATS = stats_count(OP);
   static constexpr int HC = GATV2 ? C : 1;
+  /* leaky(x + y) takes the place of the gathered x. */
+  static constexpr bool KEEPS = GATV2 && !GIVEN && sizeof(T) == sizeof(A);
 
   const grad_params &p;
   const char *far[FAR];
-  A att[HC][VEC], beta;
+  A att[HC][VEC], beta, slope, keep;
   uint64_t key;
 
   struct state {
     A own[at_least_1(OWN)][C][VEC], sum[at_least_1(TO)][C][VEC];
     A lse[S], delta[S], extra[S], inner[S];
+    A raised[GATV2 ? C : 1][VEC]; /* sum of dS where leaky's slope is 1 */
     A att_total[TOTALS && GATV2 ? C : 1][VEC], beta_total[S];
     pack x[FAR][U][C];
   };
 
   __device__ __forceinline__ explicit grad_row(const grad_params &params)
-      : map(params.layout), p(params), beta(1), key(0) {
+      : map(params.layout), p(params), beta(1), slope(params.slope),
+        keep(params.dropout.keep), key(0) {
 #pragma unroll
     for (int t = 0; t < FAR; ++t)
       far[t] = this->lane_base(p.far[t]);
@@ -165,6 +169,13 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
           z.sum[t][c][i] = A(0);
+    if constexpr (GATV2) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.raised[c][i] = A(0);
+    }
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       z.inner[h] = z.extra[h] = A(0);
@@ -229,8 +240,10 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
                 (int64_t(w.row) * m.heads + head(h)) * STATS;
         to[kLse] = z.lse[h];
         to[kDelta] = z.delta[h];
-        if constexpr (STATS > kExtra)
+        if constexpr (STATS > kExtra) {
           to[kExtra] = z.extra[h];
+          to[kExtra + 1] = A(0); /* read with the others */
+        }
       }
     }
   }
@@ -258,7 +271,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
     A weight[U * S], score[U * S]; /* multiples of the value's, score's row */
     const int64_t edge = (w.indices - p.schedule.indices) + (w.degree - left);
     if constexpr (GIVEN)
-      given_terms<WHOLE>(weight, score, j, edge, left);
+      given_terms<WHOLE>(weight, score, z, j, edge, left);
     else
       find_terms<WHOLE>(weight, score, z, j, edge, left);
     add(z, weight, score);
@@ -283,8 +296,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
   template <bool WHOLE>
   __device__ __forceinline__ void
-  given_terms(A (&weight)[U * S], A (&score)[U * S], const int (&j)[U],
-              int64_t edge, int left) const {
+  given_terms(A (&weight)[U * S], A (&score)[U * S], state &z,
+              const int (&j)[U], int64_t edge, int left) const {
     A far[U * S];
     if constexpr (FAR_SCALAR)
       far_scalars<WHOLE>(far, j, left);
@@ -299,6 +312,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
                            (edge + u * sides()) * m.heads + head(h));
         if constexpr (AGNN)
           score[n] *= far[n];
+        if constexpr (GATV2)
+          z.inner[h] += score[n];
       }
   }
 
@@ -326,15 +341,15 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
                        head(h)) *
                  A(kLog2e);
         if (EDGES && p.dropout.on)
-          kept = kept_of<A>(p.dropout, key, number, m.heads, head(h));
+          kept = kept_of(p.dropout, keep, key, number, m.heads, head(h));
         const edge_terms<A> t = terms_of<OP, A>(
-            p, sums[n], sums[(SUMS - 1) * U * S + n],
+            slope, sums[n], sums[(SUMS - 1) * U * S + n],
             COLUMNS ? lse[n] : z.lse[h], COLUMNS ? delta[n] : z.delta[h],
             z.extra[h], FAR_SCALAR || COLUMNS ? far[n] : A(0), beta, bias,
             kept);
         weight[n] = on ? t.weight : A(0);
         score[n] = on ? t.score : A(0);
-        if constexpr (AGNN || GAT)
+        if constexpr (!GT)
           z.inner[h] += on ? t.score * t.inner : A(0);
         if (EDGES && on && feature(0) == 0)
           emit(number * m.heads + head(h), t);
@@ -382,9 +397,15 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       }
   }
 
+  /* Host code sees to it that the slope is 0 .. 1. */
+  __device__ __forceinline__ A leaky_sum(A own, A x) const {
+    const A t = own + x;
+    return max_of(t, t * slope);
+  }
+
   /* This lane's part of the sums: of scores, then of dP. */
   __device__ __forceinline__ void products(A (&sums)[SUMS * U * S],
-                                           const state &z) const {
+                                           state &z) const {
 #pragma unroll
     for (int i = 0; i < SUMS * U * S; ++i)
       sums[i] = A(0);
@@ -396,14 +417,16 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
         for (int i = 0; i < VEC; ++i) {
           const int n = u * S + (MULTI ? c : 0);
           const A x = widen(z.x[0][u][c].item[i]);
+          sums[(SUMS - 1) * U * S + n] +=
+              z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
           if constexpr (GATV2) {
-            const A t = z.own[0][c][i] + x;
-            sums[n] += att[c][i] * (t * slope_at(t, A(p.slope)));
+            const A t = leaky_sum(z.own[0][c][i], x);
+            sums[n] += att[c][i] * t;
+            if constexpr (KEEPS)
+              z.x[0][u][c].item[i] = t;
           } else if constexpr (!GAT) {
             sums[n] += z.own[0][c][i] * x;
           }
-          sums[(SUMS - 1) * U * S + n] +=
-              z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
         }
   }
 
@@ -429,16 +452,14 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       const A x = widen(z.x[0][u][c].item[i]);
       if constexpr (COLUMNS)
         z.sum[YT][c][i] += weight * widen(z.x[YF][u][c].item[i]);
-      if constexpr (GT || AGNN) {
+      if constexpr (GT || AGNN)
         z.sum[0][c][i] += score * x;
-      } else if constexpr (GATV2) {
-        const A t = z.own[0][c][i] + x, slope = slope_at(t, A(p.slope));
-        if constexpr (COLUMNS) {
-          z.sum[0][c][i] += score * att[c][i] * slope;
-        } else {
-          z.sum[0][c][i] += score * slope;
-          z.att_total[c][i] += score * (slope * t);
-        }
+      if constexpr (GATV2) {
+        const A t = KEEPS ? x : leaky_sum(z.own[0][c][i], x);
+        if (t > A(0))
+          z.raised[c][i] += score;
+        if constexpr (!COLUMNS)
+          z.att_total[c][i] += score * t;
       }
     }
   }
@@ -455,8 +476,10 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       for (int i = 0; i < VEC; ++i) {
         if constexpr (GT)
           z.sum[0][c][i] *= A(p.scale);
-        if constexpr (GATV2 && !COLUMNS)
-          z.sum[0][c][i] *= att[c][i];
+        if constexpr (GATV2) {
+          const A raised = z.raised[c][i], all = z.inner[MULTI ? c : 0];
+          z.sum[0][c][i] += att[c][i] * (raised + slope * (all - raised));
+        }
       }
     if constexpr (GAT) {
 #pragma unroll

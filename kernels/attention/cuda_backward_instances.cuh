@@ -28,21 +28,6 @@ namespace dfgnn {
   X(16, 1, 2, 1)                                                               \
   X(8, 2, 1, 1)
 
-/* With numbered edges. */
-#define DFGNN_GRAD_EDGES(X)                                                    \
-  X(32, 1, 2, 0)                                                               \
-  X(16, 2, 1, 0)                                                               \
-  X(8, 4, 1, 0)                                                                \
-  X(16, 1, 2, 0)                                                               \
-  X(8, 2, 1, 0)                                                                \
-  X(8, 1, 2, 0)                                                                \
-  X(4, 1, 2, 0)                                                                \
-  X(32, 2, 1, 0)                                                               \
-  X(32, 4, 1, 0)                                                               \
-  X(32, 8, 1, 0)                                                               \
-  X(32, 1, 2, 1)                                                               \
-  X(16, 2, 1, 1)
-
 /* Of 16-bit types, of which a vector holds twice as many. */
 #define DFGNN_GRAD_HALF(X)                                                     \
   X(16, 1, 2, 0)                                                               \
@@ -58,16 +43,6 @@ namespace dfgnn {
   X(16, 1, 2, 1)                                                               \
   X(8, 2, 1, 1)
 
-#define DFGNN_GRAD_HALF_EDGES(X)                                               \
-  X(16, 1, 2, 0)                                                               \
-  X(8, 2, 1, 0)                                                                \
-  X(8, 1, 2, 0)                                                                \
-  X(4, 1, 2, 0)                                                                \
-  X(32, 1, 2, 0)                                                               \
-  X(32, 2, 1, 0)                                                               \
-  X(32, 4, 1, 0)                                                               \
-  X(16, 1, 2, 1)
-
 /* Of rows with spilled dS; edges in flight are not for tuning. */
 #define DFGNN_GRAD_GIVEN(X)                                                    \
   X(32, 1, 4, 0)                                                               \
@@ -76,22 +51,27 @@ namespace dfgnn {
   X(16, 1, 4, 0)                                                               \
   X(8, 2, 4, 0)                                                                \
   X(8, 1, 4, 0)                                                                \
+  X(4, 2, 4, 0)                                                                \
   X(4, 1, 4, 0)                                                                \
   X(32, 2, 2, 0)                                                               \
   X(32, 4, 1, 0)                                                               \
   X(32, 8, 1, 0)                                                               \
   X(32, 1, 4, 1)                                                               \
-  X(16, 2, 4, 1)
+  X(16, 2, 4, 1)                                                               \
+  X(16, 1, 4, 1)                                                               \
+  X(8, 2, 4, 1)
 
 #define DFGNN_GRAD_HALF_GIVEN(X)                                               \
   X(16, 1, 4, 0)                                                               \
   X(8, 2, 4, 0)                                                                \
   X(8, 1, 4, 0)                                                                \
+  X(4, 2, 4, 0)                                                                \
   X(4, 1, 4, 0)                                                                \
   X(32, 1, 4, 0)                                                               \
   X(32, 2, 2, 0)                                                               \
   X(32, 4, 1, 0)                                                               \
-  X(16, 1, 4, 1)
+  X(16, 1, 4, 1)                                                               \
+  X(8, 2, 4, 1)
 
 struct grad_instance {
   int columns, mode, lanes, vectors, unroll, several;
@@ -133,7 +113,7 @@ template <int OP, typename T>
 const void *find_wide(int columns, int mode, int lanes, int vectors, int unroll,
                       int several) {
   static const grad_instance table[] = {DFGNN_GRAD_WIDE(
-      DFGNN_GRAD_PLAIN_ROWS) DFGNN_GRAD_EDGES(DFGNN_GRAD_EDGE_ROWS)};
+      DFGNN_GRAD_PLAIN_ROWS) DFGNN_GRAD_WIDE(DFGNN_GRAD_EDGE_ROWS)};
   if constexpr (OP != DFGNN_OP_GAT) {
     static const grad_instance given[] = {
         DFGNN_GRAD_GIVEN(DFGNN_GRAD_GIVEN_ROWS)};
@@ -148,7 +128,7 @@ template <int OP, typename T>
 const void *find_half(int columns, int mode, int lanes, int vectors, int unroll,
                       int several) {
   static const grad_instance table[] = {DFGNN_GRAD_HALF(
-      DFGNN_GRAD_PLAIN_ROWS) DFGNN_GRAD_HALF_EDGES(DFGNN_GRAD_EDGE_ROWS)};
+      DFGNN_GRAD_PLAIN_ROWS) DFGNN_GRAD_HALF(DFGNN_GRAD_EDGE_ROWS)};
   if constexpr (OP != DFGNN_OP_GAT) {
     static const grad_instance given[] = {
         DFGNN_GRAD_HALF_GIVEN(DFGNN_GRAD_GIVEN_ROWS)};

@@ -76,8 +76,10 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
             static_cast<A *>(p.stats) + (int64_t(w.row) * heads + head) * STATS;
         to[kLse] = lse;
         to[kDelta] = delta;
-        if (STATS > kExtra)
+        if (STATS > kExtra) {
           to[kExtra] = extra;
+          to[kExtra + 1] = A(0); /* read with the others */
+        }
       }
     }
     for (int k = 0; k < w.degree; ++k)
@@ -124,9 +126,9 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
         bias =
             static_cast<const A *>(p.bias)[number * heads + head] * A(kLog2e);
       if (edges && p.dropout.on)
-        kept = kept_of<A>(p.dropout, key, number, heads, head);
-      const edge_terms<A> t = terms_of<OP, A>(p, product, dp, lse, delta, extra,
-                                              far, beta, bias, kept);
+        kept = kept_of(p.dropout, A(p.dropout.keep), key, number, heads, head);
+      const edge_terms<A> t = terms_of<OP, A>(
+          A(p.slope), product, dp, lse, delta, extra, far, beta, bias, kept);
       weight = t.weight;
       score = t.score;
       if (AGNN || GAT)

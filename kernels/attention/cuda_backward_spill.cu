@@ -62,7 +62,7 @@ DFGNN_FAMILIES(cuda_backward_spill) = {
      1,
      0,
      {{"lanes", 4, {4, 8, 16, 32}, {}},
-      {"unroll", 2, {1, 2}, {}},
+      {"unroll", 3, {1, 2, 4}, {}},
       {"rows", 2, {1, 2}, {}},
       {"span", 2, {ATTEND_ONCE, ATTEND_PIECE}, {"once", "piece"}},
       {"heads", 2, {0, 1}, {"grid", "warp"}}},

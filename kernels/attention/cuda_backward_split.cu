@@ -63,7 +63,7 @@ DFGNN_FAMILIES(cuda_backward_split) = {
      {{"lanes", 4, {4, 8, 16, 32}, {}},
       {"unroll", 3, {1, 2, 4}, {}},
       {"span", 2, {ATTEND_ONCE, ATTEND_DEALT}, {"once", "dealt"}},
-      {"edges", 4, {32, 128, 512, 4096}, {}},
+      {"edges", 5, {16, 64, 128, 512, 4096}, {}},
       {"heads", 2, {0, 1}, {"grid", "warp"}}},
      split_legal,
      split_applicable,

@@ -62,9 +62,11 @@ __global__ void __launch_bounds__(256)
   A *to = static_cast<A *>(p.stats) + pair * p.count;
   to[kLse] = lse_of(static_cast<const A *>(p.lse)[pair]);
   to[kDelta] = delta;
-  if (p.count > kExtra)
+  if (p.count > kExtra) {
     to[kExtra] =
         p.score ? static_cast<const A *>(p.score)[pair] : inverse_norm(square);
+    to[kExtra + 1] = A(0); /* read with the others */
+  }
 }
 
 static bool fits_vectors(const tensor_view &t, int heads, unsigned size) {

@@ -31,11 +31,12 @@ __device__ __forceinline__ uint64_t dropout_key(const dropout_params &d) {
   return dfgnn__dropout_key(d.seed ? *d.seed : d.seed_value);
 }
 
-/* What a weight is multiplied by. */
+/* What a weight is multiplied by: 0, or `keep`, which is d.keep. */
 template <typename A>
-__device__ __forceinline__ A kept_of(const dropout_params &d, uint64_t key,
-                                     int64_t edge, int heads, int head) {
-  return dfgnn__dropped(key, edge, heads, head, d.threshold) ? A(0) : A(d.keep);
+__device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
+                                     uint64_t key, int64_t edge, int heads,
+                                     int head) {
+  return dfgnn__dropped(key, edge, heads, head, d.threshold) ? A(0) : keep;
 }
 
 } // namespace dfgnn

@@ -50,7 +50,7 @@ struct general_row : lane_map<T, VEC, L, C, MULTI> {
 
   const general_params &p;
   const char *far[FAR];
-  A att[HC][VEC];
+  A att[HC][VEC], slope, keep;
   uint64_t key;
 
   struct state {
@@ -59,7 +59,8 @@ struct general_row : lane_map<T, VEC, L, C, MULTI> {
   };
 
   __device__ __forceinline__ explicit general_row(const general_params &params)
-      : map(params.layout), p(params), key(0) {
+      : map(params.layout), p(params), slope(params.slope),
+        keep(params.dropout.keep), key(0) {
 #pragma unroll
     for (int t = 0; t < FAR; ++t)
       far[t] = this->lane_base(p.far[t]);
@@ -217,7 +218,7 @@ struct general_row : lane_map<T, VEC, L, C, MULTI> {
     if (p.bias && live)
       s += __ldg(static_cast<const A *>(p.bias) + at) * A(kLog2e);
     if (p.dropout.on)
-      kept = kept_of<A>(p.dropout, key, edge, m.heads, head(h));
+      kept = kept_of(p.dropout, keep, key, edge, m.heads, head(h));
     if (p.weights && live && feature(0) == 0)
       static_cast<A *>(p.weights)[at] = s;
     if (!live)
@@ -241,7 +242,7 @@ struct general_row : lane_map<T, VEC, L, C, MULTI> {
             const A x = widen(z.x[0][u][c].item[i]);
             if constexpr (GATV2) {
               const A t = z.q[c][i] + x;
-              sum += att[c][i] * (t > A(0) ? t : t * A(p.slope));
+              sum += att[c][i] * (t > A(0) ? t : t * slope);
             } else {
               sum += z.q[c][i] * x;
             }
@@ -258,7 +259,7 @@ struct general_row : lane_map<T, VEC, L, C, MULTI> {
                       int64_t(j[u]) * m.heads + head(h));
         if constexpr (GAT) {
           const A t = z.own[h] + far;
-          s[h][u] = (t > A(0) ? t : t * A(p.slope)) * A(kLog2e);
+          s[h][u] = (t > A(0) ? t : t * slope) * A(kLog2e);
         } else {
           s[h][u] = AGNN ? sums[u * S + h] * far : sums[u * S + h];
         }

@@ -76,9 +76,9 @@ template <int OP, typename T> struct plain_general {
       const A s = score(query, w.row, j, first + k);
       const A top = max_of(m, s), scale = exp2_fast(m - top);
       const A weight = exp2_fast(s - top);
-      const A kept = p.dropout.on
-                         ? kept_of<A>(p.dropout, key, first + k, heads, head)
-                         : A(1);
+      const A kept = p.dropout.on ? kept_of(p.dropout, A(p.dropout.keep), key,
+                                            first + k, heads, head)
+                                  : A(1);
       const tensor_view &value = p.far[GT ? 1 : 0];
       const char *row = row_of(value, j);
       m = top;

@@ -22,9 +22,9 @@ template <typename A> __device__ __forceinline__ A slope_at(A x, A slope) {
 /* product: of the score, GT's in log2 units.  own, far: see kExtra.  bias: in
  * log2 units. */
 template <int OP, typename A>
-__device__ __forceinline__ edge_terms<A>
-terms_of(const grad_params &p, A product, A dp, A lse, A delta, A own, A far,
-         A beta, A bias, A kept) {
+__device__ __forceinline__ edge_terms<A> terms_of(A slope, A product, A dp,
+                                                  A lse, A delta, A own, A far,
+                                                  A beta, A bias, A kept) {
   edge_terms<A> t;
   A s = product;
   t.inner = A(1);
@@ -33,7 +33,7 @@ terms_of(const grad_params &p, A product, A dp, A lse, A delta, A own, A far,
     s = t.inner * beta * A(kLog2e);
   } else if constexpr (OP == DFGNN_OP_GAT) {
     const A x = own + far;
-    t.inner = slope_at(x, A(p.slope));
+    t.inner = slope_at(x, slope);
     s = x * t.inner * A(kLog2e);
   } else if constexpr (OP == DFGNN_OP_GATV2) {
     s = product * A(kLog2e);
