@@ -18,33 +18,32 @@ def say_once(message):
         log.warning(message)
 
 
-def forward(graph, op, inputs, bias, seed, settings):
+def forward(graph, made, inputs, bias, seed, with_lse=True):
     """(out, lse or None, weights or None) without gradients."""
     try:
-        return _execute.forward(graph, op, inputs, bias, seed, settings)
+        return _execute.forward(graph, made, inputs, bias, seed, with_lse)
     except UnsupportedError as error:
         say_once(f"{error}; it runs by torch operations instead")
     with torch.no_grad():
-        out, weights = _composite.attention(op, inputs, bias, seed, graph,
-                                            settings)
-    return out, None, weights if settings.weights else None
+        out, weights = _composite.attention(made.op, inputs, bias, seed, graph,
+                                            made.settings)
+    return out, None, weights if made.settings.weights else None
 
 
-def backward(graph, op, inputs, bias, seed, settings, out, lse, grad_out,
-             needed):
+def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed):
     if lse is not None:
         try:
-            return _execute.backward(graph, op, inputs, bias, seed, settings,
-                                     out, lse, grad_out, needed)
+            return _execute.backward(graph, made, inputs, bias, seed, out, lse,
+                                     grad_out, needed)
         except UnsupportedError as error:
             say_once(f"{error}; gradients are made by torch operations "
                      "instead")
-    return differentiate(graph, op, inputs, bias, seed, settings, grad_out,
-                         None, needed, False)
+    return differentiate(graph, made, inputs, bias, seed, grad_out, None,
+                         needed, False)
 
 
-def differentiate(graph, op, inputs, bias, seed, settings, grad_out,
-                  grad_weights, needed, create_graph):
+def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
+                  needed, create_graph):
     """Gradients by the composite path, themselves differentiable if
     create_graph."""
     given = list(inputs) + [bias]
@@ -55,8 +54,8 @@ def differentiate(graph, op, inputs, bias, seed, settings, grad_out,
                      for t, w in zip(given, wanted)]
         else:  # one leaf an argument: a tensor may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
-        out, weights = _composite.attention(op, given[:-1], given[-1], seed,
-                                            graph, settings)
+        out, weights = _composite.attention(
+            made.op, given[:-1], given[-1], seed, graph, made.settings)
         pairs = [(y, g) for y, g in ((out, grad_out), (weights, grad_weights))
                  if g is not None and y.requires_grad]
         sources = [t for t, w in zip(given, wanted) if w]
@@ -66,12 +65,12 @@ def differentiate(graph, op, inputs, bias, seed, settings, grad_out,
     return [next(grads) if w else None for w in wanted]
 
 
-def through_weights(graph, op, inputs, bias, seed, settings, out, lse,
-                    grad_out, grad_weights, needed):
+def through_weights(graph, made, inputs, bias, seed, grad_out, grad_weights,
+                    needed):
     """Gradients of a loss that looks at the weights, too."""
     say_once("gradients through attention weights are made by torch "
              "operations, which hold every edge's features")
-    return differentiate(graph, op, inputs, bias, seed, settings, grad_out,
+    return differentiate(graph, made, inputs, bias, seed, grad_out,
                          grad_weights, needed, False)
 
 
@@ -79,40 +78,48 @@ class Attention(torch.autograd.Function):
     """out, or (out, weights) if settings.weights."""
 
     @staticmethod
-    def forward(ctx, graph, op, settings, bias, seed, *inputs):
-        out, lse, weights = forward(graph, op, inputs, bias, seed, settings)
+    def forward(ctx, graph, made, bias, seed, *inputs):
+        out, lse, weights = forward(graph, made, inputs, bias, seed)
         ctx.save_for_backward(out, lse, bias, seed, *inputs)
-        ctx.call = graph, op, settings
+        ctx.call = graph, made
         ctx.set_materialize_grads(False)
-        return (out, weights) if settings.weights else out
+        return out if weights is None else (out, weights)
 
     @staticmethod
     def backward(ctx, grad_out, grad_weights=None):
-        graph, op, settings = ctx.call
+        graph, made = ctx.call
         out, lse, bias, seed, *inputs = ctx.saved_tensors
         wants = ctx.needs_input_grad
-        needed = wants[5:] + (wants[3],)
+        needed = wants[4:] + (wants[2],)
         if grad_out is None and grad_weights is None:
             return (None,) * len(wants)
         if torch.is_grad_enabled():
             say_once("gradients of gradients are made by torch operations, "
                      "which hold every edge's features")
-            grads = differentiate(graph, op, inputs, bias, seed, settings,
-                                  grad_out, grad_weights, needed, True)
+            grads = differentiate(graph, made, inputs, bias, seed, grad_out,
+                                  grad_weights, needed, True)
         elif grad_weights is not None:
-            grads = through_weights(graph, op, inputs, bias, seed, settings,
-                                    out, lse, grad_out, grad_weights, needed)
+            grads = through_weights(graph, made, inputs, bias, seed, grad_out,
+                                    grad_weights, needed)
         else:
-            grads = backward(graph, op, inputs, bias, seed, settings, out, lse,
+            grads = backward(graph, made, inputs, bias, seed, out, lse,
                              grad_out, needed)
-        return (None, None, None, grads[-1], None, *grads[:-1])
+        return (None, None, grads[-1], None, *grads[:-1])
 
 
-def attention(graph, op, inputs, bias, seed, settings):
+def _differentiable(inputs, bias):
+    if bias is not None and bias.requires_grad:
+        return True
+    for tensor in inputs:
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
+
+
+def attention(graph, made, inputs, bias, seed):
     """(out, weights or None)."""
-    if torch.is_grad_enabled() and any(
-            t is not None and t.requires_grad for t in (bias, *inputs)):
-        result = Attention.apply(graph, op, settings, bias, seed, *inputs)
-        return result if settings.weights else (result, None)
-    out, _, weights = forward(graph, op, inputs, bias, seed, settings)
+    if torch.is_grad_enabled() and _differentiable(inputs, bias):
+        result = Attention.apply(graph, made, bias, seed, *inputs)
+        return result if made.settings.weights else (result, None)
+    out, _, weights = forward(graph, made, inputs, bias, seed, False)
     return out, weights

@@ -7,14 +7,15 @@ import torch
 from . import _abi
 from ._context import current_raw_stream
 from ._library import check, failure, library
-from ._operators import DTYPES, OPERATORS
+from ._operators import DTYPES, OPERATORS, check_inputs
 
-_generation = [0]
+_generation = 0
 
 
 def forget_plans():
     """Plans are chosen anew: something was measured."""
-    _generation[0] += 1
+    global _generation
+    _generation += 1
 
 
 class Plan:
@@ -22,15 +23,22 @@ class Plan:
 
     __slots__ = ("pointer", "workspace", "template", "execute")
 
-    def __init__(self, pointer, template):
+    def __init__(self, handle, wanted, settings):
         lib = library()
-        self.pointer = pointer
-        self.workspace = lib.dfgnn_plan_workspace(pointer)
-        self.template = template
+        self.pointer = ctypes.c_void_p()
+        check(lib.dfgnn_plan_create(
+            ctypes.byref(self.pointer), handle.context.handle, handle.pointer,
+            ctypes.byref(wanted)))
+        handle.owned_plans.append(self.pointer)
+        self.workspace = lib.dfgnn_plan_workspace(self.pointer)
+        self.template = _abi.Args(scale=settings.scale, slope=settings.slope,
+                                  dropout=settings.dropout)
         self.execute = lib.dfgnn_execute
 
+    def arguments(self):
+        return _abi.Args.from_buffer_copy(self.template)
+
     def run(self, args, device):
-        on_cpu = device.type == "cpu"
         workspace = None
         if self.workspace:
             # the caching allocator keeps it until the stream is done with it
@@ -39,7 +47,7 @@ class Plan:
             workspace = scratch.data_ptr()
         status = self.execute(
             self.pointer, ctypes.addressof(args), workspace,
-            None if on_cpu else current_raw_stream(device.index))
+            None if device.type == "cpu" else current_raw_stream(device.index))
         if status:
             raise failure(status)
 
@@ -54,25 +62,58 @@ def problem(op, backward, dtype, heads, dim, settings, bias):
         bias=int(bias), dropout=int(settings.dropout > 0))
 
 
-def plan(graph, op, backward, dtype, heads, dim, settings, bias):
-    handle = graph.handle
-    key = (op, backward, dtype, heads, dim, settings, bias, _generation[0])
-    found = handle.plans.get(key)
+class Recipe:
+    """All that calls with the same shapes, types and settings share: what was
+    found once need not be found again."""
+
+    __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
+                 "dim", "biased", "out_shape", "lse_shape", "weights_shape",
+                 "empty", "plans")
+
+    def __init__(self, graph, op, inputs, bias, settings):
+        self.op = op
+        self.spec = spec = OPERATORS[op]
+        check_inputs(spec, inputs, bias,
+                     {"N": graph.num_dst, "M": graph.num_src,
+                      "E": graph.num_edges}, graph.device)
+        value = inputs[spec.value]
+        self.settings = settings
+        self.dtype = value.dtype
+        self.exact = (torch.float64 if value.dtype == torch.float64
+                      else torch.float32)
+        self.device = value.device
+        _, self.heads, self.dim = value.shape
+        self.biased = bias is not None
+        self.out_shape = (graph.num_dst, self.heads, self.dim)
+        self.lse_shape = (graph.num_dst, self.heads)
+        self.weights_shape = (graph.num_edges, self.heads)
+        self.empty = not graph.num_edges
+        self.plans = [None, None]
+
+    def plan(self, graph, backward):
+        found = self.plans[backward]
+        if found is None:
+            found = self.plans[backward] = Plan(
+                graph.handle, problem(self.op, backward, self.dtype,
+                                      self.heads, self.dim, self.settings,
+                                      self.biased), self.settings)
+        return found
+
+    def new(self, shape, dtype):
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+
+def recipe(graph, op, inputs, bias, settings):
+    """Raises what is wrong with the inputs, the first time they are seen."""
+    recipes = graph.handle.recipes
+    key = (op, settings, _generation,
+           *[None if t is None else (t.shape, t.dtype, t.device)
+             if isinstance(t, torch.Tensor) else id(t) for t in inputs],
+           None if bias is None else (bias.shape, bias.dtype, bias.device))
+    found = recipes.get(key)
     if found is None:
-        found = handle.plans[key] = _make_plan(
-            handle, op, problem(op, backward, dtype, heads, dim, settings,
-                                bias), settings)
+        found = recipes[key] = Recipe(graph, op, inputs, bias, settings)
     return found
-
-
-def _make_plan(handle, op, wanted, settings):
-    pointer = ctypes.c_void_p()
-    check(library().dfgnn_plan_create(
-        ctypes.byref(pointer), handle.context.handle, handle.pointer,
-        ctypes.byref(wanted)))
-    handle.owned_plans.append(pointer)
-    return Plan(pointer, _abi.Args(scale=settings.scale, slope=settings.slope,
-                                   dropout=settings.dropout))
 
 
 def usable(tensor):
@@ -81,116 +122,106 @@ def usable(tensor):
 
 
 def _place(args, name, tensor):
+    """Returns the tensor that was placed, to be kept until the call."""
+    if tensor.is_contiguous():
+        setattr(args, name, tensor.data_ptr())
+        return tensor
+    tensor = usable(tensor)
     setattr(args, name, tensor.data_ptr())
     if not tensor.is_contiguous():
-        node, head, feature = tensor.stride()
-        setattr(args, name + "_strides", _abi.Strides(node, head, feature))
+        setattr(args, name + "_strides", _abi.Strides(*tensor.stride()))
+    return tensor
 
 
-def _place_inputs(args, spec, inputs, dtype):
+def _place_exact(args, name, tensor, dtype):
+    if tensor.dtype != dtype:
+        tensor = tensor.to(dtype)
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    setattr(args, name, tensor.data_ptr())
+    return tensor
+
+
+def _place_inputs(args, made, inputs, bias, seed):
     """Returns what must stay alive until the call was made."""
-    exact = dtype if dtype == torch.float64 else torch.float32
     kept = []
-    for input_, tensor in zip(spec.inputs, inputs):
+    for input_, tensor in zip(made.spec.inputs, inputs):
         if tensor is None:
             continue
         if input_.scalar:
-            tensor = tensor.to(exact).contiguous()
-            setattr(args, input_.field, tensor.data_ptr())
+            kept.append(_place_exact(args, input_.field, tensor, made.exact))
         elif input_.dims == "HD":
-            tensor = tensor.contiguous()
-            setattr(args, input_.field, tensor.data_ptr())
+            kept.append(_place_exact(args, input_.field, tensor, made.dtype))
         else:
-            tensor = usable(tensor)
-            _place(args, input_.field, tensor)
-        kept.append(tensor)
-    return kept
-
-
-def _place_modifiers(args, bias, seed, exact):
-    kept = []
+            kept.append(_place(args, input_.field, tensor))
     if bias is not None:
-        bias = bias.to(exact).contiguous()
-        args.bias = bias.data_ptr()
-        kept.append(bias)
+        kept.append(_place_exact(args, "bias", bias, made.exact))
     if seed is not None:
         args.seed = seed.data_ptr()
     return kept
 
 
-def forward(graph, op, inputs, bias, seed, settings):
-    """(out, lse, weights or None); per edge in the graph's order."""
-    spec = OPERATORS[op]
-    value = inputs[spec.value]
-    dtype, device = value.dtype, value.device
-    exact = dtype if dtype == torch.float64 else torch.float32
-    _, heads, dim = value.shape
-    if not graph.num_edges:
-        return _without_edges(graph, value, exact, settings)
-    made = plan(graph, op, False, dtype, heads, dim, settings,
-                bias is not None)
-    args = _abi.Args.from_buffer_copy(made.template)
-    kept = _place_inputs(args, spec, inputs, dtype)
-    kept += _place_modifiers(args, bias, seed, exact)
-    rows = graph.num_dst
-    out = torch.empty((rows, heads, dim), dtype=dtype, device=device)
-    lse = torch.empty((rows, heads), dtype=exact, device=device)
-    weights = None
+def _like(tensor, shape, dtype, made):
+    """A new tensor; torch makes it sooner when it can look at another."""
+    if (tensor.shape == shape and tensor.dtype == dtype
+            and tensor.is_contiguous()):
+        return torch.empty_like(tensor)
+    return torch.empty(shape, dtype=dtype, device=made.device)
+
+
+def forward(graph, made, inputs, bias, seed, with_lse=True):
+    """(out, lse or None, weights or None); per edge in the graph's order."""
+    if made.empty:
+        return _without_edges(made)
+    plan = made.plan(graph, False)
+    args = plan.arguments()
+    kept = _place_inputs(args, made, inputs, bias, seed)  # noqa: F841
+    out = _like(inputs[0], made.out_shape, made.dtype, made)
     args.out = out.data_ptr()
-    args.lse = lse.data_ptr()
-    if settings.weights:
-        weights = torch.empty((graph.num_edges, heads), dtype=exact,
-                              device=device)
+    lse = weights = None
+    if with_lse:
+        lse = made.new(made.lse_shape, made.exact)
+        args.lse = lse.data_ptr()
+    if made.settings.weights:
+        weights = made.new(made.weights_shape, made.exact)
         args.weights = weights.data_ptr()
-    made.run(args, device)
+    plan.run(args, made.device)
     return out, lse, weights
 
 
-def _without_edges(graph, value, exact, settings):
-    heads = value.size(1)
-    lse = value.new_full((graph.num_dst, heads), float("-inf"), dtype=exact)
+def _without_edges(made):
     weights = None
-    if settings.weights:
-        weights = value.new_empty((0, heads), dtype=exact)
-    return value.new_zeros((graph.num_dst,) + value.shape[1:]), lse, weights
+    if made.settings.weights:
+        weights = made.new(made.weights_shape, made.exact)
+    return (made.new(made.out_shape, made.dtype).zero_(),
+            made.new(made.lse_shape, made.exact).fill_(float("-inf")), weights)
 
 
-def backward(graph, op, inputs, bias, seed, settings, out, lse, grad_out,
-             needed):
+def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed):
     """Gradients of the inputs and of bias; None where needed is false."""
-    spec = OPERATORS[op]
-    value = inputs[spec.value]
-    dtype, device = value.dtype, value.device
-    exact = dtype if dtype == torch.float64 else torch.float32
-    _, heads, dim = value.shape
-    if not graph.num_edges:
+    if made.empty:
         return [torch.zeros_like(t) if n and t is not None else None
                 for t, n in zip((*inputs, bias), needed)]
-    made = plan(graph, op, True, dtype, heads, dim, settings,
-                bias is not None)
-    args = _abi.Args.from_buffer_copy(made.template)
-    kept = _place_inputs(args, spec, inputs, dtype)
-    kept += _place_modifiers(args, bias, seed, exact)
-    grad_out = usable(grad_out)
-    _place(args, "grad_out", grad_out)
+    plan = made.plan(graph, True)
+    args = plan.arguments()
+    kept = _place_inputs(args, made, inputs, bias, seed)
+    kept.append(_place(args, "grad_out", grad_out))
     args.out = out.data_ptr()
     args.lse = lse.data_ptr()
     grads = []
-    for input_, tensor, wanted in zip(spec.inputs, inputs, needed):
+    for input_, tensor, wanted in zip(made.spec.inputs, inputs, needed):
         grad = None
         if wanted and tensor is not None:
-            scalar = input_.scalar or input_.dims == "HD"
-            grad = torch.empty(tensor.shape, dtype=exact if scalar else dtype,
-                               device=device)
+            exact = input_.scalar or input_.dims == "HD"
+            grad = _like(tensor, tensor.shape,
+                         made.exact if exact else made.dtype, made)
             setattr(args, "grad_" + input_.field, grad.data_ptr())
         grads.append(grad)
     grad_bias = None
     if bias is not None and needed[-1]:
-        grad_bias = torch.empty(bias.shape, dtype=exact, device=device)
+        grad_bias = made.new(bias.shape, made.exact)
         args.grad_bias = grad_bias.data_ptr()
-    made.run(args, device)
-    grads = [g if g is None or g.dtype == t.dtype else g.to(t.dtype)
-             for g, t in zip(grads, inputs)]
-    if grad_bias is not None and grad_bias.dtype != bias.dtype:
-        grad_bias = grad_bias.to(bias.dtype)
-    return grads + [grad_bias]
+    plan.run(args, made.device)
+    grads.append(grad_bias)
+    return [g if g is None or g.dtype == t.dtype else g.to(t.dtype)
+            for g, t in zip(grads, (*inputs, bias))]

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-import threading
 import weakref
 
 import torch
@@ -23,9 +22,8 @@ class Handle:
         self.pid = os.getpid()
         self.context = ctx
         self.pointer = pointer
-        self.plans = {}
+        self.recipes = {}
         self.owned_plans = []
-        self.lock = threading.Lock()
         self._finalizer = weakref.finalize(
             self, _destroy, self.pid, pointer, self.owned_plans, keep)
         # at exit the process gives everything back by itself, and the device

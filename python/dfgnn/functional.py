@@ -8,8 +8,8 @@ import math
 
 import torch
 
-from . import _attention, _composite, ops
-from ._operators import OPERATORS, Settings, check_inputs
+from . import _attention, _composite, _execute, ops
+from ._operators import OPERATORS, Settings
 from .convert import as_graph
 from .graph import Graph, check_index, describe
 
@@ -33,11 +33,15 @@ else:
                 if torch.is_autocast_cpu_enabled() else None)
 
 
+# one question instead of three where torch can answer it
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+
 def _autocast(spec, inputs):
     """Features in the type of the autocast region, as matrix products have it;
     scores stay as exact as they are."""
     value = inputs[spec.value]
-    if not isinstance(value, torch.Tensor):
+    if not _any_autocast() or not isinstance(value, torch.Tensor):
         return inputs
     dtype = _autocast_dtype(value.device.type)
     if dtype is None:
@@ -56,7 +60,7 @@ def _probability(dropout, training):
 
 
 def _settings(value, scale, slope, dropout, return_weights):
-    tf32 = (value.dtype == torch.float32 and value.device.type == "cuda"
+    tf32 = (value.is_cuda and value.dtype == torch.float32
             and torch.get_float32_matmul_precision() != "highest")
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
                     torch.are_deterministic_algorithms_enabled(), tf32)
@@ -84,23 +88,20 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     edge in the caller's order."""
     spec = OPERATORS[name]
     inputs = _autocast(spec, inputs)
-    seed = None
-    if dropout:
-        seed = make_seed(inputs[spec.value].device)
+    seed = make_seed(inputs[spec.value].device) if dropout else None
     settings = _settings(inputs[spec.value], scale, slope, dropout,
                          return_weights)
     if ops.compiling():
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
-    graph = as_graph(graph, _size(spec, inputs))
+    if not isinstance(graph, Graph):
+        graph = as_graph(graph, _size(spec, inputs))
     if self_loops:
         graph = graph.with_self_loops()
-    check_inputs(spec, inputs, bias, {"N": graph.num_dst, "M": graph.num_src,
-                                      "E": graph.num_edges}, graph.device)
+    made = _execute.recipe(graph, name, inputs, bias, settings)
     if bias is not None:
         bias = graph.to_graph_order(bias)
-    out, weights = _attention.attention(graph, name, inputs, bias, seed,
-                                        settings)
+    out, weights = _attention.attention(graph, made, inputs, bias, seed)
     if not return_weights:
         return out
     factors = None

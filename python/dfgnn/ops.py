@@ -8,8 +8,8 @@ do without.
 
 import torch
 
-from . import _attention, _composite
-from ._operators import OPERATORS, Settings, check_inputs
+from . import _attention, _composite, _execute
+from ._operators import OPERATORS, Settings
 from .convert import as_graph
 from .graph import Graph, by_id
 
@@ -65,14 +65,12 @@ def _forward(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
              deterministic, tf32):
     graph = _graph(edge_index, graph, num_src, num_dst, loops)
     inputs = _inputs(op, a, b, c)
-    check_inputs(OPERATORS[op], inputs, bias,
-                 {"N": graph.num_dst, "M": graph.num_src,
-                  "E": graph.num_edges}, graph.device)
-    settings = Settings(scale, slope, dropout, weights, deterministic, tf32)
+    made = _execute.recipe(
+        graph, op, inputs, bias,
+        Settings(scale, slope, dropout, weights, deterministic, tf32))
     if bias is not None:
         bias = graph.to_graph_order(bias)
-    out, lse, alpha = _attention.forward(graph, op, inputs, bias, seed,
-                                         settings)
+    out, lse, alpha = _attention.forward(graph, made, inputs, bias, seed)
     value = _value(op, a, b, c)
     if lse is None:
         lse = _empty(value, 0, dtype=_exact(value))
@@ -100,17 +98,19 @@ def _backward(grad_out, grad_weights, out, lse, needed, a, b, c, bias, seed,
               scale, slope, dropout, weights, deterministic, tf32):
     graph = _graph(edge_index, graph, num_src, num_dst, loops)
     inputs = _inputs(op, a, b, c)
-    settings = Settings(scale, slope, dropout, weights, deterministic, tf32)
+    made = _execute.recipe(
+        graph, op, inputs, bias,
+        Settings(scale, slope, dropout, weights, deterministic, tf32))
     wanted = [bool(needed >> i & 1) for i in range(4)]
     wanted = tuple(wanted[:len(inputs)]) + (wanted[3],)
     ordered = None if bias is None else graph.to_graph_order(bias)
     if grad_weights is not None:
         grads = _attention.through_weights(
-            graph, op, inputs, ordered, seed, settings, out, lse, grad_out,
+            graph, made, inputs, ordered, seed, grad_out,
             graph.to_graph_order(grad_weights), wanted)
     else:
-        grads = _attention.backward(graph, op, inputs, ordered, seed, settings,
-                                    out, lse, grad_out, wanted)
+        grads = _attention.backward(graph, made, inputs, ordered, seed, out,
+                                    lse, grad_out, wanted)
     if grads[-1] is not None:
         grads[-1] = graph.to_caller_order(grads[-1])
     *grads, grad_bias = grads
