@@ -75,6 +75,16 @@ static int scattered(const dfgnn_setting *s) {
   return s->signature->locality < 0.3;
 }
 
+/* Rows gathered at random from a table beyond the cache: panels of features
+ * fit. */
+static int panels(const dfgnn_setting *s) {
+  return table_share(s) > 0.9 && scattered(s) && s->signature->mean_degree > 64;
+}
+
+static int thin_panels(const dfgnn_setting *s) {
+  return panels(s) && table_share(s) > 2.2;
+}
+
 #define SIMD "simd=avx512,simd=avx2,"
 
 /* One scalar an edge and head saves the gather of a row. */
@@ -89,7 +99,18 @@ static int scores_scalars(const dfgnn_setting *s) {
 #define CPU_GATHER                                                             \
   SIMD "prefetch=24,schedule=dynamic,rows=64,edges=1024,parts=16,panel=32"
 
+/* The widest that the features fill comes first. */
+#define CUDA_LANES "lanes=32,lanes=16,lanes=8,vectors=1,"
+#define CUDA_GATHER                                                            \
+  CUDA_LANES "span=once,order=natural,unroll=4,rows=1,edges=256,steps=256"
+
 static const preference preferences[] = {
+    {"cuda", "spmm.fwd", "cusparse", "alg=3"},
+    {"cuda", "spmm.bwd", "cusparse", "alg=3"},
+    {"cuda", "spmm.fwd", NULL, CUDA_GATHER},
+    {"cuda", "spmm.bwd", NULL, CUDA_GATHER},
+    {"cuda", "reduce.fwd", NULL, CUDA_GATHER},
+    {"cuda", "reduce.bwd", NULL, CUDA_GATHER},
     {"cpu", "spmm.fwd", NULL, CPU_GATHER},
     {"cpu", "spmm.bwd", NULL, CPU_GATHER},
     {"cpu", "reduce.fwd", NULL, CPU_GATHER},
@@ -117,6 +138,48 @@ static const preference preferences[] = {
      "heads=warp,edges=512,lanes=16,unroll=2,span=dealt"},
 };
 
+#define CUDA_GATHER_ROWS(kind, heavy)                                          \
+  {"cuda",                                                                     \
+   kind,                                                                       \
+   starved,                                                                    \
+   "split",                                                                    \
+   CUDA_LANES "edges=64,rows=1,unroll=4",                                      \
+   "too few edges to fill the device"},                                        \
+      {"cuda", kind, dominated, heavy, NULL, "one row dominates"},             \
+      {"cuda",                                                                 \
+       kind,                                                                   \
+       thin_panels,                                                            \
+       "row",                                                                  \
+       "lanes=8,vectors=1,unroll=8,span=once,order=degree,rows=1",             \
+       "a gathered table well beyond the L2 without locality"},                \
+      {"cuda",                                                                 \
+       kind,                                                                   \
+       panels,                                                                 \
+       "row",                                                                  \
+       "lanes=16,vectors=1,unroll=8,span=once,order=degree,rows=1",            \
+       "a gathered table beyond the L2 without locality"},                     \
+      {"cuda",                                                                 \
+       kind,                                                                   \
+       batched_thin,                                                           \
+       "row",                                                                  \
+       CUDA_LANES "span=piece,unroll=8,rows=2",                                \
+       "small graphs with short rows"},                                        \
+      {"cuda",                                                                 \
+       kind,                                                                   \
+       batched,                                                                \
+       "row",                                                                  \
+       CUDA_LANES "span=piece,unroll=4,rows=1",                                \
+       "small graphs stay in the L1"},                                         \
+      {"cuda",                                                                 \
+       kind,                                                                   \
+       scattered,                                                              \
+       "row",                                                                  \
+       CUDA_LANES "span=once,order=degree,unroll=4,rows=1",                    \
+       "rows of like degree run together"},                                    \
+  {                                                                            \
+    "cuda", kind, always, "row", NULL, "a group of lanes a row"                \
+  }
+
 static const rule_row refined[] = {
     {"cpu", "spmm.fwd", dominated, "balanced", NULL, "one row dominates"},
     {"cpu", "spmm.fwd", always, "row", NULL, "tasks of rows serve most graphs"},
@@ -134,6 +197,10 @@ static const rule_row refined[] = {
     {"cpu", BACKWARD, always, "spill", NULL,
      "a number an edge and head saves two products"},
     {"cpu", BACKWARD, always, "twopass", NULL, "no memory by edges is allowed"},
+    CUDA_GATHER_ROWS("spmm.fwd", "balanced"),
+    CUDA_GATHER_ROWS("spmm.bwd", "balanced"),
+    CUDA_GATHER_ROWS("reduce.fwd", "split"),
+    CUDA_GATHER_ROWS("reduce.bwd", "split"),
     {"cuda", FORWARD, beyond_cache, "sliced", NULL,
      "gathered tables beyond the L2 without locality"},
     {"cuda", FORWARD, starved, "split", "heads=warp,edges=32,lanes=16,unroll=4",

@@ -175,7 +175,8 @@ struct gradient_instance {
    U,                                                                          \
    {gather_rows<gradient_op<T, V, L, REDUCE_PICK>, L, 1, U>,                   \
     gather_rows<gradient_op<T, V, L, REDUCE_SPREAD>, L, 1, U>,                 \
-    gather_rows<gradient_op<T, V, L, REDUCE_BOTH>, L, 1, U / 2>}},
+    gather_rows<gradient_op<T, V, L, REDUCE_BOTH>, L, 1,                       \
+                (V > 4 ? 1 : U / 2)>}},
 
 template <typename T, int V>
 gather_kernel gradient_wide(int what, const gather_shape *shape) {
