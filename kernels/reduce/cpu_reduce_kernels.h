@@ -12,7 +12,8 @@ enum { WIDEST = 4 };                               /* vectors of a panel */
 
 /* What is known of some edges, for a vector of features. */
 typedef struct known {
-  vec mean, square; /* the sum of squared differences from the mean */
+  vec mean;   /* above the row's first element */
+  vec square; /* the sum of squared differences from the mean */
   vec low, high, arg_low, arg_high;
 } known;
 
@@ -139,24 +140,41 @@ CPU_INLINE void put_record(const dfgnn_cpu_reduce *job, int64_t row,
   s_store_cut(to + job->width, mean, t, cut);
 }
 
+/* The first element of a row: means are kept as differences from it, which an
+ * offset of all leaves exact. */
+CPU_INLINE vec origin(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
+                      int64_t d, tail t, const int cut) {
+  int64_t e = dfgnn__cpu_edge(job->offsets64, job->offsets, row);
+  const storage *p =
+      (const storage *)place(job, &job->value, job->indices[e], piece);
+  return load_cut(p + d, t, cut);
+}
+
 /* Returns 1 if a mean is NaN. */
 CPU_INLINE int emit(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
                     int64_t d, double degree, const known *k, tail t,
                     const int cut, const int what) {
+  scalar share = (scalar)(degree > 0 ? 1 / degree : 0); /* 0: empty */
   if (what == MOMENTS) {
-    vec variance = v_mul(k->square, v_set((scalar)(1 / degree)));
+    vec variance = v_mul(k->square, v_set(share));
     if (job->record) {
-      put_record(job, row, piece, d, k->mean, variance, degree, t, cut);
-      return v_any_nan(k->mean);
+      vec mean = v_add(origin(job, row, piece, d, t, cut), k->mean);
+      put_record(job, row, piece, d, mean, variance, degree, t, cut);
+      return v_any_nan(mean);
     }
     put(job, &job->out, row, piece, d,
         job->op == DFGNN_OP_REDUCE_STD ? v_deviation(variance) : variance, t,
         cut);
     return 0;
   }
+  int nan = 0;
   if (what & MOMENTS) {
-    vec variance = v_mul(k->square, v_set((scalar)(1 / degree)));
-    put(job, &job->out, row, piece, d, k->mean, t, cut);
+    vec variance = v_mul(k->square, v_set(share));
+    vec mean = k->mean;
+    if (degree > 0)
+      mean = v_add(origin(job, row, piece, d, t, cut), mean);
+    nan = v_any_nan(mean);
+    put(job, &job->out, row, piece, d, mean, t, cut);
     put(job, &job->out_std, row, piece, d, v_deviation(variance), t, cut);
     put(job, &job->out_min, row, piece, d, k->low, t, cut);
     put(job, &job->out_max, row, piece, d, k->high, t, cut);
@@ -167,7 +185,7 @@ CPU_INLINE int emit(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
     put_index(job, &job->arg_min, row, piece, d, k->arg_low, t, cut);
   if (what & ARGS && what & HIGH && job->arg_max.base)
     put_index(job, &job->arg_max, row, piece, d, k->arg_high, t, cut);
-  return what & MOMENTS && v_any_nan(k->mean);
+  return nan;
 }
 
 /* A row without edges. */
@@ -176,7 +194,7 @@ CPU_INLINE void emit_empty(const dfgnn_cpu_reduce *job, int64_t row,
                            const int what) {
   known k = {v_zero(), v_zero(), v_zero(), v_zero(), v_index(-1), v_index(-1)};
   if (!job->record) /* no edge will read it */
-    emit(job, row, piece, d, 1, &k, t, cut, what);
+    emit(job, row, piece, d, 0, &k, t, cut, what);
 }
 
 CPU_INLINE scalar element(const char *p) {
@@ -280,7 +298,8 @@ CPU_INLINE void panel(gather *g, int64_t d, tail t, const int width,
     int64_t at = d + i * VECTOR;
     if (what & MOMENTS) {
       vec mean = v_mul(sum[i], share);
-      k[i].mean = v_add(first[i], mean);
+      vec from = origin(job, g->row, g->piece, at, t, cut);
+      k[i].mean = v_add(v_sub(first[i], from), mean);
       k[i].square = v_max(v_zero(), v_sub(square[i], v_mul(sum[i], mean)));
     }
     if (g->before) {
