@@ -1,0 +1,67 @@
+/* aggregate.h - running SpMM and reductions on small graphs, for their tests */
+#ifndef DFGNN_TESTS_AGGREGATE_H
+#define DFGNN_TESTS_AGGREGATE_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/graph.h"
+#include "lib/plan.h"
+#include "lib/registry.h"
+#include "tests/unit/fixture.h"
+
+static inline dfgnn_problem aggregate_problem(dfgnn_op op, dfgnn_pass pass,
+                                              dfgnn_dtype dtype, int heads,
+                                              int dim) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.op = op;
+  problem.pass = pass;
+  problem.dtype = dtype;
+  problem.heads = heads;
+  problem.dim = dim;
+  return problem;
+}
+
+static inline void run_variant(dfgnn_context *ctx, dfgnn_graph *graph,
+                               const dfgnn_problem *problem,
+                               const dfgnn_args *args, const char *variant) {
+  dfgnn_plan *plan;
+  void *workspace;
+  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, problem, variant));
+  ck_assert_int_eq(
+      posix_memalign(&workspace, 256, dfgnn_plan_workspace(plan) + 256), 0);
+  memset(workspace, 0xff, dfgnn_plan_workspace(plan));
+  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
+  free(workspace);
+  dfgnn_plan_destroy(plan);
+}
+
+/* Calls check(data, variant) after each variant that applies ran. */
+static inline void
+each_variant(dfgnn_context *ctx, dfgnn_graph *graph,
+             const dfgnn_problem *problem, const dfgnn_args *args,
+             void (*check)(const void *data, const char *variant),
+             const void *data) {
+  dfgnn_problem complete;
+  int count = 0;
+  ck_ok(dfgnn__problem_complete(&complete, problem));
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    dfgnn_setting setting = dfgnn__setting(graph, &complete);
+    if (dfgnn__variant_refusal(v, &setting))
+      continue;
+    run_variant(ctx, graph, problem, args, v->name);
+    check(data, v->name);
+    count++;
+  }
+  ck_assert_int_gt(count, 1);
+}
+
+/* A number in -1 .. 1, the same for a seed. */
+static inline double uniform(uint64_t *state) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (double)(*state >> 11) / (double)(1ull << 52) - 1;
+}
+
+#endif
