@@ -108,10 +108,32 @@ static dfgnn_status make_item(strided *s, dfgnn_context *ctx,
   return status;
 }
 
+/* Dense tensors of the forward pass that backward has no use for; how many. */
+static int lend(void **lent, dfgnn_args *host, const strided *s) {
+  const dfgnn_operator *op = dfgnn__operator(s->problem.op, DFGNN_PASS_FORWARD);
+  unsigned state = 1;
+  int count = 0;
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+    void **slot = dfgnn__tensor_slot(t, host);
+    int64_t elements =
+        dfgnn__tensor_elements(t, &s->problem, s->matrix.destinations,
+                               s->matrix.sources, s->matrix.edges);
+    if (*slot || !dfgnn__tensor_used(t, &s->problem) ||
+        (t->role != DFGNN_ROLE_INPUT && t->role != DFGNN_ROLE_OUTPUT))
+      continue;
+    *slot = lent[count++] = malloc((size_t)(elements + 1) * sizeof(double));
+    for (int64_t i = 0; i < elements; i++)
+      put(*slot, i, type_of(s, t), number(&state));
+  }
+  return count;
+}
+
 /* What forward saves for backward (saved), or what the problem writes. */
 static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
   dfgnn_problem problem = s->problem;
-  dfgnn_args complete;
+  dfgnn_args complete, host = s->host;
+  void *lent[DFGNN_MAX_TENSORS];
+  int lent_count = 0;
   dfgnn_expected expected = {.row_count = s->matrix.destinations,
                              .column_count = s->matrix.sources,
                              .transpose = transpose};
@@ -126,8 +148,10 @@ static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
     wanted++;
   }
   dfgnn_status status = DFGNN_OK;
+  if (wanted && saved)
+    lent_count = lend(lent, &host, s);
   if (wanted)
-    status = dfgnn__args_complete(&complete, &s->host, &problem);
+    status = dfgnn__args_complete(&complete, &host, &problem);
   if (wanted && !status)
     status = dfgnn__operator(problem.op, problem.pass)
                  ->reference(&problem, &s->matrix, &complete, &expected);
@@ -138,6 +162,8 @@ static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
       put(it->host, place(s, it->tensor, i), type_of(s, it->tensor),
           it->expected[i]);
   }
+  while (lent_count)
+    free(lent[--lent_count]);
   return status;
 }
 
