@@ -439,12 +439,12 @@ dfgnn_status grad_launch(const dfgnn_launch *launch, const grad_plan *plan) {
   if (!plan->spill) {
     status = by_rows || a->grad_bias ? walk_rows(launch, plan, &memory, &rows,
                                                  rows_mode(problem, plan))
-                                     : grad_stats(&rows, launch);
+                                     : grad_stats(&rows, plan->lanes, launch);
     if (!status && by_columns)
       status = walk(&columns, launch, plan, 1, mode, &totals);
     return status;
   }
-  if ((status = grad_stats(&rows, launch)))
+  if ((status = grad_stats(&rows, plan->lanes, launch)))
     return status;
   columns.grad_bias = a->grad_bias;
   if (by_rows && a->grad_bias && !gat) /* dS itself is wanted: it is kept */

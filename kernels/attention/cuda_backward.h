@@ -71,8 +71,11 @@ const void *grad_plain_kernel(int op, dfgnn_dtype dtype, int columns);
 
 /* ---- around the walks: cuda_backward_sums.cu ---------------------------- */
 
-/* What a walk over rows leaves in stats, from the arguments of one. */
-dfgnn_status grad_stats(const grad_params *p, const dfgnn_launch *launch);
+/* What a walk over rows leaves in stats, from the arguments of one, summed in
+ * the order of a walk with so many lanes: where an edge has the whole weight of
+ * its row, dP - delta is 0 then. */
+dfgnn_status grad_stats(const grad_params *p, int lanes,
+                        const dfgnn_launch *launch);
 
 /* Sums the partial gradients of rows of several items. */
 dfgnn_status grad_merge(const grad_params *p, int tensors,

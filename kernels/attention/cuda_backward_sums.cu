@@ -75,7 +75,8 @@ static bool fits_vectors(const tensor_view &t, int heads, unsigned size) {
                      (heads == 1 || t.head_bytes % 16 == 0));
 }
 
-dfgnn_status grad_stats(const grad_params *p, const dfgnn_launch *launch) {
+dfgnn_status grad_stats(const grad_params *p, int lanes,
+                        const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const unsigned size = static_cast<unsigned>(dfgnn_dtype_size(problem->dtype));
   stats_params s = {};
@@ -95,7 +96,7 @@ dfgnn_status grad_stats(const grad_params *p, const dfgnn_launch *launch) {
                     fits_vectors(s.query, s.heads, size) &&
                     fits_vectors(s.grad_out, s.heads, size) &&
                     fits_vectors(s.out, s.heads, size);
-  for (s.lanes = 1; s.lanes < 32 && s.lanes * (wide ? vector : 1) < s.dim;)
+  for (s.lanes = 1; s.lanes < lanes && s.lanes * (wide ? vector : 1) < s.dim;)
     s.lanes *= 2;
   if (s.pairs == 0)
     return DFGNN_OK;
