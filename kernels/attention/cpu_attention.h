@@ -41,8 +41,8 @@ typedef struct dfgnn_cpu_job {
   uint64_t drop_key;
   uint32_t drop_threshold;
   double drop_scale;   /* of weights that are kept */
-  const void *ends;    /* backward: lse of the graph's destinations */
-  const void *delta;   /* and <grad_out, out>, [destinations, heads] */
+  const void *ends;    /* backward: [the graph's destinations, heads] pairs of
+                        * -lse (or -inf: no weights) and -<grad_out, out> */
   int by_source;       /* the graph's destinations are gathered */
   int packed;          /* features of every input are adjacent */
   int out_packed;      /* those of out are */
@@ -101,8 +101,9 @@ struct dfgnn_cpu_kernels {
 
   /* ---- backward ---- */
 
-  /* to[node, head] = <query, key> of nodes begin .. end - 1. */
-  void (*inner)(const dfgnn_cpu_job *job, int64_t begin, int64_t end, void *to);
+  /* job->ends of nodes begin .. end - 1, from lse, query and key (grad_out and
+   * out). */
+  void (*ends)(const dfgnn_cpu_job *job, int64_t begin, int64_t end, void *to);
   /* Scores to weights P r, and <grad_out, value> to gradients dS of the scores
    * (NULL: not wanted).  Returns 1 if some P is zero. */
   int (*terms)(const dfgnn_cpu_job *job, int64_t row, int64_t head,

@@ -1,4 +1,5 @@
-/* cpu_backward.c - what comes before the walks: memory, copies, norms, delta */
+/* cpu_backward.c - what comes before the walks: memory, copies, norms, and a
+ * pair of numbers for each destination and head */
 #include "kernels/attention/cpu_backward.h"
 
 /* ---- memory -------------------------------------------------------------- */
@@ -7,7 +8,7 @@
 typedef struct layout {
   size_t query, key, value, grad_out; /* packed copies */
   size_t inverse[2];                  /* of destinations, of sources */
-  size_t delta;
+  size_t ends;
   size_t weights, gradients;
   size_t partials[2]; /* of rows, of columns */
   size_t parameters;
@@ -69,7 +70,7 @@ static layout lay_out(const dfgnn_setting *setting,
   l.inverse[0] =
       place(&l, agnn ? (size_t)(m->destinations * p->heads) * scalar : 0);
   l.inverse[1] = place(&l, agnn ? (size_t)(m->sources * p->heads) * scalar : 0);
-  l.delta = place(&l, (size_t)(m->destinations * p->heads) * scalar);
+  l.ends = place(&l, (size_t)(m->destinations * p->heads) * 2 * scalar);
   l.weights = place(&l, plan->spill > 1 ? dfgnn__cpu_score_bytes(setting) : 0);
   l.gradients = place(&l, plan->spill ? dfgnn__cpu_score_bytes(setting) : 0);
   l.partials[0] = place(&l, partial_bytes(setting, plan->split));
@@ -184,20 +185,20 @@ static void make_columns(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
 
 /* ---- before the walks ---------------------------------------------------- */
 
-static void find_delta(const dfgnn_cpu_job *job, void *data, char *memory,
-                       int64_t begin, int64_t end) {
+static void find_ends(const dfgnn_cpu_job *job, void *data, char *memory,
+                      int64_t begin, int64_t end) {
   (void)memory;
-  job->kernels->inner(job, begin, end, data);
+  job->kernels->ends(job, begin, end, data);
 }
 
-static void make_delta(const dfgnn_cpu_job *base, const dfgnn_launch *launch,
-                       const dfgnn_cpu_tensor *grad_out, void *delta,
-                       int schedule) {
+static void make_ends(const dfgnn_cpu_job *base, void *lse,
+                      const dfgnn_cpu_tensor *grad_out, void *ends,
+                      int schedule) {
   dfgnn_cpu_job job = plain_product(base, grad_out, &base->out);
   int64_t size = (int64_t)job.element_size;
-  (void)launch;
+  job.lse = lse;
   job.packed = grad_out->feature == size && base->out.feature == size;
-  dfgnn__cpu_range(&job, schedule, job.destinations, 256, find_delta, delta);
+  dfgnn__cpu_range(&job, schedule, job.destinations, 256, find_ends, ends);
 }
 
 /* Copies the tensors whose features are not adjacent because heads are. */
@@ -249,8 +250,7 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   dfgnn__cpu_describe(&base, launch, &choice);
   base.thread_memory = memory + l.threads;
   base.lse = NULL;
-  base.ends = args->lse;
-  base.delta = memory + l.delta;
+  base.ends = memory + l.ends;
   if (dfgnn__cpu_packs(p) && !adjacent(&base, p, &grad_out))
     pack_all(&base, launch, &grad_out, &l, plan->schedule);
   base.packed = adjacent(&base, p, &grad_out);
@@ -264,8 +264,7 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
     dfgnn__cpu_find_norms(&b->rows.job, plan->schedule);
     dfgnn__cpu_find_norms(&b->columns.job, plan->schedule);
   }
-  if (b->rows.wants_gradients || b->columns.wants_gradients)
-    make_delta(&base, launch, &grad_out, memory + l.delta, plan->schedule);
+  make_ends(&base, args->lse, &grad_out, memory + l.ends, plan->schedule);
   b->rows.weights = b->columns.weights =
       plan->spill > 1 ? memory + l.weights : NULL;
   b->rows.gradients = b->columns.gradients = memory + l.gradients;

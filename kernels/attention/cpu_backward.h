@@ -53,7 +53,7 @@ size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,
 /* The transposed matrix, and items of both sides if they are split. */
 int dfgnn__cpu_backward_views(const dfgnn_cpu_plan *plan,
                               dfgnn_view_request *requests);
-/* Fills b and does what comes before the walks: packed copies, norms, delta. */
+/* Fills b and does what comes before the walks: packed copies, norms, ends. */
 void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
                                const dfgnn_launch *launch,
                                const dfgnn_cpu_plan *plan);

@@ -5,58 +5,76 @@
  * delta).  lse and delta belong to the graph's destinations, which are the own
  * rows of a walk over rows and gathered in one over columns. */
 
-/* ---- one number a row or an edge ----------------------------------------- */
+/* ---- terms of edges ------------------------------------------------------ */
 
-static CPU_TARGET void inner(const dfgnn_cpu_job *job, int64_t begin,
-                             int64_t end, void *to) {
-  scalar *delta = to;
+static CPU_TARGET void ends(const dfgnn_cpu_job *job, int64_t begin,
+                            int64_t end, void *to) {
+  const scalar *lse = job->lse;
+  scalar delta, *pair = (scalar *)to + 2 * begin * job->heads;
   for (int64_t j = begin; j < end; j++)
-    for (int64_t h = 0; h < job->heads; h++) {
+    for (int64_t h = 0; h < job->heads; h++, pair += 2) {
       const storage *x = features(&job->query, j, h);
       const storage *y = features(&job->key, j, h);
+      scalar l = lse[j * job->heads + h];
       if (job->packed)
-        products(job, x, NULL, &y, &delta[j * job->heads + h], 1, DFGNN_OP_GT);
+        products(job, x, NULL, &y, &delta, 1, DFGNN_OP_GT);
       else
-        delta[j * job->heads + h] = strided_score(
-            job, (const char *)x, (const char *)y, NULL, DFGNN_OP_GT);
+        delta = strided_score(job, (const char *)x, (const char *)y, NULL,
+                              DFGNN_OP_GT);
+      /* No edge of a row without a sum has a weight. */
+      pair[0] = l == -INFINITY ? l : -l;
+      pair[1] = -delta;
     }
 }
 
-/* Where the lse and delta of an edge are. */
-CPU_INLINE int64_t end_of(const dfgnn_cpu_job *job, int64_t row, int64_t head,
-                          int64_t k) {
-  return (job->by_source ? job->indices[k] : row) * job->heads + head;
+CPU_INLINE void gather_ends(const dfgnn_cpu_job *job, int64_t head, int64_t k,
+                            int n, scalar *shift, scalar *minus) {
+  const scalar *pairs = (const scalar *)job->ends + 2 * head;
+  const int32_t *index = job->indices + k;
+  int64_t stride = 2 * job->heads;
+  for (int i = 0; i < n; i++) {
+    const scalar *pair = pairs + index[i] * stride;
+    shift[i] = pair[0];
+    minus[i] = pair[1];
+  }
+}
+
+CPU_INLINE vec kept_of(const dfgnn_cpu_job *job, int64_t head, int64_t k,
+                       int n) {
+  scalar kept[VECTOR] = {0};
+  for (int i = 0; i < n; i++)
+    kept[i] = dfgnn__dropped(job->drop_key, dfgnn__cpu_number(job, k + i),
+                             job->heads, head, job->drop_threshold)
+                  ? 0
+                  : (scalar)job->drop_scale;
+  return s_load(kept);
 }
 
 static CPU_TARGET int terms(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                             int64_t begin, int64_t count, void *weights,
                             void *gradients) {
-  const scalar *lse = job->ends, *delta = job->delta;
   scalar *w = weights, *g = gradients;
-  scalar shift[VECTOR] = {0}, minus[VECTOR] = {0}, kept[VECTOR] = {0};
-  vec one = v_set(1), none = v_set(-1), top = none;
+  scalar shift[VECTOR] = {0}, minus[VECTOR] = {0};
+  const scalar *own = (const scalar *)job->ends + 2 * (row * job->heads + head);
+  vec none = v_set(-1), top = none, r = v_set(1);
+  vec s = job->by_source ? r : v_set(own[0]);
+  vec m = job->by_source ? r : v_set(own[1]);
 
   for (int64_t e = 0; e < count; e += VECTOR) {
     int n = count - e < VECTOR ? (int)(count - e) : VECTOR;
     tail t = v_tail(n);
-    for (int i = 0; i < n && (job->by_source || e == 0 || job->drops); i++) {
-      int64_t k = begin + e + i, at = end_of(job, row, head, k);
-      /* No edge of a row without a sum has a weight. */
-      shift[i] = lse[at] == -INFINITY ? -INFINITY : -lse[at];
-      minus[i] = -delta[at];
-      if (job->drops)
-        kept[i] = dfgnn__dropped(job->drop_key, dfgnn__cpu_number(job, k),
-                                 job->heads, head, job->drop_threshold)
-                      ? 0
-                      : (scalar)job->drop_scale;
+    if (job->by_source) {
+      gather_ends(job, head, begin + e, n, shift, minus);
+      s = s_load(shift);
+      m = s_load(minus);
     }
-    vec r = job->drops ? s_load(kept) : one;
-    vec p = v_exp(v_add(s_load_tail(w + e, t), s_load(shift)));
+    if (job->drops)
+      r = kept_of(job, head, begin + e, n);
+    vec p = v_exp(v_add(s_load_tail(w + e, t), s));
     top = v_max(v_keep(v_mul(p, none), t, none), top);
     s_store_tail(w + e, v_mul(p, r), t);
     if (g)
-      s_store_tail(g + e,
-                   v_mul(p, v_fma(r, s_load_tail(g + e, t), s_load(minus))), t);
+      s_store_tail(g + e, v_mul(p, v_fma(r, s_load_tail(g + e, t), m)), t);
   }
   return v_top(top) == 0;
 }
@@ -127,25 +145,66 @@ static CPU_TARGET void divide(const dfgnn_cpu_job *job, int64_t head,
     x[e] = g[e] * inverse[job->indices[begin + e] * job->heads];
 }
 
-static CPU_TARGET double cosine(const dfgnn_cpu_job *job, int64_t row,
-                                int64_t head, void *sum) {
-  const char *x = (const char *)features(&job->query, row, head);
+/* What a row of AGNN is multiplied by. */
+typedef struct projection {
+  double total;         /* the sum of dS cos */
+  scalar along, factor; /* gradient = factor * (sum - along * row) */
+} projection;
+
+CPU_INLINE projection project(const dfgnn_cpu_job *job, scalar square,
+                              scalar product) {
+  double norm = sqrt((double)square);
+  double inverse = 1 / (norm < 1e-12 ? 1e-12 : norm);
+  double total = (double)product * inverse;
+  /* A norm that was raised to 1e-12 is a constant. */
+  return (projection){total, norm <= 1e-12 ? 0 : (scalar)(total * inverse),
+                      (scalar)(job->scale * inverse)};
+}
+
+CPU_INLINE double strided_cosine(const dfgnn_cpu_job *job, const char *x,
+                                 scalar *s) {
   int64_t stride = job->query.feature;
-  scalar *s = sum, square = 0, product = 0;
+  scalar square = 0, product = 0;
   for (int64_t d = 0; d < job->dim; d++) {
     scalar y = element(x + d * stride);
     square += y * y;
     product += y * s[d];
   }
-  double norm = sqrt((double)square);
-  double inverse = 1 / (norm < 1e-12 ? 1e-12 : norm);
-  double total = (double)product * inverse;
-  /* A norm that was raised to 1e-12 is a constant. */
-  scalar along = norm <= 1e-12 ? 0 : (scalar)(total * inverse);
-  scalar factor = (scalar)(job->scale * inverse);
+  projection p = project(job, square, product);
   for (int64_t d = 0; d < job->dim; d++)
-    s[d] = factor * (s[d] - along * element(x + d * stride));
-  return total;
+    s[d] = p.factor * (s[d] - p.along * element(x + d * stride));
+  return p.total;
+}
+
+static CPU_TARGET double cosine(const dfgnn_cpu_job *job, int64_t row,
+                                int64_t head, void *sum) {
+  const storage *x = features(&job->query, row, head);
+  int64_t whole = job->dim / VECTOR * VECTOR;
+  tail t = v_tail(job->dim - whole);
+  scalar *s = sum;
+  vec square = v_zero(), product = v_zero();
+  if (!job->packed)
+    return strided_cosine(job, (const char *)x, s);
+  for (int64_t d = 0; d < whole; d += VECTOR) {
+    vec y = v_load(x + d);
+    square = v_fma(y, y, square);
+    product = v_fma(y, s_load(s + d), product);
+  }
+  if (whole < job->dim) {
+    vec y = v_load_tail(x + whole, t);
+    square = v_fma(y, y, square);
+    product = v_fma(y, s_load_tail(s + whole, t), product);
+  }
+  projection p = project(job, v_sum(square), v_sum(product));
+  vec factor = v_set(p.factor), minus = v_set(-p.along);
+  for (int64_t d = 0; d < whole; d += VECTOR)
+    s_store(s + d, v_mul(factor, v_fma(minus, v_load(x + d), s_load(s + d))));
+  if (whole < job->dim)
+    s_store_tail(s + whole,
+                 v_mul(factor, v_fma(minus, v_load_tail(x + whole, t),
+                                     s_load_tail(s + whole, t))),
+                 t);
+  return p.total;
 }
 
 /* ---- GAT and GATv2 ------------------------------------------------------- */
@@ -155,13 +214,18 @@ static CPU_TARGET double additive_slopes(const dfgnn_cpu_job *job, int64_t row,
                                          int64_t end, const void *gradients) {
   const scalar *source = (const scalar *)job->score_src + head;
   const scalar *g = gradients;
-  scalar a = ((const scalar *)job->score_dst)[row * job->heads + head];
-  double sum = 0;
-  for (int64_t e = begin; e < end; e++) {
-    scalar x = a + source[job->indices[e] * job->heads];
-    sum += (double)g[e - begin] * (x > 0 ? 1 : job->slope);
+  const int32_t *index = job->indices;
+  scalar from[VECTOR] = {0};
+  vec own = v_set(((const scalar *)job->score_dst)[row * job->heads + head]);
+  vec slope = v_set((scalar)job->slope), sum = v_zero();
+  for (int64_t e = begin; e < end; e += VECTOR, g += VECTOR) {
+    int n = end - e < VECTOR ? (int)(end - e) : VECTOR;
+    for (int i = 0; i < n; i++)
+      from[i] = source[index[e + i] * job->heads];
+    vec d = s_load_tail(g, v_tail(n));
+    sum = v_add(sum, v_step(v_add(own, s_load(from)), d, v_mul(d, slope)));
   }
-  return sum;
+  return (double)v_sum(sum);
 }
 
 /* `width` vectors of features from d on; the last is cut to t. */

@@ -459,11 +459,16 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
     store(job, row, head, sum, after);
 }
 
+/* A factor of 0 hides what it multiplies. */
 static CPU_TARGET void combine(void *to, double a, const void *from, double b,
                                int64_t count) {
   scalar *x = to;
   const scalar *y = from;
-  for (int64_t d = 0; d < count; d++)
+  vec f = v_set((scalar)a), g = v_set((scalar)b);
+  int64_t d = 0;
+  for (; a != 0 && b != 0 && d + VECTOR <= count; d += VECTOR)
+    s_store(x + d, v_fma(f, s_load(x + d), v_mul(g, s_load(y + d))));
+  for (; d < count; d++)
     x[d] = (a != 0 ? (scalar)a * x[d] : 0) + (b != 0 ? (scalar)b * y[d] : 0);
 }
 
@@ -518,7 +523,7 @@ const dfgnn_cpu_kernels CPU_TABLE = {
     .drop = drop,
     .norms = norms,
     .pack = pack,
-    .inner = inner,
+    .ends = ends,
     .terms = terms,
     .fetch = fetch,
     .spread = spread,
