@@ -32,7 +32,7 @@ void gather_narrow(gather_shape *shape, int64_t width) {
 
 /* What cannot be laid out in whole vectors, or has too many tiles. */
 const char *gather_refusal(gather_shape *shape, const dfgnn_setting *setting,
-                           gather_finder *find, int what, int lanes,
+                           gather_finder *find, int what, int single, int lanes,
                            int vectors, int unroll) {
   const dfgnn_problem *problem = setting->problem;
   const int vector = static_cast<int>(16 / dfgnn_dtype_size(problem->dtype));
@@ -40,7 +40,7 @@ const char *gather_refusal(gather_shape *shape, const dfgnn_setting *setting,
   if (width == 0)
     return "a row of more than 2^31 features";
   gather_narrow(shape, width);
-  if (problem->dtype == DFGNN_F64 || width % vector != 0) {
+  if (single || problem->dtype == DFGNN_F64 || width % vector != 0) {
     if (lanes != shape->lanes || vectors != shape->vectors ||
         unroll != shape->unroll)
       return "no instance of this width";

@@ -76,16 +76,11 @@ typedef gather_kernel gather_finder(dfgnn_dtype dtype, int what,
 int gather_width(const dfgnn_problem *problem);
 
 /* NULL if a shape with these lanes and vectors serves the problem, else the
- * reason.  Widths of no whole 16-byte vectors are served by one shape only. */
+ * reason.  Widths of no whole 16-byte vectors are served by one shape only, as
+ * are all that go one element at a time. */
 const char *gather_refusal(gather_shape *shape, const dfgnn_setting *setting,
-                           gather_finder *find, int what, int lanes,
+                           gather_finder *find, int what, int single, int lanes,
                            int vectors, int unroll);
-/* The same where the reason is not wanted. */
-inline int gather_serves(gather_shape *shape, const dfgnn_setting *setting,
-                         gather_finder *find, int what, int lanes, int vectors,
-                         int unroll) {
-  return !gather_refusal(shape, setting, find, what, lanes, vectors, unroll);
-}
 /* The shape for any strides. */
 void gather_narrow(gather_shape *shape, int64_t width);
 

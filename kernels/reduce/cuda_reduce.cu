@@ -49,8 +49,8 @@ const char *reduce_refusal(gather_shape *shape, const dfgnn_setting *setting,
     return spmm_refusal(shape, setting, 0, lanes, vectors, unroll);
   if (problem->pass == DFGNN_PASS_BACKWARD)
     return gather_refusal(shape, setting, reduce_gradient_kernel,
-                          gathered_by(problem->op), lanes, vectors, unroll);
-  return gather_refusal(shape, setting, reduce_kernel, found_by(problem->op),
+                          gathered_by(problem->op), 0, lanes, vectors, unroll);
+  return gather_refusal(shape, setting, reduce_kernel, found_by(problem->op), 0,
                         lanes, vectors, unroll);
 }
 

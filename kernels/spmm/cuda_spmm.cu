@@ -15,10 +15,11 @@ static int per_head(const dfgnn_problem *problem) {
   return problem->op == DFGNN_OP_SPMM_WEIGHTED && problem->heads > 1;
 }
 
-/* May a vector of this many features have features of several heads? */
-static int heads_mix(const dfgnn_problem *problem, int vector) {
-  return per_head(problem) && vector > 1 &&
-         (problem->layout == DFGNN_LAYOUT_NDH || problem->dim % vector != 0);
+/* May a 16-byte vector have features of several heads? */
+static int heads_mix(const dfgnn_problem *problem) {
+  const int64_t size = static_cast<int64_t>(dfgnn_dtype_size(problem->dtype));
+  return per_head(problem) &&
+         (problem->layout == DFGNN_LAYOUT_NDH || problem->dim * size % 16 != 0);
 }
 
 const char *spmm_refusal(gather_shape *shape, const dfgnn_setting *setting,
@@ -26,15 +27,8 @@ const char *spmm_refusal(gather_shape *shape, const dfgnn_setting *setting,
   const dfgnn_problem *problem = setting->problem;
   const int what = (per_head(problem) ? SPMM_HEADS : SPMM_PLAIN) |
                    (shares ? SPMM_BALANCED : 0);
-  const char *reason =
-      gather_refusal(shape, setting, spmm_kernel, what, lanes, vectors, unroll);
-  if (reason || !heads_mix(problem, shape->vector))
-    return reason;
-  gather_narrow(shape, gather_width(problem));
-  return lanes == shape->lanes && vectors == shape->vectors &&
-                 unroll == shape->unroll
-             ? NULL
-             : "no instance of this width";
+  return gather_refusal(shape, setting, spmm_kernel, what, heads_mix(problem),
+                        lanes, vectors, unroll);
 }
 
 void spmm_prefer_cache(const dfgnn_problem *problem, const gather_shape *shape,
