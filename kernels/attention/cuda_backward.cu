@@ -81,6 +81,12 @@ static int odd(const dfgnn_problem *problem) {
              0;
 }
 
+int grad_legal(int lanes, int unroll, int several) {
+  if (several)
+    return lanes == 32 ? unroll == 2 : lanes >= 8 && unroll <= lanes / 8;
+  return unroll <= (lanes >= 16 ? 4 : 2);
+}
+
 const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan) {
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *matrix = setting->matrix;

@@ -100,6 +100,9 @@ struct grad_plan {
   int spill;      /* columns first; they spill dS for rows */
 };
 
+/* Is there an instance of gradient() for some problem? */
+int grad_legal(int lanes, int unroll, int several);
+
 /* NULL if the plan can run, else the reason. */
 const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan);
 size_t grad_workspace(const dfgnn_setting *setting, const grad_plan *plan);

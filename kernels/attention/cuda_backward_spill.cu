@@ -19,7 +19,9 @@ static grad_plan plan_of(const int *x) {
   return plan;
 }
 
-static int spill_legal(const int *x) { return x[ROWS] * x[LANES] <= 32; }
+static int spill_legal(const int *x) {
+  return x[ROWS] * x[LANES] <= 32 && grad_legal(x[LANES], x[UNROLL], x[HEADS]);
+}
 
 static const char *spill_applicable(const dfgnn_setting *s) {
   const grad_plan plan = plan_of(s->parameter);

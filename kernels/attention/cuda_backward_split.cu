@@ -18,7 +18,9 @@ static grad_plan plan_of(const int *x) {
   return plan;
 }
 
-static int split_legal(const int *x) { return x[UNROLL] <= x[LANES]; }
+static int split_legal(const int *x) {
+  return grad_legal(x[LANES], x[UNROLL], x[HEADS]);
+}
 
 static const char *split_applicable(const dfgnn_setting *s) {
   const grad_plan plan = plan_of(s->parameter);

@@ -19,7 +19,7 @@ static grad_plan plan_of(const int *x) {
 }
 
 static int twopass_legal(const int *x) {
-  if (x[ROWS] * x[LANES] > 32 || x[UNROLL] > x[LANES])
+  if (x[ROWS] * x[LANES] > 32 || !grad_legal(x[LANES], x[UNROLL], x[HEADS]))
     return 0;
   return !x[ORDER] || (x[SPAN] == ATTEND_ONCE && x[ROWS] == 1);
 }
