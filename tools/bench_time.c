@@ -160,8 +160,7 @@ static dfgnn_status choose(session *s, int *usage) {
   const tool_lookup *l = &s->lookup;
   /* the anchor of ratio and the baseline of speedup are always timed */
   add(s, tool_lookup_rule(l), ROLE_RULE, shown & ROLE_RULE);
-  add(s, tool_lookup_algorithm(l, "unfused"), ROLE_UNFUSED,
-      shown & ROLE_UNFUSED);
+  add(s, tool_lookup_baseline(l), ROLE_UNFUSED, shown & ROLE_UNFUSED);
   if (shown & ROLE_PAPER)
     add(s, tool_lookup_paper(l, s->each->ctx->paper_capacity), ROLE_PAPER,
         ROLE_PAPER);

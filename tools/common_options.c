@@ -14,9 +14,11 @@
 
 const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_OP] = {"op", 0, "LIST",
-                   "operators: gt, agnn, gat, gatv2 (default "
-                   "gt)"},
-    [OPTION_PASS] = {"pass", 0, "LIST", "passes: forward (default forward)"},
+                   "operators: gt, agnn, gat, gatv2, spmm-sum, spmm-mean, "
+                   "spmm-weighted, reduce-min, reduce-max, reduce-mean, "
+                   "reduce-var, reduce-std, reduce-pna (default gt)"},
+    [OPTION_PASS] = {"pass", 0, "LIST",
+                     "passes: forward, backward (default forward)"},
     [OPTION_DIM] = {"dim", 0, "LIST", "features per head (default 64)"},
     [OPTION_HEADS] = {"heads", 0, "LIST", "attention heads (default 1)"},
     [OPTION_DTYPE] = {"dtype", 0, "LIST",

@@ -83,7 +83,8 @@ static const tool_command bench_command = {
     "Variants are timed in interleaved rounds, so that drift hits all alike, "
     "after each was compared with a float64 reference. A row gives the median, "
     "its 95 % interval, the ratio to the rule's choice (paired by rounds), the "
-    "speed-up over the unfused variant, and two floors at the copy bandwidth "
+    "speed-up over the unfused variant (the plain row loop where nothing is "
+    "fused), and two floors at the copy bandwidth "
     "measured in the same run: the compulsory one (each input read and each "
     "output written once), which is a bound, and the gather one (each gathered "
     "row read once an edge), which caches can beat. Shares are never clipped.",

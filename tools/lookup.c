@@ -45,6 +45,14 @@ const dfgnn_variant *tool_lookup_algorithm(const tool_lookup *lookup,
   return best ? best : dfgnn__algorithm_choice(&lookup->query, algorithm);
 }
 
+const dfgnn_variant *tool_lookup_baseline(const tool_lookup *lookup) {
+  const dfgnn_problem *p = &lookup->problem;
+  const dfgnn_variant *unfused = tool_lookup_algorithm(lookup, "unfused");
+  return unfused ? unfused
+                 : tool_lookup_algorithm(
+                       lookup, dfgnn__operator(p->op, p->pass)->paper[0]);
+}
+
 double tool_lookup_ratio(const tool_lookup *lookup,
                          const dfgnn_variant *variant) {
   for (size_t i = 0; variant && lookup->decision && i < lookup->decision->count;

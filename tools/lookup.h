@@ -22,6 +22,10 @@ const dfgnn_variant *tool_lookup_paper(const tool_lookup *lookup,
 const dfgnn_variant *tool_lookup_algorithm(const tool_lookup *lookup,
                                            const char *algorithm);
 
+/* What speed-ups over unfused passes compare with: where nothing is fused, the
+ * plain algorithm. */
+const dfgnn_variant *tool_lookup_baseline(const tool_lookup *lookup);
+
 /* Time of the variant over the winner's, NaN if not measured. */
 double tool_lookup_ratio(const tool_lookup *lookup,
                          const dfgnn_variant *variant);

@@ -48,7 +48,7 @@ static void put_comparisons(json_t *row, const tool_case *each) {
   const dfgnn_variant *rule = tool_lookup_rule(&lookup);
   const dfgnn_variant *paper =
       tool_lookup_paper(&lookup, each->ctx->paper_capacity);
-  const dfgnn_variant *unfused = tool_lookup_algorithm(&lookup, "unfused");
+  const dfgnn_variant *unfused = tool_lookup_baseline(&lookup);
   tool_put(row, "rule", rule ? rule->name : NULL);
   tool_put_number(row, "speedup_rule", tool_lookup_ratio(&lookup, rule));
   tool_put(row, "paper", paper ? paper->name : NULL);

@@ -157,6 +157,8 @@ static void put_rejected(json_t *rows, const tool_records *records,
 static void put_decision(json_t *rows, const tool_settings *settings,
                          const tool_records *records, const dfgnn_decision *d) {
   double unfused = ratio_of(d, "unfused");
+  if (!isfinite(unfused)) /* nothing is fused: the plain loop */
+    unfused = ratio_of(d, "row");
   for (size_t i = 0; i < (settings->all ? d->count : d->count > 0); i++) {
     const dfgnn_ranked *r = &d->ranked[i];
     json_t *row = begin(&d->problem, r->variant);

@@ -1,0 +1,69 @@
+#!/bin/sh
+# SpMM and reductions on the command line: every operator and both passes.
+. "$(dirname "$0")/lib.sh"
+
+ops=spmm-sum,spmm-mean,spmm-weighted,reduce-min,reduce-max,reduce-mean,reduce-var,reduce-std,reduce-pna
+passes=forward,backward
+
+promise "every operator and pass has variants of three algorithms or more"
+status 0 dfgnn-tune variants --op "$ops" --pass "$passes" --json
+holds '[.[] | .variant | select(startswith("cpu.spmm.fwd.")) ] | length > 10'
+for kind in spmm reduce; do
+  for pass in fwd bwd; do
+    holds "[.[] | select(.variant | startswith(\"cpu.$kind.$pass.\"))
+            .algorithm] | unique | contains([\"balanced\", \"row\", \"split\"])"
+  done
+done
+
+promise "each is tuned, shown and explained"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $quick --op "$ops" --pass "$passes" --json \
+  --store "$work/t.db" --budget 60ms
+holds 'length == 18'
+holds '[.[] | .op + .pass] | unique | length == 18'
+holds 'all(.[] | .variant; type == "string")'
+status 0 dfgnn-tune show --store "$work/t.db" --json
+holds 'length == 18 and all(.status == "ok")'
+# shellcheck disable=SC2086
+status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --op "$ops" --pass "$passes" \
+  --json --quiet --store "$work/t.db"
+holds 'length == 18 and all(.source == "exact")'
+holds 'all(.candidates | length > 10)'
+
+promise "bench compares with the plain row loop where nothing is fused"
+# shellcheck disable=SC2086
+status 0 dfgnn-bench "$small" $quick --op "$ops" --pass "$passes" --rounds 5 \
+  --json --store "$work/t.db"
+holds '[.[] | .op + .pass] | unique | length == 18'
+holds 'all(.[] | .floor_ms, .floor_share, .gather_floor_ms; type == "number")'
+holds 'all(.status == "ok" and .rel_error < 3e-5 and .speedup_unfused > 0)'
+holds '[.[] | select(.role | split(",") | index("unfused")).variant |
+        test("[.]row/")] | length == 18 and all'
+
+promise "the reference can be asked for by name"
+# shellcheck disable=SC2086
+status 0 dfgnn-bench "$small" $quick --op spmm-sum,reduce-pna --rounds 5 \
+  --pass "$passes" --json --variants '*.reference'
+holds '[.[] | select(.status == "ok").rel_error] | length == 4 and all(. < 1e-6)'
+
+promise "a job names operators and passes"
+cat >"$work/job.yaml" <<JOB
+graphs: ["$small"]
+operators: [spmm-sum, reduce-pna]
+passes: [forward, backward]
+widths: [8]
+devices: [cpu]
+budget: 60ms
+JOB
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run --job "$work/job.yaml" --quiet --json \
+  --store "$work/j.db"
+holds '[.[] | .op + " " + .pass] | sort == ["reduce-pna backward",
+       "reduce-pna forward", "spmm-sum backward", "spmm-sum forward"]'
+
+promise "an operator that does not exist lists those that do"
+# shellcheck disable=SC2086
+status 2 dfgnn-tune explain "$small" --op spmm
+says "spmm-weighted"
+
+finish
