@@ -5,6 +5,8 @@
  * warp, so group / L sides work on edges of it, U in flight each; sides merge
  * at the end of the row.  What is done with an edge is the Op's:
  *
+ *   VEC, kSize, kHeld      elements of a vector, their bytes, 4-byte words that
+ *                          a lane keeps of a row
  *   edge, load(), fetch()  what is read of an edge; fetch() after every load()
  *   state, begin(), add()  what a lane keeps of a row
  *   start()                the first edges of a row, before add()
@@ -258,8 +260,14 @@ template <class Op, int L, int C, int U> struct gather_row {
   }
 };
 
+/* Two blocks of 16 warps a multiprocessor where what a lane holds leaves it
+ * with 64 registers. */
+template <class Op, int C, int U> constexpr int gather_blocks() {
+  return Op::kHeld + C * U * Op::VEC * Op::kSize / 4 <= 32 ? 2 : 1;
+}
+
 template <class Op, int L, int C, int U>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(512, (gather_blocks<Op, C, U>()))
     gather_rows(const __grid_constant__ gather_params p) {
   __shared__ int taken;
   const int rows = 32 / p.schedule.group, at_once = blockDim.x / 32 * rows;

@@ -202,6 +202,11 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
+  static constexpr int kSize = sizeof(T);
+  static constexpr int kHeld =
+      C * VEC * sizeof(A) / 4 *
+      ((WHAT & REDUCE_MOMENTS ? 5 : 0) + (WHAT & REDUCE_MIN ? 1 + ARG : 0) +
+       (WHAT & REDUCE_MAX ? 1 + ARG : 0));
 
   struct edge {
     packed<T, VEC> x[C];

@@ -30,6 +30,7 @@ template <typename X, int VEC> struct words {
 template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
+  static constexpr int kSize = sizeof(T), kHeld = 64;
   static constexpr bool PICK = WHAT != REDUCE_SPREAD;
   static constexpr bool SPREAD = WHAT != REDUCE_PICK;
   static constexpr bool BOTH = WHAT == REDUCE_BOTH;

@@ -38,6 +38,9 @@ template <typename T, int VEC_, int L, int C, int FACTOR> struct spmm_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr int F = FACTOR == SPMM_HEADS ? C : 1;
+  static constexpr int kSize = sizeof(T);
+  static constexpr int kHeld =
+      3 * C * VEC * sizeof(A) / 4 + (FACTOR == SPMM_HEADS ? 8 : 0);
 
   struct edge {
     packed<T, VEC> x[C];
