@@ -90,9 +90,9 @@ static int visit_variant(session *s, const dfgnn_variant *variant, visit f,
   return 1;
 }
 
-/* Calls f with a plan of each variant that applies and has its turn, and of one
- * more of a family none of which did; returns how many, and marks them in met.
- */
+/* Calls f with a plan of each variant that applies and has its turn or was
+ * never met, and of one more of a family none of which was called; returns how
+ * many, and marks them in met. */
 static int each_variant(session *s, visit f, void *data, int turn,
                         unsigned char *met) {
   int count = 0;
@@ -100,7 +100,8 @@ static int each_variant(session *s, visit f, void *data, int turn,
     int size = family_size(first), visited = 0;
     for (int k = 0; k < 2 * size && (k < size || !visited); k++) {
       size_t i = first + (size_t)(k % size);
-      if ((k < size && !has_turn(k, size, turn)) ||
+      int skipped = !has_turn(k, size, turn) && !(met && !met[i]);
+      if ((k < size && skipped) ||
           !visit_variant(s, dfgnn__variant(i), f, data))
         continue;
       if (met)
