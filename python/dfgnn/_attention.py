@@ -5,7 +5,7 @@ import logging
 
 import torch
 
-from . import _composite, _execute
+from . import _composite, _execute, _neighbours
 from .errors import UnsupportedError
 
 log = logging.getLogger("dfgnn")
@@ -65,13 +65,86 @@ def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
     return [next(grads) if w else None for w in wanted]
 
 
-def through_weights(graph, made, inputs, bias, seed, grad_out, grad_weights,
-                    needed):
-    """Gradients of a loss that looks at the weights, too."""
-    say_once("gradients through attention weights are made by torch "
+def through_weights(graph, made, inputs, bias, seed, out, lse, weights,
+                    grad_out, grad_weights, needed):
+    """Gradients of a loss that looks at the weights, too: the fused ones, and
+    what the weights' own gradient sends on through the scores."""
+    if lse is None or made.empty:
+        return differentiate(graph, made, inputs, bias, seed, grad_out,
+                             grad_weights, needed, False)
+    if grad_out is None:
+        grads = [None] * len(needed)
+    else:
+        grads = backward(graph, made, inputs, bias, seed, out, lse, grad_out,
+                         needed)
+    weighted = weights * grad_weights.to(weights.dtype)
+    sums = weighted.new_zeros(made.lse_shape).index_add(0, graph.dst, weighted)
+    scores = weighted - weights * sums.index_select(0, graph.dst)
+    more = SCORE_GRADIENTS[made.op](graph, made, inputs, scores, needed)
+    more.append(scores if needed[-1] else None)
+    return [_add(a, b, t) for a, b, t in zip(grads, more, (*inputs, bias))]
+
+
+def _add(a, b, like):
+    if a is None or b is None:
+        found = b if a is None else a
+        return found if found is None else found.to(like.dtype)
+    return a + b.to(a.dtype)
+
+
+def _through_products(graph, made, inputs, scores, needed):
+    """Of GT: two products with a sparse matrix."""
+    query, key, _ = (t.contiguous() for t in inputs)
+    scores = (scores * made.settings.scale).contiguous()
+    grad_query = grad_key = None
+    try:
+        if needed[0]:
+            outs, _ = _neighbours.forward(graph, "spmm-weighted", key, scores)
+            grad_query = outs["out"]
+        if needed[1]:
+            grad_key, _ = _neighbours.backward(
+                graph, "spmm-weighted", key, scores, {}, {"grad_out": query},
+                False)
+    except UnsupportedError:
+        return _through_edges(graph, made, inputs, scores
+                              / made.settings.scale, needed)
+    return [grad_query, grad_key, None]
+
+
+def _through_sums(graph, made, inputs, scores, needed):
+    """Of GAT: nothing has features."""
+    _, score_dst, score_src = inputs
+    x = (score_dst.index_select(0, graph.dst)
+         + score_src.index_select(0, graph.src))
+    scores = torch.where(x > 0, scores, scores * made.settings.slope)
+    return [None] + [
+        torch.zeros_like(t, dtype=scores.dtype,
+                         memory_format=torch.contiguous_format).index_add(
+            0, index, scores) if wanted else None
+        for t, index, wanted in ((score_dst, graph.dst, needed[1]),
+                                 (score_src, graph.src, needed[2]))]
+
+
+def _through_edges(graph, made, inputs, scores, needed):
+    """Of the others: torch's derivative of the score of each edge."""
+    say_once(f"gradients through the weights of {made.op} are made by torch "
              "operations, which hold every edge's features")
-    return differentiate(graph, made, inputs, bias, seed, grad_out,
-                         grad_weights, needed, False)
+    with torch.enable_grad():
+        given = [None if t is None else
+                 t.detach().to(made.exact).requires_grad_(w)
+                 for t, w in zip(inputs, needed)]
+        found = _composite.SCORES[made.op](given, graph, made.settings)
+        sources = [t for t in given if t is not None and t.requires_grad]
+        grads = iter(torch.autograd.grad(found, sources, scores,
+                                         allow_unused=True)
+                     if sources and found.requires_grad
+                     else [None] * len(sources))
+    return [next(grads) if t is not None and t.requires_grad else None
+            for t in given]
+
+
+SCORE_GRADIENTS = {"gt": _through_products, "gat": _through_sums,
+                   "agnn": _through_edges, "gatv2": _through_edges}
 
 
 class Attention(torch.autograd.Function):
@@ -80,7 +153,7 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, graph, made, bias, seed, *inputs):
         out, lse, weights = forward(graph, made, inputs, bias, seed)
-        ctx.save_for_backward(out, lse, bias, seed, *inputs)
+        ctx.save_for_backward(out, lse, weights, bias, seed, *inputs)
         ctx.call = graph, made
         ctx.set_materialize_grads(False)
         return out if weights is None else (out, weights)
@@ -88,7 +161,7 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out, grad_weights=None):
         graph, made = ctx.call
-        out, lse, bias, seed, *inputs = ctx.saved_tensors
+        out, lse, weights, bias, seed, *inputs = ctx.saved_tensors
         wants = ctx.needs_input_grad
         needed = wants[4:] + (wants[2],)
         if grad_out is None and grad_weights is None:
@@ -99,8 +172,8 @@ class Attention(torch.autograd.Function):
             grads = differentiate(graph, made, inputs, bias, seed, grad_out,
                                   grad_weights, needed, True)
         elif grad_weights is not None:
-            grads = through_weights(graph, made, inputs, bias, seed, grad_out,
-                                    grad_weights, needed)
+            grads = through_weights(graph, made, inputs, bias, seed, out, lse,
+                                    weights, grad_out, grad_weights, needed)
         else:
             grads = backward(graph, made, inputs, bias, seed, out, lse,
                              grad_out, needed)

@@ -93,8 +93,8 @@ def _forward_fake(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
             else _empty(value, 0, dtype=exact))
 
 
-def _backward(grad_out, grad_weights, out, lse, needed, a, b, c, bias, seed,
-              edge_index, graph, num_src, num_dst, num_edges, loops, op,
+def _backward(grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias,
+              seed, edge_index, graph, num_src, num_dst, num_edges, loops, op,
               scale, slope, dropout, weights, deterministic, tf32):
     graph = _graph(edge_index, graph, num_src, num_dst, loops)
     inputs = _inputs(op, a, b, c)
@@ -106,7 +106,8 @@ def _backward(grad_out, grad_weights, out, lse, needed, a, b, c, bias, seed,
     ordered = None if bias is None else graph.to_graph_order(bias)
     if grad_weights is not None:
         grads = _attention.through_weights(
-            graph, made, inputs, ordered, seed, grad_out,
+            graph, made, inputs, ordered, seed, out, lse,
+            graph.to_graph_order(alpha), grad_out,
             graph.to_graph_order(grad_weights), wanted)
     else:
         grads = _attention.backward(graph, made, inputs, ordered, seed, out,
@@ -119,8 +120,8 @@ def _backward(grad_out, grad_weights, out, lse, needed, a, b, c, bias, seed,
                  for g in (*grads, grad_bias))
 
 
-def _backward_fake(grad_out, grad_weights, out, lse, needed, a, b, c, bias,
-                   *rest):
+def _backward_fake(grad_out, grad_weights, alpha, out, lse, needed, a, b, c,
+                   bias, *rest):
     return tuple(
         torch.empty_like(t, memory_format=torch.contiguous_format)
         if t is not None and needed >> i & 1 else grad_out.new_empty(0)
@@ -129,14 +130,13 @@ def _backward_fake(grad_out, grad_weights, out, lse, needed, a, b, c, bias,
 
 def _save(ctx, inputs, output):
     a, b, c, bias, seed, edge_index, *rest = inputs
-    out, lse, _ = output
-    ctx.save_for_backward(a, b, c, bias, seed, edge_index, out, lse)
+    ctx.save_for_backward(a, b, c, bias, seed, edge_index, *output)
     ctx.rest = rest
     ctx.set_materialize_grads(False)
 
 
 def _derivative(ctx, grad_out, grad_lse, grad_weights):
-    a, b, c, bias, seed, edge_index, out, lse = ctx.saved_tensors
+    a, b, c, bias, seed, edge_index, out, lse, alpha = ctx.saved_tensors
     if grad_out is None and grad_weights is None:
         return (None,) * 18
     if grad_out is None:
@@ -146,7 +146,7 @@ def _derivative(ctx, grad_out, grad_lse, grad_weights):
     wants = ctx.needs_input_grad
     needed = sum(1 << i for i in range(4) if wants[i])
     grads = torch.ops.dfgnn.attention_backward(
-        grad_out, grad_weights, out, lse, needed, a, b, c, bias, seed,
+        grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias, seed,
         edge_index, *ctx.rest)
     return (*(g if w else None for g, w in zip(grads, wants)),
             *(None,) * 14)
@@ -174,8 +174,9 @@ if AVAILABLE:
     _define("attention", f"({_CALL}) -> (Tensor, Tensor, Tensor)", _forward,
             _forward_fake)
     _define("attention_backward",
-            "(Tensor grad_out, Tensor? grad_weights, Tensor out, Tensor lse, "
-            f"int needed, {_CALL}) -> (Tensor, Tensor, Tensor, Tensor)",
+            "(Tensor grad_out, Tensor? grad_weights, Tensor alpha, Tensor out, "
+            f"Tensor lse, int needed, {_CALL}) "
+            "-> (Tensor, Tensor, Tensor, Tensor)",
             _backward, _backward_fake)
     _define("keep_factors",
             "(Tensor seed, Tensor like, Tensor? edge_index, SymInt graph, "
