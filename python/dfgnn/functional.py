@@ -111,6 +111,10 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     return out, graph.to_caller_order(weights), factors
 
 
+if not ops.AVAILABLE and hasattr(torch, "compiler"):
+    _attend = torch.compiler.disable(_attend)
+
+
 def _pick(result, return_weights):
     """What the caller asked for: "after" are weights as they were used."""
     if not return_weights:

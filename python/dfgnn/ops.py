@@ -16,7 +16,7 @@ from .graph import Graph, by_id
 AVAILABLE = hasattr(torch, "library") and hasattr(
     torch.library, "register_fake")
 
-if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
+if AVAILABLE and hasattr(torch.compiler, "is_compiling"):
     compiling = torch.compiler.is_compiling
 else:
     def compiling():
