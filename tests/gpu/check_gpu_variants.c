@@ -7,7 +7,9 @@
 /* DFGNN_TEST_QUICK checks these alone. */
 static int in_quick(const variant_test *t) {
   return (t->op == DFGNN_OP_GT && t->dtype == DFGNN_F32) ||
-         (t->op == DFGNN_OP_GATV2 && t->dtype == DFGNN_BF16);
+         (t->op == DFGNN_OP_GATV2 && t->dtype == DFGNN_BF16) ||
+         (t->op == DFGNN_OP_SPMM_WEIGHTED && t->dtype == DFGNN_F32) ||
+         (t->op == DFGNN_OP_REDUCE_PNA && t->dtype == DFGNN_BF16);
 }
 
 #define TEST(i)                                                                \

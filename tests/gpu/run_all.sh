@@ -21,8 +21,8 @@ run() {
   fi
 }
 
-tests='check_gpu_backend check_gpu_backward check_gpu_execute check_gpu_reorder
-  check_gpu_variants'
+tests='check_gpu_backend check_gpu_backward check_gpu_execute check_gpu_gather
+  check_gpu_reorder check_gpu_variants'
 for test in $tests; do
   run $test "$here/$test"
 done

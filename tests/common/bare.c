@@ -1,0 +1,179 @@
+#include "tests/common/bare.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/graph.h"
+#include "lib/plan.h"
+#include "lib/registry.h"
+#include "tests/common/shapes.h"
+#include "tuner/harness.h"
+
+#define ck_ok(expression)                                                      \
+  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
+                dfgnn_last_error())
+
+#define UNTOUCHED 0x5a
+
+typedef struct bare {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_problem problem;
+  dfgnn_harness *harness;
+  const dfgnn_operator *op;
+} bare;
+
+static int written(const dfgnn_tensor *t) {
+  return t->role == DFGNN_ROLE_OUTPUT || t->role == DFGNN_ROLE_GRADIENT;
+}
+
+static size_t bytes_of(const bare *b, const dfgnn_tensor *t) {
+  const dfgnn_matrix *m = &b->graph->matrix;
+  return (size_t)dfgnn__tensor_elements(t, &b->problem, m->destinations,
+                                        m->sources, m->edges) *
+         dfgnn__tensor_element_size(t, &b->problem);
+}
+
+static char *take(const bare *b, const dfgnn_tensor *t) {
+  dfgnn_args args = *dfgnn__harness_args(b->harness);
+  size_t bytes = bytes_of(b, t);
+  char *host = malloc(bytes + 1);
+  ck_ok(b->ctx->backend->copy(b->ctx->device, host,
+                              *dfgnn__tensor_slot(t, &args), bytes));
+  return host;
+}
+
+static void wipe(const bare *b) {
+  dfgnn_args args = *dfgnn__harness_args(b->harness);
+  for (const dfgnn_tensor *t = b->op->tensors; t->name; t++) {
+    if (!written(t) || !dfgnn__tensor_used(t, &b->problem))
+      continue;
+    size_t bytes = bytes_of(b, t);
+    char *host = malloc(bytes + 1);
+    memset(host, UNTOUCHED, bytes);
+    ck_ok(b->ctx->backend->copy(b->ctx->device, *dfgnn__tensor_slot(t, &args),
+                                host, bytes));
+    free(host);
+  }
+}
+
+static void run(const bare *b, const dfgnn_plan *plan, const dfgnn_args *args) {
+  void *workspace;
+  ck_ok(dfgnn__harness_workspace(&workspace, b->harness, plan));
+  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
+  ck_ok(b->ctx->backend->synchronize(b->ctx->device, NULL));
+}
+
+static void same(const bare *b, const dfgnn_plan *plan, const dfgnn_tensor *t,
+                 const char *expected, const char *how) {
+  char *found = take(b, t);
+  ck_assert_msg(!memcmp(found, expected, bytes_of(b, t)), "%s: %s differs %s",
+                dfgnn_plan_variant(plan), t->name, how);
+  free(found);
+}
+
+static int gradients(const bare *b) {
+  int count = 0;
+  for (const dfgnn_tensor *t = b->op->tensors; t->name; t++)
+    count +=
+        t->role == DFGNN_ROLE_GRADIENT && dfgnn__tensor_used(t, &b->problem);
+  return count;
+}
+
+/* One gradient of several. */
+static void alone(const bare *b, const dfgnn_plan *plan,
+                  const dfgnn_tensor *wanted, const char *expected) {
+  dfgnn_args args = *dfgnn__harness_args(b->harness);
+  for (const dfgnn_tensor *t = b->op->tensors; t->name; t++)
+    if (t->role == DFGNN_ROLE_GRADIENT && t != wanted)
+      *dfgnn__tensor_slot(t, &args) = NULL;
+  wipe(b);
+  run(b, plan, &args);
+  same(b, plan, wanted, expected, "where it is wanted alone");
+  for (const dfgnn_tensor *t = b->op->tensors; t->name; t++) {
+    if (t->role != DFGNN_ROLE_GRADIENT || t == wanted ||
+        !dfgnn__tensor_used(t, &b->problem))
+      continue;
+    char *host = take(b, t);
+    for (size_t i = 0; i < bytes_of(b, t); i++)
+      ck_assert_msg(host[i] == UNTOUCHED, "%s wrote %s, which is not wanted",
+                    dfgnn_plan_variant(plan), t->name);
+    free(host);
+  }
+}
+
+static void check_plan(const bare *b, const dfgnn_plan *plan) {
+  char *expected[DFGNN_MAX_TENSORS] = {NULL};
+  double error;
+  ck_ok(dfgnn__harness_check(&error, b->harness, plan));
+  for (int i = 0; b->op->tensors[i].name; i++)
+    if (written(&b->op->tensors[i]) &&
+        dfgnn__tensor_used(&b->op->tensors[i], &b->problem))
+      expected[i] = take(b, &b->op->tensors[i]);
+  wipe(b);
+  run(b, plan, dfgnn__harness_args(b->harness));
+  for (int i = 0; b->op->tensors[i].name; i++)
+    if (expected[i])
+      same(b, plan, &b->op->tensors[i], expected[i], "in a bare call");
+  for (int i = 0; b->op->tensors[i].name && gradients(b) > 1; i++)
+    if (expected[i])
+      alone(b, plan, &b->op->tensors[i], expected[i]);
+  for (int i = 0; i < DFGNN_MAX_TENSORS; i++)
+    free(expected[i]);
+}
+
+static int each_plan(bare *b) {
+  int count = 0;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *variant = dfgnn__variant(i);
+    dfgnn_setting setting = dfgnn__setting(b->graph, &b->problem);
+    dfgnn_plan *plan;
+    if (strcmp(variant->family->backend, b->ctx->backend->name) != 0 ||
+        !variant->family->deterministic ||
+        dfgnn__variant_refusal(variant, &setting))
+      continue;
+    ck_ok(dfgnn_plan_create_forced(&plan, b->ctx, b->graph, &b->problem,
+                                   variant->name));
+    check_plan(b, plan);
+    dfgnn_plan_destroy(plan);
+    count++;
+  }
+  return count;
+}
+
+static void set_ones(bare *b, const char *name, int64_t count) {
+  if (dfgnn__tensor_find(b->op, name) >= 0)
+    ck_ok(dfgnn__harness_set(b->harness, name, 0, count, 1));
+}
+
+int check_bare_calls(const char *device, const variant_test *test) {
+  static const int shapes[] = {4, 5}, heads[] = {1, 2}, dims[] = {128, 20};
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  bare b = {.op = dfgnn__operator(test->op, test->pass)};
+  int count = 0;
+  options.device = device;
+  options.store = "";
+  ck_ok(dfgnn_context_create(&b.ctx, &options));
+  for (int k = 0; k < 2; k++) {
+    shape s = shape_make(shapes[k], shape_seed());
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    problem.op = test->op;
+    problem.pass = test->pass;
+    problem.dtype = test->dtype;
+    problem.heads = heads[k];
+    problem.dim = dims[k];
+    ck_ok(dfgnn__problem_complete(&b.problem, &problem));
+    ck_ok(dfgnn_graph_create(&b.graph, b.ctx, &s.csr));
+    ck_ok(dfgnn__harness_create(&b.harness, b.ctx, b.graph, &b.problem,
+                                shape_seed()));
+    set_ones(&b, "scale_dst", s.csr.destinations);
+    set_ones(&b, "scale_src", s.csr.sources);
+    count += each_plan(&b);
+    dfgnn__harness_destroy(b.harness);
+    dfgnn_graph_destroy(b.graph);
+    shape_free(&s);
+  }
+  dfgnn_context_destroy(b.ctx);
+  return count;
+}

@@ -1,0 +1,31 @@
+/* check_gpu_gather.c - calls of SpMM and reductions that leave out scales, the
+ * edges of extremes, or a gradient: kernels of their own serve them */
+#include "tests/gpu/gpu.h"
+
+#include "tests/common/bare.h"
+
+static int meant(const variant_test *t) {
+  if (!(DFGNN_BIT(t->op) & (DFGNN_OPS_SPMM | DFGNN_OPS_REDUCE)))
+    return 0;
+  return !quick() ||
+         (t->op == DFGNN_OP_SPMM_WEIGHTED && t->dtype == DFGNN_F32) ||
+         (t->op == DFGNN_OP_REDUCE_PNA && t->dtype == DFGNN_BF16);
+}
+
+START_TEST(what_is_left_out_changes_nothing_else) {
+  variant_test test = variant_test_make(_i);
+  if (!meant(&test) || variant_test_count("cuda", &test) == 0)
+    return;
+  ck_assert_int_gt(check_bare_calls("cuda", &test), 0);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_gather");
+  TCase *tests = tcase_create("gather");
+  tcase_set_timeout(tests, 0);
+  tcase_add_loop_test(tests, what_is_left_out_changes_nothing_else, 0,
+                      VARIANT_TESTS);
+  suite_add_tcase(suite, tests);
+  return run_on_gpu(suite);
+}
