@@ -48,7 +48,7 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
   vec sum[WIDEST], own[WIDEST];
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
-    sum[i] = b->fresh ? v_zero() : s_load_cut(b->sum + at, t, cut);
+    sum[i] = v_zero();
     own[i] = what & THROUGH ? load_cut(b->own + at, t, cut) : v_zero();
   }
   for (int64_t e = 0; e < b->count; e++) {
@@ -76,6 +76,8 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
   }
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
+    if (!b->fresh) /* sums of chunks keep the digits of a long one */
+      sum[i] = v_add(s_load_cut(b->sum + at, t, cut), sum[i]);
     if (b->out)
       store_cut(b->out + at, sum[i], t, cut);
     else
@@ -222,8 +224,8 @@ static CPU_TARGET void scatter(const dfgnn_cpu_reduce *job,
 }
 
 static CPU_TARGET void narrow_columns(const dfgnn_cpu_reduce *job,
-                              const dfgnn_cpu_table *from, int64_t begin,
-                              int64_t end) {
+                                      const dfgnn_cpu_table *from,
+                                      int64_t begin, int64_t end) {
   for (int64_t j = begin; j < end; j++)
     for (int64_t piece = 0; piece < job->pieces.count; piece++)
       store_times((storage *)place(job, &job->grad_value, j, piece),

@@ -7,8 +7,10 @@
 #include "kernels/spmm/cpu_spmm.h"
 
 enum {
-  PANEL = 8,   /* vectors of sums kept in registers */
-  CHUNK = 128, /* edges whose factors are found at once */
+  PANEL = 8, /* vectors of sums kept in registers */
+  /* Edges summed on their own before they join the sum of a row, so that the
+   * sum of a long one keeps its digits. */
+  CHUNK = 256,
   DOT_FLIGHT = 4
 };
 
@@ -34,11 +36,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
   int64_t ahead = d == 0 ? g->ahead : 0;
   vec a[8];
 
-  CPU_EACH(i, width * flight) {
-    a[i] = i < width && !g->fresh
-               ? s_load_cut(g->sum + d + i * VECTOR, t, cut && i == width - 1)
-               : v_zero();
-  }
+  CPU_EACH(i, width * flight) { a[i] = v_zero(); }
 #define EDGE(u)                                                                \
   do {                                                                         \
     vec w = weighted ? v_set(g->factors[e + u]) : v_zero();                    \
@@ -62,6 +60,8 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
     CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
   CPU_EACH(i, width) {
     int last = cut && i == width - 1;
+    if (!g->fresh)
+      a[i] = v_add(s_load_cut(g->sum + d + i * VECTOR, t, last), a[i]);
     if (g->out)
       store_cut(g->out + d + i * VECTOR, v_mul(a[i], v_set(g->after)), t, last);
     else
@@ -215,7 +215,6 @@ static CPU_TARGET void fold(const void *data, int64_t row, int64_t piece,
                             int whole) {
   const dfgnn_cpu_spmm *job = data;
   int factored = job->scale || job->weight;
-  int64_t chunk = factored || job->grad_weight ? CHUNK : end - begin;
   int64_t head = dfgnn__cpu_head_of(&job->pieces, piece), e = begin;
   scalar factors[CHUNK];
   gather g = {.job = job,
@@ -228,7 +227,7 @@ static CPU_TARGET void fold(const void *data, int64_t row, int64_t piece,
   storage *out = own_row(job, row, piece);
   do {
     g.index = job->indices + e;
-    g.count = end - e < chunk ? end - e : chunk;
+    g.count = end - e < CHUNK ? end - e : CHUNK;
     g.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
     if (job->grad_weight)
       weigh(job, row, piece, e, g.count);

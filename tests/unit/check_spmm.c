@@ -276,6 +276,45 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
 }
 END_TEST
 
+START_TEST(the_sum_of_a_super_node_keeps_its_digits) {
+  enum { EDGES = 100000, DIM = 3 };
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  static const int32_t begins[] = {0, EDGES};
+  static int32_t columns[EDGES];
+  static float x[EDGES * DIM];
+  double sum[DIM] = {0};
+  float out[DIM];
+  dfgnn_problem problem = aggregate_problem(
+                    DFGNN_OP_SPMM_SUM, DFGNN_PASS_FORWARD, DFGNN_F32, 1, DIM),
+                complete;
+  uint64_t seed = 5;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  for (int e = 0; e < EDGES; e++) {
+    columns[e] = e;
+    for (int d = 0; d < DIM; d++)
+      sum[d] += x[e * DIM + d] = (float)(0.5 + uniform(&seed));
+  }
+  dfgnn_csr csr = csr32(1, EDGES, begins, columns);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn__problem_complete(&complete, &problem));
+  args.value = x;
+  args.out = out;
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    dfgnn_setting setting = dfgnn__setting(graph, &complete);
+    if (dfgnn__variant_refusal(v, &setting))
+      continue;
+    run_variant(ctx, graph, &problem, &args, v->name);
+    for (int d = 0; d < DIM; d++)
+      ck_assert_msg(fabs(out[d] - sum[d]) < 2e-6 * sum[d],
+                    "%s found %.9g, expected %.9g", v->name, out[d], sum[d]);
+  }
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("spmm");
   TCase *tcase = tcase_create("spmm");
@@ -293,6 +332,7 @@ int main(void) {
                       DFGNN_OP_SPMM_SUM, DFGNN_OP_SPMM_WEIGHTED + 1);
   tcase_add_test(tcase, each_gradient_may_be_asked_for_alone);
   tcase_add_loop_test(tcase, a_super_node_is_cut_the_same_way_each_time, 0, 2);
+  tcase_add_test(tcase, the_sum_of_a_super_node_keeps_its_digits);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_NORMAL);
