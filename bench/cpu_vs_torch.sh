@@ -5,7 +5,7 @@
 #
 #   bench/cpu_vs_torch.sh OUT.json GRAPH.npz...
 #
-#   OPTIONS='--op gt --dim 128'   the problem
+#   OPTIONS='--op gt --dim 128'   the problem; several operators are allowed
 #   THREADS=2                     of both
 #   STORE=FILE                    (default OUT.db)
 #   PYTHON=python3                one that has torch, numpy and scipy
@@ -44,14 +44,14 @@ for turn in 1 2; do
 done
 for graph; do
   name=$(basename "$graph" .npz)
-  jq -s --arg name "$name" '{($name): (map(if type == "array" then .[] else . end
-    | .median_ms) | min)}' "$work/torch.$name".*.json
+  jq -s 'add | group_by(.op) | map({key: (.[0].graph + " " + .[0].op),
+    value: (map(.median_ms) | min)}) | from_entries' "$work/torch.$name".*.json
 done | jq -s add >"$work/torch.json"
 jq -s --slurpfile torch "$work/torch.json" '
-  [.[][] | select(.median_ms != null)] | group_by([.graph, .variant]) | map(min_by(.median_ms)) |
-  map(. + {torch_ms: $torch[0][.graph],
-           speedup_torch: ($torch[0][.graph] / .median_ms)})' \
+  [.[][] | select(.median_ms != null)] | group_by([.graph, .op, .variant]) |
+  map(min_by(.median_ms)) | map($torch[0][.graph + " " + .op] as $ms |
+    . + {torch_ms: $ms, speedup_torch: ($ms / .median_ms)})' \
   "$work"/bench?.json >"$out"
 jq -r '.[] | select(.role | split(",") | index("tuned")) |
-  "\(.graph): \(.speedup_torch) times as fast as torch, " +
+  "\(.graph), \(.op): \(.speedup_torch) times as fast as torch, " +
   "\(.speedup_unfused) as unfused"' "$out"

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Times attention layers composed of torch operators on the CPU, the PyG way.
+"""Times layers composed of torch operators on the CPU, the PyG way.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python bench/torch_cpu.py --dim 128 --threads 2 GRAPH.npz...
 
 Rows are gathered by index_select, the softmax over a destination's edges is
 scatter_reduce (amax) and index_add, the weighted rows are summed by index_add:
-what PyG's message passing runs without its optional extensions.  Prints a flat
+what PyG's message passing runs without its optional extensions.  SpMM is
+torch.sparse.mm on a CSR tensor; a reduction is the faster of its reduce= and of
+index_select with scatter_reduce, where both exist.  Prints a flat
 JSON array with the keys of dfgnn-bench.
 """
 import argparse
@@ -18,6 +20,8 @@ import time
 
 import numpy
 import torch
+
+SCORES = ("gt", "agnn", "gat", "gatv2")
 
 
 def load(path):
@@ -37,6 +41,57 @@ def softmax(score, index, rows):
     weight = (score - top.index_select(0, index)).exp()
     total = score.new_zeros(rows, score.size(1)).index_add_(0, index, weight)
     return weight / (total.index_select(0, index) + 1e-16)
+
+
+def scatter(x, index, rows, reduce):
+    """torch_geometric.utils.scatter of rows by destination."""
+    wide = index.unsqueeze(-1).expand_as(x)
+    out = x.new_zeros(rows, x.size(1))
+    return out.scatter_reduce_(0, wide, x, reduce, include_self=False)
+
+
+def aggregations(op, graph, features, dtype):
+    """Functions that each run the aggregation once; the first one matters if
+    there is but one way."""
+    rows, columns, to, source = graph
+    x = torch.randn(columns, features, dtype=dtype)
+    degree = torch.bincount(to, minlength=rows)
+    offsets = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+    weight = torch.ones(source.numel(), dtype=dtype)
+    if op == "spmm-weighted":
+        weight = torch.randn(source.numel(), dtype=dtype)
+    matrix = torch.sparse_csr_tensor(offsets, source, weight, (rows, columns))
+    inverse = (1 / degree.clamp(min=1)).to(dtype).unsqueeze(-1)
+
+    def gathered():
+        return x.index_select(0, source)
+
+    def std(v, mean):
+        var = scatter(v * v, to, rows, "mean") - mean * mean
+        out = var.clamp(min=1e-5).sqrt()
+        return out.masked_fill(out <= math.sqrt(1e-5), 0)
+
+    def pna():
+        v = gathered()
+        mean = scatter(v, to, rows, "mean")
+        return (mean, scatter(v, to, rows, "amin"),
+                scatter(v, to, rows, "amax"), std(v, mean))
+
+    def deviation():
+        v = gathered()
+        return std(v, scatter(v, to, rows, "mean"))
+
+    spmm = {"spmm-sum": [lambda: matrix @ x],
+            "spmm-weighted": [lambda: matrix @ x],
+            "spmm-mean": [lambda: (matrix @ x) * inverse]}
+    spmm["reduce-mean"] = spmm["spmm-mean"]
+    if op in spmm:
+        return spmm[op]
+    if op in ("reduce-min", "reduce-max"):
+        name = "a" + op[-3:]
+        return [lambda: torch.sparse.mm(matrix, x, name),
+                lambda: scatter(gathered(), to, rows, name)]
+    return [{"reduce-std": deviation, "reduce-pna": pna}[op]]
 
 
 def layer(op, graph, heads, dim, dtype):
@@ -110,8 +165,15 @@ def main():
             for dim in (int(x) for x in arguments.dim.split(",")):
                 for heads in (int(x) for x in arguments.heads.split(",")):
                     with torch.inference_mode():
-                        run = layer(op, graph, heads, dim, torch.float32)
-                        samples = measure(run, arguments.seconds)
+                        if op in SCORES:
+                            runs = [layer(op, graph, heads, dim,
+                                          torch.float32)]
+                        else:
+                            runs = aggregations(op, graph, heads * dim,
+                                                torch.float32)
+                        samples = min((measure(run, arguments.seconds)
+                                       for run in runs),
+                                      key=lambda s: s[len(s) // 2])
                     results.append({
                         "graph": os.path.basename(path).removesuffix(".npz"),
                         "op": op, "pass": "forward", "dim": dim,
