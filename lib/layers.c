@@ -61,10 +61,9 @@ static dfgnn_status add_standard(dfgnn_context *ctx) {
   if (path[0])
     status = add_layer(ctx, path, strlen(path), 0, 1);
   const char *package = getenv("DFGNN_PACKAGE_STORE");
-  const char *const shared[] = {DFGNN_SYSCONFDIR "/dfgnn/tuning.db",
-                                package && *package
-                                    ? package
-                                    : DFGNN_DATADIR "/dfgnn/tuning.db"};
+  const char *const shared[] = {
+      DFGNN_SYSCONFDIR "/dfgnn/tuning.db",
+      package && *package ? package : DFGNN_DATADIR "/dfgnn/tuning.db"};
   for (int i = 0; i < 2 && !status; i++)
     status = add_layer(ctx, shared[i], strlen(shared[i]), 0, 0);
   return status;

@@ -57,7 +57,7 @@ typedef struct dfgnn_tensor {
 typedef struct dfgnn_operator {
   dfgnn_op op;
   dfgnn_pass pass;
-  const char *name;                        /* "gt" */
+  const char *name; /* "gt" */
   const char *kind; /* "attention.fwd": the middle of its families' names */
   dfgnn_tensor tensors[DFGNN_MAX_TENSORS]; /* ends with a NULL name */
   double flops_edge; /* floating-point operations per edge, head and feature */
