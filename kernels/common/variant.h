@@ -55,13 +55,26 @@ typedef struct dfgnn_matrix {
  *                 array[2]: int32 [N + 1] first item of each row; a row without
  *                           edges has one empty item
  *                 array[3]: int32 [heavy] rows that have more than one item
- *                 extra: number of such heavy rows */
+ *                 extra: number of such heavy rows
+ *   TILES         rows in windows of at most R, columns in chunks of 32, edges
+ *                 as bits: see kernels/common/tiles.h for the windows.
+ *                 parameter: dfgnn__tiles_parameter(R, S, dense)
+ *                 array[0]: dfgnn_tile [count], items by falling chunks, ties
+ *                           by first row, then by first chunk
+ *                 array[1]: int32 [chunks * 32] columns, window by window;
+ *                           behind a window's last its last again
+ *                 array[2]: uint32 [chunks * R] masks; 0 for rows and columns
+ *                           that are not there
+ *                 array[3]: dfgnn_tile_cut [extra], windows of several items,
+ *                           by first row; slots are numbered in this order
+ *                 extra: number of windows that were cut */
 typedef enum dfgnn_view_kind {
   DFGNN_VIEW_NONE = 0,
   DFGNN_VIEW_ROW_OF_EDGE,
   DFGNN_VIEW_DEGREE_ORDER,
   DFGNN_VIEW_WORK_ITEMS,
   DFGNN_VIEW_TRANSPOSE,
+  DFGNN_VIEW_TILES,
   DFGNN_VIEW_KINDS
 } dfgnn_view_kind;
 

@@ -1,0 +1,109 @@
+/* tiles.h - the TILES view: a matrix as windows of rows by chunks of columns
+ *
+ * A window is a run of at most R rows with a list of columns that holds all
+ * that its edges touch, in chunks of 32; bit c of mask[chunk * R + r] says that
+ * row r of the window has an edge to column[chunk * 32 + c].
+ *   window  rows are cut every R rows; the columns are those that the window
+ *           touches, each once, ascending
+ *   dense   (square matrices) a block is a least range of nodes that no edge
+ *           leaves; one without edges is a single node.  Blocks of more than
+ *           R / 2 nodes are cut into ceil(n / R) windows of their own, evenly,
+ *           at multiples of 16 rows from the block's first.  The others share a
+ *           window with those whose first node divided by R / 2 gives the same
+ *           integer: below R rows.  The columns of a window are all nodes of
+ *           its blocks: consecutive.
+ * A window without edges has no columns.  The kernels walk items: a window, or
+ * a part of one that has more than S chunks. */
+#ifndef DFGNN_KERNELS_TILES_H
+#define DFGNN_KERNELS_TILES_H
+
+#include "kernels/common/variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  DFGNN_TILE_COLUMNS = 32,   /* of a chunk */
+  DFGNN_TILE_MOST_ROWS = 128 /* R is 16, 32, 64 or 128 */
+};
+
+/* Flags of an item, never both.  DUPLICATES: some row has an edge twice in the
+ * window, so that its bits are fewer than its edges; such windows are not cut.
+ * PARTIAL: the item is one of several of its window. */
+enum { DFGNN_TILE_DUPLICATES = 1, DFGNN_TILE_PARTIAL = 2 };
+
+/* 32 bytes, so that a kernel may read two int4. */
+typedef struct dfgnn_tile {
+  int32_t row, rows;     /* of the window: the first, and how many (1 .. R) */
+  int32_t chunk, chunks; /* of the item */
+  int32_t columns; /* that are real: 32 * chunks less the padding at the end */
+  int32_t flags;
+  int32_t slot;   /* of a PARTIAL item's result, else -1 */
+  int32_t column; /* the first; dense: the others follow it.  0 if none */
+} dfgnn_tile;
+
+/* A window that was cut: its items' slots follow each other in the order of
+ * the chunks. */
+typedef struct dfgnn_tile_cut {
+  int32_t row, rows;
+  int32_t slot, slots;
+} dfgnn_tile_cut;
+
+/* request.parameter.  split: the most chunks of an item, below 2^20; 0: windows
+ * are not cut. */
+static inline int64_t dfgnn__tiles_parameter(int rows, int split, int dense) {
+  return rows + ((int64_t)split << 10) + ((int64_t)(dense != 0) << 30);
+}
+static inline int dfgnn__tiles_rows(int64_t parameter) {
+  return (int)(parameter & 0x3ff);
+}
+static inline int dfgnn__tiles_split(int64_t parameter) {
+  return (int)(parameter >> 10 & 0xfffff);
+}
+static inline int dfgnn__tiles_dense(int64_t parameter) {
+  return (int)(parameter >> 30 & 1);
+}
+
+/* At most so many slots (the view is not there when the workspace is sized).
+ * A window of c > 32 S columns has ceil(c / 32 S) < 2 c / 32 S slots, and c is
+ * at most its edges, or for dense the nodes of its blocks. */
+static inline int64_t dfgnn__tiles_slots(const dfgnn_setting *setting,
+                                         const dfgnn_view_request *request) {
+  const dfgnn_matrix *m = setting->matrix;
+  const dfgnn_signature *s = setting->signature;
+  const int64_t rows = dfgnn__tiles_rows(request->parameter);
+  const int64_t most = 32 * (int64_t)dfgnn__tiles_split(request->parameter);
+  const int64_t n = request->transposed ? m->sources : m->destinations;
+  const int64_t columns = request->transposed ? m->destinations : m->sources;
+  if (most == 0 || columns <= most || m->edges == 0)
+    return 0;
+  if (!dfgnn__tiles_dense(request->parameter)) {
+    int64_t by_edges = 2 * m->edges / most + 1;
+    int64_t by_rows = (n + rows - 1) / rows * ((columns + most - 1) / most);
+    return by_edges < by_rows ? by_edges : by_rows;
+  }
+  if (s->largest_graph <= most && rows <= most)
+    return 0;
+  double squares = (double)m->edges / s->density;
+  return (int64_t)(2.0 * (squares / (double)rows + 3.0 * (double)n) /
+                   (double)most) +
+         2 * rows / most + 2;
+}
+
+/* Builds view->request in host memory; its arrays are the caller's to free()
+ * (also if it fails). */
+dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix);
+
+/* What both builders refuse: a parameter out of range, a rectangular matrix for
+ * dense. */
+dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
+                                const dfgnn_matrix *matrix);
+/* Positions in columns and masks fit 32 bits, or an error says how many chunks
+ * there are. */
+dfgnn_status dfgnn__tiles_check_chunks(int64_t chunks, int rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
