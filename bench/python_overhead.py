@@ -5,11 +5,13 @@
 
 times a graph of two nodes, where the kernels do next to nothing: the same
 attention by dfgnn_execute on filled-in arguments, by dfgnn.gt_attention, and
-forward with backward.  Microseconds, the least of many batches, since other work only adds to it.
+forward with backward.  Microseconds, the least of many batches, since other
+work only adds to it.  --json prints them as an array of one object.
 """
 
 import argparse
 import ctypes
+import json
 import time
 
 import torch
@@ -34,6 +36,7 @@ def measure(function, batches=60, calls=100):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     device = torch.device(options.device)
     torch.set_num_threads(1)
@@ -64,6 +67,17 @@ def main():
                                         stream))
     forward = measure(lambda: dfgnn.gt_attention(graph, query, key, value))
     gradient = measure(both, calls=50)
+    if options.json:
+        name = "cpu"
+        if device.type == "cuda":
+            name = torch.cuda.get_device_name(device)
+        print(json.dumps([{
+            "device": name, "torch": torch.__version__,
+            "version": dfgnn.version(), "execute_us": base,
+            "forward_us": forward, "forward_over_us": forward - base,
+            "both_us": gradient, "both_over_us": gradient - 2 * base}],
+            indent=1))
+        return
     print(f"torch {torch.__version__}, {device.type}")
     print(f"dfgnn_execute by ctypes      {base:6.1f} us")
     print(f"dfgnn.gt_attention           {forward:6.1f} us, "

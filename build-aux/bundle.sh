@@ -31,7 +31,7 @@ find "$dir" -type f \( -perm -u+x -o -name '*.so*' \) | while read -r file; do
 done
 
 # 3. data and tests, laid out as in the source tree
-for part in data tests/cli tests/data bench; do
+for part in data tests/cli tests/data bench python examples include; do
   [ -d "$src/$part" ] || continue
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"
@@ -39,6 +39,8 @@ done
 if [ -d "$dir/tests/gpu" ]; then
   cp "$src/tests/gpu/run_all.sh" "$dir/tests/gpu/run_all.sh"
 fi
+find "$dir/python" -name __pycache__ -prune -exec rm -rf {} +
+cp "$src/VERSION" "$dir/VERSION"
 cp "$src/build-aux/bundle-run.txt" "$dir/RUN.txt"
 cp "$src/build-aux/bundle-tests.sh" "$dir/run-tests.sh"
 chmod -R u+w "$dir"

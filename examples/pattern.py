@@ -87,8 +87,8 @@ def train(options):
         return dfgnn.as_graph(edges.to(device), nodes, graph_ptr=ptr,
                               family="pattern")
 
-    for _ in range(options.epochs):
-        scores = []
+    def learn():
+        outs = []
         for edges, signals, labels, ptr in batches:
             signals, labels = signals.to(device), labels.to(device)
             graph = clock.lap("preprocess_ms", lambda: graph_of(
@@ -97,13 +97,16 @@ def train(options):
             out = clock.lap("forward_ms", lambda: model(signals, graph))
             loss = F.cross_entropy(out, labels, weight)
             clock.lap("backward_ms", loss.backward)
-            optimizer.step()
-            scores.append(balanced(out.detach(), labels))
-    parts = {name: value * options.batches
-             for name, value in clock.medians().items()}
+            clock.lap("optimizer_ms", optimizer.step)
+            outs.append((out.detach(), labels))
+        return outs
+    for _ in range(options.epochs):
+        outs = clock.epoch(learn)
+    scores = [balanced(*pair) for pair in outs]
     return {"graphs": options.batch * options.batches,
-            "accuracy": 100 * sum(scores) / len(scores), **parts,
-            "epoch_ms": sum(parts.values()),
+            "width": options.width,
+            "accuracy": 100 * sum(scores) / len(scores),
+            **clock.medians(options.batches),
             "peak_MiB": training.peak_mib(device)}
 
 

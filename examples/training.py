@@ -25,7 +25,8 @@ def arguments(description, **defaults):
                         help="only this one; both by default")
     parser.add_argument("--device", default="cuda"
                         if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true",
+                        help="print JSON instead of a table")
     for name, value in defaults.items():
         parser.add_argument("--" + name.replace("_", "-"), default=value,
                             type=type(value), help=f"default: {value}")
@@ -38,24 +39,51 @@ def settle(device):
 
 
 class Clock:
-    """Milliseconds of each epoch, split into its parts."""
+    """Milliseconds of epochs.  Every other one is split into its parts, each
+    waited for; the rest are waited for at their ends alone, as a loop that
+    nobody watches would run."""
 
     def __init__(self, device):
         self.device = device
         self.parts = {}
+        self.whole = []
+        self.splitting = True
 
-    def lap(self, part, function):
+    def _time(self, function):
         settle(self.device)
         start = time.perf_counter()
         result = function()
         settle(self.device)
-        self.parts.setdefault(part, []).append(
-            1e3 * (time.perf_counter() - start))
+        return result, 1e3 * (time.perf_counter() - start)
+
+    def once(self, part, function):
+        result, ms = self._time(function)
+        self.parts[part] = [ms]
         return result
 
-    def medians(self):
-        return {name: statistics.median(laps[2:] or laps)
-                for name, laps in self.parts.items()}
+    def lap(self, part, function):
+        if not self.splitting:
+            return function()
+        result, ms = self._time(function)
+        self.parts.setdefault(part, []).append(ms)
+        return result
+
+    def epoch(self, function):
+        """function is called; what laps it has are its parts."""
+        self.splitting = not self.splitting
+        if self.splitting:
+            return function()
+        result, ms = self._time(function)
+        self.whole.append(ms)
+        return result
+
+    def medians(self, laps=1):
+        """By part, then epoch_ms; laps: of each part in an epoch."""
+        found = {name: statistics.median(times[2 * laps:] or times)
+                 * min(laps, len(times))
+                 for name, times in self.parts.items()}
+        found["epoch_ms"] = statistics.median(self.whole[1:] or self.whole)
+        return found
 
 
 def peak_mib(device):
@@ -77,11 +105,20 @@ def show(rows):
         print("  ".join(cell.rjust(w) for cell, w in zip(line, widths)))
 
 
+def surroundings(device):
+    name = "cpu"
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name(device)
+    return {"device": name, "torch": torch.__version__}
+
+
 def main(options, train):
     """Runs train(options) with each library in a process of its own, so that
     peaks of memory do not mix."""
     if options.library:
         row = {"library": options.library, **train(options)}
+        if options.json:
+            row.update(surroundings(options.device))
         print(json.dumps(row)) if options.json else show([row])
         return
     rows = []
@@ -90,4 +127,6 @@ def main(options, train):
             [sys.executable, *sys.argv, "--json", "--library", library],
             stdout=subprocess.PIPE, text=True, check=True)
         rows.append(json.loads(done.stdout.splitlines()[-1]))
-    show(rows)
+    for row in rows:
+        row["speedup"] = rows[-1]["epoch_ms"] / row["epoch_ms"]
+    print(json.dumps(rows, indent=1)) if options.json else show(rows)

@@ -1,0 +1,124 @@
+#!/bin/sh
+# Figures of the PyTorch package on a GPU, from inside the bundle of
+# `make gpu-bundle` or from a build; writes JSON under OUT.
+#
+#   bench/python_campaign.sh OUT GRAPHDIR [STEP...]
+#
+# Steps: overhead layers cora pattern, in about four minutes at most; tests
+# only if it is named.  A result that is there is not made again.
+#
+#   DFGNN_LIBRARY=FILE  the library (default: the bundle's, or BUILD's)
+#   STORE=FILE          measurements to choose by (default: the package's)
+#   PYTHON=PROGRAM      with torch, torch_geometric and scipy (python3)
+#   DEVICE=cuda         or cpu
+#   GRAPHS=...          names in GRAPHDIR (default: the presets, small first)
+#   SECONDS_A_ROW=0.15  LIMIT=90  of layers: samples of a row, time of all
+#   COMMIT=...          that the library was built from
+#   SEEDS=10            of cora.py's GAT;  EPOCHS=200
+. "$(dirname "$0")/lib.sh"
+
+[ $# -ge 2 ] || {
+  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+out=$1 graphs=$2
+shift 2
+steps=${*:-overhead layers cora pattern}
+top=$bench/..
+python=${PYTHON:-python3}
+device=${DEVICE:-cuda}
+mkdir -p "$out"
+
+if [ -z "${DFGNN_LIBRARY-}" ]; then
+  for file in "$top/lib/libdfgnn_bundle.so" "${BUILD-$top}/.libs/libdfgnn.so"
+  do
+    [ ! -e "$file" ] || DFGNN_LIBRARY=$file
+  done
+fi
+[ -e "${DFGNN_LIBRARY-}" ] || {
+  echo "$0: libdfgnn.so is not found; DFGNN_LIBRARY=FILE names it" >&2
+  exit 1
+}
+export DFGNN_LIBRARY PYTHONPATH="$top/python" PYTHONDONTWRITEBYTECODE=1
+
+# the package's store, which a bundle has as JSON Lines
+if [ -z "${STORE-}" ]; then
+  STORE=$out/package.db
+  for tune in "$top/tools/dfgnn-tune" "${BUILD-$top}/tools/dfgnn-tune"; do
+    [ ! -e "$STORE" ] && [ -x "$tune" ] || continue
+    sh "$top/data/stores/make.sh" "$tune" "$STORE" \
+      "$top"/data/stores/*.jsonl.gz || say "no store: exit status $?"
+  done
+fi
+[ ! -e "$STORE" ] || export DFGNN_PACKAGE_STORE="$STORE"
+
+# made SECONDS FILE COMMAND...: no failure ends the campaign
+made() {
+  limit=$1
+  shift
+  name=$(basename "$1")
+  file=$1
+  shift
+  once "$file" timeout "$limit" "$@" 2>"$out/$name.log" ||
+    say "$name: exit status $?; $(tail -n 1 "$out/$name.log")"
+}
+
+step_overhead() {
+  made 40 "$out/python_overhead.json" "$python" "$bench/python_overhead.py" \
+    --device "$device" --json
+}
+
+step_layers() {
+  set --
+  for name in ${GRAPHS:-cora pattern arxiv mnist voc pubmed cluster ppa \
+    reddit_comm citeseer cifar10 coco proteins reddit_rand}; do
+    for file in "$graphs/$name.npz" "$top/data/$name.npz"; do
+      [ -e "$file" ] && set -- "$@" "$file" && break
+    done
+  done
+  say "layers of $# graphs"
+  # -o writes after each graph, so that a stop loses one
+  timeout $((${LIMIT:-90} + 20)) "$python" "$bench/python_layers.py" \
+    --device "$device" -o "$out/python_layers.json" \
+    --seconds "${SECONDS_A_ROW:-0.15}" --time-limit "${LIMIT:-90}" \
+    ${COMMIT:+--commit "$COMMIT"} "$@" 2>"$out/python_layers.log" ||
+    say "layers: exit status $?; $(tail -n 1 "$out/python_layers.log")"
+  [ ! -s "$out/python_layers.json" ] ||
+    "$python" "$bench/python_layers.py" --table "$out/python_layers.json" \
+      >"$out/python_layers.md"
+}
+
+example() { # SECONDS NAME SCRIPT OPTIONS
+  limit=$1 name=$2 script=$3
+  shift 3
+  made "$limit" "$out/$name.json" "$python" "$top/examples/$script" \
+    --device "$device" --json "$@"
+}
+
+step_cora() {
+  example 70 cora_gat cora.py --model gat --seeds "${SEEDS:-10}" \
+    --epochs "${EPOCHS:-200}"
+  example 40 cora_transformer cora.py --model transformer --seeds 3 \
+    --epochs "${EPOCHS:-200}"
+}
+
+step_pattern() {
+  example 40 pattern_32x64 pattern.py --epochs 9
+  example 40 pattern_256x128 pattern.py --epochs 7 --batch "${BATCH:-256}" \
+    --width 128
+}
+
+# CUDA tests alone, by eight processes where pytest can
+step_tests() {
+  "$python" -c 'import xdist' 2>/dev/null && workers='-n 8' || workers=
+  # shellcheck disable=SC2086
+  timeout "${TESTS_LIMIT:-180}" "$python" -m pytest -p no:cacheprovider -q \
+    $workers -k "${TESTS:-cuda}" "$top/python/tests" \
+    >"$out/python_tests.log" 2>&1 || say "tests: exit status $?"
+  tail -n 1 "$out/python_tests.log" >&2
+}
+
+for step in $steps; do
+  say "step $step"
+  "step_$step"
+done
