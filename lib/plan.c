@@ -247,7 +247,7 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const dfgnn_choice *choice) {
   const dfgnn_family *family = choice->variant->family;
-  dfgnn_view_request requests[DFGNN_MAX_VIEWS];
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
   dfgnn_plan *plan = calloc(1, sizeof *plan);
   dfgnn_status status = DFGNN_OK;
   if (!plan)

@@ -143,7 +143,8 @@ typedef struct dfgnn_family {
   const char *(*applicable)(const dfgnn_setting *setting);
   /* Bytes of workspace.  NULL: 0. */
   size_t (*workspace)(const dfgnn_setting *setting);
-  /* Fills at most DFGNN_MAX_VIEWS requests, returns how many.  NULL: 0. */
+  /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns how many.
+   * NULL: 0. */
   int (*views)(const dfgnn_setting *setting, dfgnn_view_request *requests);
   /* Makes state that execute reuses (library descriptors).  NULL: none. */
   dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,

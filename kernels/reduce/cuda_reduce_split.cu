@@ -87,7 +87,7 @@ int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
 }
 
 dfgnn_status backward_launch(const dfgnn_launch *launch) {
-  dfgnn_view_request request[DFGNN_MAX_VIEWS];
+  dfgnn_view_request request[DFGNN_MAX_VIEWS] = {};
   reduce_call call;
   dfgnn_status status = fill(&call, launch);
   call.transpose = launch->views[0];

@@ -59,9 +59,18 @@ def _probability(dropout, training):
     return float(dropout) if training else 0.0
 
 
+def _tf32_allowed():
+    return torch.get_float32_matmul_precision() != "highest"
+
+
+# traced as a constant: torch.compile starts again when the setting changes
+if hasattr(torch, "compiler"):
+    _tf32_allowed = torch.compiler.assume_constant_result(_tf32_allowed)
+
+
 def _settings(value, scale, slope, dropout, return_weights):
     tf32 = (value.is_cuda and value.dtype == torch.float32
-            and torch.get_float32_matmul_precision() != "highest")
+            and _tf32_allowed())
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
                     torch.are_deterministic_algorithms_enabled(), tf32)
 

@@ -170,6 +170,14 @@ static double distance(const gradient *g) {
   return most / (sqrt(squares / (double)g->elements) + 1e-30);
 }
 
+static int is_poison(const gradient *g) {
+  const unsigned char *bytes = g->again;
+  for (size_t b = 0; b < g->bytes; b++)
+    if (bytes[b] != 0xff)
+      return 0;
+  return 1;
+}
+
 static void gives_one_alone(call *c, const char *variant) {
   const dfgnn_args all = c->args;
   poison(c);
@@ -187,10 +195,9 @@ static void gives_one_alone(call *c, const char *variant) {
                   "%s: %s alone differs by %g", variant, c->gradients[k].name,
                   distance(&c->gradients[k]));
     for (int other = 0; other < c->count; other++)
-      for (size_t b = 0; other != k && b < c->gradients[other].bytes; b++)
-        ck_assert_msg(((unsigned char *)c->gradients[other].again)[b] == 0xff,
-                      "%s: %s is written, only %s was wanted", variant,
-                      c->gradients[other].name, c->gradients[k].name);
+      ck_assert_msg(other == k || is_poison(&c->gradients[other]),
+                    "%s: %s is written, only %s was wanted", variant,
+                    c->gradients[other].name, c->gradients[k].name);
   }
 }
 

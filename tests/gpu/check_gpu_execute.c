@@ -121,7 +121,7 @@ START_TEST(the_other_variants_match_the_reference) {
       problem.dim = 100;
       problem.heads = 3;
       problem.deterministic = 0;
-      problem.weights = 1;
+      problem.weights = DFGNN_OPS_ATTENTION >> op & 1;
       if (strcmp(v->family->backend, "cuda") || v->family->deterministic ||
           !open_call(&c, gpu, graph, &problem, v->name))
         continue;

@@ -37,17 +37,18 @@ START_TEST(the_order_is_that_of_the_cpu) {
 }
 END_TEST
 
+static void open_context(void) { ctx = gpu_context(); }
+
+static void close_context(void) { dfgnn_context_destroy(ctx); }
+
 int main(void) {
   Suite *suite = suite_create("gpu_reorder");
   TCase *tc = tcase_create("gpu_reorder");
-  shape_seed();
-  if (dfgnn__backend_cuda.device_count())
-    ctx = gpu_context();
+  tcase_add_unchecked_fixture(tc, open_context, close_context);
+  tcase_set_timeout(tc, 0);
   tcase_add_loop_test(tc, an_inside_graph_keeps_the_callers_order, 0,
                       quick() ? 4 : SHAPES);
   tcase_add_loop_test(tc, the_order_is_that_of_the_cpu, 0, SHAPES);
   suite_add_tcase(suite, tc);
-  int result = run_on_gpu(suite);
-  dfgnn_context_destroy(ctx);
-  return result;
+  return run_on_gpu(suite);
 }
