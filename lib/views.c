@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/tiles.h"
 
 static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
   return m->offsets64 ? ((const int64_t *)m->offsets)[i]
@@ -128,9 +129,12 @@ dfgnn_status dfgnn__view_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
       [DFGNN_VIEW_TRANSPOSE] = transpose,
   };
-  if (build[view->request.kind](view, matrix))
-    return DFGNN_OK;
-  for (int k = 0; k < 4; k++)
+  dfgnn_status status = DFGNN_OK;
+  if (view->request.kind == DFGNN_VIEW_TILES)
+    status = dfgnn__tiles_build(view, matrix);
+  else if (!build[view->request.kind](view, matrix))
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a graph view");
+  for (int k = 0; status && k < 4; k++)
     free((void *)view->array[k]);
-  return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a graph view");
+  return status;
 }

@@ -1,0 +1,304 @@
+/* tiles.c - the TILES view, built on the host */
+#include "kernels/common/tiles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+typedef struct window {
+  int32_t row, rows;
+  int32_t first, columns; /* dense: known from the start */
+  int32_t chunk, flags;
+} window;
+
+typedef struct builder {
+  const dfgnn_matrix *m;
+  int rows, split, dense;
+  window *windows;
+  int64_t count, chunks, items, cuts, slots;
+  int32_t *place;    /* [sources] of a column in the window that has it */
+  int32_t *distinct; /* [sources] */
+} builder;
+
+static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
+  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
+                      : ((const int32_t *)m->offsets)[i];
+}
+
+static void *array(dfgnn_view *view, int slot, size_t bytes) {
+  void *memory = NULL;
+  bytes = (bytes + 255) / 256 * 256 + 256;
+  if (posix_memalign(&memory, 256, bytes))
+    return NULL;
+  view->array[slot] = memory;
+  view->bytes += bytes;
+  return memory;
+}
+
+/* ---- windows ------------------------------------------------------------- */
+
+static void add_window(builder *b, int64_t row, int64_t end, int64_t first,
+                       int64_t columns) {
+  b->windows[b->count++] = (window){.row = (int32_t)row,
+                                    .rows = (int32_t)(end - row),
+                                    .first = (int32_t)first,
+                                    .columns = (int32_t)columns};
+}
+
+/* Adds a block to the windows; shared: where the window of small blocks that
+ * is open begins, or -1. */
+static void add_block(builder *b, int64_t begin, int64_t end, int64_t *shared) {
+  const int64_t half = b->rows / 2, n = end - begin;
+  if (n <= half) {
+    if (*shared >= 0 && *shared / half == begin / half)
+      b->count--;
+    else
+      *shared = begin;
+    add_window(b, *shared, end, *shared, end - *shared);
+    return;
+  }
+  const int64_t units = (n + 15) / 16, parts = (n + b->rows - 1) / b->rows;
+  *shared = -1;
+  for (int64_t k = 0; k < parts; k++) {
+    int64_t row = begin + units * k / parts * 16;
+    int64_t stop = begin + units * (k + 1) / parts * 16;
+    add_window(b, row, stop < end ? stop : end, begin, n);
+  }
+}
+
+/* A block ends before row i where no edge of a row below i reaches i and none
+ * of a row from i on reaches below: low[i], the least column from row i on. */
+static int dense_windows(builder *b) {
+  const dfgnn_matrix *m = b->m;
+  const int64_t n = m->destinations;
+  int32_t *low = malloc(((size_t)n + 1) * sizeof *low);
+  int64_t begin = 0, high = -1, shared = -1;
+  if (!low)
+    return 0;
+  low[n] = INT32_MAX;
+  for (int64_t i = n - 1; i >= 0; i--) {
+    low[i] = low[i + 1];
+    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+      low[i] = m->indices[e] < low[i] ? m->indices[e] : low[i];
+  }
+  for (int64_t i = 0; i < n; i++) {
+    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+      high = m->indices[e] > high ? m->indices[e] : high;
+    if (high > i || low[i + 1] <= i)
+      continue;
+    add_block(b, begin, i + 1, &shared);
+    begin = i + 1;
+  }
+  free(low);
+  return 1;
+}
+
+static int64_t window_edges(const builder *b, const window *w) {
+  return offset_at(b->m, w->row + w->rows) - offset_at(b->m, w->row);
+}
+
+static int ascending(const void *a, const void *b) {
+  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Lists the columns of a window in b->distinct, in no order; none is in
+ * b->place before or after. */
+static int32_t list_columns(builder *b, const window *w) {
+  const dfgnn_matrix *m = b->m;
+  int32_t columns = 0;
+  for (int64_t e = offset_at(m, w->row); e < offset_at(m, w->row + w->rows);
+       e++) {
+    int32_t j = m->indices[e];
+    if (b->place[j] < 0) {
+      b->place[j] = columns;
+      b->distinct[columns++] = j;
+    }
+  }
+  for (int32_t k = 0; k < columns; k++)
+    b->place[b->distinct[k]] = -1;
+  return columns;
+}
+
+static int find_windows(builder *b) {
+  const int64_t n = b->m->destinations;
+  /* A shared window starts in a half of its own, and a block of over half a
+   * window has at most 3 n / R of them. */
+  b->windows = malloc(((size_t)(5 * n / b->rows) + 3) * sizeof *b->windows);
+  b->place = malloc((size_t)b->m->sources * sizeof *b->place + 1);
+  b->distinct = malloc((size_t)b->m->sources * sizeof *b->distinct + 1);
+  if (!b->windows || !b->place || !b->distinct)
+    return 0;
+  memset(b->place, 0xff, (size_t)b->m->sources * sizeof *b->place);
+  if (b->dense && !dense_windows(b))
+    return 0;
+  for (int64_t i = 0; !b->dense && i < n; i += b->rows)
+    add_window(b, i, i + b->rows < n ? i + b->rows : n, 0, 0);
+  for (window *w = b->windows; w < b->windows + b->count; w++) {
+    if (window_edges(b, w) == 0)
+      w->first = w->columns = 0;
+    else if (!b->dense)
+      w->columns = list_columns(b, w);
+    b->chunks += ((int64_t)w->columns + 31) / 32;
+  }
+  return 1;
+}
+
+/* ---- columns and masks --------------------------------------------------- */
+
+static void fill_window(builder *b, window *w, int32_t *column,
+                        uint32_t *mask) {
+  const dfgnn_matrix *m = b->m;
+  const int32_t columns = w->columns;
+  if (b->dense)
+    for (int32_t k = 0; k < columns; k++)
+      b->distinct[k] = w->first + k;
+  else if (columns > 0)
+    qsort(b->distinct, (size_t)list_columns(b, w), sizeof *b->distinct,
+          ascending);
+  for (int32_t k = 0; k < columns; k++)
+    b->place[b->distinct[k]] = k;
+  for (int64_t k = 0; k < ((int64_t)columns + 31) / 32 * 32; k++)
+    column[k] = b->distinct[k < columns ? k : columns - 1];
+  for (int32_t r = 0; r < w->rows; r++)
+    for (int64_t e = offset_at(m, w->row + r); e < offset_at(m, w->row + r + 1);
+         e++) {
+      int32_t k = b->place[m->indices[e]];
+      uint32_t *word = &mask[(size_t)(k / 32) * (size_t)b->rows + (size_t)r];
+      if (*word >> (k % 32) & 1)
+        w->flags = DFGNN_TILE_DUPLICATES;
+      *word |= (uint32_t)1 << (k % 32);
+    }
+  for (int32_t k = 0; k < columns; k++)
+    b->place[b->distinct[k]] = -1;
+  w->first = columns > 0 ? b->distinct[0] : 0;
+}
+
+static int fill_windows(builder *b, dfgnn_view *view) {
+  const size_t words = (size_t)b->chunks * (size_t)b->rows;
+  int32_t *column = array(view, 1, (size_t)b->chunks * 32 * sizeof *column);
+  uint32_t *mask = array(view, 2, words * sizeof *mask);
+  int32_t chunk = 0;
+  if (!column || !mask)
+    return 0;
+  memset(mask, 0, words * sizeof *mask);
+  for (window *w = b->windows; w < b->windows + b->count; w++) {
+    w->chunk = chunk;
+    fill_window(b, w, column + (size_t)chunk * 32,
+                mask + (size_t)chunk * (size_t)b->rows);
+    chunk += (int32_t)(((int64_t)w->columns + 31) / 32);
+  }
+  return 1;
+}
+
+/* ---- items --------------------------------------------------------------- */
+
+static int32_t parts_of(const builder *b, const window *w) {
+  const int32_t chunks = (int32_t)(((int64_t)w->columns + 31) / 32);
+  return b->split > 0 && chunks > b->split && !w->flags
+             ? (chunks + b->split - 1) / b->split
+             : 1;
+}
+
+/* By falling chunks; ties as they were. */
+static int before(const void *a, const void *b) {
+  const dfgnn_tile *x = a, *y = b;
+  if (x->chunks != y->chunks)
+    return x->chunks > y->chunks ? -1 : 1;
+  if (x->row != y->row)
+    return x->row < y->row ? -1 : 1;
+  return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;
+}
+
+static int list_items(builder *b, dfgnn_view *view) {
+  for (window *w = b->windows; w < b->windows + b->count; w++) {
+    b->items += parts_of(b, w);
+    b->cuts += parts_of(b, w) > 1;
+  }
+  dfgnn_tile *item = array(view, 0, (size_t)b->items * sizeof *item);
+  dfgnn_tile_cut *cut = array(view, 3, (size_t)b->cuts * sizeof *cut);
+  const int32_t *column = view->array[1];
+  if (!item || !cut)
+    return 0;
+  view->count = b->items;
+  view->extra = b->cuts;
+  int32_t slot = 0;
+  for (const window *w = b->windows; w < b->windows + b->count; w++) {
+    const int64_t chunks = ((int64_t)w->columns + 31) / 32;
+    const int32_t parts = parts_of(b, w);
+    for (int32_t k = 0; k < parts; k++) {
+      int32_t begin = (int32_t)(chunks * k / parts);
+      int32_t end = (int32_t)(chunks * (k + 1) / parts);
+      int32_t chunk = w->chunk + begin;
+      int64_t last = k == parts - 1 ? w->columns : (int64_t)end * 32;
+      *item++ =
+          (dfgnn_tile){.row = w->row,
+                       .rows = w->rows,
+                       .chunk = chunk,
+                       .chunks = end - begin,
+                       .columns = (int32_t)(last - (int64_t)begin * 32),
+                       .flags = parts > 1 ? DFGNN_TILE_PARTIAL : w->flags,
+                       .slot = parts > 1 ? slot + k : -1,
+                       .column = begin < end ? column[(size_t)chunk * 32] : 0};
+    }
+    if (parts > 1) {
+      *cut++ = (dfgnn_tile_cut){w->row, w->rows, slot, parts};
+      slot += parts;
+    }
+  }
+  qsort((void *)view->array[0], (size_t)b->items, sizeof *item, before);
+  return 1;
+}
+
+/* ---- the view ------------------------------------------------------------ */
+
+dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
+                                const dfgnn_matrix *matrix) {
+  const int64_t p = request->parameter;
+  const int rows = dfgnn__tiles_rows(p);
+  if (p < 0 || p >= (int64_t)1 << 31 ||
+      (rows != 16 && rows != 32 && rows != 64 && rows != 128))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "tiles of %d rows (parameter %lld), expected 16, 32, 64 "
+                       "or 128",
+                       rows, (long long)p);
+  if (dfgnn__tiles_dense(p) && matrix->destinations != matrix->sources)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "dense tiles need a square matrix, found %lld x %lld",
+                       (long long)matrix->destinations,
+                       (long long)matrix->sources);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__tiles_check_chunks(int64_t chunks, int rows) {
+  const int64_t most = INT32_MAX / (rows > 32 ? rows : 32);
+  if (chunks > most)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld chunks of columns in windows of %d rows, expected "
+                       "at most %lld",
+                       (long long)chunks, rows, (long long)most);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
+  const int64_t p = view->request.parameter;
+  builder b = {.m = matrix,
+               .rows = dfgnn__tiles_rows(p),
+               .split = dfgnn__tiles_split(p),
+               .dense = dfgnn__tiles_dense(p)};
+  dfgnn_status status = dfgnn__tiles_check(&view->request, matrix);
+  if (status)
+    return status;
+  int ok = find_windows(&b);
+  if (ok)
+    status = dfgnn__tiles_check_chunks(b.chunks, b.rows);
+  if (ok && !status)
+    ok = fill_windows(&b, view) && list_items(&b, view);
+  if (!ok)
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for tiles");
+  free(b.distinct);
+  free(b.place);
+  free(b.windows);
+  return status;
+}
