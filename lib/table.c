@@ -273,8 +273,7 @@ typedef struct lookup {
   uint64_t gate, size, exact;
 } lookup;
 
-static lookup lookup_of(const dfgnn_query *q) {
-  const dfgnn_problem *p = q->setting.problem;
+static lookup lookup_of(const dfgnn_query *q, const dfgnn_problem *p) {
   lookup l;
   l.gate = gate_of(dfgnn_op_name(p->op), dfgnn_pass_name(p->pass),
                    dfgnn_dtype_name(p->dtype), dfgnn_math_name(p->math),
@@ -295,7 +294,8 @@ static const entry *find_exact(const dfgnn_table *t, uint64_t exact) {
 
 const dfgnn_decision *dfgnn__table_exact(const dfgnn_table *table,
                                          const dfgnn_query *query) {
-  const entry *e = find_exact(table, lookup_of(query).exact);
+  const entry *e =
+      find_exact(table, lookup_of(query, query->setting.problem).exact);
   return e ? e->decision : NULL;
 }
 
@@ -485,13 +485,37 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
            graph_label(near[0].entry->decision));
 }
 
+static void choose_measured(dfgnn_choice *choice, const dfgnn_table *t,
+                            const dfgnn_query *q, const lookup *l,
+                            uint64_t exclude) {
+  if (q->setting.signature->fingerprint != exclude &&
+      choose_exact(choice, t, q, l))
+    return;
+  choose_near(choice, t, q, l, exclude);
+}
+
+/* The problem as nearly all measurements are made.  Whoever waives determinism
+ * or exactness, or asks for weights, is served by its fastest variant that can
+ * do it, rather than by no measurement. */
+static dfgnn_problem plainest(const dfgnn_problem *problem) {
+  dfgnn_problem plain = *problem;
+  plain.deterministic = 1;
+  plain.weights = 0;
+  plain.math = DFGNN_MATH_F32;
+  return plain;
+}
+
 void dfgnn__table_select(dfgnn_choice *choice, const dfgnn_table *table,
                          const dfgnn_query *query, uint64_t exclude) {
-  lookup l = lookup_of(query);
+  const dfgnn_problem plain = plainest(query->setting.problem);
+  const lookup wanted = lookup_of(query, query->setting.problem);
+  const lookup near = lookup_of(query, &plain);
   if (choose_pinned(choice, table, query))
     return;
-  if (query->setting.signature->fingerprint != exclude &&
-      choose_exact(choice, table, query, &l))
+  choose_measured(choice, table, query, &wanted, exclude);
+  if (choice->variant || near.gate == wanted.gate)
     return;
-  choose_near(choice, table, query, &l, exclude);
+  choose_measured(choice, table, query, &near, exclude);
+  if (choice->source == DFGNN_SOURCE_EXACT)
+    choice->source = DFGNN_SOURCE_SIMILAR;
 }

@@ -165,6 +165,19 @@ START_TEST(a_near_graph_answers_for_an_unmeasured_one) {
 }
 END_TEST
 
+START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
+  store_row(FAKE_3, 3, NULL, 0.5);
+  problem.deterministic = 0;
+  expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+  problem.weights = 1;
+  expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+  store_row(FAKE_2, 3, NULL, 0.4);
+  expect(FAKE_2, DFGNN_SOURCE_EXACT);
+  problem.weights = 0;
+  expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+}
+END_TEST
+
 START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
   csr.family = "neighbour-sampler";
   store_row(FAKE_3, 3, NULL, 0.5);
@@ -445,6 +458,7 @@ int main(void) {
   tcase_add_test(tc, another_architecture_is_never_used);
   tcase_add_test(tc, an_older_revision_and_an_unknown_variant_are_misses);
   tcase_add_test(tc, a_near_graph_answers_for_an_unmeasured_one);
+  tcase_add_test(tc, a_plainer_problem_answers_for_one_that_is_not_measured);
   tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
   tcase_add_test(tc, a_pin_overrides_measurements);
   tcase_add_test(tc, effort_stored_reports_a_miss);
