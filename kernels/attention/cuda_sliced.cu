@@ -1,7 +1,8 @@
 /* cuda_sliced.cu - scores, softmax and sums as passes over one table at a
  * time, in panels of features narrow enough that the gathered panel stays in
  * the L2 cache; for tables beyond it whose rows are gathered at random.  As
- * scores are in memory, it also gives the attention weights. */
+ * scores are in memory, it also gives the attention weights.  One panel of all
+ * features is the unfused baseline with kernels of ours. */
 #include "kernels/attention/cuda_attend.h"
 #include "kernels/common/cuda_common.cuh"
 
@@ -235,7 +236,7 @@ int wide_lanes(const dfgnn_setting *s) {
              : 0;
 }
 
-const char *sliced_applicable(const dfgnn_setting *s) {
+const char *refusal(const dfgnn_setting *s) {
   const dfgnn_problem *problem = s->problem;
   const int *x = s->parameter;
   if (s->matrix->destinations + s->matrix->edges / x[EDGES] > INT32_MAX - 65536)
@@ -244,11 +245,23 @@ const char *sliced_applicable(const dfgnn_setting *s) {
     return "more than 65535 heads";
   if (problem->dim > 1024)
     return "dim above 1024";
-  if (x[PANEL] > 32 && x[PANEL] / 2 >= problem->dim)
-    return "panel wider than the features";
   if (!wide_lanes(s) && (x[PANEL] != 32 || x[UNROLL] != 4))
     return "no instance of this width";
   return NULL;
+}
+
+const char *sliced_applicable(const dfgnn_setting *s) {
+  if (s->parameter[PANEL] >= s->problem->dim)
+    return "one panel would hold all features";
+  return refusal(s);
+}
+
+const char *whole_applicable(const dfgnn_setting *s) {
+  if (s->parameter[PANEL] < s->problem->dim)
+    return "more features than a panel holds";
+  if (s->parameter[PANEL] > 32 && s->parameter[PANEL] / 2 >= s->problem->dim)
+    return "panel wider than the features";
+  return refusal(s);
 }
 
 /* Panels of single elements serve all that is not aligned. */
@@ -364,27 +377,19 @@ dfgnn_status sliced_launch(const dfgnn_launch *launch) {
 
 } // namespace
 
-DFGNN_FAMILIES(cuda_sliced) = {{"cuda.attention.fwd.sliced",
-                                "sliced",
-                                "cuda",
-                                DFGNN_OPS_ATTENTION,
-                                DFGNN_BIT(DFGNN_PASS_FORWARD),
-                                DFGNN_DTYPES_ALL,
-                                1,
-                                1,
-                                1,
-                                0,
-                                0,
-                                0,
-                                {{"panel", 4, {32, 64, 128, 256}, {}},
-                                 {"unroll", 2, {4, 8}, {}},
-                                 {"warps", 1, {4}, {}},
-                                 {"edges", 2, {256, 1024}, {}}},
-                                NULL,
-                                sliced_applicable,
-                                sliced_workspace,
-                                sliced_views,
-                                NULL,
-                                NULL,
-                                sliced_launch},
-                               DFGNN_FAMILIES_END};
+#define PASSES(name, algorithm, applicable)                                    \
+  {                                                                            \
+    name, algorithm, "cuda", DFGNN_OPS_ATTENTION,                              \
+        DFGNN_BIT(DFGNN_PASS_FORWARD), DFGNN_DTYPES_ALL, 1, 1, 1, 0, 0, 0,     \
+        {{"panel", 4, {32, 64, 128, 256}, {}},                                 \
+         {"unroll", 2, {4, 8}, {}},                                            \
+         {"warps", 1, {4}, {}},                                                \
+         {"edges", 2, {256, 1024}, {}}},                                       \
+        NULL, applicable, sliced_workspace, sliced_views, NULL, NULL,          \
+        sliced_launch                                                          \
+  }
+
+DFGNN_FAMILIES(cuda_sliced) = {
+    PASSES("cuda.attention.fwd.sliced", "sliced", sliced_applicable),
+    PASSES("cuda.attention.fwd.unfused", "unfused", whole_applicable),
+    DFGNN_FAMILIES_END};
