@@ -1,0 +1,469 @@
+/* check_tiles.c - the TILES view says what its header says, on the host */
+#include "kernels/common/tiles.h"
+#include "lib/graph.h"
+#include "tests/common/shapes.h"
+#include "tests/unit/fixture.h"
+
+static uint64_t state;
+
+static int32_t below(int32_t bound) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (int32_t)((state >> 33) % (uint64_t)bound);
+}
+
+/* ---- more shapes --------------------------------------------------------- */
+
+static int32_t block_sizes(int kind, int32_t k) {
+  switch (kind) {
+  case 0: /* fit in one window of 16 or 32, or take several of any */
+    return 1 + below(k % 4 == 0 ? 200 : 20);
+  case 1: /* as large as a window, half a window, and one more */
+    return (k % 2 ? 8 : 16) + k % 3;
+  case 2: /* nodes without an edge between others */
+    return k % 3 == 0 ? 30 : 1;
+  default:
+    return 300;
+  }
+}
+
+/* Blocks on the diagonal, each held together by a cycle; columns are in no
+ * order, and appear twice now and then if asked. */
+static dfgnn_csr blocks(int kind, int twice) {
+  enum { N = 700 };
+  int32_t *offsets = calloc(N + 1, sizeof *offsets);
+  int32_t *indices = malloc((size_t)N * 24 * sizeof *indices);
+  int32_t edges = 0;
+  for (int32_t begin = 0, k = 0; begin < N; k++) {
+    int32_t size = block_sizes(kind, k);
+    size = size < N - begin ? size : N - begin;
+    for (int32_t i = begin; i < begin + size; i++) {
+      int32_t more = size > 1 ? below(20) : 0, start = edges;
+      if (size > 1)
+        indices[edges++] = i + 1 < begin + size ? i + 1 : begin;
+      for (int32_t d = 0; d < more; d++) {
+        int32_t j = begin + below(size), there = 0;
+        for (int32_t e = start; e < edges; e++)
+          there |= indices[e] == j;
+        if (!there || twice)
+          indices[edges++] = j;
+      }
+      offsets[i + 1] = edges;
+    }
+    begin += size;
+  }
+  return csr32(N, N, offsets, indices);
+}
+
+/* Rows that share few columns of many, one of which has most. */
+static dfgnn_csr wide(void) {
+  enum { N = 50, M = 5000 };
+  int32_t *offsets = calloc(N + 1, sizeof *offsets);
+  int32_t *indices = malloc((size_t)N * 2000 * sizeof *indices);
+  int32_t edges = 0;
+  for (int32_t i = 0; i < N; i++) {
+    int32_t degree = i == 20 ? 1900 : below(40), j = M;
+    for (int32_t d = 0; d < degree; d++)
+      indices[edges++] = j -= 1 + below(i == 20 ? 3 : 100);
+    offsets[i + 1] = edges;
+  }
+  return csr32(N, M, offsets, indices);
+}
+
+enum { MORE = 9, CASES = SHAPES + MORE };
+
+static dfgnn_csr make(int i) {
+  static const int32_t loop[] = {0, 1}, alone[] = {0, 0};
+  dfgnn_csr csr;
+  if (i < SHAPES)
+    return shape_make(i, shape_seed()).csr;
+  state = shape_seed() + (unsigned)i;
+  switch (i - SHAPES) {
+  case 0:
+  case 1: /* of one node, with a loop and without */
+    csr = csr32(1, 1, memcpy(malloc(8), i == SHAPES ? loop : alone, 8),
+                calloc(1, 4));
+    return csr;
+  case 2:
+    return wide();
+  default:
+    return blocks((i - SHAPES - 3) % 4, (i - SHAPES - 3) >= 4);
+  }
+}
+
+static void drop(dfgnn_csr *csr) {
+  free((void *)csr->offsets);
+  free((void *)csr->indices);
+}
+
+/* ---- what a view must say ------------------------------------------------ */
+
+typedef struct checked {
+  int64_t rows, columns, edges;
+  unsigned char *edge; /* [rows][columns] how often */
+  int *cut;            /* [rows + 1] may a block begin here? */
+  const dfgnn_view *view;
+  int high, split, dense; /* R, S */
+  const dfgnn_tile *item;
+  const int32_t *column;
+  const uint32_t *mask;
+  const dfgnn_tile_cut *cuts;
+  int *seen, *begins; /* [rows] */
+} checked;
+
+static checked expected(const dfgnn_csr *csr, int transposed) {
+  const int32_t *offsets = csr->offsets, *indices = csr->indices;
+  checked c = {.rows = transposed ? csr->sources : csr->destinations,
+               .columns = transposed ? csr->destinations : csr->sources,
+               .edges = csr->edges};
+  c.edge = calloc((size_t)(c.rows * c.columns) + 1, 1);
+  c.cut = malloc((size_t)(c.rows + 1) * sizeof *c.cut);
+  c.seen = malloc((size_t)(c.rows + 1) * sizeof *c.seen);
+  c.begins = malloc((size_t)(c.rows + 1) * sizeof *c.begins);
+  for (int64_t i = 0; i <= c.rows; i++)
+    c.cut[i] = 1;
+  for (int64_t i = 0; i < csr->destinations; i++)
+    for (int32_t e = offsets[i]; e < offsets[i + 1]; e++) {
+      int64_t j = indices[e], low = i < j ? i : j, high = i < j ? j : i;
+      c.edge[transposed ? j * c.columns + i : i * c.columns + j]++;
+      for (int64_t k = low + 1; k <= high && c.rows == c.columns; k++)
+        c.cut[k] = 0;
+    }
+  return c;
+}
+
+static void forget(checked *c) {
+  free(c->edge);
+  free(c->cut);
+  free(c->seen);
+  free(c->begins);
+}
+
+static int most_times(const checked *c, const dfgnn_tile *w) {
+  int most = 0;
+  for (int64_t k = w->row * c->columns;
+       k < ((int64_t)w->row + w->rows) * c->columns; k++)
+    most = c->edge[k] > most ? c->edge[k] : most;
+  return most;
+}
+
+/* The least block that holds a row. */
+static void block_of(const checked *c, int64_t row, int64_t *begin,
+                     int64_t *end) {
+  for (*begin = row; !c->cut[*begin]; --*begin)
+    ;
+  for (*end = row + 1; !c->cut[*end]; ++*end)
+    ;
+}
+
+static void check_dense_window(const checked *c, const dfgnn_tile *w) {
+  const int64_t last = w->row + w->rows - 1;
+  int64_t begin, end, other, last_end;
+  block_of(c, w->row, &begin, &end);
+  block_of(c, last, &other, &last_end);
+  if (end - begin > c->high / 2) {
+    int64_t parts = (end - begin + c->high - 1) / c->high, windows = 0;
+    ck_assert_int_eq(other, begin);
+    ck_assert_int_eq((w->row - begin) % 16, 0);
+    for (int64_t r = begin; r < end; r++)
+      windows += c->begins[r];
+    ck_assert_int_eq(windows, parts);
+  } else {
+    ck_assert_int_eq(w->row, begin);
+    ck_assert_int_eq(last + 1, last_end);
+    ck_assert_int_eq(begin / (c->high / 2), other / (c->high / 2));
+    ck_assert_int_le(last_end - other, c->high / 2);
+    if (begin > 0) { /* nothing more fits in front */
+      block_of(c, begin - 1, &other, &end);
+      ck_assert(other / (c->high / 2) != begin / (c->high / 2) ||
+                end - other > c->high / 2);
+    }
+  }
+  if (most_times(c, w) > 0) {
+    ck_assert_int_eq(w->column, begin);
+    ck_assert_int_eq(w->columns, last_end - begin);
+  }
+}
+
+/* A window, given by its first item; the others follow in the chunks. */
+static void check_window(const checked *c, const dfgnn_tile *w, int64_t chunks,
+                         int64_t columns) {
+  const int most = most_times(c, w);
+  const int32_t *column = c->column + (int64_t)w->chunk * 32;
+  const uint32_t *mask = c->mask + (int64_t)w->chunk * c->high;
+  int wrong = 0, untouched = 0;
+  ck_assert_int_ge(w->rows, 1);
+  ck_assert_int_le(w->rows, c->high);
+  for (int64_t r = w->row; r < w->row + w->rows; r++)
+    c->seen[r]++;
+  ck_assert_int_eq(chunks, (columns + 31) / 32);
+  ck_assert_int_eq(chunks == 0, most == 0);
+  ck_assert_int_eq(w->column, columns ? column[0] : 0);
+  for (int64_t k = 0; k < columns; k++) {
+    int touched = 0;
+    for (int r = 0; r < c->high; r++) {
+      int bit = mask[k / 32 * c->high + r] >> k % 32 & 1;
+      wrong += bit != (r < w->rows &&
+                       c->edge[(w->row + r) * c->columns + column[k]] > 0);
+      touched |= bit;
+    }
+    untouched += !touched;
+    wrong += k > 0 && column[k] <= column[k - 1];
+  }
+  for (int64_t k = columns; k < chunks * 32; k++)
+    wrong += column[k] != column[columns - 1];
+  ck_assert_int_eq(wrong, 0);
+  ck_assert(untouched == 0 || c->dense);
+  int64_t bits = 0, pairs = 0;
+  for (int64_t k = 0; k < chunks * c->high; k++)
+    bits += __builtin_popcount(mask[k]);
+  for (int64_t k = w->row * c->columns;
+       k < ((int64_t)w->row + w->rows) * c->columns; k++)
+    pairs += c->edge[k] > 0;
+  ck_assert_int_eq(bits, pairs);
+  ck_assert_int_eq(w->flags & DFGNN_TILE_DUPLICATES,
+                   most > 1 ? DFGNN_TILE_DUPLICATES : 0);
+  if (c->dense) {
+    dfgnn_tile whole = *w;
+    whole.columns = (int32_t)columns;
+    check_dense_window(c, &whole);
+  } else {
+    ck_assert_int_eq(w->row % c->high, 0);
+    ck_assert(w->rows == c->high || w->row + w->rows == c->rows);
+  }
+}
+
+static const dfgnn_tile *item_of_slot(const checked *c, int32_t slot) {
+  const dfgnn_tile *found = NULL;
+  int times = 0;
+  for (int64_t k = 0; k < c->view->count; k++)
+    if (c->item[k].slot == slot) {
+      found = &c->item[k];
+      times++;
+    }
+  ck_assert_int_eq(times, 1);
+  return found;
+}
+
+/* The items of a window that was cut; returns its slots. */
+static int32_t check_cut(const checked *c, const dfgnn_tile_cut *cut,
+                         int32_t slot) {
+  const dfgnn_tile *first = item_of_slot(c, slot);
+  int64_t chunks = 0, columns = 0;
+  ck_assert_int_eq(cut->slot, slot);
+  ck_assert_int_ge(cut->slots, 2);
+  for (int32_t k = 0; k < cut->slots; k++) {
+    const dfgnn_tile *w = item_of_slot(c, slot + k);
+    ck_assert_int_eq(w->row, cut->row);
+    ck_assert_int_eq(w->rows, cut->rows);
+    ck_assert_int_eq(w->flags, DFGNN_TILE_PARTIAL);
+    ck_assert_int_eq(w->chunk, first->chunk + chunks);
+    ck_assert_int_eq(w->column, c->column[(int64_t)w->chunk * 32]);
+    ck_assert_int_ge(w->chunks, 1);
+    ck_assert_int_le(w->chunks, c->split);
+    if (k + 1 < cut->slots)
+      ck_assert_int_eq(w->columns, w->chunks * 32);
+    chunks += w->chunks;
+    columns += w->columns;
+  }
+  ck_assert_int_eq(cut->slots, (chunks + c->split - 1) / c->split);
+  check_window(c, first, chunks, columns);
+  return cut->slots;
+}
+
+static void check_view(checked *c, const dfgnn_view *view, int high, int split,
+                       int dense) {
+  int32_t slots = 0, partial = 0, unordered = 0, wrong = 0;
+  c->view = view;
+  c->high = high;
+  c->split = split;
+  c->dense = dense;
+  c->item = view->array[0];
+  c->column = view->array[1];
+  c->mask = view->array[2];
+  c->cuts = view->array[3];
+  memset(c->seen, 0, (size_t)(c->rows + 1) * sizeof *c->seen);
+  memset(c->begins, 0, (size_t)(c->rows + 1) * sizeof *c->begins);
+  for (int64_t k = 0; k < view->count; k++)
+    c->begins[c->item[k].row] = 1;
+  for (int64_t k = 0; k < view->count; k++) {
+    const dfgnn_tile *w = &c->item[k], *next = w + 1;
+    unordered += k + 1 < view->count &&
+                 (w->chunks < next->chunks ||
+                  (w->chunks == next->chunks &&
+                   (w->row > next->row ||
+                    (w->row == next->row && w->chunk >= next->chunk))));
+    if (w->flags & DFGNN_TILE_PARTIAL) {
+      partial++;
+      continue;
+    }
+    ck_assert_int_eq(w->slot, -1);
+    ck_assert(split == 0 || w->chunks <= split ||
+              w->flags == DFGNN_TILE_DUPLICATES);
+    check_window(c, w, w->chunks, w->columns);
+  }
+  for (int64_t k = 0; k < view->extra; k++) {
+    ck_assert(k == 0 || c->cuts[k - 1].row < c->cuts[k].row);
+    slots += check_cut(c, &c->cuts[k], slots);
+  }
+  ck_assert_int_eq(unordered, 0);
+  ck_assert_int_eq(slots, partial);
+  for (int64_t r = 0; r < c->rows; r++)
+    wrong += c->seen[r] != 1;
+  ck_assert_int_eq(wrong, 0);
+}
+
+static int32_t slots_of(const dfgnn_view *view) {
+  const dfgnn_tile_cut *cut = view->array[3];
+  return view->extra ? cut[view->extra - 1].slot + cut[view->extra - 1].slots
+                     : 0;
+}
+
+static const int highs[] = {16, 32, 64, 128}, splits[] = {0, 1, 2, 5};
+
+static void check_case(const dfgnn_csr *csr, int transposed) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph = NULL;
+  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  const dfgnn_setting setting = {.matrix = &graph->matrix,
+                                 .signature = &graph->signature};
+  checked c = expected(csr, transposed);
+  for (int k = 0; k < 32; k++) {
+    const int high = highs[k % 4], split = splits[k / 4 % 4], dense = k / 16;
+    const dfgnn_view_request request = {
+        DFGNN_VIEW_TILES, dfgnn__tiles_parameter(high, split, dense),
+        transposed};
+    const dfgnn_view *view = NULL;
+    if (dense && c.rows != c.columns)
+      continue;
+    ck_ok(dfgnn__graph_view(&view, graph, &request));
+    check_view(&c, view, high, split, dense);
+    ck_assert_int_le(slots_of(view), dfgnn__tiles_slots(&setting, &request));
+  }
+  forget(&c);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+START_TEST(tiles_hold_each_edge_of_every_shape) {
+  dfgnn_csr csr = make(_i);
+  check_case(&csr, 0);
+  drop(&csr);
+}
+END_TEST
+
+START_TEST(tiles_of_the_transposed_matrix_hold_each_edge) {
+  dfgnn_csr csr = make(_i);
+  check_case(&csr, 1);
+  drop(&csr);
+}
+END_TEST
+
+START_TEST(offsets_of_64_bits_give_the_same_tiles) {
+  shape s = shape_make(_i, shape_seed());
+  dfgnn_csr narrow = s.csr;
+  checked c = expected(&narrow, 0);
+  s.csr.offsets = memcpy(malloc((size_t)(narrow.destinations + 1) * 4),
+                         narrow.offsets, (size_t)(narrow.destinations + 1) * 4);
+  s.csr.indices = memcpy(malloc((size_t)narrow.edges * 4 + 1), narrow.indices,
+                         (size_t)narrow.edges * 4);
+  shape_widen(&s);
+  dfgnn_matrix matrix = {.destinations = narrow.destinations,
+                         .sources = narrow.sources,
+                         .edges = narrow.edges,
+                         .offsets64 = 1,
+                         .offsets = s.csr.offsets,
+                         .indices = narrow.indices};
+  dfgnn_view view = {
+      .request = {DFGNN_VIEW_TILES, dfgnn__tiles_parameter(32, 2, 0), 0}};
+  ck_ok(dfgnn__tiles_build(&view, &matrix));
+  check_view(&c, &view, 32, 2, 0);
+  for (int k = 0; k < 4; k++)
+    free((void *)view.array[k]);
+  forget(&c);
+  shape_free(&s);
+  drop(&narrow);
+}
+END_TEST
+
+/* Both kinds of item that kernels treat apart are in the shapes. */
+START_TEST(the_shapes_have_duplicates_and_cuts) {
+  int duplicates = 0, cuts = 0, shared = 0, several = 0;
+  for (int i = 0; i < CASES; i++) {
+    dfgnn_csr csr = make(i);
+    dfgnn_matrix matrix = {csr.destinations, csr.sources, csr.edges, 0, 0,
+                           csr.offsets,      csr.indices};
+    dfgnn_view view = {
+        .request = {
+            DFGNN_VIEW_TILES,
+            dfgnn__tiles_parameter(32, 1, csr.destinations == csr.sources), 0}};
+    ck_ok(dfgnn__tiles_build(&view, &matrix));
+    const dfgnn_tile *item = view.array[0];
+    for (int64_t k = 0; k < view.count; k++) {
+      duplicates += item[k].flags == DFGNN_TILE_DUPLICATES;
+      shared += item[k].rows > 16 && item[k].columns <= item[k].rows;
+      several += item[k].columns > 64;
+    }
+    cuts += (int)view.extra;
+    for (int k = 0; k < 4; k++)
+      free((void *)view.array[k]);
+    drop(&csr);
+  }
+  ck_assert_int_gt(duplicates, 0);
+  ck_assert_int_gt(cuts, 0);
+  ck_assert_int_gt(shared, 0);
+  ck_assert_int_gt(several, 0);
+}
+END_TEST
+
+START_TEST(parameters_come_back_out_of_the_request) {
+  for (int k = 0; k < 32; k++) {
+    int high = highs[k % 4],
+        split = k / 4 % 4 == 3 ? 0xfffff : splits[k / 4 % 4];
+    int64_t p = dfgnn__tiles_parameter(high, split, k / 16);
+    ck_assert_int_eq(dfgnn__tiles_rows(p), high);
+    ck_assert_int_eq(dfgnn__tiles_split(p), split);
+    ck_assert_int_eq(dfgnn__tiles_dense(p), k / 16);
+  }
+}
+END_TEST
+
+START_TEST(what_cannot_be_tiled_is_refused_with_its_number) {
+  const int32_t offsets[] = {0, 1, 2}, indices[] = {0, 2};
+  dfgnn_csr csr = csr32(2, 3, offsets, indices);
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph = NULL;
+  const dfgnn_view *view = NULL;
+  dfgnn_view_request request = {DFGNN_VIEW_TILES, 17, 0};
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
+           "tiles of 17 rows");
+  request.parameter = dfgnn__tiles_parameter(16, 0, 1);
+  ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_UNSUPPORTED,
+           "found 2 x 3");
+  ck_ok(dfgnn__tiles_check_chunks(16777215, 128));
+  ck_fails(dfgnn__tiles_check_chunks(16777216, 128), DFGNN_ERROR_UNSUPPORTED,
+           "16777216 chunks");
+  ck_fails(dfgnn__tiles_check_chunks((int64_t)1 << 40, 16),
+           DFGNN_ERROR_UNSUPPORTED, "1099511627776 chunks");
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("tiles");
+  TCase *tcase = tcase_create("tiles");
+  tcase_add_loop_test(tcase, tiles_hold_each_edge_of_every_shape, 0, CASES);
+  tcase_add_loop_test(tcase, tiles_of_the_transposed_matrix_hold_each_edge, 0,
+                      CASES);
+  tcase_add_loop_test(tcase, offsets_of_64_bits_give_the_same_tiles, 0, SHAPES);
+  tcase_add_test(tcase, the_shapes_have_duplicates_and_cuts);
+  tcase_add_test(tcase, parameters_come_back_out_of_the_request);
+  tcase_add_test(tcase, what_cannot_be_tiled_is_refused_with_its_number);
+  suite_add_tcase(suite, tcase);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
