@@ -24,7 +24,7 @@ def row: "| \(join(" | ")) |";
 def table($head): ($head | row), ($head | map("---") | row), .[];
 def lines: [.] | join("\n");
 def markdown($head): [table($head)] | join("\n");
-def short: sub("^[a-z]+\\.attention\\.fwd\\."; "")
+def short: sub("^[a-z]+\\.(attention|spmm|reduce)\\.[fb]wd\\."; "")
   | gsub(",(heads=grid|norm=row|order=natural)"; "");
 
 def has_role($role): .role | split(",") | index($role);
@@ -35,13 +35,17 @@ def ms($rows; $graph; $op; $role): of($rows; $graph; $op; $role) | .median_ms;
 def ratio($a; $b): if $a == null or $b == null then null else $a / $b end;
 
 # the least time of other implementations in f32
+def peer($graph; $op; $pass; $heads; $dim):
+  [$peers[] | select(.graph == $graph and .op == $op and .pass == $pass and
+    .heads == $heads and .dim == $dim and .dtype == "f32") | .ms] | min;
 def peer($graph; $op; $heads; $dim):
-  [$peers[] | select(.graph == $graph and .op == $op and .heads == $heads and
-    .dim == $dim and .dtype == "f32") | .ms] | min;
+  peer($graph; $op; "forward"; $heads; $dim);
 def peer_of($graph; $name): first(($peers[] | select(.graph == $graph and
-  .op == "gt" and .heads == 1 and .dim == 128 and .peer == $name) | .ms), null);
-def goal($graph; $op):
-  first(($goals[] | select(.graph == $graph and .op == $op) | .ms), null);
+  .op == "gt" and .pass == "forward" and .heads == 1 and .dim == 128 and
+  .peer == $name) | .ms), null);
+def goal($graph; $op; $pass): first(($goals[] | select(.graph == $graph and
+  .op == $op and .pass == $pass) | .ms), null);
+def goal($graph; $op): goal($graph; $op; "forward");
 
 def preset_table($op): [graphs[] as $g | of($f32; $g; $op; "tuned") as $t
   | $t.median_ms as $ms
@@ -52,6 +56,40 @@ def preset_table($op): [graphs[] as $g | of($f32; $g; $op; "tuned") as $t
     [ratio(peer($g; $op; 1; 128); $ms) | figure] + ["`\($t.variant | short)`"]
   | row] | markdown(["graph", "tuned", "goal", "floor", "gather", "rule",
     "paper", "smmf, pmf", "unfused", "best f32 peer", "tuned variant"]);
+
+# the backward pass; memory beside inputs, outputs and gradients
+def bytes: if . == null then "-" elif . < 1048576 then "\(. / 1024 | digits(3)) KB"
+  else "\(. / 1048576 | digits(3)) MB" end;
+def backward_table($op): [graphs[] as $g | of($backward; $g; $op; "tuned") as $t
+  | select($t) | $t.median_ms as $ms | ms($f32; $g; $op; "tuned") as $forward
+  | [$g, ($ms | time), (goal($g; $op; "backward") | time),
+     (ratio(peer($g; $op; "backward"; 1; 128); $ms) | figure),
+     (ratio(ms($backward; $g; $op; "rule"); $ms) | figure),
+     (ratio($ms; $forward) | figure), ($t.floor_share | percent),
+     ($t.workspace_bytes | bytes), ($t.saved_bytes | bytes),
+     "`\($t.variant | short)`"] | row]
+  | markdown(["graph", "tuned", "goal", "best f32 peer", "rule", "over forward",
+    "floor", "workspace", "saved", "tuned variant"]);
+
+# SpMM and reductions, over the peer that does the same
+def gather_table($op; $peer): [graphs[] as $g | of($gather; $g; $op; "tuned") as $t
+  | select($t) | $t.median_ms as $ms
+  | [$g, ($ms | time)] +
+    (if $peer then [(goal($g; $op) | time),
+      (ratio(peer($g; $op; 1; 128); $ms) | figure)] else
+      [(ratio($ms; ms($gather; $g; "reduce-max"; "tuned")) | figure)] end) +
+    [(ratio(ms($gather; $g; $op; "rule"); $ms) | figure),
+     ($t.floor_share | percent), ($t.gather_share | percent),
+     "`\($t.variant | short)`"] | row]
+  | markdown(["graph", "tuned"] +
+    (if $peer then ["goal", $peer] else ["over reduce-max"] end) +
+    ["rule", "floor", "gather", "tuned variant"]);
+def gather_means: [("spmm-sum", "reduce-max") as $op
+  | [graphs[] as $g | ratio(peer($g; $op; 1; 128);
+      ms($gather; $g; $op; "tuned")) | values] as $all
+  | [$op, ($all | length | tostring), ($all | mean | figure),
+     ($all | min | figure), ($all | max | figure)] | row]
+  | markdown(["operator", "graphs", "geometric mean", "least", "most"]);
 
 def class_table: [operators[] as $op | classes[] as $c
   | [$op, $c.name] +
@@ -219,7 +257,14 @@ def headline: [graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
     "over unfused"]);
 
 {gt: preset_table("gt"), gat: preset_table("gat"), agnn: preset_table("agnn"),
- gatv2: preset_table("gatv2"), classes: class_table, baselines: baseline_table,
+ gatv2: preset_table("gatv2"),
+ backward_gt: backward_table("gt"), backward_gat: backward_table("gat"),
+ backward_agnn: backward_table("agnn"), backward_gatv2: backward_table("gatv2"),
+ spmm_sum: gather_table("spmm-sum"; "cuSPARSE"),
+ spmm_weighted: gather_table("spmm-weighted"; null),
+ reduce_max: gather_table("reduce-max"; "turbo_gnn"),
+ reduce_pna: gather_table("reduce-pna"; null), gather_means: gather_means,
+ classes: class_table, baselines: baseline_table,
  missed: missed_table, slower: slower,
  heads: against($eight; $f32; "f32 8x16"), heads_peer: eight_peer_table, sixty_four: sixty_four_table,
  bf16: against($bf16; $f32; "bf16 1x128"), regret: regret_table,
