@@ -26,6 +26,7 @@ LOG_LEVELS = {"none": 1, "error": 2, "warn": 3, "info": 4, "debug": 5}
 
 OK = 0
 ERROR_INVALID = -1
+ERROR_MEMORY = -2
 ERROR_UNSUPPORTED = -3
 ERROR_INTERRUPTED = -10
 

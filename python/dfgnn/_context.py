@@ -52,6 +52,16 @@ def context(device):
     return found
 
 
+def with_room(device, call):
+    """The status of call(); of a second one, with what torch's allocator keeps
+    for later given back, if there was no memory for the first."""
+    status = call()
+    if status == _abi.ERROR_MEMORY and device.type == "cuda":
+        torch.cuda.empty_cache()
+        status = call()
+    return status
+
+
 def raw_stream(device):
     """The current stream as an integer; None on the CPU."""
     if device.type == "cpu":

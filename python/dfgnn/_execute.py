@@ -5,7 +5,7 @@ import ctypes
 import torch
 
 from . import _abi
-from ._context import current_raw_stream
+from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._operators import DTYPES, OPERATORS, check_inputs
 
@@ -23,12 +23,20 @@ class Plan:
 
     __slots__ = ("pointer", "workspace", "template", "execute")
 
-    def __init__(self, handle, wanted, settings):
+    def __init__(self, handle, device, wanted, settings):
         lib = library()
         self.pointer = ctypes.c_void_p()
-        check(lib.dfgnn_plan_create(
-            ctypes.byref(self.pointer), handle.context.handle, handle.pointer,
-            ctypes.byref(wanted)))
+
+        def create():
+            return with_room(device, lambda: lib.dfgnn_plan_create(
+                ctypes.byref(self.pointer), handle.context.handle,
+                handle.pointer, ctypes.byref(wanted)))
+        status = create()
+        # what gives other bits each time serves where nothing else does
+        if status == _abi.ERROR_UNSUPPORTED and not settings.deterministic:
+            wanted.deterministic = 0
+            status = create()
+        check(status)
         handle.owned_plans.append(self.pointer)
         self.workspace = lib.dfgnn_plan_workspace(self.pointer)
         self.template = _abi.Args(scale=settings.scale, slope=settings.slope,
@@ -57,9 +65,8 @@ def problem(op, backward, dtype, heads, dim, settings, bias):
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
         effort=_abi.EFFORTS["default"], heads=heads, dim=dim,
-        deterministic=int(settings.deterministic),
-        weights=int(settings.weights and not backward), max_workspace=-1,
-        bias=int(bias), dropout=int(settings.dropout > 0))
+        deterministic=1, weights=int(settings.weights and not backward),
+        max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0))
 
 
 class Recipe:
@@ -93,10 +100,10 @@ class Recipe:
     def plan(self, graph, backward):
         found = self.plans[backward]
         if found is None:
+            wanted = problem(self.op, backward, self.dtype, self.heads,
+                             self.dim, self.settings, self.biased)
             found = self.plans[backward] = Plan(
-                graph.handle, problem(self.op, backward, self.dtype,
-                                      self.heads, self.dim, self.settings,
-                                      self.biased), self.settings)
+                graph.handle, graph.device, wanted, self.settings)
         return found
 
     def new(self, shape, dtype):

@@ -8,7 +8,7 @@ import weakref
 import torch
 
 from . import _abi
-from ._context import context, raw_stream
+from ._context import context, raw_stream, with_room
 from ._library import check, failure, library
 
 INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
@@ -62,8 +62,8 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name):
     _describe(csr, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
     _settle(offsets.device)
-    check(library().dfgnn_graph_create(ctypes.byref(pointer), ctx.handle,
-                                       ctypes.byref(csr)))
+    check(with_room(offsets.device, lambda: library().dfgnn_graph_create(
+        ctypes.byref(pointer), ctx.handle, ctypes.byref(csr))))
     return Handle(ctx, pointer, keep)
 
 
@@ -75,9 +75,9 @@ def from_coo(src, dst, num_src, num_dst, graph_ptr, family, name):
                    index_type=INDEX_TYPES[src.dtype])
     _describe(coo, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    status = library().dfgnn_graph_create_coo(
+    status = with_room(src.device, lambda: library().dfgnn_graph_create_coo(
         ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
-        raw_stream(src.device))
+        raw_stream(src.device)))
     if status:
         raise _in_words_of_edge_index(failure(status))
     return Handle(ctx, pointer, keep)

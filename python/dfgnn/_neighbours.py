@@ -33,9 +33,9 @@ class _Recipe:
             problem = _abi.Problem(
                 op=_abi.OPS[self.op], pass_=int(backward),
                 dtype=DTYPES[self.dtype], heads=self.heads, dim=self.dim,
-                deterministic=int(self.settings.deterministic),
-                max_workspace=-1)
-            self.plans[backward] = Plan(graph.handle, problem, self.settings)
+                deterministic=1, max_workspace=-1)
+            self.plans[backward] = Plan(graph.handle, graph.device, problem,
+                                        self.settings)
         return self.plans[backward]
 
 
