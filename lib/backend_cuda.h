@@ -48,6 +48,9 @@ void dfgnn__cuda_release(dfgnn_device *device, void *memory);
 dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
                                     const dfgnn_matrix *matrix,
                                     const dfgnn_signature *signature);
+/* lib/backend_cuda_tiles.c; view's arrays are the caller's to release */
+dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
+                                     const dfgnn_matrix *matrix);
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
                                         const dfgnn_coo *coo, void *stream);

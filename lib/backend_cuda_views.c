@@ -149,6 +149,7 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
       [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
       [DFGNN_VIEW_TRANSPOSE] = transpose,
+      [DFGNN_VIEW_TILES] = dfgnn__cuda_build_tiles,
   };
   (void)signature;
   int previous = dfgnn__cuda_enter(device);

@@ -1,0 +1,103 @@
+/* tiles.cuh - what the device builders of the TILES view share */
+#ifndef DFGNN_KERNELS_TILES_CUH
+#define DFGNN_KERNELS_TILES_CUH
+
+#include <cuda_runtime.h>
+
+#include "kernels/common/device_tiles.h"
+
+namespace dfgnn {
+namespace tiles {
+
+struct Window {
+  int32_t row, rows;
+  int32_t first, last; /* column */
+  int32_t columns, flags;
+};
+
+__host__ __device__ inline int32_t chunks_of(int32_t columns) {
+  return int32_t((int64_t(columns) + 31) / 32);
+}
+
+/* The edges of a window's rows, by one block. */
+template <class O> struct Rows {
+  const int32_t *indices;
+  int64_t begin, edges;
+  int rows;
+  /* first[r], relative to begin, in shared memory */
+  int64_t *first;
+
+  __device__ Rows(const O *offsets, const int32_t *all, const Window &w,
+                  int64_t *shared)
+      : begin(offsets[w.row]), rows(w.rows), first(shared) {
+    indices = all + begin;
+    edges = int64_t(offsets[int64_t(w.row) + w.rows]) - begin;
+    for (int r = threadIdx.x; r < rows; r += blockDim.x)
+      first[r] = int64_t(offsets[int64_t(w.row) + r]) - begin;
+    __syncthreads();
+  }
+
+  __device__ int row_of(int64_t edge) const {
+    int low = 0, high = rows;
+    while (high - low > 1) {
+      int middle = (low + high) / 2;
+      if (first[middle] <= edge)
+        low = middle;
+      else
+        high = middle;
+    }
+    return low;
+  }
+};
+
+/* f(edge, column) for each edge of a block; four loads are under way. */
+template <int THREADS, class F>
+__device__ __forceinline__ void for_edges(const int32_t *indices, int64_t edges,
+                                          F f) {
+  constexpr int kAhead = 4;
+  for (int64_t e = threadIdx.x; e < edges; e += kAhead * THREADS) {
+    int32_t j[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; k++)
+      j[k] = e + k * THREADS < edges ? __ldg(indices + e + k * THREADS) : 0;
+#pragma unroll
+    for (int k = 0; k < kAhead; k++)
+      if (e + k * THREADS < edges)
+        f(e + k * THREADS, j[k]);
+  }
+}
+
+/* Sets the bit of a place among a window's columns; true if it was set. */
+__device__ __forceinline__ bool set_bit(uint32_t *mask, int high, int row,
+                                        uint32_t place) {
+  const uint32_t bit = 1u << (place & 31);
+  return atomicOr(mask + size_t(place >> 5) * size_t(high) + row, bit) & bit;
+}
+
+/* Mode `window` (tiles_columns.cu): `count` windows of `high` rows; chunks[w]
+ * becomes how many a window has. */
+cudaError_t count_columns(Window *windows, int32_t *chunks, int64_t count,
+                          const dfgnn_matrix *matrix, int high,
+                          cudaStream_t stream);
+/* chunk_end: the inclusive sums of chunks; masks are zero. */
+cudaError_t fill_columns(int32_t *columns, uint32_t *masks, Window *windows,
+                         const int32_t *chunk_end, int64_t count,
+                         const dfgnn_matrix *matrix, int high,
+                         cudaStream_t stream);
+
+/* Mode `dense` (tiles_dense.cu): at most `capacity` windows, *count (device
+ * memory) of them. */
+int64_t dense_capacity(const dfgnn_matrix *matrix, int high);
+size_t dense_bytes(const dfgnn_matrix *matrix);
+cudaError_t find_dense(Window *windows, int32_t *chunks, uint64_t *count,
+                       int64_t capacity, const dfgnn_matrix *matrix, int high,
+                       void *workspace, cudaStream_t stream);
+cudaError_t fill_dense(int32_t *columns, uint32_t *masks, Window *windows,
+                       const int32_t *chunk_end, int64_t count,
+                       const dfgnn_matrix *matrix, int high,
+                       cudaStream_t stream);
+
+} /* namespace tiles */
+} /* namespace dfgnn */
+
+#endif
