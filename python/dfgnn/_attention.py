@@ -103,8 +103,8 @@ def _through_products(graph, made, inputs, scores, needed):
             grad_query = outs["out"]
         if needed[1]:
             grad_key, _ = _neighbours.backward(
-                graph, "spmm-weighted", key, scores, {}, {"grad_out": query},
-                False)
+                graph, "spmm-weighted", dict(value=key, edge_weight=scores),
+                {"grad_out": query}, True, False)
     except UnsupportedError:
         return _through_edges(graph, made, inputs, scores
                               / made.settings.scale, needed)

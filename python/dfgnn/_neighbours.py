@@ -1,30 +1,42 @@
 """The fused passes of SpMM and reductions, without gradients."""
 
+from collections import namedtuple
+
 import torch
 
 from . import _abi
 from ._execute import Plan
 from ._operators import DTYPES, Settings
 
-# by operator: what it writes besides out, and what only its gradient reads
-_WRITES = {
-    "spmm-sum": ((), ()), "spmm-mean": ((), ()), "spmm-weighted": ((), ()),
-    "reduce-mean": ((), ()), "reduce-var": ((), ()), "reduce-std": ((), ()),
-    "reduce-min": ((), ("arg_min",)), "reduce-max": ((), ("arg_max",)),
-    "reduce-pna": (("out_min", "out_max", "out_std"), ("arg_min", "arg_max")),
+# outs: what forward writes; args: which edges gave the extremes; saved: what
+# its gradient reads
+Op = namedtuple("Op", "outs args saved")
+_PNA = ("out", "out_min", "out_max", "out_std")
+
+OPERATORS = {
+    "spmm-sum": Op(("out",), (), ()),
+    "spmm-mean": Op(("out",), (), ()),
+    "spmm-weighted": Op(("out",), (), ("value", "edge_weight")),
+    "reduce-mean": Op(("out",), (), ()),
+    "reduce-var": Op(("out",), (), ("value",)),
+    "reduce-std": Op(("out",), (), ("value",)),
+    "reduce-min": Op(("out",), ("arg_min",), ("arg_min",)),
+    "reduce-max": Op(("out",), ("arg_max",), ("arg_max",)),
+    "reduce-pna": Op(_PNA, ("arg_min", "arg_max"),
+                     ("value", "out", "out_std", "arg_min", "arg_max")),
 }
 
 
 class _Recipe:
     """What calls with the same shapes and types share."""
 
-    def __init__(self, graph, op, value, deterministic):
-        self.op = op
-        self.dtype, self.device = value.dtype, value.device
-        self.exact = (torch.float64 if value.dtype == torch.float64
-                      else torch.float32)
-        _, self.heads, self.dim = value.shape
-        self.out_shape = (graph.num_dst, self.heads, self.dim)
+    def __init__(self, graph, op, heads, dim, dtype, deterministic):
+        self.op, self.dtype = op, dtype
+        self.exact = torch.float64 if dtype == torch.float64 else \
+            torch.float32
+        self.heads, self.dim = heads, dim
+        self.out_shape = (graph.num_dst, heads, dim)
+        self.value_shape = (graph.num_src, heads, dim)
         self.settings = Settings(0.0, 0.0, 0.0, False, deterministic, False)
         self.plans = [None, None]
 
@@ -39,46 +51,58 @@ class _Recipe:
         return self.plans[backward]
 
 
-def _recipe(graph, op, value):
+def _recipe(graph, op, like):
     recipes = graph.handle.recipes
+    _, heads, dim = like.shape
     deterministic = torch.are_deterministic_algorithms_enabled()
-    key = (op, value.shape, value.dtype, deterministic)
+    key = (op, heads, dim, like.dtype, deterministic)
     found = recipes.get(key)
     if found is None:
-        found = recipes[key] = _Recipe(graph, op, value, deterministic)
+        found = recipes[key] = _Recipe(graph, op, heads, dim, like.dtype,
+                                       deterministic)
     return found
 
 
-def _run(graph, made, backward, tensors):
+def _run(graph, made, backward, tensors, scales):
     plan = made.plan(graph, backward)
     args = plan.arguments()
     for name, tensor in tensors.items():
         if tensor is not None:
             setattr(args, name, tensor.data_ptr())
-    plan.run(args, made.device)
+    if scales is not None:
+        args.scale_dst, args.scale_src = (t.data_ptr() for t in scales)
+    plan.run(args, graph.device)
 
 
-def forward(graph, op, value, weight):
-    """(outputs, what else was written)."""
+def forward(graph, op, value, weight, scales=None):
+    """(outputs, edges of the extremes) by name; value [M, H, D] and weight
+    [E, H] contiguous, scales None or those of destinations and sources."""
     made = _recipe(graph, op, value)
-    more, indices = _WRITES[op]
-    outs = {name: value.new_empty(made.out_shape) for name in ("out", *more)}
+    spec = OPERATORS[op]
+    outs = {name: value.new_empty(made.out_shape) for name in spec.outs}
     args = {name: torch.empty(made.out_shape, dtype=torch.int32,
-                              device=value.device) for name in indices}
+                              device=value.device) for name in spec.args}
     if not graph.num_edges:
         return ({n: t.zero_() for n, t in outs.items()},
                 {n: t.fill_(-1) for n, t in args.items()})
     _run(graph, made, False, dict(value=value, edge_weight=weight, **outs,
-                                  **args))
+                                  **args), scales)
     return outs, args
 
 
-def backward(graph, op, value, weight, saved, grads, wants_weight):
-    made = _recipe(graph, op, value)
-    grad_value = torch.zeros_like(value)
-    grad_weight = torch.zeros_like(weight) if wants_weight else None
-    if graph.num_edges:
-        _run(graph, made, True, dict(
-            value=value, edge_weight=weight, grad_value=grad_value,
-            grad_edge_weight=grad_weight, **saved, **grads))
-    return grad_value, grad_weight
+def backward(graph, op, saved, grads, wants_value, wants_weight, scales=None):
+    """(gradient of value, of weight), None where not wanted; saved: by name,
+    as OPERATORS says; grads: grad_out and the others, by name."""
+    made = _recipe(graph, op, grads["grad_out"])
+    new = torch.empty if graph.num_edges else torch.zeros
+    device = graph.device
+    found = {}
+    if wants_value:
+        found["grad_value"] = new(made.value_shape, dtype=made.dtype,
+                                  device=device)
+    if wants_weight:
+        found["grad_edge_weight"] = new(
+            (graph.num_edges, made.heads), dtype=made.exact, device=device)
+    if graph.num_edges and found:
+        _run(graph, made, True, dict(saved, **grads, **found), scales)
+    return found.get("grad_value"), found.get("grad_edge_weight")

@@ -8,7 +8,7 @@ do without.
 
 import torch
 
-from . import _attention, _composite, _execute
+from . import _attention, _composite, _execute, _neighbours
 from ._operators import OPERATORS, Settings
 from .convert import as_graph
 from .graph import Graph, by_id
@@ -164,6 +164,96 @@ def _keep_fake(seed, like, edge_index, graph, num_src, num_dst, num_edges,
     return torch.empty_like(like)
 
 
+# ---- sums and reductions ----------------------------------------------------
+
+_GATHER = ("Tensor value, Tensor? weight, Tensor? edge_index, SymInt graph, "
+           "SymInt num_src, SymInt num_dst, bool loops, str op, "
+           "bool symmetric")
+
+
+def _spread(found, names, like):
+    """Those of the names that were made, something empty for the rest."""
+    return tuple(found[n] if n in found else like.new_empty(0) for n in names)
+
+
+_GATHERED = ("out", "out_min", "out_max", "out_std", "arg_min", "arg_max")
+
+
+def _gather(value, weight, edge_index, graph, num_src, num_dst, loops, op,
+            symmetric):
+    from . import aggregation
+    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    aggregation._check(graph, value, weight)
+    scales = aggregation.normalization(graph, value.dtype) if symmetric \
+        else None
+    if weight is not None:
+        weight = aggregation.in_order(graph, value, weight)
+    outs, args = _neighbours.forward(graph, op, value.contiguous(), weight,
+                                     scales)
+    return _spread({**outs, **args}, _GATHERED, value)
+
+
+def _gather_fake(value, weight, edge_index, graph, num_src, num_dst, loops,
+                 op, symmetric):
+    spec = _neighbours.OPERATORS[op]
+    shape = (num_dst, value.size(1), value.size(2))
+    found = {name: _empty(value, *shape) for name in spec.outs}
+    found.update({name: _empty(value, *shape, dtype=torch.int32)
+                  for name in spec.args})
+    return _spread(found, _GATHERED, value)
+
+
+def _gather_backward(grad, grad_min, grad_max, grad_std, out, out_std,
+                     arg_min, arg_max, needed, value, weight, edge_index,
+                     graph, num_src, num_dst, loops, op, symmetric):
+    from . import aggregation
+    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    scales = aggregation.normalization(graph, value.dtype) if symmetric \
+        else None
+    known = dict(value=value.contiguous(), out=out, out_std=out_std,
+                 arg_min=arg_min, arg_max=arg_max)
+    if weight is not None:
+        known["edge_weight"] = aggregation.in_order(graph, value, weight)
+    spec = _neighbours.OPERATORS[op]
+    given = dict(zip(_GATHERED, (grad, grad_min, grad_max, grad_std)))
+    found, found_weight = _neighbours.backward(
+        graph, op, {name: known[name] for name in spec.saved},
+        {"grad_" + name: given[name].contiguous() for name in spec.outs},
+        bool(needed & 1), bool(needed & 2), scales)
+    if found_weight is not None:
+        found_weight = graph.to_caller_order(found_weight).to(weight.dtype)
+    return tuple(grad.new_empty(0) if t is None else t
+                 for t in (found, found_weight))
+
+
+def _gather_backward_fake(grad, grad_min, grad_max, grad_std, out, out_std,
+                          arg_min, arg_max, needed, value, weight, *rest):
+    return tuple(
+        torch.empty_like(t, memory_format=torch.contiguous_format)
+        if t is not None and needed >> i & 1 else grad.new_empty(0)
+        for i, t in enumerate((value, weight)))
+
+
+def _gather_save(ctx, inputs, output):
+    value, weight, edge_index, *rest = inputs
+    out, _, _, out_std, arg_min, arg_max = output
+    ctx.save_for_backward(value, weight, edge_index, out, out_std, arg_min,
+                          arg_max)
+    ctx.mark_non_differentiable(arg_min, arg_max)
+    ctx.rest = rest
+
+
+def _gather_derivative(ctx, *grads):
+    value, weight, edge_index, out, out_std, arg_min, arg_max = \
+        ctx.saved_tensors
+    needed = sum(1 << i for i in range(2) if ctx.needs_input_grad[i])
+    found = torch.ops.dfgnn.gather_backward(
+        *grads[:4], out, out_std, arg_min, arg_max, needed, value, weight,
+        edge_index, *ctx.rest)
+    return (*(g if needed >> i & 1 else None for i, g in enumerate(found)),
+            *(None,) * 7)
+
+
 def _define(name, schema, function, fake):
     torch.library.define(f"dfgnn::{name}", schema)
     torch.library.impl(f"dfgnn::{name}", ("cpu", "cuda"))(function)
@@ -184,6 +274,34 @@ if AVAILABLE:
             "-> Tensor", _keep, _keep_fake)
     torch.library.register_autograd("dfgnn::attention", _derivative,
                                     setup_context=_save)
+    _define("gather", f"({_GATHER}) -> (" + ", ".join(["Tensor"] * 6) + ")",
+            _gather, _gather_fake)
+    _define("gather_backward",
+            "(Tensor grad, Tensor grad_min, Tensor grad_max, Tensor grad_std, "
+            "Tensor out, Tensor out_std, Tensor arg_min, Tensor arg_max, "
+            f"int needed, {_GATHER}) -> (Tensor, Tensor)",
+            _gather_backward, _gather_backward_fake)
+    torch.library.register_autograd("dfgnn::gather", _gather_derivative,
+                                    setup_context=_gather_save)
+
+
+def _named(graph, num_src, num_dst):
+    """(edge_index or None, number of the graph, edges)."""
+    if not isinstance(graph, Graph) and not (
+            isinstance(graph, torch.Tensor) and graph.layout == torch.strided):
+        graph = untraced_graph(graph, (num_src, num_dst))
+    if isinstance(graph, Graph):
+        return None, graph.id, graph.num_edges
+    return graph, 0, graph.size(-1)
+
+
+def gather(op, graph, value, weight, num_dst, self_loops, symmetric):
+    """aggregation._call while torch.compile traces."""
+    edge_index, number, _ = _named(graph, value.size(0), num_dst)
+    outs = torch.ops.dfgnn.gather(value, weight, edge_index, number,
+                                  value.size(0), num_dst, self_loops, op,
+                                  symmetric)
+    return outs[:len(_neighbours.OPERATORS[op].outs)]
 
 
 def attend(op, graph, inputs, bias, seed, settings, loops):
@@ -192,13 +310,7 @@ def attend(op, graph, inputs, bias, seed, settings, loops):
     size = {input_.dims[0]: tensor.size(0) for input_, tensor in
             zip(spec.inputs, inputs) if tensor is not None}
     num_src, num_dst = size["M"], size["N"]
-    if not isinstance(graph, Graph) and not (
-            isinstance(graph, torch.Tensor) and graph.layout == torch.strided):
-        graph = untraced_graph(graph, (num_src, num_dst))
-    if isinstance(graph, Graph):
-        edge_index, number, num_edges = None, graph.id, graph.num_edges
-    else:
-        edge_index, number, num_edges = graph, 0, graph.size(-1)
+    edge_index, number, num_edges = _named(graph, num_src, num_dst)
     a, b, c = (*inputs, None)[:3]
     out, _, weights = torch.ops.dfgnn.attention(
         a, b, c, bias, seed, edge_index, number, num_src, num_dst, num_edges,

@@ -56,6 +56,40 @@ def test_gradients_of_the_float64_path(weighted):
     assert torch.autograd.gradgradcheck(function, inputs)
 
 
+@pytest.mark.parametrize("reduce", ["mean", "min", "max", "var", "std"])
+def test_gradients_of_gradients_of_reductions(reduce):
+    edges = random_edges(6, 7, 15)
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+
+    def function(x):
+        return dfgnn.aggregate(edges, x, reduce, num_dst=7)
+    assert torch.autograd.gradcheck(function, (x,))
+    assert torch.autograd.gradgradcheck(function, (x,))
+
+
+def test_gradients_of_gradients_with_normalization():
+    edges = random_edges(6, 6, 15)
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+
+    def function(x):
+        return dfgnn.aggregation.gcn(edges, x, True)
+    assert torch.autograd.gradcheck(function, (x,))
+    assert torch.autograd.gradgradcheck(function, (x,))
+
+
+def test_sums_keep_nothing_for_backward():
+    edges = random_edges(14, 14, 60)
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor)
+        return tensor
+    x = torch.randn(14, 8, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        dfgnn.aggregate(edges, x, "sum").sum()
+    assert not kept
+
+
 def test_weights_are_in_the_order_of_the_caller(device):
     edges = random_edges(*SIZES, 60, device)
     x = torch.randn(14, 8, device=device)

@@ -22,6 +22,10 @@ LAYERS = {
                                          add_self_loops=False),
     "gatv2": lambda: nn.GATv2Conv(8, 4, heads=2),
     "agnn": nn.AGNNConv,
+    "gcn": lambda: nn.GCNConv(8, 8),
+    "sage": lambda: nn.SAGEConv(8, 8),
+    "sage of largest": lambda: nn.SAGEConv(8, 8, aggr="max"),
+    "gin": lambda: nn.GINConv(torch.nn.Linear(8, 8), train_eps=True),
 }
 
 
@@ -117,6 +121,34 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
         torch.library.opcheck(torch.ops.dfgnn.attention.default, (
             query, key, value, bias, None, None, graph.id, 20, 20,
             edges.size(1), False, "gt", 0.5, 0.2, 0.0, weights, False, False))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "std", "pna"])
+def test_reductions_compile_whole(reduce):
+    graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
+    compare(lambda x, e: dfgnn.aggregate(e, x, reduce), torch.randn(20, 8),
+            graph)
+
+
+def test_weights_of_spmm_compile_whole():
+    edges = random_edges(20, 20, 80)
+    weight = torch.randn(edges.size(1), requires_grad=True)
+
+    def function(x, e):
+        return dfgnn.spmm(e, x, weight)
+    compare(function, torch.randn(20, 8), edges)
+    compiled, eager = (torch.autograd.grad(
+        f(torch.ones(20, 8), edges).sin().sum(), weight)[0]
+        for f in (torch.compile(function, backend="aot_eager"), function))
+    close(compiled, eager, 1e-5)
+
+
+def test_opcheck_finds_nothing_wrong_with_reductions():
+    graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
+    x = torch.randn(20, 1, 8, requires_grad=True)
+    for op in ("spmm-sum", "reduce-max", "reduce-pna"):
+        torch.library.opcheck(torch.ops.dfgnn.gather.default, (
+            x, None, None, graph.id, 20, 20, True, op, op == "spmm-sum"))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

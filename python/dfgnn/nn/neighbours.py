@@ -4,7 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..aggregation import aggregate, spmm
+from ..aggregation import aggregate, gcn, spmm
+from .. import ops
 from ..convert import as_graph
 from ._conv import Conv, pair
 from ._linear import Linear
@@ -53,7 +54,7 @@ class GCNConv(Conv):
         self.cached = cached
         self.add_self_loops = add_self_loops
         self.normalize = normalize
-        self._cached = None
+        self._cached = self._graph = None
         self.lin = Linear(in_channels, out_channels, False, "glorot")
         if bias:
             self.bias = nn.Parameter(torch.zeros(out_channels))
@@ -64,7 +65,7 @@ class GCNConv(Conv):
         self.lin.reset_parameters()
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-        self._cached = None
+        self._cached = self._graph = None
 
     def _normalized(self, edges, num_nodes, edge_weight, dtype):
         if self._cached is not None:
@@ -87,6 +88,12 @@ class GCNConv(Conv):
             self._cached = found
         return found
 
+    def _scaled(self, graph, x):
+        """Without weights the graph is enough to know the scales."""
+        if self.cached and not ops.compiling():
+            graph = self._graph = self._graph or as_graph(graph, x.size(0))
+        return gcn(graph, self.lin(x), self.add_self_loops)
+
     def forward(self, x, edge_index, edge_weight=None):
         """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph takes;
         edge_weight [E]."""
@@ -95,10 +102,14 @@ class GCNConv(Conv):
                              "input while this layer does not support "
                              "bipartite message passing")
         graph = self.edges(edge_index)
-        if self.normalize:
-            graph, edge_weight = self._normalized(graph, x.size(0),
-                                                  edge_weight, x.dtype)
-        out = spmm(graph, self.lin(x), edge_weight)
+        if self.normalize and edge_weight is None and not self.improved \
+                and self._cached is None:
+            out = self._scaled(graph, x)
+        else:
+            if self.normalize:
+                graph, edge_weight = self._normalized(graph, x.size(0),
+                                                      edge_weight, x.dtype)
+            out = spmm(graph, self.lin(x), edge_weight)
         return out if self.bias is None else out + self.bias
 
     def __repr__(self):
