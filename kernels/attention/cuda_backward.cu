@@ -118,12 +118,7 @@ const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan) {
 /* ---- memory ---------------------------------------------------------------
  */
 
-struct grad_memory {
-  char *stats, *norms, *spill, *totals, *partial, *partial_scalar;
-  size_t bytes;
-};
-
-static char *part(grad_memory *memory, char *base, int64_t count, size_t size) {
+char *grad_part(grad_memory *memory, char *base, int64_t count, size_t size) {
   char *at = base + memory->bytes;
   memory->bytes += (static_cast<size_t>(count) * size + 255) / 256 * 256;
   return at;
@@ -152,11 +147,11 @@ static grad_memory memory_of(const dfgnn_setting *setting,
   char *base = static_cast<char *>(workspace);
   grad_memory m = {};
   m.stats =
-      part(&m, base, matrix->destinations * heads * stats_count(op), size);
+      grad_part(&m, base, matrix->destinations * heads * stats_count(op), size);
   if (op == DFGNN_OP_AGNN)
-    m.norms = part(&m, base, matrix->sources * heads, size);
+    m.norms = grad_part(&m, base, matrix->sources * heads, size);
   if (plan->spill)
-    m.spill = part(&m, base, matrix->edges * heads, size);
+    m.spill = grad_part(&m, base, matrix->edges * heads, size);
   if (has_totals(op)) {
     int64_t units = matrix->destinations;
     if (plan->item_edges)
@@ -164,15 +159,16 @@ static grad_memory memory_of(const dfgnn_setting *setting,
     int64_t blocks = resident_blocks(setting, plan->warps);
     if (blocks > units)
       blocks = units > 0 ? units : 1;
-    m.totals =
-        part(&m, base,
-             blocks * heads * (op == DFGNN_OP_AGNN ? 1 : problem->dim), size);
+    m.totals = grad_part(
+        &m, base, blocks * heads * (op == DFGNN_OP_AGNN ? 1 : problem->dim),
+        size);
   }
   if (plan->item_edges) { /* two results a cut: see row_of_unit() */
     const int64_t slots = matrix->edges / plan->item_edges * 2 * heads;
-    m.partial = part(&m, base, slots * problem->dim * to_tensors(op, 1), size);
+    m.partial =
+        grad_part(&m, base, slots * problem->dim * to_tensors(op, 1), size);
     if (op == DFGNN_OP_GAT)
-      m.partial_scalar = part(&m, base, slots, size);
+      m.partial_scalar = grad_part(&m, base, slots, size);
   }
   return m;
 }
@@ -234,8 +230,8 @@ static dfgnn_status fill_tensors(grad_params *p, const dfgnn_launch *launch,
   return DFGNN_OK;
 }
 
-static dfgnn_status fill(grad_params *p, const dfgnn_launch *launch,
-                         const grad_memory *memory, int columns) {
+dfgnn_status grad_fill(grad_params *p, const dfgnn_launch *launch,
+                       const grad_memory *memory, int columns) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
   const bool gat = problem->op == DFGNN_OP_GAT;
@@ -282,7 +278,7 @@ static dfgnn_status fill(grad_params *p, const dfgnn_launch *launch,
 /* ---- launch ----------------------------------------------------------------
  */
 
-static int aligned(const grad_params *p, unsigned size) {
+int grad_aligned(const grad_params *p, unsigned size) {
   const tensor_view *views[] = {&p->own[0], &p->own[1], &p->far[0], &p->far[1],
                                 &p->to[0],  &p->to[1],  &p->out};
   for (const tensor_view *v : views)
@@ -394,7 +390,7 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
   *totals = 0;
   if (p->schedule.units == 0)
     return DFGNN_OK;
-  const int wide = !odd(problem) && aligned(p, size) &&
+  const int wide = !odd(problem) && grad_aligned(p, size) &&
                    usual_slope(p, problem) &&
                    shape_find(&shape, &launch->setting, plan, columns, mode);
   const int64_t tiles = wide ? shape.tiles : problem->heads;
@@ -436,8 +432,8 @@ dfgnn_status grad_launch(const dfgnn_launch *launch, const grad_plan *plan) {
   grad_params rows, columns;
   dfgnn_status status;
   int64_t totals;
-  if ((status = fill(&rows, launch, &memory, 0)) ||
-      (status = fill(&columns, launch, &memory, 1)))
+  if ((status = grad_fill(&rows, launch, &memory, 0)) ||
+      (status = grad_fill(&columns, launch, &memory, 1)))
     return status;
   const bool by_rows = rows.to[0].data || rows.to_scalar || rows.totals;
   const bool by_columns =

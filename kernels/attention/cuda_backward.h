@@ -89,6 +89,25 @@ dfgnn_status grad_totals(void *to, const void *totals, int64_t rows,
 dfgnn_status grad_row_sums(void *to, const void *spill,
                            const dfgnn_launch *launch);
 
+/* ---- arguments: cuda_backward.cu ----------------------------------------- */
+
+/* Where the parts of a workspace are; NULL: not there. */
+struct grad_memory {
+  char *stats, *norms, *spill, *totals, *partial, *partial_scalar;
+  size_t bytes;
+};
+
+/* Puts an array behind the others; base may be NULL to count bytes. */
+char *grad_part(grad_memory *memory, char *base, int64_t count, size_t size);
+
+/* What the arguments and the matrix say of a walk; launch->views[0] is the
+ * TRANSPOSE view. */
+dfgnn_status grad_fill(grad_params *p, const dfgnn_launch *launch,
+                       const grad_memory *memory, int columns);
+
+/* Are all tensors fit for 16-byte loads? */
+int grad_aligned(const grad_params *p, unsigned size);
+
 /* ---- for families -------------------------------------------------------- */
 
 /* How a variant of backward runs. */
