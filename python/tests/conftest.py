@@ -25,6 +25,23 @@ def device(request):
     return torch.device("cpu")
 
 
+@pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available()
+                else ["cpu"])
+def place(request):
+    """As device, for tests of which there are many: without a GPU they are not
+    there, rather than skipped."""
+    return torch.device(request.param)
+
+
+def to(value, device):
+    """A tensor, or those of a tuple or dict, on a device."""
+    if isinstance(value, tuple):
+        return tuple(to(v, device) for v in value)
+    if isinstance(value, dict):
+        return {k: to(v, device) for k, v in value.items()}
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
 def random_edges(num_src, num_dst, num_edges, device="cpu",
                  dtype=torch.int64):
     """Edges in random order, with duplicates, loops and nodes without any."""

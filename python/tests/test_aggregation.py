@@ -5,7 +5,7 @@ import torch
 
 import dfgnn
 
-from conftest import close, random_edges
+from conftest import close, random_edges, to
 
 SIZES = (14, 17)
 REDUCTIONS = ["sum", "mean", "min", "max", "var", "std"]
@@ -135,7 +135,7 @@ LAYERS = [
 
 
 @pytest.mark.parametrize("name, sizes, options, weighted", LAYERS)
-def test_layers_are_those_of_pyg(name, sizes, options, weighted):
+def test_layers_are_those_of_pyg(name, sizes, options, weighted, place):
     pyg = pytest.importorskip("torch_geometric.nn")
     from dfgnn import nn
     theirs = getattr(pyg, name)(*sizes, **options)
@@ -144,24 +144,25 @@ def test_layers_are_those_of_pyg(name, sizes, options, weighted):
     theirs.load_state_dict(mine.state_dict())
     edges = random_edges(14, 14, 60)
     args = (torch.rand(edges.size(1)),) if weighted else ()
-    compare(theirs, mine, edges, args)
+    compare(theirs, mine, edges, args, place)
 
 
 @pytest.mark.parametrize("train_eps", [False, True])
-def test_gin_conv_is_that_of_pyg(train_eps):
+def test_gin_conv_is_that_of_pyg(train_eps, place):
     pyg = pytest.importorskip("torch_geometric.nn")
     from dfgnn import nn
     inner = torch.nn.Linear(6, 5)
     theirs = pyg.GINConv(inner, 0.3, train_eps)
     mine = nn.GINConv(inner, 0.1, train_eps)
     mine.load_state_dict(theirs.state_dict())
-    compare(theirs, mine, random_edges(14, 14, 60), ())
+    compare(theirs, mine, random_edges(14, 14, 60), (), place)
 
 
-def compare(theirs, mine, edges, args):
+def compare(theirs, mine, edges, args, place):
     results = []
-    x = torch.randn(14, 6)
-    grad = torch.randn(14, 5)
+    theirs, mine = theirs.to(place), mine.to(place)
+    x, grad, edges, args = to(
+        (torch.randn(14, 6), torch.randn(14, 5), edges, args), place)
     for layer in (mine, theirs):
         leaf = x.clone().requires_grad_()
         out = layer(leaf, edges, *args)

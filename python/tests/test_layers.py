@@ -11,7 +11,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 import dfgnn  # noqa: E402
 from dfgnn import nn as ours  # noqa: E402
 
-from conftest import close, random_edges  # noqa: E402
+from conftest import close, random_edges, to  # noqa: E402
 
 FORWARD, GRADIENT = 1e-5, 1e-4
 
@@ -54,7 +54,9 @@ def run(layer, x, edges, kwargs):
     return out, grads, edges, alpha
 
 
-def compare(theirs, mine, x, edges, kwargs, graph=None):
+def compare(theirs, mine, x, edges, kwargs, graph=None, place="cpu"):
+    theirs, mine = theirs.to(place), mine.to(place)
+    x, edges, kwargs = to((x, edges, kwargs), place)
     mine.load_state_dict(theirs.state_dict())
     theirs.load_state_dict(mine.state_dict())
     assert [n for n, _ in mine.named_parameters()] == \
@@ -90,7 +92,7 @@ TRANSFORMER = thin(grid(
 
 
 @pytest.mark.parametrize("case", TRANSFORMER, ids=label)
-def test_transformer_conv_is_that_of_pyg(case):
+def test_transformer_conv_is_that_of_pyg(case, place):
     case = dict(case)
     bipartite, weights = case.pop("bipartite"), case.pop("weights")
     x, width, sizes = features(bipartite)
@@ -99,7 +101,8 @@ def test_transformer_conv_is_that_of_pyg(case):
     if case["edge_dim"]:
         kwargs["edge_attr"] = torch.randn(edges.size(1), case["edge_dim"])
     compare(pyg.TransformerConv(width, 8, **case),
-            ours.TransformerConv(width, 8, **case), x, edges, kwargs)
+            ours.TransformerConv(width, 8, **case), x, edges, kwargs,
+            place=place)
 
 
 GAT = thin(grid(
@@ -111,7 +114,7 @@ GAT = [case for case in GAT if case["edge_dim"]
 
 
 @pytest.mark.parametrize("case", GAT, ids=label)
-def test_gat_conv_is_that_of_pyg(case):
+def test_gat_conv_is_that_of_pyg(case, place):
     case = dict(case)
     bipartite, weights = case.pop("bipartite"), case.pop("weights")
     # PyG reduces features of loops over as many nodes as have loops
@@ -121,7 +124,7 @@ def test_gat_conv_is_that_of_pyg(case):
     if case["edge_dim"]:
         kwargs["edge_attr"] = torch.randn(edges.size(1), case["edge_dim"])
     compare(pyg.GATConv(width, 8, **case), ours.GATConv(width, 8, **case), x,
-            edges, kwargs)
+            edges, kwargs, place=place)
 
 
 GATV2 = thin(grid(
@@ -133,7 +136,7 @@ GATV2 = [case for case in GATV2 if case["edge_dim"]
 
 
 @pytest.mark.parametrize("case", GATV2, ids=label)
-def test_gatv2_conv_is_that_of_pyg(case):
+def test_gatv2_conv_is_that_of_pyg(case, place):
     case = dict(case)
     bipartite, weights = case.pop("bipartite"), case.pop("weights")
     x, width, sizes = features(bipartite, sizes=(17, 14), widths=(6, 6))
@@ -142,15 +145,15 @@ def test_gatv2_conv_is_that_of_pyg(case):
     if case["edge_dim"]:
         kwargs["edge_attr"] = torch.randn(edges.size(1), case["edge_dim"])
     compare(pyg.GATv2Conv(width, 8, **case), ours.GATv2Conv(width, 8, **case),
-            x, edges, kwargs)
+            x, edges, kwargs, place=place)
 
 
 @pytest.mark.parametrize("case", grid(requires_grad=[True, False],
                                       add_self_loops=[True, False]), ids=label)
-def test_agnn_conv_is_that_of_pyg(case):
+def test_agnn_conv_is_that_of_pyg(case, place):
     x, _, sizes = features(False)
     compare(pyg.AGNNConv(**case), ours.AGNNConv(**case), x,
-            random_edges(*sizes, 60), {})
+            random_edges(*sizes, 60), {}, place=place)
 
 
 CLASSES = [("TransformerConv", {}), ("GATConv", {}), ("GATv2Conv", {})]
@@ -169,21 +172,21 @@ def test_either_flow_and_index_type(name, case, flow, kind):
 
 @pytest.mark.parametrize("name, case", CLASSES)
 @pytest.mark.parametrize("weights", [None, True])
-def test_a_graph_serves_as_the_edge_index(name, case, weights):
+def test_a_graph_serves_as_the_edge_index(name, case, weights, place):
     x, width, sizes = features(False)
     edges = random_edges(*sizes, 60)
     compare(getattr(pyg, name)(width, 8, heads=2),
             getattr(ours, name)(width, 8, heads=2), x, edges,
             dict(return_attention_weights=weights),
-            dfgnn.as_graph(edges, sizes))
+            dfgnn.as_graph(edges.to(place), sizes), place)
 
 
 @pytest.mark.parametrize("name, case", CLASSES)
-def test_no_edges_give_what_pyg_gives(name, case):
+def test_no_edges_give_what_pyg_gives(name, case, place):
     x, width, _ = features(False)
     edges = torch.empty(2, 0, dtype=torch.int64)
     compare(getattr(pyg, name)(width, 8), getattr(ours, name)(width, 8), x,
-            edges, {})
+            edges, {}, place=place)
 
 
 def test_false_asks_for_weights_of_transformer_conv_only():
