@@ -1,0 +1,438 @@
+/* cuda_tile_forward.cuh - the kernel of `dense` and `window`
+ *
+ * A block takes an item of a TILES view, in one head; each warp has 16 rows.
+ * Chunks of 32 columns pass through shared memory.  With one stage the keys of
+ * the next chunk are copied while weights and values of this one are worked
+ * on, and its values during the next scores; with two stages the next chunk is
+ * copied whole meanwhile.
+ *
+ * The mask decides what is an edge, never a value.  But a weight of zero times
+ * an infinite value is a NaN: rows that do not come out finite are done again,
+ * edge by edge. */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
+
+#include "kernels/attention/cuda_tile_forward_math.cuh"
+#include "kernels/attention/cuda_tile_forward_row.cuh"
+
+namespace dfgnn {
+
+template <class Math, int OP, int W> struct tile_forward {
+  using T = typename Math::T;
+  using strides = tile_strides<T, W>;
+  static constexpr bool kKey = OP == DFGNN_OP_GT;
+  static constexpr bool kDot = OP == DFGNN_OP_GT || OP == DFGNN_OP_AGNN;
+  static constexpr bool kScalars = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GAT;
+  /* GATv2 reads the query a feature at a time. */
+  static constexpr bool kOwn = kDot ? Math::kQueryShared : OP == DFGNN_OP_GATV2;
+  static constexpr int kFar = kKey ? strides::kAlong : strides::kAcross;
+  static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
+  static constexpr int kKeyBytes =
+      kKey ? DFGNN_TILE_COLUMNS * strides::kAlong * int(sizeof(T)) : 0;
+  static constexpr int kValueBytes =
+      DFGNN_TILE_COLUMNS * strides::kAcross * int(sizeof(T));
+  static constexpr int kStageBytes = kKeyBytes + kValueBytes;
+  static constexpr int kAttBytes =
+      OP == DFGNN_OP_GATV2 ? W * int(sizeof(float)) : 0;
+
+  const tile_params &p;
+  char *shared;
+  int head, warp, lane, warps;
+
+  __device__ __forceinline__ T *key_at(int stage) const {
+    return reinterpret_cast<T *>(shared + stage * kStageBytes);
+  }
+  __device__ __forceinline__ T *value_at(int stage) const {
+    return reinterpret_cast<T *>(shared + stage * kStageBytes + kKeyBytes);
+  }
+  __device__ __forceinline__ float *att() const {
+    return reinterpret_cast<float *>(shared + p.stages * kStageBytes);
+  }
+  __device__ __forceinline__ T *own() const { /* the warp's rows */
+    return reinterpret_cast<T *>(shared + p.stages * kStageBytes + kAttBytes) +
+           warp * 16 * strides::kAlong;
+  }
+
+  /* ---- copies ------------------------------------------------------------ */
+
+  /* Rows first, first + step, ... below 32 or `last`; row r is of the node in
+   * lane r. */
+  template <int STRIDE>
+  __device__ __forceinline__ void copy(T *to, const tensor_view &t, int node,
+                                       int first, int last, int step) const {
+    const char *base =
+        static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
+    if (p.wide) {
+      constexpr int side = 32 / kVectors; /* rows side by side */
+      const int column = lane % kVectors;
+      const int bytes = column * kVector < p.dim ? 16 : 0;
+      base += bytes ? column * 16 : 0;
+      to += column * kVector;
+#pragma unroll 4
+      for (int r = first * side; r < last; r += step * side) {
+        const int row = r + lane / kVectors;
+        copy_async(
+            to + row * STRIDE,
+            node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes),
+            bytes);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int row = first; row < last; row += step) {
+      const char *from =
+          node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
+#pragma unroll
+      for (int f = lane; f < W; f += 32)
+        to[row * STRIDE + f] = f < p.dim
+                                   ? *reinterpret_cast<const T *>(
+                                         from + int64_t(f) * t.feature_bytes)
+                                   : narrow<T>(0.0f);
+    }
+  }
+  __device__ __forceinline__ void copy_key(int stage, int node) const {
+    if constexpr (kKey)
+      copy<strides::kAlong>(key_at(stage), p.key, node, warp,
+                            DFGNN_TILE_COLUMNS, warps);
+  }
+  __device__ __forceinline__ void copy_value(int stage, int node) const {
+    copy<strides::kAcross>(value_at(stage), p.value, node, warp,
+                           DFGNN_TILE_COLUMNS, warps);
+  }
+
+  /* ---- scores ------------------------------------------------------------ */
+
+  struct state {
+    float sums[W / 8][4], m[2], l[2];
+    float row[2]; /* GAT: scores; else what scores are multiplied by */
+    typename Math::template query<W> query;
+  };
+
+  __device__ __forceinline__ void scores(tile_scores &s, const state &z,
+                                         int stage) const {
+    if constexpr (kDot)
+      Math::template scores<W, kFar>(
+          s, z.query, own(), kKey ? key_at(stage) : value_at(stage), lane);
+    if constexpr (OP == DFGNN_OP_GATV2)
+      additive_scores<T, W>(s, own(), value_at(stage), att(), p.slope, p.scale,
+                            lane);
+  }
+
+  /* To log2 units. */
+  __device__ __forceinline__ void finish_scores(tile_scores &s, const state &z,
+                                                float column_scalar) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float column = 0.0f;
+        if constexpr (kScalars)
+          column =
+              __shfl_sync(kFullMask, column_scalar, 8 * j + 2 * t + (e & 1));
+        if constexpr (OP == DFGNN_OP_GAT)
+          s[j][e] = leaky(z.row[e / 2] + column, p.slope) * float(kLog2e);
+        else if constexpr (OP == DFGNN_OP_AGNN)
+          s[j][e] *= z.row[e / 2] * column;
+        else
+          s[j][e] *= z.row[e / 2];
+      }
+  }
+
+  /* Scores become weights; scale: of what was summed before. */
+  __device__ __forceinline__ void soften(tile_scores &s, float (&scale)[2],
+                                         state &z,
+                                         const unsigned (&mask)[2]) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const unsigned bits = mask[r] >> (2 * t);
+      float top = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &x = s[j][2 * r + e];
+          x = bits >> (8 * j + e) & 1 ? x : -INFINITY;
+          top = fmaxf(top, x);
+        }
+      top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 2));
+      const float m = fmaxf(z.m[r], top);
+      scale[r] = exp2_fast(z.m[r] - m);
+      z.m[r] = m;
+      float l = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &x = s[j][2 * r + e];
+          x = exp2_fast(x - m);
+          l += x;
+        }
+      z.l[r] = z.l[r] * scale[r] + l;
+    }
+  }
+
+  /* ---- rows -------------------------------------------------------------- */
+
+  __device__ __forceinline__ int row_of(int r) const {
+    return 16 * warp + lane / 4 + 8 * r;
+  }
+
+  __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
+#pragma unroll
+    for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        z.sums[n][e] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int node = item.row + min(row_of(r), item.rows - 1);
+      z.m[r] = lowest<float>();
+      z.l[r] = 0.0f;
+      z.row[r] = OP == DFGNN_OP_GT ? p.scale * float(kLog2e) : float(kLog2e);
+      if constexpr (kScalars)
+        z.row[r] = __ldg(p.row_scalar + int64_t(node) * p.heads + head);
+      if constexpr (OP == DFGNN_OP_AGNN)
+        z.row[r] *= (p.beta ? __ldg(p.beta) : 1.0f) * float(kLog2e);
+    }
+    const int node = item.row + min(16 * warp + lane % 16, item.rows - 1);
+    if constexpr (kOwn)
+      copy<strides::kAlong>(own(), p.query, node, 0, 16, 1);
+    else if constexpr (kDot)
+      load_query(z.query, item);
+    if constexpr (OP == DFGNN_OP_GATV2)
+      for (int f = threadIdx.x; f < W; f += blockDim.x)
+        att()[f] =
+            f < p.dim ? widen(static_cast<const T *>(p.att)[head * p.dim + f]) *
+                            p.scale
+                      : 0.0f;
+  }
+
+  __device__ __forceinline__ void
+  load_query(typename Math::template query<W> &q,
+             const dfgnn_tile &item) const {
+    const char *base = static_cast<const char *>(p.query.data) +
+                       int64_t(head) * p.query.head_bytes;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const char *from = node_row(
+          base, item.row + min(row_of(r), item.rows - 1), p.query.node_bytes);
+#pragma unroll
+      for (int c = 0; c < W / 32; ++c) {
+        const int f = 32 * c + lane % 4 * 8;
+        packed<T, kVector> x;
+        clear(x);
+        if (p.wide) {
+          if (f < p.dim)
+            x = load_once<kVector>(reinterpret_cast<const T *>(from) + f);
+        } else {
+#pragma unroll
+          for (int i = 0; i < kVector; ++i)
+            if (f + i < p.dim)
+              x.item[i] = *reinterpret_cast<const T *>(
+                  from + int64_t(f + i) * p.query.feature_bytes);
+        }
+        q.x[c][r] = x.bits;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(const state &z, const dfgnn_tile &item,
+                                        float (&l)[2], unsigned (&bad)[2]) {
+    const char *base = static_cast<const char *>(p.out.data) +
+                       int64_t(head) * p.out.head_bytes;
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool live = row_of(r) < item.rows;
+      const float factor = l[r] == 0.0f ? 0.0f : reciprocal(l[r]);
+      float zero = factor * 0.0f;
+#pragma unroll
+      for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          zero = fmaf(z.sums[n][2 * r + e], 0.0f, zero);
+      bad[r] = __ballot_sync(kFullMask, live && zero != 0.0f);
+      if (!live || bad[r] >> (lane & ~3) & 15)
+        continue;
+      const int row = item.row + row_of(r);
+      T *to = reinterpret_cast<T *>(
+          const_cast<char *>(node_row(base, row, p.out.node_bytes)));
+      if (p.wide) {
+        if (r == 0)
+          Math::template store_wide<W, 0>(to, z.sums, factor, p.dim, t);
+        else
+          Math::template store_wide<W, 2>(to, z.sums, factor, p.dim, t);
+      } else {
+#pragma unroll
+        for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int f = Math::feature(n, e, t);
+            if (f < p.dim)
+              *reinterpret_cast<T *>(reinterpret_cast<char *>(to) +
+                                     int64_t(f) * p.out.feature_bytes) =
+                  narrow<T>(z.sums[n][2 * r + e] * factor);
+          }
+      }
+      if (p.lse && t == 0)
+        p.lse[int64_t(row) * p.heads + head] =
+            l[r] == 0.0f ? -INFINITY : (z.m[r] + log2_fast(l[r])) * float(kLn2);
+    }
+  }
+
+  __device__ __forceinline__ void store_partial(const state &z,
+                                                const dfgnn_tile &item,
+                                                const float (&l)[2]) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int64_t at =
+          (int64_t(item.slot) * p.heads + head) * p.rows + row_of(r);
+      if (row_of(r) >= item.rows)
+        continue;
+#pragma unroll
+      for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          p.partial[at * W + Math::feature(n, e, t)] = z.sums[n][2 * r + e];
+      if (t == 0) {
+        p.partial_state[2 * at] = z.m[r];
+        p.partial_state[2 * at + 1] = l[r];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void finish(const state &z,
+                                         const dfgnn_tile &item) {
+    float l[2];
+    unsigned bad[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      l[r] = lanes_sum<4>(z.l[r]);
+    if (item.flags & DFGNN_TILE_PARTIAL) {
+      store_partial(z, item, l);
+      return;
+    }
+    store(z, item, l, bad);
+#pragma unroll 1
+    for (int r = 0; r < 16; ++r)
+      if ((r < 8 ? bad[0] : bad[1]) >> (r % 8 * 4) & 15)
+        tile_slow_row<T>(p, OP, item.row + 16 * warp + r, head, lane);
+  }
+
+  /* ---- items ------------------------------------------------------------- */
+
+  __device__ __forceinline__ int column_at(const dfgnn_tile &item,
+                                           int i) const {
+    return i < item.chunks
+               ? __ldg(p.columns + int64_t(item.chunk + i) * 32 + lane)
+               : 0;
+  }
+  __device__ __forceinline__ float scalar_at(int column) const {
+    return kScalars ? __ldg(p.column_scalar + int64_t(column) * p.heads + head)
+                    : 0.0f;
+  }
+  __device__ __forceinline__ void
+  masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      mask[r] =
+          i < item.chunks
+              ? __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r))
+              : 0;
+  }
+
+  __device__ __forceinline__ void run(const dfgnn_tile &item) {
+    state z;
+    const bool whole = p.stages == 2; /* chunks are copied whole */
+    int column = column_at(item, 0), next = column_at(item, 1);
+    unsigned mask[2];
+    masks_at(mask, item, 0);
+    begin(z, item);
+    copy_key(0, column);
+    if (kKey && !whole)
+      copy_commit();
+    copy_value(0, column);
+    copy_commit();
+    float scalar = scalar_at(column);
+#pragma unroll 1
+    for (int i = 0; i < item.chunks; ++i) {
+      const int stage = whole ? i & 1 : 0;
+      const bool more = i + 1 < item.chunks;
+      const int after = column_at(item, i + 2);
+      unsigned next_mask[2];
+      masks_at(next_mask, item, i + 1);
+      if (kKey && !whole)
+        copy_wait<1>();
+      else
+        copy_wait<0>();
+      __syncthreads();
+      if (whole && more) {
+        copy_key(stage ^ 1, next);
+        copy_value(stage ^ 1, next);
+        copy_commit();
+      }
+      const float next_scalar = scalar_at(next);
+      const bool busy = __any_sync(kFullMask, mask[0] | mask[1]);
+      tile_scores s;
+      if (busy)
+        scores(s, z, stage);
+      if (kKey && !whole) {
+        __syncthreads();
+        if (more)
+          copy_key(0, next);
+        copy_commit();
+      }
+      float scale[2];
+      if (busy) {
+        finish_scores(s, z, scalar);
+        soften(s, scale, z, mask);
+      }
+      if (kKey && !whole) {
+        copy_wait<1>();
+        __syncthreads();
+      }
+      if (busy)
+        Math::template add<W>(z.sums, s, scale, value_at(stage), lane);
+      if (!whole) {
+        __syncthreads();
+        if (more)
+          copy_value(0, next);
+        copy_commit();
+      }
+      next = after;
+      scalar = next_scalar;
+      mask[0] = next_mask[0];
+      mask[1] = next_mask[1];
+    }
+    copy_wait<0>();
+    finish(z, item);
+  }
+};
+
+/* Up to 168 registers a thread: 12 warps a multiprocessor. */
+template <class Math, int OP, int W>
+__global__ void __launch_bounds__(384, 1)
+    tile_attend(const __grid_constant__ tile_params p) {
+  extern __shared__ uint4 tile_shared[];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  const int head = blockIdx.y;
+  const dfgnn_tile item = p.items[blockIdx.x];
+  if (item.flags & DFGNN_TILE_DUPLICATES) {
+#pragma unroll 1
+    for (int r = 16 * warp; r < min(16 * warp + 16, item.rows); ++r)
+      tile_slow_row<typename Math::T>(p, OP, item.row + r, head, lane);
+    return;
+  }
+  tile_forward<Math, OP, W> work{p,    reinterpret_cast<char *>(tile_shared),
+                                 head, warp,
+                                 lane, int(blockDim.x / 32)};
+  work.run(item);
+}
+
+} // namespace dfgnn
+
+#endif
