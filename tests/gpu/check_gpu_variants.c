@@ -37,16 +37,29 @@ START_TEST(strides_of_the_caller_are_followed) {
 }
 END_TEST
 
+/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
+ * processes side by side. */
+static int in_part(int test) {
+  const char *value = getenv("DFGNN_TEST_PART");
+  int part = 0, parts = 1;
+  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
+    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
+    exit(EXIT_FAILURE);
+  }
+  return test % parts == part % parts;
+}
+
 int main(void) {
   Suite *suite = suite_create("gpu_variants");
   TCase *tests = tcase_create("variants");
   tcase_set_timeout(tests, 0);
-  tcase_add_loop_test(tests, every_variant_matches_the_reference, 0,
-                      VARIANT_TESTS);
-  tcase_add_loop_test(tests, special_values_follow_ieee_arithmetic, 0,
-                      VARIANT_TESTS);
-  tcase_add_loop_test(tests, strides_of_the_caller_are_followed, 0,
-                      VARIANT_TESTS);
+  for (int i = 0; i < VARIANT_TESTS; i++) {
+    if (!in_part(i))
+      continue;
+    tcase_add_loop_test(tests, every_variant_matches_the_reference, i, i + 1);
+    tcase_add_loop_test(tests, special_values_follow_ieee_arithmetic, i, i + 1);
+    tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
+  }
   suite_add_tcase(suite, tests);
   return run_on_gpu(suite);
 }
