@@ -75,7 +75,7 @@ class Recipe:
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
                  "dim", "biased", "out_shape", "lse_shape", "weights_shape",
-                 "empty", "plans")
+                 "empty", "plans", "places", "grads", "casts")
 
     def __init__(self, graph, op, inputs, bias, settings):
         self.op = op
@@ -96,6 +96,27 @@ class Recipe:
         self.weights_shape = (graph.num_edges, self.heads)
         self.empty = not graph.num_edges
         self.plans = [None, None]
+        self.places = self._places()
+        self.grads = self._grads()
+        self.casts = any(t is not None and t.dtype != dtype for t, (_, dtype)
+                         in zip((*inputs, bias), self.grads))
+
+    def _places(self):
+        """(field, dtype of a dense tensor, or None for one with strides)."""
+        found = []
+        for input_ in self.spec.inputs:
+            dtype = self.exact if input_.scalar else None
+            if input_.dims == "HD":
+                dtype = self.dtype
+            found.append((input_.field, dtype))
+        return found
+
+    def _grads(self):
+        """(field, dtype) of the gradient of each input and of the bias."""
+        return [("grad_" + input_.field,
+                 self.exact if input_.scalar or input_.dims == "HD"
+                 else self.dtype) for input_ in self.spec.inputs] + [
+                     ("grad_bias", self.exact)]
 
     def plan(self, graph, backward):
         found = self.plans[backward]
@@ -152,15 +173,13 @@ def _place_exact(args, name, tensor, dtype):
 def _place_inputs(args, made, inputs, bias, seed):
     """Returns what must stay alive until the call was made."""
     kept = []
-    for input_, tensor in zip(made.spec.inputs, inputs):
+    for (field, dtype), tensor in zip(made.places, inputs):
         if tensor is None:
             continue
-        if input_.scalar:
-            kept.append(_place_exact(args, input_.field, tensor, made.exact))
-        elif input_.dims == "HD":
-            kept.append(_place_exact(args, input_.field, tensor, made.dtype))
+        if dtype is None:
+            kept.append(_place(args, field, tensor))
         else:
-            kept.append(_place(args, input_.field, tensor))
+            kept.append(_place_exact(args, field, tensor, dtype))
     if bias is not None:
         kept.append(_place_exact(args, "bias", bias, made.exact))
     if seed is not None:
@@ -168,12 +187,12 @@ def _place_inputs(args, made, inputs, bias, seed):
     return kept
 
 
-def _like(tensor, shape, dtype, made):
-    """A new tensor; torch makes it sooner when it can look at another."""
-    if (tensor.shape == shape and tensor.dtype == dtype
-            and tensor.is_contiguous()):
+def _like(tensor, dtype):
+    """A new dense tensor; torch makes it sooner when it can look at
+    another."""
+    if tensor.dtype == dtype and tensor.is_contiguous():
         return torch.empty_like(tensor)
-    return torch.empty(shape, dtype=dtype, device=made.device)
+    return torch.empty(tensor.shape, dtype=dtype, device=tensor.device)
 
 
 def forward(graph, made, inputs, bias, seed, with_lse=True):
@@ -183,7 +202,9 @@ def forward(graph, made, inputs, bias, seed, with_lse=True):
     plan = made.plan(graph, False)
     args = plan.arguments()
     kept = _place_inputs(args, made, inputs, bias, seed)  # noqa: F841
-    out = _like(inputs[0], made.out_shape, made.dtype, made)
+    out = inputs[0]
+    out = _like(out, made.dtype) if out.shape == made.out_shape else \
+        made.new(made.out_shape, made.dtype)
     args.out = out.data_ptr()
     lse = weights = None
     if with_lse:
@@ -216,19 +237,15 @@ def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed):
     args.out = out.data_ptr()
     args.lse = lse.data_ptr()
     grads = []
-    for input_, tensor, wanted in zip(made.spec.inputs, inputs, needed):
+    for (field, dtype), tensor, wanted in zip(made.grads, (*inputs, bias),
+                                              needed):
         grad = None
         if wanted and tensor is not None:
-            exact = input_.scalar or input_.dims == "HD"
-            grad = _like(tensor, tensor.shape,
-                         made.exact if exact else made.dtype, made)
-            setattr(args, "grad_" + input_.field, grad.data_ptr())
+            grad = _like(tensor, dtype)
+            setattr(args, field, grad.data_ptr())
         grads.append(grad)
-    grad_bias = None
-    if bias is not None and needed[-1]:
-        grad_bias = made.new(bias.shape, made.exact)
-        args.grad_bias = grad_bias.data_ptr()
     plan.run(args, made.device)
-    grads.append(grad_bias)
+    if not made.casts:
+        return grads
     return [g if g is None or g.dtype == t.dtype else g.to(t.dtype)
             for g, t in zip(grads, (*inputs, bias))]
