@@ -1,99 +1,8 @@
 /* check_tiles.c - the TILES view says what its header says, on the host */
 #include "kernels/common/tiles.h"
 #include "lib/graph.h"
-#include "tests/common/shapes.h"
+#include "tests/common/tiled.h"
 #include "tests/unit/fixture.h"
-
-static uint64_t state;
-
-static int32_t below(int32_t bound) {
-  state = state * 6364136223846793005u + 1442695040888963407u;
-  return (int32_t)((state >> 33) % (uint64_t)bound);
-}
-
-/* ---- more shapes --------------------------------------------------------- */
-
-static int32_t block_sizes(int kind, int32_t k) {
-  switch (kind) {
-  case 0: /* fit in one window of 16 or 32, or take several of any */
-    return 1 + below(k % 4 == 0 ? 200 : 20);
-  case 1: /* as large as a window, half a window, and one more */
-    return (k % 2 ? 8 : 16) + k % 3;
-  case 2: /* nodes without an edge between others */
-    return k % 3 == 0 ? 30 : 1;
-  default:
-    return 300;
-  }
-}
-
-/* Blocks on the diagonal, each held together by a cycle; columns are in no
- * order, and appear twice now and then if asked. */
-static dfgnn_csr blocks(int kind, int twice) {
-  enum { N = 700 };
-  int32_t *offsets = calloc(N + 1, sizeof *offsets);
-  int32_t *indices = malloc((size_t)N * 24 * sizeof *indices);
-  int32_t edges = 0;
-  for (int32_t begin = 0, k = 0; begin < N; k++) {
-    int32_t size = block_sizes(kind, k);
-    size = size < N - begin ? size : N - begin;
-    for (int32_t i = begin; i < begin + size; i++) {
-      int32_t more = size > 1 ? below(20) : 0, start = edges;
-      if (size > 1)
-        indices[edges++] = i + 1 < begin + size ? i + 1 : begin;
-      for (int32_t d = 0; d < more; d++) {
-        int32_t j = begin + below(size), there = 0;
-        for (int32_t e = start; e < edges; e++)
-          there |= indices[e] == j;
-        if (!there || twice)
-          indices[edges++] = j;
-      }
-      offsets[i + 1] = edges;
-    }
-    begin += size;
-  }
-  return csr32(N, N, offsets, indices);
-}
-
-/* Rows that share few columns of many, one of which has most. */
-static dfgnn_csr wide(void) {
-  enum { N = 50, M = 5000 };
-  int32_t *offsets = calloc(N + 1, sizeof *offsets);
-  int32_t *indices = malloc((size_t)N * 2000 * sizeof *indices);
-  int32_t edges = 0;
-  for (int32_t i = 0; i < N; i++) {
-    int32_t degree = i == 20 ? 1900 : below(40), j = M;
-    for (int32_t d = 0; d < degree; d++)
-      indices[edges++] = j -= 1 + below(i == 20 ? 3 : 100);
-    offsets[i + 1] = edges;
-  }
-  return csr32(N, M, offsets, indices);
-}
-
-enum { MORE = 9, CASES = SHAPES + MORE };
-
-static dfgnn_csr make(int i) {
-  static const int32_t loop[] = {0, 1}, alone[] = {0, 0};
-  dfgnn_csr csr;
-  if (i < SHAPES)
-    return shape_make(i, shape_seed()).csr;
-  state = shape_seed() + (unsigned)i;
-  switch (i - SHAPES) {
-  case 0:
-  case 1: /* of one node, with a loop and without */
-    csr = csr32(1, 1, memcpy(malloc(8), i == SHAPES ? loop : alone, 8),
-                calloc(1, 4));
-    return csr;
-  case 2:
-    return wide();
-  default:
-    return blocks((i - SHAPES - 3) % 4, (i - SHAPES - 3) >= 4);
-  }
-}
-
-static void drop(dfgnn_csr *csr) {
-  free((void *)csr->offsets);
-  free((void *)csr->indices);
-}
 
 /* ---- what a view must say ------------------------------------------------ */
 
@@ -345,16 +254,16 @@ static void check_case(const dfgnn_csr *csr, int transposed) {
 }
 
 START_TEST(tiles_hold_each_edge_of_every_shape) {
-  dfgnn_csr csr = make(_i);
+  dfgnn_csr csr = tiled_make(_i);
   check_case(&csr, 0);
-  drop(&csr);
+  tiled_free(&csr);
 }
 END_TEST
 
 START_TEST(tiles_of_the_transposed_matrix_hold_each_edge) {
-  dfgnn_csr csr = make(_i);
+  dfgnn_csr csr = tiled_make(_i);
   check_case(&csr, 1);
-  drop(&csr);
+  tiled_free(&csr);
 }
 END_TEST
 
@@ -381,15 +290,15 @@ START_TEST(offsets_of_64_bits_give_the_same_tiles) {
     free((void *)view.array[k]);
   forget(&c);
   shape_free(&s);
-  drop(&narrow);
+  tiled_free(&narrow);
 }
 END_TEST
 
 /* Both kinds of item that kernels treat apart are in the shapes. */
 START_TEST(the_shapes_have_duplicates_and_cuts) {
   int duplicates = 0, cuts = 0, shared = 0, several = 0;
-  for (int i = 0; i < CASES; i++) {
-    dfgnn_csr csr = make(i);
+  for (int i = 0; i < TILED; i++) {
+    dfgnn_csr csr = tiled_make(i);
     dfgnn_matrix matrix = {csr.destinations, csr.sources, csr.edges, 0, 0,
                            csr.offsets,      csr.indices};
     dfgnn_view view = {
@@ -406,7 +315,7 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
     cuts += (int)view.extra;
     for (int k = 0; k < 4; k++)
       free((void *)view.array[k]);
-    drop(&csr);
+    tiled_free(&csr);
   }
   ck_assert_int_gt(duplicates, 0);
   ck_assert_int_gt(cuts, 0);
@@ -453,9 +362,9 @@ END_TEST
 int main(void) {
   Suite *suite = suite_create("tiles");
   TCase *tcase = tcase_create("tiles");
-  tcase_add_loop_test(tcase, tiles_hold_each_edge_of_every_shape, 0, CASES);
+  tcase_add_loop_test(tcase, tiles_hold_each_edge_of_every_shape, 0, TILED);
   tcase_add_loop_test(tcase, tiles_of_the_transposed_matrix_hold_each_edge, 0,
-                      CASES);
+                      TILED);
   tcase_add_loop_test(tcase, offsets_of_64_bits_give_the_same_tiles, 0, SHAPES);
   tcase_add_test(tcase, the_shapes_have_duplicates_and_cuts);
   tcase_add_test(tcase, parameters_come_back_out_of_the_request);

@@ -1,0 +1,210 @@
+/* check_gpu_tiles.c - the TILES view of the device is that of the host */
+#include <time.h>
+
+#include "kernels/common/tiles.h"
+#include "tests/common/tiled.h"
+#include "tests/gpu/gpu.h"
+
+static void same_array(dfgnn_context *gpu, const dfgnn_view *found,
+                       const dfgnn_view *expected, int slot, size_t bytes,
+                       const char *what) {
+  const char *right = expected->array[slot];
+  char *host = malloc(bytes + 1);
+  size_t at = 0;
+  ck_ok(gpu->backend->copy(gpu->device, host, found->array[slot], bytes));
+  while (at < bytes && host[at] == right[at])
+    at++;
+  ck_assert_msg(at == bytes, "%s, parameter %lld: array %d differs at word %zu",
+                what, (long long)found->request.parameter, slot, at / 4);
+  free(host);
+}
+
+static size_t chunks_of(const dfgnn_view *view) {
+  const dfgnn_tile *item = view->array[0];
+  size_t chunks = 0;
+  for (int64_t k = 0; k < view->count; k++)
+    chunks += (size_t)item[k].chunks;
+  return chunks;
+}
+
+static void compare(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
+                    dfgnn_view_request request, const char *what) {
+  const dfgnn_view *found = NULL, *expected = NULL;
+  dfgnn_context *gpu = on_gpu->ctx;
+  const size_t rows = (size_t)dfgnn__tiles_rows(request.parameter);
+  ck_ok(dfgnn__graph_view(&found, on_gpu, &request));
+  ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
+  ck_assert_int_eq(found->count, expected->count);
+  ck_assert_int_eq(found->extra, expected->extra);
+  const size_t chunks = chunks_of(expected);
+  same_array(gpu, found, expected, 0,
+             (size_t)expected->count * sizeof(dfgnn_tile), what);
+  same_array(gpu, found, expected, 1, chunks * 32 * 4, what);
+  same_array(gpu, found, expected, 2, chunks * rows * 4, what);
+  same_array(gpu, found, expected, 3,
+             (size_t)expected->extra * sizeof(dfgnn_tile_cut), what);
+  ck_assert_uint_ge(found->bytes, chunks * (32 + rows) * 4);
+}
+
+static void compare_all(dfgnn_context *gpu, dfgnn_context *cpu,
+                        const dfgnn_csr *csr, int fewer, const char *what) {
+  static const int highs[] = {16, 32, 64, 128}, splits[] = {0, 1, 3};
+  dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
+  ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
+  ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
+  for (int k = 0; k < 48; k++) {
+    const int dense = k / 12 % 2;
+    const dfgnn_view_request request = {
+        DFGNN_VIEW_TILES,
+        dfgnn__tiles_parameter(highs[k % 4], splits[k / 4 % 3], dense), k / 24};
+    if ((!dense || csr->destinations == csr->sources) &&
+        (!fewer || k % 5 == fewer % 5))
+      compare(on_gpu, on_cpu, request, what);
+  }
+  dfgnn_graph_destroy(on_gpu);
+  dfgnn_graph_destroy(on_cpu);
+}
+
+START_TEST(the_tiles_of_every_shape_are_those_of_the_host) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  for (int i = 0; i < TILED_WIDE; i++) {
+    dfgnn_csr csr = tiled_make(i);
+    char what[32];
+    snprintf(what, sizeof what, "tiled_make(%d)", i);
+    compare_all(gpu, cpu, &csr, quick() ? i + 1 : 0, what);
+    tiled_free(&csr);
+  }
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+START_TEST(offsets_of_64_bits_give_the_same_tiles) {
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  for (int i = 0; i < TILED_WIDE; i++) {
+    dfgnn_csr csr = tiled_make(i);
+    char what[48];
+    snprintf(what, sizeof what, "tiled_make(%d) of 64 bits", i);
+    int64_t *wide = malloc((size_t)(csr.destinations + 1) * sizeof *wide);
+    for (int64_t k = 0; k <= csr.destinations; k++)
+      wide[k] = ((const int32_t *)csr.offsets)[k];
+    dfgnn_csr same = csr;
+    same.offsets = wide;
+    same.offset_type = DFGNN_INDEX_I64;
+    compare_all(gpu, cpu, &same, i + 1, what);
+    free(wide);
+    tiled_free(&csr);
+  }
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+START_TEST(the_tiles_of_generated_graphs_are_those_of_the_host) {
+  static const char *const specs[] = {
+      "sbm-pattern:batch=40,seed=1",
+      "knn:batch=60,seed=2",
+      "powerlaw:nodes=5000,edges=60000,max-degree=3000,seed=4",
+      "uniform:nodes=3000,sources=300000,edges=200000,seed=6",
+  };
+  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    dfgnn_csr *csr = NULL;
+    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    compare_all(gpu, cpu, csr, (int)i + 1, specs[i]);
+    dfgnn_csr_free(csr);
+  }
+  dfgnn_context_destroy(gpu);
+  dfgnn_context_destroy(cpu);
+}
+END_TEST
+
+START_TEST(what_cannot_be_tiled_is_refused) {
+  const int32_t offsets[] = {0, 1, 2}, indices[] = {0, 2};
+  dfgnn_csr csr = csr32(2, 3, offsets, indices);
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = NULL;
+  const dfgnn_view *view = NULL;
+  dfgnn_view_request request = {DFGNN_VIEW_TILES, 17, 0};
+  ck_ok(dfgnn_graph_create(&graph, gpu, &csr));
+  ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
+           "tiles of 17 rows");
+  request.parameter = dfgnn__tiles_parameter(16, 0, 1);
+  ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_UNSUPPORTED,
+           "found 2 x 3");
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
+/* ---- time ---------------------------------------------------------------- */
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* Of five graphs, what the quickest takes. */
+static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
+                       int dense) {
+  const dfgnn_view_request request = {
+      DFGNN_VIEW_TILES, dfgnn__tiles_parameter(rows, 0, dense), 0};
+  double best = 1e9;
+  for (int i = 0; i < 5; i++) {
+    const dfgnn_view *view = NULL;
+    dfgnn_graph *graph = NULL;
+    ck_ok(dfgnn_graph_create(&graph, gpu, csr));
+    ck_cuda(cudaDeviceSynchronize());
+    double begin = now_ms();
+    ck_ok(dfgnn__graph_view(&view, graph, &request));
+    double ms = now_ms() - begin;
+    best = ms < best ? ms : best;
+    dfgnn_graph_destroy(graph);
+  }
+  return best;
+}
+
+static void timed(const char *spec, int dense, double most) {
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_csr *csr = NULL;
+  ck_ok(dfgnn_csr_generate(&csr, spec));
+  for (int rows = 16; rows <= 128; rows *= 2) {
+    double ms = build_ms(gpu, csr, rows, dense);
+    printf("%s: %s of %d rows in %.3f ms\n", spec, dense ? "dense" : "windows",
+           rows, ms);
+    ck_assert_double_lt(ms, most);
+  }
+  dfgnn_csr_free(csr);
+  dfgnn_context_destroy(gpu);
+}
+
+START_TEST(a_mini_batch_is_tiled_in_a_few_milliseconds) {
+  timed("sbm-pattern:batch=1024,seed=1", 0, 3);
+  timed("sbm-pattern:batch=1024,seed=1", 1, 3);
+}
+END_TEST
+
+START_TEST(twenty_million_edges_are_tiled_in_milliseconds) {
+  timed("uniform:nodes=200000,edges=20000000,seed=3", 0, 20);
+  timed("uniform:nodes=2000000,edges=20000000,seed=3", 0, 40);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_tiles");
+  TCase *tiles = tcase_create("tiles"), *time = tcase_create("time");
+  tcase_set_timeout(tiles, 0);
+  tcase_set_timeout(time, 0);
+  tcase_add_test(tiles, the_tiles_of_every_shape_are_those_of_the_host);
+  tcase_add_test(tiles, offsets_of_64_bits_give_the_same_tiles);
+  tcase_add_test(tiles, the_tiles_of_generated_graphs_are_those_of_the_host);
+  tcase_add_test(tiles, what_cannot_be_tiled_is_refused);
+  suite_add_tcase(suite, tiles);
+  if (!quick()) { /* compute-sanitizer slows timing */
+    tcase_add_test(time, a_mini_batch_is_tiled_in_a_few_milliseconds);
+    tcase_add_test(time, twenty_million_edges_are_tiled_in_milliseconds);
+  }
+  suite_add_tcase(suite, time);
+  return run_on_gpu(suite);
+}
