@@ -242,6 +242,8 @@ static void add_figures(node *nodes, const evidence *found, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const dfgnn_measurement *row = found[i].row;
     node *v = &nodes[found[i].to];
+    if (v->samples == 0 || row->workspace_bytes > v->workspace_bytes)
+      v->workspace_bytes = row->workspace_bytes;
     v->samples += row->samples;
     if (v->median_ms == 0 || row->samples >= v->best_samples) {
       v->best_samples = row->samples;
@@ -252,6 +254,7 @@ static void add_figures(node *nodes, const evidence *found, size_t count) {
     const dfgnn_measurement *row = found[i].row;
     node *v = &nodes[found[i].from];
     if (v->samples == 0 && v->median_ms == 0 && row->ratio > 0) {
+      v->workspace_bytes = INT64_MAX;
       v->samples = row->samples;
       v->median_ms = row->median_ms / row->ratio;
     }

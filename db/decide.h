@@ -17,6 +17,7 @@ typedef struct node {
   int candidate;
   double median_ms;
   int64_t samples, best_samples;
+  int64_t workspace_bytes; /* INT64_MAX: not known */
 } node;
 
 typedef struct rank {

@@ -44,6 +44,10 @@ size_t dfgnn__rank_nodes(rank *ranks, const node *nodes, size_t count,
   /* Nodes are in the order of their names. */
   while (!ranks[winner].tied)
     winner++;
+  for (size_t i = winner + 1; i < n; i++)
+    if (ranks[i].tied && ranks[i].variant->workspace_bytes <
+                             ranks[winner].variant->workspace_bytes)
+      winner = i;
   rank first = ranks[winner];
   memmove(ranks + 1, ranks, winner * sizeof *ranks);
   ranks[0] = first;

@@ -228,8 +228,8 @@ typedef struct dfgnn_decision {
   dfgnn_measurement problem;  /* device, problem and graph fields, protocol and
                                * run, of its newest row; no figures */
   size_t count;               /* >= 1 */
-  const dfgnn_ranked *ranked; /* [0] is the winner: the canonical (first by
-                               * name) member of the tie set; then by time */
+  const dfgnn_ranked *ranked; /* [0] is the winner, of the tie set the member
+                               * with least workspace; then by time */
   size_t rejected;            /* variants left out for their status; those that
                                * were only ever refused are not counted */
 } dfgnn_decision;
@@ -258,8 +258,8 @@ typedef struct dfgnn_decisions {
  *
  * Who ties: a variant whose distance d to the fastest, in log time, is at most
  * log(1 + margin), or at most three times that and below 1.96 standard errors
- * of the difference: it cannot be told apart.  The winner is the first of the
- * tie set by name. */
+ * of the difference: it cannot be told apart.  The winner is the member of the
+ * tie set that takes least workspace, the first by name of such. */
 #define DFGNN_DECIDE_FLOOR 1e-3
 typedef int (*dfgnn_usable_function)(void *data, const char *variant,
                                      int revision);

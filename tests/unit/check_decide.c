@@ -177,6 +177,21 @@ START_TEST(within_the_margin_the_first_by_name_wins) {
 }
 END_TEST
 
+START_TEST(of_a_tie_the_least_workspace_wins) {
+  dfgnn_measurement rows[] = {
+      row_of(RUN_A, "anchor", 1), row_of(RUN_A, "big", .5),
+      row_of(RUN_A, "small", .505), row_of(RUN_A, "tiny", .6)};
+  rows[0].workspace_bytes = rows[1].workspace_bytes = 4096;
+  rows[2].workspace_bytes = 1024;
+  dfgnn_decisions *d = decide(rows, 4);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_str_eq(x->ranked[0].variant, "small");
+  ck_assert_str_eq(x->ranked[1].variant, "big");
+  ck_assert_str_eq(x->ranked[2].variant, "tiny"); /* not tied */
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
 START_TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
   dfgnn_measurement rows[] = {
       row_of(RUN_A, "fast", .5), row_of(RUN_A, "close", .515),
@@ -506,6 +521,7 @@ int main(void) {
   tcase_add_test(cases, within_the_margin_the_first_by_name_wins);
   tcase_add_test(cases,
                  what_noise_cannot_tell_apart_is_tied_up_to_three_margins);
+  tcase_add_test(cases, of_a_tie_the_least_workspace_wins);
   tcase_add_test(cases, rows_of_a_variant_are_weighted_by_their_precision);
   tcase_add_test(cases, only_the_newest_revision_of_a_variant_counts);
   tcase_add_test(cases,
