@@ -345,8 +345,15 @@ DFGNN_API const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
 DFGNN_API dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr,
                                        const dfgnn_graph *graph);
 
-/* Destroys the graph; its plans must be destroyed before.  NULL is allowed. */
+/* Destroys the graph; its plans must be destroyed before.  NULL is allowed.
+ * Waits for the device if work on the graph was put on a stream other than the
+ * default one (NULL). */
 DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
+
+/* The same, in the order of a stream: what was put on it may still use the
+ * graph, what was put on others must be over.  The host does not wait, unless
+ * the graph is reordered or the device has no memory pools. */
+DFGNN_API void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream);
 
 #define DFGNN_HISTOGRAM_BINS 24
 

@@ -40,9 +40,15 @@ typedef struct dfgnn_backend {
   void (*close)(dfgnn_device *device);
   void (*identify)(const dfgnn_device *device, dfgnn_device_info *info);
 
-  /* 256-byte aligned device memory. */
+  /* 256-byte aligned device memory, for any stream. */
   dfgnn_status (*allocate)(dfgnn_device *device, void **memory, size_t bytes);
+  /* What other streams than the default one do with it must be over. */
   void (*release)(dfgnn_device *device, void *memory);
+  /* Once what is on the stream is over; the host does not wait.  NULL: as
+   * release. */
+  void (*retire)(dfgnn_device *device, void *memory, void *stream);
+  /* Waits for all streams of the device.  NULL: nothing to wait for. */
+  void (*settle)(dfgnn_device *device);
   /* Blocking copies between any of host and device memory. */
   dfgnn_status (*copy)(dfgnn_device *device, void *to, const void *from,
                        size_t bytes);
@@ -74,9 +80,11 @@ typedef struct dfgnn_backend {
                              const dfgnn_signature *signature);
 
   /* Makes a CSR matrix of an edge list whose arrays the device can read once
-   * `stream` has come to this call.  order stays NULL if the edges are sorted
-   * by destination.  Ends out of range are an error naming the edge. */
+   * `stream` has come to this call, and analyzes it.  order stays NULL if the
+   * edges are sorted by destination.  Ends out of range are an error naming the
+   * edge. */
   dfgnn_status (*sort_edges)(dfgnn_device *device, dfgnn_sorted_edges *sorted,
+                             dfgnn_matrix *matrix, dfgnn_signature *signature,
                              const dfgnn_coo *coo, void *stream);
 
   /* Milliseconds of one call: enough calls of f that launch and timer cost are

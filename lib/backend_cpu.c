@@ -225,6 +225,28 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
   return DFGNN_OK;
 }
 
+static dfgnn_status sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
+                               dfgnn_matrix *matrix, dfgnn_signature *signature,
+                               const dfgnn_coo *coo, void *stream) {
+  (void)stream;
+  dfgnn_status status = dfgnn__sort_edges(sorted, coo);
+  if (status)
+    return status;
+  *matrix = (dfgnn_matrix){.destinations = coo->destinations,
+                           .sources = coo->sources,
+                           .edges = coo->edges,
+                           .offsets64 = coo->edges > INT32_MAX,
+                           .offsets = sorted->offsets,
+                           .indices = sorted->indices};
+  status = analyze(device, matrix, signature, coo->graphs, coo->graph_ptr);
+  if (status) {
+    free(sorted->offsets);
+    free(sorted->indices);
+    free(sorted->order);
+  }
+  return status;
+}
+
 static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
   size_t bytes = (size_t)device->cache_bytes; /* twice that are touched */
   bytes = bytes > (64u << 20) ? bytes : (64u << 20);
@@ -269,7 +291,7 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .analyze = analyze,
     .narrow = narrow,
     .build_view = build_view,
-    .sort_edges = dfgnn__sort_edges,
+    .sort_edges = sort_edges,
     .move = move,
     .time = time_calls,
     .copy_bandwidth = copy_bandwidth,

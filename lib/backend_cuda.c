@@ -54,6 +54,7 @@ static void cuda_close(dfgnn_device *device) {
     return;
   int previous = dfgnn__cuda_enter(device);
   dfgnn__nvml_close(device->nvml);
+  dfgnn__cuda_close_memory(device);
   (void)cudaFree(device->flush);
   if (device->end)
     (void)cudaEventDestroy(device->end);
@@ -64,6 +65,7 @@ static void cuda_close(dfgnn_device *device) {
   if (device->stream)
     (void)cudaStreamDestroy(device->stream);
   (void)cudaGetLastError();
+  pthread_mutex_destroy(&device->answer_lock);
   pthread_mutex_destroy(&device->lock);
   dfgnn__cuda_leave(previous);
   free(device);
@@ -83,12 +85,16 @@ static dfgnn_status cuda_open(dfgnn_device **device, int ordinal, int threads) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   d->ordinal = ordinal;
   pthread_mutex_init(&d->lock, NULL);
+  pthread_mutex_init(&d->answer_lock, NULL);
   int previous = dfgnn__cuda_enter(d);
   DFGNN_CUDA_GO(cudaSetDevice(ordinal));
   DFGNN_CUDA_GO(cudaStreamCreate(&d->stream));
   DFGNN_CUDA_GO(cudaStreamCreateWithFlags(&d->timer, cudaStreamNonBlocking));
   DFGNN_CUDA_GO(cudaEventCreate(&d->begin));
   DFGNN_CUDA_GO(cudaEventCreate(&d->end));
+  status = dfgnn__cuda_open_memory(d);
+  if (status)
+    goto out;
   d->units = attribute(d, cudaDevAttrMultiProcessorCount);
   d->cache_bytes = attribute(d, cudaDevAttrL2CacheSize);
   DFGNN_CUDA_GO(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
@@ -130,33 +136,6 @@ static void identify(const dfgnn_device *device, dfgnn_device_info *info) {
   if (cudaRuntimeGetVersion(&version) == cudaSuccess)
     version_text(info->runtime, sizeof info->runtime, version);
   (void)cudaGetLastError();
-}
-
-dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
-                                  size_t bytes) {
-  void *made = NULL;
-  int previous = dfgnn__cuda_enter(device);
-  cudaError_t error = cudaMalloc(&made, bytes ? bytes : 1);
-  dfgnn__cuda_leave(previous);
-  if (error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return dfgnn__fail(error == cudaErrorMemoryAllocation ? DFGNN_ERROR_MEMORY
-                                                          : DFGNN_ERROR_DEVICE,
-                       "cudaMalloc: cannot allocate %zu bytes on CUDA device "
-                       "%d: %s",
-                       bytes, device->ordinal, cudaGetErrorString(error));
-  }
-  *memory = made;
-  return DFGNN_OK;
-}
-
-void dfgnn__cuda_release(dfgnn_device *device, void *memory) {
-  if (!memory)
-    return;
-  int previous = dfgnn__cuda_enter(device);
-  if (cudaFree(memory) != cudaSuccess)
-    (void)cudaGetLastError();
-  dfgnn__cuda_leave(previous);
 }
 
 static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
@@ -255,17 +234,19 @@ static dfgnn_status check_counts(const dfgnn_matrix *m,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "%lld edges without rows, expected 0",
                        (long long)m->edges);
-  if (c->bad_offset_row != UINT64_MAX)
-    return bad_offset(m, (int64_t)c->bad_offset_row);
-  if (c->bad_index_row != UINT64_MAX)
-    return bad_index(m, c->bad_index_row, c->bad_index_edge);
-  if (c->bad_block_row != UINT64_MAX)
-    return bad_block((int64_t)c->bad_block_row, graphs, graph_ptr);
+  if (c->bad_offset_row)
+    return bad_offset(m, (int64_t)~c->bad_offset_row);
+  if (c->bad_index_row)
+    return bad_index(m, ~c->bad_index_row, ~c->bad_index_edge);
+  if (c->bad_block_row)
+    return bad_block((int64_t)~c->bad_block_row, graphs, graph_ptr);
   return DFGNN_OK;
 }
 
-static dfgnn_status check_graph_ptr(const dfgnn_matrix *m, int64_t graphs,
-                                    const int64_t *ptr) {
+dfgnn_status dfgnn__cuda_check_graph_ptr(const dfgnn_matrix *m, int64_t graphs,
+                                         const int64_t *ptr) {
+  if (!graphs)
+    return DFGNN_OK;
   if (m->destinations != m->sources)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "graph_ptr needs a square matrix, found %lld x %lld",
@@ -335,6 +316,19 @@ static void fill_signature(dfgnn_signature *s, const dfgnn_matrix *m,
   s->fingerprint = c->fingerprint;
 }
 
+dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
+                                  dfgnn_signature *signature,
+                                  const dfgnn_graph_counts *counts,
+                                  int64_t graphs, const int64_t *graph_ptr) {
+  dfgnn_status status = check_counts(matrix, counts, graphs, graph_ptr);
+  if (status)
+    return status;
+  fill_signature(signature, matrix, counts);
+  fill_blocks(signature, matrix, counts, graphs, graph_ptr);
+  matrix->max_degree = signature->max_degree;
+  return DFGNN_OK;
+}
+
 static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
                             dfgnn_signature *signature, int64_t graphs,
                             const int64_t *graph_ptr) {
@@ -342,26 +336,21 @@ static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
   void *workspace = NULL;
   if (!graph_ptr || graphs < 0)
     graphs = 0;
-  dfgnn_status status =
-      graphs ? check_graph_ptr(matrix, graphs, graph_ptr) : DFGNN_OK;
+  dfgnn_status status = dfgnn__cuda_check_graph_ptr(matrix, graphs, graph_ptr);
   if (status)
     return status;
   int previous = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_allocate(device, &workspace,
-                                dfgnn__cuda_analyze_bytes(matrix, graphs));
+  status = dfgnn__cuda_take(device, &workspace,
+                            dfgnn__cuda_analyze_bytes(matrix, graphs));
   if (status)
     goto out;
+  DFGNN_CUDA_GO(dfgnn__cuda_analyze_start(workspace, device->stream));
   DFGNN_CUDA_GO(dfgnn__cuda_analyze(matrix, graphs, graph_ptr, device->units,
                                     workspace, device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&counts, workspace, sizeof counts,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-  status = check_counts(matrix, &counts, graphs, graph_ptr);
-  if (status)
-    goto out;
-  fill_signature(signature, matrix, &counts);
-  fill_blocks(signature, matrix, &counts, graphs, graph_ptr);
-  matrix->max_degree = signature->max_degree;
+  status = dfgnn__cuda_answer(device, &counts, workspace, sizeof counts);
+  if (!status)
+    status =
+        dfgnn__cuda_conclude(matrix, signature, &counts, graphs, graph_ptr);
 out:
   dfgnn__cuda_release(device, workspace);
   dfgnn__cuda_leave(previous);
@@ -375,14 +364,12 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
   if (count == 0)
     return DFGNN_OK;
   int previous = dfgnn__cuda_enter(device);
-  dfgnn_status status = dfgnn__cuda_allocate(device, &bad, sizeof first);
+  dfgnn_status status = dfgnn__cuda_take(device, &bad, sizeof first);
   if (status)
     goto out;
   DFGNN_CUDA_GO(dfgnn__cuda_narrow(to, from, count, bad, device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&first, bad, sizeof first,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-  if (first != ULLONG_MAX) {
+  status = dfgnn__cuda_answer(device, &first, bad, sizeof first);
+  if (!status && first != ULLONG_MAX) {
     long long index = 0;
     DFGNN_CUDA_GO(
         cudaMemcpy(&index, from + first, sizeof index, cudaMemcpyDeviceToHost));
@@ -415,6 +402,8 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .identify = identify,
     .allocate = dfgnn__cuda_allocate,
     .release = dfgnn__cuda_release,
+    .retire = dfgnn__cuda_retire,
+    .settle = dfgnn__cuda_settle,
     .copy = copy,
     .synchronize = synchronize,
     .capturing = capturing,

@@ -4,16 +4,23 @@
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
+#include "kernels/common/device_graph.h"
 #include "lib/backend.h"
 
 struct dfgnn_device {
   int ordinal, units;
   int64_t cache_bytes;
-  cudaStream_t stream;  /* of copies, analysis and views: ordered with the
-                         * legacy default stream */
-  cudaStream_t timer;   /* of timing: not ordered with it, so that a capture
-                         * does not disturb other threads */
+  cudaStream_t stream; /* of copies, analysis and views: ordered with the
+                        * legacy default stream */
+  cudaStream_t timer;  /* of timing: not ordered with it, so that a capture
+                        * does not disturb other threads */
+  cudaMemPool_t pool;  /* of device memory; NULL: there are none */
+  pthread_mutex_t answer_lock; /* guards answer and order */
+  void *answer;                /* host memory for a small copy back */
+  cudaEvent_t order;
+  atomic_int unsorted;  /* the last edge list was: a guess at the next */
   pthread_mutex_t lock; /* guards the timer's fields below */
   cudaEvent_t begin, end;
   void *flush; /* over twice the L2, for cold timing */
@@ -39,20 +46,50 @@ dfgnn_status dfgnn__cuda_fail(cudaError_t error, const char *call);
 int dfgnn__cuda_enter(const dfgnn_device *device);
 void dfgnn__cuda_leave(int previous);
 
+/* lib/backend_cuda_memory.c */
+#define DFGNN_ANSWER_BYTES 1024
+dfgnn_status dfgnn__cuda_open_memory(dfgnn_device *device);
+/* Waits for the device. */
+void dfgnn__cuda_close_memory(dfgnn_device *device);
+/* Memory for what follows on the device's stream; others must wait for it. */
+dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
+                              size_t bytes);
 dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
                                   size_t bytes);
-/* NULL is allowed. */
+/* After what is on the device's stream and the legacy one.  NULL is allowed. */
 void dfgnn__cuda_release(dfgnn_device *device, void *memory);
+/* After what is on the stream. */
+void dfgnn__cuda_retire(dfgnn_device *device, void *memory, void *stream);
+void dfgnn__cuda_settle(dfgnn_device *device);
+/* What is on the stream now comes before what the device's own gets next. */
+dfgnn_status dfgnn__cuda_follow(dfgnn_device *device, void *stream);
+/* Waits for the device's stream and copies at most DFGNN_ANSWER_BYTES. */
+dfgnn_status dfgnn__cuda_answer(dfgnn_device *device, void *to,
+                                const void *from, size_t bytes);
+
+/* lib/backend_cuda.c: checks counts of an analysis and fills signature and
+ * max_degree. */
+dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
+                                  dfgnn_signature *signature,
+                                  const dfgnn_graph_counts *counts,
+                                  int64_t graphs, const int64_t *graph_ptr);
+dfgnn_status dfgnn__cuda_check_graph_ptr(const dfgnn_matrix *matrix,
+                                         int64_t graphs,
+                                         const int64_t *graph_ptr);
 
 /* lib/backend_cuda_views.c */
 dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
                                     const dfgnn_matrix *matrix,
                                     const dfgnn_signature *signature);
+
+/* lib/backend_cuda_coo.c */
 /* lib/backend_cuda_tiles.c; view's arrays are the caller's to release */
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
                                      const dfgnn_matrix *matrix);
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
+                                        dfgnn_matrix *matrix,
+                                        dfgnn_signature *signature,
                                         const dfgnn_coo *coo, void *stream);
 
 /* lib/backend_cuda_time.c */

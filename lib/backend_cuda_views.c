@@ -9,7 +9,7 @@
 static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
                               size_t bytes) {
   void *memory = NULL;
-  dfgnn_status status = dfgnn__cuda_allocate(device, &memory, bytes);
+  dfgnn_status status = dfgnn__cuda_take(device, &memory, bytes);
   if (!status) {
     view->array[slot] = memory;
     view->bytes += bytes;
@@ -19,20 +19,15 @@ static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
 
 static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
                                 const dfgnn_matrix *m) {
-  void *workspace = NULL;
   dfgnn_status status =
       add_array(device, view, 0, (size_t)m->edges * sizeof(int32_t));
-  if (!status)
-    status = dfgnn__cuda_allocate(device, &workspace,
-                                  dfgnn__cuda_row_of_edge_bytes(m));
   if (status)
-    goto out;
+    return status;
   view->count = m->edges;
-  DFGNN_CUDA_GO(dfgnn__cuda_row_of_edge((int32_t *)view->array[0], m, workspace,
-                                        device->stream));
+  DFGNN_CUDA_GO(
+      dfgnn__cuda_row_of_edge((int32_t *)view->array[0], m, device->stream));
   DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
 out:
-  dfgnn__cuda_release(device, workspace);
   return status;
 }
 
@@ -42,8 +37,8 @@ static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
   dfgnn_status status =
       add_array(device, view, 0, (size_t)m->destinations * sizeof(int32_t));
   if (!status)
-    status = dfgnn__cuda_allocate(device, &workspace,
-                                  dfgnn__cuda_degree_order_bytes(m));
+    status =
+        dfgnn__cuda_take(device, &workspace, dfgnn__cuda_degree_order_bytes(m));
   if (status)
     goto out;
   view->count = m->destinations;
@@ -72,8 +67,8 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
                        (long long)size);
   status = add_array(device, view, 2, (size_t)(n + 1) * sizeof(int32_t));
   if (!status)
-    status = dfgnn__cuda_allocate(device, &workspace,
-                                  part + dfgnn__cuda_count_items_bytes(m));
+    status = dfgnn__cuda_take(device, &workspace,
+                              part + dfgnn__cuda_count_items_bytes(m));
   if (status)
     goto out;
   /* The heavy rows are listed behind their number, then copied to an array
@@ -113,7 +108,6 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
                               const dfgnn_matrix *m) {
   const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
   unsigned long long largest = 0;
-  char *workspace = NULL;
   void *memory = NULL;
   dfgnn_status status =
       add_array(device, view, 0, ((size_t)m->sources + 1) * width);
@@ -122,17 +116,16 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
   if (!status)
     status = add_array(device, view, 2, (size_t)m->edges * width);
   if (!status)
-    status = dfgnn__cuda_allocate(device, &memory,
-                                  256 + dfgnn__cuda_transpose_bytes(m));
+    status =
+        dfgnn__cuda_take(device, &memory, 256 + dfgnn__cuda_transpose_bytes(m));
   if (status)
     goto out;
-  workspace = memory;
   DFGNN_CUDA_GO(dfgnn__cuda_transpose(
       (void *)view->array[0], (int32_t *)view->array[1], (void *)view->array[2],
-      memory, m, workspace + 256, device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&largest, memory, sizeof largest,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+      memory, m, (char *)memory + 256, device->stream));
+  status = dfgnn__cuda_answer(device, &largest, memory, sizeof largest);
+  if (status)
+    goto out;
   view->count = m->sources;
   view->extra = (int64_t)largest;
 out:
@@ -157,130 +150,6 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
   for (int k = 0; status && k < 4; k++) {
     dfgnn__cuda_release(device, (void *)view->array[k]);
     view->array[k] = NULL;
-  }
-  dfgnn__cuda_leave(previous);
-  return status;
-}
-
-/* ---- edge lists ---------------------------------------------------------- */
-
-/* What is on the caller's stream now comes before what is enqueued next. */
-static dfgnn_status wait_for(dfgnn_device *device, void *stream) {
-  cudaEvent_t event = NULL;
-  dfgnn_status status = DFGNN_OK;
-  DFGNN_CUDA_GO(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  DFGNN_CUDA_GO(cudaEventRecord(event, (cudaStream_t)stream));
-  DFGNN_CUDA_GO(cudaStreamWaitEvent(device->stream, event, 0));
-out:
-  if (event && cudaEventDestroy(event) != cudaSuccess)
-    (void)cudaGetLastError();
-  return status;
-}
-
-static dfgnn_status bring(dfgnn_device *device, void **copy, const void *array,
-                          size_t bytes) {
-  dfgnn_status status = dfgnn__cuda_allocate(device, copy, bytes);
-  if (status)
-    return status;
-  DFGNN_CUDA_GO(cudaMemcpyAsync(*copy, array, bytes, cudaMemcpyHostToDevice,
-                                device->stream));
-out:
-  return status;
-}
-
-static dfgnn_status refuse_edge(const dfgnn_coo *coo, const char *name,
-                                const void *array, unsigned long long edge,
-                                int64_t nodes) {
-  const int wide = coo->index_type == DFGNN_INDEX_I64;
-  const char *at = (const char *)array + edge * (wide ? 8 : 4);
-  int64_t number = 0;
-  int32_t narrow = 0;
-  dfgnn_status status = DFGNN_OK;
-  if (wide)
-    DFGNN_CUDA_GO(cudaMemcpy(&number, at, sizeof number, cudaMemcpyDefault));
-  else
-    DFGNN_CUDA_GO(cudaMemcpy(&narrow, at, sizeof narrow, cudaMemcpyDefault));
-  return dfgnn__fail(
-      DFGNN_ERROR_INVALID, "%s[%llu] = %lld is out of range, expected 0..%lld",
-      name, edge, (long long)(wide ? number : narrow), (long long)nodes - 1);
-out:
-  return status;
-}
-
-dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
-                                        dfgnn_sorted_edges *sorted,
-                                        const dfgnn_coo *coo, void *stream) {
-  const int wide = coo->index_type == DFGNN_INDEX_I64;
-  const size_t given = (size_t)coo->edges * (wide ? 8 : 4);
-  const size_t narrow = (size_t)coo->edges * sizeof(int32_t);
-  const size_t width = coo->edges > INT32_MAX ? 8 : 4;
-  const void *dst_from = coo->dst, *src_from = coo->src;
-  void *dst_copy = NULL, *src_copy = NULL, *dst = NULL, *src = NULL;
-  void *counts = NULL, *workspace = NULL;
-  dfgnn_edge_counts found;
-  int previous = dfgnn__cuda_enter(device);
-  *sorted = (dfgnn_sorted_edges){NULL, NULL, NULL};
-  dfgnn_status status = wait_for(device, stream);
-  if (!status && !coo->on_device) {
-    status = bring(device, &dst_copy, coo->dst, given);
-    if (!status)
-      status = bring(device, &src_copy, coo->src, given);
-    dst_from = dst_copy;
-    src_from = src_copy;
-  }
-  if (!status)
-    status = dfgnn__cuda_allocate(device, &dst, narrow);
-  if (!status)
-    status = dfgnn__cuda_allocate(device, &src, narrow);
-  if (!status)
-    status = dfgnn__cuda_allocate(device, &counts, sizeof found);
-  if (status)
-    goto out;
-  DFGNN_CUDA_GO(dfgnn__cuda_read_edges(dst, src, dst_from, src_from, wide,
-                                       coo->edges, coo->destinations,
-                                       coo->sources, counts, device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&found, counts, sizeof found,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-  if (found.bad_dst != ULLONG_MAX)
-    status =
-        refuse_edge(coo, "dst", dst_from, found.bad_dst, coo->destinations);
-  else if (found.bad_src != ULLONG_MAX)
-    status = refuse_edge(coo, "src", src_from, found.bad_src, coo->sources);
-  if (!status)
-    status = dfgnn__cuda_allocate(device, &sorted->offsets,
-                                  ((size_t)coo->destinations + 1) * width);
-  if (!status && found.unsorted) {
-    status = dfgnn__cuda_allocate(device, &sorted->indices, narrow);
-    if (!status)
-      status = dfgnn__cuda_allocate(device, &sorted->order,
-                                    (size_t)coo->edges * width);
-    if (!status)
-      status = dfgnn__cuda_allocate(
-          device, &workspace,
-          dfgnn__cuda_sort_edges_bytes(coo->edges, coo->destinations));
-  }
-  if (status)
-    goto out;
-  DFGNN_CUDA_GO(dfgnn__cuda_sort_edges(
-      sorted->offsets, sorted->indices, sorted->order, dst, src, coo->edges,
-      coo->destinations, workspace, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-  if (!found.unsorted) {
-    sorted->indices = src;
-    src = NULL;
-  }
-out:
-  dfgnn__cuda_release(device, dst_copy);
-  dfgnn__cuda_release(device, src_copy);
-  dfgnn__cuda_release(device, dst);
-  dfgnn__cuda_release(device, src);
-  dfgnn__cuda_release(device, counts);
-  dfgnn__cuda_release(device, workspace);
-  if (status) {
-    dfgnn__cuda_release(device, sorted->offsets);
-    dfgnn__cuda_release(device, sorted->indices);
-    dfgnn__cuda_release(device, sorted->order);
   }
   dfgnn__cuda_leave(previous);
   return status;

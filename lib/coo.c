@@ -39,13 +39,12 @@ static void set_wide(void *array, int wide, int64_t k, int64_t x) {
     ((int32_t *)array)[k] = (int32_t)x;
 }
 
-dfgnn_status dfgnn__sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
-                               const dfgnn_coo *coo, void *stream) {
+dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
+                               const dfgnn_coo *coo) {
   int wide = coo->edges > INT32_MAX, unsorted;
   size_t width = wide ? sizeof(int64_t) : sizeof(int32_t);
   size_t rows = (size_t)coo->destinations + 1, edges = (size_t)coo->edges;
   int64_t *next = NULL;
-  (void)device, (void)stream;
   memset(sorted, 0, sizeof *sorted);
   dfgnn_status status = check_edges(coo, &unsorted);
   if (status)
@@ -104,17 +103,24 @@ static dfgnn_status check_coo(const dfgnn_coo *coo) {
                        coo->dst ? "src" : "dst", (long long)coo->edges);
   if ((unsigned)coo->index_type > DFGNN_INDEX_I64)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "coo.index_type is out of range");
+  if (coo->graphs < 0 || (coo->graph_ptr && !coo->graphs))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "coo.graphs is %lld, expected > 0 with a graph_ptr",
+                       (long long)coo->graphs);
   return DFGNN_OK;
 }
 
 dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
                                     const dfgnn_coo *coo, void *stream) {
   dfgnn_sorted_edges sorted;
+  dfgnn_matrix matrix;
+  dfgnn_signature signature;
   if (!graph || !ctx)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
   dfgnn_status status = check_coo(coo);
   if (!status)
-    status = ctx->backend->sort_edges(ctx->device, &sorted, coo, stream);
+    status = ctx->backend->sort_edges(ctx->device, &sorted, &matrix, &signature,
+                                      coo, stream);
   if (status)
     return status;
   int wide = coo->edges > INT32_MAX;
@@ -130,7 +136,7 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
   csr.graph_ptr = coo->graph_ptr;
   csr.family = coo->family;
   csr.name = coo->name;
-  status = dfgnn_graph_create(graph, ctx, &csr);
+  status = dfgnn__graph_make(graph, ctx, &csr, &signature);
   if (status) {
     ctx->backend->release(ctx->device, sorted.offsets);
     ctx->backend->release(ctx->device, sorted.indices);

@@ -4,8 +4,8 @@
 
 #include "lib/backend.h"
 
-/* The CPU backend's sort_edges: a stable counting sort. */
-dfgnn_status dfgnn__sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
-                               const dfgnn_coo *coo, void *stream);
+/* A stable counting sort, into host memory. */
+dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
+                               const dfgnn_coo *coo);
 
 #endif

@@ -92,13 +92,10 @@ static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
   return status;
 }
 
-dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
-                                const dfgnn_csr *csr) {
-  if (!graph || !ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
-  dfgnn_status status = check_csr(csr);
-  if (status)
-    return status;
+dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
+                               const dfgnn_csr *csr,
+                               const dfgnn_signature *signature) {
+  dfgnn_status status = DFGNN_OK;
   dfgnn_graph *g = calloc(1, sizeof *g);
   if (!g)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
@@ -121,9 +118,13 @@ dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
               ((size_t)csr->destinations + 1) * offset_size, csr->on_device);
   if (!status)
     status = place_indices(g, csr);
-  if (!status)
+  if (!status && signature) {
+    g->signature = *signature;
+    g->matrix.max_degree = signature->max_degree;
+  } else if (!status) {
     status = ctx->backend->analyze(ctx->device, &g->matrix, &g->signature,
                                    csr->graphs, csr->graph_ptr);
+  }
   if (status) {
     dfgnn_graph_destroy(g);
     return status;
@@ -132,35 +133,61 @@ dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
   return DFGNN_OK;
 }
 
-static void release_view(dfgnn_context *ctx, dfgnn_view *view) {
-  for (int k = 0; k < 4; k++)
-    if (view->array[k])
-      ctx->backend->release(ctx->device, (void *)view->array[k]);
+dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
+                                const dfgnn_csr *csr) {
+  if (!graph || !ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
+  dfgnn_status status = check_csr(csr);
+  return status ? status : dfgnn__graph_make(graph, ctx, csr, NULL);
 }
 
-void dfgnn_graph_destroy(dfgnn_graph *graph) {
-  if (!graph)
-    return;
+/* Memory goes back in the order of a stream, or once its use is over. */
+typedef struct leave {
+  dfgnn_context *ctx;
+  int ordered;
+  void *stream;
+} leave;
+
+static void give_back(const leave *l, const void *memory) {
+  dfgnn_context *ctx = l->ctx;
+  if (memory && l->ordered && ctx->backend->retire)
+    ctx->backend->retire(ctx->device, (void *)memory, l->stream);
+  else if (memory)
+    ctx->backend->release(ctx->device, (void *)memory);
+}
+
+static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   dfgnn_context *ctx = graph->ctx;
+  const leave l = {ctx, ordered && !graph->reordered, stream};
+  if (!l.ordered && atomic_load(&graph->elsewhere) && ctx->backend->settle)
+    ctx->backend->settle(ctx->device);
   dfgnn__graph_forget_plans(graph);
   dfgnn__reordered_free(graph);
   for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
     next = node->next;
-    release_view(ctx, &node->view);
+    for (int k = 0; k < 4; k++)
+      give_back(&l, node->view.array[k]);
     free(node);
   }
-  if (graph->owned_offsets)
-    ctx->backend->release(ctx->device, graph->owned_offsets);
-  if (graph->owned_indices)
-    ctx->backend->release(ctx->device, graph->owned_indices);
-  if (graph->edge_order)
-    ctx->backend->release(ctx->device, graph->edge_order);
+  give_back(&l, graph->owned_offsets);
+  give_back(&l, graph->owned_indices);
+  give_back(&l, graph->edge_order);
   pthread_rwlock_destroy(&graph->plans_lock);
   pthread_mutex_destroy(&graph->lock);
   free(graph->family);
   free(graph->name);
   free(graph);
   atomic_fetch_sub(&ctx->graphs, 1);
+}
+
+void dfgnn_graph_destroy(dfgnn_graph *graph) {
+  if (graph)
+    destroy(graph, 0, NULL);
+}
+
+void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream) {
+  if (graph)
+    destroy(graph, 1, stream);
 }
 
 dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,

@@ -14,6 +14,7 @@ struct dfgnn_graph {
   void *owned_offsets, *owned_indices; /* device copies, or NULL */
   void *edge_order; /* of an edge list that was sorted, or NULL */
   size_t owned_bytes;
+  atomic_int elsewhere; /* work on it was put on other streams than NULL */
 
   pthread_mutex_t lock; /* guards views */
   struct dfgnn_view_node *views;
@@ -25,6 +26,12 @@ struct dfgnn_graph {
 
   struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: it was not */
 };
+
+/* dfgnn_graph_create of a csr that was checked: on the device, and analyzed if
+ * signature is not NULL. */
+dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
+                               const dfgnn_csr *csr,
+                               const dfgnn_signature *signature);
 
 /* The view, built now if it is the first request. */
 dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,

@@ -418,6 +418,9 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                          .stream = stream,
                          .state = plan->state};
   launch.setting.parameter = plan->variant->parameter;
+  atomic_int *elsewhere = &plan->graph->elsewhere;
+  if (stream && !atomic_load_explicit(elsewhere, memory_order_relaxed))
+    atomic_store(elsewhere, 1);
   int previous = enter_device(plan->ctx);
   status = plan->inner
                ? dfgnn__reordered_execute(plan, &full, workspace, stream)

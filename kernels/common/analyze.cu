@@ -10,35 +10,38 @@ namespace {
 using ull = unsigned long long;
 
 constexpr int kThreads = 256;
-constexpr int kGroup = 8;      /* lanes that walk edges together */
-constexpr int kChunk = 256;    /* edges of a group */
-constexpr int kDigitBits = 11; /* of one pass of the radix selection */
-constexpr int kDigits = 1 << kDigitBits;
-constexpr int kPasses = 4;  /* 44 bits of degree */
-constexpr int kTargets = 3; /* percentiles */
+constexpr int kGroup = 8;       /* lanes that walk edges together */
+constexpr int kChunk = 256;     /* edges of a group */
+constexpr int kRows = 512;      /* rows of a block, at least */
+constexpr int kTargets = 3;     /* percentiles */
+constexpr int kDigits = 2048;   /* of one pass over the long rows */
+constexpr int kExact = kDigits; /* shorter rows are counted by degree, */
+constexpr int kShares = 32;     /* longer ones by shares of an octave */
+constexpr int kExactBits = 11;
+constexpr int kCodes = kExact + kShares * (64 - kExactBits);
 constexpr int kHashSlots = 2 * DFGNN_REUSE_EDGES;
-constexpr ull kNone = ~0ull;
 
+/* Rows by degree, and the degrees of the long ones.  All zero at first. */
 struct Selection {
-  ull prefix[kTargets], rank[kTargets];
-  unsigned ticket;
-  unsigned histogram[kTargets][kDigits];
+  unsigned tickets[3], heavy;
+  unsigned rows[kCodes];
 };
 
-/* The workspace.  span_end holds the largest column of each row, then its
- * prefix maximum; span_begin, from the last row to the first, minus the
- * smallest column, then its prefix maximum. */
+/* The workspace, counts and selection at its start.  high is the largest
+ * column of each row, -1 if it has none; low is minus the smallest. */
 struct Workspace {
   dfgnn_graph_counts *counts;
   Selection *selection;
   int64_t *graph_ptr;
-  int32_t *span_end, *span_begin, *last_cut, *block_begin;
-  void *scan;
-  size_t scan_bytes, total;
+  ull *heavy;
+  int64_t heavy_capacity;
+  int32_t *high, *low;
+  void *blocks;
+  size_t total;
 };
 
 template <class T> T *carve(char *base, size_t &at, size_t count) {
-  T *p = reinterpret_cast<T *>(base + at);
+  T *p = base ? reinterpret_cast<T *>(base + at) : nullptr;
   at += (count * sizeof(T) + 255) & ~size_t(255);
   return p;
 }
@@ -55,20 +58,26 @@ Workspace layout(const dfgnn_matrix *m, int64_t graphs, void *base) {
   w.counts = carve<dfgnn_graph_counts>(b, at, 1);
   w.selection = carve<Selection>(b, at, 1);
   w.graph_ptr = carve<int64_t>(b, at, graphs > 0 ? graphs + 1 : 0);
+  w.heavy_capacity = m->edges / kExact;
+  w.heavy = carve<ull>(b, at, w.heavy_capacity);
   if (finds_blocks(m, graphs)) {
-    size_t n = size_t(m->destinations);
-    w.span_end = carve<int32_t>(b, at, n);
-    w.span_begin = carve<int32_t>(b, at, n);
-    if (graphs <= 0) {
-      w.last_cut = carve<int32_t>(b, at, n);
-      w.block_begin = carve<int32_t>(b, at, n);
-      dfgnn__cuda_scan_max(nullptr, &w.scan_bytes, w.span_end, w.span_end,
-                           m->destinations, nullptr);
-      w.scan = carve<char>(b, at, w.scan_bytes);
-    }
+    w.high = carve<int32_t>(b, at, m->destinations);
+    w.low = carve<int32_t>(b, at, m->destinations);
+    if (graphs <= 0)
+      w.blocks =
+          carve<char>(b, at, dfgnn__cuda_find_blocks_bytes(m->destinations));
   }
   w.total = at;
   return w;
+}
+
+__device__ bool list_refused(const dfgnn_graph_counts *c) {
+  return c->list.bad_dst || c->list.bad_src || c->list.unsorted;
+}
+
+/* Offsets that lead out of bounds, or are of no use. */
+__device__ bool refused(const dfgnn_graph_counts *c) {
+  return c->bad_offset_row || list_refused(c);
 }
 
 __device__ ull warp_sum(ull x) {
@@ -115,16 +124,134 @@ __device__ int64_t row_of_edge(const O *offsets, int64_t low, int64_t n,
   return low;
 }
 
+/* Longer rows by the octave of their degree and a 32nd of it. */
+__device__ int code_of(ull degree) {
+  if (degree < kExact)
+    return int(degree);
+  int octave = 63 - __clzll(degree);
+  return kExact + (octave - kExactBits) * kShares +
+         int(degree >> (octave - 5) & (kShares - 1));
+}
+
+__device__ ull first_of_code(int code) {
+  int octave = kExactBits + (code - kExact) / kShares;
+  return code < kExact
+             ? ull(code)
+             : (ull(kShares + (code - kExact) % kShares) << (octave - 5));
+}
+
+/* By a warp: which counter the rank falls in, and its rank there; -1: none. */
+__device__ int counter_of_rank(const volatile unsigned *counters, int count,
+                               ull *rank) {
+  const int lane = threadIdx.x % 32, share = (count + 31) / 32;
+  const int first = min(lane * share, count), end = min(first + share, count);
+  ull mine = 0, within = 0;
+  int found = -1;
+  for (int i = first; i < end; i++)
+    mine += counters[i];
+  ull before = mine;
+  for (int d = 1; d < 32; d *= 2) {
+    ull x = __shfl_up_sync(~0u, before, d);
+    before += lane >= d ? x : 0;
+  }
+  before -= mine;
+  if (*rank >= before && *rank < before + mine) {
+    for (found = first; *rank >= before + counters[found]; found++)
+      before += counters[found];
+    within = *rank - before;
+  }
+  const unsigned who = __ballot_sync(~0u, found >= 0);
+  if (!who)
+    return -1;
+  *rank = __shfl_sync(~0u, within, __ffs(who) - 1);
+  return __shfl_sync(~0u, found, __ffs(who) - 1);
+}
+
+/* By a block: the degree of a rank among the rows of a code, by its digits. */
+__device__ ull select_heavy(const Workspace &w, int code, ull rank,
+                            unsigned *digits) {
+  __shared__ ull chosen, left;
+  const ull least = first_of_code(code);
+  const int bits = kExactBits + (code - kExact) / kShares - 5;
+  const int64_t count = min(int64_t(w.selection->heavy), w.heavy_capacity);
+  ull prefix = 0;
+  for (int shift = (bits - 1) / kExactBits * kExactBits; shift >= 0;
+       shift -= kExactBits) {
+    for (int i = threadIdx.x; i < kDigits; i += kThreads)
+      digits[i] = 0;
+    __syncthreads();
+    for (int64_t k = threadIdx.x; k < count; k += kThreads) {
+      const ull degree = __ldcg(w.heavy + k), above = degree - least;
+      if (code_of(degree) == code && (above >> shift >> kExactBits) == prefix)
+        atomicAdd(&digits[above >> shift & (kDigits - 1)], 1u);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      const int digit = counter_of_rank(digits, kDigits, &rank);
+      if (threadIdx.x == 0) {
+        chosen = prefix << kExactBits | ull(max(digit, 0));
+        left = rank;
+      }
+    }
+    __syncthreads();
+    prefix = chosen;
+    rank = left;
+    __syncthreads();
+  }
+  return least + prefix;
+}
+
+/* By the last block to finish: histogram and percentiles. */
+__device__ void select_degrees(const Workspace &w, int64_t n,
+                               unsigned *counters) {
+  __shared__ int code[kTargets];
+  __shared__ ull rank[kTargets], bins[DFGNN_HISTOGRAM_BINS];
+  const double share[kTargets] = {0.5, 0.9, 0.99};
+  const volatile unsigned *rows = w.selection->rows;
+  const int t = threadIdx.x / 32;
+  if (threadIdx.x < DFGNN_HISTOGRAM_BINS)
+    bins[threadIdx.x] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < kCodes; i += kThreads) {
+    const unsigned count = rows[i];
+    if (count) {
+      ull degree = first_of_code(i);
+      int bin = degree == 0 ? 0 : 64 - __clzll(degree);
+      atomicAdd(&bins[min(bin, DFGNN_HISTOGRAM_BINS - 1)], ull(count));
+    }
+  }
+  if (t < kTargets) {
+    ull r = ull(share[t] * double(n - 1));
+    int c = counter_of_rank(rows, kCodes, &r);
+    if (threadIdx.x % 32 == 0) {
+      code[t] = c;
+      rank[t] = r;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x < DFGNN_HISTOGRAM_BINS)
+    w.counts->histogram[threadIdx.x] = bins[threadIdx.x];
+  for (int k = 0; k < kTargets; k++) {
+    ull degree = code[k] < kExact ? ull(max(code[k], 0))
+                                  : select_heavy(w, code[k], rank[k], counters);
+    if (threadIdx.x == 0)
+      w.counts->percentile[k] = degree;
+  }
+}
+
 template <class O>
 __global__ void __launch_bounds__(kThreads)
     offsets_kernel(const O *offsets, int64_t n, int64_t m, int64_t edges,
                    Workspace w) {
-  __shared__ unsigned bins[DFGNN_HISTOGRAM_BINS];
-  if (threadIdx.x < DFGNN_HISTOGRAM_BINS)
-    bins[threadIdx.x] = 0;
-  __syncthreads();
+  __shared__ unsigned counters[kCodes];
+  __shared__ bool last;
   dfgnn_graph_counts *c = w.counts;
-  ull hash = 0, squares = 0, largest = 0, bad = kNone;
+  if (list_refused(c))
+    return;
+  for (int i = threadIdx.x; i < kCodes; i += kThreads)
+    counters[i] = 0;
+  __syncthreads();
+  ull hash = 0, squares = 0, largest = 0, bad = 0;
   int64_t first = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (first == 0)
     hash = dfgnn__mix(uint64_t(n)) + dfgnn__mix(~uint64_t(m));
@@ -133,19 +260,23 @@ __global__ void __launch_bounds__(kThreads)
     hash += dfgnn__offset_term(uint64_t(i), uint64_t(begin));
     if (i == n)
       break;
-    if (w.span_end) {
-      w.span_end[i] = -1;
-      w.span_begin[n - 1 - i] = INT_MIN;
+    if (w.high) {
+      w.high[i] = -1;
+      w.low[i] = INT_MIN;
     }
     int64_t end = offsets[i + 1];
     if (begin < 0 || end < begin || end > edges || (i == 0 && begin != 0) ||
         (i == n - 1 && end != edges)) {
-      bad = min(bad, ull(i));
+      bad = max(bad, ~ull(i));
       continue;
     }
     ull degree = ull(end - begin);
-    int bin = degree == 0 ? 0 : 64 - __clzll(degree);
-    atomicAdd(&bins[min(bin, DFGNN_HISTOGRAM_BINS - 1)], 1u);
+    atomicAdd(&counters[code_of(degree)], 1u);
+    if (degree >= kExact) {
+      unsigned at = atomicAdd(&w.selection->heavy, 1u);
+      if (at < w.heavy_capacity)
+        w.heavy[at] = degree;
+    }
     squares += degree * degree;
     largest = max(largest, degree);
   }
@@ -154,94 +285,33 @@ __global__ void __launch_bounds__(kThreads)
   largest = warp_max(largest);
   if (threadIdx.x % 32 == 0 && largest)
     atomicMax(as_ull(&c->max_degree), largest);
-  if (bad != kNone)
-    atomicMin(as_ull(&c->bad_offset_row), bad);
-  if (threadIdx.x < DFGNN_HISTOGRAM_BINS && bins[threadIdx.x])
-    atomicAdd(as_ull(&c->histogram[threadIdx.x]), ull(bins[threadIdx.x]));
-}
-
-/* One pass of a radix selection for the three percentiles; the last block to
- * finish picks the digits. */
-template <class O>
-__global__ void __launch_bounds__(kThreads)
-    select_kernel(const O *offsets, int64_t n, int shift, Workspace w) {
-  __shared__ unsigned bins[kTargets][kDigits];
-  __shared__ bool last;
-  Selection *s = w.selection;
-  if (w.counts->bad_offset_row != kNone)
-    return;
-  if (shift > 0 && (w.counts->max_degree >> shift) == 0)
-    return;
-  for (int i = threadIdx.x; i < kTargets * kDigits; i += kThreads)
-    (&bins[0][0])[i] = 0;
-  __syncthreads();
-  ull prefix[kTargets];
-  for (int t = 0; t < kTargets; t++)
-    prefix[t] = s->prefix[t];
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < n;
-       i += int64_t(gridDim.x) * kThreads) {
-    ull degree = ull(offsets[i + 1] - offsets[i]);
-    int digit = int(degree >> shift) & (kDigits - 1);
-    for (int t = 0; t < kTargets; t++)
-      if ((degree >> shift >> kDigitBits) == prefix[t])
-        atomicAdd(&bins[t][digit], 1u);
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < kTargets * kDigits; i += kThreads)
-    if ((&bins[0][0])[i])
-      atomicAdd(&(&s->histogram[0][0])[i], (&bins[0][0])[i]);
+  if (bad)
+    atomicMax(as_ull(&c->bad_offset_row), bad);
+  for (int i = threadIdx.x; i < kCodes; i += kThreads)
+    if (counters[i])
+      atomicAdd(&w.selection->rows[i], counters[i]);
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0)
-    last = atomicAdd(&s->ticket, 1u) == gridDim.x - 1;
+    last = atomicAdd(&w.selection->tickets[0], 1u) == gridDim.x - 1;
   __syncthreads();
   if (!last)
     return;
   __threadfence();
-  int t = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (t < kTargets) {
-    constexpr int kShare = kDigits / 32;
-    const volatile unsigned *h = s->histogram[t];
-    ull mine = 0;
-    for (int i = 0; i < kShare; i++)
-      mine += h[lane * kShare + i];
-    ull before = mine;
-    for (int d = 1; d < 32; d *= 2) {
-      ull x = __shfl_up_sync(~0u, before, d);
-      before += lane >= d ? x : 0;
-    }
-    before -= mine;
-    ull rank = s->rank[t];
-    __syncwarp();
-    if (rank >= before && rank < before + mine) {
-      int digit = lane * kShare;
-      for (; rank >= before + h[digit]; digit++)
-        before += h[digit];
-      s->rank[t] = rank - before;
-      s->prefix[t] = (prefix[t] << kDigitBits) | ull(digit);
-      if (shift == 0)
-        w.counts->percentile[t] = s->prefix[t];
-    }
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < kTargets * kDigits; i += kThreads)
-    (&s->histogram[0][0])[i] = 0;
-  if (threadIdx.x == 0)
-    s->ticket = 0;
+  if (n > 0 && !__ldcg(as_ull(&c->bad_offset_row)))
+    select_degrees(w, n, counters);
 }
 
 /* Eight lanes walk 256 consecutive edges, row by row. */
 template <class O>
-__global__ void __launch_bounds__(kThreads)
-    edges_kernel(const O *offsets, const int32_t *indices, int64_t n, int64_t m,
-                 int64_t edges, Workspace w) {
+__device__ void walk_edges(int64_t block, const O *offsets,
+                           const int32_t *indices, int64_t n, int64_t m,
+                           int64_t edges, const Workspace &w) {
   dfgnn_graph_counts *c = w.counts;
-  if (c->bad_offset_row != kNone)
-    return;
   const int lane = threadIdx.x % kGroup;
   const unsigned group_mask = ((1u << kGroup) - 1)
                               << (threadIdx.x % 32 / kGroup * kGroup);
-  int64_t group = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / kGroup;
+  int64_t group = (block * kThreads + threadIdx.x) / kGroup;
   int64_t e = group * kChunk, stop = min(e + kChunk, edges);
   ull hash = 0;
   int64_t row = e < stop ? row_of_edge(offsets, 0, n, e) : 0;
@@ -252,20 +322,20 @@ __global__ void __launch_bounds__(kThreads)
       int j = indices[k];
       hash += dfgnn__index_term(uint64_t(k), uint64_t(uint32_t(j)));
       if (j < 0 || j >= m) {
-        atomicMin(as_ull(&c->bad_index_row), ull(row));
-        atomicMin(as_ull(&c->bad_index_edge), ull(k));
+        atomicMax(as_ull(&c->bad_index_row), ~ull(row));
+        atomicMax(as_ull(&c->bad_index_edge), ~ull(k));
       }
       low = min(low, j);
       high = max(high, j);
     }
-    if (w.span_end) {
+    if (w.high) {
       for (int d = kGroup / 2; d > 0; d /= 2) {
         low = min(low, __shfl_xor_sync(group_mask, low, d));
         high = max(high, __shfl_xor_sync(group_mask, high, d));
       }
       if (lane == 0) {
-        atomicMax(&w.span_end[row], high);
-        atomicMax(&w.span_begin[n - 1 - row], -low);
+        atomicMax(&w.high[row], high);
+        atomicMax(&w.low[row], -low);
       }
     }
     e = end;
@@ -279,17 +349,15 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class O>
-__global__ void __launch_bounds__(kThreads)
-    reuse_kernel(const O *offsets, const int32_t *indices, int64_t n,
-                 Workspace w) {
+__device__ void sample_reuse(int block, int blocks, const O *offsets,
+                             const int32_t *indices, int64_t n,
+                             const Workspace &w) {
   __shared__ int slot[kHashSlots];
-  if (w.counts->bad_offset_row != kNone)
-    return;
   for (int i = threadIdx.x; i < kHashSlots; i += kThreads)
     slot[i] = -1;
   __syncthreads();
   int64_t windows = (n + 15) / 16;
-  int64_t window = int64_t(blockIdx.x) * windows / gridDim.x;
+  int64_t window = int64_t(block) * windows / blocks;
   int64_t begin = offsets[window * 16];
   int64_t end = offsets[min(window * 16 + 16, n)];
   end = min(end, begin + DFGNN_REUSE_EDGES);
@@ -312,12 +380,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class O>
-__global__ void __launch_bounds__(kThreads)
-    locality_kernel(const O *offsets, const int32_t *indices, int64_t n,
-                    int64_t m, int64_t samples, Workspace w) {
-  if (w.counts->bad_offset_row != kNone)
-    return;
-  int64_t k = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+__device__ void sample_locality(int block, const O *offsets,
+                                const int32_t *indices, int64_t n, int64_t m,
+                                int64_t samples, const Workspace &w) {
+  int64_t k = int64_t(block) * kThreads + threadIdx.x;
   ull taken = 0, hits = 0;
   if (k < samples) {
     int64_t i = k * n / samples, begin = offsets[i];
@@ -335,68 +401,32 @@ __global__ void __launch_bounds__(kThreads)
   block_add(as_ull(&w.counts->local_hits), hits);
 }
 
+/* The first blocks take the samples, the others walk. */
+template <class O>
+__global__ void __launch_bounds__(kThreads)
+    edges_kernel(const O *offsets, const int32_t *indices, int64_t n, int64_t m,
+                 int64_t edges, int windows, int samples, Workspace w) {
+  if (refused(w.counts))
+    return;
+  const int sampling = windows + (samples + kThreads - 1) / kThreads;
+  const int block = blockIdx.x;
+  if (block < windows)
+    sample_reuse(block, windows, offsets, indices, n, w);
+  else if (block < sampling)
+    sample_locality(block - windows, offsets, indices, n, m, samples, w);
+  else
+    walk_edges(int64_t(block) - sampling, offsets, indices, n, m, edges, w);
+}
+
 /* graph_ptr was given: does an edge leave the block of its row? */
 __global__ void __launch_bounds__(kThreads)
     inside_kernel(int64_t n, int64_t graphs, Workspace w) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n || w.counts->bad_offset_row != kNone || w.span_end[i] < 0)
+  if (i >= n || refused(w.counts) || w.high[i] < 0)
     return;
   int64_t g = row_of_edge(w.graph_ptr, 0, graphs, i);
-  if (w.span_end[i] >= w.graph_ptr[g + 1] ||
-      -int64_t(w.span_begin[n - 1 - i]) < w.graph_ptr[g])
-    atomicMin(as_ull(&w.counts->bad_block_row), ull(i));
-}
-
-/* Both spans are prefix maxima here. */
-__device__ bool may_cut(const Workspace &w, int64_t n, int64_t i) {
-  return i <= 0 || i >= n ||
-         (w.span_end[i - 1] < i && w.span_begin[n - 1 - i] <= -i);
-}
-
-/* last_cut[i]: the last row up to i that may begin a block. */
-__global__ void __launch_bounds__(kThreads)
-    may_cut_kernel(int64_t n, Workspace w) {
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n)
-    w.last_cut[i] = may_cut(w, n, i) ? int32_t(i) : 0;
-}
-
-/* Does a block begin at row i?  Consecutive isolated rows stay together. */
-template <class O>
-__device__ bool begins(const O *offsets, const Workspace &w, int64_t n,
-                       int64_t i) {
-  if (i <= 0 || i >= n)
-    return true;
-  return may_cut(w, n, i) && !(offsets[i + 1] == offsets[i] &&
-                               offsets[w.last_cut[i - 1]] == offsets[i]);
-}
-
-template <class O>
-__global__ void __launch_bounds__(kThreads)
-    begin_kernel(const O *offsets, int64_t n, Workspace w) {
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n)
-    w.block_begin[i] = begins(offsets, w, n, i) ? int32_t(i) : 0;
-}
-
-template <class O>
-__global__ void __launch_bounds__(kThreads)
-    blocks_kernel(const O *offsets, int64_t n, Workspace w) {
-  ull blocks = 0, largest = 0, squared = 0;
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x + 1; i <= n;
-       i += int64_t(gridDim.x) * kThreads) {
-    if (!begins(offsets, w, n, i))
-      continue;
-    ull size = ull(i - w.block_begin[i - 1]);
-    blocks++;
-    largest = max(largest, size);
-    squared += size * size;
-  }
-  block_add(as_ull(&w.counts->blocks), blocks);
-  block_add(as_ull(&w.counts->squared_blocks), squared);
-  largest = warp_max(largest);
-  if (threadIdx.x % 32 == 0 && largest)
-    atomicMax(as_ull(&w.counts->largest_block), largest);
+  if (w.high[i] >= w.graph_ptr[g + 1] || -int64_t(w.low[i]) < w.graph_ptr[g])
+    atomicMax(as_ull(&w.counts->bad_block_row), ~ull(i));
 }
 
 int blocks_for(int64_t count, int64_t share) {
@@ -404,86 +434,38 @@ int blocks_for(int64_t count, int64_t share) {
   return int(blocks < 1 ? 1 : blocks);
 }
 
-cudaError_t start(const dfgnn_matrix *m, int64_t graphs,
-                  const int64_t *graph_ptr, const Workspace &w,
-                  cudaStream_t stream) {
-  dfgnn_graph_counts counts = {};
-  counts.bad_offset_row = counts.bad_index_row = counts.bad_index_edge =
-      counts.bad_block_row = kNone;
-  Selection s = {};
-  const double share[kTargets] = {0.5, 0.9, 0.99};
-  for (int t = 0; t < kTargets && m->destinations > 0; t++)
-    s.rank[t] = ull(share[t] * double(m->destinations - 1));
-  cudaError_t e = cudaMemcpyAsync(w.counts, &counts, sizeof counts,
-                                  cudaMemcpyHostToDevice, stream);
-  if (e == cudaSuccess)
-    e = cudaMemcpyAsync(w.selection, &s, sizeof s, cudaMemcpyHostToDevice,
-                        stream);
-  if (e == cudaSuccess && graphs > 0)
-    e = cudaMemcpyAsync(w.graph_ptr, graph_ptr,
-                        size_t(graphs + 1) * sizeof(int64_t),
-                        cudaMemcpyHostToDevice, stream);
-  return e;
-}
-
-cudaError_t prefix_max(int32_t *array, int64_t n, Workspace &w,
-                       cudaStream_t stream) {
-  return dfgnn__cuda_scan_max(w.scan, &w.scan_bytes, array, array, n, stream);
-}
-
-template <class O>
-cudaError_t find_blocks(const O *offsets, int64_t n, int wide, int few,
-                        Workspace &w, cudaStream_t stream) {
-  cudaError_t e = prefix_max(w.span_end, n, w, stream);
-  if (e == cudaSuccess)
-    e = prefix_max(w.span_begin, n, w, stream);
-  if (e != cudaSuccess)
-    return e;
-  may_cut_kernel<<<wide, kThreads, 0, stream>>>(n, w);
-  e = prefix_max(w.last_cut, n, w, stream);
-  if (e != cudaSuccess)
-    return e;
-  begin_kernel<<<wide, kThreads, 0, stream>>>(offsets, n, w);
-  e = prefix_max(w.block_begin, n, w, stream);
-  if (e != cudaSuccess)
-    return e;
-  blocks_kernel<<<few, kThreads, 0, stream>>>(offsets, n, w);
-  return cudaGetLastError();
-}
-
 template <class O>
 cudaError_t run(const dfgnn_matrix *m, int64_t graphs, const int64_t *graph_ptr,
-                int units, Workspace w, cudaStream_t stream) {
+                int units, const Workspace &w, cudaStream_t stream) {
   const O *offsets = static_cast<const O *>(m->offsets);
   const int64_t n = m->destinations, edges = m->edges;
-  cudaError_t e = start(m, graphs, graph_ptr, w, stream);
-  if (e != cudaSuccess)
-    return e;
-  const int wide = blocks_for(n + 1, kThreads);
-  const int few = wide < 4 * units ? wide : 4 * units;
+  if (graphs > 0) {
+    cudaError_t e = cudaMemcpyAsync(w.graph_ptr, graph_ptr,
+                                    size_t(graphs + 1) * sizeof(int64_t),
+                                    cudaMemcpyHostToDevice, stream);
+    if (e != cudaSuccess)
+      return e;
+  }
+  const int wide = blocks_for(n + 1, kRows);
+  const int few = wide > 4 * units ? 4 * units : wide;
   offsets_kernel<<<few, kThreads, 0, stream>>>(offsets, n, m->sources, edges,
                                                w);
-  if (n == 0)
-    return cudaGetLastError();
-  for (int pass = kPasses - 1; pass >= 0; pass--)
-    select_kernel<<<few, kThreads, 0, stream>>>(offsets, n, pass * kDigitBits,
-                                                w);
-  if (edges > 0) {
-    edges_kernel<<<blocks_for(edges, kChunk * (kThreads / kGroup)), kThreads, 0,
-                   stream>>>(offsets, m->indices, n, m->sources, edges, w);
-    int64_t windows = (n + 15) / 16;
-    reuse_kernel<<<int(windows < DFGNN_REUSE_WINDOWS ? windows
-                                                     : DFGNN_REUSE_WINDOWS),
-                   kThreads, 0, stream>>>(offsets, m->indices, n, w);
-    int64_t samples = n < DFGNN_LOCALITY_ROWS ? n : DFGNN_LOCALITY_ROWS;
-    locality_kernel<<<blocks_for(samples, kThreads), kThreads, 0, stream>>>(
-        offsets, m->indices, n, m->sources, samples, w);
+  if (n > 0 && edges > 0) {
+    const int64_t windows = (n + 15) / 16;
+    const int taken =
+        int(windows < DFGNN_REUSE_WINDOWS ? windows : DFGNN_REUSE_WINDOWS);
+    const int samples = int(n < DFGNN_LOCALITY_ROWS ? n : DFGNN_LOCALITY_ROWS);
+    edges_kernel<<<taken + blocks_for(samples, kThreads) +
+                       blocks_for(edges, kChunk * (kThreads / kGroup)),
+                   kThreads, 0, stream>>>(offsets, m->indices, n, m->sources,
+                                          edges, taken, samples, w);
   }
-  if (graphs > 0) {
-    inside_kernel<<<wide, kThreads, 0, stream>>>(n, graphs, w);
-  } else if (w.block_begin) {
-    return find_blocks(offsets, n, wide, few, w, stream);
-  }
+  if (n > 0 && graphs > 0)
+    inside_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, graphs,
+                                                                    w);
+  else if (w.blocks)
+    return dfgnn__cuda_find_blocks(w.counts, w.high, w.low, n,
+                                   &w.selection->tickets[1], w.blocks, stream);
   return cudaGetLastError();
 }
 
@@ -494,12 +476,20 @@ extern "C" size_t dfgnn__cuda_analyze_bytes(const dfgnn_matrix *matrix,
   return layout(matrix, graphs, nullptr).total;
 }
 
+extern "C" cudaError_t dfgnn__cuda_analyze_start(void *workspace,
+                                                 cudaStream_t stream) {
+  size_t at = 0;
+  carve<dfgnn_graph_counts>(nullptr, at, 1);
+  carve<Selection>(nullptr, at, 1);
+  return cudaMemsetAsync(workspace, 0, at, stream);
+}
+
 extern "C" cudaError_t dfgnn__cuda_analyze(const dfgnn_matrix *matrix,
                                            int64_t graphs,
                                            const int64_t *graph_ptr, int units,
                                            void *workspace,
                                            cudaStream_t stream) {
-  Workspace w = layout(matrix, graphs, workspace);
+  const Workspace w = layout(matrix, graphs, workspace);
   return matrix->offsets64
              ? run<int64_t>(matrix, graphs, graph_ptr, units, w, stream)
              : run<int32_t>(matrix, graphs, graph_ptr, units, w, stream);

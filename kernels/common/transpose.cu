@@ -2,21 +2,19 @@
  * the matrix of an edge list */
 #include <climits>
 
-#include <cub/device/device_radix_sort.cuh>
-
 #include "kernels/common/device_graph.h"
+#include "kernels/common/sort.cuh"
 
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMostBlocks = 8192;
+constexpr int kEach = 4; /* edges of a thread that finds rows */
 
 int blocks_for(int64_t count) {
   int64_t blocks = (count + kThreads - 1) / kThreads;
   return int(blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks);
 }
-
-size_t aligned(size_t bytes) { return (bytes + 255) & ~size_t(255); }
 
 __device__ int64_t first_of_thread() {
   return int64_t(blockIdx.x) * kThreads + threadIdx.x;
@@ -24,44 +22,91 @@ __device__ int64_t first_of_thread() {
 
 __device__ int64_t step_of_grid() { return int64_t(gridDim.x) * kThreads; }
 
-template <class T> __global__ void count_up(T *to, int64_t count) {
-  for (int64_t k = first_of_thread(); k < count; k += step_of_grid())
-    to[k] = T(k);
+/* How many of the sorted keys from low on are below j, and low. */
+template <class K>
+__device__ int64_t lower_bound(const K *key, int64_t low, int64_t keys,
+                               int64_t j) {
+  int64_t high = keys;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (int64_t(key[middle]) < j)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
 }
 
-/* offsets[j] = how many of the sorted keys are below j, for j = 0 .. count. */
+/* The last row that begins at or before edge e: it holds e. */
 template <class O>
-__global__ void offsets_of_keys(O *offsets, int64_t count, const int32_t *key,
-                                int64_t keys) {
-  for (int64_t j = first_of_thread(); j <= count; j += step_of_grid()) {
-    int64_t low = 0, high = keys;
-    while (low < high) {
-      int64_t middle = low + (high - low) / 2;
-      if (key[middle] < j)
-        low = middle + 1;
-      else
-        high = middle;
+__device__ int64_t row_of(const O *offsets, int64_t low, int64_t n, int64_t e) {
+  int64_t high = n;
+  while (high - low > 1) {
+    int64_t middle = (low + high) / 2;
+    if (int64_t(offsets[middle]) <= e)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+template <class T> struct alignas(4 * sizeof(T)) four { T item[kEach]; };
+
+/* The row of each edge, and its number if asked for. */
+template <class O>
+__global__ void __launch_bounds__(kThreads)
+    fill_rows(int32_t *rows, O *number, unsigned long long *largest,
+              const O *offsets, int64_t n, int64_t edges) {
+  const int64_t e = first_of_thread() * kEach;
+  if (largest && e == 0)
+    *largest = 0;
+  if (e >= edges)
+    return;
+  int64_t row = row_of(offsets, 0, n, e), end = offsets[row + 1];
+  four<int32_t> row_of_each;
+  four<O> number_of_each;
+  for (int k = 0; k < kEach; k++) {
+    if (e + k >= end && e + k < edges) {
+      end = offsets[++row + 1];
+      if (end <= e + k) {
+        row = row_of(offsets, row, n, e + k);
+        end = offsets[row + 1];
+      }
     }
-    offsets[j] = O(low);
+    row_of_each.item[k] = int32_t(row);
+    number_of_each.item[k] = O(e + k);
+  }
+  if (e + kEach <= edges) {
+    reinterpret_cast<four<int32_t> *>(rows)[e / kEach] = row_of_each;
+    if (number)
+      reinterpret_cast<four<O> *>(number)[e / kEach] = number_of_each;
+    return;
+  }
+  for (int k = 0; e + k < edges; k++) {
+    rows[e + k] = row_of_each.item[k];
+    if (number)
+      number[e + k] = number_of_each.item[k];
   }
 }
 
-template <class T>
-__global__ void gather(int32_t *to, const int32_t *from, const T *position,
-                       int64_t count) {
-  for (int64_t k = first_of_thread(); k < count; k += step_of_grid())
-    to[k] = from[position[k]];
-}
-
-template <class O>
-__global__ void largest_degree(unsigned long long *largest, const O *offsets,
-                               int64_t count) {
+/* offsets[j] = how many of the sorted keys are below j, for j = 0 .. nodes, and
+ * the largest difference of two if asked for. */
+template <class O, class K>
+__device__ void fill_offsets(O *offsets, int64_t nodes, const K *key,
+                             int64_t keys, unsigned long long *largest) {
   unsigned long long most = 0;
-  for (int64_t j = first_of_thread(); j < count; j += step_of_grid()) {
-    unsigned long long degree =
-        (unsigned long long)(int64_t(offsets[j + 1]) - int64_t(offsets[j]));
-    most = degree > most ? degree : most;
+  for (int64_t j = first_of_thread(); j <= nodes; j += step_of_grid()) {
+    const int64_t low = lower_bound(key, 0, keys, j);
+    offsets[j] = O(low);
+    if (largest && j < nodes) {
+      const unsigned long long degree =
+          lower_bound(key, low, keys, j + 1) - low;
+      most = degree > most ? degree : most;
+    }
   }
+  if (!largest)
+    return;
   for (int step = 16; step; step /= 2) {
     unsigned long long other = __shfl_xor_sync(0xffffffffu, most, step);
     most = other > most ? other : most;
@@ -70,99 +115,158 @@ __global__ void largest_degree(unsigned long long *largest, const O *offsets,
     atomicMax(largest, most);
 }
 
-template <class T>
-__global__ void read_edges(int32_t *dst, int32_t *src, const T *dst_from,
-                           const T *src_from, int64_t edges,
-                           int64_t destinations, int64_t sources,
-                           dfgnn_edge_counts *counts) {
+template <class O, class K>
+__global__ void __launch_bounds__(kThreads)
+    list_offsets(O *offsets, int64_t nodes, const K *key, int64_t keys) {
+  fill_offsets(offsets, nodes, key, keys, nullptr);
+}
+
+/* After a sort: the offsets, and what belongs to the edges in their order. */
+template <class O>
+__global__ void __launch_bounds__(kThreads)
+    finish(O *offsets, int64_t nodes, const int32_t *key, int64_t edges,
+           unsigned long long *largest, int32_t *to, const int32_t *from,
+           const O *order) {
+  fill_offsets(offsets, nodes, key, edges, largest);
+#pragma unroll 4
+  for (int64_t k = first_of_thread(); k < edges; k += step_of_grid())
+    to[k] = from[order[k]];
+}
+
+template <class T, class O>
+__global__ void __launch_bounds__(kThreads)
+    read_edges(int32_t *src, int32_t *dst, O *number, const T *dst_from,
+               const T *src_from, int64_t edges, int64_t destinations,
+               int64_t sources, dfgnn_edge_counts *counts) {
+  unsigned long long bad_dst = 0, bad_src = 0;
+  bool unsorted = false;
+#pragma unroll 2
   for (int64_t e = first_of_thread(); e < edges; e += step_of_grid()) {
-    int64_t i = dst_from[e], j = src_from[e];
+    const int64_t i = dst_from[e], j = src_from[e];
+    const unsigned long long bad = ~static_cast<unsigned long long>(e);
     if (i < 0 || i >= destinations)
-      atomicMin(&counts->bad_dst, (unsigned long long)e);
+      bad_dst = bad > bad_dst ? bad : bad_dst;
     if (j < 0 || j >= sources)
-      atomicMin(&counts->bad_src, (unsigned long long)e);
-    if (e > 0 && i < int64_t(dst_from[e - 1]))
-      counts->unsorted = 1; /* every thread that writes writes the same */
-    dst[e] = int32_t(i);
+      bad_src = bad > bad_src ? bad : bad_src;
+    unsorted |= e > 0 && i < int64_t(dst_from[e - 1]);
     src[e] = int32_t(j);
+    if (dst) {
+      dst[e] = int32_t(i);
+      number[e] = O(e);
+    }
   }
+  using ull = unsigned long long;
+  if (bad_dst)
+    atomicMax(reinterpret_cast<ull *>(&counts->bad_dst), bad_dst);
+  if (bad_src)
+    atomicMax(reinterpret_cast<ull *>(&counts->bad_src), bad_src);
+  if (unsorted) /* every thread that writes writes the same */
+    (dst ? counts->was_unsorted : counts->unsorted) = 1;
 }
 
-int bits_of(int64_t x) {
-  int bits = 1;
-  while (bits < 31 && x >> bits)
-    bits++;
-  return bits;
-}
-
-template <class T>
-cudaError_t sort_pairs(void *temporary, size_t *bytes, const int32_t *key,
-                       int32_t *sorted, const T *value, T *order, int64_t count,
-                       int64_t nodes, cudaStream_t stream) {
-  return cub::DeviceRadixSort::SortPairs(temporary, *bytes, key, sorted, value,
-                                         order, count, 0, bits_of(nodes),
-                                         stream);
-}
-
-template <class T> size_t sort_bytes(int64_t edges, int64_t nodes) {
-  size_t bytes = 0;
-  sort_pairs<T>(nullptr, &bytes, nullptr, nullptr, nullptr, nullptr, edges,
-                nodes, nullptr);
-  return aligned(size_t(edges) * sizeof(T)) + bytes;
-}
-
-/* A stable sort of the edges by a node. */
-template <class T>
-cudaError_t sort_edges(int32_t *sorted, T *order, const int32_t *key,
-                       int64_t edges, int64_t nodes, void *workspace,
-                       cudaStream_t stream) {
-  T *number = static_cast<T *>(workspace);
-  size_t part = aligned(size_t(edges) * sizeof(T));
-  size_t bytes = sort_bytes<T>(edges, nodes) - part;
-  if (edges == 0)
-    return cudaSuccess;
-  count_up<<<blocks_for(edges), kThreads, 0, stream>>>(number, edges);
-  cudaError_t e = cudaGetLastError();
-  if (e != cudaSuccess)
-    return e;
-  return sort_pairs(static_cast<char *>(workspace) + part, &bytes, key, sorted,
-                    number, order, edges, nodes, stream);
-}
+/* ---- by the width of offsets -----------------------------------------------
+ */
 
 template <class O>
 cudaError_t transpose(O *offsets, int32_t *row, O *edge,
                       unsigned long long *largest, const dfgnn_matrix *m,
                       void *workspace, cudaStream_t stream) {
-  const size_t part = aligned(size_t(m->edges) * sizeof(int32_t));
+  const int64_t edges = m->edges;
+  const size_t keys = dfgnn::aligned(size_t(edges) * sizeof(int32_t));
   char *base = static_cast<char *>(workspace);
   int32_t *sorted = reinterpret_cast<int32_t *>(base);
-  int32_t *row_of_edge = reinterpret_cast<int32_t *>(base + part);
-  char *rest = base + 2 * part;
-  cudaError_t e = cudaMemsetAsync(largest, 0, sizeof *largest, stream);
+  int32_t *rows = reinterpret_cast<int32_t *>(base + keys);
+  O *number = reinterpret_cast<O *>(base + 2 * keys);
+  char *rest = base + 2 * keys + dfgnn::aligned(size_t(edges) * sizeof(O));
+  fill_rows<<<unsigned(edges / (kThreads * kEach) + 1), kThreads, 0, stream>>>(
+      rows, number, largest, static_cast<const O *>(m->offsets),
+      m->destinations, edges);
+  cudaError_t e = cudaGetLastError();
   if (e == cudaSuccess)
-    e = sort_edges(sorted, edge, m->indices, m->edges, m->sources, rest,
-                   stream);
-  if (e == cudaSuccess)
-    e = dfgnn__cuda_row_of_edge(row_of_edge, m, rest, stream);
+    e = dfgnn::sort_pairs(rest, m->indices, sorted, number, edge, edges,
+                          m->sources, stream);
   if (e != cudaSuccess)
     return e;
-  offsets_of_keys<<<blocks_for(m->sources + 1), kThreads, 0, stream>>>(
-      offsets, m->sources, sorted, m->edges);
-  gather<<<blocks_for(m->edges), kThreads, 0, stream>>>(row, row_of_edge, edge,
-                                                        m->edges);
-  largest_degree<<<blocks_for(m->sources), kThreads, 0, stream>>>(
-      largest, offsets, m->sources);
+  finish<<<blocks_for(edges > m->sources ? edges : m->sources + 1), kThreads, 0,
+           stream>>>(offsets, m->sources, sorted, edges, largest, row, rows,
+                     edge);
+  return cudaGetLastError();
+}
+
+template <class O>
+cudaError_t sort_list(O *offsets, int32_t *indices, O *order,
+                      const int32_t *dst, const int32_t *src, const O *number,
+                      int64_t edges, int64_t destinations, void *workspace,
+                      cudaStream_t stream) {
+  int32_t *sorted = static_cast<int32_t *>(workspace);
+  char *rest = static_cast<char *>(workspace) +
+               dfgnn::aligned(size_t(edges) * sizeof(int32_t));
+  cudaError_t e = dfgnn::sort_pairs(rest, dst, sorted, number, order, edges,
+                                    destinations, stream);
+  if (e != cudaSuccess)
+    return e;
+  finish<<<blocks_for(edges > destinations ? edges : destinations + 1),
+           kThreads, 0, stream>>>(offsets, destinations, sorted, edges,
+                                  static_cast<unsigned long long *>(nullptr),
+                                  indices, src, order);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t read_list(int32_t *src, int32_t *dst, void *number,
+                      const void *dst_from, const void *src_from, int64_t edges,
+                      int64_t destinations, int64_t sources,
+                      dfgnn_edge_counts *counts, cudaStream_t stream) {
+  const T *i = static_cast<const T *>(dst_from);
+  const T *j = static_cast<const T *>(src_from);
+  if (edges > INT_MAX)
+    read_edges<<<blocks_for(edges), kThreads, 0, stream>>>(
+        src, dst, static_cast<int64_t *>(number), i, j, edges, destinations,
+        sources, counts);
+  else
+    read_edges<<<blocks_for(edges), kThreads, 0, stream>>>(
+        src, dst, static_cast<int32_t *>(number), i, j, edges, destinations,
+        sources, counts);
+  return cudaGetLastError();
+}
+
+template <class K>
+cudaError_t offsets_of(void *offsets, const void *dst_from, int64_t edges,
+                       int64_t destinations, cudaStream_t stream) {
+  const K *key = static_cast<const K *>(dst_from);
+  const int blocks = blocks_for(destinations + 1);
+  if (edges > INT_MAX)
+    list_offsets<<<blocks, kThreads, 0, stream>>>(
+        static_cast<int64_t *>(offsets), destinations, key, edges);
+  else
+    list_offsets<<<blocks, kThreads, 0, stream>>>(
+        static_cast<int32_t *>(offsets), destinations, key, edges);
   return cudaGetLastError();
 }
 
 } /* namespace */
 
+extern "C" cudaError_t dfgnn__cuda_row_of_edge(int32_t *rows,
+                                               const dfgnn_matrix *m,
+                                               cudaStream_t stream) {
+  const unsigned blocks = unsigned(m->edges / (kThreads * kEach) + 1);
+  unsigned long long *none = nullptr;
+  if (m->offsets64)
+    fill_rows<<<blocks, kThreads, 0, stream>>>(
+        rows, static_cast<int64_t *>(nullptr), none,
+        static_cast<const int64_t *>(m->offsets), m->destinations, m->edges);
+  else
+    fill_rows<<<blocks, kThreads, 0, stream>>>(
+        rows, static_cast<int32_t *>(nullptr), none,
+        static_cast<const int32_t *>(m->offsets), m->destinations, m->edges);
+  return cudaGetLastError();
+}
+
 extern "C" size_t dfgnn__cuda_transpose_bytes(const dfgnn_matrix *m) {
-  size_t sort = m->offsets64 ? sort_bytes<int64_t>(m->edges, m->sources)
-                             : sort_bytes<int32_t>(m->edges, m->sources);
-  size_t rows = dfgnn__cuda_row_of_edge_bytes(m);
-  return 2 * aligned(size_t(m->edges) * sizeof(int32_t)) +
-         (sort > rows ? sort : rows);
+  const size_t edges = size_t(m->edges);
+  return 2 * dfgnn::aligned(edges * sizeof(int32_t)) +
+         dfgnn::aligned(edges * (m->offsets64 ? 8 : 4)) +
+         dfgnn::sort_bytes(m->edges, m->sources, m->offsets64);
 }
 
 extern "C" cudaError_t
@@ -178,67 +282,45 @@ dfgnn__cuda_transpose(void *offsets, int32_t *row, void *edge,
 }
 
 extern "C" cudaError_t
-dfgnn__cuda_read_edges(int32_t *dst, int32_t *src, const void *dst_from,
-                       const void *src_from, int wide, int64_t edges,
-                       int64_t destinations, int64_t sources,
+dfgnn__cuda_read_edges(int32_t *src, int32_t *dst, void *number,
+                       const void *dst_from, const void *src_from, int wide,
+                       int64_t edges, int64_t destinations, int64_t sources,
                        dfgnn_edge_counts *counts, cudaStream_t stream) {
-  cudaError_t e = cudaMemsetAsync(counts, 0xff, sizeof *counts, stream);
-  if (e == cudaSuccess)
-    e = cudaMemsetAsync(&counts->unsorted, 0, sizeof counts->unsorted, stream);
-  if (e != cudaSuccess)
-    return e;
-  if (wide)
-    read_edges<<<blocks_for(edges), kThreads, 0, stream>>>(
-        dst, src, static_cast<const int64_t *>(dst_from),
-        static_cast<const int64_t *>(src_from), edges, destinations, sources,
-        counts);
-  else
-    read_edges<<<blocks_for(edges), kThreads, 0, stream>>>(
-        dst, src, static_cast<const int32_t *>(dst_from),
-        static_cast<const int32_t *>(src_from), edges, destinations, sources,
-        counts);
-  return cudaGetLastError();
+  return wide ? read_list<int64_t>(src, dst, number, dst_from, src_from, edges,
+                                   destinations, sources, counts, stream)
+              : read_list<int32_t>(src, dst, number, dst_from, src_from, edges,
+                                   destinations, sources, counts, stream);
+}
+
+extern "C" cudaError_t dfgnn__cuda_list_offsets(void *offsets,
+                                                const void *dst_from, int wide,
+                                                int64_t edges,
+                                                int64_t destinations,
+                                                cudaStream_t stream) {
+  return wide ? offsets_of<int64_t>(offsets, dst_from, edges, destinations,
+                                    stream)
+              : offsets_of<int32_t>(offsets, dst_from, edges, destinations,
+                                    stream);
 }
 
 extern "C" size_t dfgnn__cuda_sort_edges_bytes(int64_t edges,
                                                int64_t destinations) {
-  return aligned(size_t(edges) * sizeof(int32_t)) +
-         (edges > INT_MAX ? sort_bytes<int64_t>(edges, destinations)
-                          : sort_bytes<int32_t>(edges, destinations));
+  return dfgnn::aligned(size_t(edges) * sizeof(int32_t)) +
+         dfgnn::sort_bytes(edges, destinations, edges > INT_MAX);
 }
 
-extern "C" cudaError_t dfgnn__cuda_sort_edges(void *offsets, int32_t *indices,
-                                              void *order, const int32_t *dst,
-                                              const int32_t *src, int64_t edges,
-                                              int64_t destinations,
-                                              void *workspace,
-                                              cudaStream_t stream) {
-  int32_t *sorted = static_cast<int32_t *>(workspace);
-  char *rest =
-      static_cast<char *>(workspace) + aligned(size_t(edges) * sizeof(int32_t));
-  const int32_t *key = dst;
-  const int wide = edges > INT_MAX;
-  cudaError_t e = cudaSuccess;
-  if (order) {
-    key = sorted;
-    e = wide ? sort_edges(sorted, static_cast<int64_t *>(order), dst, edges,
-                          destinations, rest, stream)
-             : sort_edges(sorted, static_cast<int32_t *>(order), dst, edges,
-                          destinations, rest, stream);
-    if (e != cudaSuccess)
-      return e;
-    if (wide)
-      gather<<<blocks_for(edges), kThreads, 0, stream>>>(
-          indices, src, static_cast<const int64_t *>(order), edges);
-    else
-      gather<<<blocks_for(edges), kThreads, 0, stream>>>(
-          indices, src, static_cast<const int32_t *>(order), edges);
-  }
-  if (wide)
-    offsets_of_keys<<<blocks_for(destinations + 1), kThreads, 0, stream>>>(
-        static_cast<int64_t *>(offsets), destinations, key, edges);
-  else
-    offsets_of_keys<<<blocks_for(destinations + 1), kThreads, 0, stream>>>(
-        static_cast<int32_t *>(offsets), destinations, key, edges);
-  return cudaGetLastError();
+extern "C" cudaError_t
+dfgnn__cuda_sort_edges(void *offsets, int32_t *indices, void *order,
+                       const int32_t *dst, const int32_t *src,
+                       const void *number, int64_t edges, int64_t destinations,
+                       void *workspace, cudaStream_t stream) {
+  if (edges > INT_MAX)
+    return sort_list(static_cast<int64_t *>(offsets), indices,
+                     static_cast<int64_t *>(order), dst, src,
+                     static_cast<const int64_t *>(number), edges, destinations,
+                     workspace, stream);
+  return sort_list(static_cast<int32_t *>(offsets), indices,
+                   static_cast<int32_t *>(order), dst, src,
+                   static_cast<const int32_t *>(number), edges, destinations,
+                   workspace, stream);
 }

@@ -17,13 +17,6 @@ int blocks_for(int64_t count) {
 size_t aligned(size_t bytes) { return (bytes + 255) & ~size_t(255); }
 
 template <class O>
-__global__ void mark_rows(int32_t *rows, const O *offsets, int64_t n) {
-  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < n && offsets[i] < offsets[i + 1])
-    rows[offsets[i]] = int32_t(i);
-}
-
-template <class O>
 __global__ void degree_keys(uint32_t *key, int32_t *row, const O *offsets,
                             int64_t n) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
@@ -123,40 +116,6 @@ extern "C" cudaError_t dfgnn__cuda_narrow(int32_t *to, const int64_t *from,
     return e;
   narrow_kernel<<<blocks, kThreads, 0, stream>>>(to, from, count, bad);
   return cudaGetLastError();
-}
-
-extern "C" size_t dfgnn__cuda_row_of_edge_bytes(const dfgnn_matrix *matrix) {
-  size_t bytes = 0;
-  dfgnn__cuda_scan_max(nullptr, &bytes, nullptr, nullptr, matrix->edges,
-                       nullptr);
-  return bytes;
-}
-
-/* The first edge of each row is marked with it; a prefix maximum does the
- * rest. */
-extern "C" cudaError_t dfgnn__cuda_row_of_edge(int32_t *rows,
-                                               const dfgnn_matrix *matrix,
-                                               void *workspace,
-                                               cudaStream_t stream) {
-  const int64_t n = matrix->destinations;
-  size_t bytes = dfgnn__cuda_row_of_edge_bytes(matrix);
-  if (matrix->edges == 0)
-    return cudaSuccess;
-  cudaError_t e =
-      cudaMemsetAsync(rows, 0, size_t(matrix->edges) * sizeof *rows, stream);
-  if (e != cudaSuccess)
-    return e;
-  if (matrix->offsets64)
-    mark_rows<<<blocks_for(n), kThreads, 0, stream>>>(
-        rows, static_cast<const int64_t *>(matrix->offsets), n);
-  else
-    mark_rows<<<blocks_for(n), kThreads, 0, stream>>>(
-        rows, static_cast<const int32_t *>(matrix->offsets), n);
-  e = cudaGetLastError();
-  if (e != cudaSuccess)
-    return e;
-  return dfgnn__cuda_scan_max(workspace, &bytes, rows, rows, matrix->edges,
-                              stream);
 }
 
 extern "C" size_t dfgnn__cuda_degree_order_bytes(const dfgnn_matrix *matrix) {
