@@ -123,46 +123,40 @@ template <bool SPLIT> struct tile_math_f32 {
       const float (&scale)[2], const T *far, int lane) {
     constexpr int FAR = tile_strides<T, W>::kAcross;
     const int g = lane / 4, t = lane % 4;
-    const float *far_lane = far + 2 * t * FAR + 4 * g;
+    const float *far_lane = far + 2 * t * FAR + 2 * g;
     fragment p[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       p[j].set(weight[j][0], weight[j][2], weight[j][1], weight[j][3]);
 #pragma unroll
-    for (int c = 0; c < W / 32; ++c) {
-      float chunk[4][4], rest[4][4];
-#pragma unroll
-      for (int n = 0; n < 4; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          chunk[n][e] = rest[n][e] = 0.0f;
+    for (int n = 0; n < W / 8; n += 2) {
+      float chunk[2][4] = {}, rest[2][4] = {};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float *at = far_lane + 8 * j * FAR + 32 * c;
-        const float4 x = *reinterpret_cast<const float4 *>(at);
-        const float4 y = *reinterpret_cast<const float4 *>(at + FAR);
-        const float v[4][2] = {{x.x, y.x}, {x.y, y.y}, {x.z, y.z}, {x.w, y.w}};
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          part b[2];
-          b[0].set(v[n][0]);
-          b[1].set(v[n][1]);
-          multiply(chunk[n], rest[n], p[j], b[0], b[1]);
-        }
+        const float *at = far_lane + 8 * j * FAR + 8 * n;
+        const float2 x = *reinterpret_cast<const float2 *>(at);
+        const float2 y = *reinterpret_cast<const float2 *>(at + FAR);
+        part b[4];
+        b[0].set(x.x);
+        b[1].set(y.x);
+        b[2].set(x.y);
+        b[3].set(y.y);
+        multiply(chunk[0], rest[0], p[j], b[0], b[1]);
+        multiply(chunk[1], rest[1], p[j], b[2], b[3]);
       }
       if constexpr (SPLIT)
 #pragma unroll
-        for (int n = 0; n < 4; ++n)
+        for (int i = 0; i < 2; ++i)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            chunk[n][e] += rest[n][e];
-      add_scaled<W, 4>(sums, 4 * c, chunk, scale);
+            chunk[i][e] += rest[i][e];
+      add_scaled<W, 2>(sums, n, chunk, scale);
     }
   }
 
-  /* Of sums[n][e]. */
+  /* Of sums[n][e]: two n and two e are four adjacent ones. */
   static __device__ __forceinline__ int feature(int n, int e, int t) {
-    return 32 * (n / 4) + 8 * t + 4 * (e & 1) + n % 4;
+    return 16 * (n / 2) + 4 * t + 2 * (e & 1) + n % 2;
   }
   /* FIRST: 0, or 2 for row g + 8. */
   template <int W, int FIRST>
@@ -170,17 +164,15 @@ template <bool SPLIT> struct tile_math_f32 {
   store_wide(T *row, const float (&sums)[W / 8][4], float factor, int dim,
              int t) {
 #pragma unroll
-    for (int n = 0; n < W / 8; n += 4)
+    for (int n = 0; n < W / 8; n += 2) {
+      float x[4];
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int f = feature(n, e, t);
-        float x[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          x[i] = sums[n + i][FIRST + e] * factor;
-        if (f < dim)
-          store_once<4>(row + f, x);
-      }
+      for (int i = 0; i < 4; ++i)
+        x[i] = sums[n + i % 2][FIRST + i / 2] * factor;
+      const int f = feature(n, 0, t);
+      if (f < dim)
+        store_once<4>(row + f, x);
+    }
   }
 };
 
