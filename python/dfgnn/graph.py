@@ -35,6 +35,20 @@ def check_index(name, value, dim=1):
                          f"{'s' if dim > 1 else ''}, got " + describe(value))
 
 
+def lasting(function):
+    """Calls function so that what it makes may take part in training later,
+    even if it is called in inference mode."""
+    if not torch.is_inference_mode_enabled():
+        return function()
+    with torch.inference_mode(False):
+        return function()
+
+
+def _plain(tensor):
+    tensor = tensor.detach().contiguous()
+    return tensor.clone() if tensor.is_inference() else tensor
+
+
 def _host_ptr(graph_ptr):
     if graph_ptr is None:
         return None
@@ -79,8 +93,11 @@ class Graph:
                 raise ValueError(
                     f"edge_order must have {indices.numel()} elements on "
                     f"{indices.device}, got " + describe(edge_order))
-        self._fill(offsets.detach().contiguous(),
-                   indices.detach().contiguous(), edge_order, num_src,
+        offsets, indices = lasting(lambda: (_plain(offsets),
+                                            _plain(indices)))
+        if edge_order is not None:
+            edge_order = lasting(lambda: _plain(edge_order))
+        self._fill(offsets, indices, edge_order, num_src,
                    _host_ptr(graph_ptr), family, name)
         self._handle = self._make_handle()
 
@@ -124,7 +141,8 @@ class Graph:
             edge_index[0].contiguous(), edge_index[1].contiguous(), num_src,
             num_dst, graph_ptr, family, name)
         graph = cls.__new__(cls)
-        offsets, indices, order = _handle.matrix(handle, edge_index.device)
+        offsets, indices, order = lasting(
+            lambda: _handle.matrix(handle, edge_index.device))
         graph._fill(offsets, indices, order, num_src, graph_ptr, family, name)
         graph._handle = handle
         return graph
@@ -149,7 +167,7 @@ class Graph:
     def _derive(self, key, make):
         found = self._derived.get(key)
         if found is None:
-            found = self._derived[key] = make()
+            found = self._derived[key] = lasting(make)
         return found
 
     @property
@@ -212,8 +230,8 @@ class Graph:
         and a destination, as the last edges: what PyG's attention layers
         do."""
         if self.looped is None:
-            kept, edges = loop_plan(self.edge_index,
-                                    min(self.num_src, self.num_dst))
+            kept, edges = lasting(lambda: loop_plan(
+                self.edge_index, min(self.num_src, self.num_dst)))
             looped = Graph.from_edge_index(
                 edges, (self.num_src, self.num_dst),
                 graph_ptr=self.graph_ptr, family=self.family, name=self.name)

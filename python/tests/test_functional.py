@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _attention, _composite, ops
+from dfgnn import _attention, _composite, nn, ops
 
 from conftest import close, random_edges
 
@@ -231,6 +231,41 @@ def test_inference_mode(op, device):
         out = call(op, edges, inputs)
     assert not out.requires_grad
     close(out, expected, 1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: nn.GATConv(8, 4, edge_dim=3), lambda: nn.GCNConv(8, 4),
+    lambda: nn.TransformerConv(8, 4, edge_dim=3)])
+def test_graphs_of_inference_mode_train_later(make, device):
+    layer = make().to(device)
+    x = torch.randn(14, 8, device=device, requires_grad=True)
+    edges = random_edges(14, 14, 60, device)
+    features = torch.randn(edges.size(1), 3, device=device)
+    features = () if isinstance(layer, nn.GCNConv) else (features,)
+    with torch.inference_mode():
+        layer(x, edges, *features)
+        graph = dfgnn.as_graph(edges.clone(), 14)
+        order = torch.arange(edges.size(1), device=device)
+        pieces = dfgnn.Graph(graph.offsets.clone(), graph.indices.clone(), 14,
+                             edge_order=order)
+        layer(x, graph, *features)
+    for known in (edges, graph, pieces):
+        layer(x, known, *features).sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"),
+                    reason="this torch has one way to set precision")
+def test_either_way_to_set_precision_is_understood(device):
+    inputs = make("gt", device=device)
+    edges = random_edges(*SIZES, 60, device)
+    before = torch.backends.cuda.matmul.fp32_precision
+    wanted = call("gt", edges, inputs)
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        close(call("gt", edges, inputs), wanted, 5e-3)
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
 
 
 def test_only_what_is_needed_has_a_gradient():
