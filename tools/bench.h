@@ -17,6 +17,9 @@ extern const tool_column bench_time_columns[];
 int bench_dispatch(void *data, const tool_case *each);
 extern const tool_column bench_dispatch_columns[];
 
+/* Adds what building the graph on the device costs. */
+dfgnn_status bench_put_build(json_t *row, const tool_case *each, uint64_t seed);
+
 int bench_reorder(void *data, const tool_case *each);
 extern const tool_column bench_reorder_columns[];
 
