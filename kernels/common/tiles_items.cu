@@ -1,4 +1,4 @@
-/* tiles.cu - the TILES view of kernels/common/tiles.h, built on the device */
+/* tiles_items.cu - the TILES view on the device: its two steps, its items */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernels/common/device_graph.h"
