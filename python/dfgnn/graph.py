@@ -35,10 +35,15 @@ def check_index(name, value, dim=1):
                          f"{'s' if dim > 1 else ''}, got " + describe(value))
 
 
+# torch.compile does not trace questions for inference mode
+_tracing = getattr(getattr(torch, "compiler", None), "is_compiling",
+                   lambda: False)
+
+
 def lasting(function):
     """Calls function so that what it makes may take part in training later,
     even if it is called in inference mode."""
-    if not torch.is_inference_mode_enabled():
+    if _tracing() or not torch.is_inference_mode_enabled():
         return function()
     with torch.inference_mode(False):
         return function()
