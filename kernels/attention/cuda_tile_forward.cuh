@@ -66,15 +66,18 @@ template <class Math, int OP, int W> struct tile_forward {
       constexpr int side = 32 / kVectors; /* rows side by side */
       const int column = lane % kVectors;
       const int bytes = column * kVector < p.dim ? 16 : 0;
+      int row = first * side + lane / kVectors;
       base += bytes ? column * 16 : 0;
-      to += column * kVector;
+      to += row * STRIDE + column * kVector;
+      const int rounds =
+          (last - first * side + step * side - 1) / (step * side);
 #pragma unroll 4
-      for (int r = first * side; r < last; r += step * side) {
-        const int row = r + lane / kVectors;
+      for (int k = 0; k < rounds; ++k) {
         copy_async(
-            to + row * STRIDE,
-            node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes),
+            to, node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes),
             bytes);
+        row += step * side;
+        to += step * side * STRIDE;
       }
       return;
     }
@@ -418,8 +421,9 @@ template <class Math, int OP, int W>
 __global__ void __launch_bounds__(384, 1)
     tile_attend(const __grid_constant__ tile_params p) {
   extern __shared__ uint4 tile_shared[];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  const int head = blockIdx.y;
+  /* By a shuffle, so that the compiler knows it to be the same in a warp. */
+  const int warp = __shfl_sync(kFullMask, int(threadIdx.x / 32), 0);
+  const int lane = threadIdx.x & 31, head = blockIdx.y;
   const dfgnn_tile item = p.items[blockIdx.x];
   if (item.flags & DFGNN_TILE_DUPLICATES) {
 #pragma unroll 1
