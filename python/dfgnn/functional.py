@@ -60,10 +60,9 @@ def _probability(dropout, training):
 
 
 def _tf32_allowed():
-    matmul = torch.backends.cuda.matmul
-    if hasattr(matmul, "fp32_precision"):
+    if hasattr(torch._C, "_get_fp32_precision_getter"):
         # the older question raises where newer settings were made
-        return matmul.fp32_precision == "tf32"
+        return torch.backends.cuda.matmul.fp32_precision == "tf32"
     return torch.get_float32_matmul_precision() != "highest"
 
 

@@ -254,7 +254,7 @@ def test_graphs_of_inference_mode_train_later(make, device):
     assert torch.isfinite(x.grad).all()
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"),
+@pytest.mark.skipif(not hasattr(torch._C, "_get_fp32_precision_getter"),
                     reason="this torch has one way to set precision")
 def test_either_way_to_set_precision_is_understood(device):
     inputs = make("gt", device=device)
