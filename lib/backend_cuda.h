@@ -82,10 +82,11 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
                                     const dfgnn_matrix *matrix,
                                     const dfgnn_signature *signature);
 
-/* lib/backend_cuda_coo.c */
 /* lib/backend_cuda_tiles.c; view's arrays are the caller's to release */
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
                                      const dfgnn_matrix *matrix);
+
+/* lib/backend_cuda_coo.c */
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
                                         dfgnn_matrix *matrix,
