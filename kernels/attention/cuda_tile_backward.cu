@@ -8,12 +8,11 @@ namespace dfgnn {
 
 static const void *grad_tile_kernel(int op, dfgnn_dtype dtype, int kind,
                                     int64_t dim, int exact) {
-  static grad_tile_finder *const find[][3] = {{grad_tile_gt_f32}};
+  static grad_tile_finder *const find[][3] = {
+      {grad_tile_gt_f32, grad_tile_agnn_f32, grad_tile_gat_f32},
+      {grad_tile_gt_f16, grad_tile_agnn_f16, grad_tile_gat_f16},
+      {grad_tile_gt_bf16, grad_tile_agnn_bf16, grad_tile_gat_bf16}};
   return find[dtype][op](kind, static_cast<int>(dim), exact);
-}
-
-static bool has_instance(int op, dfgnn_dtype dtype) {
-  return op == DFGNN_OP_GT && dtype == DFGNN_F32;
 }
 
 static int is_exact(const dfgnn_problem *problem) {
@@ -84,8 +83,6 @@ const char *grad_tile_refusal(const dfgnn_setting *s,
   const int vector = static_cast<int>(16 / dfgnn_dtype_size(problem->dtype));
   if (atoi(s->device->arch + 3) < 80) /* sm_NN */
     return "needs tensor cores of sm_80 or later";
-  if (!has_instance(problem->op, problem->dtype))
-    return "no instance of this operator and type";
   if (problem->dim > 128)
     return "more than 128 features";
   if (problem->dim % vector != 0 ||
@@ -111,7 +108,7 @@ const char *grad_tile_refusal(const dfgnn_setting *s,
 
 struct grad_tile_memory {
   grad_memory walk;
-  char *row_totals, *block_totals;
+  char *block_totals;
 };
 
 constexpr int kTotalsWidth = 256;
@@ -129,8 +126,8 @@ static grad_tile_memory memory_of(const dfgnn_setting *s,
   m.walk.stats = grad_part(&m.walk, base, pairs * stats_count(problem->op), 4);
   if (problem->op == DFGNN_OP_AGNN) {
     m.walk.norms = grad_part(&m.walk, base, matrix->sources * heads, 4);
-    m.row_totals = grad_part(&m.walk, base,
-                             ceil_div(pairs, kTotalsWidth) * kTotalsWidth, 4);
+    m.walk.totals = grad_part(&m.walk, base,
+                              ceil_div(pairs, kTotalsWidth) * kTotalsWidth, 4);
     m.block_totals = grad_part(&m.walk, base, kTotalsWidth, 4);
   }
   int64_t slots = 0, sums = 0; /* of either pass: they follow each other */
@@ -216,7 +213,7 @@ static dfgnn_status sum_beta(const grad_tile_memory *memory,
   const int64_t pairs =
       launch->setting.matrix->destinations * launch->setting.problem->heads;
   dfgnn_status status =
-      grad_totals(memory->block_totals, memory->row_totals,
+      grad_totals(memory->block_totals, memory->walk.totals,
                   ceil_div(pairs, kTotalsWidth), kTotalsWidth, launch);
   return status ? status
                 : grad_totals(launch->args->grad_beta, memory->block_totals,
@@ -230,9 +227,9 @@ static dfgnn_status rows_pass(grad_tile_params *p, const dfgnn_launch *launch,
   const int64_t pairs = launch->setting.matrix->destinations * problem->heads;
   const int64_t padded = ceil_div(pairs, kTotalsWidth) * kTotalsWidth;
   dfgnn_status status;
-  p->row_totals = p->walk.totals ? memory->row_totals : nullptr;
+  p->row_totals = p->walk.totals;
   if (p->row_totals)
-    DFGNN_CUDA_TRY(cudaMemsetAsync(memory->row_totals + pairs * 4, 0,
+    DFGNN_CUDA_TRY(cudaMemsetAsync(memory->walk.totals + pairs * 4, 0,
                                    static_cast<size_t>(padded - pairs) * 4,
                                    static_cast<cudaStream_t>(launch->stream)));
   status = pass(p, launch, plan, 0);

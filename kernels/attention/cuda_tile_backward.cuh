@@ -489,7 +489,7 @@ struct grad_tile_walk {
         for (int i = 0; i < VEC; ++i) {
           if (!GAT && t == 0 && !part) {
             if constexpr (AGNN)
-              x[i] -= along * widen(y.item[i]);
+              x[i] = along != 0 ? x[i] - along * widen(y.item[i]) : x[i];
             x[i] *= factor;
           }
           ok = ok && is_finite(x[i]);

@@ -103,12 +103,16 @@ template <int OP, typename T, int W, bool COLUMNS> struct grad_tile_row {
     inner += score * t.inner;
     if (AGNN)
       score *= COLUMNS ? far * extra * beta : far;
-    if (TO == 0 || (t.weight == 0 && score == 0))
-      return; /* 0 times infinity is none */
+    if constexpr (TO > 0)
+      if (t.weight != 0 || score != 0) /* 0 times infinity is none */
+        add(x, t.weight, score);
+  }
+
+  __device__ void add(const float (&x)[FAR][K], float weight, float score) {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       if (COLUMNS)
-        sum[YT][k] += t.weight * x[YF][k];
+        sum[YT][k] += weight * x[YF][k];
       if (!GAT)
         sum[0][k] += score * x[0][k];
     }
@@ -128,9 +132,12 @@ template <int OP, typename T, int W, bool COLUMNS> struct grad_tile_row {
                               ? inner * extra * (COLUMNS ? extra * beta : 1.0f)
                               : 0.0f;
 #pragma unroll
-      for (int k = 0; k < K; ++k)
-        sum[0][k] =
-            (sum[0][k] - along * own[0][k]) * (COLUMNS ? 1.0f : extra * beta);
+      for (int k = 0; k < K; ++k) {
+        if (along != 0)
+          sum[0][k] -= along * own[0][k];
+        if (!COLUMNS)
+          sum[0][k] *= extra * beta;
+      }
     }
     if (GT) {
 #pragma unroll

@@ -39,7 +39,8 @@ DFGNN_FAMILIES(cuda_window_backward) = {
     {"cuda.attention.bwd.window",
      "window",
      "cuda",
-     DFGNN_BIT(DFGNN_OP_GT),
+     DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_AGNN) |
+         DFGNN_BIT(DFGNN_OP_GAT),
      DFGNN_BIT(DFGNN_PASS_BACKWARD),
      DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),
      1,
