@@ -7,12 +7,21 @@
  *
  *   VEC, kSize, kHeld      elements of a vector, their bytes, 4-byte words that
  *                          a lane keeps of a row
- *   edge, load(), fetch()  what is read of an edge; fetch() after every load()
- *   state, begin(), add()  what a lane keeps of a row
+ *   kNotes, note, look()   what a lane finds out of one edge for all lanes of
+ * it mark, pass(), mark_of() the note as the edge's lanes have it edge, load(),
+ * fetch()  what is read of an edge; fetch() after every load() state, begin()
+ * what a lane keeps of a row step(), add()          U edges into it; one
  *   start()                the first edges of a row, before add()
- *   fold()                 now and then, to keep long sums exact
+ *   older, fold()          now and then, to keep long sums exact: what older
+ *                          edges came to
  *   total, close()         what a lane passes on, by feature; merge(),
- * shuffle() store(), keep()        a row's result; a part of it
+ *   shuffle(), store(),    a row's result; a part of it
+ *   keep()
+ *
+ * A lane of the row reads the index of one edge, a row's lanes ahead of its
+ * use; lanes then tell each other.  So it is with what look() reads.  Where a
+ * block takes several rows a warp, the next one's place is asked for before
+ * the current one is worked on.
  *
  * Steps of which every side has an edge and every lane features take no masks.
  */
@@ -24,6 +33,15 @@
 namespace dfgnn {
 
 constexpr int kFoldEdges = 32; /* added by a lane between folds */
+
+/* The same address, which the compiler no longer knows for that of a variable:
+ * what is read and written by it lies in memory, and takes no registers. */
+template <typename A> __device__ __forceinline__ A *in_memory(A *p) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+l"(p));
+#endif
+  return p;
+}
 
 struct row_work {
   int row;
@@ -146,69 +164,140 @@ __device__ __forceinline__ A *part_of(const gather_params &p, int64_t slot,
   return static_cast<A *>(p.partial) + (slot * PARTS + part) * p.width + f;
 }
 
+/* An edge as one lane reads it.  Its id is left in halves: to widen it would
+ * be to wait for it. */
+struct edge_ahead {
+  int index;
+  uint2 id;
+
+  __device__ __forceinline__ void clear() {
+    index = 0;
+    id = uint2{0, 0};
+  }
+  template <bool NOTES>
+  __device__ __forceinline__ void read(const gather_params &p, int64_t e) {
+    index = __ldcs(p.schedule.indices + e);
+    if constexpr (NOTES) {
+      if (!p.edge_ids.array)
+        id = uint2{unsigned(e), unsigned(uint64_t(e) >> 32)};
+      else if (p.edge_ids.wide)
+        id = __ldcs(static_cast<const uint2 *>(p.edge_ids.array) + e);
+      else
+        id.x = __ldcs(static_cast<const unsigned *>(p.edge_ids.array) + e);
+    }
+  }
+  __device__ __forceinline__ int64_t edge() const {
+    return static_cast<int64_t>(uint64_t(id.y) << 32 | id.x);
+  }
+};
+
 template <class Op, int L, int C, int U> struct gather_row {
   using total = typename Op::total;
   static constexpr int VEC = Op::VEC;
 
   const gather_params &p;
   const Op op;
-  const int side, sides;
+
+  /* What of a row is asked for before its turn comes. */
+  struct early {
+    row_work w;
+    bool active;
+    edge_ahead first;
+  };
 
   __device__ __forceinline__ gather_row(const gather_params &params)
-      : p(params), op(params),
-        side((threadIdx.x & (params.schedule.group - 1)) / L),
-        sides(params.schedule.group / L) {}
+      : p(params), op(params) {}
 
-  /* U edges of each side from the k-th on; `left` of them are in the row. */
+  static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
+  __device__ __forceinline__ int lane_of_row() const {
+    return threadIdx.x & (p.schedule.group - 1);
+  }
+  __device__ __forceinline__ int side() const { return lane_of_row() / L; }
+  __device__ __forceinline__ int sides() const { return p.schedule.group / L; }
+
+  __device__ __forceinline__ void find_row(early &e, int unit, int last) const {
+    e.w = row_work{0, -1, 0, 0, 0};
+    unit += lane() / p.schedule.group;
+    e.active = unit < last;
+    if (e.active)
+      e.w = row_of_unit(p.schedule, unit);
+  }
+
+  /* The lane's edge, `ahead` edges into the row. */
+  __device__ __forceinline__ void fetch_edge(edge_ahead &a, const row_work &w,
+                                             int ahead) const {
+    a.clear();
+    if (ahead < w.degree)
+      a.template read<Op::kNotes>(p, w.begin + ahead);
+  }
+  __device__ __forceinline__ void fetch_row(early &e) const {
+    fetch_edge(e.first, e.w, lane_of_row());
+  }
+
+  /* U edges of each side, the first of which lane `from` read; `left` are in
+   * the row from there on. */
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(typename Op::state &z, int (&next)[U],
-                                        const row_work &w, int k, int left,
-                                        bool first) const {
+  __device__ __forceinline__ void
+  edges(typename Op::state &z, int index, const typename Op::note &note,
+        int from, bool first, int position, int left) const {
     typename Op::edge x[U];
+    typename Op::mark m[U];
     int j[U];
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      j[u] = next[u];
-    const int *ahead = p.schedule.indices + w.begin + k;
+      j[u] = __shfl_sync(kFullMask, index, from + u * sides());
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      next[u] = (U + u) * sides < left ? __ldcs(ahead + (U + u) * sides) : 0;
+      op.template load<WHOLE>(x[u], j[u], u * sides() < left);
+    op.pass(m, note, from, sides());
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      op.template load<WHOLE>(x[u], j[u], w.begin + k + u * sides,
-                              u * sides < left);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      op.template fetch<WHOLE>(x[u], j[u], u * sides < left);
+      op.template fetch<WHOLE>(x[u], j[u], m[u], u * sides() < left);
     if (first)
       op.start(z, x[0], L, p.schedule.group);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      op.template add<WHOLE>(z, x[u], w.position + k + u * sides,
-                             u * sides < left);
+    op.template step<WHOLE>(z, x, m, position, sides(), left);
   }
 
-  /* Every lane of the warp comes here, those without a row with degree 0. */
-  __device__ __forceinline__ void run(const row_work &w, bool active) const {
+  /* Works on the row of e; e becomes the one at `unit`, if that is below
+   * `last`.  Every lane of the warp comes here, those without a row with degree
+   * 0. */
+  __device__ __forceinline__ void run(early &e, int unit, int last) const {
+    const row_work w = e.w;
+    const bool active = e.active;
     typename Op::state z;
-    int next[U], k = side, left = w.degree - side;
-    const int *ahead = p.schedule.indices + w.begin + k;
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      next[u] = u * sides < left ? __ldcs(ahead + u * sides) : 0;
-    op.begin(z, w.row, w.position + side);
-    for (int step = 0; __any_sync(kFullMask, left > 0); ++step) {
-      if (step > 0 && step % (kFoldEdges / U) == 0)
-        op.fold(z);
-      if (p.exact && __all_sync(kFullMask, left > (U - 1) * sides))
-        edges<true>(z, next, w, k, left, step == 0);
-      else
-        edges<false>(z, next, w, k, left, step == 0);
-      left -= U * sides;
-      k += U * sides;
+    typename Op::older old;
+    edge_ahead next = e.first;
+    int ahead = lane_of_row();    /* of the lane's edge */
+    int k = side(), unfolded = 0; /* of this side's next one; since fold() */
+    op.begin(z, w.row, w.position + k);
+    find_row(e, unit, last);
+    while (__any_sync(kFullMask, k < w.degree)) {
+      const int index = next.index;
+      const typename Op::note note = op.look(next, ahead < w.degree);
+      ahead += p.schedule.group;
+      fetch_edge(next, w, ahead);
+      if (unfolded >= kFoldEdges) {
+        op.fold(z, old, min(k, w.degree) - side(), L, p.schedule.group);
+        unfolded = 0;
+      }
+      unfolded += L;
+      int from = (lane() & ~(p.schedule.group - 1)) + side();
+#pragma unroll 1
+      for (int i = 0; i < L / U; ++i) {
+        const int left = w.degree - k;
+        if (!__any_sync(kFullMask, left > 0))
+          break;
+        if (p.exact && __all_sync(kFullMask, left > (U - 1) * sides()))
+          edges<true>(z, index, note, from, k == side(), w.position + k, left);
+        else
+          edges<false>(z, index, note, from, k == side(), w.position + k, left);
+        k += U * sides();
+        from += U * sides();
+      }
     }
     total t[C][VEC];
-    op.close(t, z, side < w.degree);
+    op.close(t, z, old, side() < w.degree);
+    fetch_row(e);
     merge_sides<C>(t, L, 0, w, active);
   }
 
@@ -280,22 +369,23 @@ __global__ void __launch_bounds__(512, (gather_blocks<Op, C, U>()))
       taken = at_once;
     __syncthreads();
   }
-  const gather_row<Op, L, C, U> work(p);
-  const int lane = threadIdx.x & 31;
+  using row_t = gather_row<Op, L, C, U>;
+  const row_t work(p);
   int unit = first + static_cast<int>(threadIdx.x / 32) * rows;
+  if (unit >= last)
+    return;
+  typename row_t::early e;
+  work.find_row(e, unit, last);
+  work.fetch_row(e);
   while (unit < last) {
-    const int mine = unit + lane / p.schedule.group;
-    row_work w = {0, -1, 0, 0, 0};
-    if (mine < last)
-      w = row_of_unit(p.schedule, mine);
     int next = last;
     if (several) {
       int ticket = 0;
-      if (lane == 0)
+      if (row_t::lane() == 0)
         ticket = atomicAdd(&taken, rows);
       next = first + __shfl_sync(kFullMask, ticket, 0);
     }
-    work.run(w, mine < last);
+    work.run(e, next, last);
     unit = next;
   }
 }
@@ -328,10 +418,11 @@ template <class Op, int L, int C, int U> struct gather_share {
   __device__ __forceinline__ gather_share(const gather_params &params)
       : p(params), op(params) {}
 
-  __device__ __forceinline__ void write(typename Op::state &z, int row,
+  __device__ __forceinline__ void write(typename Op::state &z,
+                                        typename Op::older &old, int row,
                                         int degree, int slot, bool any) const {
     typename Op::total t[C][VEC];
-    op.close(t, z, any);
+    op.close(t, z, old, any);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       if (!op.features.has(c))
@@ -360,24 +451,31 @@ template <class Op, int L, int C, int U> struct gather_share {
       s.share_row[unit] = entered && row < row_end ? row : -1;
 
     typename Op::state z;
-    int slot = entered ? 2 * unit : -1, added = 0, unfolded = 0, next[U];
+    typename Op::older old;
+    int slot = entered ? 2 * unit : -1, added = 0, unfolded = 0;
+    edge_ahead next[U];
     int64_t end_after = end_of(row + 1);
-    fetch_indices(next, e, e_end);
+    fetch_edges(next, e, e_end);
     op.begin(z, row, static_cast<int>(e - begin));
     for (;;) {
       typename Op::edge x[U];
+      typename Op::note note[U];
+      typename Op::mark m[U];
       int j[U], done = 0;
       const int count = static_cast<int>(min(e_end - e, int64_t(U)));
 #pragma unroll
-      for (int u = 0; u < U; ++u)
-        j[u] = next[u];
-      fetch_indices(next, e + U, e_end);
+      for (int u = 0; u < U; ++u) {
+        j[u] = next[u].index;
+        note[u] = op.look(next[u], u < count);
+      }
+      fetch_edges(next, e + U, e_end);
 #pragma unroll
       for (int u = 0; u < U; ++u)
-        op.template load<false>(x[u], j[u], e + u, u < count);
+        op.template load<false>(x[u], j[u], u < count);
+      op.marks(m, note);
 #pragma unroll
       for (int u = 0; u < U; ++u)
-        op.template fetch<false>(x[u], j[u], u < count);
+        op.template fetch<false>(x[u], j[u], m[u], u < count);
       for (;;) { /* over the rows that these edges are of */
         const int stop = static_cast<int>(min(end - e, int64_t(count)));
         const int position = static_cast<int>(e - begin);
@@ -386,14 +484,14 @@ template <class Op, int L, int C, int U> struct gather_share {
           const bool mine = u >= done && u < stop;
           if (mine && u == done && added == 0)
             op.start(z, x[u], L, L);
-          op.template add<false>(z, x[u], position + u, mine);
+          op.template add<false>(z, x[u], m[u], position + u, mine);
         }
         added += stop - done;
         unfolded += stop - done;
         done = stop;
         if (row >= row_end || e + done != end)
           break;
-        write(z, row, static_cast<int>(end - begin), slot, added > 0);
+        write(z, old, row, static_cast<int>(end - begin), slot, added > 0);
         ++row;
         slot = -1;
         added = unfolded = 0;
@@ -403,7 +501,7 @@ template <class Op, int L, int C, int U> struct gather_share {
         op.begin(z, row, 0);
       }
       if (unfolded >= kFoldEdges) {
-        op.fold(z);
+        op.fold(z, old, added, L, L);
         unfolded = 0;
       }
       e += count;
@@ -411,7 +509,7 @@ template <class Op, int L, int C, int U> struct gather_share {
         break;
     }
     if (added > 0)
-      write(z, row, 0, 2 * unit + 1, true);
+      write(z, old, row, 0, 2 * unit + 1, true);
   }
 
   __device__ __forceinline__ int64_t end_of(int row) const {
@@ -419,11 +517,14 @@ template <class Op, int L, int C, int U> struct gather_share {
     return row < s.rows ? s.offsets[int64_t(row) + 1] : s.edges;
   }
 
-  __device__ __forceinline__ void fetch_indices(int (&next)[U], int64_t e,
-                                                int64_t e_end) const {
+  __device__ __forceinline__ void fetch_edges(edge_ahead (&next)[U], int64_t e,
+                                              int64_t e_end) const {
 #pragma unroll
-    for (int u = 0; u < U; ++u)
-      next[u] = e + u < e_end ? __ldcs(p.schedule.indices + e + u) : 0;
+    for (int u = 0; u < U; ++u) {
+      next[u].clear();
+      if (e + u < e_end)
+        next[u].template read<Op::kNotes>(p, e + u);
+    }
   }
 };
 

@@ -1,7 +1,7 @@
 /* cuda_reduce.cuh - extremes and moments of gathered rows, in one pass
  *
- * Moments are sums of differences to the row's first value, so that data far
- * from 0 lose nothing. */
+ * Moments are sums of differences to the row's first value, then to the mean of
+ * its first ones, so that data far from 0 lose nothing. */
 #ifndef DFGNN_REDUCE_CUDA_REDUCE_CUH
 #define DFGNN_REDUCE_CUDA_REDUCE_CUH
 
@@ -205,16 +205,23 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
   static constexpr int kSize = sizeof(T);
   static constexpr int kHeld =
       C * VEC * sizeof(A) / 4 *
-      ((WHAT & REDUCE_MOMENTS ? 5 : 0) + (WHAT & REDUCE_MIN ? 1 + ARG : 0) +
+      ((WHAT & REDUCE_MOMENTS ? 3 : 0) + (WHAT & REDUCE_MIN ? 1 + ARG : 0) +
        (WHAT & REDUCE_MAX ? 1 + ARG : 0));
 
   struct edge {
     packed<T, VEC> x[C];
   };
+  struct mark {};
+  struct note {};
+  static constexpr bool kNotes = false;
   struct state {
     reduced<WHAT, A> now[C][VEC];
-    A sum[C][VEC], square[C][VEC]; /* of older edges */
+    bool folded;
   };
+  struct older_sums {
+    A sum, square;
+  };
+  using older = older_sums[C * VEC];
   using total = reduced<WHAT, A>;
 
   const gather_params &p;
@@ -232,19 +239,39 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
         z.now[c][i].least.begin(first);
         z.now[c][i].most.begin(first);
         z.now[c][i].moments = {A(0), A(0), A(0)};
-        z.sum[c][i] = z.square[c][i] = A(0);
       }
+    z.folded = false;
   }
 
+  __device__ __forceinline__ note look(const edge_ahead &, bool) const {
+    return {};
+  }
+  template <int U>
+  __device__ __forceinline__ void pass(mark (&)[U], const note &, int,
+                                       int) const {}
+
+  /* One extreme needs no mask where what is not read is worse than all. */
+  static constexpr bool kFilled = WHAT == REDUCE_MIN || WHAT == REDUCE_MAX;
+
   template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, int64_t,
-                                       bool live) const {
+  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
 #pragma unroll
-    for (int c = 0; c < C; ++c)
-      table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
+    for (int c = 0; c < C; ++c) {
+      const bool on = live && features.has(c);
+      if constexpr (WHOLE || !kFilled) {
+        table.template load<WHOLE>(x.x[c], j, c, on);
+      } else {
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          x.x[c].item[i] =
+              narrow<T>(WHAT == REDUCE_MIN ? A(INFINITY) : -A(INFINITY));
+        load_if<VEC>(x.x[c], table.at(j, c), on);
+      }
+    }
   }
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &, int, bool) const {}
+  __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
+  }
 
   /* The first side's first value shifts all sides.  An infinite one would make
    * the mean NaN. */
@@ -265,10 +292,19 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
     }
   }
 
+  template <bool WHOLE, int U>
+  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
+                                       const mark (&m)[U], int position,
+                                       int sides, int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      add<WHOLE>(z, x[u], m[u], position + u * sides, u * sides < left);
+  }
+
   template <bool WHOLE>
-  __device__ __forceinline__ void add(state &z, const edge &x, int position,
-                                      bool live) const {
-    if (!WHOLE && !live)
+  __device__ __forceinline__ void add(state &z, const edge &x, const mark &,
+                                      int position, bool live) const {
+    if (!WHOLE && !kFilled && !live)
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c)
@@ -288,33 +324,67 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
       }
   }
 
-  __device__ __forceinline__ void fold(state &z) const {
-    if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          moment_sums<A> &m = z.now[c][i].moments;
-          z.sum[c][i] += m.sum;
-          z.square[c][i] += m.square;
-          m.sum = m.square = A(0);
-        }
-    }
-  }
-
-  __device__ __forceinline__ void close(total (&t)[C][VEC], state &z,
-                                        bool any) const {
-    fold(z);
+  /* Sums of a long row are of differences to about its mean: they stay small,
+   * and so does what rounding loses of them. */
+  __device__ __forceinline__ void recentre(state &z, int edges, int lanes,
+                                           int group) const {
+    const int sides = group / lanes;
+    const A count = A((max(edges, 0) + sides - 1) / sides);
 #pragma unroll
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
-        t[c][i] = z.now[c][i];
-        t[c][i].moments.sum = z.sum[c][i];
-        t[c][i].moments.square = z.square[c][i];
-        if (ARG && !any)
-          t[c][i].least.arg = t[c][i].most.arg = kNoEdge;
+        moment_sums<A> &m = z.now[c][i].moments;
+        A by = count > A(0) ? m.sum / count : A(0);
+        if (group > lanes)
+          by = __shfl_sync(kFullMask, by,
+                           (threadIdx.x & 31 & ~(group - 1)) |
+                               (threadIdx.x & (lanes - 1)));
+        const A shift = m.shift + by;
+        by = shift - shift == A(0) ? shift - m.shift : A(0);
+        m.shift += by;
+        m.square -= by * (m.sum + m.sum - count * by);
+        m.sum -= count * by;
       }
+  }
+
+  __device__ __forceinline__ void fold(state &z, older &old, int edges,
+                                       int lanes, int group) const {
+    if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
+      older_sums *at = in_memory(old);
+      if (!z.folded)
+        recentre(z, edges, lanes, group);
+#pragma unroll
+      for (int k = 0; k < C * VEC; ++k) {
+        moment_sums<A> &m = z.now[k / VEC][k % VEC].moments;
+        older_sums sums = {A(0), A(0)};
+        if (z.folded)
+          sums = at[k];
+        at[k] = {sums.sum + m.sum, sums.square + m.square};
+        m.sum = m.square = A(0);
+      }
+      z.folded = true;
+    }
+  }
+
+  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
+                                        older &old, bool any) const {
+#pragma unroll
+    for (int k = 0; k < C * VEC; ++k) {
+      total &x = t[k / VEC][k % VEC];
+      x = z.now[k / VEC][k % VEC];
+      if (ARG && !any)
+        x.least.arg = x.most.arg = kNoEdge;
+    }
+    if ((WHAT & REDUCE_MOMENTS) != 0 && z.folded) {
+      const older_sums *at = in_memory(old);
+#pragma unroll
+      for (int k = 0; k < C * VEC; ++k) {
+        moment_sums<A> &m = t[k / VEC][k % VEC].moments;
+        m.sum += at[k].sum;
+        m.square += at[k].square;
+      }
+    }
   }
 
   static __device__ __forceinline__ total shuffle(const total &t, int o) {
@@ -372,7 +442,7 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
         const moment_sums<A> &m = t[i].moments;
-        const A shifted = m.sum * inverse;
+        const A shifted = m.sum / A(degree > 0 ? degree : 1);
         const A v = (m.square - m.sum * shifted) * inverse;
         mean[i] = degree == 0 ? A(0) : m.shift + shifted;
         variance[i] = degree == 0 || v < A(0) ? A(0) : v; /* a NaN stays */

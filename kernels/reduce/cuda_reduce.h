@@ -22,19 +22,21 @@ enum {
   REDUCE_BOTH    /* all of PNA */
 };
 
-/* (lanes, vectors, unroll) of one extreme; of one with its edge; of moments
- * and of gradients. */
+/* (lanes, vectors, unroll) of one extreme; of one with its edge; of moments;
+ * of gradients. */
 #define DFGNN_REDUCE_BEST(X)                                                   \
   X(32, 1, 4)                                                                  \
   X(32, 1, 8)                                                                  \
   X(32, 2, 4)                                                                  \
   X(16, 1, 4)                                                                  \
-  X(16, 1, 8) X(16, 2, 4) X(8, 1, 4) X(8, 2, 4) X(8, 4, 2) X(4, 1, 4) X(4, 2, 4)
+  X(16, 2, 2) X(16, 2, 4) X(8, 1, 4) X(8, 2, 4) X(8, 4, 2) X(4, 1, 4) X(4, 2, 4)
 #define DFGNN_REDUCE_ARGS(X)                                                   \
   X(32, 1, 4)                                                                  \
   X(32, 2, 2)                                                                  \
   X(16, 1, 4) X(16, 2, 2) X(8, 1, 4) X(8, 2, 2) X(8, 4, 1) X(4, 1, 4) X(4, 2, 2)
 #define DFGNN_REDUCE_MOMENTS(X)                                                \
+  X(32, 1, 2) X(32, 1, 4) X(16, 1, 4) X(16, 2, 2) X(8, 1, 4) X(8, 2, 2)
+#define DFGNN_REDUCE_GRADIENTS(X)                                              \
   X(32, 1, 2) X(32, 1, 4) X(16, 1, 2) X(16, 1, 4) X(8, 1, 4) X(4, 1, 4)
 
 /* what: of the first enumeration.  A kernel with REDUCE_ARG may have fewer

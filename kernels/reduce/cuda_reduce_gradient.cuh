@@ -34,17 +34,26 @@ template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
   static constexpr bool PICK = WHAT != REDUCE_SPREAD;
   static constexpr bool SPREAD = WHAT != REDUCE_PICK;
   static constexpr bool BOTH = WHAT == REDUCE_BOTH;
+  static constexpr bool kNotes = PICK;
 
   struct edge {
     words<int, VEC> arg, arg2;
     packed<T, VEC> grad, grad2, mean;
     words<A, VEC> coefficient, offset;
+  };
+  /* Lower halves of an edge's id and of its row's first: of edges beyond the
+   * row such that no edge has the place. */
+  struct note {
+    unsigned id, first;
+  };
+  struct mark {
     int position;
   };
   struct state {
-    A own[VEC], now[VEC];
-    exact_sum<A> old[VEC];
+    A own[VEC], now[1][VEC];
+    bool folded;
   };
+  using older = exact_sum<A>[VEC];
   using total = A;
 
   const gather_params &p;
@@ -59,23 +68,40 @@ template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
 
   __device__ __forceinline__ void begin(state &z, int row, int) const {
 #pragma unroll
-    for (int i = 0; i < VEC; ++i) {
-      z.now[i] = z.own[i] = A(0);
-      z.old[i] = {A(0), A(0)};
-    }
+    for (int i = 0; i < VEC; ++i)
+      z.now[0][i] = z.own[i] = A(0);
+    z.folded = false;
     if (SPREAD && features.has(0) && p.schedule.rows > 0)
       load_row<T, VEC>(z.own, p, p.own, row, features.at(0));
   }
 
+  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+    note n = {e.id.x, e.id.x + 2};
+    if constexpr (PICK)
+      load_number_if(n.first,
+                     static_cast<const unsigned *>(p.row_offsets.array) +
+                         int64_t(e.index) * (p.row_offsets.wide ? 2 : 1),
+                     live);
+    return n;
+  }
+
+  template <int U>
+  __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
+                                       int sides) const {
+    if constexpr (PICK) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        m[u].position =
+            static_cast<int>(__shfl_sync(kFullMask, n.id, from + u * sides) -
+                             __shfl_sync(kFullMask, n.first, from + u * sides));
+    }
+  }
+
   template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, int64_t e,
-                                       bool live) const {
+  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
     const bool on = live && features.has(0);
     const int64_t at = int64_t(j) * p.width + features.readable(0);
-    x.position = -2; /* that of no edge */
     if (PICK) {
-      if (live)
-        x.position = static_cast<int>(p.edge_ids[e] - p.row_offsets[j]);
       x.arg.load(p.row_arg + at, on);
       if (BOTH)
         x.arg2.load(p.row_arg2 + at, on);
@@ -90,13 +116,14 @@ template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
 
   /* Gradients are read where they count. */
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &x, int j, bool live) const {
+  __device__ __forceinline__ void fetch(edge &x, int j, const mark &m,
+                                        bool live) const {
     if (PICK) {
       bool hit = false, hit2 = false;
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
-        hit = hit || x.arg[i] == x.position;
-        hit2 = hit2 || (BOTH && x.arg2[i] == x.position);
+        hit = hit || x.arg[i] == m.position;
+        hit2 = hit2 || (BOTH && x.arg2[i] == m.position);
       }
       grad.template load<false>(x.grad, j, 0, live && hit);
       if (BOTH)
@@ -106,40 +133,44 @@ template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
   __device__ __forceinline__ void start(state &, const edge &, int, int) const {
   }
 
+  template <bool WHOLE, int U>
+  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
+                                       const mark (&m)[U], int, int sides,
+                                       int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      add<WHOLE>(z, x[u], m[u], u * sides < left);
+  }
+
   template <bool WHOLE>
-  __device__ __forceinline__ void add(state &z, const edge &x, int,
+  __device__ __forceinline__ void add(state &z, const edge &x, const mark &m,
                                       bool live) const {
     if (!WHOLE && !live)
       return;
 #pragma unroll
     for (int i = 0; i < VEC; ++i) {
-      A sum = z.now[i];
-      if (PICK && x.arg[i] == x.position)
+      A sum = z.now[0][i];
+      if (PICK && x.arg[i] == m.position)
         sum += widen(x.grad.item[i]);
-      if (BOTH && x.arg2[i] == x.position)
+      if (BOTH && x.arg2[i] == m.position)
         sum += widen(x.grad2.item[i]);
       if (BOTH)
         sum +=
             x.offset[i] + x.coefficient[i] * (z.own[i] - widen(x.mean.item[i]));
       else if (SPREAD)
         sum += x.coefficient[i] * (z.own[i] - x.offset[i]);
-      z.now[i] = sum;
+      z.now[0][i] = sum;
     }
   }
 
-  __device__ __forceinline__ void fold(state &z) const {
-#pragma unroll
-    for (int i = 0; i < VEC; ++i) {
-      z.old[i].add(z.now[i]);
-      z.now[i] = A(0);
-    }
+  __device__ __forceinline__ void fold(state &z, older &old, int, int,
+                                       int) const {
+    fold_sums<true>(z.now, old, z.folded);
   }
 
   __device__ __forceinline__ void close(total (&t)[1][VEC], const state &z,
-                                        bool) const {
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      t[0][i] = z.old[i].value(z.now[i]);
+                                        older &old, bool) const {
+    close_sums<true>(t, z.now, old, z.folded);
   }
 
   static __device__ __forceinline__ total shuffle(total t, int o) {
@@ -181,7 +212,7 @@ struct gradient_instance {
 
 template <typename T, int V>
 gather_kernel gradient_wide(int what, const gather_shape *shape) {
-  static const gradient_instance table[] = {DFGNN_REDUCE_MOMENTS(GRADIENT)};
+  static const gradient_instance table[] = {DFGNN_REDUCE_GRADIENTS(GRADIENT)};
   for (const gradient_instance &i : table)
     if (i.lanes == shape->lanes && i.unroll == shape->unroll &&
         shape->vectors == 1)

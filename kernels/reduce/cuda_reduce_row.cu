@@ -15,6 +15,7 @@ int has_instance(const int *x) {
   DFGNN_SPMM_ROWS(SAME)
   DFGNN_REDUCE_BEST(SAME)
   DFGNN_REDUCE_MOMENTS(SAME)
+  DFGNN_REDUCE_GRADIENTS(SAME)
   DFGNN_GATHER_NARROW(SAME)
 #undef SAME
   return 0;
@@ -108,7 +109,7 @@ DFGNN_FAMILIES(cuda_reduce_row) = {{"cuda.reduce.fwd.row",
                                     DFGNN_OPS_REDUCE,
                                     DFGNN_BIT(DFGNN_PASS_FORWARD),
                                     DFGNN_DTYPES_ALL,
-                                    1,
+                                    2,
                                     1,
                                     0,
                                     0,
@@ -128,7 +129,7 @@ DFGNN_FAMILIES(cuda_reduce_row) = {{"cuda.reduce.fwd.row",
                                     DFGNN_OPS_REDUCE,
                                     DFGNN_BIT(DFGNN_PASS_BACKWARD),
                                     DFGNN_DTYPES_ALL,
-                                    1,
+                                    2,
                                     1,
                                     0,
                                     0,

@@ -16,6 +16,7 @@ int split_legal(const int *x) {
     return 1;
   DFGNN_REDUCE_BEST(SAME)
   DFGNN_REDUCE_MOMENTS(SAME)
+  DFGNN_REDUCE_GRADIENTS(SAME)
 #undef SAME
   return 0;
 }
@@ -115,7 +116,7 @@ DFGNN_FAMILIES(cuda_reduce_split) = {{"cuda.reduce.fwd.split",
                                       DFGNN_OPS_REDUCE,
                                       DFGNN_BIT(DFGNN_PASS_FORWARD),
                                       DTYPES,
-                                      1,
+                                      2,
                                       1,
                                       0,
                                       0,
@@ -135,7 +136,7 @@ DFGNN_FAMILIES(cuda_reduce_split) = {{"cuda.reduce.fwd.split",
                                       DFGNN_OPS_REDUCE,
                                       DFGNN_BIT(DFGNN_PASS_BACKWARD),
                                       DTYPES,
-                                      1,
+                                      2,
                                       1,
                                       0,
                                       0,

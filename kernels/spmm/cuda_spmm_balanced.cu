@@ -82,7 +82,7 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
   {                                                                            \
     {"lanes", 4, {4, 8, 16, 32}, {}}, {"vectors", 2, {1, 2}, {}},              \
         {"unroll", 2, {4, 8}, {}}, {                                           \
-      "steps", 4, {64, 128, 256, 512}, {}                                      \
+      "steps", 3, {128, 256, 512}, {}                                          \
     }                                                                          \
   }
 #define DTYPES                                                                 \
@@ -94,7 +94,7 @@ DFGNN_FAMILIES(cuda_spmm_balanced) = {{"cuda.spmm.fwd.balanced",
                                        DFGNN_OPS_SPMM,
                                        DFGNN_BIT(DFGNN_PASS_FORWARD),
                                        DTYPES,
-                                       1,
+                                       2,
                                        1,
                                        0,
                                        0,
@@ -114,7 +114,7 @@ DFGNN_FAMILIES(cuda_spmm_balanced) = {{"cuda.spmm.fwd.balanced",
                                        DFGNN_OPS_SPMM,
                                        DFGNN_BIT(DFGNN_PASS_BACKWARD),
                                        DTYPES,
-                                       1,
+                                       2,
                                        1,
                                        0,
                                        0,
