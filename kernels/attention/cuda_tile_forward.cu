@@ -114,18 +114,21 @@ static size_t shared_bytes(const dfgnn_problem *problem,
                            const tile_plan *plan) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const size_t width = static_cast<size_t>(tile_width(problem->dim));
-  const size_t along = width * size + kTileAlongBytes;
-  const size_t across = width * size + kTileAcrossBytes;
+  const size_t row = width * size + kTilePadBytes;
   const bool gt = problem->op == DFGNN_OP_GT;
   const bool agnn = problem->op == DFGNN_OP_AGNN;
   const bool gatv2 = problem->op == DFGNN_OP_GATV2;
-  size_t bytes = static_cast<size_t>(plan->stages * DFGNN_TILE_COLUMNS) *
-                 (across + (gt ? along : 0));
-  if (gatv2)
-    bytes += width * sizeof(float);
+  size_t rows = static_cast<size_t>(plan->stages * DFGNN_TILE_COLUMNS);
+  size_t scalars = 0;
+  if (gt)
+    rows *= 2;
   if (gatv2 || (size == 4 && (gt || agnn)))
-    bytes += static_cast<size_t>(plan->rows) * along;
-  return bytes;
+    rows += static_cast<size_t>(plan->rows);
+  if (agnn || gatv2)
+    scalars += DFGNN_TILE_COLUMNS;
+  if (gatv2)
+    scalars += width;
+  return rows * row + scalars * sizeof(float);
 }
 
 static int compute_capability(const dfgnn_device_info *device) {
@@ -178,7 +181,6 @@ const char *tile_refusal(const dfgnn_setting *setting, const tile_plan *plan) {
 }
 
 struct tile_memory {
-  char *columns, *rows; /* AGNN: inverse norms */
   char *partial_state, *partial;
   size_t bytes;
 };
@@ -191,14 +193,8 @@ static char *part(tile_memory *memory, char *base, int64_t floats) {
 
 static tile_memory memory_of(const dfgnn_setting *setting,
                              const tile_plan *plan, void *workspace) {
-  const dfgnn_matrix *matrix = setting->matrix;
-  const int64_t heads = setting->problem->heads;
   char *base = static_cast<char *>(workspace);
   tile_memory m = {};
-  if (setting->problem->op == DFGNN_OP_AGNN) {
-    m.columns = part(&m, base, matrix->sources * heads);
-    m.rows = part(&m, base, matrix->destinations * heads);
-  }
   if (plan->split) {
     const int64_t rows = partial_rows(setting, plan);
     m.partial_state = part(&m, base, 2 * rows);
@@ -244,11 +240,6 @@ static int is_wide(const tile_params *p, unsigned size) {
   return p->dim * size % 16 == 0;
 }
 
-static int same(const tensor_view *a, const tensor_view *b) {
-  return a->data == b->data && a->node_bytes == b->node_bytes &&
-         a->head_bytes == b->head_bytes && a->feature_bytes == b->feature_bytes;
-}
-
 static dfgnn_status fill_tensors(tile_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
@@ -276,7 +267,6 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
   const dfgnn_view *view = launch->views[0];
   const tile_memory memory =
       memory_of(&launch->setting, plan, launch->workspace);
-  dfgnn_status status;
   *p = tile_params{};
   p->items = static_cast<const dfgnn_tile *>(view->array[0]);
   p->columns = static_cast<const int *>(view->array[1]);
@@ -292,29 +282,14 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
   p->lse = static_cast<float *>(a->lse);
   p->scale = static_cast<float>(a->scale);
   p->slope = static_cast<float>(a->slope);
-  if (problem->op == DFGNN_OP_GATV2)
-    p->scale = a->slope > 1.0 ? -1.0f : 1.0f;
   p->offsets = matrix->offsets;
   p->offsets64 = matrix->offsets64;
   p->indices = matrix->indices;
-  if ((status = fill_tensors(p, launch)))
-    return status;
   if (problem->op == DFGNN_OP_GAT) {
     p->row_scalar = static_cast<const float *>(a->score_dst);
     p->column_scalar = static_cast<const float *>(a->score_src);
   }
-  if (problem->op != DFGNN_OP_AGNN)
-    return DFGNN_OK;
-  p->row_scalar = p->column_scalar =
-      reinterpret_cast<const float *>(memory.columns);
-  status =
-      attend_inverse_norms(memory.columns, &p->value, matrix->sources, launch);
-  if (status ||
-      (same(&p->query, &p->value) && matrix->destinations <= matrix->sources))
-    return status;
-  p->row_scalar = reinterpret_cast<const float *>(memory.rows);
-  return attend_inverse_norms(memory.rows, &p->query, matrix->destinations,
-                              launch);
+  return fill_tensors(p, launch);
 }
 
 dfgnn_status tile_launch(const dfgnn_launch *launch, const tile_plan *plan) {

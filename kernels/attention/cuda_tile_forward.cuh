@@ -19,19 +19,19 @@ namespace dfgnn {
 
 template <class Math, int OP, int W> struct tile_forward {
   using T = typename Math::T;
-  using strides = tile_strides<T, W>;
   static constexpr bool kKey = OP == DFGNN_OP_GT;
   static constexpr bool kDot = OP == DFGNN_OP_GT || OP == DFGNN_OP_AGNN;
-  static constexpr bool kScalars = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GAT;
+  /* A number a column that is found from its staged row. */
+  static constexpr bool kReduced = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GATV2;
   /* GATv2 reads the query a feature at a time. */
   static constexpr bool kOwn = kDot ? Math::kQueryShared : OP == DFGNN_OP_GATV2;
-  static constexpr int kFar = kKey ? strides::kAlong : strides::kAcross;
   static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
-  static constexpr int kKeyBytes =
-      kKey ? DFGNN_TILE_COLUMNS * strides::kAlong * int(sizeof(T)) : 0;
-  static constexpr int kValueBytes =
-      DFGNN_TILE_COLUMNS * strides::kAcross * int(sizeof(T));
-  static constexpr int kStageBytes = kKeyBytes + kValueBytes;
+  static constexpr int kStride = kTileStride<T, W>;
+  static constexpr int kTableBytes =
+      DFGNN_TILE_COLUMNS * kStride * int(sizeof(T));
+  static constexpr int kStageBytes = kKey ? 2 * kTableBytes : kTableBytes;
+  static constexpr int kScalarBytes =
+      kReduced ? DFGNN_TILE_COLUMNS * int(sizeof(float)) : 0;
   static constexpr int kAttBytes =
       OP == DFGNN_OP_GATV2 ? W * int(sizeof(float)) : 0;
 
@@ -39,25 +39,28 @@ template <class Math, int OP, int W> struct tile_forward {
   char *shared;
   int head, warp, lane, warps;
 
-  __device__ __forceinline__ T *key_at(int stage) const {
+  __device__ __forceinline__ T *value_at(int stage) const {
     return reinterpret_cast<T *>(shared + stage * kStageBytes);
   }
-  __device__ __forceinline__ T *value_at(int stage) const {
-    return reinterpret_cast<T *>(shared + stage * kStageBytes + kKeyBytes);
+  __device__ __forceinline__ T *key_at(int stage) const {
+    return reinterpret_cast<T *>(shared + stage * kStageBytes +
+                                 (kKey ? kTableBytes : 0));
   }
-  __device__ __forceinline__ float *att() const {
+  __device__ __forceinline__ float *scalars() const {
     return reinterpret_cast<float *>(shared + p.stages * kStageBytes);
   }
+  __device__ __forceinline__ float *att() const {
+    return scalars() + kScalarBytes / sizeof(float);
+  }
   __device__ __forceinline__ T *own() const { /* the warp's rows */
-    return reinterpret_cast<T *>(shared + p.stages * kStageBytes + kAttBytes) +
-           warp * 16 * strides::kAlong;
+    return reinterpret_cast<T *>(att() + kAttBytes / sizeof(float)) +
+           warp * 16 * kStride;
   }
 
   /* ---- copies ------------------------------------------------------------ */
 
   /* Rows first, first + step, ... below 32 or `last`; row r is of the node in
    * lane r. */
-  template <int STRIDE>
   __device__ __forceinline__ void copy(T *to, const tensor_view &t, int node,
                                        int first, int last, int step) const {
     const char *base =
@@ -68,7 +71,7 @@ template <class Math, int OP, int W> struct tile_forward {
       const int bytes = column * kVector < p.dim ? 16 : 0;
       int row = first * side + lane / kVectors;
       base += bytes ? column * 16 : 0;
-      to += row * STRIDE + column * kVector;
+      to += row * kStride + column * kVector;
       const int rounds =
           (last - first * side + step * side - 1) / (step * side);
 #pragma unroll 4
@@ -77,7 +80,7 @@ template <class Math, int OP, int W> struct tile_forward {
             to, node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes),
             bytes);
         row += step * side;
-        to += step * side * STRIDE;
+        to += step * side * kStride;
       }
       return;
     }
@@ -87,20 +90,18 @@ template <class Math, int OP, int W> struct tile_forward {
           node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
 #pragma unroll
       for (int f = lane; f < W; f += 32)
-        to[row * STRIDE + f] = f < p.dim
-                                   ? *reinterpret_cast<const T *>(
-                                         from + int64_t(f) * t.feature_bytes)
-                                   : narrow<T>(0.0f);
+        to[row * kStride + f] = f < p.dim
+                                    ? *reinterpret_cast<const T *>(
+                                          from + int64_t(f) * t.feature_bytes)
+                                    : narrow<T>(0.0f);
     }
   }
   __device__ __forceinline__ void copy_key(int stage, int node) const {
     if constexpr (kKey)
-      copy<strides::kAlong>(key_at(stage), p.key, node, warp,
-                            DFGNN_TILE_COLUMNS, warps);
+      copy(key_at(stage), p.key, node, warp, DFGNN_TILE_COLUMNS, warps);
   }
   __device__ __forceinline__ void copy_value(int stage, int node) const {
-    copy<strides::kAcross>(value_at(stage), p.value, node, warp,
-                           DFGNN_TILE_COLUMNS, warps);
+    copy(value_at(stage), p.value, node, warp, DFGNN_TILE_COLUMNS, warps);
   }
 
   /* ---- scores ------------------------------------------------------------ */
@@ -111,14 +112,58 @@ template <class Math, int OP, int W> struct tile_forward {
     typename Math::template query<W> query;
   };
 
+  /* Those of the chunk's staged rows; lanes of a row side by side. */
+  __device__ __forceinline__ void reduce_columns(int stage) const {
+    constexpr int side = 32 / kVectors;
+    const int column = lane % kVectors * kVector;
+    for (int r = warp * side; r < DFGNN_TILE_COLUMNS; r += warps * side) {
+      const int row = r + lane / kVectors;
+      const float x =
+          lanes_sum<kVectors>(reduced(value_at(stage) + row * kStride, column));
+      if (column == 0)
+        scalars()[row] = OP == DFGNN_OP_AGNN ? inverse_norm(x) : x * p.slope;
+    }
+  }
+  /* What the features from `first` on add. */
+  __device__ __forceinline__ float reduced(const T *row, int first) const {
+    float x[kVector], y[kVector], sum = 0.0f;
+    load_staged(x, row + first);
+    if constexpr (OP == DFGNN_OP_GATV2)
+      load_staged(y, att() + first);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      sum += x[i] * (OP == DFGNN_OP_GATV2 ? y[i] : x[i]);
+    return sum;
+  }
+  __device__ __forceinline__ void reduce_rows(state &z) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float x = 0.0f;
+#pragma unroll
+      for (int c = 0; c < kVectors / 4; ++c) {
+        if constexpr (kOwn)
+          x += reduced(own() + (tile_order(lane / 4) + 8 * r) * kStride,
+                       (4 * c + t) * kVector);
+        else
+          x += Math::square(z.query, c, r);
+      }
+      x = lanes_sum<4>(x);
+      if constexpr (OP == DFGNN_OP_AGNN)
+        z.row[r] =
+            inverse_norm(x) * (p.beta ? __ldg(p.beta) : 1.0f) * float(kLog2e);
+      else
+        z.row[r] = x * p.slope;
+    }
+  }
+
   __device__ __forceinline__ void scores(tile_scores &s, const state &z,
                                          int stage) const {
     if constexpr (kDot)
-      Math::template scores<W, kFar>(
-          s, z.query, own(), kKey ? key_at(stage) : value_at(stage), lane);
+      Math::template scores<W>(s, z.query, own(),
+                               kKey ? key_at(stage) : value_at(stage), lane);
     if constexpr (OP == DFGNN_OP_GATV2)
-      additive_scores<T, W>(s, own(), value_at(stage), att(), p.slope, p.scale,
-                            lane);
+      additive_scores<T, W>(s, own(), value_at(stage), att(), lane);
   }
 
   /* To log2 units. */
@@ -129,14 +174,19 @@ template <class Math, int OP, int W> struct tile_forward {
     for (int j = 0; j < 4; ++j)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
+        const int at = 8 * j + t + e % 2 * 4;
         float column = 0.0f;
-        if constexpr (kScalars)
-          column =
-              __shfl_sync(kFullMask, column_scalar, 8 * j + 2 * t + (e & 1));
+        if constexpr (kReduced)
+          column = scalars()[at];
+        if constexpr (OP == DFGNN_OP_GAT)
+          column = __shfl_sync(kFullMask, column_scalar, at);
         if constexpr (OP == DFGNN_OP_GAT)
           s[j][e] = leaky(z.row[e / 2] + column, p.slope) * float(kLog2e);
         else if constexpr (OP == DFGNN_OP_AGNN)
           s[j][e] *= z.row[e / 2] * column;
+        else if constexpr (OP == DFGNN_OP_GATV2)
+          s[j][e] = (z.row[e / 2] + column + (1.0f - p.slope) * s[j][e]) *
+                    float(kLog2e);
         else
           s[j][e] *= z.row[e / 2];
       }
@@ -149,14 +199,14 @@ template <class Math, int OP, int W> struct tile_forward {
     const int t = lane % 4;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const unsigned bits = mask[r] >> (2 * t);
+      const unsigned bits = mask[r] >> t;
       float top = -INFINITY;
 #pragma unroll
       for (int j = 0; j < 4; ++j)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float &x = s[j][2 * r + e];
-          x = bits >> (8 * j + e) & 1 ? x : -INFINITY;
+          x = bits >> (8 * j + 4 * e) & 1 ? x : -INFINITY;
           top = fmaxf(top, x);
         }
       top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 1));
@@ -180,7 +230,7 @@ template <class Math, int OP, int W> struct tile_forward {
   /* ---- rows -------------------------------------------------------------- */
 
   __device__ __forceinline__ int row_of(int r) const {
-    return 16 * warp + lane / 4 + 8 * r;
+    return 16 * warp + tile_order(lane / 4) + 8 * r;
   }
 
   __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
@@ -194,23 +244,20 @@ template <class Math, int OP, int W> struct tile_forward {
       const int node = item.row + min(row_of(r), item.rows - 1);
       z.m[r] = lowest<float>();
       z.l[r] = 0.0f;
-      z.row[r] = OP == DFGNN_OP_GT ? p.scale * float(kLog2e) : float(kLog2e);
-      if constexpr (kScalars)
+      z.row[r] = p.scale * float(kLog2e);
+      if constexpr (OP == DFGNN_OP_GAT)
         z.row[r] = __ldg(p.row_scalar + int64_t(node) * p.heads + head);
-      if constexpr (OP == DFGNN_OP_AGNN)
-        z.row[r] *= (p.beta ? __ldg(p.beta) : 1.0f) * float(kLog2e);
     }
     const int node = item.row + min(16 * warp + lane % 16, item.rows - 1);
     if constexpr (kOwn)
-      copy<strides::kAlong>(own(), p.query, node, 0, 16, 1);
+      copy(own(), p.query, node, 0, 16, 1);
     else if constexpr (kDot)
       load_query(z.query, item);
     if constexpr (OP == DFGNN_OP_GATV2)
       for (int f = threadIdx.x; f < W; f += blockDim.x)
-        att()[f] =
-            f < p.dim ? widen(static_cast<const T *>(p.att)[head * p.dim + f]) *
-                            p.scale
-                      : 0.0f;
+        att()[f] = f < p.dim
+                       ? widen(static_cast<const T *>(p.att)[head * p.dim + f])
+                       : 0.0f;
   }
 
   __device__ __forceinline__ void
@@ -323,7 +370,9 @@ template <class Math, int OP, int W> struct tile_forward {
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)
       if ((r < 8 ? bad[0] : bad[1]) >> (r % 8 * 4) & 15)
-        tile_slow_row<T>(p, OP, item.row + 16 * warp + r, head, lane);
+        tile_slow_row<T>(p, OP,
+                         item.row + 16 * warp + r / 8 * 8 + tile_order(r % 8),
+                         head, lane);
   }
 
   /* ---- items ------------------------------------------------------------- */
@@ -335,8 +384,9 @@ template <class Math, int OP, int W> struct tile_forward {
                : 0;
   }
   __device__ __forceinline__ float scalar_at(int column) const {
-    return kScalars ? __ldg(p.column_scalar + int64_t(column) * p.heads + head)
-                    : 0.0f;
+    return OP == DFGNN_OP_GAT
+               ? __ldg(p.column_scalar + int64_t(column) * p.heads + head)
+               : 0.0f;
   }
   __device__ __forceinline__ void
   masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
@@ -379,6 +429,12 @@ template <class Math, int OP, int W> struct tile_forward {
         copy_commit();
       }
       const float next_scalar = scalar_at(next);
+      if constexpr (kReduced) {
+        if (i == 0)
+          reduce_rows(z);
+        reduce_columns(stage);
+        __syncthreads();
+      }
       const bool busy = __any_sync(kFullMask, mask[0] | mask[1]);
       tile_scores s;
       if (busy)

@@ -17,8 +17,7 @@ struct tile_params {
   int heads, dim;
   int wide; /* tensors may be read and written by 16 bytes */
   tensor_view query, key, value, out;
-  /* GAT: the scores; AGNN: inverse norms. */
-  const float *row_scalar, *column_scalar;
+  const float *row_scalar, *column_scalar; /* GAT */
   const void *att;
   const float *beta;
   float *partial, *partial_state; /* [slot][head][R] of W sums, of m and l */
@@ -40,14 +39,8 @@ constexpr int tile_width(int64_t dim) {
                                  : 0;
 }
 
-/* Distances between staged rows, in elements, such that the fragments of a
- * warp lie in different banks: rows that are read along the features, and
- * those read across. */
-constexpr int kTileAlongBytes = 64, kTileAcrossBytes = 16;
-template <typename T, int W> struct tile_strides {
-  static constexpr int kAlong = W + kTileAlongBytes / int(sizeof(T));
-  static constexpr int kAcross = W + kTileAcrossBytes / int(sizeof(T));
-};
+/* Staged rows lie this much further apart than they are long. */
+constexpr int kTilePadBytes = 16;
 
 /* The kernel of an operator and width, or NULL. */
 typedef const void *tile_finder(int op, int width);

@@ -1,10 +1,13 @@
 /* cuda_tile_forward_math.cuh - products of a warp's 16 rows with a chunk of 32
  * columns, by storage type
  *
- * scores[j]: 16 x 8 columns, as mma leaves them: of lane 4 g + t, [0] and [1]
- * are row g, columns 8 j + 2 t and the next, [2] and [3] row g + 8.
- * sums[n]: the like of feature(n, ...).  An mma adds to 24 bits by truncation,
- * so sums of a chunk start at zero and are added to the others outside. */
+ * The lanes 4 g + t of a warp have, of scores[j], [0] and [1]: row order(g),
+ * columns 8 j + t and 8 j + t + 4; [2] and [3]: row order(g) + 8.  Rows are
+ * staged 4 words, modulo 32, apart: so rows order(g) are read along the
+ * features, 16 bytes a lane, and rows t across them without bank conflicts.
+ * sums[n] are the like, of feature(n, ...).  An mma adds to 24 bits by
+ * truncation, so sums of a chunk start at zero and are added to the others
+ * outside. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
 
@@ -14,6 +17,12 @@
 namespace dfgnn {
 
 using tile_scores = float[4][4];
+
+template <typename T, int W>
+constexpr int kTileStride = W + kTilePadBytes / int(sizeof(T));
+
+/* 0 .. 7, neighbours 4 apart. */
+__device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
 
 template <int W, int N>
 __device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
@@ -26,11 +35,25 @@ __device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
       sums[first + n][e] = fmaf(sums[first + n][e], scale[e / 2], chunk[n][e]);
 }
 
+/* N numbers of shared memory, 16 bytes a load. */
+template <typename T, int N>
+__device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
+  constexpr int VEC = 16 / sizeof(T);
+#pragma unroll
+  for (int k = 0; k < N; k += VEC) {
+    packed<T, VEC> y;
+    y.bits = *reinterpret_cast<const uint4 *>(from + k);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      x[k + i] = widen(y.item[i]);
+  }
+}
+
 /* ---- float: tf32, of which SPLIT takes three products --------------------
  *
  * The scores' k slots t and t + 4 of two mma are features 4 t .. 4 t + 3 of 16,
- * so that a lane reads them at once.  The k slots of the sums, t and t + 4,
- * are columns 2 t and 2 t + 1: the scores are the fragment as they are. */
+ * so that a lane reads them at once.  Those of the sums are columns t and
+ * t + 4: the scores are the fragment as they are. */
 template <bool SPLIT> struct tile_math_f32 {
   using T = float;
   static constexpr bool kQueryShared = true;
@@ -74,14 +97,13 @@ template <bool SPLIT> struct tile_math_f32 {
   template <int W> struct query {}; /* in shared memory */
 
   /* own: the warp's 16 staged rows; far: the chunk's 32. */
-  template <int W, int FAR>
+  template <int W>
   static __device__ __forceinline__ void scores(tile_scores &s,
                                                 const query<W> &, const T *own,
                                                 const T *far, int lane) {
-    constexpr int OWN = tile_strides<T, W>::kAlong;
-    const int g = lane / 4, t = lane % 4;
-    const float *own_lane = own + g * OWN + 4 * t;
-    const float *far_lane = far + g * FAR + 4 * t;
+    constexpr int STEP = kTileStride<T, W>;
+    const int at = tile_order(lane / 4) * STEP + lane % 4 * 4;
+    const float *own_lane = own + at, *far_lane = far + at;
     tile_scores rest;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -92,14 +114,14 @@ template <bool SPLIT> struct tile_math_f32 {
     for (int c = 0; c < W / 16; ++c) {
       const float4 a = *reinterpret_cast<const float4 *>(own_lane + 16 * c);
       const float4 b =
-          *reinterpret_cast<const float4 *>(own_lane + 8 * OWN + 16 * c);
+          *reinterpret_cast<const float4 *>(own_lane + 8 * STEP + 16 * c);
       fragment q[2];
       q[0].set(a.x, b.x, a.y, b.y);
       q[1].set(a.z, b.z, a.w, b.w);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const float4 x =
-            *reinterpret_cast<const float4 *>(far_lane + 8 * j * FAR + 16 * c);
+            *reinterpret_cast<const float4 *>(far_lane + 8 * j * STEP + 16 * c);
         part k[4];
         k[0].set(x.x);
         k[1].set(x.y);
@@ -121,9 +143,10 @@ template <bool SPLIT> struct tile_math_f32 {
   static __device__ __forceinline__ void
   add(float (&sums)[W / 8][4], const tile_scores &weight,
       const float (&scale)[2], const T *far, int lane) {
-    constexpr int FAR = tile_strides<T, W>::kAcross;
+    constexpr int STEP = kTileStride<T, W>;
     const int g = lane / 4, t = lane % 4;
-    const float *far_lane = far + 2 * t * FAR + 2 * g;
+    const float *far_lane =
+        far + t * STEP + g % 2 * 2 + g / 2 % 2 * 16 + g / 4 * 4;
     fragment p[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -133,9 +156,9 @@ template <bool SPLIT> struct tile_math_f32 {
       float chunk[2][4] = {}, rest[2][4] = {};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float *at = far_lane + 8 * j * FAR + 8 * n;
+        const float *at = far_lane + 8 * j * STEP + group(n);
         const float2 x = *reinterpret_cast<const float2 *>(at);
-        const float2 y = *reinterpret_cast<const float2 *>(at + FAR);
+        const float2 y = *reinterpret_cast<const float2 *>(at + 4 * STEP);
         part b[4];
         b[0].set(x.x);
         b[1].set(y.x);
@@ -154,9 +177,12 @@ template <bool SPLIT> struct tile_math_f32 {
     }
   }
 
+  static __device__ __forceinline__ int group(int n) {
+    return n / 4 * 32 + n / 2 % 2 * 8;
+  }
   /* Of sums[n][e]: two n and two e are four adjacent ones. */
   static __device__ __forceinline__ int feature(int n, int e, int t) {
-    return 16 * (n / 2) + 4 * t + 2 * (e & 1) + n % 2;
+    return group(n) + t % 2 * 16 + t / 2 * 4 + (e & 1) * 2 + n % 2;
   }
   /* FIRST: 0, or 2 for row g + 8. */
   template <int W, int FIRST>
@@ -185,10 +211,24 @@ template <typename S> struct tile_math_16 {
 
   template <int W> struct query { uint4 x[W / 32][2]; };
 
-  template <int W, int FAR>
+  /* Of the lane's features in vector c of row g + 8 r. */
+  template <int W>
+  static __device__ __forceinline__ float square(const query<W> &q, int c,
+                                                 int r) {
+    packed<T, 8> x;
+    float sum = 0.0f;
+    x.bits = q.x[c][r];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      sum += widen(x.item[i]) * widen(x.item[i]);
+    return sum;
+  }
+
+  template <int W>
   static __device__ __forceinline__ void
   scores(tile_scores &s, const query<W> &q, const T *, const T *far, int lane) {
-    const T *far_lane = far + lane / 4 * FAR + 8 * (lane % 4);
+    constexpr int STEP = kTileStride<T, W>;
+    const T *far_lane = far + tile_order(lane / 4) * STEP + lane % 4 * 8;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
 #pragma unroll
@@ -202,7 +242,7 @@ template <typename S> struct tile_math_16 {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const uint4 k =
-            *reinterpret_cast<const uint4 *>(far_lane + 8 * j * FAR + 32 * c);
+            *reinterpret_cast<const uint4 *>(far_lane + 8 * j * STEP + 32 * c);
         mma_pairs<T>(s[j], lower, k.x, k.y);
         mma_pairs<T>(s[j], upper, k.z, k.w);
       }
@@ -213,8 +253,9 @@ template <typename S> struct tile_math_16 {
   static __device__ __forceinline__ void
   add(float (&sums)[W / 8][4], const tile_scores &weight,
       const float (&scale)[2], const T *far, int lane) {
-    constexpr int FAR = tile_strides<T, W>::kAcross;
-    const T *far_lane = far + lane % 16 * FAR + lane / 16 * 8;
+    constexpr int STEP = kTileStride<T, W>;
+    const T *far_lane =
+        far + (lane / 8 % 2 * 8 + tile_order(lane % 8)) * STEP + lane / 16 * 8;
     unsigned p[2][4];
 #pragma unroll
     for (int k = 0; k < 2; ++k)
@@ -228,7 +269,7 @@ template <typename S> struct tile_math_16 {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         unsigned v[4];
-        load_transposed(v, far_lane + 16 * k * FAR + 8 * n);
+        load_transposed(v, far_lane + 16 * k * STEP + 8 * n);
         mma_pairs<T>(chunk[0], p[k], v[0], v[1]);
         mma_pairs<T>(chunk[1], p[k], v[2], v[3]);
       }
@@ -255,17 +296,16 @@ template <typename S> struct tile_math_16 {
 };
 /* ---- GATv2's scores: no product ------------------------------------------
  *
- * att, own rows and `sign` are such that leaky(t) is the larger of t and
- * slope t: see gatv2_score. */
+ * leaky(x) = slope x + (1 - slope) max(x, 0), and the sums of att x are one
+ * number a row and one a column: this is what is left, the sums of
+ * att max(q + y, 0). */
 template <typename T, int W>
-__device__ __forceinline__ void
-additive_scores(tile_scores &s, const T *own, const T *far, const float *att,
-                float slope, float sign, int lane) {
-  constexpr int VEC = 16 / sizeof(T);
-  constexpr int OWN = tile_strides<T, W>::kAlong;
-  constexpr int FAR = tile_strides<T, W>::kAcross;
-  const T *own_lane = own + lane / 4 * OWN,
-          *far_lane = far + lane % 4 * 2 * FAR;
+__device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,
+                                                const T *far, const float *att,
+                                                int lane) {
+  constexpr int VEC = 16 / sizeof(T), STEP = kTileStride<T, W>;
+  const T *own_lane = own + tile_order(lane / 4) * STEP;
+  const T *far_lane = far + lane % 4 * STEP;
 #pragma unroll
   for (int j = 0; j < 4; ++j)
 #pragma unroll
@@ -274,33 +314,20 @@ additive_scores(tile_scores &s, const T *own, const T *far, const float *att,
 #pragma unroll 1
   for (int f = 0; f < W; f += VEC) {
     float q[2][VEC], a[VEC];
-#pragma unroll
-    for (int i = 0; i < VEC; i += 4) {
-      const float4 x = *reinterpret_cast<const float4 *>(att + f + i);
-      a[i] = x.x, a[i + 1] = x.y, a[i + 2] = x.z, a[i + 3] = x.w;
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      packed<T, VEC> x;
-      x.bits = *reinterpret_cast<const uint4 *>(own_lane + 8 * r * OWN + f);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        q[r][i] = widen(x.item[i]) * sign;
-    }
+    load_staged(a, att + f);
+    load_staged(q[0], own_lane + f);
+    load_staged(q[1], own_lane + 8 * STEP + f);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        packed<T, VEC> x;
-        x.bits =
-            *reinterpret_cast<const uint4 *>(far_lane + (8 * j + e) * FAR + f);
+        float y[VEC];
+        load_staged(y, far_lane + (8 * j + 4 * e) * STEP + f);
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
 #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            const float y = fmaf(widen(x.item[i]), sign, q[r][i]);
-            s[j][2 * r + e] += a[i] * fmaxf(y, y * slope);
-          }
+          for (int r = 0; r < 2; ++r)
+            s[j][2 * r + e] += a[i] * fmaxf(q[r][i] + y[i], 0.0f);
       }
   }
 }

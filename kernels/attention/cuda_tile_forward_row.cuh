@@ -36,36 +36,47 @@ template <typename T> struct tile_row {
   }
 
   __device__ __forceinline__ void begin() {
-    own_scalar = 0.0f;
-    if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GAT)
+    own_scalar = 1.0f;
+    if (op == DFGNN_OP_GAT)
       own_scalar = __ldg(p.row_scalar + int64_t(row) * p.heads + head);
-    if (op != DFGNN_OP_GAT)
+    else
       load(own, p.query, row);
+    if (op == DFGNN_OP_GT)
+      own_scalar = p.scale;
+    if (op == DFGNN_OP_AGNN)
+      own_scalar =
+          inverse_norm(dot(own, own)) * (p.beta ? __ldg(p.beta) : 1.0f);
     if (op == DFGNN_OP_GATV2) {
       const tensor_view view = {p.att, 0, unsigned(p.dim * sizeof(T)),
-                                unsigned(sizeof(T))};
+                                unsigned(sizeof(T))}; /* [H,D] */
       load(att, view, 0);
     }
   }
 
-  /* In log2 units. */
-  __device__ __forceinline__ float score(int column) const {
-    float far_scalar = 0.0f, s = 0.0f, x[N];
-    if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GAT)
-      far_scalar = __ldg(p.column_scalar + int64_t(column) * p.heads + head);
-    if (op == DFGNN_OP_GAT)
-      return leaky(own_scalar + far_scalar, p.slope) * float(kLog2e);
-    load(x, op == DFGNN_OP_GT ? p.key : p.value, column);
+  __device__ __forceinline__ float dot(const float (&x)[N],
+                                       const float (&y)[N]) const {
+    float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      s += op == DFGNN_OP_GATV2 ? att[i] * leaky(own[i] + x[i], p.slope)
-                                : own[i] * x[i];
-    s = lanes_sum<32>(s);
-    if (op == DFGNN_OP_GT)
-      s *= p.scale;
-    if (op == DFGNN_OP_AGNN)
-      s *= own_scalar * far_scalar * (p.beta ? __ldg(p.beta) : 1.0f);
-    return s * float(kLog2e);
+      sum += x[i] * y[i];
+    return lanes_sum<32>(sum);
+  }
+
+  /* In log2 units. */
+  __device__ __forceinline__ float score(int column) const {
+    float x[N];
+    if (op == DFGNN_OP_GAT)
+      return leaky(own_scalar + __ldg(p.column_scalar +
+                                      int64_t(column) * p.heads + head),
+                   p.slope) *
+             float(kLog2e);
+    load(x, op == DFGNN_OP_GT ? p.key : p.value, column);
+    const float factor =
+        op == DFGNN_OP_AGNN ? own_scalar * inverse_norm(dot(x, x)) : own_scalar;
+#pragma unroll
+    for (int i = 0; i < N && op == DFGNN_OP_GATV2; ++i)
+      x[i] = leaky(own[i] + x[i], p.slope);
+    return dot(op == DFGNN_OP_GATV2 ? att : own, x) * factor * float(kLog2e);
   }
 
   __device__ __forceinline__ void run() {
