@@ -186,6 +186,7 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
   p->cuts = static_cast<const dfgnn_tile_cut *>(view->array[3]);
   p->window = plan->rows;
   p->dense = plan->dense;
+  p->width = padded_width(problem->dim);
   if (view->count == 0)
     return DFGNN_OK;
   status = launch_kernel(

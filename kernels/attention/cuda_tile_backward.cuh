@@ -471,7 +471,9 @@ struct grad_tile_walk {
     bool ok = is_finite(inner[h]);
     float along = 0, factor = 1;
     if constexpr (AGNN) {
-      if (own_extra[h] < inverse_norm(0.0f))
+      if (!(own_extra[h] < inverse_norm(0.0f)))
+        ok = false; /* see grad_tile_row::raised() */
+      else
         along = inner[h] * own_extra[h] * (COLUMNS ? own_extra[h] * beta : 1);
       if (!COLUMNS)
         factor = own_extra[h] * beta;
@@ -563,14 +565,14 @@ struct grad_tile_walk {
   __device__ void slow_rows(unsigned again) const {
     for (; again; again &= again - 1) {
       const int bit = __ffs(again) - 1;
-      grad_tile_slow_row<OP, T, W, COLUMNS>(
+      grad_tile_slow_row<OP, T, COLUMNS>(
           p, tile.row + first_row() + bit / 4 + 8 * (bit % 4), head());
     }
   }
 
   __device__ void along_edges() const {
     for (int r = first_row(); r < min(first_row() + 16, tile.rows); ++r)
-      grad_tile_slow_row<OP, T, W, COLUMNS>(p, tile.row + r, head());
+      grad_tile_slow_row<OP, T, COLUMNS>(p, tile.row + r, head());
   }
 };
 

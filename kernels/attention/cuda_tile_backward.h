@@ -22,8 +22,8 @@ struct grad_tile_params {
   const int *columns;
   const unsigned *masks;
   const dfgnn_tile_cut *cuts;
-  int window, dense;
-  void *row_totals; /* AGNN, rows: [N,H] of grad_beta, or NULL */
+  int window, dense, width; /* rows of the view; padded features */
+  void *row_totals;         /* AGNN, rows: [N,H] of grad_beta, or NULL */
 };
 
 constexpr int kGradTileStep = 16; /* columns in a stage */

@@ -13,9 +13,9 @@ const void *grad_tile_kernel(int kind) {
     return reinterpret_cast<const void *>(
         grad_tile_gradient<OP, T, W, TERMS, true>);
   case GRAD_TILE_MERGE_ROWS:
-    return reinterpret_cast<const void *>(grad_tile_merge<OP, T, W, false>);
+    return reinterpret_cast<const void *>(grad_tile_merge<OP, T, false>);
   default:
-    return reinterpret_cast<const void *>(grad_tile_merge<OP, T, W, true>);
+    return reinterpret_cast<const void *>(grad_tile_merge<OP, T, true>);
   }
 }
 

@@ -1,6 +1,6 @@
-/* cuda_tile_backward_row.cuh - one row of gradients by a warp, a feature a
- * lane: along its edges where tiles cannot say it all or gave no number, and
- * from the partial sums of cut windows */
+/* cuda_tile_backward_row.cuh - one row of gradients by a warp, 16 bytes a lane:
+ * along its edges where tiles cannot say it all or gave no number, and from the
+ * partial sums of cut windows */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 
@@ -13,14 +13,14 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-template <int OP, typename T, int W, bool COLUMNS> struct grad_tile_row {
+template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
   static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
   static constexpr bool GAT = OP == DFGNN_OP_GAT;
   static constexpr int OWN = grad_tile_own(OP, COLUMNS), YO = OWN - 1;
   static constexpr int FAR = grad_tile_far(OP, COLUMNS), YF = FAR - 1;
   static constexpr int TO = grad_tile_sums(OP, COLUMNS),
                        YT = TO > 0 ? TO - 1 : 0;
-  static constexpr int STATS = stats_count(OP), K = W / 32;
+  static constexpr int STATS = stats_count(OP), K = 16 / sizeof(T);
 
   const grad_tile_params &p;
   int row, head;
@@ -37,15 +37,17 @@ template <int OP, typename T, int W, bool COLUMNS> struct grad_tile_row {
     return static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes +
            int64_t(head) * t.head_bytes;
   }
+  /* Lane l has features K l .. K l + K - 1, as where delta is summed: of a row
+   * with one edge, dP - delta is 0. */
+  __device__ static int first() { return (threadIdx.x & 31) * K; }
+  __device__ bool has() const { return first() < p.walk.layout.dim; }
   __device__ void load(float (&to)[K], const tensor_view &t, int node) const {
-    const char *from = row_of(t, node);
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
-      const int f = (threadIdx.x & 31) + 32 * k;
-      to[k] = f < p.walk.layout.dim ? widen(*reinterpret_cast<const T *>(
-                                          from + int64_t(f) * t.feature_bytes))
-                                    : 0.0f;
-    }
+    packed<T, K> x;
+    clear(x);
+    if (has())
+      x = load_packed<K>(reinterpret_cast<const T *>(row_of(t, node)) +
+                         first());
+    widen(to, x);
   }
 
   __device__ grad_tile_row(const grad_tile_params &params, int node,
@@ -125,12 +127,16 @@ template <int OP, typename T, int W, bool COLUMNS> struct grad_tile_row {
       edge(p.walk.schedule.indices[e]);
   }
 
+  /* AGNN: does the gradient multiply the rounding of dS by 1e12? */
+  __device__ bool raised() const {
+    return AGNN && !(extra < inverse_norm(0.0f));
+  }
+
   /* What cuda_backward.cuh's finish() does. */
   __device__ void finish() {
     if (AGNN) {
-      const float along = extra < inverse_norm(0.0f)
-                              ? inner * extra * (COLUMNS ? extra * beta : 1.0f)
-                              : 0.0f;
+      const float along =
+          raised() ? 0.0f : inner * extra * (COLUMNS ? extra * beta : 1.0f);
 #pragma unroll
       for (int k = 0; k < K; ++k) {
         if (along != 0)
@@ -163,24 +169,19 @@ template <int OP, typename T, int W, bool COLUMNS> struct grad_tile_row {
     if (AGNN && !COLUMNS && lane == 0 && p.row_totals)
       static_cast<float *>(p.row_totals)[pair(row)] = inner;
 #pragma unroll
-    for (int t = 0; t < TO; ++t) {
-      if (!p.walk.to[t].data)
-        continue;
-      char *to = const_cast<char *>(row_of(p.walk.to[t], row));
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        if (lane + 32 * k < p.walk.layout.dim)
-          *reinterpret_cast<T *>(to + int64_t(lane + 32 * k) *
-                                          p.walk.to[t].feature_bytes) =
-              narrow<T>(sum[t][k]);
-    }
+    for (int t = 0; t < TO; ++t)
+      if (p.walk.to[t].data && has())
+        store_packed<K>(reinterpret_cast<T *>(
+                            const_cast<char *>(row_of(p.walk.to[t], row))) +
+                            first(),
+                        sum[t]);
   }
 };
 
-template <int OP, typename T, int W, bool COLUMNS>
+template <int OP, typename T, bool COLUMNS>
 __device__ void grad_tile_slow_row(const grad_tile_params &p, int row,
                                    int head) {
-  grad_tile_row<OP, T, W, COLUMNS> r(p, row, head);
+  grad_tile_row<OP, T, COLUMNS> r(p, row, head);
   r.along_edges();
   r.finish();
   r.store();
@@ -188,10 +189,10 @@ __device__ void grad_tile_slow_row(const grad_tile_params &p, int row,
 
 /* A block a window that was cut, a warp a row at a time: the items' sums in
  * their order. */
-template <int OP, typename T, int W, bool COLUMNS>
-__global__ void __launch_bounds__(256)
+template <int OP, typename T, bool COLUMNS>
+__global__ void __launch_bounds__(256, 1)
     grad_tile_merge(const __grid_constant__ grad_tile_params p) {
-  using row_t = grad_tile_row<OP, T, W, COLUMNS>;
+  using row_t = grad_tile_row<OP, T, COLUMNS>;
   const dfgnn_tile_cut cut = p.cuts[blockIdx.x];
   const int head = blockIdx.y, heads = p.walk.layout.heads;
   for (int i = threadIdx.x / 32; i < cut.rows; i += blockDim.x / 32) {
@@ -201,19 +202,21 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
       for (int t = 0; t < row_t::TO; ++t) {
         const float *from = static_cast<const float *>(p.walk.partial) +
-                            ((slot * row_t::TO + t) * p.window + i) * W;
+                            ((slot * row_t::TO + t) * p.window + i) * p.width +
+                            row_t::first();
 #pragma unroll
         for (int f = 0; f < row_t::K; ++f)
-          r.sum[t][f] += from[(threadIdx.x & 31) + 32 * f];
+          r.sum[t][f] += r.has() ? from[f] : 0.0f;
       }
       if (OP != DFGNN_OP_GT)
         r.inner += row_t::scalar(p.walk.partial_scalar, slot * p.window + i);
     }
+    const bool exact = !r.raised();
     r.finish();
-    if (r.whole())
+    if (exact && r.whole())
       r.store();
     else
-      grad_tile_slow_row<OP, T, W, COLUMNS>(p, cut.row + i, head);
+      grad_tile_slow_row<OP, T, COLUMNS>(p, cut.row + i, head);
   }
 }
 
