@@ -88,7 +88,7 @@ static dfgnn_status cuda_open(dfgnn_device **device, int ordinal, int threads) {
   pthread_mutex_init(&d->answer_lock, NULL);
   int previous = dfgnn__cuda_enter(d);
   DFGNN_CUDA_GO(cudaSetDevice(ordinal));
-  DFGNN_CUDA_GO(cudaStreamCreate(&d->stream));
+  DFGNN_CUDA_GO(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
   DFGNN_CUDA_GO(cudaStreamCreateWithFlags(&d->timer, cudaStreamNonBlocking));
   DFGNN_CUDA_GO(cudaEventCreate(&d->begin));
   DFGNN_CUDA_GO(cudaEventCreate(&d->end));
@@ -144,6 +144,9 @@ static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
   if (!bytes)
     return DFGNN_OK;
   int previous = dfgnn__cuda_enter(device);
+  status = dfgnn__cuda_follow(device, NULL);
+  if (status)
+    goto out;
   DFGNN_CUDA_GO(
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, device->stream));
   DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
@@ -340,8 +343,10 @@ static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
   if (status)
     return status;
   int previous = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_take(device, &workspace,
-                            dfgnn__cuda_analyze_bytes(matrix, graphs));
+  status = dfgnn__cuda_follow(device, NULL);
+  if (!status)
+    status = dfgnn__cuda_take(device, &workspace,
+                              dfgnn__cuda_analyze_bytes(matrix, graphs));
   if (status)
     goto out;
   DFGNN_CUDA_GO(dfgnn__cuda_analyze_start(workspace, device->stream));
@@ -352,7 +357,7 @@ static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
     status =
         dfgnn__cuda_conclude(matrix, signature, &counts, graphs, graph_ptr);
 out:
-  dfgnn__cuda_release(device, workspace);
+  dfgnn__cuda_drop(device, workspace);
   dfgnn__cuda_leave(previous);
   return status;
 }
@@ -364,7 +369,9 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
   if (count == 0)
     return DFGNN_OK;
   int previous = dfgnn__cuda_enter(device);
-  dfgnn_status status = dfgnn__cuda_take(device, &bad, sizeof first);
+  dfgnn_status status = dfgnn__cuda_follow(device, NULL);
+  if (!status)
+    status = dfgnn__cuda_take(device, &bad, sizeof first);
   if (status)
     goto out;
   DFGNN_CUDA_GO(dfgnn__cuda_narrow(to, from, count, bad, device->stream));
@@ -379,7 +386,7 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
                          first, index);
   }
 out:
-  dfgnn__cuda_release(device, bad);
+  dfgnn__cuda_drop(device, bad);
   dfgnn__cuda_leave(previous);
   return status;
 }

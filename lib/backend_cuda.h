@@ -12,10 +12,9 @@
 struct dfgnn_device {
   int ordinal, units;
   int64_t cache_bytes;
-  cudaStream_t stream; /* of copies, analysis and views: ordered with the
-                        * legacy default stream */
-  cudaStream_t timer;  /* of timing: not ordered with it, so that a capture
-                        * does not disturb other threads */
+  cudaStream_t stream; /* of copies, analysis and views */
+  cudaStream_t timer;  /* of timing.  Neither waits for the legacy default
+                        * stream, which is the slower for streams that do */
   cudaMemPool_t pool;  /* of device memory; NULL: there are none */
   pthread_mutex_t answer_lock; /* guards answer and order */
   void *answer;                /* host memory for a small copy back */
@@ -51,12 +50,14 @@ void dfgnn__cuda_leave(int previous);
 dfgnn_status dfgnn__cuda_open_memory(dfgnn_device *device);
 /* Waits for the device. */
 void dfgnn__cuda_close_memory(dfgnn_device *device);
-/* Memory for what follows on the device's stream; others must wait for it. */
+/* Memory for what follows on the device's stream, and back in its order. */
 dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
                               size_t bytes);
+void dfgnn__cuda_drop(dfgnn_device *device, void *memory);
+/* The same for any stream, and back after what is on the default one.  NULL is
+ * allowed. */
 dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
                                   size_t bytes);
-/* After what is on the device's stream and the legacy one.  NULL is allowed. */
 void dfgnn__cuda_release(dfgnn_device *device, void *memory);
 /* After what is on the stream. */
 void dfgnn__cuda_retire(dfgnn_device *device, void *memory, void *stream);

@@ -101,11 +101,11 @@ static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted,
       number + aligned(edges * width), stream));
   status = find_out(l, matrix);
   if (!status && !l->counts.list.was_unsorted) {
-    dfgnn__cuda_release(l->device, sorted->order);
+    dfgnn__cuda_drop(l->device, sorted->order);
     sorted->order = NULL;
   }
 out:
-  dfgnn__cuda_release(l->device, memory);
+  dfgnn__cuda_drop(l->device, memory);
   return status;
 }
 
@@ -181,13 +181,13 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
   if (!status)
     atomic_store(&device->unsorted, unsorted);
 out:
-  dfgnn__cuda_release(device, l.analysis);
-  dfgnn__cuda_release(device, copies[0]);
-  dfgnn__cuda_release(device, copies[1]);
+  dfgnn__cuda_drop(device, l.analysis);
+  dfgnn__cuda_drop(device, copies[0]);
+  dfgnn__cuda_drop(device, copies[1]);
   if (status) {
-    dfgnn__cuda_release(device, sorted->offsets);
-    dfgnn__cuda_release(device, sorted->indices);
-    dfgnn__cuda_release(device, sorted->order);
+    dfgnn__cuda_drop(device, sorted->offsets);
+    dfgnn__cuda_drop(device, sorted->indices);
+    dfgnn__cuda_drop(device, sorted->order);
   }
   dfgnn__cuda_leave(previous);
   return status;

@@ -1,9 +1,8 @@
 /* backend_cuda_memory.c - device memory in the order of streams
  *
- * Memory comes from a pool of the device's own, in the order of its stream,
- * which is ordered with the legacy default stream.  What is released is kept
- * for the next graph, up to a share of the device's memory: the rest goes back
- * to the driver whenever the stream is waited for, all of it when an allocation
+ * Memory comes from a pool of the device's own.  What is released is kept for
+ * the next graph, up to a share of the device's memory: the rest goes back to
+ * the driver whenever a stream is waited for, all of it when an allocation
  * fails or the device is closed. */
 #include <stdint.h>
 #include <string.h>
@@ -112,30 +111,36 @@ dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
 out:
   dfgnn__cuda_leave(previous);
   if (status)
-    dfgnn__cuda_release(device, made);
+    dfgnn__cuda_drop(device, made);
   else
     *memory = made;
   return status;
 }
 
-void dfgnn__cuda_release(dfgnn_device *device, void *memory) {
+static void free_on(dfgnn_device *device, void *memory, cudaStream_t stream) {
+  cudaError_t error = cudaErrorNotSupported;
   if (!memory)
     return;
   int previous = dfgnn__cuda_enter(device);
-  forget_error(device->pool ? cudaFreeAsync(memory, device->stream)
-                            : cudaFree(memory));
-  dfgnn__cuda_leave(previous);
-}
-
-void dfgnn__cuda_retire(dfgnn_device *device, void *memory, void *stream) {
-  int previous = dfgnn__cuda_enter(device);
-  cudaError_t error = cudaErrorNotSupported;
-  if (device->pool)
-    error = cudaFreeAsync(memory, (cudaStream_t)stream);
-  forget_error(error);
+  if (device->pool) {
+    error = cudaFreeAsync(memory, stream);
+    forget_error(error);
+  }
   if (error != cudaSuccess)
     forget_error(cudaFree(memory)); /* waits for the device */
   dfgnn__cuda_leave(previous);
+}
+
+void dfgnn__cuda_drop(dfgnn_device *device, void *memory) {
+  free_on(device, memory, device->stream);
+}
+
+void dfgnn__cuda_release(dfgnn_device *device, void *memory) {
+  free_on(device, memory, NULL);
+}
+
+void dfgnn__cuda_retire(dfgnn_device *device, void *memory, void *stream) {
+  free_on(device, memory, (cudaStream_t)stream);
 }
 
 void dfgnn__cuda_settle(dfgnn_device *device) {
@@ -146,8 +151,6 @@ void dfgnn__cuda_settle(dfgnn_device *device) {
 
 dfgnn_status dfgnn__cuda_follow(dfgnn_device *device, void *stream) {
   dfgnn_status status = DFGNN_OK;
-  if (!stream) /* the legacy stream comes first by itself */
-    return DFGNN_OK;
   pthread_mutex_lock(&device->answer_lock);
   DFGNN_CUDA_GO(cudaEventRecord(device->order, (cudaStream_t)stream));
   DFGNN_CUDA_GO(cudaStreamWaitEvent(device->stream, device->order, 0));

@@ -46,7 +46,7 @@ static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
                                          workspace, device->stream));
   DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
 out:
-  dfgnn__cuda_release(device, workspace);
+  dfgnn__cuda_drop(device, workspace);
   return status;
 }
 
@@ -100,7 +100,7 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
                                        items, m, size, device->stream));
   DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
 out:
-  dfgnn__cuda_release(device, workspace);
+  dfgnn__cuda_drop(device, workspace);
   return status;
 }
 
@@ -129,7 +129,7 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
   view->count = m->sources;
   view->extra = (int64_t)largest;
 out:
-  dfgnn__cuda_release(device, memory);
+  dfgnn__cuda_drop(device, memory);
   return status;
 }
 
@@ -148,7 +148,7 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
   int previous = dfgnn__cuda_enter(device);
   dfgnn_status status = build[view->request.kind](device, view, matrix);
   for (int k = 0; status && k < 4; k++) {
-    dfgnn__cuda_release(device, (void *)view->array[k]);
+    dfgnn__cuda_drop(device, (void *)view->array[k]);
     view->array[k] = NULL;
   }
   dfgnn__cuda_leave(previous);
