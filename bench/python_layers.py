@@ -160,12 +160,6 @@ def graph_of(edges, nodes, ptr, name):
     return graph
 
 
-def library_bytes(graph):
-    from dfgnn._library import library
-    return sum(library().dfgnn_graph_bytes(g.handle.pointer)
-               for g in (graph, graph.looped) if g is not None)
-
-
 def measure(library, name, graph, options, meter):
     nodes, edges, ptr = graph
     row = {"preprocess_ms": 0.0}
@@ -205,7 +199,7 @@ def measure(library, name, graph, options, meter):
     row["graph_bytes"] = None
     if meter.cuda:
         row["graph_bytes"] = meter.held() - before + (
-            library_bytes(where) if library == "dfgnn" else 0)
+            where.nbytes if library == "dfgnn" else 0)
     found = meter.samples(forward, backward)
     row.update(
         forward_ms=statistics.median(f for f, _ in found),

@@ -119,7 +119,8 @@ def train(options):
             "accuracy": 100 * statistics.mean(found),
             "worst": 100 * min(found), "best": 100 * max(found),
             "preprocess_ms": parts.pop("preprocess_ms", 0.0), **parts,
-            "peak_MiB": training.peak_mib(options.device)}
+            "peak_MiB": training.peak_mib(options.device),
+            "graph_MiB": training.graph_mib(edges)}
 
 
 if __name__ == "__main__":

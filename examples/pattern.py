@@ -88,6 +88,7 @@ def train(options):
                               family="pattern")
 
     def learn():
+        nonlocal graph_mib
         outs = []
         for edges, signals, labels, ptr in batches:
             signals, labels = signals.to(device), labels.to(device)
@@ -99,7 +100,9 @@ def train(options):
             clock.lap("backward_ms", loss.backward)
             clock.lap("optimizer_ms", optimizer.step)
             outs.append((out.detach(), labels))
+            graph_mib = max(graph_mib, training.graph_mib(graph))
         return outs
+    graph_mib = 0.0
     for _ in range(options.epochs):
         outs = clock.epoch(learn)
     scores = [balanced(*pair) for pair in outs]
@@ -107,7 +110,8 @@ def train(options):
             "width": options.width,
             "accuracy": 100 * sum(scores) / len(scores),
             **clock.medians(options.batches),
-            "peak_MiB": training.peak_mib(device)}
+            "peak_MiB": training.peak_mib(device),
+            "graph_MiB": graph_mib}
 
 
 if __name__ == "__main__":

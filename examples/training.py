@@ -93,6 +93,11 @@ def peak_mib(device):
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 10
 
 
+def graph_mib(edges):
+    """Of memory that a dfgnn.Graph holds beside torch's."""
+    return 0.0 if isinstance(edges, torch.Tensor) else edges.nbytes / 2 ** 20
+
+
 def show(rows):
     columns = []
     for row in rows:

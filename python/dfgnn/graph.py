@@ -244,6 +244,15 @@ class Graph:
             self.looped = looped
         return self.looped
 
+    @property
+    def nbytes(self):
+        """Memory that the library holds for the graph, with that of
+        with_self_loops(): matrices and the views that kernels asked for.  On a
+        GPU it is none of what torch counts as its own."""
+        from ._library import library
+        own = library().dfgnn_graph_bytes(self.handle.pointer)
+        return own + (self.looped.nbytes if self.looped is not None else 0)
+
     def signature(self):
         """What selection looks at: degrees, density, locality."""
         from .tuning import signature

@@ -196,6 +196,14 @@ def test_graphs_work_in_processes(method):
     assert child.exitcode == 0
 
 
+def test_bytes_count_loops_and_views(device):
+    graph = dfgnn.as_graph(random_edges(*SIZES, 60, device), SIZES)
+    made = graph.nbytes
+    assert made >= 63 * 4  # sources of the edges
+    graph.with_self_loops()
+    assert graph.nbytes > made
+
+
 def test_graphs_move_between_devices(device):
     graph = dfgnn.as_graph(random_edges(*SIZES, 60), SIZES, family="f")
     moved = graph.to(device)
