@@ -66,6 +66,29 @@ static int batched_thin(const dfgnn_setting *s) {
   return batched(s) && s->signature->mean_degree < 12;
 }
 
+/* Rows that meet most of their graph, with scores that tensor cores or a scalar
+ * a node give. */
+static int dense_blocks(const dfgnn_setting *s) {
+  return batched(s) && s->signature->density > 0.25 &&
+         s->signature->mean_degree > 16 && s->problem->op != DFGNN_OP_GATV2;
+}
+
+static int dense_dot(const dfgnn_setting *s) {
+  return dense_blocks(s) && s->problem->op == DFGNN_OP_GT;
+}
+
+static int narrow_types(const dfgnn_setting *s) {
+  return s->problem->dtype == DFGNN_F16 || s->problem->dtype == DFGNN_BF16;
+}
+
+/* Less exact products are allowed, and 16 rows share most of what they gather.
+ */
+static int shared_columns(const dfgnn_setting *s) {
+  return (narrow_types(s) || s->problem->math == DFGNN_MATH_TF32) &&
+         s->problem->op == DFGNN_OP_GT && s->signature->reuse < 0.5 &&
+         s->signature->mean_degree > 64;
+}
+
 /* Several heads narrow enough to share a warp. */
 static int batched_heads(const dfgnn_setting *s) {
   return batched(s) && s->problem->heads > 1 && s->problem->dim <= 32;
@@ -79,6 +102,11 @@ static int scattered(const dfgnn_setting *s) {
  * fit. */
 static int panels(const dfgnn_setting *s) {
   return table_share(s) > 0.9 && scattered(s) && s->signature->mean_degree > 64;
+}
+
+/* A score of as many operations as features: few lanes share one. */
+static int long_rows_of_sums(const dfgnn_setting *s) {
+  return s->problem->op == DFGNN_OP_GATV2 && s->signature->mean_degree > 64;
 }
 
 static int thin_panels(const dfgnn_setting *s) {
@@ -201,6 +229,12 @@ static const rule_row refined[] = {
     CUDA_GATHER_ROWS("spmm.bwd", "balanced"),
     CUDA_GATHER_ROWS("reduce.fwd", "split"),
     CUDA_GATHER_ROWS("reduce.bwd", "split"),
+    {"cuda", FORWARD, dense_dot, "dense", "stages=1,rows=64",
+     "small dense graphs on tensor cores"},
+    {"cuda", FORWARD, dense_blocks, "dense", "stages=2,rows=32",
+     "small dense graphs on tensor cores"},
+    {"cuda", FORWARD, shared_columns, "window", "stages=1,rows=32,chunks=any",
+     "near rows share columns, on tensor cores"},
     {"cuda", FORWARD, beyond_cache, "sliced", NULL,
      "gathered tables beyond the L2 without locality"},
     {"cuda", FORWARD, beyond_cache, "unfused", "edges=1024,unroll=8",
@@ -229,17 +263,25 @@ static const rule_row refined[] = {
      "a bias or dropout, one row dominates"},
     {"cuda", FORWARD, always, "general", NULL, "a bias or dropout"},
     {"cuda", BACKWARD, starved, "split",
-     "heads=warp,edges=16,lanes=16,unroll=2,span=once",
+     "heads=warp,edges=16,lanes=32,unroll=2,span=dealt",
      "too few edges to fill the device"},
     {"cuda", BACKWARD, dominated, "split",
      "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},
+    {"cuda", BACKWARD, dense_dot, "dense", "split=no,rows=64",
+     "small dense graphs on tensor cores"},
     {"cuda", BACKWARD, scores_scalars, "spill", NULL,
      "a scalar an edge spares the gather of a row"},
     {"cuda", BACKWARD, batched_thin, "twopass",
      "span=piece,rows=4,lanes=8,unroll=1", "small graphs with short rows"},
     {"cuda", BACKWARD, batched, "twopass",
-     "heads=warp,span=piece,rows=1,lanes=8,unroll=1",
+     "heads=warp,span=once,rows=2,lanes=8,unroll=1",
      "small graphs stay in the L1"},
+    {"cuda", BACKWARD, long_rows_of_sums, "twopass",
+     "heads=warp,span=once,order=natural,lanes=8,unroll=1,rows=1",
+     "few lanes share a score of many operations"},
+    {"cuda", BACKWARD, panels, "twopass",
+     "heads=warp,span=once,order=degree,lanes=16,unroll=1,rows=1",
+     "a gathered table beyond the L2 without locality"},
     {"cuda", BACKWARD, scattered, "twopass",
      "heads=warp,span=once,order=degree,lanes=16,unroll=2",
      "rows of like degree run together"},
