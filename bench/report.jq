@@ -256,6 +256,25 @@ def headline: [graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
   | markdown(["graph", "GT", "over unfused", "over the best f32 peer", "GAT",
     "over unfused"]);
 
+# GT where tensor cores may serve: each with what it gains over the best of the
+# other variants that were timed beside it
+def tensor_row($g; $dtype; $math; $pass):
+  [$tensor[] | select(.graph == $g and .op == "gt" and .dtype == $dtype and
+    .math == $math and .pass == $pass and .status == "ok")] as $rows
+  | ($rows | map(select(.variant | test("\\.(dense|window)/"))) | min_by(.median_ms)) as $best
+  | ($rows | map(select(.variant | test("\\.(dense|window)/") | not))
+    | min_by(.median_ms)) as $other
+  | select($best) | [$g, $pass, $dtype, $math, ($best.median_ms | time),
+     (first(($goals_tensor[] | select(.graph == $g and .dtype == $dtype and
+       .math == $math and .pass == $pass) | .ms), null) | time),
+     ($other.median_ms | time), (ratio($other.median_ms; $best.median_ms) | figure),
+     ($best.floor_share | percent), "`\($best.variant | short)`"] | row;
+def tensor_table: [graphs[] as $g | ("forward", "backward") as $pass
+  | (["f32", "f32"], ["f32", "tf32"], ["bf16", "f32"]) as $type
+  | tensor_row($g; $type[0]; $type[1]; $pass)]
+  | markdown(["graph", "pass", "storage", "math", "best of dense and window", "goal",
+    "best other", "faster by", "floor", "variant"]);
+
 def headline_more: [graphs[] as $g
   | select(peer($g; "gt"; "backward"; 1; 128))
   | [$g] + [("gt", "gat") as $op | ms($backward; $g; $op; "tuned") as $ms
@@ -282,7 +301,7 @@ def headline_more: [graphs[] as $g
    "smmf, pmf", "unfused"])),
  batches: batch_table, dispatch: dispatch_table, cost: cost_table,
  torch: torch_table, cpu: cpu_table, headline: headline,
- headline_more: headline_more,
+ headline_more: headline_more, tensor: tensor_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
       ratio(peer($g; "gt"; 1; 128); $t)] | map(tostring) | join(" ")] | join("\n")),

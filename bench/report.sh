@@ -33,11 +33,13 @@ while read -r name file; do
 done <<END
 peers peers.tsv
 goals goals.tsv
+goals_tensor goals_tensor.tsv
 f32 results/h200/f32_1x128.json
 eight results/h200/f32_8x16.json
 bf16 results/h200/bf16_1x128.json
 backward results/h200/backward_1x128.json
 gather results/h200/gather_128.json
+tensor results/h200/tensor_cores.json
 regret results/h200/regret.json
 ablation_cora results/h200/ablation_cora.json
 ablation_pattern results/h200/ablation_pattern.json
