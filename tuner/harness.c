@@ -251,9 +251,16 @@ out:
   return status;
 }
 
+/* Its memory may be in use on any stream. */
+static void settle(const dfgnn_harness *h) {
+  if (h->ctx->backend->settle)
+    h->ctx->backend->settle(h->ctx->device);
+}
+
 void dfgnn__harness_destroy(dfgnn_harness *h) {
   if (!h)
     return;
+  settle(h);
   for (int i = 0; i < h->count; i++) {
     h->ctx->backend->release(h->ctx->device, h->buffers[i].memory);
     free(h->buffers[i].host);
@@ -305,8 +312,10 @@ dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *h,
                                       const dfgnn_plan *plan) {
   size_t bytes = dfgnn_plan_workspace(plan) + DFGNN_GUARD;
   if (bytes > h->workspace_bytes) {
-    if (h->workspace)
+    if (h->workspace) {
+      settle(h);
       h->ctx->backend->release(h->ctx->device, h->workspace);
+    }
     h->workspace = NULL;
     h->workspace_bytes = 0;
     dfgnn_status status = allocate(h, &h->workspace, bytes);

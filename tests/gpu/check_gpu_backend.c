@@ -14,6 +14,9 @@ static const char *const specs[] = {
     "uniform:nodes=1000,sources=3000,edges=5000,seed=6",
     "uniform:nodes=4000,edges=3000,seed=7",
     "grid:rows=40,columns=30",
+    "uniform:nodes=100000,edges=700000,seed=8",            /* 17 bits a node */
+    "uniform:nodes=400,edges=20000,seed=9",                /* 9 bits */
+    "uniform:nodes=60,sources=20000,edges=400000,seed=10", /* long rows */
 };
 
 static void same_signature(const dfgnn_signature *gpu,
