@@ -472,9 +472,10 @@ template <class Math, int OP, int W> struct tile_forward {
   }
 };
 
-/* Up to 168 registers a thread: 12 warps a multiprocessor. */
+/* Up to 168 registers a thread: 12 warps a multiprocessor; 128 and 16 of narrow
+ * tiles. */
 template <class Math, int OP, int W>
-__global__ void __launch_bounds__(384, 1)
+__global__ void __launch_bounds__(W == 128 ? 384 : 512, 1)
     tile_attend(const __grid_constant__ tile_params p) {
   extern __shared__ uint4 tile_shared[];
   /* By a shuffle, so that the compiler knows it to be the same in a warp. */

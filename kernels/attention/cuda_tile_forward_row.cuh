@@ -73,10 +73,14 @@ template <typename T> struct tile_row {
     load(x, op == DFGNN_OP_GT ? p.key : p.value, column);
     const float factor =
         op == DFGNN_OP_AGNN ? own_scalar * inverse_norm(dot(x, x)) : own_scalar;
+    float y[N];
 #pragma unroll
-    for (int i = 0; i < N && op == DFGNN_OP_GATV2; ++i)
-      x[i] = leaky(own[i] + x[i], p.slope);
-    return dot(op == DFGNN_OP_GATV2 ? att : own, x) * factor * float(kLog2e);
+    for (int i = 0; i < N; ++i) {
+      y[i] = op == DFGNN_OP_GATV2 ? att[i] : own[i];
+      if (op == DFGNN_OP_GATV2)
+        x[i] = leaky(own[i] + x[i], p.slope);
+    }
+    return dot(x, y) * factor * float(kLog2e);
   }
 
   __device__ __forceinline__ void run() {
