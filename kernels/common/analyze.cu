@@ -141,8 +141,7 @@ __device__ ull first_of_code(int code) {
 }
 
 /* By a warp: which counter the rank falls in, and its rank there; -1: none. */
-__device__ int counter_of_rank(const volatile unsigned *counters, int count,
-                               ull *rank) {
+__device__ int counter_of_rank(const unsigned *counters, int count, ull *rank) {
   const int lane = threadIdx.x % 32, share = (count + 31) / 32;
   const int first = min(lane * share, count), end = min(first + share, count);
   ull mine = 0, within = 0;
@@ -207,22 +206,23 @@ __device__ void select_degrees(const Workspace &w, int64_t n,
   __shared__ int code[kTargets];
   __shared__ ull rank[kTargets], bins[DFGNN_HISTOGRAM_BINS];
   const double share[kTargets] = {0.5, 0.9, 0.99};
-  const volatile unsigned *rows = w.selection->rows;
   const int t = threadIdx.x / 32;
   if (threadIdx.x < DFGNN_HISTOGRAM_BINS)
     bins[threadIdx.x] = 0;
+#pragma unroll 5
+  for (int i = threadIdx.x; i < kCodes; i += kThreads)
+    counters[i] = __ldcg(w.selection->rows + i);
   __syncthreads();
   for (int i = threadIdx.x; i < kCodes; i += kThreads) {
-    const unsigned count = rows[i];
-    if (count) {
-      ull degree = first_of_code(i);
-      int bin = degree == 0 ? 0 : 64 - __clzll(degree);
-      atomicAdd(&bins[min(bin, DFGNN_HISTOGRAM_BINS - 1)], ull(count));
-    }
+    if (counters[i] == 0)
+      continue;
+    ull degree = first_of_code(i);
+    int bin = degree == 0 ? 0 : 64 - __clzll(degree);
+    atomicAdd(&bins[min(bin, DFGNN_HISTOGRAM_BINS - 1)], ull(counters[i]));
   }
   if (t < kTargets) {
     ull r = ull(share[t] * double(n - 1));
-    int c = counter_of_rank(rows, kCodes, &r);
+    int c = counter_of_rank(counters, kCodes, &r);
     if (threadIdx.x % 32 == 0) {
       code[t] = c;
       rank[t] = r;
