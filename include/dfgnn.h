@@ -347,7 +347,8 @@ DFGNN_API dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr,
 
 /* Destroys the graph; its plans must be destroyed before.  NULL is allowed.
  * Waits for the device if work on the graph was put on a stream other than the
- * default one (NULL). */
+ * default one (NULL).  The memory of a GPU is kept for the next graphs, up to a
+ * 32nd of what the GPU has, until the context is destroyed. */
 DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
 
 /* The same, in the order of a stream: what was put on it may still use the
