@@ -25,9 +25,8 @@ static int dense_views(const dfgnn_setting *s, dfgnn_view_request *request) {
 
 static dfgnn_status dense_prepare(void **state, const dfgnn_setting *s,
                                   const dfgnn_view *const *) {
-  const grad_tile_plan plan = plan_of(s->parameter);
   *state = NULL;
-  return grad_tile_prepare(s, &plan);
+  return grad_tile_prepare(s);
 }
 
 static dfgnn_status dense_launch(const dfgnn_launch *launch) {

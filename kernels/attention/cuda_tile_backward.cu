@@ -159,16 +159,22 @@ int grad_tile_views(const grad_tile_plan *plan, dfgnn_view_request *requests) {
   return 3;
 }
 
-dfgnn_status grad_tile_prepare(const dfgnn_setting *setting,
-                               const grad_tile_plan *plan) {
+dfgnn_status grad_tile_prepare(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
-  for (int columns = 0; columns < 2; columns++)
-    DFGNN_CUDA_TRY(cudaFuncSetAttribute(
+  for (int columns = 0; columns < 2; columns++) {
+    const void *kernel =
         grad_tile_kernel(problem->op, problem->dtype,
                          columns ? GRAD_TILE_COLUMNS : GRAD_TILE_ROWS,
-                         problem->dim, is_exact(problem)),
-        cudaFuncAttributeMaxDynamicSharedMemorySize,
-        static_cast<int>(shared_bytes(problem, columns, plan->rows))));
+                         problem->dim, is_exact(problem));
+    DFGNN_CUDA_TRY(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        static_cast<int>(setting->device->shared_bytes)));
+    /* A hint: if it is refused, the kernel still runs. */
+    if (cudaFuncSetAttribute(kernel,
+                             cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared) != cudaSuccess)
+      (void)cudaGetLastError();
+  }
   return DFGNN_OK;
 }
 
@@ -261,9 +267,9 @@ dfgnn_status grad_tile_launch(const dfgnn_launch *launch,
                                        s->matrix->sources, launch)))
       return status;
   }
-  if ((status = grad_stats(&rows.walk, 32, launch)))
-    return status;
-  if (by_rows && (status = rows_pass(&rows, launch, plan, &memory)))
+  status = by_rows ? rows_pass(&rows, launch, plan, &memory)
+                   : grad_stats(&rows.walk, 32, launch);
+  if (status)
     return status;
   return by_columns ? pass(&columns, launch, plan, 1) : DFGNN_OK;
 }

@@ -379,21 +379,90 @@ struct grad_tile_walk {
       beta = *static_cast<const float *>(p.walk.beta);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int r = first_row() + group() + 8 * h;
       lse[h] = delta[h] = own_extra[h] = inner[h] = 0;
       mask[h] = 0;
+    }
+    if constexpr (!COLUMNS)
+      own_stats();
+    else if constexpr (!GT)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int r = first_row() + group() + 8 * h;
+        if (r < tile.rows)
+          own_extra[h] =
+              static_cast<const float *>(p.walk.own_scalar)[pair(tile.row + r)];
+      }
+  }
+
+  /* The lane's 16 bytes of an own row; zeros beyond it. */
+  static constexpr int UNIT = 16 / sizeof(T);
+  __device__ __forceinline__ packed<T, UNIT> own_unit(const tensor_view &t,
+                                                      int r) const {
+    packed<T, UNIT> x;
+    clear(x);
+    if (r < tile.rows && lane() * UNIT < p.walk.layout.dim)
+      x = load_packed<UNIT>(reinterpret_cast<const T *>(
+          node_row(node_row(static_cast<const char *>(t.data), tile.row + r,
+                            t.node_bytes),
+                   head(), t.head_bytes) +
+          lane() * 16));
+    return x;
+  }
+
+  /* What grad_stats() does, by the same sums, for the rows of the warp. */
+  __device__ __forceinline__ void own_stats() {
+    constexpr int AT_ONCE = 4, SUMS = AGNN ? 2 : 1;
+#pragma unroll
+    for (int first = 0; first < 16; first += AT_ONCE) {
+      float sums[SUMS][AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) {
+        const int r = first_row() + first + i;
+        const packed<T, UNIT> x = own_unit(p.walk.own[YO], r),
+                              y = own_unit(p.walk.out, r);
+        sums[0][i] = 0;
+#pragma unroll
+        for (int k = 0; k < UNIT; ++k)
+          sums[0][i] += widen(x.item[k]) * widen(y.item[k]);
+        if constexpr (AGNN) {
+          const packed<T, UNIT> q = own_unit(p.walk.own[0], r);
+          sums[1][i] = 0;
+#pragma unroll
+          for (int k = 0; k < UNIT; ++k)
+            sums[1][i] += widen(q.item[k]) * widen(q.item[k]);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) {
+        const float d = lanes_sum<32>(sums[0][i]);
+        const float square = AGNN ? lanes_sum<32>(sums[SUMS - 1][i]) : 0.0f;
+        if (group() == (first + i) % 8) {
+          delta[(first + i) / 8] = d;
+          own_extra[(first + i) / 8] = AGNN ? inverse_norm(square) : 0.0f;
+        }
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r = first_row() + group() + 8 * h;
       if (r >= tile.rows)
         continue;
       const int64_t at = pair(tile.row + r);
-      if constexpr (!COLUMNS) {
-        const float *stats = static_cast<const float *>(p.walk.stats);
-        lse[h] = stats[at * STATS + kLse];
-        delta[h] = stats[at * STATS + kDelta];
-        if constexpr (!GT)
-          own_extra[h] = stats[at * STATS + kExtra];
-      } else if constexpr (!GT) {
+      lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[at]);
+      if constexpr (GAT)
         own_extra[h] = static_cast<const float *>(p.walk.own_scalar)[at];
-      }
+      if (place() == 0)
+        store_stats(static_cast<float *>(p.walk.stats) + at * STATS, h);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void store_stats(float *to, int h) const {
+    to[kLse] = lse[h];
+    to[kDelta] = delta[h];
+    if constexpr (STATS > kExtra) {
+      to[kExtra] = own_extra[h];
+      to[kExtra + 1] = 0; /* read with the others */
     }
   }
 
@@ -570,7 +639,8 @@ struct grad_tile_walk {
     }
   }
 
-  __device__ void along_edges() const {
+  __device__ void along_edges() {
+    begin();
     for (int r = first_row(); r < min(first_row() + 16, tile.rows); ++r)
       grad_tile_slow_row<OP, T, COLUMNS>(p, tile.row + r, head());
   }

@@ -77,8 +77,7 @@ const char *grad_tile_refusal(const dfgnn_setting *setting,
 size_t grad_tile_workspace(const dfgnn_setting *setting,
                            const grad_tile_plan *plan);
 int grad_tile_views(const grad_tile_plan *plan, dfgnn_view_request *requests);
-dfgnn_status grad_tile_prepare(const dfgnn_setting *setting,
-                               const grad_tile_plan *plan);
+dfgnn_status grad_tile_prepare(const dfgnn_setting *setting);
 dfgnn_status grad_tile_launch(const dfgnn_launch *launch,
                               const grad_tile_plan *plan);
 
