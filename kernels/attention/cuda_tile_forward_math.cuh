@@ -24,6 +24,23 @@ constexpr int kTileStride = W + kTilePadBytes / int(sizeof(T));
 /* 0 .. 7, neighbours 4 apart. */
 __device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
 
+__device__ __forceinline__ void clear(tile_scores &s) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      s[j][e] = 0.0f;
+}
+
+__device__ __forceinline__ void accumulate(tile_scores &s,
+                                           const tile_scores &more) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      s[j][e] += more[j][e];
+}
+
 template <int W, int N>
 __device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
                                            const float (&chunk)[N][4],
@@ -105,38 +122,38 @@ template <bool SPLIT> struct tile_math_f32 {
     const int at = tile_order(lane / 4) * STEP + lane % 4 * 4;
     const float *own_lane = own + at, *far_lane = far + at;
     tile_scores rest;
+    clear(s);
+    clear(rest);
+#pragma unroll 1
+    for (int f = 0; f < W; f += 32) {
+      tile_scores some; /* few, for the truncation */
+      clear(some);
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
+      for (int c = f; c < f + 32; c += 16) {
+        const float4 a = *reinterpret_cast<const float4 *>(own_lane + c);
+        const float4 b =
+            *reinterpret_cast<const float4 *>(own_lane + 8 * STEP + c);
+        fragment q[2];
+        q[0].set(a.x, b.x, a.y, b.y);
+        q[1].set(a.z, b.z, a.w, b.w);
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        s[j][e] = rest[j][e] = 0.0f;
-#pragma unroll 2
-    for (int c = 0; c < W / 16; ++c) {
-      const float4 a = *reinterpret_cast<const float4 *>(own_lane + 16 * c);
-      const float4 b =
-          *reinterpret_cast<const float4 *>(own_lane + 8 * STEP + 16 * c);
-      fragment q[2];
-      q[0].set(a.x, b.x, a.y, b.y);
-      q[1].set(a.z, b.z, a.w, b.w);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float4 x =
-            *reinterpret_cast<const float4 *>(far_lane + 8 * j * STEP + 16 * c);
-        part k[4];
-        k[0].set(x.x);
-        k[1].set(x.y);
-        k[2].set(x.z);
-        k[3].set(x.w);
-        multiply(s[j], rest[j], q[0], k[0], k[1]);
-        multiply(s[j], rest[j], q[1], k[2], k[3]);
+        for (int j = 0; j < 4; ++j) {
+          const float4 x =
+              *reinterpret_cast<const float4 *>(far_lane + 8 * j * STEP + c);
+          part k[4];
+          k[0].set(x.x);
+          k[1].set(x.y);
+          k[2].set(x.z);
+          k[3].set(x.w);
+          multiply(SPLIT ? some[j] : s[j], rest[j], q[0], k[0], k[1]);
+          multiply(SPLIT ? some[j] : s[j], rest[j], q[1], k[2], k[3]);
+        }
       }
+      if constexpr (SPLIT)
+        accumulate(s, some);
     }
     if constexpr (SPLIT)
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          s[j][e] += rest[j][e];
+      accumulate(s, rest);
   }
 
   template <int W>
@@ -229,11 +246,7 @@ template <typename S> struct tile_math_16 {
   scores(tile_scores &s, const query<W> &q, const T *, const T *far, int lane) {
     constexpr int STEP = kTileStride<T, W>;
     const T *far_lane = far + tile_order(lane / 4) * STEP + lane % 4 * 8;
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        s[j][e] = 0.0f;
+    clear(s);
 #pragma unroll
     for (int c = 0; c < W / 32; ++c) {
       const uint4 a = q.x[c][0], b = q.x[c][1];
@@ -306,11 +319,7 @@ __device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,
   constexpr int VEC = 16 / sizeof(T), STEP = kTileStride<T, W>;
   const T *own_lane = own + tile_order(lane / 4) * STEP;
   const T *far_lane = far + lane % 4 * STEP;
-#pragma unroll
-  for (int j = 0; j < 4; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      s[j][e] = 0.0f;
+  clear(s);
 #pragma unroll 1
   for (int f = 0; f < W; f += VEC) {
     float q[2][VEC], a[VEC];
