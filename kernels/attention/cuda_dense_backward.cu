@@ -4,9 +4,9 @@
 
 using namespace dfgnn;
 
-enum { ROWS, SPLIT };
+enum { ROWS };
 
-static grad_tile_plan plan_of(const int *x) { return {x[ROWS], x[SPLIT], 1}; }
+static grad_tile_plan plan_of(const int *x) { return {x[ROWS], 0, 1}; }
 
 static const char *dense_applicable(const dfgnn_setting *s) {
   const grad_tile_plan plan = plan_of(s->parameter);
@@ -48,7 +48,7 @@ DFGNN_FAMILIES(cuda_dense_backward) = {
      0,
      0,
      0,
-     {{"rows", 3, {32, 64, 128}, {}}, {"split", 2, {0, 32}, {"no", "32"}}},
+     {{"rows", 3, {32, 64, 128}, {}}},
      NULL,
      dense_applicable,
      dense_workspace,

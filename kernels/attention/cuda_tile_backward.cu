@@ -3,6 +3,7 @@
 #include "kernels/attention/cuda_tile_backward.h"
 
 #include <cstdlib>
+#include <cstring>
 
 namespace dfgnn {
 
@@ -50,6 +51,25 @@ static grad_plan plain_plan() {
   return plan;
 }
 
+/* Rows of partial results; of either pass, since they follow each other. */
+struct partial_rows {
+  int64_t sums, scalars;
+};
+
+static partial_rows partial_of(const dfgnn_setting *s,
+                               const grad_tile_plan *plan) {
+  partial_rows rows = {};
+  for (int columns = 0; columns < 2; columns++) {
+    const dfgnn_view_request request = request_of(plan, columns);
+    const int64_t n =
+        dfgnn__tiles_slots(s, &request) * s->problem->heads * plan->rows;
+    const int64_t sums = n * grad_tile_sums(s->problem->op, columns);
+    rows.scalars = n > rows.scalars ? n : rows.scalars;
+    rows.sums = sums > rows.sums ? sums : rows.sums;
+  }
+  return rows;
+}
+
 /* ---- applicability ------------------------------------------------------- */
 
 /* What masks say of absent edges must not outweigh the matrix. */
@@ -59,21 +79,21 @@ constexpr int kWindowsEnough = 8;
 
 static const char *split_refusal(const dfgnn_setting *s,
                                  const grad_tile_plan *plan) {
+  const int64_t n = s->matrix->destinations, m = s->matrix->sources;
+  const partial_rows partial = partial_of(s, plan);
   if (!plan->split)
     return nullptr;
-  int64_t slots = 0;
-  for (int columns = 0; columns < 2; columns++) {
-    const dfgnn_view_request request = request_of(plan, columns);
-    slots += dfgnn__tiles_slots(s, &request);
-  }
-  if (slots == 0)
+  if (partial.scalars == 0)
     return "no window is longer than an item";
-  const int64_t rows = s->matrix->destinations < s->matrix->sources
-                           ? s->matrix->destinations
-                           : s->matrix->sources;
-  return rows / plan->rows > int64_t(s->device->units) * kWindowsEnough
-             ? "there are windows enough without cutting them"
+  if ((n < m ? n : m) / plan->rows > int64_t(s->device->units) * kWindowsEnough)
+    return "there are windows enough without cutting them";
+  return partial.sums > 4 * (n + 2 * m) * s->problem->heads
+             ? "partial results might take four times the memory of gradients"
              : nullptr;
+}
+
+static int compute_capability(const dfgnn_device_info *device) {
+  return strncmp(device->arch, "sm_", 3) == 0 ? atoi(device->arch + 3) : 0;
 }
 
 const char *grad_tile_refusal(const dfgnn_setting *s,
@@ -81,7 +101,7 @@ const char *grad_tile_refusal(const dfgnn_setting *s,
   const dfgnn_problem *problem = s->problem;
   const dfgnn_matrix *matrix = s->matrix;
   const int vector = static_cast<int>(16 / dfgnn_dtype_size(problem->dtype));
-  if (atoi(s->device->arch + 3) < 80) /* sm_NN */
+  if (compute_capability(s->device) < 80)
     return "needs tensor cores of sm_80 or later";
   if (problem->dim > 128)
     return "more than 128 features";
@@ -130,17 +150,10 @@ static grad_tile_memory memory_of(const dfgnn_setting *s,
                               ceil_div(pairs, kTotalsWidth) * kTotalsWidth, 4);
     m.block_totals = grad_part(&m.walk, base, kTotalsWidth, 4);
   }
-  int64_t slots = 0, sums = 0; /* of either pass: they follow each other */
-  for (int columns = 0; columns < 2; columns++) {
-    const dfgnn_view_request request = request_of(plan, columns);
-    const int64_t n = dfgnn__tiles_slots(s, &request) * heads * plan->rows;
-    slots = n > slots ? n : slots;
-    const int64_t rows = n * grad_tile_sums(problem->op, columns);
-    sums = rows > sums ? rows : sums;
-  }
+  const partial_rows partial = partial_of(s, plan);
   m.walk.partial =
-      grad_part(&m.walk, base, sums * padded_width(problem->dim), 4);
-  m.walk.partial_scalar = grad_part(&m.walk, base, slots, 4);
+      grad_part(&m.walk, base, partial.sums * padded_width(problem->dim), 4);
+  m.walk.partial_scalar = grad_part(&m.walk, base, partial.scalars, 4);
   return m;
 }
 

@@ -4,9 +4,9 @@
 
 using namespace dfgnn;
 
-enum { ROWS, SPLIT };
+enum { ROWS, CHUNKS };
 
-static grad_tile_plan plan_of(const int *x) { return {x[ROWS], x[SPLIT], 0}; }
+static grad_tile_plan plan_of(const int *x) { return {x[ROWS], x[CHUNKS], 0}; }
 
 static const char *window_applicable(const dfgnn_setting *s) {
   const grad_tile_plan plan = plan_of(s->parameter);
@@ -48,7 +48,8 @@ DFGNN_FAMILIES(cuda_window_backward) = {
      0,
      0,
      0,
-     {{"rows", 3, {32, 64, 128}, {}}, {"split", 2, {0, 32}, {"no", "32"}}},
+     {{"rows", 3, {32, 64, 128}, {}},
+      {"chunks", 3, {0, 4, 32}, {"any", "4", "32"}}},
      NULL,
      window_applicable,
      window_workspace,
