@@ -81,7 +81,7 @@ def _settings(value, scale, slope, dropout, return_weights):
 def make_seed(device):
     """[1] a number of torch's generator, on the device: nothing waits for it,
     and a captured CUDA graph draws a new one at each replay."""
-    return torch.randint(-(1 << 63), (1 << 63) - 1, (1,), dtype=torch.int64,
+    return torch.randint((1 << 63) - 1, (1,), dtype=torch.int64,
                          device=device)
 
 

@@ -81,9 +81,13 @@ def test_attention_weights_compile_whole_on_a_graph(name):
 def test_inductor(kind, device):
     layer = LAYERS["transformer"]().to(device)
     edges = random_edges(20, 20, 80, device)
+    x = torch.randn(20, 8, device=device)
     try:
-        compare(layer, torch.randn(20, 8, device=device),
-                graph_of(kind, edges), "inductor")
+        compare(layer, x, graph_of(kind, edges), "inductor")
+        layer.dropout = 0.5
+        dropping = torch.compile(layer, fullgraph=True)
+        first, second = (dropping(x, graph_of(kind, edges)) for _ in range(2))
+        assert not torch.equal(first, second)
     except torch._dynamo.exc.BackendCompilerFailed as error:
         if "compiler" in str(error).lower():
             pytest.skip("inductor has no C++ compiler")
