@@ -1,5 +1,6 @@
 #include "lib/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,11 +16,13 @@ dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                          .device = &graph->ctx->info};
 }
 
+/* avoided: by variant index, beside those that are broken; NULL: none. */
 static dfgnn_query query_of(const dfgnn_graph *graph,
-                            const dfgnn_problem *problem) {
+                            const dfgnn_problem *problem,
+                            const unsigned char *avoided) {
   return (dfgnn_query){.setting = dfgnn__setting(graph, problem),
                        .family = graph->family,
-                       .broken = graph->ctx->broken};
+                       .broken = avoided ? avoided : graph->ctx->broken};
 }
 
 /* ---- the cache of a graph ----------------------------------------------- */
@@ -182,9 +185,10 @@ static dfgnn_status tune_miss(dfgnn_choice *choice, dfgnn_graph *graph,
 }
 
 static dfgnn_status choose(dfgnn_choice *choice, dfgnn_graph *graph,
-                           const dfgnn_problem *problem) {
+                           const dfgnn_problem *problem,
+                           const unsigned char *avoided) {
   dfgnn_context *ctx = graph->ctx;
-  dfgnn_query query = query_of(graph, problem);
+  dfgnn_query query = query_of(graph, problem, avoided);
   const dfgnn_variant *forced = ctx->forced_variant;
   dfgnn_status status = DFGNN_OK;
   if (forced && forced->family->ops & DFGNN_BIT(problem->op) &&
@@ -280,6 +284,59 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
   return DFGNN_OK;
 }
 
+dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
+                                 const dfgnn_context *ctx,
+                                 const dfgnn_family *family) {
+  const size_t count = dfgnn__variant_count();
+  if (!*avoided) {
+    *avoided = calloc(count + 1, 1);
+    if (!*avoided)
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    memcpy(*avoided, ctx->broken, count);
+  }
+  for (size_t i = 0; i < count; i++)
+    if (dfgnn__variant(i)->family == family)
+      (*avoided)[i] = 1;
+  return DFGNN_OK;
+}
+
+static void add_to_reason(dfgnn_choice *choice, const char *refused) {
+  size_t length = strlen(choice->because);
+  snprintf(choice->because + length, sizeof choice->because - length,
+           "; not %s, which this graph is not for", refused);
+}
+
+/* What near graphs were measured with may ask more of a graph than its
+ * signature tells: then the next choice is taken. */
+static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
+                                     const dfgnn_problem *problem) {
+  unsigned char *avoided = NULL;
+  const char *refused = NULL;
+  dfgnn_choice choice;
+  dfgnn_status status;
+  for (;;) {
+    status = choose(&choice, graph, problem, avoided);
+    if (status)
+      break;
+    if (refused)
+      add_to_reason(&choice, refused);
+    status = build_plan(plan, graph, problem, &choice);
+    if (status != DFGNN_ERROR_UNSUPPORTED ||
+        choice.source == DFGNN_SOURCE_FORCED)
+      break;
+    refused = choice.variant->family->name;
+    dfgnn__log(graph->ctx, DFGNN_LOG_INFO, "%s is passed over: %s", refused,
+               dfgnn_last_error());
+    status = dfgnn__avoid_family(&avoided, graph->ctx, choice.variant->family);
+    if (status)
+      break;
+  }
+  if (!status)
+    count_source(graph->ctx, choice.source);
+  free(avoided);
+  return status;
+}
+
 /* A launch of this plan was refused: the variant is avoided from now on. */
 static void break_circuit(dfgnn_plan *plan) {
   dfgnn_context *ctx = plan->ctx;
@@ -309,7 +366,6 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
                                dfgnn_graph *graph,
                                const dfgnn_problem *problem) {
   dfgnn_problem full;
-  dfgnn_choice choice;
   dfgnn_plan *plan, *other;
   if (!out || !ctx || !graph || graph->ctx != ctx)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
@@ -335,11 +391,7 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
   if (dfgnn__graph_inner(graph) != graph) {
     status = dfgnn__reordered_plan(&plan, graph, &full, NULL);
   } else {
-    status = choose(&choice, graph, &full);
-    if (!status)
-      status = build_plan(&plan, graph, &full, &choice);
-    if (!status)
-      count_source(ctx, choice.source);
+    status = choose_and_build(&plan, graph, &full);
   }
   if (status)
     return status;
@@ -375,7 +427,7 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "unknown variant '%s'; `dfgnn-tune variants` lists them",
                        name);
-  dfgnn_query query = query_of(graph, &full);
+  dfgnn_query query = query_of(graph, &full, NULL);
   if (dfgnn__graph_inner(graph) != graph)
     return dfgnn__reordered_plan(out, graph, &full, name);
   status = refuse_forced(&choice, variant, &query);

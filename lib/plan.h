@@ -27,4 +27,10 @@ struct dfgnn_plan {
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem);
 
+/* Marks a family's variants in *avoided, by variant index, which starts as what
+ * is broken if it is NULL; the caller frees it. */
+dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
+                                 const dfgnn_context *ctx,
+                                 const dfgnn_family *family);
+
 #endif

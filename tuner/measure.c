@@ -15,8 +15,10 @@ static dfgnn_sampled reject(dfgnn_session *s, size_t i, dfgnn_status status) {
   dfgnn_trial *trial = &s->trials.trial[i];
   trial->status = status_name(status);
   snprintf(trial->reason, sizeof trial->reason, "%s", dfgnn_last_error());
-  dfgnn__log(s->ctx, DFGNN_LOG_WARN, "%s is %s: %s", trial->variant->name,
-             trial->status, trial->reason);
+  dfgnn__log(
+      s->ctx,
+      status == DFGNN_ERROR_UNSUPPORTED ? DFGNN_LOG_INFO : DFGNN_LOG_WARN,
+      "%s is %s: %s", trial->variant->name, trial->status, trial->reason);
   dfgnn__record_trial(s, i, 0);
   dfgnn_plan_destroy(trial->plan);
   trial->plan = NULL;

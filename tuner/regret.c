@@ -1,6 +1,7 @@
 #include "tuner/regret.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -207,12 +208,14 @@ static dfgnn_status time_again(retime *t, dfgnn_search *search) {
 /* Chooses, and lists what has to be timed, under the context's lock: a reload
  * replaces the table. */
 static dfgnn_status select_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
-                                const dfgnn_problem *problem) {
+                                const dfgnn_problem *problem,
+                                const unsigned char *avoided) {
   const dfgnn_variant *best[BEST];
   dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
                        .family = graph->family,
-                       .broken = graph->ctx->broken};
+                       .broken = avoided ? avoided : graph->ctx->broken};
   dfgnn_status status = DFGNN_OK;
+  t->arms = 0;
   pthread_mutex_lock(&t->ctx->lock);
   const dfgnn_decision *decision = dfgnn__table_exact(t->ctx->table, &query);
   if (decision) {
@@ -233,6 +236,36 @@ static dfgnn_status select_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
   return status;
 }
 
+static void drop_plans(retime *t) {
+  for (size_t i = 0; i < t->arms; i++) {
+    dfgnn_plan_destroy(t->plan[i]);
+    t->plan[i] = NULL;
+  }
+}
+
+/* Lists what has to be timed, with its plans.  As a program does, passes over
+ * what is not for this graph. */
+static dfgnn_status plan_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
+                              const dfgnn_problem *problem) {
+  unsigned char *avoided = NULL;
+  dfgnn_status status;
+  for (;;) {
+    size_t i = 0;
+    status = select_arms(r, t, graph, problem, avoided);
+    for (; i < t->arms && !status; i++)
+      status = dfgnn_plan_create_forced(&t->plan[i], t->ctx, graph, problem,
+                                        t->variant[i]->name);
+    if (status != DFGNN_ERROR_UNSUPPORTED || i == 0)
+      break;
+    drop_plans(t);
+    status = dfgnn__avoid_family(&avoided, t->ctx, t->variant[i - 1]->family);
+    if (status)
+      break;
+  }
+  free(avoided);
+  return status;
+}
+
 dfgnn_status dfgnn__regret_live(dfgnn_regret *regret, dfgnn_context *ctx,
                                 dfgnn_graph *graph,
                                 const dfgnn_problem *problem, size_t samples,
@@ -247,13 +280,9 @@ dfgnn_status dfgnn__regret_live(dfgnn_regret *regret, dfgnn_context *ctx,
   if (ctx->force_deterministic >= 0)
     full.deterministic = !!ctx->force_deterministic;
   t.cold = full.cold;
-  status = select_arms(&r, &t, graph, &full);
-  if (status)
-    return status;
-  status = dfgnn__harness_create(&t.harness, ctx, graph, &full, seed);
-  for (size_t i = 0; i < t.arms && !status; i++)
-    status = dfgnn_plan_create_forced(&t.plan[i], ctx, graph, &full,
-                                      t.variant[i]->name);
+  status = plan_arms(&r, &t, graph, &full);
+  if (!status)
+    status = dfgnn__harness_create(&t.harness, ctx, graph, &full, seed);
   if (!status && !dfgnn__search_init(&search, t.arms))
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   search.seed = seed;
@@ -278,8 +307,7 @@ dfgnn_status dfgnn__regret_live(dfgnn_regret *regret, dfgnn_context *ctx,
     *regret = r;
   }
   dfgnn__search_free(&search);
-  for (size_t i = 0; i < t.arms; i++)
-    dfgnn_plan_destroy(t.plan[i]);
+  drop_plans(&t);
   dfgnn__harness_destroy(t.harness);
   return status;
 }

@@ -146,7 +146,9 @@ typedef struct dfgnn_family {
   /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns how many.
    * NULL: 0. */
   int (*views)(const dfgnn_setting *setting, dfgnn_view_request *requests);
-  /* Makes state that execute reuses (library descriptors).  NULL: none. */
+  /* Makes state that execute reuses (library descriptors).  NULL: none.
+   * DFGNN_ERROR_UNSUPPORTED: the graph is not what the family is for, which
+   * only its arrays tell; whoever chose it takes another family. */
   dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,
                           const dfgnn_view *const *views);
   void (*release)(void *state);

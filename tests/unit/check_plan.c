@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "db/store.h"
 #include "lib/describe.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
 
-static int launches_fail;
+static int launches_fail, graphs_are_odd, prepared;
 
 static dfgnn_status fake_launch(const dfgnn_launch *launch) {
   if (launches_fail)
@@ -29,23 +30,36 @@ static size_t megabyte(const dfgnn_setting *setting) {
   return 1 << 20;
 }
 
+static dfgnn_status picky_prepare(void **state, const dfgnn_setting *setting,
+                                  const dfgnn_view *const *views) {
+  (void)state, (void)setting, (void)views;
+  prepared++;
+  return graphs_are_odd
+             ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "the graph is odd")
+             : DFGNN_OK;
+}
+
 #define FAKE(family, kind, ...)                                                \
   {                                                                            \
     .name = "cpu.attention.fwd." family, .algorithm = kind, .backend = "cpu",  \
     .ops = DFGNN_OPS_ATTENTION, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),       \
     .dtypes = DFGNN_BIT(DFGNN_F64), .revision = 3, .deterministic = 1,         \
-    .launch = fake_launch, __VA_ARGS__                                         \
+    .weights = 1, .launch = fake_launch, __VA_ARGS__                           \
   }
 
 static const dfgnn_family fakes[] = {
     FAKE("fake", "fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
     FAKE("fake-wide", "fake-wide", .applicable = wide_only),
     FAKE("fake-hungry", "fake-hungry", .workspace = megabyte),
+    FAKE("fake-picky", "fake-picky", .prepare = picky_prepare,
+         .parameters = {{"n", 2, {4, 5}, {0}}}),
     DFGNN_FAMILIES_END};
 
 #define FAKE_1 "cpu.attention.fwd.fake/n=1"
 #define FAKE_2 "cpu.attention.fwd.fake/n=2"
 #define FAKE_3 "cpu.attention.fwd.fake/n=3"
+#define PICKY_4 "cpu.attention.fwd.fake-picky/n=4"
+#define PICKY_5 "cpu.attention.fwd.fake-picky/n=5"
 
 static char path[64];
 static dfgnn_csr csr;
@@ -63,7 +77,7 @@ static void set_up(void) {
   problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
   problem.dtype = DFGNN_F64;
   problem.dim = 8;
-  launches_fail = 0;
+  launches_fail = graphs_are_odd = prepared = 0;
 }
 
 static void tear_down(void) {
@@ -159,6 +173,45 @@ START_TEST(a_near_graph_answers_for_an_unmeasured_one) {
   ck_assert_uint_eq(counters.similar + counters.nearest, 1);
   ck_assert_uint_eq(counters.loaded_rows, 2);
   dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  ring_free(&measured);
+}
+END_TEST
+
+START_TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(FAKE_2, 3, NULL, 0.5);
+  store_row(PICKY_4, 3, NULL, 0.1);
+  store_row(PICKY_5, 3, NULL, 0.2);
+  expect(PICKY_4, DFGNN_SOURCE_EXACT);
+  ck_assert_int_eq(prepared, 1);
+  dfgnn_csr measured = csr;
+  csr = ring(103, three);
+  graphs_are_odd = 1;
+  prepared = 0;
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph;
+  dfgnn_explanation *e;
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_2);
+  ck_assert_int_eq(prepared, 1); /* once, not once a variant */
+  ck_ok(dfgnn_plan_explain(&e, plan));
+  ck_assert_msg(strstr(e->because, "not cpu.attention.fwd.fake-picky") != NULL,
+                "%s", e->because);
+  dfgnn_explanation_free(e);
+  ck_ok(dfgnn_context_counters(&counters, ctx));
+  ck_assert_uint_eq(counters.similar + counters.nearest, 1);
+  dfgnn_plan *again = plan_of(ctx, graph);
+  ck_assert_ptr_eq(again, plan);
+  ck_assert_int_eq(prepared, 1);
+  dfgnn_plan *forced = NULL;
+  ck_fails(dfgnn_plan_create_forced(&forced, ctx, graph, &problem, PICKY_5),
+           DFGNN_ERROR_UNSUPPORTED, "the graph is odd");
+  dfgnn_plan_destroy(plan);
+  dfgnn_plan_destroy(again);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
   ring_free(&measured);
@@ -458,6 +511,7 @@ int main(void) {
   tcase_add_test(tc, another_architecture_is_never_used);
   tcase_add_test(tc, an_older_revision_and_an_unknown_variant_are_misses);
   tcase_add_test(tc, a_near_graph_answers_for_an_unmeasured_one);
+  tcase_add_test(tc, a_family_that_a_graph_is_not_for_is_passed_over);
   tcase_add_test(tc, a_plainer_problem_answers_for_one_that_is_not_measured);
   tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
   tcase_add_test(tc, a_pin_overrides_measurements);

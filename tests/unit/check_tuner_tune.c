@@ -67,6 +67,12 @@ static dfgnn_status fake_launch(const dfgnn_launch *l) {
   return status;
 }
 
+static dfgnn_status refuse(void **state, const dfgnn_setting *setting,
+                           const dfgnn_view *const *views) {
+  (void)state, (void)setting, (void)views;
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "the graph is odd");
+}
+
 #define FAKE(family, behaviour, count, ...)                                    \
   {                                                                            \
     .name = "cpu.attention.fwd." family, .algorithm = family,                  \
@@ -87,6 +93,9 @@ static const dfgnn_family fakes[] = {FAKE("fake", RIGHT, 4, 400, 250, 300, 500),
                                      FAKE("fake-slow", RIGHT, 1, 120000),
                                      DFGNN_FAMILIES_END};
 
+static dfgnn_family picky[] = {FAKE("fake-picky", RIGHT, 2, 20, 30),
+                               DFGNN_FAMILIES_END};
+
 #define NAME(family, us) "cpu.attention.fwd." family "/us=" us ",do=" family
 #define FAKE_400 NAME("fake", "400")
 #define FAKE_250 NAME("fake", "250")
@@ -99,6 +108,8 @@ static const dfgnn_family fakes[] = {FAKE("fake", RIGHT, 4, 400, 250, 300, 500),
 #define FAKE_LATE NAME("fake-late", "50")
 #define FAKE_OVER NAME("fake-over", "50")
 #define FAKE_SLOW NAME("fake-slow", "120000")
+#define PICKY_20 NAME("fake-picky", "20")
+#define PICKY_30 NAME("fake-picky", "30")
 
 static char path[64];
 static dfgnn_csr csr;
@@ -264,6 +275,15 @@ START_TEST(wrong_failing_and_overwriting_ones_are_recorded_and_lose) {
   ck_assert_str_eq(stored(FAKE_LATE).status, "failed");
   ck_assert_int_eq(launches[WRONG], 1);
   ck_assert_int_eq(launches[FAILS], 1);
+}
+END_TEST
+
+START_TEST(those_that_a_graph_is_not_for_are_recorded_and_passed_over) {
+  ck_ok(tune(NAMES(FAKE_300, FAKE_250, PICKY_20, PICKY_30)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_str_eq(stored(PICKY_20).status, "refused");
+  ck_assert_str_eq(stored(PICKY_30).status, "refused");
+  ck_assert_str_eq(stored(PICKY_30).reason, "the graph is odd");
 }
 END_TEST
 
@@ -591,12 +611,16 @@ END_TEST
 
 int main(void) {
   dfgnn__registry_add(fakes);
+  picky[0].prepare = refuse;
+  dfgnn__registry_add(picky);
   Suite *suite = suite_create("tuner tune");
   TCase *all = tcase_create("all");
   tcase_set_timeout(all, 30);
   tcase_add_checked_fixture(all, set_up, tear_down);
   tcase_add_test(all, the_fastest_is_kept_and_dispatched);
   tcase_add_test(all, wrong_failing_and_overwriting_ones_are_recorded_and_lose);
+  tcase_add_test(all,
+                 those_that_a_graph_is_not_for_are_recorded_and_passed_over);
   tcase_add_test(all, a_rule_that_is_wrong_is_replaced_as_anchor);
   tcase_add_test(all, an_over_long_one_runs_but_a_few_times);
   tcase_add_test(all, a_second_run_measures_nothing_and_decides_the_same);
