@@ -30,9 +30,8 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* A warp with several heads spans this many vectors of an edge's row. */
 constexpr int kSlots = 32;
 
-/* 0 if there is no instance. */
-static int shape_find(attend_shape *shape, const dfgnn_setting *setting,
-                      const grad_plan *plan, int columns, int mode) {
+int grad_shape(attend_shape *shape, const dfgnn_setting *setting,
+               const grad_plan *plan) {
   const dfgnn_problem *problem = setting->problem;
   const int vector = static_cast<int>(16 / dfgnn_dtype_size(problem->dtype));
   const int heads = static_cast<int>(problem->heads);
@@ -52,11 +51,17 @@ static int shape_find(attend_shape *shape, const dfgnn_setting *setting,
   } else {
     s.vectors = needed > s.lanes ? needed / s.lanes : 1;
   }
-  if (!grad_kernel(problem->op, problem->dtype, columns, mode, s.lanes,
-                   s.vectors, s.unroll, s.several))
-    return 0;
   *shape = s;
   return 1;
+}
+
+/* 0 if there is no instance. */
+static int shape_find(attend_shape *shape, const dfgnn_setting *setting,
+                      const grad_plan *plan, int columns, int mode) {
+  const dfgnn_problem *problem = setting->problem;
+  return grad_shape(shape, setting, plan) &&
+         grad_kernel(problem->op, problem->dtype, columns, mode, shape->lanes,
+                     shape->vectors, shape->unroll, shape->several);
 }
 
 static int has_edges(const dfgnn_problem *problem) {
@@ -74,7 +79,7 @@ static int columns_mode(const dfgnn_problem *problem, const grad_plan *plan) {
 }
 
 /* Only gradient_plain() takes these. */
-static int odd(const dfgnn_problem *problem) {
+int grad_odd(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F64 ||
          problem->dim %
                  static_cast<int64_t>(16 / dfgnn_dtype_size(problem->dtype)) !=
@@ -87,11 +92,10 @@ int grad_legal(int lanes, int unroll, int several) {
   return unroll <= (lanes >= 16 ? 4 : 2);
 }
 
-const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan) {
+const char *grad_limits(const dfgnn_setting *setting, const grad_plan *plan) {
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *matrix = setting->matrix;
   const int64_t more = plan->item_edges ? matrix->edges / plan->item_edges : 0;
-  attend_shape shape;
   if (matrix->max_degree > INT32_MAX ||
       matrix->destinations + more > INT32_MAX - 65536 ||
       matrix->sources + more > INT32_MAX - 65536)
@@ -102,7 +106,16 @@ const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan) {
     return "more than 1024 features";
   if (plan->several && problem->heads == 1)
     return "one head";
-  if (odd(problem))
+  return nullptr;
+}
+
+const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan) {
+  const dfgnn_problem *problem = setting->problem;
+  const char *reason = grad_limits(setting, plan);
+  attend_shape shape;
+  if (reason)
+    return reason;
+  if (grad_odd(problem))
     return plan->lanes == 32 && plan->unroll == 1 && !plan->several &&
                    plan->rows == 1 && plan->span == ATTEND_ONCE
                ? nullptr
@@ -137,8 +150,8 @@ static int has_totals(dfgnn_op op) {
   return op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2;
 }
 
-static grad_memory memory_of(const dfgnn_setting *setting,
-                             const grad_plan *plan, void *workspace) {
+grad_memory grad_memory_of(const dfgnn_setting *setting, const grad_plan *plan,
+                           void *workspace) {
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *matrix = setting->matrix;
   const dfgnn_op op = problem->op;
@@ -174,7 +187,7 @@ static grad_memory memory_of(const dfgnn_setting *setting,
 }
 
 size_t grad_workspace(const dfgnn_setting *setting, const grad_plan *plan) {
-  return memory_of(setting, plan, nullptr).bytes;
+  return grad_memory_of(setting, plan, nullptr).bytes;
 }
 
 int grad_views(const grad_plan *plan, dfgnn_view_request *requests) {
@@ -191,8 +204,8 @@ int grad_views(const grad_plan *plan, dfgnn_view_request *requests) {
 /* ---- arguments of a walk --------------------------------------------------
  */
 
-static dfgnn_status fill_tensors(grad_params *p, const dfgnn_launch *launch,
-                                 int columns) {
+dfgnn_status grad_tensors(grad_params *p, const dfgnn_launch *launch,
+                          int columns) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
   const size_t size = dfgnn_dtype_size(problem->dtype);
@@ -272,7 +285,7 @@ dfgnn_status grad_fill(grad_params *p, const dfgnn_launch *launch,
   p->partial_scalar = memory->partial_scalar;
   p->scale = a->scale;
   p->slope = a->slope;
-  return fill_tensors(p, launch, columns);
+  return grad_tensors(p, launch, columns);
 }
 
 /* ---- launch ----------------------------------------------------------------
@@ -302,8 +315,7 @@ static int exact(const grad_params *p, const attend_shape *shape,
   return p->layout.heads % shape->tile_heads == 0 && width == p->layout.dim;
 }
 
-/* GATv2: where leaky(t) is the larger of t and slope t, of the sign of t. */
-static int usual_slope(const grad_params *p, const dfgnn_problem *problem) {
+int grad_usual_slope(const grad_params *p, const dfgnn_problem *problem) {
   return problem->op != DFGNN_OP_GATV2 || (p->slope >= 0 && p->slope <= 1);
 }
 
@@ -329,11 +341,10 @@ static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
       warp_bytes * static_cast<size_t>(warps), launch->stream, *p);
 }
 
-static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
-                              const grad_plan *plan, const attend_shape *shape,
-                              int columns, int64_t *blocks) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const unsigned size = static_cast<unsigned>(dfgnn_dtype_size(problem->dtype));
+int64_t grad_lay_out(grad_params *p, const dfgnn_setting *setting,
+                     const grad_plan *plan, const attend_shape *shape) {
+  const unsigned size =
+      static_cast<unsigned>(dfgnn_dtype_size(setting->problem->dtype));
   int rows = plan->rows;
   if (rows * shape->lanes > 32)
     rows = 32 / shape->lanes;
@@ -343,23 +354,31 @@ static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
     ++p->layout.head_shift;
   p->layout.exact = exact(p, shape, size);
   const int block_rows = plan->warps * rows, units = p->schedule.units;
-  const int64_t resident = resident_blocks(&launch->setting, plan->warps);
+  const int64_t resident = resident_blocks(setting, plan->warps);
   attend_span span = plan->span;
-  *blocks = ceil_div(units, block_rows);
-  if (p->totals && span == ATTEND_ONCE && *blocks > resident)
+  int64_t blocks = ceil_div(units, block_rows);
+  if (p->totals && span == ATTEND_ONCE && blocks > resident)
     span = ATTEND_DEALT;
-  if (span != ATTEND_ONCE && *blocks > resident)
-    *blocks = resident;
+  if (span != ATTEND_ONCE && blocks > resident)
+    blocks = resident;
   if (span == ATTEND_DEALT) {
     p->first_step = block_rows;
-    p->round_step = static_cast<int>(*blocks) * block_rows;
+    p->round_step = static_cast<int>(blocks) * block_rows;
     p->span = p->round_step < units ? units : block_rows;
   } else {
     p->round_step = block_rows;
     p->span = p->first_step =
-        static_cast<int>(ceil_div(ceil_div(units, *blocks), rows)) * rows;
-    *blocks = ceil_div(units, p->span);
+        static_cast<int>(ceil_div(ceil_div(units, blocks), rows)) * rows;
+    blocks = ceil_div(units, p->span);
   }
+  return blocks;
+}
+
+static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
+                              const grad_plan *plan, const attend_shape *shape,
+                              int columns, int64_t *blocks) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  *blocks = grad_lay_out(p, &launch->setting, plan, shape);
   return launch_kernel(
       "gradient",
       grad_kernel(problem->op, problem->dtype, columns, p->mode, shape->lanes,
@@ -390,8 +409,8 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
   *totals = 0;
   if (p->schedule.units == 0)
     return DFGNN_OK;
-  const int wide = !odd(problem) && grad_aligned(p, size) &&
-                   usual_slope(p, problem) &&
+  const int wide = !grad_odd(problem) && grad_aligned(p, size) &&
+                   grad_usual_slope(p, problem) &&
                    shape_find(&shape, &launch->setting, plan, columns, mode);
   const int64_t tiles = wide ? shape.tiles : problem->heads;
   dfgnn_status status =
@@ -427,7 +446,7 @@ dfgnn_status grad_launch(const dfgnn_launch *launch, const grad_plan *plan) {
   const dfgnn_args *a = launch->args;
   const bool gat = problem->op == DFGNN_OP_GAT;
   const grad_memory memory =
-      memory_of(&launch->setting, plan, launch->workspace);
+      grad_memory_of(&launch->setting, plan, launch->workspace);
   const int mode = columns_mode(problem, plan);
   grad_params rows, columns;
   dfgnn_status status;
@@ -461,7 +480,7 @@ dfgnn_status grad_launch(const dfgnn_launch *launch, const grad_plan *plan) {
 
 dfgnn_status grad_prepare(const dfgnn_setting *setting, const grad_plan *plan) {
   const dfgnn_problem *problem = setting->problem;
-  for (int columns = 0; columns < 2 && !odd(problem); columns++) {
+  for (int columns = 0; columns < 2 && !grad_odd(problem); columns++) {
     attend_shape s;
     const int mode =
         columns ? columns_mode(problem, plan) : rows_mode(problem, plan);

@@ -32,6 +32,41 @@ constexpr __host__ __device__ int to_count(int op, bool columns) {
 
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
+/* Works on the rows that a warp takes at once, from unit on. */
+template <int L, int U, class Row>
+__device__ __forceinline__ void
+walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
+          int unit, int last) {
+  const lane_layout &m = row.m;
+  row_work w{0, -1, 0, schedule.indices};
+  unit += lane_id() / m.group;
+  const bool active = unit < last;
+  if (active)
+    w = row_of_unit(schedule, unit);
+  const int *at = w.indices + row.lane_of_row();
+  int ahead = row.lane_of_row() < w.degree ? __ldcs(at) : 0;
+  row.begin_row(z, w, active);
+  int left = w.degree - row.side(); /* edges from this side's next one on */
+  while (__any_sync(kFullMask, left > 0)) {
+    const int index = ahead;
+    at += m.group;
+    ahead = left + row.side() - row.lane_of_row() > m.group ? __ldcs(at) : 0;
+    int from = (lane_id() & ~(m.group - 1)) + row.side();
+#pragma unroll 1
+    for (int i = 0; i < L / U; ++i) {
+      if (!__any_sync(kFullMask, left > 0))
+        break;
+      if (m.exact && __all_sync(kFullMask, left > (U - 1) * row.sides()))
+        row.template edges<true>(z, w, index, from, left);
+      else
+        row.template edges<false>(z, w, index, from, left);
+      left -= U * row.sides();
+      from += U * row.sides();
+    }
+  }
+  row.finish(z, w, active);
+}
+
 template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
           bool COLUMNS, int MODE>
 struct grad_row : lane_map<T, VEC, L, C, MULTI> {
@@ -61,6 +96,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
   static constexpr bool TOTALS = !COLUMNS && (AGNN || GATV2);
   static constexpr int STATS = stats_count(OP);
   static constexpr int HC = GATV2 ? C : 1;
+  static constexpr int kBlockTotals = L * C * VEC;
   /* leaky(x + y) takes the place of the gathered x. */
   static constexpr bool KEEPS = GATV2 && !GIVEN && sizeof(T) == sizeof(A);
 
@@ -119,35 +155,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
     }
   }
 
-  /* Works on `rows` rows of the warp, from unit on. */
   __device__ __forceinline__ void run(state &z, int unit, int last) const {
-    row_work w{0, -1, 0, p.schedule.indices};
-    unit += lane_id() / m.group;
-    const bool active = unit < last;
-    if (active)
-      w = row_of_unit(p.schedule, unit);
-    const int *at = w.indices + lane_of_row();
-    int ahead = lane_of_row() < w.degree ? __ldcs(at) : 0;
-    begin_row(z, w, active);
-    int left = w.degree - side(); /* edges from this side's next one on */
-    while (__any_sync(kFullMask, left > 0)) {
-      const int index = ahead;
-      at += m.group;
-      ahead = left + side() - lane_of_row() > m.group ? __ldcs(at) : 0;
-      int from = (lane_id() & ~(m.group - 1)) + side();
-#pragma unroll 1
-      for (int i = 0; i < L / U; ++i) {
-        if (!__any_sync(kFullMask, left > 0))
-          break;
-        if (m.exact && __all_sync(kFullMask, left > (U - 1) * sides()))
-          edges<true>(z, w, index, from, left);
-        else
-          edges<false>(z, w, index, from, left);
-        left -= U * sides();
-        from += U * sides();
-      }
-    }
-    finish(z, w, active);
+    walk_rows<L, U>(*this, z, p.schedule, unit, last);
   }
 
   /* ---- a row ------------------------------------------------------------- */
@@ -255,9 +264,23 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
   __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
                                         int from, int left) const {
     int j[U];
+    nodes(j, index, from);
+    fetch<WHOLE>(z, j, left);
+    A weight[U * S], score[U * S]; /* multiples of the value's, score's row */
+    terms<WHOLE>(weight, score, z, w, j, left);
+    add(z, weight, score);
+  }
+
+  __device__ __forceinline__ void nodes(int (&j)[U], int index,
+                                        int from) const {
 #pragma unroll
     for (int u = 0; u < U; ++u)
       j[u] = __shfl_sync(kFullMask, index, from + u * sides());
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void fetch(state &z, const int (&j)[U],
+                                        int left) const {
 #pragma unroll
     for (int t = 0; t < FAR; ++t)
 #pragma unroll
@@ -268,13 +291,17 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
           this->template gather<WHOLE, (FAR > 1)>(z.x[t][u][c], at, p.far[t], c,
                                                   u * sides() < left);
       }
-    A weight[U * S], score[U * S]; /* multiples of the value's, score's row */
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void terms(A (&weight)[U * S], A (&score)[U * S],
+                                        state &z, const row_work &w,
+                                        const int (&j)[U], int left) const {
     const int64_t edge = (w.indices - p.schedule.indices) + (w.degree - left);
     if constexpr (GIVEN)
       given_terms<WHOLE>(weight, score, z, j, edge, left);
     else
       find_terms<WHOLE>(weight, score, z, j, edge, left);
-    add(z, weight, score);
   }
 
   template <bool WHOLE>
@@ -614,23 +641,22 @@ constexpr int least_blocks(int features, int mode) {
   return features <= 16 && mode == GRAD_PLAIN ? 2 : 1;
 }
 
-template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
-          bool COLUMNS, int MODE>
-__global__ void __launch_bounds__(256, least_blocks(C *VEC, MODE))
-    gradient(const __grid_constant__ grad_params p) {
-  using row_t = grad_row<OP, T, VEC, L, C, U, MULTI, COLUMNS, MODE>;
+/* What a block does; p: of its rows, params: what Row is made of. */
+template <class Row, class Params>
+__device__ __forceinline__ void walk_block(const Params &params,
+                                           const grad_params &p) {
   __shared__ int taken;
   const int rows = 32 / p.layout.group, at_once = blockDim.x / 32 * rows;
   const int first = blockIdx.x * p.first_step;
   const int last = min(first + p.span, p.schedule.units);
   const bool several = p.span > at_once;
-  if (several && !row_t::TOTALS) {
+  if (several && !Row::TOTALS) {
     if (threadIdx.x == 0)
       taken = at_once;
     __syncthreads();
   }
-  const row_t work(p);
-  typename row_t::state z;
+  const Row work(params);
+  typename Row::state z;
   work.begin(z);
   int ticket = static_cast<int>(threadIdx.x / 32) * rows;
   int unit = first + ticket;
@@ -638,7 +664,7 @@ __global__ void __launch_bounds__(256, least_blocks(C *VEC, MODE))
     work.run(z, unit, last);
     if (!several)
       break;
-    if constexpr (row_t::TOTALS) {
+    if constexpr (Row::TOTALS) {
       ticket += at_once; /* sums of several rows need an order */
     } else {
       if (lane_id() == 0)
@@ -647,11 +673,18 @@ __global__ void __launch_bounds__(256, least_blocks(C *VEC, MODE))
     }
     unit = first + ticket / at_once * p.round_step + ticket % at_once;
   }
-  if constexpr (row_t::TOTALS) {
-    __shared__ typename row_t::A shared[L * C * VEC];
+  if constexpr (Row::TOTALS) {
+    __shared__ typename Row::A shared[Row::kBlockTotals];
     if (p.totals)
       work.store_totals(z, shared);
   }
+}
+
+template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
+          bool COLUMNS, int MODE>
+__global__ void __launch_bounds__(256, least_blocks(C *VEC, MODE))
+    gradient(const __grid_constant__ grad_params p) {
+  walk_block<grad_row<OP, T, VEC, L, C, U, MULTI, COLUMNS, MODE>>(p, p);
 }
 
 } // namespace dfgnn

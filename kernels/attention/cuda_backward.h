@@ -97,6 +97,9 @@ struct grad_memory {
   size_t bytes;
 };
 
+grad_memory grad_memory_of(const dfgnn_setting *setting,
+                           const struct grad_plan *plan, void *workspace);
+
 /* Puts an array behind the others; base may be NULL to count bytes. */
 char *grad_part(grad_memory *memory, char *base, int64_t count, size_t size);
 
@@ -105,8 +108,26 @@ char *grad_part(grad_memory *memory, char *base, int64_t count, size_t size);
 dfgnn_status grad_fill(grad_params *p, const dfgnn_launch *launch,
                        const grad_memory *memory, int columns);
 
+/* The tensors alone. */
+dfgnn_status grad_tensors(grad_params *p, const dfgnn_launch *launch,
+                          int columns);
+
 /* Are all tensors fit for 16-byte loads? */
 int grad_aligned(const grad_params *p, unsigned size);
+
+/* GATv2: where leaky(t) is the larger of t and slope t, of the sign of t. */
+int grad_usual_slope(const grad_params *p, const dfgnn_problem *problem);
+
+/* Is the width or type one that only single features are loaded of? */
+int grad_odd(const dfgnn_problem *problem);
+
+/* The lanes of a plan; 0 if they do not hold a head. */
+int grad_shape(attend_shape *shape, const dfgnn_setting *setting,
+               const struct grad_plan *plan);
+
+/* Deals the rows to blocks, and lanes to features; returns how many blocks. */
+int64_t grad_lay_out(grad_params *p, const dfgnn_setting *setting,
+                     const struct grad_plan *plan, const attend_shape *shape);
 
 /* ---- for families -------------------------------------------------------- */
 
@@ -122,6 +143,9 @@ struct grad_plan {
 /* Is there an instance of gradient() for some problem? */
 int grad_legal(int lanes, int unroll, int several);
 
+/* NULL if no size is beyond what any walk of the plan takes, else the reason.
+ */
+const char *grad_limits(const dfgnn_setting *setting, const grad_plan *plan);
 /* NULL if the plan can run, else the reason. */
 const char *grad_refusal(const dfgnn_setting *setting, const grad_plan *plan);
 size_t grad_workspace(const dfgnn_setting *setting, const grad_plan *plan);
