@@ -19,8 +19,10 @@ struct dfgnn_device {
   pthread_mutex_t answer_lock; /* guards answer and order */
   void *answer;                /* host memory for a small copy back */
   cudaEvent_t order;
-  atomic_int unsorted;  /* the last edge list was: a guess at the next */
-  pthread_mutex_t lock; /* guards the timer's fields below */
+  atomic_int asymmetric; /* views to build before a matrix is taken to equal its
+                          * transposed one again */
+  atomic_int unsorted;   /* the last edge list was: a guess at the next */
+  pthread_mutex_t lock;  /* guards the timer's fields below */
   cudaEvent_t begin, end;
   void *flush; /* over twice the L2, for cold timing */
   size_t flush_bytes;

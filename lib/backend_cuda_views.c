@@ -104,11 +104,57 @@ out:
   return status;
 }
 
+/* Graphs of a data loader are alike: after one that is not symmetric, the next
+ * few are not taken to be. */
+static dfgnn_status mirror(dfgnn_device *device, dfgnn_view *view,
+                           const dfgnn_matrix *m, void *memory, int *done) {
+  enum { PASSED_OVER = 8 };
+  unsigned long long other = 0;
+  dfgnn_status status = DFGNN_OK;
+  int left = atomic_load(&device->asymmetric);
+  *done = 0;
+  if (m->destinations != m->sources || m->edges == 0)
+    return DFGNN_OK;
+  if (left > 0) {
+    atomic_store(&device->asymmetric, left - 1);
+    return DFGNN_OK;
+  }
+  DFGNN_CUDA_GO(
+      dfgnn__cuda_mirror((void *)view->array[0], (int32_t *)view->array[1],
+                         (void *)view->array[2], memory, m, device->stream));
+  status = dfgnn__cuda_answer(device, &other, memory, sizeof other);
+  *done = !status && !other;
+  view->extra = m->max_degree;
+  if (other)
+    atomic_store(&device->asymmetric, PASSED_OVER);
+out:
+  return status;
+}
+
+static dfgnn_status sort_columns(dfgnn_device *device, dfgnn_view *view,
+                                 const dfgnn_matrix *m) {
+  unsigned long long largest = 0;
+  void *memory = NULL;
+  dfgnn_status status =
+      dfgnn__cuda_take(device, &memory, 256 + dfgnn__cuda_transpose_bytes(m));
+  if (status)
+    return status;
+  DFGNN_CUDA_GO(dfgnn__cuda_transpose(
+      (void *)view->array[0], (int32_t *)view->array[1], (void *)view->array[2],
+      memory, m, (char *)memory + 256, device->stream));
+  status = dfgnn__cuda_answer(device, &largest, memory, sizeof largest);
+  view->extra = (int64_t)largest;
+out:
+  dfgnn__cuda_drop(device, memory);
+  return status;
+}
+
 static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
                               const dfgnn_matrix *m) {
   const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
-  unsigned long long largest = 0;
-  void *memory = NULL;
+  void *flag = NULL;
+  int done = 0;
+  view->count = m->sources;
   dfgnn_status status =
       add_array(device, view, 0, ((size_t)m->sources + 1) * width);
   if (!status)
@@ -116,20 +162,12 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
   if (!status)
     status = add_array(device, view, 2, (size_t)m->edges * width);
   if (!status)
-    status =
-        dfgnn__cuda_take(device, &memory, 256 + dfgnn__cuda_transpose_bytes(m));
-  if (status)
-    goto out;
-  DFGNN_CUDA_GO(dfgnn__cuda_transpose(
-      (void *)view->array[0], (int32_t *)view->array[1], (void *)view->array[2],
-      memory, m, (char *)memory + 256, device->stream));
-  status = dfgnn__cuda_answer(device, &largest, memory, sizeof largest);
-  if (status)
-    goto out;
-  view->count = m->sources;
-  view->extra = (int64_t)largest;
-out:
-  dfgnn__cuda_drop(device, memory);
+    status = dfgnn__cuda_take(device, &flag, sizeof(unsigned long long));
+  if (!status)
+    status = mirror(device, view, m, flag, &done);
+  if (!status && !done)
+    status = sort_columns(device, view, m);
+  dfgnn__cuda_drop(device, flag);
   return status;
 }
 

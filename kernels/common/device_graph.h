@@ -89,6 +89,12 @@ cudaError_t dfgnn__cuda_transpose(void *offsets, int32_t *row, void *edge,
                                   const dfgnn_matrix *matrix, void *workspace,
                                   cudaStream_t stream);
 
+/* The same of a square matrix that equals its transposed one and has sorted
+ * rows; if it has not, *other (device memory) becomes 1, else 0. */
+cudaError_t dfgnn__cuda_mirror(void *offsets, int32_t *row, void *edge,
+                               unsigned long long *other,
+                               const dfgnn_matrix *matrix, cudaStream_t stream);
+
 /* Narrows the sources of edges (64-bit if wide) and checks both ends; counts is
  * in device memory, cleared.  dst and number, if not NULL: keys and values of a
  * sort, number is 64-bit if there are 2^31 edges or more. */

@@ -10,6 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostBlocks = 8192;
 constexpr int kEach = 4; /* edges of a thread that finds rows */
+constexpr int kMostEqual = 32;
 
 int blocks_for(int64_t count) {
   int64_t blocks = (count + kThreads - 1) / kThreads;
@@ -90,6 +91,44 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/* The transposed matrix of one that equals it, whose rows are sorted: only
+ * where the reverse of each edge is has to be found.  Else *other is set. */
+template <class O>
+__global__ void __launch_bounds__(kThreads)
+    mirror(O *to_offsets, int32_t *to_row, O *edge, unsigned long long *other,
+           const O *offsets, const int32_t *indices, int64_t n, int64_t edges) {
+  if (*static_cast<volatile unsigned long long *>(other))
+    return;
+  for (int64_t j = first_of_thread(); j <= n; j += step_of_grid())
+    to_offsets[j] = offsets[j];
+  const int64_t e = first_of_thread() * kEach;
+  const int64_t stop = e + kEach < edges ? e + kEach : edges;
+  bool differs = false;
+  int64_t row = e < edges ? row_of(offsets, 0, n, e) : 0, begin = 0, end = 0;
+  for (int64_t k = e; k < stop; k++) {
+    if (k == e || k >= end) {
+      if (k > e)
+        row = row_of(offsets, row + 1, n, k);
+      begin = offsets[row];
+      end = offsets[row + 1];
+    }
+    const int column = indices[k];
+    int64_t same = 0; /* equal edges before it */
+    while (same < kMostEqual && k - same > begin &&
+           indices[k - same - 1] == column)
+      same++;
+    differs |= same == kMostEqual ||
+               (k - same > begin && indices[k - same - 1] > column);
+    const int64_t low = offsets[column], high = offsets[column + 1];
+    const int64_t found = lower_bound(indices, low, high, row) + same;
+    differs |= found >= high || indices[found] != row;
+    to_row[k] = column;
+    edge[k] = O(found);
+  }
+  if (differs) /* every thread that writes writes the same */
+    *other = 1;
+}
+
 /* offsets[j] = how many of the sorted keys are below j, for j = 0 .. nodes, and
  * the largest difference of two if asked for. */
 template <class O, class K>
@@ -166,6 +205,20 @@ __global__ void __launch_bounds__(kThreads)
 
 /* ---- by the width of offsets -----------------------------------------------
  */
+
+template <class O>
+cudaError_t mirrored(O *offsets, int32_t *row, O *edge,
+                     unsigned long long *other, const dfgnn_matrix *m,
+                     cudaStream_t stream) {
+  const int64_t edges = m->edges;
+  cudaError_t e = cudaMemsetAsync(other, 0, sizeof *other, stream);
+  if (e != cudaSuccess)
+    return e;
+  mirror<<<unsigned(edges / (kThreads * kEach) + 1), kThreads, 0, stream>>>(
+      offsets, row, edge, other, static_cast<const O *>(m->offsets), m->indices,
+      m->destinations, edges);
+  return cudaGetLastError();
+}
 
 template <class O>
 cudaError_t transpose(O *offsets, int32_t *row, O *edge,
@@ -279,6 +332,17 @@ dfgnn__cuda_transpose(void *offsets, int32_t *row, void *edge,
                      stream);
   return transpose(static_cast<int32_t *>(offsets), row,
                    static_cast<int32_t *>(edge), largest, m, workspace, stream);
+}
+
+extern "C" cudaError_t dfgnn__cuda_mirror(void *offsets, int32_t *row,
+                                          void *edge, unsigned long long *other,
+                                          const dfgnn_matrix *m,
+                                          cudaStream_t stream) {
+  if (m->offsets64)
+    return mirrored(static_cast<int64_t *>(offsets), row,
+                    static_cast<int64_t *>(edge), other, m, stream);
+  return mirrored(static_cast<int32_t *>(offsets), row,
+                  static_cast<int32_t *>(edge), other, m, stream);
 }
 
 extern "C" cudaError_t
