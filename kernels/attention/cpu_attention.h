@@ -20,6 +20,7 @@ typedef struct dfgnn_cpu_tensor {
 } dfgnn_cpu_tensor;
 
 typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
+typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* cpu_dense.h */
 
 typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
@@ -98,6 +99,33 @@ struct dfgnn_cpu_kernels {
    */
   void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
                const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
+
+  /* ---- dense blocks ---- */
+
+  const dfgnn_cpu_dense *dense;
+  /* Scores of a row's edges begin .. from its products with the nodes first ..
+   */
+  void (*take)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+               int64_t begin, int64_t count, const void *products,
+               int64_t first, void *scores);
+  /* Weights x factor of those edges to a row of all `columns` nodes: zeros
+   * where there is no edge. */
+  void (*scatter)(const dfgnn_cpu_job *job, int64_t begin, int64_t count,
+                  const void *weights, double factor, int64_t first,
+                  int64_t columns, void *to);
+  /* x is read in whole vectors. */
+  int (*finite)(const void *x, int64_t count);
+  /* The smallest and the largest index; INT32_MAX and -1 of none. */
+  void (*span)(const int32_t *index, int64_t count, int32_t *first,
+               int32_t *last);
+  /* Marks the columns, counted from first, of a row's edges; 0 if one of them
+   * is there twice. */
+  int (*mark)(const int32_t *index, int64_t count, int64_t first,
+              int64_t columns, uint8_t *marks);
+  /* Replaces a row of products by e^(scale * product - shift) where it is
+   * marked, else by zero; sets state. */
+  void (*weigh_marked)(void *cells, const uint8_t *marks, int64_t columns,
+                       double scale, dfgnn_cpu_softmax *state);
 
   /* ---- backward ---- */
 

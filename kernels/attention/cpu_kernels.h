@@ -508,6 +508,7 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
     }
 }
 
+#include "kernels/attention/cpu_dense_kernels.h"
 #include "kernels/attention/cpu_gradients.h"
 
 const dfgnn_cpu_kernels CPU_TABLE = {
@@ -523,6 +524,13 @@ const dfgnn_cpu_kernels CPU_TABLE = {
     .drop = drop,
     .norms = norms,
     .pack = pack,
+    .dense = &dense,
+    .take = take,
+    .scatter = scatter,
+    .finite = all_finite,
+    .span = span,
+    .mark = mark,
+    .weigh_marked = weigh_marked,
     .ends = ends,
     .terms = terms,
     .fetch = fetch,
