@@ -201,11 +201,13 @@ static int32_t parts_of(const builder *b, const window *w) {
              : 1;
 }
 
-/* By falling chunks; ties as they were. */
+/* By falling rank; ties as they were. */
 static int before(const void *a, const void *b) {
   const dfgnn_tile *x = a, *y = b;
-  if (x->chunks != y->chunks)
-    return x->chunks > y->chunks ? -1 : 1;
+  const int32_t rank = dfgnn__tile_rank(x->chunks);
+  const int32_t other = dfgnn__tile_rank(y->chunks);
+  if (rank != other)
+    return rank > other ? -1 : 1;
   if (x->row != y->row)
     return x->row < y->row ? -1 : 1;
   return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;

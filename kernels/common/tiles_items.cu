@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
 struct Filling {
   int32_t *more, *cut;
   dfgnn_tile *item;       /* window by window */
-  uint32_t *key, *sorted; /* most - chunks; all bits set: no item */
+  uint32_t *key, *sorted; /* most - rank; all bits set: no item */
   int32_t *number, *order;
   void *scan, *sort;
   size_t scan_bytes, sort_bytes, total;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
 __device__ void list_item(const Filling &f, int64_t at, const dfgnn_tile &item,
                           int64_t most) {
   f.item[at] = item;
-  f.key[at] = uint32_t(most - item.chunks);
+  f.key[at] = uint32_t(most - dfgnn__tile_rank(item.chunks));
   f.number[at] = int32_t(at);
 }
 

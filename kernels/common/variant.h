@@ -59,8 +59,8 @@ typedef struct dfgnn_matrix {
  *   TILES         rows in windows of at most R, columns in chunks of 32, edges
  *                 as bits: see kernels/common/tiles.h for the windows.
  *                 parameter: dfgnn__tiles_parameter(R, S, dense)
- *                 array[0]: dfgnn_tile [count], items by falling chunks, ties
- *                           by first row, then by first chunk
+ *                 array[0]: dfgnn_tile [count], items by falling rank of their
+ *                           chunks, ties by first row, then by first chunk
  *                 array[1]: int32 [chunks * 32] columns, window by window;
  *                           behind a window's last its last again
  *                 array[2]: uint32 [chunks * R] masks; 0 for rows and columns

@@ -196,11 +196,14 @@ static void check_view(checked *c, const dfgnn_view *view, int high, int split,
     c->begins[c->item[k].row] = 1;
   for (int64_t k = 0; k < view->count; k++) {
     const dfgnn_tile *w = &c->item[k], *next = w + 1;
-    unordered += k + 1 < view->count &&
-                 (w->chunks < next->chunks ||
-                  (w->chunks == next->chunks &&
-                   (w->row > next->row ||
-                    (w->row == next->row && w->chunk >= next->chunk))));
+    const int32_t rank = dfgnn__tile_rank(w->chunks);
+    const int32_t after =
+        k + 1 < view->count ? dfgnn__tile_rank(next->chunks) : rank;
+    unordered +=
+        k + 1 < view->count &&
+        (rank < after ||
+         (rank == after && (w->row > next->row ||
+                            (w->row == next->row && w->chunk >= next->chunk))));
     if (w->flags & DFGNN_TILE_PARTIAL) {
       partial++;
       continue;
