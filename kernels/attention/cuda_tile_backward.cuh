@@ -3,8 +3,9 @@
  * Own rows stay in shared memory; gathered ones come in steps of 16, two in
  * flight.  Rows lie there as 16-byte units, unit u of row r at u ^ turn(r), so
  * that all of these take the least number of turns of the banks:
- *   - as rows of a product over features, lane 4g + t reads unit 4c + t of row
- *     g: features that serve two products, as k of which it does not matter
+ *   - as rows of a product over features, f32: lane 4g + t reads unit 4c + t of
+ *     row g, features that serve two products, as k of which it does not
+ *     matter; 16-bit: ldmatrix
  *   - as k of a product over rows, f32: unit 8J + g of rows 2t and 2t + 1,
  * which is four products with output column 32J + 4g + jj; 16-bit:
  * ldmatrix.trans The accumulators of S are the A fragments of the sums as they
@@ -21,10 +22,9 @@
 
 namespace dfgnn {
 
-/* Operands as tensor cores take them: pairs of 16-bit numbers, or f32 as tf32.
- * TERMS 3: of two parts each, which is as exact as f32; 1: truncated, and
- * raised by the mean of what that takes. */
-template <bool F32, int TERMS, int N> struct grad_tile_parts {
+/* Operands of tf32.  TERMS 3: of two parts each, which is as exact as f32; 1:
+ * truncated, and raised by the mean of what that takes. */
+template <int TERMS, int N> struct grad_tile_parts {
   unsigned high[N], low[TERMS == 3 ? N : 1];
 
   __device__ __forceinline__ void set(int i, unsigned x) {
@@ -33,7 +33,7 @@ template <bool F32, int TERMS, int N> struct grad_tile_parts {
       high[i] = parts.high;
       low[i] = parts.low;
     } else {
-      high[i] = F32 ? __float_as_uint(__uint_as_float(x) * 1.00035f) : x;
+      high[i] = __float_as_uint(__uint_as_float(x) * 1.00035f);
     }
   }
   __device__ __forceinline__ void set(int i, float x) {
@@ -177,8 +177,8 @@ struct grad_tile_walk {
   /* ---- a step -------------------------------------------------------------
    */
 
-  using a_parts = grad_tile_parts<F32, TERMS, 8>; /* two fragments */
-  using b_parts = grad_tile_parts<F32, TERMS, 4>;
+  using a_parts = grad_tile_parts<TERMS, 8>; /* two fragments */
+  using b_parts = grad_tile_parts<TERMS, 4>;
 
   /* d += fragment k of a, by that of b. */
   template <int TERM, class A, class B>
@@ -188,10 +188,7 @@ struct grad_tile_walk {
     const unsigned x[4] = {
         a.template at<LOW_A>(4 * ka), a.template at<LOW_A>(4 * ka + 1),
         a.template at<LOW_A>(4 * ka + 2), a.template at<LOW_A>(4 * ka + 3)};
-    if constexpr (F32)
-      mma_tf32(d, x, b.template at<LOW_B>(b0), b.template at<LOW_B>(b1));
-    else
-      mma_pairs<T>(d, x, b.template at<LOW_B>(b0), b.template at<LOW_B>(b1));
+    mma_tf32(d, x, b.template at<LOW_B>(b0), b.template at<LOW_B>(b1));
   }
 
   /* Units 4c + t of rows g and g + 8. */
@@ -239,6 +236,37 @@ struct grad_tile_walk {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         s[n][i] = dp[n][i] = 0;
+    if constexpr (F32)
+      scores_f32(stage);
+    else
+      scores_pairs(stage);
+  }
+
+  __device__ __forceinline__ void scores_pairs(const uint4 *stage) {
+    const int a_row = lane() % 16, a_unit = lane() / 16 ^ turn(a_row);
+    const int b_row = lane() % 8 + lane() / 16 * 8;
+    const int b_unit = (lane() / 8 % 2) ^ turn(b_row);
+#pragma unroll
+    for (int c = 0; c < UNITS / 2; ++c) {
+      unsigned a[OWN][4], b[FAR][4];
+#pragma unroll
+      for (int t = 0; t < OWN; ++t)
+        load_matrices(a[t], own + (t * p.window + first_row() + a_row) * UNITS +
+                                ((2 * c) ^ a_unit));
+#pragma unroll
+      for (int t = 0; t < FAR; ++t)
+        load_matrices(b[t],
+                      stage + (t * STEP + b_row) * UNITS + ((2 * c) ^ b_unit));
+#pragma unroll
+      for (int n = 0; n < TILES; ++n) {
+        if constexpr (!GAT)
+          mma_pairs<T>(s[n], a[0], b[0][2 * n], b[0][2 * n + 1]);
+        mma_pairs<T>(dp[n], a[YO], b[YF][2 * n], b[YF][2 * n + 1]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void scores_f32(const uint4 *stage) {
 #pragma unroll
     for (int c = 0; c < UNITS / 4; ++c) {
       a_parts a[OWN];
@@ -301,7 +329,7 @@ struct grad_tile_walk {
                                           const uint4 *from) const {
 #pragma unroll
     for (int n = 0; n < TILES; ++n) {
-      grad_tile_parts<F32, TERMS, 4> a;
+      grad_tile_parts<TERMS, 4> a;
       a.set(0, x[n][0]);
       a.set(1, x[n][2]);
       a.set(2, x[n][1]);
@@ -312,7 +340,7 @@ struct grad_tile_walk {
 #pragma unroll
       for (int j = 0; j < W / 32; ++j) {
         const uint4 y = even[8 * j], z = odd[8 * j];
-        grad_tile_parts<F32, TERMS, 8> b;
+        grad_tile_parts<TERMS, 8> b;
         b.set(0, y.x);
         b.set(1, z.x);
         b.set(2, y.y);
@@ -535,13 +563,14 @@ struct grad_tile_walk {
         reinterpret_cast<const char *>(own + r * UNITS + u) + at % 16);
   }
 
-  /* As grad_tile_row::finish(). */
-  __device__ __forceinline__ bool finish_row(int h) {
-    bool ok = is_finite(inner[h]);
+  /* As grad_tile_row::finish().  Returns which results must be found anew: bit
+   * t: sum t; GRAD_TILE_INNER. */
+  __device__ __forceinline__ unsigned finish_row(int h) {
+    unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     float along = 0, factor = 1;
     if constexpr (AGNN) {
       if (!(own_extra[h] < inverse_norm(0.0f)))
-        ok = false; /* see grad_tile_row::raised() */
+        bad |= 1; /* see grad_tile_row::raised() */
       else
         along = inner[h] * own_extra[h] * (COLUMNS ? own_extra[h] * beta : 1);
       if (!COLUMNS)
@@ -563,16 +592,16 @@ struct grad_tile_walk {
               x[i] = along != 0 ? x[i] - along * widen(y.item[i]) : x[i];
             x[i] *= factor;
           }
-          ok = ok && is_finite(x[i]);
+          bad |= is_finite(x[i]) ? 0u : 1u << t;
         }
       });
-    return ok;
+    return bad;
   }
 
-  __device__ __forceinline__ void store_row(int h) {
+  __device__ __forceinline__ void store_row(int h, unsigned wanted) {
     const int r = first_row() + group() + 8 * h;
     const int64_t at = pair(tile.row + r);
-    if (place() == 0) {
+    if (place() == 0 && wanted & GRAD_TILE_INNER) {
       if (GAT && p.walk.to_scalar)
         static_cast<float *>(p.walk.to_scalar)[at] = inner[h];
       if (AGNN && !COLUMNS && p.row_totals)
@@ -580,7 +609,7 @@ struct grad_tile_walk {
     }
 #pragma unroll
     for (int t = 0; t < TO; ++t) {
-      if (!p.walk.to[t].data)
+      if (!p.walk.to[t].data || !(wanted >> t & 1))
         continue;
       char *to = static_cast<char *>(const_cast<void *>(p.walk.to[t].data)) +
                  int64_t(tile.row + r) * p.walk.to[t].node_bytes +
@@ -608,7 +637,8 @@ struct grad_tile_walk {
   }
 
   __device__ void finish() {
-    unsigned again = 0; /* rows g, then rows g + 8, by lane */
+    const bool part = tile.flags & DFGNN_TILE_PARTIAL;
+    unsigned again[2] = {0, 0}; /* of rows g and g + 8 */
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (!GT) {
@@ -616,33 +646,35 @@ struct grad_tile_walk {
         inner[h] += __shfl_xor_sync(kFullMask, inner[h], 2);
       }
       const bool mine = first_row() + group() + 8 * h < tile.rows;
-      const unsigned bad =
-          __ballot_sync(kFullMask, !finish_row(h) && mine) >> 4 * group() & 15;
-      const bool part = tile.flags & DFGNN_TILE_PARTIAL;
+      unsigned bad = finish_row(h);
+      bad |= __shfl_xor_sync(kFullMask, bad, 1);
+      bad |= __shfl_xor_sync(kFullMask, bad, 2);
       if (mine && part)
         store_part(h);
-      if (mine && !part && !bad)
-        store_row(h);
-      const unsigned rows =
-          __ballot_sync(kFullMask, bad && !part && place() == h);
-      again |= rows;
+      if (mine && !part) {
+        store_row(h, ~bad);
+        again[h] = bad;
+      }
     }
-    slow_rows(again);
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      slow_rows(again[h], h);
   }
 
-  /* Bit 4g + h of again: row g + 8h. */
-  __device__ void slow_rows(unsigned again) const {
-    for (; again; again &= again - 1) {
-      const int bit = __ffs(again) - 1;
+  __device__ void slow_rows(unsigned again, int h) const {
+    for (unsigned left = __ballot_sync(kFullMask, again && place() == 0); left;
+         left &= left - 1) {
+      const int from = __ffs(left) - 1;
       grad_tile_slow_row<OP, T, COLUMNS>(
-          p, tile.row + first_row() + bit / 4 + 8 * (bit % 4), head());
+          p, tile.row + first_row() + from / 4 + 8 * h, head(),
+          __shfl_sync(kFullMask, again, from));
     }
   }
 
   __device__ void along_edges() {
     begin();
     for (int r = first_row(); r < min(first_row() + 16, tile.rows); ++r)
-      grad_tile_slow_row<OP, T, COLUMNS>(p, tile.row + r, head());
+      grad_tile_slow_row<OP, T, COLUMNS>(p, tile.row + r, head(), ~0u);
   }
 };
 

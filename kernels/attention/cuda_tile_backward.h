@@ -44,6 +44,10 @@ constexpr __host__ __device__ int grad_tile_extras(int op, bool columns) {
   return columns ? stats_count(op) : op == DFGNN_OP_GT ? 0 : 1;
 }
 
+/* In a mask of results, beside bit t for sum t: the sum of dS times the score's
+ * inner derivative, which gives GAT's grad_score and AGNN's grad_beta. */
+constexpr unsigned GRAD_TILE_INNER = 4;
+
 /* Dynamic shared memory of a block. */
 constexpr size_t grad_tile_shared(int op, bool columns, int window,
                                   int row_bytes) {

@@ -152,25 +152,30 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
     }
   }
 
-  __device__ bool whole() const {
-    bool ok = is_finite(inner);
+  /* Which results must be found anew. */
+  __device__ unsigned bad() const {
+    unsigned x = is_finite(inner) ? 0 : GRAD_TILE_INNER;
 #pragma unroll
     for (int t = 0; t < TO; ++t)
 #pragma unroll
       for (int k = 0; k < K; ++k)
-        ok = ok && is_finite(sum[t][k]);
-    return __all_sync(kFullMask, ok);
+        x |= is_finite(sum[t][k]) ? 0u : 1u << t;
+#pragma unroll
+    for (int o = 16; o > 0; o >>= 1)
+      x |= __shfl_xor_sync(kFullMask, x, o);
+    return x | raised();
   }
 
-  __device__ void store() const {
-    const int lane = threadIdx.x & 31;
-    if (GAT && lane == 0 && p.walk.to_scalar)
-      static_cast<float *>(p.walk.to_scalar)[pair(row)] = inner;
-    if (AGNN && !COLUMNS && lane == 0 && p.row_totals)
-      static_cast<float *>(p.row_totals)[pair(row)] = inner;
+  __device__ void store(unsigned wanted) const {
+    if ((threadIdx.x & 31) == 0 && wanted & GRAD_TILE_INNER) {
+      if (GAT && p.walk.to_scalar)
+        static_cast<float *>(p.walk.to_scalar)[pair(row)] = inner;
+      if (AGNN && !COLUMNS && p.row_totals)
+        static_cast<float *>(p.row_totals)[pair(row)] = inner;
+    }
 #pragma unroll
     for (int t = 0; t < TO; ++t)
-      if (p.walk.to[t].data && has())
+      if (p.walk.to[t].data && wanted >> t & 1 && has())
         store_packed<K>(reinterpret_cast<T *>(
                             const_cast<char *>(row_of(p.walk.to[t], row))) +
                             first(),
@@ -179,12 +184,12 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
 };
 
 template <int OP, typename T, bool COLUMNS>
-__device__ void grad_tile_slow_row(const grad_tile_params &p, int row,
-                                   int head) {
+__device__ void grad_tile_slow_row(const grad_tile_params &p, int row, int head,
+                                   unsigned wanted) {
   grad_tile_row<OP, T, COLUMNS> r(p, row, head);
   r.along_edges();
   r.finish();
-  r.store();
+  r.store(wanted);
 }
 
 /* A block a window that was cut, a warp a row at a time: the items' sums in
@@ -211,12 +216,11 @@ __global__ void __launch_bounds__(256, 1)
       if (OP != DFGNN_OP_GT)
         r.inner += row_t::scalar(p.walk.partial_scalar, slot * p.window + i);
     }
-    const bool exact = !r.raised();
     r.finish();
-    if (exact && r.whole())
-      r.store();
-    else
-      grad_tile_slow_row<OP, T, COLUMNS>(p, cut.row + i, head);
+    const unsigned again = r.bad();
+    r.store(~again);
+    if (again)
+      grad_tile_slow_row<OP, T, COLUMNS>(p, cut.row + i, head, again);
   }
 }
 
