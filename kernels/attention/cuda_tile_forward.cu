@@ -153,6 +153,19 @@ static size_t partial_bytes(const dfgnn_setting *setting,
          aligned_bytes(rows * tile_width(setting->problem->dim));
 }
 
+/* The most columns that a window can touch. */
+static int64_t most_columns(const dfgnn_setting *setting,
+                            const tile_plan *plan) {
+  const dfgnn_matrix *matrix = setting->matrix;
+  int64_t most = matrix->sources;
+  if (matrix->max_degree < most / plan->rows)
+    most = matrix->max_degree * plan->rows;
+  /* Of the blocks where it begins and ends, and of those between. */
+  const int64_t blocks = 2 * setting->signature->largest_graph + plan->rows;
+  return matrix->destinations == matrix->sources && blocks < most ? blocks
+                                                                  : most;
+}
+
 const char *tile_refusal(const dfgnn_setting *setting, const tile_plan *plan) {
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *matrix = setting->matrix;
@@ -173,7 +186,9 @@ const char *tile_refusal(const dfgnn_setting *setting, const tile_plan *plan) {
   /* A bit a pair of nodes of a block, 32 bits an edge. */
   if (plan->dense && setting->signature->density < 1.0 / 64)
     return "the blocks of the matrix are sparse";
-  if (plan->split && partial_rows(setting, plan) == 0)
+  if (plan->split &&
+      (partial_rows(setting, plan) == 0 ||
+       most_columns(setting, plan) <= plan->split * DFGNN_TILE_COLUMNS))
     return "no window is longer than an item";
   if (plan->split && partial_bytes(setting, plan) > 4 * out)
     return "partial results might take four times the memory of the output";

@@ -49,7 +49,7 @@ DFGNN_FAMILIES(cuda_window) = {
      DFGNN_OPS_ATTENTION,
      DFGNN_BIT(DFGNN_PASS_FORWARD),
      DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),
-     1,
+     2,
      1,
      0,
      0,
