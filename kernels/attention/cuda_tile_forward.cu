@@ -288,6 +288,7 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
   p->masks = static_cast<const unsigned *>(view->array[2]);
   p->rows = plan->rows;
   p->stages = plan->stages;
+  p->dense = plan->dense;
   p->heads = static_cast<int>(problem->heads);
   p->dim = static_cast<int>(problem->dim);
   p->att = a->att;

@@ -379,9 +379,12 @@ template <class Math, int OP, int W> struct tile_forward {
 
   __device__ __forceinline__ int column_at(const dfgnn_tile &item,
                                            int i) const {
-    return i < item.chunks
-               ? __ldg(p.columns + int64_t(item.chunk + i) * 32 + lane)
-               : 0;
+    if (i >= item.chunks)
+      return 0;
+    const int at = i * DFGNN_TILE_COLUMNS + lane;
+    return p.dense ? item.column + min(at, item.columns - 1)
+                   : __ldg(p.columns +
+                           int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
   }
   __device__ __forceinline__ float scalar_at(int column) const {
     return OP == DFGNN_OP_GAT

@@ -14,6 +14,7 @@ struct tile_params {
   const unsigned *masks;
   int rows;   /* R of the view: 16 a warp */
   int stages; /* 1 or 2 chunks in shared memory */
+  int dense;  /* the columns of an item follow each other */
   int heads, dim;
   int wide; /* tensors may be read and written by 16 bytes */
   tensor_view query, key, value, out;
