@@ -147,9 +147,11 @@ dfgnn_status gather_run(gather_params *p, gather_kernel kernel,
   if (rows * shape->lanes > 32)
     rows = 32 / shape->lanes;
   const int block_rows = warps * rows;
-  const int resident = launch->setting.device->units * (32 / warps);
+  const int resident = launch->setting.device->units * (64 / warps);
   int blocks = ceil_div(s->units, block_rows);
   s->group = 32 / rows;
+  for (s->group_bits = 0; 1 << s->group_bits < s->group;)
+    s->group_bits++;
   s->span = block_rows;
   if (span == GATHER_PIECE && blocks > resident) {
     s->span = ceil_div(ceil_div(s->units, resident), rows) * rows;

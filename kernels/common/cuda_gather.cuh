@@ -45,35 +45,57 @@ template <typename A> __device__ __forceinline__ A *in_memory(A *p) {
 
 struct row_work {
   int row;
-  int slot; /* of the partial result; -1: the row is whole */
-  int degree;
+  int slot;     /* of the partial result; -1: the row is whole */
+  int degree;   /* of a whole row its end, until settle_row() */
   int position; /* in the row, of the first edge */
-  int64_t begin;
+  uint2 begin;  /* in halves, as of an edge_ahead */
+
+  __device__ __forceinline__ int64_t edge(int k) const {
+    return static_cast<int64_t>(uint64_t(begin.y) << 32 | begin.x) + k;
+  }
 };
 
-__device__ __forceinline__ row_work row_of_unit(const gather_schedule &p,
-                                                int unit) {
+/* What nothing is computed of: loads are not waited for. */
+__device__ __forceinline__ row_work find_whole_row(const gather_schedule &p,
+                                                   int unit) {
   row_work w;
   w.slot = -1;
   w.position = 0;
-  if (p.item_row) {
-    w.row = __ldg(p.item_row + unit);
-    w.begin = __ldg(reinterpret_cast<const long long *>(p.item_first) + unit);
-    const int first = __ldg(p.row_item + w.row);
-    const int last = __ldg(p.row_item + w.row + 1);
-    const int64_t left = p.offsets[w.row + 1] - w.begin;
-    w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
-    w.position = (unit - first) * p.item_edges;
-    /* All but the first item of a row are counted from 0 over the rows; first
-     * ones of split rows follow. */
-    if (last - first > 1)
-      w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
+  w.row = p.order ? __ldg(p.order + unit) : unit;
+  if (p.offsets.wide) {
+    const uint2 *at = static_cast<const uint2 *>(p.offsets.array) + w.row;
+    w.begin = __ldg(at);
+    w.degree = static_cast<int>(__ldg(&at[1].x));
   } else {
-    w.row = p.order ? __ldg(p.order + unit) : unit;
-    w.begin = p.offsets[w.row];
-    w.degree = static_cast<int>(p.offsets[w.row + 1] - w.begin);
+    const int *at = static_cast<const int *>(p.offsets.array) + w.row;
+    w.begin = uint2{unsigned(__ldg(at)), 0};
+    w.degree = __ldg(at + 1);
   }
   return w;
+}
+
+__device__ __forceinline__ row_work find_item(const gather_schedule &p,
+                                              int unit) {
+  row_work w;
+  w.slot = -1;
+  w.row = __ldg(p.item_row + unit);
+  w.begin = __ldg(reinterpret_cast<const uint2 *>(p.item_first) + unit);
+  const int first = __ldg(p.row_item + w.row);
+  const int last = __ldg(p.row_item + w.row + 1);
+  const int64_t left = p.offsets[w.row + 1] - w.edge(0);
+  w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
+  w.position = (unit - first) * p.item_edges;
+  /* All but the first item of a row are counted from 0 over the rows; first
+   * ones of split rows follow. */
+  if (last - first > 1)
+    w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
+  return w;
+}
+
+__device__ __forceinline__ void settle_row(const gather_schedule &p,
+                                           row_work &w) {
+  if (!p.item_row)
+    w.degree -= static_cast<int>(w.begin.x);
 }
 
 /* Where feature f of a node lies, in elements. */
@@ -212,15 +234,20 @@ template <class Op, int L, int C, int U> struct gather_row {
   __device__ __forceinline__ int lane_of_row() const {
     return threadIdx.x & (p.schedule.group - 1);
   }
-  __device__ __forceinline__ int side() const { return lane_of_row() / L; }
-  __device__ __forceinline__ int sides() const { return p.schedule.group / L; }
+  __device__ __forceinline__ int side() const {
+    return unsigned(lane_of_row()) / L;
+  }
+  __device__ __forceinline__ int sides() const {
+    return unsigned(p.schedule.group) / L;
+  }
 
   __device__ __forceinline__ void find_row(early &e, int unit, int last) const {
-    e.w = row_work{0, -1, 0, 0, 0};
-    unit += lane() / p.schedule.group;
+    e.w = row_work{0, -1, 0, 0, uint2{0, 0}};
+    unit += lane() >> p.schedule.group_bits;
     e.active = unit < last;
     if (e.active)
-      e.w = row_of_unit(p.schedule, unit);
+      e.w = p.schedule.item_row ? find_item(p.schedule, unit)
+                                : find_whole_row(p.schedule, unit);
   }
 
   /* The lane's edge, `ahead` edges into the row. */
@@ -228,9 +255,10 @@ template <class Op, int L, int C, int U> struct gather_row {
                                              int ahead) const {
     a.clear();
     if (ahead < w.degree)
-      a.template read<Op::kNotes>(p, w.begin + ahead);
+      a.template read<Op::kNotes>(p, w.edge(ahead));
   }
   __device__ __forceinline__ void fetch_row(early &e) const {
+    settle_row(p.schedule, e.w);
     fetch_edge(e.first, e.w, lane_of_row());
   }
 
@@ -349,17 +377,19 @@ template <class Op, int L, int C, int U> struct gather_row {
   }
 };
 
-/* Two blocks of 16 warps a multiprocessor where what a lane holds leaves it
- * with 64 registers. */
+/* Blocks of kPieceWarps a multiprocessor, by what a lane holds: 48, 64, 80 or
+ * 128 registers. */
 template <class Op, int C, int U> constexpr int gather_blocks() {
-  return Op::kHeld + C * U * Op::VEC * Op::kSize / 4 <= 32 ? 2 : 1;
+  constexpr int words = Op::kHeld + C * U * Op::VEC * Op::kSize / 4;
+  return words <= 18 ? 5 : words <= 32 ? 4 : words <= 48 ? 3 : 2;
 }
 
 template <class Op, int L, int C, int U>
-__global__ void __launch_bounds__(512, (gather_blocks<Op, C, U>()))
+__global__ void __launch_bounds__(kPieceWarps * 32, (gather_blocks<Op, C, U>()))
     gather_rows(const __grid_constant__ gather_params p) {
   __shared__ int taken;
-  const int rows = 32 / p.schedule.group, at_once = blockDim.x / 32 * rows;
+  const int rows = 32 >> p.schedule.group_bits,
+            at_once = blockDim.x / 32 * rows;
   const int first = blockIdx.x * p.schedule.span;
   const int last = static_cast<int>(
       min(int64_t(first) + p.schedule.span, int64_t(p.schedule.units)));
@@ -479,12 +509,18 @@ template <class Op, int L, int C, int U> struct gather_share {
       for (;;) { /* over the rows that these edges are of */
         const int stop = static_cast<int>(min(end - e, int64_t(count)));
         const int position = static_cast<int>(e - begin);
+        if (stop - done == U) {
+          if (added == 0)
+            op.start(z, x[0], L, L);
+          op.template step<true>(z, x, m, position, 1, U);
+        } else {
 #pragma unroll
-        for (int u = 0; u < U; ++u) {
-          const bool mine = u >= done && u < stop;
-          if (mine && u == done && added == 0)
-            op.start(z, x[u], L, L);
-          op.template add<false>(z, x[u], m[u], position + u, mine);
+          for (int u = 0; u < U; ++u) {
+            const bool mine = u >= done && u < stop;
+            if (mine && u == done && added == 0)
+              op.start(z, x[u], L, L);
+            op.template add<false>(z, x[u], m[u], position + u, mine);
+          }
         }
         added += stop - done;
         unfolded += stop - done;

@@ -34,6 +34,7 @@ struct gather_schedule {
   int *share_row; /* [units]: the row a share completes, -1: none */
   int span;       /* units of a block */
   int group;      /* lanes of a row */
+  int group_bits; /* log2 of that */
 };
 
 struct gather_params {
@@ -97,8 +98,10 @@ void gather_fill(gather_params *p, const dfgnn_problem *problem,
 
 typedef enum gather_span {
   GATHER_ONCE = 0, /* a row a group of lanes */
-  GATHER_PIECE = 1 /* 32 warps a multiprocessor, each block a piece of rows */
+  GATHER_PIECE = 1 /* 64 warps a multiprocessor, each block a piece of rows */
 } gather_span;
+
+enum { kOnceWarps = 4, kPieceWarps = 8 }; /* of a block */
 
 /* Rows as they are, or by the view DEGREE_ORDER; rows: side by side in a warp.
  */

@@ -160,7 +160,17 @@ store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
     store_args<VEC>(arg + int64_t(row) * p.width + f, x, degree == 0);
 }
 
-template <typename A> __device__ __forceinline__ A root(A x) { return sqrt(x); }
+__device__ __forceinline__ double root(double x) { return sqrt(x); }
+/* Within an ulp. */
+__device__ __forceinline__ float root(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return sqrt(x);
+#endif
+}
 
 /* What var and std become, or what their gradient is multiplied by. */
 template <typename T, int VEC, typename A>
@@ -218,7 +228,7 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
     reduced<WHAT, A> now[C][VEC];
     bool folded;
   };
-  struct older_sums {
+  struct alignas(2 * sizeof(A)) older_sums {
     A sum, square;
   };
   using older = older_sums[C * VEC];
@@ -352,15 +362,18 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
                                        int lanes, int group) const {
     if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
       older_sums *at = in_memory(old);
-      if (!z.folded)
+      older_sums sums[C * VEC] = {};
+      if (z.folded) {
+#pragma unroll
+        for (int k = 0; k < C * VEC; ++k)
+          sums[k] = at[k];
+      } else {
         recentre(z, edges, lanes, group);
+      }
 #pragma unroll
       for (int k = 0; k < C * VEC; ++k) {
         moment_sums<A> &m = z.now[k / VEC][k % VEC].moments;
-        older_sums sums = {A(0), A(0)};
-        if (z.folded)
-          sums = at[k];
-        at[k] = {sums.sum + m.sum, sums.square + m.square};
+        at[k] = {sums[k].sum + m.sum, sums[k].square + m.square};
         m.sum = m.square = A(0);
       }
       z.folded = true;
@@ -442,7 +455,7 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
         const moment_sums<A> &m = t[i].moments;
-        const A shifted = m.sum / A(degree > 0 ? degree : 1);
+        const A shifted = m.sum * inverse;
         const A v = (m.square - m.sum * shifted) * inverse;
         mean[i] = degree == 0 ? A(0) : m.shift + shifted;
         variance[i] = degree == 0 || v < A(0) ? A(0) : v; /* a NaN stays */

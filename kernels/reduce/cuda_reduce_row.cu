@@ -52,7 +52,7 @@ dfgnn_status fill(reduce_call *call, const dfgnn_launch *launch) {
   *call = reduce_call{};
   call->launch = launch;
   call->span = static_cast<gather_span>(x[SPAN]);
-  call->warps = x[SPAN] == GATHER_PIECE ? 16 : 4;
+  call->warps = x[SPAN] == GATHER_PIECE ? kPieceWarps : kOnceWarps;
   call->rows = x[ROWS];
   const char *reason = reduce_refusal(&call->shape, &launch->setting, x[LANES],
                                       x[VECTORS], x[UNROLL]);
@@ -97,7 +97,7 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
 #define PARAMETERS                                                             \
   {                                                                            \
     {"lanes", 4, {4, 8, 16, 32}, {}}, {"vectors", 3, {1, 2, 4}, {}},           \
-        {"unroll", 3, {2, 4, 8}, {}}, {"rows", 4, {1, 2, 4, 8}, {}},           \
+        {"unroll", 4, {1, 2, 4, 8}, {}}, {"rows", 4, {1, 2, 4, 8}, {}},        \
         {"span", 2, {GATHER_ONCE, GATHER_PIECE}, {"once", "piece"}}, {         \
       "order", 2, {NATURAL, BY_DEGREE}, { "natural", "degree" }                \
     }                                                                          \
@@ -109,7 +109,7 @@ DFGNN_FAMILIES(cuda_reduce_row) = {{"cuda.reduce.fwd.row",
                                     DFGNN_OPS_REDUCE,
                                     DFGNN_BIT(DFGNN_PASS_FORWARD),
                                     DFGNN_DTYPES_ALL,
-                                    2,
+                                    3,
                                     1,
                                     0,
                                     0,
@@ -129,7 +129,7 @@ DFGNN_FAMILIES(cuda_reduce_row) = {{"cuda.reduce.fwd.row",
                                     DFGNN_OPS_REDUCE,
                                     DFGNN_BIT(DFGNN_PASS_BACKWARD),
                                     DFGNN_DTYPES_ALL,
-                                    2,
+                                    3,
                                     1,
                                     0,
                                     0,

@@ -103,7 +103,7 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
 #define PARAMETERS                                                             \
   {                                                                            \
     {"lanes", 4, {4, 8, 16, 32}, {}}, {"vectors", 3, {1, 2, 4}, {}},           \
-        {"unroll", 3, {2, 4, 8}, {}}, {"rows", 3, {1, 2, 4}, {}}, {            \
+        {"unroll", 4, {1, 2, 4, 8}, {}}, {"rows", 3, {1, 2, 4}, {}}, {         \
       "edges", 3, {64, 256, 1024}, {}                                          \
     }                                                                          \
   }
@@ -116,7 +116,7 @@ DFGNN_FAMILIES(cuda_reduce_split) = {{"cuda.reduce.fwd.split",
                                       DFGNN_OPS_REDUCE,
                                       DFGNN_BIT(DFGNN_PASS_FORWARD),
                                       DTYPES,
-                                      2,
+                                      3,
                                       1,
                                       0,
                                       0,
@@ -136,7 +136,7 @@ DFGNN_FAMILIES(cuda_reduce_split) = {{"cuda.reduce.fwd.split",
                                       DFGNN_OPS_REDUCE,
                                       DFGNN_BIT(DFGNN_PASS_BACKWARD),
                                       DTYPES,
-                                      2,
+                                      3,
                                       1,
                                       0,
                                       0,

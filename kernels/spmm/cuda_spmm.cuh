@@ -8,7 +8,7 @@
 namespace dfgnn {
 
 /* A long sum: what rounding lost of the older part is kept beside it. */
-template <typename A> struct exact_sum {
+template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
   A sum, lost;
 
   __device__ __forceinline__ void add(A x) {
@@ -28,13 +28,16 @@ template <bool APART, typename A, int C, int VEC>
 __device__ __forceinline__ void
 fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
   exact_sum<A> *at = APART ? in_memory(older) : older;
+  exact_sum<A> old[C * VEC] = {};
+  if (folded) {
+#pragma unroll
+    for (int k = 0; k < C * VEC; ++k)
+      old[k] = at[k];
+  }
 #pragma unroll
   for (int k = 0; k < C * VEC; ++k) {
-    exact_sum<A> old = {A(0), A(0)};
-    if (folded)
-      old = at[k];
-    old.add(now[k / VEC][k % VEC]);
-    at[k] = old;
+    old[k].add(now[k / VEC][k % VEC]);
+    at[k] = old[k];
     now[k / VEC][k % VEC] = A(0);
   }
   folded = true;
@@ -70,16 +73,14 @@ __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
     x = __ldg(p);
 }
 
+/* What sums of a row are multiplied by. */
 template <typename A>
-__device__ __forceinline__ A spmm_result(const gather_params &p, int row,
-                                         int degree, A sum) {
-  if (degree == 0)
-    return A(0);
-  if (p.mean)
-    sum /= A(degree);
-  if (p.row_scale)
-    sum *= __ldg(static_cast<const A *>(p.row_scale) + row);
-  return sum;
+__device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
+                                         int degree) {
+  A factor = p.mean ? A(1) / A(max(degree, 1)) : A(1);
+  if (p.row_scale && degree > 0)
+    factor *= __ldg(static_cast<const A *>(p.row_scale) + row);
+  return factor;
 }
 
 template <typename T, int VEC_, int L, int C, int FACTOR, bool APART>
@@ -283,9 +284,10 @@ struct spmm_op {
   __device__ __forceinline__ void store(const total (&t)[VEC], int row,
                                         int degree, int f) const {
     A y[VEC];
+    const A factor = spmm_factor<A>(p, row, degree);
 #pragma unroll
     for (int i = 0; i < VEC; ++i)
-      y[i] = spmm_result(p, row, degree, t[i]);
+      y[i] = t[i] * factor;
     store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
   }
 };

@@ -27,9 +27,10 @@ enum {
   X(32, 1, 8)                                                                  \
   X(32, 2, 2)                                                                  \
   X(16, 1, 4)                                                                  \
-  X(16, 1, 8) X(16, 2, 2) X(8, 1, 4) X(8, 2, 2) X(4, 1, 4) X(4, 2, 2)
+  X(16, 1, 8)                                                                  \
+  X(16, 2, 1) X(16, 2, 2) X(8, 1, 4) X(8, 2, 2) X(4, 1, 4) X(4, 2, 2)
 #define DFGNN_SPMM_HEAVY(X)                                                    \
-  X(32, 2, 4) X(16, 2, 4) X(8, 2, 4) X(8, 4, 2) X(4, 2, 4)
+  X(32, 2, 4) X(16, 2, 4) X(8, 2, 4) X(8, 4, 1) X(8, 4, 2) X(4, 2, 4)
 #define DFGNN_SPMM_ROWS(X) DFGNN_SPMM_LIGHT(X) DFGNN_SPMM_HEAVY(X)
 /* Of balanced shares. */
 #define DFGNN_SPMM_SHARES_LIGHT(X) X(32, 1, 4) X(16, 1, 4) X(8, 1, 4) X(4, 1, 4)

@@ -33,7 +33,7 @@ merge_row(const gather_params &p, int columns, int row, int count,
       A all = sum.value(A(0));
       for (int s = 1; s < slices; ++s)
         all += sums[s * columns + column].value(A(0));
-      const A y[1] = {spmm_result(p, row, degree, all)};
+      const A y[1] = {all * spmm_factor<A>(p, row, degree)};
       store_row<T, 1>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
     }
     __syncthreads();

@@ -54,7 +54,8 @@ dfgnn_status run(const dfgnn_launch *launch, const dfgnn_view *transpose,
                                     x[VECTORS], x[UNROLL]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
-  return spmm_rows(&call, order, x[SPAN] == GATHER_PIECE ? 16 : 4, x[ROWS],
+  return spmm_rows(&call, order,
+                   x[SPAN] == GATHER_PIECE ? kPieceWarps : kOnceWarps, x[ROWS],
                    static_cast<gather_span>(x[SPAN]));
 }
 
@@ -96,7 +97,7 @@ dfgnn_status backward_launch(const dfgnn_launch *launch) {
 #define PARAMETERS                                                             \
   {                                                                            \
     {"lanes", 4, {4, 8, 16, 32}, {}}, {"vectors", 3, {1, 2, 4}, {}},           \
-        {"unroll", 3, {2, 4, 8}, {}}, {"rows", 4, {1, 2, 4, 8}, {}},           \
+        {"unroll", 4, {1, 2, 4, 8}, {}}, {"rows", 4, {1, 2, 4, 8}, {}},        \
         {"span", 2, {GATHER_ONCE, GATHER_PIECE}, {"once", "piece"}}, {         \
       "order", 2, {NATURAL, BY_DEGREE}, { "natural", "degree" }                \
     }                                                                          \
@@ -108,7 +109,7 @@ DFGNN_FAMILIES(cuda_spmm_row) = {{"cuda.spmm.fwd.row",
                                   DFGNN_OPS_SPMM,
                                   DFGNN_BIT(DFGNN_PASS_FORWARD),
                                   DFGNN_DTYPES_ALL,
-                                  2,
+                                  3,
                                   1,
                                   0,
                                   0,
@@ -128,7 +129,7 @@ DFGNN_FAMILIES(cuda_spmm_row) = {{"cuda.spmm.fwd.row",
                                   DFGNN_OPS_SPMM,
                                   DFGNN_BIT(DFGNN_PASS_BACKWARD),
                                   DFGNN_DTYPES_ALL,
-                                  2,
+                                  3,
                                   1,
                                   0,
                                   0,
