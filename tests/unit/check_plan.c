@@ -48,8 +48,7 @@ static dfgnn_status picky_prepare(void **state, const dfgnn_setting *setting,
   }
 
 static const dfgnn_family fakes[] = {
-    FAKE("fake", "fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}},
-         .weights = 1),
+    FAKE("fake", "fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
     FAKE("fake-wide", "fake-wide", .applicable = wide_only),
     FAKE("fake-hungry", "fake-hungry", .workspace = megabyte),
     FAKE("fake-picky", "fake-picky", .prepare = picky_prepare,
