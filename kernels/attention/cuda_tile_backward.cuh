@@ -23,7 +23,7 @@
 namespace dfgnn {
 
 /* Operands of tf32.  TERMS 3: of two parts each, which is as exact as f32; 1:
- * truncated, and raised by the mean of what that takes. */
+ * rounded. */
 template <int TERMS, int N> struct grad_tile_parts {
   unsigned high[N], low[TERMS == 3 ? N : 1];
 
@@ -33,11 +33,22 @@ template <int TERMS, int N> struct grad_tile_parts {
       high[i] = parts.high;
       low[i] = parts.low;
     } else {
-      high[i] = __float_as_uint(__uint_as_float(x) * 1.00035f);
+      high[i] = __float_as_uint(tf32_nearest(__uint_as_float(x)));
     }
   }
   __device__ __forceinline__ void set(int i, float x) {
     set(i, __float_as_uint(x));
+  }
+  /* With the higher part truncated by the tensor core itself: where numbers lie
+   * in registers as it takes them, that is an instruction less. */
+  __device__ __forceinline__ void set_whole(int i, unsigned x) {
+    if constexpr (TERMS == 3) {
+      high[i] = x;
+      low[i] = __float_as_uint(__uint_as_float(x) -
+                               __uint_as_float(x & 0xffffe000u));
+    } else {
+      set(i, x);
+    }
   }
   /* Of the terms low high, high low, high high. */
   template <bool LOW> __device__ __forceinline__ unsigned at(int i) const {
@@ -209,23 +220,21 @@ struct grad_tile_walk {
                                             int t, int n, int c) const {
     const uint4 x = stage[(t * STEP + 8 * n + group()) * UNITS +
                           ((4 * c) ^ (place() ^ turn(group())))];
-    b.set(0, x.x);
-    b.set(1, x.y);
-    b.set(2, x.z);
-    b.set(3, x.w);
+    b.set_whole(0, x.x);
+    b.set_whole(1, x.y);
+    b.set_whole(2, x.z);
+    b.set_whole(3, x.w);
   }
 
   template <int TERM>
-  __device__ __forceinline__ void score_term(const a_parts (&a)[OWN],
-                                             const b_parts (&b)[FAR][TILES]) {
+  __device__ static __forceinline__ void
+  score_term(float (&to_s)[TILES][4], float (&to_dp)[TILES][4],
+             const a_parts (&a)[OWN], const b_parts (&b)[FAR][TILES], int k) {
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
-#pragma unroll
-      for (int n = 0; n < TILES; ++n) {
-        if constexpr (!GAT)
-          product<TERM>(s[n], a[0], k, b[0][n], 2 * k, 2 * k + 1);
-        product<TERM>(dp[n], a[YO], k, b[YF][n], 2 * k, 2 * k + 1);
-      }
+    for (int n = 0; n < TILES; ++n) {
+      if constexpr (!GAT)
+        product<TERM>(to_s[n], a[0], k, b[0][n], 2 * k, 2 * k + 1);
+      product<TERM>(to_dp[n], a[YO], k, b[YF][n], 2 * k, 2 * k + 1);
     }
   }
 
@@ -266,7 +275,9 @@ struct grad_tile_walk {
     }
   }
 
+  /* Tensor cores truncate sums: what is small is added apart. */
   __device__ __forceinline__ void scores_f32(const uint4 *stage) {
+    float s_rest[TILES][4] = {}, dp_rest[TILES][4] = {};
 #pragma unroll
     for (int c = 0; c < UNITS / 4; ++c) {
       a_parts a[OWN];
@@ -279,12 +290,23 @@ struct grad_tile_walk {
 #pragma unroll
         for (int n = 0; n < TILES; ++n)
           far_parts(b[t][n], stage, t, n, c);
-      if constexpr (TERMS == 3) {
-        score_term<0>(a, b);
-        score_term<1>(a, b);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        if constexpr (TERMS == 3)
+          score_term<0>(s_rest, dp_rest, a, b, k);
+        score_term<2>(s, dp, a, b, k);
+        if constexpr (TERMS == 3)
+          score_term<1>(s_rest, dp_rest, a, b, k);
       }
-      score_term<2>(a, b);
     }
+    if constexpr (TERMS == 3)
+#pragma unroll
+      for (int n = 0; n < TILES; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          s[n][i] += s_rest[n][i];
+          dp[n][i] += dp_rest[n][i];
+        }
   }
 
   /* S and dP become what weighs far rows of the score, P that of the value. */
@@ -324,44 +346,70 @@ struct grad_tile_walk {
       add_pairs(to, x, from);
   }
 
+  /* With TERMS 3 what a step adds is summed apart, as tensor cores would
+   * truncate long sums at every turn. */
   __device__ __forceinline__ void add_f32(float (&to)[W / 8][4],
                                           const float (&x)[TILES][4],
                                           const uint4 *from) const {
+    constexpr int PAIR = W > 32 && TO == 1 ? 2 : 1; /* of four tiles */
+    grad_tile_parts<TERMS, 4> a[TILES];
 #pragma unroll
     for (int n = 0; n < TILES; ++n) {
-      grad_tile_parts<TERMS, 4> a;
-      a.set(0, x[n][0]);
-      a.set(1, x[n][2]);
-      a.set(2, x[n][1]);
-      a.set(3, x[n][3]);
-      const int r = 8 * n + 2 * place();
-      const uint4 *even = from + r * UNITS + (group() ^ turn(r));
-      const uint4 *odd = from + (r + 1) * UNITS + (group() ^ turn(r + 1));
-#pragma unroll
-      for (int j = 0; j < W / 32; ++j) {
-        const uint4 y = even[8 * j], z = odd[8 * j];
-        grad_tile_parts<TERMS, 8> b;
-        b.set(0, y.x);
-        b.set(1, z.x);
-        b.set(2, y.y);
-        b.set(3, z.y);
-        b.set(4, y.z);
-        b.set(5, z.z);
-        b.set(6, y.w);
-        b.set(7, z.w);
-        if constexpr (TERMS == 3) {
-#pragma unroll
-          for (int jj = 0; jj < 4; ++jj)
-            product<0>(to[4 * j + jj], a, 0, b, 2 * jj, 2 * jj + 1);
-#pragma unroll
-          for (int jj = 0; jj < 4; ++jj)
-            product<1>(to[4 * j + jj], a, 0, b, 2 * jj, 2 * jj + 1);
-        }
-#pragma unroll
-        for (int jj = 0; jj < 4; ++jj)
-          product<2>(to[4 * j + jj], a, 0, b, 2 * jj, 2 * jj + 1);
-      }
+      a[n].set(0, x[n][0]);
+      a[n].set(1, x[n][2]);
+      a[n].set(2, x[n][1]);
+      a[n].set(3, x[n][3]);
     }
+#pragma unroll
+    for (int j = 0; j < W / 32; j += PAIR) {
+      float d[4 * PAIR][4];
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          d[i][k] = TERMS == 3 ? 0.0f : to[4 * j + i][k];
+#pragma unroll
+      for (int n = 0; n < TILES; ++n)
+        add_tiles<PAIR>(d, a[n], from, 8 * n + 2 * place(), j);
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          to[4 * j + i][k] = TERMS == 3 ? to[4 * j + i][k] + d[i][k] : d[i][k];
+    }
+  }
+
+  /* Of rows r and r + 1, units 8j + g on. */
+  template <int PAIR>
+  __device__ static __forceinline__ void
+  add_tiles(float (&d)[4 * PAIR][4], const grad_tile_parts<TERMS, 4> &a,
+            const uint4 *from, int r, int j) {
+    const uint4 *even = from + r * UNITS + (group() ^ turn(r));
+    const uint4 *odd = from + (r + 1) * UNITS + (group() ^ turn(r + 1));
+    grad_tile_parts<TERMS, 8> b[PAIR];
+#pragma unroll
+    for (int i = 0; i < PAIR; ++i) {
+      const uint4 y = even[8 * (j + i)], z = odd[8 * (j + i)];
+      b[i].set(0, y.x);
+      b[i].set(1, z.x);
+      b[i].set(2, y.y);
+      b[i].set(3, z.y);
+      b[i].set(4, y.z);
+      b[i].set(5, z.z);
+      b[i].set(6, y.w);
+      b[i].set(7, z.w);
+    }
+    if constexpr (TERMS == 3) {
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+        product<0>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+        product<1>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * PAIR; ++i)
+      product<2>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
   }
 
   __device__ __forceinline__ void add_pairs(float (&to)[W / 8][4],
