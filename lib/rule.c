@@ -127,8 +127,8 @@ static int scores_scalars(const dfgnn_setting *s) {
 #define CPU_GATHER                                                             \
   SIMD "prefetch=24,schedule=dynamic,rows=64,edges=1024,parts=16,panel=32"
 
-/* The widest that the features fill comes first. */
-#define CUDA_LANES "lanes=32,lanes=16,lanes=8,vectors=1,"
+/* Two vectors a lane, or the widest that the features fill. */
+#define CUDA_LANES "lanes=16,lanes=8,lanes=32,vectors=2,"
 #define CUDA_GATHER                                                            \
   CUDA_LANES "span=once,order=natural,unroll=4,rows=1,edges=256,steps=256"
 
@@ -190,13 +190,13 @@ static const preference preferences[] = {
        kind,                                                                   \
        batched_thin,                                                           \
        "row",                                                                  \
-       CUDA_LANES "span=piece,unroll=8,rows=2",                                \
+       "lanes=8,vectors=4,lanes=16,vectors=2,span=once,unroll=2,rows=4",       \
        "small graphs with short rows"},                                        \
       {"cuda",                                                                 \
        kind,                                                                   \
        batched,                                                                \
        "row",                                                                  \
-       CUDA_LANES "span=piece,unroll=4,rows=1",                                \
+       CUDA_LANES "span=once,unroll=4,rows=2",                                 \
        "small graphs stay in the L1"},                                         \
       {"cuda",                                                                 \
        kind,                                                                   \
@@ -267,7 +267,7 @@ static const rule_row refined[] = {
      "too few edges to fill the device"},
     {"cuda", BACKWARD, dominated, "split",
      "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},
-    {"cuda", BACKWARD, dense_dot, "dense", "split=no,rows=64",
+    {"cuda", BACKWARD, dense_dot, "dense", "rows=64",
      "small dense graphs on tensor cores"},
     {"cuda", BACKWARD, scores_scalars, "spill", NULL,
      "a scalar an edge spares the gather of a row"},

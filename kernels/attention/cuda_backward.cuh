@@ -551,7 +551,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       for (int i = 0; i < VEC; ++i) {
         const int h = MULTI ? c : 0;
         A &sum = z.sum[0][c][i];
-        sum -= along[h] * z.own[0][c][i];
+        if (along[h] != A(0)) /* a row without edges may hold a NaN */
+          sum -= along[h] * z.own[0][c][i];
         if constexpr (!COLUMNS)
           sum *= z.extra[h] * beta;
       }

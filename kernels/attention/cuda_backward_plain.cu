@@ -174,9 +174,11 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       const A along = extra < inverse_norm(A(0))
                           ? inner * extra * (COLUMNS ? extra * beta : A(1))
                           : A(0);
-      for (int f = lane; f < dim; f += 32)
-        sum[0][f] = (sum[0][f] - along * at(own, p.own[0], f)) *
-                    (COLUMNS ? A(1) : extra * beta);
+      for (int f = lane; f < dim; f += 32) {
+        /* A row without edges may hold a NaN. */
+        const A off = along == A(0) ? A(0) : along * at(own, p.own[0], f);
+        sum[0][f] = (sum[0][f] - off) * (COLUMNS ? A(1) : extra * beta);
+      }
     }
     if constexpr (GAT) {
       if (lane == 0 && w.slot >= 0)
