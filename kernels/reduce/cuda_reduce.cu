@@ -212,8 +212,12 @@ static dfgnn_status fill_moments(const gather_params *to,
   p.square_root = problem->op == DFGNN_OP_REDUCE_STD;
   p.coefficient = to->coefficient;
   p.offset = to->offset;
+  /* Gradients have instances of fewer edges in flight. */
+  reduce_call rows = *call;
+  if (rows.shape.vector > 1)
+    rows.shape.unroll = 4;
   return status ? status
-                : run_forward(&p, call, REDUCE_MOMENTS, NULL, call->row_items);
+                : run_forward(&p, &rows, REDUCE_MOMENTS, NULL, call->row_items);
 }
 
 static dfgnn_status fill_pna(gather_params *p, const reduce_call *call) {
