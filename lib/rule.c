@@ -89,6 +89,14 @@ static int shared_columns(const dfgnn_setting *s) {
          s->signature->mean_degree > 64;
 }
 
+/* Several sums a feature: registers are short. */
+static int sums_moments(const dfgnn_setting *s) {
+  const dfgnn_op op = s->problem->op;
+  return (op == DFGNN_OP_REDUCE_PNA || op == DFGNN_OP_REDUCE_VAR ||
+          op == DFGNN_OP_REDUCE_STD) &&
+         !starved(s) && !dominated(s);
+}
+
 /* Several heads narrow enough to share a warp. */
 static int batched_heads(const dfgnn_setting *s) {
   return batched(s) && s->problem->heads > 1 && s->problem->dim <= 32;
@@ -96,6 +104,10 @@ static int batched_heads(const dfgnn_setting *s) {
 
 static int scattered(const dfgnn_setting *s) {
   return s->signature->locality < 0.3;
+}
+
+static int scattered_moments(const dfgnn_setting *s) {
+  return sums_moments(s) && scattered(s) && !batched(s);
 }
 
 /* Rows gathered at random from a table beyond the cache: panels of features
@@ -227,6 +239,13 @@ static const rule_row refined[] = {
     {"cpu", BACKWARD, always, "twopass", NULL, "no memory by edges is allowed"},
     CUDA_GATHER_ROWS("spmm.fwd", "balanced"),
     CUDA_GATHER_ROWS("spmm.bwd", "balanced"),
+    {"cuda", "reduce.fwd", scattered_moments, "row",
+     "lanes=16,lanes=8,vectors=1,unroll=4,span=once,order=degree,rows=1",
+     "rows of like degree run together"},
+    {"cuda", "reduce.fwd", sums_moments, "row",
+     "lanes=32,lanes=16,lanes=8,vectors=1,unroll=4,span=once,order=natural,"
+     "rows=1",
+     "several sums a feature take the registers of few vectors"},
     CUDA_GATHER_ROWS("reduce.fwd", "split"),
     CUDA_GATHER_ROWS("reduce.bwd", "split"),
     {"cuda", FORWARD, dense_dot, "dense", "stages=1,rows=64",
