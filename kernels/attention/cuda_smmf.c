@@ -47,11 +47,13 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   dfgnn_status status =
       dfgnn__cuda_most_edges(&most, setting->matrix, setting->parameter[ROWS]);
-  size_t wanted = block_bytes(setting, most) * (size_t)problem->heads;
-  s->shared = wanted < limit(setting) ? wanted : limit(setting);
-  s->shared = (s->shared + 15) / 16 * 16;
+  const size_t wanted =
+      (block_bytes(setting, most) * (size_t)problem->heads + 15) / 16 * 16;
+  const size_t most_bytes = limit(setting) / 16 * 16;
+  s->shared = wanted < most_bytes ? wanted : most_bytes;
+  /* What a kernel may use is one number for all plans. */
   if (!status)
-    status = dfgnn__cuda_smmf_allow(problem->op, problem->dtype, s->shared);
+    status = dfgnn__cuda_smmf_allow(problem->op, problem->dtype, most_bytes);
   if (status)
     free(s);
   else
