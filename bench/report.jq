@@ -155,6 +155,7 @@ def regret_rows($name; $rows): [$rows[] | select(.dim)] as $all
     [([.[].spread] | mean | figure), ([.[].candidates] | max)] | map(tostring)
   | row;
 def regret_table: [regret_rows("H200"; $regret),
+    regret_rows("H200, spmm-sum and reduce-max"; $regret_gather),
     regret_rows("CPU, 2 threads"; $regret_cpu)]
   | markdown(["device", "width", "graphs", "exact", "leave one out", "rule",
     "paper’s rule", "spread", "candidates"]);
@@ -275,6 +276,30 @@ def tensor_table: [graphs[] as $g | ("forward", "backward") as $pass
   | markdown(["graph", "pass", "storage", "math", "best of dense and window", "goal",
     "best other", "faster by", "floor", "variant"]);
 
+# layers of the PyTorch package over those of PyG
+def layers: ["TransformerConv", "GATConv", "GATv2Conv", "AGNNConv", "GCNConv",
+  "SAGEConv", "SAGEConv-max", "GINConv", "PNA"];
+def layer($g; $l; $library): first(($python[] | select(.graph == $g and
+  .layer == $l and .library == $library)), null);
+def layer_cell($g; $l; $key): layer($g; $l; "dfgnn") as $o
+  | if $o == null or $o.status != "ok" then "-"
+    elif $o[$key] then ($o[$key] | figure)
+    else layer($g; $l; "pyg").status end;
+def layer_table($key): [graphs[] as $g | select($g != "reddit_rand")
+  | [$g] + [layers[] as $l | layer_cell($g; $l; $key)] | row]
+  | markdown(["graph"] + layers);
+def epoch_table: [($cora_gat, $cora_transformer, $pattern_large, $pattern_small)[]
+  | [(if .graphs then "pattern, \(.graphs) graphs, width \(.width)"
+      else "cora, \(.model)" end), .library, (.preprocess_ms | time),
+     (.forward_ms | time), (.backward_ms | time), (.epoch_ms | time),
+     "\(.peak_MiB | digits(3)) MB", (.accuracy | figure), (.speedup | figure)]
+  | row] | markdown(["example", "layers", "preprocess", "forward", "backward",
+    "epoch", "peak memory", "accuracy", "faster by"]);
+def overhead_table: [$overhead[] | [(.execute_us, .forward_us, .forward_over_us,
+    .both_us, .autograd_us) | "\(digits(3)) µs"] | row]
+  | markdown(["dfgnn_execute", "forward", "over the call",
+    "forward and backward", "of which torch, for a function that does nothing"]);
+
 def headline_more: [graphs[] as $g
   | select(peer($g; "gt"; "backward"; 1; 128))
   | [$g] + [("gt", "gat") as $op | ms($backward; $g; $op; "tuned") as $ms
@@ -301,7 +326,9 @@ def headline_more: [graphs[] as $g
    "smmf, pmf", "unfused"])),
  batches: batch_table, dispatch: dispatch_table, cost: cost_table,
  torch: torch_table, cpu: cpu_table, headline: headline,
- headline_more: headline_more, tensor: tensor_table,
+ headline_more: headline_more, layers: layer_table("speedup"),
+ layer_memory: layer_table("memory_ratio"), epochs: epoch_table,
+ overhead: overhead_table, tensor: tensor_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
       ratio(peer($g; "gt"; 1; 128); $t)] | map(tostring) | join(" ")] | join("\n")),

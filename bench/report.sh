@@ -50,6 +50,13 @@ widths_pattern results/h200/widths_pattern.json
 widths_arxiv results/h200/widths_arxiv.json
 batches results/h200/batches.json
 dispatch results/h200/dispatch.json
+regret_gather results/h200/regret_gather.json
+python results/h200/python_layers.json
+cora_gat results/h200/cora_gat.json
+cora_transformer results/h200/cora_transformer.json
+pattern_large results/h200/pattern_256x128.json
+pattern_small results/h200/pattern_32x64.json
+overhead results/h200/python_overhead.json
 regret_cpu results/regret_cpu.json
 cpu results/cpu_1x128.json
 torch results/cpu_vs_torch.json
