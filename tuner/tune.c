@@ -154,8 +154,18 @@ static int is_settled(const dfgnn_measurement *row, double rank) {
   return rank - log(row->ratio / row->ratio_low) > behind;
 }
 
+/* Puts a trial before all others. */
+static void prefer(dfgnn_trials *t, size_t trial) {
+  size_t k = 0;
+  while (t->order[k] != trial)
+    k++;
+  memmove(t->order + 1, t->order, k * sizeof *t->order);
+  t->order[0] = trial;
+}
+
 /* Ratios are comparable only through a common anchor, so an anchor of the
- * stored rows goes on being the anchor. */
+ * stored rows goes on being the anchor, and the rule's choice is the first that
+ * it is compared with. */
 static void keep_anchor(dfgnn_session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
   if (!decision || !isnan(rank_of(decision, t->trial[t->anchor].variant->name)))
@@ -163,6 +173,7 @@ static void keep_anchor(dfgnn_session *s, const dfgnn_decision *decision) {
   for (size_t k = 0; k < decision->count; k++) {
     size_t i = dfgnn__trials_find(t, decision->ranked[k].variant);
     if (i < t->count) {
+      prefer(t, t->anchor);
       t->anchor = i;
       return;
     }
