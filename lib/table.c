@@ -494,11 +494,27 @@ static void choose_measured(dfgnn_choice *choice, const dfgnn_table *t,
   choose_near(choice, t, q, l, exclude);
 }
 
+/* An operator that runs the same kernels with another sum. */
+static dfgnn_op alike(dfgnn_op op) {
+  switch (op) {
+  case DFGNN_OP_SPMM_MEAN:
+    return DFGNN_OP_SPMM_SUM;
+  case DFGNN_OP_REDUCE_MIN:
+    return DFGNN_OP_REDUCE_MAX;
+  case DFGNN_OP_REDUCE_VAR:
+  case DFGNN_OP_REDUCE_STD:
+    return DFGNN_OP_REDUCE_PNA;
+  default:
+    return op;
+  }
+}
+
 /* The problem as nearly all measurements are made.  Whoever waives determinism
- * or exactness, or asks for weights, is served by its fastest variant that can
- * do it, rather than by no measurement. */
+ * or exactness, asks for weights or for a like operator is served by its
+ * fastest variant that can do it, rather than by no measurement. */
 static dfgnn_problem plainest(const dfgnn_problem *problem) {
   dfgnn_problem plain = *problem;
+  plain.op = alike(problem->op);
   plain.deterministic = 1;
   plain.weights = 0;
   plain.math = DFGNN_MATH_F32;

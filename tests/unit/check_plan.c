@@ -42,9 +42,10 @@ static dfgnn_status picky_prepare(void **state, const dfgnn_setting *setting,
 #define FAKE(family, kind, ...)                                                \
   {                                                                            \
     .name = "cpu.attention.fwd." family, .algorithm = kind, .backend = "cpu",  \
-    .ops = DFGNN_OPS_ATTENTION, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),       \
-    .dtypes = DFGNN_BIT(DFGNN_F64), .revision = 3, .deterministic = 1,         \
-    .weights = 1, .launch = fake_launch, __VA_ARGS__                           \
+    .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_REDUCE,                             \
+    .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F64),   \
+    .revision = 3, .deterministic = 1, .weights = 1, .launch = fake_launch,    \
+    __VA_ARGS__                                                                \
   }
 
 static const dfgnn_family fakes[] = {
@@ -228,6 +229,16 @@ START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
   expect(FAKE_2, DFGNN_SOURCE_EXACT);
   problem.weights = 0;
   expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+}
+END_TEST
+
+START_TEST(a_like_operator_answers_for_one_that_is_not_measured) {
+  problem.op = DFGNN_OP_REDUCE_MAX;
+  store_row(FAKE_3, 3, NULL, 0.5);
+  problem.op = DFGNN_OP_REDUCE_MIN;
+  expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+  store_row(FAKE_2, 3, NULL, 0.4);
+  expect(FAKE_2, DFGNN_SOURCE_EXACT);
 }
 END_TEST
 
@@ -513,6 +524,7 @@ int main(void) {
   tcase_add_test(tc, a_near_graph_answers_for_an_unmeasured_one);
   tcase_add_test(tc, a_family_that_a_graph_is_not_for_is_passed_over);
   tcase_add_test(tc, a_plainer_problem_answers_for_one_that_is_not_measured);
+  tcase_add_test(tc, a_like_operator_answers_for_one_that_is_not_measured);
   tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
   tcase_add_test(tc, a_pin_overrides_measurements);
   tcase_add_test(tc, effort_stored_reports_a_miss);
