@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "kernels/attention/reference.h"
-#include "kernels/reduce/reference.h"
-#include "kernels/spmm/reference.h"
+#include "kernels/attention/reference/attention.h"
+#include "kernels/reduce/reference/reduce.h"
+#include "kernels/spmm/reference/spmm.h"
 
 #define N DFGNN_DIM_N
 #define M DFGNN_DIM_M

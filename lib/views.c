@@ -5,30 +5,17 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/host_view.h"
 #include "kernels/common/tiles.h"
 
-static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
-
-static void *array(dfgnn_view *view, int slot, size_t bytes) {
-  void *memory = NULL;
-  bytes = (bytes + 255) / 256 * 256 + 256;
-  if (posix_memalign(&memory, 256, bytes))
-    return NULL;
-  view->array[slot] = memory;
-  view->bytes += bytes;
-  return memory;
-}
-
 static int row_of_edge(dfgnn_view *view, const dfgnn_matrix *m) {
-  int32_t *row = array(view, 0, (size_t)m->edges * sizeof *row);
+  int32_t *row = dfgnn__view_array(view, 0, (size_t)m->edges * sizeof *row);
   if (!row)
     return 0;
   view->count = m->edges;
   for (int64_t i = 0; i < m->destinations; i++)
-    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+    for (int64_t e = dfgnn__offset_at(m, i); e < dfgnn__offset_at(m, i + 1);
+         e++)
       row[e] = (int32_t)i;
   return 1;
 }
@@ -36,17 +23,18 @@ static int row_of_edge(dfgnn_view *view, const dfgnn_matrix *m) {
 /* A counting sort of the rows by falling degree. */
 static int degree_order(dfgnn_view *view, const dfgnn_matrix *m) {
   int64_t n = m->destinations;
-  int32_t *order = array(view, 0, (size_t)n * sizeof *order);
+  int32_t *order = dfgnn__view_array(view, 0, (size_t)n * sizeof *order);
   int64_t *first = calloc((size_t)m->max_degree + 2, sizeof *first);
   int ok = order && first;
   view->count = n;
   for (int64_t i = 0; ok && i < n; i++)
-    first[m->max_degree - (offset_at(m, i + 1) - offset_at(m, i)) + 1]++;
+    first[m->max_degree -
+          (dfgnn__offset_at(m, i + 1) - dfgnn__offset_at(m, i)) + 1]++;
   for (int64_t d = 0; ok && d <= m->max_degree; d++)
     first[d + 1] += first[d];
   for (int64_t i = 0; ok && i < n; i++)
-    order[first[m->max_degree - (offset_at(m, i + 1) - offset_at(m, i))]++] =
-        (int32_t)i;
+    order[first[m->max_degree - (dfgnn__offset_at(m, i + 1) -
+                                 dfgnn__offset_at(m, i))]++] = (int32_t)i;
   free(first);
   return ok;
 }
@@ -55,22 +43,25 @@ static int work_items(dfgnn_view *view, const dfgnn_matrix *m) {
   int64_t n = m->destinations, size = view->request.parameter;
   int64_t items = 0, heavy = 0;
   for (int64_t i = 0; i < n; i++) {
-    int64_t degree = offset_at(m, i + 1) - offset_at(m, i);
+    int64_t degree = dfgnn__offset_at(m, i + 1) - dfgnn__offset_at(m, i);
     int64_t parts = degree ? (degree + size - 1) / size : 1;
     items += parts;
     heavy += parts > 1;
   }
-  int32_t *row = array(view, 0, (size_t)items * sizeof *row);
-  int64_t *first = array(view, 1, (size_t)(items + 1) * sizeof *first);
-  int32_t *item_of_row = array(view, 2, (size_t)(n + 1) * sizeof *item_of_row);
-  int32_t *heavy_row = array(view, 3, (size_t)heavy * sizeof *heavy_row);
+  int32_t *row = dfgnn__view_array(view, 0, (size_t)items * sizeof *row);
+  int64_t *first =
+      dfgnn__view_array(view, 1, (size_t)(items + 1) * sizeof *first);
+  int32_t *item_of_row =
+      dfgnn__view_array(view, 2, (size_t)(n + 1) * sizeof *item_of_row);
+  int32_t *heavy_row =
+      dfgnn__view_array(view, 3, (size_t)heavy * sizeof *heavy_row);
   if (!row || !first || !item_of_row || !heavy_row)
     return 0;
   view->count = items;
   view->extra = heavy;
   items = heavy = 0;
   for (int64_t i = 0; i < n; i++) {
-    int64_t begin = offset_at(m, i), end = offset_at(m, i + 1);
+    int64_t begin = dfgnn__offset_at(m, i), end = dfgnn__offset_at(m, i + 1);
     item_of_row[i] = (int32_t)items;
     do {
       row[items] = (int32_t)i;
@@ -89,9 +80,9 @@ static int work_items(dfgnn_view *view, const dfgnn_matrix *m) {
 static int transpose(dfgnn_view *view, const dfgnn_matrix *m) {
   size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
   int64_t columns = m->sources;
-  char *offsets = array(view, 0, (size_t)(columns + 1) * width);
-  int32_t *row = array(view, 1, (size_t)m->edges * sizeof *row);
-  char *edge = array(view, 2, (size_t)m->edges * width);
+  char *offsets = dfgnn__view_array(view, 0, (size_t)(columns + 1) * width);
+  int32_t *row = dfgnn__view_array(view, 1, (size_t)m->edges * sizeof *row);
+  char *edge = dfgnn__view_array(view, 2, (size_t)m->edges * width);
   int64_t *next = calloc((size_t)columns + 1, sizeof *next);
   int ok = offsets && row && edge && next;
   view->count = columns;
@@ -109,7 +100,8 @@ static int transpose(dfgnn_view *view, const dfgnn_matrix *m) {
       ((int32_t *)offsets)[j] = (int32_t)next[j];
   }
   for (int64_t i = 0; ok && i < m->destinations; i++)
-    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++) {
+    for (int64_t e = dfgnn__offset_at(m, i); e < dfgnn__offset_at(m, i + 1);
+         e++) {
       int64_t k = next[m->indices[e]]++;
       row[k] = (int32_t)i;
       if (m->offsets64)

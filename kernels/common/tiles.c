@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/host_view.h"
 
 typedef struct window {
   int32_t row, rows;
@@ -20,21 +21,6 @@ typedef struct builder {
   int32_t *place;    /* [sources] of a column in the window that has it */
   int32_t *distinct; /* [sources] */
 } builder;
-
-static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
-
-static void *array(dfgnn_view *view, int slot, size_t bytes) {
-  void *memory = NULL;
-  bytes = (bytes + 255) / 256 * 256 + 256;
-  if (posix_memalign(&memory, 256, bytes))
-    return NULL;
-  view->array[slot] = memory;
-  view->bytes += bytes;
-  return memory;
-}
 
 /* ---- windows ------------------------------------------------------------- */
 
@@ -79,11 +65,13 @@ static int dense_windows(builder *b) {
   low[n] = INT32_MAX;
   for (int64_t i = n - 1; i >= 0; i--) {
     low[i] = low[i + 1];
-    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+    for (int64_t e = dfgnn__offset_at(m, i); e < dfgnn__offset_at(m, i + 1);
+         e++)
       low[i] = m->indices[e] < low[i] ? m->indices[e] : low[i];
   }
   for (int64_t i = 0; i < n; i++) {
-    for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+    for (int64_t e = dfgnn__offset_at(m, i); e < dfgnn__offset_at(m, i + 1);
+         e++)
       high = m->indices[e] > high ? m->indices[e] : high;
     if (high > i || low[i + 1] <= i)
       continue;
@@ -95,7 +83,8 @@ static int dense_windows(builder *b) {
 }
 
 static int64_t window_edges(const builder *b, const window *w) {
-  return offset_at(b->m, w->row + w->rows) - offset_at(b->m, w->row);
+  return dfgnn__offset_at(b->m, w->row + w->rows) -
+         dfgnn__offset_at(b->m, w->row);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -108,8 +97,8 @@ static int ascending(const void *a, const void *b) {
 static int32_t list_columns(builder *b, const window *w) {
   const dfgnn_matrix *m = b->m;
   int32_t columns = 0;
-  for (int64_t e = offset_at(m, w->row); e < offset_at(m, w->row + w->rows);
-       e++) {
+  for (int64_t e = dfgnn__offset_at(m, w->row);
+       e < dfgnn__offset_at(m, w->row + w->rows); e++) {
     int32_t j = m->indices[e];
     if (b->place[j] < 0) {
       b->place[j] = columns;
@@ -162,8 +151,8 @@ static void fill_window(builder *b, window *w, int32_t *column,
   for (int64_t k = 0; k < ((int64_t)columns + 31) / 32 * 32; k++)
     column[k] = b->distinct[k < columns ? k : columns - 1];
   for (int32_t r = 0; r < w->rows; r++)
-    for (int64_t e = offset_at(m, w->row + r); e < offset_at(m, w->row + r + 1);
-         e++) {
+    for (int64_t e = dfgnn__offset_at(m, w->row + r);
+         e < dfgnn__offset_at(m, w->row + r + 1); e++) {
       int32_t k = b->place[m->indices[e]];
       uint32_t *word = &mask[(size_t)(k / 32) * (size_t)b->rows + (size_t)r];
       if (*word >> (k % 32) & 1)
@@ -177,8 +166,9 @@ static void fill_window(builder *b, window *w, int32_t *column,
 
 static int fill_windows(builder *b, dfgnn_view *view) {
   const size_t words = (size_t)b->chunks * (size_t)b->rows;
-  int32_t *column = array(view, 1, (size_t)b->chunks * 32 * sizeof *column);
-  uint32_t *mask = array(view, 2, words * sizeof *mask);
+  int32_t *column =
+      dfgnn__view_array(view, 1, (size_t)b->chunks * 32 * sizeof *column);
+  uint32_t *mask = dfgnn__view_array(view, 2, words * sizeof *mask);
   int32_t chunk = 0;
   if (!column || !mask)
     return 0;
@@ -218,8 +208,10 @@ static int list_items(builder *b, dfgnn_view *view) {
     b->items += parts_of(b, w);
     b->cuts += parts_of(b, w) > 1;
   }
-  dfgnn_tile *item = array(view, 0, (size_t)b->items * sizeof *item);
-  dfgnn_tile_cut *cut = array(view, 3, (size_t)b->cuts * sizeof *cut);
+  dfgnn_tile *item =
+      dfgnn__view_array(view, 0, (size_t)b->items * sizeof *item);
+  dfgnn_tile_cut *cut =
+      dfgnn__view_array(view, 3, (size_t)b->cuts * sizeof *cut);
   const int32_t *column = view->array[1];
   if (!item || !cut)
     return 0;

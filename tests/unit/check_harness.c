@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/attention/reference.h"
+#include "kernels/attention/reference/attention.h"
 #include "lib/registry.h"
 #include "tests/common/shapes.h"
 #include "tuner/harness.h"

@@ -1,0 +1,374 @@
+/* attention.c - what comes before, between and after the rows */
+#include "kernels/attention/cpu/attention.h"
+
+#include <math.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+/* ---- instruction sets ---------------------------------------------------- */
+
+#define TABLE(isa, dtype) dfgnn__cpu_##isa##_##dtype
+#define DECLARE(isa)                                                           \
+  extern const dfgnn_cpu_kernels TABLE(isa, f32), TABLE(isa, f64),             \
+      TABLE(isa, f16), TABLE(isa, bf16)
+#define ROW(isa)                                                               \
+  {                                                                            \
+    [DFGNN_F32] = &TABLE(isa, f32), [DFGNN_F64] = &TABLE(isa, f64),            \
+    [DFGNN_F16] = &TABLE(isa, f16), [DFGNN_BF16] = &TABLE(isa, bf16)           \
+  }
+
+DECLARE(portable);
+#ifdef __x86_64__
+DECLARE(avx2);
+DECLARE(avx512);
+#endif
+
+const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype) {
+  static const dfgnn_cpu_kernels *const tables[3][DFGNN_DTYPE_COUNT] = {
+      ROW(portable),
+#ifdef __x86_64__
+      ROW(avx2),
+      ROW(avx512),
+#endif
+  };
+  return tables[simd][dtype];
+}
+
+/* ---- the workspace of a launch ------------------------------------------- */
+
+size_t dfgnn__cpu_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem) {
+  return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* Heads innermost: the features of a head are not adjacent. */
+int dfgnn__cpu_packs(const dfgnn_problem *problem) {
+  return problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
+         problem->dim > 1;
+}
+
+static int has_query(const dfgnn_problem *problem) {
+  return problem->op != DFGNN_OP_GAT;
+}
+static int has_key(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_GT;
+}
+
+size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting) {
+  return dfgnn__cpu_aligned((size_t)setting->problem->dim *
+                                dfgnn__cpu_scalar_size(setting->problem) +
+                            DFGNN_CPU_PADDING);
+}
+
+size_t dfgnn__cpu_score_bytes(const dfgnn_setting *setting) {
+  return (size_t)(setting->matrix->edges * setting->problem->heads) *
+         dfgnn__cpu_scalar_size(setting->problem);
+}
+
+size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes) {
+  return dfgnn__cpu_aligned((size_t)(nodes * problem->heads * problem->dim) *
+                            dfgnn_dtype_size(problem->dtype));
+}
+
+static size_t norm_bytes(const dfgnn_setting *setting) {
+  const dfgnn_problem *problem = setting->problem;
+  return problem->op != DFGNN_OP_AGNN
+             ? 0
+             : dfgnn__cpu_aligned(
+                   (size_t)(setting->matrix->sources * problem->heads) *
+                   dfgnn__cpu_scalar_size(problem));
+}
+
+size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
+                            const dfgnn_cpu_choice *choice) {
+  const dfgnn_problem *problem = setting->problem;
+  const dfgnn_matrix *matrix = setting->matrix;
+  size_t bytes =
+      norm_bytes(setting) + dfgnn__cpu_aligned(choice->shared_bytes) +
+      (size_t)setting->device->units * dfgnn__cpu_aligned(choice->thread_bytes);
+  if (dfgnn__cpu_packs(problem)) {
+    bytes += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
+             (size_t)(1 + has_key(problem));
+    if (has_query(problem))
+      bytes += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
+  }
+  return bytes;
+}
+
+dfgnn_cpu_tensor dfgnn__cpu_tensor_of(const dfgnn_problem *problem,
+                                      const void *base,
+                                      const dfgnn_strides *strides) {
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  return (dfgnn_cpu_tensor){(char *)base, strides->node * size,
+                            strides->head * size,
+                            problem->dim == 1 ? size : strides->feature * size};
+}
+
+typedef struct packing {
+  dfgnn_cpu_tensor to, from;
+} packing;
+
+static void pack_nodes(const dfgnn_cpu_job *job, void *data,
+                       char *thread_memory, int64_t begin, int64_t end) {
+  packing *p = data;
+  (void)thread_memory;
+  job->kernels->pack(job, &p->to, &p->from, begin, end);
+}
+
+char *dfgnn__cpu_pack(const dfgnn_cpu_job *job, const dfgnn_problem *problem,
+                      dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
+                      char *memory) {
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  packing p = {
+      {memory, problem->heads * problem->dim * size, problem->dim * size, size},
+      *t};
+  dfgnn__cpu_range(job, schedule, nodes, 256, pack_nodes, &p);
+  *t = p.to;
+  return memory + dfgnn__cpu_packed_bytes(problem, nodes);
+}
+
+static void find_norms(const dfgnn_cpu_job *job, void *data,
+                       char *thread_memory, int64_t begin, int64_t end) {
+  (void)data, (void)thread_memory;
+  job->kernels->norms(job, begin, end);
+}
+
+void dfgnn__cpu_find_norms(const dfgnn_cpu_job *job, int schedule) {
+  dfgnn__cpu_range(job, schedule, job->sources, 256, find_norms, NULL);
+}
+
+static double beta_of(const dfgnn_problem *problem, const dfgnn_args *args) {
+  if (!args->beta)
+    return 1;
+  return problem->dtype == DFGNN_F64 ? *(const double *)args->beta
+                                     : (double)*(const float *)args->beta;
+}
+
+void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                         const dfgnn_cpu_choice *choice) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const dfgnn_args *args = launch->args;
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+
+  *job = (dfgnn_cpu_job){
+      .kernels = dfgnn__cpu_kernels(choice->simd, problem->dtype),
+      .op = problem->op,
+      .destinations = matrix->destinations,
+      .sources = matrix->sources,
+      .edges = matrix->edges,
+      .heads = problem->heads,
+      .dim = problem->dim,
+      .element_size = (size_t)size,
+      .scalar_size = dfgnn__cpu_scalar_size(problem),
+      .threads = launch->setting.device->units,
+      .offsets64 = matrix->offsets64,
+      .offsets = matrix->offsets,
+      .indices = matrix->indices,
+      .query = dfgnn__cpu_tensor_of(problem, args->query, &args->query_strides),
+      .key = dfgnn__cpu_tensor_of(problem, args->key, &args->key_strides),
+      .value = dfgnn__cpu_tensor_of(problem, args->value, &args->value_strides),
+      .out = dfgnn__cpu_tensor_of(problem, args->out, &args->out_strides),
+      .score_dst = args->score_dst,
+      .score_src = args->score_src,
+      .att = args->att,
+      .lse = args->lse,
+      .weights = problem->weights ? args->weights : NULL,
+      .scale =
+          problem->op == DFGNN_OP_AGNN ? beta_of(problem, args) : args->scale,
+      .slope = args->slope,
+      .bias = problem->bias ? args->bias : NULL,
+      .drops = problem->dropout && args->dropout > 0,
+      .prefetch = choice->prefetch,
+      .thread_bytes = dfgnn__cpu_aligned(choice->thread_bytes),
+      .sum_bytes = dfgnn__cpu_sum_bytes(&launch->setting),
+  };
+  if (job->drops) {
+    job->drop_key =
+        dfgnn__dropout_key(args->seed ? *args->seed : args->seed_value);
+    job->drop_threshold = dfgnn__dropout_threshold(args->dropout);
+    job->drop_scale = 1 / (1 - args->dropout);
+  }
+}
+
+void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                       const dfgnn_cpu_choice *choice) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  char *memory = launch->workspace;
+
+  dfgnn__cpu_describe(job, launch, choice);
+  job->out_packed = job->out.feature == size;
+  int adjacent = job->value.feature == size &&
+                 (!has_query(problem) || job->query.feature == size) &&
+                 (!has_key(problem) || job->key.feature == size);
+  job->packed = adjacent || dfgnn__cpu_packs(problem);
+  if (dfgnn__cpu_packs(problem)) {
+    if (!adjacent) {
+      char *to = memory;
+      to = dfgnn__cpu_pack(job, problem, &job->value, matrix->sources,
+                           choice->schedule, to);
+      if (has_query(problem))
+        to = dfgnn__cpu_pack(job, problem, &job->query, matrix->destinations,
+                             choice->schedule, to);
+      if (has_key(problem))
+        dfgnn__cpu_pack(job, problem, &job->key, matrix->sources,
+                        choice->schedule, to);
+    }
+    memory += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
+              (size_t)(1 + has_key(problem));
+    if (has_query(problem))
+      memory += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
+  }
+  if (!has_key(problem))
+    job->key = job->value;
+  if (problem->op == DFGNN_OP_AGNN) {
+    job->inverse = memory;
+    dfgnn__cpu_find_norms(job, choice->schedule);
+    memory += norm_bytes(&launch->setting);
+  }
+  job->thread_memory = memory;
+  return memory + (size_t)job->threads * job->thread_bytes;
+}
+
+/* ---- work shared out to threads ------------------------------------------ */
+
+/* The first row of which `work` edges, and two more a row, lie before. */
+static int64_t row_after(const dfgnn_cpu_job *job, int64_t work) {
+  int64_t low = 0, high = job->destinations;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (dfgnn__cpu_offset(job, middle) + 2 * middle < work)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+int64_t dfgnn__cpu_part(const dfgnn_cpu_job *job, int64_t part, int64_t parts) {
+  int64_t work = job->edges + 2 * job->destinations;
+  return part == parts ? job->destinations
+                       : row_after(job, work / parts * part);
+}
+
+int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e) {
+  int64_t low = 0, high = job->destinations;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (dfgnn__cpu_offset(job, middle) <= e)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static char *slice(const dfgnn_cpu_job *job) {
+#ifdef _OPENMP
+  return job->thread_memory + (size_t)omp_get_thread_num() * job->thread_bytes;
+#else
+  return job->thread_memory;
+#endif
+}
+
+void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
+                      int64_t step, dfgnn_cpu_body body, void *data) {
+  if (schedule == DFGNN_CPU_SERIAL || job->threads == 1 || count <= step) {
+    if (count > 0)
+      body(job, data, job->thread_memory, 0, count);
+    return;
+  }
+  int64_t tasks = (count + step - 1) / step;
+#pragma omp parallel for num_threads(job->threads) schedule(dynamic)
+  for (int64_t task = 0; task < tasks; task++) {
+    int64_t begin = task * step;
+    int64_t end = count - begin < step ? count : begin + step;
+    body(job, data, slice(job), begin, end);
+  }
+}
+
+void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
+                     dfgnn_cpu_body body, void *data) {
+  /* A part of fewer edges is not worth waking a thread for. */
+  int64_t work = job->edges + 2 * job->destinations;
+  int64_t parts = work / 64 < 8 * (int64_t)job->threads
+                      ? work / 64
+                      : 8 * (int64_t)job->threads;
+  if (schedule != DFGNN_CPU_BALANCED || job->threads == 1 || parts < 2) {
+    dfgnn__cpu_range(job, schedule, job->destinations, rows, body, data);
+    return;
+  }
+#pragma omp parallel for num_threads(job->threads) schedule(dynamic)
+  for (int64_t part = 0; part < parts; part++) {
+    int64_t begin = dfgnn__cpu_part(job, part, parts);
+    int64_t end = dfgnn__cpu_part(job, part + 1, parts);
+    if (begin < end)
+      body(job, data, slice(job), begin, end);
+  }
+}
+
+/* ---- after a row --------------------------------------------------------- */
+
+void dfgnn__cpu_clear(const dfgnn_cpu_job *job, int64_t row, int64_t head) {
+  char *to = job->out.base + row * job->out.node + head * job->out.head;
+  if (job->out_packed)
+    memset(to, 0, job->element_size * (size_t)job->dim);
+  else
+    for (int64_t d = 0; d < job->dim; d++)
+      memset(to + d * job->out.feature, 0, job->element_size);
+}
+
+static void set_lse(const dfgnn_cpu_job *job, int64_t i, double x) {
+  if (!job->lse)
+    return;
+  if (job->scalar_size == sizeof(double))
+    ((double *)job->lse)[i] = x;
+  else
+    ((float *)job->lse)[i] = (float)x;
+}
+
+double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                         const dfgnn_cpu_softmax *state) {
+  if (state->sum == 0) {
+    set_lse(job, row * job->heads + head, -INFINITY);
+    dfgnn__cpu_clear(job, row, head);
+    return 0;
+  }
+  if (job->lse)
+    set_lse(job, row * job->heads + head,
+            (state->shift == -INFINITY ? 0 : state->shift) + log(state->sum));
+  return 1 / state->sum;
+}
+
+void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                       int64_t begin, int64_t end, void *weights, void *sum,
+                       const dfgnn_cpu_softmax *state) {
+  double after = dfgnn__cpu_finish(job, row, head, state);
+  if (job->weights) {
+    job->kernels->multiply(weights, end - begin, after);
+    dfgnn__cpu_keep(job, head, begin, end - begin, weights);
+  }
+  dfgnn__cpu_drop(job, head, begin, end - begin, weights);
+  if (after != 0)
+    job->kernels->accumulate(job, head, begin, end, weights, sum, -1, row,
+                             job->weights ? 1 : after);
+}
+
+int dfgnn__cpu_all_zero(const dfgnn_cpu_job *job, const void *scalars,
+                        int64_t count) {
+  if (job->scalar_size == sizeof(double)) {
+    for (int64_t i = 0; i < count; i++)
+      if (((const double *)scalars)[i] != 0)
+        return 0;
+  } else {
+    for (int64_t i = 0; i < count; i++)
+      if (((const float *)scalars)[i] != 0)
+        return 0;
+  }
+  return 1;
+}

@@ -1,0 +1,278 @@
+/* backward.c - what comes before the walks: memory, copies, norms, and a
+ * pair of numbers for each destination and head */
+#include "kernels/attention/cpu/backward.h"
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* Where everything begins in the workspace. */
+typedef struct layout {
+  size_t query, key, value, grad_out; /* packed copies */
+  size_t inverse[2];                  /* of destinations, of sources */
+  size_t ends;
+  size_t weights, gradients;
+  size_t partials[2]; /* of rows, of columns */
+  size_t parameters;
+  size_t threads;
+  size_t end;
+  int64_t parts;
+  size_t parameter_bytes;
+} layout;
+
+static size_t place(layout *l, size_t bytes) {
+  size_t at = l->end;
+  l->end += dfgnn__cpu_aligned(bytes);
+  return at;
+}
+
+static int has_query(const dfgnn_problem *problem) {
+  return problem->op != DFGNN_OP_GAT;
+}
+static int has_key(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_GT;
+}
+static int has_parameters(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_AGNN || problem->op == DFGNN_OP_GATV2;
+}
+
+/* A column or row of k items has k - 1 more than its share of one a row, and k
+ * <= 2 (k - 1): as in the forward pass. */
+static size_t partial_bytes(const dfgnn_setting *setting, int64_t split) {
+  const dfgnn_problem *problem = setting->problem;
+  return split
+             ? (size_t)(2 * (setting->matrix->edges / split) * problem->heads) *
+                   dfgnn__cpu_backward_partial(problem)
+             : 0;
+}
+
+static int64_t count_parts(const dfgnn_setting *setting) {
+  enum { WORK = 2048, MOST = 256, ROWS = 8 };
+  const dfgnn_matrix *m = setting->matrix;
+  int64_t parts = (m->edges + 2 * m->destinations) / WORK;
+  parts = parts > MOST ? MOST : parts;
+  return parts < m->destinations / ROWS ? parts + 1
+                                        : m->destinations / ROWS + 1;
+}
+
+static layout lay_out(const dfgnn_setting *setting,
+                      const dfgnn_cpu_plan *plan) {
+  const dfgnn_problem *p = setting->problem;
+  const dfgnn_matrix *m = setting->matrix;
+  size_t scalar = dfgnn__cpu_scalar_size(p);
+  int packs = dfgnn__cpu_packs(p), agnn = p->op == DFGNN_OP_AGNN;
+  size_t to = packs ? dfgnn__cpu_packed_bytes(p, m->destinations) : 0;
+  size_t from = packs ? dfgnn__cpu_packed_bytes(p, m->sources) : 0;
+  layout l = {.end = 0};
+
+  l.query = place(&l, has_query(p) ? to : 0);
+  l.key = place(&l, has_key(p) ? from : 0);
+  l.value = place(&l, from);
+  l.grad_out = place(&l, to);
+  l.inverse[0] =
+      place(&l, agnn ? (size_t)(m->destinations * p->heads) * scalar : 0);
+  l.inverse[1] = place(&l, agnn ? (size_t)(m->sources * p->heads) * scalar : 0);
+  l.ends = place(&l, (size_t)(m->destinations * p->heads) * 2 * scalar);
+  l.weights = place(&l, plan->spill > 1 ? dfgnn__cpu_score_bytes(setting) : 0);
+  l.gradients = place(&l, plan->spill ? dfgnn__cpu_score_bytes(setting) : 0);
+  l.partials[0] = place(&l, partial_bytes(setting, plan->split));
+  l.partials[1] = place(&l, partial_bytes(setting, plan->split));
+  if (has_parameters(p)) {
+    l.parts = count_parts(setting);
+    l.parameter_bytes = dfgnn__cpu_aligned(
+        sizeof(double) +
+        (p->op == DFGNN_OP_GATV2 ? (size_t)(p->heads * p->dim) * scalar : 0));
+  }
+  /* Merged rows have sums of their own. */
+  l.parameters = place(&l, (size_t)(plan->split ? 2 * l.parts : l.parts) *
+                               l.parameter_bytes);
+  l.threads = place(&l, (size_t)setting->device->units *
+                            dfgnn__cpu_backward_thread(setting));
+  return l;
+}
+
+size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,
+                                     const dfgnn_cpu_plan *plan) {
+  return lay_out(setting, plan).end;
+}
+
+int dfgnn__cpu_backward_views(const dfgnn_cpu_plan *plan,
+                              dfgnn_view_request *requests) {
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  for (int k = 0; k < 2 && plan->split; k++)
+    requests[1 + k] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                           .parameter = plan->split,
+                                           .transposed = k};
+  return plan->split ? 3 : 1;
+}
+
+/* ---- the sides ----------------------------------------------------------- */
+
+static void set_out(dfgnn_cpu_job *job, const dfgnn_problem *problem,
+                    const void *base, const dfgnn_strides *strides) {
+  job->out = dfgnn__cpu_tensor_of(problem, base, strides);
+  job->out_packed = job->out.feature == (int64_t)job->element_size;
+}
+
+/* <own, gathered>, without what scores have besides. */
+static dfgnn_cpu_job plain_product(const dfgnn_cpu_job *scores,
+                                   const dfgnn_cpu_tensor *own,
+                                   const dfgnn_cpu_tensor *gathered) {
+  dfgnn_cpu_job job = *scores;
+  job.op = DFGNN_OP_GT;
+  job.scale = 1;
+  job.bias = NULL;
+  job.query = *own;
+  job.key = *gathered;
+  return job;
+}
+
+static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
+                      const dfgnn_launch *launch,
+                      const dfgnn_cpu_tensor *grad_out) {
+  const dfgnn_problem *p = launch->setting.problem;
+  const dfgnn_args *args = launch->args;
+  s->job = *base;
+  s->product = plain_product(base, grad_out, &base->value);
+  s->scores = *base;
+  s->scores.value = base->key;
+  s->scores.prefetch = 0; /* scoring asked for them */
+  set_out(&s->scores, p, args->grad_query, &args->grad_query_strides);
+  s->grad_bias = args->grad_bias;
+  s->grad_att = args->grad_att;
+  s->grad_beta = args->grad_beta;
+  s->grad_scalar = p->op == DFGNN_OP_GAT ? args->grad_score_dst : NULL;
+  s->wants_scores =
+      has_query(p) && (args->grad_query || s->grad_att || s->grad_beta);
+  s->wanted = s->wants_scores || s->grad_scalar || s->grad_bias;
+  s->wants_gradients = s->wanted;
+}
+
+static void make_columns(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
+                         const dfgnn_launch *launch,
+                         const dfgnn_cpu_tensor *grad_out) {
+  const dfgnn_problem *p = launch->setting.problem;
+  const dfgnn_args *args = launch->args;
+  const dfgnn_view *view = launch->views[0];
+  dfgnn_matrix t = dfgnn__transposed(launch->setting.matrix, view);
+  dfgnn_cpu_job *job = &s->job;
+  *job = *base;
+  job->destinations = t.destinations;
+  job->sources = t.sources;
+  job->offsets = t.offsets;
+  job->indices = t.indices;
+  job->numbers = view->array[2];
+  job->by_source = 1;
+  job->query = base->key;
+  job->key = base->query;
+  job->score_dst = base->score_src;
+  job->score_src = base->score_dst;
+  s->product = plain_product(job, &base->value, grad_out);
+  s->values = *job;
+  s->values.value = *grad_out;
+  s->values.prefetch = 0;
+  set_out(&s->values, p, args->grad_value, &args->grad_value_strides);
+  s->scores = *job;
+  s->scores.value = base->query;
+  s->scores.prefetch = 0;
+  if (has_key(p))
+    set_out(&s->scores, p, args->grad_key, &args->grad_key_strides);
+  s->grad_scalar = p->op == DFGNN_OP_GAT ? args->grad_score_src : NULL;
+  s->wants_values = args->grad_value != NULL;
+  s->wants_scores =
+      has_query(p) && (has_key(p) ? args->grad_key : args->grad_value);
+  s->wanted = s->wants_values || s->wants_scores || s->grad_scalar;
+  s->wants_gradients = s->wants_scores || s->grad_scalar;
+}
+
+/* ---- before the walks ---------------------------------------------------- */
+
+static void find_ends(const dfgnn_cpu_job *job, void *data, char *memory,
+                      int64_t begin, int64_t end) {
+  (void)memory;
+  job->kernels->ends(job, begin, end, data);
+}
+
+static void make_ends(const dfgnn_cpu_job *base, void *lse,
+                      const dfgnn_cpu_tensor *grad_out, void *ends,
+                      int schedule) {
+  dfgnn_cpu_job job = plain_product(base, grad_out, &base->out);
+  int64_t size = (int64_t)job.element_size;
+  job.lse = lse;
+  job.packed = grad_out->feature == size && base->out.feature == size;
+  dfgnn__cpu_range(&job, schedule, job.destinations, 256, find_ends, ends);
+}
+
+/* Copies the tensors whose features are not adjacent because heads are. */
+static void pack_all(dfgnn_cpu_job *job, const dfgnn_launch *launch,
+                     dfgnn_cpu_tensor *grad_out, const layout *l,
+                     int schedule) {
+  const dfgnn_problem *p = launch->setting.problem;
+  char *to = launch->workspace;
+  int64_t n = job->destinations, m = job->sources;
+  if (has_query(p))
+    dfgnn__cpu_pack(job, p, &job->query, n, schedule, to + l->query);
+  if (has_key(p))
+    dfgnn__cpu_pack(job, p, &job->key, m, schedule, to + l->key);
+  dfgnn__cpu_pack(job, p, &job->value, m, schedule, to + l->value);
+  dfgnn__cpu_pack(job, p, grad_out, n, schedule, to + l->grad_out);
+}
+
+static int adjacent(const dfgnn_cpu_job *job, const dfgnn_problem *p,
+                    const dfgnn_cpu_tensor *grad_out) {
+  int64_t size = (int64_t)job->element_size;
+  return job->value.feature == size && grad_out->feature == size &&
+         (!has_query(p) || job->query.feature == size) &&
+         (!has_key(p) || job->key.feature == size);
+}
+
+static void set_items(dfgnn_cpu_side *s, const dfgnn_view *items,
+                      char *partials, const dfgnn_problem *problem) {
+  s->items = items;
+  s->partials = partials;
+  s->partial_bytes = dfgnn__cpu_backward_partial(problem);
+}
+
+void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
+                               const dfgnn_launch *launch,
+                               const dfgnn_cpu_plan *plan) {
+  const dfgnn_problem *p = launch->setting.problem;
+  const dfgnn_args *args = launch->args;
+  dfgnn_cpu_choice choice = {.simd = plan->simd,
+                             .prefetch = plan->prefetch,
+                             .thread_bytes =
+                                 dfgnn__cpu_backward_thread(&launch->setting)};
+  layout l = lay_out(&launch->setting, plan);
+  char *memory = launch->workspace;
+  dfgnn_cpu_job base;
+  dfgnn_cpu_tensor grad_out =
+      dfgnn__cpu_tensor_of(p, args->grad_out, &args->grad_out_strides);
+
+  *b = (dfgnn_cpu_backward){.rows = {.terms = DFGNN_CPU_COMPUTE}};
+  dfgnn__cpu_describe(&base, launch, &choice);
+  base.thread_memory = memory + l.threads;
+  base.lse = NULL;
+  base.ends = memory + l.ends;
+  if (dfgnn__cpu_packs(p) && !adjacent(&base, p, &grad_out))
+    pack_all(&base, launch, &grad_out, &l, plan->schedule);
+  base.packed = adjacent(&base, p, &grad_out);
+  if (!has_key(p))
+    base.key = base.value;
+  make_rows(&b->rows, &base, launch, &grad_out);
+  make_columns(&b->columns, &base, launch, &grad_out);
+  if (p->op == DFGNN_OP_AGNN) {
+    b->rows.job.inverse = memory + l.inverse[1];
+    b->columns.job.inverse = memory + l.inverse[0];
+    dfgnn__cpu_find_norms(&b->rows.job, plan->schedule);
+    dfgnn__cpu_find_norms(&b->columns.job, plan->schedule);
+  }
+  make_ends(&base, args->lse, &grad_out, memory + l.ends, plan->schedule);
+  b->rows.weights = b->columns.weights =
+      plan->spill > 1 ? memory + l.weights : NULL;
+  b->rows.gradients = b->columns.gradients = memory + l.gradients;
+  b->rows.parts = b->rows.grad_att || b->rows.grad_beta ? l.parts : 0;
+  b->rows.parameters = memory + l.parameters;
+  b->rows.parameter_bytes = l.parameter_bytes;
+  if (plan->split) {
+    set_items(&b->rows, launch->views[1], memory + l.partials[0], p);
+    set_items(&b->columns, launch->views[2], memory + l.partials[1], p);
+  }
+}

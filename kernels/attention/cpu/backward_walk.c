@@ -1,0 +1,399 @@
+/* backward_walk.c - the walk over the rows of one side */
+#include "kernels/attention/cpu/backward.h"
+
+enum { CHUNK = 64, FLIGHT_8 = 1, ROWS = 64, ITEMS = 16, HEAVY = 4 };
+
+/* ---- the memory of a thread ---------------------------------------------- */
+
+typedef struct scratch {
+  char *weights, *gradients, *divided; /* of a chunk */
+  int32_t *indices;
+  char *values, *scores; /* the sums of the two kinds */
+} scratch;
+
+static size_t chunk_bytes(void) {
+  return CHUNK * sizeof(double) + DFGNN_CPU_PADDING;
+}
+
+size_t dfgnn__cpu_backward_thread(const dfgnn_setting *setting) {
+  return dfgnn__cpu_aligned(4 * chunk_bytes()) +
+         2 * dfgnn__cpu_sum_bytes(setting);
+}
+
+static scratch scratch_in(const dfgnn_cpu_side *side, char *memory) {
+  char *sums = memory + dfgnn__cpu_aligned(4 * chunk_bytes());
+  return (scratch){.weights = memory,
+                   .gradients = memory + chunk_bytes(),
+                   .divided = memory + 2 * chunk_bytes(),
+                   .indices = (int32_t *)(memory + 3 * chunk_bytes()),
+                   .values = sums,
+                   .scores = sums + side->job.sum_bytes};
+}
+
+/* ---- a chunk of edges ---------------------------------------------------- */
+
+typedef struct chunk {
+  int64_t begin, end;
+  const char *weights, *gradients;
+  int zero; /* may some be zero? */
+} chunk;
+
+static void compute(const dfgnn_cpu_side *s, int64_t row, int64_t head,
+                    chunk *c, char *weights, char *gradients) {
+  const dfgnn_cpu_kernels *kernels = s->job.kernels;
+  int64_t count = c->end - c->begin;
+  c->weights = weights;
+  c->gradients = gradients;
+  kernels->score[FLIGHT_8][s->job.op](&s->job, row, head, c->begin, c->end,
+                                      weights);
+  if (s->wants_gradients)
+    kernels->score[FLIGHT_8][DFGNN_OP_GT](&s->product, row, head, c->begin,
+                                          c->end, gradients);
+  c->zero = kernels->terms(&s->job, row, head, c->begin, count, weights,
+                           s->wants_gradients ? gradients : NULL);
+}
+
+static void terms_of(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
+                     int64_t head, chunk *c) {
+  const dfgnn_cpu_job *job = &s->job;
+  const dfgnn_cpu_kernels *kernels = job->kernels;
+  int64_t count = c->end - c->begin;
+  size_t at = (size_t)(head * job->edges + c->begin) * job->scalar_size;
+
+  if (s->terms == DFGNN_CPU_READ && job->by_source) {
+    c->zero = kernels->fetch(job, head, c->begin, count, s->weights,
+                             s->gradients, m->weights, m->gradients);
+    c->weights = m->weights;
+    c->gradients = m->gradients;
+  } else if (s->terms == DFGNN_CPU_READ) {
+    c->weights = NULL; /* rows have no use for them */
+    c->gradients = s->gradients + at;
+    c->zero = kernels->has_zero(c->gradients, count);
+  } else if (s->terms == DFGNN_CPU_SPILL && !job->by_source) {
+    compute(s, row, head, c, s->weights + at, s->gradients + at);
+  } else {
+    compute(s, row, head, c, m->weights, m->gradients);
+    if (s->terms == DFGNN_CPU_SPILL)
+      kernels->spread(job, head, c->begin, count, c->gradients, s->gradients);
+  }
+}
+
+/* The jobs that gather, for a chunk. */
+typedef struct gathering {
+  const dfgnn_cpu_job *job, *values, *scores;
+  dfgnn_cpu_job copies[3];
+} gathering;
+
+static const dfgnn_cpu_job *
+with_indices(dfgnn_cpu_job *copy, const dfgnn_cpu_job *job, int32_t *indices) {
+  *copy = *job;
+  copy->indices = indices;
+  copy->prefetch = 0;
+  return copy;
+}
+
+/* Edges without any weight must not touch what may be infinite there. */
+static void leave_out_zeros(const dfgnn_cpu_side *s, const scratch *m,
+                            gathering *g, chunk *c) {
+  c->end =
+      s->job.kernels->compact(&s->job, c->begin, c->end - c->begin, c->weights,
+                              s->wants_gradients ? c->gradients : NULL,
+                              m->indices, m->weights, m->gradients);
+  c->begin = 0;
+  c->weights = m->weights;
+  c->gradients = m->gradients;
+  g->job = with_indices(&g->copies[0], &s->job, m->indices);
+  g->values = with_indices(&g->copies[1], &s->values, m->indices);
+  g->scores = with_indices(&g->copies[2], &s->scores, m->indices);
+}
+
+/* Adds a chunk to the sums.  row >= 0: the sums are complete, and those that
+ * are the gradients themselves are written. */
+static void add(const dfgnn_cpu_side *s, const scratch *m, const gathering *g,
+                const chunk *c, int64_t own, int64_t head, double before,
+                int64_t row, void *att_sum) {
+  const dfgnn_cpu_kernels *kernels = s->job.kernels;
+  dfgnn_op op = s->job.op;
+  int direct = op == DFGNN_OP_GT || op == DFGNN_OP_GAT;
+  if (s->wants_values)
+    kernels->accumulate(g->values, head, c->begin, c->end, c->weights,
+                        m->values, before, direct ? row : -1, 1);
+  if (!s->wants_scores)
+    return;
+  if (op == DFGNN_OP_GT) {
+    kernels->accumulate(g->scores, head, c->begin, c->end, c->gradients,
+                        m->scores, before, row, s->job.scale);
+  } else if (op == DFGNN_OP_AGNN) {
+    kernels->divide(g->job, head, c->begin, c->end - c->begin, c->gradients,
+                    m->divided);
+    kernels->accumulate(g->scores, head, c->begin, c->end, m->divided,
+                        m->scores, before, -1, 1);
+  } else if (s->job.by_source) {
+    kernels->slopes(g->job, own, head, c->begin, c->end, c->gradients,
+                    m->values, 1, NULL);
+  } else {
+    kernels->slopes(g->job, own, head, c->begin, c->end, c->gradients,
+                    m->scores, before, att_sum);
+  }
+}
+
+/* ---- a row, or a piece of one -------------------------------------------- */
+
+/* Where sums of parameters go. */
+typedef struct parameters {
+  double *beta;
+  char *att; /* [heads, dim], or NULL */
+} parameters;
+
+/* Edges begin .. end - 1; whole: they are all of the row.  Returns the sum of
+ * GAT's score. */
+static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
+                        int64_t head, int64_t begin, int64_t end, int whole,
+                        const parameters *p) {
+  const dfgnn_cpu_job *job = &s->job;
+  char *att =
+      p->att ? p->att + (size_t)(head * job->dim) * job->scalar_size : NULL;
+  double scalar = 0;
+  for (int64_t e = begin;;) {
+    int64_t next = end - e < CHUNK ? end : e + CHUNK;
+    gathering g; /* without an initialiser: the copies are rarely used */
+    g.job = job;
+    g.values = &s->values;
+    g.scores = &s->scores;
+    chunk c = {.begin = e, .end = next};
+    terms_of(s, m, row, head, &c);
+    if (s->grad_bias)
+      job->kernels->keep(
+          dfgnn__cpu_scalar(job, s->grad_bias, e * job->heads + head),
+          c.gradients, next - e, job->heads);
+    if (s->grad_scalar)
+      scalar += job->kernels->additive(job, row, head, e, next, c.gradients);
+    if (c.zero)
+      leave_out_zeros(s, m, &g, &c);
+    add(s, m, &g, &c, row, head, e == begin ? -1 : 1,
+        whole && next == end ? row : -1, att);
+    if (next == end)
+      return scalar;
+    e = next;
+  }
+}
+
+static void set_scalar(const dfgnn_cpu_job *job, void *array, int64_t i,
+                       double x) {
+  if (job->scalar_size == sizeof(double))
+    ((double *)array)[i] = x;
+  else
+    ((float *)array)[i] = (float)x;
+}
+
+/* Writes what the sums of a row make.  direct: those that are gradients
+ * themselves are written. */
+static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
+                   int64_t row, int64_t head, double scalar, int direct,
+                   const parameters *p) {
+  const dfgnn_cpu_job *job = &s->job;
+  const dfgnn_cpu_kernels *kernels = job->kernels;
+  if (s->grad_scalar)
+    set_scalar(job, s->grad_scalar, row * job->heads + head, scalar);
+  if (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) {
+    if (!direct && s->wants_values)
+      kernels->store(&s->values, row, head, values, 1);
+    if (!direct && s->wants_scores)
+      kernels->store(&s->scores, row, head, scores, job->scale);
+    return;
+  }
+  if (job->op == DFGNN_OP_AGNN && s->wants_scores) {
+    double total = kernels->cosine(job, row, head, scores);
+    if (p->beta)
+      *p->beta += total;
+    if (job->by_source)
+      kernels->combine(values, 1, scores, 1, job->dim);
+  }
+  if (job->by_source)
+    kernels->store(&s->values, row, head, values, 1);
+  else if (s->wants_scores && s->scores.out.base)
+    kernels->store(&s->scores, row, head, scores, 1);
+}
+
+/* ---- partial results of rows that are cut -------------------------------- */
+
+size_t dfgnn__cpu_backward_partial(const dfgnn_problem *problem) {
+  return (size_t)(1 + 2 * problem->dim) * sizeof(double);
+}
+
+static char *partial(const dfgnn_cpu_side *s, int64_t item, int64_t row,
+                     int64_t head) {
+  int64_t before = ((const int32_t *)s->items->array[2])[row];
+  int64_t slot = 2 * (before - row) + item - before;
+  return s->partials + (size_t)(slot * s->job.heads + head) * s->partial_bytes;
+}
+
+static char *values_in(char *partial) { return partial + sizeof(double); }
+static char *scores_in(const dfgnn_cpu_side *s, char *partial) {
+  return values_in(partial) + (size_t)s->job.dim * s->job.scalar_size;
+}
+
+static void save_partial(const dfgnn_cpu_side *s, const scratch *m, char *to,
+                         double scalar) {
+  size_t bytes = (size_t)s->job.dim * s->job.scalar_size;
+  memcpy(to, &scalar, sizeof scalar);
+  if (s->wants_values)
+    memcpy(values_in(to), m->values, bytes);
+  if (s->wants_scores)
+    memcpy(scores_in(s, to), m->scores, bytes);
+}
+
+static void merge_row(const dfgnn_cpu_side *s, int64_t row, int64_t head,
+                      const parameters *p) {
+  const int32_t *first = s->items->array[2];
+  char *to = partial(s, first[row], row, head);
+  double scalar, more;
+  memcpy(&scalar, to, sizeof scalar);
+  for (int64_t item = first[row] + 1; item < first[row + 1]; item++) {
+    char *from = partial(s, item, row, head);
+    memcpy(&more, from, sizeof more);
+    scalar += more;
+    if (s->wants_values)
+      s->job.kernels->combine(values_in(to), 1, values_in(from), 1, s->job.dim);
+    if (s->wants_scores)
+      s->job.kernels->combine(scores_in(s, to), 1, scores_in(s, from), 1,
+                              s->job.dim);
+  }
+  finish(s, values_in(to), scores_in(s, to), row, head, scalar, 0, p);
+}
+
+/* ---- tasks --------------------------------------------------------------- */
+
+static void walk_row(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
+                     const parameters *p) {
+  int64_t begin = dfgnn__cpu_offset(&s->job, row);
+  int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
+  for (int64_t h = 0; h < s->job.heads; h++) {
+    double scalar = sum_piece(s, m, row, h, begin, end, 1, p);
+    finish(s, m->values, m->scores, row, h, scalar, 1, p);
+  }
+}
+
+static void walk_item(const dfgnn_cpu_side *s, const scratch *m, int64_t item,
+                      const parameters *p) {
+  const int32_t *first = s->items->array[2];
+  int64_t row = ((const int32_t *)s->items->array[0])[item];
+  int64_t begin = ((const int64_t *)s->items->array[1])[item];
+  int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
+  if (first[row + 1] - first[row] == 1) {
+    walk_row(s, m, row, p);
+    return;
+  }
+  if (end - begin > s->items->request.parameter)
+    end = begin + s->items->request.parameter;
+  for (int64_t h = 0; h < s->job.heads; h++) {
+    double scalar = sum_piece(s, m, row, h, begin, end, 0, p);
+    save_partial(s, m, partial(s, item, row, h), scalar);
+  }
+}
+
+static void walk_units(const dfgnn_cpu_side *s, char *memory, int64_t begin,
+                       int64_t end, const parameters *p) {
+  scratch m = scratch_in(s, memory);
+  for (int64_t unit = begin; unit < end; unit++)
+    if (s->items)
+      walk_item(s, &m, unit, p);
+    else
+      walk_row(s, &m, unit, p);
+}
+
+static void walk_body(const dfgnn_cpu_job *job, void *data, char *memory,
+                      int64_t begin, int64_t end) {
+  const parameters none = {NULL, NULL};
+  (void)job;
+  walk_units(data, memory, begin, end, &none);
+}
+
+static void merge_units(const dfgnn_cpu_side *s, int64_t begin, int64_t end,
+                        const parameters *p) {
+  const int32_t *heavy = s->items->array[3];
+  for (int64_t k = begin; k < end; k++)
+    for (int64_t h = 0; h < s->job.heads; h++)
+      merge_row(s, heavy[k], h, p);
+}
+
+static void merge_body(const dfgnn_cpu_job *job, void *data, char *memory,
+                       int64_t begin, int64_t end) {
+  const parameters none = {NULL, NULL};
+  (void)job, (void)memory;
+  merge_units(data, begin, end, &none);
+}
+
+/* ---- parameters ---------------------------------------------------------- */
+
+static parameters part_of(const dfgnn_cpu_side *s, int64_t part) {
+  char *at = s->parameters + (size_t)part * s->parameter_bytes;
+  memset(at, 0, s->parameter_bytes);
+  return (parameters){(double *)at, s->grad_att ? at + sizeof(double) : NULL};
+}
+
+static void walk_parts(const dfgnn_cpu_job *job, void *data, char *memory,
+                       int64_t begin, int64_t end) {
+  const dfgnn_cpu_side *s = data;
+  for (int64_t part = begin; part < end; part++) {
+    parameters p = part_of(s, part);
+    int64_t items = s->items ? s->items->count : 0;
+    if (items)
+      walk_units(s, memory, items * part / s->parts,
+                 items * (part + 1) / s->parts, &p);
+    else
+      walk_units(s, memory, dfgnn__cpu_part(job, part, s->parts),
+                 dfgnn__cpu_part(job, part + 1, s->parts), &p);
+  }
+}
+
+static void merge_parts(const dfgnn_cpu_job *job, void *data, char *memory,
+                        int64_t begin, int64_t end) {
+  const dfgnn_cpu_side *s = data;
+  (void)job, (void)memory;
+  for (int64_t part = begin; part < end; part++) {
+    parameters p = part_of(s, s->parts + part);
+    merge_units(s, s->items->extra * part / s->parts,
+                s->items->extra * (part + 1) / s->parts, &p);
+  }
+}
+
+/* Adds up the parts in pairs. */
+static void add_parts(const dfgnn_cpu_side *s) {
+  const dfgnn_cpu_job *job = &s->job;
+  int64_t parts = s->items ? 2 * s->parts : s->parts;
+  int64_t count = job->heads * job->dim;
+  for (int64_t step = 1; step < parts; step *= 2)
+    for (int64_t part = 0; part + step < parts; part += 2 * step) {
+      char *to = s->parameters + (size_t)part * s->parameter_bytes;
+      char *from = to + (size_t)step * s->parameter_bytes;
+      *(double *)to += *(const double *)from;
+      if (s->grad_att)
+        job->kernels->combine(to + sizeof(double), 1, from + sizeof(double), 1,
+                              count);
+    }
+  if (s->grad_att)
+    memcpy(s->grad_att, s->parameters + sizeof(double),
+           (size_t)count * job->scalar_size);
+  if (s->grad_beta)
+    set_scalar(job, s->grad_beta, 0, *(const double *)s->parameters);
+}
+
+void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *side, int schedule) {
+  void *data = (void *)side;
+  const dfgnn_cpu_job *job = &side->job;
+  if (!side->wanted)
+    return;
+  if (side->parts) {
+    dfgnn__cpu_range(job, schedule, side->parts, 1, walk_parts, data);
+    if (side->items)
+      dfgnn__cpu_range(job, schedule, side->parts, 1, merge_parts, data);
+    add_parts(side);
+  } else if (side->items) {
+    dfgnn__cpu_range(job, schedule, side->items->count, ITEMS, walk_body, data);
+    dfgnn__cpu_range(job, schedule, side->items->extra, HEAVY, merge_body,
+                     data);
+  } else {
+    dfgnn__cpu_rows(job, schedule, ROWS, walk_body, data);
+  }
+}

@@ -1,0 +1,190 @@
+/* dense_kernels.h - the inner loops of dense blocks; the end of
+ * cpu_kernels.h */
+#include "kernels/attention/cpu/dense.h"
+
+typedef scalar word;
+#define TILE_SET(p) v_set(*(p))
+#define TILE_STEP(sum, a, b) v_fma(a, b, sum)
+#include "kernels/attention/cpu/dense_tile.h"
+
+/* The features d .. d + count - 1 of a node as scalars, and zeros up to a whole
+ * vector. */
+CPU_INLINE void load_features(const dfgnn_cpu_job *job,
+                              const dfgnn_cpu_tensor *tensor, int64_t node,
+                              int64_t head, int64_t d, int64_t count,
+                              scalar *to) {
+  const storage *x = features(tensor, node, head);
+  int64_t i = 0;
+  if (job->packed) {
+    for (; i + VECTOR <= count; i += VECTOR)
+      s_store(to + i, v_load(x + d + i));
+    if (i < count)
+      s_store(to + i, v_load_tail(x + d + i, v_tail(count - i)));
+    return;
+  }
+  for (; i < count; i++)
+    to[i] = element((const char *)x + (d + i) * tensor->feature);
+  for (; i % VECTOR; i++)
+    to[i] = 0;
+}
+
+static CPU_TARGET void dense_keys(const dfgnn_cpu_job *job, int64_t head,
+                                  int64_t first, int64_t count, void *to) {
+  scalar rows[VECTOR * VECTOR];
+  for (int64_t j = 0; j < count; j += VECTOR) {
+    int64_t n = count - j < VECTOR ? count - j : VECTOR;
+    scalar *at = (scalar *)to + j / DENSE_PANEL * DENSE_PANEL * job->dim +
+                 j % DENSE_PANEL;
+    memset(rows, 0, sizeof rows);
+    for (int64_t u = j + VECTOR; u < count && u < j + 2 * VECTOR; u++)
+      prefetch_row((const char *)features(&job->key, first + u, head), 0, 0,
+                   job->packed ? job->dim * (int64_t)sizeof(storage) : 0);
+    for (int64_t d = 0; d < job->dim; d += VECTOR) {
+      int64_t m = job->dim - d < VECTOR ? job->dim - d : VECTOR;
+      for (int64_t u = 0; u < n; u++)
+        load_features(job, &job->key, first + j + u, head, d, m,
+                      rows + u * VECTOR);
+      transpose(rows, at + d * DENSE_PANEL, DENSE_PANEL, m);
+    }
+  }
+}
+
+static CPU_TARGET void dense_values(const dfgnn_cpu_job *job, int64_t head,
+                                    int64_t first, int64_t count, void *to) {
+  for (int64_t d = 0; d < job->dim; d += DENSE_PANEL) {
+    int64_t n = job->dim - d < DENSE_PANEL ? job->dim - d : DENSE_PANEL;
+    scalar *panel = (scalar *)to + d * count;
+    for (int64_t j = 0; j < count; j++)
+      load_features(job, &job->value, first + j, head, d, n,
+                    panel + j * DENSE_PANEL);
+  }
+}
+
+/* A copy even of what could be used in place: a tile reads its rows side by
+ * side, which memory is slow at. */
+static CPU_TARGET void dense_queries(const dfgnn_cpu_job *job, int64_t head,
+                                     int64_t first, int64_t count, void *to,
+                                     int64_t stride) {
+  for (int64_t i = 0; i < count; i++)
+    load_features(job, &job->query, first + i, head, 0, job->dim,
+                  (scalar *)to + i * stride);
+}
+
+static const dfgnn_cpu_dense dense = {
+    .elements = 1,
+    .keys = dense_keys,
+    .values = dense_values,
+    .queries = dense_queries,
+    .product = product,
+};
+
+/* Lanes of x whose byte is 255, not 0; the others of fill. */
+CPU_INLINE vec v_marked(vec x, const uint8_t *marks, vec fill) {
+#if CPU_ISA == CPU_AVX512 && CPU_DTYPE == CPU_F64
+  __m128i m = _mm_loadl_epi64((const __m128i *)marks);
+  return _mm512_mask_mov_pd(fill, (__mmask8)_mm_movepi8_mask(m), x);
+#elif CPU_ISA == CPU_AVX512
+  __m128i m = _mm_loadu_si128((const __m128i *)marks);
+  return _mm512_mask_mov_ps(fill, _mm_movepi8_mask(m), x);
+#elif CPU_ISA == CPU_AVX2 && CPU_DTYPE == CPU_F64
+  __m256i m = _mm256_cvtepi8_epi64(_mm_loadu_si32(marks));
+  return _mm256_blendv_pd(fill, x, _mm256_castsi256_pd(m));
+#elif CPU_ISA == CPU_AVX2
+  __m256i m = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)marks));
+  return _mm256_blendv_ps(fill, x, _mm256_castsi256_ps(m));
+#else
+  for (int i = 0; i < VECTOR; i++)
+    x[i] = marks[i] ? x[i] : fill[i];
+  return x;
+#endif
+}
+
+/* 255 for a column that a row has an edge to, else 0, up to whole vectors and
+ * words. */
+static CPU_TARGET int mark(const int32_t *index, int64_t count, int64_t first,
+                           int64_t columns, uint8_t *marks) {
+  int64_t whole = (columns + 15) / 16 * 16, ones = 0;
+  uint64_t bytes;
+  memset(marks, 0, (size_t)whole);
+  for (int64_t e = 0; e < count; e++)
+    marks[index[e] - first] = 255;
+  for (int64_t j = 0; j < whole; j += (int64_t)sizeof bytes) {
+    memcpy(&bytes, marks + j, sizeof bytes);
+    ones += __builtin_popcountll(bytes);
+  }
+  return ones == 8 * count;
+}
+
+static CPU_TARGET void weigh_marked(void *cells, const uint8_t *marks,
+                                    int64_t columns, double scale,
+                                    dfgnn_cpu_softmax *state) {
+  scalar *s = cells;
+  vec none = v_set(-INFINITY), top = none, sum = v_zero();
+  vec factor = v_set((scalar)scale);
+
+  for (int64_t i = 0; i < columns; i += VECTOR) {
+    vec x = v_marked(v_mul(factor, s_load(s + i)), marks + i, none);
+    top = v_max(x, top);
+    s_store(s + i, x);
+  }
+  double highest = v_top(top);
+  vec shift = v_set(highest == -INFINITY ? 0 : (scalar)-highest);
+  for (int64_t i = 0; i < columns; i += VECTOR) {
+    vec p = v_marked(v_exp(v_add(s_load(s + i), shift)), marks + i, v_zero());
+    sum = v_add(sum, p);
+    s_store(s + i, p);
+  }
+  state->shift = highest;
+  state->sum = v_sum(sum);
+}
+
+/* Scores of a row's edges from products with the nodes first .. */
+static CPU_TARGET void take(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                            int64_t begin, int64_t count, const void *products,
+                            int64_t first, void *scores) {
+  const int32_t *index = job->indices + begin;
+  const scalar *from = (const scalar *)products;
+  scalar *s = scores;
+  for (int64_t e = 0; e < count; e++)
+    s[e] = from[index[e] - first];
+  if (job->op == DFGNN_OP_AGNN)
+    cosines(job, features(&job->query, row, head), head, index, count, s);
+  else if (job->scale != 1)
+    scale_by(s, count, (scalar)job->scale);
+  add_bias(job, head, begin, count, s);
+}
+
+/* Weights of a row's edges into a row of `columns` scalars.  Edges that are
+ * there twice add up. */
+static CPU_TARGET void scatter(const dfgnn_cpu_job *job, int64_t begin,
+                               int64_t count, const void *weights,
+                               double factor, int64_t first, int64_t columns,
+                               void *to) {
+  const int32_t *index = job->indices + begin;
+  const scalar *w = weights;
+  scalar *row = to, f = (scalar)factor;
+  memset(row, 0, (size_t)columns * sizeof *row);
+  for (int64_t e = 0; e < count; e++)
+    row[index[e] - first] += f * w[e];
+}
+
+/* The smallest and the largest index; INT32_MAX and -1 of none. */
+static CPU_TARGET void span(const int32_t *index, int64_t count, int32_t *first,
+                            int32_t *last) {
+  int32_t low = INT32_MAX, high = -1;
+  for (int64_t e = 0; e < count; e++) {
+    low = index[e] < low ? index[e] : low;
+    high = index[e] > high ? index[e] : high;
+  }
+  *first = low;
+  *last = high;
+}
+
+/* Is every number finite?  x is read in whole vectors. */
+static CPU_TARGET int all_finite(const void *x, int64_t count) {
+  const scalar *p = x;
+  vec sum = v_zero(), zero = v_zero();
+  for (int64_t i = 0; i < count; i += VECTOR)
+    sum = v_fma(s_load(p + i), zero, sum);
+  return v_sum(sum) == 0;
+}

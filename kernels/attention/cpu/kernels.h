@@ -1,0 +1,544 @@
+/* kernels.h - the inner loops of CPU attention for one instruction set and
+ * storage type
+ *
+ * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
+ * table) and includes this once. */
+#include <math.h>
+
+#include "kernels/attention/cpu/attention.h"
+#include "kernels/common/cpu_vector.h"
+
+/* Vectors of sums kept in registers, beside the value and the weight. */
+#define PANEL 8
+
+CPU_INLINE const storage *row_at(const char *base, int64_t index,
+                                 int64_t stride) {
+  return (const storage *)(base + index * stride);
+}
+
+CPU_INLINE const storage *features(const dfgnn_cpu_tensor *tensor, int64_t node,
+                                   int64_t head) {
+  return (const storage *)(tensor->base + node * tensor->node +
+                           head * tensor->head);
+}
+
+CPU_INLINE void prefetch_row(const char *base, int64_t index, int64_t stride,
+                             int64_t bytes) {
+  const char *row = base + index * stride;
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(row + i);
+}
+
+/* ---- one feature at a time: for features that are not adjacent ----------- */
+
+CPU_INLINE scalar element(const char *p) {
+#if CPU_DTYPE == CPU_F16
+  return dfgnn__f16_to_float(*(const storage *)p);
+#elif CPU_DTYPE == CPU_BF16
+  return dfgnn__bf16_to_float(*(const storage *)p);
+#else
+  return *(const storage *)p;
+#endif
+}
+
+CPU_INLINE storage element_of(scalar x) {
+#if CPU_DTYPE == CPU_F16
+  return dfgnn__f16_from_float(x);
+#elif CPU_DTYPE == CPU_BF16
+  return dfgnn__bf16_from_float(x);
+#else
+  return x;
+#endif
+}
+
+CPU_INLINE scalar strided_score(const dfgnn_cpu_job *job, const char *q,
+                                const char *k, const storage *att,
+                                const int op) {
+  scalar sum = 0;
+  for (int64_t d = 0; d < job->dim; d++) {
+    scalar a = element(q + d * job->query.feature);
+    scalar b = element(k + d * job->key.feature);
+    if (op == DFGNN_OP_GATV2)
+      sum += element((const char *)(att + d)) *
+             (a + b > 0 ? a + b : (scalar)job->slope * (a + b));
+    else
+      sum += a * b;
+  }
+  return sum;
+}
+
+CPU_INLINE void strided_accumulate(const dfgnn_cpu_job *job, const char *value,
+                                   const int32_t *index, int64_t count,
+                                   const scalar *weights, scalar *sum,
+                                   scalar before) {
+  for (int64_t d = 0; d < job->dim; d++) {
+    scalar x = before >= 0 ? before * sum[d] : 0;
+    for (int64_t e = 0; e < count; e++)
+      x += weights[e] *
+           element(value + index[e] * job->value.node + d * job->value.feature);
+    sum[d] = x;
+  }
+}
+
+/* ---- scores -------------------------------------------------------------- */
+
+/* The products of one destination row with `flight` gathered rows. */
+CPU_INLINE void products(const dfgnn_cpu_job *job, const storage *q,
+                         const storage *att, const storage *const *k,
+                         scalar *to, const int flight, const int op) {
+  int64_t dim = job->dim, d = 0;
+  vec slope = v_set((scalar)job->slope), a[8];
+
+  CPU_EACH(u, flight) { a[u] = v_zero(); }
+  for (; d + VECTOR <= dim; d += VECTOR) {
+    vec x = v_load(q + d);
+    vec w = op == DFGNN_OP_GATV2 ? v_load(att + d) : x;
+    CPU_EACH(u, flight) {
+      vec y = v_load(k[u] + d);
+      if (op == DFGNN_OP_GATV2)
+        y = v_leaky(v_add(x, y), slope);
+      a[u] = v_fma(w, y, a[u]);
+    }
+  }
+  if (d < dim) {
+    tail t = v_tail(dim - d);
+    vec x = v_load_tail(q + d, t);
+    vec w = op == DFGNN_OP_GATV2 ? v_load_tail(att + d, t) : x;
+    CPU_EACH(u, flight) {
+      vec y = v_load_tail(k[u] + d, t);
+      if (op == DFGNN_OP_GATV2)
+        y = v_leaky(v_add(x, y), slope);
+      a[u] = v_fma(w, y, a[u]);
+    }
+  }
+  const int summed = flight / SUMS * SUMS;
+  CPU_UNROLL
+  for (int u = 0; u < summed; u += SUMS)
+    v_sums(to + u, a + u);
+  CPU_UNROLL
+  for (int u = summed; u < flight; u++)
+    to[u] = v_sum(a[u]);
+}
+
+CPU_INLINE void gather_products(const dfgnn_cpu_job *job, const storage *q,
+                                const storage *att, const char *base,
+                                const int32_t *index, int64_t count,
+                                int64_t ahead, scalar *to, const int flight,
+                                const int op) {
+  int64_t stride = job->key.node, bytes = job->dim * (int64_t)sizeof(storage);
+  const storage *k[8];
+  int64_t e = 0;
+
+  for (; e + flight <= count; e += flight) {
+    CPU_EACH(u, flight) {
+      k[u] = row_at(base, index[e + u], stride);
+      if (e + u < ahead)
+        prefetch_row(base, index[e + u + job->prefetch], stride, bytes);
+    }
+    products(job, q, att, k, to + e, flight, op);
+  }
+  for (int64_t f = e; f < count && f < ahead; f++)
+    prefetch_row(base, index[f + job->prefetch], stride, bytes);
+  for (int u = 0; u < flight && e + u < count; u++)
+    k[u] = row_at(base, index[e + u], stride);
+  const storage *const *rest = k;
+  if (flight > 4 && e + 4 <= count) {
+    products(job, q, att, rest, to + e, 4, op);
+    e += 4;
+    rest += 4;
+  }
+  if (e + 2 <= count) {
+    products(job, q, att, rest, to + e, 2, op);
+    e += 2;
+    rest += 2;
+  }
+  if (e < count)
+    products(job, q, att, rest, to + e, 1, op);
+}
+
+CPU_INLINE void scale_by(scalar *x, int64_t count, scalar factor) {
+  vec f = v_set(factor);
+  int64_t i = 0;
+  for (; i + VECTOR <= count; i += VECTOR)
+    s_store(x + i, v_mul(f, s_load(x + i)));
+  for (; i < count; i++)
+    x[i] *= factor;
+}
+
+CPU_INLINE void additive(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                         const int32_t *index, int64_t count, scalar *s) {
+  const scalar *source = (const scalar *)job->score_src + head;
+  scalar a = ((const scalar *)job->score_dst)[row * job->heads + head];
+  vec slope = v_set((scalar)job->slope), shift = v_set(a);
+  int64_t e = 0;
+  for (; e < count; e++)
+    s[e] = source[index[e] * job->heads];
+  for (e = 0; e + VECTOR <= count; e += VECTOR)
+    s_store(s + e, v_leaky(v_add(shift, s_load(s + e)), slope));
+  for (; e < count; e++)
+    s[e] = s[e] + a > 0 ? s[e] + a : (scalar)job->slope * (s[e] + a);
+}
+
+/* AGNN: cosines from products. */
+CPU_INLINE void cosines(const dfgnn_cpu_job *job, const storage *q,
+                        int64_t head, const int32_t *index, int64_t count,
+                        scalar *s) {
+  const scalar *inverse = (const scalar *)job->inverse + head;
+  int64_t dim = job->dim;
+  scalar square = 0;
+  if (job->packed) {
+    vec sum = v_zero();
+    int64_t d = 0;
+    for (; d + VECTOR <= dim; d += VECTOR)
+      sum = v_fma(v_load(q + d), v_load(q + d), sum);
+    if (d < dim) {
+      vec x = v_load_tail(q + d, v_tail(dim - d));
+      sum = v_fma(x, x, sum);
+    }
+    square = v_sum(sum);
+  } else {
+    for (int64_t d = 0; d < dim; d++) {
+      scalar x = element((const char *)q + d * job->query.feature);
+      square += x * x;
+    }
+  }
+  double norm = sqrt((double)square);
+  scalar factor = (scalar)(job->scale / (norm < 1e-12 ? 1e-12 : norm));
+  for (int64_t e = 0; e < count; e++)
+    s[e] *= factor * inverse[index[e] * job->heads];
+}
+
+CPU_INLINE void add_bias(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
+                         int64_t count, scalar *s) {
+  const scalar *bias = (const scalar *)job->bias + head;
+  for (int64_t e = 0; job->bias && e < count; e++)
+    s[e] += bias[dfgnn__cpu_number(job, begin + e) * job->heads];
+}
+
+CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
+                      int64_t begin, int64_t end, scalar *s, const int flight,
+                      const int op) {
+  const int32_t *index = job->indices + begin;
+  int64_t count = end - begin;
+
+  if (op == DFGNN_OP_GAT) {
+    additive(job, row, head, index, count, s);
+    add_bias(job, head, begin, count, s);
+    return;
+  }
+  const storage *q = features(&job->query, row, head);
+  const storage *att =
+      job->att ? (const storage *)job->att + head * job->dim : NULL;
+  const char *base = job->key.base + head * job->key.head;
+  if (job->packed) {
+    int64_t ahead = job->prefetch ? job->edges - job->prefetch - begin : 0;
+    gather_products(job, q, att, base, index, count, ahead, s, flight, op);
+  } else {
+    for (int64_t e = 0; e < count; e++)
+      s[e] = strided_score(job, (const char *)q,
+                           base + index[e] * job->key.node, att, op);
+  }
+  if (op == DFGNN_OP_GT && job->scale != 1)
+    scale_by(s, count, (scalar)job->scale);
+  if (op == DFGNN_OP_AGNN)
+    cosines(job, q, head, index, count, s);
+  add_bias(job, head, begin, count, s);
+}
+
+#define SCORE(name, flight, op)                                                \
+  static CPU_TARGET void name(const dfgnn_cpu_job *job, int64_t row,           \
+                              int64_t head, int64_t begin, int64_t end,        \
+                              void *scores) {                                  \
+    score(job, row, head, begin, end, scores, flight, op);                     \
+  }
+SCORE(score_gt_4, 4, DFGNN_OP_GT)
+SCORE(score_gt_8, 8, DFGNN_OP_GT)
+SCORE(score_agnn_4, 4, DFGNN_OP_AGNN)
+SCORE(score_agnn_8, 8, DFGNN_OP_AGNN)
+SCORE(score_gat, 4, DFGNN_OP_GAT)
+SCORE(score_gatv2_4, 4, DFGNN_OP_GATV2)
+SCORE(score_gatv2_8, 8, DFGNN_OP_GATV2)
+
+/* ---- softmax ------------------------------------------------------------- */
+
+static CPU_TARGET double weigh(void *scores, int64_t count,
+                               dfgnn_cpu_softmax *state) {
+  scalar *s = scores;
+  int64_t whole = count / VECTOR * VECTOR;
+  tail t = v_tail(count - whole);
+  vec none = v_set(-INFINITY), top = none, sum = v_zero();
+
+  for (int64_t i = 0; i < whole; i += VECTOR)
+    top = v_max(s_load(s + i), top);
+  if (whole < count)
+    top = v_max(v_keep(s_load_tail(s + whole, t), t, none), top);
+  double highest = v_top(top);
+  double old = state->shift, new = highest > old ? highest : old;
+  /* Scores that are all -inf, or NaN, are left as they are. */
+  vec shift = v_set(new == -INFINITY ? 0 : (scalar) - new);
+
+  for (int64_t i = 0; i < whole; i += VECTOR) {
+    vec p = v_exp(v_add(s_load(s + i), shift));
+    sum = v_add(sum, p);
+    s_store(s + i, p);
+  }
+  if (whole < count) {
+    vec p = v_exp(v_add(s_load_tail(s + whole, t), shift));
+    sum = v_add(sum, v_keep(p, t, v_zero()));
+    s_store_tail(s + whole, p, t);
+  }
+  double factor = old == new ? 1 : exp(old - new);
+  state->shift = new;
+  state->sum = state->sum * factor + v_sum(sum);
+  return factor;
+}
+
+static CPU_TARGET void keep(void *weights, const void *scores, int64_t count,
+                            int64_t stride) {
+  const scalar *s = scores;
+  scalar *w = weights;
+  for (int64_t e = 0; e < count; e++)
+    w[e * stride] = s[e];
+}
+
+static CPU_TARGET void normalize(void *weights, int64_t count, int64_t stride,
+                                 double shift, double factor) {
+  scalar *w = weights, lanes[VECTOR];
+  vec minus = v_set((scalar)-shift), f = v_set((scalar)factor);
+  for (int64_t e = 0; e < count; e += VECTOR) {
+    int n = count - e < VECTOR ? (int)(count - e) : VECTOR;
+    for (int i = 0; i < VECTOR; i++)
+      lanes[i] = i < n ? w[(e + i) * stride] : 0;
+    s_store(lanes, v_mul(f, v_exp(v_add(s_load(lanes), minus))));
+    for (int i = 0; i < n; i++)
+      w[(e + i) * stride] = lanes[i];
+  }
+}
+
+static CPU_TARGET void drop(const dfgnn_cpu_job *job, int64_t head,
+                            int64_t begin, int64_t count, void *weights) {
+  scalar *w = weights, kept = (scalar)job->drop_scale;
+  for (int64_t e = 0; e < count; e++)
+    w[e] *= dfgnn__dropped(job->drop_key, dfgnn__cpu_number(job, begin + e),
+                           job->heads, head, job->drop_threshold)
+                ? 0
+                : kept;
+}
+
+static CPU_TARGET void multiply(void *x, int64_t count, double factor) {
+  scale_by(x, count, (scalar)factor);
+}
+
+/* ---- weighted sums ------------------------------------------------------- */
+
+/* What one call of accumulate works on. */
+typedef struct gather {
+  const dfgnn_cpu_job *job;
+  const char *base;
+  const int32_t *index;
+  int64_t count, ahead;
+  const scalar *weights;
+  scalar before, after;
+} gather;
+
+/* Sums `width` vectors of the features from d on, `flight` edges at a time;
+ * the last vector is cut to t if cut. */
+CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
+                      tail t, const int width, const int flight,
+                      const int cut) {
+  int64_t stride = g->job->value.node, e = 0;
+  const char *base = g->base + d * (int64_t)sizeof(storage);
+  int64_t bytes = g->job->dim * (int64_t)sizeof(storage);
+  int64_t ahead = d == 0 ? g->ahead : 0;
+  vec a[8];
+
+  CPU_EACH(i, width * flight) {
+    a[i] = i < width && g->before >= 0
+               ? v_mul(v_set(g->before), s_load(sum + d + i * VECTOR))
+               : v_zero();
+  }
+  for (; e + flight <= g->count; e += flight)
+    CPU_EACH(u, flight) {
+      vec w = v_set(g->weights[e + u]);
+      const storage *v = row_at(base, g->index[e + u], stride);
+      if (e + u < ahead)
+        prefetch_row(g->base, g->index[e + u + g->job->prefetch], stride,
+                     bytes);
+      CPU_EACH(i, width) {
+        vec x = cut && i == width - 1 ? v_load_tail(v + i * VECTOR, t)
+                                      : v_load(v + i * VECTOR);
+        a[u * width + i] = v_fma(w, x, a[u * width + i]);
+      }
+    }
+  for (; flight > 1 && e < g->count; e++) {
+    vec w = v_set(g->weights[e]);
+    const storage *v = row_at(base, g->index[e], stride);
+    if (e < ahead)
+      prefetch_row(g->base, g->index[e + g->job->prefetch], stride, bytes);
+    CPU_EACH(i, width) {
+      vec x = cut && i == width - 1 ? v_load_tail(v + i * VECTOR, t)
+                                    : v_load(v + i * VECTOR);
+      a[i] = v_fma(w, x, a[i]);
+    }
+  }
+  CPU_UNROLL
+  for (int u = 1; u < flight; u++)
+    CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
+  CPU_EACH(i, width) {
+    if (!out)
+      s_store(sum + d + i * VECTOR, a[i]);
+    else if (cut && i == width - 1)
+      v_store_tail(out + d + i * VECTOR, v_mul(a[i], v_set(g->after)), t);
+    else
+      v_store(out + d + i * VECTOR, v_mul(a[i], v_set(g->after)));
+  }
+}
+
+CPU_INLINE void panels(const gather *g, scalar *sum, storage *out) {
+  int64_t dim = g->job->dim;
+  tail t = v_tail(dim % VECTOR);
+  for (int64_t d = 0; d < dim; d += PANEL * VECTOR) {
+    int64_t left = dim - d;
+    int cut = left < PANEL * VECTOR && left % VECTOR != 0;
+    int64_t width = (left + VECTOR - 1) / VECTOR;
+    switch (width < PANEL ? 2 * width + cut : 2 * PANEL + cut) {
+#define CASE(width, flight)                                                    \
+  case 2 * width:                                                              \
+    panel(g, d, sum, out, t, width, flight, 0);                                \
+    break;                                                                     \
+  case 2 * width + 1:                                                          \
+    panel(g, d, sum, out, t, width, flight, 1);                                \
+    break
+      CASE(1, 4);
+      CASE(2, 4);
+      CASE(3, 2);
+      CASE(4, 2);
+      CASE(5, 1);
+      CASE(6, 1);
+      CASE(7, 1);
+      CASE(8, 1);
+#undef CASE
+    }
+  }
+}
+
+static CPU_TARGET void store(const dfgnn_cpu_job *job, int64_t row,
+                             int64_t head, const void *sum, double after) {
+  const scalar *from = sum;
+  char *to = job->out.base + row * job->out.node + head * job->out.head;
+  int64_t d = 0;
+  if (job->out_packed)
+    for (vec f = v_set((scalar)after); d + VECTOR <= job->dim; d += VECTOR)
+      v_store((storage *)to + d, v_mul(f, s_load(from + d)));
+  for (; d < job->dim; d++)
+    *(storage *)(to + d * job->out.feature) =
+        element_of(from[d] * (scalar)after);
+}
+
+static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
+                                  int64_t begin, int64_t end,
+                                  const void *weights, void *sum, double before,
+                                  int64_t row, double after) {
+  gather g = {job,
+              job->value.base + head * job->value.head,
+              job->indices + begin,
+              end - begin,
+              job->prefetch ? job->edges - job->prefetch - begin : 0,
+              weights,
+              (scalar)before,
+              (scalar)after};
+  if (job->packed && job->out_packed && row >= 0) {
+    panels(&g, sum, (storage *)features(&job->out, row, head));
+    return;
+  }
+  if (job->packed)
+    panels(&g, sum, NULL);
+  else
+    strided_accumulate(job, g.base, g.index, g.count, weights, sum, g.before);
+  if (row >= 0)
+    store(job, row, head, sum, after);
+}
+
+/* A factor of 0 hides what it multiplies. */
+static CPU_TARGET void combine(void *to, double a, const void *from, double b,
+                               int64_t count) {
+  scalar *x = to;
+  const scalar *y = from;
+  vec f = v_set((scalar)a), g = v_set((scalar)b);
+  int64_t d = 0;
+  for (; a != 0 && b != 0 && d + VECTOR <= count; d += VECTOR)
+    s_store(x + d, v_fma(f, s_load(x + d), v_mul(g, s_load(y + d))));
+  for (; d < count; d++)
+    x[d] = (a != 0 ? (scalar)a * x[d] : 0) + (b != 0 ? (scalar)b * y[d] : 0);
+}
+
+/* ---- before the rows ----------------------------------------------------- */
+
+static CPU_TARGET void norms(const dfgnn_cpu_job *job, int64_t begin,
+                             int64_t end) {
+  scalar *inverse = job->inverse;
+  for (int64_t j = begin; j < end; j++)
+    for (int64_t h = 0; h < job->heads; h++) {
+      const storage *x = features(&job->key, j, h);
+      scalar square = 0;
+      if (job->packed) {
+        const storage *rows[1] = {x};
+        products(job, x, NULL, rows, &square, 1, DFGNN_OP_AGNN);
+      } else {
+        for (int64_t d = 0; d < job->dim; d++) {
+          scalar y = element((const char *)x + d * job->key.feature);
+          square += y * y;
+        }
+      }
+      double norm = sqrt((double)square);
+      inverse[j * job->heads + h] = (scalar)(1 / (norm < 1e-12 ? 1e-12 : norm));
+    }
+}
+
+static CPU_TARGET void pack(const dfgnn_cpu_job *job,
+                            const dfgnn_cpu_tensor *to,
+                            const dfgnn_cpu_tensor *from, int64_t begin,
+                            int64_t end) {
+  for (int64_t j = begin; j < end; j++)
+    for (int64_t h = 0; h < job->heads; h++) {
+      const char *x = from->base + j * from->node + h * from->head;
+      storage *y = (storage *)(to->base + j * to->node + h * to->head);
+      for (int64_t d = 0; d < job->dim; d++)
+        y[d] = *(const storage *)(x + d * from->feature);
+    }
+}
+
+#include "kernels/attention/cpu/dense_kernels.h"
+#include "kernels/attention/cpu/gradients.h"
+
+const dfgnn_cpu_kernels CPU_TABLE = {
+    .score = {{score_gt_4, score_agnn_4, score_gat, score_gatv2_4},
+              {score_gt_8, score_agnn_8, score_gat, score_gatv2_8}},
+    .weigh = weigh,
+    .accumulate = accumulate,
+    .store = store,
+    .combine = combine,
+    .multiply = multiply,
+    .keep = keep,
+    .normalize = normalize,
+    .drop = drop,
+    .norms = norms,
+    .pack = pack,
+    .dense = &dense,
+    .take = take,
+    .scatter = scatter,
+    .finite = all_finite,
+    .span = span,
+    .mark = mark,
+    .weigh_marked = weigh_marked,
+    .ends = ends,
+    .terms = terms,
+    .fetch = fetch,
+    .spread = spread,
+    .has_zero = has_zero,
+    .compact = compact,
+    .divide = divide,
+    .cosine = cosine,
+    .additive = additive_slopes,
+    .slopes = slopes,
+};

@@ -1,0 +1,84 @@
+/* online.c - one pass over the edges: chunks of a row are scored, folded
+ * into a running softmax and summed while their rows are still in the L1 */
+#include "kernels/attention/cpu/online.h"
+
+enum { SIMD, CHUNK, FLIGHT, PREFETCH, SCHEDULE, ROWS };
+
+static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
+  const int *p = setting->parameter;
+  return (dfgnn_cpu_choice){
+      .simd = p[SIMD],
+      .schedule = p[SCHEDULE],
+      .prefetch = p[PREFETCH],
+      .thread_bytes = dfgnn__cpu_online_bytes(setting, p[CHUNK]),
+  };
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  dfgnn_cpu_choice c = choice(setting);
+  return dfgnn__cpu_workspace(setting, &c);
+}
+
+static const char *applicable(const dfgnn_setting *setting) {
+  return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
+}
+
+/* The product of all values would be hundreds.  Rows a task count when tasks
+ * are rows; the narrower sets have registers for four edges. */
+static int legal(const int *p) {
+  if (p[ROWS] != 64 && (p[SCHEDULE] != DFGNN_CPU_DYNAMIC || p[CHUNK] != 64 ||
+                        p[FLIGHT] != 8 || p[SIMD] == 0))
+    return 0;
+  if (p[SIMD] == 0)
+    return p[CHUNK] == 64 && p[FLIGHT] == 4 && p[PREFETCH] == 0;
+  return p[SIMD] == 2 || (p[CHUNK] == 64 && p[FLIGHT] == 4);
+}
+
+static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
+                        int64_t begin, int64_t end) {
+  const int *p = data;
+  for (int64_t i = begin; i < end; i++)
+    for (int64_t h = 0; h < job->heads; h++) {
+      dfgnn_cpu_softmax state = DFGNN_CPU_SOFTMAX_INIT;
+      int64_t first = dfgnn__cpu_offset(job, i);
+      int64_t last = dfgnn__cpu_offset(job, i + 1);
+      dfgnn__cpu_online(job, i, h, first, last, p[CHUNK], p[FLIGHT], memory,
+                        &state, 1);
+    }
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  dfgnn_cpu_choice c = choice(&launch->setting);
+  const int *p = launch->setting.parameter;
+  dfgnn_cpu_job job;
+  dfgnn__cpu_begin(&job, launch, &c);
+  dfgnn__cpu_rows(&job, p[SCHEDULE], p[ROWS], attend_rows, (void *)p);
+  return DFGNN_OK;
+}
+
+DFGNN_FAMILIES(attention_cpu_online) = {
+    {
+        .name = "cpu.attention.fwd.online",
+        .algorithm = "online",
+        .backend = "cpu",
+        .ops = DFGNN_OPS_ATTENTION,
+        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+        .dtypes = DFGNN_DTYPES_ALL,
+        .revision = 1,
+        .deterministic = 1,
+        .weights = 1,
+        .bias = 1,
+        .dropout = 1,
+        .parameters = {DFGNN_CPU_SIMD,
+                       {"chunk", 2, {64, 512}, {0}},
+                       {"flight", 2, {4, 8}, {0}},
+                       {"prefetch", 2, {0, 24}, {0}},
+                       DFGNN_CPU_SCHEDULE,
+                       {"rows", 2, {16, 64}, {0}}},
+        .legal = legal,
+        .applicable = applicable,
+        .workspace = workspace,
+        .launch = launch,
+    },
+    DFGNN_FAMILIES_END,
+};

@@ -1,0 +1,50 @@
+/* online.h - the chunked online softmax of one row or part of it, for
+ * online and split */
+#ifndef DFGNN_ATTENTION_CPU_ONLINE_H
+#define DFGNN_ATTENTION_CPU_ONLINE_H
+
+#include "kernels/attention/cpu/attention.h"
+
+/* Scores of a chunk, then the sum; each with the padding after it. */
+static inline size_t dfgnn__cpu_online_bytes(const dfgnn_setting *setting,
+                                             int64_t chunk) {
+  return (size_t)(chunk + setting->problem->dim) * sizeof(double) +
+         2 * DFGNN_CPU_PADDING;
+}
+
+static inline void *dfgnn__cpu_online_sum(const dfgnn_cpu_job *job,
+                                          int64_t chunk, char *memory) {
+  return memory + (size_t)chunk * job->scalar_size + DFGNN_CPU_PADDING;
+}
+
+/* Edges begin .. end - 1 of a row.  whole: they are all of it, and the row is
+ * finished; else state and the sum in memory are left for a merge, and weights
+ * hold scores. */
+static inline void dfgnn__cpu_online(const dfgnn_cpu_job *job, int64_t row,
+                                     int64_t head, int64_t begin, int64_t end,
+                                     int64_t chunk, int flight, char *memory,
+                                     dfgnn_cpu_softmax *state, int whole) {
+  const dfgnn_cpu_kernels *kernels = job->kernels;
+  void *scores = memory, *sum = dfgnn__cpu_online_sum(job, chunk, memory);
+  double after = 0;
+
+  for (int64_t e = begin; e < end; e += chunk) {
+    int64_t next = end - e < chunk ? end : e + chunk;
+    kernels->score[flight == 8][job->op](job, row, head, e, next, scores);
+    dfgnn__cpu_keep(job, head, e, next - e, scores);
+    double before = kernels->weigh(scores, next - e, state);
+    dfgnn__cpu_drop(job, head, e, next - e, scores);
+    int last = whole && next == end;
+    if (last)
+      after = dfgnn__cpu_finish(job, row, head, state);
+    if (!last || after != 0)
+      kernels->accumulate(job, head, e, next, scores, sum,
+                          e == begin ? -1 : before, last ? row : -1, after);
+  }
+  if (begin == end && whole)
+    dfgnn__cpu_finish(job, row, head, state);
+  if (job->weights && whole)
+    dfgnn__cpu_normalize(job, head, begin, end, state);
+}
+
+#endif

@@ -1,0 +1,693 @@
+/* backward.cuh - the walk over rows or columns that gives gradients
+ *
+ * Lanes are shared out as cuda_lanes.cuh says; U edges of each side are in
+ * flight.  An edge takes two sums over features, of its score and of dP, and
+ * adds multiples of the gathered rows to the row's gradients.  All sums over
+ * edges keep their order from run to run. */
+#ifndef DFGNN_ATTENTION_CUDA_BACKWARD_CUH
+#define DFGNN_ATTENTION_CUDA_BACKWARD_CUH
+
+#include "kernels/attention/cuda/backward.h"
+#include "kernels/attention/cuda/schedule.cuh"
+#include "kernels/attention/cuda/terms.cuh"
+
+namespace dfgnn {
+
+/* How many tensors a walk has of its own, gathers and gives; the score's comes
+ * first, that of values last. */
+constexpr __host__ __device__ int own_count(int op, bool columns, int mode) {
+  const bool gt = op == DFGNN_OP_GT, gat = op == DFGNN_OP_GAT;
+  return columns              ? (gt ? 2 : 1)
+         : mode == GRAD_GIVEN ? (gt ? 0 : 1)
+                              : (gat ? 1 : 2);
+}
+constexpr __host__ __device__ int far_count(int op, bool columns, int mode) {
+  return columns ? (op == DFGNN_OP_GAT ? 1 : 2)
+         : op == DFGNN_OP_GT && mode != GRAD_GIVEN ? 2
+                                                   : 1;
+}
+constexpr __host__ __device__ int to_count(int op, bool columns) {
+  return columns ? (op == DFGNN_OP_GT ? 2 : 1) : op == DFGNN_OP_GAT ? 0 : 1;
+}
+
+constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
+
+/* Works on the rows that a warp takes at once, from unit on. */
+template <int L, int U, class Row>
+__device__ __forceinline__ void
+walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
+          int unit, int last) {
+  const lane_layout &m = row.m;
+  row_work w{0, -1, 0, schedule.indices};
+  unit += lane_id() / m.group;
+  const bool active = unit < last;
+  if (active)
+    w = row_of_unit(schedule, unit);
+  const int *at = w.indices + row.lane_of_row();
+  int ahead = row.lane_of_row() < w.degree ? __ldcs(at) : 0;
+  row.begin_row(z, w, active);
+  int left = w.degree - row.side(); /* edges from this side's next one on */
+  while (__any_sync(kFullMask, left > 0)) {
+    const int index = ahead;
+    at += m.group;
+    ahead = left + row.side() - row.lane_of_row() > m.group ? __ldcs(at) : 0;
+    int from = (lane_id() & ~(m.group - 1)) + row.side();
+#pragma unroll 1
+    for (int i = 0; i < L / U; ++i) {
+      if (!__any_sync(kFullMask, left > 0))
+        break;
+      if (m.exact && __all_sync(kFullMask, left > (U - 1) * row.sides()))
+        row.template edges<true>(z, w, index, from, left);
+      else
+        row.template edges<false>(z, w, index, from, left);
+      left -= U * row.sides();
+      from += U * row.sides();
+    }
+  }
+  row.finish(z, w, active);
+}
+
+template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
+          bool COLUMNS, int MODE>
+struct grad_row : lane_map<T, VEC, L, C, MULTI> {
+  using map = lane_map<T, VEC, L, C, MULTI>;
+  using map::feature;
+  using map::has;
+  using map::head;
+  using map::lane_of_row;
+  using map::m;
+  using map::reduce;
+  using map::S;
+  using map::side;
+  using map::sides;
+  using typename map::A;
+  using typename map::pack;
+
+  static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
+  static constexpr bool GAT = OP == DFGNN_OP_GAT, GATV2 = OP == DFGNN_OP_GATV2;
+  static constexpr bool GIVEN = MODE == GRAD_GIVEN, EDGES = MODE == GRAD_EDGES;
+  static constexpr int OWN = own_count(OP, COLUMNS, MODE);
+  static constexpr int FAR = far_count(OP, COLUMNS, MODE);
+  static constexpr int TO = to_count(OP, COLUMNS);
+  static constexpr int YO = at_least_1(OWN) - 1, YF = FAR - 1;
+  static constexpr int YT = at_least_1(TO) - 1;
+  static constexpr int SUMS = GIVEN ? 0 : GAT ? 1 : 2; /* an edge and head */
+  static constexpr bool FAR_SCALAR = !COLUMNS && (AGNN || GAT);
+  static constexpr bool TOTALS = !COLUMNS && (AGNN || GATV2);
+  static constexpr int STATS = stats_count(OP);
+  static constexpr int HC = GATV2 ? C : 1;
+  static constexpr int kBlockTotals = L * C * VEC;
+  /* leaky(x + y) takes the place of the gathered x. */
+  static constexpr bool KEEPS = GATV2 && !GIVEN && sizeof(T) == sizeof(A);
+
+  const grad_params &p;
+  const char *far[FAR];
+  A att[HC][VEC], beta, slope, keep;
+  uint64_t key;
+
+  struct state {
+    A own[at_least_1(OWN)][C][VEC], sum[at_least_1(TO)][C][VEC];
+    A lse[S], delta[S], extra[S], inner[S];
+    A raised[GATV2 ? C : 1][VEC]; /* sum of dS where leaky's slope is 1 */
+    A att_total[TOTALS && GATV2 ? C : 1][VEC], beta_total[S];
+    pack x[FAR][U][C];
+  };
+
+  __device__ __forceinline__ explicit grad_row(const grad_params &params)
+      : map(params.layout), p(params), beta(1), slope(params.slope),
+        keep(params.dropout.keep), key(0) {
+#pragma unroll
+    for (int t = 0; t < FAR; ++t)
+      far[t] = this->lane_base(p.far[t]);
+    if (AGNN && p.beta)
+      beta = *static_cast<const A *>(p.beta);
+    if constexpr (GATV2) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          att[c][i] =
+              has(c) ? widen(static_cast<const T *>(
+                           p.att)[int64_t(head(c)) * m.dim + feature(c) + i])
+                     : A(0);
+    }
+    if (EDGES && p.dropout.on)
+      key = dropout_key(p.dropout);
+  }
+
+  __device__ __forceinline__ void begin(state &z) const {
+#pragma unroll
+    for (int t = 0; t < FAR; ++t)
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int c = 0; c < C; ++c)
+          clear(z.x[t][u][c]);
+    if constexpr (TOTALS) {
+#pragma unroll
+      for (int c = 0; c < (GATV2 ? C : 1); ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.att_total[c][i] = A(0);
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        z.beta_total[h] = A(0);
+    }
+  }
+
+  __device__ __forceinline__ void run(state &z, int unit, int last) const {
+    walk_rows<L, U>(*this, z, p.schedule, unit, last);
+  }
+
+  /* ---- a row ------------------------------------------------------------- */
+
+  __device__ __forceinline__ const A *scalar(const void *array, int row,
+                                             int h) const {
+    return static_cast<const A *>(array) + int64_t(row) * m.heads + head(h);
+  }
+
+  __device__ __forceinline__ void begin_row(state &z, const row_work &w,
+                                            bool active) const {
+#pragma unroll
+    for (int t = 0; t < OWN; ++t)
+      this->load_own(z.own[t], p.own[t], w.row, active);
+#pragma unroll
+    for (int t = 0; t < TO; ++t)
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.sum[t][c][i] = A(0);
+    if constexpr (GATV2) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.raised[c][i] = A(0);
+    }
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      z.inner[h] = z.extra[h] = A(0);
+      if (GAT && active && has(h))
+        z.extra[h] = __ldg(scalar(p.own_scalar, w.row, h));
+    }
+    if constexpr (AGNN)
+      own_norm(z);
+    if constexpr (!COLUMNS && !GIVEN)
+      own_stats(z, w, active);
+    if constexpr (GT && !GIVEN) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.own[0][c][i] *= A(p.scale) * A(kLog2e);
+    }
+  }
+
+  /* extra = 1 / |own|, of vectors as long as inverse_norm() takes them. */
+  __device__ __forceinline__ void own_norm(state &z) const {
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.extra[h] = A(0);
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        z.extra[MULTI ? c : 0] += z.own[0][c][i] * z.own[0][c][i];
+    reduce(z.extra);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.extra[h] = inverse_norm(z.extra[h]);
+  }
+
+  /* Of a destination, for its own edges and for the walk over columns. */
+  __device__ __forceinline__ void own_stats(state &z, const row_work &w,
+                                            bool active) const {
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.delta[h] = A(0);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      pack x;
+      clear(x);
+      if (active && has(c))
+        x = load_once<VEC>(
+            reinterpret_cast<const T *>(this->vector_of(p.out, w.row, c)));
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        z.delta[MULTI ? c : 0] += z.own[YO][c][i] * widen(x.item[i]);
+    }
+    reduce(z.delta);
+    const bool writes = active && side() == 0 && feature(0) == 0 && p.stats &&
+                        (w.slot < 0 || w.slot >= p.schedule.extra_items);
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      const bool mine = active && has(h);
+      z.lse[h] = lse_of(mine ? __ldg(scalar(p.lse, w.row, h)) : A(0));
+      if (writes && mine) {
+        A *to = static_cast<A *>(p.stats) +
+                (int64_t(w.row) * m.heads + head(h)) * STATS;
+        to[kLse] = z.lse[h];
+        to[kDelta] = z.delta[h];
+        if constexpr (STATS > kExtra) {
+          to[kExtra] = z.extra[h];
+          to[kExtra + 1] = A(0); /* read with the others */
+        }
+      }
+    }
+  }
+
+  /* ---- edges ------------------------------------------------------------- */
+
+  /* U edges of each side; edge u is live if u * sides < left. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
+                                        int from, int left) const {
+    int j[U];
+    nodes(j, index, from);
+    fetch<WHOLE>(z, j, left);
+    A weight[U * S], score[U * S]; /* multiples of the value's, score's row */
+    terms<WHOLE>(weight, score, z, w, j, left);
+    add(z, weight, score);
+  }
+
+  __device__ __forceinline__ void nodes(int (&j)[U], int index,
+                                        int from) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      j[u] = __shfl_sync(kFullMask, index, from + u * sides());
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void fetch(state &z, const int (&j)[U],
+                                        int left) const {
+#pragma unroll
+    for (int t = 0; t < FAR; ++t)
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        const char *at = node_row(far[t], j[u], p.far[t].node_bytes);
+#pragma unroll
+        for (int c = 0; c < C; ++c)
+          this->template gather<WHOLE, (FAR > 1)>(z.x[t][u][c], at, p.far[t], c,
+                                                  u * sides() < left);
+      }
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void terms(A (&weight)[U * S], A (&score)[U * S],
+                                        state &z, const row_work &w,
+                                        const int (&j)[U], int left) const {
+    const int64_t edge = (w.indices - p.schedule.indices) + (w.degree - left);
+    if constexpr (GIVEN)
+      given_terms<WHOLE>(weight, score, z, j, edge, left);
+    else
+      find_terms<WHOLE>(weight, score, z, j, edge, left);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ bool live(int u, int h, int left) const {
+    return WHOLE || (u * sides() < left && has(h));
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void far_scalars(A (&x)[U * S], const int (&j)[U],
+                                              int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        x[u * S + h] = live<WHOLE>(u, h, left)
+                           ? __ldg(scalar(p.far_scalar, j[u], h))
+                           : A(0);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void
+  given_terms(A (&weight)[U * S], A (&score)[U * S], state &z,
+              const int (&j)[U], int64_t edge, int left) const {
+    A far[U * S];
+    if constexpr (FAR_SCALAR)
+      far_scalars<WHOLE>(far, j, left);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        const int n = u * S + h;
+        weight[n] = score[n] = A(0);
+        if (live<WHOLE>(u, h, left))
+          score[n] = __ldg(static_cast<const A *>(p.spill) +
+                           (edge + u * sides()) * m.heads + head(h));
+        if constexpr (AGNN)
+          score[n] *= far[n];
+        if constexpr (GATV2)
+          z.inner[h] += score[n];
+      }
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void
+  find_terms(A (&weight)[U * S], A (&score)[U * S], state &z, const int (&j)[U],
+             int64_t edge, int left) const {
+    A far[U * S], lse[U * S], delta[U * S], sums[SUMS * U * S];
+    if constexpr (FAR_SCALAR)
+      far_scalars<WHOLE>(far, j, left);
+    if constexpr (COLUMNS)
+      far_stats<WHOLE>(lse, delta, far, j, left);
+    products(sums, z);
+    reduce(sums);
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int64_t number = EDGES ? number_of<WHOLE>(edge, u, left) : 0;
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        const int n = u * S + h;
+        const bool on = live<WHOLE>(u, h, left);
+        A bias = A(0), kept = A(1);
+        if (EDGES && p.bias && on)
+          bias = __ldg(static_cast<const A *>(p.bias) + number * m.heads +
+                       head(h)) *
+                 A(kLog2e);
+        if (EDGES && p.dropout.on)
+          kept = kept_of(p.dropout, keep, key, number, m.heads, head(h));
+        const edge_terms<A> t = terms_of<OP, A>(
+            slope, sums[n], sums[(SUMS - 1) * U * S + n],
+            COLUMNS ? lse[n] : z.lse[h], COLUMNS ? delta[n] : z.delta[h],
+            z.extra[h], FAR_SCALAR || COLUMNS ? far[n] : A(0), beta, bias,
+            kept);
+        weight[n] = on ? t.weight : A(0);
+        score[n] = on ? t.score : A(0);
+        if constexpr (!GT)
+          z.inner[h] += on ? t.score * t.inner : A(0);
+        if (EDGES && on && feature(0) == 0)
+          emit(number * m.heads + head(h), t);
+        if constexpr (AGNN)
+          score[n] *= COLUMNS ? far[n] * z.extra[h] * beta : far[n];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void emit(int64_t at,
+                                       const edge_terms<A> &t) const {
+    if (p.grad_bias)
+      static_cast<A *>(p.grad_bias)[at] = t.score;
+    if (COLUMNS && p.spill)
+      static_cast<A *>(p.spill)[at] = GAT ? t.score * t.inner : t.score;
+  }
+
+  /* The number of an edge in the CSR matrix. */
+  template <bool WHOLE>
+  __device__ __forceinline__ int64_t number_of(int64_t edge, int u,
+                                               int left) const {
+    const int64_t at = edge + u * sides();
+    if (!COLUMNS)
+      return at;
+    const offsets_t edges{p.edge_of, p.schedule.offsets64};
+    return WHOLE || u * sides() < left ? edges[at] : 0;
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void far_stats(A (&lse)[U * S], A (&delta)[U * S],
+                                            A (&extra)[U * S],
+                                            const int (&j)[U], int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        packed<A, STATS> x;
+        clear(x);
+        if (live<WHOLE>(u, h, left))
+          x = load_packed<STATS>(static_cast<const A *>(p.stats) +
+                                 (int64_t(j[u]) * m.heads + head(h)) * STATS);
+        lse[u * S + h] = x.item[kLse];
+        delta[u * S + h] = x.item[kDelta];
+        extra[u * S + h] = x.item[STATS > kExtra ? kExtra : 0];
+      }
+  }
+
+  /* Host code sees to it that the slope is 0 .. 1. */
+  __device__ __forceinline__ A leaky_sum(A own, A x) const {
+    const A t = own + x;
+    return max_of(t, t * slope);
+  }
+
+  /* This lane's part of the sums: of scores, then of dP. */
+  __device__ __forceinline__ void products(A (&sums)[SUMS * U * S],
+                                           state &z) const {
+#pragma unroll
+    for (int i = 0; i < SUMS * U * S; ++i)
+      sums[i] = A(0);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          const int n = u * S + (MULTI ? c : 0);
+          const A x = widen(z.x[0][u][c].item[i]);
+          sums[(SUMS - 1) * U * S + n] +=
+              z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
+          if constexpr (GATV2) {
+            const A t = leaky_sum(z.own[0][c][i], x);
+            sums[n] += att[c][i] * t;
+            if constexpr (KEEPS)
+              z.x[0][u][c].item[i] = t;
+          } else if constexpr (!GAT) {
+            sums[n] += z.own[0][c][i] * x;
+          }
+        }
+  }
+
+  /* An edge that adds nothing is left out: 0 times infinity is none. */
+  __device__ __forceinline__ void add(state &z, const A (&weight)[U * S],
+                                      const A (&score)[U * S]) const {
+    if constexpr (TO > 0) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int c = 0; c < C; ++c) {
+          const int n = u * S + (MULTI ? c : 0);
+          if (weight[n] != A(0) || score[n] != A(0))
+            add_vector(z, weight[n], score[n], u, c);
+        }
+    }
+  }
+
+  __device__ __forceinline__ void add_vector(state &z, A weight, A score, int u,
+                                             int c) const {
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+      const A x = widen(z.x[0][u][c].item[i]);
+      if constexpr (COLUMNS)
+        z.sum[YT][c][i] += weight * widen(z.x[YF][u][c].item[i]);
+      if constexpr (GT || AGNN)
+        z.sum[0][c][i] += score * x;
+      if constexpr (GATV2) {
+        const A t = KEEPS ? x : leaky_sum(z.own[0][c][i], x);
+        if (t > A(0))
+          z.raised[c][i] += score;
+        if constexpr (!COLUMNS)
+          z.att_total[c][i] += score * t;
+      }
+    }
+  }
+
+  /* ---- the end of a row -------------------------------------------------- */
+
+  __device__ __forceinline__ void finish(state &z, const row_work &w,
+                                         bool active) const {
+    if constexpr (AGNN)
+      project(z);
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        if constexpr (GT)
+          z.sum[0][c][i] *= A(p.scale);
+        if constexpr (GATV2) {
+          const A raised = z.raised[c][i], all = z.inner[MULTI ? c : 0];
+          z.sum[0][c][i] += att[c][i] * (raised + slope * (all - raised));
+        }
+      }
+    if constexpr (GAT) {
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        store_scalar(w, h, active, this->sum_sides(z.inner[h]));
+    }
+#pragma unroll
+    for (int t = 0; t < TO; ++t)
+      this->sum_vectors(z.sum[t], [&](const A(&x)[VEC], int c) {
+        if (active && has(c))
+          store_vector(w, t, c, x);
+      });
+  }
+
+  /* The gradient of x / |x| leaves out what is along x; a norm that was raised
+   * is a constant. */
+  __device__ __forceinline__ void project(state &z) const {
+    if constexpr (GIVEN) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.inner[MULTI ? c : 0] += z.own[0][c][i] * z.sum[0][c][i];
+      reduce(z.inner);
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        z.inner[h] *= z.extra[h];
+    }
+    A along[S];
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      if constexpr (!COLUMNS)
+        z.beta_total[h] += z.inner[h];
+      const bool raised = !(z.extra[h] < inverse_norm(A(0)));
+      along[h] = raised ? A(0) : z.inner[h] * z.extra[h];
+      if constexpr (COLUMNS)
+        along[h] *= z.extra[h] * beta;
+    }
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        const int h = MULTI ? c : 0;
+        A &sum = z.sum[0][c][i];
+        if (along[h] != A(0)) /* a row without edges may hold a NaN */
+          sum -= along[h] * z.own[0][c][i];
+        if constexpr (!COLUMNS)
+          sum *= z.extra[h] * beta;
+      }
+  }
+
+  __device__ __forceinline__ void store_scalar(const row_work &w, int h,
+                                               bool active, A x) const {
+    if (!active || side() != 0 || feature(0) != 0 || !has(h))
+      return;
+    if (w.slot >= 0)
+      static_cast<A *>(p.partial_scalar)[int64_t(w.slot) * m.heads + head(h)] =
+          x;
+    else if (p.to_scalar)
+      static_cast<A *>(p.to_scalar)[int64_t(w.row) * m.heads + head(h)] = x;
+  }
+
+  __device__ __forceinline__ void store_vector(const row_work &w, int t, int c,
+                                               const A (&x)[VEC]) const {
+    if (w.slot >= 0) {
+      A *to = static_cast<A *>(p.partial) +
+              ((int64_t(w.slot) * TO + t) * m.heads + head(c)) * m.dim +
+              feature(c);
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        to[i] = x[i];
+    } else if (p.to[t].data) {
+      const char *to = this->vector_of(p.to[t], w.row, c);
+      store_once<VEC>(const_cast<T *>(reinterpret_cast<const T *>(to)), x);
+    }
+  }
+
+  /* ---- the end of a block ------------------------------------------------ */
+
+  /* What all rows of the block add to grad_att or grad_beta, warp by warp. */
+  __device__ __forceinline__ void store_totals(state &z, A *shared) const {
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    const int lane = lane_id();
+    A mine[GATV2 ? C : 1][VEC];
+    if constexpr (GATV2) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          mine[c][i] = z.att_total[c][i];
+#pragma unroll
+          for (int o = L; o < 32; o <<= 1)
+            mine[c][i] += __shfl_xor_sync(kFullMask, mine[c][i], o);
+        }
+    } else {
+      A sum = A(0);
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        sum += feature(0) == 0 && has(h) ? z.beta_total[h] : A(0);
+      mine[0][0] = lanes_sum<32>(sum);
+    }
+    for (int turn = 0; turn < warps; ++turn) {
+      if (turn == warp && lane < (GATV2 ? L : 1)) {
+#pragma unroll
+        for (int c = 0; c < (GATV2 ? C : 1); ++c)
+#pragma unroll
+          for (int i = 0; i < (GATV2 ? VEC : 1); ++i) {
+            A &sum = shared[(c * L + lane) * VEC + i];
+            sum = turn == 0 ? mine[c][i] : sum + mine[c][i];
+          }
+      }
+      __syncthreads();
+    }
+    if (warp != 0 || lane >= (GATV2 ? L : 1))
+      return;
+    A *totals = static_cast<A *>(p.totals);
+    if constexpr (!GATV2) {
+      totals[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] = shared[0];
+    } else {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          if (has(c))
+            totals[(int64_t(blockIdx.x) * m.heads + head(c)) * m.dim +
+                   feature(c) + i] = shared[(c * L + lane) * VEC + i];
+    }
+  }
+};
+
+/* Two blocks a multiprocessor, where that takes no registers from memory. */
+constexpr int least_blocks(int features, int mode) {
+  return features <= 16 && mode == GRAD_PLAIN ? 2 : 1;
+}
+
+/* What a block does; p: of its rows, params: what Row is made of. */
+template <class Row, class Params>
+__device__ __forceinline__ void walk_block(const Params &params,
+                                           const grad_params &p) {
+  __shared__ int taken;
+  const int rows = 32 / p.layout.group, at_once = blockDim.x / 32 * rows;
+  const int first = blockIdx.x * p.first_step;
+  const int last = min(first + p.span, p.schedule.units);
+  const bool several = p.span > at_once;
+  if (several && !Row::TOTALS) {
+    if (threadIdx.x == 0)
+      taken = at_once;
+    __syncthreads();
+  }
+  const Row work(params);
+  typename Row::state z;
+  work.begin(z);
+  int ticket = static_cast<int>(threadIdx.x / 32) * rows;
+  int unit = first + ticket;
+  while (unit < last) {
+    work.run(z, unit, last);
+    if (!several)
+      break;
+    if constexpr (Row::TOTALS) {
+      ticket += at_once; /* sums of several rows need an order */
+    } else {
+      if (lane_id() == 0)
+        ticket = atomicAdd(&taken, rows);
+      ticket = __shfl_sync(kFullMask, ticket, 0);
+    }
+    unit = first + ticket / at_once * p.round_step + ticket % at_once;
+  }
+  if constexpr (Row::TOTALS) {
+    __shared__ typename Row::A shared[Row::kBlockTotals];
+    if (p.totals)
+      work.store_totals(z, shared);
+  }
+}
+
+template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
+          bool COLUMNS, int MODE>
+__global__ void __launch_bounds__(256, least_blocks(C *VEC, MODE))
+    gradient(const __grid_constant__ grad_params p) {
+  walk_block<grad_row<OP, T, VEC, L, C, U, MULTI, COLUMNS, MODE>>(p, p);
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,459 @@
+/* passes.cuh - device code of the separate passes: scores of edges by
+ * groups of lanes, softmax of a row by a team, weighted sum of gathered rows */
+#ifndef DFGNN_ATTENTION_CUDA_PASSES_CUH
+#define DFGNN_ATTENTION_CUDA_PASSES_CUH
+
+#include "kernels/attention/cuda/passes.h"
+#include "kernels/common/cuda_common.cuh"
+
+namespace dfgnn {
+
+constexpr int kPassThreads = 256;
+constexpr int kPassWarps = kPassThreads / 32;
+constexpr int kScoreEdges = 2; /* in flight in a group */
+constexpr int kGatherEdges = 4;
+constexpr int kHeldScores = 4; /* of a lane, in registers */
+
+/* Vectors of a row that a lane keeps in registers. */
+__host__ __device__ constexpr int score_vectors(int vector) {
+  return vector == 8 ? 2 : 4;
+}
+
+__host__ __device__ inline int power_of_two(int64_t x) {
+  int p = 1;
+  while (p < x && p < 32)
+    p *= 2;
+  return p;
+}
+
+/* Lanes that score an edge: enough to keep the row in registers, and no fewer
+ * than make whole sectors. */
+__host__ __device__ inline int score_lanes(int dim, int vector) {
+  int vectors = dim / vector;
+  int fewest = power_of_two(vectors < 4 ? vectors : 4);
+  int held = score_vectors(vector);
+  int wanted = power_of_two((vectors + held - 1) / held);
+  return wanted > fewest ? wanted : fewest;
+}
+
+template <typename A> __device__ __forceinline__ A log2e() {
+  return A(1.4426950408889634074);
+}
+template <typename A> __device__ __forceinline__ A ln2() {
+  return A(0.69314718055994530942);
+}
+template <typename A> __device__ __forceinline__ A minus_infinity() {
+  return A(-INFINITY);
+}
+
+template <typename T, int VEC>
+__device__ __forceinline__ packed<T, VEC> empty_packed() {
+  packed<T, VEC> x;
+  x.bits = typename packed<T, VEC>::word_t{};
+  return x;
+}
+
+template <typename T, int VEC>
+__device__ __forceinline__ packed<T, VEC>
+load_operand(const dfgnn_operand &x, int64_t node, int head, int64_t vector) {
+  const T *p = static_cast<const T *>(x.data) + node * x.node + head * x.head;
+  return load_packed<VEC>(p + (VEC == 1 ? vector * x.feature : vector * VEC));
+}
+
+template <typename A> __device__ __forceinline__ A leaky(A x, A slope) {
+  return x > A(0) ? x : slope * x;
+}
+
+template <typename T, int OP>
+__device__ __forceinline__ accumulator_t<T>
+finish_score(const dfgnn_passes &p, accumulator_t<T> sum,
+             accumulator_t<T> key_norm, accumulator_t<T> query_norm) {
+  using A = accumulator_t<T>;
+  if (OP == DFGNN_OP_GT)
+    return sum * A(p.scale) * log2e<A>();
+  if (OP == DFGNN_OP_AGNN) {
+    A beta = p.beta ? *static_cast<const A *>(p.beta) : A(1);
+    A norms =
+        max_of(sqrt(query_norm), A(1e-12)) * max_of(sqrt(key_norm), A(1e-12));
+    return sum / norms * beta * log2e<A>();
+  }
+  return sum * log2e<A>();
+}
+
+template <typename T>
+__device__ __forceinline__ accumulator_t<T>
+gat_score(const dfgnn_passes &p, int64_t row, int64_t column, int head) {
+  using A = accumulator_t<T>;
+  A x = static_cast<const A *>(p.score_dst)[row * p.heads + head] +
+        static_cast<const A *>(p.score_src)[column * p.heads + head];
+  return leaky(x, A(p.slope)) * log2e<A>();
+}
+
+/* The row of an edge's query, kept while consecutive edges share it. */
+template <typename T, int OP, int VEC> struct query_cache {
+  using A = accumulator_t<T>;
+  static constexpr int kScoreVectors = score_vectors(VEC);
+  A item[kScoreVectors][VEC];
+  A att[OP == DFGNN_OP_GATV2 ? kScoreVectors : 1][VEC];
+  int row = -1;
+
+  __device__ __forceinline__ query_cache() {
+#pragma unroll
+    for (int n = 0; n < kScoreVectors; n++)
+#pragma unroll
+      for (int i = 0; i < VEC; i++) {
+        item[n][i] = 0;
+        if (OP == DFGNN_OP_GATV2)
+          att[OP == DFGNN_OP_GATV2 ? n : 0][i] = 0;
+      }
+  }
+
+  __device__ __forceinline__ void load(const dfgnn_passes &p, int to_row,
+                                       int head, int first, int step,
+                                       int vectors) {
+    row = to_row;
+#pragma unroll
+    for (int n = 0; n < kScoreVectors; n++) {
+      int v = first + n * step;
+      if (v < vectors)
+        widen(item[n], load_operand<T, VEC>(p.query, row, head, v));
+    }
+  }
+
+  __device__ __forceinline__ void load_att(const dfgnn_passes &p, int head,
+                                           int first, int step, int vectors) {
+    if (OP != DFGNN_OP_GATV2)
+      return;
+    const T *from = static_cast<const T *>(p.att) + int64_t(head) * p.dim;
+#pragma unroll
+    for (int n = 0; n < kScoreVectors; n++) {
+      int v = first + n * step;
+      if (v < vectors)
+        widen(att[OP == DFGNN_OP_GATV2 ? n : 0],
+              load_packed<VEC>(from + v * VEC));
+    }
+  }
+};
+
+/* Scores edges first .. end - 1 of one head by an aligned group of `lanes`
+ * lanes.  All lanes of the warp call it with the same lanes and steps >= the
+ * edges of every group.  row_of(e) is asked in rising order. */
+template <typename T, int OP, int VEC, typename RowOf, typename Write>
+__device__ __forceinline__ void
+score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
+            int64_t steps, int lanes, RowOf row_of, Write write) {
+  using A = accumulator_t<T>;
+  constexpr int kScoreVectors = score_vectors(VEC);
+  const int lane = threadIdx.x & (lanes - 1);
+  if (OP == DFGNN_OP_GAT) {
+    for (int64_t e = first + lane; e < end; e += lanes)
+      write(e, gat_score<T>(p, row_of(e), p.indices[e], head));
+    return;
+  }
+  const int vectors = p.dim / VEC, part = lanes * kScoreVectors;
+  const bool whole = vectors <= part;
+  const dfgnn_operand &key = OP == DFGNN_OP_GT ? p.key : p.value;
+  query_cache<T, OP, VEC> q;
+  if (whole)
+    q.load_att(p, head, lane, lanes, vectors);
+  /* The next edges' ends are loaded while these are scored. */
+  int next_row[kScoreEdges];
+  int next_column[kScoreEdges];
+  auto look_ahead = [&](int64_t step) {
+#pragma unroll
+    for (int u = 0; u < kScoreEdges; u++) {
+      int64_t e = first + step + u;
+      bool ok = step + u < steps && e < end;
+      next_column[u] = ok ? __ldg(p.indices + e) : -1;
+      next_row[u] = ok ? int(row_of(e)) : -1;
+    }
+  };
+  look_ahead(0);
+  for (int64_t step = 0; step < steps; step += kScoreEdges) {
+    int row[kScoreEdges];
+    int column[kScoreEdges];
+    A sum[kScoreEdges], key_norm[kScoreEdges], query_norm[kScoreEdges];
+#pragma unroll
+    for (int u = 0; u < kScoreEdges; u++) {
+      column[u] = next_column[u];
+      row[u] = next_row[u];
+      sum[u] = key_norm[u] = query_norm[u] = 0;
+    }
+    look_ahead(step + kScoreEdges);
+    for (int base = lane; base < vectors + lane; base += part) {
+      packed<T, VEC> k[kScoreEdges][kScoreVectors];
+#pragma unroll
+      for (int u = 0; u < kScoreEdges; u++)
+#pragma unroll
+        for (int n = 0; n < kScoreVectors; n++) {
+          int v = base + n * lanes;
+          k[u][n] = column[u] >= 0 && v < vectors
+                        ? load_operand<T, VEC>(key, column[u], head, v)
+                        : empty_packed<T, VEC>();
+        }
+      if (!whole)
+        q.load_att(p, head, base, lanes, vectors);
+#pragma unroll
+      for (int u = 0; u < kScoreEdges; u++) {
+        if (row[u] >= 0 && (row[u] != q.row || !whole))
+          q.load(p, row[u], head, base, lanes, vectors);
+#pragma unroll
+        for (int n = 0; n < kScoreVectors; n++) {
+          if (base + n * lanes >= vectors)
+            break;
+          A x[VEC];
+          widen(x, k[u][n]);
+#pragma unroll
+          for (int i = 0; i < VEC; i++) {
+            A y = q.item[n][i];
+            if (OP == DFGNN_OP_GATV2) {
+              sum[u] += q.att[OP == DFGNN_OP_GATV2 ? n : 0][i] *
+                        leaky(x[i] + y, A(p.slope));
+            } else {
+              sum[u] += x[i] * y;
+            }
+            if (OP == DFGNN_OP_AGNN) {
+              key_norm[u] += x[i] * x[i];
+              query_norm[u] += y * y;
+            }
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kScoreEdges; u++) {
+      for (int o = lanes / 2; o > 0; o /= 2) {
+        sum[u] += __shfl_xor_sync(kFullMask, sum[u], o);
+        if (OP == DFGNN_OP_AGNN) {
+          key_norm[u] += __shfl_xor_sync(kFullMask, key_norm[u], o);
+          query_norm[u] += __shfl_xor_sync(kFullMask, query_norm[u], o);
+        }
+      }
+      if (lane == 0 && column[u] >= 0)
+        write(first + step + u,
+              finish_score<T, OP>(p, sum[u], key_norm[u], query_norm[u]));
+    }
+  }
+}
+
+/* The threads that work on one row: a warp, or a block of kPassWarps. */
+template <typename A> struct team {
+  int rank, size; /* of a thread */
+  A *scratch;     /* shared, one a warp; NULL: a warp */
+
+  __device__ __forceinline__ void sync() const {
+    if (scratch)
+      __syncthreads();
+    else
+      __syncwarp();
+  }
+  template <typename F> __device__ __forceinline__ A join(A x, F f) const {
+    if (!scratch)
+      return x;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+      scratch[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = scratch[0];
+    for (int w = 1; w < kPassWarps; w++)
+      x = f(x, scratch[w]);
+    return x;
+  }
+  __device__ __forceinline__ A max(A x) const {
+    return join(lanes_max<32>(x), [](A a, A b) { return max_of(a, b); });
+  }
+  __device__ __forceinline__ A sum(A x) const {
+    return join(lanes_sum<32>(x), [](A a, A b) { return a + b; });
+  }
+};
+
+template <typename A> struct row_sums {
+  A maximum, inverse; /* -inf becomes 0; 1 / sum, 0 for a row of weight 0 */
+};
+
+template <typename A>
+__device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
+                                             int64_t k, int64_t first, int head,
+                                             A w, bool store) {
+  if (store)
+    s[k] = w;
+  if (p.weights)
+    static_cast<A *>(p.weights)[(first + k) * p.heads + head] = w;
+}
+
+/* Softmax of one head of a row whose scores are s[0 .. degree - 1]; a row of a
+ * warp that fits is held in registers. */
+template <typename A>
+__device__ __forceinline__ row_sums<A>
+softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
+            int64_t first, int64_t degree, int head, bool store) {
+  const bool held = !t.scratch && degree <= 32 * kHeldScores;
+  A x[kHeldScores];
+  A most = minus_infinity<A>(), total = 0;
+  if (held) {
+#pragma unroll
+    for (int i = 0; i < kHeldScores; i++) {
+      int k = t.rank + 32 * i;
+      x[i] = k < degree ? s[k] : minus_infinity<A>();
+      most = max_of(most, x[i]);
+    }
+  } else {
+#pragma unroll 4
+    for (int64_t k = t.rank; k < degree; k += t.size)
+      most = max_of(most, s[k]);
+  }
+  most = t.max(most);
+  row_sums<A> sums;
+  sums.maximum = most == minus_infinity<A>() ? A(0) : most;
+  if (held) {
+#pragma unroll
+    for (int i = 0; i < kHeldScores; i++) {
+      x[i] = exp2_fast(x[i] - sums.maximum);
+      total += x[i];
+    }
+  } else {
+#pragma unroll 4
+    for (int64_t k = t.rank; k < degree; k += t.size)
+      total += exp2_fast(s[k] - sums.maximum);
+  }
+  total = t.sum(total);
+  sums.inverse = total == A(0) ? A(0) : A(1) / total;
+  if (held) {
+#pragma unroll
+    for (int i = 0; i < kHeldScores; i++)
+      if (t.rank + 32 * i < degree)
+        store_weight(p, s, t.rank + 32 * i, first, head, x[i] * sums.inverse,
+                     store);
+  } else {
+#pragma unroll 4
+    for (int64_t k = t.rank; k < degree; k += t.size)
+      store_weight(p, s, k, first, head,
+                   exp2_fast(s[k] - sums.maximum) * sums.inverse, store);
+  }
+  if (p.lse && t.rank == 0)
+    static_cast<A *>(p.lse)[row * p.heads + head] =
+        total == A(0) ? minus_infinity<A>()
+                      : (sums.maximum + log2_of(total)) * ln2<A>();
+  t.sync();
+  return sums;
+}
+
+/* The column indices of a row that a team's thread hands out first. */
+template <typename A>
+__device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
+                                                const team<A> &t, int64_t first,
+                                                int64_t degree) {
+  return t.rank < degree ? __ldg(p.indices + first + t.rank) : 0;
+}
+
+/* out of heads head .. head + heads - 1 of a row: the sum of gathered rows by
+ * weights w[h * plane + k].  part: shared, 32 * VEC sums a warp, for a block.
+ * redundant: w are scores, and sums those of the only tile's head. */
+template <typename T, int VEC>
+__device__ __forceinline__ void
+gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
+           const accumulator_t<T> *w, int64_t plane, int64_t row, int64_t first,
+           int64_t degree, int head, int heads, bool redundant,
+           int first_columns, accumulator_t<T> (*part)[32 * VEC]) {
+  using A = accumulator_t<T>;
+  const int vectors = heads * (p.dim / VEC), lanes = power_of_two(vectors);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int groups = 32 / lanes, group = lane / lanes;
+  for (int tile = 0; tile < vectors; tile += lanes) {
+    const int v = tile + (lane & (lanes - 1));
+    const bool ok = v < vectors;
+    const int h = ok ? v / (p.dim / VEC) : 0, d = ok ? v % (p.dim / VEC) : 0;
+    const A *mine = w + h * plane;
+    row_sums<A> sums = {A(0), A(1)};
+    if (redundant) {
+      A most = minus_infinity<A>(), total = 0;
+      for (int64_t k = 0; k < degree; k++)
+        most = max_of(most, mine[k]);
+      sums.maximum = most == minus_infinity<A>() ? A(0) : most;
+      for (int64_t k = 0; k < degree; k++)
+        total += exp2_fast(mine[k] - sums.maximum);
+      sums.inverse = total == A(0) ? A(0) : A(1) / total;
+    }
+    const int64_t stride = p.value.node;
+    const T *from = static_cast<const T *>(p.value.data) +
+                    (head + h) * p.value.head +
+                    (VEC == 1 ? d * p.value.feature : d * VEC);
+    A sum[VEC];
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+      sum[i] = 0;
+    /* A warp reads 32 column indices at once and hands them out. */
+    for (int64_t base = t.rank - lane; base < degree; base += t.size) {
+      const int left = int(min(degree - base, int64_t(32)));
+      const int mine_of = base == t.rank - lane ? first_columns
+                          : lane < left ? __ldg(p.indices + first + base + lane)
+                                        : 0;
+      for (int j = 0; j * groups < left; j += kGatherEdges) {
+        packed<T, VEC> x[kGatherEdges];
+        A weight[kGatherEdges];
+#pragma unroll
+        for (int u = 0; u < kGatherEdges; u++) {
+          const int at = (j + u) * groups + group;
+          const int column = __shfl_sync(kFullMask, mine_of, at & 31);
+          weight[u] = 0;
+          x[u] = empty_packed<T, VEC>();
+          if (ok && at < left) {
+            x[u] = load_packed<VEC>(from + column * stride);
+            weight[u] = mine[base + at];
+          }
+        }
+#pragma unroll
+        for (int u = 0; u < kGatherEdges; u++) {
+          A y[VEC];
+          widen(y, x[u]);
+          if (redundant && (j + u) * groups + group < left)
+            weight[u] = exp2_fast(weight[u] - sums.maximum) * sums.inverse;
+#pragma unroll
+          for (int i = 0; i < VEC; i++)
+            sum[i] += weight[u] * y[i];
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < VEC; i++)
+      for (int o = lanes; o < 32; o *= 2)
+        sum[i] += __shfl_xor_sync(kFullMask, sum[i], o);
+    if (t.scratch) {
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < VEC; i++)
+        part[warp][lane * VEC + i] = sum[i];
+      __syncthreads();
+      for (int other = 1; warp == 0 && other < kPassWarps; other++)
+#pragma unroll
+        for (int i = 0; i < VEC; i++)
+          sum[i] += part[other][lane * VEC + i];
+    }
+    if (ok && lane < lanes && (!t.scratch || warp == 0)) {
+      const dfgnn_operand &out = p.out;
+      T *to = static_cast<T *>(const_cast<void *>(out.data)) + row * out.node +
+              (head + h) * out.head + (VEC == 1 ? d * out.feature : d * VEC);
+      store_packed<VEC, T>(to, sum);
+    }
+  }
+}
+
+/* The storage types by dtype, for launches: f<T, VEC>. */
+template <template <typename, int> class F, typename... Args>
+dfgnn_status by_type(const dfgnn_passes &p, Args &&...args) {
+  const bool wide = p.vector > 1;
+  switch (p.dtype) {
+  case DFGNN_F32:
+    return wide ? F<float, 4>::run(p, args...) : F<float, 1>::run(p, args...);
+  case DFGNN_F16:
+    return wide ? F<__half, 8>::run(p, args...) : F<__half, 1>::run(p, args...);
+  case DFGNN_BF16:
+    return wide ? F<__nv_bfloat16, 8>::run(p, args...)
+                : F<__nv_bfloat16, 1>::run(p, args...);
+  default:
+    return wide ? F<double, 2>::run(p, args...) : F<double, 1>::run(p, args...);
+  }
+}
+
+} // namespace dfgnn
+#endif

@@ -1,0 +1,50 @@
+/* pmf.c - Parallelism Maximization Fusion of the DF-GNN paper: scores of
+ * all edges to memory, edges shared evenly; then softmax and sum row by row.
+ * Each of its optimisations can be left out. */
+#include "kernels/attention/cuda/passes.h"
+
+enum { BALANCE, VEC, SOFTMAX };
+
+/* The paper's ablations: all optimisations, all but one, none. */
+static int legal(const int *parameter) {
+  int out = parameter[BALANCE] + parameter[VEC] + parameter[SOFTMAX];
+  return out != 2;
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
+  if (setting->parameter[BALANCE])
+    return 0;
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_ROW_OF_EDGE};
+  return 1;
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const int *parameter = launch->setting.parameter;
+  dfgnn_passes passes;
+  dfgnn__passes_fill(&passes, launch, parameter[VEC]);
+  dfgnn_status status = dfgnn__cuda_scores(&passes, parameter[BALANCE]);
+  if (status)
+    return status;
+  return dfgnn__cuda_rows(&passes,
+                          DFGNN_ROWS_SOFTMAX | DFGNN_ROWS_GATHER |
+                              (parameter[SOFTMAX] ? DFGNN_ROWS_REDUNDANT : 0));
+}
+
+DFGNN_FAMILIES(attention_cuda_pmf) = {
+    {.name = "cuda.attention.fwd.pmf",
+     .algorithm = "pmf",
+     .backend = "cuda",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_DTYPES_ALL,
+     .revision = 1,
+     .deterministic = 1,
+     .weights = 1,
+     .parameters = {{"balance", 2, {0, 1}, {"edge", "row"}},
+                    {"vec", 2, {0, 1}, {"wide", "1"}},
+                    {"softmax", 2, {0, 1}, {"once", "redundant"}}},
+     .legal = legal,
+     .workspace = dfgnn__passes_score_bytes,
+     .views = views,
+     .launch = launch},
+    DFGNN_FAMILIES_END};

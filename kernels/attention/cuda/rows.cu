@@ -1,0 +1,81 @@
+/* rows.cu - softmax of a row's scores, sum of its gathered rows, or both
+ */
+#include "kernels/attention/cuda/passes.cuh"
+
+using namespace dfgnn;
+
+namespace {
+
+template <typename T, int VEC, bool GATHER>
+__device__ __forceinline__ void
+one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
+        int64_t first, int64_t degree, int what,
+        accumulator_t<T> (*part)[32 * VEC]) {
+  using A = accumulator_t<T>;
+  A *w = static_cast<A *>(const_cast<void *>(p.scores)) + first;
+  const bool redundant = what & DFGNN_ROWS_REDUNDANT;
+  const int columns = GATHER ? first_columns_of(p, t, first, degree) : 0;
+  if (what & DFGNN_ROWS_SOFTMAX)
+    for (int head = 0; head < p.heads; head++)
+      if (!redundant || p.lse || p.weights)
+        softmax_row<A>(p, t, w + head * p.edges, row, first, degree, head,
+                       !redundant);
+  if (GATHER)
+    gather_row<T, VEC>(p, t, w, p.edges, row, first, degree, 0, p.heads,
+                       redundant, columns, part);
+}
+
+/* Softmax alone needs few registers. */
+template <typename T, int VEC, bool GATHER>
+__global__ void __launch_bounds__(kPassThreads, GATHER ? 3 : 4)
+    rows_kernel(dfgnn_passes p, int what, int rows) {
+  using A = accumulator_t<T>;
+  __shared__ A scratch[kPassWarps];
+  __shared__ A part[GATHER ? kPassWarps : 1][32 * VEC];
+  const int warp = threadIdx.x / 32;
+  const int64_t block = int64_t(blockIdx.x) * rows;
+  offsets_t offsets = {p.offsets, p.offsets64};
+  const int64_t end = min(block + rows, p.rows);
+  bool heavy = false;
+  for (int64_t row = block + warp; row < end; row += kPassWarps) {
+    int64_t first = offsets[row], degree = offsets[row + 1] - first;
+    if (degree > p.heavy) {
+      heavy = true;
+      continue;
+    }
+    team<A> t = {int(threadIdx.x % 32), 32, nullptr};
+    one_row<T, VEC, GATHER>(p, t, row, first, degree, what, part);
+  }
+  if (!__syncthreads_or(heavy))
+    return;
+  team<A> t = {int(threadIdx.x), kPassThreads, scratch};
+  for (int64_t row = block; row < end; row++) {
+    int64_t first = offsets[row], degree = offsets[row + 1] - first;
+    if (degree > p.heavy)
+      one_row<T, VEC, GATHER>(p, t, row, first, degree, what, part);
+  }
+}
+
+template <typename T, int VEC> struct rows {
+  static dfgnn_status run(const dfgnn_passes &p, int what) {
+    /* Several rows a warp let neighbours share the L1 where there are many. */
+    const int each = kPassWarps * (p.rows > 65536 ? 4 : 1);
+    const unsigned blocks = unsigned((p.rows + each - 1) / each);
+    cudaStream_t stream = static_cast<cudaStream_t>(p.stream);
+    if (what & DFGNN_ROWS_GATHER)
+      rows_kernel<T, VEC, true>
+          <<<blocks, kPassThreads, 0, stream>>>(p, what, each);
+    else /* reads no features */
+      rows_kernel<T, 1, false>
+          <<<blocks, kPassThreads, 0, stream>>>(p, what, each);
+    return launch_status("rows");
+  }
+};
+
+} // namespace
+
+extern "C" dfgnn_status dfgnn__cuda_rows(const dfgnn_passes *passes, int what) {
+  if (passes->rows == 0)
+    return DFGNN_OK;
+  return by_type<rows>(*passes, what);
+}

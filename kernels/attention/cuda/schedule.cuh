@@ -1,0 +1,47 @@
+/* schedule.cuh - which edges a unit of a row_schedule stands for */
+#ifndef DFGNN_ATTENTION_CUDA_SCHEDULE_CUH
+#define DFGNN_ATTENTION_CUDA_SCHEDULE_CUH
+
+#include "kernels/attention/cuda/attend.h"
+#include "kernels/common/cuda_common.cuh"
+
+namespace dfgnn {
+
+struct row_work {
+  int row;
+  int slot; /* of the partial result; -1: the row is whole */
+  int degree;
+  const int *indices;
+};
+
+__device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
+                                                int unit) {
+  row_work w;
+  const offsets_t offsets{p.offsets, p.offsets64};
+  w.slot = -1;
+  w.row = unit;
+  int64_t begin;
+  if (p.item_row) {
+    w.row = __ldg(p.item_row + unit);
+    begin = __ldg(reinterpret_cast<const long long *>(p.item_first) + unit);
+    const int first = __ldg(p.row_item + w.row);
+    const int last = __ldg(p.row_item + w.row + 1);
+    const int64_t left = offsets[w.row + 1] - begin;
+    w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
+    /* All but the first item of a row are counted from 0 over the rows; first
+     * ones of split rows follow. */
+    if (last - first > 1)
+      w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
+  } else {
+    if (p.order)
+      w.row = __ldg(p.order + unit);
+    begin = offsets[w.row];
+    w.degree = static_cast<int>(offsets[w.row + 1] - begin);
+  }
+  w.indices = p.indices + begin;
+  return w;
+}
+
+} // namespace dfgnn
+
+#endif

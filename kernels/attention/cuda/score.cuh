@@ -1,0 +1,59 @@
+/* score.cuh - the scores of attend(), as policies
+ *
+ * KEY: the score gathers a key row besides the value row.  SUM: it is a sum
+ * over features.  QUERY: it reads the destination's row.  HEAD: it reads a
+ * vector of the head.  NORM: it divides by the rows' norms.  GIVEN: scores and
+ * their log-sum-exp are in memory already. */
+#ifndef DFGNN_ATTENTION_CUDA_SCORE_CUH
+#define DFGNN_ATTENTION_CUDA_SCORE_CUH
+
+#include "kernels/common/cuda_common.cuh"
+
+namespace dfgnn {
+
+struct plain_score {
+  static constexpr bool KEY = false, SUM = false, QUERY = false, HEAD = false;
+  static constexpr bool NORM = false, GIVEN = false;
+};
+
+/* s += what feature x of the gathered row adds, for q of the destination. */
+struct dot_product {
+  template <typename A>
+  static __device__ __forceinline__ void add(A &s, A q, A x, A, A, A) {
+    s += q * x;
+  }
+};
+
+struct gt_score : plain_score, dot_product {
+  static constexpr bool KEY = true, SUM = true, QUERY = true;
+};
+
+struct agnn_score : plain_score, dot_product {
+  static constexpr bool SUM = true, QUERY = true, NORM = true;
+};
+
+struct gat_score : plain_score {};
+
+/* leaky(t) is max(t, slope t) for slopes up to 1, above that -max(-t, -slope
+ * t): q and att come multiplied by that sign. */
+struct gatv2_score : plain_score {
+  static constexpr bool SUM = true, QUERY = true, HEAD = true;
+  template <typename A>
+  static __device__ __forceinline__ void add(A &s, A q, A x, A att, A slope,
+                                             A sign) {
+    const A t = q + sign * x;
+    s += att * max_of(t, t * slope);
+  }
+};
+
+struct given_score : plain_score {
+  static constexpr bool GIVEN = true;
+};
+
+template <typename A> __device__ __forceinline__ A leaky(A t, A slope) {
+  return t > A(0) ? t : t * slope;
+}
+
+} // namespace dfgnn
+
+#endif

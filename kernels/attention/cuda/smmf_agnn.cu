@@ -1,0 +1,14 @@
+/* smmf_agnn.cu - the kernels of smmf with scores of AGNN */
+#include "kernels/attention/cuda/smmf_kernel.cuh"
+
+using namespace dfgnn;
+
+extern "C" dfgnn_status dfgnn__cuda_smmf_agnn(const dfgnn_passes *passes,
+                                              const dfgnn_smmf *smmf) {
+  return by_type<smmf_of<DFGNN_OP_AGNN>::launch>(*passes, *smmf);
+}
+
+extern "C" dfgnn_status dfgnn__cuda_smmf_allow_agnn(const dfgnn_passes *passes,
+                                                    size_t shared) {
+  return by_type<smmf_of<DFGNN_OP_AGNN>::allow>(*passes, shared);
+}

@@ -1,0 +1,135 @@
+/* smmf_kernel.cuh - Shared Memory Maximization Fusion of the DF-GNN paper:
+ * a block owns some rows, shares their edges evenly among its groups of lanes,
+ * and keeps the scores in shared memory until the rows are summed */
+#ifndef DFGNN_ATTENTION_CUDA_SMMF_KERNEL_CUH
+#define DFGNN_ATTENTION_CUDA_SMMF_KERNEL_CUH
+
+#include "kernels/attention/cuda/passes.cuh"
+
+namespace dfgnn {
+
+constexpr int kSmmfRows = 32; /* of a block, at most */
+
+/* Scores of heads head .. head + heads - 1 of the block's edges. */
+template <typename T, int OP, int VEC>
+__device__ __forceinline__ void
+block_scores(const dfgnn_passes &p, const int64_t *begin, int rows,
+             int64_t first_row, int head, int heads, accumulator_t<T> *s,
+             int64_t plane, int lanes, bool by_row) {
+  using A = accumulator_t<T>;
+  const int64_t base = begin[0], edges = begin[rows] - base;
+  if (by_row) {
+    const int groups = 32 / lanes, group = threadIdx.x % 32 / lanes;
+    for (int r = threadIdx.x / 32; r < rows; r += kPassWarps) {
+      int64_t degree = begin[r + 1] - begin[r];
+      int64_t share = (degree + groups - 1) / groups;
+      int64_t first = begin[r] + group * share;
+      for (int h = 0; h < heads; h++)
+        score_edges<T, OP, VEC>(
+            p, head + h, first, min(first + share, begin[r + 1]), share, lanes,
+            [&](int64_t) { return first_row + r; },
+            [&](int64_t e, A x) { s[h * plane + e - base] = x; });
+    }
+    return;
+  }
+  const int groups = kPassThreads / lanes, group = threadIdx.x / lanes;
+  const int pieces = heads < groups ? groups / heads : 1;
+  const int64_t share = (edges + pieces - 1) / pieces;
+  for (int unit = 0; unit < heads * pieces; unit += groups) {
+    const int mine = unit + group, h = mine % heads;
+    const int64_t first = base + mine / heads * share;
+    const int64_t end =
+        mine < heads * pieces ? min(first + share, base + edges) : first;
+    int r = 0;
+    score_edges<T, OP, VEC>(
+        p, head + h, first, end, share, lanes,
+        [&](int64_t e) {
+          while (e >= begin[r + 1])
+            r++;
+          return first_row + r;
+        },
+        [&](int64_t e, A x) { s[h * plane + e - base] = x; });
+  }
+}
+
+template <typename T, int OP, int VEC>
+__global__ void __launch_bounds__(kPassThreads)
+    smmf_kernel(dfgnn_passes p, dfgnn_smmf o, int lanes) {
+  using A = accumulator_t<T>;
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ int64_t begin[kSmmfRows + 1];
+  __shared__ A scratch[kPassWarps];
+  __shared__ A part[kPassWarps][32 * VEC];
+  offsets_t offsets = {p.offsets, p.offsets64};
+  const int64_t first_row = int64_t(blockIdx.x) * o.rows;
+  const int rows = int(min(int64_t(o.rows), p.rows - first_row));
+  const int warp = threadIdx.x / 32;
+  int64_t degree = 0;
+  if (threadIdx.x <= rows) {
+    begin[threadIdx.x] = offsets[first_row + threadIdx.x];
+    if (threadIdx.x < rows)
+      degree = offsets[first_row + threadIdx.x + 1] - begin[threadIdx.x];
+  }
+  const bool any_heavy = __syncthreads_or(degree > p.heavy);
+  const int64_t edges = begin[rows] - begin[0];
+  const int64_t room = int64_t(o.shared / sizeof(A));
+  const bool spill = edges > room;
+  A *s = reinterpret_cast<A *>(memory);
+  int64_t plane = edges;
+  int at_once = edges > 0 ? int(min(int64_t(p.heads), room / edges)) : p.heads;
+  if (spill) {
+    s = static_cast<A *>(const_cast<void *>(p.scores)) + begin[0];
+    plane = p.edges;
+    at_once = p.heads;
+  }
+  for (int head = 0; head < p.heads; head += at_once) {
+    const int heads = min(at_once, p.heads - head);
+    A *mine = spill ? s + head * plane : s;
+    block_scores<T, OP, VEC>(p, begin, rows, first_row, head, heads, mine,
+                             plane, lanes, o.by_row);
+    __syncthreads();
+    auto finish = [&](const team<A> &t, int r) {
+      const int64_t first = begin[r], d = begin[r + 1] - first;
+      A *w = mine + (first - begin[0]);
+      const int columns = first_columns_of(p, t, first, d);
+      if (!o.redundant || p.lse || p.weights)
+        for (int h = 0; h < heads; h++)
+          softmax_row<A>(p, t, w + h * plane, first_row + r, first, d, head + h,
+                         !o.redundant);
+      gather_row<T, VEC>(p, t, w, plane, first_row + r, first, d, head, heads,
+                         o.redundant, columns, part);
+    };
+    for (int r = warp; r < rows; r += kPassWarps)
+      if (begin[r + 1] - begin[r] <= p.heavy)
+        finish(team<A>{int(threadIdx.x % 32), 32, nullptr}, r);
+    for (int r = 0; any_heavy && r < rows; r++)
+      if (begin[r + 1] - begin[r] > p.heavy)
+        finish(team<A>{int(threadIdx.x), kPassThreads, scratch}, r);
+    __syncthreads();
+  }
+}
+
+template <int OP> struct smmf_of {
+  template <typename T, int VEC> struct launch {
+    static dfgnn_status run(const dfgnn_passes &p, const dfgnn_smmf &o) {
+      unsigned blocks = unsigned((p.rows + o.rows - 1) / o.rows);
+      int lanes =
+          OP == DFGNN_OP_GAT ? (o.by_row ? 32 : 1) : score_lanes(p.dim, VEC);
+      smmf_kernel<T, OP, VEC>
+          <<<blocks, kPassThreads, o.shared,
+             static_cast<cudaStream_t>(p.stream)>>>(p, o, lanes);
+      return launch_status("smmf");
+    }
+  };
+  template <typename T, int VEC> struct allow {
+    static dfgnn_status run(const dfgnn_passes &, size_t shared) {
+      DFGNN_CUDA_TRY(cudaFuncSetAttribute(
+          smmf_kernel<T, OP, VEC>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+          int(shared)));
+      return DFGNN_OK;
+    }
+  };
+};
+
+} // namespace dfgnn
+#endif

@@ -1,0 +1,746 @@
+/* tile_backward.cuh - the walk of a block over an item of the TILES view
+ *
+ * Own rows stay in shared memory; gathered ones come in steps of 16, two in
+ * flight.  Rows lie there as 16-byte units, unit u of row r at u ^ turn(r), so
+ * that all of these take the least number of turns of the banks:
+ *   - as rows of a product over features, f32: lane 4g + t reads unit 4c + t of
+ *     row g, features that serve two products, as k of which it does not
+ *     matter; 16-bit: ldmatrix
+ *   - as k of a product over rows, f32: unit 8J + g of rows 2t and 2t + 1,
+ * which is four products with output column 32J + 4g + jj; 16-bit:
+ * ldmatrix.trans The accumulators of S are the A fragments of the sums as they
+ * are: k slots t and t + 4 of tf32 are columns 2t and 2t + 1.
+ *
+ * What is no edge is left out by its bit.  Times a row that is not finite it
+ * still gives NaN, as the parts of infinity do: rows of results that are not
+ * finite are done again along their edges. */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_CUH
+
+#include "kernels/attention/cuda/tile_backward_row.cuh"
+#include "kernels/common/cuda_mma.cuh"
+
+namespace dfgnn {
+
+/* Operands of tf32.  TERMS 3: of two parts each, which is as exact as f32; 1:
+ * rounded. */
+template <int TERMS, int N> struct grad_tile_parts {
+  unsigned high[N], low[TERMS == 3 ? N : 1];
+
+  __device__ __forceinline__ void set(int i, unsigned x) {
+    if constexpr (TERMS == 3) {
+      const tf32_parts parts = tf32_split(__uint_as_float(x));
+      high[i] = parts.high;
+      low[i] = parts.low;
+    } else {
+      high[i] = __float_as_uint(tf32_nearest(__uint_as_float(x)));
+    }
+  }
+  __device__ __forceinline__ void set(int i, float x) {
+    set(i, __float_as_uint(x));
+  }
+  /* With the higher part truncated by the tensor core itself: where numbers lie
+   * in registers as it takes them, that is an instruction less. */
+  __device__ __forceinline__ void set_whole(int i, unsigned x) {
+    if constexpr (TERMS == 3) {
+      high[i] = x;
+      low[i] = __float_as_uint(__uint_as_float(x) -
+                               __uint_as_float(x & 0xffffe000u));
+    } else {
+      set(i, x);
+    }
+  }
+  /* Of the terms low high, high low, high high. */
+  template <bool LOW> __device__ __forceinline__ unsigned at(int i) const {
+    if constexpr (LOW && TERMS == 3)
+      return low[i];
+    else
+      return high[i];
+  }
+};
+
+template <int OP, typename T, int W, int TERMS, bool COLUMNS>
+struct grad_tile_walk {
+  static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
+  static constexpr bool GAT = OP == DFGNN_OP_GAT;
+  static constexpr bool F32 = sizeof(T) == 4;
+  static constexpr int OWN = grad_tile_own(OP, COLUMNS), YO = OWN - 1;
+  static constexpr int FAR = grad_tile_far(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int TO = grad_tile_sums(OP, COLUMNS),
+                       YT = TO > 0 ? TO - 1 : 0;
+  static constexpr int STATS = stats_count(OP);
+  static constexpr int EXTRAS = grad_tile_extras(OP, COLUMNS);
+  static constexpr int UNITS = W * sizeof(T) / 16; /* of a row */
+  static constexpr int STEP = kGradTileStep, TILES = STEP / 8;
+  static constexpr int VEC = F32 ? 4 : 2; /* features in a piece of a row */
+
+  const grad_tile_params &p;
+  const dfgnn_tile tile;
+  uint4 *own;                      /* [OWN][window][UNITS] */
+  uint4 *far;                      /* [stages][FAR][STEP][UNITS] */
+  float *extra;                    /* [stages][STEP][EXTRAS] */
+  int columns, columns_ahead;      /* of a chunk, by lane */
+  unsigned mask[2], mask_ahead[2]; /* of rows g and g + 8 */
+  float lse[2], delta[2], own_extra[2], inner[2], beta;
+  float s[TILES][4], dp[TILES][4];
+  float sum[YT + 1][W / 8][4];
+
+  __device__ static int lane() { return threadIdx.x & 31; }
+  __device__ static int group() { return lane() >> 2; }
+  __device__ static int place() { return lane() & 3; }
+  __device__ static int first_row() { return threadIdx.x / 32 * 16; }
+  __device__ static int head() { return blockIdx.y; }
+  __device__ static int turn(int r) {
+    return UNITS == 4 ? r >> 1 & 3 : (r & 7) ^ (r & 1) << 2;
+  }
+  __device__ int steps() const { return tile.chunks * (32 / STEP); }
+  __device__ int64_t pair(int node) const {
+    return int64_t(node) * p.walk.layout.heads + head();
+  }
+
+  __device__ grad_tile_walk(const grad_tile_params &params,
+                            const dfgnn_tile &item, char *shared)
+      : p(params), tile(item), columns(0), columns_ahead(0), beta(1) {
+    own = reinterpret_cast<uint4 *>(shared);
+    far = own + OWN * p.window * UNITS;
+    extra =
+        reinterpret_cast<float *>(far + kGradTileStages * FAR * STEP * UNITS);
+  }
+
+  /* ---- loading ----------------------------------------------------------- */
+
+  __device__ __forceinline__ void copy_unit(uint4 *to, const tensor_view &t,
+                                            int node, int u, bool there) const {
+    const char *from = static_cast<const char *>(t.data);
+    const int bytes = p.walk.layout.dim * int(sizeof(T)) - 16 * u;
+    there = there && bytes > 0;
+    if (there)
+      from =
+          node_row(node_row(from, node, t.node_bytes), head(), t.head_bytes) +
+          16 * u;
+    copy_async(to, from, there ? 16 : 0);
+  }
+
+  __device__ void load_own() const {
+    const int rows = (tile.rows + 15) / 16 * 16;
+#pragma unroll
+    for (int t = 0; t < OWN; ++t)
+      for (int i = threadIdx.x; i < rows * UNITS; i += blockDim.x) {
+        const int r = i / UNITS, u = i % UNITS;
+        copy_unit(own + t * p.window * UNITS + r * UNITS + (u ^ turn(r)),
+                  p.walk.own[t], tile.row + r, u, r < tile.rows);
+      }
+  }
+
+  __device__ int load_columns(int chunk) const {
+    return chunk < tile.chunks
+               ? __ldg(p.columns + int64_t(tile.chunk + chunk) * 32 + lane())
+               : 0;
+  }
+
+  /* Column i of a step. */
+  __device__ __forceinline__ int column(int step, int i) const {
+    if (p.dense)
+      return tile.column + min(step * STEP + i, tile.columns - 1);
+    return __shfl_sync(kFullMask, columns, (step * STEP + i) & 31);
+  }
+
+  __device__ void fetch(int step) {
+    if (!p.dense && step % (32 / STEP) == 0) {
+      columns = columns_ahead;
+      columns_ahead = load_columns(step / (32 / STEP) + 1);
+    }
+    const int stage = step % kGradTileStages;
+    uint4 *to = far + stage * FAR * STEP * UNITS;
+    for (int i = threadIdx.x; i < STEP * UNITS; i += blockDim.x) {
+      const int r = i / UNITS, u = i % UNITS, j = column(step, r);
+#pragma unroll
+      for (int t = 0; t < FAR; ++t)
+        copy_unit(to + (t * STEP + r) * UNITS + (u ^ turn(r)), p.walk.far[t], j,
+                  u, true);
+    }
+    if (EXTRAS > 0 && threadIdx.x < 32) {
+      const int j = column(step, lane() % STEP);
+      if (lane() < STEP)
+        copy_extras(extra + (stage * STEP + lane()) * EXTRAS, j);
+    }
+    copy_commit();
+  }
+
+  __device__ __forceinline__ void copy_extras(float *to, int j) const {
+    const float *from =
+        static_cast<const float *>(COLUMNS ? p.walk.stats : p.walk.far_scalar);
+    from += pair(j) * EXTRAS;
+    if constexpr (EXTRAS == 4)
+      copy_async(to, from, 16);
+    else if constexpr (EXTRAS > 0)
+      copy_few_async<4 * EXTRAS>(to, from);
+  }
+
+  __device__ void load_masks(int chunk) {
+    const unsigned *from = p.masks + int64_t(tile.chunk + chunk) * p.window +
+                           first_row() + group();
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      mask_ahead[i] = chunk < tile.chunks ? __ldg(from + 8 * i) : 0;
+  }
+
+  /* ---- a step -------------------------------------------------------------
+   */
+
+  using a_parts = grad_tile_parts<TERMS, 8>; /* two fragments */
+  using b_parts = grad_tile_parts<TERMS, 4>;
+
+  /* d += fragment k of a, by that of b. */
+  template <int TERM, class A, class B>
+  __device__ static __forceinline__ void
+  product(float (&d)[4], const A &a, int ka, const B &b, int b0, int b1) {
+    constexpr bool LOW_A = TERM == 0, LOW_B = TERM == 1;
+    const unsigned x[4] = {
+        a.template at<LOW_A>(4 * ka), a.template at<LOW_A>(4 * ka + 1),
+        a.template at<LOW_A>(4 * ka + 2), a.template at<LOW_A>(4 * ka + 3)};
+    mma_tf32(d, x, b.template at<LOW_B>(b0), b.template at<LOW_B>(b1));
+  }
+
+  /* Units 4c + t of rows g and g + 8. */
+  __device__ __forceinline__ void own_parts(a_parts &a, int t, int c) const {
+    const uint4 *at = own + (t * p.window + first_row() + group()) * UNITS +
+                      ((4 * c) ^ (place() ^ turn(group())));
+    const uint4 x = at[0], y = at[8 * UNITS];
+    a.set(0, x.x);
+    a.set(1, y.x);
+    a.set(2, x.y);
+    a.set(3, y.y);
+    a.set(4, x.z);
+    a.set(5, y.z);
+    a.set(6, x.w);
+    a.set(7, y.w);
+  }
+  __device__ __forceinline__ void far_parts(b_parts &b, const uint4 *stage,
+                                            int t, int n, int c) const {
+    const uint4 x = stage[(t * STEP + 8 * n + group()) * UNITS +
+                          ((4 * c) ^ (place() ^ turn(group())))];
+    b.set_whole(0, x.x);
+    b.set_whole(1, x.y);
+    b.set_whole(2, x.z);
+    b.set_whole(3, x.w);
+  }
+
+  template <int TERM>
+  __device__ static __forceinline__ void
+  score_term(float (&to_s)[TILES][4], float (&to_dp)[TILES][4],
+             const a_parts (&a)[OWN], const b_parts (&b)[FAR][TILES], int k) {
+#pragma unroll
+    for (int n = 0; n < TILES; ++n) {
+      if constexpr (!GAT)
+        product<TERM>(to_s[n], a[0], k, b[0][n], 2 * k, 2 * k + 1);
+      product<TERM>(to_dp[n], a[YO], k, b[YF][n], 2 * k, 2 * k + 1);
+    }
+  }
+
+  /* S and dP. */
+  __device__ __forceinline__ void scores(const uint4 *stage) {
+#pragma unroll
+    for (int n = 0; n < TILES; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        s[n][i] = dp[n][i] = 0;
+    if constexpr (F32)
+      scores_f32(stage);
+    else
+      scores_pairs(stage);
+  }
+
+  __device__ __forceinline__ void scores_pairs(const uint4 *stage) {
+    const int a_row = lane() % 16, a_unit = lane() / 16 ^ turn(a_row);
+    const int b_row = lane() % 8 + lane() / 16 * 8;
+    const int b_unit = (lane() / 8 % 2) ^ turn(b_row);
+#pragma unroll
+    for (int c = 0; c < UNITS / 2; ++c) {
+      unsigned a[OWN][4], b[FAR][4];
+#pragma unroll
+      for (int t = 0; t < OWN; ++t)
+        load_matrices(a[t], own + (t * p.window + first_row() + a_row) * UNITS +
+                                ((2 * c) ^ a_unit));
+#pragma unroll
+      for (int t = 0; t < FAR; ++t)
+        load_matrices(b[t],
+                      stage + (t * STEP + b_row) * UNITS + ((2 * c) ^ b_unit));
+#pragma unroll
+      for (int n = 0; n < TILES; ++n) {
+        if constexpr (!GAT)
+          mma_pairs<T>(s[n], a[0], b[0][2 * n], b[0][2 * n + 1]);
+        mma_pairs<T>(dp[n], a[YO], b[YF][2 * n], b[YF][2 * n + 1]);
+      }
+    }
+  }
+
+  /* Tensor cores truncate sums: what is small is added apart. */
+  __device__ __forceinline__ void scores_f32(const uint4 *stage) {
+    float s_rest[TILES][4] = {}, dp_rest[TILES][4] = {};
+#pragma unroll
+    for (int c = 0; c < UNITS / 4; ++c) {
+      a_parts a[OWN];
+      b_parts b[FAR][TILES];
+#pragma unroll
+      for (int t = 0; t < OWN; ++t)
+        own_parts(a[t], t, c);
+#pragma unroll
+      for (int t = 0; t < FAR; ++t)
+#pragma unroll
+        for (int n = 0; n < TILES; ++n)
+          far_parts(b[t][n], stage, t, n, c);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        if constexpr (TERMS == 3)
+          score_term<0>(s_rest, dp_rest, a, b, k);
+        score_term<2>(s, dp, a, b, k);
+        if constexpr (TERMS == 3)
+          score_term<1>(s_rest, dp_rest, a, b, k);
+      }
+    }
+    if constexpr (TERMS == 3)
+#pragma unroll
+      for (int n = 0; n < TILES; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          s[n][i] += s_rest[n][i];
+          dp[n][i] += dp_rest[n][i];
+        }
+  }
+
+  /* S and dP become what weighs far rows of the score, P that of the value. */
+  __device__ __forceinline__ void terms(int step) {
+    const float *numbers = extra + step % kGradTileStages * STEP * EXTRAS;
+#pragma unroll
+    for (int n = 0; n < TILES; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int h = i >> 1, c = 8 * n + 2 * place() + (i & 1);
+        const float *x = numbers + c * EXTRAS;
+        const float other = GT ? 0.0f : x[COLUMNS ? kExtra : 0];
+        const float product =
+            GT ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
+        const edge_terms<float> t = terms_of<OP, float>(
+            float(p.walk.slope), product, dp[n][i], COLUMNS ? x[kLse] : lse[h],
+            COLUMNS ? x[kDelta] : delta[h], own_extra[h], other, beta, 0.0f,
+            1.0f);
+        const bool on = mask[h] >> (step * STEP % 32 + c) & 1;
+        float score = on ? t.score : 0.0f;
+        if constexpr (!GT)
+          inner[h] += on ? t.score * t.inner : 0.0f;
+        if constexpr (AGNN)
+          score *= COLUMNS ? other * own_extra[h] * beta : other;
+        s[n][i] = score;
+        dp[n][i] = on ? t.weight : 0.0f;
+      }
+  }
+
+  /* sum += x far. */
+  __device__ __forceinline__ void add(float (&to)[W / 8][4],
+                                      const float (&x)[TILES][4],
+                                      const uint4 *from) const {
+    if constexpr (F32)
+      add_f32(to, x, from);
+    else
+      add_pairs(to, x, from);
+  }
+
+  /* With TERMS 3 what a step adds is summed apart, as tensor cores would
+   * truncate long sums at every turn. */
+  __device__ __forceinline__ void add_f32(float (&to)[W / 8][4],
+                                          const float (&x)[TILES][4],
+                                          const uint4 *from) const {
+    constexpr int PAIR = W > 32 && TO == 1 ? 2 : 1; /* of four tiles */
+    grad_tile_parts<TERMS, 4> a[TILES];
+#pragma unroll
+    for (int n = 0; n < TILES; ++n) {
+      a[n].set(0, x[n][0]);
+      a[n].set(1, x[n][2]);
+      a[n].set(2, x[n][1]);
+      a[n].set(3, x[n][3]);
+    }
+#pragma unroll
+    for (int j = 0; j < W / 32; j += PAIR) {
+      float d[4 * PAIR][4];
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          d[i][k] = TERMS == 3 ? 0.0f : to[4 * j + i][k];
+#pragma unroll
+      for (int n = 0; n < TILES; ++n)
+        add_tiles<PAIR>(d, a[n], from, 8 * n + 2 * place(), j);
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          to[4 * j + i][k] = TERMS == 3 ? to[4 * j + i][k] + d[i][k] : d[i][k];
+    }
+  }
+
+  /* Of rows r and r + 1, units 8j + g on. */
+  template <int PAIR>
+  __device__ static __forceinline__ void
+  add_tiles(float (&d)[4 * PAIR][4], const grad_tile_parts<TERMS, 4> &a,
+            const uint4 *from, int r, int j) {
+    const uint4 *even = from + r * UNITS + (group() ^ turn(r));
+    const uint4 *odd = from + (r + 1) * UNITS + (group() ^ turn(r + 1));
+    grad_tile_parts<TERMS, 8> b[PAIR];
+#pragma unroll
+    for (int i = 0; i < PAIR; ++i) {
+      const uint4 y = even[8 * (j + i)], z = odd[8 * (j + i)];
+      b[i].set(0, y.x);
+      b[i].set(1, z.x);
+      b[i].set(2, y.y);
+      b[i].set(3, z.y);
+      b[i].set(4, y.z);
+      b[i].set(5, z.z);
+      b[i].set(6, y.w);
+      b[i].set(7, z.w);
+    }
+    if constexpr (TERMS == 3) {
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+        product<0>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+#pragma unroll
+      for (int i = 0; i < 4 * PAIR; ++i)
+        product<1>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * PAIR; ++i)
+      product<2>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+  }
+
+  __device__ __forceinline__ void add_pairs(float (&to)[W / 8][4],
+                                            const float (&x)[TILES][4],
+                                            const uint4 *from) const {
+    const unsigned a[4] = {
+        pack_pair<T>(x[0][0], x[0][1]), pack_pair<T>(x[0][2], x[0][3]),
+        pack_pair<T>(x[1][0], x[1][1]), pack_pair<T>(x[1][2], x[1][3])};
+    const int r = lane() % 16, u = lane() / 16;
+#pragma unroll
+    for (int j = 0; j < W / 16; ++j) {
+      unsigned b[4];
+      load_transposed(b, from + r * UNITS + ((2 * j) ^ (u ^ turn(r))));
+      mma_pairs<T>(to[2 * j], a, b[0], b[1]);
+      mma_pairs<T>(to[2 * j + 1], a, b[2], b[3]);
+    }
+  }
+
+  __device__ __forceinline__ void compute(int step) {
+    const uint4 *stage = far + step % kGradTileStages * FAR * STEP * UNITS;
+    scores(stage);
+    terms(step);
+    if constexpr (COLUMNS)
+      if (p.walk.to[YT].data)
+        add(sum[YT], dp, stage + YF * STEP * UNITS);
+    if constexpr (!GAT)
+      if (p.walk.to[0].data)
+        add(sum[0], s, stage);
+  }
+
+  /* ---- an item ------------------------------------------------------------
+   */
+
+  __device__ void begin() {
+#pragma unroll
+    for (int t = 0; t <= YT; ++t)
+#pragma unroll
+      for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sum[t][n][i] = 0;
+    if (AGNN && p.walk.beta)
+      beta = *static_cast<const float *>(p.walk.beta);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      lse[h] = delta[h] = own_extra[h] = inner[h] = 0;
+      mask[h] = 0;
+    }
+    if constexpr (!COLUMNS)
+      own_stats();
+    else if constexpr (!GT)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int r = first_row() + group() + 8 * h;
+        if (r < tile.rows)
+          own_extra[h] =
+              static_cast<const float *>(p.walk.own_scalar)[pair(tile.row + r)];
+      }
+  }
+
+  /* The lane's 16 bytes of an own row; zeros beyond it. */
+  static constexpr int UNIT = 16 / sizeof(T);
+  __device__ __forceinline__ packed<T, UNIT> own_unit(const tensor_view &t,
+                                                      int r) const {
+    packed<T, UNIT> x;
+    clear(x);
+    if (r < tile.rows && lane() * UNIT < p.walk.layout.dim)
+      x = load_packed<UNIT>(reinterpret_cast<const T *>(
+          node_row(node_row(static_cast<const char *>(t.data), tile.row + r,
+                            t.node_bytes),
+                   head(), t.head_bytes) +
+          lane() * 16));
+    return x;
+  }
+
+  /* What grad_stats() does, by the same sums, for the rows of the warp. */
+  __device__ __forceinline__ void own_stats() {
+    constexpr int AT_ONCE = 4, SUMS = AGNN ? 2 : 1;
+#pragma unroll
+    for (int first = 0; first < 16; first += AT_ONCE) {
+      float sums[SUMS][AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) {
+        const int r = first_row() + first + i;
+        const packed<T, UNIT> x = own_unit(p.walk.own[YO], r),
+                              y = own_unit(p.walk.out, r);
+        sums[0][i] = 0;
+#pragma unroll
+        for (int k = 0; k < UNIT; ++k)
+          sums[0][i] += widen(x.item[k]) * widen(y.item[k]);
+        if constexpr (AGNN) {
+          const packed<T, UNIT> q = own_unit(p.walk.own[0], r);
+          sums[1][i] = 0;
+#pragma unroll
+          for (int k = 0; k < UNIT; ++k)
+            sums[1][i] += widen(q.item[k]) * widen(q.item[k]);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) {
+        const float d = lanes_sum<32>(sums[0][i]);
+        const float square = AGNN ? lanes_sum<32>(sums[SUMS - 1][i]) : 0.0f;
+        if (group() == (first + i) % 8) {
+          delta[(first + i) / 8] = d;
+          own_extra[(first + i) / 8] = AGNN ? inverse_norm(square) : 0.0f;
+        }
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r = first_row() + group() + 8 * h;
+      if (r >= tile.rows)
+        continue;
+      const int64_t at = pair(tile.row + r);
+      lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[at]);
+      if constexpr (GAT)
+        own_extra[h] = static_cast<const float *>(p.walk.own_scalar)[at];
+      if (place() == 0)
+        store_stats(static_cast<float *>(p.walk.stats) + at * STATS, h);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void store_stats(float *to, int h) const {
+    to[kLse] = lse[h];
+    to[kDelta] = delta[h];
+    if constexpr (STATS > kExtra) {
+      to[kExtra] = own_extra[h];
+      to[kExtra + 1] = 0; /* read with the others */
+    }
+  }
+
+  __device__ void run() {
+    const int count = steps();
+    load_masks(0);
+    if (!p.dense)
+      columns_ahead = load_columns(0);
+    load_own();
+    if (count > 0)
+      fetch(0);
+    else
+      copy_commit();
+    begin();
+    for (int step = 0; step < count; ++step) {
+      copy_wait<0>();
+      __syncthreads(); /* it is there, and nobody reads the one before */
+      if (step + 1 < count)
+        fetch(step + 1);
+      if (step % (32 / STEP) == 0) {
+        mask[0] = mask_ahead[0];
+        mask[1] = mask_ahead[1];
+        load_masks(step / (32 / STEP) + 1);
+      }
+      constexpr unsigned bits = (1u << STEP) - 1;
+      if (__any_sync(kFullMask,
+                     ((mask[0] | mask[1]) >> (step * STEP % 32) & bits) != 0))
+        compute(step);
+    }
+    copy_wait<0>();
+    __syncthreads();
+    finish();
+  }
+
+  /* ---- results ------------------------------------------------------------
+   */
+
+  /* Visits this lane's pieces of row g + 8h: visit(feature, x). */
+  template <class Visit>
+  __device__ __forceinline__ void pieces(float (&from)[W / 8][4], int h,
+                                         const Visit &visit) {
+    if constexpr (F32) {
+#pragma unroll
+      for (int j = 0; j < W / 32; ++j)
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float x[VEC];
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            x[i] = from[4 * j + i][2 * h + k];
+          visit(32 * j + 8 * place() + 4 * k, x);
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            from[4 * j + i][2 * h + k] = x[i];
+        }
+    } else {
+#pragma unroll
+      for (int n = 0; n < W / 8; ++n) {
+        float x[VEC] = {from[n][2 * h], from[n][2 * h + 1]};
+        visit(8 * n + 2 * place(), x);
+        from[n][2 * h] = x[0];
+        from[n][2 * h + 1] = x[1];
+      }
+    }
+  }
+
+  __device__ __forceinline__ packed<T, VEC> own_piece(int r, int f) const {
+    const int at = f * int(sizeof(T)), u = (at / 16) ^ turn(r);
+    return *reinterpret_cast<const packed<T, VEC> *>(
+        reinterpret_cast<const char *>(own + r * UNITS + u) + at % 16);
+  }
+
+  /* As grad_tile_row::finish().  Returns which results must be found anew: bit
+   * t: sum t; GRAD_TILE_INNER. */
+  __device__ __forceinline__ unsigned finish_row(int h) {
+    unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
+    float along = 0, factor = 1;
+    if constexpr (AGNN) {
+      if (!(own_extra[h] < inverse_norm(0.0f)))
+        bad |= 1; /* see grad_tile_row::raised() */
+      else
+        along = inner[h] * own_extra[h] * (COLUMNS ? own_extra[h] * beta : 1);
+      if (!COLUMNS)
+        factor = own_extra[h] * beta;
+    }
+    if constexpr (GT)
+      factor = float(p.walk.scale);
+    const bool part = tile.flags & DFGNN_TILE_PARTIAL;
+#pragma unroll
+    for (int t = 0; t < TO; ++t)
+      pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
+        packed<T, VEC> y;
+        if constexpr (AGNN)
+          y = own_piece(first_row() + group() + 8 * h, f);
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          if (!GAT && t == 0 && !part) {
+            if constexpr (AGNN)
+              x[i] = along != 0 ? x[i] - along * widen(y.item[i]) : x[i];
+            x[i] *= factor;
+          }
+          bad |= is_finite(x[i]) ? 0u : 1u << t;
+        }
+      });
+    return bad;
+  }
+
+  __device__ __forceinline__ void store_row(int h, unsigned wanted) {
+    const int r = first_row() + group() + 8 * h;
+    const int64_t at = pair(tile.row + r);
+    if (place() == 0 && wanted & GRAD_TILE_INNER) {
+      if (GAT && p.walk.to_scalar)
+        static_cast<float *>(p.walk.to_scalar)[at] = inner[h];
+      if (AGNN && !COLUMNS && p.row_totals)
+        static_cast<float *>(p.row_totals)[at] = inner[h];
+    }
+#pragma unroll
+    for (int t = 0; t < TO; ++t) {
+      if (!p.walk.to[t].data || !(wanted >> t & 1))
+        continue;
+      char *to = static_cast<char *>(const_cast<void *>(p.walk.to[t].data)) +
+                 int64_t(tile.row + r) * p.walk.to[t].node_bytes +
+                 int64_t(head()) * p.walk.to[t].head_bytes;
+      pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
+        if (f < p.walk.layout.dim)
+          store_once<VEC>(reinterpret_cast<T *>(to) + f, x);
+      });
+    }
+  }
+
+  __device__ __forceinline__ void store_part(int h) {
+    const int r = first_row() + group() + 8 * h;
+    const int64_t slot = int64_t(tile.slot) * p.walk.layout.heads + head();
+    if (!GT && place() == 0)
+      static_cast<float *>(p.walk.partial_scalar)[slot * p.window + r] =
+          inner[h];
+#pragma unroll
+    for (int t = 0; t < TO; ++t) {
+      float *to = static_cast<float *>(p.walk.partial) +
+                  ((slot * TO + t) * p.window + r) * W;
+      pieces(sum[t], h,
+             [&](int f, float(&x)[VEC]) { store_packed<VEC>(to + f, x); });
+    }
+  }
+
+  __device__ void finish() {
+    const bool part = tile.flags & DFGNN_TILE_PARTIAL;
+    unsigned again[2] = {0, 0}; /* of rows g and g + 8 */
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if constexpr (!GT) {
+        inner[h] += __shfl_xor_sync(kFullMask, inner[h], 1);
+        inner[h] += __shfl_xor_sync(kFullMask, inner[h], 2);
+      }
+      const bool mine = first_row() + group() + 8 * h < tile.rows;
+      unsigned bad = finish_row(h);
+      bad |= __shfl_xor_sync(kFullMask, bad, 1);
+      bad |= __shfl_xor_sync(kFullMask, bad, 2);
+      if (mine && part)
+        store_part(h);
+      if (mine && !part) {
+        store_row(h, ~bad);
+        again[h] = bad;
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      slow_rows(again[h], h);
+  }
+
+  __device__ void slow_rows(unsigned again, int h) const {
+    for (unsigned left = __ballot_sync(kFullMask, again && place() == 0); left;
+         left &= left - 1) {
+      const int from = __ffs(left) - 1;
+      grad_tile_slow_row<OP, T, COLUMNS>(
+          p, tile.row + first_row() + from / 4 + 8 * h, head(),
+          __shfl_sync(kFullMask, again, from));
+    }
+  }
+
+  __device__ void along_edges() {
+    begin();
+    for (int r = first_row(); r < min(first_row() + 16, tile.rows); ++r)
+      grad_tile_slow_row<OP, T, COLUMNS>(p, tile.row + r, head(), ~0u);
+  }
+};
+
+template <int OP, typename T, int W, int TERMS, bool COLUMNS>
+__global__ void __launch_bounds__(256, 1)
+    grad_tile_gradient(const __grid_constant__ grad_tile_params p) {
+  extern __shared__ uint4 grad_tile_shared_memory[];
+  using walk_t = grad_tile_walk<OP, T, W, TERMS, COLUMNS>;
+  const int4 *at = reinterpret_cast<const int4 *>(p.items + blockIdx.x);
+  const int4 x = __ldg(at), y = __ldg(at + 1);
+  const dfgnn_tile tile = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+  walk_t walk(p, tile, reinterpret_cast<char *>(grad_tile_shared_memory));
+  if (tile.flags & DFGNN_TILE_DUPLICATES)
+    walk.along_edges();
+  else
+    walk.run();
+}
+
+} // namespace dfgnn
+
+#endif

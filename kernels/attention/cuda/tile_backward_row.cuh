@@ -1,0 +1,229 @@
+/* tile_backward_row.cuh - one row of gradients by a warp, 16 bytes a lane:
+ * along its edges where tiles cannot say it all or gave no number, and from the
+ * partial sums of cut windows */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
+
+#include "kernels/attention/cuda/terms.cuh"
+#include "kernels/attention/cuda/tile_backward.h"
+
+namespace dfgnn {
+
+__device__ __forceinline__ bool is_finite(float x) {
+  return fabsf(x) < INFINITY;
+}
+
+template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
+  static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
+  static constexpr bool GAT = OP == DFGNN_OP_GAT;
+  static constexpr int OWN = grad_tile_own(OP, COLUMNS), YO = OWN - 1;
+  static constexpr int FAR = grad_tile_far(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int TO = grad_tile_sums(OP, COLUMNS),
+                       YT = TO > 0 ? TO - 1 : 0;
+  static constexpr int STATS = stats_count(OP), K = 16 / sizeof(T);
+
+  const grad_tile_params &p;
+  int row, head;
+  float own[OWN][K], sum[YT + 1][K];
+  float lse, delta, extra, beta, inner;
+
+  __device__ static float scalar(const void *array, int64_t at) {
+    return static_cast<const float *>(array)[at];
+  }
+  __device__ int64_t pair(int node) const {
+    return int64_t(node) * p.walk.layout.heads + head;
+  }
+  __device__ const char *row_of(const tensor_view &t, int node) const {
+    return static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes +
+           int64_t(head) * t.head_bytes;
+  }
+  /* Lane l has features K l .. K l + K - 1, as where delta is summed: of a row
+   * with one edge, dP - delta is 0. */
+  __device__ static int first() { return (threadIdx.x & 31) * K; }
+  __device__ bool has() const { return first() < p.walk.layout.dim; }
+  __device__ void load(float (&to)[K], const tensor_view &t, int node) const {
+    packed<T, K> x;
+    clear(x);
+    if (has())
+      x = load_packed<K>(reinterpret_cast<const T *>(row_of(t, node)) +
+                         first());
+    widen(to, x);
+  }
+
+  __device__ grad_tile_row(const grad_tile_params &params, int node,
+                           int at_head)
+      : p(params), row(node), head(at_head), lse(0), delta(0), extra(0),
+        beta(1), inner(0) {
+#pragma unroll
+    for (int t = 0; t < OWN; ++t)
+      load(own[t], p.walk.own[t], row);
+#pragma unroll
+    for (int t = 0; t <= YT; ++t)
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        sum[t][k] = 0;
+    if (!COLUMNS) {
+      const float *stats =
+          static_cast<const float *>(p.walk.stats) + pair(row) * STATS;
+      lse = stats[kLse];
+      delta = stats[kDelta];
+      extra = STATS > kExtra ? stats[STATS > kExtra ? kExtra : 0] : 0;
+    } else if (!GT) {
+      extra = scalar(p.walk.own_scalar, pair(row));
+    }
+    if (AGNN && p.walk.beta)
+      beta = scalar(p.walk.beta, 0);
+  }
+
+  __device__ void edge(int j) {
+    float x[FAR][K], product = 0, dp = 0, far = 0;
+#pragma unroll
+    for (int t = 0; t < FAR; ++t)
+      load(x[t], p.walk.far[t], j);
+    if (COLUMNS) {
+      const float *stats =
+          static_cast<const float *>(p.walk.stats) + pair(j) * STATS;
+      lse = stats[kLse];
+      delta = stats[kDelta];
+      far = STATS > kExtra ? stats[STATS > kExtra ? kExtra : 0] : 0;
+    } else if (!GT) {
+      far = scalar(p.walk.far_scalar, pair(j));
+    }
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      product += own[0][k] * x[0][k];
+      dp += own[YO][k] * x[YF][k];
+    }
+    product = lanes_sum<32>(product);
+    dp = lanes_sum<32>(dp);
+    if (GT)
+      product *= float(p.walk.scale * kLog2e);
+    const edge_terms<float> t =
+        terms_of<OP, float>(float(p.walk.slope), product, dp, lse, delta, extra,
+                            far, beta, 0.0f, 1.0f);
+    float score = t.score;
+    inner += score * t.inner;
+    if (AGNN)
+      score *= COLUMNS ? far * extra * beta : far;
+    if constexpr (TO > 0)
+      if (t.weight != 0 || score != 0) /* 0 times infinity is none */
+        add(x, t.weight, score);
+  }
+
+  __device__ void add(const float (&x)[FAR][K], float weight, float score) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if (COLUMNS)
+        sum[YT][k] += weight * x[YF][k];
+      if (!GAT)
+        sum[0][k] += score * x[0][k];
+    }
+  }
+
+  __device__ void along_edges() {
+    const offsets_t offsets{p.walk.schedule.offsets, p.walk.schedule.offsets64};
+    const int64_t end = offsets[row + 1];
+    for (int64_t e = offsets[row]; e < end; ++e)
+      edge(p.walk.schedule.indices[e]);
+  }
+
+  /* AGNN: does the gradient multiply the rounding of dS by 1e12? */
+  __device__ bool raised() const {
+    return AGNN && !(extra < inverse_norm(0.0f));
+  }
+
+  /* What cuda_backward.cuh's finish() does. */
+  __device__ void finish() {
+    if (AGNN) {
+      const float along =
+          raised() ? 0.0f : inner * extra * (COLUMNS ? extra * beta : 1.0f);
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        if (along != 0)
+          sum[0][k] -= along * own[0][k];
+        if (!COLUMNS)
+          sum[0][k] *= extra * beta;
+      }
+    }
+    if (GT) {
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        sum[0][k] *= float(p.walk.scale);
+    }
+  }
+
+  /* Which results must be found anew. */
+  __device__ unsigned bad() const {
+    unsigned x = is_finite(inner) ? 0 : GRAD_TILE_INNER;
+#pragma unroll
+    for (int t = 0; t < TO; ++t)
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        x |= is_finite(sum[t][k]) ? 0u : 1u << t;
+#pragma unroll
+    for (int o = 16; o > 0; o >>= 1)
+      x |= __shfl_xor_sync(kFullMask, x, o);
+    return x | raised();
+  }
+
+  __device__ void store(unsigned wanted) const {
+    if ((threadIdx.x & 31) == 0 && wanted & GRAD_TILE_INNER) {
+      if (GAT && p.walk.to_scalar)
+        static_cast<float *>(p.walk.to_scalar)[pair(row)] = inner;
+      if (AGNN && !COLUMNS && p.row_totals)
+        static_cast<float *>(p.row_totals)[pair(row)] = inner;
+    }
+#pragma unroll
+    for (int t = 0; t < TO; ++t)
+      if (p.walk.to[t].data && wanted >> t & 1 && has())
+        store_packed<K>(reinterpret_cast<T *>(
+                            const_cast<char *>(row_of(p.walk.to[t], row))) +
+                            first(),
+                        sum[t]);
+  }
+};
+
+template <int OP, typename T, bool COLUMNS>
+__device__ void grad_tile_slow_row(const grad_tile_params &p, int row, int head,
+                                   unsigned wanted) {
+  grad_tile_row<OP, T, COLUMNS> r(p, row, head);
+  r.along_edges();
+  r.finish();
+  r.store(wanted);
+}
+
+/* A block a window that was cut, a warp a row at a time: the items' sums in
+ * their order. */
+template <int OP, typename T, bool COLUMNS>
+__global__ void __launch_bounds__(256, 1)
+    grad_tile_merge(const __grid_constant__ grad_tile_params p) {
+  using row_t = grad_tile_row<OP, T, COLUMNS>;
+  const dfgnn_tile_cut cut = p.cuts[blockIdx.x];
+  const int head = blockIdx.y, heads = p.walk.layout.heads;
+  for (int i = threadIdx.x / 32; i < cut.rows; i += blockDim.x / 32) {
+    row_t r(p, cut.row + i, head);
+    for (int k = 0; k < cut.slots; ++k) {
+      const int64_t slot = int64_t(cut.slot + k) * heads + head;
+#pragma unroll
+      for (int t = 0; t < row_t::TO; ++t) {
+        const float *from = static_cast<const float *>(p.walk.partial) +
+                            ((slot * row_t::TO + t) * p.window + i) * p.width +
+                            row_t::first();
+#pragma unroll
+        for (int f = 0; f < row_t::K; ++f)
+          r.sum[t][f] += r.has() ? from[f] : 0.0f;
+      }
+      if (OP != DFGNN_OP_GT)
+        r.inner += row_t::scalar(p.walk.partial_scalar, slot * p.window + i);
+    }
+    r.finish();
+    const unsigned again = r.bad();
+    r.store(~again);
+    if (again)
+      grad_tile_slow_row<OP, T, COLUMNS>(p, cut.row + i, head, again);
+  }
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,502 @@
+/* tile_forward.cuh - the kernel of `dense` and `window`
+ *
+ * A block takes an item of a TILES view, in one head; each warp has 16 rows.
+ * Chunks of 32 columns pass through shared memory.  With one stage the keys of
+ * the next chunk are copied while weights and values of this one are worked
+ * on, and its values during the next scores; with two stages the next chunk is
+ * copied whole meanwhile.
+ *
+ * The mask decides what is an edge, never a value.  But a weight of zero times
+ * an infinite value is a NaN: rows that do not come out finite are done again,
+ * edge by edge. */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
+
+#include "kernels/attention/cuda/tile_forward_math.cuh"
+#include "kernels/attention/cuda/tile_forward_row.cuh"
+
+namespace dfgnn {
+
+template <class Math, int OP, int W> struct tile_forward {
+  using T = typename Math::T;
+  static constexpr bool kKey = OP == DFGNN_OP_GT;
+  static constexpr bool kDot = OP == DFGNN_OP_GT || OP == DFGNN_OP_AGNN;
+  /* A number a column that is found from its staged row. */
+  static constexpr bool kReduced = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GATV2;
+  /* GATv2 reads the query a feature at a time. */
+  static constexpr bool kOwn = kDot ? Math::kQueryShared : OP == DFGNN_OP_GATV2;
+  static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
+  static constexpr int kStride = kTileStride<T, W>;
+  static constexpr int kTableBytes =
+      DFGNN_TILE_COLUMNS * kStride * int(sizeof(T));
+  static constexpr int kStageBytes = kKey ? 2 * kTableBytes : kTableBytes;
+  static constexpr int kScalarBytes =
+      kReduced ? DFGNN_TILE_COLUMNS * int(sizeof(float)) : 0;
+  static constexpr int kAttBytes =
+      OP == DFGNN_OP_GATV2 ? W * int(sizeof(float)) : 0;
+
+  const tile_params &p;
+  char *shared;
+  int head, warp, lane, warps;
+
+  __device__ __forceinline__ T *value_at(int stage) const {
+    return reinterpret_cast<T *>(shared + stage * kStageBytes);
+  }
+  __device__ __forceinline__ T *key_at(int stage) const {
+    return reinterpret_cast<T *>(shared + stage * kStageBytes +
+                                 (kKey ? kTableBytes : 0));
+  }
+  __device__ __forceinline__ float *scalars() const {
+    return reinterpret_cast<float *>(shared + p.stages * kStageBytes);
+  }
+  __device__ __forceinline__ float *att() const {
+    return scalars() + kScalarBytes / sizeof(float);
+  }
+  __device__ __forceinline__ T *own() const { /* the warp's rows */
+    return reinterpret_cast<T *>(att() + kAttBytes / sizeof(float)) +
+           warp * 16 * kStride;
+  }
+
+  /* ---- copies ------------------------------------------------------------ */
+
+  /* Rows first, first + step, ... below 32 or `last`; row r is of the node in
+   * lane r. */
+  __device__ __forceinline__ void copy(T *to, const tensor_view &t, int node,
+                                       int first, int last, int step) const {
+    const char *base =
+        static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
+    if (p.wide) {
+      constexpr int side = 32 / kVectors; /* rows side by side */
+      const int column = lane % kVectors;
+      const int bytes = column * kVector < p.dim ? 16 : 0;
+      int row = first * side + lane / kVectors;
+      base += bytes ? column * 16 : 0;
+      to += row * kStride + column * kVector;
+      const int rounds =
+          (last - first * side + step * side - 1) / (step * side);
+#pragma unroll 4
+      for (int k = 0; k < rounds; ++k) {
+        copy_async(
+            to, node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes),
+            bytes);
+        row += step * side;
+        to += step * side * kStride;
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int row = first; row < last; row += step) {
+      const char *from =
+          node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
+#pragma unroll
+      for (int f = lane; f < W; f += 32)
+        to[row * kStride + f] = f < p.dim
+                                    ? *reinterpret_cast<const T *>(
+                                          from + int64_t(f) * t.feature_bytes)
+                                    : narrow<T>(0.0f);
+    }
+  }
+  __device__ __forceinline__ void copy_key(int stage, int node) const {
+    if constexpr (kKey)
+      copy(key_at(stage), p.key, node, warp, DFGNN_TILE_COLUMNS, warps);
+  }
+  __device__ __forceinline__ void copy_value(int stage, int node) const {
+    copy(value_at(stage), p.value, node, warp, DFGNN_TILE_COLUMNS, warps);
+  }
+
+  /* ---- scores ------------------------------------------------------------ */
+
+  struct state {
+    float sums[W / 8][4], m[2], l[2];
+    float row[2]; /* GAT: scores; else what scores are multiplied by */
+    typename Math::template query<W> query;
+  };
+
+  /* Those of the chunk's staged rows; lanes of a row side by side. */
+  __device__ __forceinline__ void reduce_columns(int stage) const {
+    constexpr int side = 32 / kVectors;
+    const int column = lane % kVectors * kVector;
+    for (int r = warp * side; r < DFGNN_TILE_COLUMNS; r += warps * side) {
+      const int row = r + lane / kVectors;
+      const float x =
+          lanes_sum<kVectors>(reduced(value_at(stage) + row * kStride, column));
+      if (column == 0)
+        scalars()[row] = OP == DFGNN_OP_AGNN ? inverse_norm(x) : x * p.slope;
+    }
+  }
+  /* What the features from `first` on add. */
+  __device__ __forceinline__ float reduced(const T *row, int first) const {
+    float x[kVector], y[kVector], sum = 0.0f;
+    load_staged(x, row + first);
+    if constexpr (OP == DFGNN_OP_GATV2)
+      load_staged(y, att() + first);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      sum += x[i] * (OP == DFGNN_OP_GATV2 ? y[i] : x[i]);
+    return sum;
+  }
+  __device__ __forceinline__ void reduce_rows(state &z) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float x = 0.0f;
+#pragma unroll
+      for (int c = 0; c < kVectors / 4; ++c) {
+        if constexpr (kOwn)
+          x += reduced(own() + (tile_order(lane / 4) + 8 * r) * kStride,
+                       (4 * c + t) * kVector);
+        else
+          x += Math::square(z.query, c, r);
+      }
+      x = lanes_sum<4>(x);
+      if constexpr (OP == DFGNN_OP_AGNN)
+        z.row[r] =
+            inverse_norm(x) * (p.beta ? __ldg(p.beta) : 1.0f) * float(kLog2e);
+      else
+        z.row[r] = x * p.slope;
+    }
+  }
+
+  __device__ __forceinline__ void scores(tile_scores &s, const state &z,
+                                         int stage) const {
+    if constexpr (kDot)
+      Math::template scores<W>(s, z.query, own(),
+                               kKey ? key_at(stage) : value_at(stage), lane);
+    if constexpr (OP == DFGNN_OP_GATV2)
+      additive_scores<T, W>(s, own(), value_at(stage), att(), lane);
+  }
+
+  /* To log2 units. */
+  __device__ __forceinline__ void finish_scores(tile_scores &s, const state &z,
+                                                float column_scalar) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int at = 8 * j + t + e % 2 * 4;
+        float column = 0.0f;
+        if constexpr (kReduced)
+          column = scalars()[at];
+        if constexpr (OP == DFGNN_OP_GAT)
+          column = __shfl_sync(kFullMask, column_scalar, at);
+        if constexpr (OP == DFGNN_OP_GAT)
+          s[j][e] = leaky(z.row[e / 2] + column, p.slope) * float(kLog2e);
+        else if constexpr (OP == DFGNN_OP_AGNN)
+          s[j][e] *= z.row[e / 2] * column;
+        else if constexpr (OP == DFGNN_OP_GATV2)
+          s[j][e] = (z.row[e / 2] + column + (1.0f - p.slope) * s[j][e]) *
+                    float(kLog2e);
+        else
+          s[j][e] *= z.row[e / 2];
+      }
+  }
+
+  /* Scores become weights; scale: of what was summed before. */
+  __device__ __forceinline__ void soften(tile_scores &s, float (&scale)[2],
+                                         state &z,
+                                         const unsigned (&mask)[2]) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const unsigned bits = mask[r] >> t;
+      float top = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &x = s[j][2 * r + e];
+          x = bits >> (8 * j + 4 * e) & 1 ? x : -INFINITY;
+          top = fmaxf(top, x);
+        }
+      top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 2));
+      const float m = fmaxf(z.m[r], top);
+      scale[r] = exp2_fast(z.m[r] - m);
+      z.m[r] = m;
+      float l = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &x = s[j][2 * r + e];
+          x = exp2_fast(x - m);
+          l += x;
+        }
+      z.l[r] = z.l[r] * scale[r] + l;
+    }
+  }
+
+  /* ---- rows -------------------------------------------------------------- */
+
+  __device__ __forceinline__ int row_of(int r) const {
+    return 16 * warp + tile_order(lane / 4) + 8 * r;
+  }
+
+  __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
+#pragma unroll
+    for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        z.sums[n][e] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int node = item.row + min(row_of(r), item.rows - 1);
+      z.m[r] = lowest<float>();
+      z.l[r] = 0.0f;
+      z.row[r] = p.scale * float(kLog2e);
+      if constexpr (OP == DFGNN_OP_GAT)
+        z.row[r] = __ldg(p.row_scalar + int64_t(node) * p.heads + head);
+    }
+    const int node = item.row + min(16 * warp + lane % 16, item.rows - 1);
+    if constexpr (kOwn)
+      copy(own(), p.query, node, 0, 16, 1);
+    else if constexpr (kDot)
+      load_query(z.query, item);
+    if constexpr (OP == DFGNN_OP_GATV2)
+      for (int f = threadIdx.x; f < W; f += blockDim.x)
+        att()[f] = f < p.dim
+                       ? widen(static_cast<const T *>(p.att)[head * p.dim + f])
+                       : 0.0f;
+  }
+
+  __device__ __forceinline__ void
+  load_query(typename Math::template query<W> &q,
+             const dfgnn_tile &item) const {
+    const char *base = static_cast<const char *>(p.query.data) +
+                       int64_t(head) * p.query.head_bytes;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const char *from = node_row(
+          base, item.row + min(row_of(r), item.rows - 1), p.query.node_bytes);
+#pragma unroll
+      for (int c = 0; c < W / 32; ++c) {
+        const int f = 32 * c + lane % 4 * 8;
+        packed<T, kVector> x;
+        clear(x);
+        if (p.wide) {
+          if (f < p.dim)
+            x = load_once<kVector>(reinterpret_cast<const T *>(from) + f);
+        } else {
+#pragma unroll
+          for (int i = 0; i < kVector; ++i)
+            if (f + i < p.dim)
+              x.item[i] = *reinterpret_cast<const T *>(
+                  from + int64_t(f + i) * p.query.feature_bytes);
+        }
+        q.x[c][r] = x.bits;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(const state &z, const dfgnn_tile &item,
+                                        float (&l)[2], unsigned (&bad)[2]) {
+    const char *base = static_cast<const char *>(p.out.data) +
+                       int64_t(head) * p.out.head_bytes;
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool live = row_of(r) < item.rows;
+      const float factor = l[r] == 0.0f ? 0.0f : reciprocal(l[r]);
+      float zero = factor * 0.0f;
+#pragma unroll
+      for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          zero = fmaf(z.sums[n][2 * r + e], 0.0f, zero);
+      bad[r] = __ballot_sync(kFullMask, live && zero != 0.0f);
+      if (!live || bad[r] >> (lane & ~3) & 15)
+        continue;
+      const int row = item.row + row_of(r);
+      T *to = reinterpret_cast<T *>(
+          const_cast<char *>(node_row(base, row, p.out.node_bytes)));
+      if (p.wide) {
+        if (r == 0)
+          Math::template store_wide<W, 0>(to, z.sums, factor, p.dim, t);
+        else
+          Math::template store_wide<W, 2>(to, z.sums, factor, p.dim, t);
+      } else {
+#pragma unroll
+        for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int f = Math::feature(n, e, t);
+            if (f < p.dim)
+              *reinterpret_cast<T *>(reinterpret_cast<char *>(to) +
+                                     int64_t(f) * p.out.feature_bytes) =
+                  narrow<T>(z.sums[n][2 * r + e] * factor);
+          }
+      }
+      if (p.lse && t == 0)
+        p.lse[int64_t(row) * p.heads + head] =
+            l[r] == 0.0f ? -INFINITY : (z.m[r] + log2_fast(l[r])) * float(kLn2);
+    }
+  }
+
+  __device__ __forceinline__ void store_partial(const state &z,
+                                                const dfgnn_tile &item,
+                                                const float (&l)[2]) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int64_t at =
+          (int64_t(item.slot) * p.heads + head) * p.rows + row_of(r);
+      if (row_of(r) >= item.rows)
+        continue;
+#pragma unroll
+      for (int n = 0; n < W / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          p.partial[at * W + Math::feature(n, e, t)] = z.sums[n][2 * r + e];
+      if (t == 0) {
+        p.partial_state[2 * at] = z.m[r];
+        p.partial_state[2 * at + 1] = l[r];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void finish(const state &z,
+                                         const dfgnn_tile &item) {
+    float l[2];
+    unsigned bad[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      l[r] = lanes_sum<4>(z.l[r]);
+    if (item.flags & DFGNN_TILE_PARTIAL) {
+      store_partial(z, item, l);
+      return;
+    }
+    store(z, item, l, bad);
+#pragma unroll 1
+    for (int r = 0; r < 16; ++r)
+      if ((r < 8 ? bad[0] : bad[1]) >> (r % 8 * 4) & 15)
+        tile_slow_row<T>(p, OP,
+                         item.row + 16 * warp + r / 8 * 8 + tile_order(r % 8),
+                         head, lane);
+  }
+
+  /* ---- items ------------------------------------------------------------- */
+
+  __device__ __forceinline__ int column_at(const dfgnn_tile &item,
+                                           int i) const {
+    if (i >= item.chunks)
+      return 0;
+    const int at = i * DFGNN_TILE_COLUMNS + lane;
+    return p.dense ? item.column + min(at, item.columns - 1)
+                   : __ldg(p.columns +
+                           int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
+  }
+  __device__ __forceinline__ float scalar_at(int column) const {
+    return OP == DFGNN_OP_GAT
+               ? __ldg(p.column_scalar + int64_t(column) * p.heads + head)
+               : 0.0f;
+  }
+  __device__ __forceinline__ void
+  masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      mask[r] =
+          i < item.chunks
+              ? __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r))
+              : 0;
+  }
+
+  __device__ __forceinline__ void run(const dfgnn_tile &item) {
+    state z;
+    const bool whole = p.stages == 2; /* chunks are copied whole */
+    int column = column_at(item, 0), next = column_at(item, 1);
+    unsigned mask[2];
+    masks_at(mask, item, 0);
+    begin(z, item);
+    copy_key(0, column);
+    if (kKey && !whole)
+      copy_commit();
+    copy_value(0, column);
+    copy_commit();
+    float scalar = scalar_at(column);
+#pragma unroll 1
+    for (int i = 0; i < item.chunks; ++i) {
+      const int stage = whole ? i & 1 : 0;
+      const bool more = i + 1 < item.chunks;
+      const int after = column_at(item, i + 2);
+      unsigned next_mask[2];
+      masks_at(next_mask, item, i + 1);
+      if (kKey && !whole)
+        copy_wait<1>();
+      else
+        copy_wait<0>();
+      __syncthreads();
+      if (whole && more) {
+        copy_key(stage ^ 1, next);
+        copy_value(stage ^ 1, next);
+        copy_commit();
+      }
+      const float next_scalar = scalar_at(next);
+      if constexpr (kReduced) {
+        if (i == 0)
+          reduce_rows(z);
+        reduce_columns(stage);
+        __syncthreads();
+      }
+      const bool busy = __any_sync(kFullMask, mask[0] | mask[1]);
+      tile_scores s;
+      if (busy)
+        scores(s, z, stage);
+      if (kKey && !whole) {
+        __syncthreads();
+        if (more)
+          copy_key(0, next);
+        copy_commit();
+      }
+      float scale[2];
+      if (busy) {
+        finish_scores(s, z, scalar);
+        soften(s, scale, z, mask);
+      }
+      if (kKey && !whole) {
+        copy_wait<1>();
+        __syncthreads();
+      }
+      if (busy)
+        Math::template add<W>(z.sums, s, scale, value_at(stage), lane);
+      if (!whole) {
+        __syncthreads();
+        if (more)
+          copy_value(0, next);
+        copy_commit();
+      }
+      next = after;
+      scalar = next_scalar;
+      mask[0] = next_mask[0];
+      mask[1] = next_mask[1];
+    }
+    copy_wait<0>();
+    finish(z, item);
+  }
+};
+
+/* Up to 168 registers a thread: 12 warps a multiprocessor; 128 and 16 of narrow
+ * tiles. */
+template <class Math, int OP, int W>
+__global__ void __launch_bounds__(W == 128 ? 384 : 512, 1)
+    tile_attend(const __grid_constant__ tile_params p) {
+  extern __shared__ uint4 tile_shared[];
+  /* By a shuffle, so that the compiler knows it to be the same in a warp. */
+  const int warp = __shfl_sync(kFullMask, int(threadIdx.x / 32), 0);
+  const int lane = threadIdx.x & 31, head = blockIdx.y;
+  const dfgnn_tile item = p.items[blockIdx.x];
+  if (item.flags & DFGNN_TILE_DUPLICATES) {
+#pragma unroll 1
+    for (int r = 16 * warp; r < min(16 * warp + 16, item.rows); ++r)
+      tile_slow_row<typename Math::T>(p, OP, item.row + r, head, lane);
+    return;
+  }
+  tile_forward<Math, OP, W> work{p,    reinterpret_cast<char *>(tile_shared),
+                                 head, warp,
+                                 lane, int(blockDim.x / 32)};
+  work.run(item);
+}
+
+} // namespace dfgnn
+
+#endif

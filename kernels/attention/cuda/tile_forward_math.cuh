@@ -1,0 +1,346 @@
+/* tile_forward_math.cuh - products of a warp's 16 rows with a chunk of 32
+ * columns, by storage type
+ *
+ * The lanes 4 g + t of a warp have, of scores[j], [0] and [1]: row order(g),
+ * columns 8 j + t and 8 j + t + 4; [2] and [3]: row order(g) + 8.  Rows are
+ * staged 4 words, modulo 32, apart: so rows order(g) are read along the
+ * features, 16 bytes a lane, and rows t across them without bank conflicts.
+ * sums[n] are the like, of feature(n, ...).  An mma adds to 24 bits by
+ * truncation, so sums of a chunk start at zero and are added to the others
+ * outside. */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
+
+#include "kernels/attention/cuda/tile_forward.h"
+#include "kernels/common/cuda_mma.cuh"
+
+namespace dfgnn {
+
+using tile_scores = float[4][4];
+
+template <typename T, int W>
+constexpr int kTileStride = W + kTilePadBytes / int(sizeof(T));
+
+/* 0 .. 7, neighbours 4 apart. */
+__device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
+
+__device__ __forceinline__ void clear(tile_scores &s) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      s[j][e] = 0.0f;
+}
+
+__device__ __forceinline__ void accumulate(tile_scores &s,
+                                           const tile_scores &more) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      s[j][e] += more[j][e];
+}
+
+template <int W, int N>
+__device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
+                                           const float (&chunk)[N][4],
+                                           const float (&scale)[2]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      sums[first + n][e] = fmaf(sums[first + n][e], scale[e / 2], chunk[n][e]);
+}
+
+/* N numbers of shared memory, 16 bytes a load. */
+template <typename T, int N>
+__device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
+  constexpr int VEC = 16 / sizeof(T);
+#pragma unroll
+  for (int k = 0; k < N; k += VEC) {
+    packed<T, VEC> y;
+    y.bits = *reinterpret_cast<const uint4 *>(from + k);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      x[k + i] = widen(y.item[i]);
+  }
+}
+
+/* ---- float: tf32, of which SPLIT takes three products --------------------
+ *
+ * The scores' k slots t and t + 4 of two mma are features 4 t .. 4 t + 3 of 16,
+ * so that a lane reads them at once.  Those of the sums are columns t and
+ * t + 4: the scores are the fragment as they are. */
+template <bool SPLIT> struct tile_math_f32 {
+  using T = float;
+  static constexpr bool kQueryShared = true;
+
+  struct part {
+    unsigned high, low;
+    __device__ __forceinline__ void set(float x) {
+      if constexpr (SPLIT) {
+        const tf32_parts p = tf32_split(x);
+        high = p.high;
+        low = p.low;
+      } else {
+        high = __float_as_uint(tf32_nearest(x));
+      }
+    }
+  };
+
+  struct fragment { /* 16 x 8 */
+    part x[4];
+    __device__ __forceinline__ void set(float a, float b, float c, float d) {
+      x[0].set(a);
+      x[1].set(b);
+      x[2].set(c);
+      x[3].set(d);
+    }
+  };
+
+  static __device__ __forceinline__ void
+  multiply(float (&sum)[4], float (&rest)[4], const fragment &a, const part &b0,
+           const part &b1) {
+    const unsigned high[4] = {a.x[0].high, a.x[1].high, a.x[2].high,
+                              a.x[3].high};
+    if constexpr (SPLIT) {
+      const unsigned low[4] = {a.x[0].low, a.x[1].low, a.x[2].low, a.x[3].low};
+      mma_tf32(rest, low, b0.high, b1.high);
+      mma_tf32(rest, high, b0.low, b1.low);
+    }
+    mma_tf32(sum, high, b0.high, b1.high);
+  }
+
+  template <int W> struct query {}; /* in shared memory */
+
+  /* own: the warp's 16 staged rows; far: the chunk's 32. */
+  template <int W>
+  static __device__ __forceinline__ void scores(tile_scores &s,
+                                                const query<W> &, const T *own,
+                                                const T *far, int lane) {
+    constexpr int STEP = kTileStride<T, W>;
+    const int at = tile_order(lane / 4) * STEP + lane % 4 * 4;
+    const float *own_lane = own + at, *far_lane = far + at;
+    tile_scores rest;
+    clear(s);
+    clear(rest);
+#pragma unroll 1
+    for (int f = 0; f < W; f += 32) {
+      tile_scores some; /* few, for the truncation */
+      clear(some);
+#pragma unroll
+      for (int c = f; c < f + 32; c += 16) {
+        const float4 a = *reinterpret_cast<const float4 *>(own_lane + c);
+        const float4 b =
+            *reinterpret_cast<const float4 *>(own_lane + 8 * STEP + c);
+        fragment q[2];
+        q[0].set(a.x, b.x, a.y, b.y);
+        q[1].set(a.z, b.z, a.w, b.w);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float4 x =
+              *reinterpret_cast<const float4 *>(far_lane + 8 * j * STEP + c);
+          part k[4];
+          k[0].set(x.x);
+          k[1].set(x.y);
+          k[2].set(x.z);
+          k[3].set(x.w);
+          multiply(SPLIT ? some[j] : s[j], rest[j], q[0], k[0], k[1]);
+          multiply(SPLIT ? some[j] : s[j], rest[j], q[1], k[2], k[3]);
+        }
+      }
+      if constexpr (SPLIT)
+        accumulate(s, some);
+    }
+    if constexpr (SPLIT)
+      accumulate(s, rest);
+  }
+
+  template <int W>
+  static __device__ __forceinline__ void
+  add(float (&sums)[W / 8][4], const tile_scores &weight,
+      const float (&scale)[2], const T *far, int lane) {
+    constexpr int STEP = kTileStride<T, W>;
+    const int g = lane / 4, t = lane % 4;
+    const float *far_lane =
+        far + t * STEP + g % 2 * 2 + g / 2 % 2 * 16 + g / 4 * 4;
+    fragment p[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      p[j].set(weight[j][0], weight[j][2], weight[j][1], weight[j][3]);
+#pragma unroll
+    for (int n = 0; n < W / 8; n += 2) {
+      float chunk[2][4] = {}, rest[2][4] = {};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float *at = far_lane + 8 * j * STEP + group(n);
+        const float2 x = *reinterpret_cast<const float2 *>(at);
+        const float2 y = *reinterpret_cast<const float2 *>(at + 4 * STEP);
+        part b[4];
+        b[0].set(x.x);
+        b[1].set(y.x);
+        b[2].set(x.y);
+        b[3].set(y.y);
+        multiply(chunk[0], rest[0], p[j], b[0], b[1]);
+        multiply(chunk[1], rest[1], p[j], b[2], b[3]);
+      }
+      if constexpr (SPLIT)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            chunk[i][e] += rest[i][e];
+      add_scaled<W, 2>(sums, n, chunk, scale);
+    }
+  }
+
+  static __device__ __forceinline__ int group(int n) {
+    return n / 4 * 32 + n / 2 % 2 * 8;
+  }
+  /* Of sums[n][e]: two n and two e are four adjacent ones. */
+  static __device__ __forceinline__ int feature(int n, int e, int t) {
+    return group(n) + t % 2 * 16 + t / 2 * 4 + (e & 1) * 2 + n % 2;
+  }
+  /* FIRST: 0, or 2 for row g + 8. */
+  template <int W, int FIRST>
+  static __device__ __forceinline__ void
+  store_wide(T *row, const float (&sums)[W / 8][4], float factor, int dim,
+             int t) {
+#pragma unroll
+    for (int n = 0; n < W / 8; n += 2) {
+      float x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        x[i] = sums[n + i % 2][FIRST + i / 2] * factor;
+      const int f = feature(n, 0, t);
+      if (f < dim)
+        store_once<4>(row + f, x);
+    }
+  }
+};
+
+/* ---- 16-bit types ---------------------------------------------------------
+ *
+ * The scores' k slots of two mma are features 8 t .. 8 t + 7 of 32. */
+template <typename S> struct tile_math_16 {
+  using T = S;
+  static constexpr bool kQueryShared = false;
+
+  template <int W> struct query { uint4 x[W / 32][2]; };
+
+  /* Of the lane's features in vector c of row g + 8 r. */
+  template <int W>
+  static __device__ __forceinline__ float square(const query<W> &q, int c,
+                                                 int r) {
+    packed<T, 8> x;
+    float sum = 0.0f;
+    x.bits = q.x[c][r];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      sum += widen(x.item[i]) * widen(x.item[i]);
+    return sum;
+  }
+
+  template <int W>
+  static __device__ __forceinline__ void
+  scores(tile_scores &s, const query<W> &q, const T *, const T *far, int lane) {
+    constexpr int STEP = kTileStride<T, W>;
+    const T *far_lane = far + tile_order(lane / 4) * STEP + lane % 4 * 8;
+    clear(s);
+#pragma unroll
+    for (int c = 0; c < W / 32; ++c) {
+      const uint4 a = q.x[c][0], b = q.x[c][1];
+      const unsigned lower[4] = {a.x, b.x, a.y, b.y};
+      const unsigned upper[4] = {a.z, b.z, a.w, b.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const uint4 k =
+            *reinterpret_cast<const uint4 *>(far_lane + 8 * j * STEP + 32 * c);
+        mma_pairs<T>(s[j], lower, k.x, k.y);
+        mma_pairs<T>(s[j], upper, k.z, k.w);
+      }
+    }
+  }
+
+  template <int W>
+  static __device__ __forceinline__ void
+  add(float (&sums)[W / 8][4], const tile_scores &weight,
+      const float (&scale)[2], const T *far, int lane) {
+    constexpr int STEP = kTileStride<T, W>;
+    const T *far_lane =
+        far + (lane / 8 % 2 * 8 + tile_order(lane % 8)) * STEP + lane / 16 * 8;
+    unsigned p[2][4];
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        p[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
+                               weight[2 * k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int n = 0; n < W / 8; n += 2) {
+      float chunk[2][4] = {};
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        unsigned v[4];
+        load_transposed(v, far_lane + 16 * k * STEP + 8 * n);
+        mma_pairs<T>(chunk[0], p[k], v[0], v[1]);
+        mma_pairs<T>(chunk[1], p[k], v[2], v[3]);
+      }
+      add_scaled<W, 2>(sums, n, chunk, scale);
+    }
+  }
+
+  static __device__ __forceinline__ int feature(int n, int e, int t) {
+    return 8 * n + 2 * t + (e & 1);
+  }
+  /* FIRST: 0, or 2 for row g + 8. */
+  template <int W, int FIRST>
+  static __device__ __forceinline__ void
+  store_wide(T *row, const float (&sums)[W / 8][4], float factor, int dim,
+             int t) {
+#pragma unroll
+    for (int n = 0; n < W / 8; ++n) {
+      const int f = feature(n, 0, t);
+      if (f < dim)
+        *reinterpret_cast<unsigned *>(row + f) =
+            pack_pair<T>(sums[n][FIRST] * factor, sums[n][FIRST + 1] * factor);
+    }
+  }
+};
+/* ---- GATv2's scores: no product ------------------------------------------
+ *
+ * leaky(x) = slope x + (1 - slope) max(x, 0), and the sums of att x are one
+ * number a row and one a column: this is what is left, the sums of
+ * att max(q + y, 0). */
+template <typename T, int W>
+__device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,
+                                                const T *far, const float *att,
+                                                int lane) {
+  constexpr int VEC = 16 / sizeof(T), STEP = kTileStride<T, W>;
+  const T *own_lane = own + tile_order(lane / 4) * STEP;
+  const T *far_lane = far + lane % 4 * STEP;
+  clear(s);
+#pragma unroll 1
+  for (int f = 0; f < W; f += VEC) {
+    float q[2][VEC], a[VEC];
+    load_staged(a, att + f);
+    load_staged(q[0], own_lane + f);
+    load_staged(q[1], own_lane + 8 * STEP + f);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float y[VEC];
+        load_staged(y, far_lane + (8 * j + 4 * e) * STEP + f);
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+#pragma unroll
+          for (int r = 0; r < 2; ++r)
+            s[j][2 * r + e] += a[i] * fmaxf(q[r][i] + y[i], 0.0f);
+      }
+  }
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,92 @@
+/* unfused.c - the baseline: sampled product, edge softmax, sparse product,
+ * each a pass over the edges; products of cuSPARSE or plain ones of ours */
+#include "kernels/attention/cuda/cusparse.h"
+#include "kernels/common/cusparse.h"
+
+/* CUSPARSE_SPMM_CSR_ALG1 is slower than both. */
+static const int algorithms[] = {0, CUSPARSE_SPMM_ALG2, CUSPARSE_SPMM_ALG3};
+
+static int algorithm(const dfgnn_setting *setting) {
+  return algorithms[setting->parameter[0]];
+}
+
+/* cuSPARSE scores dot products only. */
+static int library_scores(const dfgnn_setting *setting) {
+  return algorithm(setting) && setting->problem->op == DFGNN_OP_GT;
+}
+
+static int empty(const dfgnn_matrix *matrix) {
+  return matrix->edges == 0 || matrix->destinations == 0;
+}
+
+static const char *applicable(const dfgnn_setting *setting) {
+  return algorithm(setting) ? dfgnn__cusparse_refusal(setting) : NULL;
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
+  if (library_scores(setting))
+    return 0;
+  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_ROW_OF_EDGE};
+  return 1;
+}
+
+static size_t score_bytes(const dfgnn_setting *setting) {
+  return (dfgnn__passes_score_bytes(setting) + 255) / 256 * 256;
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  size_t bytes = score_bytes(setting);
+  if (algorithm(setting) && !empty(setting->matrix))
+    bytes += dfgnn__cusparse_buffer(setting, algorithm(setting));
+  return bytes;
+}
+
+static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
+                            const dfgnn_view *const *views) {
+  (void)views;
+  *state = NULL;
+  if (!algorithm(setting) || empty(setting->matrix))
+    return DFGNN_OK;
+  return dfgnn__cusparse_open((dfgnn_cusparse_state **)state, setting,
+                              algorithm(setting));
+}
+
+static void release(void *state) { dfgnn__cusparse_close(state); }
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const dfgnn_setting *setting = &launch->setting;
+  dfgnn_cusparse_state *library = launch->state;
+  dfgnn_passes passes;
+  dfgnn__passes_fill(&passes, launch, 0);
+  void *buffer = (char *)launch->workspace + score_bytes(setting);
+  /* Strides that the library does not follow are ours. */
+  const int gather_by_library =
+      library && dfgnn__cusparse_serves_gather(&passes);
+  const int score_by_library = library && library_scores(setting) &&
+                               dfgnn__cusparse_serves_scores(&passes);
+  dfgnn_status status = score_by_library
+                            ? dfgnn__cusparse_scores(library, &passes, buffer)
+                            : dfgnn__cuda_scores(&passes, !passes.row_of_edge);
+  if (!status)
+    status = dfgnn__cuda_rows(&passes, DFGNN_ROWS_SOFTMAX);
+  if (status)
+    return status;
+  return gather_by_library ? dfgnn__cusparse_gather(library, &passes, buffer)
+                           : dfgnn__cuda_rows(&passes, DFGNN_ROWS_GATHER);
+}
+
+#define UNFUSED                                                                \
+  .name = "cuda.attention.fwd.unfused", .algorithm = "unfused",                \
+  .backend = "cuda", .ops = DFGNN_OPS_ATTENTION,                               \
+  .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_DTYPES_ALL,         \
+  .revision = 1, .weights = 1, .applicable = applicable,                       \
+  .workspace = workspace, .views = views, .prepare = prepare,                  \
+  .release = release, .launch = launch
+
+/* alg2 adds in an order that differs from run to run. */
+DFGNN_FAMILIES(attention_cuda_unfused) = {
+    {UNFUSED, .deterministic = 1,
+     .parameters = {{"lib", 2, {0, 2}, {"own", "cusparse-alg3"}}}},
+    {UNFUSED, .deterministic = 0,
+     .parameters = {{"lib", 1, {1}, {"cusparse-alg2"}}}},
+    DFGNN_FAMILIES_END};

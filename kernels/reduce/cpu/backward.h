@@ -1,0 +1,234 @@
+/* backward.h - the backward half of cpu_reduce_kernels.h */
+
+enum { SELECT = 1, SELECT_BOTH = 2, THROUGH = 4, SHARE = 8 };
+
+/* MIN has its gradient and numbers where MAX has them: one pair, or PNA's two.
+ */
+typedef struct back {
+  const dfgnn_cpu_reduce *job;
+  const char *grad[2], *arg[2], *record;
+  int64_t grad_node, arg_node;
+  const int32_t *index, *number;
+  int64_t count, ahead;
+  const storage *own;
+  scalar *sum;
+  storage *out; /* NULL: to sum */
+  int fresh;
+} back;
+
+CPU_INLINE void prefetch_back(const back *b, int64_t d, int64_t e,
+                              const int what) {
+  if (d || e >= b->ahead)
+    return;
+  int64_t i = b->index[e + b->job->prefetch], dim = b->job->pieces.dim;
+  const int pairs = what & SELECT_BOTH ? 2 : what & SELECT ? 1 : 0;
+  CPU_EACH(p, pairs) {
+    prefetch_row(b->grad[p], i, b->grad_node, dim * (int64_t)sizeof(storage));
+    prefetch_row(b->arg[p], i, b->arg_node, dim * (int64_t)sizeof(int32_t));
+  }
+  if (what & THROUGH) {
+    const int components = what & SHARE ? 3 : 2;
+    CPU_EACH(c, components)
+    prefetch_row(b->record + c * b->job->width * (int64_t)sizeof(scalar), i,
+                 b->job->record_bytes, dim * (int64_t)sizeof(scalar));
+  }
+}
+
+CPU_INLINE vec selected(const back *b, int pair, int64_t i, int64_t at,
+                        vec number, vec sum, tail t, const int cut) {
+  const int32_t *arg = (const int32_t *)(b->arg[pair] + i * b->arg_node) + at;
+  vec found = cut ? v_index_load_tail(arg, t) : v_index_load(arg);
+  vec grad = load_cut(row_at(b->grad[pair], i, b->grad_node) + at, t, cut);
+  return v_add(sum, v_where_equal(found, number, grad));
+}
+
+CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
+                           const int cut, const int what) {
+  const dfgnn_cpu_reduce *job = b->job;
+  vec sum[WIDEST], own[WIDEST];
+  CPU_EACH(i, width) {
+    int64_t at = d + i * VECTOR;
+    sum[i] = v_zero();
+    own[i] = what & THROUGH ? load_cut(b->own + at, t, cut) : v_zero();
+  }
+  for (int64_t e = 0; e < b->count; e++) {
+    int64_t row = b->index[e];
+    vec number = what & SELECT ? v_index(b->number[e]) : v_zero();
+    const scalar *record =
+        what & THROUGH
+            ? (const scalar *)(b->record + row * job->record_bytes) + d
+            : NULL;
+    prefetch_back(b, d, e, what);
+    CPU_EACH(i, width) {
+      int64_t at = d + i * VECTOR;
+      if (what & SELECT)
+        sum[i] = selected(b, 0, row, at, number, sum[i], t, cut);
+      if (what & SELECT_BOTH)
+        sum[i] = selected(b, 1, row, at, number, sum[i], t, cut);
+      if (what & THROUGH) {
+        const scalar *r = record + i * VECTOR;
+        vec x = v_sub(own[i], s_load_cut(r + job->width, t, cut));
+        sum[i] = v_fma(s_load_cut(r, t, cut), x, sum[i]);
+        if (what & SHARE)
+          sum[i] = v_add(s_load_cut(r + 2 * job->width, t, cut), sum[i]);
+      }
+    }
+  }
+  CPU_EACH(i, width) {
+    int64_t at = d + i * VECTOR;
+    if (!b->fresh) /* sums of chunks keep the digits of a long one */
+      sum[i] = v_add(s_load_cut(b->sum + at, t, cut), sum[i]);
+    if (b->out)
+      store_cut(b->out + at, sum[i], t, cut);
+    else
+      s_store_cut(b->sum + at, sum[i], t, cut);
+  }
+}
+
+/* Which edge of its row each edge is. */
+CPU_INLINE void find_numbers(int32_t *to, const dfgnn_cpu_reduce *job,
+                             int64_t begin, int64_t count) {
+  for (int64_t e = 0; e < count; e++)
+    to[e] = (int32_t)(dfgnn__cpu_edge(job->offsets64, job->edge, begin + e) -
+                      dfgnn__cpu_edge(job->offsets64, job->row_offsets,
+                                      job->indices[begin + e]));
+}
+
+CPU_INLINE void fold_back(const dfgnn_cpu_reduce *job, int64_t row,
+                          int64_t piece, int64_t begin, int64_t end,
+                          void *state, int whole, const int what) {
+  int64_t dim = job->pieces.dim, e = begin;
+  tail t = v_tail(dim % VECTOR);
+  int32_t numbers[DFGNN_CPU_REDUCE_CHUNK];
+  back b = {.job = job,
+            .index = job->indices + begin,
+            .number = numbers,
+            .sum = (scalar *)state + piece * dim,
+            .fresh = 1};
+  storage *out = (storage *)place(job, &job->grad_value, row, piece);
+  if (what & SELECT) {
+    int max = job->op == DFGNN_OP_REDUCE_MAX;
+    const dfgnn_cpu_table *grad =
+        what & SELECT_BOTH ? &job->grad_min : &job->grad_out;
+    const dfgnn_cpu_table *arg = max ? &job->arg_max : &job->arg_min;
+    b.grad[0] = place(job, grad, 0, piece);
+    b.arg[0] = place(job, arg, 0, piece);
+    b.grad_node = grad->node;
+    b.arg_node = arg->node;
+  }
+  if (what & SELECT_BOTH) {
+    b.grad[1] = place(job, &job->grad_max, 0, piece);
+    b.arg[1] = place(job, &job->arg_max, 0, piece);
+  }
+  if (what & THROUGH) {
+    b.own = (const storage *)place(job, &job->value, row, piece);
+    b.record = (const char *)record_of(job, 0, piece);
+  }
+  do {
+    b.index = job->indices + e;
+    b.count =
+        end - e < DFGNN_CPU_REDUCE_CHUNK ? end - e : DFGNN_CPU_REDUCE_CHUNK;
+    b.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
+    b.out = whole && e + b.count == end ? out : NULL;
+    if (what & SELECT)
+      find_numbers(numbers, job, e, b.count);
+#define PANEL(d, width, cut) back_panel(&b, d, t, width, cut, what)
+    EACH_PANEL(dim, PANEL);
+#undef PANEL
+    b.fresh = 0;
+    e += b.count;
+  } while (e < end);
+}
+
+#define BACK(name, what)                                                       \
+  static CPU_TARGET void fold_##name(const void *job, int64_t row,             \
+                                     int64_t piece, int64_t begin,             \
+                                     int64_t end, void *state, int whole) {    \
+    fold_back(job, row, piece, begin, end, state, whole, what);                \
+  }
+BACK(select, SELECT)
+BACK(back_moments, THROUGH)
+BACK(back_pna, SELECT | SELECT_BOTH | THROUGH | SHARE)
+BACK(back_rest, THROUGH | SHARE)
+
+static CPU_TARGET void merge_sum(const void *data, int64_t piece, void *to,
+                                 const void *from, int64_t before,
+                                 int64_t count) {
+  const dfgnn_cpu_reduce *job = data;
+  int64_t first = piece * job->pieces.dim;
+  (void)before, (void)count;
+  add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
+}
+
+static CPU_TARGET void finish_sum(const void *data, int64_t row, int64_t piece,
+                                  void *state) {
+  const dfgnn_cpu_reduce *job = data;
+  store_times((storage *)place(job, &job->grad_value, row, piece),
+              (const scalar *)state + piece * job->pieces.dim, job->pieces.dim,
+              1);
+}
+
+/* ---- PNA's records ------------------------------------------------------- */
+
+CPU_INLINE void record_row(const dfgnn_cpu_reduce *job, int64_t row,
+                           int64_t piece, double degree) {
+  vec share = v_set((scalar)(1 / degree));
+  int64_t dim = job->pieces.dim;
+  tail t = v_tail(dim % VECTOR);
+  scalar *to = record_of(job, row, piece);
+#define LOAD(table, at, cut)                                                   \
+  load_cut((const storage *)place(job, &job->table, row, piece) + (at), t, cut)
+#define RECORD(d, vectors, cut)                                                \
+  CPU_EACH(i, vectors) {                                                       \
+    int64_t at = d + i * VECTOR;                                               \
+    vec grad = v_mul(LOAD(grad_std, at, cut), share);                          \
+    s_store_cut(to + at, v_quotient(grad, LOAD(out_std, at, cut)), t, cut);    \
+    s_store_cut(to + job->width + at, LOAD(out, at, cut), t, cut);             \
+    s_store_cut(to + 2 * job->width + at,                                      \
+                v_mul(LOAD(grad_out, at, cut), share), t, cut);                \
+  }
+  EACH_PANEL(dim, RECORD);
+#undef RECORD
+#undef LOAD
+}
+
+static CPU_TARGET void record(const dfgnn_cpu_reduce *job, int64_t begin,
+                              int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    double degree =
+        (double)(dfgnn__cpu_edge(job->offsets64, job->row_offsets, i + 1) -
+                 dfgnn__cpu_edge(job->offsets64, job->row_offsets, i));
+    for (int64_t piece = 0; degree > 0 && piece < job->pieces.count; piece++)
+      record_row(job, i, piece, degree);
+  }
+}
+
+/* ---- scatter ------------------------------------------------------------- */
+
+static CPU_TARGET void scatter(const dfgnn_cpu_reduce *job,
+                               const dfgnn_cpu_table *to,
+                               const dfgnn_cpu_table *grad,
+                               const dfgnn_cpu_table *arg, int64_t piece,
+                               int64_t begin, int64_t end) {
+  char *sums = place(job, to, 0, piece);
+  for (int64_t i = 0; i < job->rows; i++) {
+    const int32_t *column =
+        job->row_indices + dfgnn__cpu_edge(job->offsets64, job->row_offsets, i);
+    const int32_t *number = (const int32_t *)place(job, arg, i, piece);
+    const char *from = place(job, grad, i, piece);
+    for (int64_t d = begin; d < end; d++)
+      if (number[d] >= 0)
+        ((scalar *)(sums + column[number[d]] * to->node))[d] +=
+            element(from + d * (int64_t)sizeof(storage));
+  }
+}
+
+static CPU_TARGET void narrow_columns(const dfgnn_cpu_reduce *job,
+                                      const dfgnn_cpu_table *from,
+                                      int64_t begin, int64_t end) {
+  for (int64_t j = begin; j < end; j++)
+    for (int64_t piece = 0; piece < job->pieces.count; piece++)
+      store_times((storage *)place(job, &job->grad_value, j, piece),
+                  (const scalar *)place(job, from, j, piece), job->pieces.dim,
+                  1);
+}

@@ -1,0 +1,238 @@
+/* gradient.cuh - gradients of reductions, gathered by source
+ *
+ * Edge e of row i gives its source what row i's gradient is worth there: where
+ * e was the extreme, or by how far x is from the mean. */
+#ifndef DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
+#define DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
+
+#include "kernels/reduce/cuda/reduce.h"
+#include "kernels/spmm/cuda/spmm.cuh"
+
+namespace dfgnn {
+
+/* VEC numbers in words of at most 16 bytes. */
+template <typename X, int VEC> struct words {
+  static constexpr int P = sizeof(X) * VEC > 16 ? sizeof(X) * VEC / 16 : 1;
+  packed<X, VEC / P> part[P];
+
+  __device__ __forceinline__ void load(const X *from, bool on) {
+#pragma unroll
+    for (int k = 0; k < P; ++k) {
+      clear(part[k]);
+      load_if<VEC / P>(part[k], from + k * (VEC / P), on);
+    }
+  }
+  __device__ __forceinline__ X operator[](int i) const {
+    return part[i / (VEC / P)].item[i % (VEC / P)];
+  }
+};
+
+template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
+  using A = accumulator_t<T>;
+  static constexpr int VEC = VEC_;
+  static constexpr int kSize = sizeof(T), kHeld = 64;
+  static constexpr bool PICK = WHAT != REDUCE_SPREAD;
+  static constexpr bool SPREAD = WHAT != REDUCE_PICK;
+  static constexpr bool BOTH = WHAT == REDUCE_BOTH;
+  static constexpr bool kNotes = PICK;
+
+  struct edge {
+    words<int, VEC> arg, arg2;
+    packed<T, VEC> grad, grad2, mean;
+    words<A, VEC> coefficient, offset;
+  };
+  /* Lower halves of an edge's id and of its row's first: of edges beyond the
+   * row such that no edge has the place. */
+  struct note {
+    unsigned id, first;
+  };
+  struct mark {
+    int position;
+  };
+  struct state {
+    A own[VEC], now[1][VEC];
+    bool folded;
+  };
+  using older = exact_sum<A>[VEC];
+  using total = A;
+
+  const gather_params &p;
+  const lane_features<VEC, L, 1> features;
+  const lane_table<T, VEC, L, 1> grad, grad2, mean;
+
+  __device__ __forceinline__ explicit gradient_op(const gather_params &params)
+      : p(params), features(params),
+        grad(params, BOTH ? params.grad_min : params.table, features),
+        grad2(params, params.grad_max, features),
+        mean(params, params.mean_out, features) {}
+
+  __device__ __forceinline__ void begin(state &z, int row, int) const {
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      z.now[0][i] = z.own[i] = A(0);
+    z.folded = false;
+    if (SPREAD && features.has(0) && p.schedule.rows > 0)
+      load_row<T, VEC>(z.own, p, p.own, row, features.at(0));
+  }
+
+  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+    note n = {e.id.x, e.id.x + 2};
+    if constexpr (PICK)
+      load_number_if(n.first,
+                     static_cast<const unsigned *>(p.row_offsets.array) +
+                         int64_t(e.index) * (p.row_offsets.wide ? 2 : 1),
+                     live);
+    return n;
+  }
+
+  template <int U>
+  __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
+                                       int sides) const {
+    if constexpr (PICK) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        m[u].position =
+            static_cast<int>(__shfl_sync(kFullMask, n.id, from + u * sides) -
+                             __shfl_sync(kFullMask, n.first, from + u * sides));
+    }
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+    const bool on = live && features.has(0);
+    const int64_t at = int64_t(j) * p.width + features.readable(0);
+    if (PICK) {
+      x.arg.load(p.row_arg + at, on);
+      if (BOTH)
+        x.arg2.load(p.row_arg2 + at, on);
+    }
+    if (SPREAD) {
+      x.coefficient.load(static_cast<const A *>(p.coefficient) + at, on);
+      x.offset.load(static_cast<const A *>(p.offset) + at, on);
+    }
+    if (BOTH)
+      mean.template load<false>(x.mean, j, 0, on);
+  }
+
+  /* Gradients are read where they count. */
+  template <bool WHOLE>
+  __device__ __forceinline__ void fetch(edge &x, int j, const mark &m,
+                                        bool live) const {
+    if (PICK) {
+      bool hit = false, hit2 = false;
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        hit = hit || x.arg[i] == m.position;
+        hit2 = hit2 || (BOTH && x.arg2[i] == m.position);
+      }
+      grad.template load<false>(x.grad, j, 0, live && hit);
+      if (BOTH)
+        grad2.template load<false>(x.grad2, j, 0, live && hit2);
+    }
+  }
+  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
+  }
+
+  template <bool WHOLE, int U>
+  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
+                                       const mark (&m)[U], int, int sides,
+                                       int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      add<WHOLE>(z, x[u], m[u], u * sides < left);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void add(state &z, const edge &x, const mark &m,
+                                      bool live) const {
+    if (!WHOLE && !live)
+      return;
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+      A sum = z.now[0][i];
+      if (PICK && x.arg[i] == m.position)
+        sum += widen(x.grad.item[i]);
+      if (BOTH && x.arg2[i] == m.position)
+        sum += widen(x.grad2.item[i]);
+      if (BOTH)
+        sum +=
+            x.offset[i] + x.coefficient[i] * (z.own[i] - widen(x.mean.item[i]));
+      else if (SPREAD)
+        sum += x.coefficient[i] * (z.own[i] - x.offset[i]);
+      z.now[0][i] = sum;
+    }
+  }
+
+  __device__ __forceinline__ void fold(state &z, older &old, int, int,
+                                       int) const {
+    fold_sums<true>(z.now, old, z.folded);
+  }
+
+  __device__ __forceinline__ void close(total (&t)[1][VEC], const state &z,
+                                        older &old, bool) const {
+    close_sums<true>(t, z.now, old, z.folded);
+  }
+
+  static __device__ __forceinline__ total shuffle(total t, int o) {
+    return __shfl_xor_sync(kFullMask, t, o);
+  }
+  static __device__ __forceinline__ void merge(total &t, total other) {
+    t += other;
+  }
+
+  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
+                                       int f) const {
+    A *to = part_of<1, A>(p, slot, 0, f);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      to[i] = t[i];
+  }
+
+  __device__ __forceinline__ void store(const total (&t)[VEC], int row, int,
+                                        int f) const {
+    store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, t);
+  }
+};
+
+/* ---- instances ----------------------------------------------------------- */
+
+struct gradient_instance {
+  int lanes, unroll;
+  gather_kernel kernel[REDUCE_BOTH + 1];
+};
+
+/* REDUCE_BOTH reads seven rows an edge. */
+#define GRADIENT(L, C, U)                                                      \
+  {L,                                                                          \
+   U,                                                                          \
+   {gather_rows<gradient_op<T, V, L, REDUCE_PICK>, L, 1, U>,                   \
+    gather_rows<gradient_op<T, V, L, REDUCE_SPREAD>, L, 1, U>,                 \
+    gather_rows<gradient_op<T, V, L, REDUCE_BOTH>, L, 1,                       \
+                (V > 4 ? 1 : U / 2)>}},
+
+template <typename T, int V>
+gather_kernel gradient_wide(int what, const gather_shape *shape) {
+  static const gradient_instance table[] = {DFGNN_REDUCE_GRADIENTS(GRADIENT)};
+  for (const gradient_instance &i : table)
+    if (i.lanes == shape->lanes && i.unroll == shape->unroll &&
+        shape->vectors == 1)
+      return i.kernel[what];
+  return nullptr;
+}
+
+/* Lanes of four vectors take four times the tiles. */
+template <typename T, int V>
+gather_kernel gradient_any(int what, const gather_shape *shape) {
+  static const gradient_instance table[] = {GRADIENT(4, 1, 4)
+                                                GRADIENT(32, 1, 4)};
+  for (const gradient_instance &i : table)
+    if (i.lanes == shape->lanes)
+      return i.kernel[what];
+  return nullptr;
+}
+
+#undef GRADIENT
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,193 @@
+/* merge.cu - extremes and moments of rows that were cut, and the
+ * tables by destination that gradients of PNA gather */
+#include "kernels/reduce/cuda/reduce.cuh"
+
+namespace dfgnn {
+
+static const int kThreads = 256;
+
+/* Of several items: moments by Chan, Golub and LeVeque 1979, in double. */
+template <int WHAT, typename A> struct merged {
+  static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
+  extreme<true, ARG, A> least;
+  extreme<false, ARG, A> most;
+  double count, mean, square;
+
+  __device__ __forceinline__ void begin() {
+    least.begin(kNoEdge);
+    most.begin(kNoEdge);
+    count = mean = square = 0;
+  }
+  __device__ __forceinline__ void merge(const merged &o) {
+    least.merge(o.least);
+    most.merge(o.most);
+    if (o.count == 0)
+      return;
+    if (count == 0) {
+      count = o.count;
+      mean = o.mean;
+      square = o.square;
+      return;
+    }
+    const double n = count + o.count, delta = o.mean - mean;
+    square += o.square + delta * delta * count * (o.count / n);
+    mean = (count * mean + o.count * o.mean) / n; /* infinities stay */
+    count = n;
+  }
+  __device__ __forceinline__ void add(const reduced<WHAT, A> &x, int edges) {
+    merged o;
+    o.least = x.least;
+    o.most = x.most;
+    o.count = 0;
+    if (WHAT & REDUCE_MOMENTS) {
+      const double sum = double(x.moments.sum);
+      o.count = double(edges);
+      o.mean = double(x.moments.shift) + sum / o.count;
+      o.square = double(x.moments.square) - sum * (sum / o.count);
+      if (o.square < 0)
+        o.square = 0; /* a NaN stays */
+    }
+    merge(o);
+  }
+};
+
+/* A block a row; slices of it take every n-th item, then their results merge,
+ * always in the same order. */
+template <typename T, int WHAT>
+static __global__ void reduce_items(const __grid_constant__ gather_params p,
+                                    const int *heavy, int columns) {
+  using A = accumulator_t<T>;
+  constexpr bool pna = (WHAT & REDUCE_ALL) == REDUCE_ALL;
+  __shared__ merged<WHAT, A> parts[kThreads];
+  const gather_schedule &s = p.schedule;
+  const int row = heavy[blockIdx.x], first = s.row_item[row];
+  const int items = s.row_item[row + 1] - first, base = first - row;
+  const int degree =
+      static_cast<int>(s.offsets[int64_t(row) + 1] - s.offsets[row]);
+  const int slices = kThreads / columns;
+  const int slice = threadIdx.x / columns, column = threadIdx.x % columns;
+  for (int from = 0; from < p.width; from += columns) {
+    const int f = from + column;
+    merged<WHAT, A> all;
+    all.begin();
+    if (f < p.width) {
+#pragma unroll 2
+      for (int k = slice; k < items; k += slices) {
+        reduced<WHAT, A> x;
+        x.least.begin(kNoEdge);
+        x.most.begin(kNoEdge);
+        x.find(p, k == 0 ? s.extra_items + base : base + k - 1, f);
+        all.add(x, min(degree - k * s.item_edges, s.item_edges));
+      }
+    }
+    parts[threadIdx.x] = all;
+    __syncthreads();
+    if (slice == 0 && f < p.width) {
+      for (int k = 1; k < slices; ++k)
+        all.merge(parts[k * columns + column]);
+      if (WHAT & REDUCE_MIN) {
+        const extreme<true, merged<WHAT, A>::ARG, A> x[1] = {all.least};
+        store_extremes<T, 1>(p,
+                             pna ? p.out_min : const_cast<void *>(p.out.data),
+                             p.arg_min, row, degree, f, x);
+      }
+      if (WHAT & REDUCE_MAX) {
+        const extreme<false, merged<WHAT, A>::ARG, A> x[1] = {all.most};
+        store_extremes<T, 1>(p,
+                             pna ? p.out_max : const_cast<void *>(p.out.data),
+                             p.arg_max, row, degree, f, x);
+      }
+      if (WHAT & REDUCE_MOMENTS) {
+        const A mean[1] = {A(all.mean)};
+        const A variance[1] = {A(all.square / double(degree))};
+        store_moments<T, 1>(p, pna, row, degree, f, mean, variance);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+typedef void (*merge_kernel)(gather_params, const int *, int);
+
+template <typename T> static merge_kernel find_merge(int what) {
+  switch (what) {
+  case REDUCE_MIN:
+    return reduce_items<T, REDUCE_MIN>;
+  case REDUCE_MAX:
+    return reduce_items<T, REDUCE_MAX>;
+  case REDUCE_MIN | REDUCE_ARG:
+    return reduce_items<T, REDUCE_MIN | REDUCE_ARG>;
+  case REDUCE_MAX | REDUCE_ARG:
+    return reduce_items<T, REDUCE_MAX | REDUCE_ARG>;
+  case REDUCE_MOMENTS:
+    return reduce_items<T, REDUCE_MOMENTS>;
+  case REDUCE_ALL:
+    return reduce_items<T, REDUCE_ALL>;
+  default:
+    return reduce_items<T, REDUCE_ALL | REDUCE_ARG>;
+  }
+}
+
+dfgnn_status reduce_merge_items(gather_params *p, const dfgnn_view *items,
+                                const dfgnn_launch *launch, int what) {
+  static merge_kernel (*const find[])(int) = {
+      find_merge<float>, find_merge<__half>, find_merge<__nv_bfloat16>,
+      find_merge<double>};
+  int columns = 32;
+  if (items->extra == 0)
+    return DFGNN_OK;
+  while (columns < p->width && columns < kThreads)
+    columns *= 2;
+  return gather_launch(
+      "reduce_items", find[launch->setting.problem->dtype](what),
+      dim3(static_cast<unsigned>(items->extra)), kThreads, launch->stream, *p,
+      static_cast<const int *>(items->array[3]), columns);
+}
+
+/* ---- tables of the backward pass ----------------------------------------- */
+
+/* What a mean and a deviation pass on: g / degree, and g_std over degree and
+ * deviation. */
+template <typename T>
+static __global__ void fill_tables(const __grid_constant__ gather_params p,
+                                   feature_tensor grad, feature_tensor grad_std,
+                                   feature_tensor std, int rows) {
+  using A = accumulator_t<T>;
+  const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= int64_t(rows) * p.width)
+    return;
+  const int row = static_cast<int>(at / p.width);
+  const int f = static_cast<int>(at - int64_t(row) * p.width);
+  const int64_t edges = p.row_offsets[int64_t(row) + 1] - p.row_offsets[row];
+  const A degree = A(edges > 0 ? edges : 1);
+  A g[1], h[1], s[1];
+  load_row<T, 1>(g, p, grad, row, f);
+  load_row<T, 1>(h, p, grad_std, row, f);
+  load_row<T, 1>(s, p, std, row, f);
+  static_cast<A *>(p.offset)[at] = g[0] / degree;
+  static_cast<A *>(p.coefficient)[at] =
+      s[0] == A(0) ? h[0] * A(0) : h[0] / (degree * s[0]);
+}
+
+dfgnn_status reduce_fill_tables(const gather_params *p,
+                                const feature_tensor *grad,
+                                const feature_tensor *grad_std,
+                                const feature_tensor *std, int rows,
+                                const dfgnn_launch *launch) {
+  typedef void (*kernel)(gather_params, feature_tensor, feature_tensor,
+                         feature_tensor, int);
+  static const kernel kernels[] = {fill_tables<float>, fill_tables<__half>,
+                                   fill_tables<__nv_bfloat16>,
+                                   fill_tables<double>};
+  const int64_t blocks = (int64_t(rows) * p->width + 255) / 256;
+  if (blocks == 0)
+    return DFGNN_OK;
+  if (blocks > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%d rows of %d features are too many", rows, p->width);
+  return gather_launch("fill_tables", kernels[launch->setting.problem->dtype],
+                       dim3(static_cast<unsigned>(blocks)), 256, launch->stream,
+                       *p, *grad, *grad_std, *std, rows);
+}
+
+} // namespace dfgnn

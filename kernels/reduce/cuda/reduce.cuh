@@ -1,0 +1,544 @@
+/* reduce.cuh - extremes and moments of gathered rows, in one pass
+ *
+ * Moments are sums of differences to the row's first value, then to the mean of
+ * its first ones, so that data far from 0 lose nothing. */
+#ifndef DFGNN_REDUCE_CUDA_REDUCE_CUH
+#define DFGNN_REDUCE_CUDA_REDUCE_CUH
+
+#include "kernels/common/cuda_gather.cuh"
+#include "kernels/reduce/cuda/reduce.h"
+
+namespace dfgnn {
+
+/* Is x to be taken for the best so far?  A NaN is before all numbers. */
+template <bool MIN, typename A>
+__device__ __forceinline__ bool before(A x, A best) {
+  return !(MIN ? x >= best : x <= best) && best == best;
+}
+
+template <bool MIN>
+__device__ __forceinline__ double better(double a, double b) {
+  return before<MIN>(b, a) ? b : a;
+}
+template <bool MIN> __device__ __forceinline__ float better(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float y;
+  if (MIN)
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  else
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return before<MIN>(b, a) ? b : a;
+#endif
+}
+
+constexpr int kNoEdge = 0x7fffffff;
+
+/* An extreme and the edge it came from, which counts where ARG. */
+template <bool MIN, bool ARG, typename A> struct extreme {
+  A value;
+  int arg;
+
+  __device__ __forceinline__ void begin(int first) {
+    value = MIN ? A(INFINITY) : -A(INFINITY);
+    arg = first; /* of a row of nothing worse */
+  }
+  __device__ __forceinline__ void add(A x, int edge) {
+    if (!ARG) {
+      value = better<MIN>(value, x);
+    } else if (before<MIN>(x, value)) {
+      value = x;
+      arg = edge;
+    }
+  }
+  __device__ __forceinline__ void merge(const extreme &other) {
+    if (!ARG) {
+      value = better<MIN>(value, other.value);
+      return;
+    }
+    if (before<MIN>(other.value, value) ||
+        (!before<MIN>(value, other.value) && other.arg < arg))
+      *this = other;
+  }
+  __device__ __forceinline__ extreme shuffle(int o) const {
+    extreme other = {__shfl_xor_sync(kFullMask, value, o), arg};
+    if (ARG)
+      other.arg = __shfl_xor_sync(kFullMask, arg, o);
+    return other;
+  }
+};
+
+/* Sums of x - shift and of its square. */
+template <typename A> struct moment_sums { A shift, sum, square; };
+
+/* All that is known of a feature of a row, or of a part of it. */
+template <int WHAT, typename A> struct reduced {
+  static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
+  static constexpr int kExtremeParts = ARG ? 2 : 1;
+  static constexpr int PARTS = (WHAT & REDUCE_MIN ? kExtremeParts : 0) +
+                               (WHAT & REDUCE_MAX ? kExtremeParts : 0) +
+                               (WHAT & REDUCE_MOMENTS ? 3 : 0);
+  extreme<true, ARG, A> least;
+  extreme<false, ARG, A> most;
+  moment_sums<A> moments;
+
+  template <bool MIN>
+  static __device__ __forceinline__ void
+  keep_extreme(const gather_params &p, int64_t slot, int part, int f,
+               const extreme<MIN, ARG, A> &x) {
+    *part_of<PARTS, A>(p, slot, part, f) = x.value;
+    if (ARG)
+      *reinterpret_cast<int *>(part_of<PARTS, A>(p, slot, part + 1, f)) = x.arg;
+  }
+  template <bool MIN>
+  static __device__ __forceinline__ void
+  find_extreme(extreme<MIN, ARG, A> &x, const gather_params &p, int64_t slot,
+               int part, int f) {
+    x.value = *part_of<PARTS, A>(p, slot, part, f);
+    x.arg = kNoEdge;
+    if (ARG)
+      x.arg = *reinterpret_cast<int *>(part_of<PARTS, A>(p, slot, part + 1, f));
+  }
+
+  __device__ __forceinline__ void keep(const gather_params &p, int64_t slot,
+                                       int f) const {
+    int part = 0;
+    if (WHAT & REDUCE_MOMENTS) {
+      *part_of<PARTS, A>(p, slot, 0, f) = moments.shift;
+      *part_of<PARTS, A>(p, slot, 1, f) = moments.sum;
+      *part_of<PARTS, A>(p, slot, 2, f) = moments.square;
+      part = 3;
+    }
+    if (WHAT & REDUCE_MIN)
+      keep_extreme(p, slot, part, f, least);
+    if (WHAT & REDUCE_MAX)
+      keep_extreme(p, slot, PARTS - kExtremeParts, f, most);
+  }
+  __device__ __forceinline__ void find(const gather_params &p, int64_t slot,
+                                       int f) {
+    int part = 0;
+    if (WHAT & REDUCE_MOMENTS) {
+      moments.shift = *part_of<PARTS, A>(p, slot, 0, f);
+      moments.sum = *part_of<PARTS, A>(p, slot, 1, f);
+      moments.square = *part_of<PARTS, A>(p, slot, 2, f);
+      part = 3;
+    }
+    if (WHAT & REDUCE_MIN)
+      find_extreme(least, p, slot, part, f);
+    if (WHAT & REDUCE_MAX)
+      find_extreme(most, p, slot, PARTS - kExtremeParts, f);
+  }
+};
+
+/* ---- results of rows ----------------------------------------------------- */
+
+template <int VEC, bool MIN, bool ARG, typename A>
+__device__ __forceinline__ void
+store_args(int *to, const extreme<MIN, ARG, A> (&x)[VEC], bool empty) {
+  constexpr int N = VEC > 4 ? 4 : VEC;
+#pragma unroll
+  for (int k = 0; k < VEC; k += N) {
+    packed<int, N> y;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      y.item[i] = empty ? -1 : x[k + i].arg;
+    __stcs(reinterpret_cast<typename packed<int, N>::word_t *>(to + k), y.bits);
+  }
+}
+
+template <typename T, int VEC, bool MIN, bool ARG, typename A>
+__device__ __forceinline__ void
+store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
+               int f, const extreme<MIN, ARG, A> (&x)[VEC]) {
+  A y[VEC];
+#pragma unroll
+  for (int i = 0; i < VEC; ++i)
+    y[i] = degree == 0 ? A(0) : x[i].value;
+  store_row<T, VEC>(p, p.out, out, row, f, y);
+  if (ARG && arg)
+    store_args<VEC>(arg + int64_t(row) * p.width + f, x, degree == 0);
+}
+
+__device__ __forceinline__ double root(double x) { return sqrt(x); }
+/* Within an ulp. */
+__device__ __forceinline__ float root(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return sqrt(x);
+#endif
+}
+
+/* What var and std become, or what their gradient is multiplied by. */
+template <typename T, int VEC, typename A>
+__device__ __forceinline__ void
+store_moments(const gather_params &p, bool pna, int row, int degree, int f,
+              const A (&mean)[VEC], const A (&variance)[VEC]) {
+  A y[VEC];
+#pragma unroll
+  for (int i = 0; i < VEC; ++i)
+    y[i] = !pna && !p.square_root   ? variance[i]
+           : variance[i] <= A(1e-5) ? A(0)
+                                    : root(variance[i]); /* a NaN stays */
+  if (pna) {
+    store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, mean);
+    store_row<T, VEC>(p, p.out, p.out_std, row, f, y);
+    return;
+  }
+  if (!p.row_grad.data) {
+    store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
+    return;
+  }
+  A grad[VEC];
+  load_row<T, VEC>(grad, p, p.row_grad, row, f);
+  const int64_t at = int64_t(row) * p.width + f;
+#pragma unroll
+  for (int i = 0; i < VEC; ++i) {
+    static_cast<A *>(p.coefficient)[at + i] =
+        degree == 0      ? A(0)
+        : !p.square_root ? grad[i] * A(2) / A(degree)
+        : y[i] == A(0)   ? grad[i] * A(0)
+                         : grad[i] / (A(degree) * y[i]);
+    static_cast<A *>(p.offset)[at + i] = mean[i];
+  }
+}
+
+/* ---- the rows ------------------------------------------------------------ */
+
+template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
+  using A = accumulator_t<T>;
+  static constexpr int VEC = VEC_;
+  static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
+  static constexpr int kSize = sizeof(T);
+  static constexpr int kHeld =
+      C * VEC * sizeof(A) / 4 *
+      ((WHAT & REDUCE_MOMENTS ? 3 : 0) + (WHAT & REDUCE_MIN ? 1 + ARG : 0) +
+       (WHAT & REDUCE_MAX ? 1 + ARG : 0));
+
+  struct edge {
+    packed<T, VEC> x[C];
+  };
+  struct mark {};
+  struct note {};
+  static constexpr bool kNotes = false;
+  struct state {
+    reduced<WHAT, A> now[C][VEC];
+    bool folded;
+  };
+  struct alignas(2 * sizeof(A)) older_sums {
+    A sum, square;
+  };
+  using older = older_sums[C * VEC];
+  using total = reduced<WHAT, A>;
+
+  const gather_params &p;
+  const lane_features<VEC, L, C> features;
+  const lane_table<T, VEC, L, C> table;
+
+  __device__ __forceinline__ explicit reduce_op(const gather_params &params)
+      : p(params), features(params), table(params, params.table, features) {}
+
+  __device__ __forceinline__ void begin(state &z, int, int first) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        z.now[c][i].least.begin(first);
+        z.now[c][i].most.begin(first);
+        z.now[c][i].moments = {A(0), A(0), A(0)};
+      }
+    z.folded = false;
+  }
+
+  __device__ __forceinline__ note look(const edge_ahead &, bool) const {
+    return {};
+  }
+  template <int U>
+  __device__ __forceinline__ void pass(mark (&)[U], const note &, int,
+                                       int) const {}
+
+  /* One extreme needs no mask where what is not read is worse than all. */
+  static constexpr bool kFilled = WHAT == REDUCE_MIN || WHAT == REDUCE_MAX;
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      const bool on = live && features.has(c);
+      if constexpr (WHOLE || !kFilled) {
+        table.template load<WHOLE>(x.x[c], j, c, on);
+      } else {
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          x.x[c].item[i] =
+              narrow<T>(WHAT == REDUCE_MIN ? A(INFINITY) : -A(INFINITY));
+        load_if<VEC>(x.x[c], table.at(j, c), on);
+      }
+    }
+  }
+  template <bool WHOLE>
+  __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
+  }
+
+  /* The first side's first value shifts all sides.  An infinite one would make
+   * the mean NaN. */
+  __device__ __forceinline__ void start(state &z, const edge &x, int lanes,
+                                        int group) const {
+    if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          A y = widen(x.x[c].item[i]);
+          if (group > lanes)
+            y = __shfl_sync(kFullMask, y,
+                            (threadIdx.x & 31 & ~(group - 1)) |
+                                (threadIdx.x & (lanes - 1)));
+          z.now[c][i].moments.shift = y - y == A(0) ? y : A(0);
+        }
+    }
+  }
+
+  template <bool WHOLE, int U>
+  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
+                                       const mark (&m)[U], int position,
+                                       int sides, int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      add<WHOLE>(z, x[u], m[u], position + u * sides, u * sides < left);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void add(state &z, const edge &x, const mark &,
+                                      int position, bool live) const {
+    if (!WHOLE && !kFilled && !live)
+      return;
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        const A y = widen(x.x[c].item[i]);
+        reduced<WHAT, A> &now = z.now[c][i];
+        if (WHAT & REDUCE_MIN)
+          now.least.add(y, position);
+        if (WHAT & REDUCE_MAX)
+          now.most.add(y, position);
+        if (WHAT & REDUCE_MOMENTS) {
+          const A d = y - now.moments.shift;
+          now.moments.sum += d;
+          now.moments.square += d * d;
+        }
+      }
+  }
+
+  /* Sums of a long row are of differences to about its mean: they stay small,
+   * and so does what rounding loses of them. */
+  __device__ __forceinline__ void recentre(state &z, int edges, int lanes,
+                                           int group) const {
+    const int sides = group / lanes;
+    const A count = A((max(edges, 0) + sides - 1) / sides);
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        moment_sums<A> &m = z.now[c][i].moments;
+        A by = count > A(0) ? m.sum / count : A(0);
+        if (group > lanes)
+          by = __shfl_sync(kFullMask, by,
+                           (threadIdx.x & 31 & ~(group - 1)) |
+                               (threadIdx.x & (lanes - 1)));
+        const A shift = m.shift + by;
+        by = shift - shift == A(0) ? shift - m.shift : A(0);
+        m.shift += by;
+        m.square -= by * (m.sum + m.sum - count * by);
+        m.sum -= count * by;
+      }
+  }
+
+  __device__ __forceinline__ void fold(state &z, older &old, int edges,
+                                       int lanes, int group) const {
+    if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
+      older_sums *at = in_memory(old);
+      older_sums sums[C * VEC] = {};
+      if (z.folded) {
+#pragma unroll
+        for (int k = 0; k < C * VEC; ++k)
+          sums[k] = at[k];
+      } else {
+        recentre(z, edges, lanes, group);
+      }
+#pragma unroll
+      for (int k = 0; k < C * VEC; ++k) {
+        moment_sums<A> &m = z.now[k / VEC][k % VEC].moments;
+        at[k] = {sums[k].sum + m.sum, sums[k].square + m.square};
+        m.sum = m.square = A(0);
+      }
+      z.folded = true;
+    }
+  }
+
+  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
+                                        older &old, bool any) const {
+#pragma unroll
+    for (int k = 0; k < C * VEC; ++k) {
+      total &x = t[k / VEC][k % VEC];
+      x = z.now[k / VEC][k % VEC];
+      if (ARG && !any)
+        x.least.arg = x.most.arg = kNoEdge;
+    }
+    if ((WHAT & REDUCE_MOMENTS) != 0 && z.folded) {
+      const older_sums *at = in_memory(old);
+#pragma unroll
+      for (int k = 0; k < C * VEC; ++k) {
+        moment_sums<A> &m = t[k / VEC][k % VEC].moments;
+        m.sum += at[k].sum;
+        m.square += at[k].square;
+      }
+    }
+  }
+
+  static __device__ __forceinline__ total shuffle(const total &t, int o) {
+    total other = t;
+    if (WHAT & REDUCE_MIN)
+      other.least = t.least.shuffle(o);
+    if (WHAT & REDUCE_MAX)
+      other.most = t.most.shuffle(o);
+    if (WHAT & REDUCE_MOMENTS) {
+      other.moments.sum = __shfl_xor_sync(kFullMask, t.moments.sum, o);
+      other.moments.square = __shfl_xor_sync(kFullMask, t.moments.square, o);
+    }
+    return other;
+  }
+  static __device__ __forceinline__ void merge(total &t, const total &other) {
+    if (WHAT & REDUCE_MIN)
+      t.least.merge(other.least);
+    if (WHAT & REDUCE_MAX)
+      t.most.merge(other.most);
+    t.moments.sum += other.moments.sum;
+    t.moments.square += other.moments.square;
+  }
+
+  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
+                                       int f) const {
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      t[i].keep(p, slot, f + i);
+  }
+
+  __device__ __forceinline__ void store(const total (&t)[VEC], int row,
+                                        int degree, int f) const {
+    constexpr bool pna = (WHAT & REDUCE_ALL) == REDUCE_ALL;
+    if (WHAT & REDUCE_MIN) {
+      extreme<true, ARG, A> x[VEC];
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        x[i] = t[i].least;
+      store_extremes<T, VEC>(p,
+                             pna ? p.out_min : const_cast<void *>(p.out.data),
+                             p.arg_min, row, degree, f, x);
+    }
+    if (WHAT & REDUCE_MAX) {
+      extreme<false, ARG, A> x[VEC];
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        x[i] = t[i].most;
+      store_extremes<T, VEC>(p,
+                             pna ? p.out_max : const_cast<void *>(p.out.data),
+                             p.arg_max, row, degree, f, x);
+    }
+    if (WHAT & REDUCE_MOMENTS) {
+      A mean[VEC], variance[VEC];
+      const A inverse = A(1) / A(degree > 0 ? degree : 1);
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        const moment_sums<A> &m = t[i].moments;
+        const A shifted = m.sum * inverse;
+        const A v = (m.square - m.sum * shifted) * inverse;
+        mean[i] = degree == 0 ? A(0) : m.shift + shifted;
+        variance[i] = degree == 0 || v < A(0) ? A(0) : v; /* a NaN stays */
+      }
+      store_moments<T, VEC>(p, pna, row, degree, f, mean, variance);
+    }
+  }
+};
+
+/* ---- instances: a file a storage type ------------------------------------ */
+
+struct reduce_instance {
+  int lanes, vectors, unroll;
+  gather_kernel kernel;
+};
+
+/* loose: with at most as many edges in flight. */
+template <int N>
+gather_kernel reduce_find(const reduce_instance (&table)[N],
+                          const gather_shape *shape, bool loose) {
+  for (const reduce_instance &i : table)
+    if (i.lanes == shape->lanes && i.vectors == shape->vectors &&
+        (i.unroll == shape->unroll || loose))
+      return i.kernel;
+  return nullptr;
+}
+
+#define REDUCE_LIST(name, LIST, loose)                                         \
+  template <typename T, int V, int WHAT>                                       \
+  gather_kernel name(const gather_shape *shape) {                              \
+    static const reduce_instance table[] = {LIST(REDUCE_ROWS)};                \
+    return reduce_find(table, shape, loose);                                   \
+  }
+#define REDUCE_ROWS(L, C, U)                                                   \
+  {L, C, U, gather_rows<reduce_op<T, V, L, C, WHAT>, L, C, U>},
+REDUCE_LIST(reduce_best, DFGNN_REDUCE_BEST, false)
+REDUCE_LIST(reduce_args, DFGNN_REDUCE_ARGS, true)
+REDUCE_LIST(reduce_moments, DFGNN_REDUCE_MOMENTS, false)
+REDUCE_LIST(reduce_strided, DFGNN_GATHER_NARROW, false)
+#undef REDUCE_ROWS
+#undef REDUCE_LIST
+
+template <typename T>
+gather_kernel reduce_wide(int what, const gather_shape *shape) {
+  constexpr int V = 16 / sizeof(T);
+  switch (what) {
+  case REDUCE_MIN:
+    return reduce_best<T, V, REDUCE_MIN>(shape);
+  case REDUCE_MAX:
+    return reduce_best<T, V, REDUCE_MAX>(shape);
+  case REDUCE_MIN | REDUCE_ARG:
+    return reduce_args<T, V, REDUCE_MIN | REDUCE_ARG>(shape);
+  case REDUCE_MAX | REDUCE_ARG:
+    return reduce_args<T, V, REDUCE_MAX | REDUCE_ARG>(shape);
+  case REDUCE_MOMENTS:
+    return reduce_moments<T, V, REDUCE_MOMENTS>(shape);
+  case REDUCE_ALL:
+    return reduce_moments<T, V, REDUCE_ALL>(shape);
+  default:
+    return reduce_moments<T, V, REDUCE_ALL | REDUCE_ARG>(shape);
+  }
+}
+
+template <typename T>
+gather_kernel reduce_any(int what, const gather_shape *shape) {
+  switch (what) {
+  case REDUCE_MIN:
+    return reduce_strided<T, 1, REDUCE_MIN>(shape);
+  case REDUCE_MAX:
+    return reduce_strided<T, 1, REDUCE_MAX>(shape);
+  case REDUCE_MIN | REDUCE_ARG:
+    return reduce_strided<T, 1, REDUCE_MIN | REDUCE_ARG>(shape);
+  case REDUCE_MAX | REDUCE_ARG:
+    return reduce_strided<T, 1, REDUCE_MAX | REDUCE_ARG>(shape);
+  case REDUCE_MOMENTS:
+    return reduce_strided<T, 1, REDUCE_MOMENTS>(shape);
+  case REDUCE_ALL:
+    return reduce_strided<T, 1, REDUCE_ALL>(shape);
+  default:
+    return reduce_strided<T, 1, REDUCE_ALL | REDUCE_ARG>(shape);
+  }
+}
+
+} // namespace dfgnn
+
+#endif

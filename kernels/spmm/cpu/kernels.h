@@ -1,0 +1,266 @@
+/* kernels.h - the inner loops of CPU SpMM for one instruction set and
+ * storage type
+ *
+ * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
+ * table) and includes this once. */
+#include "kernels/common/cpu_panel.h"
+#include "kernels/spmm/cpu/spmm.h"
+
+enum {
+  PANEL = 8, /* vectors of sums kept in registers */
+  /* Edges summed on their own before they join the sum of a row, so that the
+   * sum of a long one keeps its digits. */
+  CHUNK = 256,
+  DOT_FLIGHT = 4
+};
+
+typedef struct gather {
+  const dfgnn_cpu_spmm *job;
+  const char *base;
+  const int32_t *index;
+  int64_t count, ahead;
+  const scalar *factors;
+  int fresh;    /* a sum begins: sum holds nothing */
+  storage *out; /* NULL: to sum */
+  scalar *sum;
+  scalar after;
+} gather;
+
+/* Sums `width` vectors of the features from d on, `flight` edges at a time;
+ * the last vector is cut to t if cut. */
+CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
+                      const int flight, const int cut, const int weighted) {
+  int64_t stride = g->job->from.node, e = 0;
+  const char *base = g->base + d * (int64_t)sizeof(storage);
+  int64_t bytes = g->job->pieces.dim * (int64_t)sizeof(storage);
+  int64_t ahead = d == 0 ? g->ahead : 0;
+  vec a[8];
+
+  CPU_EACH(i, width * flight) { a[i] = v_zero(); }
+#define EDGE(u)                                                                \
+  do {                                                                         \
+    vec w = weighted ? v_set(g->factors[e + u]) : v_zero();                    \
+    const storage *v = row_at(base, g->index[e + u], stride);                  \
+    if (e + u < ahead)                                                         \
+      prefetch_row(g->base, g->index[e + u + g->job->prefetch], stride,        \
+                   bytes);                                                     \
+    CPU_EACH(i, width) {                                                       \
+      vec x = load_cut(v + i * VECTOR, t, cut && i == width - 1);              \
+      vec *sum = &a[u * width + i];                                            \
+      *sum = weighted ? v_fma(w, x, *sum) : v_add(x, *sum);                    \
+    }                                                                          \
+  } while (0)
+  for (; e + flight <= g->count; e += flight)
+    CPU_EACH(u, flight) EDGE(u);
+  for (; flight > 1 && e < g->count; e++)
+    EDGE(0);
+#undef EDGE
+  CPU_UNROLL
+  for (int u = 1; u < flight; u++)
+    CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
+  CPU_EACH(i, width) {
+    int last = cut && i == width - 1;
+    if (!g->fresh)
+      a[i] = v_add(s_load_cut(g->sum + d + i * VECTOR, t, last), a[i]);
+    if (g->out)
+      store_cut(g->out + d + i * VECTOR, v_mul(a[i], v_set(g->after)), t, last);
+    else
+      s_store_cut(g->sum + d + i * VECTOR, a[i], t, last);
+  }
+}
+
+CPU_INLINE void panels(const gather *g, const int weighted) {
+  int64_t dim = g->job->pieces.dim;
+  tail t = v_tail(dim % VECTOR);
+  for (int64_t d = 0; d < dim; d += PANEL * VECTOR) {
+    int64_t left = dim - d;
+    int cut = left < PANEL * VECTOR && left % VECTOR != 0;
+    int64_t width = (left + VECTOR - 1) / VECTOR;
+    switch (width < PANEL ? 2 * width + cut : 2 * PANEL + cut) {
+#define CASE(width, flight)                                                    \
+  case 2 * width:                                                              \
+    panel(g, d, t, width, flight, 0, weighted);                                \
+    break;                                                                     \
+  case 2 * width + 1:                                                          \
+    panel(g, d, t, width, flight, 1, weighted);                                \
+    break
+      CASE(1, 4);
+      CASE(2, 4);
+      CASE(3, 2);
+      CASE(4, 2);
+      CASE(5, 1);
+      CASE(6, 1);
+      CASE(7, 1);
+      CASE(8, 1);
+#undef CASE
+    }
+  }
+}
+
+static CPU_TARGET void plain_panels(const gather *g) { panels(g, 0); }
+static CPU_TARGET void weighted_panels(const gather *g) { panels(g, 1); }
+
+/* Where the weights of edge e begin. */
+CPU_INLINE int64_t weight_at(const dfgnn_cpu_spmm *job, int64_t e) {
+  return (job->edge ? dfgnn__cpu_edge(job->offsets64, job->edge, e) : e) *
+         job->heads;
+}
+
+CPU_INLINE void find_factors(scalar *to, const dfgnn_cpu_spmm *job,
+                             int64_t head, int64_t begin, int64_t count) {
+  const scalar *scale = job->scale, *weight = job->weight;
+  const int32_t *index = job->indices + begin;
+  for (int64_t e = 0; e < count; e++)
+    to[e] = scale ? scale[index[e]] : 1;
+  for (int64_t e = 0; weight && e < count; e++)
+    to[e] *= weight[weight_at(job, begin + e) + head];
+}
+
+/* What the sum of a row is multiplied by; an empty one stays 0. */
+CPU_INLINE scalar after_of(const dfgnn_cpu_spmm *job, int64_t row) {
+  const scalar *after = job->after;
+  double degree =
+      (double)(dfgnn__cpu_edge(job->offsets64, job->offsets, row + 1) -
+               dfgnn__cpu_edge(job->offsets64, job->offsets, row));
+  double factor = after && degree > 0 ? (double)after[row] : 1;
+  return (scalar)(job->mean && degree > 0 ? factor / degree : factor);
+}
+
+/* ---- gradients of weights ------------------------------------------------ */
+
+/* The products of a row's own features with `flight` gathered ones. */
+CPU_INLINE void products(scalar *to, const storage *own,
+                         const storage *const *x, int64_t dim,
+                         const int flight) {
+  vec a[DOT_FLIGHT];
+  int64_t d = 0;
+  CPU_EACH(u, flight) { a[u] = v_zero(); }
+  for (; d + VECTOR <= dim; d += VECTOR) {
+    vec y = v_load(own + d);
+    CPU_EACH(u, flight) { a[u] = v_fma(y, v_load(x[u] + d), a[u]); }
+  }
+  if (d < dim) {
+    tail t = v_tail(dim - d);
+    vec y = v_load_tail(own + d, t);
+    CPU_EACH(u, flight) { a[u] = v_fma(y, v_load_tail(x[u] + d, t), a[u]); }
+  }
+  CPU_EACH(u, flight) { to[u] = v_sum(a[u]); }
+}
+
+CPU_INLINE scalar element(const char *p) {
+#if CPU_DTYPE == CPU_F16
+  return dfgnn__f16_to_float(*(const storage *)p);
+#elif CPU_DTYPE == CPU_BF16
+  return dfgnn__bf16_to_float(*(const storage *)p);
+#else
+  return *(const storage *)p;
+#endif
+}
+
+/* Features that are not adjacent: all pieces of a head at once. */
+CPU_INLINE void strided_products(scalar *to, const dfgnn_cpu_spmm *job,
+                                 const char *own, const char *base,
+                                 const int32_t *index, int64_t count) {
+  for (int64_t e = 0; e < count; e++) {
+    const char *x = base + index[e] * job->from.node;
+    scalar sum = 0;
+    for (int64_t d = 0; d < job->dim; d++)
+      sum += element(own + d * job->own.feature) *
+             element(x + d * job->from.feature);
+    to[e] = sum;
+  }
+}
+
+static CPU_TARGET void weigh(const dfgnn_cpu_spmm *job, int64_t row,
+                             int64_t piece, int64_t begin, int64_t count) {
+  int64_t head = dfgnn__cpu_head_of(&job->pieces, piece);
+  const char *own = job->own.base + row * job->own.node + head * job->own.head;
+  const char *base = job->from.base + head * job->from.head;
+  const int32_t *index = job->indices + begin;
+  const scalar *scale = job->scale, *after = job->after;
+  scalar *grad = job->grad_weight, dots[CHUNK];
+  if (piece % job->pieces.per_head)
+    return;
+  if (job->pieces.per_head > 1)
+    strided_products(dots, job, own, base, index, count);
+  else
+    for (int64_t e = 0; e < count; e += DOT_FLIGHT) {
+      const storage *x[DOT_FLIGHT];
+      for (int u = 0; u < DOT_FLIGHT; u++)
+        x[u] = row_at(base, index[e + u < count ? e + u : e], job->from.node);
+      if (e + DOT_FLIGHT <= count)
+        products(dots + e, (const storage *)own, x, job->dim, DOT_FLIGHT);
+      else
+        for (int u = 0; e + u < count; u++)
+          products(dots + e + u, (const storage *)own, x + u, job->dim, 1);
+    }
+  scalar factor = after ? after[row] : 1;
+  for (int64_t e = 0; e < count; e++)
+    grad[weight_at(job, begin + e) + head] =
+        dots[e] * factor * (scale ? scale[index[e]] : 1);
+}
+
+/* ---- the aggregate ------------------------------------------------------- */
+
+CPU_INLINE storage *own_row(const dfgnn_cpu_spmm *job, int64_t row,
+                            int64_t piece) {
+  return job->to.base
+             ? (storage *)(job->to.base + row * job->to.node +
+                           dfgnn__cpu_piece_at(&job->to, &job->pieces, piece))
+             : NULL;
+}
+
+static CPU_TARGET void fold(const void *data, int64_t row, int64_t piece,
+                            int64_t begin, int64_t end, void *state,
+                            int whole) {
+  const dfgnn_cpu_spmm *job = data;
+  int factored = job->scale || job->weight;
+  int64_t head = dfgnn__cpu_head_of(&job->pieces, piece), e = begin;
+  scalar factors[CHUNK];
+  gather g = {.job = job,
+              .base = job->from.base +
+                      dfgnn__cpu_piece_at(&job->from, &job->pieces, piece),
+              .factors = factors,
+              .fresh = 1,
+              .sum = (scalar *)state + piece * job->pieces.dim,
+              .after = whole ? after_of(job, row) : 1};
+  storage *out = own_row(job, row, piece);
+  do {
+    g.index = job->indices + e;
+    g.count = end - e < CHUNK ? end - e : CHUNK;
+    g.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
+    if (job->grad_weight)
+      weigh(job, row, piece, e, g.count);
+    if (job->to.base) {
+      g.out = whole && e + g.count == end ? out : NULL;
+      if (factored) {
+        find_factors(factors, job, head, e, g.count);
+        weighted_panels(&g);
+      } else {
+        plain_panels(&g);
+      }
+      g.fresh = 0;
+    }
+    e += g.count;
+  } while (e < end);
+}
+
+static CPU_TARGET void merge(const void *data, int64_t piece, void *to,
+                             const void *from, int64_t before, int64_t count) {
+  const dfgnn_cpu_spmm *job = data;
+  int64_t first = piece * job->pieces.dim;
+  (void)before, (void)count;
+  if (job->to.base)
+    add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
+}
+
+static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
+                              void *state) {
+  const dfgnn_cpu_spmm *job = data;
+  if (job->to.base)
+    store_times(own_row(job, row, piece),
+                (const scalar *)state + piece * job->pieces.dim,
+                job->pieces.dim, after_of(job, row));
+}
+
+const dfgnn_cpu_spmm_kernels CPU_TABLE = {fold, merge, finish};

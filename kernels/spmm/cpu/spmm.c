@@ -1,0 +1,231 @@
+/* spmm.c - the CPU families of SpMM, forward and backward */
+#include "kernels/spmm/cpu/spmm.h"
+
+#define TABLE(isa, dtype) dfgnn__cpu_spmm_##isa##_##dtype
+#define DECLARE(isa)                                                           \
+  extern const dfgnn_cpu_spmm_kernels TABLE(isa, f32), TABLE(isa, f64),        \
+      TABLE(isa, f16), TABLE(isa, bf16)
+#define ROW(isa)                                                               \
+  {                                                                            \
+    [DFGNN_F32] = &TABLE(isa, f32), [DFGNN_F64] = &TABLE(isa, f64),            \
+    [DFGNN_F16] = &TABLE(isa, f16), [DFGNN_BF16] = &TABLE(isa, bf16)           \
+  }
+
+DECLARE(portable);
+#ifdef __x86_64__
+DECLARE(avx2);
+DECLARE(avx512);
+#endif
+
+const dfgnn_cpu_spmm_kernels *dfgnn__cpu_spmm_kernels(int simd,
+                                                      dfgnn_dtype dtype) {
+  static const dfgnn_cpu_spmm_kernels *const tables[3][DFGNN_DTYPE_COUNT] = {
+      ROW(portable),
+#ifdef __x86_64__
+      ROW(avx2),
+      ROW(avx512),
+#endif
+  };
+  return tables[simd][dtype];
+}
+
+/* ---- the workspace ------------------------------------------------------- */
+
+static int mean(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_SPMM_MEAN ||
+         problem->op == DFGNN_OP_REDUCE_MEAN;
+}
+
+/* Backward, each row gathered is scaled by its own 1 / degree. */
+static size_t scale_bytes(const dfgnn_setting *setting) {
+  return mean(setting->problem) && setting->problem->pass == DFGNN_PASS_BACKWARD
+             ? dfgnn__cpu_aligned((size_t)setting->matrix->destinations *
+                                  dfgnn__cpu_scalar_bytes(setting->problem))
+             : 0;
+}
+
+static size_t state_bytes(const dfgnn_problem *problem) {
+  return dfgnn__cpu_aligned((size_t)(problem->heads * problem->dim) *
+                            dfgnn__cpu_scalar_bytes(problem));
+}
+
+size_t dfgnn__cpu_spmm_workspace(const dfgnn_setting *setting,
+                                 dfgnn_cpu_algorithm algorithm) {
+  return scale_bytes(setting) +
+         dfgnn__cpu_walk_memory(setting, algorithm,
+                                state_bytes(setting->problem));
+}
+
+/* ---- the job ------------------------------------------------------------- */
+
+typedef struct scaling {
+  const dfgnn_matrix *matrix;
+  const void *scale;
+  void *to;
+  int wide; /* double */
+} scaling;
+
+static void divide(void *data, int64_t begin, int64_t end) {
+  const scaling *s = data;
+  const dfgnn_matrix *m = s->matrix;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t degree = dfgnn__cpu_edge(m->offsets64, m->offsets, i + 1) -
+                     dfgnn__cpu_edge(m->offsets64, m->offsets, i);
+    double scale = !s->scale ? 1
+                   : s->wide ? ((const double *)s->scale)[i]
+                             : (double)((const float *)s->scale)[i];
+    scale /= degree > 0 ? (double)degree : 1;
+    if (s->wide)
+      ((double *)s->to)[i] = scale;
+    else
+      ((float *)s->to)[i] = (float)scale;
+  }
+}
+
+static void forward(dfgnn_cpu_spmm *job, const dfgnn_problem *problem,
+                    const dfgnn_args *args) {
+  job->from = dfgnn__cpu_table(problem, args->value, &args->value_strides);
+  job->to = dfgnn__cpu_table(problem, args->out, &args->out_strides);
+  job->scale = args->scale_src;
+  job->after = args->scale_dst;
+  job->mean = mean(problem);
+}
+
+static void backward(dfgnn_cpu_spmm *job, const dfgnn_problem *problem,
+                     const dfgnn_args *args, const dfgnn_view *transpose) {
+  job->from =
+      dfgnn__cpu_table(problem, args->grad_out, &args->grad_out_strides);
+  job->to =
+      dfgnn__cpu_table(problem, args->grad_value, &args->grad_value_strides);
+  job->scale = args->scale_dst;
+  job->after = args->scale_src;
+  job->edge = transpose->array[2];
+  if (problem->op == DFGNN_OP_SPMM_WEIGHTED) {
+    job->own = dfgnn__cpu_table(problem, args->value, &args->value_strides);
+    job->grad_weight = args->grad_edge_weight;
+  }
+}
+
+static void cut_pieces(dfgnn_cpu_spmm *job, const dfgnn_problem *problem) {
+  const dfgnn_cpu_table *tables[] = {&job->from, &job->to, &job->own};
+  size_t size = dfgnn_dtype_size(problem->dtype);
+  size_t elements[] = {size, size, size};
+  job->pieces =
+      dfgnn__cpu_pieces(problem, job->weight != NULL, tables, elements, 3);
+}
+
+static void run(const dfgnn_cpu_spmm *job, const dfgnn_launch *launch,
+                const dfgnn_cpu_walk *walk, dfgnn_cpu_algorithm algorithm,
+                const dfgnn_view *items) {
+  const int *p = launch->setting.parameter;
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_cpu_spmm_kernels *kernels =
+      dfgnn__cpu_spmm_kernels(p[DFGNN_CPU_P_SIMD], problem->dtype);
+  int64_t dim = job->pieces.dim;
+  int64_t slice = dfgnn__cpu_slice(algorithm, p, dim);
+  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  dfgnn_cpu_spmm part = *job;
+  dfgnn_cpu_aggregate aggregate = {.job = &part,
+                                   .pieces = job->pieces.count,
+                                   .state_bytes = state_bytes(problem),
+                                   .fold = kernels->fold,
+                                   .merge = kernels->merge,
+                                   .finish = kernels->finish};
+  for (int64_t d = 0; d < dim; d += slice) {
+    part.pieces.dim = dim - d < slice ? dim - d : slice;
+    part.from.base = job->from.base + d * size;
+    if (job->to.base)
+      part.to.base = job->to.base + d * size;
+    if (d > 0)
+      part.grad_weight = NULL; /* the first slice made the whole products */
+    if (part.to.base || part.grad_weight)
+      dfgnn__cpu_walk_run(walk, &aggregate, algorithm, p, items);
+  }
+}
+
+dfgnn_status dfgnn__cpu_spmm_launch(const dfgnn_launch *launch,
+                                    dfgnn_cpu_algorithm algorithm) {
+  const dfgnn_setting *setting = &launch->setting;
+  const dfgnn_problem *problem = setting->problem;
+  dfgnn_matrix matrix = *setting->matrix;
+  dfgnn_args args = *launch->args;
+  int back = problem->pass == DFGNN_PASS_BACKWARD;
+  int threads = setting->device->units;
+  char *memory = launch->workspace;
+  if (problem->op == DFGNN_OP_REDUCE_MEAN)
+    args.scale_dst = args.scale_src = NULL; /* not its own */
+  if (back && mean(problem)) {
+    scaling s = {setting->matrix, args.scale_dst, memory,
+                 problem->dtype == DFGNN_F64};
+    dfgnn__cpu_for(threads, matrix.destinations, 4096, divide, &s);
+    args.scale_dst = memory;
+  }
+  memory += scale_bytes(setting);
+  if (back)
+    matrix = dfgnn__transposed(setting->matrix, launch->views[0]);
+
+  dfgnn_cpu_spmm job = {.edges = matrix.edges,
+                        .heads = problem->heads,
+                        .dim = problem->dim,
+                        .offsets64 = matrix.offsets64,
+                        .offsets = matrix.offsets,
+                        .indices = matrix.indices,
+                        .prefetch = setting->parameter[DFGNN_CPU_P_PREFETCH]};
+  if (problem->op == DFGNN_OP_SPMM_WEIGHTED)
+    job.weight = args.edge_weight;
+  if (back)
+    backward(&job, problem, &args, launch->views[0]);
+  else
+    forward(&job, problem, &args);
+  cut_pieces(&job, problem);
+  dfgnn_cpu_walk walk = dfgnn__cpu_walk(&matrix, threads, memory);
+  run(&job, launch, &walk, algorithm,
+      algorithm == DFGNN_CPU_SPLIT ? launch->views[back] : NULL);
+  return DFGNN_OK;
+}
+
+/* ---- families ------------------------------------------------------------ */
+
+#define ALGORITHM(name, which)                                                 \
+  static size_t name##_workspace(const dfgnn_setting *setting) {               \
+    return dfgnn__cpu_spmm_workspace(setting, which);                          \
+  }                                                                            \
+  static dfgnn_status name##_launch(const dfgnn_launch *launch) {              \
+    return dfgnn__cpu_spmm_launch(launch, which);                              \
+  }
+
+ALGORITHM(row, DFGNN_CPU_ROW)
+ALGORITHM(split, DFGNN_CPU_SPLIT)
+ALGORITHM(balanced, DFGNN_CPU_BALANCED)
+ALGORITHM(sliced, DFGNN_CPU_SLICED)
+
+#define FAMILY(pass_name, pass_value, label)                                   \
+  .name = "cpu.spmm." pass_name "." #label, .algorithm = #label,               \
+  .backend = "cpu", .ops = DFGNN_OPS_SPMM, .passes = DFGNN_BIT(pass_value),    \
+  .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,               \
+  .workspace = label##_workspace, .launch = label##_launch
+
+#define FAMILIES(pass_name, pass_value)                                        \
+  {FAMILY(pass_name, pass_value, row), .parameters = DFGNN_CPU_ROW_PARAMETERS, \
+   .legal = dfgnn__cpu_row_legal, .applicable = dfgnn__cpu_applicable,         \
+   .views = dfgnn__cpu_views},                                                 \
+      {FAMILY(pass_name, pass_value, split),                                   \
+       .parameters = DFGNN_CPU_SIZED_PARAMETERS("edges", 2, {128, 1024}),      \
+       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_split_applicable,   \
+       .views = dfgnn__cpu_split_views},                                       \
+      {FAMILY(pass_name, pass_value, balanced),                                \
+       .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),          \
+       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_applicable,         \
+       .views = dfgnn__cpu_views},                                             \
+  {                                                                            \
+    FAMILY(pass_name, pass_value, sliced),                                     \
+        .parameters = DFGNN_CPU_SIZED_PARAMETERS("panel", 3, {16, 32, 64}),    \
+        .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_sliced_applicable, \
+        .views = dfgnn__cpu_views                                              \
+  }
+
+DFGNN_FAMILIES(spmm_cpu_spmm) = {
+    FAMILIES("fwd", DFGNN_PASS_FORWARD),
+    FAMILIES("bwd", DFGNN_PASS_BACKWARD),
+    DFGNN_FAMILIES_END,
+};

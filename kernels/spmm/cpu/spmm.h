@@ -1,0 +1,46 @@
+/* spmm.h - sums over gathered rows on a CPU, for SpMM and means
+ *
+ * Both passes are one aggregate: to_i = after_i sum over the edges (i, j) of
+ * factor_ij from_j.  Forward, i is a destination; backward walks the transpose,
+ * where i is a source, from the gradient of the output, and the gradient of an
+ * edge's weight is a product of the row gathered with the row's own. */
+#ifndef DFGNN_SPMM_CPU_SPMM_H
+#define DFGNN_SPMM_CPU_SPMM_H
+
+#include "kernels/common/cpu_walk.h"
+
+typedef struct dfgnn_cpu_spmm_kernels {
+  void (*fold)(const void *job, int64_t row, int64_t piece, int64_t begin,
+               int64_t end, void *state, int whole);
+  void (*merge)(const void *job, int64_t piece, void *to, const void *from,
+                int64_t before, int64_t count);
+  void (*finish)(const void *job, int64_t row, int64_t piece, void *state);
+} dfgnn_cpu_spmm_kernels;
+
+typedef struct dfgnn_cpu_spmm {
+  dfgnn_cpu_pieces pieces;
+  int64_t edges, heads, dim;
+  int offsets64;
+  const void *offsets;
+  const int32_t *indices;
+  dfgnn_cpu_table from, to; /* to: without base, only weights are wanted */
+  const void *scale;        /* by what is gathered; NULL: 1 */
+  const void *after;        /* by row; NULL: 1 */
+  int mean;                 /* after is divided by the degree */
+  const void *weight;       /* [E, H]; NULL: 1 */
+  const void *edge; /* the weights' edge of each, as offsets; NULL: its own */
+  dfgnn_cpu_table own; /* a row's part of the products */
+  void *grad_weight;   /* [E, H]; NULL: not wanted */
+  int64_t prefetch;    /* edges ahead; 0: none */
+} dfgnn_cpu_spmm;
+
+const dfgnn_cpu_spmm_kernels *dfgnn__cpu_spmm_kernels(int simd,
+                                                      dfgnn_dtype dtype);
+
+/* Of SpMM and, without scales, of reduce-mean. */
+size_t dfgnn__cpu_spmm_workspace(const dfgnn_setting *setting,
+                                 dfgnn_cpu_algorithm algorithm);
+dfgnn_status dfgnn__cpu_spmm_launch(const dfgnn_launch *launch,
+                                    dfgnn_cpu_algorithm algorithm);
+
+#endif

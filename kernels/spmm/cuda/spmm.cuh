@@ -1,0 +1,356 @@
+/* spmm.cuh - weighted sums of gathered rows */
+#ifndef DFGNN_SPMM_CUDA_SPMM_CUH
+#define DFGNN_SPMM_CUDA_SPMM_CUH
+
+#include "kernels/common/cuda_gather.cuh"
+#include "kernels/spmm/cuda/spmm.h"
+
+namespace dfgnn {
+
+/* A long sum: what rounding lost of the older part is kept beside it. */
+template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
+  A sum, lost;
+
+  __device__ __forceinline__ void add(A x) {
+    const A t = sum + x;
+    lost += x - (t - sum);
+    sum = t;
+  }
+  /* An infinite sum has lost NaN. */
+  __device__ __forceinline__ A value(A more) const {
+    return lost - lost == A(0) ? sum + (lost + more) : sum + more;
+  }
+};
+
+/* Numbers that a lane seldom needs are kept APART, in local memory, to spare
+ * registers. */
+template <bool APART, typename A, int C, int VEC>
+__device__ __forceinline__ void
+fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
+  exact_sum<A> *at = APART ? in_memory(older) : older;
+  exact_sum<A> old[C * VEC] = {};
+  if (folded) {
+#pragma unroll
+    for (int k = 0; k < C * VEC; ++k)
+      old[k] = at[k];
+  }
+#pragma unroll
+  for (int k = 0; k < C * VEC; ++k) {
+    old[k].add(now[k / VEC][k % VEC]);
+    at[k] = old[k];
+    now[k / VEC][k % VEC] = A(0);
+  }
+  folded = true;
+}
+
+template <bool APART, typename A, int C, int VEC>
+__device__ __forceinline__ void
+close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
+           exact_sum<A> (&older)[C * VEC], bool folded) {
+  const exact_sum<A> *at = APART ? in_memory(older) : older;
+#pragma unroll
+  for (int k = 0; k < C * VEC; ++k) {
+    const A x = now[k / VEC][k % VEC];
+    t[k / VEC][k % VEC] = folded ? at[k].value(x) : x;
+  }
+}
+
+/* Predicated, so that no load waits for another's branch. */
+template <typename N>
+__device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(N) == 4) {
+    unsigned bits = reinterpret_cast<unsigned &>(x);
+    asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %2, 0;\n\t"
+                 "@on ld.global.nc.b32 %0, [%1];}"
+                 : "+r"(bits)
+                 : "l"(p), "r"(int(on)));
+    x = reinterpret_cast<N &>(bits);
+    return;
+  }
+#endif
+  if (on)
+    x = __ldg(p);
+}
+
+/* What sums of a row are multiplied by. */
+template <typename A>
+__device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
+                                         int degree) {
+  A factor = p.mean ? A(1) / A(max(degree, 1)) : A(1);
+  if (p.row_scale && degree > 0)
+    factor *= __ldg(static_cast<const A *>(p.row_scale) + row);
+  return factor;
+}
+
+template <typename T, int VEC_, int L, int C, int FACTOR, bool APART>
+struct spmm_op {
+  using A = accumulator_t<T>;
+  static constexpr int VEC = VEC_;
+  static constexpr int F = FACTOR == SPMM_HEADS ? C : 1;
+  static constexpr int kSize = sizeof(T);
+  static constexpr int kHeld = (APART ? 1 : 3) * C * VEC * sizeof(A) / 4 +
+                               (FACTOR == SPMM_HEADS ? 8 : 0);
+  static constexpr bool kNotes = FACTOR != SPMM_PLAIN;
+
+  struct edge {
+    packed<T, VEC> x[C];
+  };
+  /* Of an edge: its weight, or with several heads where that is. */
+  struct note {
+    A weight, scale;
+    int64_t id;
+  };
+  struct mark {
+    A factor[F];
+  };
+  struct state {
+    A now[C][VEC];
+    bool folded;
+  };
+  using older = exact_sum<A>[C * VEC];
+  using total = A;
+
+  const gather_params &p;
+  const lane_features<VEC, L, C> features;
+  const lane_table<T, VEC, L, C> table;
+  int head[F];
+
+  __device__ __forceinline__ explicit spmm_op(const gather_params &params)
+      : p(params), features(params), table(params, params.table, features) {
+#pragma unroll
+    for (int c = 0; c < F; ++c) {
+      const int f = features.readable(c);
+      head[c] = FACTOR != SPMM_HEADS ? 0
+                : p.heads_inner      ? f % p.heads
+                                     : f / p.dim;
+    }
+  }
+
+  __device__ __forceinline__ void begin(state &z, int, int) const {
+    z.folded = false;
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        z.now[c][i] = A(0);
+  }
+
+  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+    note n;
+    n.weight = live && (FACTOR == SPMM_HEADS || !p.weights) ? A(1) : A(0);
+    n.scale = A(1);
+    n.id = 0;
+    if constexpr (FACTOR != SPMM_PLAIN) {
+      n.id = e.edge();
+      if (FACTOR == SPMM_FACTOR)
+        load_number_if(n.weight, static_cast<const A *>(p.weights) + n.id,
+                       live && p.weights);
+      load_number_if(n.scale,
+                     static_cast<const A *>(p.gathered_scale) + e.index,
+                     live && p.gathered_scale);
+    }
+    return n;
+  }
+
+  template <int U>
+  __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
+                                       int sides) const {
+    if constexpr (FACTOR == SPMM_HEADS) {
+      note each[U];
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        each[u] = {__shfl_sync(kFullMask, n.weight, from + u * sides),
+                   __shfl_sync(kFullMask, n.scale, from + u * sides),
+                   __shfl_sync(kFullMask, n.id, from + u * sides)};
+      marks(m, each);
+    } else if constexpr (FACTOR == SPMM_FACTOR) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        m[u].factor[0] = __shfl_sync(kFullMask, n.weight, from + u * sides);
+      if (p.gathered_scale) {
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+          m[u].factor[0] *= __shfl_sync(kFullMask, n.scale, from + u * sides);
+      }
+    }
+  }
+
+  template <int U>
+  __device__ __forceinline__ void marks(mark (&m)[U],
+                                        const note (&n)[U]) const {
+    if constexpr (FACTOR == SPMM_HEADS) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int c = 0; c < F; ++c) {
+          m[u].factor[c] = n[u].weight;
+          load_number_if(m[u].factor[c],
+                         static_cast<const A *>(p.weights) + n[u].id * p.heads +
+                             head[c],
+                         p.weights && n[u].weight != A(0));
+        }
+    } else if constexpr (FACTOR == SPMM_FACTOR) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        m[u].factor[0] = n[u].weight;
+    }
+    if constexpr (FACTOR != SPMM_PLAIN) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int c = 0; c < F; ++c)
+          m[u].factor[c] *= n[u].scale;
+    }
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+      table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
+  }
+  template <bool WHOLE>
+  __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
+  }
+  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
+  }
+
+  /* An edge's part of a sum, added to others of the step. */
+  __device__ __forceinline__ static A part(A sum, const edge &x, const mark &m,
+                                           int c, int i) {
+    const A y = widen(x.x[c].item[i]);
+    return FACTOR == SPMM_PLAIN
+               ? sum + y
+               : sum + m.factor[FACTOR == SPMM_HEADS ? c : 0] * y;
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void add(state &z, const edge &x, const mark &m,
+                                      int, bool live) const {
+    if (!WHOLE && !live)
+      return;
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        z.now[c][i] = part(z.now[c][i], x, m, c, i);
+  }
+
+  /* Edges beyond the row are zeros times zero. */
+  template <bool WHOLE, int U>
+  __device__ __forceinline__ void
+  step(state &z, const edge (&x)[U], const mark (&m)[U], int, int, int) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        const A y = widen(x[0].x[c].item[i]);
+        A sum = FACTOR == SPMM_PLAIN
+                    ? y
+                    : m[0].factor[FACTOR == SPMM_HEADS ? c : 0] * y;
+#pragma unroll
+        for (int u = 1; u < U; ++u)
+          sum = part(sum, x[u], m[u], c, i);
+        z.now[c][i] += sum;
+      }
+  }
+
+  __device__ __forceinline__ void fold(state &z, older &old, int, int,
+                                       int) const {
+    fold_sums<APART>(z.now, old, z.folded);
+  }
+
+  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
+                                        older &old, bool) const {
+    close_sums<APART>(t, z.now, old, z.folded);
+  }
+
+  static __device__ __forceinline__ total shuffle(total t, int o) {
+    return __shfl_xor_sync(kFullMask, t, o);
+  }
+  static __device__ __forceinline__ void merge(total &t, total other) {
+    t += other;
+  }
+
+  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
+                                       int f) const {
+    A *to = part_of<1, A>(p, slot, 0, f);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      to[i] = t[i];
+  }
+
+  __device__ __forceinline__ void store(const total (&t)[VEC], int row,
+                                        int degree, int f) const {
+    A y[VEC];
+    const A factor = spmm_factor<A>(p, row, degree);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      y[i] = t[i] * factor;
+    store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
+  }
+};
+
+/* ---- instances: a file a storage type ------------------------------------ */
+
+struct spmm_instance {
+  int lanes, vectors, unroll;
+  gather_kernel kernel[SPMM_FACTORS];
+};
+
+template <int N>
+gather_kernel spmm_find(const spmm_instance (&table)[N], int factor,
+                        const gather_shape *shape) {
+  for (const spmm_instance &i : table)
+    if (i.lanes == shape->lanes && i.vectors == shape->vectors &&
+        i.unroll == shape->unroll)
+      return i.kernel[factor];
+  return nullptr;
+}
+
+#define DFGNN_SPMM_INSTANCE(kernel, T, VEC, L, C, U, APART)                    \
+  {L,                                                                          \
+   C,                                                                          \
+   U,                                                                          \
+   {kernel<spmm_op<T, VEC, L, C, SPMM_PLAIN, APART>, L, C, U>,                 \
+    kernel<spmm_op<T, VEC, L, C, SPMM_FACTOR, APART>, L, C, U>,                \
+    kernel<spmm_op<T, VEC, L, C, SPMM_HEADS, APART>, L, C, U>}},
+
+#define SPMM_ROWS(L, C, U) DFGNN_SPMM_INSTANCE(gather_rows, T, V, L, C, U, true)
+#define SPMM_SHARES(L, C, U)                                                   \
+  DFGNN_SPMM_INSTANCE(gather_shares_of, T, V, L, C, U, false)
+
+template <typename T>
+gather_kernel spmm_wide(int what, const gather_shape *shape) {
+  constexpr int V = 16 / sizeof(T);
+  static const spmm_instance rows[] = {DFGNN_SPMM_ROWS(SPMM_ROWS)};
+  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES(SPMM_SHARES)};
+  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
+                              : spmm_find(rows, what, shape);
+}
+
+template <typename T>
+gather_kernel spmm_half(int what, const gather_shape *shape) {
+  constexpr int V = 16 / sizeof(T);
+  static const spmm_instance rows[] = {DFGNN_SPMM_LIGHT(SPMM_ROWS)};
+  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES_LIGHT(SPMM_SHARES)};
+  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
+                              : spmm_find(rows, what, shape);
+}
+
+template <typename T>
+gather_kernel spmm_any(int what, const gather_shape *shape) {
+  constexpr int V = 1;
+  static const spmm_instance rows[] = {DFGNN_GATHER_NARROW(SPMM_ROWS)};
+  static const spmm_instance shares[] = {DFGNN_GATHER_NARROW(SPMM_SHARES)};
+  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
+                              : spmm_find(rows, what, shape);
+}
+
+#undef SPMM_ROWS
+#undef SPMM_SHARES
+
+} // namespace dfgnn
+
+#endif

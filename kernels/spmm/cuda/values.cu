@@ -1,0 +1,51 @@
+/* values.cu - the values of a sparse matrix whose product with the
+ * features is an SpMM: what cuSPARSE multiplies by */
+#include "kernels/spmm/cuda/spmm.h"
+#include "kernels/spmm/cuda/values.h"
+
+using namespace dfgnn;
+
+/* A warp a row; a thread an edge. */
+static __global__ void
+fill_values(const __grid_constant__ dfgnn_spmm_values v) {
+  const int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (row >= v.rows)
+    return;
+  const offsets_t offsets{v.offsets, v.wide}, ids{v.edge_ids, v.wide},
+      destinations{v.destination_offsets, v.wide};
+  const int64_t begin = offsets[row], end = offsets[row + 1];
+  const float own = v.row_scale ? v.row_scale[row] : 1.0f;
+  for (int64_t e = begin + (threadIdx.x & 31); e < end; e += 32) {
+    const int j = v.indices[e];
+    float x = own * (v.gathered_scale ? v.gathered_scale[j] : 1.0f);
+    if (v.mean) {
+      const int64_t i = v.edge_ids ? j : row;
+      x /= float(destinations[i + 1] - destinations[i]);
+    }
+    if (v.weights)
+      x *= v.weights[(v.edge_ids ? ids[e] : e) * v.heads + v.head];
+    v.to[e] = x;
+  }
+}
+
+extern "C" dfgnn_status dfgnn__spmm_values(const dfgnn_spmm_values *v,
+                                           void *stream) {
+  const int64_t blocks = (v->rows * 32 + 255) / 256;
+  if (v->edges == 0)
+    return DFGNN_OK;
+  fill_values<<<static_cast<unsigned>(blocks), 256, 0,
+                static_cast<cudaStream_t>(stream)>>>(*v);
+  return launch_status("fill_values");
+}
+
+extern "C" dfgnn_status dfgnn__spmm_plain(const dfgnn_launch *launch,
+                                          const dfgnn_view *transpose,
+                                          void *scales) {
+  spmm_call call = {launch, transpose, scales, {}};
+  gather_narrow(&call.shape, gather_width(launch->setting.problem));
+  return spmm_rows(&call, NULL, 4, 1, GATHER_ONCE);
+}
+
+extern "C" dfgnn_status dfgnn__spmm_grad_weights(const dfgnn_launch *launch) {
+  return spmm_grad_weights(launch);
+}
