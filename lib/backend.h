@@ -40,6 +40,9 @@ typedef struct dfgnn_backend {
   void (*close)(dfgnn_device *device);
   void (*identify)(const dfgnn_device *device, dfgnn_device_info *info);
 
+  /* What compiles and launches device code.  NULL: nothing does. */
+  dfgnn_engine *(*engine)(dfgnn_device *device);
+
   /* 256-byte aligned device memory, for any stream. */
   dfgnn_status (*allocate)(dfgnn_device *device, void **memory, size_t bytes);
   /* What other streams than the default one do with it must be over. */

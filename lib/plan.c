@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/collect.h"
 #include "lib/describe.h"
 #include "lib/reorder.h"
 
@@ -247,6 +248,25 @@ static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
   return DFGNN_OK;
 }
 
+static dfgnn_engine *engine_of(const dfgnn_context *ctx) {
+  return ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
+}
+
+/* Compiles what the plan's launches need, so that no call waits for it. */
+static dfgnn_status compile_plan(const dfgnn_plan *plan,
+                                 const dfgnn_setting *setting,
+                                 dfgnn_engine *engine) {
+  dfgnn_programs *programs = NULL;
+  dfgnn_status status = dfgnn__programs_create(&programs);
+  if (!status)
+    status =
+        dfgnn__collect_programs(programs, plan->variant, setting, plan->views);
+  if (!status)
+    status = dfgnn__engine_prepare(engine, programs, 0);
+  dfgnn__programs_destroy(programs);
+  return status;
+}
+
 static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const dfgnn_choice *choice) {
@@ -266,6 +286,8 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
   atomic_init(&plan->references, 1);
   dfgnn_setting setting = dfgnn__setting(graph, &plan->problem);
   setting.parameter = plan->variant->parameter;
+  const dfgnn_queue queue = {.engine = engine_of(graph->ctx)};
+  setting.queue = &queue;
   if (family->workspace)
     plan->workspace = (family->workspace(&setting) + 255) / 256 * 256;
   int views = family->views ? family->views(&setting, requests) : 0;
@@ -276,7 +298,11 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
     status = family->prepare(&plan->state, &setting, plan->views);
     leave_device(graph->ctx, previous);
   }
+  if (!status && queue.engine)
+    status = compile_plan(plan, &setting, queue.engine);
   if (status) {
+    if (family->release && plan->state)
+      family->release(plan->state);
     free(plan);
     return status;
   }
@@ -469,7 +495,9 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                          .workspace = workspace,
                          .stream = stream,
                          .state = plan->state};
+  const dfgnn_queue queue = {.engine = engine_of(plan->ctx), .stream = stream};
   launch.setting.parameter = plan->variant->parameter;
+  launch.setting.queue = &queue;
   atomic_int *elsewhere = &plan->graph->elsewhere;
   if (stream && !atomic_load_explicit(elsewhere, memory_order_relaxed))
     atomic_store(elsewhere, 1);

@@ -1,20 +1,32 @@
-/* cuda_common.cuh - what every CUDA kernel file needs: conversions between
- * storage and arithmetic, vector loads, sub-warp reductions, launch checks */
+/* cuda_common.cuh - what all device code shares: storage types and arithmetic
+ * on them, vector loads, sub-warp reductions, CSR offsets
+ *
+ * NVRTC compiles this without any CUDA or C header: <stdint.h> is
+ * engine/device/stdint.h. */
 #ifndef DFGNN_KERNELS_CUDA_COMMON_CUH
 #define DFGNN_KERNELS_CUDA_COMMON_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
+#include <stdint.h>
 
-#include "base/error.h"
-#include "kernels/common/variant.h"
+#include "dfgnn.h"
+
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
 
 namespace dfgnn {
 
 constexpr unsigned kFullMask = 0xffffffffu;
 constexpr double kLog2e = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;
+
+/* The 16-bit storage types; arithmetic is in float. */
+struct half_t {
+  unsigned short bits;
+};
+struct bfloat_t {
+  unsigned short bits;
+};
 
 /* The type of products, sums and scalars for a storage type. */
 template <typename T> struct accumulator { using type = float; };
@@ -23,9 +35,13 @@ template <typename T> using accumulator_t = typename accumulator<T>::type;
 
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }
-__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
-__device__ __forceinline__ float widen(__nv_bfloat16 x) {
-  return __bfloat162float(x);
+__device__ __forceinline__ float widen(half_t x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+__device__ __forceinline__ float widen(bfloat_t x) {
+  return __uint_as_float(unsigned(x.bits) << 16);
 }
 
 template <typename T> __device__ __forceinline__ T narrow(accumulator_t<T> x);
@@ -35,12 +51,15 @@ template <> __device__ __forceinline__ float narrow<float>(float x) {
 template <> __device__ __forceinline__ double narrow<double>(double x) {
   return x;
 }
-template <> __device__ __forceinline__ __half narrow<__half>(float x) {
-  return __float2half_rn(x);
+template <> __device__ __forceinline__ half_t narrow<half_t>(float x) {
+  half_t y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
 }
-template <>
-__device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
+template <> __device__ __forceinline__ bfloat_t narrow<bfloat_t>(float x) {
+  bfloat_t y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
 }
 
 /* One word of BYTES bytes, as the memory system moves it. */
@@ -202,29 +221,6 @@ struct offsets_t {
   }
 };
 
-inline offsets_t offsets_of(const dfgnn_matrix *matrix) {
-  return {matrix->offsets, matrix->offsets64};
-}
-
-/* The status of the launches since the last check; clears CUDA's own error. */
-inline dfgnn_status launch_status(const char *kernel) {
-  cudaError_t error = cudaGetLastError();
-  if (error == cudaSuccess)
-    return DFGNN_OK;
-  return dfgnn__fail(DFGNN_ERROR_DEVICE, "%s: launch failed: %s", kernel,
-                     cudaGetErrorString(error));
-}
-
 } // namespace dfgnn
-
-#define DFGNN_CUDA_TRY(call)                                                   \
-  do {                                                                         \
-    cudaError_t error_ = (call);                                               \
-    if (error_ != cudaSuccess) {                                               \
-      (void)cudaGetLastError();                                                \
-      return dfgnn__fail(DFGNN_ERROR_DEVICE, "%s: %s", #call,                  \
-                         cudaGetErrorString(error_));                          \
-    }                                                                          \
-  } while (0)
 
 #endif

@@ -10,6 +10,7 @@
 #define DFGNN_KERNELS_VARIANT_H
 
 #include "dfgnn.h"
+#include "engine/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -112,6 +113,7 @@ typedef struct dfgnn_setting {
   const dfgnn_signature *signature;
   const dfgnn_device_info *device;
   const int *parameter; /* values in the order of the family's parameters */
+  const dfgnn_queue *queue; /* for prepare and launch on a GPU, else NULL */
 } dfgnn_setting;
 
 typedef struct dfgnn_launch {
@@ -146,12 +148,16 @@ typedef struct dfgnn_family {
   /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns how many.
    * NULL: 0. */
   int (*views)(const dfgnn_setting *setting, dfgnn_view_request *requests);
-  /* Makes state that execute reuses (library descriptors).  NULL: none.
+  /* Makes state that execute reuses (library descriptors), with work on
+   * setting->queue where it needs the GPU.  NULL: none.
    * DFGNN_ERROR_UNSUPPORTED: the graph is not what the family is for, which
    * only its arrays tell; whoever chose it takes another family. */
   dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,
                           const dfgnn_view *const *views);
   void (*release)(void *state);
+  /* On a GPU all work goes through engine/engine.h on setting.queue.  A queue
+   * that only lists programs comes with arguments and views that point nowhere:
+   * a launch decides by shapes, strides and alignment, never by contents. */
   dfgnn_status (*launch)(const dfgnn_launch *launch);
 } dfgnn_family;
 

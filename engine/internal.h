@@ -1,0 +1,43 @@
+/* internal.h - what the files of the engine share */
+#ifndef DFGNN_ENGINE_INTERNAL_H
+#define DFGNN_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/driver.h"
+#include "engine/engine.h"
+
+uint64_t dfgnn__program_hash(const dfgnn_program *program);
+int dfgnn__program_equal(const dfgnn_program *a, const dfgnn_program *b);
+
+/* A program that is compiled, and loaded if the engine has a device. */
+typedef struct dfgnn_kernel {
+  dfgnn_program program;
+  uint64_t hash;
+  cu_module module;
+  cu_function function;
+  dfgnn_kernel_info info;
+  atomic_uint shared;  /* dynamic shared memory that the driver allows */
+  atomic_int carveout; /* the last that was asked for */
+} dfgnn_kernel;
+
+/* Open addressing; a reader takes no lock.  A table that has grown too small
+ * stays until the engine is closed, since a reader may still look at it. */
+typedef struct dfgnn_kernel_table {
+  struct dfgnn_kernel_table *older;
+  size_t capacity, count;
+  _Atomic(dfgnn_kernel *) slot[];
+} dfgnn_kernel_table;
+
+struct dfgnn_engine {
+  int ordinal; /* -1: no device */
+  int device;
+  cu_context context;
+  char architecture[16]; /* "sm_90" */
+  char target[24];       /* what is compiled for; "" until first needed */
+  pthread_mutex_t lock;  /* guards target and additions to the table */
+  _Atomic(dfgnn_kernel_table *) table;
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* cuda_host.h - arithmetic of launches, for the host code of CUDA families */
+#ifndef DFGNN_KERNELS_CUDA_HOST_H
+#define DFGNN_KERNELS_CUDA_HOST_H
+
+#include "kernels/common/variant.h"
+
+enum { DFGNN_GRID_Y_MAX = 65535 };
+
+static inline int64_t dfgnn__ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* The least power of two from x on. */
+static inline int dfgnn__ceil_power(int64_t x) {
+  int p = 1;
+  while (p < x)
+    p *= 2;
+  return p;
+}
+
+/* Log2 of a power of two. */
+static inline int dfgnn__log2(int x) {
+  int shift = 0;
+  while (1 << shift < x)
+    ++shift;
+  return shift;
+}
+
+/* Rounded up so that what follows in a workspace is aligned. */
+static inline size_t dfgnn__align256(size_t bytes) {
+  return (bytes + 255) & ~(size_t)255;
+}
+
+/* Bytes of the type of scores, sums and log-sum-exp. */
+static inline size_t dfgnn__scalar_size(dfgnn_dtype dtype) {
+  return dtype == DFGNN_F64 ? 8 : 4;
+}
+
+/* Elements of a 16-byte vector. */
+static inline int dfgnn__wide_vector(dfgnn_dtype dtype) {
+  return (int)(16 / dfgnn_dtype_size(dtype));
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* collect.h - which programs a variant needs for a problem: its prepare and
+ * launch run on a queue that only lists them */
+#ifndef DFGNN_LIB_COLLECT_H
+#define DFGNN_LIB_COLLECT_H
+
+#include "lib/registry.h"
+
+/* views: as built for a graph, or NULL for stand-ins that ask for every program
+ * that some graph of the setting's matrix may need.  The setting's queue is
+ * ignored.  Other backends' variants need none. */
+dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
+                                     const dfgnn_variant *variant,
+                                     const dfgnn_setting *setting,
+                                     const dfgnn_view *const *views);
+
+#endif
