@@ -1,6 +1,7 @@
-/* What a store lies on: file systems, names, and the birth of a file. */
+/* The birth of a store. */
 #define _GNU_SOURCE
 #include "base/error.h"
+#include "base/filesystem.h"
 #include "db/internal.h"
 
 #include <errno.h>
@@ -13,68 +14,6 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-static const struct {
-  uint32_t magic; /* statfs(2), Linux's magic.h */
-  const char *name;
-} network_filesystems[] = {
-    {0x00006969u, "NFS"},      {0x0bd00bd0u, "Lustre"}, {0x47504653u, "GPFS"},
-    {0x00c36400u, "CephFS"},   {0xff534d42u, "CIFS"},   {0xfe534d42u, "SMB"},
-    {0x0000517bu, "SMB"},      {0x19830326u, "BeeGFS"}, {0x65735546u, "FUSE"},
-    {0x5346414fu, "AFS"},      {0x6b414653u, "AFS"},    {0x73757245u, "Coda"},
-    {0x20030528u, "OrangeFS"}, {0xaad7aaeau, "PanFS"},
-    /* not 9P: it is how virtual machines see a disk of their own host */
-};
-
-/* The directory part of path, "." if it has none. */
-static void directory_of(char directory[PATH_MAX], const char *path) {
-  snprintf(directory, PATH_MAX, "%s", path);
-  char *slash = strrchr(directory, '/');
-  if (!slash)
-    strcpy(directory, ".");
-  else
-    slash[slash == directory] = 0;
-}
-
-static const char *network_filesystem(const char *path) {
-  char at[PATH_MAX];
-  struct statfs info;
-  snprintf(at, sizeof at, "%s", path);
-  while (statfs(at, &info) != 0) {
-    if (errno != ENOENT || strcmp(at, ".") == 0 || strcmp(at, "/") == 0)
-      return NULL;
-    char up[PATH_MAX];
-    directory_of(up, at);
-    memcpy(at, up, sizeof at);
-  }
-  size_t count = sizeof network_filesystems / sizeof *network_filesystems;
-  for (size_t i = 0; i < count; i++)
-    if (network_filesystems[i].magic == (uint32_t)info.f_type)
-      return network_filesystems[i].name;
-  return NULL;
-}
-
-const char *(*dfgnn__network_filesystem)(const char *) = network_filesystem;
-
-char *dfgnn__temporary_name(const char *path) {
-  uint64_t random;
-  randombytes_buf(&random, sizeof random);
-  size_t size = strlen(path) + 32;
-  char *name = malloc(size);
-  if (name)
-    snprintf(name, size, "%s.new-%016llx", path, (unsigned long long)random);
-  return name;
-}
-
-void dfgnn__sync_directory(const char *path) {
-  char directory[PATH_MAX];
-  directory_of(directory, path);
-  int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-}
 
 int dfgnn__link_new(const char *made, const char *path) {
   int error = 0;
@@ -95,20 +34,12 @@ int dfgnn__link_new(const char *made, const char *path) {
 
 static dfgnn_status make_directories(const char *path) {
   char directory[PATH_MAX];
-  directory_of(directory, path);
-  for (char *at = directory + 1;; at++) {
-    if (*at && *at != '/')
-      continue;
-    char end = *at;
-    *at = 0;
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-      return dfgnn__fail(DFGNN_ERROR_STORE,
-                         "%s: cannot make the directory %s: %s", path,
-                         directory, strerror(errno));
-    *at = end;
-    if (!end)
-      return DFGNN_OK;
-  }
+  dfgnn__directory_of(directory, path);
+  int error = dfgnn__make_folders(directory);
+  return error ? dfgnn__fail(DFGNN_ERROR_STORE,
+                             "%s: cannot make the directory %s: %s", path,
+                             directory, strerror(error))
+               : DFGNN_OK;
 }
 
 dfgnn_status dfgnn__store_create(const char *path,

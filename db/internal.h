@@ -4,6 +4,7 @@
 
 #include "db/field.h"
 #include "db/schema.h"
+#include "base/filesystem.h"
 #include "db/store.h"
 
 #include <sqlite3.h>
@@ -61,11 +62,8 @@ dfgnn_status dfgnn__store_open_schemas(dfgnn_store **store, const char *path,
                                        dfgnn_store_mode mode,
                                        const dfgnn_schemas *schemas);
 
-/* db/file.c: files and what they lie on. */
+/* db/file.c: the birth of a store. */
 
-/* Names the network file system that path, or its nearest existing directory,
- * is on; NULL if it is a local one.  Tests replace the function. */
-extern const char *(*dfgnn__network_filesystem)(const char *path);
 /* Creates a store, whole or not at all; success if another process did. */
 dfgnn_status dfgnn__store_create(const char *path,
                                  const dfgnn_schemas *schemas);
@@ -81,10 +79,6 @@ dfgnn_status dfgnn__store_migrate_copy(dfgnn_store *store);
 /* Gives a finished file its name unless that is taken: 0 or an errno, with the
  * file still under its first name. */
 int dfgnn__link_new(const char *made, const char *path);
-/* path.SUFFIX-RANDOM; free it. */
-char *dfgnn__temporary_name(const char *path);
-/* Brings what happened to the names in path's directory to the disk. */
-void dfgnn__sync_directory(const char *path);
 
 #define DFGNN_STORE_CAP_BYTES (256ll << 20)
 

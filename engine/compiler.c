@@ -201,9 +201,14 @@ static const char *const common_options[] = {"-std=c++17", "-default-device",
                                              "-DDFGNN_API="};
 enum { OPTION_COUNT = sizeof common_options / sizeof *common_options };
 
-dfgnn_status dfgnn__compiler_key(unsigned char key[DFGNN_KEY_BYTES],
-                                 const dfgnn_program *program,
-                                 const char *target) {
+static void add_text(crypto_generichash_state *state, const char *text) {
+  crypto_generichash_update(state, (const unsigned char *)text,
+                            strlen(text) + 1);
+}
+
+dfgnn_status dfgnn__compiler_keys(dfgnn_keys_of *keys,
+                                  const dfgnn_program *program,
+                                  const char *target) {
   const dfgnn_source_file *files[DFGNN_MAX_CLOSURE];
   const dfgnn_compiler_info *c = dfgnn__compiler();
   crypto_generichash_state state;
@@ -213,21 +218,22 @@ dfgnn_status dfgnn__compiler_key(unsigned char key[DFGNN_KEY_BYTES],
   if (status)
     return status;
   crypto_generichash_init(&state, NULL, 0, DFGNN_KEY_BYTES);
-  int length = snprintf(text, sizeof text, "dfgnn kernel 1\n%s\n%d.%d\n",
-                        target, c->major, c->minor);
-  crypto_generichash_update(&state, (unsigned char *)text, (size_t)length + 1);
+  add_text(&state, "dfgnn kernel 1");
+  add_text(&state, target);
   for (int i = 0; i < OPTION_COUNT; i++)
-    crypto_generichash_update(&state, (const unsigned char *)common_options[i],
-                              strlen(common_options[i]) + 1);
+    add_text(&state, common_options[i]);
   dfgnn__program_text(text, sizeof text, program);
-  crypto_generichash_update(&state, (unsigned char *)text, strlen(text) + 1);
+  add_text(&state, text);
   for (int i = 0; i < count; i++) {
-    crypto_generichash_update(&state, (const unsigned char *)files[i]->name,
-                              strlen(files[i]->name) + 1);
-    crypto_generichash_update(&state, (const unsigned char *)files[i]->text,
-                              files[i]->bytes + 1);
+    add_text(&state, files[i]->name);
+    add_text(&state, files[i]->text);
   }
-  crypto_generichash_final(&state, key, DFGNN_KEY_BYTES);
+  crypto_generichash_final(&state, keys->program, DFGNN_KEY_BYTES);
+  snprintf(text, sizeof text, "NVRTC %d.%d", c->major, c->minor);
+  crypto_generichash_init(&state, NULL, 0, DFGNN_KEY_BYTES);
+  crypto_generichash_update(&state, keys->program, DFGNN_KEY_BYTES);
+  add_text(&state, text);
+  crypto_generichash_final(&state, keys->full, DFGNN_KEY_BYTES);
   return DFGNN_OK;
 }
 

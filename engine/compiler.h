@@ -38,11 +38,15 @@ const dfgnn_compiler_info *dfgnn__compiler(void);
 dfgnn_status dfgnn__compiler_target(char *target, size_t size,
                                     const char *architecture);
 
-/* The key of a program's code: BLAKE2b of the sources that it includes, its
- * expression, the options, the target and the compiler's version. */
-dfgnn_status dfgnn__compiler_key(unsigned char key[DFGNN_KEY_BYTES],
-                                 const dfgnn_program *program,
-                                 const char *target);
+/* The keys of a program's code, BLAKE2b of all that it depends on: the sources
+ * that it includes, its expression, the options and the target; `full` is also
+ * of the compiler's version. */
+typedef struct dfgnn_keys_of {
+  unsigned char program[DFGNN_KEY_BYTES], full[DFGNN_KEY_BYTES];
+} dfgnn_keys_of;
+dfgnn_status dfgnn__compiler_keys(dfgnn_keys_of *keys,
+                                  const dfgnn_program *program,
+                                  const char *target);
 
 /* Safe to call from several threads.  DFGNN_ERROR_UNSUPPORTED with the
  * compiler's first error line if it does not compile. */

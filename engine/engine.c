@@ -114,6 +114,10 @@ static dfgnn_status load(dfgnn_kernel *kernel, const dfgnn_image *image) {
   kernel->info.shared_bytes =
       attribute(kernel->function, CU_FUNCTION_SHARED_BYTES);
 out:
+  if (status && kernel->module) {
+    (void)cu->ModuleUnload(kernel->module);
+    kernel->module = NULL;
+  }
   (void)cu->ThreadExchangeStreamCaptureMode(&mode);
   return status;
 }
@@ -121,49 +125,74 @@ out:
 static dfgnn_status compile_and_keep(dfgnn_image *image,
                                      const dfgnn_engine *engine,
                                      const dfgnn_program *program,
-                                     const unsigned char *key) {
+                                     const dfgnn_keys_of *keys) {
   char text[512];
   dfgnn_status status = dfgnn__compile(image, program, engine->target);
   if (status)
     return status;
   dfgnn__program_text(text, sizeof text, program);
-  dfgnn__cache_store(key, image, engine->target, text);
+  dfgnn__cache_store(keys, image, engine->target, text);
   return DFGNN_OK;
+}
+
+/* A pack needs no compiler, so it is asked with the architecture's own name. */
+static int find_in_packs(dfgnn_image *image, const dfgnn_engine *engine,
+                         const dfgnn_program *program) {
+  dfgnn_keys_of keys;
+  return engine->ordinal >= 0 && dfgnn__pack_count() > 0 &&
+         !dfgnn__compiler_keys(&keys, program, engine->architecture) &&
+         dfgnn__pack_find(image, &keys);
+}
+
+static dfgnn_status load_on(const dfgnn_engine *engine, dfgnn_kernel *kernel,
+                            const dfgnn_image *image) {
+  if (engine->ordinal < 0)
+    return DFGNN_OK;
+  int entered = dfgnn__engine_enter(engine);
+  dfgnn_status status = load(kernel, image);
+  dfgnn__engine_leave(entered);
+  return status;
+}
+
+/* From a pack, from the cache, or from the compiler: what the driver refuses is
+ * looked for further on. */
+static dfgnn_status obtain(dfgnn_engine *engine, dfgnn_kernel *kernel,
+                           dfgnn_image *image) {
+  const dfgnn_program *program = &kernel->program;
+  dfgnn_keys_of keys;
+  if (find_in_packs(image, engine, program)) {
+    if (!load_on(engine, kernel, image))
+      return DFGNN_OK;
+    dfgnn__image_free(image);
+  }
+  dfgnn_status status = find_target(engine);
+  if (!status)
+    status = dfgnn__compiler_keys(&keys, program, engine->target);
+  if (status)
+    return status;
+  if (dfgnn__cache_find(image, &keys)) {
+    if (!load_on(engine, kernel, image))
+      return DFGNN_OK;
+    dfgnn__image_free(image);
+    dfgnn__cache_forget(&keys);
+  }
+  status = compile_and_keep(image, engine, program, &keys);
+  return status ? status : load_on(engine, kernel, image);
 }
 
 static dfgnn_status make(dfgnn_kernel **out, dfgnn_engine *engine,
                          const dfgnn_program *program, uint64_t hash) {
-  unsigned char key[DFGNN_KEY_BYTES];
   dfgnn_image image = {0};
-  dfgnn_status status = find_target(engine);
-  if (!status)
-    status = dfgnn__compiler_key(key, program, engine->target);
-  if (status)
-    return status;
   dfgnn_kernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a kernel");
   kernel->program = *program;
   kernel->hash = hash;
-  int kept = dfgnn__cache_find(&image, key);
-  if (!kept)
-    status = compile_and_keep(&image, engine, program, key);
-  if (!status && engine->ordinal >= 0) {
-    int entered = dfgnn__engine_enter(engine);
-    status = load(kernel, &image);
-    if (status && kept) { /* what the driver refuses is compiled again */
-      dfgnn__cache_forget(key);
-      dfgnn__image_free(&image);
-      status = compile_and_keep(&image, engine, program, key);
-      if (!status)
-        status = load(kernel, &image);
-    }
-    dfgnn__engine_leave(entered);
-  }
+  dfgnn_status status = obtain(engine, kernel, &image);
   kernel->info.code_bytes = (int64_t)image.bytes;
   dfgnn__image_free(&image);
   if (status) {
-    free(kernel);
+    unload(engine, kernel);
     return status;
   }
   *out = add(engine, kernel);

@@ -1,0 +1,19 @@
+/* filesystem.h - what a file lies on, and names of files in the making */
+#ifndef DFGNN_BASE_FILESYSTEM_H
+#define DFGNN_BASE_FILESYSTEM_H
+
+#include <limits.h>
+
+/* Names the network file system that path, or its nearest existing directory,
+ * is on; NULL if it is a local one.  Tests replace the function. */
+extern const char *(*dfgnn__network_filesystem)(const char *path);
+/* The directory part of a path, "." if it has none. */
+void dfgnn__directory_of(char directory[PATH_MAX], const char *path);
+/* Makes a folder and those above it: 0 or an errno. */
+int dfgnn__make_folders(const char *path);
+/* path.new-RANDOM, in memory of its own; NULL without memory. */
+char *dfgnn__temporary_name(const char *path);
+/* Brings what happened to the names in path's directory to the disk. */
+void dfgnn__sync_directory(const char *path);
+
+#endif

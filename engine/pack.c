@@ -1,0 +1,250 @@
+/* pack.c - read-only files of compiled kernels, and writing them */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/filesystem.h"
+#include "engine/cache.h"
+#include "engine/kernel_file.h"
+
+#ifndef DFGNN_DATADIR
+#define DFGNN_DATADIR "/usr/local/share"
+#endif
+
+enum { MOST_PACKS = 16, MOST_BYTES = 512 << 20 };
+
+typedef struct pack {
+  char *path;
+  sqlite3 *db; /* in memory: what is checked is what is used */
+  char problem[512];
+  dfgnn_kernel_file_info info;
+} pack;
+
+static pack packs[MOST_PACKS];
+static int pack_count;
+static dfgnn_pack_judge *judge;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* SQLite's calls */
+
+void dfgnn__pack_trust(dfgnn_pack_judge *given) { judge = given; }
+
+/* ---- reading --------------------------------------------------------------
+ */
+
+static dfgnn_status read_all(unsigned char **bytes, size_t *size, int *safe,
+                             const char *path) {
+  struct stat info;
+  size_t done = 0;
+  dfgnn_status status = DFGNN_OK;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
+  *bytes = NULL;
+  if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_size < 512 ||
+      info.st_size > MOST_BYTES) {
+    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: expected a regular file of 512 bytes to %d MiB",
+                         path, MOST_BYTES >> 20);
+    goto out;
+  }
+  *safe = (info.st_uid == 0 || info.st_uid == geteuid()) &&
+          !(info.st_mode & (S_IWGRP | S_IWOTH));
+  *size = (size_t)info.st_size;
+  *bytes = sqlite3_malloc64(*size);
+  for (ssize_t n = 1; *bytes && n > 0 && done < *size; done += (size_t)n)
+    if ((n = read(fd, *bytes + done, *size - done)) <= 0)
+      break;
+  if (!*bytes || done != *size)
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read whole", path);
+out:
+  close(fd);
+  if (status) {
+    sqlite3_free(*bytes);
+    *bytes = NULL;
+  }
+  return status;
+}
+
+static dfgnn_status trust(const char *path, int safe,
+                          const unsigned char *bytes, size_t size) {
+  dfgnn_status status = judge ? judge(path, bytes, size)
+                              : DFGNN_ERROR_UNSUPPORTED; /* no keys are set */
+  if (status != DFGNN_ERROR_UNSUPPORTED)
+    return status;
+  if (safe)
+    return DFGNN_OK;
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "%s: a pack is code, so it must belong to root or to the "
+                     "user, and nobody else may be able to write it",
+                     path);
+}
+
+static dfgnn_status open_pack(pack *p) {
+  unsigned char *bytes = NULL;
+  size_t size = 0;
+  int safe = 0;
+  dfgnn_status status = read_all(&bytes, &size, &safe, p->path);
+  if (!status)
+    status = trust(p->path, safe, bytes, size);
+  if (!status && (bytes[18] == 2 || bytes[19] == 2))
+    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: a cache in use, not a pack; dfgnn-tune compile "
+                         "--pack writes packs",
+                         p->path);
+  if (!status &&
+      sqlite3_open_v2(":memory:", &p->db,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL))
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (status) {
+    sqlite3_free(bytes);
+    return status;
+  }
+  /* SQLite frees the bytes, also when it fails. */
+  if (sqlite3_deserialize(
+          p->db, "main", bytes, (sqlite3_int64)size, (sqlite3_int64)size,
+          SQLITE_DESERIALIZE_READONLY | SQLITE_DESERIALIZE_FREEONCLOSE))
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: not a pack", p->path);
+  status = dfgnn__kernel_file_start(p->db, p->path, 0);
+  if (!status && dfgnn__kernel_file_count(p->db, &p->info) != SQLITE_ROW)
+    status = dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: the pack is damaged: %s",
+                         p->path, sqlite3_errmsg(p->db));
+  return status;
+}
+
+static void add(const char *path, size_t length) {
+  if (pack_count == MOST_PACKS || !length)
+    return;
+  pack *p = &packs[pack_count];
+  p->path = strndup(path, length);
+  if (!p->path)
+    return;
+  pack_count++;
+  if (open_pack(p)) {
+    snprintf(p->problem, sizeof p->problem, "%s", dfgnn_last_error());
+    (void)sqlite3_close(p->db);
+    p->db = NULL;
+  }
+}
+
+static void find_packs(void) {
+  const char *given = getenv("DFGNN_KERNEL_PACK");
+  glob_t found;
+  if (given) {
+    for (size_t n; *given; given += n + (given[n] == ':')) {
+      n = strcspn(given, ":");
+      add(given, n);
+    }
+    return;
+  }
+  if (!glob(DFGNN_DATADIR "/dfgnn/*.pack", 0, NULL, &found)) {
+    for (size_t i = 0; i < found.gl_pathc; i++)
+      add(found.gl_pathv[i], strlen(found.gl_pathv[i]));
+    globfree(&found);
+  }
+}
+
+int dfgnn__pack_find(dfgnn_image *image, const dfgnn_keys_of *keys) {
+  int found = 0;
+  pthread_once(&once, find_packs);
+  pthread_mutex_lock(&lock);
+  for (int i = 0; !found && i < pack_count; i++)
+    if (packs[i].db)
+      found = dfgnn__kernel_file_find(packs[i].db, image, keys->program, 1) ==
+              SQLITE_ROW;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+int dfgnn__pack_count(void) {
+  int usable = 0;
+  pthread_once(&once, find_packs);
+  for (int i = 0; i < pack_count; i++)
+    usable += packs[i].db != NULL;
+  return usable;
+}
+
+int dfgnn__pack_describe(dfgnn_pack_info *info, int i) {
+  pthread_once(&once, find_packs);
+  if (i < 0 || i >= pack_count)
+    return 0;
+  *info = (dfgnn_pack_info){.path = packs[i].path,
+                            .problem = packs[i].problem,
+                            .entries = packs[i].info.entries,
+                            .bytes = packs[i].info.bytes};
+  return 1;
+}
+
+/* ---- writing --------------------------------------------------------------
+ */
+
+struct dfgnn_pack_writer {
+  char *path, *made; /* the name it gets, and that while it is written */
+  sqlite3 *db;
+};
+
+dfgnn_status dfgnn__pack_create(dfgnn_pack_writer **writer, const char *path) {
+  dfgnn_pack_writer *w = calloc(1, sizeof *w);
+  dfgnn_status status = DFGNN_OK;
+  if (!w || !(w->path = strdup(path)) ||
+      !(w->made = dfgnn__temporary_name(path)))
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status && sqlite3_open_v2(w->made, &w->db,
+                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                                     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+                                 NULL))
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path,
+                         w->db ? sqlite3_errmsg(w->db) : "out of memory");
+  if (!status)
+    status = dfgnn__kernel_file_start(w->db, path, 1);
+  if (!status && sqlite3_exec(w->db, "BEGIN", NULL, NULL, NULL))
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, sqlite3_errmsg(w->db));
+  if (status && w)
+    (void)dfgnn__pack_close(w, 0, NULL);
+  else
+    *writer = w;
+  return status;
+}
+
+dfgnn_status dfgnn__pack_add(dfgnn_pack_writer *writer,
+                             const dfgnn_keys_of *keys,
+                             const dfgnn_image *image, const char *target,
+                             const char *expression) {
+  return dfgnn__kernel_file_store(writer->db, keys, image, target,
+                                  expression) == SQLITE_DONE
+             ? DFGNN_OK
+             : dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", writer->path,
+                           sqlite3_errmsg(writer->db));
+}
+
+dfgnn_status dfgnn__pack_close(dfgnn_pack_writer *w, int keep,
+                               dfgnn_cache_info *info) {
+  dfgnn_kernel_file_info count = {0};
+  dfgnn_status status = DFGNN_OK;
+  if (keep && (dfgnn__kernel_file_count(w->db, &count) != SQLITE_ROW ||
+               sqlite3_exec(w->db, "COMMIT; VACUUM", NULL, NULL, NULL)))
+    status =
+        dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", w->path, sqlite3_errmsg(w->db));
+  if (w->db && sqlite3_close(w->db) && keep && !status)
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be closed", w->path);
+  if (keep && !status && (chmod(w->made, 0644) || rename(w->made, w->path)))
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", w->path, strerror(errno));
+  if (keep && !status)
+    dfgnn__sync_directory(w->path);
+  if (w->made)
+    (void)unlink(w->made);
+  if (info && keep && !status) {
+    info->entries = count.entries;
+    info->bytes = count.bytes;
+  }
+  free(w->path);
+  free(w->made);
+  free(w);
+  return status;
+}
