@@ -199,16 +199,54 @@ static dfgnn_status make(dfgnn_kernel **out, dfgnn_engine *engine,
   return DFGNN_OK;
 }
 
+static int is_pending(const dfgnn_engine *engine,
+                      const dfgnn_program *program) {
+  for (const dfgnn_pending *p = engine->pending; p; p = p->next)
+    if (dfgnn__program_equal(p->program, program))
+      return 1;
+  return 0;
+}
+
+static void forget_pending(dfgnn_engine *engine, const dfgnn_pending *mine) {
+  dfgnn_pending **at = &engine->pending;
+  while (*at != mine)
+    at = &(*at)->next;
+  *at = mine->next;
+}
+
+/* One thread makes a program while others that want it wait. */
+static dfgnn_status make_once(dfgnn_kernel **kernel, dfgnn_engine *engine,
+                              const dfgnn_program *program, uint64_t hash) {
+  dfgnn_pending mine = {.program = program};
+  dfgnn_status status = DFGNN_OK;
+  pthread_mutex_lock(&engine->lock);
+  while (is_pending(engine, program))
+    pthread_cond_wait(&engine->made, &engine->lock);
+  *kernel = find(engine, program, hash);
+  if (!*kernel) {
+    mine.next = engine->pending;
+    engine->pending = &mine;
+    pthread_mutex_unlock(&engine->lock);
+    status = make(kernel, engine, program, hash);
+    pthread_mutex_lock(&engine->lock);
+    forget_pending(engine, &mine);
+    pthread_cond_broadcast(&engine->made);
+  }
+  pthread_mutex_unlock(&engine->lock);
+  return status;
+}
+
 static dfgnn_status kernel_of(dfgnn_kernel **kernel, dfgnn_engine *engine,
                               const dfgnn_program *program) {
   uint64_t hash = dfgnn__program_hash(program);
   *kernel = find(engine, program, hash);
-  return *kernel ? DFGNN_OK : make(kernel, engine, program, hash);
+  return *kernel ? DFGNN_OK : make_once(kernel, engine, program, hash);
 }
 
 typedef struct work {
   dfgnn_engine *engine;
   const dfgnn_programs *programs;
+  const atomic_int *stop;
   atomic_size_t next;
   dfgnn_status status;
   char message[512];
@@ -220,7 +258,8 @@ static void *compile_some(void *data) {
   work *w = data;
   size_t count = dfgnn__programs_count(w->programs), i;
   dfgnn_kernel *kernel;
-  while ((i = atomic_fetch_add(&w->next, 1)) < count) {
+  while ((!w->stop || !atomic_load(w->stop)) &&
+         (i = atomic_fetch_add(&w->next, 1)) < count) {
     dfgnn_status status =
         kernel_of(&kernel, w->engine, dfgnn__programs_get(w->programs, i));
     if (!status)
@@ -237,9 +276,9 @@ static void *compile_some(void *data) {
 }
 
 dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
-                                   const dfgnn_programs *programs,
-                                   int threads) {
-  work w = {.engine = engine, .programs = programs};
+                                   const dfgnn_programs *programs, int threads,
+                                   const atomic_int *stop) {
+  work w = {.engine = engine, .programs = programs, .stop = stop};
   pthread_t thread[MOST_THREADS];
   size_t count = dfgnn__programs_count(programs), missing = 0;
   int started = 0;
@@ -394,6 +433,7 @@ static dfgnn_engine *create(void) {
   dfgnn_engine *engine = calloc(1, sizeof *engine);
   if (engine) {
     pthread_mutex_init(&engine->lock, NULL);
+    pthread_cond_init(&engine->made, NULL);
     engine->ordinal = -1;
   }
   return engine;
@@ -453,6 +493,7 @@ void dfgnn__engine_close(dfgnn_engine *engine) {
     dfgnn__engine_leave(entered);
     (void)dfgnn__driver()->DevicePrimaryCtxRelease(engine->device);
   }
+  pthread_cond_destroy(&engine->made);
   pthread_mutex_destroy(&engine->lock);
   free(engine);
 }

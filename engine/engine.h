@@ -13,6 +13,8 @@
 #ifndef DFGNN_ENGINE_ENGINE_H
 #define DFGNN_ENGINE_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "dfgnn.h"
 
 #define DFGNN_MAX_CONSTANTS 24
@@ -112,9 +114,11 @@ void dfgnn__engine_leave(int entered);
 
 /* Compiles what is missing, on up to `threads` threads (0: as many as there
  * are cores), and loads it if the engine has a device.  The status is that of
- * the first program that failed; all are tried. */
+ * the first program that failed; all are tried, until *stop is set (NULL:
+ * never). */
 dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
-                                   const dfgnn_programs *programs, int threads);
+                                   const dfgnn_programs *programs, int threads,
+                                   const atomic_int *stop);
 
 /* What the compiler and the driver say of a program that is loaded or
  * compiled. */

@@ -30,13 +30,21 @@ typedef struct dfgnn_kernel_table {
   _Atomic(dfgnn_kernel *) slot[];
 } dfgnn_kernel_table;
 
+/* A program that some thread is compiling. */
+typedef struct dfgnn_pending {
+  struct dfgnn_pending *next;
+  const dfgnn_program *program;
+} dfgnn_pending;
+
 struct dfgnn_engine {
   int ordinal; /* -1: no device */
   int device;
   cu_context context;
   char architecture[16]; /* "sm_90" */
   char target[24];       /* what is compiled for; "" until first needed */
-  pthread_mutex_t lock;  /* guards target and additions to the table */
+  pthread_mutex_t lock;  /* guards target, pending, additions to the table */
+  pthread_cond_t made;   /* a pending program is done with */
+  dfgnn_pending *pending;
   _Atomic(dfgnn_kernel_table *) table;
 };
 

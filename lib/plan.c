@@ -262,7 +262,7 @@ static dfgnn_status compile_plan(const dfgnn_plan *plan,
     status =
         dfgnn__collect_programs(programs, plan->variant, setting, plan->views);
   if (!status)
-    status = dfgnn__engine_prepare(engine, programs, 0);
+    status = dfgnn__engine_prepare(engine, programs, 0, NULL);
   dfgnn__programs_destroy(programs);
   return status;
 }

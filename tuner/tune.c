@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "lib/describe.h"
 #include "lib/reorder.h"
+#include "tuner/compile.h"
 #include "tuner/session.h"
 
 double dfgnn__seconds(void) {
@@ -342,8 +343,11 @@ static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
   }
   s->kept = 1;
   if (unmeasured(s)) {
+    dfgnn_compile_ahead *ahead;
     dfgnn__record_begin(s);
+    dfgnn__compile_ahead_start(&ahead, &s->trials, s->graph, &s->problem);
     status = run_search(s, decision);
+    dfgnn__compile_ahead_stop(ahead);
     s->kept = s->store != NULL;
     dfgnn__record_end(s);
     /* Rejections found before a failure count as well. */

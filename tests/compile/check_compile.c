@@ -122,7 +122,7 @@ static int compile_for(const dfgnn_programs *list, const char *arch) {
   }
   for (size_t i = 0; i < count; i += (size_t)options.sample)
     (void)dfgnn__programs_add(some, dfgnn__programs_get(list, i));
-  dfgnn_status status = dfgnn__engine_prepare(engine, some, 0);
+  dfgnn_status status = dfgnn__engine_prepare(engine, some, 0, NULL);
   if (status)
     fprintf(stderr, "FAILED %s: %s\n", arch, dfgnn_last_error());
   printf("%s: %zu of %zu programs %s\n", arch, dfgnn__programs_count(some),

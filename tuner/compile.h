@@ -1,0 +1,18 @@
+/* compile.h - candidates compiled on all cores while others are timed */
+#ifndef DFGNN_TUNER_COMPILE_H
+#define DFGNN_TUNER_COMPILE_H
+
+#include "tuner/candidates.h"
+
+typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;
+
+/* Starts compiling what the trials need, in their order; NULL where nothing is
+ * compiled.  It must be stopped before trials and graph go. */
+void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
+                                const dfgnn_trials *trials,
+                                const dfgnn_graph *graph,
+                                const dfgnn_problem *problem);
+/* Waits for the programs that are being compiled; NULL is allowed. */
+void dfgnn__compile_ahead_stop(dfgnn_compile_ahead *ahead);
+
+#endif
