@@ -5,18 +5,23 @@
  * warp, so group / L sides work on edges of it, U in flight each; sides merge
  * at the end of the row.  What is done with an edge is the Op's:
  *
- *   VEC, kSize, kHeld      elements of a vector, their bytes, 4-byte words that
- *                          a lane keeps of a row
- *   kNotes, note, look()   what a lane finds out of one edge for all lanes of
- * it mark, pass(), mark_of() the note as the edge's lanes have it edge, load(),
- * fetch()  what is read of an edge; fetch() after every load() state, begin()
- * what a lane keeps of a row step(), add()          U edges into it; one
- *   start()                the first edges of a row, before add()
- *   older, fold()          now and then, to keep long sums exact: what older
- *                          edges came to
- *   total, close()         what a lane passes on, by feature; merge(),
- *   shuffle(), store(),    a row's result; a part of it
- *   keep()
+ * clang-format off
+ *   VEC, kSize, kHeld   elements of a vector, their bytes, and the 4-byte words
+ *                       that a lane keeps of a row
+ *   kNotes              1: something is found out of each edge, a note
+ *   look()              the note of one edge, made by the lane that reads it
+ *   pass(), marks()     the marks of an edge: its note as its lanes have it,
+ *                       told by shuffles, or found by all lanes themselves
+ *   load(), fetch()     what is read of an edge; fetch() comes after every load
+ *   begin()             sets the state that a lane keeps of a row
+ *   start()             sees the first edge of a row, before any is added
+ *   step(), add()       add U edges to the state; one edge
+ *   fold()              now and then moves what came so far to `older`, so that
+ *                       long sums stay exact
+ *   close()             what a lane passes on, a `total` a feature
+ *   shuffle(), merge()  another lane's total; two totals become one
+ *   store(), keep()     write a row's result; a part of it
+ * clang-format on
  *
  * A lane of the row reads the index of one edge, a row's lanes ahead of its
  * use; lanes then tell each other.  So it is with what look() reads.  Where a
@@ -28,6 +33,7 @@
 #ifndef DFGNN_KERNELS_CUDA_GATHER_CUH
 #define DFGNN_KERNELS_CUDA_GATHER_CUH
 
+#include "kernels/common/cuda_common.cuh"
 #include "kernels/common/cuda_gather.h"
 
 namespace dfgnn {
@@ -37,9 +43,7 @@ constexpr int kFoldEdges = 32; /* added by a lane between folds */
 /* The same address, which the compiler no longer knows for that of a variable:
  * what is read and written by it lies in memory, and takes no registers. */
 template <typename A> __device__ __forceinline__ A *in_memory(A *p) {
-#ifdef __CUDA_ARCH__
   asm volatile("" : "+l"(p));
-#endif
   return p;
 }
 
@@ -107,15 +111,16 @@ __device__ __forceinline__ int64_t place_of(const gather_params &p,
                        : a * t.head + b * t.feature;
 }
 
-/* The features of a lane. */
-template <int VEC, int L, int C> struct lane_features {
-  int first, width;
+/* The features of a lane, of rows of W. */
+template <int VEC, int L, int C, int W> struct lane_features {
+  int first;
 
-  __device__ __forceinline__ lane_features(const gather_params &p)
-      : first((blockIdx.y * C * L + (threadIdx.x & (L - 1))) * VEC),
-        width(p.width) {}
+  __device__ __forceinline__ lane_features(const gather_params &)
+      : first((blockIdx.y * C * L + (threadIdx.x & (L - 1))) * VEC) {}
   __device__ __forceinline__ int at(int c) const { return first + c * L * VEC; }
-  __device__ __forceinline__ bool has(int c) const { return at(c) < width; }
+  __device__ __forceinline__ bool has(int c) const {
+    return W % (VEC * L * C) == 0 || at(c) < W;
+  }
   /* One that can be read in any case, unless vectors follow in one piece. */
   __device__ __forceinline__ int readable(int c) const {
     return has(c) ? at(c) : 0;
@@ -123,13 +128,13 @@ template <int VEC, int L, int C> struct lane_features {
 };
 
 /* A lane's view of a tensor whose rows are gathered. */
-template <typename T, int VEC, int L, int C> struct lane_table {
+template <typename T, int VEC, int L, int C, int W> struct lane_table {
   const char *lane[VEC > 1 ? 1 : C];
   unsigned node_bytes;
 
   __device__ __forceinline__ lane_table(const gather_params &p,
                                         const feature_tensor &t,
-                                        const lane_features<VEC, L, C> &f)
+                                        const lane_features<VEC, L, C, W> &f)
       : node_bytes(t.node_bytes) {
     const T *data = static_cast<const T *>(t.data);
 #pragma unroll
@@ -377,16 +382,16 @@ template <class Op, int L, int C, int U> struct gather_row {
   }
 };
 
-/* Blocks of kPieceWarps a multiprocessor, by what a lane holds: 48, 64, 80 or
- * 128 registers. */
+/* Blocks of GATHER_PIECE_WARPS a multiprocessor, by what a lane holds: 48, 64,
+ * 80 or 128 registers. */
 template <class Op, int C, int U> constexpr int gather_blocks() {
   constexpr int words = Op::kHeld + C * U * Op::VEC * Op::kSize / 4;
   return words <= 18 ? 5 : words <= 32 ? 4 : words <= 48 ? 3 : 2;
 }
 
+/* The body of a kernel over rows; its launch bounds are GATHER_BOUNDS. */
 template <class Op, int L, int C, int U>
-__global__ void __launch_bounds__(kPieceWarps * 32, (gather_blocks<Op, C, U>()))
-    gather_rows(const __grid_constant__ gather_params p) {
+__device__ __forceinline__ void gather_rows(const gather_params &p) {
   __shared__ int taken;
   const int rows = 32 >> p.schedule.group_bits,
             at_once = blockDim.x / 32 * rows;
@@ -564,9 +569,9 @@ template <class Op, int L, int C, int U> struct gather_share {
   }
 };
 
+/* The body of a kernel over balanced shares, of up to 512 threads. */
 template <class Op, int L, int C, int U>
-__global__ void __launch_bounds__(512, 1)
-    gather_shares_of(const __grid_constant__ gather_params p) {
+__device__ __forceinline__ void gather_shares_of(const gather_params &p) {
   const int64_t unit = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / L;
   const gather_share<Op, L, C, U> work(p);
   if (unit < p.schedule.units)

@@ -5,7 +5,7 @@
 #ifndef DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
 #define DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
 
-#include "kernels/reduce/cuda/reduce.h"
+#include "kernels/reduce/cuda/find.h"
 #include "kernels/spmm/cuda/spmm.cuh"
 
 namespace dfgnn {
@@ -27,7 +27,7 @@ template <typename X, int VEC> struct words {
   }
 };
 
-template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
+template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr int kSize = sizeof(T), kHeld = 64;
@@ -57,8 +57,8 @@ template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
   using total = A;
 
   const gather_params &p;
-  const lane_features<VEC, L, 1> features;
-  const lane_table<T, VEC, L, 1> grad, grad2, mean;
+  const lane_features<VEC, L, 1, W> features;
+  const lane_table<T, VEC, L, 1, W> grad, grad2, mean;
 
   __device__ __forceinline__ explicit gradient_op(const gather_params &params)
       : p(params), features(params),
@@ -194,44 +194,16 @@ template <typename T, int VEC_, int L, int WHAT> struct gradient_op {
   }
 };
 
-/* ---- instances ----------------------------------------------------------- */
+/* ---- the kernel -----------------------------------------------------------
+ */
 
-struct gradient_instance {
-  int lanes, unroll;
-  gather_kernel kernel[REDUCE_BOTH + 1];
-};
-
-/* REDUCE_BOTH reads seven rows an edge. */
-#define GRADIENT(L, C, U)                                                      \
-  {L,                                                                          \
-   U,                                                                          \
-   {gather_rows<gradient_op<T, V, L, REDUCE_PICK>, L, 1, U>,                   \
-    gather_rows<gradient_op<T, V, L, REDUCE_SPREAD>, L, 1, U>,                 \
-    gather_rows<gradient_op<T, V, L, REDUCE_BOTH>, L, 1,                       \
-                (V > 4 ? 1 : U / 2)>}},
-
-template <typename T, int V>
-gather_kernel gradient_wide(int what, const gather_shape *shape) {
-  static const gradient_instance table[] = {DFGNN_REDUCE_GRADIENTS(GRADIENT)};
-  for (const gradient_instance &i : table)
-    if (i.lanes == shape->lanes && i.unroll == shape->unroll &&
-        shape->vectors == 1)
-      return i.kernel[what];
-  return nullptr;
+template <typename T, int VEC, int L, int U, int WHAT, int W>
+__global__ void
+__launch_bounds__(GATHER_PIECE_WARPS * 32,
+                  (gather_blocks<gradient_op<T, VEC, L, WHAT, W>, 1, U>()))
+    reduce_gradients(const __grid_constant__ gather_params p) {
+  gather_rows<gradient_op<T, VEC, L, WHAT, W>, L, 1, U>(p);
 }
-
-/* Lanes of four vectors take four times the tiles. */
-template <typename T, int V>
-gather_kernel gradient_any(int what, const gather_shape *shape) {
-  static const gradient_instance table[] = {GRADIENT(4, 1, 4)
-                                                GRADIENT(32, 1, 4)};
-  for (const gradient_instance &i : table)
-    if (i.lanes == shape->lanes)
-      return i.kernel[what];
-  return nullptr;
-}
-
-#undef GRADIENT
 
 } // namespace dfgnn
 

@@ -6,7 +6,8 @@
 #define DFGNN_REDUCE_CUDA_REDUCE_CUH
 
 #include "kernels/common/cuda_gather.cuh"
-#include "kernels/reduce/cuda/reduce.h"
+#include "kernels/reduce/cuda/find.h"
+#include "kernels/spmm/cuda/factor.h"
 
 namespace dfgnn {
 
@@ -21,16 +22,12 @@ __device__ __forceinline__ double better(double a, double b) {
   return before<MIN>(b, a) ? b : a;
 }
 template <bool MIN> __device__ __forceinline__ float better(float a, float b) {
-#ifdef __CUDA_ARCH__
   float y;
   if (MIN)
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   else
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
-#else
-  return before<MIN>(b, a) ? b : a;
-#endif
 }
 
 constexpr int kNoEdge = 0x7fffffff;
@@ -163,13 +160,9 @@ store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
 /* Within an ulp. */
 __device__ __forceinline__ float root(float x) {
-#ifdef __CUDA_ARCH__
   float y;
   asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
-#else
-  return sqrt(x);
-#endif
 }
 
 /* What var and std become, or what their gradient is multiplied by. */
@@ -208,7 +201,8 @@ store_moments(const gather_params &p, bool pna, int row, int degree, int f,
 
 /* ---- the rows ------------------------------------------------------------ */
 
-template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
+template <typename T, int VEC_, int L, int C, int WHAT, int W>
+struct reduce_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
@@ -235,8 +229,8 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
   using total = reduced<WHAT, A>;
 
   const gather_params &p;
-  const lane_features<VEC, L, C> features;
-  const lane_table<T, VEC, L, C> table;
+  const lane_features<VEC, L, C, W> features;
+  const lane_table<T, VEC, L, C, W> table;
 
   __device__ __forceinline__ explicit reduce_op(const gather_params &params)
       : p(params), features(params), table(params, params.table, features) {}
@@ -465,78 +459,15 @@ template <typename T, int VEC_, int L, int C, int WHAT> struct reduce_op {
   }
 };
 
-/* ---- instances: a file a storage type ------------------------------------ */
+/* ---- the kernel -----------------------------------------------------------
+ */
 
-struct reduce_instance {
-  int lanes, vectors, unroll;
-  gather_kernel kernel;
-};
-
-/* loose: with at most as many edges in flight. */
-template <int N>
-gather_kernel reduce_find(const reduce_instance (&table)[N],
-                          const gather_shape *shape, bool loose) {
-  for (const reduce_instance &i : table)
-    if (i.lanes == shape->lanes && i.vectors == shape->vectors &&
-        (i.unroll == shape->unroll || loose))
-      return i.kernel;
-  return nullptr;
-}
-
-#define REDUCE_LIST(name, LIST, loose)                                         \
-  template <typename T, int V, int WHAT>                                       \
-  gather_kernel name(const gather_shape *shape) {                              \
-    static const reduce_instance table[] = {LIST(REDUCE_ROWS)};                \
-    return reduce_find(table, shape, loose);                                   \
-  }
-#define REDUCE_ROWS(L, C, U)                                                   \
-  {L, C, U, gather_rows<reduce_op<T, V, L, C, WHAT>, L, C, U>},
-REDUCE_LIST(reduce_best, DFGNN_REDUCE_BEST, false)
-REDUCE_LIST(reduce_args, DFGNN_REDUCE_ARGS, true)
-REDUCE_LIST(reduce_moments, DFGNN_REDUCE_MOMENTS, false)
-REDUCE_LIST(reduce_strided, DFGNN_GATHER_NARROW, false)
-#undef REDUCE_ROWS
-#undef REDUCE_LIST
-
-template <typename T>
-gather_kernel reduce_wide(int what, const gather_shape *shape) {
-  constexpr int V = 16 / sizeof(T);
-  switch (what) {
-  case REDUCE_MIN:
-    return reduce_best<T, V, REDUCE_MIN>(shape);
-  case REDUCE_MAX:
-    return reduce_best<T, V, REDUCE_MAX>(shape);
-  case REDUCE_MIN | REDUCE_ARG:
-    return reduce_args<T, V, REDUCE_MIN | REDUCE_ARG>(shape);
-  case REDUCE_MAX | REDUCE_ARG:
-    return reduce_args<T, V, REDUCE_MAX | REDUCE_ARG>(shape);
-  case REDUCE_MOMENTS:
-    return reduce_moments<T, V, REDUCE_MOMENTS>(shape);
-  case REDUCE_ALL:
-    return reduce_moments<T, V, REDUCE_ALL>(shape);
-  default:
-    return reduce_moments<T, V, REDUCE_ALL | REDUCE_ARG>(shape);
-  }
-}
-
-template <typename T>
-gather_kernel reduce_any(int what, const gather_shape *shape) {
-  switch (what) {
-  case REDUCE_MIN:
-    return reduce_strided<T, 1, REDUCE_MIN>(shape);
-  case REDUCE_MAX:
-    return reduce_strided<T, 1, REDUCE_MAX>(shape);
-  case REDUCE_MIN | REDUCE_ARG:
-    return reduce_strided<T, 1, REDUCE_MIN | REDUCE_ARG>(shape);
-  case REDUCE_MAX | REDUCE_ARG:
-    return reduce_strided<T, 1, REDUCE_MAX | REDUCE_ARG>(shape);
-  case REDUCE_MOMENTS:
-    return reduce_strided<T, 1, REDUCE_MOMENTS>(shape);
-  case REDUCE_ALL:
-    return reduce_strided<T, 1, REDUCE_ALL>(shape);
-  default:
-    return reduce_strided<T, 1, REDUCE_ALL | REDUCE_ARG>(shape);
-  }
+template <typename T, int VEC, int L, int C, int U, int WHAT, int W>
+__global__ void
+__launch_bounds__(GATHER_PIECE_WARPS * 32,
+                  (gather_blocks<reduce_op<T, VEC, L, C, WHAT, W>, C, U>()))
+    reduce_rows(const __grid_constant__ gather_params p) {
+  gather_rows<reduce_op<T, VEC, L, C, WHAT, W>, L, C, U>(p);
 }
 
 } // namespace dfgnn

@@ -1,14 +1,13 @@
 /* cusparse.c - cuSPARSE as a variant: descriptors are made once, the
  * transpose is a matrix of its own, and values that need no arithmetic are
  * kept */
-#include <cuda_runtime_api.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "kernels/common/cusparse.h"
-#include "kernels/spmm/cuda/values.h"
+#include "kernels/spmm/cuda/spmm.h"
 
 enum { TABLE, OUT, DENSE };
 enum { SLOTS = 2 }; /* host threads that can launch at the same time */
@@ -27,12 +26,12 @@ typedef struct product {
   int64_t rows[DENSE], dim;
   dfgnn_matrix matrix; /* of the product: the graph's or its transpose */
   float *values;       /* without scales: ones, or one over degrees */
+  dfgnn_queue queue;   /* that values are of */
   slot slots[SLOTS];
 } product;
 
 static dfgnn_status fail(const dfgnn_cusparse *api, int error,
                          const char *call) {
-  (void)cudaGetLastError();
   return dfgnn__fail(DFGNN_ERROR_DEVICE, "%s: %s", call, api->error(error));
 }
 
@@ -96,9 +95,7 @@ static void release(void *state) {
     return;
   for (int i = 0; i < SLOTS; i++)
     close_slot(p->api, &p->slots[i]);
-  if (p->values)
-    (void)cudaFree(p->values);
-  (void)cudaGetLastError();
+  dfgnn__give_back(&p->queue, p->values);
   free(p);
 }
 
@@ -182,26 +179,22 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
                 : *setting->matrix;
   dfgnn_spmm_values values;
   product *p = NULL;
-  dfgnn_status status = open_product(&p, setting, &matrix, SLOTS);
   *state = NULL;
+  if (setting->queue->list)
+    return DFGNN_OK; /* launch lists what both need */
+  dfgnn_status status = open_product(&p, setting, &matrix, SLOTS);
   if (status)
     return status;
+  p->queue = *setting->queue;
   if (setting->problem->op != DFGNN_OP_SPMM_WEIGHTED) {
     describe(&values, setting, &matrix, transpose);
-    if (cudaMalloc((void **)&p->values, (size_t)matrix.edges * sizeof(float)) !=
-        cudaSuccess) {
-      (void)cudaGetLastError();
-      p->values = NULL;
-      status = dfgnn__fail(DFGNN_ERROR_MEMORY,
-                           "cannot allocate %lld values on the device",
-                           (long long)matrix.edges);
-    } else {
-      values.to = p->values;
-      status = dfgnn__spmm_values(&values, NULL);
-    }
-    if (!status && cudaStreamSynchronize(NULL) != cudaSuccess)
-      status = dfgnn__fail(DFGNN_ERROR_DEVICE, "fill_values: %s",
-                           cudaGetErrorString(cudaGetLastError()));
+    status = dfgnn__borrow(&p->queue, (void **)&p->values,
+                           (size_t)matrix.edges * sizeof(float));
+    values.to = p->values;
+    if (!status)
+      status = dfgnn__spmm_values(&values, &p->queue);
+    if (!status)
+      status = dfgnn__wait(&p->queue);
   }
   if (status)
     release(p);
@@ -284,7 +277,7 @@ static dfgnn_status values_of(float **found, const product *p,
     return DFGNN_OK;
   }
   *found = v.to = launch->workspace;
-  return dfgnn__spmm_values(&v, launch->stream);
+  return dfgnn__spmm_values(&v, setting->queue);
 }
 
 /* It loads 16-byte words whatever the stride; the rest is for our kernels. */
@@ -294,13 +287,22 @@ static int serves(const void *data, const dfgnn_strides *strides,
          (p->heads == 1 || strides->head % 4 == 0) && (uintptr_t)data % 16 == 0;
 }
 
+/* Our own kernels beside the library: that for values; those for strides which
+ * the library does not follow are compiled when such strides first come. */
+static dfgnn_status list_programs(const dfgnn_launch *launch) {
+  const dfgnn_spmm_values some = {.rows = 1, .edges = 1};
+  return dfgnn__spmm_values(&some, launch->setting.queue);
+}
+
 static dfgnn_status multiply(product *p, const dfgnn_launch *launch,
                              const dfgnn_view *transpose, const float *table,
                              const dfgnn_strides *from, float *out,
                              const dfgnn_strides *to) {
-  const dfgnn_cusparse *api = p->api;
   const dfgnn_problem *problem = launch->setting.problem;
   const float one = 1, zero = 0;
+  if (launch->setting.queue->list)
+    return list_programs(launch);
+  const dfgnn_cusparse *api = p->api;
   void *buffer = (char *)launch->workspace + value_bytes(&launch->setting);
   dfgnn_status status = DFGNN_OK;
   if (!serves(table, from, problem) || !serves(out, to, problem))

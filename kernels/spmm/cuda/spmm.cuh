@@ -3,7 +3,7 @@
 #define DFGNN_SPMM_CUDA_SPMM_CUH
 
 #include "kernels/common/cuda_gather.cuh"
-#include "kernels/spmm/cuda/spmm.h"
+#include "kernels/spmm/cuda/factor.h"
 
 namespace dfgnn {
 
@@ -58,7 +58,6 @@ close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
 /* Predicated, so that no load waits for another's branch. */
 template <typename N>
 __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
-#ifdef __CUDA_ARCH__
   if constexpr (sizeof(N) == 4) {
     unsigned bits = reinterpret_cast<unsigned &>(x);
     asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %2, 0;\n\t"
@@ -66,11 +65,9 @@ __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
                  : "+r"(bits)
                  : "l"(p), "r"(int(on)));
     x = reinterpret_cast<N &>(bits);
-    return;
-  }
-#endif
-  if (on)
+  } else if (on) {
     x = __ldg(p);
+  }
 }
 
 /* What sums of a row are multiplied by. */
@@ -83,7 +80,7 @@ __device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
   return factor;
 }
 
-template <typename T, int VEC_, int L, int C, int FACTOR, bool APART>
+template <typename T, int VEC_, int L, int C, int FACTOR, bool APART, int W>
 struct spmm_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
@@ -112,8 +109,8 @@ struct spmm_op {
   using total = A;
 
   const gather_params &p;
-  const lane_features<VEC, L, C> features;
-  const lane_table<T, VEC, L, C> table;
+  const lane_features<VEC, L, C, W> features;
+  const lane_table<T, VEC, L, C, W> table;
   int head[F];
 
   __device__ __forceinline__ explicit spmm_op(const gather_params &params)
@@ -292,64 +289,25 @@ struct spmm_op {
   }
 };
 
-/* ---- instances: a file a storage type ------------------------------------ */
+/* ---- kernels --------------------------------------------------------------
+ */
 
-struct spmm_instance {
-  int lanes, vectors, unroll;
-  gather_kernel kernel[SPMM_FACTORS];
-};
+template <typename T, int VEC, int L, int C, int U, int FACTOR, int W>
+using spmm_row_op = spmm_op<T, VEC, L, C, FACTOR, true, W>;
 
-template <int N>
-gather_kernel spmm_find(const spmm_instance (&table)[N], int factor,
-                        const gather_shape *shape) {
-  for (const spmm_instance &i : table)
-    if (i.lanes == shape->lanes && i.vectors == shape->vectors &&
-        i.unroll == shape->unroll)
-      return i.kernel[factor];
-  return nullptr;
+template <typename T, int VEC, int L, int C, int U, int FACTOR, int W>
+__global__ void __launch_bounds__(
+    GATHER_PIECE_WARPS * 32,
+    (gather_blocks<spmm_row_op<T, VEC, L, C, U, FACTOR, W>, C, U>()))
+    spmm_rows(const __grid_constant__ gather_params p) {
+  gather_rows<spmm_row_op<T, VEC, L, C, U, FACTOR, W>, L, C, U>(p);
 }
 
-#define DFGNN_SPMM_INSTANCE(kernel, T, VEC, L, C, U, APART)                    \
-  {L,                                                                          \
-   C,                                                                          \
-   U,                                                                          \
-   {kernel<spmm_op<T, VEC, L, C, SPMM_PLAIN, APART>, L, C, U>,                 \
-    kernel<spmm_op<T, VEC, L, C, SPMM_FACTOR, APART>, L, C, U>,                \
-    kernel<spmm_op<T, VEC, L, C, SPMM_HEADS, APART>, L, C, U>}},
-
-#define SPMM_ROWS(L, C, U) DFGNN_SPMM_INSTANCE(gather_rows, T, V, L, C, U, true)
-#define SPMM_SHARES(L, C, U)                                                   \
-  DFGNN_SPMM_INSTANCE(gather_shares_of, T, V, L, C, U, false)
-
-template <typename T>
-gather_kernel spmm_wide(int what, const gather_shape *shape) {
-  constexpr int V = 16 / sizeof(T);
-  static const spmm_instance rows[] = {DFGNN_SPMM_ROWS(SPMM_ROWS)};
-  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES(SPMM_SHARES)};
-  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
-                              : spmm_find(rows, what, shape);
+template <typename T, int VEC, int L, int C, int U, int FACTOR, int W>
+__global__ void __launch_bounds__(512, 1)
+    spmm_shares(const __grid_constant__ gather_params p) {
+  gather_shares_of<spmm_op<T, VEC, L, C, FACTOR, false, W>, L, C, U>(p);
 }
-
-template <typename T>
-gather_kernel spmm_half(int what, const gather_shape *shape) {
-  constexpr int V = 16 / sizeof(T);
-  static const spmm_instance rows[] = {DFGNN_SPMM_LIGHT(SPMM_ROWS)};
-  static const spmm_instance shares[] = {DFGNN_SPMM_SHARES_LIGHT(SPMM_SHARES)};
-  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
-                              : spmm_find(rows, what, shape);
-}
-
-template <typename T>
-gather_kernel spmm_any(int what, const gather_shape *shape) {
-  constexpr int V = 1;
-  static const spmm_instance rows[] = {DFGNN_GATHER_NARROW(SPMM_ROWS)};
-  static const spmm_instance shares[] = {DFGNN_GATHER_NARROW(SPMM_SHARES)};
-  return what & SPMM_BALANCED ? spmm_find(shares, what & ~SPMM_BALANCED, shape)
-                              : spmm_find(rows, what, shape);
-}
-
-#undef SPMM_ROWS
-#undef SPMM_SHARES
 
 } // namespace dfgnn
 

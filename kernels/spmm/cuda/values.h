@@ -1,15 +1,10 @@
-/* values.h - for C: the values of a sparse matrix as cuSPARSE wants
- * them, and what it does not do */
+/* values.h - the values of a sparse matrix as cuSPARSE wants them */
 #ifndef DFGNN_SPMM_CUDA_SPMM_VALUES_H
 #define DFGNN_SPMM_CUDA_SPMM_VALUES_H
 
-#include "kernels/common/variant.h"
+#include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Of the matrix, or of its transpose if there are edge_ids. */
+/* For the edges of the matrix, or of its transpose if there are edge_ids. */
 typedef struct dfgnn_spmm_values {
   float *to;    /* [edges] */
   int64_t rows; /* of the matrix of offsets and indices */
@@ -23,16 +18,4 @@ typedef struct dfgnn_spmm_values {
   const void *destination_offsets;
 } dfgnn_spmm_values;
 
-dfgnn_status dfgnn__spmm_values(const dfgnn_spmm_values *values, void *stream);
-
-/* The sums of a pass by kernels of ours, at any strides.  scales: of the
- * backward pass of means, a number a destination. */
-dfgnn_status dfgnn__spmm_plain(const dfgnn_launch *launch,
-                               const dfgnn_view *transpose, void *scales);
-/* Writes args->grad_edge_weight. */
-dfgnn_status dfgnn__spmm_grad_weights(const dfgnn_launch *launch);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -1,12 +1,14 @@
-/* merge.cu - extremes and moments of rows that were cut, and the
- * tables by destination that gradients of PNA gather */
+/* merge.cuh - extremes and moments of rows that were cut, and the tables by
+ * destination that gradients of PNA gather */
+#ifndef DFGNN_REDUCE_CUDA_MERGE_CUH
+#define DFGNN_REDUCE_CUDA_MERGE_CUH
+
 #include "kernels/reduce/cuda/reduce.cuh"
 
 namespace dfgnn {
 
-static const int kThreads = 256;
-
-/* Of several items: moments by Chan, Golub and LeVeque 1979, in double. */
+/* The result of several items; moments merge by Chan, Golub and LeVeque 1979,
+ * in double. */
 template <int WHAT, typename A> struct merged {
   static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
   extreme<true, ARG, A> least;
@@ -54,17 +56,17 @@ template <int WHAT, typename A> struct merged {
 /* A block a row; slices of it take every n-th item, then their results merge,
  * always in the same order. */
 template <typename T, int WHAT>
-static __global__ void reduce_items(const __grid_constant__ gather_params p,
-                                    const int *heavy, int columns) {
+__global__ void reduce_items(const __grid_constant__ gather_params p,
+                             const int *heavy, int columns) {
   using A = accumulator_t<T>;
   constexpr bool pna = (WHAT & REDUCE_ALL) == REDUCE_ALL;
-  __shared__ merged<WHAT, A> parts[kThreads];
+  __shared__ merged<WHAT, A> parts[MERGE_THREADS];
   const gather_schedule &s = p.schedule;
   const int row = heavy[blockIdx.x], first = s.row_item[row];
   const int items = s.row_item[row + 1] - first, base = first - row;
   const int degree =
       static_cast<int>(s.offsets[int64_t(row) + 1] - s.offsets[row]);
-  const int slices = kThreads / columns;
+  const int slices = MERGE_THREADS / columns;
   const int slice = threadIdx.x / columns, column = threadIdx.x % columns;
   for (int from = 0; from < p.width; from += columns) {
     const int f = from + column;
@@ -107,51 +109,12 @@ static __global__ void reduce_items(const __grid_constant__ gather_params p,
   }
 }
 
-typedef void (*merge_kernel)(gather_params, const int *, int);
-
-template <typename T> static merge_kernel find_merge(int what) {
-  switch (what) {
-  case REDUCE_MIN:
-    return reduce_items<T, REDUCE_MIN>;
-  case REDUCE_MAX:
-    return reduce_items<T, REDUCE_MAX>;
-  case REDUCE_MIN | REDUCE_ARG:
-    return reduce_items<T, REDUCE_MIN | REDUCE_ARG>;
-  case REDUCE_MAX | REDUCE_ARG:
-    return reduce_items<T, REDUCE_MAX | REDUCE_ARG>;
-  case REDUCE_MOMENTS:
-    return reduce_items<T, REDUCE_MOMENTS>;
-  case REDUCE_ALL:
-    return reduce_items<T, REDUCE_ALL>;
-  default:
-    return reduce_items<T, REDUCE_ALL | REDUCE_ARG>;
-  }
-}
-
-dfgnn_status reduce_merge_items(gather_params *p, const dfgnn_view *items,
-                                const dfgnn_launch *launch, int what) {
-  static merge_kernel (*const find[])(int) = {
-      find_merge<float>, find_merge<__half>, find_merge<__nv_bfloat16>,
-      find_merge<double>};
-  int columns = 32;
-  if (items->extra == 0)
-    return DFGNN_OK;
-  while (columns < p->width && columns < kThreads)
-    columns *= 2;
-  return gather_launch(
-      "reduce_items", find[launch->setting.problem->dtype](what),
-      dim3(static_cast<unsigned>(items->extra)), kThreads, launch->stream, *p,
-      static_cast<const int *>(items->array[3]), columns);
-}
-
-/* ---- tables of the backward pass ----------------------------------------- */
-
 /* What a mean and a deviation pass on: g / degree, and g_std over degree and
  * deviation. */
 template <typename T>
-static __global__ void fill_tables(const __grid_constant__ gather_params p,
-                                   feature_tensor grad, feature_tensor grad_std,
-                                   feature_tensor std, int rows) {
+__global__ void fill_tables(const __grid_constant__ gather_params p,
+                            feature_tensor grad, feature_tensor grad_std,
+                            feature_tensor std, int rows) {
   using A = accumulator_t<T>;
   const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (at >= int64_t(rows) * p.width)
@@ -169,25 +132,6 @@ static __global__ void fill_tables(const __grid_constant__ gather_params p,
       s[0] == A(0) ? h[0] * A(0) : h[0] / (degree * s[0]);
 }
 
-dfgnn_status reduce_fill_tables(const gather_params *p,
-                                const feature_tensor *grad,
-                                const feature_tensor *grad_std,
-                                const feature_tensor *std, int rows,
-                                const dfgnn_launch *launch) {
-  typedef void (*kernel)(gather_params, feature_tensor, feature_tensor,
-                         feature_tensor, int);
-  static const kernel kernels[] = {fill_tables<float>, fill_tables<__half>,
-                                   fill_tables<__nv_bfloat16>,
-                                   fill_tables<double>};
-  const int64_t blocks = (int64_t(rows) * p->width + 255) / 256;
-  if (blocks == 0)
-    return DFGNN_OK;
-  if (blocks > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%d rows of %d features are too many", rows, p->width);
-  return gather_launch("fill_tables", kernels[launch->setting.problem->dtype],
-                       dim3(static_cast<unsigned>(blocks)), 256, launch->stream,
-                       *p, *grad, *grad_std, *std, rows);
-}
-
 } // namespace dfgnn
+
+#endif

@@ -1,0 +1,112 @@
+/* row.c - rows by groups of lanes */
+#include "base/error.h"
+#include "kernels/reduce/cuda/reduce.h"
+
+enum { LANES, VECTORS, UNROLL, ROWS, SPAN, ORDER };
+enum { NATURAL, BY_DEGREE };
+
+static int row_legal(const int *x) {
+  if (!(dfgnn__reduce_listed(x[LANES], x[VECTORS], x[UNROLL]) ||
+        dfgnn__gather_listed(dfgnn__spmm_row_shapes, x[LANES], x[VECTORS],
+                             x[UNROLL]) ||
+        dfgnn__gather_listed(dfgnn__gather_narrow_shapes, x[LANES], x[VECTORS],
+                             x[UNROLL])) ||
+      x[ROWS] * x[LANES] > 32)
+    return 0;
+  return x[ORDER] == NATURAL || (x[SPAN] == GATHER_ONCE && x[ROWS] == 1);
+}
+
+static const char *row_applicable(const dfgnn_setting *s) {
+  const int *x = s->parameter;
+  gather_shape shape;
+  if (s->matrix->max_degree > INT32_MAX - 65536 ||
+      s->matrix->destinations > INT32_MAX - 65536 ||
+      s->matrix->sources > INT32_MAX - 65536)
+    return "a row or the number of rows exceeds 2^31";
+  return dfgnn__reduce_refusal(&shape, s, x[LANES], x[VECTORS], x[UNROLL]);
+}
+
+static dfgnn_status fill(reduce_call *call, const dfgnn_launch *launch) {
+  const int *x = launch->setting.parameter;
+  *call = (reduce_call){0};
+  call->launch = launch;
+  call->span = (gather_span)x[SPAN];
+  call->warps =
+      x[SPAN] == GATHER_PIECE ? GATHER_PIECE_WARPS : GATHER_ONCE_WARPS;
+  call->rows = x[ROWS];
+  const char *reason = dfgnn__reduce_refusal(&call->shape, &launch->setting,
+                                             x[LANES], x[VECTORS], x[UNROLL]);
+  return reason ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason) : DFGNN_OK;
+}
+
+static int forward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
+  if (s->parameter[ORDER] != BY_DEGREE)
+    return 0;
+  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER};
+  return 1;
+}
+
+static dfgnn_status forward_launch(const dfgnn_launch *launch) {
+  reduce_call call;
+  dfgnn_status status = fill(&call, launch);
+  if (launch->setting.parameter[ORDER] == BY_DEGREE)
+    call.order = launch->views[0];
+  return status ? status : dfgnn__reduce_forward(&call);
+}
+
+static int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
+  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  if (s->parameter[ORDER] != BY_DEGREE)
+    return 1;
+  request[1] =
+      (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER, .transposed = 1};
+  return 2;
+}
+
+static dfgnn_status backward_launch(const dfgnn_launch *launch) {
+  reduce_call call;
+  dfgnn_status status = fill(&call, launch);
+  call.transpose = launch->views[0];
+  if (launch->setting.parameter[ORDER] == BY_DEGREE)
+    call.order = launch->views[1];
+  call.tables = launch->workspace;
+  return status ? status : dfgnn__reduce_backward(&call);
+}
+
+#define PARAMETERS                                                             \
+  {                                                                            \
+    {"lanes", 4, {4, 8, 16, 32}}, {"vectors", 3, {1, 2, 4}},                   \
+        {"unroll", 4, {1, 2, 4, 8}}, {"rows", 4, {1, 2, 4, 8}},                \
+        {"span", 2, {GATHER_ONCE, GATHER_PIECE}, {"once", "piece"}}, {         \
+      "order", 2, {NATURAL, BY_DEGREE}, { "natural", "degree" }                \
+    }                                                                          \
+  }
+
+DFGNN_FAMILIES(reduce_cuda_row) = {{.name = "cuda.reduce.fwd.row",
+                                    .algorithm = "row",
+                                    .backend = "cuda",
+                                    .ops = DFGNN_OPS_REDUCE,
+                                    .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+                                    .dtypes = DFGNN_DTYPES_ALL,
+                                    .revision = 3,
+                                    .deterministic = 1,
+                                    .parameters = PARAMETERS,
+                                    .legal = row_legal,
+                                    .applicable = row_applicable,
+                                    .views = forward_views,
+                                    .launch = forward_launch},
+                                   {.name = "cuda.reduce.bwd.row",
+                                    .algorithm = "row",
+                                    .backend = "cuda",
+                                    .ops = DFGNN_OPS_REDUCE,
+                                    .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
+                                    .dtypes = DFGNN_DTYPES_ALL,
+                                    .revision = 3,
+                                    .deterministic = 1,
+                                    .parameters = PARAMETERS,
+                                    .legal = row_legal,
+                                    .applicable = row_applicable,
+                                    .workspace = dfgnn__reduce_table_bytes,
+                                    .views = backward_views,
+                                    .launch = backward_launch},
+                                   DFGNN_FAMILIES_END};

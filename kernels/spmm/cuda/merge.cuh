@@ -1,0 +1,87 @@
+/* merge.cuh - sums of rows that were cut, and scales of the gradients of means
+ */
+#ifndef DFGNN_SPMM_CUDA_MERGE_CUH
+#define DFGNN_SPMM_CUDA_MERGE_CUH
+
+#include "kernels/spmm/cuda/spmm.cuh"
+
+namespace dfgnn {
+
+/* Slices of a block take every n-th part of a row; then their sums are added,
+ * always in the same order.  A block of 256 threads serves a row and `columns`
+ * features at a time. */
+template <typename T, class Slots>
+__device__ __forceinline__ void merge_row(const gather_params &p, int columns,
+                                          int row, int count,
+                                          const Slots &slot_of) {
+  using A = accumulator_t<T>;
+  __shared__ exact_sum<A> sums[MERGE_THREADS];
+  const int slices = MERGE_THREADS / columns;
+  const int slice = threadIdx.x / columns, column = threadIdx.x % columns;
+  const int degree = static_cast<int>(p.schedule.offsets[int64_t(row) + 1] -
+                                      p.schedule.offsets[row]);
+  for (int first = 0; first < p.width; first += columns) {
+    const int f = first + column;
+    exact_sum<A> sum = {A(0), A(0)};
+    if (f < p.width) {
+#pragma unroll 4
+      for (int k = slice; k < count; k += slices)
+        sum.add(*part_of<1, A>(p, slot_of(k), 0, f));
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (slice == 0 && f < p.width) {
+      A all = sum.value(A(0));
+      for (int s = 1; s < slices; ++s)
+        all += sums[s * columns + column].value(A(0));
+      const A y[1] = {all * spmm_factor<A>(p, row, degree)};
+      store_row<T, 1>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
+    }
+    __syncthreads();
+  }
+}
+
+template <typename T>
+__global__ void merge_items(const __grid_constant__ gather_params p,
+                            const int *heavy, int columns) {
+  const gather_schedule &s = p.schedule;
+  const int row = heavy[blockIdx.x];
+  const int first = s.row_item[row], base = first - row;
+  merge_row<T>(p, columns, row, s.row_item[row + 1] - first,
+               [&](int k) -> int64_t {
+                 return k == 0 ? s.extra_items + base : base + k - 1;
+               });
+}
+
+/* A block a share that completes a row of earlier ones. */
+template <typename T>
+__global__ void merge_shares(const __grid_constant__ gather_params p,
+                             int columns) {
+  const gather_schedule &s = p.schedule;
+  const int unit = blockIdx.x, row = s.share_row[unit];
+  if (row < 0)
+    return;
+  const int first = static_cast<int>((s.offsets[row] + row) / s.share);
+  const int64_t own = s.offsets[int64_t(row) + 1] + row -
+                      int64_t(unit) * s.share; /* edges of it in this share */
+  merge_row<T>(p, columns, row, unit - first + (own > 0),
+               [&](int k) -> int64_t {
+                 return k < unit - first ? 2 * int64_t(first + k) + 1
+                                         : 2 * int64_t(unit);
+               });
+}
+
+/* What a mean's gradient is multiplied by. */
+template <typename A>
+__global__ void mean_scales(A *to, const A *scale, csr_offsets offsets,
+                            int rows) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= rows)
+    return;
+  const int64_t degree = offsets[i + 1] - offsets[i];
+  to[i] = (scale ? scale[i] : A(1)) / A(degree > 0 ? degree : 1);
+}
+
+} // namespace dfgnn
+
+#endif
