@@ -8,10 +8,14 @@
 /* Aligned as device memory is; nothing reads what is there. */
 static char *const nowhere = (char *)0x10000;
 
-static void point_arguments(dfgnn_args *args, const dfgnn_problem *problem) {
+/* choices: the inputs and outputs that a caller may leave out are there. */
+static void point_arguments(dfgnn_args *args, const dfgnn_problem *problem,
+                            int choices) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   for (const dfgnn_tensor *t = op->tensors; t->name; t++)
-    if (dfgnn__tensor_used(t, problem))
+    if (dfgnn__tensor_used(t, problem) &&
+        (choices || t->flag != DFGNN_FLAG_NONE ||
+         (t->role != DFGNN_ROLE_MODIFIER && t->role != DFGNN_ROLE_OPTIONAL)))
       *dfgnn__tensor_slot(t, args) = nowhere;
   args->dropout = problem->dropout ? 0.5 : 0;
 }
@@ -25,17 +29,33 @@ static void stand_in(dfgnn_view *view, const dfgnn_matrix *matrix) {
     view->array[k] = nowhere;
 }
 
+/* One launch. */
+static dfgnn_status list_launch(const dfgnn_variant *variant,
+                                const dfgnn_setting *setting,
+                                const dfgnn_view *const *views, void *state,
+                                int choices) {
+  dfgnn_args args = DFGNN_ARGS_INIT, full;
+  point_arguments(&args, setting->problem, choices);
+  dfgnn_status status = dfgnn__args_complete(&full, &args, setting->problem);
+  const dfgnn_launch launch = {.setting = *setting,
+                               .args = &full,
+                               .views = views,
+                               .workspace = nowhere,
+                               .state = state};
+  return status ? status : variant->family->launch(&launch);
+}
+
 dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
                                      const dfgnn_variant *variant,
                                      const dfgnn_setting *setting,
-                                     const dfgnn_view *const *given) {
+                                     const dfgnn_view *const *given, int all) {
   const dfgnn_family *family = variant->family;
   const dfgnn_queue queue = {.list = list};
   dfgnn_view view[DFGNN_MAX_VIEWS];
   const dfgnn_view *views[DFGNN_MAX_VIEWS] = {NULL};
   dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
-  dfgnn_args args = DFGNN_ARGS_INIT, full;
   dfgnn_setting listing = *setting;
+  dfgnn_status status = DFGNN_OK;
   void *state = NULL;
   memset(view, 0, sizeof view);
   if (strcmp(family->backend, "cuda"))
@@ -48,18 +68,12 @@ dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
     stand_in(&view[k], setting->matrix);
     views[k] = given ? given[k] : &view[k];
   }
-  point_arguments(&args, setting->problem);
-  dfgnn_status status = dfgnn__args_complete(&full, &args, setting->problem);
-  if (!status && family->prepare)
+  if (family->prepare)
     status = family->prepare(&state, &listing, views);
-  if (status)
-    return status;
-  const dfgnn_launch launch = {.setting = listing,
-                               .args = &full,
-                               .views = views,
-                               .workspace = nowhere,
-                               .state = state};
-  status = family->launch(&launch);
+  if (!status)
+    status = list_launch(variant, &listing, views, state, 0);
+  if (!status && all)
+    status = list_launch(variant, &listing, views, state, 1);
   if (family->release && state)
     family->release(state);
   return status;

@@ -7,10 +7,12 @@
 
 /* views: as built for a graph, or NULL for stand-ins that ask for every program
  * that some graph of the setting's matrix may need.  The setting's queue is
- * ignored.  Other backends' variants need none. */
+ * ignored.  all 0: for a call as it is timed, without the inputs and outputs
+ * that a caller may leave out; 1: for a call with them too.  Other backends'
+ * variants need no programs. */
 dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
                                      const dfgnn_variant *variant,
                                      const dfgnn_setting *setting,
-                                     const dfgnn_view *const *views);
+                                     const dfgnn_view *const *views, int all);
 
 #endif

@@ -259,8 +259,8 @@ static dfgnn_status compile_plan(const dfgnn_plan *plan,
   dfgnn_programs *programs = NULL;
   dfgnn_status status = dfgnn__programs_create(&programs);
   if (!status)
-    status =
-        dfgnn__collect_programs(programs, plan->variant, setting, plan->views);
+    status = dfgnn__collect_programs(programs, plan->variant, setting,
+                                     plan->views, 0);
   if (!status)
     status = dfgnn__engine_prepare(engine, programs, 0, NULL);
   dfgnn__programs_destroy(programs);

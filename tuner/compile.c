@@ -28,7 +28,7 @@ static void list_programs(dfgnn_programs *programs, const dfgnn_trials *trials,
   for (size_t k = 0; k < trials->count; k++) {
     const dfgnn_trial *trial = &trials->trial[trials->order[k]];
     if (!trial->stored)
-      (void)dfgnn__collect_programs(programs, trial->variant, setting, NULL);
+      (void)dfgnn__collect_programs(programs, trial->variant, setting, NULL, 0);
   }
 }
 

@@ -77,7 +77,7 @@ static int collect(dfgnn_programs *list, const dfgnn_problem *given) {
     if (!strstr(v->family->name, options.family) ||
         dfgnn__variant_refusal(v, &setting))
       continue;
-    if (dfgnn__collect_programs(list, v, &setting, NULL)) {
+    if (dfgnn__collect_programs(list, v, &setting, NULL, 1)) {
       fprintf(stderr, "FAILED %s, %d x %d: %s\n", v->name, (int)problem.heads,
               (int)problem.dim, dfgnn_last_error());
       exit(EXIT_FAILURE);
