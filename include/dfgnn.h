@@ -504,8 +504,9 @@ typedef struct dfgnn_problem {
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
   int bias;            /* attention: 1: args.bias [E, H] is added to scores */
   int dropout;         /* attention: 1: args.dropout is in effect */
-  /* With a bias or dropout the fastest variant without them that can do both is
-   * chosen: measurements are taken without. */
+  /* Bias and dropout are measured as problems of their own.  Until they are, the
+   * fastest variant without them that can do both is chosen, as
+   * DFGNN_SOURCE_SIMILAR at best. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
