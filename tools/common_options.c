@@ -44,6 +44,11 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_WEIGHTS] = {"weights", 0, NULL,
                         "write the attention weights [E,H] "
                         "too"},
+    [OPTION_BIAS] = {"bias", 0, NULL,
+                     "add a bias [E,H] to the attention scores"},
+    [OPTION_DROPOUT] = {"dropout", 0, NULL,
+                        "drop attention weights, as in training; the "
+                        "probability does not matter"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
                        "stored, estimate, measure or "
                        "paper (default DFGNN_EFFORT, else "
@@ -359,6 +364,12 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_WEIGHTS:
     s->weights = 1;
+    break;
+  case OPTION_BIAS:
+    s->bias = 1;
+    break;
+  case OPTION_DROPOUT:
+    s->dropout = 1;
     break;
   case OPTION_DRY_RUN:
     s->dry_run = 1;
