@@ -166,7 +166,8 @@ static int known_operators(const tool_settings *s) {
                           dfgnn_pass_name(s->pass[p]), dfgnn_op_name(s->op[o]));
   for (int o = 0; o < s->op_count; o++)
     if (!(DFGNN_OPS_ATTENTION >> s->op[o] & 1) && (s->bias || s->dropout))
-      return tool_usage("--%s is of the attention operators, which %s is not",
+      return tool_usage("--%s: found operator %s, expected gt, agnn, gat or "
+                        "gatv2, which have attention scores",
                         s->bias ? "bias" : "dropout", dfgnn_op_name(s->op[o]));
   return TOOL_DONE;
 }
