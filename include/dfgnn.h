@@ -158,7 +158,9 @@ typedef enum dfgnn_effort {
 /* Where a plan's choice came from. */
 typedef enum dfgnn_source {
   DFGNN_SOURCE_EXACT = 0,   /* this graph and problem were measured */
-  DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was */
+  DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was, or
+                             * this one for a problem like it (say, without
+                             * dropout) */
   DFGNN_SOURCE_NEAREST = 2, /* measured graphs within the trusted radius */
   DFGNN_SOURCE_RULE = 3,    /* nothing near: the refined rule */
   DFGNN_SOURCE_PAPER = 4,   /* the paper's rule, by effort PAPER */

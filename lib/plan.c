@@ -8,6 +8,7 @@
 #include "lib/describe.h"
 #include "lib/key.h"
 #include "lib/reorder.h"
+#include "lib/signature.h"
 
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem) {
@@ -35,11 +36,9 @@ _Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
 static uint64_t hash_problem(const dfgnn_problem *problem) {
   uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
   memcpy(words, problem, sizeof words);
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 32;
-  }
-  return h;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    h += words[i] * (0x9e3779b97f4a7c15u * (2 * i + 1));
+  return dfgnn__mix(h);
 }
 
 static dfgnn_plan *cache_find(dfgnn_graph *graph, uint64_t hash,

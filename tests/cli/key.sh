@@ -93,6 +93,12 @@ here="--device cpu --dim 8"
   holds 'any(.kind == "call" and .verdict == "miss" and
     (.why | test("dropout yes \\(here no\\)")))'
 
+  promise "variants tells which can do them"
+  status 0 dfgnn-tune variants --json
+  holds 'any(.bias and .dropout) and any((.bias or .dropout) | not)'
+  status 0 dfgnn-tune variants --op gt --dropout --json
+  holds 'length > 10 and all(.dropout and .op == "gt")'
+
   promise "operators without attention have neither"
   for flag in bias dropout; do
     status 2 dfgnn-tune run "$small" $quick --op gt,spmm-sum --$flag \
