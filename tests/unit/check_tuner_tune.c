@@ -594,6 +594,12 @@ START_TEST(effort_measure_tunes_a_miss_once) {
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_eq(launches[RIGHT], before);
   dfgnn_plan_destroy(plan);
+  problem.effort = DFGNN_EFFORT_MEASURE; /* dropout was not measured yet */
+  problem.dropout = 1;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  ck_assert_int_gt(launches[RIGHT], before);
+  dfgnn_plan_destroy(plan);
 }
 END_TEST
 
