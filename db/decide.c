@@ -53,46 +53,10 @@ static int compare_string(const char *a, const char *b) {
 
 static int compare_integer(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-static int compare_word(const char *a, const char *b) {
-  if (a == b)
-    return 0;
-  size_t m = strcspn(a, ","), n = strcspn(b, ",");
-  int c = memcmp(a, b, m < n ? m : n);
-  return c ? c : (m > n) - (m < n);
-}
-
-static int compare_problem(const dfgnn_measurement *a,
-                           const dfgnn_measurement *b) {
-  int c = 0;
-#define BY(compare, member)                                                    \
-  if ((c = compare(a->member, b->member)) != 0)                                \
-  return c
-  BY(compare_string, backend);
-  BY(compare_string, arch);
-  BY(compare_string, model);
-  BY(compare_integer, units);
-  BY(compare_integer, cache_bytes);
-  BY(compare_integer, shared_bytes);
-  BY(compare_string, op);
-  BY(compare_string, pass);
-  BY(compare_string, dtype);
-  BY(compare_string, math);
-  BY(compare_string, layout);
-  BY(compare_string, index);
-  BY(compare_integer, heads);
-  BY(compare_integer, dim);
-  BY(compare_integer, deterministic);
-  BY(compare_integer, weights);
-  BY(compare_word, protocol);
-#undef BY
-  return (a->signature.fingerprint > b->signature.fingerprint) -
-         (a->signature.fingerprint < b->signature.fingerprint);
-}
-
 static int compare_item(const void *x, const void *y) {
   const dfgnn_measurement *a = ((const item *)x)->row;
   const dfgnn_measurement *b = ((const item *)y)->row;
-  int c = compare_problem(a, b);
+  int c = dfgnn__problem_compare(a, b);
   if (!c)
     c = compare_string(a->variant, b->variant);
   if (!c)
@@ -381,7 +345,7 @@ dfgnn_status dfgnn__decide(dfgnn_decisions **out, uint64_t *unusable,
       items[kept++] = items[i];
   for (size_t begin = 0, end; begin < kept; begin = end) {
     for (end = begin;
-         end < kept && compare_problem(items[end].row, items[begin].row) == 0;
+         end < kept && dfgnn__same_problem(items[end].row, items[begin].row);
          end++)
       ;
     if (!decide_problem(all, items + begin, items + end, margin, cache))

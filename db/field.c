@@ -11,93 +11,116 @@ static const char *const statuses[] = {"ok", "wrong", "failed", "refused",
 
 #define COUNT_MAX 1e15 /* exact in a double, far above any file or memory */
 
-#define AT(member) offsetof(dfgnn_measurement, member)
+#define AT(member) .offset = offsetof(dfgnn_measurement, member)
 #define NAME(n, member, longest)                                               \
-  { n, AT(member), DFGNN_FIELD_NAME, 1, longest, NULL }
-#define CHOICE(n, member, names)                                               \
-  { n, AT(member), DFGNN_FIELD_NAME, 1, 32, names }
+  .name = n, AT(member), .kind = DFGNN_FIELD_NAME, .low = 1, .high = longest
+#define CHOICE(n, member, names) NAME(n, member, 32), .choice = names
 #define TEXT(n, member, longest)                                               \
-  { n, AT(member), DFGNN_FIELD_TEXT, 0, longest, NULL }
-#define INT(n, member, low, high)                                              \
-  { n, AT(member), DFGNN_FIELD_INT, low, high, NULL }
-#define INT64(n, member, low)                                                  \
-  { n, AT(member), DFGNN_FIELD_INT64, low, COUNT_MAX, NULL }
-#define UINT64(n, member)                                                      \
-  { n, AT(member), DFGNN_FIELD_UINT64, 0, 0, NULL }
-#define REAL(n, member, high)                                                  \
-  { n, AT(member), DFGNN_FIELD_REAL, 0, high, NULL }
+  .name = n, AT(member), .kind = DFGNN_FIELD_TEXT, .high = longest
+#define INT(n, member, least, most)                                            \
+  .name = n, AT(member), .kind = DFGNN_FIELD_INT, .low = least, .high = most
+#define INT64(n, member, least, most)                                          \
+  .name = n, AT(member), .kind = DFGNN_FIELD_INT64, .low = least, .high = most
+#define COUNT(n, member) INT64(n, member, 0, COUNT_MAX)
+#define UINT64(n, member) .name = n, AT(member), .kind = DFGNN_FIELD_UINT64
+#define REAL(n, member, most)                                                  \
+  .name = n, AT(member), .kind = DFGNN_FIELD_REAL, .high = most
+#define IN_PROBLEM(member) .in_problem = offsetof(dfgnn_problem, member)
 
 static const dfgnn_field device[] = {
-    NAME("backend", backend, 32),
-    NAME("arch", arch, 64),
-    TEXT("model", model, 255),
-    INT("units", units, 0, INT_MAX),
-    INT64("cache_bytes", cache_bytes, 0),
-    INT64("memory_bytes", memory_bytes, 0),
-    INT64("shared_bytes", shared_bytes, 0),
-    TEXT("driver", driver, 255),
-    TEXT("runtime", runtime, 255),
-    TEXT("library", library, 255),
+    {NAME("backend", backend, 32), .key = DFGNN_KEY_DEVICE},
+    {NAME("arch", arch, 64), .key = DFGNN_KEY_DEVICE},
+    {TEXT("model", model, 255), .key = DFGNN_KEY_DEVICE},
+    {INT("units", units, 0, INT_MAX), .key = DFGNN_KEY_DEVICE},
+    {COUNT("cache_bytes", cache_bytes), .key = DFGNN_KEY_DEVICE},
+    {COUNT("memory_bytes", memory_bytes)},
+    {COUNT("shared_bytes", shared_bytes), .key = DFGNN_KEY_DEVICE},
+    {TEXT("driver", driver, 255)},
+    {TEXT("runtime", runtime, 255)},
+    {TEXT("library", library, 255)},
 };
 
+/* THE table of what a problem is. */
 static const dfgnn_field problem[] = {
-    NAME("op", op, 32),
-    NAME("pass", pass, 32),
-    NAME("dtype", dtype, 32),
-    NAME("math", math, 32),
-    NAME("layout", layout, 32),
-    CHOICE("index_type", index, index_types),
-    INT64("heads", heads, 1),
-    INT64("dim", dim, 1),
-    INT("deterministic", deterministic, 0, 1),
-    INT("weights", weights, 0, 1),
+    {NAME("op", op, 32), .word = "operator", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(op), .names = DFGNN_NAMES_OP},
+    {NAME("pass", pass, 32), .word = "pass", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(pass), .names = DFGNN_NAMES_PASS},
+    {NAME("dtype", dtype, 32), .word = "dtype", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(dtype), .names = DFGNN_NAMES_DTYPE},
+    {NAME("math", math, 32), .word = "math", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(math), .names = DFGNN_NAMES_MATH},
+    {NAME("layout", layout, 32), .word = "layout", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(layout), .names = DFGNN_NAMES_LAYOUT},
+    {CHOICE("index_type", index, index_types), .json = "index",
+     .word = "offsets", .key = DFGNN_KEY_GATE},
+    {INT64("heads", heads, 1, COUNT_MAX), .word = "heads",
+     .key = DFGNN_KEY_SIZE, IN_PROBLEM(heads)},
+    {INT64("dim", dim, 1, COUNT_MAX), .word = "dim", .key = DFGNN_KEY_SIZE,
+     IN_PROBLEM(dim)},
+    {INT("deterministic", deterministic, 0, 1), .word = "determinism",
+     .key = DFGNN_KEY_GATE, IN_PROBLEM(deterministic)},
+    {INT("weights", weights, 0, 1), .word = "weights", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(weights)},
+    {INT("bias", bias, 0, 1), .word = "bias", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(bias), .added = 2},
+    {INT("dropout", dropout, 0, 1), .word = "dropout", .key = DFGNN_KEY_GATE,
+     IN_PROBLEM(dropout), .added = 2},
+    {INT64("edge_dim", edge_dim, 0, 65536), .word = "edge features",
+     .key = DFGNN_KEY_GATE, .added = 2},
 };
 
 static const dfgnn_field graph[] = {
-    TEXT("graph", graph, 255),
-    TEXT("family", family, 255),
-    INT64("destinations", signature.destinations, 0),
-    INT64("sources", signature.sources, 0),
-    INT64("edges", signature.edges, 0),
-    INT64("max_degree", signature.max_degree, 0),
-    REAL("mean_degree", signature.mean_degree, COUNT_MAX),
-    INT64("p50_degree", signature.p50_degree, 0),
-    INT64("p90_degree", signature.p90_degree, 0),
-    INT64("p99_degree", signature.p99_degree, 0),
-    REAL("degree_cv", signature.degree_cv, COUNT_MAX),
-    REAL("isolated", signature.isolated, 1),
-    {"histogram", AT(signature.histogram), DFGNN_FIELD_REALS, 0, 1, NULL},
-    REAL("reuse", signature.reuse, 1),
-    REAL("locality", signature.locality, 1),
-    INT64("graphs", signature.graphs, 0),
-    INT64("largest_graph", signature.largest_graph, 0),
-    REAL("density", signature.density, COUNT_MAX),
-    UINT64("fingerprint", signature.fingerprint),
+    {TEXT("graph", graph, 255)},
+    {TEXT("family", family, 255)},
+    {COUNT("destinations", signature.destinations)},
+    {COUNT("sources", signature.sources)},
+    {COUNT("edges", signature.edges)},
+    {COUNT("max_degree", signature.max_degree)},
+    {REAL("mean_degree", signature.mean_degree, COUNT_MAX)},
+    {COUNT("p50_degree", signature.p50_degree)},
+    {COUNT("p90_degree", signature.p90_degree)},
+    {COUNT("p99_degree", signature.p99_degree)},
+    {REAL("degree_cv", signature.degree_cv, COUNT_MAX)},
+    {REAL("isolated", signature.isolated, 1)},
+    {.name = "histogram",
+     AT(signature.histogram),
+     .kind = DFGNN_FIELD_REALS,
+     .high = 1},
+    {REAL("reuse", signature.reuse, 1)},
+    {REAL("locality", signature.locality, 1)},
+    {COUNT("graphs", signature.graphs)},
+    {COUNT("largest_graph", signature.largest_graph)},
+    {REAL("density", signature.density, COUNT_MAX)},
+    {UINT64("fingerprint", signature.fingerprint), .key = DFGNN_KEY_GRAPH},
 };
 
 static const dfgnn_field run[] = {
-    TEXT("tool", tool, 255), TEXT("host", host, 255),
-    TEXT("job", job, 255),   NAME("protocol", protocol, 255),
-    NAME("run", run, 32),    UINT64("seed", seed),
+    {TEXT("tool", tool, 255)},
+    {TEXT("host", host, 255)},
+    {TEXT("job", job, 255)},
+    {NAME("protocol", protocol, 255), .key = DFGNN_KEY_WORD},
+    {NAME("run", run, 32)},
+    {UINT64("seed", seed)},
 };
 
 static const dfgnn_field measurement[] = {
-    NAME("variant", variant, 255),
-    INT("revision", revision, 0, INT_MAX),
-    INT64("time", time, 0),
-    CHOICE("status", status, statuses),
-    TEXT("reason", reason, 1023),
-    {"anchor", AT(anchor), DFGNN_FIELD_NAME, 0, 255, NULL},
-    INT("anchor_revision", anchor_revision, 0, INT_MAX),
-    REAL("median_ms", median_ms, COUNT_MAX),
-    REAL("ci_low_ms", ci_low_ms, COUNT_MAX),
-    REAL("ci_high_ms", ci_high_ms, COUNT_MAX),
-    REAL("ratio", ratio, COUNT_MAX),
-    REAL("ratio_low", ratio_low, COUNT_MAX),
-    REAL("ratio_high", ratio_high, COUNT_MAX),
-    INT64("samples", samples, 0),
-    REAL("rel_error", rel_error, DBL_MAX),
-    INT64("workspace_bytes", workspace_bytes, 0),
+    {NAME("variant", variant, 255)},
+    {INT("revision", revision, 0, INT_MAX)},
+    {COUNT("time", time)},
+    {CHOICE("status", status, statuses)},
+    {TEXT("reason", reason, 1023)},
+    {.name = "anchor", AT(anchor), .kind = DFGNN_FIELD_NAME, .high = 255},
+    {INT("anchor_revision", anchor_revision, 0, INT_MAX)},
+    {REAL("median_ms", median_ms, COUNT_MAX)},
+    {REAL("ci_low_ms", ci_low_ms, COUNT_MAX)},
+    {REAL("ci_high_ms", ci_high_ms, COUNT_MAX)},
+    {REAL("ratio", ratio, COUNT_MAX)},
+    {REAL("ratio_low", ratio_low, COUNT_MAX)},
+    {REAL("ratio_high", ratio_high, COUNT_MAX)},
+    {COUNT("samples", samples)},
+    {REAL("rel_error", rel_error, DBL_MAX)},
+    {COUNT("workspace_bytes", workspace_bytes)},
 };
 
 #define FIELDS(name)                                                           \
@@ -201,6 +224,28 @@ const char *dfgnn__field_refusal(const dfgnn_field *field,
   return "of no known kind";
 }
 
+int dfgnn__field_is_left_out(const dfgnn_field *field,
+                             const dfgnn_measurement *row) {
+  const void *value = dfgnn__field_get(field, row);
+  if (!field->added)
+    return 0;
+  switch (field->kind) {
+  case DFGNN_FIELD_NAME:
+  case DFGNN_FIELD_TEXT:
+    return !**(const char *const *)value;
+  case DFGNN_FIELD_INT:
+    return *(const int *)value == 0;
+  case DFGNN_FIELD_INT64:
+  case DFGNN_FIELD_UINT64:
+    return *(const int64_t *)value == 0;
+  case DFGNN_FIELD_REAL:
+    return *(const double *)value == 0;
+  case DFGNN_FIELD_REALS:
+    return 0;
+  }
+  return 0;
+}
+
 static const char *run_refusal(const dfgnn_measurement *row) {
   return strspn(row->run, "0123456789abcdef") == 32
              ? NULL
@@ -248,7 +293,7 @@ const char *dfgnn__group_refusal(dfgnn_field_group group,
 
 static int compare_real(double a, double b) { return (a > b) - (a < b); }
 
-static int compare_field(const dfgnn_field *field, const dfgnn_measurement *a,
+int dfgnn__field_compare(const dfgnn_field *field, const dfgnn_measurement *a,
                          const dfgnn_measurement *b) {
   const void *x = dfgnn__field_get(field, a), *y = dfgnn__field_get(field, b);
   switch (field->kind) {
@@ -281,12 +326,44 @@ static int compare_field(const dfgnn_field *field, const dfgnn_measurement *a,
   return 0;
 }
 
+static int compare_word(const char *a, const char *b) {
+  if (a == b)
+    return 0;
+  size_t m = strcspn(a, ","), n = strcspn(b, ",");
+  int c = memcmp(a, b, m < n ? m : n);
+  return c ? c : (m > n) - (m < n);
+}
+
+int dfgnn__problem_compare(const dfgnn_measurement *a,
+                           const dfgnn_measurement *b) {
+  for (int group = 0; group < DFGNN_GROUP_MEASUREMENT; group++) {
+    const dfgnn_fields *fields = &dfgnn__fields[group];
+    for (size_t i = 0; i < fields->count; i++) {
+      const dfgnn_field *field = &fields->field[i];
+      if (field->key == DFGNN_KEY_NONE)
+        continue;
+      int c = field->key == DFGNN_KEY_WORD
+                  ? compare_word(dfgnn__field_string(field, a),
+                                 dfgnn__field_string(field, b))
+                  : dfgnn__field_compare(field, a, b);
+      if (c)
+        return c;
+    }
+  }
+  return 0;
+}
+
+int dfgnn__same_problem(const dfgnn_measurement *a,
+                        const dfgnn_measurement *b) {
+  return dfgnn__problem_compare(a, b) == 0;
+}
+
 int dfgnn__measurement_compare(const dfgnn_measurement *a,
                                const dfgnn_measurement *b) {
   for (int group = DFGNN_GROUP_COUNT; group-- > 0;) {
     const dfgnn_fields *fields = &dfgnn__fields[group];
     for (size_t i = 0; i < fields->count; i++) {
-      int c = compare_field(&fields->field[i], a, b);
+      int c = dfgnn__field_compare(&fields->field[i], a, b);
       if (c)
         return c;
     }

@@ -1,7 +1,10 @@
-/* field.h - every field of a measurement, once: its domain and its table
+/* field.h - every field of a measurement, once: its domain, its table and what
+ * it is for
  *
- * Hashing, SQL, export, import and comparison loop over this list, so a new
- * field is a row here and a version of the schema. */
+ * Hashing, SQL, export, import and comparison loop over this list, and so does
+ * whatever looks at a problem: its key, gate and description (lib/key.h).  A
+ * new field of a problem is a member of dfgnn_measurement, a row in db/field.c
+ * and a version of the schema. */
 #ifndef DFGNN_DB_FIELD_H
 #define DFGNN_DB_FIELD_H
 
@@ -29,12 +32,41 @@ typedef enum dfgnn_field_group {
 
 #define DFGNN_PART_COUNT DFGNN_GROUP_MEASUREMENT
 
+/* What a field has to do with the question which rows answer a problem. */
+typedef enum dfgnn_field_key {
+  DFGNN_KEY_NONE,   /* provenance, features and figures */
+  DFGNN_KEY_DEVICE, /* tells devices apart */
+  DFGNN_KEY_GATE,   /* of the problem: has to match */
+  DFGNN_KEY_SIZE,   /* of the problem: rows of other values answer as near */
+  DFGNN_KEY_GRAPH,  /* tells graphs apart */
+  DFGNN_KEY_WORD    /* has to match up to its first comma */
+} dfgnn_field_key;
+
+/* The enumeration that a name of the problem is of. */
+typedef enum dfgnn_field_names {
+  DFGNN_NAMES_NONE,
+  DFGNN_NAMES_OP,
+  DFGNN_NAMES_PASS,
+  DFGNN_NAMES_DTYPE,
+  DFGNN_NAMES_MATH,
+  DFGNN_NAMES_LAYOUT,
+  DFGNN_NAMES_COUNT
+} dfgnn_field_names;
+
 typedef struct dfgnn_field {
-  const char *name; /* column and JSON key */
+  const char *name; /* column */
+  const char *json; /* key in JSON; NULL: name */
+  const char *word; /* of the problem: as people call it */
   size_t offset;    /* in dfgnn_measurement */
   dfgnn_field_kind kind;
   double low, high;          /* of numbers; bytes of strings */
   const char *const *choice; /* of a name, ends with NULL; NULL: any */
+  dfgnn_field_key key;
+  size_t in_problem; /* offset in dfgnn_problem; 0: it has no such member */
+  dfgnn_field_names names; /* of that member, if it is an enumerator */
+  int added;               /* version of the schema that added it; 0: the first.
+                            * Its default is 0, which neither the hash nor the
+                            * export mentions. */
 } dfgnn_field;
 
 typedef struct dfgnn_fields {
@@ -58,6 +90,16 @@ static inline const char *dfgnn__field_string(const dfgnn_field *field,
   return *(const char *const *)dfgnn__field_get(field, row);
 }
 
+/* A field of the problem that is 0 or 1. */
+static inline int dfgnn__field_is_flag(const dfgnn_field *field) {
+  return field->kind == DFGNN_FIELD_INT && field->low == 0 && field->high == 1;
+}
+
+/* 1 if a later version added the field and its value is the default: such a
+ * row is the same as before there was the field. */
+int dfgnn__field_is_left_out(const dfgnn_field *field,
+                             const dfgnn_measurement *row);
+
 /* NULL if the value is in its domain, else what was expected. */
 const char *dfgnn__field_refusal(const dfgnn_field *field,
                                  const dfgnn_measurement *row);
@@ -67,6 +109,9 @@ const char *dfgnn__group_refusal(dfgnn_field_group group,
                                  const dfgnn_measurement *row,
                                  const char **field);
 
+/* The order of two rows' values of a field; NULL counts as "". */
+int dfgnn__field_compare(const dfgnn_field *field, const dfgnn_measurement *a,
+                         const dfgnn_measurement *b);
 /* A total order over all fields: 0 only for rows that are bit for bit equal. */
 int dfgnn__measurement_compare(const dfgnn_measurement *a,
                                const dfgnn_measurement *b);

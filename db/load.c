@@ -79,12 +79,12 @@ static int read_group(dfgnn_measurement *row, dfgnn_field_group group,
   return !dfgnn__group_refusal(group, row, NULL);
 }
 
-static int verified(const dfgnn_store *store, dfgnn_field_group group,
-                    const dfgnn_measurement *row, const unsigned char *hash,
+/* Of a store of a newer version this passes over the rows that say more than
+ * this version knows: db/hash.c. */
+static int verified(dfgnn_field_group group, const dfgnn_measurement *row,
+                    const unsigned char *hash,
                     unsigned char (*part_hashes)[DFGNN_HASH_BYTES]) {
   unsigned char computed[DFGNN_HASH_BYTES];
-  if (store->newer)
-    return 1;
   dfgnn__group_hash(computed, group, row, part_hashes);
   return memcmp(hash, computed, sizeof computed) == 0;
 }
@@ -112,8 +112,8 @@ static int prepare(sqlite3_stmt **query, dfgnn_store *store,
   return rc;
 }
 
-static int add_part(parts *p, dfgnn_store *store, dfgnn_field_group group,
-                    sqlite3_stmt *query, dfgnn_strings *strings) {
+static int add_part(parts *p, dfgnn_field_group group, sqlite3_stmt *query,
+                    dfgnn_strings *strings) {
   if (p->count == p->room) {
     size_t room = p->room ? 2 * p->room : 16;
     struct part *part = realloc(p->part, room * sizeof *part);
@@ -126,7 +126,7 @@ static int add_part(parts *p, dfgnn_store *store, dfgnn_field_group group,
   const unsigned char *hash = column_hash(query, 0);
   memset(&part->row, 0, sizeof part->row);
   if (!hash || !read_group(&part->row, group, query, 1) ||
-      !verified(store, group, &part->row, hash, NULL))
+      !verified(group, &part->row, hash, NULL))
     return SQLITE_OK; /* a measurement that refers to it is found invalid */
   memcpy(part->hash, column_hash(query, 0), DFGNN_HASH_BYTES);
   if (!keep_strings(strings, group, &part->row))
@@ -140,7 +140,7 @@ static int load_parts(parts *p, dfgnn_store *store, dfgnn_field_group group,
   sqlite3_stmt *query = NULL;
   int rc = prepare(&query, store, group);
   while (!rc && (rc = sqlite3_step(query)) == SQLITE_ROW)
-    rc = add_part(p, store, group, query, strings);
+    rc = add_part(p, group, query, strings);
   sqlite3_finalize(query);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -187,14 +187,14 @@ static int read_parts(dfgnn_measurement *row,
 }
 
 /* The same for what is its own. */
-static int read_measurement(dfgnn_measurement *row, const dfgnn_store *store,
+static int read_measurement(dfgnn_measurement *row,
                             unsigned char (*hashes)[DFGNN_HASH_BYTES],
                             sqlite3_stmt *query) {
   const unsigned char *hash = column_hash(query, 0);
   return hash &&
          read_group(row, DFGNN_GROUP_MEASUREMENT, query,
                     1 + DFGNN_PART_COUNT) &&
-         verified(store, DFGNN_GROUP_MEASUREMENT, row, hash, hashes);
+         verified(DFGNN_GROUP_MEASUREMENT, row, hash, hashes);
 }
 
 static int same(const char *wanted, const char *found) {
@@ -246,7 +246,7 @@ dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
     rc = SQLITE_OK;
     if (whole && foreign(filter, &row))
       continue;
-    if (!whole || !read_measurement(&row, store, hashes, query))
+    if (!whole || !read_measurement(&row, hashes, query))
       skipped++;
     else if (matches(filter, &row))
       stop = visit(data, column_hash(query, 0), &row);

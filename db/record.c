@@ -169,40 +169,51 @@ static const dfgnn_field *problem_field(const char *name) {
   return NULL;
 }
 
-static int pin_valid(const char *op, const char *pass, const char *dtype,
-                     const char *variant) {
-  dfgnn_measurement row = {
-      .op = op, .pass = pass, .dtype = dtype, .variant = variant};
-  return !dfgnn__field_refusal(problem_field("op"), &row) &&
-         !dfgnn__field_refusal(problem_field("pass"), &row) &&
-         !dfgnn__field_refusal(problem_field("dtype"), &row) &&
-         !dfgnn__field_refusal(&dfgnn__fields[DFGNN_GROUP_MEASUREMENT].field[0],
+static int pin_valid(const dfgnn_pin *pin) {
+  static const char *const names[] = {"op", "pass", "dtype", "bias", "dropout"};
+  dfgnn_measurement row = {.op = pin->op,
+                           .pass = pin->pass,
+                           .dtype = pin->dtype,
+                           .bias = pin->bias,
+                           .dropout = pin->dropout,
+                           .variant = pin->variant};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (dfgnn__field_refusal(problem_field(names[i]), &row))
+      return 0;
+  return !dfgnn__field_refusal(&dfgnn__fields[DFGNN_GROUP_MEASUREMENT].field[0],
                                &row);
 }
 
-dfgnn_status dfgnn__store_pin(dfgnn_store *store, const char *op,
-                              const char *pass, const char *dtype,
-                              uint64_t fingerprint, const char *variant) {
-  if (!pin_valid(op, pass, dtype, variant ? variant : "-"))
+dfgnn_status dfgnn__store_pin(dfgnn_store *store, const dfgnn_pin *pin) {
+  dfgnn_pin named = *pin;
+  if (!named.variant)
+    named.variant = "-";
+  if (!pin_valid(&named))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s: a pin needs names of printable ASCII, found %.32s "
-                       "%.32s %.32s %.200s",
-                       store->path, op, pass, dtype, variant ? variant : "");
+                       "%s: a pin needs names of printable ASCII, and 0 or 1 "
+                       "for bias and dropout, found %.32s %.32s %.32s %d %d "
+                       "%.200s",
+                       store->path, pin->op, pin->pass, pin->dtype, pin->bias,
+                       pin->dropout, pin->variant ? pin->variant : "");
   sqlite3_stmt *query = NULL;
   dfgnn__store_begin(store);
   int rc = sqlite3_prepare_v2(
       store->db,
-      variant ? "INSERT OR REPLACE INTO pin VALUES (?1, ?2, ?3, ?4, ?5)"
-              : "DELETE FROM pin WHERE op = ?1 AND pass = ?2 AND dtype = ?3 "
-                "AND fingerprint = ?4",
+      pin->variant
+          ? "INSERT OR REPLACE INTO pin (op, pass, dtype, bias, dropout, "
+            "fingerprint, variant) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
+          : "DELETE FROM pin WHERE op = ?1 AND pass = ?2 AND dtype = ?3 "
+            "AND bias = ?4 AND dropout = ?5 AND fingerprint = ?6",
       -1, &query, NULL);
   if (!rc) {
-    sqlite3_bind_text(query, 1, op, -1, SQLITE_STATIC);
-    sqlite3_bind_text(query, 2, pass, -1, SQLITE_STATIC);
-    sqlite3_bind_text(query, 3, dtype, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(query, 4, (sqlite3_int64)fingerprint);
-    if (variant)
-      sqlite3_bind_text(query, 5, variant, -1, SQLITE_STATIC);
+    sqlite3_bind_text(query, 1, pin->op, -1, SQLITE_STATIC);
+    sqlite3_bind_text(query, 2, pin->pass, -1, SQLITE_STATIC);
+    sqlite3_bind_text(query, 3, pin->dtype, -1, SQLITE_STATIC);
+    sqlite3_bind_int(query, 4, pin->bias);
+    sqlite3_bind_int(query, 5, pin->dropout);
+    sqlite3_bind_int64(query, 6, (sqlite3_int64)pin->fingerprint);
+    if (pin->variant)
+      sqlite3_bind_text(query, 7, pin->variant, -1, SQLITE_STATIC);
     rc = sqlite3_step(query);
   }
   dfgnn_status status =
@@ -225,18 +236,23 @@ dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
   if (store->newer)
     return DFGNN_OK; /* what a pin will be then is not known */
   dfgnn__store_begin(store);
-  int rc = sqlite3_prepare_v2(store->db,
-                              "SELECT op, pass, dtype, fingerprint, variant "
-                              "FROM pin ORDER BY op, pass, dtype, fingerprint",
-                              -1, &query, NULL);
+  int rc = sqlite3_prepare_v2(
+      store->db,
+      "SELECT op, pass, dtype, bias, dropout, fingerprint, variant FROM pin "
+      "ORDER BY op, pass, dtype, bias, dropout, fingerprint",
+      -1, &query, NULL);
   int stop = 0;
   while (!rc && !stop && (rc = sqlite3_step(query)) == SQLITE_ROW) {
-    const char *op = column_name(query, 0), *pass = column_name(query, 1);
-    const char *dtype = column_name(query, 2), *variant = column_name(query, 4);
+    dfgnn_pin pin = {.op = column_name(query, 0),
+                     .pass = column_name(query, 1),
+                     .dtype = column_name(query, 2),
+                     .bias = sqlite3_column_int(query, 3),
+                     .dropout = sqlite3_column_int(query, 4),
+                     .fingerprint = (uint64_t)sqlite3_column_int64(query, 5),
+                     .variant = column_name(query, 6)};
     rc = SQLITE_OK;
-    if (pin_valid(op, pass, dtype, variant))
-      stop = visit(data, op, pass, dtype,
-                   (uint64_t)sqlite3_column_int64(query, 3), variant);
+    if (pin_valid(&pin))
+      stop = visit(data, &pin);
   }
   dfgnn_status status = stop || rc == SQLITE_DONE
                             ? DFGNN_OK

@@ -28,7 +28,8 @@ typedef struct dfgnn_measurement {
   const char *op, *pass, *dtype, *math, *layout;
   const char *index; /* "i32" or "i64" offsets */
   int64_t heads, dim;
-  int deterministic, weights;
+  int deterministic, weights, bias, dropout;
+  int64_t edge_dim; /* features an edge; 0: none, the only one so far */
   const char *graph, *family; /* labels */
   dfgnn_signature signature;
   /* variant */
@@ -79,7 +80,8 @@ typedef enum dfgnn_store_mode {
  *
  * Versions: an older one is migrated in one transaction when opened WRITE,
  * after a copy was put beside it as PATH.vN.backup; opened READ it is migrated
- * in memory.  A newer one can be READ as far as its columns are known.
+ * in memory.  Of a newer one, which is never written, READ gives the rows that
+ * say nothing this version does not know; the others count as invalid.
  *
  * Concurrency: a new store appears whole or not at all, however many processes
  * create it.  It uses a write-ahead log; a locked file is waited for, up to a
@@ -196,24 +198,31 @@ void dfgnn__keys_free(dfgnn_keys *keys);
 dfgnn_status dfgnn__store_open_signed(dfgnn_store **store, const char *path,
                                       const dfgnn_keys *keys);
 
-/* A pinned variant, local to a store file: op, pass, dtype and fingerprint (0:
- * any graph) name what it answers.  variant NULL removes it. */
-dfgnn_status dfgnn__store_pin(dfgnn_store *store, const char *op,
-                              const char *pass, const char *dtype,
-                              uint64_t fingerprint, const char *variant);
-typedef int (*dfgnn_store_visit_pin)(void *data, const char *op,
-                                     const char *pass, const char *dtype,
-                                     uint64_t fingerprint, const char *variant);
+/* A pinned variant, local to a store file. */
+typedef struct dfgnn_pin {
+  const char *op, *pass, *dtype;
+  int bias, dropout;    /* 1: of problems with it; 0: with or without */
+  uint64_t fingerprint; /* 0: any graph */
+  const char *variant;
+} dfgnn_pin;
+
+/* Sets the pin, in place of one for the same; variant NULL removes that. */
+dfgnn_status dfgnn__store_pin(dfgnn_store *store, const dfgnn_pin *pin);
+typedef int (*dfgnn_store_visit_pin)(void *data, const dfgnn_pin *pin);
 dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
                                    dfgnn_store_visit_pin visit, void *data);
 
 /* ---- decisions ---------------------------------------------------------- */
 
-/* What all measurements of one problem on one device say.
- *   device   backend, arch, model, units, cache_bytes, shared_bytes; what else
- *            is known of it (memory, driver, runtime, library) is provenance
- *   problem  op, pass, dtype, math, layout, index, heads, dim, deterministic,
- *            weights, fingerprint and the protocol's first word */
+/* The order of problems on devices: by the fields that db/field.c says are of
+ * the key.  What else is known of the device (memory, driver, runtime, library)
+ * is provenance; of the protocol the first word counts. */
+int dfgnn__problem_compare(const dfgnn_measurement *a,
+                           const dfgnn_measurement *b);
+/* 1 if both are of the same device and problem. */
+int dfgnn__same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
+
+/* What all measurements of one problem on one device say. */
 typedef struct dfgnn_ranked {
   const char *variant;
   int revision;

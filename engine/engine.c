@@ -154,6 +154,21 @@ static dfgnn_status load_on(const dfgnn_engine *engine, dfgnn_kernel *kernel,
   return status;
 }
 
+static void show_image(dfgnn_engine *engine, const dfgnn_program *program,
+                       const dfgnn_keys_of *keys, const dfgnn_image *image) {
+  if (!engine->keep)
+    return;
+  pthread_mutex_lock(&engine->lock);
+  engine->keep(engine->keep_data, program, keys, image, engine->target);
+  pthread_mutex_unlock(&engine->lock);
+}
+
+void dfgnn__engine_keep_images(dfgnn_engine *engine, dfgnn_keep_image *keep,
+                               void *data) {
+  engine->keep = keep;
+  engine->keep_data = data;
+}
+
 /* From a pack, from the cache, or from the compiler: what the driver refuses is
  * looked for further on. */
 static dfgnn_status obtain(dfgnn_engine *engine, dfgnn_kernel *kernel,
@@ -171,12 +186,16 @@ static dfgnn_status obtain(dfgnn_engine *engine, dfgnn_kernel *kernel,
   if (status)
     return status;
   if (dfgnn__cache_find(image, &keys)) {
-    if (!load_on(engine, kernel, image))
+    if (!load_on(engine, kernel, image)) {
+      show_image(engine, program, &keys, image);
       return DFGNN_OK;
+    }
     dfgnn__image_free(image);
     dfgnn__cache_forget(&keys);
   }
   status = compile_and_keep(image, engine, program, &keys);
+  if (!status)
+    show_image(engine, program, &keys, image);
   return status ? status : load_on(engine, kernel, image);
 }
 

@@ -122,6 +122,17 @@ dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
                                    const dfgnn_programs *programs, int threads,
                                    const atomic_int *stop);
 
+/* For an offline engine: keep sees each image that is compiled or found in the
+ * cache, one at a time. */
+struct dfgnn_keys_of;
+struct dfgnn_image;
+typedef void dfgnn_keep_image(void *data, const dfgnn_program *program,
+                              const struct dfgnn_keys_of *keys,
+                              const struct dfgnn_image *image,
+                              const char *target);
+void dfgnn__engine_keep_images(dfgnn_engine *engine, dfgnn_keep_image *keep,
+                               void *data);
+
 /* What the compiler and the driver say of a program that is loaded or
  * compiled. */
 typedef struct dfgnn_kernel_info {

@@ -46,6 +46,8 @@ struct dfgnn_engine {
   pthread_cond_t made;   /* a pending program is done with */
   dfgnn_pending *pending;
   _Atomic(dfgnn_kernel_table *) table;
+  dfgnn_keep_image *keep;
+  void *keep_data;
 };
 
 #endif

@@ -158,7 +158,9 @@ typedef enum dfgnn_effort {
 /* Where a plan's choice came from. */
 typedef enum dfgnn_source {
   DFGNN_SOURCE_EXACT = 0,   /* this graph and problem were measured */
-  DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was */
+  DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was, or
+                             * this one for a problem like it (say, without
+                             * dropout) */
   DFGNN_SOURCE_NEAREST = 2, /* measured graphs within the trusted radius */
   DFGNN_SOURCE_RULE = 3,    /* nothing near: the refined rule */
   DFGNN_SOURCE_PAPER = 4,   /* the paper's rule, by effort PAPER */
@@ -504,8 +506,9 @@ typedef struct dfgnn_problem {
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
   int bias;            /* attention: 1: args.bias [E, H] is added to scores */
   int dropout;         /* attention: 1: args.dropout is in effect */
-  /* With a bias or dropout the fastest variant without them that can do both is
-   * chosen: measurements are taken without. */
+  /* Bias and dropout are measured as problems of their own.  Until they are, the
+   * fastest variant without them that can do both is chosen, as
+   * DFGNN_SOURCE_SIMILAR at best. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/key.h"
+
 void dfgnn__describe(dfgnn_measurement *m, const dfgnn_context *ctx,
                      const dfgnn_graph *graph, const dfgnn_problem *problem) {
   memset(m, 0, sizeof *m);
@@ -16,22 +18,12 @@ void dfgnn__describe(dfgnn_measurement *m, const dfgnn_context *ctx,
   m->driver = ctx->info.driver;
   m->runtime = ctx->info.runtime;
   m->library = dfgnn_version();
-  m->op = dfgnn_op_name(problem->op);
-  m->pass = dfgnn_pass_name(problem->pass);
-  m->dtype = dfgnn_dtype_name(problem->dtype);
-  m->math = dfgnn_math_name(problem->math);
-  m->layout = dfgnn_layout_name(problem->layout);
-  m->index = graph->matrix.offsets64 ? "i64" : "i32";
-  m->heads = problem->heads;
-  m->dim = problem->dim;
-  m->deterministic = problem->deterministic;
-  m->weights = problem->weights;
+  dfgnn__key_fill(m, problem, graph->matrix.offsets64);
   m->graph = graph->name;
   m->family = graph->family;
   m->signature = graph->signature;
   m->variant = m->tool = m->host = m->job = m->run = "";
   m->status = m->reason = m->anchor = "";
-  m->protocol = problem->cold ? "cold" : "warm";
 }
 
 void dfgnn__record_refusal(const dfgnn_plan *plan) {

@@ -111,11 +111,9 @@ typedef struct pin_target {
   dfgnn_context *ctx;
 } pin_target;
 
-static int add_pin(void *data, const char *op, const char *pass,
-                   const char *dtype, uint64_t fingerprint,
-                   const char *variant) {
+static int add_pin(void *data, const dfgnn_pin *pin) {
   pin_target *target = data;
-  if (dfgnn__table_pin(target->table, op, pass, dtype, fingerprint, variant))
+  if (dfgnn__table_pin(target->table, pin))
     dfgnn__log(target->ctx, DFGNN_LOG_WARN, "pin ignored: %s",
                dfgnn_last_error());
   return 0;

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "lib/collect.h"
 #include "lib/describe.h"
+#include "lib/key.h"
 #include "lib/reorder.h"
+#include "lib/signature.h"
 
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem) {
@@ -28,20 +30,16 @@ static dfgnn_query query_of(const dfgnn_graph *graph,
 
 /* ---- the cache of a graph ----------------------------------------------- */
 
-static uint64_t hash_problem(const dfgnn_problem *p) {
-  const uint64_t words[] = {
-      (uint64_t)p->op | (uint64_t)p->pass << 8 | (uint64_t)p->dtype << 16 |
-          (uint64_t)p->math << 24 | (uint64_t)p->layout << 32 |
-          (uint64_t)p->effort << 40 | (uint64_t)p->deterministic << 48 |
-          (uint64_t)p->weights << 49 | (uint64_t)p->cold << 50 |
-          (uint64_t)p->bias << 51 | (uint64_t)p->dropout << 52,
-      (uint64_t)p->heads, (uint64_t)p->dim, (uint64_t)p->max_workspace};
-  uint64_t h = 0;
-  for (int i = 0; i < 4; i++) {
-    h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 32;
-  }
-  return h;
+_Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
+               "a problem is hashed by words");
+
+/* Of the whole problem, which is complete: its padding is zero. */
+static uint64_t hash_problem(const dfgnn_problem *problem) {
+  uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
+  memcpy(words, problem, sizeof words);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    h += words[i] * (0x9e3779b97f4a7c15u * (2 * i + 1));
+  return dfgnn__mix(h);
 }
 
 static dfgnn_plan *cache_find(dfgnn_graph *graph, uint64_t hash,
@@ -192,6 +190,7 @@ static dfgnn_status choose(dfgnn_choice *choice, dfgnn_graph *graph,
   dfgnn_query query = query_of(graph, problem, avoided);
   const dfgnn_variant *forced = ctx->forced_variant;
   dfgnn_status status = DFGNN_OK;
+  char text[192];
   if (forced && forced->family->ops & DFGNN_BIT(problem->op) &&
       forced->family->passes & DFGNN_BIT(problem->pass))
     return refuse_forced(choice, forced, &query);
@@ -205,28 +204,25 @@ static dfgnn_status choose(dfgnn_choice *choice, dfgnn_graph *graph,
       status = tune_miss(choice, graph, &query);
     if (status)
       return status;
-    if (!choice->variant && problem->effort == DFGNN_EFFORT_STORED)
+    if (!choice->variant && problem->effort == DFGNN_EFFORT_STORED) {
+      dfgnn__key_text(text, sizeof text, problem);
       return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
-                         "nothing stored answers %s %s, %lld heads of %lld, "
-                         "%s; tune it with dfgnn-tune run",
-                         dfgnn_op_name(problem->op),
-                         dfgnn_pass_name(problem->pass),
-                         (long long)problem->heads, (long long)problem->dim,
-                         dfgnn_dtype_name(problem->dtype));
+                         "nothing stored answers %s; tune it with dfgnn-tune "
+                         "run",
+                         text);
+    }
     if (!choice->variant) {
       double distance = choice->distance;
       dfgnn__rule_choice(choice, &query);
       choice->distance = distance;
     }
   }
-  if (!choice->variant)
+  if (!choice->variant) {
+    dfgnn__key_text(text, sizeof text, problem);
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "no variant applies to %s %s, %lld heads of %lld, %s on "
-                       "%s",
-                       dfgnn_op_name(problem->op),
-                       dfgnn_pass_name(problem->pass),
-                       (long long)problem->heads, (long long)problem->dim,
-                       dfgnn_dtype_name(problem->dtype), ctx->info.backend);
+                       "no variant applies to %s on %s", text,
+                       ctx->info.backend);
+  }
   return DFGNN_OK;
 }
 

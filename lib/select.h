@@ -22,6 +22,7 @@ typedef struct dfgnn_choice {
   /* of stored decisions: the (nearest) graph and sizes that measured variant */
   uint64_t fingerprint;
   int64_t heads, dim;
+  uint64_t gate; /* and its problem, as dfgnn__key_gate gives it */
   char because[192];
 } dfgnn_choice;
 
@@ -36,18 +37,18 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
                                  const dfgnn_measurement *rows, size_t count);
 void dfgnn__table_destroy(dfgnn_table *table);
 const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table);
-/* A pinned variant: op, pass, dtype and fingerprint (0: any). */
-dfgnn_status dfgnn__table_pin(dfgnn_table *table, const char *op,
-                              const char *pass, const char *dtype,
-                              uint64_t fingerprint, const char *variant);
+/* Copies the pin; earlier ones come first. */
+dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *pin);
 
 /* Of everything that dfgnn__table_select looks at. */
 void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
                          const dfgnn_table *table);
 
-/* The tiers: pinned, exact, similar, nearest.  choice->variant is NULL if none
- * of them answers; distance then says how far the nearest was.  exclude: a
- * graph's fingerprint treated as not measured (0: none), for leave-one-out. */
+/* The tiers: pinned, exact, similar, nearest.  What was measured for another
+ * problem (without dropout, say) is similar at best, and because says so.
+ * choice->variant is NULL if none of them answers; distance then says how far
+ * the nearest was.  exclude: a graph's fingerprint treated as not measured (0:
+ * none), for leave-one-out. */
 void dfgnn__table_select(dfgnn_choice *choice, const dfgnn_table *table,
                          const dfgnn_query *query, uint64_t exclude);
 

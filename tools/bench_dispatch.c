@@ -176,6 +176,7 @@ const tool_column bench_dispatch_columns[] = {
     {"op", "OP", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},
+    TOOL_FLAG_COLUMNS,
     {"edges", "EDGES", TOOL_COUNT},
     {"source", "SOURCE", TOOL_TEXT},
     {"cached_plan_ns", "CACHED PLAN", TOOL_NS},

@@ -80,6 +80,7 @@ int bench_regret(tool_settings *settings, const tool_graphs *graphs) {
       {"dtype", "DTYPE", TOOL_TEXT},
       {"heads", "HEADS", TOOL_COUNT},
       {"dim", "DIM", TOOL_COUNT},
+      TOOL_FLAG_COLUMNS,
       {"exact_regret", "EXACT", TOOL_FIGURE},
       {"left_out_regret", "LEFT OUT", TOOL_FIGURE},
       {"left_out_source", "BY", TOOL_TEXT},

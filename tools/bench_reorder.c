@@ -414,6 +414,7 @@ const tool_column bench_reorder_columns[] = {
     {"dtype", "DTYPE", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},
+    TOOL_FLAG_COLUMNS,
     {"reorder", "ORDER", TOOL_TEXT},
     {"reorder_ms", "ORDERING", TOOL_MS},
     {"role", "ROLE", TOOL_TEXT},

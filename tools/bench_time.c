@@ -483,6 +483,7 @@ const tool_column bench_time_columns[] = {
     {"dtype", "DTYPE", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},
+    TOOL_FLAG_COLUMNS,
     {"role", "ROLE", TOOL_TEXT},
     {"variant", "VARIANT", TOOL_TEXT},
     {"source", "SOURCE", TOOL_TEXT},

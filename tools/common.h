@@ -34,6 +34,8 @@ typedef enum tool_exit {
   X(COLD)                                                                      \
   X(NO_DETERMINISTIC)                                                          \
   X(WEIGHTS)                                                                   \
+  X(BIAS)                                                                      \
+  X(DROPOUT)                                                                   \
   X(EFFORT)                                                                    \
   X(THREADS)                                                                   \
   X(STORE)                                                                     \
@@ -56,6 +58,8 @@ typedef enum tool_exit {
   X(ONLY_WINNERS)                                                              \
   X(BEST)                                                                      \
   X(FROM_ARCH)                                                                 \
+  X(ARCH)                                                                      \
+  X(PACK)                                                                      \
   X(SINCE)                                                                     \
   X(SKIP_INVALID)                                                              \
   X(KEY)                                                                       \
@@ -82,7 +86,7 @@ enum {
 #define HAS_PROBLEM                                                            \
   (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
    HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
-   HAS(WEIGHTS))
+   HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT))
 #define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 
 typedef struct tool_option {
@@ -106,7 +110,7 @@ typedef struct tool_settings {
   dfgnn_math math[TOOL_MAX_LIST];
   dfgnn_layout layout[TOOL_MAX_LIST];
   int64_t dim[TOOL_MAX_LIST], heads[TOOL_MAX_LIST];
-  int deterministic, weights, cold, threads;
+  int deterministic, weights, bias, dropout, cold, threads;
   dfgnn_effort effort;
   const char *device, *store, *variants, *job, *output;
   double budget_s, time_limit_s;
@@ -114,7 +118,7 @@ typedef struct tool_settings {
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
       all, best, json, quiet; /* best: variants a problem; 0: all rows */
-  const char *from_arch, *key, *generate_key;
+  const char *from_arch, *arch, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
   int part,

@@ -44,6 +44,11 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_WEIGHTS] = {"weights", 0, NULL,
                         "write the attention weights [E,H] "
                         "too"},
+    [OPTION_BIAS] = {"bias", 0, NULL,
+                     "add a bias [E,H] to the attention scores"},
+    [OPTION_DROPOUT] = {"dropout", 0, NULL,
+                        "drop attention weights, as in training; the "
+                        "probability does not matter"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
                        "stored, estimate, measure or "
                        "paper (default DFGNN_EFFORT, else "
@@ -112,6 +117,10 @@ const tool_option tool_options[OPTION_COUNT] = {
                      "of what they were compared with"},
     [OPTION_FROM_ARCH] = {"from-arch", 0, "LIST",
                           "only rows of these architectures, such as sm_90"},
+    [OPTION_ARCH] = {"arch", 0, "LIST",
+                     "architectures to compile for, such as sm_80,sm_90"},
+    [OPTION_PACK] = {"pack", 0, "FILE",
+                     "write the compiled kernels to a pack as well"},
     [OPTION_SINCE] = {"since", 0, "TIME",
                       "only rows measured since a date such as 2026-11-30 (in "
                       "UTC), or in the last 12h or 30d"},
@@ -360,6 +369,12 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
   case OPTION_WEIGHTS:
     s->weights = 1;
     break;
+  case OPTION_BIAS:
+    s->bias = 1;
+    break;
+  case OPTION_DROPOUT:
+    s->dropout = 1;
+    break;
   case OPTION_DRY_RUN:
     s->dry_run = 1;
     break;
@@ -383,6 +398,12 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_REGRET:
     s->regret = 1;
+    break;
+  case OPTION_ARCH:
+    s->arch = value;
+    break;
+  case OPTION_PACK:
+    s->pack = value;
     break;
   case OPTION_FROM_ARCH:
     s->from_arch = value;

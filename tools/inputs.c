@@ -2,6 +2,7 @@
 #include "tools/inputs.h"
 #include "base/error.h"
 #include "io/io.h"
+#include "lib/key.h"
 #include "lib/operator.h"
 #include <dirent.h>
 #include <glob.h>
@@ -163,6 +164,11 @@ static int known_operators(const tool_settings *s) {
       if (!dfgnn__operator(s->op[o], s->pass[p]))
         return tool_usage("the library has no %s of %s",
                           dfgnn_pass_name(s->pass[p]), dfgnn_op_name(s->op[o]));
+  for (int o = 0; o < s->op_count; o++)
+    if (!(DFGNN_OPS_ATTENTION >> s->op[o] & 1) && (s->bias || s->dropout))
+      return tool_usage("--%s: found operator %s, expected gt, agnn, gat or "
+                        "gatv2, which have attention scores",
+                        s->bias ? "bias" : "dropout", dfgnn_op_name(s->op[o]));
   return TOOL_DONE;
 }
 
@@ -194,6 +200,8 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
 #undef TAKE
     p.deterministic = s->deterministic;
     p.weights = s->weights;
+    p.bias = s->bias;
+    p.dropout = s->dropout;
     p.cold = s->cold;
     p.effort = s->effort;
     problems[i] = p;
@@ -203,10 +211,13 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
 }
 
 void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
-  snprintf(text, size, "%s %s %s%s %lldx%lld%s", dfgnn_op_name(p->op),
+  char extras[96];
+  dfgnn__key_extras(extras, sizeof extras, p);
+  snprintf(text, size, "%s %s %s%s %lldx%lld%s%s", dfgnn_op_name(p->op),
            dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),
            p->math == DFGNN_MATH_TF32 ? "/tf32" : "", (long long)p->heads,
-           (long long)p->dim, p->layout == DFGNN_LAYOUT_NDH ? " ndh" : "");
+           (long long)p->dim, p->layout == DFGNN_LAYOUT_NDH ? " ndh" : "",
+           extras);
 }
 
 /* ---- all of them -------------------------------------------------------- */

@@ -23,7 +23,7 @@ typedef struct job {
   char *budget, *time_limit, *store;
   uint64_t *seed;
   int *threads;
-  int *cold, *deterministic, *weights, *exhaustive, *anonymous;
+  int *cold, *deterministic, *weights, *bias, *dropout, *exhaustive, *anonymous;
 } job;
 
 /* ---- schema ------------------------------------------------------------- */
@@ -89,6 +89,8 @@ static const cyaml_schema_field_t fields[] = {
     FLAG("cold", cold),
     FLAG("deterministic", deterministic),
     FLAG("weights", weights),
+    FLAG("bias", bias),
+    FLAG("dropout", dropout),
     FLAG("exhaustive", exhaustive),
     FLAG("anonymous", anonymous),
     CYAML_FIELD_END};
@@ -227,6 +229,8 @@ static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
   ASSIGN(COLD, cold);
   ASSIGN(NO_DETERMINISTIC, deterministic);
   ASSIGN(WEIGHTS, weights);
+  ASSIGN(BIAS, bias);
+  ASSIGN(DROPOUT, dropout);
   ASSIGN(EXHAUSTIVE, exhaustive);
   ASSIGN(ANONYMOUS, anonymous);
   if (j->threads && *j->threads < 1)

@@ -1,89 +1,43 @@
-/* jsonl.c - a measurement as a JSON object and back, by one table of fields */
+/* jsonl.c - a measurement as a JSON object and back, by the table of fields in
+ * db/field.c */
 #include "tools/jsonl.h"
 #include "base/error.h"
+#include "db/field.h"
 #include "tools/report.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum kind { TEXT, INT, INT64, WORD64, REAL, HISTOGRAM } kind;
+/* The order of keys: those of a group between two of its fields. */
+static const struct segment {
+  dfgnn_field_group group;
+  size_t begin, end;
+} segments[] = {{DFGNN_GROUP_DEVICE, 0, SIZE_MAX},
+                {DFGNN_GROUP_PROBLEM, 0, SIZE_MAX},
+                {DFGNN_GROUP_GRAPH, 0, SIZE_MAX},
+                {DFGNN_GROUP_MEASUREMENT, 0, 2}, /* variant and revision */
+                {DFGNN_GROUP_RUN, 0, SIZE_MAX},
+                {DFGNN_GROUP_MEASUREMENT, 2, SIZE_MAX}};
 
-typedef struct field {
-  const char *name;
-  kind kind;
-  size_t offset;
-} field;
+typedef int (*field_function)(void *data, const dfgnn_field *field);
 
-#define F(kind, name)                                                          \
-  { #name, kind, offsetof(dfgnn_measurement, name) }
-#define S(kind, name)                                                          \
-  { #name, kind, offsetof(dfgnn_measurement, signature.name) }
+/* Calls f for each field in that order until it returns non-zero. */
+static int each_field(field_function f, void *data) {
+  int stop = 0;
+  for (size_t k = 0; k < sizeof segments / sizeof *segments; k++) {
+    const dfgnn_fields *fields = &dfgnn__fields[segments[k].group];
+    for (size_t i = segments[k].begin;
+         i < fields->count && i < segments[k].end && !stop; i++)
+      stop = f(data, &fields->field[i]);
+  }
+  return stop;
+}
 
-static const field fields[] = {
-    F(TEXT, backend),
-    F(TEXT, arch),
-    F(TEXT, model),
-    F(INT, units),
-    F(INT64, cache_bytes),
-    F(INT64, memory_bytes),
-    F(INT64, shared_bytes),
-    F(TEXT, driver),
-    F(TEXT, runtime),
-    F(TEXT, library),
-    F(TEXT, op),
-    F(TEXT, pass),
-    F(TEXT, dtype),
-    F(TEXT, math),
-    F(TEXT, layout),
-    F(TEXT, index),
-    F(INT64, heads),
-    F(INT64, dim),
-    F(INT, deterministic),
-    F(INT, weights),
-    F(TEXT, graph),
-    F(TEXT, family),
-    S(INT64, destinations),
-    S(INT64, sources),
-    S(INT64, edges),
-    S(INT64, max_degree),
-    S(REAL, mean_degree),
-    S(INT64, p50_degree),
-    S(INT64, p90_degree),
-    S(INT64, p99_degree),
-    S(REAL, degree_cv),
-    S(REAL, isolated),
-    S(HISTOGRAM, histogram),
-    S(REAL, reuse),
-    S(REAL, locality),
-    S(INT64, graphs),
-    S(INT64, largest_graph),
-    S(REAL, density),
-    S(WORD64, fingerprint),
-    F(TEXT, variant),
-    F(INT, revision),
-    F(TEXT, tool),
-    F(TEXT, host),
-    F(TEXT, job),
-    F(TEXT, protocol),
-    F(TEXT, run),
-    F(WORD64, seed),
-    F(INT64, time),
-    F(TEXT, status),
-    F(TEXT, reason),
-    F(TEXT, anchor),
-    F(INT, anchor_revision),
-    F(REAL, median_ms),
-    F(REAL, ci_low_ms),
-    F(REAL, ci_high_ms),
-    F(REAL, ratio),
-    F(REAL, ratio_low),
-    F(REAL, ratio_high),
-    F(INT64, samples),
-    F(REAL, rel_error),
-    F(INT64, workspace_bytes),
-};
-#define FIELDS (sizeof fields / sizeof *fields)
+static const char *key_of(const dfgnn_field *field) {
+  return field->json ? field->json : field->name;
+}
 
 static json_t *histogram_json(const double *bin) {
   json_t *array = json_array();
@@ -92,34 +46,47 @@ static json_t *histogram_json(const double *bin) {
   return array;
 }
 
-static json_t *field_json(const field *f, const dfgnn_measurement *row) {
-  const char *at = (const char *)row + f->offset;
+static json_t *field_json(const dfgnn_field *field,
+                          const dfgnn_measurement *row) {
+  const void *at = dfgnn__field_get(field, row);
   char hex[24];
-  switch (f->kind) {
-  case TEXT: {
+  switch (field->kind) {
+  case DFGNN_FIELD_NAME:
+  case DFGNN_FIELD_TEXT: {
     const char *text = *(const char *const *)at;
     return json_string(text ? text : "");
   }
-  case INT:
+  case DFGNN_FIELD_INT:
     return json_integer(*(const int *)at);
-  case INT64:
+  case DFGNN_FIELD_INT64:
     return json_integer(*(const int64_t *)at);
-  case WORD64: /* beyond what other readers of JSON keep exact */
+  case DFGNN_FIELD_UINT64: /* beyond what other readers of JSON keep exact */
     snprintf(hex, sizeof hex, "%016" PRIx64, *(const uint64_t *)at);
     return json_string(hex);
-  case REAL:
+  case DFGNN_FIELD_REAL:
     return tool_number(*(const double *)at);
-  case HISTOGRAM:
-    return histogram_json((const double *)at);
+  case DFGNN_FIELD_REALS:
+    return histogram_json(at);
   }
   return NULL;
 }
 
+typedef struct writing {
+  json_t *object;
+  const dfgnn_measurement *row;
+} writing;
+
+static int write_field(void *data, const dfgnn_field *field) {
+  writing *w = data;
+  if (!dfgnn__field_is_left_out(field, w->row))
+    json_object_set_new(w->object, key_of(field), field_json(field, w->row));
+  return 0;
+}
+
 json_t *tool_measurement_json(const dfgnn_measurement *row) {
-  json_t *object = json_object();
-  for (size_t i = 0; i < FIELDS; i++)
-    json_object_set_new(object, fields[i].name, field_json(&fields[i], row));
-  return object;
+  writing w = {json_object(), row};
+  each_field(write_field, &w);
+  return w.object;
 }
 
 static int parse_histogram(double *bin, const json_t *value) {
@@ -140,54 +107,78 @@ static int parse_word(uint64_t *out, const json_t *value) {
   return 1;
 }
 
-static int parse_field(char *at, kind kind, const json_t *value) {
+static int parse_field(void *at, dfgnn_field_kind kind, const json_t *value) {
   json_int_t x = json_integer_value(value);
   switch (kind) {
-  case TEXT:
+  case DFGNN_FIELD_NAME:
+  case DFGNN_FIELD_TEXT:
     *(const char **)at = json_string_value(value);
     return json_is_string(value);
-  case INT:
+  case DFGNN_FIELD_INT:
     *(int *)at = (int)x;
     return json_is_integer(value) && x == (int)x;
-  case INT64:
+  case DFGNN_FIELD_INT64:
     *(int64_t *)at = x;
     return json_is_integer(value);
-  case WORD64:
-    return parse_word((uint64_t *)at, value);
-  case REAL:
+  case DFGNN_FIELD_UINT64:
+    return parse_word(at, value);
+  case DFGNN_FIELD_REAL:
     *(double *)at = json_is_null(value) ? NAN : json_number_value(value);
     return json_is_number(value) || json_is_null(value);
-  case HISTOGRAM:
-    return parse_histogram((double *)at, value);
+  case DFGNN_FIELD_REALS:
+    return parse_histogram(at, value);
   }
   return 0;
 }
 
+typedef struct reading {
+  dfgnn_measurement *row;
+  const json_t *object;
+  size_t found;
+  dfgnn_status status;
+} reading;
+
+/* A field that a later version added may be missing: it has its default. */
+static int read_field(void *data, const dfgnn_field *field) {
+  static const char *const expected[] = {
+      [DFGNN_FIELD_NAME] = "a string",
+      [DFGNN_FIELD_TEXT] = "a string",
+      [DFGNN_FIELD_INT] = "a whole number",
+      [DFGNN_FIELD_INT64] = "a whole number",
+      [DFGNN_FIELD_UINT64] = "16 hexadecimal digits",
+      [DFGNN_FIELD_REAL] = "a number",
+      [DFGNN_FIELD_REALS] = "an array of 24 numbers"};
+  reading *r = data;
+  const json_t *value = json_object_get(r->object, key_of(field));
+  if (!value && field->added)
+    return 0;
+  if (!value)
+    r->status =
+        dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s' is missing", key_of(field));
+  else if (!parse_field(dfgnn__field_slot(field, r->row), field->kind, value))
+    r->status = dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s': expected %s",
+                            key_of(field), expected[field->kind]);
+  r->found++;
+  return r->status != DFGNN_OK;
+}
+
+static int is_key(void *data, const dfgnn_field *field) {
+  return !strcmp(data, key_of(field));
+}
+
 dfgnn_status tool_measurement_parse(dfgnn_measurement *row,
                                     const json_t *object) {
-  static const char *const expected[] = {
-      "a string",       "a whole number",
-      "a whole number", "16 hexadecimal digits",
-      "a number",       "an array of 24 numbers"};
+  reading r = {row, object, 0, DFGNN_OK};
+  const char *key;
+  json_t *value;
   if (!json_is_object(object))
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "expected a JSON object");
   *row =
       (dfgnn_measurement){.signature = (dfgnn_signature)DFGNN_SIGNATURE_INIT};
-  for (size_t i = 0; i < FIELDS; i++) {
-    const json_t *value = json_object_get(object, fields[i].name);
-    if (!value)
-      return dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s' is missing", fields[i].name);
-    if (!parse_field((char *)row + fields[i].offset, fields[i].kind, value))
-      return dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s': expected %s",
-                         fields[i].name, expected[fields[i].kind]);
-  }
-  const char *key;
-  json_t *value;
+  if (each_field(read_field, &r) || json_object_size(object) == r.found)
+    return r.status;
   json_object_foreach((json_t *)object, key, value) {
-    size_t i = 0;
-    while (i < FIELDS && strcmp(fields[i].name, key))
-      i++;
-    if (i == FIELDS)
+    if (!each_field(is_key, (void *)key))
       return dfgnn__fail(DFGNN_ERROR_FORMAT, "unknown key '%s'", key);
   }
   return DFGNN_OK;

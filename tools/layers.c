@@ -1,5 +1,6 @@
 #include "tools/layers.h"
 #include "lib/graph.h"
+#include "lib/key.h"
 #include "tuner/history.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,34 +20,38 @@ dfgnn_status tool_layer_open(dfgnn_store **store, const char *path) {
 
 typedef struct wanted {
   const dfgnn_problem *problem;
-  uint64_t fingerprint;
+  uint64_t fingerprint, gate;
   const dfgnn_variant *variant;
   int found;
 } wanted;
 
 static int is_row(void *data, const dfgnn_measurement *row) {
   wanted *w = data;
-  w->found = !strcmp(row->variant, w->variant->name) &&
+  w->found = dfgnn__key_gate(row) == w->gate &&
+             !strcmp(row->variant, w->variant->name) &&
              row->revision == w->variant->family->revision;
   return w->found;
 }
 
-static int is_pin(void *data, const char *op, const char *pass,
-                  const char *dtype, uint64_t fingerprint,
-                  const char *variant) {
+static int is_pin(void *data, const dfgnn_pin *pin) {
   wanted *w = data;
-  w->found = !strcmp(variant, w->variant->name) &&
-             !strcmp(op, dfgnn_op_name(w->problem->op)) &&
-             !strcmp(pass, dfgnn_pass_name(w->problem->pass)) &&
-             !strcmp(dtype, dfgnn_dtype_name(w->problem->dtype)) &&
-             (!fingerprint || fingerprint == w->fingerprint);
+  const dfgnn_problem *p = w->problem;
+  w->found = !strcmp(pin->variant, w->variant->name) &&
+             !strcmp(pin->op, dfgnn_op_name(p->op)) &&
+             !strcmp(pin->pass, dfgnn_pass_name(p->pass)) &&
+             !strcmp(pin->dtype, dfgnn_dtype_name(p->dtype)) &&
+             pin->bias <= p->bias && pin->dropout <= p->dropout &&
+             (!pin->fingerprint || pin->fingerprint == w->fingerprint);
   return w->found;
 }
 
 uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice) {
   const dfgnn_problem *p = each->problem;
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
-  wanted w = {p, each->graph->signature.fingerprint, choice->variant, 0};
+  wanted w = {.problem = p,
+              .fingerprint = each->graph->signature.fingerprint,
+              .gate = choice->gate,
+              .variant = choice->variant};
   uint64_t layers = 0;
   int pinned = choice->source == DFGNN_SOURCE_PINNED;
   if (!pinned && choice->source != DFGNN_SOURCE_EXACT &&
@@ -55,9 +60,6 @@ uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice) {
     return 0;
   filter.backend = each->info->backend;
   filter.arch = each->info->arch;
-  filter.op = dfgnn_op_name(p->op);
-  filter.pass = dfgnn_pass_name(p->pass);
-  filter.dtype = dfgnn_dtype_name(p->dtype);
   filter.status = "ok";
   filter.fingerprint = &choice->fingerprint;
   filter.heads = choice->heads;

@@ -91,23 +91,6 @@ void tool_records_free(tool_records *records) {
   *records = (tool_records){0};
 }
 
-static size_t first_word(const char *protocol) {
-  return strcspn(protocol, ",");
-}
-
-int tool_same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b) {
-  size_t n = first_word(a->protocol), m = first_word(b->protocol);
-  return !strcmp(a->backend, b->backend) && !strcmp(a->arch, b->arch) &&
-         !strcmp(a->model, b->model) && !strcmp(a->op, b->op) &&
-         !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype) &&
-         !strcmp(a->math, b->math) && !strcmp(a->layout, b->layout) &&
-         !strcmp(a->index, b->index) && a->heads == b->heads &&
-         a->dim == b->dim && a->deterministic == b->deterministic &&
-         a->weights == b->weights &&
-         a->signature.fingerprint == b->signature.fingerprint && n == m &&
-         !strncmp(a->protocol, b->protocol, n);
-}
-
 #define WANTED(OPTION, list, matches)                                          \
   static int wanted_##list(const tool_settings *s,                             \
                            const dfgnn_measurement *row) {                     \
@@ -129,9 +112,11 @@ int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
                !strcmp(s->device, "auto") ||
                !strncmp(s->device, row->backend, strlen(row->backend));
   return device && (!s->cold || !strncmp(row->protocol, "cold", 4)) &&
-         wanted_op(s, row) && wanted_pass(s, row) && wanted_dtype(s, row) &&
-         wanted_math(s, row) && wanted_layout(s, row) && wanted_dim(s, row) &&
-         wanted_heads(s, row);
+         (!(s->given & HAS(NO_DETERMINISTIC)) || !row->deterministic) &&
+         (!s->weights || row->weights) && (!s->bias || row->bias) &&
+         (!s->dropout || row->dropout) && wanted_op(s, row) &&
+         wanted_pass(s, row) && wanted_dtype(s, row) && wanted_math(s, row) &&
+         wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row);
 }
 
 static int in_list(const char *list, const char *name) {

@@ -25,9 +25,6 @@ int tool_records_add(tool_records *records, const char *path);
 int tool_records_decide(tool_records *records);
 void tool_records_free(tool_records *records);
 
-/* 1 if both are of the same device and problem, protocols included. */
-int tool_same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
-
 /* 1 if the row passes the problem options that were given. */
 int tool_row_wanted(const tool_settings *settings,
                     const dfgnn_measurement *row);

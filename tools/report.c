@@ -1,5 +1,7 @@
 /* report.c - rows of results, printed as a table or as one JSON array */
 #include "tools/report.h"
+#include "db/field.h"
+#include "lib/key.h"
 #include <libsmartcols.h>
 #include <math.h>
 #include <stdlib.h>
@@ -24,21 +26,37 @@ void tool_put_flag(json_t *row, const char *key, int x) {
   json_object_set_new(row, key, json_boolean(x));
 }
 
+json_t *tool_row_of(const dfgnn_measurement *problem) {
+  json_t *row = json_object();
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+  tool_put(row, "graph", problem->graph);
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    const char *key = field->name;
+    const void *value = dfgnn__field_get(field, problem);
+    if (!field->in_problem)
+      continue;
+    if (dfgnn__field_is_flag(field))
+      tool_put_flag(row, key, *(const int *)value);
+    else if (field->kind == DFGNN_FIELD_NAME)
+      tool_put(row, key, *(const char *const *)value);
+    else
+      tool_put_count(row, key, *(const int64_t *)value);
+  }
+  tool_put(row, "device", problem->model);
+  tool_put(row, "backend", problem->backend);
+  tool_put(row, "arch", problem->arch);
+  return row;
+}
+
 json_t *tool_row(const char *graph, const dfgnn_problem *problem,
                  const dfgnn_device_info *device) {
-  json_t *row = json_object();
-  tool_put(row, "graph", graph);
-  tool_put(row, "op", dfgnn_op_name(problem->op));
-  tool_put(row, "pass", dfgnn_pass_name(problem->pass));
-  tool_put_count(row, "dim", problem->dim);
-  tool_put_count(row, "heads", problem->heads);
-  tool_put(row, "dtype", dfgnn_dtype_name(problem->dtype));
-  tool_put(row, "math", dfgnn_math_name(problem->math));
-  tool_put(row, "layout", dfgnn_layout_name(problem->layout));
-  tool_put(row, "device", device->model);
-  tool_put(row, "backend", device->backend);
-  tool_put(row, "arch", device->arch);
-  return row;
+  dfgnn_measurement row = {.graph = graph,
+                           .model = device->model,
+                           .backend = device->backend,
+                           .arch = device->arch};
+  dfgnn__key_fill(&row, problem, 0);
+  return tool_row_of(&row);
 }
 
 void tool_say_sources(const tool_settings *settings, const json_t *rows,
@@ -76,12 +94,15 @@ static void cell(char *text, size_t size, json_t *value, tool_format format) {
   *text = 0;
   if (json_is_string(value)) {
     snprintf(text, size, "%s", json_string_value(value));
+  } else if (json_is_boolean(value) && format == TOOL_FLAG) {
+    snprintf(text, size, "%s", json_is_true(value) ? "yes" : "");
   } else if (json_is_boolean(value)) {
     snprintf(text, size, "%s", json_is_true(value) ? "yes" : "no");
   } else if (json_is_number(value)) {
     switch (format) {
     case TOOL_TEXT:
     case TOOL_COUNT:
+    case TOOL_FLAG:
       snprintf(text, size, "%.0f", x);
       break;
     case TOOL_FIGURE:
@@ -128,7 +149,7 @@ static int print_table(json_t *rows, const tool_column *columns) {
   if (!table)
     return tool_error("out of memory");
   for (const tool_column *c = columns; c->heading && count < 64; c++) {
-    int filled = 0, right = c->format != TOOL_TEXT;
+    int filled = 0, right = c->format != TOOL_TEXT && c->format != TOOL_FLAG;
     json_array_foreach(rows, i, row) {
       cell(text, sizeof text, json_object_get(row, c->key), c->format);
       filled |= *text != 0;

@@ -2,6 +2,7 @@
 #ifndef DFGNN_TOOLS_REPORT_H
 #define DFGNN_TOOLS_REPORT_H
 
+#include "db/store.h"
 #include "tools/common.h"
 #include <jansson.h>
 
@@ -14,7 +15,8 @@ typedef enum tool_format {
   TOOL_NS,
   TOOL_BYTES, /* 1.2 MB */
   TOOL_SHARE, /* 0.163 as 16.3 %; never clipped */
-  TOOL_TIMES  /* 1.31x */
+  TOOL_TIMES, /* 1.31x */
+  TOOL_FLAG   /* yes or nothing */
 } tool_format;
 
 typedef struct tool_column {
@@ -42,8 +44,16 @@ void tool_put_number(json_t *row, const char *key, double x);
 void tool_put_count(json_t *row, const char *key, int64_t x);
 void tool_put_flag(json_t *row, const char *key, int x);
 
-/* The keys every tool's rows begin with: graph, op, pass, dim, heads, dtype,
- * math, layout, device, backend, arch. */
+/* The columns of a problem's flags, for tables of problems. */
+#define TOOL_FLAG_COLUMNS                                                      \
+  {"weights", "WEIGHTS", TOOL_FLAG}, {"bias", "BIAS", TOOL_FLAG}, {            \
+    "dropout", "DROPOUT", TOOL_FLAG                                            \
+  }
+
+/* The keys every tool's rows begin with: graph, those of the problem (op, pass,
+ * dtype, math, layout, heads, dim, deterministic, weights, bias, dropout),
+ * device, backend, arch. */
+json_t *tool_row_of(const dfgnn_measurement *problem);
 json_t *tool_row(const char *graph, const dfgnn_problem *problem,
                  const dfgnn_device_info *device);
 

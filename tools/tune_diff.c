@@ -9,8 +9,7 @@ static const dfgnn_decision *find(const tool_records *records,
                                   const dfgnn_measurement *problem) {
   for (size_t i = 0; i < records->decisions->count; i++) {
     const dfgnn_decision *d = &records->decisions->decision[i];
-    if (d->count && tool_same_problem(&d->problem, problem) &&
-        d->problem.units == problem->units)
+    if (d->count && dfgnn__same_problem(&d->problem, problem))
       return d;
   }
   return NULL;
@@ -29,16 +28,7 @@ static void put(json_t *rows, const dfgnn_decision *a,
   const dfgnn_measurement *p = a ? &a->problem : &b->problem;
   const char *first = a ? a->ranked[0].variant : NULL;
   const char *second = b ? b->ranked[0].variant : NULL;
-  json_t *row = json_object();
-  tool_put(row, "graph", p->graph);
-  tool_put(row, "op", p->op);
-  tool_put(row, "pass", p->pass);
-  tool_put_count(row, "dim", p->dim);
-  tool_put_count(row, "heads", p->heads);
-  tool_put(row, "dtype", p->dtype);
-  tool_put(row, "device", p->model);
-  tool_put(row, "backend", p->backend);
-  tool_put(row, "arch", p->arch);
+  json_t *row = tool_row_of(p);
   tool_put(row, "a", first);
   tool_put(row, "b", second);
   tool_put_number(row, "a_loss_in_b", loss(b, first));
@@ -51,13 +41,19 @@ static int wanted(const tool_settings *settings, const dfgnn_decision *d) {
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {
-      {"graph", "GRAPH", TOOL_TEXT},       {"op", "OP", TOOL_TEXT},
-      {"pass", "PASS", TOOL_TEXT},         {"dtype", "DTYPE", TOOL_TEXT},
-      {"heads", "HEADS", TOOL_COUNT},      {"dim", "DIM", TOOL_COUNT},
-      {"device", "DEVICE", TOOL_TEXT},     {"a", "A", TOOL_TEXT},
-      {"a_loss_in_b", "IN B", TOOL_TIMES}, {"b", "B", TOOL_TEXT},
-      {"b_loss_in_a", "IN A", TOOL_TIMES}, {NULL, NULL, 0}};
+  static const tool_column columns[] = {{"graph", "GRAPH", TOOL_TEXT},
+                                        {"op", "OP", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"dtype", "DTYPE", TOOL_TEXT},
+                                        {"heads", "HEADS", TOOL_COUNT},
+                                        {"dim", "DIM", TOOL_COUNT},
+                                        TOOL_FLAG_COLUMNS,
+                                        {"device", "DEVICE", TOOL_TEXT},
+                                        {"a", "A", TOOL_TEXT},
+                                        {"a_loss_in_b", "IN B", TOOL_TIMES},
+                                        {"b", "B", TOOL_TEXT},
+                                        {"b_loss_in_a", "IN A", TOOL_TIMES},
+                                        {NULL, NULL, 0}};
   tool_records a = {0}, b = {0};
   size_t same = 0;
   (void)count;

@@ -1,5 +1,7 @@
 /* tune_doctor.c - dfgnn-tune doctor: why calls on this machine would miss */
 #include "base/error.h"
+#include "db/field.h"
+#include "lib/describe.h"
 #include "lib/registry.h"
 #include "tools/layers.h"
 #include "tools/lookup.h"
@@ -135,67 +137,89 @@ static void examine_device(doctor *d, const dfgnn_device_info *info) {
 
 /* ---- calls -------------------------------------------------------------- */
 
-typedef struct gate {
-  const char *name, *here, *there;
-} gate;
+#define MISS_LENGTH 384
+#define KEY_FIELDS dfgnn__fields[DFGNN_GROUP_PROBLEM].count
 
-#define GATES 11
-
-static void gates_of(gate gates[GATES], const tool_case *each,
-                     const dfgnn_setting *s, const dfgnn_measurement *m) {
-  static const char *const no_yes[] = {"no", "yes"};
-  const dfgnn_problem *p = s->problem;
-  const gate all[GATES] = {
-      {"operator", dfgnn_op_name(p->op), m->op},
-      {"pass", dfgnn_pass_name(p->pass), m->pass},
-      {"backend", each->info->backend, m->backend},
-      {"architecture", each->info->arch, m->arch},
-      {"dtype", dfgnn_dtype_name(p->dtype), m->dtype},
-      {"math", dfgnn_math_name(p->math), m->math},
-      {"layout", dfgnn_layout_name(p->layout), m->layout},
-      {"offsets", s->matrix->offsets64 ? "i64" : "i32", m->index},
-      {"deterministic", no_yes[!!p->deterministic], no_yes[!!m->deterministic]},
-      {"weights", no_yes[!!p->weights], no_yes[!!m->weights]},
-      {"caches", p->cold ? "cold" : "warm",
-       strncmp(m->protocol, "cold", 4) ? "warm" : "cold"},
-  };
-  memcpy(gates, all, sizeof all);
+static const dfgnn_field *key_field(size_t i) {
+  return &dfgnn__fields[DFGNN_GROUP_PROBLEM].field[i];
 }
 
-/* Lower is nearer: gates that do not match, then graph, then sizes. */
-static int strangeness(const tool_case *each, const dfgnn_setting *s,
+static int is_cold(const dfgnn_measurement *row) {
+  return !strncmp(row->protocol, "cold", 4);
+}
+
+/* Lower is nearer: what has to match, the device, the operator, pass and type
+ * above all, then the graph, then sizes. */
+static int strangeness(const dfgnn_measurement *wanted,
                        const dfgnn_measurement *m) {
-  gate gates[GATES];
-  int sum = 0;
-  gates_of(gates, each, s, m);
-  for (int i = 0; i < GATES; i++)
-    sum += strcmp(gates[i].here, gates[i].there) ? (i < 4 ? 64 : 8) : 0;
-  return sum + 4 * (m->signature.fingerprint != s->signature->fingerprint) +
-         (m->heads != s->problem->heads) + (m->dim != s->problem->dim);
+  int sum = 64 * (strcmp(wanted->backend, m->backend) != 0) +
+            64 * (strcmp(wanted->arch, m->arch) != 0);
+  for (size_t i = 0; i < KEY_FIELDS; i++) {
+    const dfgnn_field *field = key_field(i);
+    if (dfgnn__field_compare(field, wanted, m))
+      sum += field->key == DFGNN_KEY_SIZE       ? 1
+             : field->names == DFGNN_NAMES_OP   ? 64
+             : field->names == DFGNN_NAMES_PASS ? 64
+                                                : 8;
+  }
+  return sum + 8 * (is_cold(wanted) != is_cold(m)) +
+         4 * (m->signature.fingerprint != wanted->signature.fingerprint);
+}
+
+static void note(char text[MISS_LENGTH], const char *name, const char *there,
+                 const char *here) {
+  size_t n = strlen(text);
+  if (strcmp(here, there))
+    snprintf(text + n, MISS_LENGTH - n, "%s%s %s (here %s)", n ? ", " : "",
+             name, there, here);
+}
+
+/* Where a measurement does not match what is wanted. */
+static void note_gates(char text[MISS_LENGTH], const dfgnn_measurement *wanted,
+                       const dfgnn_measurement *m) {
+  static const char *const no_yes[] = {"no", "yes"};
+  note(text, "backend", m->backend, wanted->backend);
+  note(text, "architecture", m->arch, wanted->arch);
+  for (size_t i = 0; i < KEY_FIELDS; i++) {
+    const dfgnn_field *field = key_field(i);
+    const void *here = dfgnn__field_get(field, wanted);
+    const void *there = dfgnn__field_get(field, m);
+    char x[24], y[24];
+    if (field->key != DFGNN_KEY_GATE)
+      continue;
+    if (field->kind == DFGNN_FIELD_NAME) {
+      note(text, field->word, *(const char *const *)there,
+           *(const char *const *)here);
+    } else if (dfgnn__field_is_flag(field)) {
+      note(text, field->word, no_yes[!!*(const int *)there],
+           no_yes[!!*(const int *)here]);
+    } else {
+      snprintf(x, sizeof x, "%lld", (long long)*(const int64_t *)there);
+      snprintf(y, sizeof y, "%lld", (long long)*(const int64_t *)here);
+      note(text, field->word, x, y);
+    }
+  }
+  note(text, "caches", is_cold(m) ? "cold" : "warm",
+       is_cold(wanted) ? "cold" : "warm");
 }
 
 static void explain_miss(doctor *d, const tool_case *each,
-                         const dfgnn_setting *s, const dfgnn_choice *choice,
-                         const char *name) {
+                         const dfgnn_problem *problem,
+                         const dfgnn_choice *choice, const char *name) {
   const dfgnn_measurement *best = NULL;
-  char text[384] = "";
-  gate gates[GATES];
+  char text[MISS_LENGTH] = "";
+  dfgnn_measurement wanted;
+  dfgnn__describe(&wanted, each->ctx, each->graph, problem);
   for (size_t i = 0; i < d->records.decisions->count; i++) {
     const dfgnn_measurement *m = &d->records.decisions->decision[i].problem;
-    if (!best || strangeness(each, s, m) < strangeness(each, s, best))
+    if (!best || strangeness(&wanted, m) < strangeness(&wanted, best))
       best = m;
   }
   if (!best) {
     say(d, "call", name, "miss", "nothing is measured");
     return;
   }
-  gates_of(gates, each, s, best);
-  for (int i = 0; i < GATES; i++)
-    if (strcmp(gates[i].here, gates[i].there)) {
-      size_t n = strlen(text);
-      snprintf(text + n, sizeof text - n, "%s%s %s (here %s)", n ? ", " : "",
-               gates[i].name, gates[i].there, gates[i].here);
-    }
+  note_gates(text, &wanted, best);
   if (*text)
     say(d, "call", name, "miss", "the nearest measurement, %s %lldx%lld, is %s",
         *best->graph ? best->graph : "a graph", (long long)best->heads,
@@ -226,7 +250,7 @@ static int examine_call(void *data, const tool_case *each) {
     d->near += choice.source == DFGNN_SOURCE_SIMILAR ||
                choice.source == DFGNN_SOURCE_NEAREST;
   } else {
-    explain_miss(d, each, &lookup.query.setting, &choice, name);
+    explain_miss(d, each, &lookup.problem, &choice, name);
     d->misses++;
   }
   return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_DONE;
@@ -281,8 +305,9 @@ const tool_command tune_doctor = {
     "Goes through what stands between a call and a measurement: the stores "
     "(absent, damaged, unsigned), the identity of the device, revisions of "
     "variants, and, for the GRAPHs and problems given, what has to match: "
-    "operator, pass, type, math, layout, offsets, determinism, weights, "
-    "caches, and the distance to the nearest measured graph. Exits with 5 if "
+    "operator, pass, type, math, layout, offsets, determinism, weights, bias, "
+    "dropout, caches, and the distance to the nearest measured graph. Exits "
+    "with 5 if "
     "a store that was named cannot be used.",
     HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
     command};

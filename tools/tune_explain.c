@@ -104,6 +104,16 @@ static json_t *condense(json_t *candidates) {
   return short_list;
 }
 
+/* " with bias and dropout" */
+static void extras_of(char *text, size_t size, json_t *row) {
+  static const char *const flags[] = {"weights", "bias", "dropout"};
+  *text = 0;
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    if (json_is_true(json_object_get(row, flags[i])))
+      snprintf(text + strlen(text), size - strlen(text), "%s%s",
+               *text ? " and " : " with ", flags[i]);
+}
+
 static int print_one(const tool_settings *settings, json_t *row) {
   static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
                                         {"reason", "REASON", TOOL_TEXT},
@@ -113,11 +123,13 @@ static int print_one(const tool_settings *settings, json_t *row) {
   json_t *candidates = json_object_get(row, "candidates"), *store;
   size_t i;
   const char *bold = tool_colour(stdout) ? "\033[1m" : "";
+  char extras[64];
+  extras_of(extras, sizeof extras, row);
   int64_t heads = json_integer_value(json_object_get(row, "heads"));
-  printf("%s, %s %s %s, %lld head%s x %lld, %s\n", text_of(row, "graph"),
+  printf("%s, %s %s %s, %lld head%s x %lld%s, %s\n", text_of(row, "graph"),
          text_of(row, "op"), text_of(row, "pass"), text_of(row, "dtype"),
          (long long)heads, heads == 1 ? "" : "s",
-         json_integer_value(json_object_get(row, "dim")),
+         json_integer_value(json_object_get(row, "dim")), extras,
          text_of(row, "device"));
   printf("  variant   %s%s%s\n  source    %s", bold, text_of(row, "variant"),
          *bold ? "\033[0m" : "", text_of(row, "source"));

@@ -8,18 +8,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int put_pin(void *data, const char *op, const char *pass,
-                   const char *dtype, uint64_t fingerprint,
-                   const char *variant) {
+static int put_pin(void *data, const dfgnn_pin *pin) {
   char hex[24];
   json_t *row = json_object();
-  snprintf(hex, sizeof hex, "%016" PRIx64, fingerprint);
-  tool_put(row, "op", op);
-  tool_put(row, "pass", pass);
-  tool_put(row, "dtype", dtype);
-  tool_put(row, "fingerprint", fingerprint ? hex : "any");
-  tool_put(row, "variant", variant);
-  tool_put_flag(row, "known", dfgnn__variant_find(variant) != NULL);
+  snprintf(hex, sizeof hex, "%016" PRIx64, pin->fingerprint);
+  tool_put(row, "op", pin->op);
+  tool_put(row, "pass", pin->pass);
+  tool_put(row, "dtype", pin->dtype);
+  tool_put_flag(row, "bias", pin->bias);
+  tool_put_flag(row, "dropout", pin->dropout);
+  tool_put(row, "fingerprint", pin->fingerprint ? hex : "any");
+  tool_put(row, "variant", pin->variant);
+  tool_put_flag(row, "known", dfgnn__variant_find(pin->variant) != NULL);
   json_array_append_new(data, row);
   return 0;
 }
@@ -27,7 +27,8 @@ static int put_pin(void *data, const char *op, const char *pass,
 static int list(const tool_settings *settings, const char *path) {
   static const tool_column columns[] = {
       {"op", "OP", TOOL_TEXT},           {"pass", "PASS", TOOL_TEXT},
-      {"dtype", "DTYPE", TOOL_TEXT},     {"fingerprint", "GRAPH", TOOL_TEXT},
+      {"dtype", "DTYPE", TOOL_TEXT},     {"bias", "BIAS", TOOL_FLAG},
+      {"dropout", "DROPOUT", TOOL_FLAG}, {"fingerprint", "GRAPH", TOOL_TEXT},
       {"variant", "VARIANT", TOOL_TEXT}, {NULL, NULL, 0}};
   dfgnn_store *store = NULL;
   json_t *rows = json_array();
@@ -77,8 +78,13 @@ static dfgnn_status pin_all(dfgnn_store *store, const tool_settings *s,
     for (int p = 0; p < s->pass_count; p++)
       for (int t = 0; t < s->dtype_count && !status; t++)
         status = dfgnn__store_pin(
-            store, dfgnn_op_name(s->op[o]), dfgnn_pass_name(s->pass[p]),
-            dfgnn_dtype_name(s->dtype[t]), fingerprint, variant);
+            store, &(dfgnn_pin){.op = dfgnn_op_name(s->op[o]),
+                                .pass = dfgnn_pass_name(s->pass[p]),
+                                .dtype = dfgnn_dtype_name(s->dtype[t]),
+                                .bias = s->bias,
+                                .dropout = s->dropout,
+                                .fingerprint = fingerprint,
+                                .variant = variant});
   return status;
 }
 
@@ -117,8 +123,10 @@ const tool_command tune_pin = {
     2,
     "Set a variant by hand, or list what was set",
     "For the operators, passes and types that are given, the variant is used "
-    "wherever it applies, or on one graph, whatever was measured. A pin is "
+    "wherever it applies, or on one graph, whatever was measured; with --bias "
+    "or --dropout only for problems that have it. A pin is "
     "local to the store file: it is neither merged nor exported nor "
     "published. Without VARIANT the pins are listed; --remove removes them.",
-    HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(STORE) | HAS(REMOVE) | HAS_ALWAYS,
+    HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(BIAS) | HAS(DROPOUT) | HAS(STORE) |
+        HAS(REMOVE) | HAS_ALWAYS,
     command};

@@ -1,5 +1,6 @@
 /* tune_show.c - dfgnn-tune show: what the stores hold */
 #include "io/io.h"
+#include "lib/key.h"
 #include "lib/operator.h"
 #include "lib/registry.h"
 #include "lib/signature.h"
@@ -64,7 +65,7 @@ static const dfgnn_measurement *evidence(const tool_records *records,
     const dfgnn_measurement *row = &records->row[i];
     if (strcmp(row->variant, variant) || row->revision != revision ||
         strcmp(row->status, "ok") ||
-        !tool_same_problem(&decision->problem, row))
+        !dfgnn__same_problem(&decision->problem, row))
       continue;
     if (!best || row->samples > best->samples)
       best = row;
@@ -83,18 +84,7 @@ static double ratio_of(const dfgnn_decision *decision, const char *algorithm) {
 }
 
 static json_t *begin(const dfgnn_measurement *p, const char *variant) {
-  json_t *row = json_object();
-  tool_put(row, "graph", p->graph);
-  tool_put(row, "op", p->op);
-  tool_put(row, "pass", p->pass);
-  tool_put_count(row, "dim", p->dim);
-  tool_put_count(row, "heads", p->heads);
-  tool_put(row, "dtype", p->dtype);
-  tool_put(row, "math", p->math);
-  tool_put(row, "layout", p->layout);
-  tool_put(row, "device", p->model);
-  tool_put(row, "backend", p->backend);
-  tool_put(row, "arch", p->arch);
+  json_t *row = tool_row_of(p);
   tool_put(row, "variant", variant);
   tool_put(row, "source", "exact");
   tool_put_number(row, "distance", 0);
@@ -104,19 +94,13 @@ static json_t *begin(const dfgnn_measurement *p, const char *variant) {
 /* Compulsory bytes; their floor needs a copy bandwidth, which is measured by
  * dfgnn-bench and not stored. */
 static void put_bytes(json_t *row, const dfgnn_measurement *p) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  if (!dfgnn_op_parse(&problem.op, p->op) &&
-      !dfgnn_pass_parse(&problem.pass, p->pass) &&
-      !dfgnn_dtype_parse(&problem.dtype, p->dtype) &&
-      dfgnn__operator(problem.op, problem.pass)) {
-    problem.heads = p->heads;
-    problem.dim = p->dim;
-    problem.weights = p->weights;
+  dfgnn_problem problem;
+  if (!dfgnn__key_problem(&problem, p) &&
+      dfgnn__operator(problem.op, problem.pass))
     tool_put_number(row, "bytes",
                     dfgnn__compulsory_bytes(&problem, p->signature.destinations,
                                             p->signature.sources,
                                             p->signature.edges));
-  }
   tool_put(row, "floor_ms", NULL);
   tool_put(row, "floor_share", NULL);
 }
@@ -145,7 +129,7 @@ static void put_rejected(json_t *rows, const tool_records *records,
                          const dfgnn_decision *d) {
   for (size_t i = 0; i < records->count; i++) {
     const dfgnn_measurement *m = &records->row[i];
-    if (!strcmp(m->status, "ok") || !tool_same_problem(&d->problem, m))
+    if (!strcmp(m->status, "ok") || !dfgnn__same_problem(&d->problem, m))
       continue;
     json_t *row = begin(&d->problem, m->variant);
     put_figures(row, m, NAN);
@@ -181,6 +165,7 @@ static const tool_column columns[] = {
     {"dtype", "DTYPE", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},
+    TOOL_FLAG_COLUMNS,
     {"arch", "DEVICE", TOOL_TEXT},
     {"variant", "VARIANT", TOOL_TEXT},
     {"median_ms", "TIME", TOOL_MS},

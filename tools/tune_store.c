@@ -16,7 +16,7 @@ typedef struct numbers {
   int64_t x[32];
 } numbers;
 
-/* What stat counts for one device, operator, pass and dtype. */
+/* What stat counts for one device, operator, pass, dtype and flags. */
 typedef struct coverage {
   const dfgnn_measurement *first;
   int64_t rows, ok, wrong, failed, problems;
@@ -28,7 +28,9 @@ typedef struct coverage {
 static int same_group(const dfgnn_measurement *a, const dfgnn_measurement *b) {
   return !strcmp(a->backend, b->backend) && !strcmp(a->arch, b->arch) &&
          !strcmp(a->model, b->model) && !strcmp(a->op, b->op) &&
-         !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype);
+         !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype) &&
+         a->weights == b->weights && a->bias == b->bias &&
+         a->dropout == b->dropout;
 }
 
 static void note(numbers *list, int64_t x) {
@@ -84,6 +86,9 @@ static void put_coverage(json_t *rows, const coverage *c) {
   tool_put(row, "op", c->first->op);
   tool_put(row, "pass", c->first->pass);
   tool_put(row, "dtype", c->first->dtype);
+  tool_put_flag(row, "weights", c->first->weights);
+  tool_put_flag(row, "bias", c->first->bias);
+  tool_put_flag(row, "dropout", c->first->dropout);
   tool_put_count(row, "graphs", (int64_t)c->graphs);
   put_numbers(row, "dims", &c->dims);
   put_numbers(row, "heads", &c->heads);
@@ -120,19 +125,14 @@ static int count_rows(coverage **all, size_t *count,
 }
 
 static int stat_command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {{"arch", "ARCH", TOOL_TEXT},
-                                        {"device", "DEVICE", TOOL_TEXT},
-                                        {"op", "OP", TOOL_TEXT},
-                                        {"pass", "PASS", TOOL_TEXT},
-                                        {"dtype", "DTYPE", TOOL_TEXT},
-                                        {"graphs", "GRAPHS", TOOL_COUNT},
-                                        {"dims", "DIMS", TOOL_TEXT},
-                                        {"heads", "HEADS", TOOL_TEXT},
-                                        {"problems", "PROBLEMS", TOOL_COUNT},
-                                        {"rows", "ROWS", TOOL_COUNT},
-                                        {"wrong", "WRONG", TOOL_COUNT},
-                                        {"failed", "FAILED", TOOL_COUNT},
-                                        {NULL, NULL, 0}};
+  static const tool_column columns[] = {
+      {"arch", "ARCH", TOOL_TEXT},      {"device", "DEVICE", TOOL_TEXT},
+      {"op", "OP", TOOL_TEXT},          {"pass", "PASS", TOOL_TEXT},
+      {"dtype", "DTYPE", TOOL_TEXT},    TOOL_FLAG_COLUMNS,
+      {"graphs", "GRAPHS", TOOL_COUNT}, {"dims", "DIMS", TOOL_TEXT},
+      {"heads", "HEADS", TOOL_TEXT},    {"problems", "PROBLEMS", TOOL_COUNT},
+      {"rows", "ROWS", TOOL_COUNT},     {"wrong", "WRONG", TOOL_COUNT},
+      {"failed", "FAILED", TOOL_COUNT}, {NULL, NULL, 0}};
   tool_records records = {0};
   coverage *all = NULL;
   size_t groups = 0;
@@ -199,7 +199,8 @@ const tool_command tune_stat = {
     0,
     0,
     "Count what the stores hold",
-    "Rows, graphs, widths and problems by device, operator, pass and dtype.",
+    "Rows, graphs, widths and problems by device, operator, pass, dtype, and "
+    "whether with attention weights, bias or dropout.",
     HAS_PROBLEM | HAS(STORE) | HAS_ALWAYS,
     stat_command};
 

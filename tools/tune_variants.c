@@ -14,7 +14,8 @@ static int wanted(const tool_settings *s, int op, int pass) {
   return o && p;
 }
 
-static json_t *row_of(const dfgnn_variant_info *info, const char *op,
+static json_t *row_of(const dfgnn_variant_info *info,
+                      const dfgnn_family *family, const char *op,
                       const char *pass) {
   json_t *row = json_object();
   tool_put(row, "variant", info->name);
@@ -25,13 +26,17 @@ static json_t *row_of(const dfgnn_variant_info *info, const char *op,
   tool_put_count(row, "revision", info->revision);
   tool_put(row, "parameters", info->parameters);
   tool_put_flag(row, "deterministic", info->deterministic);
+  tool_put_flag(row, "bias", family->bias);
+  tool_put_flag(row, "dropout", family->dropout);
   return row;
 }
 
 /* JSON: a row for each operator and pass; the table: one for a variant. */
 static void add(json_t *rows, const tool_settings *s,
-                const dfgnn_variant_info *info) {
+                const dfgnn_variant_info *info, const dfgnn_family *family) {
   char ops[128] = "", passes[64] = "";
+  if (s->bias > family->bias || s->dropout > family->dropout)
+    return;
   for (int p = 0; p < DFGNN_PASS_COUNT; p++) {
     if (!(info->passes >> p & 1))
       continue;
@@ -43,20 +48,22 @@ static void add(json_t *rows, const tool_settings *s,
       if (!(info->ops >> o & 1) || !wanted(s, o, p))
         continue;
       if (s->json)
-        json_array_append_new(rows, row_of(info, op, pass));
+        json_array_append_new(rows, row_of(info, family, op, pass));
       if (!strstr(ops, op) || strcmp(strstr(ops, op), op))
         snprintf(ops + strlen(ops), sizeof ops - strlen(ops), "%s%s",
                  *ops ? "," : "", op);
     }
   }
   if (!s->json && *ops)
-    json_array_append_new(rows, row_of(info, ops, passes));
+    json_array_append_new(rows, row_of(info, family, ops, passes));
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
   static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
                                         {"op", "OP", TOOL_TEXT},
                                         {"pass", "PASS", TOOL_TEXT},
+                                        {"bias", "BIAS", TOOL_FLAG},
+                                        {"dropout", "DROPOUT", TOOL_FLAG},
                                         {"revision", "REVISION", TOOL_COUNT},
                                         {NULL, NULL, 0}};
   json_t *rows = json_array();
@@ -65,7 +72,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   for (size_t i = 0; i < dfgnn_variant_count(); i++) {
     dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
     if (!dfgnn_variant_get(&info, i))
-      add(rows, settings, &info);
+      add(rows, settings, &info, dfgnn__variant(i)->family);
   }
   return tool_report(settings, rows, columns);
 }
@@ -77,6 +84,7 @@ const tool_command tune_variants = {
     0,
     "List the variants of this library",
     "Every compiled-in variant, whether its device is present or not. With "
-    "--json a variant has one object for each operator and pass it computes.",
-    HAS(OP) | HAS(PASS) | HAS_ALWAYS,
+    "--json a variant has one object for each operator and pass it computes. "
+    "--bias and --dropout leave those that can do it.",
+    HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS_ALWAYS,
     command};

@@ -15,33 +15,9 @@ struct tool_winners {
   kept *list;
 };
 
-static int compare_problem(const dfgnn_measurement *a,
-                           const dfgnn_measurement *b) {
-#define BY(x, y)                                                               \
-  if ((x) != (y))                                                              \
-  return (x) < (y) ? -1 : 1
-  BY(a->signature.fingerprint, b->signature.fingerprint);
-  BY(a->heads, b->heads);
-  BY(a->dim, b->dim);
-  BY(a->deterministic, b->deterministic);
-  BY(a->weights, b->weights);
-#undef BY
-  const char *const names[][2] = {
-      {a->op, b->op},     {a->pass, b->pass},     {a->dtype, b->dtype},
-      {a->math, b->math}, {a->layout, b->layout}, {a->index, b->index},
-      {a->arch, b->arch}, {a->model, b->model},   {a->backend, b->backend}};
-  int c = 0;
-  for (size_t i = 0; i < sizeof names / sizeof *names && !c; i++)
-    c = strcmp(names[i][0], names[i][1]);
-  size_t n = strcspn(a->protocol, ","), m = strcspn(b->protocol, ",");
-  if (!c)
-    c = memcmp(a->protocol, b->protocol, n < m ? n : m);
-  return c ? c : (n > m) - (n < m);
-}
-
 static int compare(const void *x, const void *y) {
   const kept *a = x, *b = y;
-  int c = compare_problem(a->problem, b->problem);
+  int c = dfgnn__problem_compare(a->problem, b->problem);
   if (!c)
     c = strcmp(a->variant, b->variant);
   return c ? c : strcmp(a->run, b->run);

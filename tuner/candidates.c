@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/key.h"
 #include "lib/signature.h"
 
 static int named(const char *const *names, const char *name) {
@@ -91,16 +92,15 @@ dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
       t->anchor = t->count;
     t->trial[t->count++].variant = v;
   }
-  if (!t->count)
-    status =
-        dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                    "no variant applies to %s %s, %lld heads of %lld, %s "
-                    "on %s",
-                    dfgnn_op_name(problem->op), dfgnn_pass_name(problem->pass),
-                    (long long)problem->heads, (long long)problem->dim,
-                    dfgnn_dtype_name(problem->dtype), graph->ctx->info.backend);
-  else
+  if (t->count) {
     status = order_trials(t, seed);
+  } else {
+    char text[192];
+    dfgnn__key_text(text, sizeof text, problem);
+    status =
+        dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no variant applies to %s on %s",
+                    text, graph->ctx->info.backend);
+  }
   if (status)
     dfgnn__trials_free(t);
   return status;

@@ -8,7 +8,7 @@
 #include "kernels/common/half.h"
 #include "lib/signature.h"
 
-#define DROPOUT 0.4      /* where the problem has dropout */
+#define DROPOUT 0.4 /* any share costs the same: the key has the flag alone */
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 
 double dfgnn__tolerance(dfgnn_dtype dtype, dfgnn_math math) {

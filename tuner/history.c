@@ -13,29 +13,6 @@ struct dfgnn_history {
   dfgnn_decisions *decisions;
 };
 
-static int same(const char *a, const char *b) {
-  return !strcmp(a ? a : "", b ? b : "");
-}
-
-static int same_protocol(const char *a, const char *b) {
-  size_t x = strcspn(a, ","), y = strcspn(b, ",");
-  return x == y && !strncmp(a, b, x);
-}
-
-int dfgnn__same_problem(const dfgnn_measurement *a,
-                        const dfgnn_measurement *b) {
-  return same(a->backend, b->backend) && same(a->arch, b->arch) &&
-         same(a->model, b->model) && a->units == b->units &&
-         a->cache_bytes == b->cache_bytes &&
-         a->shared_bytes == b->shared_bytes && same(a->op, b->op) &&
-         same(a->pass, b->pass) && same(a->dtype, b->dtype) &&
-         same(a->math, b->math) && same(a->layout, b->layout) &&
-         same(a->index, b->index) && a->heads == b->heads && a->dim == b->dim &&
-         a->deterministic == b->deterministic && a->weights == b->weights &&
-         a->signature.fingerprint == b->signature.fingerprint &&
-         same_protocol(a->protocol, b->protocol);
-}
-
 dfgnn_status dfgnn__history_add(dfgnn_history *h,
                                 const dfgnn_measurement *row) {
   if (h->count == h->capacity) {

@@ -34,7 +34,4 @@ int dfgnn__row_is_partial(const dfgnn_measurement *row);
 const dfgnn_measurement *dfgnn__history_row(const dfgnn_history *history,
                                             const dfgnn_variant *variant);
 
-/* Does a row describe the problem on the device? */
-int dfgnn__same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
-
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/key.h"
 #include "lib/plan.h"
 #include "tuner/harness.h"
 #include "tuner/search.h"
@@ -62,27 +63,6 @@ static void fill_spread(dfgnn_regret *r, const dfgnn_decision *decision) {
 
 /* ---- stored ------------------------------------------------------------- */
 
-static dfgnn_status problem_of(dfgnn_problem *problem,
-                               const dfgnn_measurement *m) {
-  dfgnn_problem none = DFGNN_PROBLEM_INIT;
-  *problem = none;
-  dfgnn_status status = dfgnn_op_parse(&problem->op, m->op);
-  if (!status)
-    status = dfgnn_pass_parse(&problem->pass, m->pass);
-  if (!status)
-    status = dfgnn_dtype_parse(&problem->dtype, m->dtype);
-  if (!status)
-    status = dfgnn_math_parse(&problem->math, m->math);
-  if (!status)
-    status = dfgnn_layout_parse(&problem->layout, m->layout);
-  problem->heads = m->heads;
-  problem->dim = m->dim;
-  problem->deterministic = m->deterministic;
-  problem->weights = m->weights;
-  problem->cold = !strncmp(m->protocol, "cold", 4);
-  return status;
-}
-
 static double stored_ratio(const dfgnn_decision *decision,
                            const dfgnn_variant *variant) {
   for (size_t i = 0; variant && i < decision->count; i++)
@@ -105,7 +85,7 @@ dfgnn_status dfgnn__regret_stored(dfgnn_regret *regret,
                          .offsets64 = !strcmp(m->index, "i64")};
   dfgnn_problem problem;
   dfgnn_regret r = {.left_out_distance = -1};
-  dfgnn_status status = problem_of(&problem, m);
+  dfgnn_status status = dfgnn__key_problem(&problem, m);
   if (status)
     return status;
   dfgnn_query query = {.setting = {.problem = &problem,

@@ -389,7 +389,6 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     return status;
   if (ctx->force_deterministic >= 0)
     s.problem.deterministic = !!ctx->force_deterministic;
-  s.problem.bias = s.problem.dropout = 0; /* no part of the key */
   if (!dfgnn__operator(s.problem.op, s.problem.pass))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
                        dfgnn_op_name(s.problem.op),

@@ -18,14 +18,20 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 gzip -dc "$1" >"$work/rows"
 jq -c --arg run "$run" --argjson time "$2" --slurpfile rows "$work/rows" '
+def number(flag): if flag then 1 else 0 end;
 (reduce $rows[] as $r ({}; .[$r.graph] = $r)) as $graph
 | (reduce $rows[] as $r ({}; .[$r.variant] = $r.revision)) as $revision
-| group_by([.graph, .op, .dtype, .heads, .dim])[]
+| group_by([.graph, .op, .pass, .dtype, .math, .layout, .heads, .dim,
+    .deterministic, .weights, .bias, .dropout])[]
 | (map(select(.role | split(",") | index("rule")))[0]) as $anchor
 | select($anchor and $graph[$anchor.graph]) | .[]
 | select(.status == "ok" and $revision[.variant])
 | . as $b | ($b.variant == $anchor.variant) as $same
-| $graph[.graph] + {op, pass, dtype, math, layout, heads, dim, variant, status,
+| ($graph[.graph] | del(.bias, .dropout))
+  + (if has("weights") then {deterministic: number(.deterministic),
+      weights: number(.weights)} else {} end)
+  + (if .bias then {bias: 1} else {} end)
+  + (if .dropout then {dropout: 1} else {} end) + {op, pass, dtype, math, layout, heads, dim, variant, status,
     revision: $revision[.variant], tool: "dfgnn-bench \(.version)", job: "",
     run: $run, time: $time, reason: "", anchor: $anchor.variant,
     anchor_revision: $revision[$anchor.variant], median_ms, ci_low_ms,

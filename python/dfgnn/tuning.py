@@ -32,6 +32,8 @@ def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
     """Measures the kernels for a problem on a graph and keeps the result in
     the user's store, from which later plans are chosen.
 
+    dropout, bias: whether attention has dropout (of any probability) and a
+        bias by edge: such problems are measured, and answered, apart.
     budget: seconds.
     progress: called with the share done and a message.
     Returns what was found, as a dict.

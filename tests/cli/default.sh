@@ -14,6 +14,11 @@ promise "the package's store is sound"
 status 0 dfgnn-tune verify "$store" --json
 holds '.[0].invalid == 0 and .[0].rows > 0'
 
+promise "no row in git is lost"
+rows_in_git=$(cat "$rows"/*.jsonl.gz | gzip -dc | wc -l)
+[ "$rows_in_git" -ge 6541 ] || fail "git has $rows_in_git rows"
+holds ".[0].rows == $rows_in_git"
+
 promise "its rows are of variants there are (else: data/stores/update.sh FILE)"
 holds '.[0].older == 0 and .[0].unknown == 0'
 

@@ -10,6 +10,7 @@
 #include "db/store.h"
 #include "lib/describe.h"
 #include "lib/graph.h"
+#include "lib/key.h"
 #include "lib/registry.h"
 
 static int launches_fail, graphs_are_odd, prepared;
@@ -44,14 +45,23 @@ static dfgnn_status picky_prepare(void **state, const dfgnn_setting *setting,
     .name = "cpu.attention.fwd." family, .algorithm = kind, .backend = "cpu",  \
     .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_REDUCE,                             \
     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F64),   \
-    .revision = 3, .deterministic = 1, .weights = 1, .launch = fake_launch,    \
-    __VA_ARGS__                                                                \
+    .revision = 3, .deterministic = 1, .weights = 1, .bias = 1, .dropout = 1,  \
+    .launch = fake_launch, __VA_ARGS__                                         \
   }
 
 static const dfgnn_family fakes[] = {
     FAKE("fake", "fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
     FAKE("fake-wide", "fake-wide", .applicable = wide_only),
     FAKE("fake-hungry", "fake-hungry", .workspace = megabyte),
+    {.name = "cpu.attention.fwd.fake-plain",
+     .algorithm = "fake-plain",
+     .backend = "cpu",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_BIT(DFGNN_F64),
+     .revision = 3,
+     .deterministic = 1,
+     .launch = fake_launch},
     FAKE("fake-picky", "fake-picky", .prepare = picky_prepare,
          .parameters = {{"n", 2, {4, 5}, {0}}}),
     DFGNN_FAMILIES_END};
@@ -59,6 +69,7 @@ static const dfgnn_family fakes[] = {
 #define FAKE_1 "cpu.attention.fwd.fake/n=1"
 #define FAKE_2 "cpu.attention.fwd.fake/n=2"
 #define FAKE_3 "cpu.attention.fwd.fake/n=3"
+#define PLAIN "cpu.attention.fwd.fake-plain"
 #define PICKY_4 "cpu.attention.fwd.fake-picky/n=4"
 #define PICKY_5 "cpu.attention.fwd.fake-picky/n=5"
 
@@ -232,6 +243,152 @@ START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
 }
 END_TEST
 
+/* What a program would get, and the reason that explain gives. */
+static void expect_because(const char *variant, dfgnn_source source,
+                           const char *because) {
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph;
+  dfgnn_explanation *e;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_ok(dfgnn_plan_explain(&e, plan));
+  ck_assert_str_eq(e->variant, variant);
+  ck_assert_int_eq(e->source, source);
+  ck_assert_msg(strstr(e->because, because) != NULL, "%s", e->because);
+  dfgnn_explanation_free(e);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+START_TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
+  store_row(FAKE_2, 3, NULL, 0.5);
+  store_row(PLAIN, 3, NULL, 0.1); /* faster, and cannot do it */
+  expect(PLAIN, DFGNN_SOURCE_EXACT);
+  problem.dropout = 1;
+  expect_because(FAKE_2, DFGNN_SOURCE_SIMILAR, "measured without dropout");
+  problem.bias = 1;
+  expect_because(FAKE_2, DFGNN_SOURCE_SIMILAR,
+                 "measured without bias, without dropout");
+  store_row(FAKE_3, 3, NULL, 0.4);
+  expect_because(FAKE_3, DFGNN_SOURCE_EXACT, "measured on this graph");
+  problem.bias = 0; /* what was measured with a bias does not answer */
+  expect_because(FAKE_2, DFGNN_SOURCE_SIMILAR, "measured without dropout");
+  problem.dropout = 0;
+  expect(PLAIN, DFGNN_SOURCE_EXACT);
+}
+END_TEST
+
+START_TEST(measurements_with_an_extra_answer_for_none_without_it) {
+  problem.dropout = 1;
+  store_row(FAKE_3, 3, NULL, 0.1);
+  problem.dropout = 0;
+  expect(NULL, DFGNN_SOURCE_RULE);
+  problem.effort = DFGNN_EFFORT_STORED;
+  dfgnn_context *ctx = cpu_context(path);
+  dfgnn_graph *graph;
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
+           DFGNN_ERROR_NOT_TUNED, "1 heads of 8, f64; tune");
+  problem.bias = 1;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
+           DFGNN_ERROR_NOT_TUNED, "f64, with bias; tune");
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(this_graph_without_an_extra_answers_before_another_with_it) {
+  dfgnn_csr here = csr;
+  store_row(FAKE_2, 3, NULL, 0.5);
+  csr = ring(400, three); /* near, not similar */
+  problem.dropout = 1;
+  store_row(FAKE_3, 3, NULL, 0.5);
+  ring_free(&csr);
+  csr = ring(410, three); /* not measured, and nearer to that one */
+  expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
+  ring_free(&csr);
+  csr = ring(97, three); /* nearer to the one without */
+  expect_because(FAKE_2, DFGNN_SOURCE_NEAREST, "without dropout");
+  ring_free(&csr);
+  csr = here;
+  expect_because(FAKE_2, DFGNN_SOURCE_SIMILAR, "measured on this graph");
+}
+END_TEST
+
+START_TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
+  dfgnn_store *store;
+  dfgnn_pin pin = {.op = "gt",
+                   .pass = "forward",
+                   .dtype = "f64",
+                   .dropout = 1,
+                   .variant = FAKE_1};
+  store_row(FAKE_2, 3, NULL, 0.5);
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_pin(store, &pin));
+  expect(FAKE_2, DFGNN_SOURCE_EXACT);
+  problem.dropout = 1;
+  expect(FAKE_1, DFGNN_SOURCE_PINNED);
+  pin.dropout = 0; /* with or without, after the one that says more */
+  pin.variant = FAKE_3;
+  ck_ok(dfgnn__store_pin(store, &pin));
+  dfgnn__store_close(store);
+  expect(FAKE_1, DFGNN_SOURCE_PINNED);
+  problem.dropout = 0;
+  expect(FAKE_3, DFGNN_SOURCE_PINNED);
+}
+END_TEST
+
+/* A member of dfgnn_problem that no key has would let measurements answer for
+ * problems that they are not of. */
+_Static_assert(offsetof(dfgnn_problem, dropout) + sizeof(int) ==
+                   sizeof(dfgnn_problem),
+               "a new member of dfgnn_problem: add it to the table in "
+               "db/field.c and to this test");
+
+START_TEST(every_member_of_a_problem_is_in_its_key) {
+  const dfgnn_problem usual = DFGNN_PROBLEM_INIT;
+  dfgnn_measurement row = {.backend = ""}, other = {.backend = ""};
+  dfgnn_problem back;
+  int checked = 0;
+  dfgnn__key_fill(&row, &usual, 0);
+#define DIFFERS(member, value)                                                 \
+  do {                                                                         \
+    dfgnn_problem p = usual;                                                   \
+    p.member = value;                                                          \
+    dfgnn__key_fill(&other, &p, 0);                                            \
+    ck_assert_msg(dfgnn__key_sized(&other) != dfgnn__key_sized(&row),          \
+                  #member " is not in the hash");                              \
+    ck_assert_msg(!dfgnn__same_problem(&other, &row),                          \
+                  #member " is not compared");                                 \
+    ck_ok(dfgnn__key_problem(&back, &other));                                  \
+    ck_assert_msg(back.member == p.member, #member " is lost");                \
+    checked++;                                                                 \
+  } while (0)
+  DIFFERS(op, DFGNN_OP_GAT);
+  DIFFERS(pass, DFGNN_PASS_BACKWARD);
+  DIFFERS(dtype, DFGNN_F16);
+  DIFFERS(math, DFGNN_MATH_TF32);
+  DIFFERS(layout, DFGNN_LAYOUT_NDH);
+  DIFFERS(heads, 8);
+  DIFFERS(dim, 65);
+  DIFFERS(deterministic, 0);
+  DIFFERS(weights, 1);
+  DIFFERS(cold, 1);
+  DIFFERS(bias, 1);
+  DIFFERS(dropout, 1);
+  ck_assert_int_eq(checked, 12); /* not effort, not max_workspace */
+  dfgnn__key_fill(&other, &usual, 1);
+  ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
+  other = row;
+  other.edge_dim = 16;
+  ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
+  ck_fails(dfgnn__key_problem(&back, &other), DFGNN_ERROR_INVALID,
+           "16 features an edge");
+}
+END_TEST
+
 START_TEST(a_like_operator_answers_for_one_that_is_not_measured) {
   problem.op = DFGNN_OP_REDUCE_MAX;
   store_row(FAKE_3, 3, NULL, 0.5);
@@ -257,7 +414,11 @@ START_TEST(a_pin_overrides_measurements) {
   dfgnn_store *store;
   store_row(FAKE_2, 3, NULL, 0.5);
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f64", 0, FAKE_3));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f64",
+                                             .fingerprint = 0,
+                                             .variant = FAKE_3}));
   dfgnn__store_close(store);
   expect(FAKE_3, DFGNN_SOURCE_PINNED);
 }
@@ -525,6 +686,13 @@ int main(void) {
   tcase_add_test(tc, a_family_that_a_graph_is_not_for_is_passed_over);
   tcase_add_test(tc, a_plainer_problem_answers_for_one_that_is_not_measured);
   tcase_add_test(tc, a_like_operator_answers_for_one_that_is_not_measured);
+  tcase_add_test(tc,
+                 what_was_measured_without_dropout_is_never_exact_for_dropout);
+  tcase_add_test(tc, measurements_with_an_extra_answer_for_none_without_it);
+  tcase_add_test(tc,
+                 this_graph_without_an_extra_answers_before_another_with_it);
+  tcase_add_test(tc, a_pin_for_dropout_leaves_problems_without_it_alone);
+  tcase_add_test(tc, every_member_of_a_problem_is_in_its_key);
   tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
   tcase_add_test(tc, a_pin_overrides_measurements);
   tcase_add_test(tc, effort_stored_reports_a_miss);

@@ -132,11 +132,19 @@ START_TEST(ranks_with_the_same_rows_have_the_same_digest) {
 
   dfgnn_store *store; /* a pin does, and so does another measurement */
   ck_ok(dfgnn__store_open(&store, other, DFGNN_STORE_WRITE));
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f64", 0, fake_names[1]));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f64",
+                                             .fingerprint = 0,
+                                             .variant = fake_names[1]}));
   choice_of(variant, b, other);
   ck_assert_str_eq(variant, fake_names[1]);
   ck_assert_str_ne(a, b);
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f64", 0, NULL));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f64",
+                                             .fingerprint = 0,
+                                             .variant = NULL}));
   choice_of(variant, b, other);
   ck_assert_str_eq(a, b);
   dfgnn__store_close(store);

@@ -331,20 +331,52 @@ START_TEST(pins_are_set_replaced_and_removed) {
   char text[1024] = "";
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   const uint64_t high = 0xffffffffffffffffu;
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f32", 0, "a"));
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f32", high, "b"));
-  ck_ok(dfgnn__store_pin(store, "gat", "forward", "f32", 0, "c"));
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f32", 0, "d"));
-  ck_ok(dfgnn__store_pin(store, "gat", "forward", "f32", 0, NULL));
-  ck_ok(dfgnn__store_pin(store, "gat", "forward", "f32", 5, NULL));
-  ck_assert_int_eq(dfgnn__store_pin(store, "g t", "forward", "f32", 0, "a"),
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = 0,
+                                             .variant = "a"}));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = high,
+                                             .variant = "b"}));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gat",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = 0,
+                                             .variant = "c"}));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = 0,
+                                             .variant = "d"}));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gat",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = 0,
+                                             .variant = NULL}));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gat",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = 5,
+                                             .variant = NULL}));
+  ck_assert_int_eq(dfgnn__store_pin(store, &(dfgnn_pin){.op = "g t",
+                                                        .pass = "forward",
+                                                        .dtype = "f32",
+                                                        .fingerprint = 0,
+                                                        .variant = "a"}),
                    DFGNN_ERROR_INVALID);
   dfgnn__store_close(store);
   store = open_store(DFGNN_STORE_READ);
   ck_ok(dfgnn__store_each_pin(store, join_pins, text));
   ck_assert_str_eq(text, "gt forward f32 ffffffffffffffff b;"
                          "gt forward f32 0 d;");
-  ck_assert_int_eq(dfgnn__store_pin(store, "gt", "forward", "f32", 0, "a"),
+  ck_assert_int_eq(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                                        .pass = "forward",
+                                                        .dtype = "f32",
+                                                        .fingerprint = 0,
+                                                        .variant = "a"}),
                    DFGNN_ERROR_STORE);
   dfgnn__store_close(store);
 }
@@ -368,6 +400,53 @@ START_TEST(the_hash_is_what_the_documentation_says) {
 }
 END_TEST
 
+START_TEST(fields_that_came_later_are_hashed_where_they_say_something) {
+  /* The same bytes, then for each that is not 0 its name, a byte 0, 8 bytes. */
+  static const char *const expected[] = {
+      "4031a530e6240206b0a53a3f563f1bec", "63ec58c26af3769c61b7a6fd649561f3",
+      "f6e34147b0cae021e6539c8d506eebbe", "69b544adfc0f9cca614d337e3cf0ab5f"};
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  unsigned char hash[DFGNN_HASH_BYTES];
+  char text[2 * DFGNN_HASH_BYTES + 1];
+  for (int i = 0; i < 4; i++) {
+    row.bias = i & 1;
+    row.dropout = i >> 1;
+    row.edge_dim = i == 3 ? 16 : 0;
+    dfgnn__group_hash(hash, DFGNN_GROUP_PROBLEM, &row, NULL);
+    for (int k = 0; k < DFGNN_HASH_BYTES; k++)
+      sprintf(text + 2 * k, "%02x", hash[k]);
+    ck_assert_str_eq(text, expected[i]);
+  }
+}
+END_TEST
+
+START_TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
+  char text[1024] = "";
+  dfgnn_pin pin = {
+      .op = "gt", .pass = "forward", .dtype = "f32", .variant = "a"};
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  ck_ok(dfgnn__store_pin(store, &pin));
+  pin.dropout = 1;
+  pin.variant = "b";
+  ck_ok(dfgnn__store_pin(store, &pin));
+  pin.bias = 1;
+  pin.variant = "c";
+  ck_ok(dfgnn__store_pin(store, &pin));
+  pin.bias = 2;
+  ck_fails(dfgnn__store_pin(store, &pin), DFGNN_ERROR_INVALID,
+           "0 or 1 for bias and dropout");
+  ck_ok(dfgnn__store_each_pin(store, join_pins, text));
+  ck_assert_str_eq(text, "gt forward f32 0 a;gt forward f32 dropout 0 b;"
+                         "gt forward f32 bias dropout 0 c;");
+  pin = (dfgnn_pin){.op = "gt", .pass = "forward", .dtype = "f32"};
+  ck_ok(dfgnn__store_pin(store, &pin));
+  ck_ok(dfgnn__store_each_pin(store, join_pins, strcpy(text, "")));
+  ck_assert_str_eq(text, "gt forward f32 dropout 0 b;"
+                         "gt forward f32 bias dropout 0 c;");
+  dfgnn__store_close(store);
+}
+END_TEST
+
 static void add(TCase *cases) {
   tcase_add_test(cases, every_field_comes_back_bit_for_bit);
   tcase_add_test(cases, a_measurement_is_kept_once);
@@ -379,6 +458,9 @@ static void add(TCase *cases) {
   tcase_add_test(cases, many_rows_are_recorded_all_or_none);
   tcase_add_test(cases, pins_are_set_replaced_and_removed);
   tcase_add_test(cases, the_hash_is_what_the_documentation_says);
+  tcase_add_test(cases,
+                 fields_that_came_later_are_hashed_where_they_say_something);
+  tcase_add_test(cases, a_pin_may_be_for_problems_with_bias_or_dropout_alone);
 }
 
 int main(void) { return run_cases("store", add); }

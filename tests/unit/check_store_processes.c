@@ -2,6 +2,9 @@
 
 #include "tests/unit/store_fixture.h"
 
+#include <sys/stat.h>
+#include <zlib.h>
+
 /* ---- several processes --------------------------------------------------- */
 
 #define WRITERS 8
@@ -188,19 +191,27 @@ END_TEST
 
 /* ---- migration ----------------------------------------------------------- */
 
-/* A version 2 that keeps pins with a note. */
+/* A version after the last that keeps pins with a note. */
 static const char new_pin[] =
     "CREATE TABLE pin (\n  op TEXT NOT NULL,\n  pass TEXT NOT NULL,\n"
-    "  dtype TEXT NOT NULL,\n  fingerprint INTEGER NOT NULL,\n"
+    "  dtype TEXT NOT NULL,\n  bias INTEGER NOT NULL,\n"
+    "  dropout INTEGER NOT NULL,\n  fingerprint INTEGER NOT NULL,\n"
     "  variant TEXT NOT NULL,\n  note TEXT NOT NULL,\n"
-    "  PRIMARY KEY (op, pass, dtype, fingerprint)\n) STRICT, WITHOUT ROWID";
+    "  PRIMARY KEY (op, pass, dtype, bias, dropout, fingerprint)\n"
+    ") STRICT, WITHOUT ROWID";
 
-static dfgnn_schemas two_versions(const char *upgrade) {
-  static dfgnn_schema versions[2];
-  versions[0] = versions[1] = dfgnn__schemas.version[0];
-  versions[1].sql[3] = new_pin;
-  versions[1].upgrade = upgrade;
-  return (dfgnn_schemas){2, versions};
+#define OLD "2"
+#define NEW "3"
+
+static dfgnn_schemas one_more_version(const char *upgrade) {
+  static dfgnn_schema versions[8];
+  int count = dfgnn__schemas.count;
+  ck_assert_int_lt(count, 8);
+  memcpy(versions, dfgnn__schemas.version, (size_t)count * sizeof *versions);
+  versions[count] = versions[count - 1];
+  versions[count].sql[3] = new_pin;
+  versions[count].upgrade = upgrade;
+  return (dfgnn_schemas){count + 1, versions};
 }
 
 static const char good_upgrade[] =
@@ -212,62 +223,178 @@ static const char good_upgrade[] =
     "INSERT INTO pin SELECT *, '' FROM old_pin;";
 
 START_TEST(an_older_store_is_migrated_with_a_backup) {
-  dfgnn_schemas two = two_versions(good_upgrade);
+  dfgnn_schemas next = one_more_version(good_upgrade);
   dfgnn_store *store = NULL;
   char backup[600], older[400];
   make_store(7);
   store = open_store(DFGNN_STORE_WRITE);
-  ck_ok(dfgnn__store_pin(store, "gt", "forward", "f32", 3, "x"));
+  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
+                                             .pass = "forward",
+                                             .dtype = "f32",
+                                             .fingerprint = 3,
+                                             .variant = "x"}));
   dfgnn__store_close(store);
   for (int round = 0; round < 2; round++) { /* READ: in memory alone */
     seen s = {NULL, 0, 0, 0};
     char pins[256] = "";
     ck_ok(dfgnn__store_open_schemas(
-        &store, path, round ? DFGNN_STORE_WRITE : DFGNN_STORE_READ, &two));
+        &store, path, round ? DFGNN_STORE_WRITE : DFGNN_STORE_READ, &next));
     ck_ok(dfgnn__store_each(store, NULL, NULL, look_for, &s));
     ck_ok(dfgnn__store_each_pin(store, join_pins, pins));
     dfgnn__store_close(store);
     ck_assert_uint_eq(s.count, 7);
     ck_assert_str_eq(pins, "gt forward f32 3 x;");
-    ck_assert_str_eq(version_after(""), round ? "2" : "1");
+    ck_assert_str_eq(version_after(""), round ? NEW : OLD);
   }
   /* The new version opens without more ado and the old one does not write it.
    */
-  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &two));
+  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &next));
   dfgnn__store_close(store);
-  ck_refused(DFGNN_STORE_WRITE, "newer version 2");
-  snprintf(backup, sizeof backup, "%s.v1.backup", path);
+  ck_refused(DFGNN_STORE_WRITE, "newer version " NEW);
+  snprintf(backup, sizeof backup, "%s.v" OLD ".backup", path);
   snprintf(older, sizeof older, "%.399s", path);
   snprintf(path, sizeof path, "%.500s", backup);
-  ck_assert_str_eq(version_after(""), "1");
+  ck_assert_str_eq(version_after(""), OLD);
   ck_assert_uint_eq(count_rows(NULL), 7);
-  snprintf(backup, sizeof backup, "%s.v1.backup.2", older);
+  snprintf(backup, sizeof backup, "%s.v" OLD ".backup.2", older);
   ck_assert_int_ne(access(backup, F_OK), 0);
 }
 END_TEST
 
 START_TEST(a_migration_that_fails_changes_nothing) {
-  dfgnn_schemas two = two_versions("INSERT INTO device SELECT * FROM nowhere");
+  dfgnn_schemas next =
+      one_more_version("INSERT INTO device SELECT * FROM nowhere");
   dfgnn_store *store = NULL;
   make_store(7);
-  ck_fails(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &two),
+  ck_fails(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &next),
            DFGNN_ERROR_STORE, "cannot be migrated");
-  ck_fails(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ, &two),
+  ck_fails(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ, &next),
            DFGNN_ERROR_STORE, "cannot be migrated");
-  ck_assert_str_eq(version_after(""), "1");
+  ck_assert_str_eq(version_after(""), OLD);
   ck_assert_uint_eq(count_rows(NULL), 7);
 }
 END_TEST
 
+/* tests/data/tuning-v1.db.gz was written by dfgnn 0.1.0 before version 2:
+ *   dfgnn-tune run (gt, gat, spmm-sum; forward, backward; weights, cold),
+ *   export --best 2, import, pin (gt on any graph, gat on this one) */
+#define V1_ROWS 16
+
+static void unpack_v1(void) {
+  char name[600];
+  static char bytes[1 << 17];
+  const char *top = getenv("top_srcdir");
+  snprintf(name, sizeof name, "%s/tests/data/tuning-v1.db.gz", top ? top : ".");
+  gzFile file = gzopen(name, "rb");
+  ck_assert_msg(file != NULL, "%s is missing", name);
+  int size = gzread(file, bytes, sizeof bytes);
+  ck_assert_int_gt(size, 4096);
+  ck_assert_int_lt(size, (int)sizeof bytes);
+  gzclose(file);
+  write_file(bytes, (size_t)size);
+  ck_assert_str_eq(version_after(""), "1");
+}
+
+static int count_plain(void *data, const dfgnn_measurement *row) {
+  int *count = data;
+  ck_assert_int_eq(row->bias, 0);
+  ck_assert_int_eq(row->dropout, 0);
+  ck_assert_int_eq(row->edge_dim, 0);
+  ck_assert_str_eq(row->host, "fixture");
+  (*count)++;
+  return 0;
+}
+
+/* Every row has the hash that version 1 gave it, else it would be skipped. */
+static void expect_v1_rows(dfgnn_store_mode mode) {
+  char pins[512] = "";
+  uint64_t invalid = 0;
+  int count = 0;
+  dfgnn_store *store = open_store(mode);
+  ck_ok(dfgnn__store_each(store, &invalid, NULL, count_plain, &count));
+  ck_ok(dfgnn__store_each_pin(store, join_pins, pins));
+  dfgnn__store_close(store);
+  ck_assert_int_eq(count, V1_ROWS);
+  ck_assert_uint_eq(invalid, 0);
+  ck_assert_str_eq(pins, "gat forward f32 2729e1dd5d9928ba "
+                         "cpu.attention.fwd.reference;"
+                         "gt forward f32 0 cpu.attention.fwd.smmf/"
+                         "simd=avx512,rows=512,prefetch=0,schedule=dynamic;");
+}
+
+START_TEST(a_store_of_version_1_is_read_as_it_is) {
+  size_t size, after;
+  unpack_v1();
+  char *bytes = read_file(&size);
+  expect_v1_rows(DFGNN_STORE_READ);
+  char *left = read_file(&after);
+  ck_assert_uint_eq(after, size);
+  ck_assert_mem_eq(left, bytes, size);
+  free(bytes);
+  free(left);
+}
+END_TEST
+
+static void read_v1(void) { expect_v1_rows(DFGNN_STORE_READ); }
+
+START_TEST(a_store_of_version_1_is_read_where_nothing_can_be_written) {
+  unpack_v1();
+  ck_assert_int_eq(chmod(path, 0444), 0);
+  ck_assert_int_eq(chmod(directory, 0555), 0);
+  unprivileged(read_v1);
+  ck_assert_int_eq(chmod(directory, 0755), 0);
+}
+END_TEST
+
+START_TEST(a_store_of_version_1_is_migrated_without_losing_a_row) {
+  char backup[600];
+  unpack_v1();
+  expect_v1_rows(DFGNN_STORE_WRITE);
+  ck_assert_str_eq(version_after(""), "2");
+  expect_v1_rows(DFGNN_STORE_WRITE);
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  row.dropout = 1;
+  ck_assert_int_eq(record(store, &row), 1);
+  ck_assert_int_eq(record(store, &row), 0);
+  row.dropout = 0; /* another row, not the same once more */
+  ck_assert_int_eq(record(store, &row), 1);
+  dfgnn__store_close(store);
+  ck_assert_uint_eq(count_rows(NULL), V1_ROWS + 2);
+  snprintf(backup, sizeof backup, "%s.v1.backup", path);
+  snprintf(path, sizeof path, "%.500s", backup);
+  ck_assert_str_eq(version_after(""), "1");
+  expect_v1_rows(DFGNN_STORE_READ);
+}
+END_TEST
+
+START_TEST(an_old_store_merges_into_a_new_one_as_the_same_rows) {
+  char old[600];
+  dfgnn_store *in = NULL, *out = NULL;
+  dfgnn_merge_counts counts[2] = {{0, 0, 0}, {0, 0, 0}};
+  unpack_v1();
+  snprintf(old, sizeof old, "%s.old", path);
+  ck_assert_int_eq(rename(path, old), 0);
+  unpack_v1();
+  out = open_store(DFGNN_STORE_WRITE); /* migrated */
+  ck_ok(dfgnn__store_open(&in, old, DFGNN_STORE_READ));
+  ck_ok(dfgnn__store_merge(out, &counts[0], in, NULL));
+  ck_assert_uint_eq(counts[0].known, V1_ROWS);
+  ck_assert_uint_eq(counts[0].added + counts[0].skipped, 0);
+  dfgnn__store_close(in);
+  dfgnn__store_close(out);
+}
+END_TEST
+
 START_TEST(processes_that_migrate_at_once_migrate_once) {
-  dfgnn_schemas two = two_versions(good_upgrade);
+  dfgnn_schemas next = one_more_version(good_upgrade);
   dfgnn_store *store = NULL;
   make_store(200);
   for (int i = 0; i < 8; i++)
     if (check_fork() == 0) {
       dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
       row.time = i;
-      ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &two));
+      ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_WRITE, &next));
       ck_assert_int_eq(record(store, &row), 1);
       dfgnn__store_close(store);
       exit(0);
@@ -278,7 +405,7 @@ START_TEST(processes_that_migrate_at_once_migrate_once) {
     ck_assert_int_eq(status, 0);
   }
   seen s = {NULL, 0, 0, 0};
-  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ, &two));
+  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ, &next));
   ck_ok(dfgnn__store_each(store, NULL, NULL, look_for, &s));
   dfgnn__store_close(store);
   ck_assert_uint_eq(s.count, 208);
@@ -293,6 +420,11 @@ static void add(TCase *cases) {
   tcase_add_test(cases, a_network_file_system_takes_published_stores);
   tcase_add_test(cases, a_change_under_a_reader_without_locks_is_noticed);
   tcase_add_test(cases, an_older_store_is_migrated_with_a_backup);
+  tcase_add_test(cases, a_store_of_version_1_is_read_as_it_is);
+  tcase_add_test(cases,
+                 a_store_of_version_1_is_read_where_nothing_can_be_written);
+  tcase_add_test(cases, a_store_of_version_1_is_migrated_without_losing_a_row);
+  tcase_add_test(cases, an_old_store_merges_into_a_new_one_as_the_same_rows);
   tcase_add_test(cases, a_migration_that_fails_changes_nothing);
   tcase_add_test(cases, processes_that_migrate_at_once_migrate_once);
 }

@@ -19,7 +19,7 @@ enum {
   US,       /* microseconds of a launch */
   BEHAVIOUR /* one of the following */
 };
-enum { RIGHT, WRONG, FAILS, FAILS_LATER, OVERWRITES };
+enum { RIGHT, WRONG, FAILS, FAILS_LATER, OVERWRITES, DEAF };
 
 static int launches[16], late;
 static double last_us;
@@ -30,16 +30,20 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static dfgnn_status answer(const dfgnn_launch *l) {
+/* deaf: as if there were neither bias nor dropout. */
+static dfgnn_status answer(const dfgnn_launch *l, int deaf) {
   const dfgnn_matrix *m = l->setting.matrix;
   const dfgnn_problem *p = l->setting.problem;
+  dfgnn_problem plain = *p;
+  if (deaf)
+    plain.bias = plain.dropout = 0;
   const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
   size_t elements = (size_t)(m->destinations * p->heads * p->dim);
   size_t rows = (size_t)(m->destinations * p->heads);
   double *out = malloc((elements + rows) * sizeof *out), *lse = out + elements;
   dfgnn_expected expected = {.row_count = m->destinations,
                              .to = {.out = out, .lse = lse}};
-  dfgnn_status status = op->reference(p, m, l->args, &expected);
+  dfgnn_status status = op->reference(&plain, m, l->args, &expected);
   for (size_t i = 0; i < elements && !status; i++)
     ((float *)l->args->out)[i] = (float)out[i];
   for (size_t i = 0; i < rows && !status && l->args->lse; i++)
@@ -54,7 +58,7 @@ static dfgnn_status fake_launch(const dfgnn_launch *l) {
   last_us = l->setting.parameter[US];
   if (behaviour == FAILS || (behaviour == FAILS_LATER && ++late > 3))
     return dfgnn__fail(DFGNN_ERROR_DEVICE, "planted failure");
-  dfgnn_status status = answer(l);
+  dfgnn_status status = answer(l, behaviour == DEAF);
   if (behaviour == WRONG)
     ((float *)l->args->out)[3] += 0.5f;
   if (behaviour == OVERWRITES) {
@@ -78,7 +82,8 @@ static dfgnn_status refuse(void **state, const dfgnn_setting *setting,
     .name = "cpu.attention.fwd." family, .algorithm = family,                  \
     .backend = "cpu", .ops = DFGNN_OPS_ATTENTION,                              \
     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F32),   \
-    .revision = 4, .deterministic = 1, .launch = fake_launch, .parameters = {  \
+    .revision = 4, .deterministic = 1, .bias = 1, .dropout = 1,                \
+    .launch = fake_launch, .parameters = {                                     \
       {"us", count, {__VA_ARGS__}, {NULL}},                                    \
       {"do", 1, {behaviour}, {family}}                                         \
     }                                                                          \
@@ -91,6 +96,7 @@ static const dfgnn_family fakes[] = {FAKE("fake", RIGHT, 4, 400, 250, 300, 500),
                                      FAKE("fake-late", FAILS_LATER, 1, 50),
                                      FAKE("fake-over", OVERWRITES, 1, 50),
                                      FAKE("fake-slow", RIGHT, 1, 120000),
+                                     FAKE("fake-deaf", DEAF, 1, 50),
                                      DFGNN_FAMILIES_END};
 
 static dfgnn_family picky[] = {FAKE("fake-picky", RIGHT, 2, 20, 30),
@@ -108,6 +114,7 @@ static dfgnn_family picky[] = {FAKE("fake-picky", RIGHT, 2, 20, 30),
 #define FAKE_LATE NAME("fake-late", "50")
 #define FAKE_OVER NAME("fake-over", "50")
 #define FAKE_SLOW NAME("fake-slow", "120000")
+#define FAKE_DEAF NAME("fake-deaf", "50")
 #define PICKY_20 NAME("fake-picky", "20")
 #define PICKY_30 NAME("fake-picky", "30")
 
@@ -258,6 +265,51 @@ START_TEST(the_fastest_is_kept_and_dispatched) {
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   dfgnn_plan_destroy(plan);
+}
+END_TEST
+
+static int count_extras(void *data, const dfgnn_measurement *row) {
+  int *count = data;
+  count[row->bias + 2 * row->dropout]++;
+  return 0;
+}
+
+static dfgnn_source source_now(void) {
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_source source = dfgnn_plan_source(plan);
+  dfgnn_plan_destroy(plan);
+  return source;
+}
+
+START_TEST(bias_and_dropout_are_measured_as_problems_of_their_own) {
+  dfgnn_store *store;
+  int count[4] = {0};
+  for (int k = 3; k >= 0; k--) { /* with both, dropout, bias, none */
+    problem.bias = k & 1;
+    problem.dropout = k >> 1;
+    ck_assert_int_ne(source_now(), DFGNN_SOURCE_EXACT);
+    ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
+    ck_assert_str_eq(report.variant, FAKE_250);
+    ck_assert_int_eq(report.resumed, 0);
+    ck_assert_int_eq(source_now(), DFGNN_SOURCE_EXACT);
+  }
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_READ));
+  ck_ok(dfgnn__store_each(store, NULL, NULL, count_extras, count));
+  dfgnn__store_close(store);
+  for (int k = 0; k < 4; k++)
+    ck_assert_int_ge(count[k], 2);
+}
+END_TEST
+
+START_TEST(a_variant_that_leaves_bias_or_dropout_out_is_found_wrong) {
+  for (int k = 0; k < 3; k++) {
+    problem.bias = k & 1;
+    problem.dropout = k >> 1;
+    ck_ok(tune(NAMES(FAKE_400, FAKE_DEAF)));
+    ck_assert_int_eq(report.wrong, k > 0);
+    ck_assert_str_eq(report.variant, k > 0 ? FAKE_400 : FAKE_DEAF);
+  }
 }
 END_TEST
 
@@ -542,6 +594,12 @@ START_TEST(effort_measure_tunes_a_miss_once) {
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_eq(launches[RIGHT], before);
   dfgnn_plan_destroy(plan);
+  problem.effort = DFGNN_EFFORT_MEASURE; /* dropout was not measured yet */
+  problem.dropout = 1;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  ck_assert_int_gt(launches[RIGHT], before);
+  dfgnn_plan_destroy(plan);
 }
 END_TEST
 
@@ -619,6 +677,8 @@ int main(void) {
   tcase_add_checked_fixture(all, set_up, tear_down);
   tcase_add_test(all, the_fastest_is_kept_and_dispatched);
   tcase_add_test(all, wrong_failing_and_overwriting_ones_are_recorded_and_lose);
+  tcase_add_test(all, bias_and_dropout_are_measured_as_problems_of_their_own);
+  tcase_add_test(all, a_variant_that_leaves_bias_or_dropout_out_is_found_wrong);
   tcase_add_test(all,
                  those_that_a_graph_is_not_for_are_recorded_and_passed_over);
   tcase_add_test(all, a_rule_that_is_wrong_is_replaced_as_anchor);

@@ -158,12 +158,11 @@ static inline int look_for(void *data, const dfgnn_measurement *row) {
   return 0;
 }
 
-static inline int join_pins(void *data, const char *op, const char *pass,
-                            const char *dtype, uint64_t fingerprint,
-                            const char *variant) {
+static inline int join_pins(void *data, const dfgnn_pin *pin) {
   char *text = data;
-  sprintf(text + strlen(text), "%s %s %s %llx %s;", op, pass, dtype,
-          (unsigned long long)fingerprint, variant);
+  sprintf(text + strlen(text), "%s %s %s%s%s %llx %s;", pin->op, pin->pass,
+          pin->dtype, pin->bias ? " bias" : "", pin->dropout ? " dropout" : "",
+          (unsigned long long)pin->fingerprint, pin->variant);
   return 0;
 }
 

@@ -1,0 +1,207 @@
+#include "lib/key.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "db/field.h"
+
+/* The enumerations of a problem as integers: a member is read and written by
+ * the size that C gives all of them. */
+_Static_assert(sizeof(dfgnn_op) == sizeof(int) &&
+                   sizeof(dfgnn_pass) == sizeof(int) &&
+                   sizeof(dfgnn_dtype) == sizeof(int) &&
+                   sizeof(dfgnn_math) == sizeof(int) &&
+                   sizeof(dfgnn_layout) == sizeof(int),
+               "enumerations are not of the size of int");
+
+#define ENUMERATION(kind)                                                      \
+  static const char *kind##_name(int x) {                                      \
+    return dfgnn_##kind##_name((dfgnn_##kind)x);                               \
+  }                                                                            \
+  static dfgnn_status kind##_parse(int *x, const char *name) {                 \
+    dfgnn_##kind found = (dfgnn_##kind)0;                                      \
+    dfgnn_status status = dfgnn_##kind##_parse(&found, name);                  \
+    *x = (int)found;                                                           \
+    return status;                                                             \
+  }
+ENUMERATION(op)
+ENUMERATION(pass)
+ENUMERATION(dtype)
+ENUMERATION(math)
+ENUMERATION(layout)
+
+static const struct enumeration {
+  const char *(*name)(int x);
+  dfgnn_status (*parse)(int *x, const char *name);
+} enumerations[DFGNN_NAMES_COUNT] = {
+    [DFGNN_NAMES_OP] = {.name = op_name, .parse = op_parse},
+    [DFGNN_NAMES_PASS] = {.name = pass_name, .parse = pass_parse},
+    [DFGNN_NAMES_DTYPE] = {.name = dtype_name, .parse = dtype_parse},
+    [DFGNN_NAMES_MATH] = {.name = math_name, .parse = math_parse},
+    [DFGNN_NAMES_LAYOUT] = {.name = layout_name, .parse = layout_parse},
+};
+
+static const dfgnn_fields *problem_fields(void) {
+  return &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+}
+
+void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
+                     int offsets64) {
+  const dfgnn_fields *fields = problem_fields();
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    const void *member = (const char *)problem + field->in_problem;
+    void *slot = dfgnn__field_slot(field, row);
+    if (!field->in_problem)
+      continue;
+    if (field->names)
+      *(const char **)slot =
+          enumerations[field->names].name(*(const int *)member);
+    else if (field->kind == DFGNN_FIELD_INT)
+      *(int *)slot = *(const int *)member;
+    else
+      *(int64_t *)slot = *(const int64_t *)member;
+  }
+  row->index = offsets64 ? "i64" : "i32";
+  row->edge_dim = 0;
+  row->protocol = problem->cold ? "cold" : "warm";
+}
+
+static int is_cold(const dfgnn_measurement *row) {
+  return !strncmp(row->protocol, "cold", 4);
+}
+
+dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
+                                const dfgnn_measurement *row) {
+  const dfgnn_fields *fields = problem_fields();
+  dfgnn_problem found = DFGNN_PROBLEM_INIT;
+  dfgnn_status status = DFGNN_OK;
+  if (row->edge_dim)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "the row is of %lld features an edge, which this "
+                       "library does not have",
+                       (long long)row->edge_dim);
+  for (size_t i = 0; i < fields->count && !status; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    const void *value = dfgnn__field_get(field, row);
+    void *member = (char *)&found + field->in_problem;
+    if (!field->in_problem)
+      continue;
+    if (field->names)
+      status =
+          enumerations[field->names].parse(member, *(const char *const *)value);
+    else if (field->kind == DFGNN_FIELD_INT)
+      *(int *)member = *(const int *)value;
+    else
+      *(int64_t *)member = *(const int64_t *)value;
+  }
+  found.cold = is_cold(row);
+  if (!status)
+    *problem = found;
+  return status;
+}
+
+/* ---- hashes -------------------------------------------------------------- */
+
+uint64_t dfgnn__fold(uint64_t h, uint64_t x) {
+  x += h + 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+uint64_t dfgnn__fold_text(uint64_t h, const char *text) {
+  uint64_t t = 14695981039346656037u; /* FNV-1a */
+  for (; *text; text++)
+    t = (t ^ (unsigned char)*text) * 1099511628211u;
+  return dfgnn__fold(h, t);
+}
+
+static uint64_t fold_fields(uint64_t h, const dfgnn_measurement *row,
+                            dfgnn_field_key key) {
+  const dfgnn_fields *fields = problem_fields();
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    const void *value = dfgnn__field_get(field, row);
+    if (field->key != key)
+      continue;
+    if (field->kind == DFGNN_FIELD_NAME)
+      h = dfgnn__fold_text(h, *(const char *const *)value);
+    else if (field->kind == DFGNN_FIELD_INT)
+      h = dfgnn__fold(h, (uint64_t) * (const int *)value);
+    else
+      h = dfgnn__fold(h, (uint64_t) * (const int64_t *)value);
+  }
+  return h;
+}
+
+uint64_t dfgnn__key_gate(const dfgnn_measurement *row) {
+  return dfgnn__fold(fold_fields(1, row, DFGNN_KEY_GATE),
+                     (uint64_t)is_cold(row));
+}
+
+uint64_t dfgnn__key_sized(const dfgnn_measurement *row) {
+  return fold_fields(dfgnn__key_gate(row), row, DFGNN_KEY_SIZE);
+}
+
+/* ---- texts --------------------------------------------------------------- */
+
+static void __attribute__((format(printf, 3, 4)))
+append(char *text, size_t size, const char *format, ...) {
+  size_t length = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  if (length < size)
+    vsnprintf(text + length, size - length, format, arguments);
+  va_end(arguments);
+}
+
+void dfgnn__key_difference(char *text, size_t size,
+                           const dfgnn_measurement *measured,
+                           const dfgnn_measurement *wanted) {
+  const dfgnn_fields *fields = problem_fields();
+  *text = 0;
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    const void *x = dfgnn__field_get(field, measured);
+    const char *comma = *text ? ", " : "";
+    if (field->key != DFGNN_KEY_GATE ||
+        !dfgnn__field_compare(field, measured, wanted))
+      continue;
+    if (dfgnn__field_is_flag(field))
+      append(text, size, "%swith%s %s", comma, *(const int *)x ? "" : "out",
+             field->word);
+    else if (field->kind == DFGNN_FIELD_NAME)
+      append(text, size, "%swith %s %s", comma, field->word,
+             *(const char *const *)x);
+    else
+      append(text, size, "%swith %lld %s", comma,
+             (long long)*(const int64_t *)x, field->word);
+  }
+}
+
+void dfgnn__key_extras(char *text, size_t size, const dfgnn_problem *problem) {
+  const dfgnn_fields *fields = problem_fields();
+  const dfgnn_problem usual = DFGNN_PROBLEM_INIT;
+  *text = 0;
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    size_t at = field->in_problem;
+    if (!at || !dfgnn__field_is_flag(field) ||
+        *(const int *)((const char *)&usual + at) ||
+        !*(const int *)((const char *)problem + at))
+      continue;
+    append(text, size, "%s%s", *text ? " and " : " with ", field->word);
+  }
+}
+
+void dfgnn__key_text(char *text, size_t size, const dfgnn_problem *problem) {
+  char extras[96];
+  dfgnn__key_extras(extras, sizeof extras, problem);
+  snprintf(text, size, "%s %s, %lld heads of %lld, %s%s%s",
+           dfgnn_op_name(problem->op), dfgnn_pass_name(problem->pass),
+           (long long)problem->heads, (long long)problem->dim,
+           dfgnn_dtype_name(problem->dtype), *extras ? "," : "", extras);
+}

@@ -1,0 +1,40 @@
+/* table.h - the index over decisions, shared by its making and its use */
+#ifndef DFGNN_LIB_TABLE_H
+#define DFGNN_LIB_TABLE_H
+
+#include "lib/select.h"
+
+typedef struct dfgnn_entry {
+  const dfgnn_decision *decision;
+  uint64_t gate;    /* the fields that have to match, lib/key.h */
+  uint64_t exact;   /* gate, heads, dim, fingerprint */
+  uint64_t similar; /* gate, heads, dim, quantised signature */
+  uint64_t family;  /* gate, heads, dim, family; 0 without one */
+  int same_model;
+  double feature[DFGNN_FEATURES];
+} dfgnn_entry;
+
+typedef struct dfgnn_table_pin {
+  dfgnn_op op;
+  dfgnn_pass pass;
+  dfgnn_dtype dtype;
+  int bias, dropout; /* 1: of problems with it; 0: with or without */
+  uint64_t fingerprint;
+  const dfgnn_variant *variant;
+} dfgnn_table_pin;
+
+struct dfgnn_table {
+  dfgnn_device_info device;
+  dfgnn_decisions *decisions;
+  dfgnn_entry *entries; /* those of this arch, ordered by gate */
+  size_t count;
+  uint32_t *by_exact; /* open addressing: index + 1 */
+  size_t slots;
+  dfgnn_table_pin *pins;
+  size_t pin_count;
+};
+
+/* Folds features, rounded to quarters, into the hash h. */
+uint64_t dfgnn__quantised(uint64_t h, const double feature[DFGNN_FEATURES]);
+
+#endif

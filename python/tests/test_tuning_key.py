@@ -1,0 +1,38 @@
+"""dfgnn.tune measures the problem that it is asked for, bias and dropout
+included, and what it measured is exact for that problem alone."""
+
+import os
+import subprocess
+import sys
+
+CODE = """
+import dfgnn
+graph = dfgnn.generate("uniform:nodes=200,edges=2000,seed=1")
+def source(**extras):
+    found = dfgnn.explain(graph, "gat", 8, heads=2, **extras)
+    return found["source"], found["because"]
+def tune(**extras):
+    report = dfgnn.tune(graph, "gat", 8, heads=2, budget=0.3, **extras)
+    assert report["kept"] and report["measured"] > 0, report
+
+tune()
+assert source()[0] == "exact"
+similar, because = source(dropout=True)
+assert similar == "similar" and "without dropout" in because, because
+tune(dropout=True)
+assert source(dropout=True)[0] == "exact"
+both, because = source(dropout=True, bias=True)
+assert both == "similar" and "without bias" in because, because
+assert "without dropout" not in because, because
+tune(dropout=True, bias=True, backward=True)
+assert source(dropout=True, bias=True, backward=True)[0] == "exact"
+assert source(dropout=True, bias=True)[0] == "similar"
+"""
+
+
+def test_bias_and_dropout_are_tuned_apart(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], text=True, capture_output=True,
+        timeout=120,
+        env=dict(os.environ, DFGNN_STORE=str(tmp_path / "store.db")))
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,327 @@
+/* tune_compile.c - dfgnn-tune compile: GPU kernels ahead of their first use */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "engine/cache.h"
+#include "lib/collect.h"
+#include "lib/key.h"
+#include "lib/plan.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+
+enum { MOST_ARCHITECTURES = 16 };
+
+/* One architecture: what is chosen for it, and the programs. */
+typedef struct target {
+  char name[16]; /* "sm_90" */
+  dfgnn_device_info device;
+  dfgnn_table *table;
+  dfgnn_programs *programs;
+  dfgnn_engine *engine;
+  size_t choices, failed;
+} target;
+
+typedef struct compile {
+  const tool_settings *settings;
+  tool_records records;
+  target target[MOST_ARCHITECTURES];
+  int targets;
+  dfgnn_pack_writer *pack;
+  dfgnn_status pack_status;
+  char pack_message[512];
+} compile;
+
+/* ---- devices that are not here --------------------------------------------
+ */
+
+/* What choosing asks of a GPU; by NVIDIA's tables of compute capabilities. */
+static const struct {
+  const char *arch;
+  int units;
+  int shared_kib; /* most of a block */
+  int cache_mib;
+} devices[] = {{"sm_75", 40, 64, 4},    {"sm_80", 108, 163, 40},
+               {"sm_86", 84, 99, 6},    {"sm_89", 142, 99, 72},
+               {"sm_90", 132, 227, 50}, {"sm_100", 148, 227, 126},
+               {"sm_120", 170, 99, 96}};
+
+static void describe_device(dfgnn_device_info *device, const char *arch) {
+  size_t best = 0, count = sizeof devices / sizeof *devices;
+  for (size_t i = 0; i < count; i++) /* the newest that is no newer */
+    if (atoi(devices[i].arch + 3) <= atoi(arch + 3))
+      best = i;
+  *device = (dfgnn_device_info)DFGNN_DEVICE_INFO_INIT;
+  snprintf(device->backend, sizeof device->backend, "cuda");
+  snprintf(device->arch, sizeof device->arch, "%s", arch);
+  device->units = devices[best].units;
+  device->shared_bytes = (int64_t)devices[best].shared_kib << 10;
+  device->cache_bytes = (int64_t)devices[best].cache_mib << 20;
+}
+
+static int add_target(compile *c, const char *arch) {
+  for (int i = 0; i < c->targets; i++)
+    if (!strcmp(c->target[i].name, arch))
+      return TOOL_DONE;
+  if (c->targets == MOST_ARCHITECTURES)
+    return tool_usage("more than %d architectures", MOST_ARCHITECTURES);
+  target *t = &c->target[c->targets];
+  snprintf(t->name, sizeof t->name, "%s", arch);
+  describe_device(&t->device, arch);
+  dfgnn_status status = dfgnn__engine_offline(&t->engine, arch);
+  if (!status)
+    status = dfgnn__programs_create(&t->programs);
+  if (!status)
+    status = dfgnn__table_create(&t->table, NULL, &t->device, c->records.row,
+                                 c->records.count);
+  c->targets++;
+  return status ? tool_fail(status) : TOOL_DONE;
+}
+
+/* --arch; else the GPU that is here; else those that the stores know. */
+static int find_targets(compile *c) {
+  dfgnn_context *ctx = NULL;
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  int status = TOOL_DONE;
+  if (c->settings->arch) {
+    char list[256], *rest = list, *item;
+    snprintf(list, sizeof list, "%s", c->settings->arch);
+    while (!status && (item = strsep(&rest, ",")))
+      status = add_target(c, item);
+    return status;
+  }
+  options.device = "cuda";
+  options.store = "";
+  if (!dfgnn_context_create(&ctx, &options)) {
+    status = add_target(c, ctx->info.arch);
+    dfgnn_context_destroy(ctx);
+    return status;
+  }
+  for (size_t i = 0; !status && i < c->records.count; i++)
+    if (!strcmp(c->records.row[i].backend, "cuda"))
+      status = add_target(c, c->records.row[i].arch);
+  if (!status && !c->targets)
+    status = tool_usage("there is no GPU and the stores know none: name "
+                        "architectures with --arch, such as --arch sm_90");
+  return status;
+}
+
+/* ---- what is compiled ------------------------------------------------------
+ */
+
+static dfgnn_status add_variant(target *t, const dfgnn_variant *variant,
+                                const dfgnn_setting *setting) {
+  t->choices++;
+  return dfgnn__collect_programs(t->programs, variant, setting, NULL, 1);
+}
+
+/* The choice that a context on such a device would make, or all variants. */
+static dfgnn_status add_problem(compile *c, target *t,
+                                const dfgnn_problem *problem,
+                                const dfgnn_matrix *matrix,
+                                const dfgnn_signature *signature) {
+  const dfgnn_query query = {.setting = {.problem = problem,
+                                         .matrix = matrix,
+                                         .signature = signature,
+                                         .device = &t->device},
+                             .family = ""};
+  dfgnn_choice choice = {0};
+  dfgnn_status status = DFGNN_OK;
+  if (c->settings->all) {
+    for (size_t i = 0; !status && i < dfgnn__variant_count(); i++)
+      if (!dfgnn__variant_refusal(dfgnn__variant(i), &query.setting))
+        status = add_variant(t, dfgnn__variant(i), &query.setting);
+    return status;
+  }
+  dfgnn__table_select(&choice, t->table, &query, 0);
+  if (choice.variant)
+    status = add_variant(t, choice.variant, &query.setting);
+  dfgnn__rule_choice(&choice, &query);
+  if (!status && choice.variant)
+    status = add_variant(t, choice.variant, &query.setting);
+  return status;
+}
+
+static dfgnn_matrix matrix_of(const dfgnn_signature *s) {
+  return (dfgnn_matrix){.destinations = s->destinations,
+                        .sources = s->sources,
+                        .edges = s->edges,
+                        .max_degree = s->max_degree,
+                        .offsets64 = s->edges > INT32_MAX};
+}
+
+/* Every problem that the stores decide, or those of the options. */
+static int add_decisions(compile *c) {
+  const dfgnn_decisions *decisions = c->records.decisions;
+  for (size_t i = 0; i < decisions->count; i++) {
+    const dfgnn_measurement *row = &decisions->decision[i].problem;
+    const dfgnn_matrix matrix = matrix_of(&row->signature);
+    dfgnn_problem given, problem;
+    if (strcmp(row->backend, "cuda") || !tool_row_wanted(c->settings, row) ||
+        dfgnn__key_problem(&given, row) ||
+        dfgnn__problem_complete(&problem, &given))
+      continue;
+    for (int k = 0; k < c->targets; k++) {
+      dfgnn_status status =
+          add_problem(c, &c->target[k], &problem, &matrix, &row->signature);
+      if (status)
+        return tool_fail(status);
+    }
+  }
+  return TOOL_DONE;
+}
+
+static int add_case(void *data, const tool_case *each) {
+  compile *c = data;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  dfgnn_problem problem;
+  dfgnn_status status = dfgnn_graph_signature(&signature, each->graph);
+  if (!status)
+    status = dfgnn__problem_complete(&problem, each->problem);
+  const dfgnn_matrix matrix = matrix_of(&signature);
+  for (int k = 0; !status && k < c->targets; k++)
+    status = add_problem(c, &c->target[k], &problem, &matrix, &signature);
+  return status ? tool_fail(status) : TOOL_DONE;
+}
+
+/* ---- compiling -------------------------------------------------------------
+ */
+
+static void keep_image(void *data, const dfgnn_program *program,
+                       const dfgnn_keys_of *keys, const dfgnn_image *image,
+                       const char *target_name) {
+  compile *c = data;
+  char text[512];
+  dfgnn__program_text(text, sizeof text, program);
+  if (c->pack_status)
+    return;
+  c->pack_status = dfgnn__pack_add(c->pack, keys, image, target_name, text);
+  if (c->pack_status)
+    snprintf(c->pack_message, sizeof c->pack_message, "%s", dfgnn_last_error());
+}
+
+static void compile_target(compile *c, target *t, json_t *rows) {
+  const double start = tool_now();
+  const size_t count = dfgnn__programs_count(t->programs);
+  json_t *row = json_object();
+  tool_progress(c->settings, 0, 0, "%s: compiling %zu programs", t->name,
+                count);
+  if (c->pack)
+    dfgnn__engine_keep_images(t->engine, keep_image, c);
+  dfgnn_status status =
+      dfgnn__engine_prepare(t->engine, t->programs, c->settings->threads, NULL);
+  tool_progress_end(c->settings);
+  if (status)
+    (void)tool_fail(status);
+  for (size_t i = 0; i < count; i++) {
+    dfgnn_kernel_info info;
+    t->failed += !dfgnn__engine_kernel_info(
+        &info, t->engine, dfgnn__programs_get(t->programs, i));
+  }
+  tool_put(row, "arch", t->name);
+  tool_put_count(row, "choices", (int64_t)t->choices);
+  tool_put_count(row, "programs", (int64_t)count);
+  tool_put_count(row, "failed", (int64_t)t->failed);
+  tool_put_number(row, "seconds", tool_now() - start);
+  json_array_append_new(rows, row);
+}
+
+static int write_pack(compile *c, int keep, json_t *rows) {
+  dfgnn_cache_info info = {0};
+  dfgnn_status status = dfgnn__pack_close(c->pack, keep, &info);
+  c->pack = NULL;
+  if (!keep)
+    return TOOL_DONE;
+  if (status)
+    return tool_fail(status);
+  json_t *row = json_object();
+  tool_put(row, "pack", c->settings->pack);
+  tool_put_count(row, "programs", info.entries);
+  tool_put_number(row, "bytes", (double)info.bytes);
+  json_array_append_new(rows, row);
+  return TOOL_DONE;
+}
+
+static int compile_all(compile *c) {
+  static const tool_column columns[] = {
+      {"arch", "ARCH", TOOL_TEXT},        {"pack", "PACK", TOOL_TEXT},
+      {"choices", "CHOICES", TOOL_COUNT}, {"programs", "PROGRAMS", TOOL_COUNT},
+      {"failed", "FAILED", TOOL_COUNT},   {"seconds", "TIME", TOOL_SECONDS},
+      {"bytes", "SIZE", TOOL_BYTES},      {NULL, NULL, 0}};
+  json_t *rows = json_array();
+  size_t failed = 0;
+  int status = TOOL_DONE;
+  if (c->settings->pack && dfgnn__pack_create(&c->pack, c->settings->pack)) {
+    json_decref(rows);
+    return tool_fail(DFGNN_ERROR_IO);
+  }
+  for (int k = 0; k < c->targets && !tool_interrupted(); k++) {
+    compile_target(c, &c->target[k], rows);
+    failed += c->target[k].failed;
+  }
+  if (c->pack_status) {
+    dfgnn__fail(c->pack_status, "%s", c->pack_message);
+    status = tool_fail(c->pack_status);
+  }
+  if (c->pack) {
+    int written = write_pack(c, !status && !tool_interrupted(), rows);
+    status = status ? status : written;
+  }
+  int printed = tool_report(c->settings, rows, columns);
+  return tool_interrupted() ? TOOL_INTERRUPTED
+         : status           ? status
+         : failed           ? TOOL_FAILED
+                            : printed;
+}
+
+static void release(compile *c) {
+  for (int k = 0; k < c->targets; k++) {
+    dfgnn__table_destroy(c->target[k].table);
+    dfgnn__programs_destroy(c->target[k].programs);
+    dfgnn__engine_close(c->target[k].engine);
+  }
+  tool_records_free(&c->records);
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  compile c = {.settings = settings};
+  tool_graphs graphs = {0};
+  tool_settings on_cpu = *settings;
+  on_cpu.device = "cpu"; /* only the signatures of graphs are needed */
+  tool_catch_interrupts();
+  int status = tool_records_load(&c.records, settings);
+  if (!status)
+    status = find_targets(&c);
+  if (!status && count)
+    status = tool_graphs_all(&graphs, count, operands);
+  if (!status)
+    status =
+        count ? tool_each(&on_cpu, &graphs, add_case, &c) : add_decisions(&c);
+  if (!status)
+    status = compile_all(&c);
+  tool_graphs_free(&graphs);
+  release(&c);
+  return status;
+}
+
+const tool_command tune_compile = {
+    "compile",
+    "[GRAPH...]",
+    0,
+    -1,
+    "Compile GPU kernels ahead of their first use",
+    "Compiles what calls on a GPU will launch, for any architecture, without "
+    "a GPU: for each graph and problem of the options the variant that a "
+    "program would choose and that of the rule, or every variant with --all. "
+    "Without graphs it does so for every problem that the stores have "
+    "measured on a GPU, as far as the problem options leave it.\n"
+    "\n"
+    "Compiled kernels go to the user's cache. --pack writes them to a file as "
+    "well, for machines without a compiler: name it in DFGNN_KERNEL_PACK, or "
+    "install it as a *.pack file where the package's store is. Without --arch "
+    "the architecture is that of the GPU that is here, else those that the "
+    "stores have rows of.",
+    HAS_PROBLEM | HAS(ARCH) | HAS(PACK) | HAS(ALL) | HAS(THREADS) | HAS(STORE) |
+        HAS_ALWAYS,
+    command};
