@@ -158,18 +158,20 @@ static void give_up_if_damaged(int rc) {
   tried = 0;
 }
 
-/* Days are precise enough, and spare a write a hit. */
+/* It is not worth waiting for others to count a use. */
 static void touch(const dfgnn_keys_of *keys) {
   sqlite3_stmt *row = NULL;
-  if (!sqlite3_prepare_v2(
-          connection,
-          "UPDATE kernel SET used = strftime('%s', 'now') / 86400 WHERE "
-          "key = ?1 AND used <> strftime('%s', 'now') / 86400",
-          -1, &row, NULL)) {
+  sqlite3_busy_timeout(connection, 0);
+  if (!sqlite3_prepare_v2(connection,
+                          "UPDATE kernel SET uses = uses + 1, "
+                          "used = strftime('%s', 'now') / 86400 "
+                          "WHERE key = ?1",
+                          -1, &row, NULL)) {
     sqlite3_bind_blob(row, 1, keys->full, DFGNN_KEY_BYTES, SQLITE_STATIC);
     (void)sqlite3_step(row);
   }
   sqlite3_finalize(row);
+  sqlite3_busy_timeout(connection, WAIT_MS);
 }
 
 int dfgnn__cache_find(dfgnn_image *image, const dfgnn_keys_of *keys) {
@@ -243,6 +245,7 @@ void dfgnn__cache_describe(dfgnn_cache_info *info) {
   pthread_mutex_unlock(&lock);
   info->entries = count.entries;
   info->bytes = count.bytes;
+  info->uses = count.uses;
   info->limit_bytes = limit_bytes();
   info->hits = atomic_load(&hits);
   info->misses = atomic_load(&misses);

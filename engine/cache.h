@@ -31,6 +31,7 @@ typedef struct dfgnn_cache_info {
   char path[4096];   /* "" if there is none */
   char problem[512]; /* why it is not used; "" if it is */
   int64_t entries, bytes, limit_bytes;
+  int64_t uses; /* how often entries were found, by any process */
   int64_t hits, misses, stored; /* of this process */
 } dfgnn_cache_info;
 void dfgnn__cache_describe(dfgnn_cache_info *info);

@@ -21,6 +21,7 @@ static const char schema[] =
     "ptx INTEGER NOT NULL CHECK (ptx IN (0, 1)),"
     "bytes INTEGER NOT NULL CHECK (bytes > 0)," /* before compression */
     "used INTEGER NOT NULL,"                    /* day it was last used */
+    "uses INTEGER NOT NULL,"                    /* how often it was found */
     "digest BLOB NOT NULL CHECK (length(digest) = 32),"
     "code BLOB NOT NULL) STRICT";
 
@@ -187,7 +188,7 @@ int dfgnn__kernel_file_store(sqlite3 *db, const dfgnn_keys_of *keys,
   rc = sqlite3_prepare_v2(
       db,
       "INSERT OR REPLACE INTO kernel VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, "
-      "strftime('%s', 'now') / 86400, ?8, ?9)",
+      "strftime('%s', 'now') / 86400, 0, ?8, ?9)",
       -1, &row, NULL);
   if (rc)
     goto out;
@@ -211,11 +212,14 @@ int dfgnn__kernel_file_count(sqlite3 *db, dfgnn_kernel_file_info *info) {
   sqlite3_stmt *row = NULL;
   memset(info, 0, sizeof *info);
   int rc = sqlite3_prepare_v2(
-      db, "SELECT count(*), coalesce(sum(length(code)), 0) FROM kernel", -1,
-      &row, NULL);
+      db,
+      "SELECT count(*), coalesce(sum(length(code)), 0), coalesce(sum(uses), 0) "
+      "FROM kernel",
+      -1, &row, NULL);
   if (!rc && (rc = sqlite3_step(row)) == SQLITE_ROW) {
     info->entries = sqlite3_column_int64(row, 0);
     info->bytes = sqlite3_column_int64(row, 1);
+    info->uses = sqlite3_column_int64(row, 2);
   }
   sqlite3_finalize(row);
   return rc;

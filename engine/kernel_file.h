@@ -28,7 +28,7 @@ int dfgnn__kernel_file_store(sqlite3 *db, const dfgnn_keys_of *keys,
                              const char *expression);
 
 typedef struct dfgnn_kernel_file_info {
-  int64_t entries, bytes; /* bytes: of images, compressed */
+  int64_t entries, bytes, uses; /* bytes: of images, compressed */
 } dfgnn_kernel_file_info;
 int dfgnn__kernel_file_count(sqlite3 *db, dfgnn_kernel_file_info *info);
 

@@ -121,6 +121,8 @@ const tool_option tool_options[OPTION_COUNT] = {
                      "architectures to compile for, such as sm_80,sm_90"},
     [OPTION_PACK] = {"pack", 0, "FILE",
                      "write the compiled kernels to a pack as well"},
+    [OPTION_KERNELS] = {"kernels", 0, NULL,
+                        "the cache of compiled kernels instead of a store"},
     [OPTION_SINCE] = {"since", 0, "TIME",
                       "only rows measured since a date such as 2026-11-30 (in "
                       "UTC), or in the last 12h or 30d"},
@@ -401,6 +403,9 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_ARCH:
     s->arch = value;
+    break;
+  case OPTION_KERNELS:
+    s->kernels = 1;
     break;
   case OPTION_PACK:
     s->pack = value;

@@ -1,5 +1,6 @@
 /* tune_check.c - dfgnn-tune verify and prune: what of a store is of use */
 #include "base/error.h"
+#include "tools/kernels.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -118,6 +119,8 @@ static int prune_command(tool_settings *settings, int count, char **operands) {
   char path[4096];
   (void)count;
   (void)operands;
+  if (settings->kernels)
+    return tool_kernels_prune(settings);
   int status = tool_target_path(path, sizeof path, settings);
   if (status)
     return status;
@@ -166,6 +169,7 @@ const tool_command tune_prune = {
     "Removes, in one transaction, the rows of variants that are gone, of "
     "revisions older than this library's, and invalid ones, from the store "
     "that is written. Rows of newer revisions, and of backends that this "
-    "library was built without, stay.",
-    HAS(STORE) | HAS_ALWAYS,
+    "library was built without, stay. With --kernels the user's cache of "
+    "compiled GPU kernels is emptied instead.",
+    HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
     prune_command};

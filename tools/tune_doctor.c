@@ -3,6 +3,7 @@
 #include "db/field.h"
 #include "lib/describe.h"
 #include "lib/registry.h"
+#include "tools/kernels.h"
 #include "tools/layers.h"
 #include "tools/lookup.h"
 #include "tools/records.h"
@@ -256,8 +257,15 @@ static int examine_call(void *data, const tool_case *each) {
   return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_DONE;
 }
 
+static void examine_kernels(doctor *d) {
+  char text[512];
+  int can = tool_kernels_diagnose(text, sizeof text);
+  say(d, "kernels", "CUDA", can ? "good" : "none", "%s", text);
+}
+
 static int examine(doctor *d, const tool_graphs *graphs) {
   tool_contexts contexts;
+  examine_kernels(d);
   int status = examine_layers(d);
   if (status || d->broken)
     return status ? status : TOOL_STORE;

@@ -1,5 +1,6 @@
 /* tune_info.c - dfgnn-tune info: this machine, the stores, the environment */
 #include "lib/registry.h"
+#include "tools/kernels.h"
 #include "tools/layers.h"
 #include "tools/ranks.h"
 #include "tools/report.h"
@@ -122,6 +123,7 @@ static int command(tool_settings *settings, int count, char **operands) {
     put_device(rows, &contexts, i);
   for (int i = 0; i < contexts.count; i++)
     put_layers(rows, contexts.ctx[i]);
+  tool_kernels_describe(rows);
   put_environment(rows);
   tool_contexts_close(&contexts);
   return tool_report(settings, rows, columns);

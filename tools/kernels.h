@@ -1,0 +1,16 @@
+/* kernels.h - what the tools say of the compiler and of compiled kernels */
+#ifndef DFGNN_TOOLS_KERNELS_H
+#define DFGNN_TOOLS_KERNELS_H
+
+#include "tools/report.h"
+
+/* Rows of `info`: the compiler, the user's cache, the packs. */
+void tool_kernels_describe(json_t *rows);
+/* What `stat` says of the cache: an object with --json, else a line. */
+void tool_kernels_stat(const tool_settings *settings, json_t *rows);
+/* `prune --kernels`: empties the cache. */
+int tool_kernels_prune(const tool_settings *settings);
+/* For `doctor`: 1 if GPU kernels can be had. */
+int tool_kernels_diagnose(char *text, size_t size);
+
+#endif
