@@ -167,6 +167,12 @@ dfgnn_status dfgnn__key_generate(const char *stem) {
   return status;
 }
 
+/* A pack of compiled kernels tells itself by SQLite's application id, at byte
+ * 68; the engine looks at the rest of it. */
+static int is_pack(const unsigned char *bytes) {
+  return memcmp(bytes + 68, "dfnk", 4) == 0;
+}
+
 dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
   unsigned char secret[crypto_sign_SECRETKEYBYTES], message[MESSAGE_BYTES];
   unsigned char *bytes = NULL;
@@ -181,7 +187,8 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
     status = read_line(secret, sizeof secret, secret_key, "dfgnn-secret-key");
   if (!status)
     status = read_store(&bytes, &size, path);
-  if (!status) /* nobody should vouch for a file that is no store */
+  /* Nobody should vouch for a file that is no store and no pack. */
+  if (!status && !is_pack(bytes))
     status = dfgnn__store_open_bytes(&store, path, bytes, size);
   if (status)
     goto out;
@@ -266,7 +273,7 @@ void dfgnn__keys_free(dfgnn_keys *keys) {
   free(keys);
 }
 
-static dfgnn_status check_signature(const char *path, const dfgnn_keys *keys,
+dfgnn_status dfgnn__signature_check(const char *path, const dfgnn_keys *keys,
                                     const unsigned char *bytes, size_t size) {
   char name[PATH_MAX];
   unsigned char message[MESSAGE_BYTES];
@@ -278,7 +285,7 @@ static dfgnn_status check_signature(const char *path, const dfgnn_keys *keys,
   status = read_line(&s, sizeof s, name, "dfgnn-signature");
   if (status) {
     dfgnn__fail_prefix(status,
-                       "%s: not signed, and only stores signed with a key of "
+                       "%s: not signed, and only files signed with a key of "
                        "%s are accepted: ",
                        path, keys->path);
     return DFGNN_ERROR_STORE;
@@ -304,7 +311,7 @@ dfgnn_status dfgnn__store_open_signed(dfgnn_store **store, const char *path,
   size_t size = 0;
   dfgnn_status status = read_store(&bytes, &size, path);
   if (!status)
-    status = check_signature(path, keys, bytes, size);
+    status = dfgnn__signature_check(path, keys, bytes, size);
   if (!status)
     status = dfgnn__store_open_bytes(store, path, bytes, size);
   free(bytes);

@@ -186,13 +186,18 @@ dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path);
 /* Makes STEM.key, readable by its owner alone, and STEM.pub; neither may exist.
  */
 dfgnn_status dfgnn__key_generate(const char *stem);
-/* Only published stores can be signed: what a log holds is outside the file. */
+/* Only published stores and packs can be signed: what a log holds is outside
+ * the file. */
 dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key);
 
 /* Public keys: a file, or a directory whose *.pub files are taken. */
 typedef struct dfgnn_keys dfgnn_keys;
 dfgnn_status dfgnn__keys_load(dfgnn_keys **keys, const char *path);
 void dfgnn__keys_free(dfgnn_keys *keys);
+/* DFGNN_ERROR_STORE unless one of the keys has signed the bytes of the file:
+ * path.sig says so. */
+dfgnn_status dfgnn__signature_check(const char *path, const dfgnn_keys *keys,
+                                    const unsigned char *bytes, size_t size);
 /* Opens for reading what one of the keys has signed, and no byte else: the file
  * is read once, checked, and used from memory. */
 dfgnn_status dfgnn__store_open_signed(dfgnn_store **store, const char *path,

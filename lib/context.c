@@ -126,6 +126,7 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
                        ? dfgnn__environment_log_level()
                        : options->log_level;
   dfgnn__environment_warn_unknown(ctx);
+  dfgnn__pack_trust_keys();
 
   dfgnn_status status = read_environment(ctx, options);
   if (!status)

@@ -84,4 +84,7 @@ dfgnn_status dfgnn__context_kept(dfgnn_rows *rows, dfgnn_context *ctx,
 /* Reads the layers, and what was kept, into a table for ctx->info. */
 dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx);
 
+/* lib/pack_trust.c: packs of kernels have to be signed where keys are set. */
+void dfgnn__pack_trust_keys(void);
+
 #endif
