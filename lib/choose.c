@@ -7,10 +7,11 @@
 #include "lib/operator.h"
 #include "lib/table.h"
 
-#define NEIGHBOURS 4       /* that vote */
-#define ABSENT_PENALTY 0.2 /* log-ratio of a variant a neighbour did not see   \
-                            */
-#define WORST_VOTE 1.5     /* log-ratios beyond it count alike */
+#define NEIGHBOURS 4 /* that vote */
+#define ABSENT_PENALTY                                                         \
+  0.2                  /* log-ratio of a variant a neighbour did not see       \
+                        */
+#define WORST_VOTE 1.5 /* log-ratios beyond it count alike */
 
 /* What is looked up for: the problem that was asked for, or one like it. */
 typedef struct lookup {

@@ -10,7 +10,6 @@
 #include "db/store.h"
 #include "lib/describe.h"
 #include "lib/graph.h"
-#include "lib/key.h"
 #include "lib/registry.h"
 
 static int launches_fail, graphs_are_odd, prepared;
@@ -340,55 +339,6 @@ START_TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
 }
 END_TEST
 
-/* A member of dfgnn_problem that no key has would let measurements answer for
- * problems that they are not of. */
-_Static_assert(offsetof(dfgnn_problem, dropout) + sizeof(int) ==
-                   sizeof(dfgnn_problem),
-               "a new member of dfgnn_problem: add it to the table in "
-               "db/field.c and to this test");
-
-START_TEST(every_member_of_a_problem_is_in_its_key) {
-  const dfgnn_problem usual = DFGNN_PROBLEM_INIT;
-  dfgnn_measurement row = {.backend = ""}, other = {.backend = ""};
-  dfgnn_problem back;
-  int checked = 0;
-  dfgnn__key_fill(&row, &usual, 0);
-#define DIFFERS(member, value)                                                 \
-  do {                                                                         \
-    dfgnn_problem p = usual;                                                   \
-    p.member = value;                                                          \
-    dfgnn__key_fill(&other, &p, 0);                                            \
-    ck_assert_msg(dfgnn__key_sized(&other) != dfgnn__key_sized(&row),          \
-                  #member " is not in the hash");                              \
-    ck_assert_msg(!dfgnn__same_problem(&other, &row),                          \
-                  #member " is not compared");                                 \
-    ck_ok(dfgnn__key_problem(&back, &other));                                  \
-    ck_assert_msg(back.member == p.member, #member " is lost");                \
-    checked++;                                                                 \
-  } while (0)
-  DIFFERS(op, DFGNN_OP_GAT);
-  DIFFERS(pass, DFGNN_PASS_BACKWARD);
-  DIFFERS(dtype, DFGNN_F16);
-  DIFFERS(math, DFGNN_MATH_TF32);
-  DIFFERS(layout, DFGNN_LAYOUT_NDH);
-  DIFFERS(heads, 8);
-  DIFFERS(dim, 65);
-  DIFFERS(deterministic, 0);
-  DIFFERS(weights, 1);
-  DIFFERS(cold, 1);
-  DIFFERS(bias, 1);
-  DIFFERS(dropout, 1);
-  ck_assert_int_eq(checked, 12); /* not effort, not max_workspace */
-  dfgnn__key_fill(&other, &usual, 1);
-  ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
-  other = row;
-  other.edge_dim = 16;
-  ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
-  ck_fails(dfgnn__key_problem(&back, &other), DFGNN_ERROR_INVALID,
-           "16 features an edge");
-}
-END_TEST
-
 START_TEST(a_like_operator_answers_for_one_that_is_not_measured) {
   problem.op = DFGNN_OP_REDUCE_MAX;
   store_row(FAKE_3, 3, NULL, 0.5);
@@ -692,7 +642,6 @@ int main(void) {
   tcase_add_test(tc,
                  this_graph_without_an_extra_answers_before_another_with_it);
   tcase_add_test(tc, a_pin_for_dropout_leaves_problems_without_it_alone);
-  tcase_add_test(tc, every_member_of_a_problem_is_in_its_key);
   tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
   tcase_add_test(tc, a_pin_overrides_measurements);
   tcase_add_test(tc, effort_stored_reports_a_miss);

@@ -1,0 +1,151 @@
+/* The key of a problem: what a call and a measurement must share. */
+#include "tests/unit/fixture.h"
+
+#include "db/field.h"
+#include "lib/key.h"
+
+/* A member of dfgnn_problem that no key has would let measurements answer for
+ * problems that they are not of. */
+_Static_assert(offsetof(dfgnn_problem, dropout) + sizeof(int) ==
+                   sizeof(dfgnn_problem),
+               "a new member of dfgnn_problem: add it to the table in "
+               "db/field.c and to this test");
+
+static const dfgnn_problem usual = DFGNN_PROBLEM_INIT;
+
+static dfgnn_measurement row_of(const dfgnn_problem *problem) {
+  dfgnn_measurement row = {.backend = "cpu", .arch = "x", .model = "m"};
+  dfgnn__key_fill(&row, problem, 0);
+  return row;
+}
+
+START_TEST(every_member_of_a_problem_is_in_its_key) {
+  const dfgnn_measurement row = row_of(&usual);
+  int checked = 0;
+#define DIFFERS(member, value)                                                 \
+  do {                                                                         \
+    dfgnn_problem p = usual, back;                                             \
+    p.member = value;                                                          \
+    const dfgnn_measurement other = row_of(&p);                                \
+    ck_assert_msg(dfgnn__key_sized(&other) != dfgnn__key_sized(&row),          \
+                  #member " is not in the hash");                              \
+    ck_assert_msg(!dfgnn__same_problem(&other, &row),                          \
+                  #member " is not compared");                                 \
+    ck_ok(dfgnn__key_problem(&back, &other));                                  \
+    ck_assert_msg(back.member == p.member, #member " is lost");                \
+    checked++;                                                                 \
+  } while (0)
+  DIFFERS(op, DFGNN_OP_GAT);
+  DIFFERS(pass, DFGNN_PASS_BACKWARD);
+  DIFFERS(dtype, DFGNN_F16);
+  DIFFERS(math, DFGNN_MATH_TF32);
+  DIFFERS(layout, DFGNN_LAYOUT_NDH);
+  DIFFERS(heads, 8);
+  DIFFERS(dim, 65);
+  DIFFERS(deterministic, 0);
+  DIFFERS(weights, 1);
+  DIFFERS(cold, 1);
+  DIFFERS(bias, 1);
+  DIFFERS(dropout, 1);
+  ck_assert_int_eq(checked, 12); /* not effort, not max_workspace */
+}
+END_TEST
+
+START_TEST(offsets_and_edge_features_are_in_the_gate) {
+  const dfgnn_measurement row = row_of(&usual);
+  dfgnn_measurement other = row;
+  dfgnn_problem back;
+  dfgnn__key_fill(&other, &usual, 1);
+  ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
+  other = row;
+  other.edge_dim = 16;
+  ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
+  ck_assert(!dfgnn__same_problem(&other, &row));
+  ck_fails(dfgnn__key_problem(&back, &other), DFGNN_ERROR_INVALID,
+           "16 features an edge");
+}
+END_TEST
+
+START_TEST(sizes_are_no_part_of_the_gate) {
+  dfgnn_problem wide = usual;
+  wide.heads = 8;
+  wide.dim = 16;
+  const dfgnn_measurement row = row_of(&usual), other = row_of(&wide);
+  ck_assert_uint_eq(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
+}
+END_TEST
+
+START_TEST(names_that_the_library_has_not_are_refused) {
+  dfgnn_measurement row = row_of(&usual);
+  dfgnn_problem back;
+  row.dtype = "f8";
+  ck_assert_int_ne(dfgnn__key_problem(&back, &row), DFGNN_OK);
+  ck_assert_msg(strstr(dfgnn_last_error(), "f8") != NULL, "%s",
+                dfgnn_last_error());
+}
+END_TEST
+
+START_TEST(a_difference_is_told_in_words_of_the_measurement) {
+  dfgnn_problem measured = usual, wanted = usual;
+  char text[256];
+  dfgnn_measurement a = row_of(&measured), b = row_of(&wanted);
+  dfgnn__key_difference(text, sizeof text, &a, &b);
+  ck_assert_str_eq(text, "");
+  wanted.dropout = wanted.bias = 1;
+  wanted.deterministic = 0;
+  wanted.op = DFGNN_OP_GAT;
+  wanted.heads = 8; /* a size, not told */
+  b = row_of(&wanted);
+  dfgnn__key_difference(text, sizeof text, &a, &b);
+  ck_assert_str_eq(text, "with operator gt, with determinism, without bias, "
+                         "without dropout");
+  a.edge_dim = 16;
+  dfgnn__key_difference(text, 12, &a, &b); /* no room: cut, not written over */
+  ck_assert_str_eq(text, "with operat");
+}
+END_TEST
+
+START_TEST(a_problem_is_told_with_its_extras) {
+  dfgnn_problem p = usual;
+  char text[192];
+  dfgnn__key_text(text, sizeof text, &p);
+  ck_assert_str_eq(text, "gt forward, 1 heads of 64, f32");
+  p.bias = p.dropout = 1;
+  p.heads = 8;
+  dfgnn__key_text(text, sizeof text, &p);
+  ck_assert_str_eq(text,
+                   "gt forward, 8 heads of 64, f32, with bias and dropout");
+}
+END_TEST
+
+START_TEST(only_later_fields_at_zero_are_left_out) {
+  const dfgnn_measurement row = row_of(&usual);
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+  int left_out = 0;
+  for (size_t i = 0; i < fields->count; i++) {
+    left_out += dfgnn__field_is_left_out(&fields->field[i], &row);
+    ck_assert_int_eq(dfgnn__field_is_left_out(&fields->field[i], &row),
+                     fields->field[i].added > 0);
+    ck_assert_ptr_nonnull(fields->field[i].word);
+  }
+  ck_assert_int_eq(left_out, 3); /* bias, dropout, edge_dim */
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("key");
+  TCase *tc = tcase_create("key");
+  tcase_add_test(tc, every_member_of_a_problem_is_in_its_key);
+  tcase_add_test(tc, offsets_and_edge_features_are_in_the_gate);
+  tcase_add_test(tc, sizes_are_no_part_of_the_gate);
+  tcase_add_test(tc, names_that_the_library_has_not_are_refused);
+  tcase_add_test(tc, a_difference_is_told_in_words_of_the_measurement);
+  tcase_add_test(tc, a_problem_is_told_with_its_extras);
+  tcase_add_test(tc, only_later_fields_at_zero_are_left_out);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
