@@ -102,8 +102,8 @@ dfgnn_status dfgnn__cuda_analyze(const dfgnn_queue *queue,
                                  const dfgnn_matrix *matrix, int64_t graphs,
                                  const int64_t *graph_ptr, int units,
                                  void *workspace) {
-  static const dfgnn_program inside = {.source = SOURCE,
-                                       .name = "dfgnn::analyze_inside"};
+  static const dfgnn_program inside =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::analyze_inside", DFGNN_GRAPH_THREADS);
   const int type = matrix->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32;
   dfgnn_analysis a;
   void *blocks;

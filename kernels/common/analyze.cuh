@@ -374,7 +374,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /* graph_ptr was given: does an edge leave the block of its row? */
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     analyze_inside(const __grid_constant__ dfgnn_analysis w) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= w.rows || refused(w.counts) || w.high[i] < 0)

@@ -16,10 +16,10 @@ dfgnn_status dfgnn__cuda_find_blocks(const dfgnn_queue *queue,
                                      const int32_t *high, const int32_t *low,
                                      int64_t rows, uint32_t *tickets,
                                      void *workspace) {
-  static const dfgnn_program reduce = {.source = "kernels/common/blocks.cuh",
-                                       .name = "dfgnn::reduce_blocks"};
-  static const dfgnn_program decide = {.source = "kernels/common/blocks.cuh",
-                                       .name = "dfgnn::decide_blocks"};
+  static const dfgnn_program reduce = DFGNN_PROGRAM(
+      "kernels/common/blocks.cuh", "dfgnn::reduce_blocks", DFGNN_GRAPH_THREADS);
+  static const dfgnn_program decide = DFGNN_PROGRAM(
+      "kernels/common/blocks.cuh", "dfgnn::decide_blocks", DFGNN_GRAPH_THREADS);
   char *base = workspace;
   void *array[4];
   for (int k = 0; k < 4; k++)

@@ -67,7 +67,8 @@ __device__ bool refused(const dfgnn_graph_counts *c) {
          c->list.unsorted;
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     reduce_blocks(const __grid_constant__ dfgnn_block_tiles t) {
   const int32_t *high = t.row_high, *low = t.row_low;
   const int64_t n = t.rows;
@@ -133,7 +134,8 @@ struct Sizes {
 };
 
 /* A size is known where the next block begins. */
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     decide_blocks(const __grid_constant__ dfgnn_block_tiles t) {
   dfgnn_graph_counts *counts = t.counts;
   const int32_t *high = t.row_high, *low = t.row_low;

@@ -53,8 +53,8 @@ size_t dfgnn__cuda_sort_bytes(int64_t count, int bits, int wide) {
 static dfgnn_status sort_in_a_block(const dfgnn_queue *queue,
                                     const uint32_t *key, uint32_t *sorted,
                                     int32_t *order, int64_t count, int bits) {
-  static const dfgnn_program program = {.source = SORT,
-                                        .name = "dfgnn::sort_small"};
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SORT, "dfgnn::sort_small", DFGNN_SORT_THREADS);
   const dfgnn_sort_small sort = {.key = key,
                                  .to_key = sorted,
                                  .to_number = order,

@@ -198,7 +198,8 @@ __global__ void __launch_bounds__(kSortThreads, 2)
 }
 
 /* All passes in one block. */
-__global__ void __launch_bounds__(kSortThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     sort_small(const __grid_constant__ dfgnn_sort_small p) {
   constexpr int kBits = DFGNN_SORT_SMALL_BITS, kItems = DFGNN_SORT_ITEMS;
   __shared__ union {

@@ -22,11 +22,12 @@ static int type_of(const dfgnn_matrix *m) {
   return m->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32;
 }
 
-/* type 0: the kernel has no template's type. */
-static dfgnn_status launch(const dfgnn_queue *queue, const char *name, int type,
-                           int64_t count, const dfgnn_dense_windows *windows) {
+/* constant: the type of offsets, or the threads of kernels that read none. */
+static dfgnn_status launch(const dfgnn_queue *queue, const char *name,
+                           int constant, int64_t count,
+                           const dfgnn_dense_windows *windows) {
   const dfgnn_program program = {
-      .source = SOURCE, .name = name, .count = type != 0, .constant = {type}};
+      .source = SOURCE, .name = name, .count = 1, .constant = {constant}};
   const dfgnn_grid grid = {
       .blocks = {(unsigned)dfgnn__ceil_div(count, DFGNN_TILES_THREADS)},
       .threads = DFGNN_TILES_THREADS};
@@ -65,17 +66,21 @@ dfgnn_status dfgnn__cuda_find_dense(const dfgnn_queue *queue,
   if (!status)
     status = dfgnn__cuda_scan_max(queue, w.low, w.low, n, scan);
   if (!status)
-    status = launch(queue, "dfgnn::tiles::dense_begins", 0, n, &w);
+    status =
+        launch(queue, "dfgnn::tiles::dense_begins", DFGNN_TILES_THREADS, n, &w);
   if (!status)
     status = dfgnn__cuda_scan_max(queue, w.begin, w.begin, n, scan);
   if (!status)
-    status = launch(queue, "dfgnn::tiles::dense_ends", 0, n, &w);
+    status =
+        launch(queue, "dfgnn::tiles::dense_ends", DFGNN_TILES_THREADS, n, &w);
   if (!status)
-    status = launch(queue, "dfgnn::tiles::dense_marks", 0, n, &w);
+    status =
+        launch(queue, "dfgnn::tiles::dense_marks", DFGNN_TILES_THREADS, n, &w);
   if (!status)
     status = dfgnn__cuda_scan_sum(queue, w.number, w.number, n, scan);
   if (!status)
-    status = launch(queue, "dfgnn::tiles::dense_rows", 0, n, &w);
+    status =
+        launch(queue, "dfgnn::tiles::dense_rows", DFGNN_TILES_THREADS, n, &w);
   return status ? status
                 : launch(queue, "dfgnn::tiles::dense_windows", type_of(m),
                          capacity, &w);

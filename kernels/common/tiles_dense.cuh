@@ -43,7 +43,8 @@ __device__ bool may_cut(const dfgnn_dense_windows &w, int64_t n, int64_t i) {
   return i <= 0 || i >= n || (w.high[i - 1] < i && w.low[n - 1 - i] <= -i);
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     dense_begins(const __grid_constant__ dfgnn_dense_windows w) {
   const int64_t n = w.rows;
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
@@ -51,7 +52,8 @@ __global__ void __launch_bounds__(kThreads)
     w.begin[i] = may_cut(w, n, i) ? int32_t(i) : 0;
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     dense_ends(const __grid_constant__ dfgnn_dense_windows w) {
   const int64_t n = w.rows;
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x + 1;
@@ -71,7 +73,8 @@ __device__ bool begins_window(const dfgnn_dense_windows &w, int64_t i,
   return at % 16 == 0 && part * units < (unit + 1) * parts;
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     dense_marks(const __grid_constant__ dfgnn_dense_windows w) {
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i < w.rows)
@@ -79,7 +82,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /* number: of windows up to a row. */
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     dense_rows(const __grid_constant__ dfgnn_dense_windows w) {
   const int64_t n = w.rows;
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;

@@ -51,8 +51,8 @@ size_t dfgnn__cuda_count_tiles_bytes(const dfgnn_matrix *m, int64_t parameter) {
 static dfgnn_status count_items(const dfgnn_queue *queue, counted_layout *c,
                                 int dense, int split) {
   enum { MOST_BLOCKS = 512 };
-  static const dfgnn_program program = {.source = SOURCE,
-                                        .name = "dfgnn::tiles::count_items"};
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::count_items", DFGNN_TILES_THREADS);
   dfgnn_grid grid = grid_of(c->capacity);
   void *arguments[] = {&c->counts, &c->chunk_end, &c->capacity, &dense, &split};
   if (grid.blocks[0] > MOST_BLOCKS)
@@ -126,8 +126,8 @@ size_t dfgnn__cuda_fill_tiles_bytes(const dfgnn_tile_counts *counts) {
 static dfgnn_status mark_parts(const dfgnn_queue *queue,
                                const dfgnn_list_items *list, int64_t items,
                                void *scan) {
-  static const dfgnn_program program = {.source = SOURCE,
-                                        .name = "dfgnn::tiles::mark_parts"};
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::mark_parts", DFGNN_TILES_THREADS);
   dfgnn_status status =
       dfgnn__launch_struct(queue, &program, grid_of(list->count), list);
   if (!status)
@@ -145,10 +145,10 @@ static dfgnn_status list_items(const dfgnn_queue *queue,
                                const dfgnn_list_items *list,
                                const filling_layout *f,
                                const dfgnn_tile_counts *counts) {
-  static const dfgnn_program listing = {.source = SOURCE,
-                                        .name = "dfgnn::tiles::list_items"};
-  static const dfgnn_program ordering = {.source = SOURCE,
-                                         .name = "dfgnn::tiles::order_items"};
+  static const dfgnn_program listing =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::list_items", DFGNN_TILES_THREADS);
+  static const dfgnn_program ordering =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::order_items", DFGNN_TILES_THREADS);
   const int64_t items = (int64_t)counts->items;
   dfgnn_status status = DFGNN_OK;
   if (list->may_cut)

@@ -18,7 +18,8 @@ __device__ int32_t parts_of(int32_t chunks, int split) {
 
 __device__ ull *as_ull(uint64_t *p) { return reinterpret_cast<ull *>(p); }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     count_items(dfgnn_tile_counts *counts, const int32_t *chunks,
                 int64_t capacity, int dense, int split) {
   const int64_t windows = dense ? int64_t(counts->windows) : capacity;
@@ -52,7 +53,8 @@ __device__ int32_t final_parts(const Window &w, int split) {
   return w.flags ? 1 : parts_of(dfgnn__chunks_of(w.columns), split);
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     mark_parts(const __grid_constant__ dfgnn_list_items f) {
   const int64_t k = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (k >= f.count)
@@ -68,7 +70,8 @@ __device__ void list_item(const dfgnn_list_items &f, int64_t at,
   f.key[at] = uint32_t(f.most - dfgnn__tile_rank(item.chunks));
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     list_items(const __grid_constant__ dfgnn_list_items f) {
   const int64_t k = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (k >= f.count)
@@ -103,7 +106,8 @@ __global__ void __launch_bounds__(kThreads)
   f.counts->cuts = uint64_t(cut + (parts > 1));
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
     order_items(const __grid_constant__ dfgnn_list_items f) {
   const int64_t k = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (k < int64_t(f.counts->items))

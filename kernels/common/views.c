@@ -29,8 +29,8 @@ dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
                                 const int64_t *from, int64_t count,
                                 uint64_t *bad) {
   enum { MOST_BLOCKS = 4096 };
-  static const dfgnn_program program = {.source = SOURCE,
-                                        .name = "dfgnn::narrow_indices"};
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::narrow_indices", DFGNN_GRAPH_THREADS);
   dfgnn_grid grid = grid_of(count);
   void *arguments[] = {&to, &from, &count, &bad};
   if (grid.blocks[0] > MOST_BLOCKS)
@@ -80,8 +80,8 @@ dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
                                      int32_t *heavy_count,
                                      const dfgnn_matrix *m, int64_t size,
                                      void *workspace) {
-  static const dfgnn_program list = {.source = SOURCE,
-                                     .name = "dfgnn::list_heavy"};
+  static const dfgnn_program list =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::list_heavy", DFGNN_GRAPH_THREADS);
   const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::count_items", type_of(m));
   int64_t n = m->destinations;

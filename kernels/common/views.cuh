@@ -33,8 +33,10 @@ __global__ void count_items(const __grid_constant__ dfgnn_count_items c) {
   c.heavy_before[i] = items > 1;
 }
 
-__global__ void list_heavy(int32_t *heavy, int32_t *heavy_count,
-                           const int32_t *heavy_before, int64_t n) {
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    list_heavy(int32_t *heavy, int32_t *heavy_count,
+               const int32_t *heavy_before, int64_t n) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n)
     return;
@@ -68,8 +70,10 @@ __global__ void fill_items(const __grid_constant__ dfgnn_fill_items f) {
       int64_t(offsets[low]) + (item - f.first_item[low]) * f.size;
 }
 
-__global__ void narrow_indices(int32_t *to, const int64_t *from, int64_t count,
-                               unsigned long long *bad) {
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    narrow_indices(int32_t *to, const int64_t *from, int64_t count,
+                   unsigned long long *bad) {
   for (int64_t e = int64_t(blockIdx.x) * kThreads + threadIdx.x; e < count;
        e += int64_t(gridDim.x) * kThreads) {
     int64_t j = from[e];
