@@ -456,6 +456,18 @@ void dfgnn__engine_leave(int entered) {
     (void)dfgnn__driver()->CtxPopCurrent(&context);
 }
 
+int dfgnn__engine_usable(char *why, size_t size) {
+  const char *pack = getenv("DFGNN_KERNEL_PACK");
+  const dfgnn_compiler_info *compiler;
+  if (pack && *pack)
+    return 1;
+  compiler = dfgnn__compiler();
+  if (*compiler->path)
+    return 1;
+  snprintf(why, size, "%s", compiler->problem);
+  return 0;
+}
+
 static dfgnn_engine *create(void) {
   dfgnn_engine *engine = calloc(1, sizeof *engine);
   if (engine) {

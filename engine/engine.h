@@ -101,6 +101,9 @@ void dfgnn__give_back(const dfgnn_queue *queue, void *memory);
 
 /* ---- the engine of a device --------------------------------------------- */
 
+/* Can device code be had at all: is there a compiler, or a pack?  If not, why
+ * says what to install. */
+int dfgnn__engine_usable(char *why, size_t size);
 /* Opens the driver and makes the device's primary context, which other
  * libraries of the process share, current while it works. */
 dfgnn_status dfgnn__engine_open(dfgnn_engine **engine, int ordinal);

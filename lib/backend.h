@@ -102,9 +102,7 @@ typedef struct dfgnn_backend {
 } dfgnn_backend;
 
 extern const dfgnn_backend dfgnn__backend_cpu;
-#ifdef HAVE_CUDA
 extern const dfgnn_backend dfgnn__backend_cuda;
-#endif
 
 #ifdef __cplusplus
 }

@@ -1,106 +1,127 @@
-/* backend_cuda.c - NVIDIA GPUs through the CUDA runtime, linked statically: a
- * machine needs the driver only, and one without it has no device */
+/* backend_cuda.c - NVIDIA GPUs: the driver alone, opened at run time; a machine
+ * without it has no device */
 #include "lib/backend_cuda.h"
 
-#include <limits.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/compiler.h"
 #include "kernels/common/device_graph.h"
 
-dfgnn_status dfgnn__cuda_fail(cudaError_t error, const char *call) {
-  (void)cudaGetLastError();
-  return dfgnn__fail(error == cudaErrorMemoryAllocation ? DFGNN_ERROR_MEMORY
-                                                        : DFGNN_ERROR_DEVICE,
-                     "%.*s: %s", (int)strcspn(call, "("), call,
-                     cudaGetErrorString(error));
-}
-
 int dfgnn__cuda_enter(const dfgnn_device *device) {
-  int previous = -1;
-  if (cudaGetDevice(&previous) != cudaSuccess)
-    previous = -1;
-  if (previous == device->ordinal)
-    return -1;
-  (void)cudaSetDevice(device->ordinal);
-  return previous;
+  return dfgnn__engine_enter(device->engine);
 }
 
-void dfgnn__cuda_leave(int previous) {
-  if (previous >= 0)
-    (void)cudaSetDevice(previous);
-}
+void dfgnn__cuda_leave(int entered) { dfgnn__engine_leave(entered); }
 
 static int device_count(void) {
+  const dfgnn_driver *cu = dfgnn__driver();
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess)
-    return count;
-  (void)cudaGetLastError();
-  return 0;
+  return cu && !cu->DeviceGetCount(&count) ? count : 0;
 }
 
-static int attribute(const dfgnn_device *device, enum cudaDeviceAttr what) {
+static dfgnn_engine *cuda_engine(dfgnn_device *device) {
+  return device->engine;
+}
+
+/* 0 where the driver does not know. */
+static int attribute(const dfgnn_device *device, int what) {
   int value = 0;
-  if (cudaDeviceGetAttribute(&value, what, device->ordinal) != cudaSuccess)
-    (void)cudaGetLastError();
+  if (dfgnn__driver()->DeviceGetAttribute(&value, what, device->number))
+    return 0;
   return value;
 }
 
+dfgnn_status dfgnn__cuda_prepare(dfgnn_device *device, unsigned kind,
+                                 dfgnn_dry_run run, const void *data) {
+  dfgnn_programs *list = NULL;
+  if (atomic_load_explicit(&device->prepared, memory_order_relaxed) &
+      1u << kind)
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn__programs_create(&list);
+  if (status)
+    return status;
+  const dfgnn_queue dry = {.list = list};
+  status = run(&dry, data);
+  if (!status)
+    status = dfgnn__engine_prepare(device->engine, list, 0);
+  if (!status)
+    atomic_fetch_or(&device->prepared, 1u << kind);
+  dfgnn__programs_destroy(list);
+  return status;
+}
+
 static void cuda_close(dfgnn_device *device) {
+  const dfgnn_driver *cu = dfgnn__driver();
   if (!device)
     return;
-  int previous = dfgnn__cuda_enter(device);
-  dfgnn__nvml_close(device->nvml);
-  dfgnn__cuda_close_memory(device);
-  (void)cudaFree(device->flush);
-  if (device->end)
-    (void)cudaEventDestroy(device->end);
-  if (device->begin)
-    (void)cudaEventDestroy(device->begin);
-  if (device->timer)
-    (void)cudaStreamDestroy(device->timer);
-  if (device->stream)
-    (void)cudaStreamDestroy(device->stream);
-  (void)cudaGetLastError();
+  if (device->engine) {
+    int entered = dfgnn__cuda_enter(device);
+    dfgnn__nvml_close(device->nvml);
+    dfgnn__cuda_close_memory(device);
+    if (device->flush)
+      (void)cu->MemFree(cu_address(device->flush));
+    if (device->end)
+      (void)cu->EventDestroy(device->end);
+    if (device->begin)
+      (void)cu->EventDestroy(device->begin);
+    if (device->timer)
+      (void)cu->StreamDestroy(device->timer);
+    if (device->stream)
+      (void)cu->StreamDestroy(device->stream);
+    dfgnn__cuda_leave(entered);
+    dfgnn__engine_close(device->engine);
+  }
   pthread_mutex_destroy(&device->answer_lock);
   pthread_mutex_destroy(&device->lock);
-  dfgnn__cuda_leave(previous);
   free(device);
 }
 
-static dfgnn_status cuda_open(dfgnn_device **device, int ordinal, int threads) {
+static dfgnn_status open_inside(dfgnn_device *d) {
   dfgnn_status status = DFGNN_OK;
   char bus[32] = "";
+  DFGNN_CU_GO(StreamCreate, &d->stream, CU_STREAM_NON_BLOCKING);
+  DFGNN_CU_GO(StreamCreate, &d->timer, CU_STREAM_NON_BLOCKING);
+  DFGNN_CU_GO(EventCreate, &d->begin, 0);
+  DFGNN_CU_GO(EventCreate, &d->end, 0);
+  DFGNN_GO(dfgnn__cuda_open_memory(d));
+  d->queue = (dfgnn_queue){.engine = d->engine, .stream = d->stream};
+  d->units = attribute(d, CU_UNITS);
+  d->cache_bytes = attribute(d, CU_L2_BYTES);
+  DFGNN_CU_GO(DeviceGetPCIBusId, bus, sizeof bus, d->number);
+  d->nvml = dfgnn__nvml_open(bus);
+out:
+  return status;
+}
+
+static dfgnn_status cuda_open(dfgnn_device **device, int ordinal, int threads) {
+  char why[512];
   (void)threads;
   int count = device_count();
   if (ordinal < 0 || ordinal >= count)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "CUDA device %d does not exist, found %d device%s",
                        ordinal, count, count == 1 ? "" : "s");
+  if (!dfgnn__engine_usable(why, sizeof why))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "CUDA device %d: %s", ordinal,
+                       why);
   dfgnn_device *d = calloc(1, sizeof *d);
   if (!d)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   d->ordinal = ordinal;
   pthread_mutex_init(&d->lock, NULL);
   pthread_mutex_init(&d->answer_lock, NULL);
-  int previous = dfgnn__cuda_enter(d);
-  DFGNN_CUDA_GO(cudaSetDevice(ordinal));
-  DFGNN_CUDA_GO(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
-  DFGNN_CUDA_GO(cudaStreamCreateWithFlags(&d->timer, cudaStreamNonBlocking));
-  DFGNN_CUDA_GO(cudaEventCreate(&d->begin));
-  DFGNN_CUDA_GO(cudaEventCreate(&d->end));
-  status = dfgnn__cuda_open_memory(d);
-  if (status)
-    goto out;
-  d->units = attribute(d, cudaDevAttrMultiProcessorCount);
-  d->cache_bytes = attribute(d, cudaDevAttrL2CacheSize);
-  DFGNN_CUDA_GO(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
-  d->nvml = dfgnn__nvml_open(bus);
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_CU_GO(DeviceGet, &d->number, ordinal);
+  DFGNN_GO(dfgnn__engine_open(&d->engine, ordinal));
+  int entered = dfgnn__cuda_enter(d);
+  status = open_inside(d);
+  dfgnn__cuda_leave(entered);
 out:
-  dfgnn__cuda_leave(previous);
   if (status)
     cuda_close(d);
   else
@@ -108,34 +129,32 @@ out:
   return status;
 }
 
-static void version_text(char *text, size_t size, int version) {
-  snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);
-}
-
 static void identify(const dfgnn_device *device, dfgnn_device_info *info) {
-  struct cudaDeviceProp properties;
+  const dfgnn_driver *cu = dfgnn__driver();
+  const dfgnn_compiler_info *compiler = dfgnn__compiler();
+  char name[sizeof info->model] = "";
+  size_t memory = 0;
   int version = 0;
   memset(info, 0, sizeof *info);
   info->struct_size = sizeof *info;
   snprintf(info->backend, sizeof info->backend, "cuda");
   snprintf(info->arch, sizeof info->arch, "sm_%d%d",
-           attribute(device, cudaDevAttrComputeCapabilityMajor),
-           attribute(device, cudaDevAttrComputeCapabilityMinor));
+           attribute(device, CU_CAPABILITY_MAJOR),
+           attribute(device, CU_CAPABILITY_MINOR));
   info->ordinal = device->ordinal;
   info->units = device->units;
   info->cache_bytes = device->cache_bytes;
-  info->shared_bytes =
-      attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  if (cudaGetDeviceProperties(&properties, device->ordinal) == cudaSuccess) {
-    snprintf(info->model, sizeof info->model, "%.*s",
-             (int)sizeof info->model - 1, properties.name);
-    info->memory_bytes = (int64_t)properties.totalGlobalMem;
-  }
-  if (cudaDriverGetVersion(&version) == cudaSuccess)
-    version_text(info->driver, sizeof info->driver, version);
-  if (cudaRuntimeGetVersion(&version) == cudaSuccess)
-    version_text(info->runtime, sizeof info->runtime, version);
-  (void)cudaGetLastError();
+  info->shared_bytes = attribute(device, CU_SHARED_BYTES_OPT_IN);
+  if (!cu->DeviceGetName(name, sizeof name, device->number))
+    snprintf(info->model, sizeof info->model, "%s", name);
+  if (!cu->DeviceTotalMem(&memory, device->number))
+    info->memory_bytes = (int64_t)memory;
+  if (!cu->DriverGetVersion(&version))
+    snprintf(info->driver, sizeof info->driver, "%d.%d", version / 1000,
+             version % 1000 / 10);
+  if (*compiler->path)
+    snprintf(info->runtime, sizeof info->runtime, "%d.%d", compiler->major,
+             compiler->minor);
 }
 
 static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
@@ -143,52 +162,50 @@ static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
   dfgnn_status status = DFGNN_OK;
   if (!bytes)
     return DFGNN_OK;
-  int previous = dfgnn__cuda_enter(device);
+  int entered = dfgnn__cuda_enter(device);
   status = dfgnn__cuda_follow(device, NULL);
   if (status)
     goto out;
-  DFGNN_CUDA_GO(
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  DFGNN_GO(dfgnn__read(&device->queue, to, from, bytes));
 out:
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   return status;
 }
 
 static dfgnn_status synchronize(dfgnn_device *device, void *stream) {
   dfgnn_status status = DFGNN_OK;
-  int previous = dfgnn__cuda_enter(device);
-  DFGNN_CUDA_GO(cudaStreamSynchronize((cudaStream_t)stream));
+  int entered = dfgnn__cuda_enter(device);
+  DFGNN_CU_GO(StreamSynchronize, stream);
 out:
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   return status;
 }
 
 static int capturing(dfgnn_device *device, void *stream) {
-  enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  int previous = dfgnn__cuda_enter(device);
-  cudaError_t error = cudaStreamIsCapturing((cudaStream_t)stream, &capture);
+  int capture = 0;
+  int entered = dfgnn__cuda_enter(device);
+  cu_result error = dfgnn__driver()->StreamIsCapturing(stream, &capture);
+  dfgnn__cuda_leave(entered);
   /* The legacy stream cannot be asked while another stream captures. */
-  int yes = error == cudaErrorStreamCaptureImplicit ||
-            (error == cudaSuccess && capture != cudaStreamCaptureStatusNone);
-  if (error != cudaSuccess)
-    (void)cudaGetLastError();
-  dfgnn__cuda_leave(previous);
-  return yes;
+  return error == CU_ERROR_CAPTURE_IMPLICIT || (!error && capture);
 }
 
 /* ---- graphs ------------------------------------------------------------- */
 
+/* For messages: what cannot be read stays as it is. */
+static void peek(void *to, const void *from, size_t bytes) {
+  (void)dfgnn__driver()->Memcpy(cu_address(to), cu_address(from), bytes);
+}
+
 static int64_t device_offset(const dfgnn_matrix *m, int64_t i) {
   int64_t wide = -1;
   int32_t small = -1;
-  if (m->offsets64)
-    (void)cudaMemcpy(&wide, (const int64_t *)m->offsets + i, sizeof wide,
-                     cudaMemcpyDeviceToHost);
-  else if (cudaMemcpy(&small, (const int32_t *)m->offsets + i, sizeof small,
-                      cudaMemcpyDeviceToHost) == cudaSuccess)
-    wide = small;
-  return wide;
+  if (m->offsets64) {
+    peek(&wide, (const int64_t *)m->offsets + i, sizeof wide);
+    return wide;
+  }
+  peek(&small, (const int32_t *)m->offsets + i, sizeof small);
+  return small;
 }
 
 static dfgnn_status bad_offset(const dfgnn_matrix *m, int64_t row) {
@@ -209,8 +226,7 @@ static dfgnn_status bad_offset(const dfgnn_matrix *m, int64_t row) {
 static dfgnn_status bad_index(const dfgnn_matrix *m, uint64_t row,
                               uint64_t edge) {
   int32_t index = -1;
-  (void)cudaMemcpy(&index, m->indices + edge, sizeof index,
-                   cudaMemcpyDeviceToHost);
+  peek(&index, m->indices + edge, sizeof index);
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "indices[%lld] = %d in row %lld is out of range, expected "
                      "0..%lld",
@@ -332,72 +348,87 @@ dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
   return DFGNN_OK;
 }
 
+typedef struct analysis {
+  const dfgnn_matrix *matrix;
+  int64_t graphs;
+  const int64_t *graph_ptr;
+  int units;
+  void *workspace;
+} analysis;
+
+static dfgnn_status enqueue_analysis(const dfgnn_queue *queue,
+                                     const void *data) {
+  const analysis *a = data;
+  dfgnn_status status = dfgnn__cuda_analyze_start(queue, a->workspace);
+  return status ? status
+                : dfgnn__cuda_analyze(queue, a->matrix, a->graphs, a->graph_ptr,
+                                      a->units, a->workspace);
+}
+
 static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
                             dfgnn_signature *signature, int64_t graphs,
                             const int64_t *graph_ptr) {
   dfgnn_graph_counts counts;
-  void *workspace = NULL;
   if (!graph_ptr || graphs < 0)
     graphs = 0;
+  analysis a = {.matrix = matrix,
+                .graphs = graphs,
+                .graph_ptr = graph_ptr,
+                .units = device->units};
   dfgnn_status status = dfgnn__cuda_check_graph_ptr(matrix, graphs, graph_ptr);
   if (status)
     return status;
-  int previous = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_follow(device, NULL);
-  if (!status)
-    status = dfgnn__cuda_take(device, &workspace,
-                              dfgnn__cuda_analyze_bytes(matrix, graphs));
-  if (status)
-    goto out;
-  DFGNN_CUDA_GO(dfgnn__cuda_analyze_start(workspace, device->stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_analyze(matrix, graphs, graph_ptr, device->units,
-                                    workspace, device->stream));
-  status = dfgnn__cuda_answer(device, &counts, workspace, sizeof counts);
-  if (!status)
-    status =
-        dfgnn__cuda_conclude(matrix, signature, &counts, graphs, graph_ptr);
+  int entered = dfgnn__cuda_enter(device);
+  DFGNN_GO(dfgnn__cuda_prepare(device,
+                               matrix->offsets64 ? DFGNN_PREPARED_ANALYSIS64
+                                                 : DFGNN_PREPARED_ANALYSIS,
+                               enqueue_analysis, &a));
+  DFGNN_GO(dfgnn__cuda_follow(device, NULL));
+  DFGNN_GO(dfgnn__cuda_take(device, &a.workspace,
+                            dfgnn__cuda_analyze_bytes(matrix, graphs)));
+  DFGNN_GO(enqueue_analysis(&device->queue, &a));
+  DFGNN_GO(dfgnn__cuda_answer(device, &counts, a.workspace, sizeof counts));
+  status = dfgnn__cuda_conclude(matrix, signature, &counts, graphs, graph_ptr);
 out:
-  dfgnn__cuda_drop(device, workspace);
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_drop(device, a.workspace);
+  dfgnn__cuda_leave(entered);
   return status;
 }
 
 static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
                            const int64_t *from, int64_t count) {
-  unsigned long long first = ULLONG_MAX;
+  uint64_t first = UINT64_MAX;
   void *bad = NULL;
   if (count == 0)
     return DFGNN_OK;
-  int previous = dfgnn__cuda_enter(device);
+  int entered = dfgnn__cuda_enter(device);
   dfgnn_status status = dfgnn__cuda_follow(device, NULL);
   if (!status)
     status = dfgnn__cuda_take(device, &bad, sizeof first);
   if (status)
     goto out;
-  DFGNN_CUDA_GO(dfgnn__cuda_narrow(to, from, count, bad, device->stream));
+  DFGNN_GO(dfgnn__cuda_narrow(&device->queue, to, from, count, bad));
   status = dfgnn__cuda_answer(device, &first, bad, sizeof first);
-  if (!status && first != ULLONG_MAX) {
+  if (!status && first != UINT64_MAX) {
     long long index = 0;
-    DFGNN_CUDA_GO(
-        cudaMemcpy(&index, from + first, sizeof index, cudaMemcpyDeviceToHost));
+    peek(&index, from + first, sizeof index);
     status = dfgnn__fail(DFGNN_ERROR_INVALID,
                          "indices[%llu] = %lld is out of range, expected "
                          "0..2147483647",
-                         first, index);
+                         (unsigned long long)first, index);
   }
 out:
   dfgnn__cuda_drop(device, bad);
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   return status;
 }
 
 static dfgnn_status move(dfgnn_device *device, const dfgnn_move *move,
                          void *stream) {
-  dfgnn_status status = DFGNN_OK;
-  int previous = dfgnn__cuda_enter(device);
-  DFGNN_CUDA_GO(dfgnn__cuda_move(move, (cudaStream_t)stream));
-out:
-  dfgnn__cuda_leave(previous);
+  const dfgnn_queue queue = {.engine = device->engine, .stream = stream};
+  int entered = dfgnn__cuda_enter(device);
+  dfgnn_status status = dfgnn__cuda_move(&queue, move);
+  dfgnn__cuda_leave(entered);
   return status;
 }
 
@@ -407,6 +438,7 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .identify = identify,
+    .engine = cuda_engine,
     .allocate = dfgnn__cuda_allocate,
     .release = dfgnn__cuda_release,
     .retire = dfgnn__cuda_retire,

@@ -2,28 +2,32 @@
 #ifndef DFGNN_LIB_BACKEND_CUDA_H
 #define DFGNN_LIB_BACKEND_CUDA_H
 
-#include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/driver.h"
 #include "kernels/common/device_graph.h"
 #include "lib/backend.h"
 
 struct dfgnn_device {
   int ordinal, units;
+  int number; /* as the driver has it */
+  dfgnn_engine *engine;
   int64_t cache_bytes;
-  cudaStream_t stream; /* of copies, analysis and views */
-  cudaStream_t timer;  /* of timing.  Neither waits for the legacy default
-                        * stream, which is the slower for streams that do */
-  cudaMemPool_t pool;  /* of device memory; NULL: there are none */
+  cu_stream stream;  /* of copies, analysis and views */
+  dfgnn_queue queue; /* of it */
+  cu_stream timer;   /* of timing.  Neither waits for the legacy default
+                      * stream, which is the slower for streams that do */
+  cu_pool pool;      /* of device memory; NULL: there are none */
   pthread_mutex_t answer_lock; /* guards answer and order */
   void *answer;                /* host memory for a small copy back */
-  cudaEvent_t order;
+  cu_event order;
   atomic_int asymmetric; /* views to build before a matrix is taken to equal its
                           * transposed one again */
   atomic_int unsorted;   /* the last edge list was: a guess at the next */
+  atomic_uint prepared;  /* kinds of work whose programs are there */
   pthread_mutex_t lock;  /* guards the timer's fields below */
-  cudaEvent_t begin, end;
+  cu_event begin, end;
   void *flush; /* over twice the L2, for cold timing */
   size_t flush_bytes;
   double last_busy_ms;     /* host clock when the timer last used the GPU */
@@ -31,21 +35,36 @@ struct dfgnn_device {
   struct dfgnn_nvml *nvml; /* NULL: no NVML */
 };
 
-/* Makes an error of the runtime ours; clears CUDA's own. */
-dfgnn_status dfgnn__cuda_fail(cudaError_t error, const char *call);
-
-#define DFGNN_CUDA_GO(call)                                                    \
+/* status = call or goto out */
+#define DFGNN_GO(call)                                                         \
   do {                                                                         \
-    cudaError_t error_ = (call);                                               \
-    if (error_ != cudaSuccess) {                                               \
-      status = dfgnn__cuda_fail(error_, #call);                                \
+    status = (call);                                                           \
+    if (status)                                                                \
       goto out;                                                                \
-    }                                                                          \
   } while (0)
 
 /* The caller's current device is put back by leave. */
 int dfgnn__cuda_enter(const dfgnn_device *device);
-void dfgnn__cuda_leave(int previous);
+void dfgnn__cuda_leave(int entered);
+
+/* The first time that a device does a kind of work, all programs that `run`
+ * launches on a queue that lists them are compiled at once, on all cores.  A
+ * program that a later piece of the same kind needs beyond them is compiled
+ * when it is launched. */
+enum {
+  DFGNN_PREPARED_ANALYSIS,
+  DFGNN_PREPARED_ANALYSIS64, /* of 64-bit offsets */
+  DFGNN_PREPARED_EDGES,      /* int32 edge lists */
+  DFGNN_PREPARED_EDGES64,    /* int64 */
+  DFGNN_PREPARED_ITEMS,
+  DFGNN_PREPARED_TRANSPOSE,
+  DFGNN_PREPARED_TILES,
+  DFGNN_PREPARED_DENSE_TILES
+};
+typedef dfgnn_status (*dfgnn_dry_run)(const dfgnn_queue *queue,
+                                      const void *data);
+dfgnn_status dfgnn__cuda_prepare(dfgnn_device *device, unsigned kind,
+                                 dfgnn_dry_run run, const void *data);
 
 /* lib/backend_cuda_memory.c */
 #define DFGNN_ANSWER_BYTES 1024

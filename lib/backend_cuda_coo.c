@@ -24,87 +24,112 @@ static dfgnn_status refuse_edge(const edge_list *l, const char *name,
   const char *at = (const char *)array + edge * (l->wide ? 8 : 4);
   int64_t number = 0;
   int32_t narrow = 0;
-  dfgnn_status status = DFGNN_OK;
-  if (l->wide)
-    DFGNN_CUDA_GO(cudaMemcpy(&number, at, sizeof number, cudaMemcpyDefault));
-  else
-    DFGNN_CUDA_GO(cudaMemcpy(&narrow, at, sizeof narrow, cudaMemcpyDefault));
+  dfgnn_status status =
+      l->wide ? dfgnn__read(&l->device->queue, &number, at, sizeof number)
+              : dfgnn__read(&l->device->queue, &narrow, at, sizeof narrow);
+  if (status)
+    return status;
   return dfgnn__fail(
       DFGNN_ERROR_INVALID, "%s[%llu] = %lld is out of range, expected 0..%lld",
       name, (unsigned long long)edge, (long long)(l->wide ? number : narrow),
       (long long)nodes - 1);
+}
+
+/* What is launched for a list taken as sorted, and for one that is not; ends in
+ * the analysis. */
+static dfgnn_status enqueue_sorted(const dfgnn_queue *queue, const edge_list *l,
+                                   const dfgnn_sorted_edges *sorted,
+                                   const dfgnn_matrix *matrix) {
+  const dfgnn_coo *coo = l->coo;
+  dfgnn_graph_counts *counts = l->analysis;
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(dfgnn__cuda_analyze_start(queue, l->analysis));
+  DFGNN_GO(dfgnn__cuda_read_edges(queue, sorted->indices, NULL, l->dst, l->src,
+                                  l->wide, coo->edges, coo->destinations,
+                                  coo->sources, counts ? &counts->list : NULL));
+  DFGNN_GO(dfgnn__cuda_list_offsets(queue, sorted->offsets, l->dst, l->wide,
+                                    coo->edges, coo->destinations));
+  status = dfgnn__cuda_analyze(queue, matrix, l->graphs, coo->graph_ptr,
+                               l->device->units, l->analysis);
 out:
   return status;
 }
 
-/* Analyzes the matrix and waits for what was found since analyze_start. */
-static dfgnn_status find_out(edge_list *l, const dfgnn_matrix *matrix) {
-  dfgnn_device *device = l->device;
-  const dfgnn_edge_counts *found = &l->counts.list;
+static dfgnn_status enqueue_sort(const dfgnn_queue *queue, const edge_list *l,
+                                 const dfgnn_sorted_edges *sorted,
+                                 const dfgnn_matrix *matrix, void *memory) {
+  const dfgnn_coo *coo = l->coo;
+  const size_t part = aligned((size_t)coo->edges * sizeof(int32_t));
+  dfgnn_graph_counts *counts = l->analysis;
+  char *base = memory;
+  int32_t *dst = memory, *src = (int32_t *)(base ? base + part : NULL);
+  void *rest = base ? base + 2 * part : NULL;
   dfgnn_status status = DFGNN_OK;
-  DFGNN_CUDA_GO(dfgnn__cuda_analyze(matrix, l->graphs, l->coo->graph_ptr,
-                                    device->units, l->analysis,
-                                    device->stream));
-  status =
-      dfgnn__cuda_answer(device, &l->counts, l->analysis, sizeof l->counts);
+  DFGNN_GO(dfgnn__cuda_analyze_start(queue, l->analysis));
+  DFGNN_GO(dfgnn__cuda_read_edges(queue, src, dst, l->dst, l->src, l->wide,
+                                  coo->edges, coo->destinations, coo->sources,
+                                  counts ? &counts->list : NULL));
+  DFGNN_GO(dfgnn__cuda_sort_edges(queue, sorted->offsets, sorted->indices,
+                                  sorted->order, dst, src, coo->edges,
+                                  coo->destinations, rest));
+  status = dfgnn__cuda_analyze(queue, matrix, l->graphs, coo->graph_ptr,
+                               l->device->units, l->analysis);
+out:
+  return status;
+}
+
+typedef struct dry_list {
+  const edge_list *list;
+  const dfgnn_matrix *matrix;
+} dry_list;
+
+static dfgnn_status enqueue_both(const dfgnn_queue *queue, const void *data) {
+  const dry_list *d = data;
+  const dfgnn_sorted_edges nowhere = {0};
+  dfgnn_status status = enqueue_sorted(queue, d->list, &nowhere, d->matrix);
+  return status ? status
+                : enqueue_sort(queue, d->list, &nowhere, d->matrix, NULL);
+}
+
+/* Waits for what was found since analyze_start. */
+static dfgnn_status find_out(edge_list *l) {
+  const dfgnn_edge_counts *found = &l->counts.list;
+  dfgnn_status status =
+      dfgnn__cuda_answer(l->device, &l->counts, l->analysis, sizeof l->counts);
   if (!status && found->bad_dst)
     status =
         refuse_edge(l, "dst", l->dst, ~found->bad_dst, l->coo->destinations);
   else if (!status && found->bad_src)
     status = refuse_edge(l, "src", l->src, ~found->bad_src, l->coo->sources);
-out:
   return status;
 }
 
 static dfgnn_status take_as_sorted(edge_list *l, dfgnn_sorted_edges *sorted,
                                    const dfgnn_matrix *matrix) {
-  const dfgnn_coo *coo = l->coo;
-  cudaStream_t stream = l->device->stream;
-  dfgnn_graph_counts *counts = l->analysis;
-  dfgnn_status status = DFGNN_OK;
-  DFGNN_CUDA_GO(dfgnn__cuda_analyze_start(l->analysis, stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_read_edges(
-      sorted->indices, NULL, NULL, l->dst, l->src, l->wide, coo->edges,
-      coo->destinations, coo->sources, &counts->list, stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_list_offsets(
-      sorted->offsets, l->dst, l->wide, coo->edges, coo->destinations, stream));
-  status = find_out(l, matrix);
-out:
-  return status;
+  dfgnn_status status = enqueue_sorted(&l->device->queue, l, sorted, matrix);
+  return status ? status : find_out(l);
 }
 
 static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted,
                          const dfgnn_matrix *matrix) {
   const dfgnn_coo *coo = l->coo;
-  const size_t width = matrix->offsets64 ? 8 : 4, edges = (size_t)coo->edges;
-  const size_t narrow = aligned(edges * sizeof(int32_t));
-  cudaStream_t stream = l->device->stream;
-  dfgnn_graph_counts *counts = l->analysis;
+  const size_t edges = (size_t)coo->edges;
   void *memory = NULL;
-  dfgnn_status status =
-      dfgnn__cuda_take(l->device, &sorted->order, edges * width);
+  dfgnn_status status = dfgnn__cuda_take(l->device, &sorted->order,
+                                         edges * (matrix->offsets64 ? 8 : 4));
   if (!status)
     status = dfgnn__cuda_take(
         l->device, &memory,
-        2 * narrow + aligned(edges * width) +
+        2 * aligned(edges * sizeof(int32_t)) +
             dfgnn__cuda_sort_edges_bytes(coo->edges, coo->destinations));
-  if (status)
-    goto out;
-  char *dst = memory, *src = dst + narrow, *number = src + narrow;
-  DFGNN_CUDA_GO(dfgnn__cuda_analyze_start(l->analysis, stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_read_edges(
-      (int32_t *)src, (int32_t *)dst, number, l->dst, l->src, l->wide,
-      coo->edges, coo->destinations, coo->sources, &counts->list, stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_sort_edges(
-      sorted->offsets, sorted->indices, sorted->order, (int32_t *)dst,
-      (int32_t *)src, number, coo->edges, coo->destinations,
-      number + aligned(edges * width), stream));
-  status = find_out(l, matrix);
+  if (!status)
+    status = enqueue_sort(&l->device->queue, l, sorted, matrix, memory);
+  if (!status)
+    status = find_out(l);
   if (!status && !l->counts.list.was_unsorted) {
     dfgnn__cuda_drop(l->device, sorted->order);
     sorted->order = NULL;
   }
-out:
   dfgnn__cuda_drop(l->device, memory);
   return status;
 }
@@ -114,10 +139,9 @@ static dfgnn_status bring(dfgnn_device *device, void **copy, const void **array,
   dfgnn_status status = dfgnn__cuda_take(device, copy, bytes);
   if (status)
     return status;
-  DFGNN_CUDA_GO(cudaMemcpyAsync(*copy, *array, bytes, cudaMemcpyHostToDevice,
-                                device->stream));
-  *array = *copy;
-out:
+  status = dfgnn__copy(&device->queue, *copy, *array, bytes);
+  if (!status)
+    *array = *copy;
   return status;
 }
 
@@ -145,8 +169,12 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
       dfgnn__cuda_check_graph_ptr(matrix, l.graphs, coo->graph_ptr);
   if (status)
     return status;
-  int previous = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_follow(device, stream);
+  int entered = dfgnn__cuda_enter(device);
+  status = dfgnn__cuda_prepare(
+      device, l.wide ? DFGNN_PREPARED_EDGES64 : DFGNN_PREPARED_EDGES,
+      enqueue_both, &(dry_list){.list = &l, .matrix = matrix});
+  if (!status)
+    status = dfgnn__cuda_follow(device, stream);
   if (!status && !coo->on_device) {
     status = bring(device, &copies[0], &l.dst, given);
     if (!status)
@@ -189,6 +217,6 @@ out:
     dfgnn__cuda_drop(device, sorted->indices);
     dfgnn__cuda_drop(device, sorted->order);
   }
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   return status;
 }

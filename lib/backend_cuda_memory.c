@@ -12,104 +12,89 @@
 
 enum { KEPT_SHARE = 32 };
 
-static void forget_error(cudaError_t error) {
-  if (error != cudaSuccess)
-    (void)cudaGetLastError();
-}
-
-/* Without a pool cudaMalloc and cudaFree do, which wait for the device. */
+/* Without a pool MemAlloc and MemFree do, which wait for the device. */
 static void make_pool(dfgnn_device *device) {
-  struct cudaMemPoolProps properties;
+  const dfgnn_driver *cu = dfgnn__driver();
+  cu_pool_properties properties = {.type = CU_PINNED,
+                                   .location = {CU_ON_DEVICE, device->ordinal}};
   size_t available = 0, total = 0;
   int supported = 0, no = 0;
-  cudaMemPool_t pool = NULL;
-  cudaError_t error = cudaDeviceGetAttribute(
-      &supported, cudaDevAttrMemoryPoolsSupported, device->ordinal);
-  if (error == cudaSuccess && !supported)
+  cu_pool pool = NULL;
+  if (cu->DeviceGetAttribute(&supported, CU_POOLS_SUPPORTED, device->number) ||
+      !supported || cu->MemGetInfo(&available, &total) ||
+      cu->MemPoolCreate(&pool, &properties))
     return;
-  memset(&properties, 0, sizeof properties);
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = device->ordinal;
-  if (error == cudaSuccess)
-    error = cudaMemGetInfo(&available, &total);
-  if (error == cudaSuccess)
-    error = cudaMemPoolCreate(&pool, &properties);
   uint64_t kept = total / KEPT_SHARE;
-  if (error == cudaSuccess)
-    error =
-        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+  cu_result error = cu->MemPoolSetAttribute(pool, CU_POOL_KEEP_BYTES, &kept);
   /* A new graph must not wait for the work of an old one. */
-  if (error == cudaSuccess)
-    error = cudaMemPoolSetAttribute(
-        pool, cudaMemPoolReuseAllowInternalDependencies, &no);
-  if (error == cudaSuccess)
+  if (!error)
+    error = cu->MemPoolSetAttribute(pool, CU_POOL_REUSE_INTERNAL, &no);
+  if (error)
+    (void)cu->MemPoolDestroy(pool);
+  else
     device->pool = pool;
-  else if (pool)
-    (void)cudaMemPoolDestroy(pool);
-  forget_error(error);
 }
 
 dfgnn_status dfgnn__cuda_open_memory(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;
   make_pool(device);
-  DFGNN_CUDA_GO(cudaMallocHost(&device->answer, DFGNN_ANSWER_BYTES));
-  DFGNN_CUDA_GO(
-      cudaEventCreateWithFlags(&device->order, cudaEventDisableTiming));
+  DFGNN_CU_GO(MemAllocHost, &device->answer, DFGNN_ANSWER_BYTES);
+  DFGNN_CU_GO(EventCreate, &device->order, CU_EVENT_NO_TIMING);
 out:
   return status;
 }
 
 void dfgnn__cuda_close_memory(dfgnn_device *device) {
-  (void)cudaDeviceSynchronize();
+  const dfgnn_driver *cu = dfgnn__driver();
+  (void)cu->CtxSynchronize();
   if (device->order)
-    (void)cudaEventDestroy(device->order);
+    (void)cu->EventDestroy(device->order);
   if (device->answer)
-    (void)cudaFreeHost(device->answer);
+    (void)cu->MemFreeHost(device->answer);
   if (device->pool)
-    (void)cudaMemPoolDestroy(device->pool);
+    (void)cu->MemPoolDestroy(device->pool);
 }
 
-static cudaError_t take(dfgnn_device *device, void **memory, size_t bytes) {
+static cu_result take(dfgnn_device *device, cu_pointer *memory, size_t bytes) {
+  const dfgnn_driver *cu = dfgnn__driver();
   if (!device->pool)
-    return cudaMalloc(memory, bytes);
-  cudaError_t error =
-      cudaMallocFromPoolAsync(memory, bytes, device->pool, device->stream);
-  if (error != cudaErrorMemoryAllocation)
+    return cu->MemAlloc(memory, bytes);
+  cu_result error =
+      cu->MemAllocFromPoolAsync(memory, bytes, device->pool, device->stream);
+  if (error != CU_ERROR_MEMORY)
     return error;
-  (void)cudaGetLastError();
-  (void)cudaStreamSynchronize(device->stream);
-  (void)cudaMemPoolTrimTo(device->pool, 0);
-  return cudaMallocFromPoolAsync(memory, bytes, device->pool, device->stream);
+  (void)cu->StreamSynchronize(device->stream);
+  (void)cu->MemPoolTrimTo(device->pool, 0);
+  return cu->MemAllocFromPoolAsync(memory, bytes, device->pool, device->stream);
 }
 
 dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
                               size_t bytes) {
-  void *made = NULL;
-  int previous = dfgnn__cuda_enter(device);
-  cudaError_t error = take(device, &made, bytes ? bytes : 1);
-  dfgnn__cuda_leave(previous);
-  if (error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return dfgnn__fail(error == cudaErrorMemoryAllocation ? DFGNN_ERROR_MEMORY
-                                                          : DFGNN_ERROR_DEVICE,
-                       "cudaMalloc: cannot allocate %zu bytes on CUDA device "
-                       "%d: %s",
-                       bytes, device->ordinal, cudaGetErrorString(error));
+  cu_pointer made = 0;
+  const char *text = NULL;
+  int entered = dfgnn__cuda_enter(device);
+  cu_result error = take(device, &made, bytes ? bytes : 1);
+  dfgnn__cuda_leave(entered);
+  if (error) {
+    (void)dfgnn__driver()->GetErrorString(error, &text);
+    return dfgnn__fail(error == CU_ERROR_MEMORY ? DFGNN_ERROR_MEMORY
+                                                : DFGNN_ERROR_DEVICE,
+                       "cannot allocate %zu bytes on CUDA device %d: %s", bytes,
+                       device->ordinal, text ? text : "failed");
   }
-  *memory = made;
+  *memory = (void *)(uintptr_t)made;
   return DFGNN_OK;
 }
 
 dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
                                   size_t bytes) {
   void *made = NULL;
-  int previous = dfgnn__cuda_enter(device);
+  int entered = dfgnn__cuda_enter(device);
   dfgnn_status status = dfgnn__cuda_take(device, &made, bytes);
   if (!status && device->pool)
-    DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+    DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   if (status)
     dfgnn__cuda_drop(device, made);
   else
@@ -117,18 +102,14 @@ out:
   return status;
 }
 
-static void free_on(dfgnn_device *device, void *memory, cudaStream_t stream) {
-  cudaError_t error = cudaErrorNotSupported;
+static void free_on(dfgnn_device *device, void *memory, cu_stream stream) {
+  const dfgnn_driver *cu = dfgnn__driver();
   if (!memory)
     return;
-  int previous = dfgnn__cuda_enter(device);
-  if (device->pool) {
-    error = cudaFreeAsync(memory, stream);
-    forget_error(error);
-  }
-  if (error != cudaSuccess)
-    forget_error(cudaFree(memory)); /* waits for the device */
-  dfgnn__cuda_leave(previous);
+  int entered = dfgnn__cuda_enter(device);
+  if (!device->pool || cu->MemFreeAsync(cu_address(memory), stream))
+    (void)cu->MemFree(cu_address(memory)); /* waits for the device */
+  dfgnn__cuda_leave(entered);
 }
 
 void dfgnn__cuda_drop(dfgnn_device *device, void *memory) {
@@ -140,20 +121,20 @@ void dfgnn__cuda_release(dfgnn_device *device, void *memory) {
 }
 
 void dfgnn__cuda_retire(dfgnn_device *device, void *memory, void *stream) {
-  free_on(device, memory, (cudaStream_t)stream);
+  free_on(device, memory, stream);
 }
 
 void dfgnn__cuda_settle(dfgnn_device *device) {
-  int previous = dfgnn__cuda_enter(device);
-  forget_error(cudaDeviceSynchronize());
-  dfgnn__cuda_leave(previous);
+  int entered = dfgnn__cuda_enter(device);
+  (void)dfgnn__driver()->CtxSynchronize();
+  dfgnn__cuda_leave(entered);
 }
 
 dfgnn_status dfgnn__cuda_follow(dfgnn_device *device, void *stream) {
   dfgnn_status status = DFGNN_OK;
   pthread_mutex_lock(&device->answer_lock);
-  DFGNN_CUDA_GO(cudaEventRecord(device->order, (cudaStream_t)stream));
-  DFGNN_CUDA_GO(cudaStreamWaitEvent(device->stream, device->order, 0));
+  DFGNN_CU_GO(EventRecord, device->order, stream);
+  DFGNN_CU_GO(StreamWaitEvent, device->stream, device->order, 0);
 out:
   pthread_mutex_unlock(&device->answer_lock);
   return status;
@@ -163,9 +144,7 @@ dfgnn_status dfgnn__cuda_answer(dfgnn_device *device, void *to,
                                 const void *from, size_t bytes) {
   dfgnn_status status = DFGNN_OK;
   pthread_mutex_lock(&device->answer_lock);
-  DFGNN_CUDA_GO(cudaMemcpyAsync(device->answer, from, bytes,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  DFGNN_GO(dfgnn__read(&device->queue, device->answer, from, bytes));
   memcpy(to, device->answer, bytes);
 out:
   pthread_mutex_unlock(&device->answer_lock);

@@ -3,6 +3,11 @@
 #include "kernels/common/device_tiles.h"
 #include "lib/backend_cuda.h"
 
+typedef struct tiled {
+  const dfgnn_matrix *matrix;
+  int64_t parameter;
+} tiled;
+
 static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
                               size_t bytes) {
   void *memory = NULL;
@@ -26,45 +31,47 @@ static dfgnn_status add_arrays(dfgnn_device *device, dfgnn_view *view,
   return status;
 }
 
-static dfgnn_status read_counts(dfgnn_device *device, dfgnn_tile_counts *counts,
-                                const void *counted) {
-  dfgnn_status status = DFGNN_OK;
-  DFGNN_CUDA_GO(cudaMemcpyAsync(counts, counted, sizeof *counts,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
-out:
-  return status;
+/* Of the second step only what any counts ask for. */
+static dfgnn_status both_steps(const dfgnn_queue *queue, const void *data) {
+  const dfgnn_matrix *m = ((const tiled *)data)->matrix;
+  const int64_t parameter = ((const tiled *)data)->parameter;
+  const dfgnn_tile_counts counts = {
+      .windows = 1, .chunks = 1, .most = 1, .items = 1};
+  dfgnn_status status = dfgnn__cuda_count_tiles(queue, m, parameter, NULL);
+  return status ? status
+                : dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, NULL, &counts,
+                                         m, parameter, NULL, NULL);
 }
 
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
                                      const dfgnn_matrix *matrix) {
   const int64_t parameter = view->request.parameter;
   const int rows = dfgnn__tiles_rows(parameter);
+  const dfgnn_queue *queue = &device->queue;
   dfgnn_tile_counts counts;
   void *counted = NULL, *workspace = NULL;
   dfgnn_status status = dfgnn__tiles_check(&view->request, matrix);
   if (!status)
-    status = dfgnn__cuda_allocate(
-        device, &counted, dfgnn__cuda_count_tiles_bytes(matrix, parameter));
+    status = dfgnn__cuda_prepare(
+        device,
+        dfgnn__tiles_dense(parameter) ? DFGNN_PREPARED_DENSE_TILES
+                                      : DFGNN_PREPARED_TILES,
+        both_steps, &(tiled){.matrix = matrix, .parameter = parameter});
   if (status)
-    goto out;
-  DFGNN_CUDA_GO(
-      dfgnn__cuda_count_tiles(matrix, parameter, counted, device->stream));
-  status = read_counts(device, &counts, counted);
-  if (!status)
-    status = dfgnn__tiles_check_chunks((int64_t)counts.chunks, rows);
-  if (!status)
-    status = add_arrays(device, view, &counts, rows);
-  if (!status)
-    status = dfgnn__cuda_allocate(device, &workspace,
-                                  dfgnn__cuda_fill_tiles_bytes(&counts));
-  if (status)
-    goto out;
-  DFGNN_CUDA_GO(dfgnn__cuda_fill_tiles(
-      (dfgnn_tile *)view->array[0], (int32_t *)view->array[1],
+    return status;
+  DFGNN_GO(dfgnn__cuda_allocate(
+      device, &counted, dfgnn__cuda_count_tiles_bytes(matrix, parameter)));
+  DFGNN_GO(dfgnn__cuda_count_tiles(queue, matrix, parameter, counted));
+  DFGNN_GO(dfgnn__read(queue, &counts, counted, sizeof counts));
+  DFGNN_GO(dfgnn__tiles_check_chunks((int64_t)counts.chunks, rows));
+  DFGNN_GO(add_arrays(device, view, &counts, rows));
+  DFGNN_GO(dfgnn__cuda_allocate(device, &workspace,
+                                dfgnn__cuda_fill_tiles_bytes(&counts)));
+  DFGNN_GO(dfgnn__cuda_fill_tiles(
+      queue, (dfgnn_tile *)view->array[0], (int32_t *)view->array[1],
       (uint32_t *)view->array[2], (dfgnn_tile_cut *)view->array[3], &counts,
-      matrix, parameter, counted, workspace, device->stream));
-  status = read_counts(device, &counts, counted);
+      matrix, parameter, counted, workspace));
+  status = dfgnn__read(queue, &counts, counted, sizeof counts);
   view->count = (int64_t)counts.items;
   view->extra = (int64_t)counts.cuts;
 out:

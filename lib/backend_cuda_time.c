@@ -24,11 +24,13 @@ static double now_ms(void) {
 
 static dfgnn_status make_flush_buffer(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;
+  cu_pointer made;
   size_t bytes = (size_t)device->cache_bytes * 5 / 2;
   if (device->flush)
     return DFGNN_OK;
   bytes = bytes > (8u << 20) ? bytes : (8u << 20);
-  DFGNN_CUDA_GO(cudaMalloc(&device->flush, bytes));
+  DFGNN_CU_GO(MemAlloc, &made, bytes);
+  device->flush = (void *)(uintptr_t)made;
   device->flush_bytes = bytes;
 out:
   return status;
@@ -36,8 +38,8 @@ out:
 
 static dfgnn_status flush_cache(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;
-  DFGNN_CUDA_GO(
-      cudaMemsetAsync(device->flush, 1, device->flush_bytes, device->timer));
+  DFGNN_CU_GO(MemsetD8Async, cu_address(device->flush), 1, device->flush_bytes,
+              device->timer);
 out:
   return status;
 }
@@ -53,7 +55,7 @@ static dfgnn_status preheat(dfgnn_device *device) {
     for (int i = 0; !status && i < 16; i++)
       status = flush_cache(device);
     if (!status)
-      DFGNN_CUDA_GO(cudaStreamSynchronize(device->timer));
+      DFGNN_CU_GO(StreamSynchronize, device->timer);
   }
 out:
   return status;
@@ -70,45 +72,44 @@ static dfgnn_status call_many(dfgnn_timed_function f, void *data, int calls,
 /* Between two events: `replays` of the graph, or as many calls if it is NULL.
  * The clock is read while the GPU is at work. */
 static dfgnn_status timed_run(dfgnn_device *device, double *ms, int replays,
-                              cudaGraphExec_t graph, dfgnn_timed_function f,
+                              cu_graph_exec graph, dfgnn_timed_function f,
                               void *data, dfgnn_sample *sample) {
   dfgnn_status status = DFGNN_OK;
   float elapsed = 0;
   int throttled = 0;
-  DFGNN_CUDA_GO(cudaEventRecord(device->begin, device->timer));
+  DFGNN_CU_GO(EventRecord, device->begin, device->timer);
   for (int i = 0; graph && i < replays; i++)
-    DFGNN_CUDA_GO(cudaGraphLaunch(graph, device->timer));
+    DFGNN_CU_GO(GraphLaunch, graph, device->timer);
   if (!graph)
     status = call_many(f, data, replays, device->timer);
   if (status)
     goto out;
-  DFGNN_CUDA_GO(cudaEventRecord(device->end, device->timer));
+  DFGNN_CU_GO(EventRecord, device->end, device->timer);
   if (sample) {
     sample->clock_mhz = dfgnn__nvml_clock(device->nvml, &throttled);
     sample->tainted |= throttled;
   }
-  DFGNN_CUDA_GO(cudaEventSynchronize(device->end));
-  DFGNN_CUDA_GO(cudaEventElapsedTime(&elapsed, device->begin, device->end));
+  DFGNN_CU_GO(EventSynchronize, device->end);
+  DFGNN_CU_GO(EventElapsedTime, &elapsed, device->begin, device->end);
   *ms = elapsed;
 out:
   return status;
 }
 
 /* NULL where the calls cannot be captured: then they are launched. */
-static cudaGraphExec_t capture(dfgnn_device *device, dfgnn_timed_function f,
-                               void *data, int calls) {
-  cudaGraph_t graph = NULL;
-  cudaGraphExec_t made = NULL;
-  if (cudaStreamBeginCapture(device->timer, cudaStreamCaptureModeThreadLocal) ==
-      cudaSuccess) {
-    dfgnn_status status = call_many(f, data, calls, device->timer);
-    if (cudaStreamEndCapture(device->timer, &graph) == cudaSuccess && !status &&
-        cudaGraphInstantiate(&made, graph, 0) != cudaSuccess)
-      made = NULL;
-    if (graph)
-      (void)cudaGraphDestroy(graph);
-  }
-  (void)cudaGetLastError();
+static cu_graph_exec capture(dfgnn_device *device, dfgnn_timed_function f,
+                             void *data, int calls) {
+  const dfgnn_driver *cu = dfgnn__driver();
+  cu_graph graph = NULL;
+  cu_graph_exec made = NULL;
+  if (cu->StreamBeginCapture(device->timer, CU_CAPTURE_THREAD_LOCAL))
+    return NULL;
+  dfgnn_status status = call_many(f, data, calls, device->timer);
+  cu_result error = cu->StreamEndCapture(device->timer, &graph);
+  if (!error && !status && cu->GraphInstantiate(&made, graph, 0))
+    made = NULL;
+  if (graph)
+    (void)cu->GraphDestroy(graph);
   return made;
 }
 
@@ -118,7 +119,7 @@ static int at_least_one(double x, int most) {
 
 static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
                               dfgnn_timed_function f, void *data, int repeats) {
-  cudaGraphExec_t graph = NULL;
+  cu_graph_exec graph = NULL;
   double one = 0, total = 0;
   int calls = repeats > 0 ? repeats : 1;
   dfgnn_status status = call_many(f, data, 1, device->timer);
@@ -148,7 +149,7 @@ static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
     sample->ms = total / calls;
 out:
   if (graph)
-    (void)cudaGraphExecDestroy(graph);
+    (void)dfgnn__driver()->GraphExecDestroy(graph);
   return status;
 }
 
@@ -180,30 +181,28 @@ dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,
                               int cold) {
   dfgnn_sample made;
   memset(&made, 0, sizeof made);
-  int previous = dfgnn__cuda_enter(device);
+  int entered = dfgnn__cuda_enter(device);
   pthread_mutex_lock(&device->lock);
   dfgnn_status status = preheat(device);
   if (!status)
     status = (cold ? time_cold : time_warm)(device, &made, f, data, repeats);
   device->last_busy_ms = now_ms();
   pthread_mutex_unlock(&device->lock);
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   if (!status)
     *sample = made;
   return status;
 }
 
 typedef struct copy_call {
-  void *to, *from;
+  cu_pointer to, from;
   size_t bytes;
 } copy_call;
 
 static dfgnn_status copy_once(void *data, void *stream) {
   const copy_call *c = data;
   dfgnn_status status = DFGNN_OK;
-  DFGNN_CUDA_GO(cudaMemcpyAsync(c->to, c->from, c->bytes,
-                                cudaMemcpyDeviceToDevice,
-                                (cudaStream_t)stream));
+  DFGNN_CU_GO(MemcpyAsync, c->to, c->from, c->bytes, stream);
 out:
   return status;
 }
@@ -213,11 +212,11 @@ static dfgnn_status measure_bandwidth(dfgnn_device *device) {
   size_t available = 0, total = 0;
   copy_call c = {0};
   double ms = 0, best = 0;
-  DFGNN_CUDA_GO(cudaMemGetInfo(&available, &total));
+  DFGNN_CU_GO(MemGetInfo, &available, &total);
   c.bytes = available / 8 < (1u << 30) ? available / 8 : (1u << 30);
-  DFGNN_CUDA_GO(cudaMalloc(&c.from, c.bytes));
-  DFGNN_CUDA_GO(cudaMalloc(&c.to, c.bytes));
-  DFGNN_CUDA_GO(cudaMemsetAsync(c.from, 0x5a, c.bytes, device->timer));
+  DFGNN_CU_GO(MemAlloc, &c.from, c.bytes);
+  DFGNN_CU_GO(MemAlloc, &c.to, c.bytes);
+  DFGNN_CU_GO(MemsetD8Async, c.from, 0x5a, c.bytes, device->timer);
   status = preheat(device);
   for (int round = 0; !status && round < 5; round++) {
     status = timed_run(device, &ms, 4, NULL, copy_once, &c, NULL);
@@ -226,15 +225,17 @@ static dfgnn_status measure_bandwidth(dfgnn_device *device) {
   }
   device->bandwidth = best;
 out:
-  (void)cudaFree(c.to);
-  (void)cudaFree(c.from);
+  if (c.to)
+    (void)dfgnn__driver()->MemFree(c.to);
+  if (c.from)
+    (void)dfgnn__driver()->MemFree(c.from);
   return status;
 }
 
 dfgnn_status dfgnn__cuda_copy_bandwidth(dfgnn_device *device,
                                         double *bandwidth) {
   dfgnn_status status = DFGNN_OK;
-  int previous = dfgnn__cuda_enter(device);
+  int entered = dfgnn__cuda_enter(device);
   pthread_mutex_lock(&device->lock);
   if (device->bandwidth <= 0)
     status = measure_bandwidth(device);
@@ -242,6 +243,6 @@ dfgnn_status dfgnn__cuda_copy_bandwidth(dfgnn_device *device,
     *bandwidth = device->bandwidth;
   device->last_busy_ms = now_ms();
   pthread_mutex_unlock(&device->lock);
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   return status;
 }

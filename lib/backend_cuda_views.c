@@ -24,9 +24,9 @@ static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
   if (status)
     return status;
   view->count = m->edges;
-  DFGNN_CUDA_GO(
-      dfgnn__cuda_row_of_edge((int32_t *)view->array[0], m, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  DFGNN_GO(
+      dfgnn__cuda_row_of_edge(&device->queue, (int32_t *)view->array[0], m));
+  DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
   return status;
 }
@@ -42,12 +42,20 @@ static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
   if (status)
     goto out;
   view->count = m->destinations;
-  DFGNN_CUDA_GO(dfgnn__cuda_degree_order((int32_t *)view->array[0], m,
-                                         workspace, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  DFGNN_GO(dfgnn__cuda_degree_order(&device->queue, (int32_t *)view->array[0],
+                                    m, workspace));
+  DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
   dfgnn__cuda_drop(device, workspace);
   return status;
+}
+
+static dfgnn_status make_items(const dfgnn_queue *queue, const void *data) {
+  const dfgnn_matrix *m = data;
+  dfgnn_status status =
+      dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 1, NULL);
+  return status ? status
+                : dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 1, m, 1);
 }
 
 static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
@@ -65,7 +73,9 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "more than 2147483647 work items of %lld edges",
                        (long long)size);
-  status = add_array(device, view, 2, (size_t)(n + 1) * sizeof(int32_t));
+  status = dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m);
+  if (!status)
+    status = add_array(device, view, 2, (size_t)(n + 1) * sizeof(int32_t));
   if (!status)
     status = dfgnn__cuda_take(device, &workspace,
                               part + dfgnn__cuda_count_items_bytes(m));
@@ -75,14 +85,10 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
    * of their size. */
   int32_t *count = workspace, *first_item = (int32_t *)view->array[2];
   int32_t *list = count + 1;
-  DFGNN_CUDA_GO(dfgnn__cuda_count_items(first_item, list, count, m, size,
-                                        (char *)workspace + part,
-                                        device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&heavy, count, sizeof heavy,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaMemcpyAsync(&items, first_item + n, sizeof items,
-                                cudaMemcpyDeviceToHost, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  DFGNN_GO(dfgnn__cuda_count_items(&device->queue, first_item, list, count, m,
+                                   size, (char *)workspace + part));
+  DFGNN_GO(dfgnn__copy(&device->queue, &heavy, count, sizeof heavy));
+  DFGNN_GO(dfgnn__read(&device->queue, &items, first_item + n, sizeof items));
   view->count = items;
   view->extra = heavy;
   status = add_array(device, view, 0, (size_t)items * sizeof(int32_t));
@@ -92,13 +98,12 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
     status = add_array(device, view, 3, (size_t)heavy * sizeof(int32_t));
   if (status)
     goto out;
-  DFGNN_CUDA_GO(cudaMemcpyAsync((void *)view->array[3], list,
-                                (size_t)heavy * sizeof(int32_t),
-                                cudaMemcpyDeviceToDevice, device->stream));
-  DFGNN_CUDA_GO(dfgnn__cuda_fill_items((int32_t *)view->array[0],
-                                       (int64_t *)view->array[1], first_item,
-                                       items, m, size, device->stream));
-  DFGNN_CUDA_GO(cudaStreamSynchronize(device->stream));
+  DFGNN_GO(dfgnn__copy(&device->queue, (void *)view->array[3], list,
+                       (size_t)heavy * sizeof(int32_t)));
+  DFGNN_GO(dfgnn__cuda_fill_items(&device->queue, (int32_t *)view->array[0],
+                                  (int64_t *)view->array[1], first_item, items,
+                                  m, size));
+  DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
   dfgnn__cuda_drop(device, workspace);
   return status;
@@ -109,7 +114,7 @@ out:
 static dfgnn_status mirror(dfgnn_device *device, dfgnn_view *view,
                            const dfgnn_matrix *m, void *memory, int *done) {
   enum { PASSED_OVER = 8 };
-  unsigned long long other = 0;
+  uint64_t other = 0;
   dfgnn_status status = DFGNN_OK;
   int left = atomic_load(&device->asymmetric);
   *done = 0;
@@ -119,9 +124,9 @@ static dfgnn_status mirror(dfgnn_device *device, dfgnn_view *view,
     atomic_store(&device->asymmetric, left - 1);
     return DFGNN_OK;
   }
-  DFGNN_CUDA_GO(
-      dfgnn__cuda_mirror((void *)view->array[0], (int32_t *)view->array[1],
-                         (void *)view->array[2], memory, m, device->stream));
+  DFGNN_GO(dfgnn__cuda_mirror(&device->queue, (void *)view->array[0],
+                              (int32_t *)view->array[1], (void *)view->array[2],
+                              memory, m));
   status = dfgnn__cuda_answer(device, &other, memory, sizeof other);
   *done = !status && !other;
   view->extra = m->max_degree;
@@ -133,20 +138,30 @@ out:
 
 static dfgnn_status sort_columns(dfgnn_device *device, dfgnn_view *view,
                                  const dfgnn_matrix *m) {
-  unsigned long long largest = 0;
+  uint64_t largest = 0;
   void *memory = NULL;
   dfgnn_status status =
       dfgnn__cuda_take(device, &memory, 256 + dfgnn__cuda_transpose_bytes(m));
   if (status)
     return status;
-  DFGNN_CUDA_GO(dfgnn__cuda_transpose(
-      (void *)view->array[0], (int32_t *)view->array[1], (void *)view->array[2],
-      memory, m, (char *)memory + 256, device->stream));
+  DFGNN_GO(dfgnn__cuda_transpose(
+      &device->queue, (void *)view->array[0], (int32_t *)view->array[1],
+      (void *)view->array[2], memory, m, (char *)memory + 256));
   status = dfgnn__cuda_answer(device, &largest, memory, sizeof largest);
   view->extra = (int64_t)largest;
 out:
   dfgnn__cuda_drop(device, memory);
   return status;
+}
+
+static dfgnn_status transpose_either_way(const dfgnn_queue *queue,
+                                         const void *data) {
+  const dfgnn_matrix *m = data;
+  dfgnn_status status = DFGNN_OK;
+  if (m->destinations == m->sources)
+    status = dfgnn__cuda_mirror(queue, NULL, NULL, NULL, NULL, m);
+  return status ? status
+                : dfgnn__cuda_transpose(queue, NULL, NULL, NULL, NULL, m, NULL);
 }
 
 static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
@@ -155,14 +170,16 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
   void *flag = NULL;
   int done = 0;
   view->count = m->sources;
-  dfgnn_status status =
-      add_array(device, view, 0, ((size_t)m->sources + 1) * width);
+  dfgnn_status status = dfgnn__cuda_prepare(device, DFGNN_PREPARED_TRANSPOSE,
+                                            transpose_either_way, m);
+  if (!status)
+    status = add_array(device, view, 0, ((size_t)m->sources + 1) * width);
   if (!status)
     status = add_array(device, view, 1, (size_t)m->edges * sizeof(int32_t));
   if (!status)
     status = add_array(device, view, 2, (size_t)m->edges * width);
   if (!status)
-    status = dfgnn__cuda_take(device, &flag, sizeof(unsigned long long));
+    status = dfgnn__cuda_take(device, &flag, sizeof(uint64_t));
   if (!status)
     status = mirror(device, view, m, flag, &done);
   if (!status && !done)
@@ -183,12 +200,12 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
       [DFGNN_VIEW_TILES] = dfgnn__cuda_build_tiles,
   };
   (void)signature;
-  int previous = dfgnn__cuda_enter(device);
+  int entered = dfgnn__cuda_enter(device);
   dfgnn_status status = build[view->request.kind](device, view, matrix);
   for (int k = 0; status && k < 4; k++) {
     dfgnn__cuda_drop(device, (void *)view->array[k]);
     view->array[k] = NULL;
   }
-  dfgnn__cuda_leave(previous);
+  dfgnn__cuda_leave(entered);
   return status;
 }

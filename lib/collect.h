@@ -15,4 +15,8 @@ dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
                                      const dfgnn_setting *setting,
                                      const dfgnn_view *const *views, int all);
 
+/* The same of all that a device does with graphs themselves: analysis, edge
+ * lists, views, moves of rows, whatever their widths and sizes. */
+dfgnn_status dfgnn__collect_graph_programs(dfgnn_programs *list);
+
 #endif

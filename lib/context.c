@@ -52,11 +52,20 @@ static dfgnn_status read_environment(dfgnn_context *ctx,
   return status;
 }
 
-static const dfgnn_backend *const backends[] = {
-#ifdef HAVE_CUDA
-    &dfgnn__backend_cuda,
-#endif
-    &dfgnn__backend_cpu};
+static const dfgnn_backend *const backends[] = {&dfgnn__backend_cuda,
+                                                &dfgnn__backend_cpu};
+
+/* Has it a device that it can get kernels for?  One without is passed over,
+ * not silently. */
+static int serves(const dfgnn_context *ctx, const dfgnn_backend *backend) {
+  char why[512];
+  if (backend->device_count() == 0)
+    return 0;
+  if (!backend->engine || dfgnn__engine_usable(why, sizeof why))
+    return 1;
+  dfgnn__log(ctx, DFGNN_LOG_WARN, "the GPU is not used: %s", why);
+  return 0;
+}
 
 /* "auto", "cpu", "cuda", "cuda:1" */
 static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
@@ -65,7 +74,7 @@ static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
   *ordinal = 0;
   if (!name || !strcmp(name, "auto")) {
     for (size_t i = 0; i < count; i++)
-      if (backends[i]->device_count() > 0) {
+      if (serves(ctx, backends[i])) {
         ctx->backend = backends[i];
         return DFGNN_OK;
       }
@@ -88,12 +97,6 @@ static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
       *ordinal = (int)number;
       return DFGNN_OK;
     }
-#ifndef HAVE_CUDA
-  if (length == 4 && !strncmp(name, "cuda", 4))
-    return dfgnn__fail(DFGNN_ERROR_DEVICE,
-                       "device '%s': this library was built without CUDA",
-                       name);
-#endif
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "unknown device '%s', expected auto, cpu, cuda or cuda:N",
                      name ? name : "auto");

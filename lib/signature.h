@@ -20,41 +20,8 @@
 #ifndef DFGNN_LIB_SIGNATURE_H
 #define DFGNN_LIB_SIGNATURE_H
 
+#include "kernels/common/fingerprint.h"
 #include "kernels/common/variant.h"
-
-#ifdef __CUDACC__
-#define DFGNN_HOST_DEVICE __host__ __device__
-#else
-#define DFGNN_HOST_DEVICE
-#endif
-
-#define DFGNN_REUSE_WINDOWS 64
-#define DFGNN_REUSE_EDGES 1024
-#define DFGNN_LOCALITY_ROWS 1024
-#define DFGNN_LOCALITY_SPAN 1024
-
-/* A bijective mixer (the finaliser of SplitMix64, Steele et al. 2014). */
-static inline DFGNN_HOST_DEVICE uint64_t dfgnn__mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-/* The fingerprint is a sum modulo 2^64 of one term a position, so that any
- * order and any number of workers give the same; xxHash cannot do that:
- *   mix(N) + mix(~M) + sum_i offset_term(i, offsets[i]), i = 0 .. N
- *                    + sum_e index_term(e, indices[e]) */
-static inline DFGNN_HOST_DEVICE uint64_t dfgnn__offset_term(uint64_t i,
-                                                            uint64_t offset) {
-  return dfgnn__mix(offset + (i + 1) * 0x9e3779b97f4a7c15u);
-}
-static inline DFGNN_HOST_DEVICE uint64_t dfgnn__index_term(uint64_t e,
-                                                           uint64_t index) {
-  uint64_t x = (index + (e + 1) * 0xd1b54a32d192ed03u);
-  x ^= x >> 32;
-  x *= 0x9e3779b97f4a7c15u;
-  return x ^ (x >> 29);
-}
 
 /* analyze() of the CPU backend: see lib/backend.h. */
 dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,

@@ -63,14 +63,10 @@ count_suite() {
 rm -rf "$build"
 mkdir -p "$build"
 
-export PATH="$PATH:/usr/local/cuda/bin"
-cuda=--without-cuda
-command -v nvcc >/dev/null 2>&1 && cuda='--with-cuda --with-cuda-arch=90'
 
 cd "$build" || exit 1
 step autogen "$top/autogen.sh" || finish
-# shellcheck disable=SC2086
-step configure "$top/configure" $cuda || finish
+step configure "$top/configure" || finish
 step build make -j"$jobs" || finish
 
 echo "== check" >&2
@@ -128,7 +124,6 @@ check_python() {
 [ "${PYTHON_TESTS:-1}" = 0 ] || step wheel make wheel
 
 if [ "${DISTCHECK:-1}" != 0 ]; then
-  step distcheck make distcheck \
-    AM_DISTCHECK_CONFIGURE_FLAGS=--without-cuda AM_MAKEFLAGS="-j$jobs"
+  step distcheck make distcheck AM_MAKEFLAGS="-j$jobs"
 fi
 finish

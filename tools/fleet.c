@@ -22,10 +22,7 @@ typedef struct member {
 /* Runs in a process of its own; writes a line a device, "name<TAB>model". */
 static int probe(FILE *out, const char *device) {
   char list[512], *rest = list, *item;
-  int gpus = 0;
-#ifdef HAVE_CUDA
-  gpus = dfgnn__backend_cuda.device_count();
-#endif
+  const int gpus = dfgnn__backend_cuda.device_count();
   snprintf(list, sizeof list, "%s", device);
   if (!strcmp(device, "all"))
     snprintf(list, sizeof list, "cpu");

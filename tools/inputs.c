@@ -102,13 +102,7 @@ void tool_graph_label(char *label, size_t size, const char *name) {
 
 /* ---- devices ------------------------------------------------------------ */
 
-static int gpu_count(void) {
-#ifdef HAVE_CUDA
-  return dfgnn__backend_cuda.device_count();
-#else
-  return 0;
-#endif
-}
+static int gpu_count(void) { return dfgnn__backend_cuda.device_count(); }
 
 static dfgnn_status open_one(tool_contexts *contexts, const char *device,
                              const tool_settings *settings) {

@@ -31,13 +31,7 @@ cd "$build"
 if [ ! -e Makefile ]; then
   echo "quickstart: configuring in $build" >&2
   [ -e "$top/configure" ] || quietly "$top/autogen.sh"
-  # kernels for the GPU that is here; none, and the CPU is all there is
-  arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
-    head -n 1 | tr -d .) || arch=
-  case $arch in
-  [0-9]*) quietly "$top/configure" --with-cuda-arch="$arch" ;;
-  *) quietly "$top/configure" --without-cuda ;;
-  esac
+  quietly "$top/configure"
 fi
 echo "quickstart: building" >&2
 quietly make -j"$jobs"

@@ -96,11 +96,7 @@ static void put_versions(json_t *rows) {
   fact(rows, "version", "dfgnn", dfgnn_version());
   fact(rows, "version", "jansson", JANSSON_VERSION);
   fact(rows, "version", "mpi", tool_ranks_library());
-#ifdef HAVE_CUDA
   fact(rows, "version", "backends", "cpu cuda");
-#else
-  fact(rows, "version", "backends", "cpu");
-#endif
   number(rows, "version", "variants", (double)dfgnn_variant_count(), "");
 }
 

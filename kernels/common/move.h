@@ -2,6 +2,8 @@
 #ifndef DFGNN_KERNELS_MOVE_H
 #define DFGNN_KERNELS_MOVE_H
 
+#include <stdint.h>
+
 #include "dfgnn.h"
 
 #ifdef __cplusplus

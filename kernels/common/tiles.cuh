@@ -2,22 +2,12 @@
 #ifndef DFGNN_KERNELS_TILES_CUH
 #define DFGNN_KERNELS_TILES_CUH
 
-#include <cuda_runtime.h>
-
-#include "kernels/common/device_tiles.h"
+#include "kernels/common/tiles_params.h"
 
 namespace dfgnn {
 namespace tiles {
 
-struct Window {
-  int32_t row, rows;
-  int32_t first, last; /* column */
-  int32_t columns, flags;
-};
-
-__host__ __device__ inline int32_t chunks_of(int32_t columns) {
-  return int32_t((int64_t(columns) + 31) / 32);
-}
+using Window = dfgnn_window;
 
 /* The edges of a window's rows, by one block. */
 template <class O> struct Rows {
@@ -73,29 +63,6 @@ __device__ __forceinline__ bool set_bit(uint32_t *mask, int high, int row,
   const uint32_t bit = 1u << (place & 31);
   return atomicOr(mask + size_t(place >> 5) * size_t(high) + row, bit) & bit;
 }
-
-/* Mode `window` (tiles_columns.cu): `count` windows of `high` rows; chunks[w]
- * becomes how many a window has. */
-cudaError_t count_columns(Window *windows, int32_t *chunks, int64_t count,
-                          const dfgnn_matrix *matrix, int high,
-                          cudaStream_t stream);
-/* chunk_end: the inclusive sums of chunks; masks are zero. */
-cudaError_t fill_columns(int32_t *columns, uint32_t *masks, Window *windows,
-                         const int32_t *chunk_end, int64_t count,
-                         const dfgnn_matrix *matrix, int high,
-                         cudaStream_t stream);
-
-/* Mode `dense` (tiles_dense.cu): at most `capacity` windows, *count (device
- * memory) of them. */
-int64_t dense_capacity(const dfgnn_matrix *matrix, int high);
-size_t dense_bytes(const dfgnn_matrix *matrix);
-cudaError_t find_dense(Window *windows, int32_t *chunks, uint64_t *count,
-                       int64_t capacity, const dfgnn_matrix *matrix, int high,
-                       void *workspace, cudaStream_t stream);
-cudaError_t fill_dense(int32_t *columns, uint32_t *masks, Window *windows,
-                       const int32_t *chunk_end, int64_t count,
-                       const dfgnn_matrix *matrix, int high,
-                       cudaStream_t stream);
 
 } /* namespace tiles */
 } /* namespace dfgnn */

@@ -1,11 +1,12 @@
 /* check_compile.c - compiles the programs of CUDA families without a GPU
  *
  *   check_compile [--family TEXT] [--arch sm_90,sm_80] [--sample N] [--list]
- *                 [--heads H --dim D] [--dtype f16]
+ *                 [--heads H --dim D] [--dtype f16] [--no-graphs]
  *
  * Every variant of every CUDA family (those whose name holds TEXT) is laid out
  * for the shapes below, plain and with bias and dropout, and what it would
- * launch is compiled.  --sample takes one program in N; --list prints the
+ * launch is compiled, beside what is launched to analyze graphs, sort edges and
+ * build views (--family graph: that alone).  --sample takes one program in N; --list prints the
  * programs and compiles nothing.  The last line counts. */
 #include <getopt.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ enum { SKIPPED = 77, MAX_ARCHITECTURES = 16 };
 
 static struct {
   const char *family, *architectures;
-  int sample, list, heads, dim, dtype;
-} options = {"", "sm_90", 1, 0, 0, 0, -1};
+  int sample, list, heads, dim, dtype, graphs;
+} options = {"", "sm_90", 1, 0, 0, 0, -1, 1};
 
 static const dfgnn_matrix matrix = {.destinations = 10000,
                                     .sources = 10000,
@@ -141,6 +142,7 @@ static void parse(int argc, char **argv) {
       {"dim", required_argument, NULL, 'd'},
       {"dtype", required_argument, NULL, 't'},
       {"list", no_argument, NULL, 'l'},
+      {"no-graphs", no_argument, NULL, 'g'},
       {0}};
   dfgnn_dtype dtype;
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;)
@@ -165,6 +167,9 @@ static void parse(int argc, char **argv) {
         exit(2);
       options.dtype = (int)dtype;
       break;
+    case 'g':
+      options.graphs = 0;
+      break;
     case 'l':
       options.list = 1;
       break;
@@ -181,9 +186,13 @@ int main(int argc, char **argv) {
   if (dfgnn__programs_create(&list))
     return EXIT_FAILURE;
   int served = collect_all(list);
+  if (options.graphs && dfgnn__collect_graph_programs(list)) {
+    fprintf(stderr, "FAILED graphs: %s\n", dfgnn_last_error());
+    return EXIT_FAILURE;
+  }
   printf("%d pairs of a variant and a problem need %zu programs\n", served,
          dfgnn__programs_count(list));
-  if (served == 0)
+  if (dfgnn__programs_count(list) == 0)
     return EXIT_FAILURE; /* a test that looped over nothing fails */
   for (size_t i = 0; options.list && i < dfgnn__programs_count(list); i++) {
     const dfgnn_program *p = dfgnn__programs_get(list, i);

@@ -188,9 +188,8 @@ END_TEST
 /* ---- arrays in device memory -------------------------------------------- */
 
 static void *to_device(const void *host, size_t bytes) {
-  void *device = NULL;
-  ck_cuda(cudaMalloc(&device, bytes));
-  ck_cuda(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+  void *device = device_memory(bytes);
+  copy_memory(device, host, bytes);
   return device;
 }
 
@@ -226,12 +225,11 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   dfgnn_graph_destroy(graph);
 
   const int64_t beyond = (int64_t)1 << 31;
-  ck_cuda(cudaMemcpy((int64_t *)wide.indices + 5, &beyond, 8,
-                     cudaMemcpyHostToDevice));
+  copy_memory((int64_t *)wide.indices + 5, &beyond, 8);
   ck_fails(dfgnn_graph_create(&graph, gpu, &wide), DFGNN_ERROR_INVALID,
            "indices[5] = 2147483648 is out of range");
-  ck_cuda(cudaFree((void *)wide.offsets));
-  ck_cuda(cudaFree((void *)wide.indices));
+  free_device(wide.offsets);
+  free_device(wide.indices);
   free(offsets);
   free(indices);
   dfgnn_csr_free(csr);
@@ -291,15 +289,14 @@ static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
   }
   dfgnn_graph_destroy(on_cpu);
   const int32_t beyond = (int32_t)coo->sources;
-  ck_cuda(cudaMemcpy((int32_t *)there.src + edges / 2, &beyond, 4,
-                     cudaMemcpyHostToDevice));
+  copy_memory((int32_t *)there.src + edges / 2, &beyond, 4);
   char text[64];
   snprintf(text, sizeof text, "src[%zu] = %d is out of range", edges / 2,
            (int)beyond);
   ck_fails(dfgnn_graph_create_coo(&on_gpu, gpu, &there, NULL),
            DFGNN_ERROR_INVALID, text);
-  ck_cuda(cudaFree((void *)there.dst));
-  ck_cuda(cudaFree((void *)there.src));
+  free_device(there.dst);
+  free_device(there.src);
 }
 
 START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
@@ -335,8 +332,8 @@ static void refused(dfgnn_context *gpu, const int32_t *offsets,
   csr.graph_ptr = graph_ptr;
   ck_fails(dfgnn_graph_create(&graph, gpu, &csr), DFGNN_ERROR_INVALID, text);
   ck_assert_ptr_null(graph);
-  ck_cuda(cudaFree((void *)csr.offsets));
-  ck_cuda(cudaFree((void *)csr.indices));
+  free_device(csr.offsets);
+  free_device(csr.indices);
 }
 
 START_TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
@@ -387,8 +384,8 @@ START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   }
   printf("graph of a million edges: %.3f ms\n", best);
   ck_assert_double_lt(best, 3);
-  ck_cuda(cudaFree((void *)there.offsets));
-  ck_cuda(cudaFree((void *)there.indices));
+  free_device(there.offsets);
+  free_device(there.indices);
   dfgnn_csr_free(csr);
   dfgnn_context_destroy(gpu);
 }
@@ -405,8 +402,10 @@ typedef struct fill_call {
 static dfgnn_status fill(void *data, void *stream) {
   fill_call *f = data;
   f->calls++;
-  return cudaMemsetAsync(f->memory, 1, f->bytes, stream) ? DFGNN_ERROR_DEVICE
-                                                         : DFGNN_OK;
+  return dfgnn__driver()->MemsetD8Async(cu_address(f->memory), 1, f->bytes,
+                                        stream)
+             ? DFGNN_ERROR_DEVICE
+             : DFGNN_OK;
 }
 
 START_TEST(time_follows_the_work) {
@@ -440,7 +439,6 @@ START_TEST(a_failing_call_fails_its_timing) {
   fill_call f = {.memory = (void *)8, .bytes = 64};
   ck_assert_int_ne(gpu->backend->time(gpu->device, &sample, fill, &f, 0, 0),
                    DFGNN_OK);
-  (void)cudaGetLastError();
   ck_assert_int_eq(f.calls, 1);
   dfgnn_context_destroy(gpu);
 }
@@ -469,12 +467,11 @@ START_TEST(too_large_an_allocation_is_an_error_that_passes) {
   dfgnn_context *gpu = gpu_context();
   void *memory = NULL;
   ck_fails(gpu->backend->allocate(gpu->device, &memory, (size_t)1 << 50),
-           DFGNN_ERROR_MEMORY, "cudaMalloc: cannot allocate");
+           DFGNN_ERROR_MEMORY, "cannot allocate");
   ck_assert_ptr_null(memory);
   ck_ok(gpu->backend->allocate(gpu->device, &memory, 1024));
   ck_assert_int_eq((int)((uintptr_t)memory % 256), 0);
   gpu->backend->release(gpu->device, memory);
-  ck_cuda(cudaGetLastError());
   dfgnn_context_destroy(gpu);
 }
 END_TEST

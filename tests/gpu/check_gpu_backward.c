@@ -76,17 +76,17 @@ static void close_call(call *c) {
 
 static void poison(call *c) {
   for (int k = 0; k < c->count; k++)
-    ck_cuda(cudaMemset(*pointer_of(&c->args, &c->gradients[k]), 0xff,
-                       c->gradients[k].bytes));
-  ck_cuda(cudaDeviceSynchronize());
+    fill_device(*pointer_of(&c->args, &c->gradients[k]), 0xff,
+                c->gradients[k].bytes);
+  ck_cu(CtxSynchronize);
 }
 
 static void fetch(call *c, int again) {
-  ck_cuda(cudaDeviceSynchronize());
+  ck_cu(CtxSynchronize);
   for (int k = 0; k < c->count; k++) {
     gradient *g = &c->gradients[k];
-    ck_cuda(cudaMemcpy(again ? g->again : g->first, *pointer_of(&c->args, g),
-                       g->bytes, cudaMemcpyDeviceToHost));
+    copy_memory(again ? g->again : g->first, *pointer_of(&c->args, g),
+                g->bytes);
   }
 }
 
@@ -208,31 +208,30 @@ END_TEST
 
 /* Forward and backward of one seed in device memory. */
 static void set_seed(uint64_t *seed, uint64_t value) {
-  ck_cuda(cudaMemcpy(seed, &value, sizeof value, cudaMemcpyHostToDevice));
+  copy_memory(seed, &value, sizeof value);
 }
 
-static cudaGraphExec_t capture(const call *c, const dfgnn_plan *forward,
-                               const dfgnn_args *args, void *workspace,
-                               cudaStream_t stream) {
-  cudaGraph_t graph = NULL;
-  cudaGraphExec_t exec = NULL;
-  ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+static cu_graph_exec capture(const call *c, const dfgnn_plan *forward,
+                             const dfgnn_args *args, void *workspace,
+                             cu_stream stream) {
+  cu_graph graph = NULL;
+  cu_graph_exec exec = NULL;
+  ck_cu(StreamBeginCapture, stream, CU_CAPTURE_GLOBAL);
   dfgnn_status status = dfgnn_execute(forward, args, workspace, stream);
   if (!status)
     status = dfgnn_execute(c->plan, args, c->workspace, stream);
-  cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  ck_assert_msg(!status && ended == cudaSuccess, "capture failed: %s, %s",
-                dfgnn_last_error(), cudaGetErrorString(ended));
-  ck_cuda(cudaGraphInstantiate(&exec, graph, 0));
-  ck_cuda(cudaGraphDestroy(graph));
+  cu_result ended = dfgnn__driver()->StreamEndCapture(stream, &graph);
+  ck_assert_msg(!status && !ended, "capture failed: %s, error %d",
+                dfgnn_last_error(), ended);
+  ck_cu(GraphInstantiate, &exec, graph, 0);
+  ck_cu(GraphDestroy, graph);
   return exec;
 }
 
-static void replay(call *c, cudaGraphExec_t exec, cudaStream_t stream,
-                   int again) {
+static void replay(call *c, cu_graph_exec exec, cu_stream stream, int again) {
   poison(c);
-  ck_cuda(cudaGraphLaunch(exec, stream));
-  ck_cuda(cudaStreamSynchronize(stream));
+  ck_cu(GraphLaunch, exec, stream);
+  ck_cu(StreamSynchronize, stream);
   fetch(c, again);
 }
 
@@ -241,17 +240,17 @@ static void check_seeds(dfgnn_context *gpu, dfgnn_graph *graph, int op) {
   dfgnn_plan *forward = NULL;
   void *workspace = NULL;
   uint64_t *seed = NULL;
-  cudaStream_t stream;
+  cu_stream stream = NULL;
   call c;
   ck_assert(open_call(&c, gpu, graph, &problem, NULL));
   problem.pass = DFGNN_PASS_FORWARD;
   ck_ok(dfgnn_plan_create(&forward, gpu, graph, &problem));
-  ck_cuda(cudaMalloc(&workspace, dfgnn_plan_workspace(forward) + 256));
-  ck_cuda(cudaMalloc((void **)&seed, sizeof *seed));
-  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  workspace = device_memory(dfgnn_plan_workspace(forward) + 256);
+  seed = device_memory(sizeof *seed);
+  stream = make_stream();
   c.args.dropout = 0.4;
   c.args.seed = seed;
-  cudaGraphExec_t exec = capture(&c, forward, &c.args, workspace, stream);
+  cu_graph_exec exec = capture(&c, forward, &c.args, workspace, stream);
 
   set_seed(seed, 1);
   replay(&c, exec, stream, 0);
@@ -271,10 +270,10 @@ static void check_seeds(dfgnn_context *gpu, dfgnn_graph *graph, int op) {
   fetch(&c, 1);
   ck_assert_msg(same_bits(&c), "operator %d: seed and seed_value differ", op);
 
-  ck_cuda(cudaGraphExecDestroy(exec));
-  ck_cuda(cudaStreamDestroy(stream));
-  ck_cuda(cudaFree(seed));
-  ck_cuda(cudaFree(workspace));
+  ck_cu(GraphExecDestroy, exec);
+  ck_cu(StreamDestroy, stream);
+  free_device(seed);
+  free_device(workspace);
   dfgnn_plan_destroy(forward);
   close_call(&c);
 }

@@ -41,7 +41,7 @@ static void close_call(call *c) {
   dfgnn_plan_destroy(c->plan);
 }
 
-static void execute(const call *c, cudaStream_t stream) {
+static void execute(const call *c, cu_stream stream) {
   ck_ok(dfgnn_execute(c->plan, dfgnn__harness_args(c->harness), c->workspace,
                       stream));
 }
@@ -49,10 +49,10 @@ static void execute(const call *c, cudaStream_t stream) {
 /* The output is read and then overwritten. */
 static void fetch(const call *c, void *to) {
   void *out = dfgnn__harness_args(c->harness)->out;
-  ck_cuda(cudaDeviceSynchronize());
-  ck_cuda(cudaMemcpy(to, out, c->bytes, cudaMemcpyDeviceToHost));
-  ck_cuda(cudaMemset(out, 0xff, c->bytes));
-  ck_cuda(cudaDeviceSynchronize());
+  ck_cu(CtxSynchronize);
+  copy_memory(to, out, c->bytes);
+  fill_device(out, 0xff, c->bytes);
+  ck_cu(CtxSynchronize);
 }
 
 typedef void (*promise)(call *c, const char *variant);
@@ -136,14 +136,14 @@ START_TEST(the_other_variants_match_the_reference) {
 END_TEST
 
 static void runs_on_a_stream(call *c, const char *variant) {
-  cudaStream_t stream;
+  cu_stream stream = NULL;
   execute(c, NULL);
   fetch(c, c->first);
-  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  stream = make_stream();
   execute(c, stream);
-  ck_cuda(cudaStreamSynchronize(stream));
+  ck_cu(StreamSynchronize, stream);
   fetch(c, c->again);
-  ck_cuda(cudaStreamDestroy(stream));
+  ck_cu(StreamDestroy, stream);
   same_bits(c, variant, "another stream gives other bits");
 }
 
@@ -153,28 +153,28 @@ START_TEST(execute_runs_on_the_callers_stream) {
 END_TEST
 
 static void replays(call *c, const char *variant) {
-  cudaStream_t stream;
-  cudaGraph_t graph = NULL;
-  cudaGraphExec_t exec = NULL;
+  cu_stream stream = NULL;
+  cu_graph graph = NULL;
+  cu_graph_exec exec = NULL;
   execute(c, NULL);
   fetch(c, c->first);
-  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  stream = make_stream();
+  ck_cu(StreamBeginCapture, stream, CU_CAPTURE_GLOBAL);
   dfgnn_status status = dfgnn_execute(c->plan, dfgnn__harness_args(c->harness),
                                       c->workspace, stream);
-  cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  ck_assert_msg(!status && ended == cudaSuccess, "%s: capture failed: %s, %s",
-                variant, dfgnn_last_error(), cudaGetErrorString(ended));
-  ck_cuda(cudaGraphInstantiate(&exec, graph, 0));
+  cu_result ended = dfgnn__driver()->StreamEndCapture(stream, &graph);
+  ck_assert_msg(!status && !ended, "%s: capture failed: %s, error %d", variant,
+                dfgnn_last_error(), ended);
+  ck_cu(GraphInstantiate, &exec, graph, 0);
   for (int i = 0; i < 2; i++) {
-    ck_cuda(cudaGraphLaunch(exec, stream));
-    ck_cuda(cudaStreamSynchronize(stream));
+    ck_cu(GraphLaunch, exec, stream);
+    ck_cu(StreamSynchronize, stream);
     fetch(c, c->again);
     same_bits(c, variant, "a replay gives other bits");
   }
-  ck_cuda(cudaGraphExecDestroy(exec));
-  ck_cuda(cudaGraphDestroy(graph));
-  ck_cuda(cudaStreamDestroy(stream));
+  ck_cu(GraphExecDestroy, exec);
+  ck_cu(GraphDestroy, graph);
+  ck_cu(StreamDestroy, stream);
 }
 
 START_TEST(a_captured_execute_replays_to_the_same_bits) {
@@ -187,20 +187,19 @@ START_TEST(tuning_during_a_capture_is_refused) {
   dfgnn_graph *graph = graph_of(gpu, graph_spec);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_plan *plan = NULL;
-  cudaStream_t stream;
-  cudaGraph_t captured = NULL;
+  cu_stream stream = NULL;
+  cu_graph captured = NULL;
   problem.effort = DFGNN_EFFORT_MEASURE;
-  ck_cuda(cudaStreamCreate(&stream));
-  ck_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  ck_cu(StreamCreate, &stream, 0);
+  ck_cu(StreamBeginCapture, stream, CU_CAPTURE_THREAD_LOCAL);
   dfgnn_status by_plan = dfgnn_plan_create(&plan, gpu, graph, &problem);
   dfgnn_status by_tune = dfgnn_tune(NULL, gpu, graph, &problem, NULL);
-  (void)cudaStreamEndCapture(stream, &captured);
-  (void)cudaGetLastError();
+  (void)dfgnn__driver()->StreamEndCapture(stream, &captured);
   ck_assert_int_eq(by_plan, DFGNN_ERROR_CAPTURING);
   ck_assert_int_eq(by_tune, DFGNN_ERROR_CAPTURING);
   if (captured)
-    ck_cuda(cudaGraphDestroy(captured));
-  ck_cuda(cudaStreamDestroy(stream));
+    ck_cu(GraphDestroy, captured);
+  ck_cu(StreamDestroy, stream);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
@@ -208,7 +207,7 @@ END_TEST
 
 /* Graphs that come after would overwrite its memory were it given back at once:
  * the last of many executions reads it then. */
-static void destroys_behind_its_work(dfgnn_context *gpu, cudaStream_t stream,
+static void destroys_behind_its_work(dfgnn_context *gpu, cu_stream stream,
                                      int ordered) {
   dfgnn_graph *graph =
       graph_of(gpu, "uniform:nodes=20000,edges=2000000,seed=1");
@@ -243,11 +242,11 @@ static void destroys_behind_its_work(dfgnn_context *gpu, cudaStream_t stream,
 
 START_TEST(a_graph_is_destroyed_behind_its_work) {
   dfgnn_context *gpu = gpu_context();
-  cudaStream_t stream;
-  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cu_stream stream = NULL;
+  stream = make_stream();
   for (int ordered = 0; ordered < 2; ordered++)
     destroys_behind_its_work(gpu, stream, ordered);
-  ck_cuda(cudaStreamDestroy(stream));
+  ck_cu(StreamDestroy, stream);
   dfgnn_context_destroy(gpu);
 }
 END_TEST
@@ -265,11 +264,11 @@ static int by_value(const void *a, const void *b) {
 
 /* Host time of an execute call on an idle queue: the median of batches short
  * enough that the launch queue never fills. */
-static double host_us(const call *c, cudaStream_t stream) {
+static double host_us(const call *c, cu_stream stream) {
   enum { BATCHES = 31, CALLS = 50 };
   double sample[BATCHES];
   for (int b = 0; b < BATCHES; b++) {
-    ck_cuda(cudaDeviceSynchronize());
+    ck_cu(CtxSynchronize);
     double begin = now_us();
     for (int i = 0; i < CALLS; i++)
       execute(c, stream);
@@ -281,11 +280,11 @@ static double host_us(const call *c, cudaStream_t stream) {
 
 static void prints_its_host_time(call *c, const char *variant) {
   const dfgnn_variant *v = dfgnn__variant_find(variant);
-  cudaStream_t stream;
-  ck_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cu_stream stream = NULL;
+  stream = make_stream();
   double us = host_us(c, NULL), other = host_us(c, stream);
-  ck_cuda(cudaDeviceSynchronize());
-  ck_cuda(cudaStreamDestroy(stream));
+  ck_cu(CtxSynchronize);
+  ck_cu(StreamDestroy, stream);
   printf("host %6.2f us, on a stream %6.2f us  %s\n", us, other, variant);
   if (!strcmp(v->family->algorithm, "online"))
     ck_assert_msg(us < 6, "%s: %.2f us of host time a call", variant, us);

@@ -183,11 +183,10 @@ static char *run(session *s, dfgnn_plan *plan, dfgnn_harness *harness,
   (void)s;
   ck_ok(dfgnn__harness_workspace(&workspace, harness, plan));
   for (int k = 0; k < 3; k++)
-    ck_cuda(cudaMemset(grads[k], 0xff, bytes));
+    fill_device(grads[k], 0xff, bytes);
   ck_ok(dfgnn_execute(plan, args, workspace, NULL));
   for (int k = 0; k < 3; k++)
-    ck_cuda(cudaMemcpy(host + (size_t)k * bytes, grads[k], bytes,
-                       cudaMemcpyDeviceToHost));
+    copy_memory(host + (size_t)k * bytes, grads[k], bytes);
   return host;
 }
 

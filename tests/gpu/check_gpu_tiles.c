@@ -155,7 +155,7 @@ static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
     const dfgnn_view *view = NULL;
     dfgnn_graph *graph = NULL;
     ck_ok(dfgnn_graph_create(&graph, gpu, csr));
-    ck_cuda(cudaDeviceSynchronize());
+    ck_cu(CtxSynchronize);
     double begin = now_ms();
     ck_ok(dfgnn__graph_view(&view, graph, &request));
     double ms = now_ms() - begin;

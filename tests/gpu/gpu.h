@@ -3,12 +3,12 @@
 #define DFGNN_TESTS_GPU_H
 
 #include <check.h>
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dfgnn.h"
+#include "engine/driver.h"
 #include "lib/graph.h"
 #include "lib/plan.h"
 #include "lib/registry.h"
@@ -17,12 +17,46 @@
 
 enum { SKIPPED = 77 };
 
-#define ck_cuda(call)                                                          \
+/* A function of the driver: ck_cu(StreamSynchronize, stream). */
+#define ck_cu(function, ...)                                                   \
   do {                                                                         \
-    cudaError_t ck_error = (call);                                             \
-    ck_assert_msg(ck_error == cudaSuccess, #call ": %s",                       \
-                  cudaGetErrorString(ck_error));                               \
+    cu_result ck_error = dfgnn__driver()->function(__VA_ARGS__);               \
+    const char *ck_text = NULL;                                                \
+    if (ck_error)                                                              \
+      (void)dfgnn__driver()->GetErrorString(ck_error, &ck_text);               \
+    ck_assert_msg(!ck_error, "cu" #function ": %s (error %d)",                 \
+                  ck_text ? ck_text : "failed", ck_error);                     \
   } while (0)
+
+static inline void *device_memory(size_t bytes) {
+  cu_pointer memory = 0;
+  ck_cu(MemAlloc, &memory, bytes ? bytes : 1);
+  return (void *)(uintptr_t)memory;
+}
+
+static inline void free_device(const void *memory) {
+  if (memory)
+    ck_cu(MemFree, cu_address(memory));
+}
+
+/* Between any of host and device memory; waits. */
+static inline void copy_memory(void *to, const void *from, size_t bytes) {
+  if (bytes)
+    ck_cu(Memcpy, cu_address(to), cu_address(from), bytes);
+}
+
+/* Waits. */
+static inline void fill_device(void *to, unsigned char byte, size_t bytes) {
+  if (bytes)
+    ck_cu(MemsetD8Async, cu_address(to), byte, bytes, NULL);
+  ck_cu(CtxSynchronize);
+}
+
+static inline cu_stream make_stream(void) {
+  cu_stream stream = NULL;
+  ck_cu(StreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  return stream;
+}
 
 /* DFGNN_TEST_QUICK: little enough to run under compute-sanitizer. */
 static inline int quick(void) {
@@ -48,13 +82,26 @@ static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
   return graph;
 }
 
+/* The first device's primary context, current for the calls of the tests. */
+static inline void use_first_device(void) {
+  cu_context context = NULL;
+  int device = 0;
+  ck_cu(DeviceGet, &device, 0);
+  ck_cu(DevicePrimaryCtxRetain, &context, device);
+  ck_cu(CtxPushCurrent, context);
+}
+
 /* CUDA does not survive a fork, so all tests run in this process. */
 static inline int run_on_gpu(Suite *suite) {
   SRunner *runner = srunner_create(suite);
   int result = SKIPPED;
+  char why[512];
   if (dfgnn__backend_cuda.device_count() == 0) {
     fprintf(stderr, "skipped: no CUDA device\n");
+  } else if (!dfgnn__engine_usable(why, sizeof why)) {
+    fprintf(stderr, "skipped: %s\n", why);
   } else {
+    use_first_device();
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_NORMAL);
     result = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;

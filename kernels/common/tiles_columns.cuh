@@ -1,26 +1,24 @@
-/* tiles_columns.cu - the columns that windows of a fixed height touch
+/* tiles_columns.cuh - the columns that windows of a fixed height touch
  *
  * A block has a window.  Where its columns span little, they are marked in a
  * bit map in shared memory, whose prefix counts are their places; wider windows
  * are sorted if their edges fit, else marked panel by panel. */
-#include <climits>
+#ifndef DFGNN_KERNELS_TILES_COLUMNS_CUH
+#define DFGNN_KERNELS_TILES_COLUMNS_CUH
 
-#include <cub/block/block_radix_sort.cuh>
-
+#include "kernels/common/rank.cuh"
 #include "kernels/common/tiles.cuh"
 
 namespace dfgnn {
 namespace tiles {
-namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = DFGNN_COLUMNS_THREADS;
 constexpr int kWarps = kThreads / 32;
-constexpr int kStretch = 480; /* words that a warp counts */
-constexpr int kPanel = kWarps * kStretch;
+constexpr int kStretch = DFGNN_COLUMNS_STRETCH;
+constexpr int kPanel = DFGNN_COLUMNS_PANEL;
 constexpr int kKeys = 8; /* that a thread sorts */
 constexpr int kSorted = kThreads * kKeys;
-
-using Sort = cub::BlockRadixSort<uint32_t, kThreads, kKeys>;
+constexpr int kSortBits = 8; /* at a time */
 
 struct Panel {
   uint32_t word[kPanel];
@@ -29,8 +27,11 @@ struct Panel {
 };
 
 struct Sorted {
-  typename Sort::TempStorage sort;
-  uint32_t last[kThreads], key[kSorted], base[kWarps];
+  union {
+    RankMemory<kSortBits, kThreads> rank;
+    uint32_t key[kSorted];
+  };
+  uint32_t last[kThreads], base[kWarps];
 };
 
 union Shared {
@@ -72,7 +73,7 @@ __device__ uint32_t block_sum(uint32_t x, uint32_t *part) {
 
 __device__ void span_of(int32_t *first, int32_t *last, const int32_t *indices,
                         int64_t edges, Shared *s) {
-  int32_t low = INT_MAX, high = 0;
+  int32_t low = INT32_MAX, high = 0;
   for_edges<kThreads>(indices, edges, [&](int64_t, int32_t j) {
     low = min(low, j);
     high = max(high, j);
@@ -127,19 +128,42 @@ __device__ uint32_t rank(Panel *p, int words) {
   return scan_warps(p->base);
 }
 
+/* Sorts what the threads hold, `kKeys` each, by its lowest bits; a thread then
+ * holds the keys from kKeys * threadIdx.x on. */
+__device__ void sort_keys(uint32_t (&key)[kKeys], Sorted *s, int bits) {
+  const int first = threadIdx.x / 32 * 32 * kKeys + threadIdx.x % 32;
+  uint32_t rank[kKeys];
+  for (int shift = 0; shift < bits; shift += kSortBits) {
+    const bool last = shift + kSortBits >= bits;
+    const uint32_t mask = (1u << (last ? bits - shift : int(kSortBits))) - 1;
+    rank_in_block<kSortBits, kThreads>(rank, key, shift, mask, &s->rank);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kKeys; k++)
+      s->key[rank[k]] = key[k];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kKeys; k++)
+      key[k] = s->key[last ? threadIdx.x * kKeys + k : first + k * 32];
+    __syncthreads();
+  }
+}
+
 /* Sorts the window's columns; s->key becomes the distinct ones, whose number is
  * returned. */
 __device__ uint32_t sort_columns(Sorted *s, const int32_t *indices,
                                  int64_t edges, uint32_t sources, int bits) {
   uint32_t key[kKeys], heads = 0;
+#pragma unroll
   for (int k = 0; k < kKeys; k++) {
     const int e = k * kThreads + threadIdx.x;
     key[k] = e < edges ? uint32_t(indices[e]) : sources;
   }
-  Sort(s->sort).Sort(key, 0, bits);
+  sort_keys(key, s, bits);
   s->last[threadIdx.x] = key[kKeys - 1];
   __syncthreads();
   uint32_t previous = threadIdx.x > 0 ? s->last[threadIdx.x - 1] : sources;
+#pragma unroll
   for (int k = 0; k < kKeys; k++) {
     const uint32_t mine = key[k];
     heads |= uint32_t(mine != previous && mine != sources) << k;
@@ -150,6 +174,7 @@ __device__ uint32_t sort_columns(Sorted *s, const int32_t *indices,
     s->base[threadIdx.x / 32] = end;
   const uint32_t distinct = scan_warps(s->base);
   uint32_t at = s->base[threadIdx.x / 32] + end - mine;
+#pragma unroll
   for (int k = 0; k < kKeys; k++)
     if (heads >> k & 1)
       s->key[at++] = key[k];
@@ -176,12 +201,12 @@ __device__ int64_t words_of(const Window &w) {
 
 template <class O, bool SORTS>
 __global__ void __launch_bounds__(kThreads)
-    count_kernel(Window *windows, int32_t *chunks, const O *offsets,
-                 const int32_t *indices, int64_t n, int64_t sources, int high,
-                 int bits) {
+    count_columns(const __grid_constant__ dfgnn_count_columns c) {
   __shared__ Shared s;
-  const int64_t row = int64_t(blockIdx.x) * high;
-  const int rows = int(min(int64_t(high), n - row));
+  const O *offsets = static_cast<const O *>(c.offsets);
+  const int32_t *indices = c.indices;
+  const int64_t row = int64_t(blockIdx.x) * c.high;
+  const int rows = int(min(int64_t(c.high), c.rows - row));
   const int64_t begin = offsets[row], edges = offsets[row + rows] - begin;
   Window w = {int32_t(row), rows, 0, 0, 0, 0};
   indices += begin;
@@ -190,7 +215,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t words = words_of(w);
     if (SORTS && words > kPanel && edges <= kSorted) {
       w.columns = int32_t(
-          sort_columns(&s.sorted, indices, edges, uint32_t(sources), bits));
+          sort_columns(&s.sorted, indices, edges, uint32_t(c.sources), c.bits));
     } else {
       uint32_t mine = 0;
       for (int64_t panel = 0; panel < words; panel += kPanel) {
@@ -204,30 +229,29 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (threadIdx.x == 0) {
-    windows[blockIdx.x] = w;
-    chunks[blockIdx.x] = chunks_of(w.columns);
+    c.windows[blockIdx.x] = w;
+    c.chunks[blockIdx.x] = dfgnn__chunks_of(w.columns);
   }
 }
 
 template <class O, bool SORTS>
 __global__ void __launch_bounds__(kThreads)
-    fill_kernel(int32_t *columns, uint32_t *masks, Window *windows,
-                const int32_t *chunk_end, const O *offsets,
-                const int32_t *indices, int64_t sources, int high, int bits) {
+    fill_columns(const __grid_constant__ dfgnn_fill_columns f) {
   __shared__ Shared s;
   __shared__ int64_t first[DFGNN_TILE_MOST_ROWS];
-  const Window w = windows[blockIdx.x];
+  const int high = f.high;
+  const Window w = f.windows[blockIdx.x];
   if (w.columns == 0)
     return;
-  const int32_t chunk = chunk_end[blockIdx.x] - chunks_of(w.columns);
-  int32_t *column = columns + size_t(chunk) * 32;
-  uint32_t *mask = masks + size_t(chunk) * size_t(high);
-  const Rows<O> rows(offsets, indices, w, first);
+  const int32_t chunk = f.chunk_end[blockIdx.x] - dfgnn__chunks_of(w.columns);
+  int32_t *column = f.columns + size_t(chunk) * 32;
+  uint32_t *mask = f.masks + size_t(chunk) * size_t(high);
+  const Rows<O> rows(static_cast<const O *>(f.offsets), f.indices, w, first);
   const int64_t words = words_of(w);
   bool twice = false;
   if (SORTS && words > kPanel && rows.edges <= kSorted) {
     const uint32_t distinct = sort_columns(&s.sorted, rows.indices, rows.edges,
-                                           uint32_t(sources), bits);
+                                           uint32_t(f.sources), f.bits);
     for (uint32_t k = threadIdx.x; k < distinct; k += kThreads)
       column[k] = int32_t(s.sorted.key[k]);
     for_edges<kThreads>(rows.indices, rows.edges, [&](int64_t e, int32_t j) {
@@ -260,75 +284,14 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
     }
   }
-  for (int k = w.columns + threadIdx.x; k < chunks_of(w.columns) * 32;
+  for (int k = w.columns + threadIdx.x; k < dfgnn__chunks_of(w.columns) * 32;
        k += kThreads)
     column[k] = w.last;
   if (__syncthreads_or(twice) && threadIdx.x == 0)
-    windows[blockIdx.x].flags = DFGNN_TILE_DUPLICATES;
-}
-
-int bits_of(int64_t x) {
-  int bits = 1;
-  while (bits < 32 && x >> bits)
-    bits++;
-  return bits;
-}
-
-template <class O, bool SORTS>
-cudaError_t count(Window *windows, int32_t *chunks, int64_t count,
-                  const dfgnn_matrix *m, int high, cudaStream_t stream) {
-  count_kernel<O, SORTS><<<unsigned(count), kThreads, 0, stream>>>(
-      windows, chunks, static_cast<const O *>(m->offsets), m->indices,
-      m->destinations, m->sources, high, bits_of(m->sources));
-  return cudaGetLastError();
-}
-
-template <class O, bool SORTS>
-cudaError_t fill(int32_t *columns, uint32_t *masks, Window *windows,
-                 const int32_t *chunk_end, int64_t count, const dfgnn_matrix *m,
-                 int high, cudaStream_t stream) {
-  fill_kernel<O, SORTS><<<unsigned(count), kThreads, 0, stream>>>(
-      columns, masks, windows, chunk_end, static_cast<const O *>(m->offsets),
-      m->indices, m->sources, high, bits_of(m->sources));
-  return cudaGetLastError();
-}
-
-bool may_sort(const dfgnn_matrix *m) { return m->sources > 32 * kPanel; }
-
-} /* namespace */
-
-cudaError_t count_columns(Window *windows, int32_t *chunks, int64_t windows_,
-                          const dfgnn_matrix *m, int high,
-                          cudaStream_t stream) {
-  if (windows_ == 0)
-    return cudaSuccess;
-  if (m->offsets64)
-    return may_sort(m) ? count<int64_t, true>(windows, chunks, windows_, m,
-                                              high, stream)
-                       : count<int64_t, false>(windows, chunks, windows_, m,
-                                               high, stream);
-  return may_sort(m)
-             ? count<int32_t, true>(windows, chunks, windows_, m, high, stream)
-             : count<int32_t, false>(windows, chunks, windows_, m, high,
-                                     stream);
-}
-
-cudaError_t fill_columns(int32_t *columns, uint32_t *masks, Window *windows,
-                         const int32_t *chunk_end, int64_t count,
-                         const dfgnn_matrix *m, int high, cudaStream_t stream) {
-  if (count == 0)
-    return cudaSuccess;
-  if (m->offsets64)
-    return may_sort(m)
-               ? fill<int64_t, true>(columns, masks, windows, chunk_end, count,
-                                     m, high, stream)
-               : fill<int64_t, false>(columns, masks, windows, chunk_end, count,
-                                      m, high, stream);
-  return may_sort(m) ? fill<int32_t, true>(columns, masks, windows, chunk_end,
-                                           count, m, high, stream)
-                     : fill<int32_t, false>(columns, masks, windows, chunk_end,
-                                            count, m, high, stream);
+    f.windows[blockIdx.x].flags = DFGNN_TILE_DUPLICATES;
 }
 
 } /* namespace tiles */
 } /* namespace dfgnn */
+
+#endif

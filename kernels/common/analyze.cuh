@@ -1,75 +1,26 @@
-/* analyze.cu - validation and signature of a graph in device memory, by the
+/* analyze.cuh - validation and signature of a graph in device memory, by the
  * definitions of lib/signature.h */
-#include <climits>
+#ifndef DFGNN_KERNELS_ANALYZE_CUH
+#define DFGNN_KERNELS_ANALYZE_CUH
 
-#include "kernels/common/device_graph.h"
-#include "lib/signature.h"
+#include "kernels/common/fingerprint.h"
+#include "kernels/common/graph_params.h"
 
-namespace {
+namespace dfgnn {
 
 using ull = unsigned long long;
 
-constexpr int kThreads = 256;
-constexpr int kGroup = 8;       /* lanes that walk edges together */
-constexpr int kChunk = 256;     /* edges of a group */
-constexpr int kRows = 512;      /* rows of a block, at least */
-constexpr int kTargets = 3;     /* percentiles */
-constexpr int kDigits = 2048;   /* of one pass over the long rows */
-constexpr int kExact = kDigits; /* shorter rows are counted by degree, */
-constexpr int kShares = 32;     /* longer ones by shares of an octave */
-constexpr int kExactBits = 11;
-constexpr int kCodes = kExact + kShares * (64 - kExactBits);
+constexpr int kThreads = DFGNN_GRAPH_THREADS;
+constexpr int kGroup = DFGNN_ANALYZE_GROUP;
+constexpr int kChunk = DFGNN_ANALYZE_CHUNK;
+constexpr int kTargets = 3; /* percentiles */
+constexpr int kExact = DFGNN_DEGREE_EXACT;
+constexpr int kDigits = kExact; /* of one pass over the long rows */
+constexpr int kShares = DFGNN_DEGREE_SHARES;
+constexpr int kExactBits = DFGNN_DEGREE_EXACT_BITS;
+constexpr int kCodes = DFGNN_DEGREE_CODES;
 constexpr int kHashSlots = 2 * DFGNN_REUSE_EDGES;
-
-/* Rows by degree, and the degrees of the long ones.  All zero at first. */
-struct Selection {
-  unsigned tickets[3], heavy;
-  unsigned rows[kCodes];
-};
-
-/* The workspace, counts and selection at its start.  high is the largest
- * column of each row, -1 if it has none; low is minus the smallest. */
-struct Workspace {
-  dfgnn_graph_counts *counts;
-  Selection *selection;
-  int64_t *graph_ptr;
-  ull *heavy;
-  int64_t heavy_capacity;
-  int32_t *high, *low;
-  void *blocks;
-  size_t total;
-};
-
-template <class T> T *carve(char *base, size_t &at, size_t count) {
-  T *p = base ? reinterpret_cast<T *>(base + at) : nullptr;
-  at += (count * sizeof(T) + 255) & ~size_t(255);
-  return p;
-}
-
-bool finds_blocks(const dfgnn_matrix *m, int64_t graphs) {
-  return graphs > 0 ||
-         (m->destinations == m->sources && m->destinations > 0 && m->edges > 0);
-}
-
-Workspace layout(const dfgnn_matrix *m, int64_t graphs, void *base) {
-  Workspace w = {};
-  size_t at = 0;
-  char *b = static_cast<char *>(base);
-  w.counts = carve<dfgnn_graph_counts>(b, at, 1);
-  w.selection = carve<Selection>(b, at, 1);
-  w.graph_ptr = carve<int64_t>(b, at, graphs > 0 ? graphs + 1 : 0);
-  w.heavy_capacity = m->edges / kExact;
-  w.heavy = carve<ull>(b, at, w.heavy_capacity);
-  if (finds_blocks(m, graphs)) {
-    w.high = carve<int32_t>(b, at, m->destinations);
-    w.low = carve<int32_t>(b, at, m->destinations);
-    if (graphs <= 0)
-      w.blocks =
-          carve<char>(b, at, dfgnn__cuda_find_blocks_bytes(m->destinations));
-  }
-  w.total = at;
-  return w;
-}
+constexpr int kLeast = -INT32_MAX - 1;
 
 __device__ bool list_refused(const dfgnn_graph_counts *c) {
   return c->list.bad_dst || c->list.bad_src || c->list.unsorted;
@@ -167,12 +118,12 @@ __device__ int counter_of_rank(const unsigned *counters, int count, ull *rank) {
 }
 
 /* By a block: the degree of a rank among the rows of a code, by its digits. */
-__device__ ull select_heavy(const Workspace &w, int code, ull rank,
+__device__ ull select_heavy(const dfgnn_analysis &w, int code, ull rank,
                             unsigned *digits) {
   __shared__ ull chosen, left;
   const ull least = first_of_code(code);
   const int bits = kExactBits + (code - kExact) / kShares - 5;
-  const int64_t count = min(int64_t(w.selection->heavy), w.heavy_capacity);
+  const int64_t count = min(int64_t(w.degrees->heavy), w.heavy_capacity);
   ull prefix = 0;
   for (int shift = (bits - 1) / kExactBits * kExactBits; shift >= 0;
        shift -= kExactBits) {
@@ -180,7 +131,7 @@ __device__ ull select_heavy(const Workspace &w, int code, ull rank,
       digits[i] = 0;
     __syncthreads();
     for (int64_t k = threadIdx.x; k < count; k += kThreads) {
-      const ull degree = __ldcg(w.heavy + k), above = degree - least;
+      const ull degree = __ldcg(as_ull(w.heavy) + k), above = degree - least;
       if (code_of(degree) == code && (above >> shift >> kExactBits) == prefix)
         atomicAdd(&digits[above >> shift & (kDigits - 1)], 1u);
     }
@@ -201,7 +152,7 @@ __device__ ull select_heavy(const Workspace &w, int code, ull rank,
 }
 
 /* By the last block to finish: histogram and percentiles. */
-__device__ void select_degrees(const Workspace &w, int64_t n,
+__device__ void select_degrees(const dfgnn_analysis &w, int64_t n,
                                unsigned *counters) {
   __shared__ int code[kTargets];
   __shared__ ull rank[kTargets], bins[DFGNN_HISTOGRAM_BINS];
@@ -211,7 +162,7 @@ __device__ void select_degrees(const Workspace &w, int64_t n,
     bins[threadIdx.x] = 0;
 #pragma unroll 5
   for (int i = threadIdx.x; i < kCodes; i += kThreads)
-    counters[i] = __ldcg(w.selection->rows + i);
+    counters[i] = __ldcg(w.degrees->rows + i);
   __syncthreads();
   for (int i = threadIdx.x; i < kCodes; i += kThreads) {
     if (counters[i] == 0)
@@ -241,8 +192,9 @@ __device__ void select_degrees(const Workspace &w, int64_t n,
 
 template <class O>
 __global__ void __launch_bounds__(kThreads)
-    offsets_kernel(const O *offsets, int64_t n, int64_t m, int64_t edges,
-                   Workspace w) {
+    analyze_offsets(const __grid_constant__ dfgnn_analysis w) {
+  const O *offsets = static_cast<const O *>(w.offsets);
+  const int64_t n = w.rows, m = w.columns, edges = w.edges;
   __shared__ unsigned counters[kCodes];
   __shared__ bool last;
   dfgnn_graph_counts *c = w.counts;
@@ -262,7 +214,7 @@ __global__ void __launch_bounds__(kThreads)
       break;
     if (w.high) {
       w.high[i] = -1;
-      w.low[i] = INT_MIN;
+      w.low[i] = kLeast;
     }
     int64_t end = offsets[i + 1];
     if (begin < 0 || end < begin || end > edges || (i == 0 && begin != 0) ||
@@ -273,7 +225,7 @@ __global__ void __launch_bounds__(kThreads)
     ull degree = ull(end - begin);
     atomicAdd(&counters[code_of(degree)], 1u);
     if (degree >= kExact) {
-      unsigned at = atomicAdd(&w.selection->heavy, 1u);
+      unsigned at = atomicAdd(&w.degrees->heavy, 1u);
       if (at < w.heavy_capacity)
         w.heavy[at] = degree;
     }
@@ -289,11 +241,11 @@ __global__ void __launch_bounds__(kThreads)
     atomicMax(as_ull(&c->bad_offset_row), bad);
   for (int i = threadIdx.x; i < kCodes; i += kThreads)
     if (counters[i])
-      atomicAdd(&w.selection->rows[i], counters[i]);
+      atomicAdd(&w.degrees->rows[i], counters[i]);
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0)
-    last = atomicAdd(&w.selection->tickets[0], 1u) == gridDim.x - 1;
+    last = atomicAdd(&w.degrees->tickets[0], 1u) == gridDim.x - 1;
   __syncthreads();
   if (!last)
     return;
@@ -306,7 +258,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class O>
 __device__ void walk_edges(int64_t block, const O *offsets,
                            const int32_t *indices, int64_t n, int64_t m,
-                           int64_t edges, const Workspace &w) {
+                           int64_t edges, const dfgnn_analysis &w) {
   dfgnn_graph_counts *c = w.counts;
   const int lane = threadIdx.x % kGroup;
   const unsigned group_mask = ((1u << kGroup) - 1)
@@ -317,7 +269,7 @@ __device__ void walk_edges(int64_t block, const O *offsets,
   int64_t row = e < stop ? row_of_edge(offsets, 0, n, e) : 0;
   while (e < stop) {
     int64_t row_end = offsets[row + 1], end = min(row_end, stop);
-    int low = INT_MAX, high = -1;
+    int low = INT32_MAX, high = -1;
     for (int64_t k = e + lane; k < end; k += kGroup) {
       int j = indices[k];
       hash += dfgnn__index_term(uint64_t(k), uint64_t(uint32_t(j)));
@@ -351,7 +303,7 @@ __device__ void walk_edges(int64_t block, const O *offsets,
 template <class O>
 __device__ void sample_reuse(int block, int blocks, const O *offsets,
                              const int32_t *indices, int64_t n,
-                             const Workspace &w) {
+                             const dfgnn_analysis &w) {
   __shared__ int slot[kHashSlots];
   for (int i = threadIdx.x; i < kHashSlots; i += kThreads)
     slot[i] = -1;
@@ -382,7 +334,7 @@ __device__ void sample_reuse(int block, int blocks, const O *offsets,
 template <class O>
 __device__ void sample_locality(int block, const O *offsets,
                                 const int32_t *indices, int64_t n, int64_t m,
-                                int64_t samples, const Workspace &w) {
+                                int64_t samples, const dfgnn_analysis &w) {
   int64_t k = int64_t(block) * kThreads + threadIdx.x;
   ull taken = 0, hits = 0;
   if (k < samples) {
@@ -404,8 +356,11 @@ __device__ void sample_locality(int block, const O *offsets,
 /* The first blocks take the samples, the others walk. */
 template <class O>
 __global__ void __launch_bounds__(kThreads)
-    edges_kernel(const O *offsets, const int32_t *indices, int64_t n, int64_t m,
-                 int64_t edges, int windows, int samples, Workspace w) {
+    analyze_edges(const __grid_constant__ dfgnn_analysis w) {
+  const O *offsets = static_cast<const O *>(w.offsets);
+  const int32_t *indices = w.indices;
+  const int64_t n = w.rows, m = w.columns, edges = w.edges;
+  const int windows = w.windows, samples = w.samples;
   if (refused(w.counts))
     return;
   const int sampling = windows + (samples + kThreads - 1) / kThreads;
@@ -419,78 +374,17 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /* graph_ptr was given: does an edge leave the block of its row? */
-__global__ void __launch_bounds__(kThreads)
-    inside_kernel(int64_t n, int64_t graphs, Workspace w) {
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    analyze_inside(const __grid_constant__ dfgnn_analysis w) {
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n || refused(w.counts) || w.high[i] < 0)
+  if (i >= w.rows || refused(w.counts) || w.high[i] < 0)
     return;
-  int64_t g = row_of_edge(w.graph_ptr, 0, graphs, i);
+  int64_t g = row_of_edge(w.graph_ptr, 0, w.graphs, i);
   if (w.high[i] >= w.graph_ptr[g + 1] || -int64_t(w.low[i]) < w.graph_ptr[g])
     atomicMax(as_ull(&w.counts->bad_block_row), ~ull(i));
 }
 
-int blocks_for(int64_t count, int64_t share) {
-  int64_t blocks = (count + share - 1) / share;
-  return int(blocks < 1 ? 1 : blocks);
-}
+} // namespace dfgnn
 
-template <class O>
-cudaError_t run(const dfgnn_matrix *m, int64_t graphs, const int64_t *graph_ptr,
-                int units, const Workspace &w, cudaStream_t stream) {
-  const O *offsets = static_cast<const O *>(m->offsets);
-  const int64_t n = m->destinations, edges = m->edges;
-  if (graphs > 0) {
-    cudaError_t e = cudaMemcpyAsync(w.graph_ptr, graph_ptr,
-                                    size_t(graphs + 1) * sizeof(int64_t),
-                                    cudaMemcpyHostToDevice, stream);
-    if (e != cudaSuccess)
-      return e;
-  }
-  const int wide = blocks_for(n + 1, kRows);
-  const int few = wide > 4 * units ? 4 * units : wide;
-  offsets_kernel<<<few, kThreads, 0, stream>>>(offsets, n, m->sources, edges,
-                                               w);
-  if (n > 0 && edges > 0) {
-    const int64_t windows = (n + 15) / 16;
-    const int taken =
-        int(windows < DFGNN_REUSE_WINDOWS ? windows : DFGNN_REUSE_WINDOWS);
-    const int samples = int(n < DFGNN_LOCALITY_ROWS ? n : DFGNN_LOCALITY_ROWS);
-    edges_kernel<<<taken + blocks_for(samples, kThreads) +
-                       blocks_for(edges, kChunk * (kThreads / kGroup)),
-                   kThreads, 0, stream>>>(offsets, m->indices, n, m->sources,
-                                          edges, taken, samples, w);
-  }
-  if (n > 0 && graphs > 0)
-    inside_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, graphs,
-                                                                    w);
-  else if (w.blocks)
-    return dfgnn__cuda_find_blocks(w.counts, w.high, w.low, n,
-                                   &w.selection->tickets[1], w.blocks, stream);
-  return cudaGetLastError();
-}
-
-} /* namespace */
-
-extern "C" size_t dfgnn__cuda_analyze_bytes(const dfgnn_matrix *matrix,
-                                            int64_t graphs) {
-  return layout(matrix, graphs, nullptr).total;
-}
-
-extern "C" cudaError_t dfgnn__cuda_analyze_start(void *workspace,
-                                                 cudaStream_t stream) {
-  size_t at = 0;
-  carve<dfgnn_graph_counts>(nullptr, at, 1);
-  carve<Selection>(nullptr, at, 1);
-  return cudaMemsetAsync(workspace, 0, at, stream);
-}
-
-extern "C" cudaError_t dfgnn__cuda_analyze(const dfgnn_matrix *matrix,
-                                           int64_t graphs,
-                                           const int64_t *graph_ptr, int units,
-                                           void *workspace,
-                                           cudaStream_t stream) {
-  const Workspace w = layout(matrix, graphs, workspace);
-  return matrix->offsets64
-             ? run<int64_t>(matrix, graphs, graph_ptr, units, w, stream)
-             : run<int32_t>(matrix, graphs, graph_ptr, units, w, stream);
-}
+#endif

@@ -1,27 +1,22 @@
-/* blocks.cu - the diagonal blocks of a square matrix, such as the graphs of a
+/* blocks.cuh - the diagonal blocks of a square matrix, such as the graphs of a
  * batch: see lib/signature.h
  *
  * A block may begin at row i if no row before it reaches a column >= i and none
  * from it on reaches one < i.  Tiles of rows are reduced, the tiles scanned,
  * then each row is decided; the last block of a kernel does what needs all. */
-#include <climits>
+#ifndef DFGNN_KERNELS_BLOCKS_CUH
+#define DFGNN_KERNELS_BLOCKS_CUH
 
-#include "kernels/common/device_graph.h"
+#include "kernels/common/graph_params.h"
 
-namespace {
+namespace dfgnn {
 
 using ull = unsigned long long;
 
-constexpr int kThreads = 256;
-constexpr int kEach = 4; /* rows of a thread */
-constexpr int kTile = kThreads * kEach;
-
-struct Tiles {
-  unsigned *tickets; /* one of each kernel */
-  int64_t count;
-  int32_t *high, *low;   /* of the tile, then of those before and behind it */
-  int32_t *first, *last; /* rows where blocks begin, -1: none does */
-};
+constexpr int kThreads = DFGNN_GRAPH_THREADS;
+constexpr int kEach = DFGNN_EACH; /* rows of a thread */
+constexpr int kTile = DFGNN_BLOCK_ROWS;
+constexpr int kLeast = -INT32_MAX - 1;
 
 __device__ ull *as_ull(uint64_t *p) { return reinterpret_cast<ull *>(p); }
 
@@ -39,7 +34,7 @@ template <bool BEFORE> __device__ int others_max(int x) {
     part[warp] = x;
   __syncthreads();
   int y = BEFORE ? __shfl_up_sync(~0u, x, 1) : __shfl_down_sync(~0u, x, 1);
-  int most = lane == (BEFORE ? 0 : 31) ? INT_MIN : y;
+  int most = lane == (BEFORE ? 0 : 31) ? kLeast : y;
   for (int w = 0; w < kThreads / 32; w++)
     if (BEFORE ? w < warp : w > warp)
       most = max(most, part[w]);
@@ -72,13 +67,15 @@ __device__ bool refused(const dfgnn_graph_counts *c) {
          c->list.unsorted;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    reduce_tiles(const dfgnn_graph_counts *counts, const int32_t *high,
-                 const int32_t *low, int64_t n, Tiles t) {
-  if (refused(counts))
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    reduce_blocks(const __grid_constant__ dfgnn_block_tiles t) {
+  const int32_t *high = t.row_high, *low = t.row_low;
+  const int64_t n = t.rows;
+  if (refused(t.counts))
     return;
   const int64_t row = int64_t(blockIdx.x) * kTile + threadIdx.x * kEach;
-  int most = -1, least = INT_MIN;
+  int most = -1, least = kLeast;
   for (int k = 0; k < kEach; k++)
     if (row + k < n) {
       most = max(most, high[row + k]);
@@ -96,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = min(threadIdx.x * share, t.count);
   const int64_t end = min(begin + share, t.count);
   most = -1;
-  least = INT_MIN;
+  least = kLeast;
   for (int64_t k = begin; k < end; k++) {
     most = max(most, __ldcg(t.high + k));
     least = max(least, __ldcg(t.low + k));
@@ -137,16 +134,19 @@ struct Sizes {
 };
 
 /* A size is known where the next block begins. */
-__global__ void __launch_bounds__(kThreads)
-    decide_rows(dfgnn_graph_counts *counts, const int32_t *high,
-                const int32_t *low, int64_t n, Tiles t) {
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    decide_blocks(const __grid_constant__ dfgnn_block_tiles t) {
+  dfgnn_graph_counts *counts = t.counts;
+  const int32_t *high = t.row_high, *low = t.row_low;
+  const int64_t n = t.rows;
   if (refused(counts))
     return;
   const int64_t row = int64_t(blockIdx.x) * kTile + threadIdx.x * kEach;
-  int far[kEach], near[kEach + 1], most = -1, least = INT_MIN;
+  int far[kEach], near[kEach + 1], most = -1, least = kLeast;
   for (int k = 0; k < kEach; k++) {
     far[k] = row + k < n ? high[row + k] : -1;
-    near[k] = row + k < n ? low[row + k] : INT_MIN;
+    near[k] = row + k < n ? low[row + k] : kLeast;
     most = max(most, far[k]);
     least = max(least, near[k]);
   }
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     empty = far[k] < 0;
   }
   Sizes sizes = {};
-  int previous = others_max<true>(last), first = INT_MIN;
+  int previous = others_max<true>(last), first = kLeast;
   for (int k = 0; k < kEach; k++) {
     if (!begin[k])
       continue;
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kThreads)
   first = block_max(first);
   last = block_max(last);
   if (threadIdx.x == 0) {
-    t.first[blockIdx.x] = first == INT_MIN ? -1 : -first;
+    t.first[blockIdx.x] = first == kLeast ? -1 : -first;
     t.last[blockIdx.x] = last;
   }
   if (!is_last(&t.tickets[1]))
@@ -206,30 +206,6 @@ __global__ void __launch_bounds__(kThreads)
   sizes.give(counts);
 }
 
-size_t part_bytes(int64_t rows) {
-  const size_t tiles = size_t((rows + kTile - 1) / kTile);
-  return (tiles * sizeof(int32_t) + 255) & ~size_t(255);
-}
+} // namespace dfgnn
 
-} /* namespace */
-
-extern "C" size_t dfgnn__cuda_find_blocks_bytes(int64_t rows) {
-  return 4 * part_bytes(rows);
-}
-
-extern "C" cudaError_t
-dfgnn__cuda_find_blocks(dfgnn_graph_counts *counts, const int32_t *high,
-                        const int32_t *low, int64_t rows, unsigned *tickets,
-                        void *workspace, cudaStream_t stream) {
-  char *base = static_cast<char *>(workspace);
-  int32_t *array[4];
-  for (int k = 0; k < 4; k++)
-    array[k] = reinterpret_cast<int32_t *>(base + k * part_bytes(rows));
-  const Tiles t = {tickets,  (rows + kTile - 1) / kTile,
-                   array[0], array[1],
-                   array[2], array[3]};
-  const unsigned tiles = unsigned(t.count);
-  reduce_tiles<<<tiles, kThreads, 0, stream>>>(counts, high, low, rows, t);
-  decide_rows<<<tiles, kThreads, 0, stream>>>(counts, high, low, rows, t);
-  return cudaGetLastError();
-}
+#endif

@@ -1,0 +1,154 @@
+/* graph_params.h - what host and device code of graph structures share
+ *
+ * Plain C for the host's compiler and NVRTC alike. */
+#ifndef DFGNN_KERNELS_GRAPH_PARAMS_H
+#define DFGNN_KERNELS_GRAPH_PARAMS_H
+
+#include <stdint.h>
+
+#include "dfgnn.h"
+
+/* What reading an edge list found.  Here and below a "bad" field is the
+ * complement of the first edge or row found wrong, 0 if there is none. */
+typedef struct dfgnn_edge_counts {
+  uint64_t bad_dst, bad_src; /* its node is out of range */
+  uint64_t unsorted;         /* by destination, and taken as it is */
+  uint64_t was_unsorted;     /* the same of a list that is being sorted */
+} dfgnn_edge_counts;
+
+/* Counts of one analysis, as the device leaves them. */
+typedef struct dfgnn_graph_counts {
+  dfgnn_edge_counts list;  /* of the list the matrix is made of */
+  uint64_t bad_offset_row; /* its end is before its begin or beyond the edges */
+  uint64_t bad_index_row, bad_index_edge; /* a column out of range */
+  uint64_t bad_block_row; /* an edge leaves the row's block of graph_ptr */
+  uint64_t fingerprint;
+  uint64_t max_degree, sum_squares;
+  uint64_t histogram[DFGNN_HISTOGRAM_BINS];
+  uint64_t percentile[3]; /* p50, p90, p99 */
+  uint64_t reuse_edges, reuse_distinct;
+  uint64_t local_samples, local_hits;
+  uint64_t blocks, largest_block, squared_blocks;
+} dfgnn_graph_counts;
+
+/* Threads of a block, and what a block or its groups of lanes take. */
+enum {
+  DFGNN_GRAPH_THREADS = 256,
+  DFGNN_ANALYZE_GROUP = 8,   /* lanes that walk edges together */
+  DFGNN_ANALYZE_CHUNK = 256, /* edges of a group */
+  DFGNN_ANALYZE_ROWS = 512,  /* rows of a block, at least */
+  DFGNN_EACH = 4             /* edges of a thread that finds rows */
+};
+
+/* Rows are counted by their degree if it is below EXACT, the longer ones by
+ * SHARES of an octave. */
+enum {
+  DFGNN_DEGREE_EXACT_BITS = 11,
+  DFGNN_DEGREE_EXACT = 1 << DFGNN_DEGREE_EXACT_BITS,
+  DFGNN_DEGREE_SHARES = 32,
+  DFGNN_DEGREE_CODES =
+      DFGNN_DEGREE_EXACT + DFGNN_DEGREE_SHARES * (64 - DFGNN_DEGREE_EXACT_BITS)
+};
+
+/* Rows by degree, and the degrees of the long ones.  All zero at first. */
+typedef struct dfgnn_degree_rows {
+  uint32_t tickets[3], heavy;
+  uint32_t rows[DFGNN_DEGREE_CODES];
+} dfgnn_degree_rows;
+
+/* The matrix and the workspace of an analysis.  high is the largest column of
+ * each row, -1 if it has none; low is minus the smallest.  Both are NULL where
+ * nobody asks for blocks. */
+typedef struct dfgnn_analysis {
+  const void *offsets;
+  const int32_t *indices;
+  int64_t rows, columns, edges, graphs;
+  dfgnn_graph_counts *counts;
+  dfgnn_degree_rows *degrees;
+  int64_t *graph_ptr;
+  uint64_t *heavy;
+  int64_t heavy_capacity;
+  int32_t *high, *low;
+  int32_t windows, samples; /* of reuse and locality */
+} dfgnn_analysis;
+
+/* Diagonal blocks: tiles of rows are reduced, the tiles scanned, then each row
+ * is decided. */
+enum { DFGNN_BLOCK_ROWS = DFGNN_GRAPH_THREADS * DFGNN_EACH };
+typedef struct dfgnn_block_tiles {
+  dfgnn_graph_counts *counts;
+  const int32_t *row_high, *row_low;
+  int64_t rows;
+  uint32_t *tickets; /* one of each kernel */
+  int64_t count;
+  int32_t *high, *low;   /* of the tile, then of those before and behind it */
+  int32_t *first, *last; /* rows where blocks begin, -1: none does */
+} dfgnn_block_tiles;
+
+/* The row of each edge; number, if not NULL, becomes the edges' own. */
+typedef struct dfgnn_fill_rows {
+  int32_t *rows;
+  uint64_t *largest; /* becomes 0, if not NULL */
+  const void *offsets;
+  int64_t count, edges; /* rows, edges */
+} dfgnn_fill_rows;
+
+typedef struct dfgnn_mirror {
+  void *to_offsets;
+  int32_t *to_row;
+  void *edge;
+  uint64_t *other;
+  const void *offsets;
+  const int32_t *indices;
+  int64_t rows, edges;
+} dfgnn_mirror;
+
+typedef struct dfgnn_list_offsets {
+  void *offsets;
+  const void *key;
+  int64_t nodes, keys;
+} dfgnn_list_offsets;
+
+/* After a sort: the offsets, and what belongs to the edges in their order. */
+typedef struct dfgnn_finish_edges {
+  void *offsets;
+  int64_t nodes;
+  const int32_t *key;
+  int64_t edges;
+  uint64_t *largest;
+  int32_t *to;
+  const int32_t *from;
+  const void *order;
+} dfgnn_finish_edges;
+
+typedef struct dfgnn_read_edges {
+  int32_t *src, *dst; /* dst: NULL if the list is taken as sorted */
+  const void *dst_from, *src_from;
+  int64_t edges, destinations, sources;
+  dfgnn_edge_counts *counts;
+} dfgnn_read_edges;
+
+typedef struct dfgnn_degree_keys {
+  uint32_t *key; /* falls as the degree rises */
+  const void *offsets;
+  int64_t rows;
+  uint32_t most;
+} dfgnn_degree_keys;
+
+/* heavy_before[i]: 1 if row i has several items. */
+typedef struct dfgnn_count_items {
+  int32_t *first_item, *heavy_before;
+  const void *offsets;
+  int64_t rows, size;
+} dfgnn_count_items;
+
+typedef struct dfgnn_fill_items {
+  int32_t *row;
+  int64_t *first_edge;
+  const int32_t *first_item;
+  int64_t items;
+  const void *offsets;
+  int64_t rows, edges, size;
+} dfgnn_fill_items;
+
+#endif

@@ -1,0 +1,201 @@
+/* tiles_items.c - the TILES view on the device: its two steps, its items */
+#include "kernels/common/cuda_host.h"
+#include "kernels/common/device_graph.h"
+#include "kernels/common/device_tiles.h"
+
+#define SOURCE "kernels/common/tiles_items.cuh"
+
+static void *carve(char *base, size_t *at, size_t bytes) {
+  void *p = base ? base + *at : NULL;
+  *at += dfgnn__align256(bytes);
+  return p;
+}
+
+static dfgnn_grid grid_of(int64_t count) {
+  return (dfgnn_grid){
+      .blocks = {(unsigned)dfgnn__ceil_div(count, DFGNN_TILES_THREADS)},
+      .threads = DFGNN_TILES_THREADS};
+}
+
+/* What the first step leaves to the second; chunk_end[w]: chunks of the windows
+ * up to w. */
+typedef struct counted_layout {
+  dfgnn_tile_counts *counts;
+  dfgnn_window *windows;
+  int32_t *chunk_end;
+  void *scan, *dense;
+  int64_t capacity; /* windows */
+  size_t bytes;
+} counted_layout;
+
+static counted_layout lay_counted_out(const dfgnn_matrix *m, int64_t parameter,
+                                      void *base) {
+  const int high = dfgnn__tiles_rows(parameter);
+  const int dense = dfgnn__tiles_dense(parameter);
+  counted_layout c = {0};
+  c.capacity = dense ? dfgnn__cuda_dense_capacity(m, high)
+                     : dfgnn__ceil_div(m->destinations, high);
+  const size_t windows = (size_t)c.capacity;
+  c.counts = carve(base, &c.bytes, sizeof *c.counts);
+  c.windows = carve(base, &c.bytes, windows * sizeof *c.windows);
+  c.chunk_end = carve(base, &c.bytes, windows * sizeof *c.chunk_end);
+  c.scan = carve(base, &c.bytes, dfgnn__cuda_scan_bytes(c.capacity));
+  c.dense = carve(base, &c.bytes, dense ? dfgnn__cuda_dense_bytes(m) : 0);
+  return c;
+}
+
+size_t dfgnn__cuda_count_tiles_bytes(const dfgnn_matrix *m, int64_t parameter) {
+  return lay_counted_out(m, parameter, NULL).bytes;
+}
+
+static dfgnn_status count_items(const dfgnn_queue *queue, counted_layout *c,
+                                int dense, int split) {
+  enum { MOST_BLOCKS = 512 };
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::count_items", DFGNN_TILES_THREADS);
+  dfgnn_grid grid = grid_of(c->capacity);
+  void *arguments[] = {&c->counts, &c->chunk_end, &c->capacity, &dense, &split};
+  if (grid.blocks[0] > MOST_BLOCKS)
+    grid.blocks[0] = MOST_BLOCKS;
+  return dfgnn__launch(queue, &program, grid, arguments);
+}
+
+dfgnn_status dfgnn__cuda_count_tiles(const dfgnn_queue *queue,
+                                     const dfgnn_matrix *m, int64_t parameter,
+                                     void *workspace) {
+  const int high = dfgnn__tiles_rows(parameter);
+  const int dense = dfgnn__tiles_dense(parameter);
+  counted_layout c = lay_counted_out(m, parameter, workspace);
+  dfgnn_status status = dfgnn__fill(queue, c.counts, 0, sizeof *c.counts);
+  if (status || m->destinations == 0)
+    return status;
+  status = dense ? dfgnn__cuda_find_dense(queue, c.windows, c.chunk_end,
+                                          c.counts ? &c.counts->windows : NULL,
+                                          c.capacity, m, high, c.dense)
+                 : dfgnn__cuda_count_columns(queue, c.windows, c.chunk_end,
+                                             c.capacity, m, high);
+  if (!status)
+    status = count_items(queue, &c, dense, dfgnn__tiles_split(parameter));
+  return status ? status
+                : dfgnn__cuda_scan_sum(queue, c.chunk_end, c.chunk_end,
+                                       c.capacity, c.scan);
+}
+
+/* ---- items --------------------------------------------------------------- */
+
+typedef struct filling_layout {
+  int32_t *more, *cut, *order;
+  dfgnn_tile *item;
+  uint32_t *key, *sorted;
+  void *scan, *sort;
+  size_t bytes;
+} filling_layout;
+
+/* Ranks go up to the most chunks, the key of no item is above them. */
+static int bits_of_ranks(const dfgnn_tile_counts *counts) {
+  int bits = 1;
+  while (bits < 32 && (counts->most + 1) >> bits)
+    bits++;
+  return bits;
+}
+
+static filling_layout lay_filling_out(const dfgnn_tile_counts *counts,
+                                      void *base) {
+  const size_t items = (size_t)counts->items;
+  const size_t windows = counts->cuts > 0 ? (size_t)counts->windows : 0;
+  filling_layout f = {0};
+  f.more = carve(base, &f.bytes, windows * sizeof *f.more);
+  f.cut = carve(base, &f.bytes, windows * sizeof *f.cut);
+  f.item = carve(base, &f.bytes, items * sizeof *f.item);
+  f.key = carve(base, &f.bytes, items * sizeof *f.key);
+  f.sorted = carve(base, &f.bytes, items * sizeof *f.sorted);
+  f.order = carve(base, &f.bytes, items * sizeof *f.order);
+  f.scan = carve(base, &f.bytes, dfgnn__cuda_scan_bytes((int64_t)windows));
+  f.sort = carve(
+      base, &f.bytes,
+      dfgnn__cuda_sort_bytes((int64_t)counts->items, bits_of_ranks(counts), 0));
+  return f;
+}
+
+size_t dfgnn__cuda_fill_tiles_bytes(const dfgnn_tile_counts *counts) {
+  return lay_filling_out(counts, NULL).bytes;
+}
+
+/* How many items each window has, summed up.  Of windows that turned out to
+ * stay whole, no items come: their keys stay what they are here. */
+static dfgnn_status mark_parts(const dfgnn_queue *queue,
+                               const dfgnn_list_items *list, int64_t items,
+                               void *scan) {
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::mark_parts", DFGNN_TILES_THREADS);
+  dfgnn_status status =
+      dfgnn__launch_struct(queue, &program, grid_of(list->count), list);
+  if (!status)
+    status =
+        dfgnn__cuda_scan_sum(queue, list->more, list->more, list->count, scan);
+  if (!status)
+    status =
+        dfgnn__cuda_scan_sum(queue, list->cut, list->cut, list->count, scan);
+  return status ? status
+                : dfgnn__fill(queue, list->key, 0xff,
+                              (size_t)items * sizeof *list->key);
+}
+
+static dfgnn_status list_items(const dfgnn_queue *queue,
+                               const dfgnn_list_items *list,
+                               const filling_layout *f,
+                               const dfgnn_tile_counts *counts) {
+  static const dfgnn_program listing =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::list_items", DFGNN_TILES_THREADS);
+  static const dfgnn_program ordering =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::order_items", DFGNN_TILES_THREADS);
+  const int64_t items = (int64_t)counts->items;
+  dfgnn_status status = DFGNN_OK;
+  if (list->may_cut)
+    status = mark_parts(queue, list, items, f->scan);
+  if (!status)
+    status = dfgnn__launch_struct(queue, &listing, grid_of(list->count), list);
+  if (!status)
+    status = dfgnn__cuda_sort(queue, f->key, f->sorted, f->order, items,
+                              bits_of_ranks(counts), 0, f->sort);
+  return status ? status
+                : dfgnn__launch_struct(queue, &ordering, grid_of(items), list);
+}
+
+dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
+                                    int32_t *columns, uint32_t *masks,
+                                    dfgnn_tile_cut *cuts,
+                                    const dfgnn_tile_counts *counts,
+                                    const dfgnn_matrix *m, int64_t parameter,
+                                    void *counted, void *workspace) {
+  const int high = dfgnn__tiles_rows(parameter);
+  const counted_layout c = lay_counted_out(m, parameter, counted);
+  const filling_layout f = lay_filling_out(counts, workspace);
+  const int64_t windows = (int64_t)counts->windows;
+  if (windows == 0)
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn__fill(
+      queue, masks, 0, (size_t)counts->chunks * (size_t)high * sizeof *masks);
+  if (!status)
+    status = (dfgnn__tiles_dense(parameter) ? dfgnn__cuda_fill_dense
+                                            : dfgnn__cuda_fill_columns)(
+        queue, columns, masks, c.windows, c.chunk_end, windows, m, high);
+  if (status)
+    return status;
+  const dfgnn_list_items list = {.more = f.more,
+                                 .cut = f.cut,
+                                 .item = f.item,
+                                 .key = f.key,
+                                 .order = f.order,
+                                 .cuts = cuts,
+                                 .counts = c.counts,
+                                 .windows = c.windows,
+                                 .chunk_end = c.chunk_end,
+                                 .columns = columns,
+                                 .count = windows,
+                                 .most = (int64_t)counts->most,
+                                 .split = dfgnn__tiles_split(parameter),
+                                 .may_cut = counts->cuts > 0,
+                                 .items = items};
+  return list_items(queue, &list, &f, counts);
+}

@@ -1,0 +1,102 @@
+/* tiles_params.h - what host and device code that build the TILES view share */
+#ifndef DFGNN_KERNELS_TILES_PARAMS_H
+#define DFGNN_KERNELS_TILES_PARAMS_H
+
+#include <stdint.h>
+
+#include "kernels/common/tile.h"
+
+enum {
+  DFGNN_TILES_THREADS = 256,
+  DFGNN_COLUMNS_THREADS = 512,
+  DFGNN_COLUMNS_STRETCH = 480, /* words that a warp counts */
+  DFGNN_COLUMNS_PANEL =        /* words of columns that are marked at a time */
+  DFGNN_COLUMNS_THREADS / 32 * DFGNN_COLUMNS_STRETCH,
+  DFGNN_DENSE_GROUP = 8 /* lanes that read a row */
+};
+
+typedef struct dfgnn_window {
+  int32_t row, rows;
+  int32_t first, last; /* column */
+  int32_t columns, flags;
+} dfgnn_window;
+
+/* Duplicates are found last and keep windows whole: items and cuts are upper
+ * bounds after the first step, exact after the second. */
+typedef struct dfgnn_tile_counts {
+  uint64_t windows, chunks;
+  uint64_t most; /* chunks of a window */
+  uint64_t items, cuts;
+} dfgnn_tile_counts;
+
+static inline int32_t dfgnn__chunks_of(int32_t columns) {
+  return (int32_t)(((int64_t)columns + 31) / 32);
+}
+
+/* Items go by this, falling: long ones first, so that the last wave is short.
+ * From 16 chunks on it is a power of two, so that of a large matrix most stay
+ * in the order of rows: what neighbours share is in the cache still. */
+static inline int32_t dfgnn__tile_rank(int32_t chunks) {
+  int32_t rank = chunks;
+  if (chunks >= 16)
+    for (rank = 16; rank <= chunks / 2;)
+      rank *= 2;
+  return rank;
+}
+
+/* `count` windows of `high` rows; chunks[w] becomes how many a window has. */
+typedef struct dfgnn_count_columns {
+  dfgnn_window *windows;
+  int32_t *chunks;
+  const void *offsets;
+  const int32_t *indices;
+  int64_t rows, sources;
+  int32_t high, bits;
+} dfgnn_count_columns;
+
+/* Of either mode; chunk_end: the inclusive sums of chunks; masks are zero. */
+typedef struct dfgnn_fill_columns {
+  int32_t *columns;
+  uint32_t *masks;
+  dfgnn_window *windows;
+  const int32_t *chunk_end;
+  const void *offsets;
+  const int32_t *indices;
+  int64_t sources;
+  int32_t high, bits;
+} dfgnn_fill_columns;
+
+/* high: the largest column of each row, then of it and those below; low: minus
+ * the least of each row, from the last row to the first, then of it and those
+ * above.  begin: of each row's block; end: of the block that begins there;
+ * number: of windows up to a row. */
+typedef struct dfgnn_dense_windows {
+  int32_t *high, *low, *begin, *end, *number;
+  const void *offsets;
+  const int32_t *indices;
+  int64_t rows;
+  int32_t window_rows;
+  dfgnn_window *windows;
+  int32_t *chunks;
+  uint64_t *count; /* of windows */
+  int64_t capacity;
+} dfgnn_dense_windows;
+
+/* What the second step lists.  more[w]: items of the windows up to w beyond
+ * their first; cut[w]: how many of them were cut.  Both are missing if no
+ * window can be. */
+typedef struct dfgnn_list_items {
+  int32_t *more, *cut;
+  dfgnn_tile *item; /* window by window */
+  uint32_t *key;    /* most - rank; all bits set: no item */
+  int32_t *order;
+  dfgnn_tile_cut *cuts;
+  dfgnn_tile_counts *counts;
+  const dfgnn_window *windows;
+  const int32_t *chunk_end, *columns;
+  int64_t count, most;
+  int32_t split, may_cut;
+  dfgnn_tile *items; /* in their order */
+} dfgnn_list_items;
+
+#endif

@@ -1,0 +1,176 @@
+/* transpose.c - launches what puts edges in the order of a node */
+#include <limits.h>
+
+#include "kernels/common/cuda_host.h"
+#include "kernels/common/device_graph.h"
+
+#define SOURCE "kernels/common/transpose.cuh"
+
+enum { MOST_BLOCKS = 8192 };
+
+static dfgnn_status launch(const dfgnn_queue *queue,
+                           const dfgnn_program *program, int64_t blocks,
+                           const void *argument) {
+  const dfgnn_grid grid = {.blocks = {(unsigned)blocks},
+                           .threads = DFGNN_GRAPH_THREADS};
+  return dfgnn__launch_struct(queue, program, grid, argument);
+}
+
+/* Of kernels that stride over what is left. */
+static int64_t blocks_for(int64_t count) {
+  const int64_t blocks = dfgnn__ceil_div(count, DFGNN_GRAPH_THREADS);
+  return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
+}
+
+static int64_t blocks_of_edges(int64_t edges) {
+  return edges / (DFGNN_GRAPH_THREADS * DFGNN_EACH) + 1;
+}
+
+static int type_of(int wide) { return wide ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32; }
+
+/* Bits of the numbers below `nodes`. */
+static int bits_below(int64_t nodes) {
+  int bits = 1;
+  while (bits < 31 && (nodes - 1) >> bits)
+    bits++;
+  return bits;
+}
+
+static char *behind(void *base, size_t bytes) {
+  return base ? (char *)base + bytes : NULL;
+}
+
+static dfgnn_status fill_rows(const dfgnn_queue *queue, int32_t *rows,
+                              uint64_t *largest, const dfgnn_matrix *m) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::fill_rows", type_of(m->offsets64));
+  const dfgnn_fill_rows fill = {.rows = rows,
+                                .largest = largest,
+                                .offsets = m->offsets,
+                                .count = m->destinations,
+                                .edges = m->edges};
+  return launch(queue, &program, blocks_of_edges(m->edges), &fill);
+}
+
+dfgnn_status dfgnn__cuda_row_of_edge(const dfgnn_queue *queue, int32_t *rows,
+                                     const dfgnn_matrix *matrix) {
+  return fill_rows(queue, rows, NULL, matrix);
+}
+
+static dfgnn_status finish(const dfgnn_queue *queue, int wide,
+                           const dfgnn_finish_edges *finish) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::finish_edges", type_of(wide));
+  return launch(queue, &program,
+                blocks_for(finish->edges > finish->nodes ? finish->edges
+                                                         : finish->nodes + 1),
+                finish);
+}
+
+/* Sorted keys, rows of the edges, then what the sort needs. */
+size_t dfgnn__cuda_transpose_bytes(const dfgnn_matrix *m) {
+  return 2 * dfgnn__align256((size_t)m->edges * sizeof(int32_t)) +
+         dfgnn__cuda_sort_bytes(m->edges, bits_below(m->sources), m->offsets64);
+}
+
+dfgnn_status dfgnn__cuda_transpose(const dfgnn_queue *queue, void *offsets,
+                                   int32_t *row, void *edge, uint64_t *largest,
+                                   const dfgnn_matrix *m, void *workspace) {
+  const size_t part = dfgnn__align256((size_t)m->edges * sizeof(int32_t));
+  uint32_t *sorted = workspace;
+  int32_t *rows = (int32_t *)behind(workspace, part);
+  dfgnn_status status = fill_rows(queue, rows, largest, m);
+  if (!status)
+    status = dfgnn__cuda_sort(queue, (const uint32_t *)m->indices, sorted, edge,
+                              m->edges, bits_below(m->sources), m->offsets64,
+                              behind(workspace, 2 * part));
+  if (status)
+    return status;
+  return finish(queue, m->offsets64,
+                &(dfgnn_finish_edges){.offsets = offsets,
+                                      .nodes = m->sources,
+                                      .key = (const int32_t *)sorted,
+                                      .edges = m->edges,
+                                      .largest = largest,
+                                      .to = row,
+                                      .from = rows,
+                                      .order = edge});
+}
+
+dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
+                                int32_t *row, void *edge, uint64_t *other,
+                                const dfgnn_matrix *m) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::mirror", type_of(m->offsets64));
+  const dfgnn_mirror mirror = {.to_offsets = offsets,
+                               .to_row = row,
+                               .edge = edge,
+                               .other = other,
+                               .offsets = m->offsets,
+                               .indices = m->indices,
+                               .rows = m->destinations,
+                               .edges = m->edges};
+  dfgnn_status status = dfgnn__fill(queue, other, 0, sizeof *other);
+  return status ? status
+                : launch(queue, &program, blocks_of_edges(m->edges), &mirror);
+}
+
+dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue, int32_t *src,
+                                    int32_t *dst, const void *dst_from,
+                                    const void *src_from, int wide,
+                                    int64_t edges, int64_t destinations,
+                                    int64_t sources,
+                                    dfgnn_edge_counts *counts) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::read_edges", type_of(wide));
+  const dfgnn_read_edges read = {.src = src,
+                                 .dst = dst,
+                                 .dst_from = dst_from,
+                                 .src_from = src_from,
+                                 .edges = edges,
+                                 .destinations = destinations,
+                                 .sources = sources,
+                                 .counts = counts};
+  return launch(queue, &program, blocks_for(edges), &read);
+}
+
+dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
+                                      const void *dst_from, int wide,
+                                      int64_t edges, int64_t destinations) {
+  const dfgnn_program program = DFGNN_PROGRAM(
+      SOURCE, "dfgnn::list_offsets", type_of(edges > INT_MAX), type_of(wide));
+  const dfgnn_list_offsets list = {.offsets = offsets,
+                                   .key = dst_from,
+                                   .nodes = destinations,
+                                   .keys = edges};
+  return launch(queue, &program, blocks_for(destinations + 1), &list);
+}
+
+/* Sorted keys, then what the sort needs. */
+size_t dfgnn__cuda_sort_edges_bytes(int64_t edges, int64_t destinations) {
+  return dfgnn__align256((size_t)edges * sizeof(int32_t)) +
+         dfgnn__cuda_sort_bytes(edges, bits_below(destinations),
+                                edges > INT_MAX);
+}
+
+dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
+                                    int32_t *indices, void *order,
+                                    const int32_t *dst, const int32_t *src,
+                                    int64_t edges, int64_t destinations,
+                                    void *workspace) {
+  const size_t part = dfgnn__align256((size_t)edges * sizeof(int32_t));
+  uint32_t *sorted = workspace;
+  dfgnn_status status = dfgnn__cuda_sort(
+      queue, (const uint32_t *)dst, sorted, order, edges,
+      bits_below(destinations), edges > INT_MAX, behind(workspace, part));
+  if (status)
+    return status;
+  return finish(queue, edges > INT_MAX,
+                &(dfgnn_finish_edges){.offsets = offsets,
+                                      .nodes = destinations,
+                                      .key = (const int32_t *)sorted,
+                                      .edges = edges,
+                                      .to = indices,
+                                      .from = src,
+                                      .order = order});
+}

@@ -1,0 +1,122 @@
+/* views.c - launches what builds views in device memory */
+#include "kernels/common/cuda_host.h"
+#include "kernels/common/device_graph.h"
+
+#define SOURCE "kernels/common/views.cuh"
+
+static int type_of(const dfgnn_matrix *m) {
+  return m->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32;
+}
+
+static dfgnn_grid grid_of(int64_t count) {
+  const int64_t blocks = dfgnn__ceil_div(count, DFGNN_GRAPH_THREADS);
+  return (dfgnn_grid){.blocks = {(unsigned)(blocks < 1 ? 1 : blocks)},
+                      .threads = DFGNN_GRAPH_THREADS};
+}
+
+static int bits_of(int64_t x) {
+  int bits = 1;
+  while (bits < 32 && x >> bits)
+    bits++;
+  return bits;
+}
+
+static char *behind(void *base, size_t bytes) {
+  return base ? (char *)base + bytes : NULL;
+}
+
+dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
+                                const int64_t *from, int64_t count,
+                                uint64_t *bad) {
+  enum { MOST_BLOCKS = 4096 };
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::narrow_indices", DFGNN_GRAPH_THREADS);
+  dfgnn_grid grid = grid_of(count);
+  void *arguments[] = {&to, &from, &count, &bad};
+  if (grid.blocks[0] > MOST_BLOCKS)
+    grid.blocks[0] = MOST_BLOCKS;
+  dfgnn_status status = dfgnn__fill(queue, bad, 0xff, sizeof *bad);
+  return status ? status : dfgnn__launch(queue, &program, grid, arguments);
+}
+
+/* Keys, sorted keys, then what the sort needs. */
+size_t dfgnn__cuda_degree_order_bytes(const dfgnn_matrix *m) {
+  return 2 * dfgnn__align256((size_t)m->destinations * sizeof(uint32_t)) +
+         dfgnn__cuda_sort_bytes(m->destinations, bits_of(m->max_degree), 0);
+}
+
+/* A rising sort of what is left to the highest degree. */
+dfgnn_status dfgnn__cuda_degree_order(const dfgnn_queue *queue, int32_t *order,
+                                      const dfgnn_matrix *m, void *workspace) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::degree_keys", type_of(m));
+  const size_t part =
+      dfgnn__align256((size_t)m->destinations * sizeof(uint32_t));
+  const int bits = bits_of(m->max_degree);
+  const dfgnn_degree_keys keys = {.key = workspace,
+                                  .offsets = m->offsets,
+                                  .rows = m->destinations,
+                                  .most = bits < 32 ? (1u << bits) - 1
+                                                    : UINT32_MAX};
+  if (m->destinations == 0)
+    return DFGNN_OK;
+  dfgnn_status status =
+      dfgnn__launch_struct(queue, &program, grid_of(m->destinations), &keys);
+  if (status)
+    return status;
+  return dfgnn__cuda_sort(queue, keys.key, (uint32_t *)behind(workspace, part),
+                          order, m->destinations, bits, 0,
+                          behind(workspace, 2 * part));
+}
+
+/* Counts of heavy rows, then what the scans need. */
+size_t dfgnn__cuda_count_items_bytes(const dfgnn_matrix *m) {
+  return dfgnn__align256((size_t)m->destinations * sizeof(int32_t)) +
+         dfgnn__cuda_scan_bytes(m->destinations + 1);
+}
+
+dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
+                                     int32_t *first_item, int32_t *heavy,
+                                     int32_t *heavy_count,
+                                     const dfgnn_matrix *m, int64_t size,
+                                     void *workspace) {
+  static const dfgnn_program list =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::list_heavy", DFGNN_GRAPH_THREADS);
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::count_items", type_of(m));
+  int64_t n = m->destinations;
+  int32_t *heavy_before = workspace;
+  void *scan = behind(workspace, dfgnn__align256((size_t)n * sizeof(int32_t)));
+  const dfgnn_count_items count = {.first_item = first_item,
+                                   .heavy_before = heavy_before,
+                                   .offsets = m->offsets,
+                                   .rows = n,
+                                   .size = size};
+  void *arguments[] = {&heavy, &heavy_count, &heavy_before, &n};
+  dfgnn_status status = dfgnn__fill(queue, heavy_count, 0, sizeof *heavy_count);
+  if (!status)
+    status = dfgnn__launch_struct(queue, &program, grid_of(n), &count);
+  if (status || n == 0)
+    return status;
+  status = dfgnn__cuda_scan_sum(queue, first_item, first_item, n + 1, scan);
+  if (!status)
+    status = dfgnn__cuda_scan_sum(queue, heavy_before, heavy_before, n, scan);
+  return status ? status : dfgnn__launch(queue, &list, grid_of(n), arguments);
+}
+
+dfgnn_status dfgnn__cuda_fill_items(const dfgnn_queue *queue, int32_t *row,
+                                    int64_t *first_edge,
+                                    const int32_t *first_item, int64_t items,
+                                    const dfgnn_matrix *m, int64_t size) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::fill_items", type_of(m));
+  const dfgnn_fill_items fill = {.row = row,
+                                 .first_edge = first_edge,
+                                 .first_item = first_item,
+                                 .items = items,
+                                 .offsets = m->offsets,
+                                 .rows = m->destinations,
+                                 .edges = m->edges,
+                                 .size = size};
+  return dfgnn__launch_struct(queue, &program, grid_of(items + 1), &fill);
+}

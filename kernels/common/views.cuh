@@ -1,0 +1,88 @@
+/* views.cuh - the views of kernels/common/variant.h, built on the device */
+#ifndef DFGNN_KERNELS_VIEWS_CUH
+#define DFGNN_KERNELS_VIEWS_CUH
+
+#include "kernels/common/graph_params.h"
+
+namespace dfgnn {
+
+constexpr int kThreads = DFGNN_GRAPH_THREADS;
+
+template <class O>
+__global__ void degree_keys(const __grid_constant__ dfgnn_degree_keys d) {
+  const O *offsets = static_cast<const O *>(d.offsets);
+  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= d.rows)
+    return;
+  int64_t degree = int64_t(offsets[i + 1]) - int64_t(offsets[i]);
+  d.key[i] = d.most - uint32_t(degree < int64_t(d.most) ? degree : d.most);
+}
+
+/* count[i]: items of row i; heavy_before[i]: 1 if it is heavy. */
+template <class O>
+__global__ void count_items(const __grid_constant__ dfgnn_count_items c) {
+  const O *offsets = static_cast<const O *>(c.offsets);
+  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (i == 0)
+    c.first_item[0] = 0;
+  if (i >= c.rows)
+    return;
+  int64_t degree = int64_t(offsets[i + 1]) - int64_t(offsets[i]);
+  int64_t items = degree > 0 ? (degree + c.size - 1) / c.size : 1;
+  c.first_item[i + 1] = int32_t(items);
+  c.heavy_before[i] = items > 1;
+}
+
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    list_heavy(int32_t *heavy, int32_t *heavy_count,
+               const int32_t *heavy_before, int64_t n) {
+  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n)
+    return;
+  int32_t before = i > 0 ? heavy_before[i - 1] : 0;
+  if (heavy_before[i] > before)
+    heavy[before] = int32_t(i);
+  if (i == n - 1)
+    *heavy_count = heavy_before[i];
+}
+
+template <class O>
+__global__ void fill_items(const __grid_constant__ dfgnn_fill_items f) {
+  const O *offsets = static_cast<const O *>(f.offsets);
+  int64_t item = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (item > f.items)
+    return;
+  if (item == f.items) {
+    f.first_edge[item] = f.edges;
+    return;
+  }
+  int64_t low = 0, high = f.rows;
+  while (high - low > 1) {
+    int64_t middle = (low + high) / 2;
+    if (f.first_item[middle] <= item)
+      low = middle;
+    else
+      high = middle;
+  }
+  f.row[item] = int32_t(low);
+  f.first_edge[item] =
+      int64_t(offsets[low]) + (item - f.first_item[low]) * f.size;
+}
+
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    narrow_indices(int32_t *to, const int64_t *from, int64_t count,
+                   unsigned long long *bad) {
+  for (int64_t e = int64_t(blockIdx.x) * kThreads + threadIdx.x; e < count;
+       e += int64_t(gridDim.x) * kThreads) {
+    int64_t j = from[e];
+    if (j < 0 || j > INT32_MAX)
+      atomicMin(bad, static_cast<unsigned long long>(e));
+    to[e] = int32_t(j);
+  }
+}
+
+} // namespace dfgnn
+
+#endif

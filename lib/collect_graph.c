@@ -1,0 +1,102 @@
+/* collect_graph.c - which programs graphs need, by the functions that launch
+ * them */
+#include <limits.h>
+
+#include "kernels/common/device_graph.h"
+#include "kernels/common/device_tiles.h"
+#include "lib/collect.h"
+
+#define GO(call)                                                               \
+  do {                                                                         \
+    dfgnn_status status_ = (call);                                             \
+    if (status_)                                                               \
+      return status_;                                                          \
+  } while (0)
+
+/* Sizes on both sides of what the launches decide by: one block or more, digits
+ * of 8 or 9 bits, counts and numbers of 32 or 64. */
+static dfgnn_status sorts(const dfgnn_queue *queue) {
+  static const struct {
+    int64_t count;
+    int bits, wide;
+  } sorts[] = {{100, 7, 0},
+               {100000, 16, 0},
+               {100000, 17, 0},
+               {INT64_C(1) << 30, 16, 0},
+               {INT64_C(1) << 30, 17, 0},
+               {INT64_C(1) << 31, 16, 1},
+               {INT64_C(1) << 31, 17, 1}};
+  for (size_t i = 0; i < sizeof sorts / sizeof *sorts; i++)
+    GO(dfgnn__cuda_sort(queue, NULL, NULL, NULL, sorts[i].count, sorts[i].bits,
+                        sorts[i].wide, NULL));
+  return DFGNN_OK;
+}
+
+static dfgnn_status edge_lists(const dfgnn_queue *queue) {
+  for (int wide = 0; wide < 2; wide++) {
+    GO(dfgnn__cuda_read_edges(queue, NULL, NULL, NULL, NULL, wide, 100, 100,
+                              100, NULL));
+    GO(dfgnn__cuda_list_offsets(queue, NULL, NULL, wide, 100, 100));
+    GO(dfgnn__cuda_list_offsets(queue, NULL, NULL, wide, INT64_C(1) << 31,
+                                100));
+  }
+  GO(dfgnn__cuda_sort_edges(queue, NULL, NULL, NULL, NULL, NULL, 100, 100,
+                            NULL));
+  return dfgnn__cuda_sort_edges(queue, NULL, NULL, NULL, NULL, NULL,
+                                INT64_C(1) << 31, 100, NULL);
+}
+
+static dfgnn_status tiles(const dfgnn_queue *queue, const dfgnn_matrix *m) {
+  const dfgnn_tile_counts counts = {
+      .windows = 2, .chunks = 4, .most = 3, .items = 3, .cuts = 1};
+  for (int dense = 0; dense < 2; dense++) {
+    const int64_t parameter = dfgnn__tiles_parameter(64, 1, dense);
+    GO(dfgnn__cuda_count_tiles(queue, m, parameter, NULL));
+    GO(dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, NULL, &counts, m,
+                              parameter, NULL, NULL));
+  }
+  return DFGNN_OK;
+}
+
+static dfgnn_status structures(const dfgnn_queue *queue,
+                               const dfgnn_matrix *m) {
+  GO(dfgnn__cuda_analyze(queue, m, 0, NULL, 100, NULL));
+  GO(dfgnn__cuda_analyze(queue, m, 2, NULL, 100, NULL));
+  GO(dfgnn__cuda_row_of_edge(queue, NULL, m));
+  GO(dfgnn__cuda_degree_order(queue, NULL, m, NULL));
+  GO(dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 32, NULL));
+  GO(dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 100, m, 32));
+  GO(dfgnn__cuda_transpose(queue, NULL, NULL, NULL, NULL, m, NULL));
+  GO(dfgnn__cuda_mirror(queue, NULL, NULL, NULL, NULL, m));
+  return tiles(queue, m);
+}
+
+static dfgnn_status moves(const dfgnn_queue *queue) {
+  for (size_t element = 2; element <= 16; element *= 2)
+    for (int wide = 0; wide < 2; wide++) {
+      const dfgnn_move move = {.wide = wide,
+                               .rows = 1,
+                               .heads = 1,
+                               .dim = 1,
+                               .element = element};
+      GO(dfgnn__cuda_move(queue, &move));
+    }
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__collect_graph_programs(dfgnn_programs *list) {
+  const dfgnn_queue queue = {.list = list};
+  for (int wide = 0; wide < 2; wide++)
+    for (int64_t sources = 10000; sources <= 1000000; sources *= 100) {
+      const dfgnn_matrix m = {.destinations = sources,
+                              .sources = sources,
+                              .edges = 100000,
+                              .max_degree = 700,
+                              .offsets64 = wide};
+      GO(structures(&queue, &m));
+    }
+  GO(dfgnn__cuda_narrow(&queue, NULL, NULL, 1, NULL));
+  GO(sorts(&queue));
+  GO(edge_lists(&queue));
+  return moves(&queue);
+}
