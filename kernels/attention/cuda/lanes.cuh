@@ -54,6 +54,8 @@ struct lane_map {
 
   __device__ __forceinline__ explicit lane_map(int lanes_of_row)
       : group(lanes_of_row), valid(0) {
+    if (EXACT)
+      return;
 #pragma unroll
     for (int c = 0; c < C; ++c)
       valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
