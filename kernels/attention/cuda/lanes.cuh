@@ -54,11 +54,11 @@ struct lane_map {
 
   __device__ __forceinline__ explicit lane_map(int lanes_of_row)
       : group(lanes_of_row), valid(0) {
-    if (EXACT)
-      return;
+    if constexpr (!EXACT) {
 #pragma unroll
-    for (int c = 0; c < C; ++c)
-      valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
+      for (int c = 0; c < C; ++c)
+        valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
+    }
   }
 
   /* The state of a vector, and its place in the head. */
