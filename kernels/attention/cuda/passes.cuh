@@ -4,6 +4,7 @@
 #define DFGNN_ATTENTION_CUDA_PASSES_CUH
 
 #include "kernels/attention/cuda/passes.h"
+#include "kernels/attention/cuda/score.cuh"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
@@ -32,10 +33,6 @@ __device__ __forceinline__ packed<T, VEC>
 load_operand(const dfgnn_operand &x, int64_t node, int head, int64_t vector) {
   const T *p = static_cast<const T *>(x.data) + node * x.node + head * x.head;
   return load_packed<VEC>(p + (VEC == 1 ? vector * x.feature : vector * VEC));
-}
-
-template <typename A> __device__ __forceinline__ A leaky(A x, A slope) {
-  return x > A(0) ? x : slope * x;
 }
 
 template <typename T, int OP>
