@@ -1,7 +1,6 @@
 /* cusparse.c - cuSPARSE behind the unfused baseline */
 #include "kernels/attention/cuda/cusparse.h"
 
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -30,7 +29,6 @@ struct dfgnn_cusparse_state {
 
 static dfgnn_status fail(const dfgnn_cusparse *api, int error,
                          const char *call) {
-  (void)cudaGetLastError();
   return dfgnn__fail(DFGNN_ERROR_DEVICE, "%s: %s", call, api->error(error));
 }
 
@@ -90,7 +88,6 @@ void dfgnn__cusparse_close(dfgnn_cusparse_state *state) {
     return;
   for (int i = 0; i < SLOTS; i++)
     close_slot(state->api, &state->slots[i]);
-  (void)cudaGetLastError();
   free(state);
 }
 
@@ -203,12 +200,13 @@ static float *plane(const dfgnn_passes *p, int head) {
 }
 
 dfgnn_status dfgnn__cusparse_scores(dfgnn_cusparse_state *state,
-                                    const dfgnn_passes *p, void *buffer) {
+                                    const dfgnn_passes *p, void *buffer,
+                                    void *stream) {
   const dfgnn_cusparse *api = state->api;
   const float scale = (float)(p->scale * M_LOG2E), zero = 0;
   dfgnn_status status = DFGNN_OK;
   slot *s = take(state);
-  GO(api, api->set_stream(s->handle, p->stream));
+  GO(api, api->set_stream(s->handle, stream));
   for (int h = 0; h < p->heads; h++) {
     status = bind(state, s, QUERY, head_of(&p->query, h), p->query.node);
     if (!status)
@@ -226,12 +224,13 @@ out:
 }
 
 dfgnn_status dfgnn__cusparse_gather(dfgnn_cusparse_state *state,
-                                    const dfgnn_passes *p, void *buffer) {
+                                    const dfgnn_passes *p, void *buffer,
+                                    void *stream) {
   const dfgnn_cusparse *api = state->api;
   const float one = 1, zero = 0;
   dfgnn_status status = DFGNN_OK;
   slot *s = take(state);
-  GO(api, api->set_stream(s->handle, p->stream));
+  GO(api, api->set_stream(s->handle, stream));
   for (int h = 0; h < p->heads; h++) {
     status = bind(state, s, VALUE, head_of(&p->value, h), p->value.node);
     if (!status)

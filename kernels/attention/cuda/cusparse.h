@@ -1,9 +1,9 @@
 /* cusparse.h - SDDMM and SpMM of cuSPARSE on the planes of
- * cuda_passes.h */
+ * passes.h */
 #ifndef DFGNN_ATTENTION_CUDA_CUSPARSE_H
 #define DFGNN_ATTENTION_CUDA_CUSPARSE_H
 
-#include "kernels/attention/cuda/passes.h"
+#include "kernels/attention/cuda/passes_launch.h"
 
 typedef struct dfgnn_cusparse_state dfgnn_cusparse_state;
 
@@ -24,8 +24,10 @@ int dfgnn__cusparse_serves_gather(const dfgnn_passes *passes);
 
 /* buffer: behind the scores in the workspace. */
 dfgnn_status dfgnn__cusparse_scores(dfgnn_cusparse_state *state,
-                                    const dfgnn_passes *passes, void *buffer);
+                                    const dfgnn_passes *passes, void *buffer,
+                                    void *stream);
 dfgnn_status dfgnn__cusparse_gather(dfgnn_cusparse_state *state,
-                                    const dfgnn_passes *passes, void *buffer);
+                                    const dfgnn_passes *passes, void *buffer,
+                                    void *stream);
 
 #endif

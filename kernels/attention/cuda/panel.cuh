@@ -4,18 +4,23 @@
  * lanes an edge, one vector a lane, U edges of each side in flight.  The U
  * sums of a side are reduced together: each step halves how many a lane holds,
  * so that lanes end with the scores of neighbouring edges and store them in
- * one piece.  row_softmax() finds the log-sum-exp of each row. */
+ * one piece. */
 #ifndef DFGNN_ATTENTION_CUDA_PANEL_CUH
 #define DFGNN_ATTENTION_CUDA_PANEL_CUH
 
-#include "kernels/attention/cuda/attend.cuh"
+#include "kernels/attention/cuda/panel.h"
+#include "kernels/attention/cuda/schedule.cuh"
+#include "kernels/attention/cuda/score.cuh"
 
 namespace dfgnn {
 
-template <class Score, typename T, int VEC, int L, int U> struct panel_row {
+template <int SCORE, typename T, int VEC, int L, int U, int DIM>
+struct panel_row {
+  using Score = score_of<SCORE>;
   using A = accumulator_t<T>;
   using pack = packed<T, VEC>;
   static constexpr int kSides = 32 / L, kStep = kSides * U;
+  static constexpr bool EXACT = L * VEC == DIM; /* every lane has features */
 
   const panel_params &p;
   const char *source;
@@ -25,7 +30,7 @@ template <class Score, typename T, int VEC, int L, int U> struct panel_row {
   __device__ __forceinline__ explicit panel_row(const panel_params &params)
       : p(params) {
     const int feature = (threadIdx.x & (L - 1)) * VEC;
-    valid = feature < p.dim;
+    valid = feature < DIM;
     source = lane_base(p.source);
 #pragma unroll
     for (int i = 0; i < VEC; ++i)
@@ -83,7 +88,7 @@ template <class Score, typename T, int VEC, int L, int U> struct panel_row {
                                         int left, int side, A *to) const {
     pack x[U];
     A s[U];
-    const bool whole = left >= kStep && p.exact;
+    const bool whole = left >= kStep && EXACT;
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       const int j = __shfl_sync(kFullMask, index, k + u * kSides + side);
@@ -146,11 +151,11 @@ template <class Score, typename T, int VEC, int L, int U> struct panel_row {
   }
 };
 
-template <class Score, typename T, int VEC, int L, int U>
+template <int SCORE, typename T, int VEC, int L, int U, int DIM>
 __global__ void __launch_bounds__(512, 1)
     score_panel(const __grid_constant__ panel_params p) {
   const int unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  const panel_row<Score, T, VEC, L, U> work(p);
+  const panel_row<SCORE, T, VEC, L, U, DIM> work(p);
   if (unit < p.schedule.units)
     work.run(unit);
 }

@@ -1,15 +1,9 @@
-#include "kernels/attention/cuda/passes.h"
-
-#include <string.h>
-
-size_t dfgnn__passes_scalar(dfgnn_dtype dtype) {
-  return dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
-}
+#include "kernels/attention/cuda/passes_launch.h"
 
 size_t dfgnn__passes_score_bytes(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
   return (size_t)setting->matrix->edges * (size_t)p->heads *
-         dfgnn__passes_scalar(p->dtype);
+         dfgnn__scalar_size(p->dtype);
 }
 
 static dfgnn_operand operand(const void *data, const dfgnn_strides *s) {
@@ -22,53 +16,113 @@ static int takes_words(const dfgnn_operand *x, int64_t vector) {
          x->node % vector == 0 && x->head % vector == 0;
 }
 
-static int widest(const dfgnn_passes *p) {
-  int vector = (int)(16 / dfgnn_dtype_size(p->dtype));
-  const dfgnn_operand *used[] = {&p->value, &p->out, NULL, NULL};
-  if (p->op != DFGNN_OP_GAT)
-    used[2] = &p->query;
-  if (p->op == DFGNN_OP_GT)
-    used[3] = &p->key;
-  for (int i = 0; i < 4; i++)
-    if (used[i] && !takes_words(used[i], vector))
-      return 1;
-  if (p->op == DFGNN_OP_GATV2 && (uintptr_t)p->att % 16)
+static int widest(const dfgnn_passes *p, const dfgnn_problem *problem) {
+  const int vector = dfgnn__wide_vector(problem->dtype);
+  if (!takes_words(&p->value, vector) || !takes_words(&p->out, vector))
+    return 1;
+  if (problem->op != DFGNN_OP_GAT && !takes_words(&p->query, vector))
+    return 1;
+  if (problem->op == DFGNN_OP_GT && !takes_words(&p->key, vector))
+    return 1;
+  if (problem->op == DFGNN_OP_GATV2 && (uintptr_t)p->att % 16)
     return 1;
   return p->dim % vector == 0 ? vector : 1;
 }
 
-void dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
-                        int scalar) {
+int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
+                       int scalar) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
-  memset(passes, 0, sizeof *passes);
-  passes->op = problem->op;
-  passes->dtype = problem->dtype;
-  passes->rows = matrix->destinations;
-  passes->edges = matrix->edges;
-  passes->heads = (int)problem->heads;
-  passes->dim = (int)problem->dim;
-  /* Few rows leave room to split them; many keep every warp busy. */
-  passes->heavy = matrix->destinations < 65536 ? 96 : 256;
-  passes->offsets64 = matrix->offsets64;
-  passes->offsets = matrix->offsets;
-  passes->indices = matrix->indices;
-  if (launch->views && launch->views[0])
-    passes->row_of_edge = launch->views[0]->array[0];
-  passes->query = operand(args->query, &args->query_strides);
-  passes->key = operand(args->key, &args->key_strides);
-  passes->value = operand(args->value, &args->value_strides);
-  passes->out = operand(args->out, &args->out_strides);
-  passes->score_dst = args->score_dst;
-  passes->score_src = args->score_src;
-  passes->att = args->att;
-  passes->beta = args->beta;
-  passes->lse = args->lse;
-  passes->weights = problem->weights ? args->weights : NULL;
-  passes->scores = launch->workspace;
-  passes->scale = args->scale;
-  passes->slope = args->slope;
-  passes->stream = launch->stream;
-  passes->vector = scalar ? 1 : widest(passes);
+  *passes = (dfgnn_passes){
+      .rows = matrix->destinations,
+      .edges = matrix->edges,
+      .heads = (int)problem->heads,
+      .dim = (int)problem->dim,
+      /* Few rows leave room to split them; many keep every warp busy. */
+      .heavy = matrix->destinations < 65536 ? 96 : 256,
+      .offsets64 = matrix->offsets64,
+      .offsets = matrix->offsets,
+      .indices = matrix->indices,
+      .row_of_edge =
+          launch->views && launch->views[0] ? launch->views[0]->array[0] : NULL,
+      .query = operand(args->query, &args->query_strides),
+      .key = operand(args->key, &args->key_strides),
+      .value = operand(args->value, &args->value_strides),
+      .out = operand(args->out, &args->out_strides),
+      .score_dst = args->score_dst,
+      .score_src = args->score_src,
+      .att = args->att,
+      .beta = args->beta,
+      .lse = args->lse,
+      .weights = problem->weights ? args->weights : NULL,
+      .scores = launch->workspace,
+      .scale = args->scale,
+      .slope = args->slope};
+  return scalar ? 1 : widest(passes, problem);
+}
+
+/* ---- scores -------------------------------------------------------------- */
+
+int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row) {
+  const int64_t vectors = problem->dim / vector;
+  const int held = PASS_HELD_VECTORS(vector);
+  if (problem->op == DFGNN_OP_GAT) /* which reads no features */
+    return by_row ? 32 : 1;
+  const int fewest = pass_lanes(vectors < 4 ? vectors : 4);
+  const int wanted = pass_lanes(dfgnn__ceil_div(vectors, held));
+  return wanted > fewest ? wanted : fewest;
+}
+
+/* Long shares keep queries in registers and keys in the L1, short ones fill the
+ * device: about four waves of blocks on a large GPU. */
+static int chunk_for(int64_t scores, int lanes) {
+  const int64_t threads = (int64_t)1600 * PASS_THREADS;
+  const int64_t chunk = scores * lanes / threads;
+  return (int)(chunk < 2 ? 2 : chunk > 64 ? 64 : chunk / 2 * 2);
+}
+
+dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
+                                  const dfgnn_setting *setting, int vector,
+                                  int by_row) {
+  const dfgnn_problem *problem = setting->problem;
+  const int gat = problem->op == DFGNN_OP_GAT;
+  int lanes = dfgnn__passes_lanes(problem, vector, by_row);
+  int chunk = gat ? 1 : chunk_for(passes->edges * passes->heads, lanes);
+  const int64_t shares = dfgnn__ceil_div(passes->edges, chunk) * passes->heads;
+  const int64_t blocks = by_row
+                             ? dfgnn__ceil_div(passes->rows, PASS_THREADS / 32)
+                             : dfgnn__ceil_div(shares, PASS_THREADS / lanes);
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/scores.cuh",
+      by_row ? "dfgnn::row_scores" : "dfgnn::edge_scores",
+      DFGNN_TYPE(problem->dtype), (int)problem->op, gat ? 1 : vector);
+  void *arguments[] = {(void *)passes, &lanes, &chunk};
+  if (passes->edges == 0)
+    return DFGNN_OK;
+  return dfgnn__launch(
+      setting->queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)blocks}, .threads = PASS_THREADS},
+      arguments);
+}
+
+/* ---- softmax and sums ---------------------------------------------------- */
+
+dfgnn_status dfgnn__passes_rows(const dfgnn_passes *passes,
+                                const dfgnn_setting *setting, int vector,
+                                int what) {
+  const int gather = !!(what & DFGNN_ROWS_GATHER);
+  /* Several rows a warp let neighbours share the L1 where there are many. */
+  int each = PASS_THREADS / 32 * (passes->rows > 65536 ? 4 : 1);
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/rows.cuh", "dfgnn::pass_rows",
+      DFGNN_TYPE(setting->problem->dtype), gather ? vector : 1, gather);
+  void *arguments[] = {(void *)passes, &what, &each};
+  if (passes->rows == 0)
+    return DFGNN_OK;
+  return dfgnn__launch(
+      setting->queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)dfgnn__ceil_div(passes->rows, each)},
+                   .threads = PASS_THREADS},
+      arguments);
 }

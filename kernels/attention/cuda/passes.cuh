@@ -4,44 +4,19 @@
 #define DFGNN_ATTENTION_CUDA_PASSES_CUH
 
 #include "kernels/attention/cuda/passes.h"
+#include "kernels/attention/cuda/score.cuh"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
 
-constexpr int kPassThreads = 256;
+constexpr int kPassThreads = PASS_THREADS;
 constexpr int kPassWarps = kPassThreads / 32;
 constexpr int kScoreEdges = 2; /* in flight in a group */
 constexpr int kGatherEdges = 4;
 constexpr int kHeldScores = 4; /* of a lane, in registers */
 
-/* Vectors of a row that a lane keeps in registers. */
-__host__ __device__ constexpr int score_vectors(int vector) {
-  return vector == 8 ? 2 : 4;
-}
-
-__host__ __device__ inline int power_of_two(int64_t x) {
-  int p = 1;
-  while (p < x && p < 32)
-    p *= 2;
-  return p;
-}
-
-/* Lanes that score an edge: enough to keep the row in registers, and no fewer
- * than make whole sectors. */
-__host__ __device__ inline int score_lanes(int dim, int vector) {
-  int vectors = dim / vector;
-  int fewest = power_of_two(vectors < 4 ? vectors : 4);
-  int held = score_vectors(vector);
-  int wanted = power_of_two((vectors + held - 1) / held);
-  return wanted > fewest ? wanted : fewest;
-}
-
-template <typename A> __device__ __forceinline__ A log2e() {
-  return A(1.4426950408889634074);
-}
-template <typename A> __device__ __forceinline__ A ln2() {
-  return A(0.69314718055994530942);
-}
+template <typename A> __device__ __forceinline__ A log2e() { return A(kLog2e); }
+template <typename A> __device__ __forceinline__ A ln2() { return A(kLn2); }
 template <typename A> __device__ __forceinline__ A minus_infinity() {
   return A(-INFINITY);
 }
@@ -58,10 +33,6 @@ __device__ __forceinline__ packed<T, VEC>
 load_operand(const dfgnn_operand &x, int64_t node, int head, int64_t vector) {
   const T *p = static_cast<const T *>(x.data) + node * x.node + head * x.head;
   return load_packed<VEC>(p + (VEC == 1 ? vector * x.feature : vector * VEC));
-}
-
-template <typename A> __device__ __forceinline__ A leaky(A x, A slope) {
-  return x > A(0) ? x : slope * x;
 }
 
 template <typename T, int OP>
@@ -92,7 +63,7 @@ gat_score(const dfgnn_passes &p, int64_t row, int64_t column, int head) {
 /* The row of an edge's query, kept while consecutive edges share it. */
 template <typename T, int OP, int VEC> struct query_cache {
   using A = accumulator_t<T>;
-  static constexpr int kScoreVectors = score_vectors(VEC);
+  static constexpr int kScoreVectors = PASS_HELD_VECTORS(VEC);
   A item[kScoreVectors][VEC];
   A att[OP == DFGNN_OP_GATV2 ? kScoreVectors : 1][VEC];
   int row = -1;
@@ -143,7 +114,7 @@ __device__ __forceinline__ void
 score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
             int64_t steps, int lanes, RowOf row_of, Write write) {
   using A = accumulator_t<T>;
-  constexpr int kScoreVectors = score_vectors(VEC);
+  constexpr int kScoreVectors = PASS_HELD_VECTORS(VEC);
   const int lane = threadIdx.x & (lanes - 1);
   if (OP == DFGNN_OP_GAT) {
     for (int64_t e = first + lane; e < end; e += lanes)
@@ -356,7 +327,7 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
            int64_t degree, int head, int heads, bool redundant,
            int first_columns, accumulator_t<T> (*part)[32 * VEC]) {
   using A = accumulator_t<T>;
-  const int vectors = heads * (p.dim / VEC), lanes = power_of_two(vectors);
+  const int vectors = heads * (p.dim / VEC), lanes = pass_lanes(vectors);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int groups = 32 / lanes, group = lane / lanes;
   for (int tile = 0; tile < vectors; tile += lanes) {
@@ -435,23 +406,6 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
               (head + h) * out.head + (VEC == 1 ? d * out.feature : d * VEC);
       store_packed<VEC, T>(to, sum);
     }
-  }
-}
-
-/* The storage types by dtype, for launches: f<T, VEC>. */
-template <template <typename, int> class F, typename... Args>
-dfgnn_status by_type(const dfgnn_passes &p, Args &&...args) {
-  const bool wide = p.vector > 1;
-  switch (p.dtype) {
-  case DFGNN_F32:
-    return wide ? F<float, 4>::run(p, args...) : F<float, 1>::run(p, args...);
-  case DFGNN_F16:
-    return wide ? F<__half, 8>::run(p, args...) : F<__half, 1>::run(p, args...);
-  case DFGNN_BF16:
-    return wide ? F<__nv_bfloat16, 8>::run(p, args...)
-                : F<__nv_bfloat16, 1>::run(p, args...);
-  default:
-    return wide ? F<double, 2>::run(p, args...) : F<double, 1>::run(p, args...);
   }
 }
 

@@ -1,7 +1,7 @@
 /* pmf.c - Parallelism Maximization Fusion of the DF-GNN paper: scores of
  * all edges to memory, edges shared evenly; then softmax and sum row by row.
  * Each of its optimisations can be left out. */
-#include "kernels/attention/cuda/passes.h"
+#include "kernels/attention/cuda/passes_launch.h"
 
 enum { BALANCE, VEC, SOFTMAX };
 
@@ -19,15 +19,18 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
 }
 
 static dfgnn_status launch(const dfgnn_launch *launch) {
-  const int *parameter = launch->setting.parameter;
+  const dfgnn_setting *setting = &launch->setting;
+  const int *parameter = setting->parameter;
   dfgnn_passes passes;
-  dfgnn__passes_fill(&passes, launch, parameter[VEC]);
-  dfgnn_status status = dfgnn__cuda_scores(&passes, parameter[BALANCE]);
+  const int vector = dfgnn__passes_fill(&passes, launch, parameter[VEC]);
+  dfgnn_status status =
+      dfgnn__passes_scores(&passes, setting, vector, parameter[BALANCE]);
   if (status)
     return status;
-  return dfgnn__cuda_rows(&passes,
-                          DFGNN_ROWS_SOFTMAX | DFGNN_ROWS_GATHER |
-                              (parameter[SOFTMAX] ? DFGNN_ROWS_REDUNDANT : 0));
+  return dfgnn__passes_rows(
+      &passes, setting, vector,
+      DFGNN_ROWS_SOFTMAX | DFGNN_ROWS_GATHER |
+          (parameter[SOFTMAX] ? DFGNN_ROWS_REDUNDANT : 0));
 }
 
 DFGNN_FAMILIES(attention_cuda_pmf) = {

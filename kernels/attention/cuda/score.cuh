@@ -7,6 +7,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_SCORE_CUH
 #define DFGNN_ATTENTION_CUDA_SCORE_CUH
 
+#include "kernels/attention/cuda/attend.h"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
@@ -24,19 +25,22 @@ struct dot_product {
   }
 };
 
-struct gt_score : plain_score, dot_product {
+/* SCORE: an operator, or DFGNN_SCORE_GIVEN. */
+template <int SCORE> struct score_of;
+
+template <> struct score_of<DFGNN_OP_GT> : plain_score, dot_product {
   static constexpr bool KEY = true, SUM = true, QUERY = true;
 };
 
-struct agnn_score : plain_score, dot_product {
+template <> struct score_of<DFGNN_OP_AGNN> : plain_score, dot_product {
   static constexpr bool SUM = true, QUERY = true, NORM = true;
 };
 
-struct gat_score : plain_score {};
+template <> struct score_of<DFGNN_OP_GAT> : plain_score {};
 
 /* leaky(t) is max(t, slope t) for slopes up to 1, above that -max(-t, -slope
  * t): q and att come multiplied by that sign. */
-struct gatv2_score : plain_score {
+template <> struct score_of<DFGNN_OP_GATV2> : plain_score {
   static constexpr bool SUM = true, QUERY = true, HEAD = true;
   template <typename A>
   static __device__ __forceinline__ void add(A &s, A q, A x, A att, A slope,
@@ -46,7 +50,7 @@ struct gatv2_score : plain_score {
   }
 };
 
-struct given_score : plain_score {
+template <> struct score_of<DFGNN_SCORE_GIVEN> : plain_score {
   static constexpr bool GIVEN = true;
 };
 

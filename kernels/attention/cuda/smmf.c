@@ -1,11 +1,11 @@
 /* smmf.c - Shared Memory Maximization Fusion of the DF-GNN paper: one
- * kernel, see cuda_smmf_kernel.cuh.  Shared memory is sized by what the
+ * kernel, see smmf.cuh.  Shared memory is sized by what the
  * heaviest block of the graph needs, up to a share of the device's; blocks
  * beyond that keep their scores in the workspace. */
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "kernels/attention/cuda/passes.h"
+#include "kernels/attention/cuda/passes_launch.h"
 
 enum { ROWS, BALANCE, VEC, SOFTMAX };
 enum { BLOCKS_RESIDENT = 4 }; /* that a multiprocessor should hold */
@@ -27,7 +27,7 @@ static size_t limit(const dfgnn_setting *setting) {
 
 /* Of one block's scores of one head. */
 static size_t block_bytes(const dfgnn_setting *setting, int64_t edges) {
-  return (size_t)edges * dfgnn__passes_scalar(setting->problem->dtype);
+  return (size_t)edges * dfgnn__scalar_size(setting->problem->dtype);
 }
 
 static size_t workspace(const dfgnn_setting *setting) {
@@ -37,23 +37,52 @@ static size_t workspace(const dfgnn_setting *setting) {
              : dfgnn__passes_score_bytes(setting);
 }
 
+/* The most edges of a block's rows. */
+static dfgnn_status most_edges(int64_t *most, const dfgnn_setting *setting) {
+  enum { MOST_BLOCKS = 512 };
+  const dfgnn_queue *queue = setting->queue;
+  const dfgnn_matrix *matrix = setting->matrix;
+  const int rows = setting->parameter[ROWS];
+  const int64_t blocks =
+      matrix->destinations / ((int64_t)rows * PASS_THREADS) + 1;
+  const dfgnn_program program = {
+      .source = "kernels/attention/cuda/most_edges.cuh",
+      .name = "dfgnn::most_edges"};
+  most_edges_params p = {.offsets = matrix->offsets,
+                         .offsets64 = matrix->offsets64,
+                         .block = rows,
+                         .rows = matrix->destinations};
+  void *memory = NULL;
+  dfgnn_status status = dfgnn__borrow(queue, &memory, sizeof *most);
+  p.most = memory;
+  if (!status)
+    status = dfgnn__fill(queue, memory, 0, sizeof *most);
+  if (!status)
+    status = dfgnn__launch_struct(
+        queue, &program,
+        (dfgnn_grid){
+            .blocks = {(unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS)},
+            .threads = PASS_THREADS},
+        &p);
+  if (!status)
+    status = dfgnn__read(queue, most, memory, sizeof *most);
+  dfgnn__give_back(queue, memory);
+  return status;
+}
+
 static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
                             const dfgnn_view *const *views) {
-  const dfgnn_problem *problem = setting->problem;
   int64_t most = 0;
   (void)views;
   smmf_state *s = malloc(sizeof *s);
   if (!s)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  dfgnn_status status =
-      dfgnn__cuda_most_edges(&most, setting->matrix, setting->parameter[ROWS]);
+  dfgnn_status status = most_edges(&most, setting);
   const size_t wanted =
-      (block_bytes(setting, most) * (size_t)problem->heads + 15) / 16 * 16;
+      (block_bytes(setting, most) * (size_t)setting->problem->heads + 15) / 16 *
+      16;
   const size_t most_bytes = limit(setting) / 16 * 16;
   s->shared = wanted < most_bytes ? wanted : most_bytes;
-  /* What a kernel may use is one number for all plans. */
-  if (!status)
-    status = dfgnn__cuda_smmf_allow(problem->op, problem->dtype, most_bytes);
   if (status)
     free(s);
   else
@@ -62,49 +91,29 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
 }
 
 static dfgnn_status launch(const dfgnn_launch *launch) {
-  const int *parameter = launch->setting.parameter;
+  const dfgnn_setting *setting = &launch->setting;
+  const dfgnn_problem *problem = setting->problem;
+  const int *parameter = setting->parameter;
   const smmf_state *state = launch->state;
-  const dfgnn_smmf smmf = {.rows = parameter[ROWS],
-                           .by_row = parameter[BALANCE],
-                           .redundant = parameter[SOFTMAX],
-                           .shared = state->shared};
+  dfgnn_smmf smmf = {.rows = parameter[ROWS],
+                     .by_row = parameter[BALANCE],
+                     .redundant = parameter[SOFTMAX],
+                     .shared = state->shared};
   dfgnn_passes passes;
-  dfgnn__passes_fill(&passes, launch, parameter[VEC]);
-  return dfgnn__cuda_smmf(&passes, &smmf);
-}
-
-/* ---- kernels by operator ------------------------------------------------ */
-
-#define KERNELS(op)                                                            \
-  dfgnn_status dfgnn__cuda_smmf_##op(const dfgnn_passes *,                     \
-                                     const dfgnn_smmf *);                      \
-  dfgnn_status dfgnn__cuda_smmf_allow_##op(const dfgnn_passes *, size_t)
-KERNELS(gt);
-KERNELS(agnn);
-KERNELS(gat);
-KERNELS(gatv2);
-
-static const struct {
-  dfgnn_status (*run)(const dfgnn_passes *, const dfgnn_smmf *);
-  dfgnn_status (*allow)(const dfgnn_passes *, size_t);
-} kernels[DFGNN_OP_COUNT] = {
-    [DFGNN_OP_GT] = {dfgnn__cuda_smmf_gt, dfgnn__cuda_smmf_allow_gt},
-    [DFGNN_OP_AGNN] = {dfgnn__cuda_smmf_agnn, dfgnn__cuda_smmf_allow_agnn},
-    [DFGNN_OP_GAT] = {dfgnn__cuda_smmf_gat, dfgnn__cuda_smmf_allow_gat},
-    [DFGNN_OP_GATV2] = {dfgnn__cuda_smmf_gatv2, dfgnn__cuda_smmf_allow_gatv2},
-};
-
-dfgnn_status dfgnn__cuda_smmf(const dfgnn_passes *passes,
-                              const dfgnn_smmf *smmf) {
-  return passes->rows ? kernels[passes->op].run(passes, smmf) : DFGNN_OK;
-}
-
-dfgnn_status dfgnn__cuda_smmf_allow(dfgnn_op op, dfgnn_dtype dtype,
-                                    size_t shared) {
-  dfgnn_passes passes = {.op = op, .dtype = dtype, .vector = 1};
-  dfgnn_status status = kernels[op].allow(&passes, shared);
-  passes.vector = 2;
-  return status ? status : kernels[op].allow(&passes, shared);
+  const int vector = dfgnn__passes_fill(&passes, launch, parameter[VEC]);
+  int lanes = dfgnn__passes_lanes(problem, vector, smmf.by_row);
+  const dfgnn_program program =
+      DFGNN_PROGRAM("kernels/attention/cuda/smmf.cuh", "dfgnn::smmf",
+                    DFGNN_TYPE(problem->dtype), (int)problem->op, vector);
+  void *arguments[] = {&passes, &smmf, &lanes};
+  if (passes.rows == 0)
+    return DFGNN_OK;
+  return dfgnn__launch(setting->queue, &program,
+                       (dfgnn_grid){.blocks = {(unsigned)dfgnn__ceil_div(
+                                        passes.rows, smmf.rows)},
+                                    .threads = PASS_THREADS,
+                                    .shared = (unsigned)state->shared},
+                       arguments);
 }
 
 DFGNN_FAMILIES(attention_cuda_smmf) = {

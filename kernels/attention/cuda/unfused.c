@@ -31,7 +31,7 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
 }
 
 static size_t score_bytes(const dfgnn_setting *setting) {
-  return (dfgnn__passes_score_bytes(setting) + 255) / 256 * 256;
+  return dfgnn__align256(dfgnn__passes_score_bytes(setting));
 }
 
 static size_t workspace(const dfgnn_setting *setting) {
@@ -45,7 +45,9 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
                             const dfgnn_view *const *views) {
   (void)views;
   *state = NULL;
-  if (!algorithm(setting) || empty(setting->matrix))
+  /* A queue of programs has no device for the library; the programs are those
+   * for strides that it does not follow. */
+  if (!algorithm(setting) || empty(setting->matrix) || setting->queue->list)
     return DFGNN_OK;
   return dfgnn__cusparse_open((dfgnn_cusparse_state **)state, setting,
                               algorithm(setting));
@@ -57,22 +59,25 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   dfgnn_cusparse_state *library = launch->state;
   dfgnn_passes passes;
-  dfgnn__passes_fill(&passes, launch, 0);
+  const int vector = dfgnn__passes_fill(&passes, launch, 0);
   void *buffer = (char *)launch->workspace + score_bytes(setting);
+  void *stream = setting->queue->stream;
   /* Strides that the library does not follow are ours. */
   const int gather_by_library =
       library && dfgnn__cusparse_serves_gather(&passes);
   const int score_by_library = library && library_scores(setting) &&
                                dfgnn__cusparse_serves_scores(&passes);
-  dfgnn_status status = score_by_library
-                            ? dfgnn__cusparse_scores(library, &passes, buffer)
-                            : dfgnn__cuda_scores(&passes, !passes.row_of_edge);
+  dfgnn_status status =
+      score_by_library
+          ? dfgnn__cusparse_scores(library, &passes, buffer, stream)
+          : dfgnn__passes_scores(&passes, setting, vector, !passes.row_of_edge);
   if (!status)
-    status = dfgnn__cuda_rows(&passes, DFGNN_ROWS_SOFTMAX);
+    status = dfgnn__passes_rows(&passes, setting, vector, DFGNN_ROWS_SOFTMAX);
   if (status)
     return status;
-  return gather_by_library ? dfgnn__cusparse_gather(library, &passes, buffer)
-                           : dfgnn__cuda_rows(&passes, DFGNN_ROWS_GATHER);
+  return gather_by_library
+             ? dfgnn__cusparse_gather(library, &passes, buffer, stream)
+             : dfgnn__passes_rows(&passes, setting, vector, DFGNN_ROWS_GATHER);
 }
 
 #define UNFUSED                                                                \

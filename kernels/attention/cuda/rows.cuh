@@ -1,10 +1,10 @@
-/* rows.cu - softmax of a row's scores, sum of its gathered rows, or both
- */
+/* rows.cuh - softmax of a row's scores, sum of its gathered rows, or both */
+#ifndef DFGNN_ATTENTION_CUDA_ROWS_CUH
+#define DFGNN_ATTENTION_CUDA_ROWS_CUH
+
 #include "kernels/attention/cuda/passes.cuh"
 
-using namespace dfgnn;
-
-namespace {
+namespace dfgnn {
 
 template <typename T, int VEC, bool GATHER>
 __device__ __forceinline__ void
@@ -28,7 +28,7 @@ one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
 /* Softmax alone needs few registers. */
 template <typename T, int VEC, bool GATHER>
 __global__ void __launch_bounds__(kPassThreads, GATHER ? 3 : 4)
-    rows_kernel(dfgnn_passes p, int what, int rows) {
+    pass_rows(const __grid_constant__ dfgnn_passes p, int what, int rows) {
   using A = accumulator_t<T>;
   __shared__ A scratch[kPassWarps];
   __shared__ A part[GATHER ? kPassWarps : 1][32 * VEC];
@@ -56,26 +56,6 @@ __global__ void __launch_bounds__(kPassThreads, GATHER ? 3 : 4)
   }
 }
 
-template <typename T, int VEC> struct rows {
-  static dfgnn_status run(const dfgnn_passes &p, int what) {
-    /* Several rows a warp let neighbours share the L1 where there are many. */
-    const int each = kPassWarps * (p.rows > 65536 ? 4 : 1);
-    const unsigned blocks = unsigned((p.rows + each - 1) / each);
-    cudaStream_t stream = static_cast<cudaStream_t>(p.stream);
-    if (what & DFGNN_ROWS_GATHER)
-      rows_kernel<T, VEC, true>
-          <<<blocks, kPassThreads, 0, stream>>>(p, what, each);
-    else /* reads no features */
-      rows_kernel<T, 1, false>
-          <<<blocks, kPassThreads, 0, stream>>>(p, what, each);
-    return launch_status("rows");
-  }
-};
+} // namespace dfgnn
 
-} // namespace
-
-extern "C" dfgnn_status dfgnn__cuda_rows(const dfgnn_passes *passes, int what) {
-  if (passes->rows == 0)
-    return DFGNN_OK;
-  return by_type<rows>(*passes, what);
-}
+#endif

@@ -1,8 +1,8 @@
-/* smmf_kernel.cuh - Shared Memory Maximization Fusion of the DF-GNN paper:
- * a block owns some rows, shares their edges evenly among its groups of lanes,
- * and keeps the scores in shared memory until the rows are summed */
-#ifndef DFGNN_ATTENTION_CUDA_SMMF_KERNEL_CUH
-#define DFGNN_ATTENTION_CUDA_SMMF_KERNEL_CUH
+/* smmf.cuh - Shared Memory Maximization Fusion of the DF-GNN paper: a block
+ * owns some rows, shares their edges evenly among its groups of lanes, and
+ * keeps the scores in shared memory until the rows are summed */
+#ifndef DFGNN_ATTENTION_CUDA_SMMF_CUH
+#define DFGNN_ATTENTION_CUDA_SMMF_CUH
 
 #include "kernels/attention/cuda/passes.cuh"
 
@@ -54,9 +54,10 @@ block_scores(const dfgnn_passes &p, const int64_t *begin, int rows,
 
 template <typename T, int OP, int VEC>
 __global__ void __launch_bounds__(kPassThreads)
-    smmf_kernel(dfgnn_passes p, dfgnn_smmf o, int lanes) {
+    smmf(const __grid_constant__ dfgnn_passes p,
+         const __grid_constant__ dfgnn_smmf o, int lanes) {
   using A = accumulator_t<T>;
-  extern __shared__ __align__(16) unsigned char memory[];
+  extern __shared__ __align__(16) unsigned char smmf_shared[];
   __shared__ int64_t begin[kSmmfRows + 1];
   __shared__ A scratch[kPassWarps];
   __shared__ A part[kPassWarps][32 * VEC];
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kPassThreads)
   const int64_t edges = begin[rows] - begin[0];
   const int64_t room = int64_t(o.shared / sizeof(A));
   const bool spill = edges > room;
-  A *s = reinterpret_cast<A *>(memory);
+  A *s = reinterpret_cast<A *>(smmf_shared);
   int64_t plane = edges;
   int at_once = edges > 0 ? int(min(int64_t(p.heads), room / edges)) : p.heads;
   if (spill) {
@@ -109,27 +110,6 @@ __global__ void __launch_bounds__(kPassThreads)
   }
 }
 
-template <int OP> struct smmf_of {
-  template <typename T, int VEC> struct launch {
-    static dfgnn_status run(const dfgnn_passes &p, const dfgnn_smmf &o) {
-      unsigned blocks = unsigned((p.rows + o.rows - 1) / o.rows);
-      int lanes =
-          OP == DFGNN_OP_GAT ? (o.by_row ? 32 : 1) : score_lanes(p.dim, VEC);
-      smmf_kernel<T, OP, VEC>
-          <<<blocks, kPassThreads, o.shared,
-             static_cast<cudaStream_t>(p.stream)>>>(p, o, lanes);
-      return launch_status("smmf");
-    }
-  };
-  template <typename T, int VEC> struct allow {
-    static dfgnn_status run(const dfgnn_passes &, size_t shared) {
-      DFGNN_CUDA_TRY(cudaFuncSetAttribute(
-          smmf_kernel<T, OP, VEC>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-          int(shared)));
-      return DFGNN_OK;
-    }
-  };
-};
-
 } // namespace dfgnn
+
 #endif

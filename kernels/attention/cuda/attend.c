@@ -1,0 +1,320 @@
+/* attend.c - see attend_launch.h */
+#include "kernels/attention/cuda/attend_launch.h"
+
+#include "base/error.h"
+
+/* ---- shapes -------------------------------------------------------------- */
+
+/* Vectors that a lane may hold.  Key and value rows of `unroll` edges, a query
+ * and sums have to fit registers. */
+static int most_vectors(const attend_plan *plan, int vector) {
+  const int features = plan->heads == HEADS_ROW ? 16 : 32;
+  const int most = features / (vector * plan->unroll);
+  return plan->lanes < 32 && most > 4 ? 4 : most;
+}
+
+static int find_shape(attend_shape *shape, const dfgnn_problem *problem,
+                      const attend_plan *plan) {
+  const int vector = dfgnn__vector_width(problem);
+  shape->unroll = plan->unroll;
+  shape->dim = problem->dim;
+  return dfgnn__lane_shape(&shape->lane, problem, vector, plan->lanes,
+                           plan->heads, most_vectors(plan, vector));
+}
+
+/* One head and one row a warp, of vectors that all tensors are aligned to. */
+static int narrow_shape(attend_shape *shape, const attend_params *p,
+                        const dfgnn_problem *problem) {
+  enum { MOST = 32 };
+  int vector = shape->lane.vector;
+  while (vector > 1 && !dfgnn__attend_aligned(p, problem, vector))
+    vector /= 2;
+  if (!dfgnn__lane_shape(&shape->lane, problem, vector, 32, HEADS_GRID,
+                         MOST / vector))
+    return 0;
+  shape->unroll = shape->lane.vectors == 1 ? 2 : 1;
+  return 1;
+}
+
+const char *dfgnn__attend_refusal(const dfgnn_setting *s,
+                                  const attend_plan *plan) {
+  const dfgnn_problem *problem = s->problem;
+  const int64_t items =
+      plan->item_edges ? s->matrix->edges / plan->item_edges : 0;
+  attend_shape shape, usual;
+  attend_plan warp = *plan;
+  if (s->matrix->max_degree > INT32_MAX ||
+      s->matrix->destinations + items > INT32_MAX - 65536)
+    return "a row or the number of rows exceeds 2^31";
+  if (plan->item_edges && s->matrix->max_degree <= plan->item_edges)
+    return "no row is longer than an item";
+  if (plan->heads != HEADS_GRID && problem->heads == 1)
+    return "one head";
+  if (plan->norms_table && problem->op != DFGNN_OP_AGNN)
+    return "norms are of AGNN";
+  if (problem->dim > 1024)
+    return "more than 1024 features";
+  if (!find_shape(&shape, problem, plan))
+    return "a lane would hold too many features";
+  warp.heads = HEADS_WARP;
+  if (plan->heads == HEADS_ROW && find_shape(&usual, problem, &warp) &&
+      usual.lane.tile_heads >= shape.lane.tile_heads)
+    return "32 vectors span the row";
+  return shape.lane.tiles > DFGNN_GRID_Y_MAX ? "more than 65535 tiles of heads"
+                                             : NULL;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+typedef struct places {
+  char *norms, *lse, *state, *partial;
+  size_t bytes;
+} places;
+
+static char *take(places *at, void *workspace, int64_t count, size_t size) {
+  char *here = (char *)workspace + at->bytes;
+  at->bytes += dfgnn__align256((size_t)count * size);
+  return here;
+}
+
+static places place(const dfgnn_setting *s, const attend_plan *plan,
+                    void *workspace) {
+  const dfgnn_problem *problem = s->problem;
+  const size_t size = dfgnn__scalar_size(problem->dtype);
+  const int64_t heads = problem->heads;
+  places at = {0};
+  if (plan->norms_table)
+    at.norms = take(&at, workspace, s->matrix->sources * heads, size);
+  if (problem->weights) /* in case the caller has none */
+    at.lse = take(&at, workspace, s->matrix->destinations * heads, size);
+  if (plan->item_edges) { /* two results a cut: see row_of_unit() */
+    const int64_t slots = s->matrix->edges / plan->item_edges * 2 * heads;
+    at.state = take(&at, workspace, slots * 2, size);
+    at.partial = take(&at, workspace, slots * problem->dim, size);
+  }
+  return at;
+}
+
+size_t dfgnn__attend_workspace(const dfgnn_setting *setting,
+                               const attend_plan *plan) {
+  return place(setting, plan, NULL).bytes;
+}
+
+int dfgnn__attend_views(const attend_plan *plan, dfgnn_view_request *request) {
+  if (plan->item_edges)
+    request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                      .parameter = plan->item_edges};
+  else if (plan->by_degree)
+    request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER};
+  return plan->item_edges || plan->by_degree;
+}
+
+/* ---- arguments ----------------------------------------------------------- */
+
+dfgnn_status dfgnn__attend_fill(attend_params *p, const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *args = launch->args;
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const int gt = problem->op == DFGNN_OP_GT, gat = problem->op == DFGNN_OP_GAT;
+  dfgnn_status status;
+  *p = (attend_params){.schedule = dfgnn__schedule_rows(launch->setting.matrix),
+                       .score_dst = args->score_dst,
+                       .score_src = args->score_src,
+                       .att = args->att,
+                       .beta = args->beta,
+                       .bias = problem->bias ? args->bias : NULL,
+                       .weights = problem->weights ? args->weights : NULL,
+                       .dropout = dfgnn__dropout_params(problem, args),
+                       .lse = args->lse,
+                       .scale = problem->op != DFGNN_OP_GATV2 ? args->scale
+                                : args->slope > 1             ? -1
+                                                              : 1,
+                       .slope = args->slope};
+  if ((status = dfgnn__view_tensor(&p->query, "query", gat ? NULL : args->query,
+                                   &args->query_strides, size)) ||
+      (status = dfgnn__view_tensor(&p->key, "key", gt ? args->key : NULL,
+                                   &args->key_strides, size)) ||
+      (status = dfgnn__view_tensor(&p->value, "value", args->value,
+                                   &args->value_strides, size)))
+    return status;
+  return dfgnn__view_tensor(&p->out, "out", args->out, &args->out_strides,
+                            size);
+}
+
+int dfgnn__attend_aligned(const attend_params *p, const dfgnn_problem *problem,
+                          int vector) {
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const int64_t heads = problem->heads;
+  return dfgnn__view_aligned(&p->query, heads, vector, size) &&
+         dfgnn__view_aligned(&p->key, heads, vector, size) &&
+         dfgnn__view_aligned(&p->value, heads, vector, size) &&
+         dfgnn__view_aligned(&p->out, heads, vector, size);
+}
+
+static int packed(const attend_params *p, const dfgnn_problem *problem) {
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const int64_t heads = problem->heads, dim = problem->dim;
+  return dfgnn__view_packed(&p->query, heads, dim, size) &&
+         dfgnn__view_packed(&p->key, heads, dim, size) &&
+         dfgnn__view_packed(&p->value, heads, dim, size) &&
+         dfgnn__view_packed(&p->out, heads, dim, size);
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+/* Shares the units of a launch out to blocks; returns how many there are. */
+static int64_t share_out(attend_params *p, const dfgnn_setting *setting,
+                         const attend_plan *plan, int rows) {
+  const int block_rows = plan->warps * rows;
+  const int64_t units = p->schedule.units;
+  const int64_t resident = (int64_t)setting->device->units * (32 / plan->warps);
+  int64_t blocks = dfgnn__ceil_div(units, block_rows);
+  if (plan->span != ATTEND_ONCE && blocks > resident)
+    blocks = resident;
+  if (plan->span == ATTEND_DEALT) {
+    p->first_step = block_rows;
+    p->round_step = (int)(blocks * block_rows);
+    p->span = blocks * block_rows < units ? (int)units : block_rows;
+    return blocks;
+  }
+  p->round_step = block_rows;
+  p->span = p->first_step =
+      (int)(dfgnn__ceil_div(dfgnn__ceil_div(units, blocks), rows) * rows);
+  return dfgnn__ceil_div(units, p->span);
+}
+
+static int edge_mode(const dfgnn_problem *problem, int score) {
+  const int dropout = problem->dropout ? EDGE_DROPOUT : 0;
+  if (score == DFGNN_SCORE_GIVEN) /* which have their bias */
+    return dropout;
+  return dropout | (problem->bias ? EDGE_BIAS : 0) |
+         (problem->weights ? EDGE_WEIGHTS : 0);
+}
+
+dfgnn_status dfgnn__attend_run(attend_params *p, int score,
+                               const dfgnn_launch *launch,
+                               const attend_shape *wanted,
+                               const attend_plan *plan) {
+  const dfgnn_setting *setting = &launch->setting;
+  dfgnn_problem problem = *setting->problem;
+  attend_shape shape = *wanted;
+  problem.dim = shape.dim;
+  if (shape.lane.vector > 1 &&
+      !dfgnn__attend_aligned(p, &problem, shape.lane.vector) &&
+      !narrow_shape(&shape, p, &problem))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no kernel for unaligned tensors of %lld features",
+                       (long long)problem.dim);
+  const lane_shape *lane = &shape.lane;
+  const int rows =
+      plan->rows * lane->lanes > 32 ? 32 / lane->lanes : plan->rows;
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/attend.cuh", "dfgnn::attend", score,
+      DFGNN_TYPE(problem.dtype), lane->vector, lane->lanes, shape.unroll,
+      (int)problem.heads, (int)problem.dim, lane->tile_heads,
+      packed(p, &problem), edge_mode(&problem, score));
+  if (p->schedule.units == 0)
+    return DFGNN_OK;
+  p->group = 32 / rows;
+  const dfgnn_grid grid = {
+      .blocks = {(unsigned)share_out(p, setting, plan, rows),
+                 (unsigned)lane->tiles},
+      .threads = (unsigned)plan->warps * 32,
+      .carveout = DFGNN_CARVEOUT_L1};
+  if (lane->tiles > DFGNN_GRID_Y_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%d tiles of heads, a launch has at most 65535",
+                       lane->tiles);
+  return dfgnn__launch_struct(setting->queue, &program, grid, p);
+}
+
+dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
+                                 const dfgnn_view *items,
+                                 const dfgnn_launch *launch) {
+  enum { THREADS = 256 };
+  const dfgnn_problem *problem = launch->setting.problem;
+  const int wanted = dfgnn__ceil_power(dim);
+  const int width = wanted < 32 ? 32 : wanted > THREADS ? THREADS : wanted;
+  const int64_t blocks = items->extra * problem->heads;
+  const merge_params m = {.schedule = p->schedule,
+                          .heavy = items->array[3],
+                          .partial = p->partial,
+                          .partial_state = p->partial_state,
+                          .out = p->out,
+                          .lse = p->lse,
+                          .heads = (int)problem->heads,
+                          .dim = (int)dim,
+                          .width = width};
+  const dfgnn_program program =
+      DFGNN_PROGRAM("kernels/attention/cuda/merge.cuh", "dfgnn::merge",
+                    DFGNN_TYPE(problem->dtype));
+  if (blocks == 0)
+    return DFGNN_OK;
+  if (blocks > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld rows to merge",
+                       (long long)blocks);
+  return dfgnn__launch_struct(
+      launch->setting.queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)blocks},
+                   .threads = THREADS,
+                   .shared =
+                       (unsigned)(THREADS / width * dim *
+                                  (int64_t)dfgnn__scalar_size(problem->dtype))},
+      &m);
+}
+
+static dfgnn_status finish_weights(const attend_params *p,
+                                   const dfgnn_launch *launch) {
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const dfgnn_problem *problem = launch->setting.problem;
+  const weights_params w = {.lse = p->lse,
+                            .offsets = matrix->offsets,
+                            .weights = p->weights,
+                            .offsets64 = matrix->offsets64,
+                            .heads = (int)problem->heads,
+                            .rows = matrix->destinations};
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/weights.cuh", "dfgnn::finish_weights",
+      DFGNN_TYPE(problem->dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32));
+  const int64_t blocks = dfgnn__ceil_div(w.rows, 8);
+  if (blocks == 0)
+    return DFGNN_OK;
+  return dfgnn__launch_struct(
+      launch->setting.queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)(blocks < 65535 ? blocks : 65535)},
+                   .threads = 256},
+      &w);
+}
+
+dfgnn_status dfgnn__attend(const dfgnn_launch *launch,
+                           const attend_plan *plan) {
+  const dfgnn_setting *setting = &launch->setting;
+  const dfgnn_problem *problem = setting->problem;
+  const places at = place(setting, plan, launch->workspace);
+  const dfgnn_view *view =
+      plan->item_edges || plan->by_degree ? launch->views[0] : NULL;
+  attend_shape shape;
+  attend_params p;
+  dfgnn_status status = dfgnn__attend_fill(&p, launch);
+  if (!status && !find_shape(&shape, problem, plan))
+    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                         "a lane would hold too many features");
+  if (!status && plan->norms_table)
+    status = dfgnn__inverse_norms(at.norms, &p.value, setting->matrix->sources,
+                                  launch);
+  if (status)
+    return status;
+  p.inverse_norms = plan->norms_table ? at.norms : NULL;
+  p.partial_state = at.state;
+  p.partial = at.partial;
+  if (problem->weights && !p.lse)
+    p.lse = at.lse;
+  if (plan->item_edges)
+    dfgnn__schedule_items(&p.schedule, view, setting->matrix);
+  else if (plan->by_degree)
+    p.schedule.order = view->array[0];
+  status = dfgnn__attend_run(&p, (int)problem->op, launch, &shape, plan);
+  if (!status && plan->item_edges)
+    status = dfgnn__attend_merge(&p, problem->dim, view, launch);
+  return status || !problem->weights ? status : finish_weights(&p, launch);
+}

@@ -1,0 +1,64 @@
+/* attend_launch.h - host code around attend(): `online` and `split` whole, and
+ * the sums of `sliced` */
+#ifndef DFGNN_ATTENTION_CUDA_ATTEND_LAUNCH_H
+#define DFGNN_ATTENTION_CUDA_ATTEND_LAUNCH_H
+
+#include "kernels/attention/cuda/attend.h"
+#include "kernels/attention/cuda/layout.h"
+
+/* A row once; or 32 warps a multiprocessor that come back for more, each block
+ * with rows in one piece or with every n-th. */
+typedef enum attend_span {
+  ATTEND_ONCE = 0,
+  ATTEND_PIECE = 1,
+  ATTEND_DEALT = 2
+} attend_span;
+
+/* What the parameters of a variant say. */
+typedef struct attend_plan {
+  int lanes;  /* of an edge */
+  int unroll; /* edges in flight */
+  int warps;  /* a block */
+  int rows;   /* a warp, side by side */
+  int heads;  /* lane_heads */
+  attend_span span;
+  int by_degree;   /* rows by falling degree */
+  int item_edges;  /* rows are cut into items of at most these; 0: whole */
+  int norms_table; /* AGNN's norms come from a table */
+} attend_plan;
+
+/* NULL if a plan serves the setting, else the reason. */
+const char *dfgnn__attend_refusal(const dfgnn_setting *setting,
+                                  const attend_plan *plan);
+size_t dfgnn__attend_workspace(const dfgnn_setting *setting,
+                               const attend_plan *plan);
+int dfgnn__attend_views(const attend_plan *plan, dfgnn_view_request *request);
+/* Forward attention as a plan says. */
+dfgnn_status dfgnn__attend(const dfgnn_launch *launch, const attend_plan *plan);
+
+/* ---- for launches of other kinds ----------------------------------------- */
+
+/* Lanes and edges in flight of a launch. */
+typedef struct attend_shape {
+  lane_shape lane;
+  int unroll;
+  int64_t dim; /* features of each head */
+} attend_shape;
+
+/* Fills what the arguments and the matrix say. */
+dfgnn_status dfgnn__attend_fill(attend_params *p, const dfgnn_launch *launch);
+/* Can vectors of so many elements be loaded from all of its tensors? */
+int dfgnn__attend_aligned(const attend_params *p, const dfgnn_problem *problem,
+                          int vector);
+/* Launches attend() for a score (an operator or DFGNN_SCORE_GIVEN) in the order
+ * of the plan; narrower loads serve what is not aligned. */
+dfgnn_status dfgnn__attend_run(attend_params *p, int score,
+                               const dfgnn_launch *launch,
+                               const attend_shape *shape,
+                               const attend_plan *plan);
+/* Merges the partial results of rows of several items. */
+dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
+                                 const dfgnn_view *items,
+                                 const dfgnn_launch *launch);
+
+#endif

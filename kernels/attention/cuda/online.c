@@ -1,0 +1,82 @@
+/* online.c - one pass over the rows with an online softmax */
+#include "kernels/attention/cuda/attend_launch.h"
+
+enum { LANES, UNROLL, WARPS, ROWS, SPAN, ORDER, HEADS, NORM };
+enum { NATURAL, BY_DEGREE };
+enum { FROM_ROW, FROM_TABLE };
+
+static int legal(const int *x) {
+  if (x[ROWS] * x[LANES] > 32)
+    return 0;
+  if (x[HEADS] == HEADS_ROW && (x[LANES] != 32 || x[UNROLL] > 2))
+    return 0;
+  if (x[LANES] < 16 && x[UNROLL] > 4)
+    return 0;
+  if (x[ORDER] == BY_DEGREE)
+    return x[SPAN] == ATTEND_ONCE && x[ROWS] == 1 && x[WARPS] == 4;
+  if (x[SPAN] == ATTEND_PIECE)
+    return x[WARPS] == 16;
+  return x[WARPS] == (x[ROWS] == 4 ? 8 : 4);
+}
+
+static attend_plan plan_of(const dfgnn_setting *setting) {
+  const int *x = setting->parameter;
+  return (attend_plan){.lanes = x[LANES],
+                       .unroll = x[UNROLL],
+                       .warps = x[WARPS],
+                       .rows = x[ROWS],
+                       .heads = x[HEADS],
+                       .span = (attend_span)x[SPAN],
+                       .by_degree = x[ORDER] == BY_DEGREE,
+                       .norms_table = x[NORM] == FROM_TABLE};
+}
+
+static const char *applicable(const dfgnn_setting *setting) {
+  const attend_plan plan = plan_of(setting);
+  return dfgnn__attend_refusal(setting, &plan);
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  const attend_plan plan = plan_of(setting);
+  return dfgnn__attend_workspace(setting, &plan);
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *request) {
+  const attend_plan plan = plan_of(setting);
+  return dfgnn__attend_views(&plan, request);
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  const attend_plan plan = plan_of(&launch->setting);
+  return dfgnn__attend(launch, &plan);
+}
+
+DFGNN_FAMILIES(attention_cuda_online) = {
+    {.name = "cuda.attention.fwd.online",
+     .algorithm = "online",
+     .backend = "cuda",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_DTYPES_ALL,
+     .revision = 1,
+     .deterministic = 1,
+     .weights = 1,
+     .bias = 1,
+     .dropout = 1,
+     .parameters = {{"lanes", 4, {4, 8, 16, 32}, {0}},
+                    {"unroll", 4, {1, 2, 4, 8}, {0}},
+                    {"warps", 3, {4, 8, 16}, {0}},
+                    {"rows", 3, {1, 2, 4}, {0}},
+                    {"span", 2, {ATTEND_ONCE, ATTEND_PIECE}, {"once", "piece"}},
+                    {"order", 2, {NATURAL, BY_DEGREE}, {"natural", "degree"}},
+                    {"heads",
+                     3,
+                     {HEADS_GRID, HEADS_WARP, HEADS_ROW},
+                     {"grid", "warp", "row"}},
+                    {"norm", 2, {FROM_ROW, FROM_TABLE}, {"row", "table"}}},
+     .legal = legal,
+     .applicable = applicable,
+     .workspace = workspace,
+     .views = views,
+     .launch = launch},
+    DFGNN_FAMILIES_END};

@@ -1,0 +1,31 @@
+/* passes_launch.h - host code around the separate passes */
+#ifndef DFGNN_ATTENTION_CUDA_PASSES_LAUNCH_H
+#define DFGNN_ATTENTION_CUDA_PASSES_LAUNCH_H
+
+#include "kernels/attention/cuda/passes.h"
+#include "kernels/common/cuda_host.h"
+
+/* scalar: never load more than one element at a time.  scores is the
+ * workspace, row_of_edge the first view if there is one.  Returns the elements
+ * of a load. */
+int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
+                       int scalar);
+
+/* Bytes of all scores. */
+size_t dfgnn__passes_score_bytes(const dfgnn_setting *setting);
+
+/* Lanes that score an edge: enough to keep the row in registers, and no fewer
+ * than make whole sectors; by_row: a warp takes a row. */
+int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row);
+
+/* Scores of all edges.  by_row: a warp takes a row, else every group of lanes
+ * the same number of edges (row_of_edge needed). */
+dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
+                                  const dfgnn_setting *setting, int vector,
+                                  int by_row);
+/* what: DFGNN_ROWS_... */
+dfgnn_status dfgnn__passes_rows(const dfgnn_passes *passes,
+                                const dfgnn_setting *setting, int vector,
+                                int what);
+
+#endif
