@@ -1,0 +1,36 @@
+/* tile.h - items of the TILES view, as device code reads them
+ *
+ * kernels/common/tiles.h says what they mean. */
+#ifndef DFGNN_KERNELS_TILE_H
+#define DFGNN_KERNELS_TILE_H
+
+#include <stdint.h>
+
+enum {
+  DFGNN_TILE_COLUMNS = 32,   /* of a chunk */
+  DFGNN_TILE_MOST_ROWS = 128 /* R is 16, 32, 64 or 128 */
+};
+
+/* Flags of an item, never both.  DUPLICATES: some row has an edge twice in the
+ * window, so that its bits are fewer than its edges; such windows are not cut.
+ * PARTIAL: the item is one of several of its window. */
+enum { DFGNN_TILE_DUPLICATES = 1, DFGNN_TILE_PARTIAL = 2 };
+
+/* 32 bytes, so that a kernel may read two int4. */
+typedef struct dfgnn_tile {
+  int32_t row, rows;     /* of the window: the first, and how many (1 .. R) */
+  int32_t chunk, chunks; /* of the item */
+  int32_t columns; /* that are real: 32 * chunks less the padding at the end */
+  int32_t flags;
+  int32_t slot;   /* of a PARTIAL item's result, else -1 */
+  int32_t column; /* the first; dense: the others follow it.  0 if none */
+} dfgnn_tile;
+
+/* A window that was cut: its items' slots follow each other in the order of
+ * the chunks. */
+typedef struct dfgnn_tile_cut {
+  int32_t row, rows;
+  int32_t slot, slots;
+} dfgnn_tile_cut;
+
+#endif
