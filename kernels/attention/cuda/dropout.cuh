@@ -2,29 +2,11 @@
 #ifndef DFGNN_ATTENTION_CUDA_DROPOUT_CUH
 #define DFGNN_ATTENTION_CUDA_DROPOUT_CUH
 
+#include "kernels/attention/cuda/dropout_params.h"
 #include "kernels/common/cuda_common.cuh"
 #include "kernels/common/dropout.h"
 
 namespace dfgnn {
-
-struct dropout_params {
-  int on;
-  uint32_t threshold;
-  double keep; /* 1 / (1 - p) */
-  const uint64_t *seed;
-  uint64_t seed_value;
-};
-
-inline dropout_params dropout_of(const dfgnn_problem *problem,
-                                 const dfgnn_args *args) {
-  dropout_params d = {};
-  d.on = problem->dropout && args->dropout > 0;
-  d.threshold = dfgnn__dropout_threshold(args->dropout);
-  d.keep = 1 / (1 - args->dropout);
-  d.seed = args->seed;
-  d.seed_value = args->seed_value;
-  return d;
-}
 
 /* Once a thread. */
 __device__ __forceinline__ uint64_t dropout_key(const dropout_params &d) {

@@ -1,21 +1,21 @@
 /* lanes.cuh - how the lanes of a warp share rows, edges and features
  *
  * A row has `group` lanes, an edge L of them, so group / L sides of a row work
- * on edges of their own.  A lane holds C vectors of VEC features.  With MULTI
- * the vectors of an edge span several heads, 2^head_shift lanes each; else they
- * are one head, blockIdx.y. */
+ * on edges of their own.  The lanes of an edge work on TILE heads, those from
+ * blockIdx.y * TILE on: HEAD_LANES lanes a head, BESIDE heads side by side.
+ * A lane holds vectors of S heads (states), HV of each: C vectors of VEC
+ * features in all.
+ *
+ * Heads and width are constants, so that no lane masks a vector that all have.
+ * With PACKED, features lie side by side and heads behind each other in every
+ * tensor; without it, heads lie anywhere, and if VEC is 1, features too. */
 #ifndef DFGNN_ATTENTION_CUDA_LANES_CUH
 #define DFGNN_ATTENTION_CUDA_LANES_CUH
 
-#include "kernels/attention/cuda/attend.h"
+#include "kernels/attention/cuda/lanes.h"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
-
-struct lane_layout {
-  int group, heads, dim, tile_heads, head_shift;
-  int exact; /* every lane of a tile has features; heads are contiguous */
-};
 
 /* Read anew wherever it is used, to hold no register in loops. */
 __device__ __forceinline__ int lane_id() {
@@ -24,78 +24,122 @@ __device__ __forceinline__ int lane_id() {
   return x;
 }
 
-template <typename T, int VEC, int L, int C, bool MULTI> struct lane_map {
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int ceil_power(int x) {
+  int p = 1;
+  while (p < x)
+    p *= 2;
+  return p;
+}
+constexpr int smaller(int a, int b) { return a < b ? a : b; }
+
+template <typename T, int VEC, int L, int HEADS, int DIM, int TILE, int PACKED>
+struct lane_map {
   using A = accumulator_t<T>;
   using pack = packed<T, VEC>;
-  static constexpr int S = MULTI ? C : 1; /* heads of a lane */
-  static constexpr int kVectorBytes = L * VEC * sizeof(T);
+  static constexpr int NEEDED = ceil_div(DIM, VEC); /* vectors of a head */
+  static constexpr int HEAD_LANES = TILE > 1 ? smaller(L, ceil_power(NEEDED))
+                                             : L;
+  static constexpr int BESIDE = L / HEAD_LANES;
+  static constexpr int S = TILE / BESIDE;
+  static constexpr int HV = ceil_div(NEEDED, HEAD_LANES);
+  static constexpr int C = S * HV;
+  static constexpr bool FULL_HEADS = HEADS % TILE == 0;
+  /* Every lane of every tile has features in all its vectors. */
+  static constexpr bool EXACT = FULL_HEADS && HEAD_LANES * HV * VEC == DIM;
+  static_assert(TILE % BESIDE == 0, "lanes without a head");
 
-  const lane_layout &m;
+  const int group;
   unsigned valid; /* bit c: vector c has features */
 
-  __device__ __forceinline__ explicit lane_map(const lane_layout &layout)
-      : m(layout) {
-    const int end =
-        MULTI ? min(int(blockIdx.y + 1) * m.tile_heads, m.heads) : m.heads;
-    valid = 0;
+  __device__ __forceinline__ explicit lane_map(int lanes_of_row)
+      : group(lanes_of_row), valid(0) {
 #pragma unroll
     for (int c = 0; c < C; ++c)
-      valid |= unsigned(head(c) < end && feature(c) < m.dim) << c;
+      valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
   }
 
+  /* The state of a vector, and its place in the head. */
+  static constexpr __device__ __forceinline__ int state(int c) {
+    return HV == 1 ? c : S == 1 ? 0 : c / HV;
+  }
+  static constexpr __device__ __forceinline__ int place(int c) {
+    return HV == 1 ? 0 : S == 1 ? c : c % HV;
+  }
   __device__ __forceinline__ int lane_of_row() const {
-    return lane_id() & (m.group - 1);
+    return lane_id() & (group - 1);
   }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
-  __device__ __forceinline__ int sides() const { return m.group / L; }
-  __device__ __forceinline__ int head_step() const {
-    return MULTI ? L >> m.head_shift : 0;
-  }
-  /* Of state h: of vector h, or of all. */
+  __device__ __forceinline__ int sides() const { return group / L; }
+  /* Of state h. */
   __device__ __forceinline__ int head(int h) const {
-    return MULTI ? blockIdx.y * m.tile_heads +
-                       ((lane_id() & (L - 1)) >> m.head_shift) + h * head_step()
-                 : blockIdx.y;
+    const int first = HEADS <= TILE ? 0 : blockIdx.y * TILE;
+    return BESIDE > 1 ? first + (lane_id() & (L - 1)) / HEAD_LANES + h * BESIDE
+                      : first + h;
   }
+  /* The first of vector c. */
   __device__ __forceinline__ int feature(int c) const {
-    const int lane = lane_id() & (L - 1);
-    return MULTI ? (lane & ((1 << m.head_shift) - 1)) * VEC
-                 : (lane + c * L) * VEC;
+    return ((lane_id() & (HEAD_LANES - 1)) + place(c) * HEAD_LANES) * VEC;
   }
-  __device__ __forceinline__ bool has(int c) const { return valid >> c & 1; }
+  /* Do all lanes have vector c? */
+  static constexpr __device__ __forceinline__ bool all_have(int c) {
+    return FULL_HEADS && (place(c) + 1) * HEAD_LANES * VEC <= DIM;
+  }
+  __device__ __forceinline__ bool has(int c) const {
+    return all_have(c) || valid >> c & 1;
+  }
+  /* Has state h a head? */
+  __device__ __forceinline__ bool has_head(int h) const {
+    return FULL_HEADS || head(h) < HEADS;
+  }
+  /* Of the lanes of a head, the one that writes what is one a head. */
+  __device__ __forceinline__ bool first_of_head() const {
+    return (lane_id() & (HEAD_LANES - 1)) == 0;
+  }
 
   __device__ __forceinline__ const char *lane_base(const tensor_view &t) const {
-    return node_row(
-        node_row(static_cast<const char *>(t.data), head(0), t.head_bytes),
-        feature(0), t.feature_bytes);
+    const char *base = static_cast<const char *>(t.data);
+    if (PACKED)
+      return base + (head(0) * DIM + feature(0)) * int(sizeof(T));
+    base = node_row(base, head(0), t.head_bytes);
+    return VEC > 1 ? base + feature(0) * int(sizeof(T))
+                   : node_row(base, feature(0), t.feature_bytes);
   }
-  /* From a lane's first vector to vector c; features are contiguous. */
+  /* From a lane's first vector to vector c. */
   __device__ __forceinline__ const char *
   vector_at(const char *at, const tensor_view &t, int c) const {
-    return MULTI ? node_row(at, c * head_step(), t.head_bytes)
-                 : at + c * kVectorBytes;
+    const int heads = state(c) * BESIDE, features = place(c) * HEAD_LANES * VEC;
+    if (PACKED)
+      return at + (heads * DIM + features) * int(sizeof(T));
+    if (heads > 0)
+      at = node_row(at, heads, t.head_bytes);
+    return VEC > 1 ? at + features * int(sizeof(T))
+                   : node_row(at, features, t.feature_bytes);
   }
   __device__ __forceinline__ const char *vector_of(const tensor_view &t,
                                                    int row, int c) const {
     return vector_at(node_row(lane_base(t), row, t.node_bytes), t, c);
   }
 
-  /* Vector c of a gathered row, from its lane base.  WHOLE: nothing is masked,
-   * heads are in one piece.  EAGER: not sunk to where it is used. */
+  /* Vector c of a gathered row, from its lane base.  WHOLE: the edge is there;
+   * x is then 0, and stays it, where the lane has no features.  EAGER: not sunk
+   * to where it is used. */
   template <bool WHOLE, bool EAGER>
   __device__ __forceinline__ void gather(pack &x, const char *at,
                                          const tensor_view &t, int c,
                                          bool live) const {
-    const T *from = reinterpret_cast<const T *>(WHOLE ? at + c * kVectorBytes
-                                                      : vector_at(at, t, c));
-    if constexpr (WHOLE && !EAGER) {
+    const T *from = reinterpret_cast<const T *>(vector_at(at, t, c));
+    if (WHOLE && !EAGER && all_have(c)) {
       x = load_packed<VEC>(from);
-    } else {
-      if constexpr (!WHOLE)
-        clear(x);
-      /* heads is never 0, but the compiler does not know. */
-      load_if<VEC>(x, from, WHOLE ? m.heads : int(live && has(c)));
+      return;
     }
+    if (!WHOLE)
+      clear(x);
+    /* group is never 0, but the compiler does not know. */
+    load_if<VEC>(x, from,
+                 !WHOLE        ? int(live && has(c))
+                 : all_have(c) ? group
+                               : int(has(c)));
   }
 
   /* The row's own vectors; zeros where it has none. */
@@ -111,48 +155,50 @@ template <typename T, int VEC, int L, int C, bool MULTI> struct lane_map {
     }
   }
 
-  /* Sums over the lanes of an edge's head. */
+  /* Sums over the lanes of a head. */
   template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
 #pragma unroll
-    for (int o = L / 2; o > 0; o >>= 1) {
-      if (MULTI && o >> m.head_shift)
-        continue;
+    for (int o = HEAD_LANES / 2; o > 0; o >>= 1)
 #pragma unroll
       for (int i = 0; i < N; ++i)
         s[i] += __shfl_xor_sync(kFullMask, s[i], o);
-    }
   }
 
   /* Sums over the sides of a row. */
   __device__ __forceinline__ A sum_sides(A x) const {
 #pragma unroll
     for (int o = L; o < 32; o <<= 1)
-      if (o < m.group)
+      if (o < group)
         x += __shfl_xor_sync(kFullMask, x, o);
+    return x;
+  }
+  __device__ __forceinline__ A max_sides(A x) const {
+#pragma unroll
+    for (int o = L; o < 32; o <<= 1)
+      if (o < group)
+        x = max_of(x, __shfl_xor_sync(kFullMask, x, o));
     return x;
   }
 
   /* Sums vectors over the sides; each comes to store(vector, c) once a row.
-   * While a lane holds more than one vector, each half of a pair of lanes keeps
-   * one half of them. */
+   * While a lane holds an even number of vectors, each half of a pair of lanes
+   * keeps one half of them. */
   template <class Store>
   __device__ __forceinline__ void sum_vectors(A (&x)[C][VEC],
                                               const Store &store) const {
-    scatter<C>(x, L, 0, true, store);
+    scatter<C>(x, L, 0, store);
   }
 
   template <int LEFT, class Store>
   __device__ __forceinline__ void scatter(A (&x)[C][VEC], int o, int first,
-                                          bool writer,
                                           const Store &store) const {
-    if (o >= m.group) {
+    if constexpr (LEFT % 2 == 0) {
+      if (o >= group) {
 #pragma unroll
-      for (int i = 0; i < LEFT; ++i)
-        if (writer)
+        for (int i = 0; i < LEFT; ++i)
           store(x[i], first + i);
-      return;
-    }
-    if constexpr (LEFT > 1) {
+        return;
+      }
       const bool upper = (lane_id() & o) != 0;
 #pragma unroll
       for (int c = 0; c < LEFT / 2; ++c)
@@ -162,17 +208,21 @@ template <typename T, int VEC, int L, int C, bool MULTI> struct lane_map {
           const A other = upper ? x[c][i] : x[c + LEFT / 2][i];
           x[c][i] = mine + __shfl_xor_sync(kFullMask, other, o);
         }
-      scatter<LEFT / 2>(x, o * 2, upper ? first + LEFT / 2 : first, writer,
-                        store);
+      scatter<LEFT / 2>(x, o * 2, upper ? first + LEFT / 2 : first, store);
     } else {
-      for (; o < m.group; o <<= 1) {
+      bool writer = true;
+      for (; o < group; o <<= 1) {
         writer = writer && !(lane_id() & o);
 #pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          x[0][i] += __shfl_xor_sync(kFullMask, x[0][i], o);
+        for (int c = 0; c < LEFT; ++c)
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            x[c][i] += __shfl_xor_sync(kFullMask, x[c][i], o);
       }
-      if (writer)
-        store(x[0], first);
+#pragma unroll
+      for (int c = 0; c < LEFT; ++c)
+        if (writer)
+          store(x[c], first + c);
     }
   }
 };

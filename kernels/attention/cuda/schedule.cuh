@@ -2,7 +2,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_SCHEDULE_CUH
 #define DFGNN_ATTENTION_CUDA_SCHEDULE_CUH
 
-#include "kernels/attention/cuda/attend.h"
+#include "kernels/attention/cuda/schedule.h"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {

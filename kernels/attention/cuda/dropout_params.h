@@ -1,0 +1,15 @@
+/* dropout_params.h - attention dropout as kernels take it */
+#ifndef DFGNN_ATTENTION_CUDA_DROPOUT_PARAMS_H
+#define DFGNN_ATTENTION_CUDA_DROPOUT_PARAMS_H
+
+#include <stdint.h>
+
+typedef struct dropout_params {
+  int on;
+  uint32_t threshold;
+  double keep;          /* 1 / (1 - p) */
+  const uint64_t *seed; /* in device memory; NULL: seed_value */
+  uint64_t seed_value;
+} dropout_params;
+
+#endif

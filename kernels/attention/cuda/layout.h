@@ -1,0 +1,57 @@
+/* layout.h - host code that all attention kernels on a GPU share: views of
+ * tensors, lanes over features, schedules of rows, dropout, norms */
+#ifndef DFGNN_ATTENTION_CUDA_LAYOUT_H
+#define DFGNN_ATTENTION_CUDA_LAYOUT_H
+
+#include "kernels/attention/cuda/dropout_params.h"
+#include "kernels/attention/cuda/lanes.h"
+#include "kernels/attention/cuda/schedule.h"
+#include "kernels/common/cuda_host.h"
+
+/* ---- tensors ------------------------------------------------------------- */
+
+/* The view of an argument; of NULL, one without data. */
+dfgnn_status dfgnn__view_tensor(tensor_view *view, const char *name,
+                                const void *data, const dfgnn_strides *strides,
+                                size_t size);
+/* The tensor from a feature on. */
+tensor_view dfgnn__view_from(const tensor_view *view, int feature);
+/* Can vectors of `vector` elements of `size` bytes be loaded?  Of a view
+ * without data: yes. */
+int dfgnn__view_aligned(const tensor_view *view, int64_t heads, int vector,
+                        size_t size);
+/* Are features side by side, and heads behind each other?  Of a view without
+ * data: yes.  heads: those that a lane steps over; of one any stride will do.
+ */
+int dfgnn__view_packed(const tensor_view *view, int64_t heads, int64_t dim,
+                       size_t size);
+
+/* ---- lanes --------------------------------------------------------------- */
+
+/* Elements of the widest vector, of 16 bytes at most, that whole vectors of
+ * make a row of a head. */
+int dfgnn__vector_width(const dfgnn_problem *problem);
+
+/* Lays lanes over the features of a problem.  0 if a lane would hold more than
+ * `most` vectors, or, with HEADS_WARP, if a head needs more than `lanes`. */
+int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
+                      int vector, int lanes, int heads, int most);
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* All rows of a matrix, one after the other. */
+row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix);
+/* Makes the schedule one of items of the same matrix. */
+void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items,
+                           const dfgnn_matrix *matrix);
+
+/* ---- the rest ------------------------------------------------------------ */
+
+dropout_params dfgnn__dropout_params(const dfgnn_problem *problem,
+                                     const dfgnn_args *args);
+
+/* Inverse norms of a tensor's rows, [nodes,H] of the sums' type. */
+dfgnn_status dfgnn__inverse_norms(void *inverse, const tensor_view *tensor,
+                                  int64_t nodes, const dfgnn_launch *launch);
+
+#endif
