@@ -90,18 +90,18 @@ struct tile_forward {
         row += step * side;
         to += step * side * kStride;
       }
-      return;
-    }
+    } else {
 #pragma unroll 1
-    for (int row = first; row < last; row += step) {
-      const char *from =
-          node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
+      for (int row = first; row < last; row += step) {
+        const char *from =
+            node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
 #pragma unroll
-      for (int f = lane; f < W; f += 32)
-        to[row * kStride + f] = f < DIM
-                                    ? *reinterpret_cast<const T *>(
-                                          from + int64_t(f) * t.feature_bytes)
-                                    : narrow<T>(0.0f);
+        for (int f = lane; f < W; f += 32)
+          to[row * kStride + f] = f < DIM
+                                      ? *reinterpret_cast<const T *>(
+                                            from + int64_t(f) * t.feature_bytes)
+                                      : narrow<T>(0.0f);
+      }
     }
   }
   __device__ __forceinline__ void copy_key(int stage, int node) const {
@@ -130,9 +130,8 @@ struct tile_forward {
     const bool has = kLanes == kVectors || column < W;
     for (int r = warp * side; r < DFGNN_TILE_COLUMNS; r += warps * side) {
       const int row = r + lane / kLanes;
-      const float x =
-          lanes_sum<kLanes>(has ? reduced(value_at(stage) + row * kStride, column)
-                                : 0.0f);
+      const float x = lanes_sum<kLanes>(
+          has ? reduced(value_at(stage) + row * kStride, column) : 0.0f);
       if (column == 0)
         scalars()[row] = OP == DFGNN_OP_AGNN ? inverse_norm(x) : x * p.slope;
     }
@@ -264,13 +263,13 @@ struct tile_forward {
     return 16 * warp + tile_order(lane / 4) + 8 * r;
   }
 
-  /* Edges of a row are in the order of their columns (tile_refuse_order()),
+  /* Edges of a row are in the order of their columns (dfgnn__tile_prepare()),
    * as bits are. */
   __device__ __forceinline__ void number_rows(state &z,
                                               const dfgnn_tile &item) const {
-    const int first = p.dense ? item.column
-                              : __ldg(p.columns + int64_t(item.chunk) *
-                                                      DFGNN_TILE_COLUMNS);
+    const int first =
+        p.dense ? item.column
+                : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS);
     z.key = edge_key<EDGES>(p);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

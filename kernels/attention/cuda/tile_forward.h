@@ -4,7 +4,9 @@
 
 #include <stdint.h>
 
-#include "kernels/attention/cuda/attend.h"
+#include "kernels/attention/cuda/dropout_params.h"
+#include "kernels/attention/cuda/edge_mode.h"
+#include "kernels/attention/cuda/lanes.h"
 #include "kernels/common/tile.h"
 
 typedef struct tile_params {

@@ -31,8 +31,8 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
     for (int i = 0; i < N; ++i) {
       const int f = lane + 32 * i;
       x[i] = f < DIM ? widen(*reinterpret_cast<const T *>(
-                             from + int64_t(f) * t.feature_bytes))
-                       : 0.0f;
+                           from + int64_t(f) * t.feature_bytes))
+                     : 0.0f;
     }
   }
 

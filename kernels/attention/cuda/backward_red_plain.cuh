@@ -1,7 +1,9 @@
-/* backward_red_plain.cu - the walk of cuda_backward_red.cuh for any stride
+/* backward_red_plain.cuh - the walk of backward_red.cuh for any stride
  * and width, and what is done before and after it */
+#ifndef DFGNN_ATTENTION_CUDA_BACKWARD_RED_PLAIN_CUH
+#define DFGNN_ATTENTION_CUDA_BACKWARD_RED_PLAIN_CUH
+
 #include "kernels/attention/cuda/backward_red.h"
-#include "kernels/attention/cuda/launch.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
 #include "kernels/attention/cuda/terms.cuh"
 
@@ -26,7 +28,7 @@ __global__ void __launch_bounds__(128)
     gradient_red_plain(const __grid_constant__ grad_red_params p) {
   extern __shared__ float red_shared[];
   const grad_params &g = p.rows;
-  const int dim = g.layout.dim, head = blockIdx.y, lane = threadIdx.x & 31;
+  const int dim = g.dim, head = blockIdx.y, lane = threadIdx.x & 31;
   const int unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   float *sum = red_shared + threadIdx.x / 32 * dim;
   if (unit >= g.schedule.units)
@@ -41,8 +43,8 @@ __global__ void __launch_bounds__(128)
     delta += feature_of<T>(grad, g.own[1], f) * feature_of<T>(out, g.out, f);
   }
   delta = lanes_sum<32>(delta);
-  const float lse = lse_of(static_cast<const float *>(
-      g.lse)[int64_t(w.row) * g.layout.heads + head]);
+  const float lse = lse_of(
+      static_cast<const float *>(g.lse)[int64_t(w.row) * g.heads + head]);
   const float scale = float(g.scale);
 
   for (int e = 0; e < w.degree; ++e) {
@@ -83,21 +85,6 @@ __global__ void __launch_bounds__(128)
         narrow<T>(sum[f] * scale);
 }
 
-const void *grad_red_plain_kernel(dfgnn_dtype dtype) {
-  using kernel_t = void (*)(grad_red_params);
-  static const kernel_t kernels[] = {gradient_red_plain<float>,
-                                     gradient_red_plain<__half>,
-                                     gradient_red_plain<__nv_bfloat16>};
-  return reinterpret_cast<const void *>(kernels[dtype]);
-}
-
-struct red_rows_params {
-  tensor_view to;
-  const float *from;
-  int64_t count;
-  int heads, dim;
-};
-
 template <typename T>
 __global__ void __launch_bounds__(256)
     red_rows(const __grid_constant__ red_rows_params p) {
@@ -111,24 +98,6 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-dfgnn_status grad_red_rows(const tensor_view *to, const void *from,
-                           int64_t nodes, const dfgnn_launch *launch) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const red_rows_params p = {*to, static_cast<const float *>(from),
-                             nodes * problem->heads * problem->dim,
-                             static_cast<int>(problem->heads),
-                             static_cast<int>(problem->dim)};
-  const int64_t most = int64_t(launch->setting.device->units) * 16;
-  const int64_t blocks = (p.count + 255) / 256;
-  if (p.count == 0)
-    return DFGNN_OK;
-  using kernel_t = void (*)(red_rows_params);
-  static const kernel_t kernels[] = {red_rows<float>, red_rows<__half>,
-                                     red_rows<__nv_bfloat16>};
-  return launch_kernel(
-      "red_rows", reinterpret_cast<const void *>(kernels[problem->dtype]),
-      dim3(static_cast<unsigned>(blocks < most ? blocks : most)), dim3(256), 0,
-      launch->stream, p);
-}
-
 } // namespace dfgnn
+
+#endif

@@ -1,5 +1,10 @@
-/* backward_plain.cu - the walk of cuda_backward.cuh for any stride, width
+/* backward_plain.cuh - the walk of backward.cuh for any stride, width
  * and type: one warp a row and head, a feature a lane, sums in shared memory */
+#ifndef DFGNN_ATTENTION_CUDA_BACKWARD_PLAIN_CUH
+#define DFGNN_ATTENTION_CUDA_BACKWARD_PLAIN_CUH
+
+#include "kernels/attention/cuda/backward.h"
+#include "kernels/attention/cuda/dropout.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
 #include "kernels/attention/cuda/terms.cuh"
 
@@ -9,7 +14,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
   using A = accumulator_t<T>;
   static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
   static constexpr bool GAT = OP == DFGNN_OP_GAT, GATV2 = OP == DFGNN_OP_GATV2;
-  static constexpr int STATS = stats_count(OP);
+  static constexpr int STATS = GRAD_STATS(OP);
 
   const grad_params &p;
   int lane, head, dim, heads;
@@ -74,11 +79,11 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
           (w.slot < 0 || w.slot >= p.schedule.extra_items)) {
         A *to =
             static_cast<A *>(p.stats) + (int64_t(w.row) * heads + head) * STATS;
-        to[kLse] = lse;
-        to[kDelta] = delta;
-        if (STATS > kExtra) {
-          to[kExtra] = extra;
-          to[kExtra + 1] = A(0); /* read with the others */
+        to[STAT_LSE] = lse;
+        to[STAT_DELTA] = delta;
+        if (STATS > STAT_EXTRA) {
+          to[STAT_EXTRA] = extra;
+          to[STAT_EXTRA + 1] = A(0); /* read with the others */
         }
       }
     }
@@ -89,7 +94,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
 
   __device__ void edge(int j, int64_t number, const char *own,
                        const char *value, A lse, A delta, A extra, A &inner) {
-    const bool given = p.mode == GRAD_GIVEN, edges = p.mode == GRAD_EDGES;
+    const bool given = p.mode == GRAD_GIVEN, edges = p.mode != EDGE_PLAIN;
     const char *x_row = row_of(p.far[0], j);
     const char *y_row = given ? nullptr : row_of(far_value(), j);
     A far = A(0), weight = A(0), score;
@@ -98,9 +103,9 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
     if (COLUMNS) {
       const A *stats =
           static_cast<const A *>(p.stats) + (int64_t(j) * heads + head) * STATS;
-      lse = stats[kLse];
-      delta = stats[kDelta];
-      far = STATS > kExtra ? stats[kExtra] : A(0);
+      lse = stats[STAT_LSE];
+      delta = stats[STAT_DELTA];
+      far = STATS > STAT_EXTRA ? stats[STAT_EXTRA] : A(0);
     }
     if (given) {
       score = static_cast<const A *>(p.spill)[number * heads + head];
@@ -122,10 +127,10 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       if (COLUMNS && edges)
         number = offsets_t{p.edge_of, p.schedule.offsets64}[number];
       A bias = A(0), kept = A(1);
-      if (edges && p.bias)
+      if (edges && p.mode & EDGE_BIAS)
         bias =
             static_cast<const A *>(p.bias)[number * heads + head] * A(kLog2e);
-      if (edges && p.dropout.on)
+      if (edges && p.mode & EDGE_DROPOUT)
         kept = kept_of(p.dropout, A(p.dropout.keep), key, number, heads, head);
       const edge_terms<A> t = terms_of<OP, A>(
           A(p.slope), product, dp, lse, delta, extra, far, beta, bias, kept);
@@ -133,9 +138,9 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       score = t.score;
       if (AGNN || GAT)
         inner += t.score * t.inner;
-      if (edges && lane == 0 && p.grad_bias)
+      if (edges && p.mode & EDGE_BIAS && lane == 0 && p.grad_bias)
         static_cast<A *>(p.grad_bias)[number * heads + head] = t.score;
-      if (edges && lane == 0 && COLUMNS && p.spill)
+      if (edges && p.mode & EDGE_WRITE && lane == 0 && p.spill)
         static_cast<A *>(p.spill)[number * heads + head] =
             GAT ? t.score * t.inner : t.score;
     }
@@ -187,7 +192,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       else if (lane == 0 && p.to_scalar)
         static_cast<A *>(p.to_scalar)[int64_t(w.row) * heads + head] = inner;
     }
-    constexpr int to_tensors = COLUMNS ? (GT ? 2 : 1) : GAT ? 0 : 1;
+    constexpr int to_tensors = GRAD_SUMS(OP, COLUMNS);
     for (int t = 0; t < to_tensors; ++t) {
       const A factor = GT && t == 0 ? A(p.scale) : A(1);
       if (w.slot >= 0) {
@@ -206,20 +211,20 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
 };
 
 /* Shared memory: three vectors a warp.  Warps take every n-th unit. */
-template <int OP, typename T, bool COLUMNS>
+template <int OP, typename T, int COLUMNS>
 __global__ void __launch_bounds__(128)
     gradient_plain(const __grid_constant__ grad_params p) {
-  using row_t = plain_row<OP, T, COLUMNS>;
+  using row_t = plain_row<OP, T, COLUMNS != 0>;
   using A = typename row_t::A;
   extern __shared__ double plain_shared[];
-  const int dim = p.layout.dim, warps = blockDim.x / 32;
+  const int dim = p.dim, warps = blockDim.x / 32;
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
   A *mine = reinterpret_cast<A *>(plain_shared) + 3 * warp * dim;
   row_t work{p,
              lane,
              static_cast<int>(blockIdx.y),
              dim,
-             p.layout.heads,
+             p.heads,
              {mine, mine + dim},
              mine + 2 * dim,
              A(1),
@@ -227,7 +232,7 @@ __global__ void __launch_bounds__(128)
              0};
   if (row_t::AGNN && p.beta)
     work.beta = *static_cast<const A *>(p.beta);
-  if (p.mode == GRAD_EDGES && p.dropout.on)
+  if (p.mode != GRAD_GIVEN && p.mode & EDGE_DROPOUT)
     work.key = dropout_key(p.dropout);
   for (int f = lane; f < dim; f += 32)
     work.att_total[f] = A(0);
@@ -252,23 +257,6 @@ __global__ void __launch_bounds__(128)
   }
 }
 
-template <int OP, typename T> static const void *find(int columns) {
-  return columns ? reinterpret_cast<const void *>(gradient_plain<OP, T, true>)
-                 : reinterpret_cast<const void *>(gradient_plain<OP, T, false>);
-}
-
-template <typename T> static const void *find_op(int op, int columns) {
-  return op == DFGNN_OP_GT     ? find<DFGNN_OP_GT, T>(columns)
-         : op == DFGNN_OP_AGNN ? find<DFGNN_OP_AGNN, T>(columns)
-         : op == DFGNN_OP_GAT  ? find<DFGNN_OP_GAT, T>(columns)
-                               : find<DFGNN_OP_GATV2, T>(columns);
-}
-
-const void *grad_plain_kernel(int op, dfgnn_dtype dtype, int columns) {
-  return dtype == DFGNN_F64    ? find_op<double>(op, columns)
-         : dtype == DFGNN_F16  ? find_op<__half>(op, columns)
-         : dtype == DFGNN_BF16 ? find_op<__nv_bfloat16>(op, columns)
-                               : find_op<float>(op, columns);
-}
-
 } // namespace dfgnn
+
+#endif
