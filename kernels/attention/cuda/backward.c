@@ -15,7 +15,7 @@ int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
                       const grad_plan *plan, int unroll) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const int vector = dfgnn__vector_width(problem);
-  const int alone = size == 8 ? 16 : 32;
+  const int alone = (plan->lanes == 32 ? 32 : 16) / (size == 8 ? 2 : 1);
   const int together = size == 8 ? 8 : size == 4 ? 16 : 32;
   const int most = (unroll == 1 ? alone : together / unroll) / vector;
   return most > 0 && dfgnn__lane_shape(shape, problem, vector, plan->lanes,

@@ -692,7 +692,9 @@ __device__ __forceinline__ void walk_block(const Params &params,
 template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
           int PACKED, int U, int COLUMNS, int MODE>
 __global__ void __launch_bounds__(
-    256, least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC,
+    256, least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC
+                              *int(sizeof(accumulator_t<T>)) /
+                          4,
                       MODE)) gradient(const __grid_constant__ grad_params p) {
   walk_block<
       grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0, MODE>>(
