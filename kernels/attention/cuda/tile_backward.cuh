@@ -323,16 +323,18 @@ struct grad_tile_walk {
           p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
     return 0;
   }
+  __device__ __forceinline__ int first_column() const {
+    return p.dense ? tile.column : __ldg(p.columns + int64_t(tile.chunk) * 32);
+  }
   __device__ void number_rows() {
-    const int first =
-        p.dense ? tile.column : __ldg(p.columns + int64_t(tile.chunk) * 32);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int r = min(first_row() + group() + 8 * h, tile.rows - 1);
       const row_schedule &m = p.walk.schedule;
-      place_of[h] = tile.flags & DFGNN_TILE_PARTIAL
-                        ? edge_from(m, tile.row + r, first)
-                        : offsets_t{m.offsets, m.offsets64}[tile.row + r];
+      if (tile.flags & DFGNN_TILE_PARTIAL)
+        place_of[h] = edge_from(m, tile.row + r, first_column());
+      else
+        place_of[h] = offsets_t{m.offsets, m.offsets64}[tile.row + r];
     }
   }
 

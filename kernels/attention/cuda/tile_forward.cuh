@@ -263,20 +263,23 @@ struct tile_forward {
     return 16 * warp + tile_order(lane / 4) + 8 * r;
   }
 
+  __device__ __forceinline__ int first_column(const dfgnn_tile &item) const {
+    return p.dense
+               ? item.column
+               : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS);
+  }
   /* Edges of a row are in the order of their columns (dfgnn__tile_prepare()),
    * as bits are. */
   __device__ __forceinline__ void number_rows(state &z,
                                               const dfgnn_tile &item) const {
-    const int first =
-        p.dense ? item.column
-                : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS);
     z.key = edge_key<EDGES>(p);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = item.row + min(row_of(r), item.rows - 1);
-      z.number[r] = item.flags & DFGNN_TILE_PARTIAL
-                        ? edge_from(p, row, first)
-                        : offsets_t{p.offsets, p.offsets64}[row];
+      if (item.flags & DFGNN_TILE_PARTIAL)
+        z.number[r] = edge_from(p, row, first_column(item));
+      else
+        z.number[r] = offsets_t{p.offsets, p.offsets64}[row];
     }
   }
 
