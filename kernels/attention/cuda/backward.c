@@ -4,6 +4,8 @@
 /* ---- shapes -------------------------------------------------------------- */
 
 int dfgnn__grad_legal(int lanes, int unroll, int heads) {
+  if (heads == HEADS_ROW)
+    return lanes == 32 && unroll <= 2;
   if (heads)
     return lanes == 32 ? unroll == 2 : lanes >= 8 && unroll <= lanes / 8;
   return unroll <= (lanes >= 16 ? 4 : 2);
@@ -15,7 +17,8 @@ int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
                       const grad_plan *plan, int unroll) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const int vector = dfgnn__vector_width(problem);
-  const int alone = (plan->lanes == 32 ? 32 : 16) / (size == 8 ? 2 : 1);
+  const int many = plan->lanes == 32 && plan->heads != HEADS_ROW;
+  const int alone = (many ? 32 : 16) / (size == 8 ? 2 : 1);
   const int together = size == 8 ? 8 : size == 4 ? 16 : 32;
   const int most = (unroll == 1 ? alone : together / unroll) / vector;
   return most > 0 && dfgnn__lane_shape(shape, problem, vector, plan->lanes,
@@ -77,14 +80,26 @@ const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
   return NULL;
 }
 
+/* Do 32 vectors take as many heads as the shape does? */
+static int spans_row(const dfgnn_problem *problem, const grad_plan *plan,
+                     const lane_shape *shape) {
+  grad_plan warp = *plan;
+  lane_shape usual;
+  warp.heads = HEADS_WARP;
+  return dfgnn__grad_shape(&usual, problem, &warp, warp.unroll) &&
+         usual.tile_heads >= shape->tile_heads;
+}
+
 const char *dfgnn__grad_refusal(const dfgnn_setting *s, const grad_plan *plan) {
   const char *reason = dfgnn__grad_limits(s, plan);
   lane_shape shape;
   if (reason || dfgnn__grad_is_plain(plan))
     return reason;
-  return dfgnn__grad_shape(&shape, s->problem, plan, plan->unroll)
-             ? NULL
-             : "a lane would hold more features than registers can";
+  if (!dfgnn__grad_shape(&shape, s->problem, plan, plan->unroll))
+    return "a lane would hold more features than registers can";
+  return plan->heads == HEADS_ROW && spans_row(s->problem, plan, &shape)
+             ? "32 vectors span the row"
+             : NULL;
 }
 
 int dfgnn__grad_views(const grad_plan *plan, dfgnn_view_request *requests) {
