@@ -45,7 +45,7 @@ __device__ __forceinline__ tf32_parts tf32_split(float x) {
 template <typename T>
 __device__ __forceinline__ unsigned pack_pair(float low, float high);
 template <>
-__device__ __forceinline__ unsigned pack_pair<__half>(float low, float high) {
+__device__ __forceinline__ unsigned pack_pair<half_t>(float low, float high) {
   unsigned x = 0;
   DFGNN_SM80(asm("cvt.rn.f16x2.f32 %0, %1, %2;"
                  : "=r"(x)
@@ -53,8 +53,7 @@ __device__ __forceinline__ unsigned pack_pair<__half>(float low, float high) {
   return x;
 }
 template <>
-__device__ __forceinline__ unsigned pack_pair<__nv_bfloat16>(float low,
-                                                             float high) {
+__device__ __forceinline__ unsigned pack_pair<bfloat_t>(float low, float high) {
   unsigned x = 0;
   DFGNN_SM80(asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
                  : "=r"(x)
@@ -78,7 +77,7 @@ template <typename T>
 __device__ __forceinline__ void mma_pairs(float (&d)[4], const unsigned (&a)[4],
                                           unsigned b0, unsigned b1);
 template <>
-__device__ __forceinline__ void mma_pairs<__half>(float (&d)[4],
+__device__ __forceinline__ void mma_pairs<half_t>(float (&d)[4],
                                                   const unsigned (&a)[4],
                                                   unsigned b0, unsigned b1) {
   DFGNN_SM80(
@@ -89,9 +88,9 @@ __device__ __forceinline__ void mma_pairs<__half>(float (&d)[4],
           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
 }
 template <>
-__device__ __forceinline__ void
-mma_pairs<__nv_bfloat16>(float (&d)[4], const unsigned (&a)[4], unsigned b0,
-                         unsigned b1) {
+__device__ __forceinline__ void mma_pairs<bfloat_t>(float (&d)[4],
+                                                    const unsigned (&a)[4],
+                                                    unsigned b0, unsigned b1) {
   DFGNN_SM80(
       asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
           "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

@@ -38,9 +38,15 @@ static int32_t self_first(int32_t row, int32_t k, int32_t columns) {
 static int32_t twice(int32_t row, int32_t k, int32_t columns) {
   return (row + k / 2) % columns;
 }
+static int32_t to_seven(int32_t row) { return row % 8; }
+
 /* Blocks of ten nodes. */
 static int32_t in_block(int32_t row, int32_t k, int32_t columns) {
   return (void)k, (void)columns, row / 10 * 10 + below(10);
+}
+/* The same, each once and in order. */
+static int32_t in_order(int32_t row, int32_t k, int32_t columns) {
+  return (void)columns, row / 10 * 10 + k + (k >= 3 ? row % 3 : 0);
 }
 
 static const kind kinds[SHAPES] = {
@@ -53,6 +59,7 @@ static const kind kinds[SHAPES] = {
     {"rectangular, tall", 150, 8, many, any},
     {"duplicate edges", 33, 33, pairs, twice},
     {"a batch with self loops", 60, 60, few, in_block},
+    {"a batch, columns in order", 60, 60, to_seven, in_order},
 };
 
 static const int64_t batch[] = {0, 10, 20, 30, 40, 50, 60};
@@ -80,7 +87,7 @@ shape shape_make(int i, unsigned seed) {
   s.csr.edges = offsets[k->rows];
   s.csr.offsets = offsets;
   s.csr.indices = indices;
-  if (k->column == in_block) {
+  if (k->column == in_block || k->column == in_order) {
     s.csr.graphs = 6;
     s.csr.graph_ptr = batch;
   }

@@ -1,6 +1,6 @@
 /* backward.cuh - the walk over rows or columns that gives gradients
  *
- * Lanes are shared out as cuda_lanes.cuh says; U edges of each side are in
+ * Lanes are shared out as lanes.cuh says; U edges of each side are in
  * flight.  An edge takes two sums over features, of its score and of dP, and
  * adds multiples of the gathered rows to the row's gradients.  All sums over
  * edges keep their order from run to run. */
@@ -8,28 +8,26 @@
 #define DFGNN_ATTENTION_CUDA_BACKWARD_CUH
 
 #include "kernels/attention/cuda/backward.h"
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/lanes.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
 #include "kernels/attention/cuda/terms.cuh"
 
 namespace dfgnn {
 
-/* How many tensors a walk has of its own, gathers and gives; the score's comes
- * first, that of values last. */
-constexpr __host__ __device__ int own_count(int op, bool columns, int mode) {
+/* How many tensors a walk has of its own and gathers; the score's comes first,
+ * that of values last. */
+constexpr int own_count(int op, bool columns, int mode) {
   const bool gt = op == DFGNN_OP_GT, gat = op == DFGNN_OP_GAT;
   return columns              ? (gt ? 2 : 1)
          : mode == GRAD_GIVEN ? (gt ? 0 : 1)
                               : (gat ? 1 : 2);
 }
-constexpr __host__ __device__ int far_count(int op, bool columns, int mode) {
+constexpr int far_count(int op, bool columns, int mode) {
   return columns ? (op == DFGNN_OP_GAT ? 1 : 2)
          : op == DFGNN_OP_GT && mode != GRAD_GIVEN ? 2
                                                    : 1;
 }
-constexpr __host__ __device__ int to_count(int op, bool columns) {
-  return columns ? (op == DFGNN_OP_GT ? 2 : 1) : op == DFGNN_OP_GAT ? 0 : 1;
-}
-
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
 /* Works on the rows that a warp takes at once, from unit on. */
@@ -37,9 +35,8 @@ template <int L, int U, class Row>
 __device__ __forceinline__ void
 walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
           int unit, int last) {
-  const lane_layout &m = row.m;
   row_work w{0, -1, 0, schedule.indices};
-  unit += lane_id() / m.group;
+  unit += lane_id() / row.group;
   const bool active = unit < last;
   if (active)
     w = row_of_unit(schedule, unit);
@@ -49,14 +46,14 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
   int left = w.degree - row.side(); /* edges from this side's next one on */
   while (__any_sync(kFullMask, left > 0)) {
     const int index = ahead;
-    at += m.group;
-    ahead = left + row.side() - row.lane_of_row() > m.group ? __ldcs(at) : 0;
-    int from = (lane_id() & ~(m.group - 1)) + row.side();
+    at += row.group;
+    ahead = left + row.side() - row.lane_of_row() > row.group ? __ldcs(at) : 0;
+    int from = (lane_id() & ~(row.group - 1)) + row.side();
 #pragma unroll 1
     for (int i = 0; i < L / U; ++i) {
       if (!__any_sync(kFullMask, left > 0))
         break;
-      if (m.exact && __all_sync(kFullMask, left > (U - 1) * row.sides()))
+      if (__all_sync(kFullMask, left > (U - 1) * row.sides()))
         row.template edges<true>(z, w, index, from, left);
       else
         row.template edges<false>(z, w, index, from, left);
@@ -67,15 +64,17 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
   row.finish(z, w, active);
 }
 
-template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
-          bool COLUMNS, int MODE>
-struct grad_row : lane_map<T, VEC, L, C, MULTI> {
-  using map = lane_map<T, VEC, L, C, MULTI>;
+template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
+          int PACKED, int U, bool COLUMNS, int MODE>
+struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
+  using map = lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>;
+  using map::C;
   using map::feature;
+  using map::first_of_head;
   using map::has;
+  using map::has_head;
   using map::head;
   using map::lane_of_row;
-  using map::m;
   using map::reduce;
   using map::S;
   using map::side;
@@ -85,18 +84,22 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
   static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
   static constexpr bool GAT = OP == DFGNN_OP_GAT, GATV2 = OP == DFGNN_OP_GATV2;
-  static constexpr bool GIVEN = MODE == GRAD_GIVEN, EDGES = MODE == GRAD_EDGES;
+  static constexpr bool GIVEN = MODE == GRAD_GIVEN;
+  static constexpr bool EDGES = !GIVEN && MODE != EDGE_PLAIN;
+  static constexpr bool BIAS = EDGES && (MODE & EDGE_BIAS) != 0;
+  static constexpr bool DROPOUT = EDGES && (MODE & EDGE_DROPOUT) != 0;
+  static constexpr bool WRITE = EDGES && (MODE & EDGE_WRITE) != 0;
   static constexpr int OWN = own_count(OP, COLUMNS, MODE);
   static constexpr int FAR = far_count(OP, COLUMNS, MODE);
-  static constexpr int TO = to_count(OP, COLUMNS);
+  static constexpr int TO = GRAD_SUMS(OP, COLUMNS);
   static constexpr int YO = at_least_1(OWN) - 1, YF = FAR - 1;
   static constexpr int YT = at_least_1(TO) - 1;
-  static constexpr int SUMS = GIVEN ? 0 : GAT ? 1 : 2; /* an edge and head */
+  static constexpr int SUMS = GIVEN || GAT ? 1 : 2; /* an edge and head */
   static constexpr bool FAR_SCALAR = !COLUMNS && (AGNN || GAT);
   static constexpr bool TOTALS = !COLUMNS && (AGNN || GATV2);
-  static constexpr int STATS = stats_count(OP);
+  static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int HC = GATV2 ? C : 1;
-  static constexpr int kBlockTotals = L * C * VEC;
+  static constexpr int kBlockTotals = GATV2 ? L * C * VEC : 1;
   /* leaky(x + y) takes the place of the gathered x. */
   static constexpr bool KEEPS = GATV2 && !GIVEN && sizeof(T) == sizeof(A);
 
@@ -114,7 +117,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
   };
 
   __device__ __forceinline__ explicit grad_row(const grad_params &params)
-      : map(params.layout), p(params), beta(1), slope(params.slope),
+      : map(params.group), p(params), beta(1), slope(params.slope),
         keep(params.dropout.keep), key(0) {
 #pragma unroll
     for (int t = 0; t < FAR; ++t)
@@ -128,10 +131,10 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
         for (int i = 0; i < VEC; ++i)
           att[c][i] =
               has(c) ? widen(static_cast<const T *>(
-                           p.att)[int64_t(head(c)) * m.dim + feature(c) + i])
+                           p.att)[head(map::state(c)) * DIM + feature(c) + i])
                      : A(0);
     }
-    if (EDGES && p.dropout.on)
+    if constexpr (DROPOUT)
       key = dropout_key(p.dropout);
   }
 
@@ -163,7 +166,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
   __device__ __forceinline__ const A *scalar(const void *array, int row,
                                              int h) const {
-    return static_cast<const A *>(array) + int64_t(row) * m.heads + head(h);
+    return static_cast<const A *>(array) + int64_t(row) * HEADS + head(h);
   }
 
   __device__ __forceinline__ void begin_row(state &z, const row_work &w,
@@ -188,7 +191,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       z.inner[h] = z.extra[h] = A(0);
-      if (GAT && active && has(h))
+      if (GAT && active && has_head(h))
         z.extra[h] = __ldg(scalar(p.own_scalar, w.row, h));
     }
     if constexpr (AGNN)
@@ -213,7 +216,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        z.extra[MULTI ? c : 0] += z.own[0][c][i] * z.own[0][c][i];
+        z.extra[map::state(c)] += z.own[0][c][i] * z.own[0][c][i];
     reduce(z.extra);
 #pragma unroll
     for (int h = 0; h < S; ++h)
@@ -235,23 +238,23 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
             reinterpret_cast<const T *>(this->vector_of(p.out, w.row, c)));
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        z.delta[MULTI ? c : 0] += z.own[YO][c][i] * widen(x.item[i]);
+        z.delta[map::state(c)] += z.own[YO][c][i] * widen(x.item[i]);
     }
     reduce(z.delta);
-    const bool writes = active && side() == 0 && feature(0) == 0 && p.stats &&
+    const bool writes = active && side() == 0 && first_of_head() && p.stats &&
                         (w.slot < 0 || w.slot >= p.schedule.extra_items);
 #pragma unroll
     for (int h = 0; h < S; ++h) {
-      const bool mine = active && has(h);
+      const bool mine = active && has_head(h);
       z.lse[h] = lse_of(mine ? __ldg(scalar(p.lse, w.row, h)) : A(0));
       if (writes && mine) {
         A *to = static_cast<A *>(p.stats) +
-                (int64_t(w.row) * m.heads + head(h)) * STATS;
-        to[kLse] = z.lse[h];
-        to[kDelta] = z.delta[h];
-        if constexpr (STATS > kExtra) {
-          to[kExtra] = z.extra[h];
-          to[kExtra + 1] = A(0); /* read with the others */
+                (int64_t(w.row) * HEADS + head(h)) * STATS;
+        to[STAT_LSE] = z.lse[h];
+        to[STAT_DELTA] = z.delta[h];
+        if constexpr (STATS > STAT_EXTRA) {
+          to[STAT_EXTRA] = z.extra[h];
+          to[STAT_EXTRA + 1] = A(0); /* read with the others */
         }
       }
     }
@@ -306,7 +309,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
   template <bool WHOLE>
   __device__ __forceinline__ bool live(int u, int h, int left) const {
-    return WHOLE || (u * sides() < left && has(h));
+    return (WHOLE || u * sides() < left) && has_head(h);
   }
 
   template <bool WHOLE>
@@ -336,7 +339,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
         weight[n] = score[n] = A(0);
         if (live<WHOLE>(u, h, left))
           score[n] = __ldg(static_cast<const A *>(p.spill) +
-                           (edge + u * sides()) * m.heads + head(h));
+                           (edge + u * sides()) * HEADS + head(h));
         if constexpr (AGNN)
           score[n] *= far[n];
         if constexpr (GATV2)
@@ -363,12 +366,12 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
         const int n = u * S + h;
         const bool on = live<WHOLE>(u, h, left);
         A bias = A(0), kept = A(1);
-        if (EDGES && p.bias && on)
-          bias = __ldg(static_cast<const A *>(p.bias) + number * m.heads +
-                       head(h)) *
-                 A(kLog2e);
-        if (EDGES && p.dropout.on)
-          kept = kept_of(p.dropout, keep, key, number, m.heads, head(h));
+        if (BIAS && on)
+          bias =
+              __ldg(static_cast<const A *>(p.bias) + number * HEADS + head(h)) *
+              A(kLog2e);
+        if constexpr (DROPOUT)
+          kept = kept_of(p.dropout, keep, key, number, HEADS, head(h));
         const edge_terms<A> t = terms_of<OP, A>(
             slope, sums[n], sums[(SUMS - 1) * U * S + n],
             COLUMNS ? lse[n] : z.lse[h], COLUMNS ? delta[n] : z.delta[h],
@@ -378,8 +381,8 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
         score[n] = on ? t.score : A(0);
         if constexpr (!GT)
           z.inner[h] += on ? t.score * t.inner : A(0);
-        if (EDGES && on && feature(0) == 0)
-          emit(number * m.heads + head(h), t);
+        if (EDGES && on && first_of_head())
+          emit(number * HEADS + head(h), t);
         if constexpr (AGNN)
           score[n] *= COLUMNS ? far[n] * z.extra[h] * beta : far[n];
       }
@@ -388,9 +391,9 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
   __device__ __forceinline__ void emit(int64_t at,
                                        const edge_terms<A> &t) const {
-    if (p.grad_bias)
+    if (BIAS && p.grad_bias)
       static_cast<A *>(p.grad_bias)[at] = t.score;
-    if (COLUMNS && p.spill)
+    if (WRITE && p.spill)
       static_cast<A *>(p.spill)[at] = GAT ? t.score * t.inner : t.score;
   }
 
@@ -413,14 +416,20 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
     for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int h = 0; h < S; ++h) {
-        packed<A, STATS> x;
-        clear(x);
-        if (live<WHOLE>(u, h, left))
-          x = load_packed<STATS>(static_cast<const A *>(p.stats) +
-                                 (int64_t(j[u]) * m.heads + head(h)) * STATS);
-        lse[u * S + h] = x.item[kLse];
-        delta[u * S + h] = x.item[kDelta];
-        extra[u * S + h] = x.item[STATS > kExtra ? kExtra : 0];
+        constexpr int N = sizeof(A) == 8 ? 2 : STATS; /* a load */
+        packed<A, N> x[STATS / N];
+        const A *from = static_cast<const A *>(p.stats) +
+                        (int64_t(j[u]) * HEADS + head(h)) * STATS;
+#pragma unroll
+        for (int k = 0; k < STATS / N; ++k) {
+          clear(x[k]);
+          if (live<WHOLE>(u, h, left))
+            x[k] = load_packed<N>(from + k * N);
+        }
+        constexpr int at = STATS > STAT_EXTRA ? STAT_EXTRA : 0;
+        lse[u * S + h] = x[0].item[STAT_LSE];
+        delta[u * S + h] = x[0].item[STAT_DELTA];
+        extra[u * S + h] = x[at / N].item[at % N];
       }
   }
 
@@ -442,7 +451,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
-          const int n = u * S + (MULTI ? c : 0);
+          const int n = u * S + map::state(c);
           const A x = widen(z.x[0][u][c].item[i]);
           sums[(SUMS - 1) * U * S + n] +=
               z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
@@ -465,7 +474,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       for (int u = 0; u < U; ++u)
 #pragma unroll
         for (int c = 0; c < C; ++c) {
-          const int n = u * S + (MULTI ? c : 0);
+          const int n = u * S + map::state(c);
           if (weight[n] != A(0) || score[n] != A(0))
             add_vector(z, weight[n], score[n], u, c);
         }
@@ -504,7 +513,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
         if constexpr (GT)
           z.sum[0][c][i] *= A(p.scale);
         if constexpr (GATV2) {
-          const A raised = z.raised[c][i], all = z.inner[MULTI ? c : 0];
+          const A raised = z.raised[c][i], all = z.inner[map::state(c)];
           z.sum[0][c][i] += att[c][i] * (raised + slope * (all - raised));
         }
       }
@@ -529,7 +538,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          z.inner[MULTI ? c : 0] += z.own[0][c][i] * z.sum[0][c][i];
+          z.inner[map::state(c)] += z.own[0][c][i] * z.sum[0][c][i];
       reduce(z.inner);
 #pragma unroll
       for (int h = 0; h < S; ++h)
@@ -549,7 +558,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
-        const int h = MULTI ? c : 0;
+        const int h = map::state(c);
         A &sum = z.sum[0][c][i];
         if (along[h] != A(0)) /* a row without edges may hold a NaN */
           sum -= along[h] * z.own[0][c][i];
@@ -560,20 +569,19 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
   __device__ __forceinline__ void store_scalar(const row_work &w, int h,
                                                bool active, A x) const {
-    if (!active || side() != 0 || feature(0) != 0 || !has(h))
+    if (!active || side() != 0 || !first_of_head() || !has_head(h))
       return;
     if (w.slot >= 0)
-      static_cast<A *>(p.partial_scalar)[int64_t(w.slot) * m.heads + head(h)] =
-          x;
+      static_cast<A *>(p.partial_scalar)[int64_t(w.slot) * HEADS + head(h)] = x;
     else if (p.to_scalar)
-      static_cast<A *>(p.to_scalar)[int64_t(w.row) * m.heads + head(h)] = x;
+      static_cast<A *>(p.to_scalar)[int64_t(w.row) * HEADS + head(h)] = x;
   }
 
   __device__ __forceinline__ void store_vector(const row_work &w, int t, int c,
                                                const A (&x)[VEC]) const {
     if (w.slot >= 0) {
       A *to = static_cast<A *>(p.partial) +
-              ((int64_t(w.slot) * TO + t) * m.heads + head(c)) * m.dim +
+              ((int64_t(w.slot) * TO + t) * HEADS + head(map::state(c))) * DIM +
               feature(c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
@@ -605,7 +613,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
       A sum = A(0);
 #pragma unroll
       for (int h = 0; h < S; ++h)
-        sum += feature(0) == 0 && has(h) ? z.beta_total[h] : A(0);
+        sum += first_of_head() && has_head(h) ? z.beta_total[h] : A(0);
       mine[0][0] = lanes_sum<32>(sum);
     }
     for (int turn = 0; turn < warps; ++turn) {
@@ -631,7 +639,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
           if (has(c))
-            totals[(int64_t(blockIdx.x) * m.heads + head(c)) * m.dim +
+            totals[(int64_t(blockIdx.x) * HEADS + head(map::state(c))) * DIM +
                    feature(c) + i] = shared[(c * L + lane) * VEC + i];
     }
   }
@@ -639,7 +647,7 @@ struct grad_row : lane_map<T, VEC, L, C, MULTI> {
 
 /* Two blocks a multiprocessor, where that takes no registers from memory. */
 constexpr int least_blocks(int features, int mode) {
-  return features <= 16 && mode == GRAD_PLAIN ? 2 : 1;
+  return features <= 16 && mode == EDGE_PLAIN ? 2 : 1;
 }
 
 /* What a block does; p: of its rows, params: what Row is made of. */
@@ -647,7 +655,7 @@ template <class Row, class Params>
 __device__ __forceinline__ void walk_block(const Params &params,
                                            const grad_params &p) {
   __shared__ int taken;
-  const int rows = 32 / p.layout.group, at_once = blockDim.x / 32 * rows;
+  const int rows = 32 / p.group, at_once = blockDim.x / 32 * rows;
   const int first = blockIdx.x * p.first_step;
   const int last = min(first + p.span, p.schedule.units);
   const bool several = p.span > at_once;
@@ -681,11 +689,16 @@ __device__ __forceinline__ void walk_block(const Params &params,
   }
 }
 
-template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI,
-          bool COLUMNS, int MODE>
-__global__ void __launch_bounds__(256, least_blocks(C *VEC, MODE))
-    gradient(const __grid_constant__ grad_params p) {
-  walk_block<grad_row<OP, T, VEC, L, C, U, MULTI, COLUMNS, MODE>>(p, p);
+template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
+          int PACKED, int U, int COLUMNS, int MODE>
+__global__ void __launch_bounds__(
+    256, least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC
+                              *int(sizeof(accumulator_t<T>)) /
+                          4,
+                      MODE)) gradient(const __grid_constant__ grad_params p) {
+  walk_block<
+      grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0, MODE>>(
+      p, p);
 }
 
 } // namespace dfgnn

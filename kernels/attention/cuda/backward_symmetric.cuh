@@ -1,4 +1,4 @@
-/* backward_symmetric.cuh - both walks of cuda_backward.cuh in one: their
+/* backward_symmetric.cuh - both walks of backward.cuh in one: their
  * loads are in flight together */
 #ifndef DFGNN_ATTENTION_CUDA_BACKWARD_SYMMETRIC_CUH
 #define DFGNN_ATTENTION_CUDA_BACKWARD_SYMMETRIC_CUH
@@ -8,10 +8,14 @@
 
 namespace dfgnn {
 
-template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI>
-struct symmetric_row : grad_row<OP, T, VEC, L, C, U, MULTI, false, GRAD_PLAIN> {
-  using rows_t = grad_row<OP, T, VEC, L, C, U, MULTI, false, GRAD_PLAIN>;
-  using columns_t = grad_row<OP, T, VEC, L, C, U, MULTI, true, GRAD_PLAIN>;
+template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
+          int PACKED, int U>
+struct symmetric_row
+    : grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, false, EDGE_PLAIN> {
+  using rows_t =
+      grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, false, EDGE_PLAIN>;
+  using columns_t =
+      grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, true, EDGE_PLAIN>;
   using rows_t::S;
   using typename rows_t::A;
 
@@ -65,65 +69,27 @@ struct symmetric_row : grad_row<OP, T, VEC, L, C, U, MULTI, false, GRAD_PLAIN> {
   }
 };
 
-template <int OP, typename T, int VEC, int L, int C, int U, bool MULTI>
-__global__ void __launch_bounds__(256, C *VEC *U <= 8 ? 2 : 1)
+template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
+          int PACKED, int U>
+__global__ void __launch_bounds__(
+    256, lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC *U <= 8 ? 2 : 1)
     gradient_symmetric(const __grid_constant__ grad_both_params p) {
-  walk_block<symmetric_row<OP, T, VEC, L, C, U, MULTI>>(p, p.rows);
+  walk_block<symmetric_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U>>(p,
+                                                                        p.rows);
 }
 
-/* Lanes an edge, vectors a lane, edges in flight, several heads a warp. */
-#define DFGNN_GRAD_BOTH_WIDE(X)                                                \
-  X(32, 1, 1, 0)                                                               \
-  X(32, 1, 2, 0)                                                               \
-  X(16, 2, 1, 0)                                                               \
-  X(16, 1, 1, 0)                                                               \
-  X(16, 1, 2, 0)                                                               \
-  X(8, 2, 1, 0)                                                                \
-  X(8, 1, 1, 0)                                                                \
-  X(32, 2, 1, 0)                                                               \
-  X(32, 1, 1, 1)                                                               \
-  X(32, 1, 2, 1)                                                               \
-  X(16, 2, 1, 1)                                                               \
-  X(16, 1, 1, 1)
+/* ---- is a matrix its transpose? ------------------------------------------ */
 
-/* Of 16-bit types, of which a vector holds twice as many. */
-#define DFGNN_GRAD_BOTH_HALF(X)                                                \
-  X(16, 1, 1, 0)                                                               \
-  X(16, 1, 2, 0)                                                               \
-  X(8, 2, 1, 0)                                                                \
-  X(8, 1, 1, 0)                                                                \
-  X(32, 1, 1, 0)                                                               \
-  X(16, 1, 1, 1)                                                               \
-  X(8, 2, 1, 1)
-
-struct grad_both_instance {
-  int lanes, vectors, unroll, several;
-  const void *kernel;
-};
-
-#define DFGNN_GRAD_BOTH_ROW(L, C, U, M)                                        \
-  {L, C, U, M,                                                                 \
-   reinterpret_cast<const void *>(                                             \
-       gradient_symmetric<OP, T, 16 / sizeof(T), L, C, U, M != 0>)},
-
-template <int OP, typename T>
-const void *find_both(int lanes, int vectors, int unroll, int several) {
-  const auto find = [=](const auto &table) -> const void * {
-    for (const grad_both_instance &i : table)
-      if (i.lanes == lanes && i.vectors == vectors && i.unroll == unroll &&
-          i.several == several)
-        return i.kernel;
-    return nullptr;
-  };
-  if constexpr (sizeof(T) == 2) {
-    static const grad_both_instance half[] = {
-        DFGNN_GRAD_BOTH_HALF(DFGNN_GRAD_BOTH_ROW)};
-    return find(half);
-  } else {
-    static const grad_both_instance wide[] = {
-        DFGNN_GRAD_BOTH_WIDE(DFGNN_GRAD_BOTH_ROW)};
-    return find(wide);
-  }
+__global__ void __launch_bounds__(256)
+    compare_arrays(const __grid_constant__ compare_params p) {
+  int differ = 0;
+  for (const pair_of_arrays &x : p.pair)
+#pragma unroll 4
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+         i < x.count; i += int64_t(gridDim.x) * blockDim.x)
+      differ |= __ldcs(x.a + i) != __ldcs(x.b + i);
+  if (differ)
+    *p.differ = 1;
 }
 
 } // namespace dfgnn

@@ -7,20 +7,19 @@
 
 #include "kernels/attention/cuda/backward.h"
 
-namespace dfgnn {
-
 /* The schedule is that of rows. */
-struct grad_both_params {
+typedef struct grad_both_params {
   grad_params rows, columns;
-};
+} grad_both_params;
 
-/* An instance of gradient_symmetric(); NULL if there is none.  One file an
- * operator and storage type defines these. */
-typedef const void *grad_both_finder(int lanes, int vectors, int unroll,
-                                     int several);
-grad_both_finder grad_both_gt_f32, grad_both_gt_f16, grad_both_gt_bf16,
-    grad_both_agnn_f32, grad_both_gatv2_f32;
+typedef struct pair_of_arrays {
+  const int32_t *a, *b;
+  int64_t count;
+} pair_of_arrays;
 
-} // namespace dfgnn
+typedef struct compare_params {
+  pair_of_arrays pair[2];
+  int32_t *differ; /* becomes 1 if any of them does */
+} compare_params;
 
 #endif

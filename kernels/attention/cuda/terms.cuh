@@ -7,6 +7,7 @@
 #define DFGNN_ATTENTION_CUDA_TERMS_CUH
 
 #include "kernels/attention/cuda/backward.h"
+#include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
 
@@ -19,8 +20,8 @@ template <typename A> __device__ __forceinline__ A slope_at(A x, A slope) {
   return x > A(0) ? A(1) : slope;
 }
 
-/* product: of the score, GT's in log2 units.  own, far: see kExtra.  bias: in
- * log2 units. */
+/* product: of the score, GT's in log2 units.  own, far: see STAT_EXTRA.  bias:
+ * in log2 units. */
 template <int OP, typename A>
 __device__ __forceinline__ edge_terms<A> terms_of(A slope, A product, A dp,
                                                   A lse, A delta, A own, A far,

@@ -59,19 +59,19 @@ template <int TERMS, int N> struct grad_tile_parts {
   }
 };
 
-template <int OP, typename T, int W, int TERMS, bool COLUMNS>
+template <int OP, typename T, int DIM, int TERMS, bool COLUMNS, int EDGES>
 struct grad_tile_walk {
+  static constexpr int W = GRAD_TILE_WIDTH(DIM);
   static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
   static constexpr bool GAT = OP == DFGNN_OP_GAT;
   static constexpr bool F32 = sizeof(T) == 4;
-  static constexpr int OWN = grad_tile_own(OP, COLUMNS), YO = OWN - 1;
-  static constexpr int FAR = grad_tile_far(OP, COLUMNS), YF = FAR - 1;
-  static constexpr int TO = grad_tile_sums(OP, COLUMNS),
-                       YT = TO > 0 ? TO - 1 : 0;
-  static constexpr int STATS = stats_count(OP);
-  static constexpr int EXTRAS = grad_tile_extras(OP, COLUMNS);
+  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
+  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
+  static constexpr int STATS = GRAD_STATS(OP);
+  static constexpr int EXTRAS = GRAD_TILE_EXTRAS(OP, COLUMNS);
   static constexpr int UNITS = W * sizeof(T) / 16; /* of a row */
-  static constexpr int STEP = kGradTileStep, TILES = STEP / 8;
+  static constexpr int STEP = GRAD_TILE_STEP, TILES = STEP / 8;
   static constexpr int VEC = F32 ? 4 : 2; /* features in a piece of a row */
 
   const grad_tile_params &p;
@@ -82,6 +82,11 @@ struct grad_tile_walk {
   int columns, columns_ahead;      /* of a chunk, by lane */
   unsigned mask[2], mask_ahead[2]; /* of rows g and g + 8 */
   float lse[2], delta[2], own_extra[2], inner[2], beta;
+  /* Edges: places in the matrix of the first of rows g and g + 8 in the chunk;
+   * rows of which a number that was written of an edge is not finite. */
+  int64_t place_of[EDGES ? 2 : 1];
+  unsigned odd;
+  uint64_t key;
   float s[TILES][4], dp[TILES][4];
   float sum[YT + 1][W / 8][4];
 
@@ -91,20 +96,21 @@ struct grad_tile_walk {
   __device__ static int first_row() { return threadIdx.x / 32 * 16; }
   __device__ static int head() { return blockIdx.y; }
   __device__ static int turn(int r) {
-    return UNITS == 4 ? r >> 1 & 3 : (r & 7) ^ (r & 1) << 2;
+    return UNITS % 8 == 4 ? r >> 1 & 3 : (r & 7) ^ (r & 1) << 2;
   }
   __device__ int steps() const { return tile.chunks * (32 / STEP); }
   __device__ int64_t pair(int node) const {
-    return int64_t(node) * p.walk.layout.heads + head();
+    return int64_t(node) * p.walk.heads + head();
   }
 
   __device__ grad_tile_walk(const grad_tile_params &params,
                             const dfgnn_tile &item, char *shared)
-      : p(params), tile(item), columns(0), columns_ahead(0), beta(1) {
+      : p(params), tile(item), columns(0), columns_ahead(0), odd(0),
+        key(edge_key<EDGES>(params.walk)), beta(1) {
     own = reinterpret_cast<uint4 *>(shared);
     far = own + OWN * p.window * UNITS;
     extra =
-        reinterpret_cast<float *>(far + kGradTileStages * FAR * STEP * UNITS);
+        reinterpret_cast<float *>(far + GRAD_TILE_STAGES * FAR * STEP * UNITS);
   }
 
   /* ---- loading ----------------------------------------------------------- */
@@ -112,7 +118,7 @@ struct grad_tile_walk {
   __device__ __forceinline__ void copy_unit(uint4 *to, const tensor_view &t,
                                             int node, int u, bool there) const {
     const char *from = static_cast<const char *>(t.data);
-    const int bytes = p.walk.layout.dim * int(sizeof(T)) - 16 * u;
+    const int bytes = DIM * int(sizeof(T)) - 16 * u;
     there = there && bytes > 0;
     if (there)
       from =
@@ -150,7 +156,7 @@ struct grad_tile_walk {
       columns = columns_ahead;
       columns_ahead = load_columns(step / (32 / STEP) + 1);
     }
-    const int stage = step % kGradTileStages;
+    const int stage = step % GRAD_TILE_STAGES;
     uint4 *to = far + stage * FAR * STEP * UNITS;
     for (int i = threadIdx.x; i < STEP * UNITS; i += blockDim.x) {
       const int r = i / UNITS, u = i % UNITS, j = column(step, r);
@@ -309,23 +315,55 @@ struct grad_tile_walk {
         }
   }
 
+  /* Edges of a row are in the order of their columns (dfgnn__tile_prepare()),
+   * as bits are. */
+  __device__ __forceinline__ int64_t number_at(int h, unsigned bit) const {
+    if constexpr (EDGES != 0)
+      return edge_number<COLUMNS, EDGES>(
+          p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
+    return 0;
+  }
+  __device__ __forceinline__ int first_column() const {
+    return p.dense ? tile.column : __ldg(p.columns + int64_t(tile.chunk) * 32);
+  }
+  __device__ void number_rows() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int r = min(first_row() + group() + 8 * h, tile.rows - 1);
+      const row_schedule &m = p.walk.schedule;
+      if (tile.flags & DFGNN_TILE_PARTIAL)
+        place_of[h] = edge_from(m, tile.row + r, first_column());
+      else
+        place_of[h] = offsets_t{m.offsets, m.offsets64}[tile.row + r];
+    }
+  }
+
   /* S and dP become what weighs far rows of the score, P that of the value. */
   __device__ __forceinline__ void terms(int step) {
-    const float *numbers = extra + step % kGradTileStages * STEP * EXTRAS;
+    const float *numbers = extra + step % GRAD_TILE_STAGES * STEP * EXTRAS;
 #pragma unroll
     for (int n = 0; n < TILES; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int h = i >> 1, c = 8 * n + 2 * place() + (i & 1);
         const float *x = numbers + c * EXTRAS;
-        const float other = GT ? 0.0f : x[COLUMNS ? kExtra : 0];
+        const float other = GT ? 0.0f : x[COLUMNS ? STAT_EXTRA : 0];
         const float product =
             GT ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
+        const unsigned bit = 1u << (step * STEP % 32 + c);
+        const bool on = mask[h] & bit;
+        const int64_t number = on ? number_at(h, bit) : 0;
         const edge_terms<float> t = terms_of<OP, float>(
-            float(p.walk.slope), product, dp[n][i], COLUMNS ? x[kLse] : lse[h],
-            COLUMNS ? x[kDelta] : delta[h], own_extra[h], other, beta, 0.0f,
-            1.0f);
-        const bool on = mask[h] >> (step * STEP % 32 + c) & 1;
+            float(p.walk.slope), product, dp[n][i],
+            COLUMNS ? x[STAT_LSE] : lse[h], COLUMNS ? x[STAT_DELTA] : delta[h],
+            own_extra[h], other, beta,
+            on ? bias_of<EDGES>(p.walk, number, head()) : 0.0f,
+            on ? edge_kept<EDGES>(p.walk, key, number, head()) : 1.0f);
+        if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
+          if (on) {
+            emit_edge<COLUMNS, EDGES>(p.walk, number, head(), t.score);
+            odd |= unsigned(!is_finite(t.score)) << h;
+          }
         float score = on ? t.score : 0.0f;
         if constexpr (!GT)
           inner[h] += on ? t.score * t.inner : 0.0f;
@@ -351,7 +389,7 @@ struct grad_tile_walk {
   __device__ __forceinline__ void add_f32(float (&to)[W / 8][4],
                                           const float (&x)[TILES][4],
                                           const uint4 *from) const {
-    constexpr int PAIR = W > 32 && TO == 1 ? 2 : 1; /* of four tiles */
+    constexpr int PAIR = W % 64 == 0 && TO == 1 ? 2 : 1; /* of four tiles */
     grad_tile_parts<TERMS, 4> a[TILES];
 #pragma unroll
     for (int n = 0; n < TILES; ++n) {
@@ -429,7 +467,7 @@ struct grad_tile_walk {
   }
 
   __device__ __forceinline__ void compute(int step) {
-    const uint4 *stage = far + step % kGradTileStages * FAR * STEP * UNITS;
+    const uint4 *stage = far + step % GRAD_TILE_STAGES * FAR * STEP * UNITS;
     scores(stage);
     terms(step);
     if constexpr (COLUMNS)
@@ -476,7 +514,7 @@ struct grad_tile_walk {
                                                       int r) const {
     packed<T, UNIT> x;
     clear(x);
-    if (r < tile.rows && lane() * UNIT < p.walk.layout.dim)
+    if (r < tile.rows && lane() * UNIT < DIM)
       x = load_packed<UNIT>(reinterpret_cast<const T *>(
           node_row(node_row(static_cast<const char *>(t.data), tile.row + r,
                             t.node_bytes),
@@ -534,11 +572,11 @@ struct grad_tile_walk {
   }
 
   __device__ __forceinline__ void store_stats(float *to, int h) const {
-    to[kLse] = lse[h];
-    to[kDelta] = delta[h];
-    if constexpr (STATS > kExtra) {
-      to[kExtra] = own_extra[h];
-      to[kExtra + 1] = 0; /* read with the others */
+    to[STAT_LSE] = lse[h];
+    to[STAT_DELTA] = delta[h];
+    if constexpr (STATS > STAT_EXTRA) {
+      to[STAT_EXTRA] = own_extra[h];
+      to[STAT_EXTRA + 1] = 0; /* read with the others */
     }
   }
 
@@ -553,12 +591,18 @@ struct grad_tile_walk {
     else
       copy_commit();
     begin();
+    if constexpr (EDGES != 0)
+      number_rows();
     for (int step = 0; step < count; ++step) {
       copy_wait<0>();
       __syncthreads(); /* it is there, and nobody reads the one before */
       if (step + 1 < count)
         fetch(step + 1);
       if (step % (32 / STEP) == 0) {
+        if constexpr (EDGES != 0) {
+          place_of[0] += __popc(mask[0]);
+          place_of[1] += __popc(mask[1]);
+        }
         mask[0] = mask_ahead[0];
         mask[1] = mask_ahead[1];
         load_masks(step / (32 / STEP) + 1);
@@ -615,6 +659,7 @@ struct grad_tile_walk {
    * t: sum t; GRAD_TILE_INNER. */
   __device__ __forceinline__ unsigned finish_row(int h) {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
+    bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;
     float along = 0, factor = 1;
     if constexpr (AGNN) {
       if (!(own_extra[h] < inverse_norm(0.0f)))
@@ -663,7 +708,7 @@ struct grad_tile_walk {
                  int64_t(tile.row + r) * p.walk.to[t].node_bytes +
                  int64_t(head()) * p.walk.to[t].head_bytes;
       pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
-        if (f < p.walk.layout.dim)
+        if (f < DIM)
           store_once<VEC>(reinterpret_cast<T *>(to) + f, x);
       });
     }
@@ -671,7 +716,7 @@ struct grad_tile_walk {
 
   __device__ __forceinline__ void store_part(int h) {
     const int r = first_row() + group() + 8 * h;
-    const int64_t slot = int64_t(tile.slot) * p.walk.layout.heads + head();
+    const int64_t slot = int64_t(tile.slot) * p.walk.heads + head();
     if (!GT && place() == 0)
       static_cast<float *>(p.walk.partial_scalar)[slot * p.window + r] =
           inner[h];
@@ -697,8 +742,10 @@ struct grad_tile_walk {
       unsigned bad = finish_row(h);
       bad |= __shfl_xor_sync(kFullMask, bad, 1);
       bad |= __shfl_xor_sync(kFullMask, bad, 2);
-      if (mine && part)
+      if (mine && part) {
         store_part(h);
+        again[h] = bad & GRAD_TILE_EDGES;
+      }
       if (mine && !part) {
         store_row(h, ~bad);
         again[h] = bad;
@@ -713,7 +760,7 @@ struct grad_tile_walk {
     for (unsigned left = __ballot_sync(kFullMask, again && place() == 0); left;
          left &= left - 1) {
       const int from = __ffs(left) - 1;
-      grad_tile_slow_row<OP, T, COLUMNS>(
+      grad_tile_slow_row<OP, T, DIM, COLUMNS, EDGES>(
           p, tile.row + first_row() + from / 4 + 8 * h, head(),
           __shfl_sync(kFullMask, again, from));
     }
@@ -722,15 +769,16 @@ struct grad_tile_walk {
   __device__ void along_edges() {
     begin();
     for (int r = first_row(); r < min(first_row() + 16, tile.rows); ++r)
-      grad_tile_slow_row<OP, T, COLUMNS>(p, tile.row + r, head(), ~0u);
+      grad_tile_slow_row<OP, T, DIM, COLUMNS, EDGES>(p, tile.row + r, head(),
+                                                     ~0u);
   }
 };
 
-template <int OP, typename T, int W, int TERMS, bool COLUMNS>
+template <int OP, typename T, int DIM, int TERMS, int COLUMNS, int EDGES>
 __global__ void __launch_bounds__(256, 1)
     grad_tile_gradient(const __grid_constant__ grad_tile_params p) {
   extern __shared__ uint4 grad_tile_shared_memory[];
-  using walk_t = grad_tile_walk<OP, T, W, TERMS, COLUMNS>;
+  using walk_t = grad_tile_walk<OP, T, DIM, TERMS, COLUMNS != 0, EDGES>;
   const int4 *at = reinterpret_cast<const int4 *>(p.items + blockIdx.x);
   const int4 x = __ldg(at), y = __ldg(at + 1);
   const dfgnn_tile tile = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};

@@ -6,6 +6,7 @@
 
 #include "kernels/attention/cuda/terms.cuh"
 #include "kernels/attention/cuda/tile_backward.h"
+#include "kernels/attention/cuda/tile_edges.cuh"
 
 namespace dfgnn {
 
@@ -13,25 +14,31 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
+/* In a mask of results, beside bit t for sum t: the sum of dS times the score's
+ * inner derivative, which gives GAT's grad_score and AGNN's grad_beta; what is
+ * written of edges. */
+constexpr unsigned GRAD_TILE_INNER = 4, GRAD_TILE_EDGES = 8;
+
+template <int OP, typename T, int DIM, bool COLUMNS, int EDGES>
+struct grad_tile_row {
   static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
   static constexpr bool GAT = OP == DFGNN_OP_GAT;
-  static constexpr int OWN = grad_tile_own(OP, COLUMNS), YO = OWN - 1;
-  static constexpr int FAR = grad_tile_far(OP, COLUMNS), YF = FAR - 1;
-  static constexpr int TO = grad_tile_sums(OP, COLUMNS),
-                       YT = TO > 0 ? TO - 1 : 0;
-  static constexpr int STATS = stats_count(OP), K = 16 / sizeof(T);
+  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
+  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
+  static constexpr int STATS = GRAD_STATS(OP), K = 16 / sizeof(T);
 
   const grad_tile_params &p;
   int row, head;
   float own[OWN][K], sum[YT + 1][K];
   float lse, delta, extra, beta, inner;
+  uint64_t key;
 
   __device__ static float scalar(const void *array, int64_t at) {
     return static_cast<const float *>(array)[at];
   }
   __device__ int64_t pair(int node) const {
-    return int64_t(node) * p.walk.layout.heads + head;
+    return int64_t(node) * p.walk.heads + head;
   }
   __device__ const char *row_of(const tensor_view &t, int node) const {
     return static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes +
@@ -40,7 +47,7 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
   /* Lane l has features K l .. K l + K - 1, as where delta is summed: of a row
    * with one edge, dP - delta is 0. */
   __device__ static int first() { return (threadIdx.x & 31) * K; }
-  __device__ bool has() const { return first() < p.walk.layout.dim; }
+  __device__ bool has() const { return first() < DIM; }
   __device__ void load(float (&to)[K], const tensor_view &t, int node) const {
     packed<T, K> x;
     clear(x);
@@ -53,7 +60,7 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
   __device__ grad_tile_row(const grad_tile_params &params, int node,
                            int at_head)
       : p(params), row(node), head(at_head), lse(0), delta(0), extra(0),
-        beta(1), inner(0) {
+        beta(1), inner(0), key(edge_key<EDGES>(params.walk)) {
 #pragma unroll
     for (int t = 0; t < OWN; ++t)
       load(own[t], p.walk.own[t], row);
@@ -65,9 +72,10 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
     if (!COLUMNS) {
       const float *stats =
           static_cast<const float *>(p.walk.stats) + pair(row) * STATS;
-      lse = stats[kLse];
-      delta = stats[kDelta];
-      extra = STATS > kExtra ? stats[STATS > kExtra ? kExtra : 0] : 0;
+      lse = stats[STAT_LSE];
+      delta = stats[STAT_DELTA];
+      extra =
+          STATS > STAT_EXTRA ? stats[STATS > STAT_EXTRA ? STAT_EXTRA : 0] : 0;
     } else if (!GT) {
       extra = scalar(p.walk.own_scalar, pair(row));
     }
@@ -75,7 +83,8 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
       beta = scalar(p.walk.beta, 0);
   }
 
-  __device__ void edge(int j) {
+  /* number: of the edge in the CSR matrix.  emits: write what is of edges. */
+  __device__ void edge(int j, int64_t number, bool emits) {
     float x[FAR][K], product = 0, dp = 0, far = 0;
 #pragma unroll
     for (int t = 0; t < FAR; ++t)
@@ -83,9 +92,9 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
     if (COLUMNS) {
       const float *stats =
           static_cast<const float *>(p.walk.stats) + pair(j) * STATS;
-      lse = stats[kLse];
-      delta = stats[kDelta];
-      far = STATS > kExtra ? stats[STATS > kExtra ? kExtra : 0] : 0;
+      lse = stats[STAT_LSE];
+      delta = stats[STAT_DELTA];
+      far = STATS > STAT_EXTRA ? stats[STATS > STAT_EXTRA ? STAT_EXTRA : 0] : 0;
     } else if (!GT) {
       far = scalar(p.walk.far_scalar, pair(j));
     }
@@ -100,7 +109,10 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
       product *= float(p.walk.scale * kLog2e);
     const edge_terms<float> t =
         terms_of<OP, float>(float(p.walk.slope), product, dp, lse, delta, extra,
-                            far, beta, 0.0f, 1.0f);
+                            far, beta, bias_of<EDGES>(p.walk, number, head),
+                            edge_kept<EDGES>(p.walk, key, number, head));
+    if (emits && (threadIdx.x & 31) == 0)
+      emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
     float score = t.score;
     inner += score * t.inner;
     if (AGNN)
@@ -120,11 +132,12 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
     }
   }
 
-  __device__ void along_edges() {
+  __device__ void along_edges(unsigned wanted) {
     const offsets_t offsets{p.walk.schedule.offsets, p.walk.schedule.offsets64};
     const int64_t end = offsets[row + 1];
     for (int64_t e = offsets[row]; e < end; ++e)
-      edge(p.walk.schedule.indices[e]);
+      edge(p.walk.schedule.indices[e], edge_number<COLUMNS, EDGES>(p.walk, e),
+           wanted & GRAD_TILE_EDGES);
   }
 
   /* AGNN: does the gradient multiply the rounding of dS by 1e12? */
@@ -132,7 +145,7 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
     return AGNN && !(extra < inverse_norm(0.0f));
   }
 
-  /* What cuda_backward.cuh's finish() does. */
+  /* What backward.cuh's finish() does. */
   __device__ void finish() {
     if (AGNN) {
       const float along =
@@ -183,23 +196,24 @@ template <int OP, typename T, bool COLUMNS> struct grad_tile_row {
   }
 };
 
-template <int OP, typename T, bool COLUMNS>
+template <int OP, typename T, int DIM, int COLUMNS, int EDGES>
 __device__ void grad_tile_slow_row(const grad_tile_params &p, int row, int head,
                                    unsigned wanted) {
-  grad_tile_row<OP, T, COLUMNS> r(p, row, head);
-  r.along_edges();
+  grad_tile_row<OP, T, DIM, COLUMNS != 0, EDGES> r(p, row, head);
+  r.along_edges(wanted);
   r.finish();
   r.store(wanted);
 }
 
 /* A block a window that was cut, a warp a row at a time: the items' sums in
  * their order. */
-template <int OP, typename T, bool COLUMNS>
+template <int OP, typename T, int DIM, int COLUMNS, int EDGES>
 __global__ void __launch_bounds__(256, 1)
     grad_tile_merge(const __grid_constant__ grad_tile_params p) {
-  using row_t = grad_tile_row<OP, T, COLUMNS>;
+  using row_t = grad_tile_row<OP, T, DIM, COLUMNS != 0, EDGES>;
+  constexpr int W = GRAD_TILE_WIDTH(DIM);
   const dfgnn_tile_cut cut = p.cuts[blockIdx.x];
-  const int head = blockIdx.y, heads = p.walk.layout.heads;
+  const int head = blockIdx.y, heads = p.walk.heads;
   for (int i = threadIdx.x / 32; i < cut.rows; i += blockDim.x / 32) {
     row_t r(p, cut.row + i, head);
     for (int k = 0; k < cut.slots; ++k) {
@@ -207,7 +221,7 @@ __global__ void __launch_bounds__(256, 1)
 #pragma unroll
       for (int t = 0; t < row_t::TO; ++t) {
         const float *from = static_cast<const float *>(p.walk.partial) +
-                            ((slot * row_t::TO + t) * p.window + i) * p.width +
+                            ((slot * row_t::TO + t) * p.window + i) * W +
                             row_t::first();
 #pragma unroll
         for (int f = 0; f < row_t::K; ++f)
@@ -220,7 +234,8 @@ __global__ void __launch_bounds__(256, 1)
     const unsigned again = r.bad();
     r.store(~again);
     if (again)
-      grad_tile_slow_row<OP, T, COLUMNS>(p, cut.row + i, head, again);
+      grad_tile_slow_row<OP, T, DIM, COLUMNS, EDGES>(p, cut.row + i, head,
+                                                     again);
   }
 }
 

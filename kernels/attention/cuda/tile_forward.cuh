@@ -17,7 +17,8 @@
 
 namespace dfgnn {
 
-template <class Math, int OP, int W> struct tile_forward {
+template <class Math, int OP, int DIM, bool WIDE, int EDGES>
+struct tile_forward {
   using T = typename Math::T;
   static constexpr bool kKey = OP == DFGNN_OP_GT;
   static constexpr bool kDot = OP == DFGNN_OP_GT || OP == DFGNN_OP_AGNN;
@@ -25,7 +26,13 @@ template <class Math, int OP, int W> struct tile_forward {
   static constexpr bool kReduced = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GATV2;
   /* GATv2 reads the query a feature at a time. */
   static constexpr bool kOwn = kDot ? Math::kQueryShared : OP == DFGNN_OP_GATV2;
+  static constexpr int W = TILE_WIDTH(DIM);
   static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
+  /* Lanes of a staged row: a power of two; of 96 features some rest. */
+  static constexpr int kLanes = kVectors <= 4    ? 4
+                                : kVectors <= 8  ? 8
+                                : kVectors <= 16 ? 16
+                                                 : 32;
   static constexpr int kStride = kTileStride<T, W>;
   static constexpr int kTableBytes =
       DFGNN_TILE_COLUMNS * kStride * int(sizeof(T));
@@ -65,35 +72,36 @@ template <class Math, int OP, int W> struct tile_forward {
                                        int first, int last, int step) const {
     const char *base =
         static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
-    if (p.wide) {
-      constexpr int side = 32 / kVectors; /* rows side by side */
-      const int column = lane % kVectors;
-      const int bytes = column * kVector < p.dim ? 16 : 0;
-      int row = first * side + lane / kVectors;
+    if constexpr (WIDE) {
+      constexpr int side = 32 / kLanes; /* rows side by side */
+      const int column = lane % kLanes;
+      const int bytes = column * kVector < DIM ? 16 : 0;
+      int row = first * side + lane / kLanes;
       base += bytes ? column * 16 : 0;
       to += row * kStride + column * kVector;
       const int rounds =
           (last - first * side + step * side - 1) / (step * side);
 #pragma unroll 4
       for (int k = 0; k < rounds; ++k) {
-        copy_async(
-            to, node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes),
-            bytes);
+        const char *from =
+            node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
+        if (kLanes == kVectors || column < kVectors)
+          copy_async(to, from, bytes);
         row += step * side;
         to += step * side * kStride;
       }
-      return;
-    }
+    } else {
 #pragma unroll 1
-    for (int row = first; row < last; row += step) {
-      const char *from =
-          node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
+      for (int row = first; row < last; row += step) {
+        const char *from =
+            node_row(base, __shfl_sync(kFullMask, node, row), t.node_bytes);
 #pragma unroll
-      for (int f = lane; f < W; f += 32)
-        to[row * kStride + f] = f < p.dim
-                                    ? *reinterpret_cast<const T *>(
-                                          from + int64_t(f) * t.feature_bytes)
-                                    : narrow<T>(0.0f);
+        for (int f = lane; f < W; f += 32)
+          to[row * kStride + f] = f < DIM
+                                      ? *reinterpret_cast<const T *>(
+                                            from + int64_t(f) * t.feature_bytes)
+                                      : narrow<T>(0.0f);
+      }
     }
   }
   __device__ __forceinline__ void copy_key(int stage, int node) const {
@@ -110,16 +118,20 @@ template <class Math, int OP, int W> struct tile_forward {
     float sums[W / 8][4], m[2], l[2];
     float row[2]; /* GAT: scores; else what scores are multiplied by */
     typename Math::template query<W> query;
+    /* Edges: the number of each row's first in this chunk. */
+    int64_t number[EDGES ? 2 : 1];
+    uint64_t key;
   };
 
   /* Those of the chunk's staged rows; lanes of a row side by side. */
   __device__ __forceinline__ void reduce_columns(int stage) const {
-    constexpr int side = 32 / kVectors;
-    const int column = lane % kVectors * kVector;
+    constexpr int side = 32 / kLanes;
+    const int column = lane % kLanes * kVector;
+    const bool has = kLanes == kVectors || column < W;
     for (int r = warp * side; r < DFGNN_TILE_COLUMNS; r += warps * side) {
-      const int row = r + lane / kVectors;
-      const float x =
-          lanes_sum<kVectors>(reduced(value_at(stage) + row * kStride, column));
+      const int row = r + lane / kLanes;
+      const float x = lanes_sum<kLanes>(
+          has ? reduced(value_at(stage) + row * kStride, column) : 0.0f);
       if (column == 0)
         scalars()[row] = OP == DFGNN_OP_AGNN ? inverse_norm(x) : x * p.slope;
     }
@@ -192,6 +204,24 @@ template <class Math, int OP, int W> struct tile_forward {
       }
   }
 
+  /* f(score or weight, number of its edge) of the edges among them. */
+  template <class F>
+  __device__ __forceinline__ void numbered(tile_scores &s, const state &z,
+                                           const unsigned (&mask)[2],
+                                           const F &f) const {
+    const int t = lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const unsigned bit = 1u << (8 * j + 4 * e + t);
+          if (mask[r] & bit)
+            f(s[j][2 * r + e], z.number[r] + __popc(mask[r] & (bit - 1)));
+        }
+  }
+
   /* Scores become weights; scale: of what was summed before. */
   __device__ __forceinline__ void soften(tile_scores &s, float (&scale)[2],
                                          state &z,
@@ -233,7 +263,29 @@ template <class Math, int OP, int W> struct tile_forward {
     return 16 * warp + tile_order(lane / 4) + 8 * r;
   }
 
+  __device__ __forceinline__ int first_column(const dfgnn_tile &item) const {
+    return p.dense
+               ? item.column
+               : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS);
+  }
+  /* Edges of a row are in the order of their columns (dfgnn__tile_prepare()),
+   * as bits are. */
+  __device__ __forceinline__ void number_rows(state &z,
+                                              const dfgnn_tile &item) const {
+    z.key = edge_key<EDGES>(p);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = item.row + min(row_of(r), item.rows - 1);
+      if (item.flags & DFGNN_TILE_PARTIAL)
+        z.number[r] = edge_from(p, row, first_column(item));
+      else
+        z.number[r] = offsets_t{p.offsets, p.offsets64}[row];
+    }
+  }
+
   __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
+    if constexpr (EDGES)
+      number_rows(z, item);
 #pragma unroll
     for (int n = 0; n < W / 8; ++n)
 #pragma unroll
@@ -255,8 +307,8 @@ template <class Math, int OP, int W> struct tile_forward {
       load_query(z.query, item);
     if constexpr (OP == DFGNN_OP_GATV2)
       for (int f = threadIdx.x; f < W; f += blockDim.x)
-        att()[f] = f < p.dim
-                       ? widen(static_cast<const T *>(p.att)[head * p.dim + f])
+        att()[f] = f < DIM
+                       ? widen(static_cast<const T *>(p.att)[head * DIM + f])
                        : 0.0f;
   }
 
@@ -274,13 +326,13 @@ template <class Math, int OP, int W> struct tile_forward {
         const int f = 32 * c + lane % 4 * 8;
         packed<T, kVector> x;
         clear(x);
-        if (p.wide) {
-          if (f < p.dim)
+        if constexpr (WIDE) {
+          if (f < DIM)
             x = load_once<kVector>(reinterpret_cast<const T *>(from) + f);
         } else {
 #pragma unroll
           for (int i = 0; i < kVector; ++i)
-            if (f + i < p.dim)
+            if (f + i < DIM)
               x.item[i] = *reinterpret_cast<const T *>(
                   from + int64_t(f + i) * p.query.feature_bytes);
         }
@@ -310,18 +362,18 @@ template <class Math, int OP, int W> struct tile_forward {
       const int row = item.row + row_of(r);
       T *to = reinterpret_cast<T *>(
           const_cast<char *>(node_row(base, row, p.out.node_bytes)));
-      if (p.wide) {
+      if constexpr (WIDE) {
         if (r == 0)
-          Math::template store_wide<W, 0>(to, z.sums, factor, p.dim, t);
+          Math::template store_wide<W, 0>(to, z.sums, factor, DIM, t);
         else
-          Math::template store_wide<W, 2>(to, z.sums, factor, p.dim, t);
+          Math::template store_wide<W, 2>(to, z.sums, factor, DIM, t);
       } else {
 #pragma unroll
         for (int n = 0; n < W / 8; ++n)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int f = Math::feature(n, e, t);
-            if (f < p.dim)
+            if (f < DIM)
               *reinterpret_cast<T *>(reinterpret_cast<char *>(to) +
                                      int64_t(f) * p.out.feature_bytes) =
                   narrow<T>(z.sums[n][2 * r + e] * factor);
@@ -370,9 +422,9 @@ template <class Math, int OP, int W> struct tile_forward {
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)
       if ((r < 8 ? bad[0] : bad[1]) >> (r % 8 * 4) & 15)
-        tile_slow_row<T>(p, OP,
-                         item.row + 16 * warp + r / 8 * 8 + tile_order(r % 8),
-                         head, lane);
+        tile_slow_row<OP, T, DIM, EDGES>(
+            p, item.row + 16 * warp + r / 8 * 8 + tile_order(r % 8), head,
+            lane);
   }
 
   /* ---- items ------------------------------------------------------------- */
@@ -451,7 +503,15 @@ template <class Math, int OP, int W> struct tile_forward {
       float scale[2];
       if (busy) {
         finish_scores(s, z, scalar);
+        if constexpr (EDGES & EDGE_BIAS)
+          numbered(s, z, mask, [&](float &x, int64_t edge) {
+            x += bias_of<EDGES>(p, edge, head);
+          });
         soften(s, scale, z, mask);
+        if constexpr (EDGES & EDGE_DROPOUT)
+          numbered(s, z, mask, [&](float &x, int64_t edge) {
+            x *= edge_kept<EDGES>(p, z.key, edge, head);
+          });
       }
       if (kKey && !whole) {
         copy_wait<1>();
@@ -465,6 +525,10 @@ template <class Math, int OP, int W> struct tile_forward {
           copy_value(0, next);
         copy_commit();
       }
+      if constexpr (EDGES) {
+        z.number[0] += __popc(mask[0]);
+        z.number[1] += __popc(mask[1]);
+      }
       next = after;
       scalar = next_scalar;
       mask[0] = next_mask[0];
@@ -476,9 +540,9 @@ template <class Math, int OP, int W> struct tile_forward {
 };
 
 /* Up to 168 registers a thread: 12 warps a multiprocessor; 128 and 16 of narrow
- * tiles. */
-template <class Math, int OP, int W>
-__global__ void __launch_bounds__(W == 128 ? 384 : 512, 1)
+ * tiles.  WIDE: tensors may be read and written by 16 bytes. */
+template <int OP, typename T, int EXACT, int DIM, int WIDE, int EDGES>
+__global__ void __launch_bounds__(TILE_WIDTH(DIM) > 64 ? 384 : 512, 1)
     tile_attend(const __grid_constant__ tile_params p) {
   extern __shared__ uint4 tile_shared[];
   /* By a shuffle, so that the compiler knows it to be the same in a warp. */
@@ -488,13 +552,64 @@ __global__ void __launch_bounds__(W == 128 ? 384 : 512, 1)
   if (item.flags & DFGNN_TILE_DUPLICATES) {
 #pragma unroll 1
     for (int r = 16 * warp; r < min(16 * warp + 16, item.rows); ++r)
-      tile_slow_row<typename Math::T>(p, OP, item.row + r, head, lane);
+      tile_slow_row<OP, T, DIM, EDGES>(p, item.row + r, head, lane);
     return;
   }
-  tile_forward<Math, OP, W> work{p,    reinterpret_cast<char *>(tile_shared),
-                                 head, warp,
-                                 lane, int(blockDim.x / 32)};
+  tile_forward<tile_math_t<T, EXACT>, OP, DIM, WIDE != 0, EDGES> work{
+      p,    reinterpret_cast<char *>(tile_shared),
+      head, warp,
+      lane, int(blockDim.x / 32)};
   work.run(item);
+}
+
+/* Of windows that were cut, a warp a row: its items' (m, l, sums) become
+ * softmax and output. */
+template <int OP, typename T, int DIM, int EDGES>
+__global__ void tile_merge(const __grid_constant__ tile_params p) {
+  constexpr int W = TILE_WIDTH(DIM), N = W / 32;
+  const int lane = threadIdx.x & 31, head = blockIdx.y;
+  const int unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  const int window = unit / p.rows, r = unit % p.rows;
+  if (window >= p.cut_count || r >= p.cuts[window].rows)
+    return;
+  const dfgnn_tile_cut cut = p.cuts[window];
+  const auto at = [&](int k) {
+    return (int64_t(cut.slot + k) * p.heads + head) * p.rows + r;
+  };
+  float m = lowest<float>(), l = 0.0f, sum[N] = {};
+  for (int k = lane; k < cut.slots; k += 32)
+    m = fmaxf(m, p.partial_state[2 * at(k)]);
+  m = lanes_max<32>(m);
+  for (int k = 0; k < cut.slots; ++k) {
+    const float scale = exp2_fast(p.partial_state[2 * at(k)] - m);
+    l += p.partial_state[2 * at(k) + 1] * scale;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      sum[i] += p.partial[at(k) * W + lane + 32 * i] * scale;
+  }
+  const float factor = l == 0.0f ? 0.0f : 1.0f / l;
+  float zero = factor * 0.0f;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    zero = fmaf(sum[i], 0.0f, zero);
+  const int row = cut.row + r;
+  if (__any_sync(kFullMask, zero != 0.0f)) {
+    tile_slow_row<OP, T, DIM, EDGES>(p, row, head, lane);
+    return;
+  }
+  char *to = const_cast<char *>(node_row(static_cast<const char *>(p.out.data) +
+                                             int64_t(head) * p.out.head_bytes,
+                                         row, p.out.node_bytes));
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int f = lane + 32 * i;
+    if (f < DIM)
+      *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
+          narrow<T>(sum[i] * factor);
+  }
+  if (p.lse && lane == 0)
+    p.lse[int64_t(row) * p.heads + head] =
+        l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);
 }
 
 } // namespace dfgnn

@@ -19,7 +19,7 @@ namespace dfgnn {
 using tile_scores = float[4][4];
 
 template <typename T, int W>
-constexpr int kTileStride = W + kTilePadBytes / int(sizeof(T));
+constexpr int kTileStride = W + TILE_PAD_BYTES / int(sizeof(T));
 
 /* 0 .. 7, neighbours 4 apart. */
 __device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
@@ -340,6 +340,16 @@ __device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,
       }
   }
 }
+
+/* EXACT: products as exact as f32's. */
+template <typename T, int EXACT> struct tile_math {
+  using type = tile_math_16<T>;
+};
+template <int EXACT> struct tile_math<float, EXACT> {
+  using type = tile_math_f32<EXACT != 0>;
+};
+template <typename T, int EXACT>
+using tile_math_t = typename tile_math<T, EXACT>::type;
 
 } // namespace dfgnn
 

@@ -1,0 +1,340 @@
+/* backward.c - which walks a call of backward needs, and their launches */
+#include "kernels/attention/cuda/backward_plans.h"
+
+/* ---- shapes -------------------------------------------------------------- */
+
+int dfgnn__grad_legal(int lanes, int unroll, int heads) {
+  if (heads == HEADS_ROW)
+    return lanes == 32 && unroll <= 2;
+  if (heads)
+    return lanes == 32 ? unroll == 2 : lanes >= 8 && unroll <= lanes / 8;
+  return unroll <= (lanes >= 16 ? 4 : 2);
+}
+
+/* A walk holds four rows of a lane's features, and two of each edge in flight:
+ * so many features, of 16-bit types in half the registers. */
+int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
+                      const grad_plan *plan, int unroll) {
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const int vector = dfgnn__vector_width(problem);
+  const int many = plan->lanes == 32 && plan->heads != HEADS_ROW;
+  const int alone = (many ? 32 : 16) / (size == 8 ? 2 : 1);
+  const int together = size == 8 ? 8 : size == 4 ? 16 : 32;
+  const int most = (unroll == 1 ? alone : together / unroll) / vector;
+  return most > 0 && dfgnn__lane_shape(shape, problem, vector, plan->lanes,
+                                       plan->heads, most);
+}
+
+/* Edges in flight of a walk over spilled dS, which holds less: not for tuning.
+ */
+static int given_shape(lane_shape *shape, const dfgnn_problem *problem,
+                       const grad_plan *plan, int *unroll) {
+  for (*unroll = 4; *unroll > 0; *unroll /= 2) {
+    const int vector = dfgnn__vector_width(problem);
+    const int most = (plan->lanes == 32 ? 16 : 32) *
+                     (dfgnn_dtype_size(problem->dtype) == 2 ? 2 : 1) / *unroll /
+                     vector;
+    if (most > 0 && dfgnn__lane_shape(shape, problem, vector, plan->lanes,
+                                      plan->heads, most))
+      return 1;
+  }
+  *unroll = 1;
+  return dfgnn__grad_shape(shape, problem, plan, 1);
+}
+
+static int shape_of(lane_shape *shape, const dfgnn_problem *problem,
+                    const grad_plan *plan, int mode, int *unroll) {
+  *unroll = plan->unroll;
+  return mode == GRAD_GIVEN ? given_shape(shape, problem, plan, unroll)
+                            : dfgnn__grad_shape(shape, problem, plan, *unroll);
+}
+
+grad_plan dfgnn__grad_plain_plan(void) {
+  return (grad_plan){
+      .lanes = 32, .unroll = 1, .rows = 1, .warps = 4, .span = GRAD_ONCE};
+}
+
+int dfgnn__grad_is_plain(const grad_plan *plan) {
+  return plan->lanes == 32 && plan->unroll == 1 && !plan->heads &&
+         plan->rows == 1 && plan->span == GRAD_ONCE;
+}
+
+/* ---- applicability ------------------------------------------------------- */
+
+const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
+  const dfgnn_problem *problem = s->problem;
+  const dfgnn_matrix *matrix = s->matrix;
+  const int64_t more = plan->item_edges ? matrix->edges / plan->item_edges : 0;
+  if (matrix->max_degree > INT32_MAX ||
+      matrix->destinations + more > INT32_MAX - 65536 ||
+      matrix->sources + more > INT32_MAX - 65536)
+    return "a row or the number of rows exceeds 2^31";
+  if (plan->item_edges && matrix->edges <= plan->item_edges)
+    return "no row is longer than an item";
+  if (problem->dim > 1024)
+    return "more than 1024 features";
+  if (problem->heads > DFGNN_GRID_Y_MAX)
+    return "more than 65535 heads";
+  if (plan->heads && problem->heads == 1)
+    return "one head";
+  return NULL;
+}
+
+/* Do 32 vectors take as many heads as the shape does? */
+static int spans_row(const dfgnn_problem *problem, const grad_plan *plan,
+                     const lane_shape *shape) {
+  grad_plan warp = *plan;
+  lane_shape usual;
+  warp.heads = HEADS_WARP;
+  return dfgnn__grad_shape(&usual, problem, &warp, warp.unroll) &&
+         usual.tile_heads >= shape->tile_heads;
+}
+
+const char *dfgnn__grad_refusal(const dfgnn_setting *s, const grad_plan *plan) {
+  const char *reason = dfgnn__grad_limits(s, plan);
+  lane_shape shape;
+  if (reason || dfgnn__grad_is_plain(plan))
+    return reason;
+  if (!dfgnn__grad_shape(&shape, s->problem, plan, plan->unroll))
+    return "a lane would hold more features than registers can";
+  return plan->heads == HEADS_ROW && spans_row(s->problem, plan, &shape)
+             ? "32 vectors span the row"
+             : NULL;
+}
+
+int dfgnn__grad_views(const grad_plan *plan, dfgnn_view_request *requests) {
+  int count = 0;
+  requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  for (int columns = 0; columns < 2; columns++)
+    if (plan->item_edges)
+      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                               .parameter = plan->item_edges,
+                                               .transposed = columns};
+    else if (plan->by_degree)
+      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER,
+                                               .transposed = columns};
+  return count;
+}
+
+/* ---- modes --------------------------------------------------------------- */
+
+static int edges_of(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *a = launch->args;
+  return (problem->bias && a->bias ? EDGE_BIAS : EDGE_PLAIN) |
+         (problem->dropout && a->dropout > 0 ? EDGE_DROPOUT : EDGE_PLAIN);
+}
+
+static int mode_of(const dfgnn_launch *launch, const grad_plan *plan,
+                   int columns) {
+  if (plan->spill)
+    return columns ? edges_of(launch) | EDGE_WRITE : GRAD_GIVEN;
+  return edges_of(launch);
+}
+
+/* ---- one walk ------------------------------------------------------------ */
+
+int dfgnn__grad_usual_slope(const grad_params *p,
+                            const dfgnn_problem *problem) {
+  return problem->op != DFGNN_OP_GATV2 || (p->slope >= 0 && p->slope <= 1);
+}
+
+int64_t dfgnn__grad_lay_out(grad_params *p, const dfgnn_setting *s,
+                            const grad_plan *plan, const lane_shape *shape) {
+  const int most = 32 / shape->lanes;
+  const int rows = plan->rows < most ? plan->rows : most;
+  const int block_rows = plan->warps * rows, units = p->schedule.units;
+  const int64_t resident = dfgnn__grad_resident(s, plan->warps);
+  grad_span span = plan->span;
+  int64_t blocks = dfgnn__ceil_div(units, block_rows);
+  p->group = 32 / rows;
+  if (p->totals && span == GRAD_ONCE && blocks > resident)
+    span = GRAD_DEALT;
+  if (span != GRAD_ONCE && blocks > resident)
+    blocks = resident;
+  if (span == GRAD_DEALT) {
+    p->first_step = block_rows;
+    p->round_step = (int)blocks * block_rows;
+    p->span = p->round_step < units ? units : block_rows;
+    return blocks;
+  }
+  p->round_step = block_rows;
+  p->first_step =
+      (int)dfgnn__ceil_div(dfgnn__ceil_div(units, blocks), rows) * rows;
+  p->span = p->first_step;
+  return dfgnn__ceil_div(units, p->span);
+}
+
+static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
+                              const grad_plan *plan, const lane_shape *shape,
+                              int unroll, int columns, int64_t *blocks) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
+      (int)problem->op, DFGNN_TYPE(problem->dtype), shape->vector, shape->lanes,
+      (int)problem->heads, (int)problem->dim, shape->tile_heads,
+      dfgnn__grad_packed(p, problem), unroll, columns, p->mode);
+  *blocks = dfgnn__grad_lay_out(p, &launch->setting, plan, shape);
+  return dfgnn__launch_struct(
+      launch->setting.queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)*blocks, (unsigned)shape->tiles},
+                   .threads = (unsigned)plan->warps * 32,
+                   .carveout = DFGNN_CARVEOUT_L1},
+      p);
+}
+
+/* Rows of totals are as many as blocks. */
+static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
+                               const grad_plan *plan, int columns,
+                               int64_t *blocks) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/backward_plain.cuh", "dfgnn::gradient_plain",
+      (int)problem->op, DFGNN_TYPE(problem->dtype), columns);
+  const size_t warp_bytes =
+      3 * dfgnn__scalar_size(problem->dtype) * (size_t)problem->dim;
+  int warps = 4;
+  while (warps > 1 && warp_bytes * (size_t)warps > 48 * 1024)
+    warps /= 2;
+  *blocks = dfgnn__ceil_div(p->schedule.units, warps);
+  const int64_t resident = dfgnn__grad_resident(&launch->setting, plan->warps);
+  if (p->totals && *blocks > resident)
+    *blocks = resident;
+  return dfgnn__launch_struct(
+      launch->setting.queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)*blocks, (unsigned)p->heads},
+                   .threads = (unsigned)warps * 32,
+                   .shared = (unsigned)(warp_bytes * (size_t)warps)},
+      p);
+}
+
+/* Do vectors serve the arguments?  Of either walk alike, so that delta, which
+ * one may leave for the other, is summed as dP is. */
+static int is_wide(const grad_params *rows, const grad_params *columns,
+                   const dfgnn_problem *problem, const grad_plan *plan) {
+  const int vector = dfgnn__vector_width(problem);
+  lane_shape shape;
+  return dfgnn__grad_shape(&shape, problem, plan, plan->unroll) &&
+         dfgnn__grad_aligned(rows, problem, vector) &&
+         dfgnn__grad_aligned(columns, problem, vector) &&
+         dfgnn__grad_usual_slope(rows, problem);
+}
+
+static void schedule(grad_params *p, const dfgnn_launch *launch,
+                     const grad_plan *plan, int columns) {
+  const dfgnn_matrix matrix = {.destinations = p->schedule.units};
+  if (plan->item_edges)
+    dfgnn__schedule_items(&p->schedule, launch->views[1 + columns], &matrix);
+  else if (plan->by_degree)
+    p->schedule.order = launch->views[1 + columns]->array[0];
+}
+
+/* One walk, merged; *totals becomes the number of rows of its totals. */
+static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
+                         const grad_plan *plan, int columns, int wide,
+                         int64_t *totals) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  int64_t blocks = 0, tiles = problem->heads;
+  lane_shape shape;
+  int unroll;
+  dfgnn_status status;
+  p->mode = mode_of(launch, plan, columns);
+  schedule(p, launch, plan, columns);
+  *totals = 0;
+  if (p->schedule.units == 0)
+    return DFGNN_OK;
+  if (wide && shape_of(&shape, problem, plan, p->mode, &unroll)) {
+    tiles = shape.tiles;
+    status = walk_wide(p, launch, plan, &shape, unroll, columns, &blocks);
+  } else {
+    status = walk_plain(p, launch, plan, columns, &blocks);
+  }
+  *totals = problem->op == DFGNN_OP_AGNN ? blocks * tiles : blocks;
+  if (!status && plan->item_edges)
+    status = dfgnn__grad_merge(p, GRAD_SUMS(problem->op, columns),
+                               launch->views[1 + columns], launch);
+  return status;
+}
+
+static dfgnn_status walk_rows(const dfgnn_launch *launch, const grad_plan *plan,
+                              const grad_memory *memory, grad_params *p,
+                              int wide) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *a = launch->args;
+  dfgnn_status status;
+  int64_t totals;
+  if (problem->op == DFGNN_OP_AGNN &&
+      (status = dfgnn__inverse_norms(memory->norms, &p->far[0],
+                                     launch->setting.matrix->sources, launch)))
+    return status;
+  if ((status = walk(p, launch, plan, 0, wide, &totals)) || !p->totals)
+    return status;
+  return problem->op == DFGNN_OP_AGNN
+             ? dfgnn__grad_totals(a->grad_beta, memory->totals, totals, 1,
+                                  launch)
+             : dfgnn__grad_totals(a->grad_att, memory->totals, totals,
+                                  problem->heads * problem->dim, launch);
+}
+
+/* ---- both ---------------------------------------------------------------- */
+
+static int gives_rows(const grad_params *p) {
+  return p->to[0].data || p->to_scalar || p->totals;
+}
+
+static int gives_columns(const grad_params *p) {
+  return p->to[0].data || p->to[1].data || p->to_scalar;
+}
+
+/* Stats without a walk over rows. */
+static dfgnn_status stats_alone(const grad_params *rows,
+                                const dfgnn_launch *launch,
+                                const grad_plan *plan, int wide) {
+  return dfgnn__grad_stats(
+      rows, wide ? plan->lanes : 32,
+      wide ? dfgnn__vector_width(launch->setting.problem) : 1, launch);
+}
+
+/* Columns first: they keep what rows need of an edge. */
+static dfgnn_status spill_launch(const dfgnn_launch *launch,
+                                 const grad_plan *plan,
+                                 const grad_memory *memory, grad_params *rows,
+                                 grad_params *columns, int wide) {
+  const dfgnn_args *a = launch->args;
+  const int gat = launch->setting.problem->op == DFGNN_OP_GAT;
+  const int by_rows = gives_rows(rows);
+  int64_t totals;
+  dfgnn_status status = stats_alone(rows, launch, plan, wide);
+  if (status)
+    return status;
+  columns->grad_bias = a->grad_bias;
+  if (by_rows && a->grad_bias && !gat) /* dS itself is wanted: it is kept */
+    rows->spill = a->grad_bias;
+  else if (by_rows)
+    rows->spill = columns->spill = memory->spill;
+  if ((status = walk(columns, launch, plan, 1, wide, &totals)) || !by_rows)
+    return status;
+  return gat ? dfgnn__grad_row_sums(a->grad_score_dst, memory->spill, launch)
+             : walk_rows(launch, plan, memory, rows, wide);
+}
+
+dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
+                                const grad_plan *plan) {
+  const grad_memory memory =
+      dfgnn__grad_memory(&launch->setting, plan, launch->workspace);
+  grad_params rows, columns;
+  dfgnn_status status;
+  int64_t totals;
+  if ((status = dfgnn__grad_fill(&rows, launch, &memory, 0)) ||
+      (status = dfgnn__grad_fill(&columns, launch, &memory, 1)))
+    return status;
+  const int wide = is_wide(&rows, &columns, launch->setting.problem, plan);
+  if (plan->spill)
+    return spill_launch(launch, plan, &memory, &rows, &columns, wide);
+  status = gives_rows(&rows) || launch->args->grad_bias
+               ? walk_rows(launch, plan, &memory, &rows, wide)
+               : stats_alone(&rows, launch, plan, wide);
+  return status || !gives_columns(&columns)
+             ? status
+             : walk(&columns, launch, plan, 1, wide, &totals);
+}

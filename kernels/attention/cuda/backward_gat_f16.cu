@@ -1,7 +1,0 @@
-#include "kernels/attention/cuda/backward_instances.cuh"
-
-const void *dfgnn::grad_gat_f16(int columns, int mode, int lanes, int vectors,
-                                int unroll, int several) {
-  return find_half<DFGNN_OP_GAT, __half>(columns, mode, lanes, vectors, unroll,
-                                         several);
-}

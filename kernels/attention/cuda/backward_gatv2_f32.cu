@@ -1,7 +1,0 @@
-#include "kernels/attention/cuda/backward_instances.cuh"
-
-const void *dfgnn::grad_gatv2_f32(int columns, int mode, int lanes, int vectors,
-                                  int unroll, int several) {
-  return find_wide<DFGNN_OP_GATV2, float>(columns, mode, lanes, vectors, unroll,
-                                          several);
-}

@@ -1,7 +1,0 @@
-#include "kernels/attention/cuda/backward_instances.cuh"
-
-const void *dfgnn::grad_gt_f32(int columns, int mode, int lanes, int vectors,
-                               int unroll, int several) {
-  return find_wide<DFGNN_OP_GT, float>(columns, mode, lanes, vectors, unroll,
-                                       several);
-}

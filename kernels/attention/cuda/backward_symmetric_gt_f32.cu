@@ -1,6 +1,0 @@
-#include "kernels/attention/cuda/backward_symmetric.cuh"
-
-const void *dfgnn::grad_both_gt_f32(int lanes, int vectors, int unroll,
-                                    int several) {
-  return find_both<DFGNN_OP_GT, float>(lanes, vectors, unroll, several);
-}

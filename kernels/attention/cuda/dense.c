@@ -1,0 +1,58 @@
+/* dense.c - the graphs of a batch as masked dense attention on tensor cores */
+#include "kernels/attention/cuda/tile_plans.h"
+
+enum { ROWS, STAGES };
+
+static tile_plan plan_of(const dfgnn_setting *s) {
+  const int *x = s->parameter;
+  return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .dense = 1};
+}
+
+static const char *dense_applicable(const dfgnn_setting *s) {
+  const tile_plan plan = plan_of(s);
+  return dfgnn__tile_refusal(s, &plan);
+}
+
+static size_t dense_workspace(const dfgnn_setting *s) {
+  const tile_plan plan = plan_of(s);
+  return dfgnn__tile_workspace(s, &plan);
+}
+
+static int dense_views(const dfgnn_setting *s, dfgnn_view_request *request) {
+  const tile_plan plan = plan_of(s);
+  request[0] = dfgnn__tile_request(&plan, 0);
+  return 1;
+}
+
+static dfgnn_status dense_prepare(void **state, const dfgnn_setting *s,
+                                  const dfgnn_view *const *views) {
+  (void)views;
+  *state = NULL;
+  return dfgnn__tile_prepare(s);
+}
+
+static dfgnn_status dense_launch(const dfgnn_launch *launch) {
+  const tile_plan plan = plan_of(&launch->setting);
+  return dfgnn__tile_launch(launch, &plan);
+}
+
+DFGNN_FAMILIES(attention_cuda_dense) = {
+    {.name = "cuda.attention.fwd.dense",
+     .algorithm = "dense",
+     .backend = "cuda",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) |
+               DFGNN_BIT(DFGNN_BF16),
+     .revision = 2,
+     .deterministic = 1,
+     .bias = 1,
+     .dropout = 1,
+     .parameters = {{.name = "rows", .count = 4, .values = {16, 32, 64, 128}},
+                    {.name = "stages", .count = 2, .values = {1, 2}}},
+     .applicable = dense_applicable,
+     .workspace = dense_workspace,
+     .views = dense_views,
+     .prepare = dense_prepare,
+     .launch = dense_launch},
+    DFGNN_FAMILIES_END};

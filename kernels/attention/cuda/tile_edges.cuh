@@ -1,0 +1,78 @@
+/* tile_edges.cuh - bias and dropout of tiles: numbers of edges, and what is
+ * looked up by them
+ *
+ * A bit of a mask does not say which edge it is.  Where the edges of a row are
+ * in the order of their columns, the bits below it do; other matrices are
+ * refused by dfgnn__tile_prepare() of a problem with bias or dropout. */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_EDGES_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_EDGES_CUH
+
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edge_mode.h"
+#include "kernels/common/cuda_common.cuh"
+
+namespace dfgnn {
+
+/* The first edge of a row whose column is not below `column`. */
+template <class Params>
+__device__ __forceinline__ int64_t edge_from(const Params &p, int row,
+                                             int column) {
+  const offsets_t offsets{p.offsets, p.offsets64};
+  int64_t low = offsets[row], high = offsets[int64_t(row) + 1];
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (__ldg(p.indices + middle) < column)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* In log2 units. */
+template <int EDGES, class Params>
+__device__ __forceinline__ float bias_of(const Params &p, int64_t edge,
+                                         int head) {
+  if constexpr (EDGES & EDGE_BIAS)
+    return __ldg(static_cast<const float *>(p.bias) + edge * p.heads + head) *
+           float(kLog2e);
+  return 0.0f;
+}
+
+template <int EDGES, class Params>
+__device__ __forceinline__ uint64_t edge_key(const Params &p) {
+  if constexpr (EDGES & EDGE_DROPOUT)
+    return dropout_key(p.dropout);
+  return 0;
+}
+
+/* What a weight is multiplied by. */
+template <int EDGES, class Params>
+__device__ __forceinline__ float edge_kept(const Params &p, uint64_t key,
+                                           int64_t edge, int head) {
+  if constexpr (EDGES & EDGE_DROPOUT)
+    return kept_of(p.dropout, float(p.dropout.keep), key, edge, p.heads, head);
+  return 1.0f;
+}
+
+/* Backward.  The number in the CSR matrix of the edge at a place of the matrix
+ * of a walk. */
+template <bool COLUMNS, int EDGES, class Params>
+__device__ __forceinline__ int64_t edge_number(const Params &p, int64_t at) {
+  if constexpr (COLUMNS && EDGES)
+    return offsets_t{p.edge_of, p.schedule.offsets64}[at];
+  return at;
+}
+
+/* The gradient of a bias is dS. */
+template <bool COLUMNS, int EDGES, class Params>
+__device__ __forceinline__ void emit_edge(const Params &p, int64_t edge,
+                                          int head, float score) {
+  if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
+    if (p.grad_bias)
+      static_cast<float *>(p.grad_bias)[edge * p.heads + head] = score;
+}
+
+} // namespace dfgnn
+
+#endif

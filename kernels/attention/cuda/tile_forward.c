@@ -1,0 +1,219 @@
+/* tile_forward.c - the host's side of forward over tiles */
+#include "kernels/attention/cuda/tile_forward.h"
+
+#include "base/error.h"
+#include "kernels/attention/cuda/layout.h"
+#include "kernels/attention/cuda/tile_plans.h"
+
+static const char source[] = "kernels/attention/cuda/tile_forward.cuh";
+
+/* ---- what a setting needs ------------------------------------------------ */
+
+static int width_of(const dfgnn_problem *problem) {
+  return TILE_WIDTH((int)problem->dim);
+}
+
+/* As tile_forward lays it out. */
+static size_t shared_bytes(const dfgnn_problem *problem,
+                           const tile_plan *plan) {
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const size_t width = (size_t)width_of(problem);
+  const size_t row = width * size + TILE_PAD_BYTES;
+  const int gt = problem->op == DFGNN_OP_GT;
+  const int agnn = problem->op == DFGNN_OP_AGNN;
+  const int gatv2 = problem->op == DFGNN_OP_GATV2;
+  size_t rows = (size_t)(plan->stages * DFGNN_TILE_COLUMNS);
+  size_t scalars = 0;
+  if (gt)
+    rows *= 2;
+  if (gatv2 || (size == 4 && (gt || agnn)))
+    rows += (size_t)plan->rows;
+  if (agnn || gatv2)
+    scalars += DFGNN_TILE_COLUMNS;
+  if (gatv2)
+    scalars += width;
+  return rows * row + scalars * sizeof(float);
+}
+
+static int64_t partial_rows(const dfgnn_setting *s, const tile_plan *plan) {
+  const dfgnn_view_request request = dfgnn__tile_request(plan, 0);
+  return dfgnn__tiles_slots(s, &request) * s->problem->heads * plan->rows;
+}
+
+typedef struct tile_memory {
+  float *partial_state, *partial;
+  size_t bytes;
+} tile_memory;
+
+static tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
+                             void *workspace) {
+  tile_memory m = {0};
+  if (!plan->split)
+    return m;
+  const size_t rows = (size_t)partial_rows(s, plan);
+  const size_t state = dfgnn__align256(2 * rows * sizeof(float));
+  m.bytes = state + dfgnn__align256(rows * (size_t)width_of(s->problem) *
+                                    sizeof(float));
+  m.partial_state = workspace;
+  if (workspace)
+    m.partial = (float *)((char *)workspace + state);
+  return m;
+}
+
+size_t dfgnn__tile_workspace(const dfgnn_setting *s, const tile_plan *plan) {
+  return memory_of(s, plan, NULL).bytes;
+}
+
+/* The most columns that a window can touch. */
+static int64_t most_columns(const dfgnn_setting *s, const tile_plan *plan) {
+  const dfgnn_matrix *matrix = s->matrix;
+  int64_t most = matrix->sources;
+  if (matrix->max_degree < most / plan->rows)
+    most = matrix->max_degree * plan->rows;
+  /* Of the blocks where it begins and ends, and of those between. */
+  const int64_t blocks = 2 * s->signature->largest_graph + plan->rows;
+  return matrix->destinations == matrix->sources && blocks < most ? blocks
+                                                                  : most;
+}
+
+const char *dfgnn__tile_refusal(const dfgnn_setting *s, const tile_plan *plan) {
+  const dfgnn_problem *problem = s->problem;
+  const size_t out = (size_t)s->matrix->destinations *
+                     (size_t)(problem->heads * problem->dim) * sizeof(float);
+  const char *reason = dfgnn__tile_limits(s, plan);
+  if (reason)
+    return reason;
+  if (shared_bytes(problem, plan) > (size_t)s->device->shared_bytes)
+    return "a tile is larger than the shared memory of a block";
+  if (plan->split &&
+      (partial_rows(s, plan) == 0 ||
+       most_columns(s, plan) <= plan->split * DFGNN_TILE_COLUMNS))
+    return "no window is longer than an item";
+  if (plan->split && memory_of(s, plan, NULL).bytes > 4 * out)
+    return "partial results might take four times the memory of the output";
+  return NULL;
+}
+
+/* ---- programs ------------------------------------------------------------ */
+
+static dfgnn_program attend_program(const dfgnn_problem *problem, int wide,
+                                    int edges) {
+  return (dfgnn_program)DFGNN_PROGRAM(
+      source, "dfgnn::tile_attend", (int)problem->op,
+      DFGNN_TYPE(problem->dtype), problem->math != DFGNN_MATH_TF32,
+      (int)problem->dim, wide, edges);
+}
+
+static dfgnn_program merge_program(const dfgnn_problem *problem, int edges) {
+  return (dfgnn_program)DFGNN_PROGRAM(
+      source, "dfgnn::tile_merge", (int)problem->op, DFGNN_TYPE(problem->dtype),
+      (int)problem->dim, edges);
+}
+
+/* ---- launch -------------------------------------------------------------- */
+
+static dfgnn_status fill_tensors(tile_params *p, const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *a = launch->args;
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const void *query = problem->op == DFGNN_OP_GAT ? NULL : a->query;
+  const void *key = problem->op == DFGNN_OP_GT ? a->key : NULL;
+  dfgnn_status status;
+  if ((status = dfgnn__view_tensor(&p->query, "query", query, &a->query_strides,
+                                   size)) ||
+      (status =
+           dfgnn__view_tensor(&p->key, "key", key, &a->key_strides, size)) ||
+      (status = dfgnn__view_tensor(&p->value, "value", a->value,
+                                   &a->value_strides, size)))
+    return status;
+  return dfgnn__view_tensor(&p->out, "out", a->out, &a->out_strides, size);
+}
+
+/* Can all tensors be read and written by 16 bytes? */
+static int is_wide(const tile_params *p, const dfgnn_problem *problem) {
+  const tensor_view *views[] = {&p->query, &p->key, &p->value, &p->out};
+  const int vector = dfgnn__wide_vector(problem->dtype);
+  for (int i = 0; i < 4; i++)
+    if (!dfgnn__view_aligned(views[i], problem->heads, vector,
+                             dfgnn_dtype_size(problem->dtype)))
+      return 0;
+  return problem->dim % vector == 0;
+}
+
+static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
+                         const tile_plan *plan) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const dfgnn_args *a = launch->args;
+  const dfgnn_view *view = launch->views[0];
+  const int gat = problem->op == DFGNN_OP_GAT;
+  const tile_memory memory =
+      memory_of(&launch->setting, plan, launch->workspace);
+  *p = (tile_params){.items = view->array[0],
+                     .columns = view->array[1],
+                     .masks = view->array[2],
+                     .cuts = view->array[3],
+                     .cut_count = (int)view->extra,
+                     .rows = plan->rows,
+                     .stages = plan->stages,
+                     .dense = plan->dense,
+                     .heads = (int)problem->heads,
+                     .row_scalar = gat ? a->score_dst : NULL,
+                     .column_scalar = gat ? a->score_src : NULL,
+                     .att = a->att,
+                     .beta = a->beta,
+                     .partial = memory.partial,
+                     .partial_state = memory.partial_state,
+                     .lse = a->lse,
+                     .scale = (float)a->scale,
+                     .slope = (float)a->slope,
+                     .offsets = matrix->offsets,
+                     .offsets64 = matrix->offsets64,
+                     .indices = matrix->indices,
+                     .bias = a->bias,
+                     .dropout = dfgnn__dropout_params(problem, a)};
+  return fill_tensors(p, launch);
+}
+
+static dfgnn_status merge(const tile_params *p, const dfgnn_launch *launch,
+                          int edges) {
+  enum { WARPS = 4 };
+  const int64_t cuts = launch->views[0]->extra;
+  const int64_t blocks = dfgnn__ceil_div(cuts * p->rows, WARPS);
+  const dfgnn_program program = merge_program(launch->setting.problem, edges);
+  if (blocks > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld windows to merge",
+                       (long long)cuts);
+  return dfgnn__launch_struct(
+      launch->setting.queue, &program,
+      (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)p->heads},
+                   .threads = WARPS * 32},
+      p);
+}
+
+dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
+                                const tile_plan *plan) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_view *view = launch->views[0];
+  const int edges = dfgnn__tile_edges(problem, launch->args);
+  tile_params p;
+  dfgnn_status status;
+  if (view->count == 0)
+    return DFGNN_OK;
+  if (view->count > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld items of windows, expected below 2^31",
+                       (long long)view->count);
+  if ((status = fill(&p, launch, plan)))
+    return status;
+  const dfgnn_program program =
+      attend_program(problem, is_wide(&p, problem), edges);
+  const dfgnn_grid grid = {.blocks = {(unsigned)view->count, (unsigned)p.heads},
+                           .threads = (unsigned)plan->rows * 2,
+                           .shared = (unsigned)shared_bytes(problem, plan),
+                           .carveout = DFGNN_CARVEOUT_SHARED};
+  status = dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
+  if (status || view->extra == 0 || !plan->split)
+    return status;
+  return merge(&p, launch, edges);
+}

@@ -1,0 +1,80 @@
+/* tile_plans.c - what forward and backward over tiles have in common */
+#include "kernels/attention/cuda/tile_plans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "kernels/attention/cuda/edge_mode.h"
+#include "kernels/attention/cuda/tile_forward.h"
+#include "kernels/attention/cuda/tile_order.h"
+
+static int compute_capability(const dfgnn_device_info *device) {
+  return strncmp(device->arch, "sm_", 3) == 0 ? atoi(device->arch + 3) : 0;
+}
+
+const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
+  const dfgnn_matrix *matrix = s->matrix;
+  if (compute_capability(s->device) < 80)
+    return "needs tensor cores of sm_80 or later";
+  if (s->problem->dim > TILE_MOST_WIDTH)
+    return "more than 128 features";
+  if (s->problem->heads > DFGNN_GRID_Y_MAX)
+    return "more than 65535 heads";
+  if (matrix->destinations > INT32_MAX - 65536)
+    return "a row or the number of rows exceeds 2^31";
+  if (plan->dense && matrix->destinations != matrix->sources)
+    return "the matrix is not square";
+  /* A bit a pair of nodes of a block, 32 bits an edge. */
+  if (plan->dense && !(s->signature->density >= 1.0 / 64))
+    return "the blocks of the batch are too sparse";
+  return NULL;
+}
+
+dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed) {
+  return (dfgnn_view_request){
+      .kind = DFGNN_VIEW_TILES,
+      .parameter = dfgnn__tiles_parameter(plan->rows, plan->split, plan->dense),
+      .transposed = transposed};
+}
+
+int dfgnn__tile_edges(const dfgnn_problem *problem, const dfgnn_args *args) {
+  return (problem->bias && args->bias ? EDGE_BIAS : EDGE_PLAIN) |
+         (problem->dropout && args->dropout > 0 ? EDGE_DROPOUT : EDGE_PLAIN);
+}
+
+static dfgnn_status disorder(int32_t *found, const dfgnn_setting *s) {
+  static const dfgnn_program program = {
+      .source = "kernels/attention/cuda/tile_order.cuh",
+      .name = "dfgnn::find_disorder"};
+  const dfgnn_matrix *matrix = s->matrix;
+  tile_order_params p = {.offsets = matrix->offsets,
+                         .offsets64 = matrix->offsets64,
+                         .indices = matrix->indices,
+                         .rows = matrix->destinations};
+  const dfgnn_grid grid = {.blocks = {(unsigned)s->device->units * 8},
+                           .threads = 256};
+  void *memory = NULL;
+  dfgnn_status status = dfgnn__borrow(s->queue, &memory, sizeof *found);
+  p.found = memory;
+  if (!status)
+    status = dfgnn__fill(s->queue, p.found, 0, sizeof *found);
+  if (!status)
+    status = dfgnn__launch_struct(s->queue, &program, grid, &p);
+  if (!status)
+    status = dfgnn__read(s->queue, found, p.found, sizeof *found);
+  dfgnn__give_back(s->queue, memory);
+  return status;
+}
+
+dfgnn_status dfgnn__tile_prepare(const dfgnn_setting *s) {
+  int32_t found = 0;
+  if (!s->problem->bias && !s->problem->dropout)
+    return DFGNN_OK;
+  dfgnn_status status = disorder(&found, s);
+  if (!status && found)
+    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                         "the edges of a row are not in the order of their "
+                         "columns, which bias and dropout of tiles need");
+  return status;
+}
