@@ -18,36 +18,13 @@
 #define DFGNN_KERNELS_TILES_H
 
 #include "kernels/common/tile.h"
-<<<<<<< HEAD
 #include "kernels/common/tiles_params.h"
-=======
->>>>>>> attbwd
 #include "kernels/common/variant.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-<<<<<<< HEAD
-=======
-#ifdef __CUDACC__
-#define DFGNN_TILE_BOTH __host__ __device__
-#else
-#define DFGNN_TILE_BOTH
-#endif
-
-/* Items go by this, falling: long ones first, so that the last wave is short.
- * From 16 chunks on it is a power of two, so that of a large matrix most stay
- * in the order of rows: what neighbours share is in the cache still. */
-static inline DFGNN_TILE_BOTH int32_t dfgnn__tile_rank(int32_t chunks) {
-  int32_t rank = chunks;
-  if (chunks >= 16)
-    for (rank = 16; rank <= chunks / 2;)
-      rank *= 2;
-  return rank;
-}
-
->>>>>>> attbwd
 /* request.parameter.  split: the most chunks of an item, below 2^20; 0: windows
  * are not cut. */
 static inline int64_t dfgnn__tiles_parameter(int rows, int split, int dense) {
