@@ -48,7 +48,7 @@ dfgnn_status dfgnn__cuda_prepare(dfgnn_device *device, unsigned kind,
   const dfgnn_queue dry = {.list = list};
   status = run(&dry, data);
   if (!status)
-    status = dfgnn__engine_prepare(device->engine, list, 0);
+    status = dfgnn__engine_prepare(device->engine, list, 0, NULL);
   if (!status)
     atomic_fetch_or(&device->prepared, 1u << kind);
   dfgnn__programs_destroy(list);
