@@ -1,5 +1,7 @@
 /* check_device_choice.c - which device a context takes where there is a driver
  * and a compiler, one of them, or neither; both are scripted */
+#include <stdio.h>
+
 #include "tests/unit/fixture.h"
 
 #include "engine/compiler.h"
