@@ -458,13 +458,11 @@ void dfgnn__engine_leave(int entered) {
 
 int dfgnn__engine_usable(char *why, size_t size) {
   const char *pack = getenv("DFGNN_KERNEL_PACK");
-  const dfgnn_compiler_info *compiler;
-  if (pack && *pack)
+  char target[24];
+  if ((pack && *pack) || *dfgnn__compiler()->path)
     return 1;
-  compiler = dfgnn__compiler();
-  if (*compiler->path)
-    return 1;
-  snprintf(why, size, "%s", compiler->problem);
+  (void)dfgnn__compiler_target(target, sizeof target, "sm_90");
+  snprintf(why, size, "%s", dfgnn_last_error());
   return 0;
 }
 

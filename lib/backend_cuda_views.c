@@ -31,11 +31,18 @@ out:
   return status;
 }
 
+static dfgnn_status order_rows(const dfgnn_queue *queue, const void *data) {
+  return dfgnn__cuda_degree_order(queue, NULL, data, NULL);
+}
+
 static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
                                  const dfgnn_matrix *m) {
   void *workspace = NULL;
   dfgnn_status status =
-      add_array(device, view, 0, (size_t)m->destinations * sizeof(int32_t));
+      dfgnn__cuda_prepare(device, DFGNN_PREPARED_ORDER, order_rows, m);
+  if (!status)
+    status =
+        add_array(device, view, 0, (size_t)m->destinations * sizeof(int32_t));
   if (!status)
     status =
         dfgnn__cuda_take(device, &workspace, dfgnn__cuda_degree_order_bytes(m));

@@ -22,6 +22,8 @@ static dfgnn_status sorts(const dfgnn_queue *queue) {
   } sorts[] = {{100, 7, 0},
                {100000, 16, 0},
                {100000, 17, 0},
+               {100000, 16, 1},
+               {100000, 17, 1},
                {INT64_C(1) << 30, 16, 0},
                {INT64_C(1) << 30, 17, 0},
                {INT64_C(1) << 31, 16, 1},
@@ -74,11 +76,8 @@ static dfgnn_status structures(const dfgnn_queue *queue,
 static dfgnn_status moves(const dfgnn_queue *queue) {
   for (size_t element = 2; element <= 16; element *= 2)
     for (int wide = 0; wide < 2; wide++) {
-      const dfgnn_move move = {.wide = wide,
-                               .rows = 1,
-                               .heads = 1,
-                               .dim = 1,
-                               .element = element};
+      const dfgnn_move move = {
+          .wide = wide, .rows = 1, .heads = 1, .dim = 1, .element = element};
       GO(dfgnn__cuda_move(queue, &move));
     }
   return DFGNN_OK;

@@ -6,8 +6,8 @@
  * Every variant of every CUDA family (those whose name holds TEXT) is laid out
  * for the shapes below, plain and with bias and dropout, and what it would
  * launch is compiled, beside what is launched to analyze graphs, sort edges and
- * build views (--family graph: that alone).  --sample takes one program in N; --list prints the
- * programs and compiles nothing.  The last line counts. */
+ * build views (--family graph: that alone).  --sample takes one program in N;
+ * --list prints the programs and compiles nothing.  The last line counts. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

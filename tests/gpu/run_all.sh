@@ -22,7 +22,8 @@ run() {
 }
 
 tests='check_gpu_backend check_gpu_backward check_gpu_execute check_gpu_gather
-  check_gpu_reorder check_gpu_symmetric check_gpu_tiles check_gpu_variants'
+  check_gpu_reorder check_gpu_sort check_gpu_symmetric check_gpu_tiles
+  check_gpu_variants'
 for test in $tests; do
   run $test "$here/$test"
 done
