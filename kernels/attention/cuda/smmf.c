@@ -45,9 +45,9 @@ static dfgnn_status most_edges(int64_t *most, const dfgnn_setting *setting) {
   const int rows = setting->parameter[ROWS];
   const int64_t blocks =
       matrix->destinations / ((int64_t)rows * PASS_THREADS) + 1;
-  const dfgnn_program program = {
-      .source = "kernels/attention/cuda/most_edges.cuh",
-      .name = "dfgnn::most_edges"};
+  const dfgnn_program program = {.source =
+                                     "kernels/attention/cuda/most_edges.cuh",
+                                 .name = "dfgnn::most_edges"};
   most_edges_params p = {.offsets = matrix->offsets,
                          .offsets64 = matrix->offsets64,
                          .block = rows,
