@@ -49,7 +49,7 @@ static int32_t in_order(int32_t row, int32_t k, int32_t columns) {
   return (void)columns, row / 10 * 10 + k + (k >= 3 ? row % 3 : 0);
 }
 
-static const kind kinds[SHAPES] = {
+static const kind kinds[SHAPES + 1] = {
     {"no rows at all", 0, 0, none, any},
     {"only isolated rows", 5, 4, none, any},
     {"one row", 1, 4, three, any},

@@ -224,7 +224,7 @@ int check_every_variant(const char *device, const variant_test *test) {
 
   for (int which = 0; which < SHAPES; which++) {
     open_shape(&s, which, (turn + which) % 2);
-    /* 18 pairs of width and heads, 10 shapes, two problems each: all pairs.  A
+    /* 18 pairs of width and heads, 9 shapes, two problems each: all pairs.  A
      * third where less exact products are allowed. */
     for (int k = 0; k < (test->dtype == DFGNN_F32 ? 3 : 2); k++) {
       int pair = (turn + 2 * which + k) % 18;
@@ -348,7 +348,7 @@ void check_special_values(const char *device, const variant_test *test) {
   session s = {.ctx = context(device, test->dtype)};
   int attention = DFGNN_OPS_ATTENTION >> test->op & 1, checks = 0;
 
-  open_shape(&s, SHAPES - 1, 0);
+  open_shape(&s, SHAPE_IN_ORDER, 0);
   for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
     const special *c = &specials[i];
     if ((c->attention && !attention) ||

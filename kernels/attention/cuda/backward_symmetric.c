@@ -61,8 +61,9 @@ static int symmetric_views(const dfgnn_setting *s,
  * differs too. */
 static dfgnn_status differs(int32_t *differ, const dfgnn_setting *s,
                             const dfgnn_view *transpose) {
-  static const dfgnn_program program = {.source = source,
-                                        .name = "dfgnn::compare_arrays"};
+  static const dfgnn_program program = {
+      .source = "kernels/attention/cuda/backward_compare.cuh",
+      .name = "dfgnn::compare_arrays"};
   const dfgnn_matrix *m = s->matrix;
   const int64_t words = (m->destinations + 1) * (m->offsets64 ? 2 : 1);
   compare_params p = {.pair = {{m->offsets, transpose->array[0], words},
