@@ -5,17 +5,11 @@
 #include "dfgnn.h"
 #include "kernels/attention/cuda/dropout_params.h"
 #include "kernels/attention/cuda/lanes.h"
+#include "kernels/attention/cuda/edge_mode.h"
 #include "kernels/attention/cuda/schedule.h"
 
 /* What attend() scores by: an operator, or scores in memory. */
 enum { DFGNN_SCORE_GIVEN = DFGNN_OP_GATV2 + 1 };
-
-/* What attend() does with an edge besides; bits of a template constant. */
-enum {
-  EDGE_BIAS = 1,    /* adds a bias to its scores */
-  EDGE_DROPOUT = 2, /* drops some of its weights */
-  EDGE_WEIGHTS = 4  /* writes its scores, for finish_weights() */
-};
 
 typedef struct attend_params {
   row_schedule schedule;
