@@ -183,7 +183,7 @@ static int64_t share_out(attend_params *p, const dfgnn_setting *setting,
   return dfgnn__ceil_div(units, p->span);
 }
 
-static int edge_mode(const dfgnn_problem *problem, int score) {
+static int edge_mode_of(const dfgnn_problem *problem, int score) {
   const int dropout = problem->dropout ? EDGE_DROPOUT : 0;
   if (score == DFGNN_SCORE_GIVEN) /* which have their bias */
     return dropout;
@@ -212,7 +212,7 @@ dfgnn_status dfgnn__attend_run(attend_params *p, int score,
       "kernels/attention/cuda/attend.cuh", "dfgnn::attend", score,
       DFGNN_TYPE(problem.dtype), lane->vector, lane->lanes, shape.unroll,
       (int)problem.heads, (int)problem.dim, lane->tile_heads,
-      packed(p, &problem), edge_mode(&problem, score));
+      packed(p, &problem), edge_mode_of(&problem, score));
   if (p->schedule.units == 0)
     return DFGNN_OK;
   p->group = 32 / rows;
