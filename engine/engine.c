@@ -12,7 +12,11 @@
 #include "engine/cache.h"
 #include "engine/internal.h"
 
-enum { FIRST_CAPACITY = 256, MOST_THREADS = 64, FREE_SHARED = 48 << 10 };
+enum {
+  FIRST_CAPACITY = 256,
+  MOST_THREADS = 64,
+  FREE_SHARED = 48 << 10 /* of a block, static and dynamic, unasked */
+};
 
 /* ---- kernels in memory ----------------------------------------------------
  */
@@ -369,7 +373,7 @@ dfgnn_status dfgnn__launch(const dfgnn_queue *queue,
     return dfgnn__fail(DFGNN_ERROR_DEVICE,
                        "%s: the engine has no device to launch it on",
                        program->name);
-  if (grid.shared > FREE_SHARED)
+  if (grid.shared + (unsigned)kernel->info.shared_bytes > FREE_SHARED)
     allow_shared(kernel, grid.shared);
   if (grid.carveout)
     set_carveout(kernel, grid.carveout);

@@ -384,6 +384,8 @@ START_TEST(large_shared_memory_is_asked_for_once) {
   open_engine();
   ck_ok(launch(1, one));
   ck_assert_int_eq(gpu.max_shared, 0);
+  ck_ok(launch(1, (dfgnn_grid){.threads = 32, .shared = (48 << 10) - 512}));
+  ck_assert_int_eq(gpu.max_shared, (48 << 10) - 512); /* 1024 are static */
   ck_ok(launch(1, large));
   ck_ok(launch(1, large));
   ck_assert_int_eq(gpu.max_shared, 100 << 10);
