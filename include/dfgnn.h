@@ -391,15 +391,19 @@ DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
 /* ---- graph files and generators ----------------------------------------- */
 
 /* Reads a graph into host arrays.  The format is found from name and content:
- * Matrix Market (.mtx; pattern, real, integer; general, symmetric), SciPy CSR
- * (.npz, optional graph_ptr), METIS (.graph), SNAP and OGB edge lists (.txt,
- * .csv, .tsv; '#' and '%' comments), each also with .gz except .npz.  Edges
- * "a b" of a list mean that b attends to a (source, destination).  Duplicate
- * edges are kept.  Free it with dfgnn_csr_free. */
+ * Matrix Market coordinate files (.mtx; pattern, real, double, integer or
+ * complex values, which are skipped; general, symmetric, hermitian or
+ * skew-symmetric), SciPy CSR (.npz, optional graph_ptr), undirected graphs of
+ * METIS (.graph), SNAP and OGB edge lists (.txt, .csv, .tsv; '#' and '%'
+ * comments), each also with .gz except .npz.  Edges "a b" of a list mean that b
+ * attends to a (source, destination).  Duplicate edges are kept.  path must be
+ * a regular file: pipes and devices are DFGNN_ERROR_IO.  Free it with
+ * dfgnn_csr_free. */
 DFGNN_API dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path);
 
-/* Writes host arrays; the format is found from the name (.mtx, .npz, .graph,
- * .txt, .csv, .tsv; .gz where it is read).  A file is replaced whole or not. */
+/* Writes host arrays, validated as by dfgnn_csr_order; the format is found from
+ * the name (.mtx, .npz, .graph, .txt, .csv, .tsv; .gz where it is read).  A file
+ * is replaced whole or not. */
 DFGNN_API dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path);
 
 /* Makes a graph from a specification such as "sbm-pattern:batch=256,seed=1",
