@@ -56,9 +56,9 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
   h->pending = has_content(path, "-wal") || has_content(path, "-journal");
   if (size == 0)
     return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: the file is empty, expected a tuning store; remove "
-                       "it to start a new one",
-                       path);
+                       "%s: the file is empty but for a byte at most, expected a "
+                       "tuning store; remove it to start a new one",
+                       path); /* SQLite tells of one byte as of none */
   if (size > CAP_BYTES)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: the file has %lld MiB, expected at most %lld", path,
@@ -69,7 +69,17 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
                        path);
   int64_t page = b[16] << 8 | b[17];
   page = page == 1 ? 65536 : page;
-  if (size < 512 || page < 512 || (!h->pending && size % page != 0))
+  if (size < 512)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is truncated: it has %lld bytes, fewer "
+                       "than any store",
+                       path, size);
+  if (page < 512)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is damaged: it tells of pages of %lld "
+                       "bytes, expected 512 or more",
+                       path, (long long)page);
+  if (!h->pending && size % page != 0)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: the file is truncated: %lld bytes are no whole "
                        "number of pages of %lld",
