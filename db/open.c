@@ -55,10 +55,11 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
   h->wal = b[18] == 2 || b[19] == 2;
   h->pending = has_content(path, "-wal") || has_content(path, "-journal");
   if (size == 0)
-    return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: the file is empty but for a byte at most, expected a "
-                       "tuning store; remove it to start a new one",
-                       path); /* SQLite tells of one byte as of none */
+    return dfgnn__fail(
+        DFGNN_ERROR_STORE,
+        "%s: the file is empty but for a byte at most, expected a "
+        "tuning store; remove it to start a new one",
+        path); /* SQLite tells of one byte as of none */
   if (size > CAP_BYTES)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: the file has %lld MiB, expected at most %lld", path,
