@@ -231,6 +231,23 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
   return status;
 }
 
+/* SQLite opens what lies beside a store, and waits for the writer of a FIFO. */
+static dfgnn_status check_beside(const char *path) {
+  static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
+  for (int k = 0; k < 3; k++) {
+    char *name = sqlite3_mprintf("%s%s", path, suffixes[k]);
+    struct stat info;
+    int odd = name && stat(name, &info) == 0 && !S_ISREG(info.st_mode);
+    sqlite3_free(name);
+    if (odd)
+      return dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s%s: is no regular file, expected none or one of "
+                         "SQLite's",
+                         path, suffixes[k]);
+  }
+  return DFGNN_OK;
+}
+
 static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
                                int *missing) {
   struct stat info;
@@ -249,7 +266,7 @@ static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
   if (!S_ISREG(info.st_mode))
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: is no regular file, expected a store file", path);
-  return DFGNN_OK;
+  return check_beside(path);
 }
 
 static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
