@@ -6,6 +6,37 @@
 
 static _Thread_local char message[1024];
 
+/* The width of the control character at c: 1 for ASCII's, 2 for one of U+0080
+ * to U+009F in UTF-8, which terminals obey as well; 0: none. */
+static int control_width(const unsigned char *c) {
+  if (*c < ' ' || *c == 0x7f)
+    return 1;
+  return *c == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f ? 2 : 0;
+}
+
+char *dfgnn__escape(char *to, size_t size, const char *text) {
+  static const char hex[] = "0123456789abcdef";
+  const unsigned char *c = (const unsigned char *)text;
+  size_t n = 0;
+  while (*c && n + 1 < size) {
+    int width = control_width(c);
+    if (!width) {
+      to[n++] = (char)*c++;
+      continue;
+    }
+    if (n + 4 * (size_t)width + 1 > size)
+      break;
+    for (; width; width--, c++) {
+      memcpy(to + n, "\\x", 2);
+      to[n + 2] = hex[*c >> 4];
+      to[n + 3] = hex[*c & 15];
+      n += 4;
+    }
+  }
+  to[n] = 0;
+  return to;
+}
+
 const char *dfgnn_last_error(void) { return message; }
 
 dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...) {
@@ -14,7 +45,7 @@ dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  memcpy(message, text, sizeof message);
+  dfgnn__escape(message, sizeof message, text);
   return status;
 }
 
@@ -26,7 +57,7 @@ dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...) {
   va_end(args);
   if (n >= 0 && (size_t)n < sizeof text)
     snprintf(text + n, sizeof text - (size_t)n, "%s", message);
-  memcpy(message, text, sizeof message);
+  dfgnn__escape(message, sizeof message, text);
   return status;
 }
 

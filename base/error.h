@@ -17,6 +17,11 @@ dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...)
 dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Copies text with its control characters as \xNN, cut to size - 1 bytes, and
+ * returns `to`: names of files come from anywhere, and a terminal obeys what is
+ * in them.  Messages of the two functions above are escaped so. */
+char *dfgnn__escape(char *to, size_t size, const char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -55,10 +55,11 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
   h->wal = b[18] == 2 || b[19] == 2;
   h->pending = has_content(path, "-wal") || has_content(path, "-journal");
   if (size == 0)
-    return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: the file is empty, expected a tuning store; remove "
-                       "it to start a new one",
-                       path);
+    return dfgnn__fail(
+        DFGNN_ERROR_STORE,
+        "%s: the file is empty but for a byte at most, expected a "
+        "tuning store; remove it to start a new one",
+        path); /* SQLite tells of one byte as of none */
   if (size > CAP_BYTES)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: the file has %lld MiB, expected at most %lld", path,
@@ -69,7 +70,17 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
                        path);
   int64_t page = b[16] << 8 | b[17];
   page = page == 1 ? 65536 : page;
-  if (size < 512 || page < 512 || (!h->pending && size % page != 0))
+  if (size < 512)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is truncated: it has %lld bytes, fewer "
+                       "than any store",
+                       path, size);
+  if (page < 512)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is damaged: it tells of pages of %lld "
+                       "bytes, expected 512 or more",
+                       path, (long long)page);
+  if (!h->pending && size % page != 0)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: the file is truncated: %lld bytes are no whole "
                        "number of pages of %lld",
@@ -220,6 +231,23 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
   return status;
 }
 
+/* SQLite opens what lies beside a store, and waits for the writer of a FIFO. */
+static dfgnn_status check_beside(const char *path) {
+  static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
+  for (int k = 0; k < 3; k++) {
+    char *name = sqlite3_mprintf("%s%s", path, suffixes[k]);
+    struct stat info;
+    int odd = name && stat(name, &info) == 0 && !S_ISREG(info.st_mode);
+    sqlite3_free(name);
+    if (odd)
+      return dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s%s: is no regular file, expected none or one of "
+                         "SQLite's",
+                         path, suffixes[k]);
+  }
+  return DFGNN_OK;
+}
+
 static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
                                int *missing) {
   struct stat info;
@@ -238,7 +266,7 @@ static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
   if (!S_ISREG(info.st_mode))
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: is no regular file, expected a store file", path);
-  return DFGNN_OK;
+  return check_beside(path);
 }
 
 static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {

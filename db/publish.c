@@ -10,7 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static dfgnn_status vacuum_into(dfgnn_store *store, const char *name) {
+/* Messages name the path that is published, not the copy in memory. */
+static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
+                                const char *path) {
+  dfgnn_store named = {.db = store->db, .path = (char *)path};
   const char *attempt = "cannot be published";
   sqlite3_stmt *query = NULL;
   dfgnn__store_begin(store);
@@ -20,7 +23,7 @@ static dfgnn_status vacuum_into(dfgnn_store *store, const char *name) {
   if (!rc)
     rc = sqlite3_step(query);
   dfgnn_status status =
-      rc == SQLITE_DONE ? DFGNN_OK : dfgnn__store_fail(store, rc, attempt);
+      rc == SQLITE_DONE ? DFGNN_OK : dfgnn__store_fail(&named, rc, attempt);
   sqlite3_finalize(query);
   return status;
 }
@@ -50,13 +53,11 @@ dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path) {
   if (!status)
     status = dfgnn__store_merge(memory, NULL, store, NULL);
   if (!status) {
-    status = vacuum_into(memory, name);
+    status = vacuum_into(memory, name, path);
     int error = status ? 0 : settle(name, path);
     if (error)
       status = dfgnn__fail(DFGNN_ERROR_STORE, "%s: cannot be published: %s",
                            path, strerror(error));
-    else if (status)
-      dfgnn__fail_prefix(status, "%s: ", path);
     unlink(name);
   }
   dfgnn__store_close(memory);

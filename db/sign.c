@@ -1,5 +1,6 @@
 /* Who vouches for a store: Ed25519 signatures beside published files. */
 #include "base/error.h"
+#include "base/file.h"
 #include "db/internal.h"
 
 #include <dirent.h>
@@ -53,10 +54,17 @@ static dfgnn_status read_line(void *bytes, size_t size, const char *path,
                               const char *kind) {
   char line[LINE_BYTES] = "";
   size_t length = strlen(kind), found = 0;
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read: %s", path,
-                       strerror(errno));
+  int64_t bytes_there;
+  int fd;
+  dfgnn_status status =
+      dfgnn__file_or_pipe_open(&fd, &bytes_there, path, "a key or signature");
+  if (status)
+    return status;
+  FILE *file = fdopen(fd, "r");
+  if (!file) {
+    close(fd);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot buffer", path);
+  }
   int good = fgets(line, sizeof line, file) != NULL;
   fclose(file);
   line[strcspn(line, "\r\n")] = 0;
@@ -92,23 +100,23 @@ static dfgnn_status start(void) {
 static dfgnn_status read_store(unsigned char **bytes, size_t *size,
                                const char *path) {
   char name[PATH_MAX];
-  struct stat info;
+  int64_t bytes_there;
+  int fd;
   unsigned char *all = NULL;
   dfgnn_status status = suffixed(name, path, "-wal");
   if (status)
     return status;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return dfgnn__fail(errno == ENOENT ? DFGNN_ERROR_IO : DFGNN_ERROR_STORE,
-                       "%s: %s", path, strerror(errno));
-  if (fstat(fd, &info) || !S_ISREG(info.st_mode) ||
-      info.st_size > DFGNN_STORE_CAP_BYTES) {
-    status = dfgnn__fail(DFGNN_ERROR_STORE,
-                         "%s: expected a regular file of at most %lld MiB",
-                         path, DFGNN_STORE_CAP_BYTES >> 20);
+  int missing = access(path, F_OK) && errno == ENOENT;
+  status = dfgnn__file_open(&fd, &bytes_there, path, "a store file");
+  if (status)
+    return missing ? status : DFGNN_ERROR_STORE;
+  if (bytes_there > DFGNN_STORE_CAP_BYTES) {
+    status = dfgnn__fail(
+        DFGNN_ERROR_STORE, "%s: the file has %lld MiB, expected at most %lld",
+        path, (long long)bytes_there >> 20, DFGNN_STORE_CAP_BYTES >> 20);
     goto out;
   }
-  size_t length = (size_t)info.st_size, done = 0;
+  size_t length = (size_t)bytes_there, done = 0;
   all = malloc(length + 1);
   for (ssize_t n = 1; all && n > 0 && done < length; done += (size_t)n)
     if ((n = read(fd, all + done, length - done)) <= 0)

@@ -22,6 +22,13 @@
  *     H heads, D features per head.
  *   - "Device memory" is what the context's device can read: host memory for
  *     the CPU, GPU memory for CUDA.
+ *   - A handle that is NULL, of another type or destroyed (as far as its memory
+ *     still tells) is DFGNN_ERROR_INVALID; functions that return no status then
+ *     return NULL or 0, those that destroy do nothing.
+ *   - After fork() the child may use what the parent made on the CPU, in
+ *     parallel too, unless another thread of the parent was inside a call at
+ *     that moment.  CUDA does not survive fork(): contexts of a GPU made by the
+ *     parent return DFGNN_ERROR_DEVICE in the child.
  */
 #ifndef DFGNN_H
 #define DFGNN_H
@@ -29,19 +36,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A descriptor that is zero but for its size. */
+#ifdef __cplusplus
+template <class Descriptor> inline Descriptor dfgnn_descriptor() {
+  Descriptor d = Descriptor();
+  d.struct_size = sizeof(Descriptor);
+  return d;
+}
+#define DFGNN_INIT(type) dfgnn_descriptor<type>()
+#else
+#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #ifndef DFGNN_API
 #define DFGNN_API __attribute__((visibility("default")))
-#endif
-
-/* A descriptor that is zero but for its size. */
-#ifdef __cplusplus
-#define DFGNN_INIT(type) { sizeof(type) }
-#else
-#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
 #endif
 
 /* ---- status ------------------------------------------------------------- */
@@ -213,7 +225,8 @@ typedef struct dfgnn_options {
                        * NULL: DFGNN_STORE, else the user's, the site's and the
                        * package's.  "" reads and writes none. */
   dfgnn_effort effort;
-  int threads;            /* of the CPU backend; 0: what OpenMP would use */
+  int threads;            /* of the CPU backend, at most 4096; 0: what OpenMP
+                           * would use */
   int64_t paper_capacity; /* bytes of shared memory in the paper's rule; 0:
                            * DFGNN_PAPER_CAPACITY, else 12288 */
   dfgnn_log_level log_level;
@@ -225,11 +238,13 @@ typedef struct dfgnn_options {
 
 /* Opens the device and loads its decisions from the stores.  options may be
  * NULL.  A store that cannot be used is logged and skipped, except one that
- * options or DFGNN_STORE name, which is DFGNN_ERROR_STORE. */
+ * options or DFGNN_STORE name, which is an error; if only the first of those is
+ * missing, which tuning would make, that is a warning. */
 DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
                                             const dfgnn_options *options);
 
-/* Destroys the context.  Its graphs and plans must be destroyed before. */
+/* Destroys the context.  Its graphs and plans must be destroyed before; those
+ * that are left keep its memory until the last of them goes, which is logged. */
 DFGNN_API void dfgnn_context_destroy(dfgnn_context *ctx);
 
 /* Loads the stores anew.  Existing plans keep their choice. */
@@ -347,7 +362,8 @@ DFGNN_API const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
 DFGNN_API dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr,
                                        const dfgnn_graph *graph);
 
-/* Destroys the graph; its plans must be destroyed before.  NULL is allowed.
+/* Destroys the graph; its plans must be destroyed before: what is left of them
+ * can only be destroyed, which is logged as debug.  NULL is allowed.
  * Waits for the device if work on the graph was put on a stream other than the
  * default one (NULL).  The memory of a GPU is kept for the next graphs, up to a
  * 32nd of what the GPU has, until the context is destroyed. */
@@ -393,15 +409,19 @@ DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
 /* ---- graph files and generators ----------------------------------------- */
 
 /* Reads a graph into host arrays.  The format is found from name and content:
- * Matrix Market (.mtx; pattern, real, integer; general, symmetric), SciPy CSR
- * (.npz, optional graph_ptr), METIS (.graph), SNAP and OGB edge lists (.txt,
- * .csv, .tsv; '#' and '%' comments), each also with .gz except .npz.  Edges
- * "a b" of a list mean that b attends to a (source, destination).  Duplicate
- * edges are kept.  Free it with dfgnn_csr_free. */
+ * Matrix Market coordinate files (.mtx; pattern, real, double, integer or
+ * complex values, which are skipped; general, symmetric, hermitian or
+ * skew-symmetric), SciPy CSR (.npz, optional graph_ptr), undirected graphs of
+ * METIS (.graph), SNAP and OGB edge lists (.txt, .csv, .tsv; '#' and '%'
+ * comments), each also with .gz except .npz.  Edges "a b" of a list mean that b
+ * attends to a (source, destination).  Duplicate edges are kept.  path must be
+ * a regular file: pipes and devices are DFGNN_ERROR_IO.  Free it with
+ * dfgnn_csr_free. */
 DFGNN_API dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path);
 
-/* Writes host arrays; the format is found from the name (.mtx, .npz, .graph,
- * .txt, .csv, .tsv; .gz where it is read).  A file is replaced whole or not. */
+/* Writes host arrays, validated as by dfgnn_csr_order; the format is found from
+ * the name (.mtx, .npz, .graph, .txt, .csv, .tsv; .gz where it is read).  A file
+ * is replaced whole or not. */
 DFGNN_API dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path);
 
 /* Makes a graph from a specification such as "sbm-pattern:batch=256,seed=1",
@@ -589,8 +609,12 @@ typedef struct dfgnn_args {
 } dfgnn_args;
 
 #ifdef __cplusplus
-#define DFGNN_ARGS_INIT                                                        \
-  { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2 }
+inline dfgnn_args dfgnn_args_descriptor() {
+  dfgnn_args args = dfgnn_descriptor<dfgnn_args>();
+  args.slope = 0.2;
+  return args;
+}
+#define DFGNN_ARGS_INIT dfgnn_args_descriptor()
 #else
 #define DFGNN_ARGS_INIT                                                        \
   { .struct_size = sizeof(dfgnn_args), .slope = 0.2 }
@@ -620,10 +644,12 @@ DFGNN_API dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **plan,
 /* Gives the plan back.  NULL is allowed. */
 DFGNN_API void dfgnn_plan_destroy(dfgnn_plan *plan);
 
-/* Bytes of device memory, aligned to 256, that execute needs. */
+/* Bytes of device memory that execute needs, aligned to 64 on the CPU and to 256
+ * on a GPU; it refuses less. */
 DFGNN_API size_t dfgnn_plan_workspace(const dfgnn_plan *plan);
 
 DFGNN_API const char *dfgnn_plan_variant(const dfgnn_plan *plan);
+/* (dfgnn_source)-1, which has no name, if plan is no plan. */
 DFGNN_API dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan);
 
 typedef struct dfgnn_candidate {

@@ -32,7 +32,9 @@ static void read_comment(dfgnn__scanner *s, int64_t *nodes) {
 
 static dfgnn_status read_node(dfgnn__scanner *s, const char *what,
                               int64_t *node) {
-  dfgnn_status status = dfgnn__get_integer(s, node, what);
+  char expected[96];
+  snprintf(expected, sizeof expected, "the %s, a whole number from 0", what);
+  dfgnn_status status = dfgnn__get_integer(s, node, expected);
   if (!status && (*node < 0 || *node >= INT32_MAX))
     status = dfgnn__fail(
         DFGNN_ERROR_FORMAT, "%s: line %lld: found %s %lld, expected 0 to %d",

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #endif
 #include "base/error.h"
+#include "base/fork.h"
 #include "io/generators.h"
 #include "io/io.h"
 
@@ -326,6 +327,7 @@ static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
 dfgnn_status dfgnn_csr_generate(dfgnn_csr **csr, const char *spec) {
   if (!csr || !spec)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "spec" : "csr");
+  dfgnn__fork_prepare();
   char *text = strdup(spec);
   if (!text)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot copy a specification");

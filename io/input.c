@@ -3,14 +3,12 @@
 #endif
 #include "io/input.h"
 #include "base/error.h"
+#include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define BUFFER_BYTES (1 << 16)
 #define MIB ((int64_t)1 << 20)
@@ -49,78 +47,45 @@ dfgnn_status dfgnn__limit_rows(const char *path, int64_t rows, int64_t limit) {
 }
 
 dfgnn_status dfgnn__scanner_open(dfgnn__scanner *s, const char *path) {
-  *s = (dfgnn__scanner){.path = path, .line = 1};
-  struct stat about;
-  dfgnn_status status = DFGNN_OK;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || fstat(fd, &about)) {
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot open: %s", path,
-                         strerror(errno));
-    goto out;
-  }
-  if (S_ISDIR(about.st_mode)) {
-    status = dfgnn__fail(DFGNN_ERROR_IO,
-                         "%s: found a directory, expected a graph file", path);
-    goto out;
-  }
-  int64_t size = S_ISREG(about.st_mode) ? (int64_t)about.st_size : -1;
-  if ((status = dfgnn__limit(&s->limit, size)))
-    goto out;
-  s->buffer = malloc(BUFFER_BYTES);
-  s->file = s->buffer ? gzdopen(fd, "rb") : NULL;
-  if (!s->file) {
+  int64_t size;
+  int fd;
+  *s = (dfgnn__scanner){.path = path, .file = {.fd = -1}, .line = 1};
+  dfgnn_status status = dfgnn__file_open(&fd, &size, path, "a graph file");
+  if (status)
+    return status;
+  status = dfgnn__gunzip_open(&s->file, fd, path);
+  if (!status)
+    status = dfgnn__limit(&s->limit, size);
+  if (!status && !(s->buffer = malloc(BUFFER_BYTES)))
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot buffer", path);
-    goto out;
-  }
-  fd = -1;
-  gzbuffer(s->file, BUFFER_BYTES);
   s->p = s->end = s->buffer;
-out:
-  if (fd >= 0)
-    close(fd);
   if (status)
     dfgnn__scanner_close(s);
   return status;
 }
 
 void dfgnn__scanner_close(dfgnn__scanner *s) {
-  if (s->file)
-    gzclose(s->file);
+  dfgnn__gunzip_close(&s->file);
   free(s->buffer);
-  s->file = NULL;
   s->buffer = NULL;
   s->p = s->end = NULL;
 }
 
 int dfgnn__scanner_fill(dfgnn__scanner *s) {
+  size_t n = 0;
   if (s->status)
     return 0;
-  int n = gzread(s->file, s->buffer, BUFFER_BYTES);
-  int code = Z_OK;
-  if (n < BUFFER_BYTES) {
-    const char *why = gzerror(s->file, &code);
-    if (n < 0 || code == Z_BUF_ERROR) {
-      if (code == Z_ERRNO)
-        s->status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot read: %s", s->path,
-                                strerror(errno));
-      else
-        s->status =
-            dfgnn__fail(DFGNN_ERROR_FORMAT,
-                        "%s: found a damaged gzip stream after %lld bytes "
-                        "(%s), expected a whole one",
-                        s->path, (long long)s->total, why);
-      n = 0;
-    }
-  }
-  s->total += n;
-  if (n > 0 && s->total > s->limit) {
+  s->status = dfgnn__gunzip_read(&s->file, s->buffer, BUFFER_BYTES, &n, s->path,
+                                 s->total);
+  s->total += (int64_t)n;
+  if (!s->status && n && s->total > s->limit)
     s->status = dfgnn__fail(DFGNN_ERROR_FORMAT,
                             "%s: found more than %lld bytes of text, expected "
                             "fewer in a file of its size; DFGNN_MAX_FILE "
                             "raises the limit",
                             s->path, (long long)s->limit);
+  if (s->status)
     n = 0;
-  }
   s->p = s->buffer;
   s->end = s->buffer + n;
   return n > 0;
@@ -158,29 +123,51 @@ static int ends_token(int c) {
          c == ';';
 }
 
+/* The failure of a token whose first bytes are read already. */
+static dfgnn_status wrong_token(dfgnn__scanner *s, const char *begun,
+                                const char *expected) {
+  char found[64];
+  size_t n = strlen(begun) < 40 ? strlen(begun) : 40;
+  memcpy(found, begun, n);
+  for (int c; n < 40 && !ends_token(c = dfgnn__peek(s)) && c > ' ' && c <= '~';
+       s->p++)
+    found[n++] = (char)c;
+  found[n] = 0;
+  if (s->status)
+    return s->status;
+  return n ? dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: line %lld: found '%s', expected %s", s->path,
+                         (long long)s->line, found, expected)
+           : dfgnn__scan_fail(s, expected);
+}
+
 dfgnn_status dfgnn__get_integer(dfgnn__scanner *s, int64_t *value,
                                 const char *expected) {
-  int c = dfgnn__skip_blanks(s);
-  int negative = c == '-';
+  char begun[48];
+  size_t n = 0;
+  int c = dfgnn__skip_blanks(s), beyond = 0;
+  int64_t v = 0;
   if (c == '-' || c == '+') {
+    begun[n++] = (char)c;
     s->p++;
     c = dfgnn__peek(s);
   }
-  if (c < '0' || c > '9')
-    return dfgnn__scan_fail(s, expected);
-  int64_t v = 0;
-  do {
-    if (v > (INT64_MAX - 9) / 10)
-      return dfgnn__fail(DFGNN_ERROR_FORMAT,
-                         "%s: line %lld: found an integer beyond 64 bits, "
-                         "expected %s",
-                         s->path, (long long)s->line, expected);
-    v = 10 * v + (c - '0');
+  int negative = n && *begun == '-', any = c >= '0' && c <= '9';
+  for (; c >= '0' && c <= '9'; c = dfgnn__peek(s)) {
+    beyond |= __builtin_mul_overflow(v, 10, &v) ||
+              __builtin_add_overflow(v, c - '0', &v);
+    if (n + 1 < sizeof begun)
+      begun[n++] = (char)c;
     s->p++;
-    c = dfgnn__peek(s);
-  } while (c >= '0' && c <= '9');
-  if (!ends_token(c))
-    return dfgnn__scan_fail(s, expected);
+  }
+  begun[n] = 0;
+  if (!any || !ends_token(c))
+    return wrong_token(s, begun, expected);
+  if (beyond)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "%s: line %lld: found an integer beyond 64 bits (%s), "
+                       "expected %s",
+                       s->path, (long long)s->line, begun, expected);
   *value = negative ? -v : v;
   return DFGNN_OK;
 }

@@ -8,8 +8,7 @@
 #define DFGNN_IO_INPUT_H
 
 #include "dfgnn.h"
-
-#include <zlib.h>
+#include "io/gunzip.h"
 
 /* The limit for a file of size bytes, -1 where that is not known. */
 dfgnn_status dfgnn__limit(int64_t *limit, int64_t size);
@@ -19,7 +18,7 @@ dfgnn_status dfgnn__limit_rows(const char *path, int64_t rows, int64_t limit);
 
 typedef struct dfgnn__scanner {
   const char *path;
-  gzFile file;
+  dfgnn__gunzip file;
   int64_t limit, total; /* bytes */
   int64_t line;         /* of p, from 1 */
   dfgnn_status status;  /* of reading; text functions see the end of file */

@@ -27,6 +27,10 @@ dfgnn_status dfgnn__csr_read_as(dfgnn_csr **csr, const char *path,
  * the specification of a generator; "gen:SPEC" is always the latter. */
 dfgnn_status dfgnn__csr_open(dfgnn_csr **csr, const char *file_or_spec);
 
+/* Fails unless csr is a matrix in host memory: offsets rise from 0 to edges,
+ * indices are in range, no edge leaves its graph of a batch. */
+dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr);
+
 /* 1 if every edge (i, j) has its (j, i), as often; 0 if not.  Negative: a
  * dfgnn_status. */
 int dfgnn__csr_symmetric(const dfgnn_csr *csr);

@@ -82,7 +82,7 @@ static dfgnn_status read_node(dfgnn__scanner *s, const header *h, int32_t node,
     status = dfgnn__skip_number(s, "a size or weight of the node");
   while (!status && !at_end(s)) {
     int64_t j;
-    status = dfgnn__get_integer(s, &j, "a neighbour");
+    status = dfgnn__get_integer(s, &j, "a neighbour, a whole number from 1");
     if (!status && (j < 1 || j > h->nodes))
       status = out_of_range(s, "neighbour", j, 1, h->nodes);
     if (!status && h->weighted)
@@ -92,6 +92,44 @@ static dfgnn_status read_node(dfgnn__scanner *s, const header *h, int32_t node,
   }
   dfgnn__skip_line(s);
   return status ? status : s->status;
+}
+
+static int has_edge(const dfgnn__parts *parts, int64_t from, int64_t to) {
+  int64_t low = parts->offsets[from], high = parts->offsets[from + 1];
+  while (low < high) { /* rows are sorted */
+    int64_t middle = low + (high - low) / 2;
+    if (parts->indices[middle] < to)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < parts->offsets[from + 1] && parts->indices[low] == to;
+}
+
+/* Each edge of an undirected graph stands in the lines of both its ends. */
+static dfgnn_status check_symmetric(const dfgnn__parts *parts,
+                                    const char *path) {
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  csr.destinations = csr.sources = parts->destinations;
+  csr.edges = parts->edges;
+  csr.offsets = parts->offsets;
+  csr.indices = parts->indices;
+  csr.offset_type = DFGNN_INDEX_I64;
+  int symmetric = dfgnn__csr_symmetric(&csr);
+  if (symmetric)
+    return symmetric < 0 ? (dfgnn_status)symmetric : DFGNN_OK;
+  for (int64_t i = 0; i < parts->destinations; i++)
+    for (int64_t e = parts->offsets[i]; e < parts->offsets[i + 1]; e++)
+      if (!has_edge(parts, parts->indices[e], i))
+        return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                           "%s: found node %d among the neighbours of node "
+                           "%lld, but not the other way, expected an "
+                           "undirected graph",
+                           path, parts->indices[e] + 1, (long long)i + 1);
+  return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                     "%s: found an edge more often in the line of one of its "
+                     "ends than of the other, expected an undirected graph",
+                     path);
 }
 
 dfgnn_status dfgnn__read_metis(dfgnn__parts *parts, const char *path) {
@@ -124,6 +162,8 @@ dfgnn_status dfgnn__read_metis(dfgnn__parts *parts, const char *path) {
     goto out;
   }
   status = dfgnn__edges_compress(parts, &edges, h.nodes, h.nodes);
+  if (!status && (status = check_symmetric(parts, path)))
+    dfgnn__parts_free(parts);
 out:
   dfgnn__edges_free(&edges);
   dfgnn__scanner_close(&s);

@@ -101,7 +101,9 @@ static dfgnn_status read_size(dfgnn__scanner *s, int64_t size[3]) {
 
 static dfgnn_status read_position(dfgnn__scanner *s, int64_t *value,
                                   const char *what, int64_t most) {
-  dfgnn_status status = dfgnn__get_integer(s, value, what);
+  char expected[64];
+  snprintf(expected, sizeof expected, "the %s, a whole number from 1", what);
+  dfgnn_status status = dfgnn__get_integer(s, value, expected);
   if (!status && (*value < 1 || *value > most))
     status = dfgnn__fail(
         DFGNN_ERROR_FORMAT, "%s: line %lld: found %s %lld, expected 1 to %lld",

@@ -4,6 +4,7 @@
  * and here optionally graph_ptr, the first node of each graph of a batch.  data
  * is not unpacked: every stored entry is an edge. */
 #include "base/error.h"
+#include "base/file.h"
 #include "io/formats.h"
 #include "io/input.h"
 #include "io/io.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <minizip/unzip.h>
 
@@ -32,13 +33,41 @@ typedef struct array {
   char *data;
 } array;
 
-static dfgnn_status open_archive(archive *a, const char *path) {
-  struct stat about;
-  *a = (archive){.path = path};
-  if (stat(path, &about))
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot open: %s", path,
+#define END_BYTES 22 /* of a zip's last record without its comment */
+
+/* A zip ends in a record whose last two bytes say how long a comment follows.
+ * minizip takes one that is cut off. */
+static dfgnn_status check_end(int fd, int64_t size, const char *path) {
+  unsigned char tail[END_BYTES + UINT16_MAX];
+  int64_t length = size < (int64_t)sizeof tail ? size : (int64_t)sizeof tail;
+  if (pread(fd, tail, (size_t)length, size - length) != length)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot read: %s", path,
                        strerror(errno));
-  dfgnn_status status = dfgnn__limit(&a->left, (int64_t)about.st_size);
+  int64_t at = length - 4;
+  while (at >= 0 && memcmp(tail + at, "PK\5\6", 4))
+    at--;
+  int64_t there = length - at - END_BYTES;
+  if (at < 0 || there < 0 ||
+      there < (tail[at + 20] | (int64_t)tail[at + 21] << 8))
+    return dfgnn__fail(
+        DFGNN_ERROR_FORMAT,
+        "%s: found %s, expected an .npz archive; is the file "
+        "truncated?",
+        path, at < 0 ? "no zip directory" : "the end of a zip archive cut off");
+  return DFGNN_OK;
+}
+
+static dfgnn_status open_archive(archive *a, const char *path) {
+  int64_t size;
+  int fd;
+  *a = (archive){.path = path};
+  dfgnn_status status = dfgnn__file_open(&fd, &size, path, "a graph file");
+  if (status)
+    return status;
+  status = dfgnn__limit(&a->left, size);
+  if (!status)
+    status = check_end(fd, size, path);
+  close(fd);
   if (status)
     return status;
   a->zip = unzOpen64(path);
@@ -47,6 +76,42 @@ static dfgnn_status open_archive(archive *a, const char *path) {
                        "%s: found no zip directory, expected an .npz archive; "
                        "is the file truncated?",
                        path);
+  return DFGNN_OK;
+}
+
+/* Which of two entries of one name is meant, readers disagree; of what is
+ * encrypted no password is known. */
+static dfgnn_status check_entries(archive *a) {
+  static const char *const names[] = {"format.npy", "shape.npy",
+                                      "indptr.npy", "indices.npy",
+                                      "data.npy",   "graph_ptr.npy"};
+  enum { NAMES = sizeof names / sizeof *names };
+  int seen[NAMES] = {0};
+  for (int code = unzGoToFirstFile(a->zip); code == UNZ_OK;
+       code = unzGoToNextFile(a->zip)) {
+    char entry[64] = "";
+    unz_file_info64 info;
+    if (unzGetCurrentFileInfo64(a->zip, &info, entry, sizeof entry - 1, NULL, 0,
+                                NULL, 0) != UNZ_OK)
+      return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found a damaged zip directory, expected an .npz "
+                         "archive",
+                         a->path);
+    int k = 0;
+    while (k < NAMES && strcmp(names[k], entry))
+      k++;
+    if (k == NAMES)
+      continue;
+    if (seen[k]++)
+      return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found the entry %s twice, expected it once",
+                         a->path, entry);
+    if (info.flag & 1)
+      return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found the entry %s encrypted, expected plain "
+                         "arrays",
+                         a->path, entry);
+  }
   return DFGNN_OK;
 }
 
@@ -371,17 +436,37 @@ out:
   return status;
 }
 
-/* Only the header of data is looked at: it must fit the indices. */
+/* Bytes of an element by the digits of its type, such as '<f4' or '|b1'; 0: not
+ * told. */
+static int64_t item_bytes(const dfgnn__npy *npy) {
+  size_t digits = strcspn(npy->type, "0123456789");
+  int64_t bytes = strtoll(npy->type + digits, NULL, 10);
+  return bytes > 0 && bytes <= 1024 ? bytes : 0;
+}
+
+/* Only the header of data is looked at: it must fit the indices and what the
+ * archive says of its size. */
 static dfgnn_status check_data(archive *a, const dfgnn__parts *parts) {
   array x;
   dfgnn_status status = open_array(a, &x, "data");
   if (status)
     return status;
+  unz_file_info64 info = {0};
+  unzGetCurrentFileInfo64(a->zip, &info, NULL, 0, NULL, 0, NULL, 0);
   unzCloseCurrentFile(a->zip);
+  int64_t item = item_bytes(&x.npy), size = 0;
   if (x.npy.dimensions != 1 || x.npy.count != parts->edges)
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
                        "%s: found %lld elements, expected %lld as in indices",
                        x.what, (long long)x.npy.count, (long long)parts->edges);
+  if (item && (__builtin_mul_overflow(x.npy.count, item, &size) ||
+               (int64_t)info.uncompressed_size != size + (int64_t)x.npy.header))
+    return dfgnn__fail(
+        DFGNN_ERROR_FORMAT,
+        "%s: found %lld bytes behind its header, expected %lld "
+        "elements of %lld bytes",
+        x.what, (long long)info.uncompressed_size - (long long)x.npy.header,
+        (long long)x.npy.count, (long long)item);
   return DFGNN_OK;
 }
 
@@ -391,8 +476,9 @@ dfgnn_status dfgnn__read_npz(dfgnn__parts *parts, const char *path) {
   if (status)
     return status;
   *parts = (dfgnn__parts){0};
+  status = check_entries(&a);
   /* indptr before format: what is no sparse matrix at all says so. */
-  if (!has(&a, "indptr"))
+  if (!status && !has(&a, "indptr"))
     status = missing(&a, "indptr");
   if (!status)
     status = check_format(&a);

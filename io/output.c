@@ -4,6 +4,7 @@
 #include "io/output.h"
 #include "base/error.h"
 #include "io/formats.h"
+#include "io/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -143,9 +144,9 @@ static dfgnn_status write_csr(const void *data, const char *path,
 dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
   if (!csr || !path)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "path" : "csr");
-  if (csr->on_device)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s: found device arrays, expected host arrays", path);
+  dfgnn_status status = dfgnn__csr_check(csr);
+  if (status)
+    return dfgnn__fail_prefix(status, "%s: ", path);
   if (!find_writer(path))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "%s: found no known extension, expected .npz, or .mtx, "

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "base/error.h"
+#include "base/fork.h"
 #include "io/formats.h"
 #include "io/input.h"
 #include "io/io.h"
@@ -84,5 +85,6 @@ dfgnn_status dfgnn__csr_read_as(dfgnn_csr **csr, const char *path,
 dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path) {
   if (!csr || !path)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "path" : "csr");
+  dfgnn__fork_prepare();
   return dfgnn__csr_read_as(csr, path, DFGNN__FORMAT_AUTO);
 }

@@ -33,6 +33,8 @@ typedef struct dfgnn_sorted_edges {
 
 typedef struct dfgnn_backend {
   const char *name;
+  int survives_fork; /* a child of fork() may use the parent's device */
+  int alignment;     /* of workspaces; 0: WORKSPACE_ALIGNMENT of lib/plan.c */
 
   int (*device_count)(void);
   /* threads: of the CPU backend, 0 for its default. */

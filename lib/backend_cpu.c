@@ -35,14 +35,21 @@ static int64_t last_level_cache(void) {
   return 8 << 20;
 }
 
+#define MOST_THREADS 4096
+
 static dfgnn_status cpu_open(dfgnn_device **device, int ordinal, int threads) {
   if (ordinal != 0)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "CPU device %d does not exist, expected cpu", ordinal);
+  if (threads < 0 || threads > MOST_THREADS)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "threads is %d, expected 0..%d",
+                       threads, MOST_THREADS);
   dfgnn_device *d = calloc(1, sizeof *d);
   if (!d)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   d->threads = threads > 0 ? threads : omp_get_max_threads();
+  if (d->threads > MOST_THREADS)
+    d->threads = MOST_THREADS;
   d->cache_bytes = last_level_cache();
   *device = d;
   return DFGNN_OK;
@@ -279,6 +286,8 @@ out:
 
 const dfgnn_backend dfgnn__backend_cpu = {
     .name = "cpu",
+    .survives_fork = 1,
+    .alignment = 64, /* of the widest vectors, and what torch allocates with */
     .device_count = device_count,
     .open = cpu_open,
     .close = cpu_close,

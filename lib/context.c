@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fork.h"
+#include "lib/handle.h"
 
 static dfgnn_status read_number(int64_t *value, const char *name,
                                 int64_t lowest) {
@@ -121,6 +123,10 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   dfgnn_context *ctx = calloc(1, sizeof *ctx);
   if (!ctx)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  dfgnn__fork_prepare();
+  ctx->kind = DFGNN_HANDLE_CONTEXT;
+  ctx->forks = dfgnn__fork_depth();
+  atomic_init(&ctx->references, 1);
   pthread_mutex_init(&ctx->lock, NULL);
   pthread_mutex_init(&ctx->memory_lock, NULL);
   ctx->log = options->log;
@@ -158,13 +164,7 @@ fail:
   return status;
 }
 
-void dfgnn_context_destroy(dfgnn_context *ctx) {
-  if (!ctx)
-    return;
-  if (atomic_load(&ctx->graphs))
-    dfgnn__log(ctx, DFGNN_LOG_ERROR,
-               "context destroyed before %d of its graphs",
-               atomic_load(&ctx->graphs));
+static void release(dfgnn_context *ctx) {
   dfgnn__table_destroy(ctx->table);
   dfgnn__layers_free(ctx);
   if (ctx->workspace)
@@ -178,11 +178,32 @@ void dfgnn_context_destroy(dfgnn_context *ctx) {
   free(ctx);
 }
 
+void dfgnn__context_hold(dfgnn_context *ctx) {
+  atomic_fetch_add(&ctx->references, 1);
+}
+
+void dfgnn__context_drop(dfgnn_context *ctx) {
+  if (atomic_fetch_sub(&ctx->references, 1) == 1)
+    release(ctx);
+}
+
+void dfgnn_context_destroy(dfgnn_context *ctx) {
+  if (!dfgnn__is_context(ctx))
+    return;
+  int graphs = atomic_load(&ctx->references) - 1;
+  if (graphs)
+    dfgnn__log(ctx, DFGNN_LOG_ERROR,
+               "context destroyed before %d of its graphs", graphs);
+  ctx->kind = DFGNN_HANDLE_NONE;
+  ctx->log_level = DFGNN_LOG_NONE; /* its function may be gone from now on */
+  dfgnn__context_drop(ctx);
+}
+
 dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
   dfgnn_table *fresh, *old;
-  if (!ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "ctx is NULL");
-  dfgnn_status status = dfgnn__layers_load(&fresh, ctx);
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (!status)
+    status = dfgnn__layers_load(&fresh, ctx);
   if (status)
     return status;
   pthread_mutex_lock(&ctx->lock);
@@ -195,9 +216,12 @@ dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
 
 dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
                                   const dfgnn_context *ctx) {
-  if (!info || !ctx || info->struct_size != sizeof *info)
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (status)
+    return status;
+  if (!info || info->struct_size != sizeof *info)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "info or ctx is NULL, or info.struct_size is wrong");
+                       "info is NULL, or info.struct_size is wrong");
   *info = ctx->info;
   return DFGNN_OK;
 }
@@ -205,8 +229,11 @@ dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
 dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
                                   const dfgnn_context *ctx) {
   dfgnn_context *c = (dfgnn_context *)ctx;
-  if (!digest || !ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "digest or ctx is NULL");
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (status)
+    return status;
+  if (!digest)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "digest is NULL");
   pthread_mutex_lock(&c->lock);
   dfgnn__table_digest(digest, ctx->table);
   pthread_mutex_unlock(&c->lock);
@@ -215,8 +242,11 @@ dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
 
 dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                     const dfgnn_context *ctx) {
-  if (!counters || !ctx || counters->struct_size != sizeof *counters)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "counters or ctx is NULL, or "
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (status)
+    return status;
+  if (!counters || counters->struct_size != sizeof *counters)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "counters is NULL, or "
                                             "counters.struct_size is wrong");
   dfgnn_context *c = (dfgnn_context *)ctx; /* atomic_load takes no const */
   *counters = (dfgnn_counters){.struct_size = sizeof *counters,

@@ -22,6 +22,9 @@ typedef struct dfgnn_store_layer {
 } dfgnn_store_layer;
 
 struct dfgnn_context {
+  uint32_t kind;         /* lib/handle.h */
+  int forks;             /* dfgnn__fork_depth() where it was made */
+  atomic_int references; /* one for the handle, one a graph */
   const dfgnn_backend *backend;
   dfgnn_device *device;
   dfgnn_device_info info;
@@ -50,12 +53,14 @@ struct dfgnn_context {
   void *on_miss_data;
 
   atomic_uint_fast64_t exact, similar, nearest, misses, cached;
-  atomic_int graphs; /* alive */
 };
 
 /* All of dfgnn_context_create but the on-miss hook. */
 dfgnn_status dfgnn__context_open(dfgnn_context **ctx,
                                  const dfgnn_options *options);
+/* Graphs keep the context's memory. */
+void dfgnn__context_hold(dfgnn_context *ctx);
+void dfgnn__context_drop(dfgnn_context *ctx);
 void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
                                 void *data);
 
@@ -70,6 +75,10 @@ dfgnn_log_level dfgnn__environment_log_level(void);
 void dfgnn__environment_warn_unknown(const dfgnn_context *ctx);
 /* Name and one-line meaning of the i-th variable; NULL at the end. */
 const char *dfgnn__environment_variable(size_t i, const char **meaning);
+
+/* Of the whole program: it makes stores that are missing, as dfgnn-tune run
+ * does, so that a missing one is nothing to warn of. */
+extern int dfgnn__makes_stores;
 
 /* lib/layers.c: fills ctx->layers by options->store, DFGNN_STORE or the XDG
  * places. */

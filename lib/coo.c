@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "lib/graph.h"
+#include "lib/handle.h"
 
 static int64_t node_at(const dfgnn_coo *coo, const void *array, int64_t e) {
   return coo->index_type == DFGNN_INDEX_I64 ? ((const int64_t *)array)[e]
@@ -115,9 +116,11 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
   dfgnn_sorted_edges sorted;
   dfgnn_matrix matrix;
   dfgnn_signature signature;
-  if (!graph || !ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
-  dfgnn_status status = check_coo(coo);
+  if (!graph)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (!status)
+    status = check_coo(coo);
   if (!status)
     status = ctx->backend->sort_edges(ctx->device, &sorted, &matrix, &signature,
                                       coo, stream);
@@ -156,6 +159,8 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
 
 const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
                                    dfgnn_index_type *type) {
+  if (!dfgnn__is_graph(graph))
+    graph = NULL;
   if (type)
     *type = graph && graph->matrix.edges > INT32_MAX ? DFGNN_INDEX_I64
                                                      : DFGNN_INDEX_I32;
@@ -163,9 +168,12 @@ const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
 }
 
 dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr, const dfgnn_graph *graph) {
-  if (!csr || !graph || csr->struct_size != sizeof *csr)
+  dfgnn_status status = dfgnn__check_graph(graph);
+  if (status)
+    return status;
+  if (!csr || csr->struct_size != sizeof *csr)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr or graph is NULL, or csr.struct_size is wrong: use "
+                       "csr is NULL, or csr.struct_size is wrong: use "
                        "DFGNN_CSR_INIT");
   *csr = (dfgnn_csr){.struct_size = sizeof *csr,
                      .destinations = graph->matrix.destinations,

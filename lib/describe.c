@@ -26,6 +26,13 @@ void dfgnn__describe(dfgnn_measurement *m, const dfgnn_context *ctx,
   m->status = m->reason = m->anchor = "";
 }
 
+#define LAST_SECOND 253402300799 /* of the year 9999 */
+
+int64_t dfgnn__time_stamp(void) {
+  int64_t now = (int64_t)time(NULL);
+  return now < 0 ? 0 : now > LAST_SECOND ? LAST_SECOND : now;
+}
+
 void dfgnn__record_refusal(const dfgnn_plan *plan) {
   dfgnn_measurement m;
   dfgnn_store *store = NULL;
@@ -37,7 +44,7 @@ void dfgnn__record_refusal(const dfgnn_plan *plan) {
   m.revision = plan->variant->family->revision;
   m.tool = "execute";
   m.run = "00000000000000000000000000000000";
-  m.time = (int64_t)time(NULL);
+  m.time = dfgnn__time_stamp();
   m.status = "refused";
   m.reason = "the device refused a launch";
   dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "lib/context.h"
 
 extern char **environ;
@@ -83,13 +84,14 @@ void dfgnn__environment_warn_unknown(const dfgnn_context *ctx) {
 
 void dfgnn__log(const dfgnn_context *ctx, dfgnn_log_level level,
                 const char *format, ...) {
-  char message[1024];
+  char text[1024], message[1024];
   va_list args;
   if (level > ctx->log_level)
     return;
   va_start(args, format);
-  vsnprintf(message, sizeof message, format, args);
+  vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  dfgnn__escape(message, sizeof message, text);
   if (ctx->log)
     ctx->log(ctx->log_data, level, message);
   else

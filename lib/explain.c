@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/handle.h"
 #include "lib/plan.h"
 
 #define REASON_LENGTH 96
@@ -47,8 +48,11 @@ static void give_reason(char *reason, const dfgnn_variant *v,
 
 dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
                                 const dfgnn_plan *plan) {
-  if (!out || !plan)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "explanation or plan is NULL");
+  dfgnn_status status = dfgnn__check_plan(plan);
+  if (status)
+    return status;
+  if (!out)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "explanation is NULL");
   size_t total = dfgnn__variant_count(), count = 0;
   explanation *e = calloc(1, sizeof *e);
   dfgnn_candidate *candidates = calloc(total + 1, sizeof *candidates);

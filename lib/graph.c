@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/handle.h"
 #include "lib/reorder.h"
 
 typedef struct dfgnn_view_node {
@@ -99,10 +100,11 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
   dfgnn_graph *g = calloc(1, sizeof *g);
   if (!g)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  g->kind = DFGNN_HANDLE_GRAPH;
   pthread_mutex_init(&g->lock, NULL);
   pthread_rwlock_init(&g->plans_lock, NULL);
   g->ctx = ctx;
-  atomic_fetch_add(&ctx->graphs, 1);
+  dfgnn__context_hold(ctx);
   g->family = strdup(csr->family ? csr->family : "");
   g->name = strdup(csr->name ? csr->name : "");
   g->matrix.destinations = csr->destinations;
@@ -135,9 +137,11 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
 
 dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
                                 const dfgnn_csr *csr) {
-  if (!graph || !ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
-  dfgnn_status status = check_csr(csr);
+  if (!graph)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (!status)
+    status = check_csr(csr);
   return status ? status : dfgnn__graph_make(graph, ctx, csr, NULL);
 }
 
@@ -161,7 +165,12 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   const leave l = {ctx, ordered && !graph->reordered, stream};
   if (!l.ordered && atomic_load(&graph->elsewhere) && ctx->backend->settle)
     ctx->backend->settle(ctx->device);
+  graph->kind = DFGNN_HANDLE_NONE;
   dfgnn__graph_forget_plans(graph);
+  int left = dfgnn__graph_orphan_plans(graph);
+  if (left)
+    dfgnn__log(ctx, DFGNN_LOG_DEBUG,
+               "graph %s destroyed before %d of its plans", graph->name, left);
   dfgnn__reordered_free(graph);
   for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
     next = node->next;
@@ -177,30 +186,33 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   free(graph->family);
   free(graph->name);
   free(graph);
-  atomic_fetch_sub(&ctx->graphs, 1);
+  dfgnn__context_drop(ctx);
 }
 
 void dfgnn_graph_destroy(dfgnn_graph *graph) {
-  if (graph)
+  if (dfgnn__is_graph(graph))
     destroy(graph, 0, NULL);
 }
 
 void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream) {
-  if (graph)
+  if (dfgnn__is_graph(graph))
     destroy(graph, 1, stream);
 }
 
 dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                    const dfgnn_graph *graph) {
-  if (!signature || !graph || signature->struct_size != sizeof *signature)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "signature or graph is NULL, or "
+  dfgnn_status status = dfgnn__check_graph(graph);
+  if (status)
+    return status;
+  if (!signature || signature->struct_size != sizeof *signature)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "signature is NULL, or "
                                             "signature.struct_size is wrong");
   *signature = graph->signature;
   return DFGNN_OK;
 }
 
 size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
-  if (!graph)
+  if (!dfgnn__is_graph(graph))
     return 0;
   size_t bytes = graph->owned_bytes + graph->view_bytes;
   if (graph->reordered)

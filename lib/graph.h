@@ -7,6 +7,7 @@
 #include "lib/context.h"
 
 struct dfgnn_graph {
+  uint32_t kind; /* lib/handle.h */
   dfgnn_context *ctx;
   dfgnn_matrix matrix;
   dfgnn_signature signature;
@@ -23,6 +24,7 @@ struct dfgnn_graph {
   pthread_rwlock_t plans_lock;
   dfgnn_plan **plans; /* open addressing, capacity a power of two */
   size_t plan_count, plan_capacity;
+  dfgnn_plan *alive; /* all plans of the graph, cached or not */
 
   struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: it was not */
 };
@@ -39,5 +41,7 @@ dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
 
 /* lib/plan.c: drops the cached plans of a graph. */
 void dfgnn__graph_forget_plans(dfgnn_graph *graph);
+/* Tells the plans that are left that their graph is gone; returns how many. */
+int dfgnn__graph_orphan_plans(dfgnn_graph *graph);
 
 #endif

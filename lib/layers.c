@@ -69,19 +69,37 @@ static dfgnn_status add_standard(dfgnn_context *ctx) {
   return status;
 }
 
+int dfgnn__makes_stores;
+
+static int absent(const char *path) {
+  return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR);
+}
+
+/* Tuning makes the first store if it is missing; a program that never tunes
+ * would run by the rule because of a slip of the pen. */
+static void warn_of_missing(const dfgnn_context *ctx) {
+  const dfgnn_store_layer *first = ctx->layers;
+  if (ctx->layer_count && first->named && first->writable &&
+      absent(first->path) && !dfgnn__makes_stores &&
+      ctx->effort != DFGNN_EFFORT_MEASURE)
+    dfgnn__log(ctx, DFGNN_LOG_WARN,
+               "%s: there is no such store, so it answers nothing until tuning "
+               "makes it",
+               first->path);
+}
+
 dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store) {
   const char *list = store ? store : getenv("DFGNN_STORE");
-  return list ? add_named(ctx, list) : add_standard(ctx);
+  dfgnn_status status = list ? add_named(ctx, list) : add_standard(ctx);
+  if (!status)
+    warn_of_missing(ctx);
+  return status;
 }
 
 void dfgnn__layers_free(dfgnn_context *ctx) {
   for (size_t i = 0; i < ctx->layer_count; i++)
     free(ctx->layers[i].path);
   free(ctx->layers);
-}
-
-static int absent(const char *path) {
-  return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR);
 }
 
 dfgnn_status dfgnn__context_keep(dfgnn_context *ctx,

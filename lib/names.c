@@ -46,6 +46,10 @@ static int parse(const char *kind, const char *const *table, size_t count,
     return name_of(type##_names, COUNT(type##_names), (int)value);             \
   }                                                                            \
   dfgnn_status dfgnn_##type##_parse(dfgnn_##type *out, const char *name) {     \
+    if (!out) {                                                                \
+      dfgnn__fail(DFGNN_ERROR_INVALID, "the place for the %s is NULL", kind);  \
+      return DFGNN_ERROR_INVALID;                                              \
+    }                                                                          \
     int value = parse(kind, type##_names, COUNT(type##_names), first, name);   \
     if (value < 0)                                                             \
       return DFGNN_ERROR_INVALID;                                              \

@@ -7,9 +7,12 @@
 #include "base/error.h"
 #include "lib/collect.h"
 #include "lib/describe.h"
+#include "lib/handle.h"
 #include "lib/key.h"
 #include "lib/reorder.h"
 #include "lib/signature.h"
+
+#define WORKSPACE_ALIGNMENT 256
 
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem) {
@@ -79,10 +82,46 @@ static dfgnn_status cache_add(dfgnn_graph *graph, dfgnn_plan *plan) {
   return DFGNN_OK;
 }
 
+dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem) {
+  dfgnn_plan *plan = calloc(1, sizeof *plan);
+  if (!plan)
+    return NULL;
+  plan->kind = DFGNN_HANDLE_PLAN;
+  plan->ctx = graph->ctx;
+  plan->graph = graph;
+  plan->problem = *problem;
+  plan->op = dfgnn__operator(problem->op, problem->pass);
+  plan->hash = hash_problem(problem);
+  atomic_init(&plan->references, 1);
+  pthread_rwlock_wrlock(&graph->plans_lock);
+  plan->next = graph->alive;
+  if (plan->next)
+    plan->next->previous = plan;
+  graph->alive = plan;
+  pthread_rwlock_unlock(&graph->plans_lock);
+  return plan;
+}
+
+static void leave_graph(dfgnn_plan *plan) {
+  dfgnn_graph *graph = plan->graph;
+  if (!graph)
+    return;
+  pthread_rwlock_wrlock(&graph->plans_lock);
+  if (plan->previous)
+    plan->previous->next = plan->next;
+  else
+    graph->alive = plan->next;
+  if (plan->next)
+    plan->next->previous = plan->previous;
+  pthread_rwlock_unlock(&graph->plans_lock);
+}
+
 static void release_plan(dfgnn_plan *plan) {
-  if (plan->variant->family->release && plan->state)
+  leave_graph(plan);
+  if (plan->state && plan->variant->family->release)
     plan->variant->family->release(plan->state);
   dfgnn_plan_destroy(plan->inner);
+  plan->kind = DFGNN_HANDLE_NONE;
   free(plan);
 }
 
@@ -93,13 +132,25 @@ static void drop_reference(dfgnn_plan *plan) {
 
 void dfgnn__graph_forget_plans(dfgnn_graph *graph) {
   pthread_rwlock_wrlock(&graph->plans_lock);
-  for (size_t s = 0; s < graph->plan_capacity; s++)
-    if (graph->plans[s])
-      drop_reference(graph->plans[s]);
-  free(graph->plans);
+  dfgnn_plan **plans = graph->plans;
+  size_t capacity = graph->plan_capacity;
   graph->plans = NULL;
   graph->plan_count = graph->plan_capacity = 0;
   pthread_rwlock_unlock(&graph->plans_lock);
+  for (size_t s = 0; s < capacity; s++) /* which takes the lock */
+    if (plans[s])
+      drop_reference(plans[s]);
+  free(plans);
+}
+
+int dfgnn__graph_orphan_plans(dfgnn_graph *graph) {
+  int count = 0;
+  pthread_rwlock_wrlock(&graph->plans_lock);
+  for (dfgnn_plan *plan = graph->alive; plan; plan = plan->next, count++)
+    plan->graph = NULL;
+  graph->alive = NULL;
+  pthread_rwlock_unlock(&graph->plans_lock);
+  return count;
 }
 
 /* Takes a plan whose launch was refused out of the cache; the hash chain is
@@ -268,24 +319,19 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                                const dfgnn_choice *choice) {
   const dfgnn_family *family = choice->variant->family;
   dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
-  dfgnn_plan *plan = calloc(1, sizeof *plan);
+  dfgnn_plan *plan = dfgnn__plan_make(graph, problem);
   dfgnn_status status = DFGNN_OK;
   if (!plan)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  plan->ctx = graph->ctx;
-  plan->graph = graph;
-  plan->problem = *problem;
-  plan->op = dfgnn__operator(problem->op, problem->pass);
   plan->variant = choice->variant;
   plan->choice = *choice;
-  plan->hash = hash_problem(problem);
-  atomic_init(&plan->references, 1);
   dfgnn_setting setting = dfgnn__setting(graph, &plan->problem);
   setting.parameter = plan->variant->parameter;
   const dfgnn_queue queue = {.engine = engine_of(graph->ctx)};
   setting.queue = &queue;
   if (family->workspace)
-    plan->workspace = (family->workspace(&setting) + 255) / 256 * 256;
+    plan->workspace = (family->workspace(&setting) + WORKSPACE_ALIGNMENT - 1) /
+                      WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
   int views = family->views ? family->views(&setting, requests) : 0;
   for (int k = 0; k < views && !status; k++)
     status = dfgnn__graph_view(&plan->views[k], graph, &requests[k]);
@@ -297,9 +343,7 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
   if (!status && queue.engine)
     status = compile_plan(plan, &setting, queue.engine);
   if (status) {
-    if (family->release && plan->state)
-      family->release(plan->state);
-    free(plan);
+    drop_reference(plan);
     return status;
   }
   *out = plan;
@@ -389,11 +433,11 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
                                const dfgnn_problem *problem) {
   dfgnn_problem full;
   dfgnn_plan *plan, *other;
-  if (!out || !ctx || !graph || graph->ctx != ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "plan, ctx or graph is NULL, or the graph belongs to "
-                       "another context");
-  dfgnn_status status = complete(&full, ctx, problem);
+  if (!out)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "plan is NULL");
+  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
+  if (!status)
+    status = complete(&full, ctx, problem);
   if (status)
     return status;
   uint64_t hash = hash_problem(&full);
@@ -437,11 +481,12 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
                                       const char *name) {
   dfgnn_problem full;
   dfgnn_choice choice;
-  if (!out || !ctx || !graph || !name || graph->ctx != ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "plan, ctx, graph or variant is NULL, or the graph "
-                       "belongs to another context");
-  dfgnn_status status = complete(&full, ctx, problem);
+  if (!out || !name)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
+                       out ? "variant" : "plan");
+  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
+  if (!status)
+    status = complete(&full, ctx, problem);
   if (status)
     return status;
   const dfgnn_variant *variant = dfgnn__variant_find(name);
@@ -457,34 +502,41 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
 }
 
 void dfgnn_plan_destroy(dfgnn_plan *plan) {
-  if (plan)
+  if (dfgnn__is_plan(plan))
     drop_reference(plan);
 }
 
 size_t dfgnn_plan_workspace(const dfgnn_plan *plan) {
-  return plan ? plan->workspace : 0;
+  return dfgnn__is_plan(plan) ? plan->workspace : 0;
 }
 
 const char *dfgnn_plan_variant(const dfgnn_plan *plan) {
-  return plan ? plan->variant->name : NULL;
+  return dfgnn__is_plan(plan) ? plan->variant->name : NULL;
 }
 
 dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan) {
-  return plan->choice.source;
+  return dfgnn__is_plan(plan) ? plan->choice.source : (dfgnn_source)-1;
 }
 
 dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                            void *workspace, void *stream) {
   dfgnn_args full;
-  if (!plan)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "plan is NULL");
-  dfgnn_status status = dfgnn__args_complete(&full, args, &plan->problem);
+  dfgnn_status status = dfgnn__check_plan(plan);
+  if (!status)
+    status = dfgnn__args_complete(&full, args, &plan->problem);
   if (status)
     return status;
   if (plan->workspace && !workspace)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "workspace is NULL, the plan needs %zu bytes",
                        plan->workspace);
+  const int alignment = plan->ctx->backend->alignment
+                            ? plan->ctx->backend->alignment
+                            : WORKSPACE_ALIGNMENT;
+  if (plan->workspace && (uintptr_t)workspace & (uintptr_t)(alignment - 1))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "workspace is %p, expected an address aligned to %d",
+                       workspace, alignment);
   dfgnn_launch launch = {.setting = dfgnn__setting(plan->graph, &plan->problem),
                          .args = &full,
                          .views = plan->views,

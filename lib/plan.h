@@ -8,8 +8,9 @@
 #include "lib/operator.h"
 
 struct dfgnn_plan {
+  uint32_t kind; /* lib/handle.h */
   dfgnn_context *ctx;
-  dfgnn_graph *graph;
+  dfgnn_graph *graph;    /* NULL: it was destroyed */
   dfgnn_problem problem; /* complete */
   const dfgnn_operator *op;
   const dfgnn_variant *variant;
@@ -20,8 +21,13 @@ struct dfgnn_plan {
   dfgnn_plan *inner; /* of a graph reordered inside: what runs, else NULL */
   uint64_t hash;     /* of problem, for the cache */
   atomic_int references;
-  atomic_int refused; /* a launch failed: the next plan avoids it */
+  atomic_int refused;          /* a launch failed: the next plan avoids it */
+  dfgnn_plan *next, *previous; /* of graph->alive */
 };
+
+/* A plan of a graph with one reference, in the graph's list; NULL: no memory.
+ */
+dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem);
 
 /* The setting of a problem on a graph, without parameters. */
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,

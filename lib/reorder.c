@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/io.h"
+#include "lib/handle.h"
 #include "lib/signature.h"
 #include "reorder/reorder.h"
 
@@ -98,7 +99,8 @@ static void release(dfgnn_context *ctx, dfgnn_reordered *r) {
 
 /* Fails unless each of 0 .. count - 1 comes once; permuting checks only what it
  * permutes. */
-static dfgnn_status check_columns(const int64_t *columns, int64_t count) {
+static dfgnn_status check_columns(const int64_t *columns, int64_t count,
+                                  const char *name) {
   char *seen = calloc((size_t)count + 1, 1);
   int64_t p = 0;
   if (!seen)
@@ -110,7 +112,7 @@ static dfgnn_status check_columns(const int64_t *columns, int64_t count) {
   if (p == count)
     return DFGNN_OK;
   return dfgnn__fail(DFGNN_ERROR_INVALID,
-                     "how.columns[%lld] is %lld, expected each of 0..%lld once",
+                     "%s[%lld] is %lld, expected each of 0..%lld once", name,
                      (long long)p, (long long)columns[p], (long long)count - 1);
 }
 
@@ -135,7 +137,9 @@ static dfgnn_status find_order(dfgnn_reordered *r, const dfgnn_csr *csr,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!how->rows)
     return dfgnn_csr_order(r->rows, r->columns, csr, how->order);
-  return columns ? check_columns(columns, csr->sources) : DFGNN_OK;
+  return columns ? check_columns(columns, csr->sources,
+                                 how->columns ? "how.columns" : "how.rows")
+                 : DFGNN_OK;
 }
 
 /* Where columns keep their numbers, neighbours are as near as if they did not:
@@ -232,10 +236,11 @@ static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
   dfgnn_graph *g = calloc(1, sizeof *g);
   if (!g)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  g->kind = DFGNN_HANDLE_GRAPH;
   pthread_mutex_init(&g->lock, NULL);
   pthread_rwlock_init(&g->plans_lock, NULL);
   g->ctx = ctx;
-  atomic_fetch_add(&ctx->graphs, 1);
+  dfgnn__context_hold(ctx);
   g->matrix = *m;
   g->signature = r->inner->signature;
   g->family = strdup(r->inner->family);
@@ -263,9 +268,11 @@ dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph, dfgnn_context *ctx,
   void *copies[2] = {NULL, NULL};
   dfgnn_graph *made = NULL, *outer = NULL;
   char label[256];
-  if (!graph || !ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph or ctx is NULL");
-  dfgnn_status status = check_how(how);
+  if (!graph)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
+  dfgnn_status status = dfgnn__check_context(ctx);
+  if (!status)
+    status = check_how(how);
   dfgnn_reordered *r = status ? NULL : calloc(1, sizeof *r);
   if (!status && !r)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
@@ -314,8 +321,9 @@ dfgnn_graph *dfgnn__graph_inner(dfgnn_graph *graph) {
 
 dfgnn_status dfgnn_graph_order(int64_t *rows, int64_t *columns,
                                const dfgnn_graph *graph) {
-  if (!graph)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
+  dfgnn_status status = dfgnn__check_graph(graph);
+  if (status)
+    return status;
   const dfgnn_reordered *r = graph->reordered;
   for (int64_t i = 0; rows && i < graph->matrix.destinations; i++)
     rows[i] = r && r->rows ? r->rows[i] : i;

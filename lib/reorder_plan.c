@@ -35,24 +35,18 @@ dfgnn_status dfgnn__reordered_plan(dfgnn_plan **out, dfgnn_graph *graph,
               : dfgnn_plan_create(&inner, graph->ctx, r->inner, problem);
   if (status)
     return status;
-  dfgnn_plan *plan = calloc(1, sizeof *plan);
+  dfgnn_plan *plan = dfgnn__plan_make(graph, &inner->problem);
   if (!plan) {
     dfgnn_plan_destroy(inner);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  plan->ctx = inner->ctx;
-  plan->graph = graph;
-  plan->problem = inner->problem;
-  plan->op = inner->op;
   plan->variant = inner->variant;
   plan->choice = inner->choice;
-  plan->hash = inner->hash;
   plan->inner = inner;
   plan->workspace = ALIGN(inner->workspace);
   for (const dfgnn_tensor *t = plan->op->tensors; t->name; t++)
     if (moved(t, problem, r))
       plan->workspace += bytes_of(t, plan);
-  atomic_init(&plan->references, 1);
   *out = plan;
   return DFGNN_OK;
 }

@@ -49,9 +49,6 @@ dfgnn_status dfgnn__order_by_key(int32_t *order, const int64_t *key,
 /* 1 if the library was built with what the method needs. */
 int dfgnn__order_built(dfgnn_order order);
 
-/* Fails unless csr is a matrix in host memory. */
-dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr);
-
 #ifdef __cplusplus
 }
 #endif

@@ -83,6 +83,8 @@ enum {
       OPTION_COUNT
 };
 
+_Static_assert(OPTION_COUNT <= 64, "sets of options are 64 bits wide");
+
 #define HAS(name) (UINT64_C(1) << OPTION_##name)
 #define HAS_PROBLEM                                                            \
   (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
@@ -99,7 +101,7 @@ typedef struct tool_option {
 
 extern const tool_option tool_options[OPTION_COUNT];
 
-#define TOOL_MAX_LIST 64
+#define TOOL_MAX_LIST 256
 
 /* What the options and the job file say. */
 typedef struct tool_settings {
@@ -127,8 +129,8 @@ typedef struct tool_settings {
   int skip_invalid, remove;
   unsigned orders; /* of --method, --reorder: a bit a dfgnn_order */
   const char *map;
-  char *owned[8]; /* texts of a job file, freed at the end */
-  uint64_t given; /* options of the command line, which a job file yields to */
+  char *owned[16]; /* texts of a job file, freed at the end; the last is NULL */
+  uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;
 
 /* Sets one option from text; on failure the thread's message says why. */

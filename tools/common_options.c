@@ -212,13 +212,17 @@ static dfgnn_status item_size(void *slot, const char *text) {
   return whole(slot, text, 1, 1 << 20);
 }
 
-static dfgnn_status set_int(int *out, const char *text, int least) {
+#define MOST_THREADS 4096 /* as dfgnn_options says */
+
+static dfgnn_status set_int(int *out, const char *text, int least, int most) {
   int64_t x = least;
-  dfgnn_status status = whole(&x, text, least, 1 << 30);
+  dfgnn_status status = whole(&x, text, least, most);
   if (!status)
     *out = (int)x;
   return status;
 }
+
+#define MOST_SECONDS 36e6 /* 10000 hours */
 
 static dfgnn_status set_seconds(double *out, const char *text) {
   static const struct {
@@ -228,14 +232,15 @@ static dfgnn_status set_seconds(double *out, const char *text) {
   char *end;
   double x = strtod(text, &end);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (end != text && !strcmp(end, units[i].suffix) && isfinite(x) && x > 0) {
+    if (end != text && !strcmp(end, units[i].suffix) && x > 0 &&
+        x * units[i].seconds <= MOST_SECONDS) {
       *out = x * units[i].seconds;
       return DFGNN_OK;
     }
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "found '%s', expected a time above zero such as 500ms, "
-                     "10s, 2m or 1h",
-                     text);
+                     "10s, 2m or 1h, and at most %.0fh",
+                     text, MOST_SECONDS / 3600);
 }
 
 /* A day, or how long ago. */
@@ -293,10 +298,10 @@ static dfgnn_status set_device(const char **out, const char *text) {
 
 /* Names of orders, or "all" that the library was built with. */
 static dfgnn_status set_orders(unsigned *out, const char *text) {
-  char copy[64], *rest = copy, *item;
+  char *copy = strdup(text), *rest = copy, *item;
   unsigned orders = 0;
-  dfgnn_status status = DFGNN_OK;
-  snprintf(copy, sizeof copy, "%s", text);
+  dfgnn_status status =
+      copy ? DFGNN_OK : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   while (!status && (item = strsep(&rest, ","))) {
     dfgnn_order order = DFGNN_ORDER_COUNT;
     if (!strcmp(item, "all"))
@@ -305,6 +310,7 @@ static dfgnn_status set_orders(unsigned *out, const char *text) {
     else if (!(status = dfgnn_order_parse(&order, item)))
       orders |= 1u << order;
   }
+  free(copy);
   if (!status)
     *out = orders;
   return status;
@@ -336,15 +342,15 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
   case OPTION_EFFORT:
     return dfgnn_effort_parse(&s->effort, value);
   case OPTION_THREADS:
-    return set_int(&s->threads, value, 1);
+    return set_int(&s->threads, value, 1, MOST_THREADS);
   case OPTION_BUDGET:
     return set_seconds(&s->budget_s, value);
   case OPTION_TIME_LIMIT:
     return set_seconds(&s->time_limit_s, value);
   case OPTION_REPEATS:
-    return set_int(&s->repeats, value, 1);
+    return set_int(&s->repeats, value, 1, 1 << 30);
   case OPTION_ROUNDS:
-    return set_int(&s->rounds, value, 2);
+    return set_int(&s->rounds, value, 2, 1 << 30);
   case OPTION_SEED:
     status = whole(&x, value, 0, INT64_MAX);
     if (!status)
@@ -442,7 +448,7 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     s->best = 1;
     break;
   case OPTION_BEST:
-    return set_int(&s->best, value, 1);
+    return set_int(&s->best, value, 1, 1 << 30);
   case OPTION_JSON:
     s->json = 1;
     break;

@@ -13,9 +13,10 @@ static char name_buffer[64];
 const char *tool_name = name_buffer;
 
 static int message(const char *format, va_list arguments) {
-  fprintf(stderr, "%s: ", tool_name);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
+  char text[2048], escaped[2048];
+  vsnprintf(text, sizeof text, format, arguments);
+  fprintf(stderr, "%s: %s\n", tool_name,
+          dfgnn__escape(escaped, sizeof escaped, text));
   return TOOL_FAILED;
 }
 

@@ -125,10 +125,10 @@ static dfgnn_status open_one(tool_contexts *contexts, const char *device,
 }
 
 int tool_contexts_open(tool_contexts *contexts, const tool_settings *settings) {
-  char list[256], *rest = list, *item;
-  dfgnn_status status = DFGNN_OK;
+  char *list = strdup(settings->device), *rest = list, *item;
+  dfgnn_status status =
+      list ? DFGNN_OK : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   contexts->count = 0;
-  snprintf(list, sizeof list, "%s", settings->device);
   while (!status && (item = strsep(&rest, ","))) {
     int all = !strcmp(item, "all");
     status = open_one(contexts, all ? "cpu" : item, settings);
@@ -138,6 +138,7 @@ int tool_contexts_open(tool_contexts *contexts, const tool_settings *settings) {
       status = open_one(contexts, name, settings);
     }
   }
+  free(list);
   if (!status)
     return TOOL_DONE;
   int code = tool_fail(status);

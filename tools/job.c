@@ -1,6 +1,8 @@
 /* job.c - YAML job files, dfgnn-job(5), by libcyaml */
 #include "tools/job.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "tools/job_lines.h"
 #include <cyaml/cyaml.h>
 #include <libgen.h>
 #include <sodium.h>
@@ -8,63 +10,32 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+/* Everything but flags is text here: tools/common_options.c reads it, as it
+ * reads the command line. */
 typedef struct job {
-  char **graphs;
-  dfgnn_op *op;
-  dfgnn_pass *pass;
-  dfgnn_dtype *dtype;
-  dfgnn_math *math;
-  dfgnn_layout *layout;
-  int64_t *dim, *heads;
-  char **devices;
-  uint32_t graphs_count, op_count, pass_count, dtype_count, math_count,
-      layout_count, dim_count, heads_count, devices_count;
-  char *budget, *time_limit, *store;
-  uint64_t *seed;
-  int *threads;
+  char **graphs, **operators, **passes, **widths, **heads, **dtypes, **math,
+      **layouts, **devices;
+  uint32_t graphs_count, operators_count, passes_count, widths_count,
+      heads_count, dtypes_count, math_count, layouts_count, devices_count;
+  char *budget, *time_limit, *store, *seed, *threads;
   int *cold, *deterministic, *weights, *bias, *dropout, *exhaustive, *anonymous;
 } job;
 
 /* ---- schema ------------------------------------------------------------- */
 
-static cyaml_strval_t op_names[DFGNN_OP_COUNT], pass_names[DFGNN_PASS_COUNT],
-    dtype_names[DFGNN_DTYPE_COUNT], math_names[DFGNN_MATH_COUNT],
-    layout_names[DFGNN_LAYOUT_COUNT];
-
-static void fill_names(void) {
-#define FILL(kind, last)                                                       \
-  for (int i = 0; i < last; i++)                                               \
-  kind##_names[i] = (cyaml_strval_t){dfgnn_##kind##_name((dfgnn_##kind)i), i}
-  FILL(op, DFGNN_OP_COUNT);
-  FILL(pass, DFGNN_PASS_COUNT);
-  FILL(dtype, DFGNN_DTYPE_COUNT);
-  FILL(math, DFGNN_MATH_COUNT);
-  FILL(layout, DFGNN_LAYOUT_COUNT);
-#undef FILL
-}
-
-#define NAMED(kind, last)                                                      \
-  static const cyaml_schema_value_t kind##_entry = {                           \
-      CYAML_VALUE_ENUM(CYAML_FLAG_STRICT, dfgnn_##kind, kind##_names, last)}
-NAMED(op, DFGNN_OP_COUNT);
-NAMED(pass, DFGNN_PASS_COUNT);
-NAMED(dtype, DFGNN_DTYPE_COUNT);
-NAMED(math, DFGNN_MATH_COUNT);
-NAMED(layout, DFGNN_LAYOUT_COUNT);
-
 static const cyaml_schema_value_t text_entry = {
     CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 4096)};
-static const cyaml_schema_value_t size_entry = {
-    CYAML_VALUE_INT(CYAML_FLAG_DEFAULT, int64_t)};
 
 /* CYAML's own booleans take any word for true. */
 static const cyaml_strval_t flags[] = {
     {"true", 1}, {"false", 0}, {"yes", 1}, {"no", 0}};
 
 #define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
-#define LIST(key, member, entry, most)                                         \
-  CYAML_FIELD_SEQUENCE(key, OPTIONAL, job, member, &entry, 1, most)
+#define LIST(key, member)                                                      \
+  CYAML_FIELD_SEQUENCE(key, OPTIONAL, job, member, &text_entry, 1,             \
+                       CYAML_UNLIMITED)
 #define FLAG(key, member)                                                      \
   CYAML_FIELD_ENUM_PTR(key, OPTIONAL | CYAML_FLAG_STRICT, job, member, flags,  \
                        sizeof flags / sizeof *flags)
@@ -72,20 +43,20 @@ static const cyaml_strval_t flags[] = {
   CYAML_FIELD_STRING_PTR(key, OPTIONAL, job, member, 1, 4096)
 
 static const cyaml_schema_field_t fields[] = {
-    LIST("graphs", graphs, text_entry, CYAML_UNLIMITED),
-    LIST("operators", op, op_entry, TOOL_MAX_LIST),
-    LIST("passes", pass, pass_entry, TOOL_MAX_LIST),
-    LIST("widths", dim, size_entry, TOOL_MAX_LIST),
-    LIST("heads", heads, size_entry, TOOL_MAX_LIST),
-    LIST("dtypes", dtype, dtype_entry, TOOL_MAX_LIST),
-    LIST("math", math, math_entry, TOOL_MAX_LIST),
-    LIST("layouts", layout, layout_entry, TOOL_MAX_LIST),
-    LIST("devices", devices, text_entry, TOOL_MAX_DEVICES),
+    LIST("graphs", graphs),
+    LIST("operators", operators),
+    LIST("passes", passes),
+    LIST("widths", widths),
+    LIST("heads", heads),
+    LIST("dtypes", dtypes),
+    LIST("math", math),
+    LIST("layouts", layouts),
+    LIST("devices", devices),
     TEXT("budget", budget),
     TEXT("time-limit", time_limit),
     TEXT("store", store),
-    CYAML_FIELD_UINT_PTR("seed", OPTIONAL, job, seed),
-    CYAML_FIELD_INT_PTR("threads", OPTIONAL, job, threads),
+    TEXT("seed", seed),
+    TEXT("threads", threads),
     FLAG("cold", cold),
     FLAG("deterministic", deterministic),
     FLAG("weights", weights),
@@ -100,9 +71,10 @@ static const cyaml_schema_value_t schema = {
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* libcyaml says what is wrong first and where after it. */
+/* libcyaml says what is wrong first, and after it where, from the inside out.
+ */
 typedef struct complaint {
-  char what[512];
+  char what[512], key[64];
   int line;
 } complaint;
 
@@ -116,10 +88,37 @@ static void hear(cyaml_log_t level, void *data, const char *format,
   const char *line = strstr(text, "line: ");
   if (line && !c->line)
     c->line = atoi(line + 6);
+  const char *field = strstr(text, "in mapping field");
+  const char *quote = field ? strchr(field, '\'') : NULL;
+  if (quote && !*c->key)
+    snprintf(c->key, sizeof c->key, "%.*s: ", (int)strcspn(quote + 1, "'"),
+             quote + 1);
   if (!*c->what && !strstr(text, "Backtrace")) {
     const char *start = strncmp(text, "Load: ", 6) ? text : text + 6;
     snprintf(c->what, sizeof c->what, "%s", start);
   }
+}
+
+/* YAML's words for what a value is, and those of a person. */
+static const char *kind_of(const char *yaml) {
+  return strstr(yaml, "SEQUENCE")  ? "a list"
+         : strstr(yaml, "MAPPING") ? "a mapping"
+         : strstr(yaml, "ALIAS")   ? "an alias"
+         : strstr(yaml, "END")     ? "the end of the file"
+                                   : "a single value";
+}
+
+static void in_plain_words(char *text, size_t size, const char *what) {
+  char wanted[64];
+  const char *got = strstr(what, ", got event: ");
+  if (got && sscanf(what, "Expecting %63[A-Za-z_]", wanted) == 1)
+    snprintf(text, size, "found %s, expected %s", kind_of(got + 13),
+             kind_of(wanted));
+  else if (!strncmp(what, "Invalid ENUM value: ", 20))
+    snprintf(text, size, "found '%s', expected true, false, yes or no",
+             what + 20);
+  else
+    snprintf(text, size, "%s", what);
 }
 
 /* The line that a key begins, else the one given. */
@@ -137,19 +136,33 @@ static int line_of(const char *text, const char *key, int otherwise) {
 }
 
 /* Of an unexpected key it tells the line of the value before it. */
-static int line_of_complaint(const complaint *c, const char *text) {
-  const char *key = strstr(c->what, "Unexpected key: ");
+static int complain(const complaint *c, const char *path, const char *text,
+                    cyaml_err_t bad) {
+  char words[600];
+  const char *what = *c->what ? c->what : cyaml_strerror(bad);
+  const char *key = strstr(what, "Unexpected key: ");
   int line = c->line ? c->line : 1;
-  return key ? line_of(text, strchr(key, ':') + 2, line) : line;
+  in_plain_words(words, sizeof words, what);
+  return tool_error("%s:%d: %s%s", path,
+                    key ? line_of(text, strchr(key, ':') + 2, line) : line,
+                    key ? "" : c->key, words);
 }
 
 /* ---- what it says, into the settings ------------------------------------ */
 
 typedef struct reading {
   tool_settings *settings;
-  const char *path, *text;
+  const char *path;
+  const tool_job_lines *lines;
   char *folder;
 } reading;
+
+static int refuse(const reading *r, const char *key, int entry) {
+  const char *message = strstr(dfgnn_last_error(), ": ");
+  return tool_error("%s:%d: %s: %s", r->path,
+                    tool_job_line_of(r->lines, key, entry), key,
+                    message ? message + 2 : dfgnn_last_error());
+}
 
 /* Sets an option unless the command line did. */
 static int put(const reading *r, int option, const char *key,
@@ -161,11 +174,35 @@ static int put(const reading *r, int option, const char *key,
     kept++;
   if (!(*kept = strdup(value)))
     return tool_error("out of memory");
-  if (!tool_set(r->settings, option, *kept))
+  return tool_set(r->settings, option, *kept) ? refuse(r, key, 0) : TOOL_DONE;
+}
+
+/* Sets an option to a list, entry by entry, so that a wrong one has its line.
+ */
+static int put_list(const reading *r, int option, const char *key,
+                    char *const *entry, uint32_t count, uint32_t most) {
+  if (!entry || r->settings->given >> option & 1)
     return TOOL_DONE;
-  const char *message = strstr(dfgnn_last_error(), ": ");
-  return tool_error("%s:%d: %s: %s", r->path, line_of(r->text, key, 1), key,
-                    message ? message + 2 : dfgnn_last_error());
+  if (count > most)
+    return tool_error("%s:%d: %s: found %u entries, expected at most %u",
+                      r->path, tool_job_line_of(r->lines, key, (int)most), key,
+                      (unsigned)count, (unsigned)most);
+  size_t size = 1, used = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    tool_settings alone = *r->settings;
+    if (tool_set(&alone, option, entry[i]))
+      return refuse(r, key, (int)i);
+    size += strlen(entry[i]) + 1;
+  }
+  char *list = malloc(size);
+  if (!list)
+    return tool_error("out of memory");
+  for (uint32_t i = 0; i < count; i++)
+    used += (size_t)snprintf(list + used, size - used, "%s%s", i ? "," : "",
+                             entry[i]);
+  int status = put(r, option, key, list);
+  free(list);
+  return status;
 }
 
 /* A path beside the job file; what cannot be one stays as it is. */
@@ -189,107 +226,109 @@ static int put_graphs(const reading *r, tool_graphs *graphs, const job *j) {
   return status;
 }
 
-static int put_devices(const reading *r, const job *j) {
-  char list[512] = "";
-  for (uint32_t i = 0; i < j->devices_count; i++)
-    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-             i ? "," : "", j->devices[i]);
-  return *list ? put(r, OPTION_DEVICE, "devices", list) : TOOL_DONE;
-}
-
-static int check_sizes(const reading *r, const char *key, const int64_t *x,
-                       uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    if (x[i] < 1 || x[i] > 1 << 20)
-      return tool_error("%s:%d: %s: found %lld, expected 1 to %d", r->path,
-                        line_of(r->text, key, 1), key, (long long)x[i],
-                        1 << 20);
-  return TOOL_DONE;
+/* The store beside the job file. */
+static int put_store(const reading *r, const job *j) {
+  char store[8192];
+  if (!j->store)
+    return TOOL_DONE;
+  snprintf(store, sizeof store, "%s%s%s", *j->store == '/' ? "" : r->folder,
+           *j->store == '/' ? "" : "/", j->store);
+  return put(r, OPTION_STORE, "store", store);
 }
 
 static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
   tool_settings *s = r->settings;
-#define GIVEN(name) (s->given & HAS(name))
-#define COPY(name, member)                                                     \
-  if (j->member && !GIVEN(name)) {                                             \
-    memcpy(s->member, j->member, j->member##_count * sizeof *j->member);       \
-    s->member##_count = (int)j->member##_count;                                \
-  }
-#define ASSIGN(name, member)                                                   \
-  if (j->member && !GIVEN(name))                                               \
-  s->member = *j->member
-  COPY(OP, op)
-  COPY(PASS, pass)
-  COPY(DIM, dim)
-  COPY(HEADS, heads)
-  COPY(DTYPE, dtype)
-  COPY(MATH, math)
-  COPY(LAYOUT, layout)
-  ASSIGN(SEED, seed);
-  ASSIGN(COLD, cold);
-  ASSIGN(NO_DETERMINISTIC, deterministic);
-  ASSIGN(WEIGHTS, weights);
-  ASSIGN(BIAS, bias);
-  ASSIGN(DROPOUT, dropout);
-  ASSIGN(EXHAUSTIVE, exhaustive);
-  ASSIGN(ANONYMOUS, anonymous);
-  if (j->threads && *j->threads < 1)
-    return tool_error("%s:%d: threads: found %d, expected 1 or more", r->path,
-                      line_of(r->text, "threads", 1), *j->threads);
-  ASSIGN(THREADS, threads);
-  char store[8192];
-  if (j->store)
-    snprintf(store, sizeof store, "%s%s%s", *j->store == '/' ? "" : r->folder,
-             *j->store == '/' ? "" : "/", j->store);
-  int status = check_sizes(r, "widths", j->dim, j->dim_count);
+  const struct {
+    int option;
+    const char *key;
+    char *const *entry;
+    uint32_t count, most;
+  } lists[] = {
+#define LISTED(name, key, most)                                                \
+  {OPTION_##name, #key, j->key, j->key##_count, most}
+      LISTED(OP, operators, TOOL_MAX_LIST),
+      LISTED(PASS, passes, TOOL_MAX_LIST),
+      LISTED(DIM, widths, TOOL_MAX_LIST),
+      LISTED(HEADS, heads, TOOL_MAX_LIST),
+      LISTED(DTYPE, dtypes, TOOL_MAX_LIST),
+      LISTED(MATH, math, TOOL_MAX_LIST),
+      LISTED(LAYOUT, layouts, TOOL_MAX_LIST),
+      LISTED(DEVICE, devices, TOOL_MAX_DEVICES)
+#undef LISTED
+  };
+  const struct {
+    int option;
+    const char *key, *value;
+  } single[] = {{OPTION_BUDGET, "budget", j->budget},
+                {OPTION_TIME_LIMIT, "time-limit", j->time_limit},
+                {OPTION_SEED, "seed", j->seed},
+                {OPTION_THREADS, "threads", j->threads}};
+  const struct {
+    int option;
+    const int *flag;
+    int *field;
+  } flagged[] = {{OPTION_COLD, j->cold, &s->cold},
+                 {OPTION_NO_DETERMINISTIC, j->deterministic, &s->deterministic},
+                 {OPTION_WEIGHTS, j->weights, &s->weights},
+                 {OPTION_BIAS, j->bias, &s->bias},
+                 {OPTION_DROPOUT, j->dropout, &s->dropout},
+                 {OPTION_EXHAUSTIVE, j->exhaustive, &s->exhaustive},
+                 {OPTION_ANONYMOUS, j->anonymous, &s->anonymous}};
+  int status = TOOL_DONE;
+  for (size_t i = 0; i < sizeof lists / sizeof *lists && !status; i++)
+    status = put_list(r, lists[i].option, lists[i].key, lists[i].entry,
+                      lists[i].count, lists[i].most);
+  for (size_t i = 0; i < sizeof single / sizeof *single && !status; i++)
+    status = put(r, single[i].option, single[i].key, single[i].value);
+  for (size_t i = 0; i < sizeof flagged / sizeof *flagged; i++)
+    if (flagged[i].flag && !(s->given >> flagged[i].option & 1))
+      *flagged[i].field = *flagged[i].flag;
   if (!status)
-    status = check_sizes(r, "heads", j->heads, j->heads_count);
-  if (!status)
-    status = put(r, OPTION_BUDGET, "budget", j->budget);
-  if (!status)
-    status = put(r, OPTION_TIME_LIMIT, "time-limit", j->time_limit);
-  if (!status)
-    status = put(r, OPTION_STORE, "store", j->store ? store : NULL);
-  if (!status)
-    status = put_devices(r, j);
+    status = put_store(r, j);
   if (!status && !graphs->count)
     status = put_graphs(r, graphs, j);
   return status;
-#undef GIVEN
-#undef COPY
-#undef ASSIGN
 }
 
 /* ---- reading ------------------------------------------------------------ */
 
 #define JOB_LIMIT (1 << 20)
 
+/* The whole file, ended by a NUL; NULL with a message if it cannot be had. */
 static char *slurp(size_t *size, const char *path) {
-  struct stat info;
-  FILE *file = NULL;
-  char *text = NULL;
-  if (!stat(path, &info) && S_ISDIR(info.st_mode)) {
-    tool_error("%s: is a directory, expected a job file", path);
+  int64_t told;
+  int fd;
+  ssize_t n = 1;
+  dfgnn_status status =
+      dfgnn__file_or_pipe_open(&fd, &told, path, "a job file");
+  if (status) {
+    tool_fail(status);
     return NULL;
   }
-  if (!(file = fopen(path, "rb")) || !(text = malloc(JOB_LIMIT + 1))) {
-    tool_error("%s: cannot be opened", path);
-  } else if ((*size = fread(text, 1, JOB_LIMIT, file)) == JOB_LIMIT) {
+  char *text = malloc(JOB_LIMIT + 1);
+  for (*size = 0; text && n > 0 && *size < JOB_LIMIT; *size += (size_t)n)
+    if ((n = read(fd, text + *size, JOB_LIMIT - *size)) < 0)
+      break;
+  close(fd);
+  if (!text || n < 0)
+    tool_error("%s: cannot be read", path);
+  else if (*size == JOB_LIMIT)
     tool_error("%s: 1 MiB or more, expected a job file", path);
-    free(text);
-    text = NULL;
-  } else {
+  else if (memchr(text, 0, *size))
+    tool_error("%s: found a NUL byte, expected YAML text", path);
+  else {
     text[*size] = 0;
+    return text;
   }
-  if (file)
-    fclose(file);
-  return text;
+  free(text);
+  return NULL;
 }
 
 int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
                   const char *path) {
   job *j = NULL;
-  complaint c = {"", 0};
+  complaint c = {0};
+  tool_job_lines lines = {0};
   char *copy = strdup(path);
   size_t size;
   char *text = slurp(&size, path);
@@ -300,7 +339,8 @@ int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
   crypto_generichash(digest, sizeof digest, (const unsigned char *)text, size,
                      NULL, 0);
   sodium_bin2hex(hash, 33, digest, sizeof digest);
-  fill_names();
+  if ((status = tool_job_lines_find(&lines, path, text, size)))
+    goto out;
   cyaml_config_t config = {.log_fn = hear,
                            .log_ctx = &c,
                            .mem_fn = cyaml_mem,
@@ -308,18 +348,18 @@ int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
   cyaml_err_t bad = cyaml_load_data((const uint8_t *)text, size, &config,
                                     &schema, (cyaml_data_t **)&j, NULL);
   if (bad) {
-    status = tool_error("%s:%d: %s", path, line_of_complaint(&c, text),
-                        *c.what ? c.what : cyaml_strerror(bad));
+    status = complain(&c, path, text, bad);
     goto out;
   }
   if (j) {
-    reading r = {settings, path, text, dirname(copy)};
+    reading r = {settings, path, &lines, dirname(copy)};
     status = put_all(&r, graphs, j);
     cyaml_free(&config, &schema, j, 0);
   } else {
     status = tool_error("%s:1: empty, expected a mapping", path);
   }
 out:
+  tool_job_lines_free(&lines);
   free(text);
   free(copy);
   return status;

@@ -45,26 +45,26 @@ static int is_pin(void *data, const dfgnn_pin *pin) {
   return w->found;
 }
 
-uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice) {
+void tool_layers_of(const tool_case *each, const dfgnn_choice *choice,
+                    void (*found)(void *data, const char *path), void *data) {
   const dfgnn_problem *p = each->problem;
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   wanted w = {.problem = p,
               .fingerprint = each->graph->signature.fingerprint,
               .gate = choice->gate,
               .variant = choice->variant};
-  uint64_t layers = 0;
   int pinned = choice->source == DFGNN_SOURCE_PINNED;
   if (!pinned && choice->source != DFGNN_SOURCE_EXACT &&
       choice->source != DFGNN_SOURCE_SIMILAR &&
       choice->source != DFGNN_SOURCE_NEAREST)
-    return 0;
+    return;
   filter.backend = each->info->backend;
   filter.arch = each->info->arch;
   filter.status = "ok";
   filter.fingerprint = &choice->fingerprint;
   filter.heads = choice->heads;
   filter.dim = choice->dim;
-  for (size_t i = 0; i < each->ctx->layer_count && i < 64; i++) {
+  for (size_t i = 0; i < each->ctx->layer_count; i++) {
     dfgnn_store *store = NULL;
     w.found = 0;
     if (access(each->ctx->layers[i].path, R_OK) ||
@@ -75,9 +75,9 @@ uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice) {
     else
       dfgnn__store_each(store, NULL, &filter, is_row, &w);
     dfgnn__store_close(store);
-    layers |= (uint64_t)w.found << i;
+    if (w.found)
+      found(data, each->ctx->layers[i].path);
   }
-  return layers;
 }
 
 typedef struct census {

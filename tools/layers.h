@@ -8,9 +8,11 @@
 /* Opens a layer as a context does, signed where DFGNN_TRUSTED_KEYS asks. */
 dfgnn_status tool_layer_open(dfgnn_store **store, const char *path);
 
-/* A bit a layer of the case's context: it holds the pin, or a measurement of
- * the chosen variant among those that answered.  0: the rule, or no layer. */
-uint64_t tool_layers_of(const tool_case *each, const dfgnn_choice *choice);
+/* Calls found(data, path) for every layer of the case's context that holds the
+ * pin, or a measurement of the chosen variant among those that answered; for
+ * none if the rule did. */
+void tool_layers_of(const tool_case *each, const dfgnn_choice *choice,
+                    void (*found)(void *data, const char *path), void *data);
 
 /* For each layer, of how many of the context's decisions it holds the winner;
  * returns how many decisions there are. */

@@ -14,13 +14,14 @@ typedef struct explain {
   int failed;
 } explain;
 
+static void add_path(void *stores, const char *path) {
+  json_array_append_new(stores, json_string(path));
+}
+
 /* The layers that hold what answered. */
 static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
   json_t *stores = json_array();
-  uint64_t layers = tool_layers_of(each, &plan->choice);
-  for (size_t i = 0; layers >> i; i++)
-    if (layers >> i & 1)
-      json_array_append_new(stores, json_string(each->ctx->layers[i].path));
+  tool_layers_of(each, &plan->choice, add_path, stores);
   return stores;
 }
 

@@ -1,6 +1,7 @@
 /* tune_merge.c - dfgnn-tune merge and import: rows into a store, in one
  * transaction */
 #include "base/error.h"
+#include "base/file.h"
 #include "tools/jsonl.h"
 #include "tools/records.h"
 #include "tools/report.h"
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const tool_column columns[] = {
     {"source", "SOURCE", TOOL_TEXT}, {"added", "ADDED", TOOL_COUNT},
@@ -224,13 +226,28 @@ static FILE *spool_stdin(void) {
   return copy;
 }
 
+static dfgnn_status open_lines(FILE **in, const char *path) {
+  int64_t size;
+  int fd;
+  dfgnn_status status =
+      dfgnn__file_or_pipe_open(&fd, &size, path, "a file of JSON Lines");
+  if (!status && !(*in = fdopen(fd, "rb"))) {
+    close(fd);
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot buffer", path);
+  }
+  return status;
+}
+
 static int import_file(dfgnn_store *store, json_t *rows,
                        const tool_settings *settings, const char *path) {
 import im = {.settings = settings, .path = path, .line = malloc(LINE_LIMIT) };
   dfgnn_merge_counts counts = {0, 0, 0};
-  im.in = strcmp(path, "-") ? fopen(path, "rb") : spool_stdin();
   dfgnn_status status = DFGNN_OK;
-  if (!im.in || !im.line)
+  if (!strcmp(path, "-"))
+    im.in = spool_stdin();
+  else
+    status = open_lines(&im.in, path);
+  if (!status && (!im.in || !im.line))
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
   if (!status)
     status = dfgnn__store_record_from(store, &counts, next_row, &im);

@@ -298,6 +298,7 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   char job_hash[33] = "";
+  dfgnn__makes_stores = 1;
   int status = tool_graphs_all(&graphs, count, operands);
   if (!status && settings->job)
     status = tool_job_read(settings, &graphs, job_hash, settings->job);

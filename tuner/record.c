@@ -1,9 +1,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
+#include "lib/describe.h"
 #include "tuner/session.h"
 
 /* From now on rows outlive the session, but not the context. */
@@ -57,7 +57,7 @@ void dfgnn__record_trial(dfgnn_session *s, size_t i, int partial) {
   dfgnn_measurement m = s->row;
   m.variant = trial->variant->name;
   m.revision = trial->variant->family->revision;
-  m.time = (int64_t)time(NULL);
+  m.time = dfgnn__time_stamp();
   const dfgnn_variant *anchor = s->trials.trial[s->trials.anchor].variant;
   m.anchor = anchor->name;
   m.anchor_revision = anchor->family->revision;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "lib/describe.h"
+#include "lib/handle.h"
 #include "lib/reorder.h"
 #include "tuner/compile.h"
 #include "tuner/session.h"
@@ -372,17 +373,16 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
                         const dfgnn_tune_options *options) {
   dfgnn_session s = {.ctx = ctx, .graph = graph, .start = dfgnn__seconds()};
   dfgnn_tune_report r = DFGNN_TUNE_REPORT_INIT;
-  if (!ctx || !graph || graph->ctx != ctx)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "ctx or graph is NULL, or the graph belongs to another "
-                       "context");
+  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
+  if (status)
+    return status;
   if (report && report->struct_size != sizeof *report)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "report.struct_size is %zu, expected %zu: use "
                        "DFGNN_TUNE_REPORT_INIT",
                        report->struct_size, sizeof *report);
   s.graph = dfgnn__graph_inner(graph);
-  dfgnn_status status = complete_options(&s.options, options);
+  status = complete_options(&s.options, options);
   if (!status)
     status = dfgnn__problem_complete(&s.problem, problem);
   if (status)

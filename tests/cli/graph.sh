@@ -54,7 +54,7 @@ holds 'all(.[]; (.histogram | add) > 0.999 and (.histogram | add) < 1.001)'
 promise "info reports what it cannot read and shows the rest"
 echo "0 x" >"$work/bad.txt"
 status 1 dfgnn-graph info "$work/bad.txt" "$top/data/cora.npz"
-says "bad.txt: line 1: found 'x', expected destination"
+says "bad.txt: line 1: found 'x', expected the destination, a whole number"
 prints "^cora "
 
 promise "every format keeps the graph"

@@ -43,17 +43,42 @@ wrong() { # LINE PATTERN TEXT
 }
 
 wrong 2 "width" 'graphs: [a]\nwidth: [3]\n'
-wrong 2 "abc" 'graphs: [a]\nwidths: [3, abc]\n'
-wrong 2 "SEQUENCE" 'graphs: [a]\nwidths: 3\n'
-wrong 4 "foo" 'graphs: [a]\noperators:\n  - gt\n  - foo\n'
+wrong 2 "widths: found 'abc', expected a whole number" 'graphs: [a]\nwidths: [3, abc]\n'
+wrong 2 "widths: found a single value, expected a list" 'graphs: [a]\nwidths: 3\n'
+wrong 4 "operators: unknown operator 'foo', expected one of: gt" 'graphs: [a]\noperators:\n  - gt\n  - foo\n'
 wrong 3 "10x" 'graphs: [a]\n\nbudget: 10x\n'
-wrong 2 "expected 1 to" 'graphs: [a]\nwidths: [-3]\n'
-wrong 2 "maybe" 'graphs: [a]\ncold: maybe\n'
-wrong 1 "MAPPING" '[a, b]\n'
-wrong 1 "SEQUENCE" 'graphs: {a: b}\n'
+wrong 2 "found '-3', expected a whole number from 1 to" 'graphs: [a]\nwidths: [-3]\n'
+wrong 2 "cold: found 'maybe', expected true, false, yes or no" 'graphs: [a]\ncold: maybe\n'
+wrong 1 "found a list, expected a mapping" '[a, b]\n'
+wrong 1 "graphs: found a mapping, expected a list" 'graphs: {a: b}\n'
 wrong 1 "empty" ''
 wrong 2 "expected" 'graphs: [a]\ndevices: [tpu]\n'
 wrong 1 "" 'graphs: [a\n'
+wrong 1 "passes: unknown pass 'gt', expected one of: forward, backward" \
+  'passes: [gt]\n'
+wrong 3 "found a second document" 'widths: [1]\n\n---\nwidths: [2]\n'
+wrong 1 "budget: found '1e300h', expected a time .* at most 10000h" \
+  'budget: 1e300h\n'
+wrong 2 "time-limit: found 'inf'" 'seed: 3\ntime-limit: inf\n'
+wrong 1 "seed: found '-1', expected a whole number from 0" 'seed: -1\n'
+wrong 1 "seed: found '18446744073709551616'" 'seed: 18446744073709551616\n'
+wrong 2 "threads: found '100000000', expected .* from 1 to 4096" \
+  'seed: 0\nthreads: 100000000\n'
+wrong 3 "found a NUL" 'widths:\n  - 3\n  - "a\\0b"\n'
+wrong 1 "found a NUL" 'store: "a\\0b"\n'
+wrong 1 "widths: found 257 entries, expected at most 256" \
+  "widths: [$(seq -s, 1 257)]\n"
+wrong 3 "dtypes: unknown dtype 'f8'" 'dtypes:\n  - f32\n  - f8\n'
+
+promise "a NUL byte is no text"
+printf 'widths: [1]\0\n' >"$job"
+status 1 dfgnn-tune run --job "$job" --quiet
+says "job.yaml: found a NUL byte, expected YAML text"
+
+promise "lists may be long"
+echo "widths: [$(seq -s, 1 256)]" >"$job"
+status 0 dfgnn-tune run "$small" --job "$job" --dry-run --json --quiet
+holds 'length == 256'
 
 promise "a job file that cannot be read is named"
 status 1 dfgnn-tune run --job "$work/none.yaml"

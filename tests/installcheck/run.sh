@@ -2,7 +2,7 @@
 # Builds a user's programs against the installed library, shared and static, by
 # pkg-config alone, and checks what the library exports.  `make installcheck`
 # sets CC, CXX, CFLAGS, LDFLAGS, NM, PKG_CONFIG, PREFIX_LIBDIR, ROOT (DESTDIR),
-# SRC, BINDIR, PKGDATADIR, ENABLE_SHARED and ENABLE_STATIC.
+# SRC, DOCDIR, BINDIR, PKGDATADIR, ENABLE_SHARED and ENABLE_STATIC.
 set -eu
 
 libdir=$ROOT$PREFIX_LIBDIR
@@ -13,8 +13,34 @@ trap 'rm -rf "$work"' EXIT
 
 say() { echo "installcheck: $*"; }
 
-say "the header is C11 and C++"
-echo '#include <dfgnn.h>' >"$work/header.c"
+say "the header is C11 and C++, its macros too"
+cat >"$work/header.c" <<'END'
+#include <dfgnn.h>
+static dfgnn_problem at_file_scope = DFGNN_PROBLEM_INIT;
+int main(void) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_device_info info = DFGNN_DEVICE_INFO_INIT;
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  dfgnn_reordering how = DFGNN_REORDERING_INIT;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  dfgnn_variant_info variant = DFGNN_VARIANT_INFO_INIT;
+  dfgnn_tune_options tune = DFGNN_TUNE_OPTIONS_INIT;
+  dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
+  return options.struct_size != sizeof options ||
+         info.struct_size != sizeof info ||
+         counters.struct_size != sizeof counters ||
+         csr.struct_size != sizeof csr || coo.struct_size != sizeof coo ||
+         signature.struct_size != sizeof signature ||
+         how.struct_size != sizeof how || args.struct_size != sizeof args ||
+         args.slope != 0.2 || variant.struct_size != sizeof variant ||
+         tune.struct_size != sizeof tune ||
+         report.struct_size != sizeof report ||
+         at_file_scope.struct_size != sizeof at_file_scope;
+}
+END
 $CC -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only \
   $($PKG_CONFIG --cflags dfgnn) "$work/header.c"
 $CXX -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ \
@@ -36,7 +62,10 @@ for source in "$SRC"/tests/installcheck/consumer.c "$SRC"/examples/*.c; do
   for kind in shared static; do
     case $kind:$ENABLE_SHARED:$ENABLE_STATIC in
     shared:no:* | static:*:no) continue ;;
-    shared:*) libs="$($PKG_CONFIG --libs dfgnn) -Wl,-rpath,$libdir" ;;
+    shared:*)
+      libs=$($PKG_CONFIG --libs dfgnn)
+      # below a DESTDIR the run path of dfgnn.pc is not there yet
+      [ -z "$ROOT" ] || libs="$libs -Wl,-rpath,$libdir" ;;
     # libdfgnn by its archive, everything below it as the system has it
     static:*) libs=$($PKG_CONFIG --static --libs dfgnn |
       sed 's/-ldfgnn\>/-l:libdfgnn.a/g') ;;
@@ -46,6 +75,14 @@ for source in "$SRC"/tests/installcheck/consumer.c "$SRC"/examples/*.c; do
       $LDFLAGS $libs -lm
     DFGNN_STORE= "$work/$name" $args
   done
+done
+
+say "the examples and the job files are there"
+for name in gt.c gt_train.c cora.py jobs/cpu.yaml jobs/slurm.sh; do
+  [ -e "$ROOT$DOCDIR/examples/$name" ] || {
+    say "no $DOCDIR/examples/$name"
+    exit 1
+  }
 done
 
 say "the package's store is where contexts look for it"

@@ -321,7 +321,7 @@ START_TEST(a_wrong_reordering_is_refused) {
   dfgnn_graph *graph = NULL;
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   ck_fails(dfgnn_graph_reorder(NULL, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "graph or ctx is NULL");
+           "graph is NULL");
   ck_fails(dfgnn_graph_reorder(&graph, ctx, NULL, &how), DFGNN_ERROR_INVALID,
            "csr is NULL");
   ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
@@ -331,7 +331,7 @@ START_TEST(a_wrong_reordering_is_refused) {
            "how.order is 7, expected 0..3");
   how.rows = twice;
   ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "columns[1] is 0, expected each of 0..1 once");
+           "how.rows[1] is 0, expected each of 0..1 once");
   how.columns = fine;
   ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
            "rows[1] is 0, expected each of 0..1 once");

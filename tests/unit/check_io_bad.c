@@ -33,7 +33,8 @@ START_TEST(a_truncated_text_says_how_much_is_there) {
   refused(put_text("b.graph", "3 2\n2\n1\n\n"),
           "found 2 neighbours, expected 4");
   refused(put_text("a.txt", "0 1\n5\n"),
-          "line 2: found the end of the line, expected destination");
+          "line 2: found the end of the line, expected the destination, a "
+          "whole number");
   refused(put_text("a.mtx", ""), "line 1: found ''");
   refused(put_text("c.graph", ""),
           "found the end of the file, expected the number of nodes");
@@ -52,7 +53,7 @@ END_TEST
 
 START_TEST(binary_text_names_the_byte) {
   refused(put_bytes("a.txt", "0 1\n\0\1\2", 7),
-          "line 2: found the byte 0x00, expected source");
+          "line 2: found the byte 0x00, expected the source");
   refused(put_bytes("b.txt",
                     "\x7f"
                     "ELF\2\1\1",
@@ -74,7 +75,10 @@ START_TEST(a_huge_header_allocates_nothing) {
   refused(put_text("c.mtx", MM "pattern general\n99999999999 1 1\n1 1\n"),
           "found 99999999999 as the number of rows, expected 0 to 2147483647");
   refused(put_text("d.mtx", MM "pattern general\n99999999999999999999 1 1\n"),
-          "found an integer beyond 64 bits");
+          "found an integer beyond 64 bits (99999999999999999999)");
+  refused(put_text("e.mtx", MM "pattern general\n2 2 1\n"
+                               "9223372036854775807 1\n"),
+          "line 3: found row 9223372036854775807, expected 1 to 2");
   refused(put_text("a.graph", "2000000000 5\n\n"), "found 2000000000 rows");
   refused(put_text("a.txt", "0 2147483646\n"), "found 2147483647 rows");
   refused(put_text("b.txt", "# Nodes: 1000000000000\n0 1\n"),
@@ -108,14 +112,17 @@ END_TEST
 
 START_TEST(text_that_is_no_number_is_named) {
   refused(put_text("a.mtx", MM "pattern general\n2 2 1\none 1\n"),
-          "line 3: found 'one', expected row");
+          "line 3: found 'one', expected the row, a whole number from 1");
   refused(put_text("b.mtx", MM "real general\n2 2 1\n1 1 much\n"),
           "found 'much', expected a value");
   refused(put_text("c.mtx", MM "pattern general\n2 2 1\n1.5 1\n"),
-          "found '.5', expected row");
-  refused(put_text("a.txt", "a b\n"), "line 1: found 'a', expected source");
+          "found '1.5', expected the row, a whole number");
+  refused(put_text("a.txt", "a b\n"),
+          "line 1: found 'a', expected the source, a whole number from 0");
+  refused(put_text("half.txt", "0.5 1\n"),
+          "line 1: found '0.5', expected the source, a whole number from 0");
   refused(put_text("a.csv", "from,to\nfrom,to\n"),
-          "line 2: found 'from', expected source");
+          "line 2: found 'from', expected the source");
   refused(put_text("a.graph", "two 1\n"), "found 'two', expected the number");
 }
 END_TEST

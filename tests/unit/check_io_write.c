@@ -89,7 +89,7 @@ START_TEST(what_a_format_cannot_hold_is_refused) {
            "found no known extension, expected .npz");
   csr.on_device = 1;
   ck_fails(dfgnn_csr_write(&csr, file_path("a.npz")), DFGNN_ERROR_INVALID,
-           "found device arrays");
+           "csr.on_device is set, expected host arrays");
 }
 END_TEST
 

@@ -31,6 +31,21 @@ START_TEST(a_directory_or_a_pipe_is_refused) {
 }
 END_TEST
 
+START_TEST(a_pipe_beside_a_store_is_refused) {
+  static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
+  char beside[600];
+  make_store(1);
+  for (int k = 0; k < 3; k++) {
+    snprintf(beside, sizeof beside, "%s%s", path, suffixes[k]);
+    unlink(beside);
+    ck_assert_int_eq(mkfifo(beside, 0600), 0);
+    ck_both_refused("is no regular file, expected none or one of SQLite's");
+    ck_assert_int_eq(unlink(beside), 0);
+  }
+  ck_assert_uint_eq(count_rows(NULL), 1);
+}
+END_TEST
+
 static void expect_unreadable(void) { ck_both_refused("Permission denied"); }
 static void expect_read_only(void) {
   ck_refused(DFGNN_STORE_WRITE, "read-only");
@@ -338,6 +353,7 @@ static void add(TCase *cases) {
   tcase_add_test(cases, a_missing_file_is_told_from_a_bad_one);
   tcase_add_test(cases, a_store_is_created_with_its_directories);
   tcase_add_test(cases, a_directory_or_a_pipe_is_refused);
+  tcase_add_test(cases, a_pipe_beside_a_store_is_refused);
   tcase_add_test(cases, files_without_permission_are_refused);
   tcase_add_test(cases, a_store_in_a_read_only_directory_is_readable);
   tcase_add_test(cases, other_files_are_refused_and_left_alone);

@@ -1,0 +1,127 @@
+#!/bin/sh
+# What a stranger gives: files without an end, names that a terminal obeys, many
+# stores, slips of the pen.  Nothing hangs, nothing crashes, all is named.
+. "$(dirname "$0")/lib.sh"
+
+# ended N COMMAND...: as status, but a command that hangs is ended and fails
+ended() {
+  expected=$1
+  shift
+  status "$expected" timeout -k 5 60 "$@"
+}
+
+store=$work/s.db
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $quick --store "$store"
+
+promise "a hundred stores are explained"
+many=$store
+for i in $(seq 99); do
+  cp "$store" "$work/s$i.db"
+  many=$many:$work/s$i.db
+done
+ended 0 env DFGNN_STORE="$many" dfgnn-tune explain "$small" --device cpu \
+  --dim 8 --json
+holds '.[0].source == "exact" and (.[0].stores | length == 100)'
+ended 0 env DFGNN_STORE="$many" dfgnn-tune info --device cpu --json
+holds '[.[] | select(.kind == "store")] | length == 100'
+
+promise "files without an end are no graphs"
+for name in zero.mtx zero.mtx.gz zero.npz zero.txt; do
+  ln -s /dev/zero "$work/$name"
+  ended 1 dfgnn-graph info "$work/$name"
+  says "$name: found a device, expected a graph file"
+done
+mkfifo "$work/pipe.mtx"
+ended 1 dfgnn-graph info "$work/pipe.mtx"
+says "pipe.mtx: found a FIFO, expected a graph file"
+
+promise "a FIFO among the graphs of a folder is passed over by name"
+mkdir "$work/graphs"
+mkfifo "$work/graphs/a.mtx"
+printf '0 1\n1 2\n' >"$work/graphs/b.txt"
+ended 0 dfgnn-tune explain "$work/graphs" --device cpu --dim 8 --json
+says "a.mtx: found a FIFO"
+holds 'length == 1 and .[0].graph == "b"'
+
+promise "a job is a file, or a pipe that the shell made"
+mkfifo "$work/job.yaml"
+ended 1 dfgnn-tune run --job "$work/job.yaml" --quiet
+says "job.yaml: found a FIFO, expected a job file"
+ended 1 dfgnn-tune run --job /dev/zero --quiet
+says "/dev/zero: found a device, expected a job file"
+echo "widths: [4, 8, 16]" |
+  timeout 60 dfgnn-tune run "$small" --job /dev/stdin --device cpu --dry-run \
+    --json >"$work/out" 2>"$work/err" || fail "a job of a pipe is refused"
+holds 'length == 3'
+
+promise "a FIFO is not imported"
+mkfifo "$work/rows.jsonl"
+ended 1 dfgnn-tune import "$work/rows.jsonl" --store "$store"
+says "rows.jsonl: found a FIFO, expected a file of JSON Lines"
+
+promise "keys and signatures are files"
+status 0 dfgnn-tune sign --generate-key "$work/key"
+status 0 dfgnn-tune publish "$work/site.db" --store "$store"
+mkfifo "$work/site.db.sig"
+ended 5 env DFGNN_TRUSTED_KEYS="$work/key.pub" dfgnn-tune explain "$small" \
+  --device cpu --dim 8 --store "$work/site.db"
+says "site.db.sig: found a FIFO, expected a key or signature"
+mkdir "$work/keys"
+mkfifo "$work/keys/a.pub"
+ended 1 env DFGNN_TRUSTED_KEYS="$work/keys" dfgnn-tune explain "$small" \
+  --device cpu --dim 8 --store "$work/site.db"
+says "a.pub: found a FIFO, expected a key or signature"
+ended 1 env DFGNN_TRUSTED_KEYS=/dev/zero dfgnn-tune explain "$small" \
+  --device cpu --dim 8 --store "$work/site.db"
+says "/dev/zero: found a device, expected a key or signature"
+mkfifo "$work/pipe.db"
+ended 5 env DFGNN_TRUSTED_KEYS="$work/key.pub" dfgnn-tune explain "$small" \
+  --device cpu --dim 8 --store "$work/pipe.db"
+says "pipe.db: found a FIFO, expected a store file"
+ended 1 dfgnn-tune sign "$work/site.db" --key "$work/keys/a.pub"
+says "a.pub: found a FIFO, expected a key or signature"
+
+promise "a store that is not there is told of"
+ended 0 env DFGNN_STORE="$work/typo.db" dfgnn-tune explain "$small" \
+  --device cpu --dim 8 --json
+says "typo.db: there is no such store"
+ended 0 env DFGNN_STORE="$store" dfgnn-tune explain "$small" --device cpu \
+  --dim 8 --json
+[ ! -s "$work/err" ] || fail "one that is there, too"
+# shellcheck disable=SC2086
+ended 0 dfgnn-tune run "$small" $quick --store "$work/made.db"
+! grep -q "no such store" "$work/err" || fail "one that is being made, too"
+ended 1 env DFGNN_STORE="$store:$work/typo.db" dfgnn-tune explain "$small" \
+  --device cpu
+says "typo.db: there is no such file"
+
+promise "what is no store says what was found"
+printf 'SQLite format 3' >"$work/short.db"
+ended 5 dfgnn-tune show --store "$work/short.db"
+says "short.db: the file is truncated: it has 15 bytes, fewer than any store"
+printf 'x' >"$work/short.db"
+ended 5 dfgnn-tune show --store "$work/short.db"
+says "short.db: the file is empty but for a byte at most"
+
+promise "control characters of names reach no terminal"
+name=$(printf 'a\033c\nb.mtx')
+ended 1 dfgnn-graph info "$work/$name"
+says 'a\\x1bc\\x0ab.mtx: cannot open'
+ended 1 dfgnn-tune run --job "$work/$name"
+says 'a\\x1bc\\x0ab.mtx: cannot open'
+ended 2 dfgnn-graph "$name"
+says 'a\\x1bc\\x0ab.mtx'
+
+promise "threads have a bound"
+ended 2 dfgnn-tune explain "$small" --device cpu --threads 1000000
+says "found '1000000', expected a whole number from 1 to 4096"
+ended 0 env OMP_NUM_THREADS=2 dfgnn-tune explain "$small" --device cpu \
+  --threads 3 --json
+
+promise "numbers that are none are shown whole"
+printf '0.5 1\n' >"$work/half.txt"
+ended 1 dfgnn-graph info "$work/half.txt"
+says "line 1: found '0.5', expected the source, a whole number from 0"
+
+finish

@@ -1,0 +1,93 @@
+/* Clocks that tell a time before 1970, or of no calendar: nothing measured is
+ * lost, and no budget waits for them. */
+#include "tests/unit/fixture.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "db/store.h"
+
+static time_t told;
+
+/* The library's calls come here, since a program's symbols go first. */
+time_t time(time_t *t) {
+  if (t)
+    *t = told;
+  return told;
+}
+
+static int degree(int64_t i) { return (int)(i % 4); }
+
+static int count(void *data, const dfgnn_measurement *row) {
+  int64_t *seen = data;
+  ck_assert_int_ge(row->time, 0);
+  seen[0]++;
+  seen[1] = row->time;
+  return 0;
+}
+
+static void tuned_at(time_t now, int64_t stamp) {
+  char path[] = "/tmp/dfgnn-clock-XXXXXX.db";
+  int64_t seen[2] = {0};
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
+  dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
+  dfgnn_csr csr = ring(50, degree);
+  dfgnn_graph *graph;
+  dfgnn_store *store;
+  int fd = mkstemps(path, 3);
+  ck_assert_int_ge(fd, 0);
+  close(fd);
+  unlink(path);
+  told = now;
+  ck_assert_int_eq(time(NULL), now);
+  dfgnn_context *ctx = cpu_context(path);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  problem.dim = 4;
+  options.budget_s = 0.2;
+  ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &options));
+  ck_assert_int_eq(report.kept, 1);
+  ck_assert_int_gt(report.measured, 0);
+  ck_assert_double_lt(report.seconds, 60);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_READ));
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  ck_ok(dfgnn__store_each(store, NULL, &filter, count, seen));
+  dfgnn__store_close(store);
+  ck_assert_int_ge(seen[0], report.measured);
+  ck_assert_int_eq(seen[1], stamp);
+  ring_free(&csr);
+  char command[64];
+  snprintf(command, sizeof command, "rm -f %s*", path);
+  ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(a_clock_before_1970_loses_nothing) { tuned_at(-86400, 0); }
+END_TEST
+
+START_TEST(a_clock_beyond_all_calendars_loses_nothing) {
+  tuned_at((time_t)1 << 60, 253402300799);
+}
+END_TEST
+
+START_TEST(a_clock_that_is_right_is_stamped) {
+  tuned_at(1800000000, 1800000000);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("clock");
+  TCase *tc = tcase_create("clock");
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, a_clock_before_1970_loses_nothing);
+  tcase_add_test(tc, a_clock_beyond_all_calendars_loses_nothing);
+  tcase_add_test(tc, a_clock_that_is_right_is_stamped);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
