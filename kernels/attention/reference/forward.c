@@ -244,7 +244,7 @@ static normalizer exponentials(const dfgnn_problem *problem,
 /* The roundings of a quotient of sums, and those of scaling a running sum to a
  * new maximum, as many as additions. */
 #define QUOTIENT_VARIANCE 16
-#define RUNNING_SUMS 4
+#define RUNNING_SUMS 2
 
 /* One row and head: what is left of the row's weights is their softmax. */
 static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
