@@ -255,7 +255,8 @@ double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
   double all = 0;
   if (!sum->bounds)
     return 0;
-  if (sum->terms <= DFGNN_REF_LONG)
+  /* Kernels may add up the edges of one column first: no cells of those. */
+  if (sum->terms <= DFGNN_REF_LONG || repeats > DFGNN_REF_REPEATED)
     return repeats * partial_sums(sum->value[d], sum->size[d]);
   for (int i = 0; i < DFGNN_REF_CELLS; i++)
     all += fabs(sum->cells[i * sum->width + d]);

@@ -106,7 +106,8 @@ typedef struct dfgnn_ref_sum {
 } dfgnn_ref_sum;
 
 #define DFGNN_REF_CELLS 32
-#define DFGNN_REF_LONG 256 /* terms of a row whose cells are kept */
+#define DFGNN_REF_LONG 256   /* terms of a row whose cells are kept */
+#define DFGNN_REF_REPEATED 4 /* and how often columns may stand in it */
 
 static inline size_t dfgnn__ref_sum_numbers(int64_t width) {
   return (size_t)((3 + DFGNN_REF_CELLS) * width);
