@@ -548,6 +548,18 @@ typedef struct dfgnn_strides {
  * all -inf gives zeros and lse -inf, like a row without edges; such rows give
  * zero gradients.
  *
+ * Results are within rounding of the exact ones.  A variant computes in float
+ * (in double for F64), u = 2^-24, in an order of its own: the error of a sum of
+ * n terms t is at most 5 u sqrt(h) T, beside what the terms err themselves and
+ * the rounding of the result to its type.  T is the sum of |t| or, over rows of
+ * more than 256 edges, of the magnitudes of 32 parts of the sum; h is n where a
+ * variant adds one edge after the other, less where it adds blocks (Higham and
+ * Mary, A new approach to probabilistic rounding error analysis, 2019).  So an
+ * error is judged by the terms, not by a sum that cancels.  Attention may round
+ * scores and weights to the storage type, or to TF32 where the problem allows
+ * it.  Equal terms err alike and may go beyond.  kernels/common/accuracy.h
+ * derives the bound, and no variant is tuned that exceeds it.
+ *
  * A backward pass reads what forward read, what forward wrote (out and lse of
  * attention; arg_min, arg_max, out and out_std of reductions) and grad_out, and
  * writes each gradient whose pointer is not NULL, whole: nothing is added to

@@ -6,19 +6,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/accuracy.h"
 #include "kernels/common/half.h"
+#include "lib/plan.h"
 #include "lib/signature.h"
 #include "lib/views.h"
 
 #define POISONED_WORKSPACE ((size_t)64 << 20)
 #define SAMPLED_ROWS 4096
-#define BACKWARD_TOLERANCE 3 /* gradients go through two passes */
-/* Gradients are differences of terms that are about as large as inputs of
- * variance 1 are: where they cancel, errors are judged by the terms. */
-#define BACKWARD_TERMS 0.3
 #define F16_OVERFLOW 65520.0             /* rounds to infinity */
 #define SAMPLE_EDGES 10000000            /* above: rows are sampled */
 #define SAMPLE_BYTES ((double)(1 << 30)) /* of reference results: the same */
+#define RESULT_BYTES (sizeof(double) + 2 * sizeof(float))
 
 /* ---- what is expected ---------------------------------------------------- */
 
@@ -76,7 +75,8 @@ static void sample(dfgnn_checked *nodes, const dfgnn_matrix *matrix) {
 static dfgnn_status choose(dfgnn_checked *nodes, const dfgnn_harness *h,
                            const dfgnn_matrix *matrix) {
   int64_t n = matrix->destinations;
-  double bytes = 8.0 * (double)n * (double)(h->problem.heads * h->problem.dim);
+  double bytes = (double)RESULT_BYTES * (double)n *
+                 (double)(h->problem.heads * h->problem.dim);
   nodes->count = n;
   if (n <= SAMPLED_ROWS ||
       (matrix->edges <= SAMPLE_EDGES && bytes <= SAMPLE_BYTES))
@@ -165,13 +165,11 @@ static void set_rms(dfgnn_buffer *b, int64_t count) {
       finite++;
     }
   b->rms = finite ? sqrt(sum / (double)finite) : 0;
-  if (b->tensor->role == DFGNN_ROLE_GRADIENT && b->rms < BACKWARD_TERMS)
-    b->rms = BACKWARD_TERMS;
 }
 
 static dfgnn_status expect(dfgnn_harness *h, const dfgnn_matrix *matrix) {
   dfgnn_args host = h->check, complete;
-  dfgnn_expected expected = {.transpose = NULL};
+  dfgnn_expected expected = {.bounds = 1};
   dfgnn_status status = choose_nodes(h, matrix);
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
@@ -179,13 +177,18 @@ static dfgnn_status expect(dfgnn_harness *h, const dfgnn_matrix *matrix) {
       *dfgnn__tensor_slot(b->tensor, &host) = b->host;
       continue;
     }
-    size_t bytes = (size_t)(numbers(h, b) + 1) * sizeof(double);
-    b->expected = malloc(bytes);
+    size_t count = (size_t)numbers(h, b) + 1;
+    b->expected = malloc(count * sizeof *b->expected);
+    b->fixed = calloc(count, sizeof *b->fixed);
+    b->summed = calloc(count, sizeof *b->summed);
     b->host = malloc(b->bytes + 1);
-    if (!b->expected || !b->host)
-      return dfgnn__harness_memory(bytes + b->bytes);
-    if (checked(h, b).count)
+    if (!b->expected || !b->fixed || !b->summed || !b->host)
+      return dfgnn__harness_memory(count * RESULT_BYTES + b->bytes);
+    if (checked(h, b).count) {
       *dfgnn__tensor_slot(b->tensor, &expected.to) = b->expected;
+      *dfgnn__tensor_slot(b->tensor, &expected.fixed) = b->fixed;
+      *dfgnn__tensor_slot(b->tensor, &expected.summed) = b->summed;
+    }
   }
   if (!status)
     status = dfgnn__args_complete(&complete, &host, &h->problem);
@@ -248,9 +251,12 @@ static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
   }
 }
 
+/* The output that is nearest to its bound, or the farthest beyond it. */
 typedef struct worst {
-  double error, found, expected;
+  double share; /* error / bound */
+  double error, bound, found, expected;
   int64_t node, number; /* of the node's numbers */
+  double relative;      /* the largest of all outputs */
 } worst;
 
 static double in_range(dfgnn_dtype dtype, double x) {
@@ -258,11 +264,19 @@ static double in_range(dfgnn_dtype dtype, double x) {
                                                        : x;
 }
 
-static double error_of(double found, double expected, double rms) {
+static double error_of(double found, double expected) {
   if (found == expected || (isnan(found) && isnan(expected)))
     return 0;
-  double error = fabs(found - expected) / (fabs(expected) + rms);
+  double error = fabs(found - expected);
   return isnan(error) ? INFINITY : error;
+}
+
+/* A bound that is no number, of inputs near the end of the range, allows
+ * nothing. */
+static double share_of(double error, double bound) {
+  return error == 0                     ? 0
+         : isfinite(bound) && bound > 0 ? error / bound
+                                        : INFINITY;
 }
 
 /* Where number i of a node lies in the tensor. */
@@ -281,34 +295,6 @@ static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
   return node * heads * dim + i;
 }
 
-static worst compare(const dfgnn_harness *h, const dfgnn_buffer *b,
-                     const dfgnn_matrix *matrix) {
-  dfgnn_dtype dtype = dfgnn__harness_type(h, b->tensor);
-  dfgnn_checked nodes = checked(h, b);
-  worst all = {0, 0, 0, -1, 0};
-#pragma omp parallel if (b->bytes > DFGNN_PARALLEL)
-  {
-    worst mine = {0, 0, 0, -1, 0};
-#pragma omp for schedule(static)
-    for (int64_t k = 0; k < nodes.count; k++) {
-      int64_t node = nodes.index ? nodes.index[k] : k, first;
-      int64_t count = node_numbers(h, b, k, &first);
-      for (int64_t i = 0; i < count; i++) {
-        double expected = in_range(dtype, b->expected[first + i]);
-        double found = element(dtype, b->host, place(h, b, matrix, node, i));
-        double error = error_of(found, expected, b->rms);
-        if (error > mine.error)
-          mine = (worst){error, found, expected, node, i};
-      }
-    }
-#pragma omp critical(dfgnn_harness_compare)
-    if (mine.error > all.error ||
-        (mine.error == all.error && mine.node >= 0 && mine.node < all.node))
-      all = mine;
-  }
-  return all;
-}
-
 static int64_t node_degree(const dfgnn_harness *h, const dfgnn_buffer *b,
                            const dfgnn_matrix *matrix, int64_t node) {
   if (b->tensor->shape & (DFGNN_DIM_N | DFGNN_DIM_E))
@@ -319,9 +305,62 @@ static int64_t node_degree(const dfgnn_harness *h, const dfgnn_buffer *b,
   return degree(&transposed, node);
 }
 
+static void take(worst *all, const worst *mine) {
+  double relative =
+      mine->relative > all->relative ? mine->relative : all->relative;
+  if (mine->share > all->share ||
+      (mine->share == all->share && mine->node >= 0 && mine->node < all->node))
+    *all = *mine;
+  all->relative = relative;
+}
+
+static void look(worst *mine, const dfgnn_arithmetic *arithmetic,
+                 const dfgnn_buffer *b, dfgnn_dtype dtype, double found,
+                 int64_t at, int64_t terms, int64_t node, int64_t number) {
+  double expected = in_range(dtype, b->expected[at]);
+  double error = error_of(found, expected);
+  if (error == 0)
+    return;
+  double bound = dfgnn__bound(arithmetic, dtype, expected, (double)b->fixed[at],
+                              (double)b->summed[at], terms);
+  double relative = error / (fabs(expected) + b->rms);
+  double share = share_of(error, bound);
+  if (isnan(relative) || relative > mine->relative)
+    mine->relative = isnan(relative) ? INFINITY : relative;
+  if (share > mine->share) {
+    *mine = (worst){share,    error, bound,  found,
+                    expected, node,  number, mine->relative};
+  }
+}
+
+static worst compare(const dfgnn_harness *h, const dfgnn_buffer *b,
+                     const dfgnn_matrix *matrix,
+                     const dfgnn_arithmetic *arithmetic) {
+  dfgnn_dtype dtype = dfgnn__harness_type(h, b->tensor);
+  dfgnn_checked nodes = checked(h, b);
+  worst all = {.node = -1};
+#pragma omp parallel if (b->bytes > DFGNN_PARALLEL)
+  {
+    worst mine = {.node = -1};
+#pragma omp for schedule(static)
+    for (int64_t k = 0; k < nodes.count; k++) {
+      int64_t node = nodes.index ? nodes.index[k] : k, first;
+      int64_t count = node_numbers(h, b, k, &first);
+      int64_t terms = node_degree(h, b, matrix, node);
+      for (int64_t i = 0; i < count; i++)
+        look(&mine, arithmetic, b, dtype,
+             element(dtype, b->host, place(h, b, matrix, node, i)), first + i,
+             terms, node, i);
+    }
+#pragma omp critical(dfgnn_harness_compare)
+    take(&all, &mine);
+  }
+  return all;
+}
+
 static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
                                  const dfgnn_matrix *matrix,
-                                 double *rel_error) {
+                                 const dfgnn_arithmetic *arithmetic) {
   const char *name = b->tensor->name;
   dfgnn_status status = check_guard(h, b->memory, name, "before");
   if (!status)
@@ -330,21 +369,20 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
     status = dfgnn__harness_copy(h, b->host, b->memory + DFGNN_GUARD, b->bytes);
   if (status)
     return status;
-  worst w = compare(h, b, matrix);
-  if (w.error > *rel_error)
-    *rel_error = w.error;
-  double tolerance = dfgnn__tolerance(h->problem.dtype, h->problem.math);
-  if (h->problem.pass == DFGNN_PASS_BACKWARD)
-    tolerance *= BACKWARD_TOLERANCE;
-  if (w.error <= tolerance)
+  worst w = compare(h, b, matrix, arithmetic);
+  if (w.relative > h->accuracy.rel_error)
+    h->accuracy.rel_error = w.relative;
+  if (w.share > h->accuracy.of_bound)
+    h->accuracy.of_bound = w.share;
+  if (w.share <= 1)
     return DFGNN_OK;
   return dfgnn__fail(
       DFGNN_ERROR_WRONG,
-      "%s of %s %lld (degree %lld), number %lld: found %.9g, "
-      "expected %.9g, relative error %.2g above %.2g",
+      "%s of %s %lld (degree %lld), number %lld: found %.9g, expected %.9g, "
+      "an error of %.2g where rounding allows %.2g",
       name, by_source(b->tensor) ? "column" : "row", (long long)w.node,
       (long long)node_degree(h, b, matrix, w.node), (long long)w.number,
-      w.found, w.expected, w.error, tolerance);
+      w.found, w.expected, w.error, w.bound);
 }
 
 /* The guards as well: what one plan overwrote must not be held against the
@@ -363,10 +401,12 @@ static dfgnn_status prepare_output(dfgnn_harness *h, const dfgnn_buffer *b) {
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
   dfgnn_matrix matrix;
-  double error = 0;
   void *workspace;
+  dfgnn_arithmetic arithmetic = dfgnn__arithmetic(
+      &h->problem, (plan->inner ? plan->inner : plan)->variant->family);
   size_t bytes = dfgnn_plan_workspace(plan);
   dfgnn_status status = host_matrix(h, &matrix);
+  h->accuracy = (dfgnn_accuracy){0, 0};
   if (!status && !h->prepared) {
     h->expected = expect(h, &matrix);
     h->prepared = 1;
@@ -392,8 +432,12 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
         check_guard(h, (char *)workspace + bytes, "the workspace", "beyond");
   for (int i = 0; i < h->count && !status; i++)
     if (!dfgnn__role_reads(h->buffers[i].tensor->role))
-      status = check_output(h, &h->buffers[i], &matrix, &error);
+      status = check_output(h, &h->buffers[i], &matrix, &arithmetic);
   if (!status || status == DFGNN_ERROR_WRONG)
-    *rel_error = error;
+    *rel_error = h->accuracy.rel_error;
   return status;
+}
+
+dfgnn_accuracy dfgnn__harness_accuracy(const dfgnn_harness *h) {
+  return h->accuracy;
 }

@@ -11,15 +11,6 @@
 #define DROPOUT 0.4 /* any share costs the same: the key has the flag alone */
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 
-double dfgnn__tolerance(dfgnn_dtype dtype, dfgnn_math math) {
-  static const double tolerance[] = {[DFGNN_F32] = 1e-5,
-                                     [DFGNN_F16] = 1e-2,
-                                     [DFGNN_BF16] = 3e-2,
-                                     [DFGNN_F64] = 1e-12};
-  return dtype == DFGNN_F32 && math == DFGNN_MATH_TF32 ? 5e-3
-                                                       : tolerance[dtype];
-}
-
 dfgnn_status dfgnn__harness_memory(size_t bytes) {
   return dfgnn__fail(DFGNN_ERROR_MEMORY,
                      "harness: cannot allocate %zu bytes on the host", bytes);
@@ -265,6 +256,8 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
     h->ctx->backend->release(h->ctx->device, h->buffers[i].memory);
     free(h->buffers[i].host);
     free(h->buffers[i].expected);
+    free(h->buffers[i].fixed);
+    free(h->buffers[i].summed);
   }
   if (h->workspace)
     h->ctx->backend->release(h->ctx->device, h->workspace);
@@ -280,21 +273,26 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   free(h);
 }
 
-dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
-                                int64_t first, int64_t count, double value) {
+dfgnn_status dfgnn__harness_fill(dfgnn_harness *h, const char *tensor,
+                                 int64_t first, int64_t count,
+                                 double (*number)(const void *, int64_t),
+                                 const void *data) {
   for (int i = 0; i < h->count; i++) {
     dfgnn_buffer *b = &h->buffers[i];
     if (strcmp(b->tensor->name, tensor) != 0 || !b->host ||
         b->tensor->role == DFGNN_ROLE_SAVED)
       continue;
     size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
+    if (count < 0)
+      count = (int64_t)(b->bytes / size) - first;
     if (first < 0 || count < 0 || (size_t)(first + count) * size > b->bytes)
       return dfgnn__fail(DFGNN_ERROR_INVALID,
                          "numbers %lld .. %lld of %s, which has %zu",
                          (long long)first, (long long)(first + count - 1),
                          tensor, b->bytes / size);
     for (int64_t k = first; k < first + count; k++)
-      set_element(dfgnn__harness_type(h, b->tensor), b->host, k, value);
+      set_element(dfgnn__harness_type(h, b->tensor), b->host, k,
+                  number(data, k));
     dfgnn_status status =
         dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
     return status ? status : save(h);
@@ -302,6 +300,19 @@ dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "%s has no input %s, or it was checked already",
                      h->op->name, tensor);
+}
+
+static double constant(const void *value, int64_t i) {
+  (void)i;
+  return *(const double *)value;
+}
+
+dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
+                                int64_t first, int64_t count, double value) {
+  if (count < 0)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%lld numbers of %s",
+                       (long long)count, tensor);
+  return dfgnn__harness_fill(h, tensor, first, count, constant, &value);
 }
 
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *h) {

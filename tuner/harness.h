@@ -25,6 +25,12 @@ void dfgnn__harness_destroy(dfgnn_harness *harness);
 dfgnn_status dfgnn__harness_set(dfgnn_harness *harness, const char *tensor,
                                 int64_t first, int64_t count, double value);
 
+/* The same with number(data, i) for each number i; count -1: all from first. */
+dfgnn_status dfgnn__harness_fill(dfgnn_harness *harness, const char *tensor,
+                                 int64_t first, int64_t count,
+                                 double (*number)(const void *, int64_t),
+                                 const void *data);
+
 /* Arguments in device memory, for execute. */
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
 /* A workspace of at least the plan's bytes, valid until the next call of this
@@ -32,16 +38,22 @@ const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
 dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *harness,
                                       const dfgnn_plan *plan);
 
-/* Poisons outputs and workspace, executes, and compares out, lse and weights
- * with the reference, which is computed once: all rows up to 10 M edges and 128
+/* Poisons outputs and workspace, executes, and compares what the plan wrote
+ * with the reference, which is computed once: all rows up to 10 M edges and 64
  * M numbers of out, above that a sample with the heaviest and an empty row.
  * rel_error is the largest of |x - r| / (|r| + rms(r)).
- * DFGNN_ERROR_WRONG, with the row, if it exceeds the tolerance or a canary is
+ * DFGNN_ERROR_WRONG, with the row, if an error is above what rounding allows
+ * (kernels/common/accuracy.h), given how the plan's family sums, or a canary is
  * overwritten. */
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *harness,
                                   const dfgnn_plan *plan);
 
-/* 1e-5 for f32, 1e-2 f16, 3e-2 bf16, 1e-12 f64, 5e-3 for TF32 math. */
-double dfgnn__tolerance(dfgnn_dtype dtype, dfgnn_math math);
+/* What the last check found; of a wrong plan, up to the output that is. */
+typedef struct dfgnn_accuracy {
+  double rel_error;
+  double of_bound; /* the largest error as a part of its bound; > 1: wrong */
+} dfgnn_accuracy;
+
+dfgnn_accuracy dfgnn__harness_accuracy(const dfgnn_harness *harness);
 
 #endif

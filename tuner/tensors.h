@@ -19,6 +19,7 @@ typedef struct dfgnn_buffer {
   char *host;   /* of an input: what was copied; of an output: what came back */
   size_t bytes;
   double *expected; /* of an output, for the checked rows */
+  float *fixed, *summed; /* of their bounds: see kernels/common/accuracy.h */
   double rms;
 } dfgnn_buffer;
 
@@ -46,6 +47,7 @@ struct dfgnn_harness {
   dfgnn_view transpose; /* on the host, if a result is by source */
   int prepared;         /* the reference was tried, and said: */
   dfgnn_status expected;
+  dfgnn_accuracy accuracy; /* of the last check */
 };
 
 /* DFGNN_ERROR_MEMORY, of the host. */

@@ -24,6 +24,10 @@ typedef struct dfgnn_expected {
    * before features: [row_count or column_count, ...], or the edges of the rows
    * in order.  Results of no node are wanted with all rows only. */
   dfgnn_args to;
+  /* 1: the same outputs of fixed and summed point to arrays of float, which
+   * become what kernels/common/accuracy.h makes a bound of. */
+  int bounds;
+  dfgnn_args fixed, summed;
 } dfgnn_expected;
 
 typedef dfgnn_status (*dfgnn_reference)(const dfgnn_problem *problem,
@@ -56,6 +60,83 @@ void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
  */
 int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
                                 const dfgnn_expected *expected);
+
+/* ---- results with the sensitivities of their bounds -----------------------
+ */
+
+/* An output of dfgnn_expected. */
+typedef struct dfgnn_ref_result {
+  double *value; /* NULL: not wanted */
+  float *fixed, *summed;
+} dfgnn_ref_result;
+
+#define DFGNN_REF_RESULT(expected, field)                                      \
+  ((dfgnn_ref_result){                                                         \
+      (double *)(expected)->to.field,                                          \
+      (expected)->bounds ? (float *)(expected)->fixed.field : NULL,            \
+      (expected)->bounds ? (float *)(expected)->summed.field : NULL})
+
+/* fixed and summed are squares here. */
+void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, double value,
+                    double fixed, double summed);
+/* Where number i of a result is its first. */
+dfgnn_ref_result dfgnn__ref_result_at(const dfgnn_ref_result *result,
+                                      int64_t i);
+
+/* How often each column stands in a row. */
+typedef struct dfgnn_ref_row {
+  const int32_t *sorted; /* NULL: each once */
+  int64_t count;
+  double repeats; /* the mean over the edges */
+} dfgnn_ref_row;
+
+/* buffer: of count numbers, where an unsorted row is sorted; kept by row. */
+dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
+                             int32_t *buffer);
+double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column);
+
+/* `width` sums over the terms of a row, and what rounding can do to them. */
+typedef struct dfgnn_ref_sum {
+  int64_t width, terms;
+  int bounds;     /* 0: of what follows value alone is kept */
+  double *value;  /* [width] */
+  double *size;   /* [width] the sum of the magnitudes of the terms */
+  double *spread; /* [width] the sum of the variances of the terms */
+  double *cells;  /* [DFGNN_REF_CELLS][width] of a long row: see accuracy.h */
+} dfgnn_ref_sum;
+
+#define DFGNN_REF_CELLS 32
+#define DFGNN_REF_LONG 256   /* terms of a row whose cells are kept */
+#define DFGNN_REF_REPEATED 4 /* and how often columns may stand in it */
+
+static inline size_t dfgnn__ref_sum_numbers(int64_t width) {
+  return (size_t)((3 + DFGNN_REF_CELLS) * width);
+}
+dfgnn_ref_sum dfgnn__ref_sum_in(double *buffer, int64_t width, int bounds);
+void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms);
+/* Adds factor x, the k-th term; variance is that of the factor. */
+void dfgnn__ref_sum_add(dfgnn_ref_sum *sum, int64_t k, double factor,
+                        double variance, const double *x);
+/* Adds terms[d] with variances[d]. */
+void dfgnn__ref_sum_add_each(dfgnn_ref_sum *sum, int64_t k, const double *terms,
+                             const double *variances);
+/* The cell of the k-th term: the residues by eight of the quarters of a row. */
+double *dfgnn__ref_sum_cell(const dfgnn_ref_sum *sum, int64_t k);
+/* The squares of what belongs into fixed and summed. */
+double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d);
+double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
+                             double repeats);
+
+/* A product of two vectors. */
+typedef struct dfgnn_ref_product {
+  double value;
+  double size;     /* the sum of the magnitudes */
+  double square;   /* the sum of the squares */
+  double variance; /* of the sum, in any order */
+} dfgnn_ref_product;
+
+dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
+                                     int64_t count);
 
 #ifdef __cplusplus
 }

@@ -159,6 +159,11 @@ typedef struct dfgnn_family {
    * that only lists programs comes with arguments and views that point nowhere:
    * a launch decides by shapes, strides and alignment, never by contents. */
   dfgnn_status (*launch)(const dfgnn_launch *launch);
+  /* How long sums are added up, which sets their bound (accuracy.h): blocks of
+   * at most so many edges, and but for the last not less than a quarter, one
+   * edge after the other, and then the blocks.  0: all edges one after the
+   * other. */
+  int block;
 } dfgnn_family;
 
 #define DFGNN_BIT(x) (1u << (x))

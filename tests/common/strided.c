@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/accuracy.h"
 #include "kernels/common/half.h"
 #include "lib/operator.h"
+#include "lib/plan.h"
 #include "lib/views.h"
 
 #define UNTOUCHED 0x5a /* bytes of an output before a call */
@@ -15,8 +17,9 @@ typedef struct item {
   const dfgnn_tensor *tensor;
   void *host, *device;
   size_t bytes;
-  int64_t numbers;  /* without what lies between the features */
-  double *expected; /* of what is saved or written */
+  int64_t numbers;       /* without what lies between the features */
+  double *expected;      /* of what is saved or written */
+  float *fixed, *summed; /* of its bounds */
 } item;
 
 struct strided {
@@ -96,8 +99,11 @@ static dfgnn_status make_item(strided *s, dfgnn_context *ctx,
   }
   it->bytes = (size_t)elements * dfgnn__tensor_element_size(t, &s->problem);
   it->host = malloc(it->bytes + 1);
-  if (t->role >= DFGNN_ROLE_SAVED)
+  if (t->role >= DFGNN_ROLE_SAVED) {
     it->expected = malloc((size_t)(it->numbers + 1) * sizeof *it->expected);
+    it->fixed = calloc((size_t)it->numbers + 1, sizeof *it->fixed);
+    it->summed = calloc((size_t)it->numbers + 1, sizeof *it->summed);
+  }
   dfgnn_status status =
       ctx->backend->allocate(ctx->device, &it->device, it->bytes + 1);
   s->count++;
@@ -136,7 +142,8 @@ static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
   int lent_count = 0;
   dfgnn_expected expected = {.row_count = s->matrix.destinations,
                              .column_count = s->matrix.sources,
-                             .transpose = transpose};
+                             .transpose = transpose,
+                             .bounds = 1};
   int wanted = 0;
   if (saved)
     problem.pass = DFGNN_PASS_FORWARD;
@@ -145,6 +152,8 @@ static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
     if (dfgnn__role_reads(it->tensor->role) ? !saved || !it->expected : saved)
       continue;
     *dfgnn__tensor_slot(it->tensor, &expected.to) = it->expected;
+    *dfgnn__tensor_slot(it->tensor, &expected.fixed) = it->fixed;
+    *dfgnn__tensor_slot(it->tensor, &expected.summed) = it->summed;
     wanted++;
   }
   dfgnn_status status = DFGNN_OK;
@@ -216,21 +225,28 @@ void strided_free(strided *s, dfgnn_context *ctx) {
     ctx->backend->release(ctx->device, s->items[k].device);
     free(s->items[k].host);
     free(s->items[k].expected);
+    free(s->items[k].fixed);
+    free(s->items[k].summed);
   }
   free(s);
 }
 
-/* The largest relative error; what is compared is overwritten, so that only
- * what no feature owns is left. */
-static double compare(const strided *s, const item *it, char *found) {
+/* The largest error as a part of its bound, of a sum over all edges; what is
+ * compared is overwritten, so that only what no feature owns is left. */
+static double compare(const strided *s, const item *it, char *found,
+                      const dfgnn_arithmetic *arithmetic) {
   size_t size = dfgnn__tensor_element_size(it->tensor, &s->problem);
+  dfgnn_dtype dtype = type_of(s, it->tensor);
   double worst = 0;
   for (int64_t i = 0; i < it->numbers; i++) {
     int64_t at = place(s, it->tensor, i);
-    double x = get(found, at, type_of(s, it->tensor));
-    double error = fabs(x - it->expected[i]) / (fabs(it->expected[i]) + 0.3);
-    if (!(error <= worst))
-      worst = isnan(error) ? INFINITY : error;
+    double error = fabs(get(found, at, dtype) - it->expected[i]);
+    double bound =
+        dfgnn__bound(arithmetic, dtype, it->expected[i], (double)it->fixed[i],
+                     (double)it->summed[i], s->matrix.edges);
+    double share = error == 0 ? 0 : error / bound;
+    if (!(share <= worst))
+      worst = isnan(share) ? INFINITY : share;
     memset(found + (size_t)at * size, UNTOUCHED, size);
   }
   for (size_t i = 0; i < it->bytes; i++)
@@ -244,7 +260,7 @@ static double compare(const strided *s, const item *it, char *found) {
 
 /* Writes UNTOUCHED to every output, or compares them all. */
 static dfgnn_status outputs(double *error, const strided *s, dfgnn_context *ctx,
-                            int after) {
+                            const dfgnn_arithmetic *after) {
   dfgnn_status status = DFGNN_OK;
   for (int k = 0; k < s->count && !status; k++) {
     const item *it = &s->items[k];
@@ -256,7 +272,7 @@ static dfgnn_status outputs(double *error, const strided *s, dfgnn_context *ctx,
             ? ctx->backend->copy(ctx->device, it->host, it->device, it->bytes)
             : ctx->backend->copy(ctx->device, it->device, it->host, it->bytes);
     if (after && !status) {
-      double worst = compare(s, it, it->host);
+      double worst = compare(s, it, it->host, after);
       *error = worst > *error ? worst : *error;
     }
   }
@@ -267,16 +283,18 @@ double strided_error(strided *s, dfgnn_context *ctx, dfgnn_plan *plan) {
   const dfgnn_backend *backend = ctx->backend;
   void *workspace = NULL;
   double error = 0;
+  dfgnn_arithmetic arithmetic =
+      dfgnn__arithmetic(&s->problem, plan->variant->family);
   dfgnn_status status = backend->allocate(ctx->device, &workspace,
                                           dfgnn_plan_workspace(plan) + 1);
   if (!status)
-    status = outputs(&error, s, ctx, 0);
+    status = outputs(&error, s, ctx, NULL);
   if (!status)
     status = dfgnn_execute(plan, &s->device, workspace, NULL);
   if (!status)
     status = backend->synchronize(ctx->device, NULL);
   if (!status)
-    status = outputs(&error, s, ctx, 1);
+    status = outputs(&error, s, ctx, &arithmetic);
   backend->release(ctx->device, workspace);
   return status ? INFINITY : error;
 }

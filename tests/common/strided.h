@@ -14,8 +14,10 @@ strided *strided_make(dfgnn_context *ctx, const shape *shape,
                       const dfgnn_strides *strides, unsigned seed);
 void strided_free(strided *s, dfgnn_context *ctx);
 
-/* Executes and compares what is written with the reference; INFINITY if a call
- * fails or something between the features is written. */
+/* Executes and compares what is written with the reference: the largest error
+ * as a part of what rounding allows (kernels/common/accuracy.h), > 1 if it is
+ * wrong; INFINITY if a call fails or something between the features is
+ * written. */
 double strided_error(strided *s, dfgnn_context *ctx, dfgnn_plan *plan);
 
 #endif

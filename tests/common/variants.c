@@ -371,13 +371,10 @@ void check_special_values(const char *device, const variant_test *test) {
 
 static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
   double error = strided_error(data, s->ctx, plan);
-  double tolerance = dfgnn__tolerance(s->problem.dtype, s->problem.math) *
-                     (s->problem.pass == DFGNN_PASS_BACKWARD ? 3 : 1);
-  ck_assert_msg(
-      error <= tolerance, "%s on %s, %s %s %s: relative error %g above %g: %s",
-      dfgnn_plan_variant(plan), s->shape.name, dfgnn_op_name(s->problem.op),
-      dfgnn_pass_name(s->problem.pass), dfgnn_dtype_name(s->problem.dtype),
-      error, tolerance, dfgnn_last_error());
+  ck_assert_msg(error <= 1, "%s on %s, %s %s %s: %g times the bound: %s",
+                dfgnn_plan_variant(plan), s->shape.name,
+                dfgnn_op_name(s->problem.op), dfgnn_pass_name(s->problem.pass),
+                dfgnn_dtype_name(s->problem.dtype), error, dfgnn_last_error());
 }
 
 void check_strides(const char *device, const variant_test *test) {

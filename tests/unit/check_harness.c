@@ -166,15 +166,6 @@ START_TEST(each_mistake_is_found_and_named) {
 }
 END_TEST
 
-START_TEST(tolerances_follow_the_storage_type) {
-  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F32, DFGNN_MATH_F32), 1e-5);
-  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F32, DFGNN_MATH_TF32), 5e-3);
-  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F16, DFGNN_MATH_F32), 1e-2);
-  ck_assert_double_eq(dfgnn__tolerance(DFGNN_BF16, DFGNN_MATH_F32), 3e-2);
-  ck_assert_double_eq(dfgnn__tolerance(DFGNN_F64, DFGNN_MATH_F32), 1e-12);
-}
-END_TEST
-
 int main(void) {
   Suite *suite = suite_create("harness");
   TCase *tcase = tcase_create("cpu");
@@ -182,7 +173,6 @@ int main(void) {
   tcase_add_test(tcase, a_right_kernel_passes_with_its_error);
   tcase_add_loop_test(tcase, each_mistake_is_found_and_named, NOTHING_WRITTEN,
                       MISTAKES);
-  tcase_add_test(tcase, tolerances_follow_the_storage_type);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_NORMAL);

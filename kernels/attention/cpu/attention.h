@@ -166,6 +166,10 @@ struct dfgnn_cpu_kernels {
                  double before, void *att_sum);
 };
 
+/* Edges whose values are added up on their own before they join the sum of a
+ * row. */
+#define DFGNN_CPU_BLOCK 256
+
 /* Widest vector, in bytes: how far buffers must reach beyond their end. */
 #define DFGNN_CPU_PADDING 64
 

@@ -8,6 +8,9 @@
 #include "kernels/attention/cpu/attention.h"
 #include "kernels/common/cpu_vector.h"
 
+/* Weights that are added up in vectors before they join a double. */
+#define WEIGHED (64 * VECTOR)
+
 /* Vectors of sums kept in registers, beside the value and the weight. */
 #define PANEL 8
 
@@ -72,11 +75,11 @@ CPU_INLINE void strided_accumulate(const dfgnn_cpu_job *job, const char *value,
                                    const scalar *weights, scalar *sum,
                                    scalar before) {
   for (int64_t d = 0; d < job->dim; d++) {
-    scalar x = before >= 0 ? before * sum[d] : 0;
+    scalar x = 0;
     for (int64_t e = 0; e < count; e++)
       x += weights[e] *
            element(value + index[e] * job->value.node + d * job->value.feature);
-    sum[d] = x;
+    sum[d] = before >= 0 ? before * sum[d] + x : x;
   }
 }
 
@@ -277,19 +280,24 @@ static CPU_TARGET double weigh(void *scores, int64_t count,
   /* Scores that are all -inf, or NaN, are left as they are. */
   vec shift = v_set(new == -INFINITY ? 0 : (scalar) - new);
 
-  for (int64_t i = 0; i < whole; i += VECTOR) {
-    vec p = v_exp(v_add(s_load(s + i), shift));
-    sum = v_add(sum, p);
-    s_store(s + i, p);
+  double total = 0;
+  for (int64_t i = 0; i < whole;) {
+    int64_t stop = whole - i < WEIGHED ? whole : i + WEIGHED;
+    for (sum = v_zero(); i < stop; i += VECTOR) {
+      vec p = v_exp(v_add(s_load(s + i), shift));
+      sum = v_add(sum, p);
+      s_store(s + i, p);
+    }
+    total += v_sum(sum);
   }
   if (whole < count) {
     vec p = v_exp(v_add(s_load_tail(s + whole, t), shift));
-    sum = v_add(sum, v_keep(p, t, v_zero()));
+    total += v_sum(v_keep(p, t, v_zero()));
     s_store_tail(s + whole, p, t);
   }
   double factor = old == new ? 1 : exp(old - new);
   state->shift = new;
-  state->sum = state->sum * factor + v_sum(sum);
+  state->sum = state->sum * factor + total;
   return factor;
 }
 
@@ -352,11 +360,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
   int64_t ahead = d == 0 ? g->ahead : 0;
   vec a[8];
 
-  CPU_EACH(i, width * flight) {
-    a[i] = i < width && g->before >= 0
-               ? v_mul(v_set(g->before), s_load(sum + d + i * VECTOR))
-               : v_zero();
-  }
+  CPU_EACH(i, width * flight) { a[i] = v_zero(); }
   for (; e + flight <= g->count; e += flight)
     CPU_EACH(u, flight) {
       vec w = v_set(g->weights[e + u]);
@@ -385,6 +389,8 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
   for (int u = 1; u < flight; u++)
     CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
   CPU_EACH(i, width) {
+    if (g->before >= 0) /* sums of blocks keep the digits of a long one */
+      a[i] = v_fma(v_set(g->before), s_load(sum + d + i * VECTOR), a[i]);
     if (!out)
       s_store(sum + d + i * VECTOR, a[i]);
     else if (cut && i == width - 1)
@@ -447,15 +453,26 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
               weights,
               (scalar)before,
               (scalar)after};
-  if (job->packed && job->out_packed && row >= 0) {
-    panels(&g, sum, (storage *)features(&job->out, row, head));
-    return;
+  int direct = job->packed && job->out_packed && row >= 0;
+  for (;;) {
+    int64_t left = end - begin;
+    g.count = left < DFGNN_CPU_BLOCK ? left : DFGNN_CPU_BLOCK;
+    if (direct && g.count == left)
+      panels(&g, sum, (storage *)features(&job->out, row, head));
+    else if (job->packed)
+      panels(&g, sum, NULL);
+    else
+      strided_accumulate(job, g.base, g.index, g.count, g.weights, sum,
+                         g.before);
+    if (g.count == left)
+      break;
+    begin += g.count;
+    g.index += g.count;
+    g.weights += g.count;
+    g.ahead -= g.count;
+    g.before = 1;
   }
-  if (job->packed)
-    panels(&g, sum, NULL);
-  else
-    strided_accumulate(job, g.base, g.index, g.count, weights, sum, g.before);
-  if (row >= 0)
+  if (row >= 0 && !direct)
     store(job, row, head, sum, after);
 }
 

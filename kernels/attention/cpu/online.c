@@ -79,6 +79,7 @@ DFGNN_FAMILIES(attention_cpu_online) = {
         .applicable = applicable,
         .workspace = workspace,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

@@ -91,6 +91,7 @@ DFGNN_FAMILIES(attention_cpu_pmf) = {
         .applicable = applicable,
         .workspace = workspace,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

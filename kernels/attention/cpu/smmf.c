@@ -110,6 +110,7 @@ DFGNN_FAMILIES(attention_cpu_smmf) = {
         .applicable = applicable,
         .workspace = workspace,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

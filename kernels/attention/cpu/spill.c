@@ -71,6 +71,7 @@ DFGNN_FAMILIES(attention_cpu_spill) = {
         .workspace = workspace,
         .views = views,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

@@ -170,6 +170,7 @@ DFGNN_FAMILIES(attention_cpu_split) = {
         .workspace = workspace,
         .views = views,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

@@ -64,6 +64,7 @@ DFGNN_FAMILIES(attention_cpu_split_backward) = {
         .workspace = workspace,
         .views = views,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

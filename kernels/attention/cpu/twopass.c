@@ -56,6 +56,7 @@ DFGNN_FAMILIES(attention_cpu_twopass) = {
         .workspace = workspace,
         .views = views,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

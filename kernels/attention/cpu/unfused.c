@@ -118,6 +118,7 @@ DFGNN_FAMILIES(attention_cpu_unfused) = {
         .applicable = applicable,
         .workspace = workspace,
         .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,
 };

@@ -39,10 +39,26 @@ void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
                             const dfgnn_problem *problem,
                             const dfgnn_args *args, int64_t column,
                             int64_t head);
+/* A number and the variance of what a kernel makes of it, in squares of the
+ * unit roundoff. */
+typedef struct dfgnn_ref_number {
+  double value, variance;
+} dfgnn_ref_number;
+
 /* The score of an edge whose rows are loaded. */
-double dfgnn__ref_score(const dfgnn_problem *problem, const dfgnn_args *args,
-                        const dfgnn_ref_edge *loaded, int64_t row,
-                        int64_t column, int64_t edge, int64_t head);
+dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,
+                                  const dfgnn_args *args,
+                                  const dfgnn_ref_edge *loaded, int64_t row,
+                                  int64_t column, int64_t edge, int64_t head);
+/* The relative variance of exp(score - shift), computed as exp, exp2 or fast
+ * exponentials of a rounded argument. */
+double dfgnn__ref_exp_variance(const dfgnn_problem *problem,
+                               const dfgnn_ref_number *score, double shift);
+/* The relative variance of the norm of `dim` features. */
+double dfgnn__ref_norm_variance(int64_t dim);
+/* The variance of what is as small as 16 bits can hold: half the distance of
+ * the subnormal numbers of f16, squared. */
+double dfgnn__ref_subnormal(const dfgnn_problem *problem);
 /* 0 or 1 / (1 - p) by dropout; 1 without. */
 double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
                        int64_t edge, int64_t head);

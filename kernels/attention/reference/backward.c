@@ -11,12 +11,25 @@
 
 #include "base/error.h"
 #include "kernels/attention/reference/attention.h"
+#include "kernels/common/accuracy.h"
 
-/* What an edge contributes, once its rows are loaded. */
+/* What an edge contributes, once its rows are loaded.  delta errs alike in all
+ * edges of a row, so its share is the product p of its variance. */
 typedef struct terms {
-  double weight; /* P r: of grad_value */
-  double score;  /* dS */
+  dfgnn_ref_number weight; /* P r: of grad_value */
+  dfgnn_ref_number score;  /* dS, of a given delta */
+  double p;
 } terms;
+
+/* Sums of a row or column, with what delta's error does to them. */
+typedef struct sums {
+  dfgnn_ref_sum values; /* [D] of P r dO */
+  dfgnn_ref_sum along;  /* [D] or [1] of dS times a direction */
+  dfgnn_ref_sum cosine; /* [1] AGNN: of dS cos */
+  double *by_delta;     /* [D] the directions, by P */
+  double cosine_by_delta;
+  double delta_spread; /* of a column, whose rows differ in delta */
+} sums;
 
 typedef struct walk {
   const dfgnn_problem *problem;
@@ -24,232 +37,504 @@ typedef struct walk {
   const dfgnn_args *args;
   dfgnn_ref_edge rows;
   double *grad_out, *out; /* of the destination */
-  double lse, delta;
+  double *direction;      /* what dS is multiplied by */
+  double *att_by_delta;   /* [D] of a row */
+  double lse;
+  dfgnn_ref_number delta;
+  sums sums;
+  int32_t *order; /* a row of the matrix, sorted */
+  int bounds;
 } walk;
 
-#define WALK_ROWS (DFGNN_REF_EDGE_ROWS + 2)
+static size_t walk_numbers(const dfgnn_problem *problem) {
+  return (size_t)((DFGNN_REF_EDGE_ROWS + 5) * problem->dim) +
+         2 * dfgnn__ref_sum_numbers(problem->dim) + dfgnn__ref_sum_numbers(1);
+}
 
 static walk make_walk(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-                      const dfgnn_args *args, double *buffer) {
-  walk w = {.problem = problem, .matrix = matrix, .args = args};
+                      const dfgnn_args *args, double *buffer, int32_t *order,
+                      int bounds) {
+  walk w = {.problem = problem,
+            .matrix = matrix,
+            .args = args,
+            .order = order,
+            .bounds = bounds};
+  int64_t dim = problem->dim;
+  size_t wide = dfgnn__ref_sum_numbers(dim);
   w.rows = dfgnn__ref_edge_in(buffer, problem);
-  w.grad_out = buffer + DFGNN_REF_EDGE_ROWS * problem->dim;
-  w.out = w.grad_out + problem->dim;
+  w.grad_out = buffer + DFGNN_REF_EDGE_ROWS * dim;
+  w.out = w.grad_out + dim;
+  w.direction = w.out + dim;
+  w.att_by_delta = w.direction + dim;
+  w.sums.by_delta = w.att_by_delta + dim;
+  double *at = w.sums.by_delta + dim;
+  w.sums.values = dfgnn__ref_sum_in(at, dim, bounds);
+  w.sums.along = dfgnn__ref_sum_in(
+      at + wide, problem->op == DFGNN_OP_GAT ? 1 : dim, bounds);
+  w.sums.cosine = dfgnn__ref_sum_in(at + 2 * wide, 1, bounds);
   return w;
 }
 
+static double square(double x) { return x * x; }
+
 static void at_destination(walk *w, int64_t row, int64_t head) {
   const dfgnn_args *args = w->args;
-  dfgnn__ref_load_destination(&w->rows, w->problem, args, row, head);
-  dfgnn__ref_load(w->grad_out, w->problem, args->grad_out,
-                  &args->grad_out_strides, row, head);
-  dfgnn__ref_load(w->out, w->problem, args->out, &args->out_strides, row, head);
-  w->lse =
-      dfgnn__ref_scalar(w->problem, args->lse, row * w->problem->heads + head);
-  w->delta = dfgnn__ref_dot(w->grad_out, w->out, w->problem->dim);
+  const dfgnn_problem *p = w->problem;
+  dfgnn__ref_load_destination(&w->rows, p, args, row, head);
+  dfgnn__ref_load(w->grad_out, p, args->grad_out, &args->grad_out_strides, row,
+                  head);
+  dfgnn__ref_load(w->out, p, args->out, &args->out_strides, row, head);
+  w->lse = dfgnn__ref_scalar(p, args->lse, row * p->heads + head);
+  dfgnn_ref_product delta = dfgnn__ref_product(w->grad_out, w->out, p->dim);
+  /* A kernel may form delta from P and dP: out was rounded. */
+  w->delta = (dfgnn_ref_number){delta.value, delta.variance +
+                                                 (1 + dfgnn__term_roundoff(p)) *
+                                                     delta.square +
+                                                 4 * square(delta.value)};
 }
 
 static void at_source(walk *w, int64_t column, int64_t head) {
   dfgnn__ref_load_source(&w->rows, w->problem, w->args, column, head);
 }
 
+#define TERM_VARIANCE 16 /* of the roundings of a product of some factors */
+
 static terms edge_terms(const walk *w, int64_t row, int64_t column,
                         int64_t edge, int64_t head) {
+  const dfgnn_problem *problem = w->problem;
   if (w->lse == -INFINITY) /* no edge of the row has a weight */
-    return (terms){0, 0};
-  double score =
-      dfgnn__ref_score(w->problem, w->args, &w->rows, row, column, edge, head);
-  double p = exp(score - w->lse);
-  double kept = dfgnn__ref_kept(w->problem, w->args, edge, head);
-  double dp =
-      kept * dfgnn__ref_dot(w->grad_out, w->rows.value, w->problem->dim);
-  return (terms){p * kept, p * (dp - w->delta)};
+    return (terms){{0, 0}, {0, 0}, 0};
+  dfgnn_ref_number score =
+      dfgnn__ref_score(problem, w->args, &w->rows, row, column, edge, head);
+  double p = exp(score.value - w->lse);
+  double kept = dfgnn__ref_kept(problem, w->args, edge, head);
+  dfgnn_ref_product product =
+      dfgnn__ref_product(w->grad_out, w->rows.value, problem->dim);
+  double dp = kept * product.value, ds = p * (dp - w->delta.value);
+  terms t = {.weight.value = p * kept, .score.value = ds, .p = p};
+  if (!w->bounds || p == 0)
+    return t;
+  double narrow = dfgnn__term_roundoff(problem);
+  double relative = dfgnn__ref_exp_variance(problem, &score, w->lse);
+  double in_memory = dfgnn__ref_subnormal(problem);
+  t.weight.variance = square(p * kept) * (relative + TERM_VARIANCE) + in_memory;
+  t.score.variance =
+      square(ds) * (relative + TERM_VARIANCE + narrow) +
+      square(p * kept) * (product.variance + 2 * narrow * product.square) +
+      square(p * dp) + in_memory;
+  return t;
 }
 
 static double slope_at(const walk *w, double x) {
   return x > 0 ? 1 : w->args->slope;
 }
 
-/* dS to d(a_i + b_j) of GAT. */
-static double through_leaky(const walk *w, int64_t row, int64_t column,
-                            int64_t head, double score) {
-  int64_t heads = w->problem->heads;
-  double x =
-      dfgnn__ref_scalar(w->problem, w->args->score_dst, row * heads + head) +
-      dfgnn__ref_scalar(w->problem, w->args->score_src, column * heads + head);
-  return score * slope_at(w, x);
-}
+/* ---- directions ---------------------------------------------------------- */
 
-/* to += dS times the derivative of beta cos(x, y) by x.  A norm that was raised
- * to 1e-12 is a constant. */
-static void through_cosine(const walk *w, double score, const double *x,
-                           const double *y, double *to) {
+/* What dS of an edge is multiplied by, on the side of x; y is the other row.
+ * Cosines: beta / (|x| |y|) y - cos x / |x| has its second part in a sum of its
+ * own. */
+typedef struct direction {
+  double cosine;   /* of dS in that sum; 0: there is none */
+  double variance; /* of the direction, relative */
+  double cosine_variance;
+} direction;
+
+/* A norm that was raised to 1e-12 is a constant. */
+static direction through_cosine(const walk *w, const double *x,
+                                const double *y) {
   int64_t dim = w->problem->dim;
   double nx = dfgnn__ref_norm(x, dim), ny = dfgnn__ref_norm(y, dim);
-  double cosine = dfgnn__ref_dot(x, y, dim) / (nx * ny);
-  double factor = score * dfgnn__ref_beta(w->problem, w->args) / nx;
-  if (nx <= 1e-12)
-    cosine = 0;
+  double factor = dfgnn__ref_beta(w->problem, w->args) / nx;
+  double norms =
+      2 * dfgnn__ref_norm_variance(dim) + dfgnn__term_roundoff(w->problem);
   for (int64_t d = 0; d < dim; d++)
-    to[d] += factor * (y[d] / ny - cosine * x[d] / nx);
+    w->direction[d] = factor * y[d] / ny;
+  if (nx <= 1e-12)
+    return (direction){0, norms, 0};
+  dfgnn_ref_product product = dfgnn__ref_product(x, y, dim);
+  double scale = factor / (nx * ny);
+  return (direction){scale * product.value, norms,
+                     square(scale) *
+                         (product.variance + norms * square(product.value))};
 }
 
-static void through_gatv2(const walk *w, double score, double *to) {
+static direction direction_of(const walk *w, int by_source, int64_t row,
+                              int64_t column, int64_t head) {
   const dfgnn_ref_edge *r = &w->rows;
-  for (int64_t d = 0; d < w->problem->dim; d++)
-    to[d] += score * r->att[d] * slope_at(w, r->destination[d] + r->value[d]);
+  const dfgnn_args *args = w->args;
+  int64_t dim = w->problem->dim, heads = w->problem->heads;
+  double narrow = TERM_VARIANCE + dfgnn__term_roundoff(w->problem);
+  switch (w->problem->op) {
+  case DFGNN_OP_GT:
+    for (int64_t d = 0; d < dim; d++)
+      w->direction[d] = args->scale * (by_source ? r->destination : r->key)[d];
+    break;
+  case DFGNN_OP_AGNN:
+    return by_source ? through_cosine(w, r->value, r->destination)
+                     : through_cosine(w, r->destination, r->value);
+  case DFGNN_OP_GAT:
+    *w->direction = slope_at(
+        w, dfgnn__ref_scalar(w->problem, args->score_dst, row * heads + head) +
+               dfgnn__ref_scalar(w->problem, args->score_src,
+                                 column * heads + head));
+    break;
+  default:
+    for (int64_t d = 0; d < dim; d++)
+      w->direction[d] =
+          r->att[d] * slope_at(w, r->destination[d] + r->value[d]);
+  }
+  return (direction){0, narrow, 0};
+}
+
+/* ---- sums ---------------------------------------------------------------- */
+
+static void begin_sums(walk *w, int64_t terms) {
+  sums *s = &w->sums;
+  dfgnn__ref_sum_begin(&s->values, terms);
+  dfgnn__ref_sum_begin(&s->along, terms);
+  dfgnn__ref_sum_begin(&s->cosine, terms);
+  memset(s->by_delta, 0, (size_t)w->problem->dim * sizeof *s->by_delta);
+  s->cosine_by_delta = s->delta_spread = 0;
+}
+
+/* repeats: how often the edge stands in its row.  The errors of delta are
+ * those of one row, or of every row of a column. */
+static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
+                      double repeats, int by_source) {
+  sums *s = &w->sums;
+  double score = t->score.value;
+  double variance = t->score.variance;
+  if (by_source)
+    variance += square(t->p) * w->delta.variance;
+  for (int64_t d = 0; d < s->along.width && !by_source; d++)
+    s->by_delta[d] += t->p * w->direction[d];
+  s->cosine_by_delta += t->p * to->cosine;
+  dfgnn__ref_sum_add(&s->along, k, score,
+                     repeats * (variance + to->variance * square(score)),
+                     w->direction);
+  const double one = 1;
+  if (w->problem->op == DFGNN_OP_AGNN)
+    dfgnn__ref_sum_add(&s->cosine, k, score * to->cosine,
+                       repeats * (variance * square(to->cosine) +
+                                  square(score) * to->cosine_variance),
+                       &one);
+}
+
+/* A result that is one number for each d, and its squares. */
+typedef struct part {
+  double value, fixed, summed;
+} part;
+
+static part sum_part(const dfgnn_ref_sum *sum, int64_t d, double repeats) {
+  return (part){sum->value[d], dfgnn__ref_sum_fixed(sum, d),
+                dfgnn__ref_sum_summed(sum, d, repeats)};
+}
+
+/* What dS gives to the gradient of x, of d.  The cosines of AGNN may be taken
+ * edge by edge, or of the sums: along - x <x, along>. */
+typedef struct projection {
+  const double *x;
+  double norm, along_fixed, along_summed;
+} projection;
+
+static projection project(const walk *w, const double *x, double repeats) {
+  const dfgnn_ref_sum *along = &w->sums.along;
+  int64_t dim = w->problem->dim;
+  projection p = {x, dfgnn__ref_norm(x, dim), 0, 0};
+  if (!w->bounds)
+    return p;
+  for (int64_t d = 0; d < dim; d++) {
+    double unit = square(x[d] / p.norm);
+    p.along_fixed += unit * dfgnn__ref_sum_fixed(along, d);
+    p.along_summed += unit * dfgnn__ref_sum_summed(along, d, repeats);
+  }
+  p.along_fixed +=
+      dfgnn__ref_product(x, along->value, dim).variance / square(p.norm);
+  return p;
+}
+
+static part score_part(const walk *w, const projection *p, int64_t d,
+                       double repeats, int by_source) {
+  const sums *s = &w->sums;
+  part r = sum_part(&s->along, d, repeats);
+  double by_delta = s->by_delta[d];
+  double narrow = dfgnn__term_roundoff(w->problem);
+  if (p) {
+    double unit = p->x[d] / p->norm;
+    part c = sum_part(&s->cosine, 0, repeats);
+    double norms = 2 * dfgnn__ref_norm_variance(w->problem->dim) + narrow;
+    r.value -= unit * c.value;
+    r.fixed +=
+        square(unit) * (c.fixed + p->along_fixed + norms * square(c.value)) +
+        norms * square(r.value);
+    r.summed += square(unit) * (c.summed + p->along_summed);
+    by_delta -= unit * s->cosine_by_delta;
+  }
+  r.fixed += TERM_VARIANCE * square(r.value);
+  if (!by_source)
+    r.fixed += square(by_delta) * w->delta.variance +
+               4 * square(w->lse == -INFINITY ? 0 : w->lse * r.value);
+  return r;
+}
+
+static void put(const dfgnn_ref_result *to, int64_t i, part p) {
+  dfgnn__ref_put(to, i, p.value, p.fixed, p.summed);
+}
+
+static void put_scores(const walk *w, const dfgnn_ref_result *to,
+                       const double *x, double repeats, int by_source,
+                       int with_values) {
+  int cosines = w->problem->op == DFGNN_OP_AGNN;
+  projection p = {0};
+  if (!to->value)
+    return;
+  if (cosines)
+    p = project(w, x, repeats);
+  for (int64_t d = 0; d < w->sums.along.width; d++) {
+    part r = score_part(w, cosines ? &p : NULL, d, repeats, by_source);
+    if (with_values) {
+      part v = sum_part(&w->sums.values, d, repeats);
+      r = (part){r.value + v.value, r.fixed + v.fixed, r.summed + v.summed};
+    }
+    put(to, d, r);
+  }
 }
 
 /* ---- by destination ------------------------------------------------------ */
 
 /* What all rows add to. */
 typedef struct parameters {
-  double *att; /* [H, D] */
-  double beta;
+  double *buffer;
+  size_t numbers;
+  dfgnn_ref_sum att, beta; /* [H D], [1] */
+  double repeats;          /* the sum over the edges */
 } parameters;
 
-static void destination_edge(const walk *w, const terms *t, int64_t row,
-                             int64_t column, int64_t head, double *query,
-                             double *score_dst, parameters *p) {
+static size_t parameter_numbers(const dfgnn_problem *problem) {
+  return dfgnn__ref_sum_numbers(problem->heads * problem->dim) +
+         dfgnn__ref_sum_numbers(1);
+}
+
+static parameters make_parameters(const dfgnn_problem *problem,
+                                  const dfgnn_matrix *matrix, double *buffer,
+                                  int bounds) {
+  int64_t count = problem->heads * problem->dim;
+  parameters p = {.buffer = buffer, .numbers = parameter_numbers(problem)};
+  p.att = dfgnn__ref_sum_in(buffer, count, bounds);
+  p.beta = dfgnn__ref_sum_in(buffer + dfgnn__ref_sum_numbers(count), 1, bounds);
+  p.att.terms = p.beta.terms = matrix->edges;
+  memset(buffer, 0, p.numbers * sizeof *buffer);
+  return p;
+}
+
+/* The features of one head of att's sums. */
+static dfgnn_ref_sum head_of(const dfgnn_ref_sum *sum, int64_t head,
+                             int64_t dim) {
+  dfgnn_ref_sum part = *sum;
+  part.value += head * dim;
+  part.size += head * dim;
+  part.spread += head * dim;
+  part.cells += head * dim;
+  return part;
+}
+
+static void add_parameters(walk *w, const terms *t, int64_t head, int64_t edge,
+                           double repeats, const direction *to, parameters *p) {
   const dfgnn_ref_edge *r = &w->rows;
   int64_t dim = w->problem->dim;
-  switch (w->problem->op) {
-  case DFGNN_OP_GT:
-    for (int64_t d = 0; d < dim; d++)
-      query[d] += t->score * w->args->scale * r->key[d];
-    break;
-  case DFGNN_OP_AGNN:
-    through_cosine(w, t->score, r->destination, r->value, query);
-    p->beta +=
-        t->score * dfgnn__ref_dot(r->destination, r->value, dim) /
-        (dfgnn__ref_norm(r->destination, dim) * dfgnn__ref_norm(r->value, dim));
-    break;
-  case DFGNN_OP_GAT:
-    *score_dst += through_leaky(w, row, column, head, t->score);
-    break;
-  default:
-    through_gatv2(w, t->score, query);
+  double score = t->score.value;
+  const double one = 1;
+  if (w->problem->op == DFGNN_OP_AGNN) {
+    double norms =
+        dfgnn__ref_norm(r->destination, dim) * dfgnn__ref_norm(r->value, dim);
+    dfgnn_ref_product product =
+        dfgnn__ref_product(r->destination, r->value, dim);
+    double cosine = product.value / norms;
+    w->att_by_delta[0] += t->p * cosine;
+    dfgnn__ref_sum_add(&p->beta, edge, score * cosine,
+                       repeats *
+                           (t->score.variance * square(cosine) +
+                            square(score) * (product.variance / square(norms) +
+                                             to->variance * square(cosine))),
+                       &one);
+  } else if (w->problem->op == DFGNN_OP_GATV2) {
     for (int64_t d = 0; d < dim; d++) {
       double x = r->destination[d] + r->value[d];
-      p->att[head * dim + d] += t->score * x * slope_at(w, x);
+      w->direction[d] = x * slope_at(w, x);
+      w->att_by_delta[d] += t->p * w->direction[d];
+    }
+    /* cells are as far apart as all heads are wide */
+    dfgnn_ref_sum sum = head_of(&p->att, head, dim);
+    double variance =
+        repeats * (t->score.variance + to->variance * square(score));
+    for (int64_t d = 0; d < dim; d++) {
+      double term = score * w->direction[d];
+      sum.value[d] += term;
+      if (!sum.bounds)
+        continue;
+      sum.size[d] += fabs(term);
+      sum.spread[d] += variance * square(w->direction[d]);
+      if (sum.terms > DFGNN_REF_LONG)
+        dfgnn__ref_sum_cell(&sum, edge)[d] += term;
     }
   }
 }
 
-static void walk_row(walk *w, int64_t row, int64_t head, double *query,
-                     double *score_dst, double *bias, parameters *p) {
+/* The errors of delta in what a row adds to the parameters. */
+static void end_parameters(const walk *w, int64_t head, parameters *p) {
+  int64_t dim = w->problem->dim;
+  if (!w->bounds)
+    return;
+  if (w->problem->op == DFGNN_OP_AGNN)
+    p->beta.spread[0] += square(w->att_by_delta[0]) * w->delta.variance;
+  else if (w->problem->op == DFGNN_OP_GATV2)
+    for (int64_t d = 0; d < dim; d++)
+      p->att.spread[head * dim + d] +=
+          square(w->att_by_delta[d]) * w->delta.variance;
+}
+
+static dfgnn_ref_row row_of(const walk *w, const int32_t *indices,
+                            int64_t count) {
+  if (!w->bounds)
+    return (dfgnn_ref_row){NULL, count, 1};
+  return dfgnn__ref_row(indices, count, w->order);
+}
+
+static void walk_row(walk *w, int64_t row, int64_t head,
+                     const dfgnn_ref_result *query,
+                     const dfgnn_ref_result *score_dst,
+                     const dfgnn_ref_result *bias, parameters *p) {
   int64_t begin = dfgnn__ref_offset(w->matrix, row);
-  int64_t end = dfgnn__ref_offset(w->matrix, row + 1);
-  memset(query, 0, (size_t)w->problem->dim * sizeof *query);
-  *score_dst = 0;
+  int64_t count = dfgnn__ref_offset(w->matrix, row + 1) - begin;
+  const int32_t *indices = w->matrix->indices + begin;
+  dfgnn_ref_row repeated = row_of(w, indices, count);
+  begin_sums(w, count);
+  memset(w->att_by_delta, 0, (size_t)w->problem->dim * sizeof(double));
   at_destination(w, row, head);
-  for (int64_t e = begin; e < end; e++) {
-    int64_t column = w->matrix->indices[e];
-    at_source(w, column, head);
-    terms t = edge_terms(w, row, column, e, head);
-    if (bias)
-      bias[(e - begin) * w->problem->heads] = t.score;
-    if (t.weight != 0 || t.score != 0)
-      destination_edge(w, &t, row, column, head, query, score_dst, p);
+  for (int64_t k = 0; k < count; k++) {
+    at_source(w, indices[k], head);
+    terms t = edge_terms(w, row, indices[k], begin + k, head);
+    dfgnn__ref_put(bias, k * w->problem->heads, t.score.value,
+                   t.score.variance + square(t.p) * w->delta.variance, 0);
+    if (t.weight.value == 0 && t.score.value == 0)
+      continue;
+    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
+    direction to = direction_of(w, 0, row, indices[k], head);
+    add_score(w, &t, &to, k, repeats, 0);
+    add_parameters(w, &t, head, begin + k, repeats, &to, p);
   }
+  p->repeats += repeated.repeats * (double)count;
+  end_parameters(w, head, p);
+  put_scores(w, w->problem->op == DFGNN_OP_GAT ? score_dst : query,
+             w->rows.destination, repeated.repeats, 0, 0);
 }
 
 /* ---- by source ----------------------------------------------------------- */
 
-static void source_edge(const walk *w, const terms *t, int64_t row,
-                        int64_t column, int64_t head, double *key,
-                        double *value, double *score_src) {
-  const dfgnn_ref_edge *r = &w->rows;
-  int64_t dim = w->problem->dim;
-  for (int64_t d = 0; d < dim; d++)
-    value[d] += t->weight * w->grad_out[d];
-  switch (w->problem->op) {
-  case DFGNN_OP_GT:
-    for (int64_t d = 0; d < dim; d++)
-      key[d] += t->score * w->args->scale * r->destination[d];
-    break;
-  case DFGNN_OP_AGNN:
-    through_cosine(w, t->score, r->value, r->destination, value);
-    break;
-  case DFGNN_OP_GAT:
-    *score_src += through_leaky(w, row, column, head, t->score);
-    break;
-  default:
-    through_gatv2(w, t->score, value);
-  }
-}
-
 static void walk_column(walk *w, const dfgnn_matrix *transposed,
                         const dfgnn_view *view, int64_t column, int64_t head,
-                        double *key, double *value, double *score_src) {
-  size_t bytes = (size_t)w->problem->dim * sizeof *key;
-  memset(key, 0, bytes);
-  memset(value, 0, bytes);
-  *score_src = 0;
+                        const dfgnn_ref_result *key,
+                        const dfgnn_ref_result *value,
+                        const dfgnn_ref_result *score_src) {
+  dfgnn_op op = w->problem->op;
+  int64_t begin = dfgnn__ref_offset(transposed, column);
+  int64_t count = dfgnn__ref_offset(transposed, column + 1) - begin;
+  const int32_t *indices = transposed->indices + begin;
+  dfgnn_ref_row repeated = row_of(w, indices, count);
+  begin_sums(w, count);
   at_source(w, column, head);
-  for (int64_t k = dfgnn__ref_offset(transposed, column);
-       k < dfgnn__ref_offset(transposed, column + 1); k++) {
-    int64_t row = transposed->indices[k];
+  for (int64_t k = 0; k < count; k++) {
+    int64_t row = indices[k];
     at_destination(w, row, head);
-    terms t =
-        edge_terms(w, row, column, dfgnn__ref_edge(transposed, view, k), head);
-    if (t.weight != 0 || t.score != 0)
-      source_edge(w, &t, row, column, head, key, value, score_src);
+    terms t = edge_terms(w, row, column,
+                         dfgnn__ref_edge(transposed, view, begin + k), head);
+    if (t.weight.value == 0 && t.score.value == 0)
+      continue;
+    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
+    dfgnn__ref_sum_add(&w->sums.values, k, t.weight.value,
+                       repeats * t.weight.variance, w->grad_out);
+    direction to = direction_of(w, 1, row, column, head);
+    add_score(w, &t, &to, k, repeats, 1);
   }
+  if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2) {
+    put_scores(w, value, w->rows.value, repeated.repeats, 1, 1);
+    return;
+  }
+  for (int64_t d = 0; d < w->problem->dim; d++)
+    put(value, d, sum_part(&w->sums.values, d, repeated.repeats));
+  put_scores(w, op == DFGNN_OP_GAT ? score_src : key, NULL, repeated.repeats, 1,
+             0);
 }
 
 /* ---- everything ---------------------------------------------------------- */
 
-/* Row r of a result, or what is not wanted. */
-static double *result(void *array, int64_t r, int64_t width, double *spare) {
-  return array ? (double *)array + r * width : spare;
+static void join_parameters(parameters *to, const parameters *from) {
+  for (size_t i = 0; i < to->numbers; i++)
+    to->buffer[i] += from->buffer[i];
+  to->repeats += from->repeats;
 }
 
-static void add_parameters(const dfgnn_problem *problem, const dfgnn_args *to,
-                           const parameters *p) {
-  double *att = to->grad_att, *beta = to->grad_beta;
-  for (int64_t i = 0; att && i < problem->heads * problem->dim; i++)
-    att[i] += p->att[i];
-  if (beta)
-    *beta += p->beta;
+static void put_parameters(const dfgnn_problem *problem,
+                           const dfgnn_expected *expected,
+                           const dfgnn_matrix *matrix, const parameters *p) {
+  dfgnn_ref_result att = DFGNN_REF_RESULT(expected, grad_att);
+  dfgnn_ref_result beta = DFGNN_REF_RESULT(expected, grad_beta);
+  double edges = (double)matrix->edges * (double)problem->heads;
+  double repeats = edges > 0 ? p->repeats / edges : 1;
+  for (int64_t i = 0; i < problem->heads * problem->dim; i++)
+    put(&att, i, sum_part(&p->att, i, repeats));
+  /* All heads add to one number. */
+  part sum = sum_part(&p->beta, 0, repeats * (double)problem->heads);
+  put(&beta, 0, sum);
 }
 
 static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                      const dfgnn_args *args, const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
   int64_t *first = dfgnn__ref_first_edges(matrix, expected);
-  const dfgnn_args *to = &expected->to;
-  int failed = first == NULL;
+  double *total = malloc(parameter_numbers(problem) * sizeof *total);
+  dfgnn_ref_result query = DFGNN_REF_RESULT(expected, grad_query);
+  dfgnn_ref_result score_dst = DFGNN_REF_RESULT(expected, grad_score_dst);
+  dfgnn_ref_result bias = DFGNN_REF_RESULT(expected, grad_bias);
+  int failed = !first || !total;
   if (failed)
-    return 0;
-  if (to->grad_att)
-    memset(to->grad_att, 0, (size_t)(heads * dim) * sizeof(double));
-  if (to->grad_beta)
-    *(double *)to->grad_beta = 0;
+    goto out;
+  parameters all = make_parameters(problem, matrix, total, expected->bounds);
 #pragma omp parallel reduction(                                                \
     |                                                                          \
     : failed) if (first[expected->row_count] * heads * dim > 50000)
   {
+    size_t numbers = walk_numbers(problem);
     double *buffer =
-        calloc((size_t)((WALK_ROWS + 2 + heads) * dim + 1), sizeof *buffer);
-    double *spare = buffer + WALK_ROWS * dim;
-    walk w = make_walk(problem, matrix, args, buffer);
-    parameters p = {spare + 2 * dim, 0};
-    failed |= buffer == NULL;
+        malloc((numbers + parameter_numbers(problem)) * sizeof *buffer);
+    int32_t *order = malloc((size_t)(matrix->max_degree + 1) * sizeof *order);
+    int ready = buffer && order;
+    walk w;
+    parameters p;
+    if (ready) {
+      w = make_walk(problem, matrix, args, buffer, order, expected->bounds);
+      p = make_parameters(problem, matrix, buffer + numbers, expected->bounds);
+    }
+    failed |= !ready;
 #pragma omp for schedule(dynamic, 16)
     for (int64_t r = 0; r < expected->row_count; r++)
-      for (int64_t h = 0; h < heads && buffer; h++) {
-        double *bias = to->grad_bias;
-        walk_row(&w, expected->rows ? expected->rows[r] : r, h,
-                 result(to->grad_query, r * heads + h, dim, spare),
-                 result(to->grad_score_dst, r * heads + h, 1, spare + dim),
-                 bias ? bias + first[r] * heads + h : NULL, &p);
+      for (int64_t h = 0; h < heads && ready; h++) {
+        int64_t at = r * heads + h;
+        dfgnn_ref_result q = dfgnn__ref_result_at(&query, at * dim);
+        dfgnn_ref_result s = dfgnn__ref_result_at(&score_dst, at);
+        dfgnn_ref_result b = dfgnn__ref_result_at(&bias, first[r] * heads + h);
+        walk_row(&w, expected->rows ? expected->rows[r] : r, h, &q, &s, &b, &p);
       }
 #pragma omp critical(dfgnn_reference_parameters)
-    if (buffer)
-      add_parameters(problem, to, &p);
+    if (ready)
+      join_parameters(&all, &p);
+    free(order);
     free(buffer);
   }
+  put_parameters(problem, expected, matrix, &all);
+out:
+  free(total);
   free(first);
   return !failed;
 }
@@ -259,26 +544,34 @@ static int walk_columns(const dfgnn_problem *problem,
                         const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
   dfgnn_matrix transposed = dfgnn__transposed(matrix, expected->transpose);
-  const dfgnn_args *to = &expected->to;
+  dfgnn_ref_result key = DFGNN_REF_RESULT(expected, grad_key);
+  dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
+  dfgnn_ref_result score_src = DFGNN_REF_RESULT(expected, grad_score_src);
   int failed = 0;
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *buffer =
-        malloc((size_t)((WALK_ROWS + 2) * dim + 1) * sizeof *buffer);
-    double *spare = buffer + WALK_ROWS * dim;
-    walk w = make_walk(problem, matrix, args, buffer);
-    failed |= buffer == NULL;
+    double *buffer = malloc(walk_numbers(problem) * sizeof *buffer);
+    int32_t *order =
+        malloc((size_t)(transposed.max_degree + 1) * sizeof *order);
+    int ready = buffer && order;
+    walk w;
+    if (ready)
+      w = make_walk(problem, matrix, args, buffer, order, expected->bounds);
+    failed |= !ready;
 #pragma omp for schedule(dynamic, 16)
     for (int64_t c = 0; c < expected->column_count; c++)
-      for (int64_t h = 0; h < heads && buffer; h++)
-        walk_column(
-            &w, &transposed, expected->transpose,
-            expected->columns ? expected->columns[c] : c, h,
-            result(to->grad_key, c * heads + h, dim, spare),
-            result(to->grad_value, c * heads + h, dim, spare + dim),
-            result(to->grad_score_src, c * heads + h, 1, spare + 2 * dim));
+      for (int64_t h = 0; h < heads && ready; h++) {
+        int64_t at = c * heads + h;
+        dfgnn_ref_result k = dfgnn__ref_result_at(&key, at * dim);
+        dfgnn_ref_result v = dfgnn__ref_result_at(&value, at * dim);
+        dfgnn_ref_result s = dfgnn__ref_result_at(&score_src, at);
+        walk_column(&w, &transposed, expected->transpose,
+                    expected->columns ? expected->columns[c] : c, h, &k, &v,
+                    &s);
+      }
+    free(order);
     free(buffer);
   }
   return !failed;
@@ -295,11 +588,13 @@ dfgnn_status dfgnn__attention_backward_reference(
 
 /* ---- the same as a variant ----------------------------------------------- */
 
-/* Rows of a walk, two results, and the parameters. */
+/* A walk, the parameters, two results of features and one number, and grad_bias
+ * of a row. */
 static size_t workspace(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
-  return (size_t)((WALK_ROWS + 2 + problem->heads) * problem->dim +
-                  setting->matrix->max_degree * problem->heads) *
+  return (walk_numbers(problem) + parameter_numbers(problem) +
+          (size_t)(2 * problem->dim + 1 +
+                   setting->matrix->max_degree * problem->heads)) *
          sizeof(double);
 }
 
@@ -309,66 +604,71 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   return 1;
 }
 
-static void write_rows(walk *w, double *query, parameters *p, double *bias) {
+/* results: [2 D] features, a number and a row's grad_bias. */
+static void write_rows(walk *w, parameters *p, double *results) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_args *args = w->args;
-  int64_t heads = problem->heads;
-  double score;
+  int64_t heads = problem->heads, dim = problem->dim;
+  const dfgnn_ref_result query = {.value = results};
+  const dfgnn_ref_result score = {.value = results + 2 * dim};
   for (int64_t i = 0; i < w->matrix->destinations; i++)
     for (int64_t h = 0; h < heads; h++) {
+      const dfgnn_ref_result bias = {.value = results + 2 * dim + 1 + h};
       int64_t begin = dfgnn__ref_offset(w->matrix, i);
       int64_t end = dfgnn__ref_offset(w->matrix, i + 1);
-      walk_row(w, i, h, query, &score, bias + h, p);
+      walk_row(w, i, h, &query, &score, &bias, p);
       if (args->grad_query)
         dfgnn__ref_store(problem, args->grad_query, &args->grad_query_strides,
-                         i, h, query);
+                         i, h, query.value);
       if (args->grad_score_dst)
         dfgnn__ref_set_scalar(problem, args->grad_score_dst, i * heads + h,
-                              score);
+                              *score.value);
       for (int64_t e = begin; args->grad_bias && e < end; e++)
         dfgnn__ref_set_scalar(problem, args->grad_bias, e * heads + h,
-                              bias[(e - begin) * heads + h]);
+                              bias.value[(e - begin) * heads]);
     }
 }
 
-static void write_columns(walk *w, const dfgnn_view *view, double *key,
-                          double *value) {
+static void write_columns(walk *w, const dfgnn_view *view, double *results) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_args *args = w->args;
   dfgnn_matrix transposed = dfgnn__transposed(w->matrix, view);
-  int64_t heads = problem->heads;
-  double score;
+  int64_t heads = problem->heads, dim = problem->dim;
+  const dfgnn_ref_result key = {.value = results};
+  const dfgnn_ref_result value = {.value = results + dim};
+  const dfgnn_ref_result score = {.value = results + 2 * dim};
   for (int64_t j = 0; j < w->matrix->sources; j++)
     for (int64_t h = 0; h < heads; h++) {
-      walk_column(w, &transposed, view, j, h, key, value, &score);
+      walk_column(w, &transposed, view, j, h, &key, &value, &score);
       if (args->grad_key)
         dfgnn__ref_store(problem, args->grad_key, &args->grad_key_strides, j, h,
-                         key);
+                         key.value);
       if (args->grad_value)
         dfgnn__ref_store(problem, args->grad_value, &args->grad_value_strides,
-                         j, h, value);
+                         j, h, value.value);
       if (args->grad_score_src)
         dfgnn__ref_set_scalar(problem, args->grad_score_src, j * heads + h,
-                              score);
+                              *score.value);
     }
 }
 
 /* One thread: the registry's yardstick need not be quick. */
 static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
-  int64_t dim = problem->dim, parameters_count = problem->heads * dim;
-  double *buffer = launch->workspace, *results = buffer + WALK_ROWS * dim;
-  parameters p = {results + 2 * dim, 0};
-  walk w = make_walk(problem, launch->setting.matrix, args, buffer);
+  double *buffer = launch->workspace;
+  double *sums = buffer + walk_numbers(problem);
+  double *results = sums + parameter_numbers(problem);
+  parameters p = make_parameters(problem, matrix, sums, 0);
+  walk w = make_walk(problem, matrix, args, buffer, NULL, 0);
 
-  memset(p.att, 0, (size_t)parameters_count * sizeof *p.att);
-  write_rows(&w, results, &p, p.att + parameters_count);
-  write_columns(&w, launch->views[0], results, results + dim);
-  for (int64_t i = 0; args->grad_att && i < parameters_count; i++)
-    dfgnn__ref_set_scalar(problem, args->grad_att, i, p.att[i]);
+  write_rows(&w, &p, results);
+  write_columns(&w, launch->views[0], results);
+  for (int64_t i = 0; args->grad_att && i < problem->heads * problem->dim; i++)
+    dfgnn__ref_set_scalar(problem, args->grad_att, i, p.att.value[i]);
   if (args->grad_beta)
-    dfgnn__ref_set_scalar(problem, args->grad_beta, 0, p.beta);
+    dfgnn__ref_set_scalar(problem, args->grad_beta, 0, *p.beta.value);
   return DFGNN_OK;
 }
 

@@ -3,8 +3,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/accuracy.h"
 #include "kernels/common/dropout.h"
 
 double dfgnn__ref_dot(const double *a, const double *b, int64_t count) {
@@ -60,40 +62,100 @@ void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
                   head);
 }
 
-static double plain_score(const dfgnn_problem *problem, const dfgnn_args *args,
-                          const dfgnn_ref_edge *e, int64_t row, int64_t column,
-                          int64_t head) {
-  int64_t dim = problem->dim, heads = problem->heads;
-  double sum = 0;
+static double square(double x) { return x * x; }
+
+double dfgnn__ref_norm_variance(int64_t dim) { return (double)dim / 4 + 4; }
+
+double dfgnn__ref_subnormal(const dfgnn_problem *problem) {
+  return problem->dtype == DFGNN_F16 ? 0.25 : 0;
+}
+
+/* Roundings of a product that the score is made of by factors. */
+#define SCORE_ROUNDINGS 9
+
+/* A product of the rows of an edge, times a factor. */
+static dfgnn_ref_number scaled_product(const dfgnn_problem *problem,
+                                       const double *a, const double *b,
+                                       double factor) {
+  dfgnn_ref_product p = dfgnn__ref_product(a, b, problem->dim);
+  double narrow = 2 * dfgnn__term_roundoff(problem) * p.square;
+  return (dfgnn_ref_number){
+      factor * p.value, square(factor) * (p.variance + narrow +
+                                          SCORE_ROUNDINGS * square(p.value))};
+}
+
+static dfgnn_ref_number additive(const dfgnn_problem *problem,
+                                 const dfgnn_args *args, int64_t row,
+                                 int64_t column, int64_t head) {
+  int64_t heads = problem->heads;
+  double x = dfgnn__ref_scalar(problem, args->score_dst, row * heads + head) +
+             dfgnn__ref_scalar(problem, args->score_src, column * heads + head);
+  double score = leaky_relu(x, args->slope);
+  return (dfgnn_ref_number){score, SCORE_ROUNDINGS * square(score)};
+}
+
+/* att leaky(x), in sums of any order. */
+static dfgnn_ref_number gatv2(const dfgnn_problem *problem,
+                              const dfgnn_args *args, const dfgnn_ref_edge *e) {
+  double value = 0, size = 0, squares = 0;
+  double roundings = SCORE_ROUNDINGS + 2 * dfgnn__term_roundoff(problem);
+  for (int64_t d = 0; d < problem->dim; d++) {
+    double term =
+        e->att[d] * leaky_relu(e->destination[d] + e->value[d], args->slope);
+    value += term;
+    size += fabs(term);
+    squares += square(term);
+  }
+  return (dfgnn_ref_number){value, (double)problem->dim * size *
+                                           ((size + fabs(value)) / 2) +
+                                       roundings * squares};
+}
+
+static dfgnn_ref_number plain_score(const dfgnn_problem *problem,
+                                    const dfgnn_args *args,
+                                    const dfgnn_ref_edge *e, int64_t row,
+                                    int64_t column, int64_t head) {
+  int64_t dim = problem->dim;
   switch (problem->op) {
   case DFGNN_OP_GT:
-    return args->scale * dfgnn__ref_dot(e->destination, e->key, dim);
-  case DFGNN_OP_AGNN:
-    return dfgnn__ref_beta(problem, args) *
-           dfgnn__ref_dot(e->destination, e->value, dim) /
-           (dfgnn__ref_norm(e->destination, dim) *
-            dfgnn__ref_norm(e->value, dim));
+    return scaled_product(problem, e->destination, e->key, args->scale);
+  case DFGNN_OP_AGNN: {
+    double factor =
+        dfgnn__ref_beta(problem, args) /
+        (dfgnn__ref_norm(e->destination, dim) * dfgnn__ref_norm(e->value, dim));
+    dfgnn_ref_number score =
+        scaled_product(problem, e->destination, e->value, factor);
+    score.variance += 2 * dfgnn__ref_norm_variance(dim) * square(score.value);
+    return score;
+  }
   case DFGNN_OP_GAT:
-    return leaky_relu(
-        dfgnn__ref_scalar(problem, args->score_dst, row * heads + head) +
-            dfgnn__ref_scalar(problem, args->score_src, column * heads + head),
-        args->slope);
+    return additive(problem, args, row, column, head);
   default: /* DFGNN_OP_GATV2 */
-    for (int64_t d = 0; d < dim; d++)
-      sum +=
-          e->att[d] * leaky_relu(e->destination[d] + e->value[d], args->slope);
-    return sum;
+    return gatv2(problem, args, e);
   }
 }
 
-double dfgnn__ref_score(const dfgnn_problem *problem, const dfgnn_args *args,
-                        const dfgnn_ref_edge *loaded, int64_t row,
-                        int64_t column, int64_t edge, int64_t head) {
-  double score = plain_score(problem, args, loaded, row, column, head);
-  if (problem->bias)
-    score +=
+dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,
+                                  const dfgnn_args *args,
+                                  const dfgnn_ref_edge *loaded, int64_t row,
+                                  int64_t column, int64_t edge, int64_t head) {
+  dfgnn_ref_number score =
+      plain_score(problem, args, loaded, row, column, head);
+  /* Scores may pass through memory in 16 bits. */
+  score.variance += dfgnn__term_roundoff(problem) * square(score.value);
+  if (problem->bias) {
+    score.value +=
         dfgnn__ref_scalar(problem, args->bias, edge * problem->heads + head);
+    score.variance += square(score.value);
+  }
   return score;
+}
+
+double dfgnn__ref_exp_variance(const dfgnn_problem *problem,
+                               const dfgnn_ref_number *score, double shift) {
+  return score->variance + square(2 * score->value) + square(2 * shift) +
+         square(2 * (score->value - shift)) + 64 +
+         2 * dfgnn__term_roundoff(problem);
 }
 
 double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
@@ -108,43 +170,120 @@ double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
              : 1 / (1 - args->dropout);
 }
 
-/* One row and head.  weights: degree doubles with stride heads. */
-static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-                   const dfgnn_args *args, const dfgnn_ref_edge *s, int64_t row,
-                   int64_t head, double *out, double *lse, double *weights) {
-  int64_t begin = dfgnn__ref_offset(matrix, row);
-  int64_t end = dfgnn__ref_offset(matrix, row + 1);
-  int64_t dim = problem->dim, heads = problem->heads;
-  double maximum = -INFINITY, sum = 0;
+/* What a thread sums in. */
+typedef struct scratch {
+  double *buffer;
+  dfgnn_ref_edge rows;
+  dfgnn_ref_sum out;
+  double *weights;  /* [max_degree]; their sum is not yet divided by */
+  double *variance; /* [max_degree] of these weights */
+  int32_t *order;   /* a row of the matrix, sorted */
+} scratch;
 
-  dfgnn__ref_load_destination(s, problem, args, row, head);
-  for (int64_t d = 0; d < dim; d++)
-    out[d] = 0;
-  for (int64_t e = begin; e < end; e++) {
-    double *w = &weights[(e - begin) * heads];
-    dfgnn__ref_load_source(s, problem, args, matrix->indices[e], head);
-    *w = dfgnn__ref_score(problem, args, s, row, matrix->indices[e], e, head);
-    if (*w > maximum || *w != *w)
-      maximum = *w; /* a NaN stays: nothing is greater than it */
+static size_t scratch_numbers(const dfgnn_problem *problem, int64_t degree) {
+  return (size_t)(DFGNN_REF_EDGE_ROWS * problem->dim + 2 * degree) +
+         dfgnn__ref_sum_numbers(problem->dim);
+}
+
+static scratch scratch_in(double *buffer, const dfgnn_problem *problem,
+                          int64_t degree, int bounds) {
+  double *weights = buffer + DFGNN_REF_EDGE_ROWS * problem->dim;
+  double *sums = weights + 2 * degree;
+  return (scratch){.buffer = buffer,
+                   .rows = dfgnn__ref_edge_in(buffer, problem),
+                   .out = dfgnn__ref_sum_in(sums, problem->dim, bounds),
+                   .weights = weights,
+                   .variance = weights + degree};
+}
+
+/* The sum of the exponentials of a row, and how it may err, relative. */
+typedef struct normalizer {
+  double maximum, sum;
+  double fixed; /* the variance of its terms, relative to it */
+  dfgnn_ref_row repeated;
+} normalizer;
+
+static normalizer exponentials(const dfgnn_problem *problem,
+                               const dfgnn_matrix *matrix,
+                               const dfgnn_args *args, const scratch *s,
+                               int64_t row, int64_t head) {
+  int64_t begin = dfgnn__ref_offset(matrix, row);
+  int64_t count = dfgnn__ref_offset(matrix, row + 1) - begin;
+  const int32_t *indices = matrix->indices + begin;
+  normalizer n = {-INFINITY, 0, 0, {NULL, count, 1}};
+  if (s->out.bounds)
+    n.repeated = dfgnn__ref_row(indices, count, s->order);
+  for (int64_t k = 0; k < count; k++) {
+    dfgnn__ref_load_source(&s->rows, problem, args, indices[k], head);
+    dfgnn_ref_number score = dfgnn__ref_score(problem, args, &s->rows, row,
+                                              indices[k], begin + k, head);
+    s->weights[k] = score.value;
+    s->variance[k] = score.variance;
+    if (score.value > n.maximum || score.value != score.value)
+      n.maximum = score.value; /* a NaN stays: nothing is greater than it */
   }
-  *lse = -INFINITY;
-  for (int64_t e = begin; e < end; e++) {
-    double *w = &weights[(e - begin) * heads];
-    *w = maximum == -INFINITY ? 0 : exp(*w - maximum);
-    sum += *w;
+  if (n.maximum == -INFINITY) {
+    memset(s->weights, 0, (size_t)count * sizeof *s->weights);
+    return n;
   }
-  if (maximum == -INFINITY)
-    return;
-  *lse = maximum + log(sum);
-  for (int64_t e = begin; e < end; e++) {
-    double *w = &weights[(e - begin) * heads];
-    *w /= sum;
-    double kept = dfgnn__ref_kept(problem, args, e, head);
+  for (int64_t k = 0; k < count; k++) {
+    dfgnn_ref_number score = {s->weights[k], s->variance[k]};
+    double p = s->weights[k] = exp(score.value - n.maximum);
+    n.sum += p;
+    if (!s->out.bounds || p == 0)
+      continue;
+    s->variance[k] =
+        p * p * dfgnn__ref_exp_variance(problem, &score, n.maximum) +
+        dfgnn__ref_subnormal(problem);
+    n.fixed += s->variance[k] * dfgnn__ref_repeats(&n.repeated, indices[k]);
+  }
+  n.fixed /= n.sum * n.sum;
+  return n;
+}
+
+/* The roundings of a quotient of sums, and those of scaling a running sum to a
+ * new maximum, as many as additions. */
+#define QUOTIENT_VARIANCE 16
+#define RUNNING_SUMS 2
+
+/* One row and head: what is left of the row's weights is their softmax. */
+static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
+                   const dfgnn_args *args, scratch *s, int64_t row,
+                   int64_t head, const dfgnn_ref_result *out,
+                   const dfgnn_ref_result *lse,
+                   const dfgnn_ref_result *weights) {
+  int64_t begin = dfgnn__ref_offset(matrix, row);
+  int64_t count = dfgnn__ref_offset(matrix, row + 1) - begin;
+  int64_t dim = problem->dim, heads = problem->heads;
+  const int32_t *indices = matrix->indices + begin;
+  dfgnn__ref_load_destination(&s->rows, problem, args, row, head);
+  normalizer n = exponentials(problem, matrix, args, s, row, head);
+  int empty = n.maximum == -INFINITY;
+  double length = empty ? -INFINITY : n.maximum + log(n.sum);
+  double repeats = RUNNING_SUMS * n.repeated.repeats;
+  double divided = n.fixed + QUOTIENT_VARIANCE;
+  double logarithm = 4 * length * length + 4 * n.maximum * n.maximum;
+
+  dfgnn__ref_put(lse, 0, length, empty ? 0 : divided + logarithm,
+                 empty ? 0 : repeats);
+  dfgnn__ref_sum_begin(&s->out, count);
+  for (int64_t k = 0; k < count; k++) {
+    double w = empty ? 0 : s->weights[k] / n.sum;
+    double variance = w == 0 ? 0 : s->variance[k] / (n.sum * n.sum);
+    dfgnn__ref_put(weights, k * heads, w,
+                   variance + w * w * (divided + logarithm), w * w * repeats);
+    double kept = empty ? 0 : dfgnn__ref_kept(problem, args, begin + k, head);
     if (kept == 0)
       continue;
-    dfgnn__ref_load_source(s, problem, args, matrix->indices[e], head);
-    for (int64_t d = 0; d < dim; d++)
-      out[d] += kept * *w * s->value[d];
+    variance *= kept * kept * dfgnn__ref_repeats(&n.repeated, indices[k]);
+    dfgnn__ref_load_source(&s->rows, problem, args, indices[k], head);
+    dfgnn__ref_sum_add(&s->out, k, kept * w, variance, s->rows.value);
+  }
+  for (int64_t d = 0; d < dim; d++) {
+    double x = s->out.value[d];
+    dfgnn__ref_put(
+        out, d, x, dfgnn__ref_sum_fixed(&s->out, d) + x * x * divided,
+        dfgnn__ref_sum_summed(&s->out, d, repeats) + x * x * repeats);
   }
 }
 
@@ -153,10 +292,11 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
-  int64_t count = expected->row_count;
+  int64_t count = expected->row_count, degree = matrix->max_degree;
   int64_t *first = dfgnn__ref_first_edges(matrix, expected);
-  double *out = expected->to.out, *lse = expected->to.lse;
-  double *weights = expected->to.weights;
+  dfgnn_ref_result out = DFGNN_REF_RESULT(expected, out);
+  dfgnn_ref_result lse = DFGNN_REF_RESULT(expected, lse);
+  dfgnn_ref_result weights = DFGNN_REF_RESULT(expected, weights);
   int failed = first == NULL;
 
   if (!failed) {
@@ -165,23 +305,27 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                : failed) if (first[count] * heads * dim >      \
                                              50000)
     {
-      int64_t degrees = weights ? 0 : matrix->max_degree * heads;
       double *buffer =
-          malloc((size_t)((DFGNN_REF_EDGE_ROWS + 1) * dim + degrees + 1) *
-                 sizeof *buffer);
-      dfgnn_ref_edge s = dfgnn__ref_edge_in(buffer, problem);
-      double *spare = buffer + DFGNN_REF_EDGE_ROWS * dim;
-      failed |= buffer == NULL;
+          malloc((scratch_numbers(problem, degree) + 1) * sizeof *buffer);
+      int32_t *order = malloc((size_t)(degree + 1) * sizeof *order);
+      int ready = buffer && order;
+      failed |= !ready;
+      scratch s = {.buffer = NULL};
+      if (ready)
+        s = scratch_in(buffer, problem, degree, expected->bounds);
+      s.order = order;
 #pragma omp for schedule(dynamic, 16)
       for (int64_t r = 0; r < count; r++)
-        for (int64_t h = 0; h < heads && buffer; h++) {
-          double length;
+        for (int64_t h = 0; h < heads && ready; h++) {
+          int64_t at = r * heads + h;
+          dfgnn_ref_result to = dfgnn__ref_result_at(&out, at * dim);
+          dfgnn_ref_result length = dfgnn__ref_result_at(&lse, at);
+          dfgnn_ref_result w =
+              dfgnn__ref_result_at(&weights, first[r] * heads + h);
           attend(problem, matrix, args, &s,
-                 expected->rows ? expected->rows[r] : r, h,
-                 out ? out + (r * heads + h) * dim : spare,
-                 lse ? lse + r * heads + h : &length,
-                 (weights ? weights + first[r] * heads : spare + dim) + h);
+                 expected->rows ? expected->rows[r] : r, h, &to, &length, &w);
         }
+      free(order);
       free(buffer);
     }
   }
@@ -193,10 +337,12 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
 
 /* ---- the same as a variant ---------------------------------------------- */
 
+/* out, lse and the weights of a row and head, after the scratch. */
 static size_t workspace(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
-  int64_t weights = setting->matrix->max_degree * problem->heads;
-  return (size_t)((DFGNN_REF_EDGE_ROWS + 1) * problem->dim + weights) *
+  int64_t degree = setting->matrix->max_degree;
+  return (scratch_numbers(problem, degree) +
+          (size_t)(problem->dim + 1 + degree * problem->heads)) *
          sizeof(double);
 }
 
@@ -206,21 +352,24 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
   int64_t dim = problem->dim, heads = problem->heads;
+  int64_t degree = matrix->max_degree;
   double *buffer = launch->workspace;
-  double *out = buffer + DFGNN_REF_EDGE_ROWS * dim, *weights = out + dim, lse;
-  dfgnn_ref_edge s = dfgnn__ref_edge_in(buffer, problem);
+  double *row = buffer + scratch_numbers(problem, degree);
+  scratch s = scratch_in(buffer, problem, degree, 0);
+  const dfgnn_ref_result out = {.value = row}, lse = {.value = row + dim};
 
   for (int64_t i = 0; i < matrix->destinations; i++)
     for (int64_t h = 0; h < heads; h++) {
       int64_t begin = dfgnn__ref_offset(matrix, i);
       int64_t end = dfgnn__ref_offset(matrix, i + 1);
-      attend(problem, matrix, args, &s, i, h, out, &lse, weights + h);
-      dfgnn__ref_store(problem, args->out, &args->out_strides, i, h, out);
+      const dfgnn_ref_result weights = {.value = row + dim + 1 + h};
+      attend(problem, matrix, args, &s, i, h, &out, &lse, &weights);
+      dfgnn__ref_store(problem, args->out, &args->out_strides, i, h, out.value);
       if (args->lse)
-        dfgnn__ref_set_scalar(problem, args->lse, i * heads + h, lse);
+        dfgnn__ref_set_scalar(problem, args->lse, i * heads + h, *lse.value);
       for (int64_t e = begin; problem->weights && e < end; e++)
         dfgnn__ref_set_scalar(problem, args->weights, e * heads + h,
-                              weights[(e - begin) * heads + h]);
+                              weights.value[(e - begin) * heads]);
     }
   return DFGNN_OK;
 }

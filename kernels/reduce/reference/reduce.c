@@ -7,17 +7,39 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/common/accuracy.h"
 
 /* All statistics of a row and head, by feature. */
 typedef struct moments {
-  double *mean, *variance, *minimum, *maximum, *arg_min, *arg_max;
+  dfgnn_ref_sum mean;
+  double *variance, *minimum, *maximum, *arg_min, *arg_max;
+  double *farthest; /* the largest difference from the mean, squared */
+  double *x;        /* of one source */
+  int32_t *order;   /* a row of the matrix, sorted */
+  double *buffer;
+  double repeats;
 } moments;
 
-#define MOMENTS 6
+#define MOMENTS 7
 
-static moments moments_in(double *buffer, int64_t dim) {
-  return (moments){buffer,           buffer + dim,     buffer + 2 * dim,
-                   buffer + 3 * dim, buffer + 4 * dim, buffer + 5 * dim};
+static int moments_make(moments *m, int64_t dim, int64_t degree, int bounds) {
+  size_t numbers = (size_t)(MOMENTS * dim) + dfgnn__ref_sum_numbers(dim);
+  double *at = malloc(numbers * sizeof *at);
+  *m = (moments){.buffer = at, .repeats = 1};
+  m->order = malloc((size_t)(degree + 1) * sizeof *m->order);
+  double **arrays[MOMENTS] = {&m->variance, &m->minimum, &m->maximum,
+                              &m->arg_min,  &m->arg_max, &m->farthest,
+                              &m->x};
+  for (int i = 0; i < MOMENTS && at; i++, at += dim)
+    *arrays[i] = at;
+  if (at)
+    m->mean = dfgnn__ref_sum_in(at, dim, bounds);
+  return m->buffer && m->order;
+}
+
+static void moments_free(moments *m) {
+  free(m->order);
+  free(m->buffer);
 }
 
 /* Is x before the best so far?  A NaN is before all numbers, the first of
@@ -26,46 +48,145 @@ static int before(double x, double best, int sign) {
   return isnan(x) ? !isnan(best) : sign * x < sign * best;
 }
 
-static void reduce_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-                       const dfgnn_args *args, int64_t row, int64_t head,
-                       double *x, const moments *m) {
-  int64_t begin = dfgnn__ref_offset(matrix, row), dim = problem->dim;
-  int64_t degree = dfgnn__ref_offset(matrix, row + 1) - begin;
-  for (int64_t d = 0; d < dim; d++) {
-    m->mean[d] = m->variance[d] = m->minimum[d] = m->maximum[d] = 0;
-    m->arg_min[d] = m->arg_max[d] = -1;
-  }
-  for (int64_t k = 0; k < degree; k++) {
-    dfgnn__ref_load(x, problem, args->value, &args->value_strides,
-                    matrix->indices[begin + k], head);
-    for (int64_t d = 0; d < dim; d++) {
-      m->mean[d] += x[d] / (double)degree;
-      if (k == 0 || before(x[d], m->minimum[d], 1)) {
-        m->minimum[d] = x[d];
-        m->arg_min[d] = (double)k;
-      }
-      if (k == 0 || before(x[d], m->maximum[d], -1)) {
-        m->maximum[d] = x[d];
-        m->arg_max[d] = (double)k;
-      }
+#define SHARE_VARIANCE 4 /* of a term that is divided by the degree */
+
+static void find_extremes(moments *m, int64_t k) {
+  for (int64_t d = 0; d < m->mean.width; d++) {
+    double x = m->x[d];
+    if (k == 0 || before(x, m->minimum[d], 1)) {
+      m->minimum[d] = x;
+      m->arg_min[d] = (double)k;
+    }
+    if (k == 0 || before(x, m->maximum[d], -1)) {
+      m->maximum[d] = x;
+      m->arg_max[d] = (double)k;
     }
   }
+}
+
+static void reduce_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
+                       const dfgnn_args *args, int64_t row, int64_t head,
+                       moments *m) {
+  int64_t begin = dfgnn__ref_offset(matrix, row), dim = problem->dim;
+  int64_t degree = dfgnn__ref_offset(matrix, row + 1) - begin;
+  const int32_t *indices = matrix->indices + begin;
+  double share = degree ? 1 / (double)degree : 0;
+  dfgnn_ref_row repeated = {NULL, degree, 1};
+  if (m->mean.bounds)
+    repeated = dfgnn__ref_row(indices, degree, m->order);
+  m->repeats = repeated.repeats;
+  for (int64_t d = 0; d < dim; d++) {
+    m->variance[d] = m->minimum[d] = m->maximum[d] = m->farthest[d] = 0;
+    m->arg_min[d] = m->arg_max[d] = -1;
+  }
+  dfgnn__ref_sum_begin(&m->mean, degree);
   for (int64_t k = 0; k < degree; k++) {
-    dfgnn__ref_load(x, problem, args->value, &args->value_strides,
-                    matrix->indices[begin + k], head);
-    for (int64_t d = 0; d < dim; d++)
-      m->variance[d] +=
-          (x[d] - m->mean[d]) * (x[d] - m->mean[d]) / (double)degree;
+    dfgnn__ref_load(m->x, problem, args->value, &args->value_strides,
+                    indices[k], head);
+    dfgnn__ref_sum_add(&m->mean, k, share,
+                       SHARE_VARIANCE * share * share *
+                           dfgnn__ref_repeats(&repeated, indices[k]),
+                       m->x);
+    find_extremes(m, k);
+  }
+  for (int64_t k = 0; k < degree; k++) {
+    dfgnn__ref_load(m->x, problem, args->value, &args->value_strides,
+                    indices[k], head);
+    for (int64_t d = 0; d < dim; d++) {
+      double difference = m->x[d] - m->mean.value[d];
+      double square = difference * difference;
+      m->variance[d] += square * share;
+      if (square > m->farthest[d])
+        m->farthest[d] = square;
+    }
   }
 }
 
-static double deviation(double variance) {
-  return variance <= 1e-5 ? 0 : sqrt(variance); /* a NaN stays */
+/* Differences may be taken from any element of the row, and squares of their
+ * means be subtracted: the terms are as large as those from the farthest. */
+#define SHIFTED_TERMS 6
+
+static double variance_size(const moments *m, int64_t d) {
+  return m->variance[d] + m->farthest[d];
 }
 
-static void put(void *array, int64_t at, int64_t dim, const double *from) {
-  for (int64_t d = 0; array && d < dim; d++)
-    ((double *)array)[at + d] = from[d];
+static double variance_fixed(const moments *m, int64_t d) {
+  double size = SHIFTED_TERMS * variance_size(m, d);
+  return m->mean.bounds ? size * size : 0;
+}
+
+static double variance_summed(const moments *m, int64_t d) {
+  double size = variance_size(m, d);
+  return m->mean.bounds ? m->repeats * size * size : 0;
+}
+
+#define LEAST_VARIANCE 1e-5
+
+static double deviation(double variance) {
+  return variance <= LEAST_VARIANCE ? 0 : sqrt(variance); /* a NaN stays */
+}
+
+/* May a kernel find the variance on the other side of the least one? */
+static int near_least(const dfgnn_problem *problem, double variance,
+                      double squares) {
+  double unit = dfgnn__arithmetic(problem, NULL).unit;
+  double bound = DFGNN_BOUND * unit * sqrt(squares);
+  return fabs(variance - LEAST_VARIANCE) <= bound;
+}
+
+static void put_std(const dfgnn_problem *problem, const dfgnn_ref_result *to,
+                    int64_t at, const moments *m, int64_t d, int64_t degree) {
+  double unit = dfgnn__arithmetic(problem, NULL).unit;
+  double variance = m->variance[d], std = deviation(variance);
+  double fixed = variance_fixed(m, d), summed = variance_summed(m, d);
+  double all = fixed + (double)degree * summed;
+  if (m->mean.bounds && near_least(problem, variance, all)) {
+    /* 0 is right, and its root */
+    double least = LEAST_VARIANCE / (DFGNN_BOUND * DFGNN_BOUND * unit * unit);
+    dfgnn__ref_put(to, at, std, 2 * least + 2 * all / LEAST_VARIANCE, 0);
+  } else if (std == 0) {
+    dfgnn__ref_put(to, at, std, 0, 0);
+  } else {
+    double slope = 1 / (4 * variance);
+    dfgnn__ref_put(to, at, std, slope * fixed + 4 * variance, slope * summed);
+  }
+}
+
+static void put_exact(const dfgnn_ref_result *to, int64_t at, int64_t dim,
+                      const double *from) {
+  for (int64_t d = 0; d < dim; d++)
+    dfgnn__ref_put(to, at + d, from[d], 0, 0);
+}
+
+/* One row's results, from number `at` on. */
+static void put_row(const dfgnn_problem *problem,
+                    const dfgnn_expected *expected, int64_t at,
+                    const moments *m, int64_t degree) {
+  int64_t dim = problem->dim;
+  dfgnn_op op = problem->op;
+  dfgnn_ref_result out = DFGNN_REF_RESULT(expected, out);
+  dfgnn_ref_result std = DFGNN_REF_RESULT(expected, out_std);
+  dfgnn_ref_result minimum = DFGNN_REF_RESULT(expected, out_min);
+  dfgnn_ref_result maximum = DFGNN_REF_RESULT(expected, out_max);
+  dfgnn_ref_result arg_min = DFGNN_REF_RESULT(expected, arg_min);
+  dfgnn_ref_result arg_max = DFGNN_REF_RESULT(expected, arg_max);
+  put_exact(&arg_min, at, dim, m->arg_min);
+  put_exact(&arg_max, at, dim, m->arg_max);
+  put_exact(op == DFGNN_OP_REDUCE_MIN ? &out : &minimum, at, dim, m->minimum);
+  put_exact(op == DFGNN_OP_REDUCE_MAX ? &out : &maximum, at, dim, m->maximum);
+  for (int64_t d = 0; d < dim; d++) {
+    if (op == DFGNN_OP_REDUCE_MEAN || op == DFGNN_OP_REDUCE_PNA)
+      dfgnn__ref_put(&out, at + d, m->mean.value[d],
+                     dfgnn__ref_sum_fixed(&m->mean, d),
+                     dfgnn__ref_sum_summed(&m->mean, d, m->repeats));
+    if (op == DFGNN_OP_REDUCE_VAR)
+      dfgnn__ref_put(&out, at + d, m->variance[d], variance_fixed(m, d),
+                     variance_summed(m, d));
+    if (op == DFGNN_OP_REDUCE_STD)
+      put_std(problem, &out, at + d, m, d, degree);
+    if (op == DFGNN_OP_REDUCE_PNA)
+      put_std(problem, &std, at + d, m, d, degree);
+  }
 }
 
 dfgnn_status dfgnn__reduce_reference(const dfgnn_problem *problem,
@@ -73,38 +194,24 @@ dfgnn_status dfgnn__reduce_reference(const dfgnn_problem *problem,
                                      const dfgnn_args *args,
                                      const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
-  const dfgnn_args *to = &expected->to;
   int failed = 0;
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *x = malloc((size_t)((MOMENTS + 1) * dim) * sizeof *x);
-    moments m = moments_in(x + dim, dim);
-    failed |= x == NULL;
+    moments m;
+    int ready = moments_make(&m, dim, matrix->max_degree, expected->bounds);
+    failed |= !ready;
 #pragma omp for schedule(dynamic, 16)
     for (int64_t r = 0; r < expected->row_count; r++)
-      for (int64_t h = 0; h < heads && x; h++) {
-        int64_t at = (r * heads + h) * dim;
-        reduce_row(problem, matrix, args,
-                   expected->rows ? expected->rows[r] : r, h, x, &m);
-        put(to->arg_min, at, dim, m.arg_min);
-        put(to->arg_max, at, dim, m.arg_max);
-        put(to->out_min, at, dim, m.minimum);
-        put(to->out_max, at, dim, m.maximum);
-        double *out = problem->op == DFGNN_OP_REDUCE_MIN   ? m.minimum
-                      : problem->op == DFGNN_OP_REDUCE_MAX ? m.maximum
-                      : problem->op == DFGNN_OP_REDUCE_MEAN ||
-                              problem->op == DFGNN_OP_REDUCE_PNA
-                          ? m.mean
-                          : m.variance;
-        if (problem->op == DFGNN_OP_REDUCE_STD || to->out_std)
-          for (int64_t d = 0; d < dim; d++)
-            m.variance[d] = deviation(m.variance[d]);
-        put(to->out_std, at, dim, m.variance);
-        put(to->out, at, dim, out);
+      for (int64_t h = 0; h < heads && ready; h++) {
+        int64_t row = expected->rows ? expected->rows[r] : r;
+        reduce_row(problem, matrix, args, row, h, &m);
+        put_row(problem, expected, (r * heads + h) * dim, &m,
+                dfgnn__ref_offset(matrix, row + 1) -
+                    dfgnn__ref_offset(matrix, row));
       }
-    free(x);
+    moments_free(&m);
   }
   return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
                 : DFGNN_OK;
@@ -116,13 +223,16 @@ dfgnn_status dfgnn__reduce_reference(const dfgnn_problem *problem,
 typedef struct row_state {
   double *grad, *grad_min, *grad_max, *grad_std;
   double *mean, *std; /* std: or the variance */
+  double *mean_error; /* the variance of the kernel's mean */
+  double *std_error;  /* that of its deviation, relative; INFINITY: or 0 */
 } row_state;
 
-#define ROW_STATE 6
+#define ROW_STATE 8
 
 static row_state row_state_in(double *buffer, int64_t dim) {
   return (row_state){buffer,           buffer + dim,     buffer + 2 * dim,
-                     buffer + 3 * dim, buffer + 4 * dim, buffer + 5 * dim};
+                     buffer + 3 * dim, buffer + 4 * dim, buffer + 5 * dim,
+                     buffer + 6 * dim, buffer + 7 * dim};
 }
 
 static int own_moments(const dfgnn_problem *problem) {
@@ -138,8 +248,29 @@ static int32_t arg_at(const dfgnn_problem *problem, const int32_t *arg,
   return arg[at];
 }
 
-/* Mean and variance or deviation of the rows that hold a column wanted: [N, H,
- * 2, D].  NULL without memory. */
+#define KNOWN 4
+
+/* Mean, variance or deviation and the errors of both of a row. */
+static void put_known(double *to, const dfgnn_problem *problem,
+                      const moments *m, int64_t degree) {
+  int64_t dim = problem->dim;
+  for (int64_t d = 0; d < dim; d++) {
+    double variance = m->variance[d];
+    double all = variance_fixed(m, d) + (double)degree * variance_summed(m, d);
+    to[d] = m->mean.value[d];
+    to[dim + d] =
+        problem->op == DFGNN_OP_REDUCE_STD ? deviation(variance) : variance;
+    to[2 * dim + d] =
+        dfgnn__ref_sum_fixed(&m->mean, d) +
+        (double)degree * dfgnn__ref_sum_summed(&m->mean, d, m->repeats);
+    to[3 * dim + d] = near_least(problem, variance, all) ? INFINITY
+                      : variance == 0                    ? 0
+                                      : all / (4 * variance * variance);
+  }
+}
+
+/* What put_known makes of the rows that hold a column wanted: [N, H, KNOWN, D].
+ * NULL without memory. */
 static double *rows_moments(const dfgnn_problem *problem,
                             const dfgnn_matrix *matrix, const dfgnn_args *args,
                             const dfgnn_expected *expected) {
@@ -147,7 +278,7 @@ static double *rows_moments(const dfgnn_problem *problem,
   int64_t dim = problem->dim, count = expected->column_count;
   dfgnn_matrix t = dfgnn__transposed(matrix, expected->transpose);
   char *wanted = calloc((size_t)rows + 1, 1);
-  double *all = malloc((size_t)(2 * rows * heads * dim + 1) * sizeof *all);
+  double *all = malloc((size_t)(KNOWN * rows * heads * dim + 1) * sizeof *all);
   int failed = !wanted || !all;
   for (int64_t c = 0; c < count && !failed; c++) {
     int64_t column = expected->columns ? expected->columns[c] : c;
@@ -159,23 +290,19 @@ static double *rows_moments(const dfgnn_problem *problem,
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *x = malloc((size_t)((MOMENTS + 1) * dim) * sizeof *x);
-    moments m = moments_in(x ? x + dim : NULL, dim);
-    failed |= x == NULL;
-    int ready = !failed;
+    moments m;
+    int ready = moments_make(&m, dim, matrix->max_degree, expected->bounds) &&
+                wanted && all;
+    failed |= !ready;
 #pragma omp for schedule(dynamic, 16)
     for (int64_t i = 0; i < (ready ? rows : 0); i++)
       for (int64_t h = 0; h < heads && wanted[i]; h++) {
-        double *to = all + 2 * (i * heads + h) * dim;
-        reduce_row(problem, matrix, args, i, h, x, &m);
-        for (int64_t d = 0; d < dim; d++) {
-          to[d] = m.mean[d];
-          to[dim + d] = problem->op == DFGNN_OP_REDUCE_STD
-                            ? deviation(m.variance[d])
-                            : m.variance[d];
-        }
+        reduce_row(problem, matrix, args, i, h, &m);
+        put_known(all + KNOWN * (i * heads + h) * dim, problem, &m,
+                  dfgnn__ref_offset(matrix, i + 1) -
+                      dfgnn__ref_offset(matrix, i));
       }
-    free(x);
+    moments_free(&m);
   }
   free(wanted);
   if (!failed)
@@ -201,10 +328,12 @@ static void load_row(const dfgnn_problem *problem, const dfgnn_args *args,
                     head);
   } else if (own_moments(problem)) {
     const double *from =
-        known + 2 * (row * problem->heads + head) * problem->dim;
+        known + KNOWN * (row * problem->heads + head) * problem->dim;
     size_t bytes = (size_t)problem->dim * sizeof *from;
     memcpy(s->mean, from, bytes);
     memcpy(s->std, from + problem->dim, bytes);
+    memcpy(s->mean_error, from + 2 * problem->dim, bytes);
+    memcpy(s->std_error, from + 3 * problem->dim, bytes);
   }
 }
 
@@ -238,29 +367,102 @@ static double through(const dfgnn_problem *problem, const dfgnn_args *args,
   }
 }
 
+#define TERM_VARIANCE 16 /* of a product of some factors */
+
+/* The variance of what through() gives, beside that of its parts. */
+static double through_variance(const dfgnn_problem *problem, const row_state *s,
+                               int64_t d, double x, double degree,
+                               double term) {
+  double difference = fabs(x - s->mean[d]), slope, grad;
+  double rounded = TERM_VARIANCE * term * term;
+  double unit = dfgnn__arithmetic(problem, NULL).unit;
+  switch (problem->op) {
+  case DFGNN_OP_REDUCE_VAR:
+    slope = 2 * s->grad[d] / degree;
+    return rounded + slope * slope * (s->mean_error[d] + x * x);
+  case DFGNN_OP_REDUCE_STD:
+    grad = fabs(s->grad[d]) / degree;
+    if (isinf(s->std_error[d])) /* 0 is right, and what is not */
+      return rounded + grad * grad * difference * difference /
+                           (LEAST_VARIANCE * unit * unit);
+    if (s->std[d] == 0)
+      return rounded;
+    slope = grad / s->std[d];
+    return rounded + slope * slope *
+                         (s->mean_error[d] + x * x +
+                          difference * difference * s->std_error[d]);
+  case DFGNN_OP_REDUCE_PNA:
+    grad = fabs(s->grad[d]) / degree +
+           (s->std[d] == 0
+                ? 0
+                : fabs(s->grad_std[d]) * (difference + fabs(s->mean[d])) /
+                      (degree * s->std[d]));
+    return rounded + TERM_VARIANCE * grad * grad;
+  default:
+    return rounded;
+  }
+}
+
+/* What a thread sums columns in. */
+typedef struct column_sum {
+  double *x, *terms, *variances; /* [D] */
+  row_state row;
+  dfgnn_ref_sum sum;
+  int32_t *order;
+} column_sum;
+
 static void reduce_column(const dfgnn_problem *problem,
                           const dfgnn_matrix *matrix, const dfgnn_args *args,
                           const dfgnn_view *view, const double *known,
-                          int64_t column, int64_t head, double *buffer,
-                          double *out) {
+                          int64_t column, int64_t head, column_sum *c,
+                          const dfgnn_ref_result *out) {
   dfgnn_matrix t = dfgnn__transposed(matrix, view);
-  int64_t dim = problem->dim;
-  double *x = buffer;
-  row_state s = row_state_in(x + dim, dim);
+  int64_t dim = problem->dim, first = dfgnn__ref_offset(&t, column);
+  int64_t count = dfgnn__ref_offset(&t, column + 1) - first;
+  const int32_t *indices = t.indices + first;
+  dfgnn_ref_row repeated = {NULL, count, 1};
+  if (c->sum.bounds)
+    repeated = dfgnn__ref_row(indices, count, c->order);
   for (int64_t d = 0; d < dim; d++)
-    out[d] = x[d] = 0;
+    c->x[d] = 0;
   if (args->value)
-    dfgnn__ref_load(x, problem, args->value, &args->value_strides, column,
+    dfgnn__ref_load(c->x, problem, args->value, &args->value_strides, column,
                     head);
-  for (int64_t k = dfgnn__ref_offset(&t, column);
-       k < dfgnn__ref_offset(&t, column + 1); k++) {
-    int64_t row = t.indices[k], begin = dfgnn__ref_offset(matrix, row);
+  dfgnn__ref_sum_begin(&c->sum, count);
+  for (int64_t k = 0; k < count; k++) {
+    int64_t row = indices[k], begin = dfgnn__ref_offset(matrix, row);
     double degree = (double)(dfgnn__ref_offset(matrix, row + 1) - begin);
-    load_row(problem, args, known, row, head, &s);
-    for (int64_t d = 0; d < dim; d++)
-      out[d] += through(problem, args, &s, row, head, d, x[d], degree,
-                        dfgnn__ref_edge(&t, view, k) - begin);
+    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
+    load_row(problem, args, known, row, head, &c->row);
+    for (int64_t d = 0; d < dim; d++) {
+      double term =
+          through(problem, args, &c->row, row, head, d, c->x[d], degree,
+                  dfgnn__ref_edge(&t, view, first + k) - begin);
+      c->terms[d] = term;
+      c->variances[d] = repeats * through_variance(problem, &c->row, d, c->x[d],
+                                                   degree, term);
+    }
+    dfgnn__ref_sum_add_each(&c->sum, k, c->terms, c->variances);
   }
+  for (int64_t d = 0; d < dim; d++)
+    dfgnn__ref_put(out, d, c->sum.value[d], dfgnn__ref_sum_fixed(&c->sum, d),
+                   dfgnn__ref_sum_summed(&c->sum, d, repeated.repeats));
+}
+
+static int column_sum_make(column_sum *c, int64_t dim, int64_t degree,
+                           int bounds) {
+  size_t numbers =
+      (size_t)((3 + ROW_STATE) * dim) + dfgnn__ref_sum_numbers(dim);
+  double *at = malloc(numbers * sizeof *at);
+  *c = (column_sum){.x = at};
+  c->order = malloc((size_t)(degree + 1) * sizeof *c->order);
+  if (at) {
+    c->terms = at + dim;
+    c->variances = at + 2 * dim;
+    c->row = row_state_in(at + 3 * dim, dim);
+    c->sum = dfgnn__ref_sum_in(at + (3 + ROW_STATE) * dim, dim, bounds);
+  }
+  return c->x && c->order;
 }
 
 dfgnn_status dfgnn__reduce_backward_reference(const dfgnn_problem *problem,
@@ -268,8 +470,9 @@ dfgnn_status dfgnn__reduce_backward_reference(const dfgnn_problem *problem,
                                               const dfgnn_args *args,
                                               const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
-  double *value = expected->to.grad_value, *known = NULL;
-  if (!value)
+  dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
+  double *known = NULL;
+  if (!value.value)
     return DFGNN_OK;
   if (own_moments(problem))
     known = rows_moments(problem, matrix, args, expected);
@@ -278,16 +481,21 @@ dfgnn_status dfgnn__reduce_backward_reference(const dfgnn_problem *problem,
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *buffer = malloc((size_t)((1 + ROW_STATE) * dim) * sizeof *buffer);
-    failed |= buffer == NULL;
-    int ready = !failed;
+    column_sum c;
+    int made =
+        column_sum_make(&c, dim, expected->transpose->extra, expected->bounds);
+    int ready = made && (known || !own_moments(problem));
+    failed |= !made;
 #pragma omp for schedule(dynamic, 16)
-    for (int64_t c = 0; c < expected->column_count; c++)
-      for (int64_t h = 0; h < heads && ready; h++)
+    for (int64_t j = 0; j < expected->column_count; j++)
+      for (int64_t h = 0; h < heads && ready; h++) {
+        dfgnn_ref_result to =
+            dfgnn__ref_result_at(&value, (j * heads + h) * dim);
         reduce_column(problem, matrix, args, expected->transpose, known,
-                      expected->columns ? expected->columns[c] : c, h, buffer,
-                      value + (c * heads + h) * dim);
-    free(buffer);
+                      expected->columns ? expected->columns[j] : j, h, &c, &to);
+      }
+    free(c.order);
+    free(c.x);
   }
   free(known);
   return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")

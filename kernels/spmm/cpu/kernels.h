@@ -8,9 +8,7 @@
 
 enum {
   PANEL = 8, /* vectors of sums kept in registers */
-  /* Edges summed on their own before they join the sum of a row, so that the
-   * sum of a long one keeps its digits. */
-  CHUNK = 256,
+  CHUNK = DFGNN_CPU_SPMM_CHUNK,
   DOT_FLIGHT = 4
 };
 

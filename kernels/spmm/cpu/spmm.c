@@ -203,7 +203,8 @@ ALGORITHM(sliced, DFGNN_CPU_SLICED)
   .name = "cpu.spmm." pass_name "." #label, .algorithm = #label,               \
   .backend = "cpu", .ops = DFGNN_OPS_SPMM, .passes = DFGNN_BIT(pass_value),    \
   .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,               \
-  .workspace = label##_workspace, .launch = label##_launch
+  .workspace = label##_workspace, .launch = label##_launch,                    \
+  .block = DFGNN_CPU_SPMM_CHUNK
 
 #define FAMILIES(pass_name, pass_value)                                        \
   {FAMILY(pass_name, pass_value, row), .parameters = DFGNN_CPU_ROW_PARAMETERS, \

@@ -9,6 +9,10 @@
 
 #include "kernels/common/cpu_walk.h"
 
+/* Edges summed on their own before they join the sum of a row, so that the sum
+ * of a long one keeps its digits. */
+#define DFGNN_CPU_SPMM_CHUNK 256
+
 typedef struct dfgnn_cpu_spmm_kernels {
   void (*fold)(const void *job, int64_t row, int64_t piece, int64_t begin,
                int64_t end, void *state, int whole);

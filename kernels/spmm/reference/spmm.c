@@ -26,53 +26,104 @@ static double factor(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   return f;
 }
 
+/* A product of scales, weight and share of a mean, and the term itself. */
+#define FACTOR_VARIANCE 4
+
+/* What a thread sums in. */
+typedef struct scratch {
+  double *x;      /* [2 dim] rows that are read */
+  int32_t *order; /* a row of the matrix, sorted */
+  dfgnn_ref_sum sum;
+} scratch;
+
+static int scratch_make(scratch *s, int64_t dim, int64_t degree, int bounds) {
+  size_t numbers = (size_t)(2 * dim) + dfgnn__ref_sum_numbers(dim);
+  s->x = malloc(numbers * sizeof *s->x);
+  s->order = malloc((size_t)(degree + 1) * sizeof *s->order);
+  if (s->x)
+    s->sum = dfgnn__ref_sum_in(s->x + 2 * dim, dim, bounds);
+  return s->x && s->order;
+}
+
+static void scratch_free(scratch *s) {
+  free(s->order);
+  free(s->x);
+}
+
+static void put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
+                    double repeats) {
+  for (int64_t d = 0; d < sum->width; d++)
+    dfgnn__ref_put(to, d, sum->value[d], dfgnn__ref_sum_fixed(sum, d),
+                   dfgnn__ref_sum_summed(sum, d, repeats));
+}
+
+/* How often the column of an edge stands in its row; 1 if nobody asks. */
+static dfgnn_ref_row row_of(const scratch *s, const int32_t *indices,
+                            int64_t count) {
+  if (!s->sum.bounds)
+    return (dfgnn_ref_row){NULL, count, 1};
+  return dfgnn__ref_row(indices, count, s->order);
+}
+
 static void sum_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                     const dfgnn_args *args, int64_t row, int64_t head,
-                    double *x, double *out) {
-  memset(out, 0, (size_t)problem->dim * sizeof *out);
-  for (int64_t e = dfgnn__ref_offset(matrix, row);
-       e < dfgnn__ref_offset(matrix, row + 1); e++) {
-    int64_t j = matrix->indices[e];
-    double f = factor(problem, matrix, args, row, j, e, head);
-    dfgnn__ref_load(x, problem, args->value, &args->value_strides, j, head);
-    for (int64_t d = 0; d < problem->dim; d++)
-      out[d] += f * x[d];
+                    scratch *s, const dfgnn_ref_result *out) {
+  int64_t begin = dfgnn__ref_offset(matrix, row);
+  int64_t count = dfgnn__ref_offset(matrix, row + 1) - begin;
+  const int32_t *indices = matrix->indices + begin;
+  dfgnn_ref_row repeated = row_of(s, indices, count);
+  dfgnn__ref_sum_begin(&s->sum, count);
+  for (int64_t k = 0; k < count; k++) {
+    int64_t j = indices[k];
+    double f = factor(problem, matrix, args, row, j, begin + k, head);
+    double variance =
+        FACTOR_VARIANCE * f * f * dfgnn__ref_repeats(&repeated, indices[k]);
+    dfgnn__ref_load(s->x, problem, args->value, &args->value_strides, j, head);
+    dfgnn__ref_sum_add(&s->sum, k, f, variance, s->x);
   }
+  put_sum(out, &s->sum, repeated.repeats);
 }
 
 /* dx_j = sum_i f_ij dO_i */
 static void sum_column(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                        const dfgnn_args *args, const dfgnn_view *view,
-                       int64_t column, int64_t head, double *x, double *out) {
+                       int64_t column, int64_t head, scratch *s,
+                       const dfgnn_ref_result *out) {
   dfgnn_matrix t = dfgnn__transposed(matrix, view);
-  memset(out, 0, (size_t)problem->dim * sizeof *out);
-  for (int64_t k = dfgnn__ref_offset(&t, column);
-       k < dfgnn__ref_offset(&t, column + 1); k++) {
-    int64_t i = t.indices[k], e = dfgnn__ref_edge(&t, view, k);
+  int64_t begin = dfgnn__ref_offset(&t, column);
+  int64_t count = dfgnn__ref_offset(&t, column + 1) - begin;
+  const int32_t *indices = t.indices + begin;
+  dfgnn_ref_row repeated = row_of(s, indices, count);
+  dfgnn__ref_sum_begin(&s->sum, count);
+  for (int64_t k = 0; k < count; k++) {
+    int64_t i = indices[k], e = dfgnn__ref_edge(&t, view, begin + k);
     double f = factor(problem, matrix, args, i, column, e, head);
-    dfgnn__ref_load(x, problem, args->grad_out, &args->grad_out_strides, i,
+    double variance =
+        FACTOR_VARIANCE * f * f * dfgnn__ref_repeats(&repeated, indices[k]);
+    dfgnn__ref_load(s->x, problem, args->grad_out, &args->grad_out_strides, i,
                     head);
-    for (int64_t d = 0; d < problem->dim; d++)
-      out[d] += f * x[d];
+    dfgnn__ref_sum_add(&s->sum, k, f, variance, s->x);
   }
+  put_sum(out, &s->sum, repeated.repeats);
 }
 
 /* dw_ij = r_i c_j <dO_i, x_j>; grad has stride heads. */
 static void weigh_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                       const dfgnn_args *args, int64_t row, int64_t head,
-                      double *x, double *y, double *grad) {
+                      scratch *s, const dfgnn_ref_result *grad) {
   int64_t begin = dfgnn__ref_offset(matrix, row);
+  double *x = s->x, *y = x + problem->dim;
   dfgnn__ref_load(y, problem, args->grad_out, &args->grad_out_strides, row,
                   head);
   for (int64_t e = begin; e < dfgnn__ref_offset(matrix, row + 1); e++) {
     int64_t j = matrix->indices[e];
-    double sum = 0;
+    double f = scale(problem, args->scale_dst, row) *
+               scale(problem, args->scale_src, j);
     dfgnn__ref_load(x, problem, args->value, &args->value_strides, j, head);
-    for (int64_t d = 0; d < problem->dim; d++)
-      sum += x[d] * y[d];
-    grad[(e - begin) * problem->heads] = sum *
-                                         scale(problem, args->scale_dst, row) *
-                                         scale(problem, args->scale_src, j);
+    dfgnn_ref_product p = dfgnn__ref_product(x, y, problem->dim);
+    dfgnn__ref_put(grad, (e - begin) * problem->heads, p.value * f,
+                   f * f * (p.variance + FACTOR_VARIANCE * p.value * p.value),
+                   0);
   }
 }
 
@@ -81,20 +132,23 @@ dfgnn_status dfgnn__spmm_reference(const dfgnn_problem *problem,
                                    const dfgnn_args *args,
                                    const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
-  double *out = expected->to.out;
+  dfgnn_ref_result out = DFGNN_REF_RESULT(expected, out);
   int failed = 0;
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *x = malloc((size_t)dim * sizeof *x);
-    failed |= x == NULL;
+    scratch s;
+    int ready = scratch_make(&s, dim, matrix->max_degree, expected->bounds);
+    failed |= !ready;
 #pragma omp for schedule(dynamic, 16)
     for (int64_t r = 0; r < expected->row_count; r++)
-      for (int64_t h = 0; h < heads && x; h++)
+      for (int64_t h = 0; h < heads && ready; h++) {
+        dfgnn_ref_result to = dfgnn__ref_result_at(&out, (r * heads + h) * dim);
         sum_row(problem, matrix, args, expected->rows ? expected->rows[r] : r,
-                h, x, out + (r * heads + h) * dim);
-    free(x);
+                h, &s, &to);
+      }
+    scratch_free(&s);
   }
   return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
                 : DFGNN_OK;
@@ -105,29 +159,36 @@ dfgnn_status dfgnn__spmm_backward_reference(const dfgnn_problem *problem,
                                             const dfgnn_args *args,
                                             const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
-  double *value = expected->to.grad_value;
-  double *weight = expected->to.grad_edge_weight;
+  dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
+  dfgnn_ref_result weight = DFGNN_REF_RESULT(expected, grad_edge_weight);
   int64_t *first = dfgnn__ref_first_edges(matrix, expected);
+  int64_t degree = expected->transpose ? expected->transpose->extra : 0;
   int failed = first == NULL;
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *x = malloc((size_t)(2 * dim) * sizeof *x);
-    failed |= x == NULL;
-    int ready = x && first;
+    scratch s;
+    int made = scratch_make(&s, dim, degree, expected->bounds);
+    int ready = made && first;
+    failed |= !made;
 #pragma omp for schedule(dynamic, 16)
-    for (int64_t c = 0; c < (value ? expected->column_count : 0); c++)
-      for (int64_t h = 0; h < heads && ready; h++)
+    for (int64_t c = 0; c < (value.value ? expected->column_count : 0); c++)
+      for (int64_t h = 0; h < heads && ready; h++) {
+        dfgnn_ref_result to =
+            dfgnn__ref_result_at(&value, (c * heads + h) * dim);
         sum_column(problem, matrix, args, expected->transpose,
-                   expected->columns ? expected->columns[c] : c, h, x,
-                   value + (c * heads + h) * dim);
+                   expected->columns ? expected->columns[c] : c, h, &s, &to);
+      }
 #pragma omp for schedule(dynamic, 16)
-    for (int64_t r = 0; r < (weight ? expected->row_count : 0); r++)
-      for (int64_t h = 0; h < heads && ready; h++)
+    for (int64_t r = 0; r < (weight.value ? expected->row_count : 0); r++)
+      for (int64_t h = 0; h < heads && ready; h++) {
+        dfgnn_ref_result to =
+            dfgnn__ref_result_at(&weight, first[r] * heads + h);
         weigh_row(problem, matrix, args, expected->rows ? expected->rows[r] : r,
-                  h, x, x + dim, weight + first[r] * heads + h);
-    free(x);
+                  h, &s, &to);
+      }
+    scratch_free(&s);
   }
   free(first);
   return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")

@@ -1,0 +1,361 @@
+/* The bound of kernels/common/accuracy.h calls no right kernel wrong, however
+ * long its sums, and finds one missing edge among 10^6. */
+#include <math.h>
+#include <stdio.h>
+
+#include "kernels/common/accuracy.h"
+#include "kernels/common/reference.h"
+#include "lib/operator.h"
+#include "lib/plan.h"
+#include "lib/views.h"
+#include "tests/common/hubs.h"
+#include "tests/unit/fixture.h"
+
+/* ---- planted kernels ----------------------------------------------------- */
+
+typedef enum mistake {
+  RIGHT,
+  LAST_EDGE, /* of the graph is left out */
+  HEADS,     /* are swapped in what is gathered */
+  STALE,     /* features of one node are another's */
+  MISTAKES
+} mistake;
+
+static const char *const labels[MISTAKES] = {"none", "edge", "heads", "stale"};
+
+/* What is gathered. */
+static const dfgnn_tensor *gathered(const dfgnn_operator *op) {
+  const char *name = op->pass == DFGNN_PASS_FORWARD ? "value" : "grad_out";
+  return &op->tensors[dfgnn__tensor_find(op, name)];
+}
+
+/* Swaps heads, or makes a copy with a stale node, which it returns. */
+static char *spoil(dfgnn_args *args, mistake m, const dfgnn_problem *problem,
+                   const dfgnn_matrix *matrix) {
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  const dfgnn_tensor *t = gathered(op);
+  void **slot = dfgnn__tensor_slot(t, args);
+  dfgnn_strides *strides = (dfgnn_strides *)((char *)args + t->strides);
+  size_t size = dfgnn_dtype_size(problem->dtype);
+  if (m == HEADS) {
+    *slot =
+        (char *)*slot + (size_t)((problem->heads - 1) * strides->head) * size;
+    strides->head = -strides->head;
+  }
+  if (m != STALE)
+    return NULL;
+  size_t row = (size_t)(problem->heads * problem->dim) * size;
+  size_t bytes = row * (size_t)(t->shape & DFGNN_DIM_N ? matrix->destinations
+                                                       : matrix->sources);
+  char *copy = malloc(bytes);
+  memcpy(copy, *slot, bytes);
+  memcpy(copy + 5 * row, copy + 4 * row, row);
+  *slot = copy;
+  return copy;
+}
+
+static void store(const dfgnn_tensor *t, const dfgnn_problem *problem,
+                  dfgnn_args *args, int64_t numbers, const double *from) {
+  void *to = *dfgnn__tensor_slot(t, args);
+  int64_t row = problem->heads * problem->dim;
+  if (t->element == DFGNN_ELEMENT_STORAGE) {
+    const dfgnn_strides *strides =
+        (const dfgnn_strides *)((char *)args + t->strides);
+    dfgnn__ref_store_nodes(problem, to, strides, numbers / row, from);
+    return;
+  }
+  for (int64_t i = 0; i < numbers; i++)
+    if (t->element == DFGNN_ELEMENT_INDEX)
+      ((int32_t *)to)[i] = (int32_t)from[i];
+    else
+      dfgnn__ref_set_scalar(problem, to, i, from[i]);
+}
+
+/* The reference, of what the mistake makes of its inputs. */
+static dfgnn_status planted(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  dfgnn_matrix m = *launch->setting.matrix;
+  mistake wrong = (mistake)launch->setting.parameter[0];
+  size_t bytes = (size_t)(m.destinations + 1) * sizeof(int32_t);
+  int32_t *offsets = malloc(bytes);
+  dfgnn_args args = *launch->args;
+  dfgnn_view transpose = {.request.kind = DFGNN_VIEW_TRANSPOSE};
+  memcpy(offsets, m.offsets, bytes);
+  m.offsets = offsets;
+  if (wrong == LAST_EDGE)
+    offsets[m.destinations] = (int32_t)--m.edges;
+  char *copy = spoil(&args, wrong, problem, &m);
+  ck_ok(dfgnn__view_build(&transpose, &m));
+  dfgnn_expected expected = {.row_count = m.destinations,
+                             .column_count = m.sources,
+                             .transpose = &transpose};
+  double *results[DFGNN_MAX_TENSORS] = {NULL};
+  int64_t numbers[DFGNN_MAX_TENSORS];
+  for (int i = 0; op->tensors[i].name; i++) {
+    const dfgnn_tensor *t = &op->tensors[i];
+    numbers[i] =
+        dfgnn__tensor_elements(t, problem, m.destinations, m.sources, m.edges);
+    if (dfgnn__role_reads(t->role) || !*dfgnn__tensor_slot(t, &args))
+      continue;
+    results[i] = calloc((size_t)numbers[i] + 1, sizeof *results[i]);
+    *dfgnn__tensor_slot(t, &expected.to) = results[i];
+  }
+  dfgnn_status status = op->reference(problem, &m, &args, &expected);
+  for (int i = 0; op->tensors[i].name; i++)
+    if (results[i]) {
+      store(&op->tensors[i], problem, &args, numbers[i], results[i]);
+      free(results[i]);
+    }
+  for (int k = 0; k < 4; k++)
+    free((void *)transpose.array[k]);
+  free(copy);
+  free(offsets);
+  return status;
+}
+
+/* As somebody writes it the first time: all edges one after the other. */
+static dfgnn_status plain(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_matrix *m = launch->setting.matrix;
+  const int32_t *offsets = m->offsets;
+  const float *value = launch->args->value;
+  const float *after = launch->args->scale_dst;
+  const float *before = launch->args->scale_src;
+  float *out = launch->args->out;
+  int64_t row = problem->heads * problem->dim;
+  for (int64_t i = 0; i < m->destinations; i++)
+    for (int64_t d = 0; d < row; d++) {
+      float sum = 0;
+      for (int32_t e = offsets[i]; e < offsets[i + 1]; e++)
+        sum += before[m->indices[e]] * value[m->indices[e] * row + d];
+      out[i * row + d] = after[i] * sum;
+    }
+  return DFGNN_OK;
+}
+
+#define ALL_PASSES                                                             \
+  (DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD))
+#define PLANTED(family_name, edges)                                            \
+  {                                                                            \
+    .name = family_name, .algorithm = "test", .backend = "cpu",                \
+    .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_SPMM | DFGNN_OPS_REDUCE,            \
+    .passes = ALL_PASSES, .dtypes = DFGNN_DTYPES_ALL, .revision = 1,           \
+    .deterministic = 1, .reference = 1,                                        \
+    .parameters = {{"mistake",                                                 \
+                    MISTAKES,                                                  \
+                    {RIGHT, LAST_EDGE, HEADS, STALE},                          \
+                    {"none", "edge", "heads", "stale"}}},                      \
+    .launch = planted, .block = (edges)                                        \
+  }
+
+static const dfgnn_family families[] = {
+    PLANTED("test.planted", 0),
+    PLANTED("test.blocked", 256),
+    {.name = "test.plain",
+     .algorithm = "test",
+     .backend = "cpu",
+     .ops = DFGNN_BIT(DFGNN_OP_SPMM_SUM),
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_BIT(DFGNN_F32),
+     .revision = 1,
+     .deterministic = 1,
+     .reference = 1,
+     .launch = plain},
+    DFGNN_FAMILIES_END,
+};
+
+/* ---- running them -------------------------------------------------------- */
+
+typedef struct session {
+  dfgnn_context *ctx;
+  dfgnn_csr csr;
+  dfgnn_graph *graph;
+  dfgnn_problem problem;
+  dfgnn_harness *harness;
+} session;
+
+static session open_session(const hub *h, const variant_test *test) {
+  session s;
+  dfgnn__registry_add(families);
+  s.ctx = cpu_context("");
+  s.csr = hub_make(h);
+  ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &s.csr));
+  ck_assert(hub_problem(&s.problem, h, test));
+  ck_ok(dfgnn__harness_create(&s.harness, s.ctx, s.graph, &s.problem, 1));
+  ck_ok(hub_fill(s.harness, h, &s.problem));
+  return s;
+}
+
+static void close_session(session *s) {
+  dfgnn__harness_destroy(s->harness);
+  dfgnn_graph_destroy(s->graph);
+  hub_free(&s->csr);
+  dfgnn_context_destroy(s->ctx);
+}
+
+static dfgnn_status check(session *s, const char *variant) {
+  dfgnn_plan *plan;
+  double error;
+  ck_ok(
+      dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem, variant));
+  dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
+  dfgnn_plan_destroy(plan);
+  return status;
+}
+
+static void expect_wrong(session *s, mistake m, const char *family,
+                         const char *hub_name) {
+  char name[64];
+  snprintf(name, sizeof name, "%s/mistake=%s", family, labels[m]);
+  dfgnn_status status = check(s, name);
+  ck_assert_msg(status == (m == RIGHT ? DFGNN_OK : DFGNN_ERROR_WRONG),
+                "%s %s on %s, mistake %s: status %d, %g of the bound: %s",
+                dfgnn_op_name(s->problem.op), dfgnn_pass_name(s->problem.pass),
+                hub_name, labels[m], (int)status,
+                dfgnn__harness_accuracy(s->harness).of_bound,
+                status ? dfgnn_last_error() : "");
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+START_TEST(no_variant_is_called_wrong_on_a_hub) {
+  variant_test test = variant_test_make(_i);
+  if (variant_test_count("cpu", &test))
+    check_hubs("cpu", &test);
+}
+END_TEST
+
+/* A plain loop owes no more than a plain loop can give. */
+START_TEST(a_plain_loop_over_a_million_edges_is_right) {
+  const variant_test test = {DFGNN_OP_SPMM_SUM, DFGNN_PASS_FORWARD, DFGNN_F32};
+  for (int i = 0; i < HUBS; i++) {
+    dfgnn_problem problem;
+    if (!hub_problem(&problem, &hubs[i], &test))
+      continue;
+    session s = open_session(&hubs[i], &test);
+    dfgnn_status status = check(&s, "test.plain");
+    ck_assert_msg(status == DFGNN_OK, "%s: %s", hubs[i].name,
+                  dfgnn_last_error());
+    close_session(&s);
+  }
+}
+END_TEST
+
+/* Of how many edges one is found, where edges are added in blocks, as all CPU
+ * variants do, or one after the other. */
+typedef struct visible {
+  dfgnn_op op;
+  dfgnn_pass pass;
+  int64_t blocked, plain;
+} visible;
+
+/* A variance has no terms of the other sign, so that its rounding hides an edge
+ * of more than some thousands; and the last edge of GT and AGNN has a fraction
+ * of the weight that edges have on average. */
+enum { MILLION = 1000000, MANY = 100000, THOUSAND = 1000 };
+
+#define FORWARD(name)                                                          \
+  { DFGNN_OP_##name, DFGNN_PASS_FORWARD, MILLION, MANY }
+#define BACKWARD(name)                                                         \
+  { DFGNN_OP_##name, DFGNN_PASS_BACKWARD, MANY, MANY }
+static const visible edges[] = {
+    FORWARD(SPMM_SUM),
+    FORWARD(SPMM_MEAN),
+    FORWARD(SPMM_WEIGHTED),
+    FORWARD(REDUCE_MEAN),
+    FORWARD(REDUCE_PNA),
+    {DFGNN_OP_REDUCE_VAR, DFGNN_PASS_FORWARD, THOUSAND, THOUSAND},
+    {DFGNN_OP_REDUCE_STD, DFGNN_PASS_FORWARD, THOUSAND, THOUSAND},
+    {DFGNN_OP_GT, DFGNN_PASS_FORWARD, MANY, MANY / 5},
+    {DFGNN_OP_AGNN, DFGNN_PASS_FORWARD, MANY, MANY / 5},
+    FORWARD(GAT),
+    FORWARD(GATV2),
+    BACKWARD(SPMM_SUM),
+    BACKWARD(SPMM_MEAN),
+    BACKWARD(SPMM_WEIGHTED),
+    BACKWARD(REDUCE_MEAN),
+    BACKWARD(REDUCE_PNA),
+    BACKWARD(REDUCE_VAR),
+    BACKWARD(REDUCE_STD),
+    BACKWARD(GT),
+    BACKWARD(AGNN),
+    BACKWARD(GAT),
+    BACKWARD(GATV2),
+};
+
+enum { VISIBLE = sizeof edges / sizeof *edges };
+
+static void find_missing_edge(const visible *v, int64_t degree,
+                              const char *family) {
+  const variant_test test = {v->op, v->pass, DFGNN_F32};
+  const hub h = {.name = "a hub",
+                 .degree = degree,
+                 .distinct = degree,
+                 .column = v->pass == DFGNN_PASS_BACKWARD,
+                 .heads = 1,
+                 .dim = 12};
+  session s = open_session(&h, &test);
+  expect_wrong(&s, RIGHT, family, h.name);
+  expect_wrong(&s, LAST_EDGE, family, h.name);
+  close_session(&s);
+}
+
+START_TEST(a_missing_edge_is_found) {
+  find_missing_edge(&edges[_i], edges[_i].blocked, "test.blocked");
+  find_missing_edge(&edges[_i], edges[_i].plain, "test.planted");
+}
+END_TEST
+
+START_TEST(swapped_heads_and_stale_features_are_found) {
+  variant_test test = variant_test_make(_i);
+  const hub *h = &hubs[test.pass == DFGNN_PASS_FORWARD ? 2 : 3];
+  session s = open_session(h, &test);
+  expect_wrong(&s, RIGHT, "test.planted", h->name);
+  expect_wrong(&s, HEADS, "test.planted", h->name);
+  expect_wrong(&s, STALE, "test.planted", h->name);
+  close_session(&s);
+}
+END_TEST
+
+/* 2^-24 for one rounding of the output and 5 times as much for the others. */
+START_TEST(the_bound_is_what_the_header_says) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  const dfgnn_family blocked = {.block = 256};
+  dfgnn_arithmetic a = dfgnn__arithmetic(&problem, NULL);
+  double u = 0x1p-24, tiny = 1e-10;
+  ck_assert_double_eq_tol(dfgnn__bound(&a, DFGNN_F32, 1, 0, 1, 100),
+                          u * (1 + 5 * 10), tiny);
+  ck_assert_double_eq_tol(dfgnn__bound(&a, DFGNN_F32, 1, 3, 4, 1),
+                          u * (1 + 5 * 5), tiny);
+  ck_assert_double_eq_tol(dfgnn__bound(&a, DFGNN_F32, 0, 0, 1, MILLION),
+                          u * 5 * 1000, tiny);
+  a = dfgnn__arithmetic(&problem, &blocked);
+  ck_assert_double_eq_tol(dfgnn__bound(&a, DFGNN_F32, 0, 0, 1, MILLION),
+                          u * 5 * sqrt(256 + 4e6 / 256), tiny);
+  ck_assert_double_eq(dfgnn__bound(&a, DFGNN_F32, 7, 0, 0, 1000), 0);
+  ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 1, 1, 1000), 0);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("accuracy");
+  TCase *tcase = tcase_create("cpu");
+  tcase_set_timeout(tcase, 120);
+  tcase_add_test(tcase, the_bound_is_what_the_header_says);
+  tcase_add_test(tcase, a_plain_loop_over_a_million_edges_is_right);
+  tcase_add_loop_test(tcase, a_missing_edge_is_found, 0, VISIBLE);
+  tcase_add_loop_test(tcase, swapped_heads_and_stale_features_are_found, 0,
+                      VARIANT_TESTS);
+  suite_add_tcase(suite, tcase);
+  tcase = tcase_create("hubs");
+  tcase_set_timeout(tcase, 120);
+  tcase_add_loop_test(tcase, no_variant_is_called_wrong_on_a_hub, 0,
+                      VARIANT_TESTS);
+  suite_add_tcase(suite, tcase);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
