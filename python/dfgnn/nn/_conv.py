@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from .._loops import loop_features
+from .._modes import untraced
 from ..convert import as_graph
 from ..graph import Graph
 
@@ -40,7 +41,7 @@ class Conv(nn.Module):
                 f"{self.out_channels}, heads={self.heads})")
 
 
-@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
+@untraced
 def _make_loops(edges, size):
     return as_graph(edges, size).with_self_loops()
 

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from ..aggregation import aggregate, gcn, spmm
 from .. import ops
+from .._modes import untraced
 from ..convert import as_graph
 from ._conv import Conv, pair
 from ._linear import Linear
@@ -18,7 +19,7 @@ def _size(x, size):
     return x[0].size(0), (x[0] if x[1] is None else x[1]).size(0)
 
 
-@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
+@untraced
 def _with_remaining_loops(edges, num_nodes, edge_weight, fill_value):
     """(Graph, weights): a loop for each node, those there were with their
     weight."""
