@@ -14,10 +14,9 @@ def loop_plan(edge_index, num_nodes):
     return kept, edges
 
 
-def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
-    """Features of the kept edges and of the loops behind them; edge_index is
-    that of the graph with loops."""
-    edge_attr = edge_attr.index_select(0, kept)
+def loop_features(edge_attr, edge_index, num_nodes, fill_value, row=1):
+    """[E + num_nodes] features of the edges, and of a loop for each node; a
+    reduction takes the edges that are no loops, by row of edge_index."""
     shape = (num_nodes,) + tuple(edge_attr.shape[1:])
     if fill_value is None:
         loops = edge_attr.new_ones(shape)
@@ -29,8 +28,9 @@ def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
             loops = loops.unsqueeze(0)
         loops = loops.expand(shape)
     elif isinstance(fill_value, str):
-        destinations = edge_index[1, :kept.numel()]
-        loops = reduce_edges(edge_attr, destinations, num_nodes, fill_value)
+        is_loop = edge_index[0] == edge_index[1]
+        rows = edge_index[row].long().masked_fill(is_loop, num_nodes)
+        loops = reduce_edges(edge_attr, rows, num_nodes, fill_value)
     else:
         raise AttributeError("fill_value must be a number, a tensor or the "
                              f"name of a reduction, got {fill_value!r}")
@@ -42,7 +42,8 @@ _REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "min": "amin",
 
 
 def reduce_edges(edge_attr, destinations, num_nodes, reduction):
-    """Features of the edges into each of the first num_nodes nodes."""
+    """Features of the edges into each of the first num_nodes nodes; edges into
+    others are left out."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"fill_value must be one of {sorted(_REDUCTIONS)}, "
                          f"got {reduction!r}")

@@ -131,6 +131,9 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     settings = _settings(inputs[spec.value], scale, slope, dropout,
                          return_weights)
     if ops.compiling():
+        if self_loops and return_weights:  # whose number the operator needs
+            graph, bias, self_loops = _looped(
+                graph, _size(spec, inputs), bias)
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
     if not isinstance(graph, Graph):
@@ -152,6 +155,20 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         factors = graph.to_caller_order(_composite.keep_factors(
             seed, weights.size(0), weights.size(1), dropout)).to(weights.dtype)
     return out, graph.to_caller_order(weights), factors
+
+
+def _looped(graph, size, bias):
+    """(graph, bias, False) with the loops in the graph."""
+    if not isinstance(graph, Graph) or graph.looped is None:
+        graph = _make_loops(graph, size)
+    else:
+        graph = graph.looped
+    return graph, None if bias is None else graph.to_looped_edges(bias), False
+
+
+@untraced
+def _make_loops(graph, size):
+    return as_graph(graph, size).with_self_loops()
 
 
 def _by_torch(spec, graph, inputs, bias, seed, settings):
@@ -253,13 +270,18 @@ def _check_edges(name, tensor, num_edges):
                          + describe(tensor))
 
 
-def _endpoints(graph, size):
-    """(sources, destinations) of the edges in the caller's order."""
+def _endpoints(graph, size, self_loops=False):
+    """(sources, destinations) of the edges in the caller's order; with those
+    of a loop for each node behind them if asked for."""
     if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
         check_index("edge_index", graph, 2)
-        return graph[0], graph[1]
-    edges = as_graph(graph, size).edge_index
-    return edges[0], edges[1]
+        edges = graph
+    else:
+        edges = as_graph(graph, size).edge_index
+    if not self_loops:
+        return edges[0], edges[1]
+    loops = torch.arange(min(size), dtype=edges.dtype, device=edges.device)
+    return torch.cat([edges[0], loops]), torch.cat([edges[1], loops])
 
 
 def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
@@ -284,17 +306,21 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
     h [M, H, D], score_dst a [N, H], score_src b [M, H].
     edge_score [E, H]: added to a_i + b_j, inside the leaky ReLU.
     bias [E, H]: added to the scores, outside of it.
+    self_loops: over the edges of ``graph.with_self_loops()``: edge_score and
+        bias are by all edges of the graph and then by the loops,
+        [E + nodes, H], and those of the loops that are there are not read.
     """
     dropout = _probability(dropout, training)
     if edge_score is not None:
         num_dst = score_dst.size(0)
-        src, dst = _endpoints(graph, (h.size(0), num_dst))
+        src, dst = _endpoints(graph, (h.size(0), num_dst), self_loops)
         scores = torch.nn.functional.leaky_relu(
             score_dst.index_select(0, dst) + score_src.index_select(0, src)
             + edge_score, negative_slope)
         return score_attention(
             graph, scores if bias is None else scores + bias, h, num_dst,
-            dropout=dropout, return_weights=return_weights)
+            dropout=dropout, return_weights=return_weights,
+            self_loops=self_loops)
     return _pick(_attend("gat", graph, (h, score_dst, score_src), bias,
                          slope=negative_slope, dropout=dropout,
                          return_weights=return_weights,
@@ -309,18 +335,20 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
     edge_attr [E, H, D]: added to x_i + y_j; the scores are then made edge by
         edge with torch operations, since they are not linear in it.
+    self_loops: as in gat_attention().
     """
     dropout = _probability(dropout, training)
     if edge_attr is not None:
         num_dst = x_dst.size(0)
-        src, dst = _endpoints(graph, (x_src.size(0), num_dst))
+        src, dst = _endpoints(graph, (x_src.size(0), num_dst), self_loops)
         x = (x_dst.index_select(0, dst) + x_src.index_select(0, src)
              + edge_attr)
         scores = (torch.nn.functional.leaky_relu(x, negative_slope)
                   * att).sum(-1)
         return score_attention(
             graph, scores if bias is None else scores + bias, x_src, num_dst,
-            dropout=dropout, return_weights=return_weights)
+            dropout=dropout, return_weights=return_weights,
+            self_loops=self_loops)
     return _pick(_attend("gatv2", graph, (x_dst, x_src, att), bias,
                          slope=negative_slope, dropout=dropout,
                          return_weights=return_weights,
