@@ -71,8 +71,8 @@ def _median(graph, messages):
     """The lower median of each destination, as PyG's MedianAggregation has
     it; messages [E, H, D]."""
     flat = messages.flatten(1)
-    by_value = flat.argsort(0, stable=True)
-    by_row = graph.dst[by_value].argsort(0, stable=True)
+    by_value = flat.detach().sort(dim=0, stable=True)[1]
+    by_row = graph.dst[by_value].sort(dim=0, stable=True)[1]
     rows = by_value.gather(0, by_row)
     degrees = graph.degrees
     first = degrees.cumsum(0) - degrees

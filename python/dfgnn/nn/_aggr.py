@@ -11,6 +11,20 @@ _NAMES = {"add", "sum"} | set(REDUCTIONS) - {"pna"}
 _PNA = ("mean", "min", "max", "std")
 
 
+class _Median(nn.Module):
+    """What a state_dict of PyG has of a median."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("q", torch.tensor([0.5]).view(-1, 1))
+
+    def reset_parameters(self):
+        """Nothing is drawn."""
+
+    def __repr__(self):
+        return "MedianAggregation()"
+
+
 class Reduction:
     """The argument aggr of a layer; a module becomes its aggr_module, whose
     parameters are those of the layer."""
@@ -21,7 +35,8 @@ class Reduction:
         if isinstance(aggr, (tuple, list)):
             self.name = [str(a) for a in aggr]
             if len(aggr) and not options and \
-                    all(isinstance(a, str) and a in _NAMES for a in aggr):
+                    all(isinstance(a, str) and a in _NAMES - {"median"}
+                        for a in aggr):
                 self.names = list(aggr)
         else:
             self.name = str(aggr)
@@ -29,6 +44,8 @@ class Reduction:
                 self.module = aggr
             elif aggr in _NAMES and not options:
                 self.names = [aggr]
+                if aggr == "median":
+                    layer.aggr_module = _Median()
         if self.names is None:
             if self.module is None:
                 self.module = _resolve(aggr, options)

@@ -9,7 +9,7 @@ from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph
 from ..functional import autocast_dtype
 from ..graph import Graph
-from ._overrides import overrides, start_messages
+from ._overrides import new_inspector, overrides, start_messages
 
 _FLOWS = ("source_to_target", "target_to_source")
 
@@ -43,6 +43,17 @@ class Conv(nn.Module):
             if kwargs:
                 raise TypeError(f"{type(self).__name__} takes no "
                                 + ", ".join(sorted(kwargs)))
+
+    def __getstate__(self):
+        state = self.__dict__.copy()
+        if self.overridden:
+            del state["inspector"]
+        return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if self.overridden:
+            self.inspector = new_inspector(self)
 
     def take_aggr(self, aggr, kwargs):
         """How neighbours are reduced."""

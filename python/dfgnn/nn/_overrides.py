@@ -29,8 +29,17 @@ def _classes(cls):
             f"{cls.__name__} overrides methods of PyG's MessagePassing; such "
             f"a dfgnn.nn.{own.__name__} needs torch_geometric") from error
     base = getattr(pyg, own.__name__)
-    return base, type(cls.__name__, (cls, base), {"__module__": cls.__module__,
-                                                  "__doc__": cls.__doc__})
+    attributes = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+    # PyG reads the arguments of propagate() and edge_updater() in the source
+    # of classes, which it tells apart by name alone: ours would hide its own
+    from torch_geometric.inspector import Inspector
+    for name in ("propagate", "edge_updater"):
+        if not hasattr(cls, name + "_type"):
+            found = Inspector(base).get_params_from_method_call(
+                name, exclude=[0, "edge_index", "size"])
+            attributes[name + "_type"] = {
+                key: parameter.type for key, parameter in found.items()}
+    return base, type(cls.__name__, (cls, base), attributes)
 
 
 def _twin(layer):
@@ -49,6 +58,16 @@ def start_messages(layer, aggr, flow, node_dim, options):
     layer.overridden = True
     # what forward() of PyG's layers looks at and ours do not have
     layer._cached_edge_index = layer._cached_adj_t = layer._alpha = None
+
+
+def new_inspector(layer):
+    """MessagePassing's record of the methods, which does not pickle: it knows
+    a class that has no name of its own."""
+    from torch_geometric.nn import MessagePassing
+    _, both = _classes(type(layer))
+    other = object.__new__(both)
+    MessagePassing.__init__(other)
+    return other.inspector
 
 
 def by_pyg(layer, x, edges, *args, **kwargs):

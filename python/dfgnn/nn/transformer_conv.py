@@ -39,6 +39,7 @@ class TransformerConv(Conv):
         skip = width if concat else out_channels
         self.lin_skip = Linear(in_channels[1], skip, bias)
         self.lin_beta = Linear(3 * skip, 1, False) if self.beta else None
+        self.reset_parameters()
 
     def reset_parameters(self):
         for child in self.children():
