@@ -141,7 +141,9 @@ def _looped_edges(graph, size):
 
 def attention_result(out, edges, graph, alpha, size, loops):
     """PyG's (out, (edge_index, alpha)); loops: whether they were added."""
-    if loops:
+    if loops and isinstance(graph, Graph) and graph.looped is not None:
+        edges = graph.looped.edge_index
+    elif loops:
         edges = _looped_edges(graph, size)
     elif isinstance(graph, Graph):
         edges = graph.edge_index

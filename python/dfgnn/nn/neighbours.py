@@ -118,7 +118,7 @@ class GCNConv(_Static):
         there = _kind(edges)
         if there != "stay" or is_adjacency(edges):
             edges, edge_weight = _matrix(edges, num_nodes, dtype)
-        elif not isinstance(edges, torch.Tensor):
+        elif not isinstance(edges, (torch.Tensor, Graph)):
             edges = ops.untraced_graph(edges, num_nodes)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
         if edge_weight is None:
