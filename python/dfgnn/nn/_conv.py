@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from .._loops import loop_features
+from .._loops import all_loop_features
 from .._modes import untraced
 from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph
@@ -105,8 +105,8 @@ class Conv(nn.Module):
             edge_index = as_graph(graph, size).edge_index
         # PyG reduces over row 1 of edge_index whatever the flow is
         flipped = self.flow == _FLOWS[1] and not isinstance(graph, Graph)
-        return loop_features(edge_attr, edge_index, min(size), fill_value,
-                             0 if flipped else 1)
+        return all_loop_features(edge_attr, edge_index, min(size), fill_value,
+                                 0 if flipped else 1)
 
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
