@@ -10,7 +10,7 @@ def is_adjacency(edges):
     """Whether edges is a matrix whose rows are destinations: a sparse tensor
     of torch, a SparseTensor of torch_sparse, or a matrix of SciPy."""
     if isinstance(edges, torch.Tensor):
-        return edges.layout != torch.strided
+        return edges.layout is not torch.strided
     return hasattr(edges, "sparse_sizes") or hasattr(edges, "tocsr")
 
 
@@ -21,6 +21,8 @@ def adjacency_values(edges):
     Everything that :func:`dfgnn.as_graph` takes is taken: an edge_index and a
     Graph have no values, an EdgeIndex of PyG has some if it was given some.
     """
+    if type(edges) is torch.Tensor and edges.layout is torch.strided:
+        return None
     if isinstance(edges, torch.Tensor):
         if edges.layout == torch.sparse_coo:
             return edges.coalesce().values()

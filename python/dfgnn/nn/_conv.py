@@ -108,6 +108,18 @@ class Conv(nn.Module):
         return all_loop_features(edge_attr, edge_index, min(size), fill_value,
                                  0 if flipped else 1)
 
+    def result(self, out, edges, graph, alpha, size=None, loops=False):
+        """PyG's (out, (edge_index, alpha)); loops: whether they were added."""
+        if loops:
+            looped = graph.looped if isinstance(graph, Graph) else None
+            edges = _looped_edges(graph, size) if looped is None else \
+                looped.edge_index
+            if self.flow == _FLOWS[1] and not isinstance(graph, Graph):
+                edges = edges.flip(0)
+        elif isinstance(graph, Graph):
+            edges = graph.edge_index
+        return out, (edges, alpha)
+
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
                 f"{self.out_channels}, heads={self.heads})")
@@ -139,17 +151,6 @@ def _looped_edges(graph, size):
     return as_graph(graph, size).with_self_loops().edge_index
 
 
-def attention_result(out, edges, graph, alpha, size, loops):
-    """PyG's (out, (edge_index, alpha)); loops: whether they were added."""
-    if loops and isinstance(graph, Graph) and graph.looped is not None:
-        edges = graph.looped.edge_index
-    elif loops:
-        edges = _looped_edges(graph, size)
-    elif isinstance(graph, Graph):
-        edges = graph.edge_index
-    return out, (edges, alpha)
-
-
 def destinations(edges, size, x_src, flow=_FLOWS[0]):
     """How many there are if no features of theirs are given: what the edges
     know, size, or as many as sources."""
@@ -179,8 +180,8 @@ def like_pyg(out, value, weight):
 
 
 def like_product_scores(out, value):
-    """The same where both factors of the scores were cast: torch sums in
-    float32 under the autocast of CUDA alone."""
+    """out in the type of PyG's sums of products of value, whose factors were
+    both cast: under the autocast of CUDA torch sums in float32."""
     if value.is_cuda and value.dtype != torch.float64 and \
             autocast_dtype("cuda") is not None:
         return out.to(torch.float32)

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from ..functional import gat_attention
-from ._conv import (
-    Conv, attention_result, destinations, edge_features, like_pyg)
+from ._conv import Conv, destinations, edge_features, like_pyg
 from ._linear import Linear, glorot_
 from ._overrides import by_pyg
 
@@ -135,4 +134,5 @@ class GATConv(Conv):
             out = out + self.bias
         if not wanted:
             return out
-        return attention_result(out, edge_index, graph, alpha, sizes, loops)
+        return self.result(out, edge_index, graph, alpha.to(score_src.dtype),
+                           sizes, loops)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ..functional import gatv2_attention
-from ._conv import Conv, attention_result, edge_features, like_pyg
+from ._conv import Conv, edge_features, like_pyg
 from ._linear import Linear, glorot_
 from ._overrides import by_pyg
 
@@ -111,4 +111,5 @@ class GATv2Conv(Conv):
             out = out + self.bias
         if not wanted:
             return out
-        return attention_result(out, edge_index, graph, alpha, sizes, loops)
+        return self.result(out, edge_index, graph,
+                           like_pyg(alpha, h_src, self.att), sizes, loops)

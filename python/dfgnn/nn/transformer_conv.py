@@ -3,8 +3,7 @@
 import torch
 
 from ..functional import gt_attention
-from ._conv import (
-    Conv, attention_result, edge_features, like_product_scores, pair)
+from ._conv import Conv, edge_features, like_product_scores, pair
 from ._linear import Linear
 from ._overrides import by_pyg
 
@@ -87,7 +86,8 @@ class TransformerConv(Conv):
             out = self._skip(out, x[1])
         if not wanted:
             return out
-        return attention_result(out, edge_index, graph, alpha, None, False)
+        return self.result(out, edge_index, graph,
+                           like_product_scores(alpha, value))
 
     def _skip(self, out, x):
         root = self.lin_skip(x)
