@@ -3,7 +3,8 @@ and nothing kept that a later call could stumble over."""
 
 import pytest
 import torch
-from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
+from torch.func import (
+    functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap)
 
 import dfgnn
 from dfgnn import nn
@@ -71,6 +72,24 @@ def test_jacobians_forward_and_backward_and_batches_are_those_of_a_loop(name):
         dual = torch.autograd.forward_ad.make_dual(x[0], x[1])
         found = torch.autograd.forward_ad.unpack_dual(function(dual)).tangent
     close(found, tangent, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gat", "gatv2", "gcn"])
+def test_hessians_and_gradients_of_each_sample(name):
+    layer, edges = LAYERS[name]().double(), random_edges(N, N, 30)
+    x = torch.randn(3, N, 6).double()
+    parameters = dict(layer.named_parameters())
+
+    def loss(parameters, x):
+        return functional_call(layer, parameters, (x, edges)).sin().sum()
+    found = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+    for i in range(3):
+        one = grad(loss)(parameters, x[i])
+        for key in parameters:
+            assert torch.allclose(found[key][i], one[key], atol=1e-9)
+    wanted = torch.autograd.functional.hessian(
+        lambda x: loss(parameters, x), x[0])
+    close(hessian(lambda x: loss(parameters, x))(x[0]), wanted, 1e-8)
 
 
 def test_nothing_of_a_transform_is_kept():
