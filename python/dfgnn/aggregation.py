@@ -7,7 +7,6 @@ from ._attention import say_once
 from ._modes import jit_tracing, needs_composite
 from ._operators import DTYPES
 from ._values import is_adjacency, refuse_values, values_like
-from .convert import as_graph
 from .errors import UnsupportedError
 from .graph import Graph, describe
 

@@ -121,6 +121,12 @@ CASES = {
         ValueError, "edge_attr is None"),
     "x of three dimensions": (
         lambda: GATConv(3, 4)(torch.randn(1, 6, 3), EDGES), ValueError, "x"),
+    "no features of destinations": (
+        lambda: TransformerConv(3, 4)((torch.randn(6, 3), None), EDGES),
+        ValueError, "TransformerConv needs features of destinations"),
+    "static graphs of destinations": (
+        lambda: GATConv((3, 3), 4)((torch.randn(6, 3), torch.randn(2, 6, 3)),
+                                   EDGES), ValueError, "static"),
     "fill_value": (
         lambda: GATConv(3, 4, edge_dim=2, fill_value="median")(
             torch.randn(6, 3), EDGES, torch.randn(3, 2)),

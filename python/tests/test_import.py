@@ -11,6 +11,8 @@ import sys, dfgnn
 assert "dfgnn.nn" not in sys.modules
 assert dfgnn.nn.GATConv(3, 4) is not None
 assert "nn" in dir(dfgnn)
+assert "dfgnn.nn.dgl" not in sys.modules
+assert dfgnn.nn.dgl.GATConv(3, 4, 1) is not None
 try:
     dfgnn.neither
 except AttributeError as error:

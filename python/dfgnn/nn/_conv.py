@@ -87,7 +87,11 @@ class Conv(nn.Module):
                 'flow="target_to_source" does not go with an adjacency, whose '
                 "rows are destinations; pass the transposed one, adj.t()")
 
-    def no_static_graphs(self, x):
+    def check_features(self, x):
+        """Raises if x is no matrix of features."""
+        if x is None:
+            raise ValueError(f"{type(self).__name__} needs features of "
+                             "destinations, got x = (sources, None)")
         if x.dim() != 2:
             raise ValueError(
                 f"x must be [nodes, features] for {type(self).__name__}, "

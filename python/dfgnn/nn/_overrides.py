@@ -1,8 +1,8 @@
 """Subclasses that override what PyG's MessagePassing calls.
 
 The kernels know nothing of a message() or an aggregate() that a subclass of a
-layer brings, so PyG runs such a layer: forward() of PyG's class, over an object
-that has the attributes of the layer and the methods of both classes.
+layer brings, so PyG runs such a layer: forward() of PyG's class, over an
+object that has the attributes of the layer and the methods of both classes.
 """
 
 import functools

@@ -34,7 +34,7 @@ class AGNNConv(Conv):
         takes."""
         if self.overridden:
             return by_pyg(self, x, edge_index)
-        self.no_static_graphs(x)
+        self.check_features(x)
         out = agnn_attention(self.edges(edge_index), x.unsqueeze(1), self.beta,
                              self_loops=self.add_self_loops)
         return like_pyg(out.squeeze(1), x, self.beta)

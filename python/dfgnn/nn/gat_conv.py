@@ -70,7 +70,9 @@ class GATConv(Conv):
         """(h of sources, h of destinations or None, residual or None)."""
         shape = (-1, self.heads, self.out_channels)
         x_src, x_dst = (x, x) if isinstance(x, torch.Tensor) else x
-        self.no_static_graphs(x_src)
+        for part in (x_src, x_dst):
+            if part is not None:
+                self.check_features(part)
         residual = None
         if x_dst is not None and self.res is not None:
             residual = self.res(x_dst)

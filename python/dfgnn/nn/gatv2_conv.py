@@ -69,11 +69,8 @@ class GATv2Conv(Conv):
                           return_attention_weights)
         shape = (-1, self.heads, self.out_channels)
         x_src, x_dst = (x, x) if isinstance(x, torch.Tensor) else x
-        if x_dst is None:
-            raise ValueError("GATv2Conv needs features of destinations, got "
-                             "x = (sources, None)")
         for part in (x_src, x_dst):
-            self.no_static_graphs(part)
+            self.check_features(part)
         residual = None if self.res is None else self.res(x_dst)
         h_src = self.lin_l(x_src).view(shape)
         if self.share_weights and x_dst is x_src:

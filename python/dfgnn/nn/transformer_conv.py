@@ -56,7 +56,7 @@ class TransformerConv(Conv):
         heads, channels = self.heads, self.out_channels
         x = pair(x)
         for part in x:
-            self.no_static_graphs(part)
+            self.check_features(part)
         query = self.lin_query(x[1]).view(-1, heads, channels)
         key = self.lin_key(x[0]).view(-1, heads, channels)
         value = self.lin_value(x[0]).view(-1, heads, channels)

@@ -3,7 +3,6 @@
 import functools
 import sys
 
-import torch
 from torch import nn
 
 from ...aggregation import aggregate
