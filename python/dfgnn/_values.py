@@ -61,7 +61,7 @@ def refuse_values(edges, taker):
         return
     shown = ", ".join(f"{float(v):g}" for v in values.flatten()[:3])
     raise ValueError(
-        f"{taker} takes no edge weights, but the adjacency has values other "
-        f"than 1 ({shown}{', ...' if values.numel() > 3 else ''}); pass "
-        "dfgnn.as_graph(adjacency) to use its edges alone, or a layer that "
-        "takes edge_weight")
+        f"{taker} takes no edge weights from an adjacency, and this one has "
+        f"values other than 1 ({shown}{', ...' if values.numel() > 3 else ''})"
+        "; pass dfgnn.as_graph(adjacency) to use its edges alone, or take a "
+        "layer that takes edge_weight")

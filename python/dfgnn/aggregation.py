@@ -229,9 +229,13 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
     """
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be 'sum' or 'mean', got {reduce!r}")
-    if weight is None and not isinstance(graph, Graph) \
-            and isinstance(x, torch.Tensor) and not self_loops:
-        weight = values_like(graph, x)
+    if not isinstance(graph, Graph) and isinstance(x, torch.Tensor):
+        if weight is not None:
+            refuse_values(graph, "spmm with weight")
+        elif self_loops:
+            refuse_values(graph, "spmm with self_loops")
+        else:
+            weight = values_like(graph, x)
     if weight is None:
         return _call(graph, "spmm-" + reduce, x, None, num_dst, self_loops)[0]
     out = _call(graph, "spmm-weighted", x, weight, num_dst, self_loops)[0]
@@ -272,7 +276,7 @@ def aggregate(graph, x, reduce, weight=None, *, num_dst=None):
     if reduce not in REDUCTIONS and reduce not in ("sum", "add"):
         raise ValueError("reduce must be one of sum, "
                          f"{', '.join(REDUCTIONS)}, got {reduce!r}")
-    if weight is None and not isinstance(graph, Graph):
+    if not isinstance(graph, Graph):
         refuse_values(graph, f"reducing by {reduce!r}")
     op = "spmm-sum" if reduce in ("sum", "add") else "reduce-" + reduce
     outs = _call(graph, op, x, weight, num_dst)

@@ -179,11 +179,36 @@ def test_values_that_nothing_takes_are_refused_unless_they_are_1(form, name):
     close(layer(x, dfgnn.as_graph(FORMS[form](matrix))), layer(x, edges), 1e-5)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["GCNConv", "GraphConv"])
+def test_weights_beside_values_are_refused(form, name):
+    matrix, edges, weight = weighted(loops=False)
+    layer, x = getattr(nn, name)(6, 4), torch.randn(N, 6)
+    with pytest.raises(ValueError, match=f"{name} with edge_weight takes no"):
+        layer(x, FORMS[form](matrix), weight)
+    ones = FORMS[form]((matrix != 0).float())
+    src, dst = dfgnn.as_graph(ones).edge_index
+    close(layer(x, ones, matrix[dst, src]), layer(x, edges, weight), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_features_of_edges_beside_values_are_refused(name):
+    matrix, edges, _ = weighted()
+    layer, x = getattr(nn, name)(6, 4, edge_dim=3), torch.randn(N, 6)
+    features = torch.randn(edges.size(1), 3)
+    with pytest.raises(ValueError, match=f"{name} takes no edge weights"):
+        layer(x, FORMS["csr"](matrix), features)
+    close(layer(x, FORMS["csr"]((matrix != 0).float()), features),
+          layer(x, edges, features), 1e-5)
+
+
 def test_functions_use_or_refuse_values():
     matrix, edges, weight = weighted(9, 7)
     x = torch.randn(9, 6)
     for form in FORMS.values():
         close(dfgnn.spmm(form(matrix), x, num_dst=7), matrix @ x, 1e-5)
+        with pytest.raises(ValueError, match="spmm with weight"):
+            dfgnn.spmm(form(matrix), x, weight, num_dst=7)
         with pytest.raises(ValueError, match="reducing by 'max'"):
             dfgnn.aggregate(form(matrix), x, "max", num_dst=7)
         with pytest.raises(ValueError, match="attention of gt"):

@@ -67,19 +67,25 @@ class Conv(nn.Module):
         layer makes nothing of, and that are not all 1, are refused."""
         if isinstance(edges, Graph):
             return edges
-        if type(edges) is torch.Tensor and edges.layout == torch.strided:
+        if _plain(edges):
             return edges.flip(0) if self.flow == _FLOWS[1] else edges
         self.check_flow(edges)
         edges = _structure(edges, type(self).__name__, values is None)
         return edges.flip(0) if self.flow == _FLOWS[1] else edges
 
-    def weighted_edges(self, edges):
-        """Edges from sources to destinations, as they were given: values of an
-        adjacency are for the layer to use."""
+    def weighted_edges(self, edges, edge_weight):
+        """Edges from sources to destinations; values of an adjacency are for
+        the layer to use, unless edge_weight is given, too: then they are
+        refused if they are not all 1."""
         self.check_flow(edges)
-        if self.flow == _FLOWS[0] or isinstance(edges, Graph):
+        if isinstance(edges, Graph):
             return edges
-        return edges.flip(0)
+        if edge_weight is not None and not _plain(edges):
+            edges = _structure(
+                edges, f"{type(self).__name__} with edge_weight", True)
+            if isinstance(edges, Graph):
+                return edges
+        return edges if self.flow == _FLOWS[0] else edges.flip(0)
 
     def check_flow(self, edges):
         if self.flow == _FLOWS[1] and is_adjacency(edges):
@@ -127,6 +133,11 @@ class Conv(nn.Module):
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
                 f"{self.out_channels}, heads={self.heads})")
+
+
+def _plain(edges):
+    """Whether edges is an edge_index, which has no values."""
+    return type(edges) is torch.Tensor and edges.layout is torch.strided
 
 
 @untraced

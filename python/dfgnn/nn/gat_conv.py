@@ -111,9 +111,10 @@ class GATConv(Conv):
             score_dst = score_src.new_zeros(num_dst, self.heads)
         else:
             score_dst = (h_dst * self.att_dst).sum(-1)
+        values = None
         if edge_attr is None and self.lin_edge is not None:
-            edge_attr = edge_features(edge_index)
-        graph = self.edges(edge_index, edge_attr)
+            edge_attr = values = edge_features(edge_index)
+        graph = self.edges(edge_index, values)
         loops, wanted = self.add_self_loops, bool(return_attention_weights)
         sizes = (h_src.size(0), score_dst.size(0))
         if loops and edge_attr is not None and self.lin_edge is not None:

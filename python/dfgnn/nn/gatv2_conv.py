@@ -77,9 +77,10 @@ class GATv2Conv(Conv):
             h_dst = h_src
         else:
             h_dst = self.lin_r(x_dst).view(shape)
+        values = None
         if edge_attr is None and self.lin_edge is not None:
-            edge_attr = edge_features(edge_index)
-        graph = self.edges(edge_index, edge_attr)
+            edge_attr = values = edge_features(edge_index)
+        graph = self.edges(edge_index, values)
         loops, wanted = self.add_self_loops, bool(return_attention_weights)
         sizes = (h_src.size(0), h_dst.size(0))
         if loops and edge_attr is not None:

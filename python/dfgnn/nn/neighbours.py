@@ -165,6 +165,8 @@ class GCNConv(_Static):
             loops = self.add_self_loops
         elif edge_weight is None and not isinstance(edges, Graph):
             edge_weight = values_like(edges, x)
+            if edge_weight is not None:
+                edges = ops.untraced_graph(edges, x.size(0))
         h = self.lin(x)
         out = spmm(edges, h, edge_weight, self_loops=loops)
         if edge_weight is None:
@@ -181,10 +183,12 @@ class GCNConv(_Static):
                              "bipartite message passing")
         if self.overridden:
             return by_pyg(self, x, edge_index, edge_weight)
-        edges = self.weighted_edges(edge_index)
+        edges = self.weighted_edges(edge_index, edge_weight)
         if edge_weight is None and not is_adjacency(edges) and \
                 not isinstance(edges, Graph):
             edge_weight = values_like(edges, x)
+            if edge_weight is not None:
+                edges = ops.untraced_graph(edges, x.size(self.node_dim))
         heads = self.heads_of(x)
         if self.normalize and edge_weight is None and self._cached is None \
                 and not is_adjacency(edges):
@@ -212,11 +216,12 @@ class _Pair(_Static):
         if not weighted:
             edges = self.edges(edges)
         else:
-            edges = self.weighted_edges(edges)
+            edges = self.weighted_edges(edges, edge_weight)
             if edge_weight is None and not isinstance(edges, Graph):
                 edge_weight = values_like(edges, x[0])
-                if is_adjacency(edges):
-                    edges = ops.untraced_graph(edges)
+                if edge_weight is not None:
+                    edges = ops.untraced_graph(
+                        edges, (self.heads_of(x[0]).size(0), num_dst))
         out = self.reduction(edges, self.heads_of(x[0]), edge_weight, num_dst)
         if edge_weight is not None:
             out = out.to(torch.promote_types(x[0].dtype, edge_weight.dtype))
