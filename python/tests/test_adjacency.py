@@ -227,6 +227,15 @@ def test_values_of_several_features_are_those_of_the_edges(name):
     close(layer(x, adjacency), layer(x, edges, features), 1e-5)
 
 
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_adjacencies_on_any_device(layout, place):
+    matrix, edges, weight = weighted(loops=False)
+    for name in ("GraphConv", "GCNConv"):
+        layer, x = getattr(nn, name)(6, 4).to(place), torch.randn(N, 6)
+        close(layer(x.to(place), FORMS[layout](matrix).to(place)).cpu(),
+              layer.cpu()(x, edges, weight), 1e-4)
+
+
 def test_an_adjacency_makes_one_graph():
     matrix, _, _ = weighted()
     for form in ("coo", "csr", "SparseTensor"):

@@ -32,7 +32,8 @@ def check(theirs, mine, x, edges, *args, tolerance=1e-4, **options):
         torch.manual_seed(5)
         leaves = [leaf, *layer.parameters()]
         found.append((out, *torch.autograd.grad(
-            (out * torch.randn(out.shape)).sum(), leaves, allow_unused=True)))
+            (out * torch.randn(out.shape).to(out.device)).sum(), leaves,
+            allow_unused=True)))
     close(found[0][0], found[1][0], tolerance)
     for a, b in zip(found[0][1:], found[1][1:]):
         assert (a is None) == (b is None)
@@ -49,17 +50,18 @@ def check(theirs, mine, x, edges, *args, tolerance=1e-4, **options):
     ("SAGEConv", dict(aggr=["mean", "max", "std"]), False),
     ("SAGEConv", dict(aggr="median"), False)])
 @pytest.mark.parametrize("shape", [(3, N, 6), (2, 2, N, 6)])
-def test_static_graphs(name, options, weighted, shape):
-    edges = random_edges(N, N, 40)
-    args = (torch.rand(edges.size(1)),) if weighted else ()
+def test_static_graphs(name, options, weighted, shape, place):
+    edges = random_edges(N, N, 40, place)
+    args = (torch.rand(edges.size(1), device=place),) if weighted else ()
     if options.get("aggr") == "median":  # PyG's takes two dimensions
-        mine, x = nn.SAGEConv(6, 4, **options), torch.randn(shape)
+        mine = nn.SAGEConv(6, 4, **options).to(place)
+        x = torch.randn(shape, device=place)
         flat = x.view(-1, N, 6)
         close(mine(x, edges).view(-1, N, 4),
               torch.stack([mine(t, edges) for t in flat]), 1e-5)
         return
-    theirs, mine = pair(name, 6, 4, **options)
-    check(theirs, mine, torch.randn(shape), edges, *args)
+    theirs, mine = (t.to(place) for t in pair(name, 6, 4, **options))
+    check(theirs, mine, torch.randn(shape, device=place), edges, *args)
 
 
 def test_static_graphs_of_gin():
@@ -199,16 +201,17 @@ AUTOCAST = [
 @pytest.mark.parametrize("name, sizes, options", AUTOCAST)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_results_under_autocast_have_the_type_of_pygs(name, sizes, options,
-                                                      dtype):
-    edges, x = random_edges(N, N, 40), torch.randn(N, 6).to(dtype)
-    theirs, mine = pair(name, *sizes, **options)
-    with torch.autocast("cpu", torch.bfloat16):
+                                                      dtype, place):
+    edges, x = random_edges(N, N, 40, place), torch.randn(N, 6).to(place,
+                                                                   dtype)
+    theirs, mine = (t.to(place) for t in pair(name, *sizes, **options))
+    with torch.autocast(place.type, torch.bfloat16):
         wanted, out = theirs(x, edges), mine(x, edges)
     assert out.dtype == wanted.dtype
     exact = name == "AGNNConv" and dtype == torch.float32
     close(out, wanted, 1e-5 if exact else 3e-2)
     if name in ("GATConv", "GATv2Conv", "TransformerConv"):
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(place.type, torch.bfloat16):
             alphas = [layer(x, edges, return_attention_weights=True)[1][1]
                       for layer in (mine, theirs)]
         close(*alphas, 3e-2)

@@ -30,13 +30,16 @@ N = 10
 
 
 def extras(name, edges):
-    return (torch.randn(edges.size(1), 3),) if "edges" in name else ()
+    if "edges" not in name:
+        return ()
+    return (torch.randn(edges.size(1), 3, device=edges.device),)
 
 
 @pytest.mark.parametrize("form", ["edge_index", "graph"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_torch_func_gives_the_gradients_of_autograd(name, form):
-    layer, edges, x = LAYERS[name](), random_edges(N, N, 30), torch.randn(N, 6)
+def test_torch_func_gives_the_gradients_of_autograd(name, form, place):
+    layer, edges = LAYERS[name]().to(place), random_edges(N, N, 30, place)
+    x = torch.randn(N, 6, device=place)
     args = extras(name, edges)
     given = dfgnn.as_graph(edges, N) if form == "graph" else edges
     parameters = dict(layer.named_parameters())
