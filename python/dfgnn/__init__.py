@@ -6,6 +6,8 @@
 or swap an import: ``from dfgnn.nn import GATConv``.
 """
 
+import importlib
+
 from ._library import version
 from .aggregation import aggregate, spmm
 from .convert import as_graph
@@ -15,7 +17,18 @@ from .errors import (
 from .functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
-from .graph import Graph
+from .graph import Graph, adjacency_values
 from .tuning import explain, generate, read, tune
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    """dfgnn.nn is imported when it is first looked at."""
+    if name == "nn":
+        return importlib.import_module("dfgnn.nn")
+    raise AttributeError(f"module 'dfgnn' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), "nn"])

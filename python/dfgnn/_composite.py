@@ -54,9 +54,11 @@ def softmax(scores, graph):
     gives zeros."""
     rows = graph.dst.view(-1, 1).expand_as(scores)
     shape = (graph.num_dst, scores.size(1))
+    # no_grad() alone would leave the tangents of forward AD
+    fixed = scores.detach()
     with torch.no_grad():
-        largest = scores.new_full(shape, float("-inf"))
-        largest = largest.scatter_reduce(0, rows, scores, "amax")
+        largest = fixed.new_full(shape, float("-inf"))
+        largest = largest.scatter_reduce(0, rows, fixed, "amax")
         largest = largest.masked_fill(largest == float("-inf"), 0)
     exps = (scores - _gather(largest, graph.dst)).exp()
     sums = exps.new_zeros(shape).index_add(0, graph.dst, exps)

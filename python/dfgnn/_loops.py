@@ -18,23 +18,42 @@ def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
     """Features of the kept edges and of the loops behind them; edge_index is
     that of the graph with loops."""
     edge_attr = edge_attr.index_select(0, kept)
+
+    def reduced():
+        return reduce_edges(edge_attr, edge_index[1, :kept.numel()],
+                            num_nodes, fill_value)
+    return torch.cat([edge_attr, _filled(edge_attr, num_nodes, fill_value,
+                                         reduced)])
+
+
+def all_loop_features(edge_attr, edge_index, num_nodes, fill_value, row=1):
+    """[E + num_nodes] features of all edges, and of a loop for each node; a
+    reduction takes the edges that are no loops, by row of edge_index.  How
+    long it is depends on no value, so that torch.compile can trace it."""
+    def reduced():
+        is_loop = edge_index[0] == edge_index[1]
+        rows = edge_index[row].long().masked_fill(is_loop, num_nodes)
+        return reduce_edges(edge_attr, rows, num_nodes, fill_value)
+    return torch.cat([edge_attr, _filled(edge_attr, num_nodes, fill_value,
+                                         reduced)])
+
+
+def _filled(edge_attr, num_nodes, fill_value, reduced):
+    """Features of the loops."""
     shape = (num_nodes,) + tuple(edge_attr.shape[1:])
     if fill_value is None:
-        loops = edge_attr.new_ones(shape)
-    elif isinstance(fill_value, (int, float)):
-        loops = edge_attr.new_full(shape, fill_value)
-    elif isinstance(fill_value, torch.Tensor):
+        return edge_attr.new_ones(shape)
+    if isinstance(fill_value, (int, float)):
+        return edge_attr.new_full(shape, fill_value)
+    if isinstance(fill_value, torch.Tensor):
         loops = fill_value.to(edge_attr.device, edge_attr.dtype)
         if edge_attr.dim() != loops.dim():
             loops = loops.unsqueeze(0)
-        loops = loops.expand(shape)
-    elif isinstance(fill_value, str):
-        destinations = edge_index[1, :kept.numel()]
-        loops = reduce_edges(edge_attr, destinations, num_nodes, fill_value)
-    else:
-        raise AttributeError("fill_value must be a number, a tensor or the "
-                             f"name of a reduction, got {fill_value!r}")
-    return torch.cat([edge_attr, loops])
+        return loops.expand(shape)
+    if isinstance(fill_value, str):
+        return reduced()
+    raise AttributeError("fill_value must be a number, a tensor or the name "
+                         f"of a reduction, got {fill_value!r}")
 
 
 _REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "min": "amin",
@@ -42,7 +61,8 @@ _REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "min": "amin",
 
 
 def reduce_edges(edge_attr, destinations, num_nodes, reduction):
-    """Features of the edges into each of the first num_nodes nodes."""
+    """Features of the edges into each of the first num_nodes nodes; edges into
+    others are left out."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"fill_value must be one of {sorted(_REDUCTIONS)}, "
                          f"got {reduction!r}")

@@ -4,8 +4,9 @@ import torch
 
 from . import _neighbours, ops
 from ._attention import say_once
+from ._modes import jit_tracing, needs_composite
 from ._operators import DTYPES
-from .convert import as_graph
+from ._values import is_adjacency, refuse_values, values_like
 from .errors import UnsupportedError
 from .graph import Graph, describe
 
@@ -43,6 +44,12 @@ def _composite(graph, op, value, weight, scales):
         return (extreme("amin"),)
     if op == "reduce-max":
         return (extreme("amax"),)
+    if op == "reduce-mul":
+        index = dst.view(-1, 1, 1).expand_as(messages)
+        return (messages.new_ones(shape).scatter_reduce(0, index, messages,
+                                                        "prod"),)
+    if op == "reduce-median":
+        return (_median(graph, messages),)
     deviation = messages - mean.index_select(0, dst)
     var = total(deviation * deviation) / _degrees(graph, messages.dtype)
     if op == "reduce-var":
@@ -56,7 +63,25 @@ def _composite(graph, op, value, weight, scales):
 
 def _degrees(graph, dtype):
     """[N, 1, 1] edges of each destination, at least 1."""
-    return graph.offsets.diff().clamp(min=1).to(dtype).view(-1, 1, 1)
+    return graph.degrees.clamp(min=1).to(dtype).view(-1, 1, 1)
+
+
+def _median(graph, messages):
+    """The lower median of each destination, as PyG's MedianAggregation has
+    it; messages [E, H, D]."""
+    flat = messages.flatten(1)
+    by_value = flat.detach().sort(dim=0, stable=True)[1]
+    by_row = graph.dst[by_value].sort(dim=0, stable=True)[1]
+    rows = by_value.gather(0, by_row)
+    degrees = graph.degrees
+    first = degrees.cumsum(0) - degrees
+    middle = first + (degrees - 1).clamp(min=0) // 2
+    if not flat.size(0):
+        return messages.new_zeros((graph.num_dst,)
+                                  + tuple(messages.shape[1:]))
+    picked = rows[middle.clamp(max=flat.size(0) - 1)]
+    out = flat.gather(0, picked) * (degrees > 0).view(-1, 1)
+    return out.view((graph.num_dst,) + tuple(messages.shape[1:]))
 
 
 def _differentiate(graph, op, scales, saved, grads, wants):
@@ -120,7 +145,7 @@ def normalization(graph, dtype):
     """Scales of GCN, 1 / sqrt(degree) of destinations and of sources, made
     once a graph."""
     def make():
-        degrees = graph.offsets.diff().to(torch.float64)
+        degrees = graph.degrees.to(torch.float64)
         scale = degrees.pow(-0.5)
         scale = scale.masked_fill(scale == float("inf"), 0)
         return scale.to(torch.float64 if dtype == torch.float64
@@ -132,6 +157,9 @@ def normalization(graph, dtype):
 def fused(graph, op, value, weight, symmetric):
     """Outputs in the order of the operator; weight in the graph's order."""
     scales = normalization(graph, value.dtype) if symmetric else None
+    if op not in _neighbours.OPERATORS or needs_composite() or (
+            weight is not None and op != "spmm-weighted"):
+        return _composite(graph, op, value, weight, scales)
     try:
         return Aggregation.apply(graph, op, scales, value.contiguous(),
                                  weight)
@@ -159,18 +187,23 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         raise ValueError("x must be [sources, features] or [sources, heads, "
                          "features], got " + describe(x))
     value = x.unsqueeze(1) if x.dim() == 2 else x
+    if is_adjacency(graph):
+        graph = ops.untraced_graph(graph)
     if weight is not None and weight.dim() == 1:
         weight = weight.view(-1, 1).expand(-1, value.size(1))
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else x.size(0)
-    if ops.compiling():
+    if ops.compiling() and op in _neighbours.OPERATORS:
         outs = ops.gather(op, graph, value, weight, num_dst, self_loops,
                           symmetric)
     else:
-        graph = as_graph(graph, (x.size(0), num_dst))
+        graph = ops.untraced_graph(graph, (x.size(0), num_dst))
         if self_loops:
             graph = graph.with_self_loops()
-        _check(graph, value, weight)
+            if weight is not None:
+                weight = graph.to_looped_edges(weight)
+        if not jit_tracing():  # which makes tensors of sizes
+            _check(graph, value, weight)
         if weight is not None:
             weight = in_order(graph, value, weight)
         outs = fused(graph, op, value, weight, symmetric)
@@ -183,19 +216,36 @@ def in_order(graph, value, weight):
     return graph.to_graph_order(weight).to(exact).contiguous()
 
 
-def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None):
+def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
+         self_loops=False):
     """out_i = the sum (or "mean") over in-edges of w_ij x_j.
 
-    x [M, F] or [M, H, D]; weight [E] or [E, H], in the caller's edge order.
+    x [M, F] or [M, H, D]; weight [E] or [E, H], in the caller's edge order:
+    by default the values of a sparse matrix, and 1 for other graphs.
     num_dst: destinations; those of the graph, or as many as there are sources.
+    self_loops: over the edges of ``graph.with_self_loops()``; weight is by its
+        edges, or by all edges of the graph and then by a loop for each node,
+        [E + nodes]: those of the loops that are there are not read.
     """
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be 'sum' or 'mean', got {reduce!r}")
+    if not isinstance(graph, Graph) and isinstance(x, torch.Tensor):
+        if weight is not None:
+            refuse_values(graph, "spmm with weight")
+        elif self_loops:
+            refuse_values(graph, "spmm with self_loops")
+        else:
+            weight = values_like(graph, x)
     if weight is None:
-        return _call(graph, "spmm-" + reduce, x, None, num_dst)[0]
-    if reduce == "mean":
-        raise ValueError("weight goes with reduce='sum'")
-    return _call(graph, "spmm-weighted", x, weight, num_dst)[0]
+        return _call(graph, "spmm-" + reduce, x, None, num_dst, self_loops)[0]
+    out = _call(graph, "spmm-weighted", x, weight, num_dst, self_loops)[0]
+    if reduce == "sum":
+        return out
+    graph = ops.untraced_graph(graph, (x.size(0), num_dst or x.size(0)))
+    if self_loops:
+        graph = graph.with_self_loops()
+    degrees = _degrees(graph, out.dtype)
+    return out / (degrees if out.dim() == 3 else degrees.squeeze(1))
 
 
 def gcn(graph, x, self_loops):
@@ -204,15 +254,30 @@ def gcn(graph, x, self_loops):
     return _call(graph, "spmm-sum", x, None, x.size(0), self_loops, True)[0]
 
 
-def aggregate(graph, x, reduce, *, num_dst=None):
+REDUCTIONS = ("min", "max", "mean", "var", "std", "pna", "mul", "median")
+
+
+def aggregate(graph, x, reduce, weight=None, *, num_dst=None):
     """Neighbours reduced feature by feature: "sum", "mean", "min", "max",
-    "var", "std", or "pna": the four (mean, min, max, std) in one pass.  A
-    destination without edges gives 0."""
-    names = ("min", "max", "mean", "var", "std", "pna")
-    if reduce in ("sum", "add"):
-        return spmm(graph, x, num_dst=num_dst)
-    if reduce not in names:
-        raise ValueError(f"reduce must be one of sum, {', '.join(names)}, got "
-                         f"{reduce!r}")
-    outs = _call(graph, "reduce-" + reduce, x, None, num_dst)
+    "var", "std", "mul", "median", or "pna": mean, min, max and std in one
+    pass.  A destination without edges gives 0, and 1 of "mul".
+
+    weight [E] or [E, H]: multiplies the features before they are reduced.  It
+    has kernels for "sum" and "mean"; the others, "mul" and "median" run by
+    torch operations, which hold every edge's features.
+
+    Where several edges have the same minimum or maximum, the fused kernels
+    give the whole gradient to the first of them in the graph's own order; PyG
+    without torch_scatter divides it among them.
+    """
+    if reduce in ("sum", "add", "mean") and weight is not None:
+        return spmm(graph, x, weight, "mean" if reduce == "mean" else "sum",
+                    num_dst=num_dst)
+    if reduce not in REDUCTIONS and reduce not in ("sum", "add"):
+        raise ValueError("reduce must be one of sum, "
+                         f"{', '.join(REDUCTIONS)}, got {reduce!r}")
+    if not isinstance(graph, Graph):
+        refuse_values(graph, f"reducing by {reduce!r}")
+    op = "spmm-sum" if reduce in ("sum", "add") else "reduce-" + reduce
+    outs = _call(graph, op, x, weight, num_dst)
     return tuple(outs) if reduce == "pna" else outs[0]

@@ -4,7 +4,9 @@ import weakref
 
 import torch
 
-from .graph import Graph, _host_ptr, describe
+from ._edge_list import EdgeList
+from ._modes import jit_tracing, unwrapped
+from .graph import Graph, _host_ptr, _sizes, describe
 
 _cache = {}
 _SPARSE = {getattr(torch, name) for name in
@@ -19,11 +21,13 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None):
       destinations.  The graph is kept for as long as the tensor lives and is
       not written to, so that a training loop builds it once;
     - PyG's Data or Batch: its edge_index, num_nodes and ptr;
-    - a DGL graph or block: its in-edges (CSC);
+    - a DGL graph or block: its in-edges (CSC), kept with it;
     - CSR tensors (offsets, indices) or (offsets, indices, edge_order) by
       destination;
     - a sparse matrix of SciPy, torch or torch_sparse whose rows are
-      destinations (PyG's ``adj_t``).
+      destinations (PyG's ``adj_t``).  Its values are no part of the graph:
+      layers and spmm() use them as edge weights where they are given the
+      matrix itself, and refuse them where they have no use for them.
 
     num_nodes: an int, or (sources, destinations).
     """
@@ -54,31 +58,49 @@ def _sources(num_nodes):
 # ---- tensors ----------------------------------------------------------------
 
 def _from_tensor(edges, num_nodes, options):
+    edges = unwrapped(edges)
     if edges.layout in _SPARSE:
-        return _from_torch(edges, options)
-    if options["graph_ptr"] is not None:
-        return _make(edges, num_nodes, options)
+        return _kept(edges, None, options,
+                     lambda: _from_torch(edges, options))
+    if jit_tracing():
+        return EdgeList(edges, *_sizes(edges, num_nodes))
+    return _kept(edges, num_nodes, options,
+                 lambda: _make(edges, num_nodes, options))
+
+
+def _kept(owner, num_nodes, options, make):
+    """The graph that was made of owner, while it lives and, if it is a
+    tensor, was not written to; otherwise that of make(), kept if it can
+    be."""
+    graphs = None
+    if options["graph_ptr"] is None and owner is not None:
+        graphs = _graphs_of(owner)
+    if graphs is None:
+        return make()
     key = (tuple(num_nodes) if isinstance(num_nodes, list) else num_nodes,
            options["family"], options["name"])
-    graphs = _graphs_of(edges)
-    if graphs is None:
-        return _make(edges, num_nodes, options)
     graph = graphs.get(key)
     if graph is None:
-        graph = graphs[key] = _make(edges, num_nodes, options)
+        graph = graphs[key] = make()
     return graph
 
 
-def _graphs_of(edges):
-    """The graphs made of this very tensor with this very content; None if the
-    tensor cannot tell whether it was written to."""
-    if hasattr(edges, "is_inference") and edges.is_inference():
-        return None
-    number, version = id(edges), edges._version
+def _graphs_of(owner):
+    """The graphs made of this very object with this very content; None if it
+    cannot tell whether it was written to."""
+    version = None
+    if isinstance(owner, torch.Tensor):
+        if hasattr(owner, "is_inference") and owner.is_inference():
+            return None
+        version = owner._version
+    number = id(owner)
     entry = _cache.get(number)
-    if entry is not None and entry[0]() is edges and entry[1] == version:
+    if entry is not None and entry[0]() is owner and entry[1] == version:
         return entry[2]
-    reference = weakref.ref(edges, lambda _: _cache.pop(number, None))
+    try:
+        reference = weakref.ref(owner, lambda _: _cache.pop(number, None))
+    except TypeError:
+        return None
     _cache[number] = (reference, version, {})
     return _cache[number][2]
 
@@ -139,6 +161,14 @@ def _from_data(data, num_nodes, options):
 
 
 def _from_dgl(graph, num_nodes, options):
+    # DGL replaces this object whenever edges or nodes change, and shares it
+    # between graphs that have the same ones
+    return _kept(getattr(graph, "_graph", None),
+                 getattr(graph, "batch_size", 1), options,
+                 lambda: _make_from_dgl(graph, dict(options)))
+
+
+def _make_from_dgl(graph, options):
     offsets, indices, order = graph.adj_tensors("csc")
     if order.numel() == 0 and indices.numel():
         order = None
@@ -151,8 +181,11 @@ def _from_dgl(graph, num_nodes, options):
 
 
 def _from_torch_sparse(matrix, num_nodes, options):
-    offsets, indices, _ = matrix.csr()
-    return Graph(offsets, indices, matrix.size(1), **options)
+    def make():
+        offsets, indices, _ = matrix.csr()
+        return Graph(offsets, indices, matrix.size(1), **options)
+    return _kept(getattr(matrix, "storage", None), None, options,
+                 make)
 
 
 def _from_scipy(matrix, num_nodes, options):

@@ -9,7 +9,10 @@ import math
 import torch
 
 from . import _attention, _composite, _execute, ops
-from ._operators import OPERATORS, Settings
+from ._modes import (
+    constant, jit_tracing, needs_composite, untraced)
+from ._operators import OPERATORS, Settings, check_inputs
+from ._values import refuse_values
 from .convert import as_graph
 from .graph import Graph, check_index, describe
 
@@ -37,11 +40,18 @@ else:
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
+def autocast_dtype(device_type):
+    """The dtype of the autocast region, None outside of one."""
+    return _autocast_dtype(device_type) if _any_autocast() else None
+
+
 def _autocast(spec, inputs):
     """Features in the type of the autocast region, as matrix products have it;
-    scores stay as exact as they are."""
+    scores stay as exact as they are.  Cosines are as exact as the features,
+    since no matrix product is in them."""
     value = inputs[spec.value]
-    if not _any_autocast() or not isinstance(value, torch.Tensor):
+    if not _any_autocast() or not isinstance(value, torch.Tensor) \
+            or spec.name == "agnn":
         return inputs
     dtype = _autocast_dtype(value.device.type)
     if dtype is None:
@@ -53,22 +63,17 @@ def _autocast(spec, inputs):
 
 
 def _probability(dropout, training):
-    if not 0 <= dropout < 1:
-        raise ValueError("dropout must be at least 0 and below 1, got "
-                         f"{dropout!r}")
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be between 0 and 1, got {dropout!r}")
     return float(dropout) if training else 0.0
 
 
+@constant  # torch.compile starts again when the setting changes
 def _tf32_allowed():
     if hasattr(torch._C, "_get_fp32_precision_getter"):
         # the older question raises where newer settings were made
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
     return torch.get_float32_matmul_precision() != "highest"
-
-
-# traced as a constant: torch.compile starts again when the setting changes
-if hasattr(torch, "compiler"):
-    _tf32_allowed = torch.compiler.assume_constant_result(_tf32_allowed)
 
 
 def _settings(value, scale, slope, dropout, return_weights):
@@ -100,16 +105,45 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     edge in the caller's order."""
     spec = OPERATORS[name]
     inputs = _autocast(spec, inputs)
+    if not isinstance(graph, Graph):
+        refuse_values(graph, f"attention of {name}")
+    call = dict(scale=scale, slope=slope, return_weights=return_weights,
+                self_loops=self_loops)
+    if dropout == 1:
+        return _all_dropped(_run(name, graph, inputs, bias, 0.0, **call),
+                            return_weights)
+    return _run(name, graph, inputs, bias, dropout, **call)
+
+
+def _all_dropped(result, return_weights):
+    """What is left when every weight is dropped: zeros, with gradients of
+    zero."""
+    if not return_weights:
+        return result * 0
+    out, weights, _ = result
+    return out * 0, weights, torch.zeros_like(weights)
+
+
+def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
+         self_loops):
+    spec = OPERATORS[name]
     seed = make_seed(inputs[spec.value].device) if dropout else None
     settings = _settings(inputs[spec.value], scale, slope, dropout,
                          return_weights)
     if ops.compiling():
+        if self_loops and return_weights:  # whose number the operator needs
+            graph, bias, self_loops = _looped(
+                graph, _size(spec, inputs), bias)
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
     if not isinstance(graph, Graph):
         graph = as_graph(graph, _size(spec, inputs))
     if self_loops:
         graph = graph.with_self_loops()
+        if bias is not None:
+            bias = graph.to_looped_edges(bias)
+    if needs_composite():
+        return _by_torch(spec, graph, inputs, bias, seed, settings)
     made = _execute.recipe(graph, name, inputs, bias, settings)
     if bias is not None:
         bias = graph.to_graph_order(bias)
@@ -123,8 +157,42 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     return out, graph.to_caller_order(weights), factors
 
 
-if not ops.AVAILABLE and hasattr(torch, "compiler"):
-    _attend = torch.compiler.disable(_attend)
+def _looped(graph, size, bias):
+    """(graph, bias, False) with the loops in the graph."""
+    if not isinstance(graph, Graph) or graph.looped is None:
+        graph = _make_loops(graph, size)
+    else:
+        graph = graph.looped
+    return graph, None if bias is None else graph.to_looped_edges(bias), False
+
+
+@untraced
+def _make_loops(graph, size):
+    return as_graph(graph, size).with_self_loops()
+
+
+def _by_torch(spec, graph, inputs, bias, seed, settings):
+    """_run() inside torch.func, forward AD and torch.jit.trace."""
+    if not jit_tracing():  # which makes tensors of sizes
+        check_inputs(spec, inputs, bias,
+                     {"N": graph.num_dst, "M": graph.num_src,
+                      "E": graph.num_edges}, graph.device)
+    if bias is not None:
+        bias = graph.to_graph_order(bias)
+    out, weights = _composite.attention(spec.name, inputs, bias, seed, graph,
+                                        settings)
+    if not settings.weights:
+        return out
+    factors = None
+    if settings.dropout:
+        factors = graph.to_caller_order(_composite.keep_factors(
+            seed, graph.num_edges, weights.size(1),
+            settings.dropout)).to(weights.dtype)
+    return out, graph.to_caller_order(weights), factors
+
+
+if not ops.AVAILABLE:
+    _attend = untraced(_attend)
 
 
 def _pick(result, return_weights):
@@ -202,13 +270,18 @@ def _check_edges(name, tensor, num_edges):
                          + describe(tensor))
 
 
-def _endpoints(graph, size):
-    """(sources, destinations) of the edges in the caller's order."""
+def _endpoints(graph, size, self_loops=False):
+    """(sources, destinations) of the edges in the caller's order; with those
+    of a loop for each node behind them if asked for."""
     if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
         check_index("edge_index", graph, 2)
-        return graph[0], graph[1]
-    edges = as_graph(graph, size).edge_index
-    return edges[0], edges[1]
+        edges = graph
+    else:
+        edges = as_graph(graph, size).edge_index
+    if not self_loops:
+        return edges[0], edges[1]
+    loops = torch.arange(min(size), dtype=edges.dtype, device=edges.device)
+    return torch.cat([edges[0], loops]), torch.cat([edges[1], loops])
 
 
 def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
@@ -233,17 +306,21 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
     h [M, H, D], score_dst a [N, H], score_src b [M, H].
     edge_score [E, H]: added to a_i + b_j, inside the leaky ReLU.
     bias [E, H]: added to the scores, outside of it.
+    self_loops: over the edges of ``graph.with_self_loops()``: edge_score and
+        bias are by all edges of the graph and then by the loops,
+        [E + nodes, H], and those of the loops that are there are not read.
     """
     dropout = _probability(dropout, training)
     if edge_score is not None:
         num_dst = score_dst.size(0)
-        src, dst = _endpoints(graph, (h.size(0), num_dst))
+        src, dst = _endpoints(graph, (h.size(0), num_dst), self_loops)
         scores = torch.nn.functional.leaky_relu(
             score_dst.index_select(0, dst) + score_src.index_select(0, src)
             + edge_score, negative_slope)
         return score_attention(
             graph, scores if bias is None else scores + bias, h, num_dst,
-            dropout=dropout, return_weights=return_weights)
+            dropout=dropout, return_weights=return_weights,
+            self_loops=self_loops)
     return _pick(_attend("gat", graph, (h, score_dst, score_src), bias,
                          slope=negative_slope, dropout=dropout,
                          return_weights=return_weights,
@@ -258,18 +335,20 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
     edge_attr [E, H, D]: added to x_i + y_j; the scores are then made edge by
         edge with torch operations, since they are not linear in it.
+    self_loops: as in gat_attention().
     """
     dropout = _probability(dropout, training)
     if edge_attr is not None:
         num_dst = x_dst.size(0)
-        src, dst = _endpoints(graph, (x_src.size(0), num_dst))
+        src, dst = _endpoints(graph, (x_src.size(0), num_dst), self_loops)
         x = (x_dst.index_select(0, dst) + x_src.index_select(0, src)
              + edge_attr)
         scores = (torch.nn.functional.leaky_relu(x, negative_slope)
                   * att).sum(-1)
         return score_attention(
             graph, scores if bias is None else scores + bias, x_src, num_dst,
-            dropout=dropout, return_weights=return_weights)
+            dropout=dropout, return_weights=return_weights,
+            self_loops=self_loops)
     return _pick(_attend("gatv2", graph, (x_dst, x_src, att), bias,
                          slope=negative_slope, dropout=dropout,
                          return_weights=return_weights,
@@ -277,11 +356,14 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
 
 
 def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
-                    training=True, return_weights=False):
+                    training=True, return_weights=False, self_loops=False):
     """Softmax of given scores [E, H] over in-edges, and the weighted sum of
     value [M, H, D]: attention of any other kind.
 
     num_dst: destinations; those of the graph, or as many as there are sources.
+    self_loops: over the edges of ``graph.with_self_loops()``; scores are by
+        its edges, or by all edges of the graph and then by a loop for each
+        node, [E + nodes]: those of the loops that are there are not read.
     """
     dropout = _probability(dropout, training)
     num_src, heads, _ = value.shape
@@ -291,7 +373,8 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
     return _pick(_attend(
         "gat", graph, (value, zeros.expand(num_dst, heads),
                        zeros.expand(num_src, heads)), scores, slope=1.0,
-        dropout=dropout, return_weights=return_weights), return_weights)
+        dropout=dropout, return_weights=return_weights,
+        self_loops=self_loops), return_weights)
 
 
 def edge_scores(op, edges, *inputs, scale=None, negative_slope=0.2):

@@ -9,6 +9,8 @@ import torch
 
 from . import _handle
 from ._loops import loop_plan
+from ._modes import lasting, unwrapped
+from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
 _registry = weakref.WeakValueDictionary()
@@ -35,23 +37,13 @@ def check_index(name, value, dim=1):
                          f"{'s' if dim > 1 else ''}, got " + describe(value))
 
 
-# torch.compile does not trace questions for inference mode
-_tracing = getattr(getattr(torch, "compiler", None), "is_compiling",
-                   lambda: False)
-
-
-def lasting(function):
-    """Calls function so that what it makes may take part in training later,
-    even if it is called in inference mode."""
-    if _tracing() or not torch.is_inference_mode_enabled():
-        return function()
-    with torch.inference_mode(False):
-        return function()
-
-
 def _plain(tensor):
     tensor = tensor.detach().contiguous()
     return tensor.clone() if tensor.is_inference() else tensor
+
+
+def _unwrapped(*tensors):
+    return [unwrapped(tensor) for tensor in tensors]
 
 
 def _host_ptr(graph_ptr):
@@ -80,6 +72,13 @@ class Graph:
 
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
                  graph_ptr=None, family=None, name=None):
+        offsets, indices, edge_order = _unwrapped(offsets, indices,
+                                                  edge_order)
+        lasting(lambda: self._set_up(offsets, indices, num_src, edge_order,
+                                     graph_ptr, family, name))
+
+    def _set_up(self, offsets, indices, num_src, edge_order, graph_ptr,
+                family, name):
         check_index("offsets", offsets)
         check_index("indices", indices)
         if offsets.numel() < 1:
@@ -98,11 +97,9 @@ class Graph:
                 raise ValueError(
                     f"edge_order must have {indices.numel()} elements on "
                     f"{indices.device}, got " + describe(edge_order))
-        offsets, indices = lasting(lambda: (_plain(offsets),
-                                            _plain(indices)))
         if edge_order is not None:
-            edge_order = lasting(lambda: _plain(edge_order))
-        self._fill(offsets, indices, edge_order, num_src,
+            edge_order = _plain(edge_order)
+        self._fill(_plain(offsets), _plain(indices), edge_order, num_src,
                    _host_ptr(graph_ptr), family, name)
         self._handle = self._make_handle()
 
@@ -122,7 +119,7 @@ class Graph:
         self._lock = threading.Lock()
         self._derived = {}
         self.looped = None  # with_self_loops(), and which edges it kept
-        self.kept = None
+        self.kept = self.unlooped_edges = None
         self.id = next(_ids)
         _registry[self.id] = self
 
@@ -135,6 +132,12 @@ class Graph:
         num_nodes: an int, or (sources, destinations) of a bipartite graph; by
             default the largest index plus one.
         """
+        edge_index = unwrapped(edge_index)
+        return lasting(lambda: cls._from_edge_index(
+            edge_index, num_nodes, graph_ptr, family, name))
+
+    @classmethod
+    def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name):
         check_index("edge_index", edge_index, 2)
         if edge_index.size(0) != 2:
             raise ValueError("edge_index must be [2, edges], got "
@@ -146,8 +149,7 @@ class Graph:
             edge_index[0].contiguous(), edge_index[1].contiguous(), num_src,
             num_dst, graph_ptr, family, name)
         graph = cls.__new__(cls)
-        offsets, indices, order = lasting(
-            lambda: _handle.matrix(handle, edge_index.device))
+        offsets, indices, order = _handle.matrix(handle, edge_index.device)
         graph._fill(offsets, indices, order, num_src, graph_ptr, family, name)
         graph._handle = handle
         return graph
@@ -185,9 +187,14 @@ class Graph:
         """[E] destination of each edge, in the graph's own order."""
         def make():
             rows = torch.arange(self.num_dst, device=self.device)
-            degrees = self.offsets.long().diff()
-            return rows.repeat_interleave(degrees, output_size=self.num_edges)
+            return rows.repeat_interleave(self.degrees,
+                                          output_size=self.num_edges)
         return self._derive("dst", make)
+
+    @property
+    def degrees(self):
+        """[N] how many edges each destination has."""
+        return self._derive("degrees", lambda: self.offsets.long().diff())
 
     @property
     def order(self):
@@ -235,14 +242,40 @@ class Graph:
         and a destination, as the last edges: what PyG's attention layers
         do."""
         if self.looped is None:
-            kept, edges = lasting(lambda: loop_plan(
-                self.edge_index, min(self.num_src, self.num_dst)))
-            looped = Graph.from_edge_index(
-                edges, (self.num_src, self.num_dst),
-                graph_ptr=self.graph_ptr, family=self.family, name=self.name)
-            looped.kept = kept
-            self.looped = looped
+            self.looped = lasting(self._make_looped)
         return self.looped
+
+    def _make_looped(self):
+        kept, edges = loop_plan(self.edge_index,
+                                min(self.num_src, self.num_dst))
+        looped = Graph.from_edge_index(
+            edges, (self.num_src, self.num_dst), graph_ptr=self.graph_ptr,
+            family=self.family, name=self.name)
+        looped.kept = kept
+        looped.unlooped_edges = self.num_edges
+        return looped
+
+    def to_looped_edges(self, edges):
+        """Of a tensor by the edges of the graph without loops and then by the
+        loops, [E + min(M, N)], what belongs to the edges of this graph, which
+        with_self_loops() made."""
+        if edges.size(0) == self.num_edges or self.kept is None:
+            return edges
+        return edges.index_select(0, self._looped_rows())
+
+    def from_looped_edges(self, edges, count):
+        """The other way: the rows of removed loops are 0."""
+        if count == self.num_edges or self.kept is None:
+            return edges
+        out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
+        return out.index_copy(0, self._looped_rows(), edges)
+
+    def _looped_rows(self):
+        def make():
+            loops = torch.arange(self.num_edges - self.kept.numel(),
+                                 device=self.device)
+            return torch.cat([self.kept, loops + self.unlooped_edges])
+        return self._derive("looped rows", make)
 
     @property
     def nbytes(self):

@@ -9,6 +9,7 @@ do without.
 import torch
 
 from . import _attention, _composite, _execute, _neighbours
+from ._modes import untraced
 from ._operators import OPERATORS, Settings
 from .convert import as_graph
 from .graph import Graph, by_id
@@ -23,11 +24,8 @@ else:
         return False
 
 
-if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
-    # what makes a graph depends on the values of its edges
-    untraced_graph = torch.compiler.disable(as_graph)
-else:
-    untraced_graph = as_graph
+# what makes a graph depends on the values of its edges
+untraced_graph = untraced(as_graph)
 
 
 _CALL = ("Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? seed, "
@@ -65,6 +63,8 @@ def _forward(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
              deterministic, tf32):
     graph = _graph(edge_index, graph, num_src, num_dst, loops)
     inputs = _inputs(op, a, b, c)
+    if bias is not None:
+        bias = graph.to_looped_edges(bias)
     made = _execute.recipe(
         graph, op, inputs, bias,
         Settings(scale, slope, dropout, weights, deterministic, tf32))
@@ -98,12 +98,14 @@ def _backward(grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias,
               scale, slope, dropout, weights, deterministic, tf32):
     graph = _graph(edge_index, graph, num_src, num_dst, loops)
     inputs = _inputs(op, a, b, c)
+    ordered = None if bias is None else graph.to_looped_edges(bias)
     made = _execute.recipe(
-        graph, op, inputs, bias,
+        graph, op, inputs, ordered,
         Settings(scale, slope, dropout, weights, deterministic, tf32))
     wanted = [bool(needed >> i & 1) for i in range(4)]
     wanted = tuple(wanted[:len(inputs)]) + (wanted[3],)
-    ordered = None if bias is None else graph.to_graph_order(bias)
+    if ordered is not None:
+        ordered = graph.to_graph_order(ordered)
     if grad_weights is not None:
         grads = _attention.through_weights(
             graph, made, inputs, ordered, seed, out, lse,
@@ -113,7 +115,8 @@ def _backward(grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias,
         grads = _attention.backward(graph, made, inputs, ordered, seed, out,
                                     lse, grad_out, wanted)
     if grads[-1] is not None:
-        grads[-1] = graph.to_caller_order(grads[-1])
+        grads[-1] = graph.from_looped_edges(
+            graph.to_caller_order(grads[-1]), bias.size(0))
     *grads, grad_bias = grads
     grads += [None] * (3 - len(grads))
     return tuple(grad_out.new_empty(0) if g is None else g
@@ -183,6 +186,8 @@ def _gather(value, weight, edge_index, graph, num_src, num_dst, loops, op,
             symmetric):
     from . import aggregation
     graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    if weight is not None:
+        weight = graph.to_looped_edges(weight)
     aggregation._check(graph, value, weight)
     scales = aggregation.normalization(graph, value.dtype) if symmetric \
         else None
@@ -213,7 +218,8 @@ def _gather_backward(grad, grad_min, grad_max, grad_std, out, out_std,
     known = dict(value=value.contiguous(), out=out, out_std=out_std,
                  arg_min=arg_min, arg_max=arg_max)
     if weight is not None:
-        known["edge_weight"] = aggregation.in_order(graph, value, weight)
+        known["edge_weight"] = aggregation.in_order(
+            graph, value, graph.to_looped_edges(weight))
     spec = _neighbours.OPERATORS[op]
     given = dict(zip(_GATHERED, (grad, grad_min, grad_max, grad_std)))
     found, found_weight = _neighbours.backward(
@@ -221,7 +227,9 @@ def _gather_backward(grad, grad_min, grad_max, grad_std, out, out_std,
         {"grad_" + name: given[name].contiguous() for name in spec.outs},
         bool(needed & 1), bool(needed & 2), scales)
     if found_weight is not None:
-        found_weight = graph.to_caller_order(found_weight).to(weight.dtype)
+        found_weight = graph.from_looped_edges(
+            graph.to_caller_order(found_weight), weight.size(0)).to(
+                weight.dtype)
     return tuple(grad.new_empty(0) if t is None else t
                  for t in (found, found_weight))
 

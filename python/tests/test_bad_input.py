@@ -45,7 +45,7 @@ CASES = {
     "bias": (
         lambda: gt(bias=torch.randn(2, H)),
         ValueError, r"bias must be \[edges=3, heads=2\]"),
-    "dropout": (lambda: gt(dropout=1.0), ValueError, "dropout .*1.0"),
+    "dropout": (lambda: gt(dropout=1.5), ValueError, "dropout .*1.5"),
     "scale": (lambda: gt(scale=0), ValueError, "scale"),
     "edge_attr without weight": (
         lambda: gt(edge_attr=torch.randn(3, 2)), ValueError, "edge_weight"),
@@ -121,6 +121,12 @@ CASES = {
         ValueError, "edge_attr is None"),
     "x of three dimensions": (
         lambda: GATConv(3, 4)(torch.randn(1, 6, 3), EDGES), ValueError, "x"),
+    "no features of destinations": (
+        lambda: TransformerConv(3, 4)((torch.randn(6, 3), None), EDGES),
+        ValueError, "TransformerConv needs features of destinations"),
+    "static graphs of destinations": (
+        lambda: GATConv((3, 3), 4)((torch.randn(6, 3), torch.randn(2, 6, 3)),
+                                   EDGES), ValueError, "static"),
     "fill_value": (
         lambda: GATConv(3, 4, edge_dim=2, fill_value="median")(
             torch.randn(6, 3), EDGES, torch.randn(3, 2)),

@@ -21,6 +21,10 @@ LAYERS = {
     "gat with edges": lambda: nn.GATConv(8, 4, heads=2, edge_dim=3,
                                          add_self_loops=False),
     "gatv2": lambda: nn.GATv2Conv(8, 4, heads=2),
+    "gat with edges and loops": lambda: nn.GATConv(8, 4, heads=2, edge_dim=3),
+    "gatv2 with edges and loops": lambda: nn.GATv2Conv(8, 4, heads=2,
+                                                       edge_dim=3),
+    "gcn with weights": lambda: nn.GCNConv(8, 8),
     "agnn": nn.AGNNConv,
     "gcn": lambda: nn.GCNConv(8, 8),
     "sage": lambda: nn.SAGEConv(8, 8),
@@ -61,6 +65,8 @@ def test_layers_compile_whole(name, kind, device):
     options = ()
     if "edges" in name:
         options = (torch.randn(edges.size(1), 3, device=device),)
+    elif "weights" in name:
+        options = (torch.rand(edges.size(1), device=device),)
     compare(lambda x, e: layer(x, e, *options),
             torch.randn(20, 8, device=device), graph_of(kind, edges))
 
@@ -184,3 +190,22 @@ def test_captured_cuda_graphs_replay_right():
         close(replayed, step(x), 1e-5)
         for a, b in zip(grads, [p.grad for p in layer.parameters()]):
             close(a, b, 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["graph", "edge_index"])
+@pytest.mark.parametrize("name, features", [
+    ("gat with edges and loops", 3), ("gatv2 with edges and loops", 3),
+    ("gcn with weights", None)])
+def test_gradients_of_edges_with_loops_compile(name, features, kind):
+    layer, edges, x = LAYERS[name](), random_edges(20, 20, 80), \
+        torch.randn(20, 8)
+    assert (edges[0] == edges[1]).any()
+    given = graph_of(kind, edges)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    leaf = torch.rand(edges.size(1), *([features] if features else []),
+                      requires_grad=True)
+    found = [(out, *torch.autograd.grad(out.sin().sum(),
+                                        [leaf, *layer.parameters()]))
+             for out in (f(x, given, leaf) for f in (compiled, layer))]
+    for a, b in zip(*found):
+        close(a, b, 1e-4)

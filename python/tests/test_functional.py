@@ -215,7 +215,8 @@ def test_autocast_computes_in_its_type(op, dtype, device):
         pytest.skip("old versions of torch have bfloat16 only on the CPU")
     with torch.autocast(device.type, dtype):
         out = call(op, edges, inputs)
-    assert out.dtype == dtype
+    # no matrix product is in a cosine
+    assert out.dtype == (torch.float32 if op == "agnn" else dtype)
     close(out.double(), formula(op, edges, inputs)[0].to(device), 3e-2)
     for tensor, grad in zip(inputs, torch.autograd.grad(out.sum(), inputs)):
         assert grad.dtype == tensor.dtype

@@ -3,67 +3,201 @@
 import torch
 from torch import nn
 
-from .._loops import loop_features
+from .._loops import all_loop_features
+from .._modes import untraced
+from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph
+from ..functional import autocast_dtype
 from ..graph import Graph
+from ._overrides import new_inspector, overrides, start_messages
 
 _FLOWS = ("source_to_target", "target_to_source")
 
 
 class Conv(nn.Module):
-    """Takes the arguments of PyG's MessagePassing that mean something here."""
+    """Takes the arguments of PyG's MessagePassing that mean something here.
 
-    def __init__(self, aggr="add", flow="source_to_target", node_dim=0,
+    A subclass that overrides message(), aggregate(), update(), edge_update()
+    or message_and_aggregate() runs by PyG's own forward(), which calls them.
+    """
+
+    node_dims = (0, -2)
+    default_node_dim = 0
+
+    def __init__(self, aggr="add", flow="source_to_target", node_dim=None,
                  **kwargs):
         super().__init__()
+        if flow not in _FLOWS:
+            raise ValueError(f"flow must be one of {_FLOWS}, got {flow!r}")
+        if node_dim is None:
+            node_dim = self.default_node_dim
+        if node_dim not in self.node_dims:
+            raise ValueError(f"node_dim must be one of {self.node_dims}, got "
+                             f"{node_dim!r}")
+        self.overridden = overrides(type(self))
+        if self.overridden:
+            start_messages(self, aggr, flow, node_dim, kwargs)
+        else:
+            aggr = self.take_aggr(aggr, kwargs)
+            self.aggr, self.flow, self.node_dim = aggr, flow, node_dim
+            if kwargs:
+                raise TypeError(f"{type(self).__name__} takes no "
+                                + ", ".join(sorted(kwargs)))
+
+    def __getstate__(self):
+        state = self.__dict__.copy()
+        if self.overridden:
+            del state["inspector"]
+        return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if self.overridden:
+            self.inspector = new_inspector(self)
+
+    def take_aggr(self, aggr, kwargs):
+        """How neighbours are reduced."""
         if aggr not in ("add", "sum"):
             raise ValueError(f"{type(self).__name__} has aggr='add', got "
                              f"{aggr!r}")
-        if flow not in _FLOWS:
-            raise ValueError(f"flow must be one of {_FLOWS}, got {flow!r}")
-        if node_dim not in (0, -2):
-            raise ValueError("node_dim must be 0: x is [nodes, features]; got "
-                             f"{node_dim!r}")
-        if kwargs:
-            raise TypeError(f"{type(self).__name__} takes no "
-                            + ", ".join(sorted(kwargs)))
-        self.flow = flow
+        return aggr
 
-    def edges(self, edges):
-        """Edges from sources to destinations."""
-        if self.flow == "source_to_target" or isinstance(edges, Graph):
+    def edges(self, edges, values=None):
+        """Edges from sources to destinations; values of an adjacency that the
+        layer makes nothing of, and that are not all 1, are refused."""
+        if isinstance(edges, Graph):
             return edges
-        return edges.flip(0)
+        if _plain(edges):
+            return edges.flip(0) if self.flow == _FLOWS[1] else edges
+        self.check_flow(edges)
+        edges = _structure(edges, type(self).__name__, values is None)
+        return edges.flip(0) if self.flow == _FLOWS[1] else edges
+
+    def weighted_edges(self, edges, edge_weight):
+        """Edges from sources to destinations; values of an adjacency are for
+        the layer to use, unless edge_weight is given, too: then they are
+        refused if they are not all 1."""
+        self.check_flow(edges)
+        if isinstance(edges, Graph):
+            return edges
+        if edge_weight is not None and not _plain(edges):
+            edges = _structure(
+                edges, f"{type(self).__name__} with edge_weight", True)
+            if isinstance(edges, Graph):
+                return edges
+        return edges if self.flow == _FLOWS[0] else edges.flip(0)
+
+    def check_flow(self, edges):
+        if self.flow == _FLOWS[1] and is_adjacency(edges):
+            raise ValueError(
+                'flow="target_to_source" does not go with an adjacency, whose '
+                "rows are destinations; pass the transposed one, adj.t()")
+
+    def check_features(self, x):
+        """Raises if x is no matrix of features."""
+        if x is None:
+            raise ValueError(f"{type(self).__name__} needs features of "
+                             "destinations, got x = (sources, None)")
+        if x.dim() != 2:
+            raise ValueError(
+                f"x must be [nodes, features] for {type(self).__name__}, "
+                "which takes no static graphs [batch, nodes, features]; got "
+                f"{list(x.shape)}")
+
+    def with_loop_features(self, graph, size, edge_attr, fill_value):
+        """edge_attr [E + loops] of the edges and then of the loops that
+        graph.with_self_loops() has instead of those that are there."""
+        if isinstance(graph, Graph):
+            edge_index = graph.edge_index
+        elif isinstance(graph, torch.Tensor) and not is_adjacency(graph):
+            edge_index = graph
+        else:
+            edge_index = as_graph(graph, size).edge_index
+        # PyG reduces over row 1 of edge_index whatever the flow is
+        flipped = self.flow == _FLOWS[1] and not isinstance(graph, Graph)
+        return all_loop_features(edge_attr, edge_index, min(size), fill_value,
+                                 0 if flipped else 1)
+
+    def result(self, out, edges, graph, alpha, size=None, loops=False):
+        """PyG's (out, (edge_index, alpha)); loops: whether they were added."""
+        if loops:
+            looped = graph.looped if isinstance(graph, Graph) else None
+            edges = _looped_edges(graph, size) if looped is None else \
+                looped.edge_index
+            if self.flow == _FLOWS[1] and not isinstance(graph, Graph):
+                edges = edges.flip(0)
+        elif isinstance(graph, Graph):
+            edges = graph.edge_index
+        return out, (edges, alpha)
 
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
                 f"{self.out_channels}, heads={self.heads})")
 
 
-@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
-def _make_loops(edges, size):
-    return as_graph(edges, size).with_self_loops()
+def _plain(edges):
+    """Whether edges is an edge_index, which has no values."""
+    return type(edges) is torch.Tensor and edges.layout is torch.strided
 
 
-def with_loops(edges, size, edge_attr, fill_value):
-    """(Graph with self loops, edge_attr with those of the loops).  How many
-    edges that has depends on their values, so torch.compile breaks its graph
-    here, unless the edges are a Graph whose loops were made before."""
-    looped = edges.looped if isinstance(edges, Graph) else None
-    if looped is None:
-        looped = _make_loops(edges, size)
-    if edge_attr is not None:
-        edge_attr = loop_features(edge_attr, looped.kept, looped.edge_index,
-                                  min(size), fill_value)
-    return looped, edge_attr
+@untraced
+def _structure(edges, taker, refusing):
+    """What has values, without them."""
+    if refusing:
+        refuse_values(edges, taker)
+    return edges if isinstance(edges, torch.Tensor) and \
+        edges.layout == torch.strided else as_graph(edges)
+
+
+@untraced
+def edge_features(edges):
+    """The values of an adjacency that are features of its edges, or None: PyG
+    takes those of a SparseTensor whatever they are, and those of a sparse
+    tensor of torch if each edge has several."""
+    values = adjacency_values(edges)
+    if values is None or (values.dim() == 1
+                          and isinstance(edges, torch.Tensor)):
+        return None
+    return values
+
+
+@untraced
+def _looped_edges(graph, size):
+    return as_graph(graph, size).with_self_loops().edge_index
+
+
+def destinations(edges, size, x_src, flow=_FLOWS[0]):
+    """How many there are if no features of theirs are given: what the edges
+    know, size, or as many as sources."""
+    column = 1 if flow == _FLOWS[0] else 0
+    if isinstance(edges, Graph):
+        return edges.num_dst
+    if is_adjacency(edges):
+        return edges.sparse_sizes()[0] if hasattr(edges, "sparse_sizes") \
+            else edges.shape[0]
+    if size is not None:
+        return size[column]
+    if hasattr(edges, "sparse_size"):  # PyG's EdgeIndex
+        known = edges.sparse_size()[column]
+        if known is not None:
+            return known
+    return x_src.size(0)
 
 
 def pair(x):
-    return (x, x) if isinstance(x, torch.Tensor) else x
+    return (x, x) if isinstance(x, torch.Tensor) else tuple(x)
 
 
-def attention_result(out, edges, graph, alpha):
-    """PyG's (out, (edge_index, alpha))."""
-    if isinstance(graph, Graph):
-        edges = graph.edge_index
-    return out, (edges, alpha)
+def like_pyg(out, value, weight):
+    """out in the type of the product of PyG's messages and weights: under
+    autocast it is that of a float32 parameter, though features are cast."""
+    return out.to(torch.promote_types(value.dtype, weight.dtype))
+
+
+def like_product_scores(out, value):
+    """out in the type of PyG's sums of products of value, whose factors were
+    both cast: under the autocast of CUDA torch sums in float32."""
+    if value.is_cuda and value.dtype != torch.float64 and \
+            autocast_dtype("cuda") is not None:
+        return out.to(torch.float32)
+    return out.to(value.dtype)

@@ -1,16 +1,27 @@
-"""What PyG's layers are made of: the same parameters, started the same way."""
+"""What PyG's layers are made of: the same parameters, and the same numbers
+drawn for them from the same seed."""
 
 import math
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.parameter import UninitializedParameter, is_lazy
 
 
 def glorot_(tensor):
     bound = math.sqrt(6.0 / (tensor.size(-2) + tensor.size(-1)))
     with torch.no_grad():
         return tensor.uniform_(-bound, bound)
+
+
+def reset(module):
+    """Parameters of a module, or of what is in it, are drawn anew."""
+    if hasattr(module, "reset_parameters"):
+        module.reset_parameters()
+    else:
+        for child in module.children() if hasattr(module, "children") else ():
+            reset(child)
 
 
 class Linear(nn.Module):
@@ -25,8 +36,7 @@ class Linear(nn.Module):
         if in_channels > 0:
             self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
         else:
-            self.weight = nn.parameter.UninitializedParameter()
-            self._hook = self.register_forward_pre_hook(self._find_size)
+            self._make_lazy()
         if bias:
             self.bias = nn.Parameter(torch.empty(out_channels))
         else:
@@ -36,31 +46,58 @@ class Linear(nn.Module):
     def reset_parameters(self):
         if self.in_channels <= 0:
             return
-        bound = 1 / math.sqrt(self.in_channels)
         with torch.no_grad():
             if self.initializer == "glorot":
                 glorot_(self.weight)
-            else:
+            else:  # He's, with the slope that torch.nn.Linear has
+                bound = math.sqrt(6 / ((1 + math.sqrt(5) ** 2)
+                                       * self.in_channels))
                 self.weight.uniform_(-bound, bound)
             if self.bias is not None:
+                bound = 1.0 / math.sqrt(self.in_channels)
                 self.bias.uniform_(-bound, bound)
+
+    # ---- sizes that are found later
+
+    def _make_lazy(self):
+        self.in_channels = -1
+        self.weight = UninitializedParameter()
+        if not hasattr(self, "_hook"):
+            self._hook = self.register_forward_pre_hook(self._find_size)
 
     def _materialize(self, in_channels):
         self.in_channels = in_channels
         self.weight.materialize((self.out_channels, in_channels))
-        self._hook.remove()
-        del self._hook
-        self.reset_parameters()
+        self._found()
+
+    def _found(self):
+        if hasattr(self, "_hook"):
+            self._hook.remove()
+            del self._hook
 
     @staticmethod
     def _find_size(module, inputs):
-        module._materialize(inputs[0].size(-1))
+        if is_lazy(module.weight):
+            module._materialize(inputs[0].size(-1))
+            module.reset_parameters()
+        module._found()
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        if not is_lazy(self.weight):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            return
+        destination[prefix + "weight"] = self.weight
+        if self.bias is not None:
+            destination[prefix + "bias"] = self.bias if keep_vars else \
+                self.bias.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         weight = state_dict.get(prefix + "weight")
-        if self.in_channels <= 0 and weight is not None and not \
-                nn.parameter.is_lazy(weight):
-            self._materialize(weight.size(-1))
+        if weight is not None:
+            if is_lazy(weight):
+                self._make_lazy()
+            elif is_lazy(self.weight):
+                self._materialize(weight.size(-1))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, x):

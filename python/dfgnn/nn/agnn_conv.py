@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from ..functional import agnn_attention
-from ._conv import Conv
+from ._conv import Conv, like_pyg
+from ._overrides import by_pyg
 
 
 class AGNNConv(Conv):
@@ -12,6 +13,8 @@ class AGNNConv(Conv):
 
     Arguments, parameters and results are those of torch_geometric.nn.AGNNConv.
     """
+
+    default_node_dim = -2
 
     def __init__(self, requires_grad=True, add_self_loops=True, **kwargs):
         super().__init__(**kwargs)
@@ -29,9 +32,12 @@ class AGNNConv(Conv):
     def forward(self, x, edge_index):
         """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph
         takes."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index)
+        self.check_features(x)
         out = agnn_attention(self.edges(edge_index), x.unsqueeze(1), self.beta,
                              self_loops=self.add_self_loops)
-        return out.squeeze(1)
+        return like_pyg(out.squeeze(1), x, self.beta)
 
     def __repr__(self):
         return "AGNNConv()"

@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from ..functional import gat_attention
-from ._conv import Conv, attention_result, with_loops
+from ._conv import Conv, destinations, edge_features, like_pyg
 from ._linear import Linear, glorot_
+from ._overrides import by_pyg
 
 
 class GATConv(Conv):
@@ -69,9 +70,9 @@ class GATConv(Conv):
         """(h of sources, h of destinations or None, residual or None)."""
         shape = (-1, self.heads, self.out_channels)
         x_src, x_dst = (x, x) if isinstance(x, torch.Tensor) else x
-        if x_src.dim() != 2:
-            raise ValueError("x must be [nodes, features], got "
-                             f"{list(x_src.shape)}")
+        for part in (x_src, x_dst):
+            if part is not None:
+                self.check_features(part)
         residual = None
         if x_dst is not None and self.res is not None:
             residual = self.res(x_dst)
@@ -100,21 +101,25 @@ class GATConv(Conv):
         Graph or what dfgnn.as_graph takes; edge_attr [E, edge_dim]; size
         (sources, destinations).  With return_attention_weights true, also
         (edge_index with loops, alpha [E, H] after dropout)."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_attr, size,
+                          return_attention_weights)
         h_src, h_dst, residual = self._transform(x)
         score_src = (h_src * self.att_src).sum(-1)
         if h_dst is None:
-            num_dst = score_src.size(0) if size is None else size[1]
+            num_dst = destinations(edge_index, size, score_src, self.flow)
             score_dst = score_src.new_zeros(num_dst, self.heads)
         else:
             score_dst = (h_dst * self.att_dst).sum(-1)
-        graph = self.edges(edge_index)
-        loops = self.add_self_loops
-        wanted = bool(return_attention_weights)
-        if loops and (wanted or edge_attr is not None):
-            graph, edge_attr = with_loops(
-                graph, (h_src.size(0), score_dst.size(0)), edge_attr,
-                self.fill_value)
-            loops = False
+        values = None
+        if edge_attr is None and self.lin_edge is not None:
+            edge_attr = values = edge_features(edge_index)
+        graph = self.edges(edge_index, values)
+        loops, wanted = self.add_self_loops, bool(return_attention_weights)
+        sizes = (h_src.size(0), score_dst.size(0))
+        if loops and edge_attr is not None and self.lin_edge is not None:
+            edge_attr = self.with_loop_features(graph, sizes, edge_attr,
+                                                self.fill_value)
         out = gat_attention(
             graph, h_src, score_dst, score_src,
             negative_slope=self.negative_slope,
@@ -124,6 +129,7 @@ class GATConv(Conv):
         alpha = None
         if wanted:
             out, alpha = out
+        out = like_pyg(out, h_src, score_src)
         out = out.flatten(1) if self.concat else out.mean(1)
         if residual is not None:
             out = out + residual
@@ -131,4 +137,5 @@ class GATConv(Conv):
             out = out + self.bias
         if not wanted:
             return out
-        return attention_result(out, edge_index, graph, alpha)
+        return self.result(out, edge_index, graph, alpha.to(score_src.dtype),
+                           sizes, loops)

@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from ..functional import gatv2_attention
-from ._conv import Conv, attention_result, with_loops
+from ._conv import Conv, edge_features, like_pyg
 from ._linear import Linear, glorot_
+from ._overrides import by_pyg
 
 
 class GATv2Conv(Conv):
@@ -49,8 +50,10 @@ class GATv2Conv(Conv):
         self.reset_parameters()
 
     def reset_parameters(self):
-        for child in self.children():
-            child.reset_parameters()
+        # shared weights are drawn twice, as PyG draws them
+        for layer in (self.lin_l, self.lin_r, self.lin_edge, self.res):
+            if layer is not None:
+                layer.reset_parameters()
         glorot_(self.att)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -61,27 +64,28 @@ class GATv2Conv(Conv):
         what dfgnn.as_graph takes; edge_attr [E, edge_dim].  With
         return_attention_weights true, also (edge_index with loops, alpha
         [E, H] after dropout)."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_attr,
+                          return_attention_weights)
         shape = (-1, self.heads, self.out_channels)
         x_src, x_dst = (x, x) if isinstance(x, torch.Tensor) else x
-        if x_src.dim() != 2 or x_dst is None:
-            raise ValueError("x must be [nodes, features], or two such; got "
-                             f"{list(x_src.shape)} and "
-                             + ("None" if x_dst is None else
-                                str(list(x_dst.shape))))
+        for part in (x_src, x_dst):
+            self.check_features(part)
         residual = None if self.res is None else self.res(x_dst)
         h_src = self.lin_l(x_src).view(shape)
         if self.share_weights and x_dst is x_src:
             h_dst = h_src
         else:
             h_dst = self.lin_r(x_dst).view(shape)
-        graph = self.edges(edge_index)
-        loops = self.add_self_loops
-        wanted = bool(return_attention_weights)
-        if loops and (wanted or edge_attr is not None):
-            graph, edge_attr = with_loops(
-                graph, (h_src.size(0), h_dst.size(0)), edge_attr,
-                self.fill_value)
-            loops = False
+        values = None
+        if edge_attr is None and self.lin_edge is not None:
+            edge_attr = values = edge_features(edge_index)
+        graph = self.edges(edge_index, values)
+        loops, wanted = self.add_self_loops, bool(return_attention_weights)
+        sizes = (h_src.size(0), h_dst.size(0))
+        if loops and edge_attr is not None:
+            edge_attr = self.with_loop_features(graph, sizes, edge_attr,
+                                                self.fill_value)
         if edge_attr is not None:
             if self.lin_edge is None:
                 raise ValueError("edge_attr is given, but the layer has no "
@@ -97,6 +101,7 @@ class GATv2Conv(Conv):
         alpha = None
         if wanted:
             out, alpha = out
+        out = like_pyg(out, h_src, self.att)
         out = out.flatten(1) if self.concat else out.mean(1)
         if residual is not None:
             out = out + residual
@@ -104,4 +109,5 @@ class GATv2Conv(Conv):
             out = out + self.bias
         if not wanted:
             return out
-        return attention_result(out, edge_index, graph, alpha)
+        return self.result(out, edge_index, graph,
+                           like_pyg(alpha, h_src, self.att), sizes, loops)

@@ -4,36 +4,79 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..aggregation import aggregate, gcn, spmm
+from .._modes import in_transform, untraced
+from .._values import adjacency_values, is_adjacency, values_like
+from ..aggregation import gcn, spmm
 from .. import ops
 from ..convert import as_graph
-from ._conv import Conv, pair
-from ._linear import Linear
+from ..graph import Graph
+from ._aggr import Reduction
+from ._conv import Conv, destinations, pair
+from ._linear import Linear, reset
+from ._overrides import by_pyg
 
 
-def _size(x, size):
-    """(sources, destinations) of a pair of features."""
-    if size is not None:
-        return size
-    return x[0].size(0), (x[0] if x[1] is None else x[1]).size(0)
+class _Static(Conv):
+    """A layer that takes x [..., nodes, features] too: graphs that share their
+    edges."""
+
+    default_node_dim = -2
+
+    def heads_of(self, x):
+        """x [N, F] or [N, B, F], a graph of the batch being a head of the
+        kernels."""
+        if x.dim() == 2 or (x.dim() == 3 and self.node_dim == 0):
+            return x
+        if x.dim() < 2:
+            raise ValueError("x must be [nodes, features] or, for static "
+                             "graphs, [batch, nodes, features], got "
+                             f"{list(x.shape)}")
+        return x.reshape((-1,) + tuple(x.shape[-2:])).transpose(0, 1)
+
+    def back(self, out, like):
+        """What heads_of() did, undone."""
+        if out.dim() == 2 or (like.dim() == 3 and self.node_dim == 0):
+            return out
+        out = out.transpose(0, 1)
+        return out.reshape(tuple(like.shape[:-2]) + tuple(out.shape[1:]))
 
 
-@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
-def _with_remaining_loops(edges, num_nodes, edge_weight, fill_value):
-    """(Graph, weights): a loop for each node, those there were with their
-    weight."""
+def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
+    """[num_nodes] the weight of the loop of each node.  there: what becomes of
+    loops that are there: they "stay", "add" to fill_value or give way to it
+    ("go")."""
+    filled = weight.new_full((num_nodes,), fill_value)
+    if there == "go":
+        return filled
+    # what is no loop goes to a spare row
+    rows = src.long().masked_fill(~is_loop, num_nodes)
+    filled = torch.cat([filled, filled.new_zeros(1)])
+    if there == "add":
+        return filled.index_add(0, rows, weight)[:num_nodes]
+    return filled.index_put((rows,), weight)[:num_nodes]
+
+
+def _kind(edges):
+    """What PyG does with the loops of an edge_index, of a sparse tensor of
+    torch and of a SparseTensor."""
+    if isinstance(edges, torch.Tensor):
+        return "add" if is_adjacency(edges) else "stay"
+    return "go" if hasattr(edges, "sparse_sizes") else "stay"
+
+
+@untraced
+def _matrix(edges, num_nodes, dtype):
+    """(Graph, values, or 1 where there are none) of an adjacency."""
+    values = adjacency_values(edges)
     graph = as_graph(edges, num_nodes)
-    looped = graph.with_self_loops()
-    if edge_weight is None:
-        return looped, None
-    src, dst = graph.edge_index
-    loops = (src == dst).nonzero().view(-1)
-    filled = edge_weight.new_full((num_nodes,), fill_value)
-    filled = filled.index_put((src[loops],), edge_weight[loops])
-    return looped, torch.cat([edge_weight[looped.kept], filled])
+    if values is None:
+        values = torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
+    if not values.is_floating_point():
+        values = values.to(dtype)
+    return graph, values
 
 
-class GCNConv(Conv):
+class GCNConv(_Static):
     """Sums scaled by degrees   Kipf & Welling 2017
 
     Arguments, parameters and results are those of torch_geometric.nn.GCNConv.
@@ -57,9 +100,10 @@ class GCNConv(Conv):
         self._cached = self._graph = None
         self.lin = Linear(in_channels, out_channels, False, "glorot")
         if bias:
-            self.bias = nn.Parameter(torch.zeros(out_channels))
+            self.bias = nn.Parameter(torch.empty(out_channels))
         else:
             self.register_parameter("bias", None)
+        self.reset_parameters()
 
     def reset_parameters(self):
         self.lin.reset_parameters()
@@ -68,75 +112,125 @@ class GCNConv(Conv):
         self._cached = self._graph = None
 
     def _normalized(self, edges, num_nodes, edge_weight, dtype):
+        """(edges, the weight of each edge and then of each loop)."""
         if self._cached is not None:
             return self._cached
-        if self.add_self_loops:
-            graph, edge_weight = _with_remaining_loops(
-                edges, num_nodes, edge_weight, 2.0 if self.improved else 1.0)
-        else:
-            graph = as_graph(edges, num_nodes)
-        src, dst = graph.edge_index
+        there = _kind(edges)
+        if there != "stay" or is_adjacency(edges):
+            edges, edge_weight = _matrix(edges, num_nodes, dtype)
+        elif not isinstance(edges, (torch.Tensor, Graph)):
+            edges = ops.untraced_graph(edges, num_nodes)
+        src, dst = edges.edge_index if isinstance(edges, Graph) else edges
         if edge_weight is None:
-            edge_weight = torch.ones(src.numel(), dtype=dtype,
+            # PyG fills nothing in where there are no weights
+            edge_weight = torch.ones(src.size(0), dtype=dtype,
                                      device=src.device)
+            there = "go"
+            fill_value = 1.0
+        else:
+            fill_value = 2.0 if self.improved else 1.0
+        if self.add_self_loops:
+            is_loop = src == dst
+            edge_weight = torch.cat([
+                edge_weight.masked_fill(is_loop, 0),
+                _loop_weights(edge_weight, src, is_loop, num_nodes, fill_value,
+                              there)])
+            loops = torch.arange(num_nodes, dtype=src.dtype, device=src.device)
+            src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
         degree = edge_weight.new_zeros(num_nodes).index_add(0, dst,
                                                             edge_weight)
         scale = degree.pow(-0.5)
         scale = scale.masked_fill(scale == float("inf"), 0)
-        found = graph, scale[src] * edge_weight * scale[dst]
-        if self.cached:
-            self._cached = found
+        found = edges, (scale.index_select(0, src) * edge_weight
+                        * scale.index_select(0, dst))
+        if self.cached and not in_transform() and not ops.compiling():
+            self._cached = as_graph(edges, num_nodes), found[1]
         return found
 
-    def _scaled(self, graph, x):
+    def _by_degrees(self, edges, x):
         """Without weights the graph is enough to know the scales."""
+        num_nodes = x.size(0)
         if self.cached and not ops.compiling():
-            graph = self._graph = self._graph or as_graph(graph, x.size(0))
-        return gcn(graph, self.lin(x), self.add_self_loops)
+            edges = self._graph = self._graph or as_graph(edges, num_nodes)
+        h = self.lin(x)
+        # PyG scales in the type of x, which autocast has not cast
+        return gcn(edges, h, self.add_self_loops).to(
+            torch.promote_types(h.dtype, x.dtype))
+
+    def _by_weights(self, edges, x, edge_weight):
+        loops = False
+        if self.normalize:
+            edges, edge_weight = self._normalized(edges, x.size(0),
+                                                  edge_weight, x.dtype)
+            loops = self.add_self_loops
+        elif edge_weight is None and not isinstance(edges, Graph):
+            edge_weight = values_like(edges, x)
+            if edge_weight is not None:
+                edges = ops.untraced_graph(edges, x.size(0))
+        h = self.lin(x)
+        out = spmm(edges, h, edge_weight, self_loops=loops)
+        if edge_weight is None:
+            return out
+        return out.to(torch.promote_types(h.dtype, edge_weight.dtype))
 
     def forward(self, x, edge_index, edge_weight=None):
-        """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph takes;
-        edge_weight [E]."""
+        """x [N, F], or [B, N, F] of graphs that share their edges; edge_index
+        [2, E], a Graph or what dfgnn.as_graph takes; edge_weight [E], by
+        default the values of an adjacency."""
         if isinstance(x, (tuple, list)):
             raise ValueError("'GCNConv' received a tuple of node features as "
                              "input while this layer does not support "
                              "bipartite message passing")
-        graph = self.edges(edge_index)
-        if self.normalize and edge_weight is None and not self.improved \
-                and self._cached is None:
-            out = self._scaled(graph, x)
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_weight)
+        edges = self.weighted_edges(edge_index, edge_weight)
+        if edge_weight is None and not is_adjacency(edges) and \
+                not isinstance(edges, Graph):
+            edge_weight = values_like(edges, x)
+            if edge_weight is not None:
+                edges = ops.untraced_graph(edges, x.size(self.node_dim))
+        heads = self.heads_of(x)
+        if self.normalize and edge_weight is None and self._cached is None \
+                and not is_adjacency(edges):
+            out = self._by_degrees(edges, heads)
         else:
-            if self.normalize:
-                graph, edge_weight = self._normalized(graph, x.size(0),
-                                                      edge_weight, x.dtype)
-            out = spmm(graph, self.lin(x), edge_weight)
+            out = self._by_weights(edges, heads, edge_weight)
+        out = self.back(out, x)
         return out if self.bias is None else out + self.bias
 
     def __repr__(self):
         return f"GCNConv({self.in_channels}, {self.out_channels})"
 
 
-class _Pair(Conv):
+class _Pair(_Static):
     """A layer over (x of sources, x of destinations or None)."""
 
-    reductions = ("add", "sum", "mean", "min", "max")
+    def take_aggr(self, aggr, kwargs):
+        self.reduction = Reduction(self, aggr, kwargs)
+        return self.reduction.name
 
-    def __init__(self, aggr="add", **kwargs):
-        super().__init__(**kwargs)
-        if aggr not in self.reductions:
-            raise ValueError(f"aggr must be one of {self.reductions}, got "
-                             f"{aggr!r}")
-        self.aggr = aggr
+    def gather(self, x, edges, size, edge_weight=None, weighted=False):
+        """Neighbours, reduced; weighted: whether values of an adjacency are
+        edge weights."""
+        num_dst = self._num_dst(x, edges, size)
+        if not weighted:
+            edges = self.edges(edges)
+        else:
+            edges = self.weighted_edges(edges, edge_weight)
+            if edge_weight is None and not isinstance(edges, Graph):
+                edge_weight = values_like(edges, x[0])
+                if edge_weight is not None:
+                    edges = ops.untraced_graph(
+                        edges, (self.heads_of(x[0]).size(0), num_dst))
+        out = self.reduction(edges, self.heads_of(x[0]), edge_weight, num_dst)
+        if edge_weight is not None:
+            out = out.to(torch.promote_types(x[0].dtype, edge_weight.dtype))
+        return self.back(out, x[0])
 
-    def gather(self, x, edges, size, edge_weight=None):
-        graph, size = self.edges(edges), _size(x, size)
-        if edge_weight is None:
-            return aggregate(graph, x[0], self.aggr, num_dst=size[1])
-        out = spmm(graph, x[0], edge_weight, num_dst=size[1])
-        if self.aggr in ("add", "sum"):
-            return out
-        raise ValueError("edge_weight goes with aggr='add', got "
-                         f"{self.aggr!r}")
+    def _num_dst(self, x, edges, size):
+        if size is None and x[1] is not None and not is_adjacency(edges):
+            return x[1].size(self.node_dim)
+        return destinations(edges, size, self.heads_of(x[0]), self.flow)
 
 
 class GraphConv(_Pair):
@@ -150,14 +244,21 @@ class GraphConv(_Pair):
         ins = pair_of(in_channels)
         self.lin_rel = Linear(ins[0], out_channels, bias)
         self.lin_root = Linear(ins[1], out_channels, False)
+        self.reset_parameters()
 
     def reset_parameters(self):
         self.lin_rel.reset_parameters()
         self.lin_root.reset_parameters()
 
     def forward(self, x, edge_index, edge_weight=None, size=None):
+        """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
+        what dfgnn.as_graph takes; edge_weight [E], by default the values of
+        an adjacency."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_weight, size)
         x = pair(x)
-        out = self.lin_rel(self.gather(x, edge_index, size, edge_weight))
+        out = self.lin_rel(self.gather(x, edge_index, size, edge_weight,
+                                       weighted=True))
         return out if x[1] is None else out + self.lin_root(x[1])
 
     def __repr__(self):
@@ -169,24 +270,42 @@ class SAGEConv(_Pair):
 
     def __init__(self, in_channels, out_channels, aggr="mean", normalize=False,
                  root_weight=True, project=False, bias=True, **kwargs):
+        ins = pair_of(in_channels)
+        if aggr == "lstm":
+            kwargs["aggr_kwargs"] = dict(
+                dict(in_channels=ins[0], out_channels=ins[0]),
+                **kwargs.get("aggr_kwargs") or {})
         super().__init__(aggr, **kwargs)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.normalize = normalize
         self.root_weight = root_weight
         self.project = project
-        ins = pair_of(in_channels)
         if project:
+            if ins[0] <= 0:
+                raise ValueError("'SAGEConv' does not support lazy "
+                                 "initialization with `project=True`")
             self.lin = Linear(ins[0], ins[0], True)
-        self.lin_l = Linear(ins[0], out_channels, bias)
+        self.lin_l = Linear(self._reduced_channels(ins[0]), out_channels, bias)
         if root_weight:
             self.lin_r = Linear(ins[1], out_channels, False)
+        self.reset_parameters()
+
+    def _reduced_channels(self, channels):
+        if not self.overridden:
+            return self.reduction.out_channels(channels)
+        count = getattr(self.aggr_module, "get_out_channels", None)
+        return channels if count is None else count(channels)
 
     def reset_parameters(self):
         for child in self.children():
             child.reset_parameters()
 
     def forward(self, x, edge_index, size=None):
+        """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
+        what dfgnn.as_graph takes."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, size)
         x = pair(x)
         if self.project:
             x = (self.lin(x[0]).relu(), x[1])
@@ -212,15 +331,18 @@ class GINConv(_Pair):
             self.eps = torch.nn.Parameter(start)
         else:
             self.register_buffer("eps", start)
+        self.reset_parameters()
 
     def reset_parameters(self):
+        reset(self.nn)
         with torch.no_grad():
             self.eps.fill_(self.initial_eps)
-        for module in self.nn.modules():
-            if module is not self.nn and hasattr(module, "reset_parameters"):
-                module.reset_parameters()
 
     def forward(self, x, edge_index, size=None):
+        """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
+        what dfgnn.as_graph takes."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, size)
         x = pair(x)
         out = self.gather(x, edge_index, size)
         if x[1] is not None:

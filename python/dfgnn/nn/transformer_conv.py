@@ -3,8 +3,9 @@
 import torch
 
 from ..functional import gt_attention
-from ._conv import Conv, attention_result, pair
+from ._conv import Conv, edge_features, like_product_scores, pair
 from ._linear import Linear
+from ._overrides import by_pyg
 
 
 class TransformerConv(Conv):
@@ -37,6 +38,7 @@ class TransformerConv(Conv):
         skip = width if concat else out_channels
         self.lin_skip = Linear(in_channels[1], skip, bias)
         self.lin_beta = Linear(3 * skip, 1, False) if self.beta else None
+        self.reset_parameters()
 
     def reset_parameters(self):
         for child in self.children():
@@ -48,14 +50,23 @@ class TransformerConv(Conv):
         what dfgnn.as_graph takes; edge_attr [E, edge_dim].  With
         return_attention_weights given, whatever it is, also (edge_index, alpha
         [E, H] before dropout)."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_attr,
+                          return_attention_weights)
         heads, channels = self.heads, self.out_channels
         x = pair(x)
+        for part in x:
+            self.check_features(part)
         query = self.lin_query(x[1]).view(-1, heads, channels)
         key = self.lin_key(x[0]).view(-1, heads, channels)
         value = self.lin_value(x[0]).view(-1, heads, channels)
         wanted = isinstance(return_attention_weights, bool)
-        graph = self.edges(edge_index)
         weight = None
+        if self.lin_edge is not None and edge_attr is None:
+            edge_attr = edge_features(edge_index)
+            graph = self.edges(edge_index, edge_attr)
+        else:
+            graph = self.edges(edge_index)
         if self.lin_edge is not None:
             if edge_attr is None:
                 raise ValueError("edge_attr is None, but the layer has "
@@ -69,12 +80,14 @@ class TransformerConv(Conv):
         alpha = None
         if wanted:
             out, alpha = out
+        out = like_product_scores(out, value)
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.root_weight:
             out = self._skip(out, x[1])
         if not wanted:
             return out
-        return attention_result(out, edge_index, graph, alpha)
+        return self.result(out, edge_index, graph,
+                           like_product_scores(alpha, value))
 
     def _skip(self, out, x):
         root = self.lin_skip(x)

@@ -1,63 +1,12 @@
-"""Layers with the arguments, parameters and results of dgl.nn.
-
-Outputs are [nodes, heads, features].  The graph is a DGL graph or block, a
-dfgnn.Graph, or CSR tensors by destination: DGL itself is not needed.
-"""
+"""GATConv, GATv2Conv, EdgeGATConv, AGNNConv and DotGatConv, as dgl.nn has
+them."""
 
 import torch
 from torch import nn
 
-from ..convert import as_graph
-from ..functional import (
+from ...functional import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention)
-
-__all__ = ["AGNNConv", "DotGatConv", "GATConv", "GATv2Conv"]
-
-
-class DGLError(RuntimeError):
-    """As dgl.base.DGLError."""
-
-
-class _Conv(nn.Module):
-    def __init__(self, allow_zero_in_degree):
-        super().__init__()
-        self._allow_zero_in_degree = allow_zero_in_degree
-
-    def set_allow_zero_in_degree(self, value):
-        self._allow_zero_in_degree = value
-
-    def _graph(self, graph, feat):
-        """The graph, once it is known that each destination has an edge."""
-        size = None
-        if isinstance(feat, tuple):
-            size = (feat[0].size(0), feat[1].size(0))
-        elif isinstance(feat, torch.Tensor):
-            size = feat.size(0)
-        graph = as_graph(graph, size)
-        if not self._allow_zero_in_degree and _has_isolated(graph):
-            raise DGLError(
-                "the graph has destinations without in-edges, whose output "
-                "is 0; add self loops, or set allow_zero_in_degree=True")
-        return graph
-
-
-def _has_isolated(graph):
-    """Looked up once a graph."""
-    if not hasattr(graph, "_isolated"):
-        graph._isolated = bool((graph.offsets.diff() == 0).any())
-    return graph._isolated
-
-
-def _pair(value):
-    return value if isinstance(value, (tuple, list)) else (value, value)
-
-
-def _split(graph, feat):
-    """(features of sources, features of destinations): of a block, the
-    destinations are the first sources."""
-    if isinstance(feat, tuple):
-        return feat
-    return feat, feat[:graph.num_dst]
+from ._base import Checked, as_pair, dgl_error, heads_of, split
 
 
 def _scaled(graph, weights, edge_weight, value):
@@ -70,21 +19,50 @@ def _scaled(graph, weights, edge_weight, value):
     return out.index_add(0, dst, messages.to(out.dtype)), weights
 
 
-def _finish(layer, out, weights, get_attention):
+def _finish(layer, out, weights, get_attention, shape=None):
+    """shape: [..., H, D] of a destination's result, if it is not [H, D]."""
     if layer.activation is not None:
         out = layer.activation(out)
-    return (out, weights.unsqueeze(-1)) if get_attention else out
+    if not get_attention:
+        return out
+    if shape is not None:
+        weights = weights.reshape((weights.size(0),) + tuple(shape[:-1]))
+    return out, weights.unsqueeze(-1)
 
 
-class GATConv(_Conv):
-    """dgl.nn.GATConv."""
+def _matrix_only(layer, feat):
+    for part in feat if isinstance(feat, tuple) else (feat,):
+        if part.dim() != 2:
+            raise dgl_error(f"{type(layer).__name__} takes features "
+                            f"[nodes, features], got {list(part.shape)}")
+
+
+def _projected(layer, graph, feat):
+    """([N, ..., H, D] of sources, of destinations, features of destinations
+    after dropout)."""
+    def view(h, out):
+        return out.view(tuple(h.shape[:-1]) + (layer._num_heads,
+                                               layer._out_feats))
+    if isinstance(feat, tuple):
+        h_src, h_dst = (layer.feat_drop(t) for t in feat)
+        fc_src = layer.fc_src if hasattr(layer, "fc_src") else layer.fc
+        fc_dst = layer.fc_dst if hasattr(layer, "fc_dst") else layer.fc
+        return view(h_src, fc_src(h_src)), view(h_dst, fc_dst(h_dst)), h_dst
+    h_src = layer.feat_drop(feat)
+    value = view(h_src, layer.fc(h_src))
+    return value, value[:graph.num_dst], h_src[:graph.num_dst]
+
+
+class GATConv(Checked):
+    """dgl.nn.GATConv; features are [N, ..., in_feats], outputs [N, ...,
+    heads, out_feats]."""
 
     def __init__(self, in_feats, out_feats, num_heads, feat_drop=0.0,
                  attn_drop=0.0, negative_slope=0.2, residual=False,
                  activation=None, allow_zero_in_degree=False, bias=True):
         super().__init__(allow_zero_in_degree)
         self._num_heads, self._out_feats = num_heads, out_feats
-        src, dst = self._in_src_feats, self._in_dst_feats = _pair(in_feats)
+        src, dst = self._in_src_feats, self._in_dst_feats = as_pair(in_feats)
         width = num_heads * out_feats
         if isinstance(in_feats, (tuple, list)):
             self.fc_src = nn.Linear(src, width, bias=False)
@@ -126,30 +104,110 @@ class GATConv(_Conv):
                 nn.init.zeros_(self.res_fc.bias)
 
     def forward(self, graph, feat, edge_weight=None, get_attention=False):
-        graph = self._graph(graph, feat)
-        shape = (-1, self._num_heads, self._out_feats)
-        if isinstance(feat, tuple):
-            h_src, h_dst = (self.feat_drop(t) for t in feat)
-            fc_src = self.fc_src if hasattr(self, "fc_src") else self.fc
-            fc_dst = self.fc_dst if hasattr(self, "fc_dst") else self.fc
-            value, own = fc_src(h_src).view(shape), fc_dst(h_dst).view(shape)
-        else:
-            h_src = self.feat_drop(feat)
-            value = self.fc(h_src).view(shape)
-            h_dst, own = h_src[:graph.num_dst], value[:graph.num_dst]
+        graph = self.graph(graph, feat)
+        value, own, h_dst = _projected(self, graph, feat)
+        shape = tuple(value.shape[1:])
         out, weights = _attend(
             self, graph, gat_attention,
-            (value, (own * self.attn_r).sum(-1), (value * self.attn_l).sum(-1)),
-            value, edge_weight, get_attention)
+            (heads_of(value), (own * self.attn_r).sum(-1).flatten(1),
+             (value * self.attn_l).sum(-1).flatten(1)),
+            heads_of(value), edge_weight, get_attention)
+        out = out.view((graph.num_dst,) + shape)
         if self.res_fc is not None:
-            residual = self.res_fc(h_dst)
-            out = out + residual.view(h_dst.size(0), -1, self._out_feats)
+            out = out + self.res_fc(h_dst).view(out.shape)
         if self.has_explicit_bias:
-            out = out + self.bias.view(1, self._num_heads, self._out_feats)
-        return _finish(self, out, weights, get_attention)
+            out = out + self.bias.view(self._num_heads, self._out_feats)
+        return _finish(self, out, weights, get_attention, shape)
 
 
-class GATv2Conv(_Conv):
+class EdgeGATConv(Checked):
+    """dgl.nn.EdgeGATConv: GATConv whose messages and scores have features of
+    edges, too."""
+
+    def __init__(self, in_feats, edge_feats, out_feats, num_heads,
+                 feat_drop=0.0, attn_drop=0.0, negative_slope=0.2,
+                 residual=True, activation=None, allow_zero_in_degree=False,
+                 bias=True):
+        super().__init__(allow_zero_in_degree)
+        self._num_heads, self._out_feats = num_heads, out_feats
+        src, dst = self._in_src_feats, self._in_dst_feats = as_pair(in_feats)
+        self._edge_feats = edge_feats
+        width = num_heads * out_feats
+        if isinstance(in_feats, (tuple, list)):
+            self.fc_src = nn.Linear(src, width, bias=False)
+            self.fc_dst = nn.Linear(dst, width, bias=False)
+        else:
+            self.fc = nn.Linear(src, width, bias=False)
+        self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.feat_drop = nn.Dropout(feat_drop)
+        self.attn_drop = nn.Dropout(attn_drop)
+        self.leaky_relu = nn.LeakyReLU(negative_slope)
+        if bias:
+            self.bias = nn.Parameter(torch.empty(width))
+        else:
+            self.register_buffer("bias", None)
+        if residual:
+            self.res_fc = nn.Identity() if dst == width else nn.Linear(
+                dst, width, bias=False)
+        else:
+            self.register_buffer("res_fc", None)
+        self.fc_edge = nn.Linear(edge_feats, width, bias=False)
+        self.attn_edge = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.activation = activation
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        gain = nn.init.calculate_gain("relu")
+        for name in ("fc", "fc_src", "fc_dst"):
+            if hasattr(self, name):
+                nn.init.xavier_normal_(getattr(self, name).weight, gain=gain)
+        nn.init.xavier_normal_(self.attn_l, gain=gain)
+        nn.init.xavier_normal_(self.attn_r, gain=gain)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+        if isinstance(self.res_fc, nn.Linear):
+            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+        nn.init.xavier_normal_(self.fc_edge.weight, gain=gain)
+        nn.init.xavier_normal_(self.attn_edge, gain=gain)
+
+    def forward(self, graph, feat, edge_feat, get_attention=False):
+        """feat [N, ..., in_feats]; edge_feat [E, edge_feats], or as many
+        dimensions between as feat has."""
+        graph = self.graph(graph, feat)
+        if edge_feat.size(0) != graph.num_edges:
+            raise dgl_error(f"edge_feat must be [edges={graph.num_edges}, "
+                            f"{self._edge_feats}], got "
+                            f"{list(edge_feat.shape)}")
+        value, own, h_dst = _projected(self, graph, feat)
+        shape = tuple(value.shape[1:])
+        batch = heads_of(value).size(1) // self._num_heads
+        # <a, W e> = <W^T a, e> and sum alpha W e = W sum alpha e
+        weight = self.fc_edge.weight.view(self._num_heads, self._out_feats, -1)
+        features = heads_of(edge_feat)
+        scores = features @ torch.einsum("hd,hdf->fh", self.attn_edge[0],
+                                         weight)
+        out, weights = gat_attention(
+            graph, heads_of(value), (own * self.attn_r).sum(-1).flatten(1),
+            (value * self.attn_l).sum(-1).flatten(1),
+            edge_score=scores.expand(-1, batch, -1).flatten(1),
+            negative_slope=self.leaky_relu.negative_slope,
+            dropout=self.attn_drop.p, training=self.training,
+            return_weights="after")
+        alpha = weights.view(-1, batch, self._num_heads, 1)
+        messages = alpha * features.unsqueeze(2)
+        sums = messages.new_zeros((graph.num_dst,) + tuple(messages.shape[1:]))
+        sums = sums.index_add(0, graph.edge_index[1], messages)
+        edges = torch.einsum("nbhf,hdf->nbhd", sums.to(weight.dtype), weight)
+        out = (out + edges.flatten(1, 2)).view((graph.num_dst,) + shape)
+        if self.res_fc is not None:
+            out = out + self.res_fc(h_dst).view(out.shape)
+        if self.bias is not None:
+            out = out + self.bias.view(self._num_heads, self._out_feats)
+        return _finish(self, out, weights, get_attention, shape)
+
+
+class GATv2Conv(Checked):
     """dgl.nn.GATv2Conv."""
 
     def __init__(self, in_feats, out_feats, num_heads, feat_drop=0.0,
@@ -158,7 +216,7 @@ class GATv2Conv(_Conv):
                  share_weights=False):
         super().__init__(allow_zero_in_degree)
         self._num_heads, self._out_feats = num_heads, out_feats
-        src, dst = self._in_src_feats, self._in_dst_feats = _pair(in_feats)
+        src, dst = self._in_src_feats, self._in_dst_feats = as_pair(in_feats)
         width = num_heads * out_feats
         self.fc_src = nn.Linear(src, width, bias=bias)
         if isinstance(in_feats, (tuple, list)) or not share_weights:
@@ -193,7 +251,8 @@ class GATv2Conv(_Conv):
         nn.init.xavier_normal_(self.attn, gain=gain)
 
     def forward(self, graph, feat, get_attention=False):
-        graph = self._graph(graph, feat)
+        _matrix_only(self, feat)
+        graph = self.graph(graph, feat)
         shape = (-1, self._num_heads, self._out_feats)
         if isinstance(feat, tuple):
             h_src, h_dst = (self.feat_drop(t) for t in feat)
@@ -211,7 +270,8 @@ class GATv2Conv(_Conv):
                                get_attention)
         if self.res_fc is not None:
             residual = self.res_fc(h_dst)
-            out = out + residual.view(h_dst.size(0), -1, self._out_feats)
+            out = out + residual.view(h_dst.size(0), self._num_heads,
+                                      self._out_feats)
         return _finish(self, out, weights, get_attention)
 
 
@@ -231,8 +291,8 @@ def _attend(layer, graph, function, inputs, value, edge_weight,
     return out, weights
 
 
-class AGNNConv(_Conv):
-    """dgl.nn.AGNNConv."""
+class AGNNConv(Checked):
+    """dgl.nn.AGNNConv; features are [N, ..., D]."""
 
     def __init__(self, init_beta=1.0, learn_beta=True,
                  allow_zero_in_degree=False):
@@ -243,20 +303,20 @@ class AGNNConv(_Conv):
             self.register_buffer("beta", torch.tensor([float(init_beta)]))
 
     def forward(self, graph, feat):
-        graph = self._graph(graph, feat)
-        h_src, h_dst = _split(graph, feat)
-        out = agnn_attention(graph, h_src.flatten(1).unsqueeze(1), self.beta,
-                             h_dst=h_dst.flatten(1).unsqueeze(1))
+        graph = self.graph(graph, feat)
+        h_src, h_dst = split(graph, feat)
+        out = agnn_attention(graph, heads_of(h_src), self.beta,
+                             h_dst=heads_of(h_dst))
         return out.view((graph.num_dst,) + tuple(h_src.shape[1:]))
 
 
-class DotGatConv(_Conv):
+class DotGatConv(Checked):
     """dgl.nn.DotGatConv."""
 
     def __init__(self, in_feats, out_feats, num_heads,
                  allow_zero_in_degree=False):
         super().__init__(allow_zero_in_degree)
-        self._in_src_feats, self._in_dst_feats = _pair(in_feats)
+        self._in_src_feats, self._in_dst_feats = as_pair(in_feats)
         self._out_feats, self._num_heads = out_feats, num_heads
         width = num_heads * out_feats
         if isinstance(in_feats, (tuple, list)):
@@ -266,7 +326,8 @@ class DotGatConv(_Conv):
             self.fc = nn.Linear(self._in_src_feats, width, bias=False)
 
     def forward(self, graph, feat, get_attention=False):
-        graph = self._graph(graph, feat)
+        _matrix_only(self, feat)
+        graph = self.graph(graph, feat)
         shape = (-1, self._num_heads, self._out_feats)
         if isinstance(feat, tuple):
             bipartite = hasattr(self, "fc_src")

@@ -1,0 +1,103 @@
+"""What surrounds a call: torch.func, forward AD, torch.jit.trace, inference
+mode, torch.compile."""
+
+import functools
+from contextlib import ExitStack
+
+import torch
+
+# torch.compile does not trace questions for inference mode
+_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                     lambda: False)
+
+# the innermost transform of torch.func, None outside of all of them
+_transform = getattr(getattr(torch._C, "_functorch", None),
+                     "peek_interpreter_stack", lambda: None)
+
+_forward_ad = torch.autograd.forward_ad
+_jit_tracing = torch._C._get_tracing_state
+
+
+def in_transform():
+    """Whether a transform of torch.func (grad, jacrev, vmap, jvp) runs."""
+    return _transform() is not None
+
+
+def jit_tracing():
+    return _jit_tracing() is not None
+
+
+def needs_composite():
+    """Whether a call must be made of torch operations, because the kernels
+    read memory that a transform, a dual number or a trace hides."""
+    return (_transform() is not None or _jit_tracing() is not None
+            or getattr(_forward_ad, "_current_level", -1) >= 0)
+
+
+def unwrapped(tensor):
+    """The tensor that transforms of torch.func wrapped.  Raises for what vmap
+    split: a graph has one value for all of the batch."""
+    if _transform() is None or not isinstance(tensor, torch.Tensor):
+        return tensor
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            raise ValueError(
+                "torch.func.vmap must not map over the edges of a graph: give "
+                "the graph in_dims=None, and map over features")
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def lasting(function):
+    """Calls function so that what it makes may be kept: it is no tensor of a
+    transform of torch.func, and may take part in training even if it was made
+    in inference mode."""
+    if _compiling():
+        return function()
+    with ExitStack() as stack:
+        if _transform() is not None:
+            from torch._functorch.pyfunctorch import (
+                temporarily_clear_interpreter_stack)
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        return function()
+
+
+def _skip_code(code):
+    """Has torch.compile leave the frames of code alone.  Raises where this
+    torch has no way to say so."""
+    from torch._C._dynamo import eval_frame
+    if hasattr(eval_frame, "skip_code"):
+        return eval_frame.skip_code(code)
+    eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(
+        eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT))
+
+
+def untraced(function):
+    """torch.compiler.disable(function), which takes a second to import what
+    compiles: torch.compile breaks its graph where it is called."""
+    try:
+        from torch._C._dynamo.eval_frame import set_eval_frame
+
+        @functools.wraps(function)
+        def outside(*args, **kwargs):
+            prior = set_eval_frame(None)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                set_eval_frame(prior)
+        _skip_code(outside.__code__)
+    except (ImportError, AttributeError, TypeError):
+        disable = getattr(getattr(torch, "compiler", None), "disable", None)
+        return function if disable is None else disable(function)
+    outside._torchdynamo_disable = True
+    return outside
+
+
+def constant(function):
+    """torch.compiler.assume_constant_result(function), without importing what
+    compiles."""
+    function._dynamo_marked_constant = True
+    return function
