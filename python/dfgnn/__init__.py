@@ -7,6 +7,7 @@ or swap an import: ``from dfgnn.nn import GATConv``.
 """
 
 from ._library import version
+from .accelerate import accelerate
 from .aggregation import aggregate, spmm
 from .convert import as_graph
 from .errors import (

@@ -1,0 +1,164 @@
+"""PyG's aggregations of neighbours that are not made edge by edge."""
+
+import torch
+from torch_geometric.nn import aggr
+
+from ... import ops
+from ...aggregation import aggregate, gcn, spmm
+from ._edges import Looped, by_edge, degrees, ends, graph_of, known
+from ._mixin import fits, unfit
+
+NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
+         aggr.MinAggregation: "min", aggr.MaxAggregation: "max",
+         aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
+_IN_ONE_PASS = ("mean", "min", "max", "std")
+
+
+def _hooked(module):
+    return module._forward_hooks or module._forward_pre_hooks
+
+
+def _name(module):
+    name = NAMES.get(type(module))
+    if name is None or _hooked(module):
+        return None
+    variance = module.var_aggr if name == "std" else module
+    return None if getattr(variance, "semi_grad", False) else name
+
+
+def reductions(module):
+    """Names of what an aggregation module reduces by, or None if the kernels
+    do not have all of it."""
+    if type(module) is not aggr.MultiAggregation:
+        name = _name(module)
+        return None if name is None else (name,)
+    if _hooked(module):
+        return None
+    names = tuple(_name(child) for child in module.aggrs)
+    return None if None in names else names
+
+
+def is_sum(layer):
+    return reductions(layer.aggr_module) == ("sum",)
+
+
+def reduce_neighbours(graph, value, names, num_dst):
+    """Each reduction of value [M, F] or [M, H, D]; several of mean, min, max
+    and std in one pass."""
+    found = {}
+    together = [name for name in dict.fromkeys(names)
+                if name in _IN_ONE_PASS]
+    if len(together) > 1:
+        found = dict(zip(_IN_ONE_PASS, aggregate(graph, value, "pna",
+                                                 num_dst=num_dst)))
+    for name in names:
+        if name in found:
+            continue
+        if name in ("sum", "mean"):
+            found[name] = spmm(graph, value, reduce=name, num_dst=num_dst)
+        else:
+            found[name] = aggregate(graph, value, name, num_dst=num_dst)
+    return [found[name] for name in names]
+
+
+def combine(module, outs):
+    return outs[0] if len(outs) == 1 else module.combine(outs)
+
+
+# ---- features of any number of dimensions ----------------------------------
+
+class Shape:
+    """Features with nodes on any axis, as the kernels have them: [N, F] or
+    [N, H, D], where PyG's static graphs [B, N, F] have the batch as heads."""
+
+    def __init__(self, layer, x):
+        self.dims = x.dim()
+        axis = layer.node_dim
+        self.axis = axis + self.dims if axis < 0 else axis
+        self.weights = self.axis == self.dims - 2  # weight.view(-1, 1) * x_j
+        self.served = (self.dims >= 2 and 0 <= self.axis < self.dims - 1
+                       and (self.axis == 0 or self.weights))
+
+    def enter(self, x):
+        if self.dims == 2:
+            return x
+        self.lead = x.shape[:self.axis]
+        x = x.movedim(self.axis, 0)
+        return x if self.dims == 3 else x.flatten(1, -2)
+
+    def leave(self, out):
+        if self.dims == 2:
+            return out
+        if self.dims > 3:
+            out = out.unflatten(1, self.lead if self.lead else (-1,))
+        return out.movedim(0, self.axis)
+
+
+def _degree_of(graph, edges, out, num_dst):
+    """[N, 1] or [N, 1, 1] in-edges of each destination, at least 1."""
+    count = degrees(graph, out.dtype).clamp(min=1)
+    return count.view([-1] + [1] * (out.dim() - 1))
+
+
+def neighbours(layer, edge_index, size, x, edge_weight=None):
+    """PyG's propagate of x_j, or of edge_weight * x_j."""
+    if isinstance(edge_index, Looped):
+        return _normalized(layer, edge_index, x, edge_weight)
+    if not known(edge_index):
+        return unfit(layer, "its edges are no edge_index, but a "
+                     + type(edge_index).__name__)
+    names = reductions(layer.aggr_module)
+    if names is None:
+        return unfit(layer, "no kernel reduces by "
+                     + type(layer.aggr_module).__name__)
+    met = ends(layer, x, size)
+    if met is None or not fits(met.src, edge_weight):
+        return unfit(layer, "features are not of floating point, or sizes "
+                     "contradict each other")
+    shape = Shape(layer, met.src)
+    if not shape.served:
+        return unfit(layer, "nodes are on another axis")
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    if edge_weight is None:
+        outs = reduce_neighbours(graph, shape.enter(met.src), names,
+                                 met.num_dst)
+        return combine(layer.aggr_module, [shape.leave(o) for o in outs])
+    if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
+        return unfit(layer, "edge_weight is not [edges]")
+    if names not in (("sum",), ("mean",)) or (names == ("mean",)
+                                              and ops.compiling()):
+        return unfit(layer, "weights go with sums and means")
+    value = shape.enter(met.src)
+    kind = torch.promote_types(edge_weight.dtype, value.dtype)
+    out = spmm(graph, value.to(kind), edge_weight.view(-1),
+               num_dst=met.num_dst)
+    if names == ("mean",):
+        out = out / _degree_of(graph, edge_index, out, met.num_dst)
+    return shape.leave(out)
+
+
+def edge_index_size(edges):
+    return edges.num_edges if hasattr(edges, "num_edges") else edges.size(1)
+
+
+def _normalized(layer, looped, x, edge_weight):
+    """Sums over edges that gcn_norm did not have to make."""
+    shape = Shape(layer, x)
+    if not (is_sum(layer) and fits(x, edge_weight) and shape.served
+            and shape.weights):
+        return unfit(layer, "its messages are not summed")
+    value = shape.enter(x)
+    if looped.graph is None:
+        out = gcn(looped.edges, value, looped.loops)
+        return shape.leave(out).to(torch.promote_types(looped.dtype, x.dtype))
+    kind = torch.promote_types(edge_weight.dtype, x.dtype)
+    return shape.leave(spmm(looped.graph, value.to(kind), edge_weight,
+                            num_dst=looped.num_nodes))
+
+
+def messages(layer, edge_index, num_src, num_dst, found):
+    """Reduces messages [E, ...] that were made edge by edge."""
+    names = reductions(layer.aggr_module)
+    graph = graph_of(layer, edge_index, num_src, num_dst)
+    outs = reduce_neighbours(by_edge(graph), found, names, num_dst)
+    return combine(layer.aggr_module, outs)
