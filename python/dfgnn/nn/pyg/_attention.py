@@ -5,20 +5,18 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.utils import softmax
 
 from ... import ops
 from ..._loops import loop_features
-from ...aggregation import spmm
-from ...convert import as_graph
 from ...functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
 from ...graph import Graph
 from ._edges import (
-    Prior, degrees, edge_tensor, ends, graph_of, known, remember, reverse)
-from ._mixin import fits, unfit, usual
-from ._reduce import combine, is_sum, reduce_neighbours, reductions
+    Prior, edges_as_given, ends, graph_of, known, remember, reverse)
+from ._mixin import attempt, fits, unfit, usual
+from ._reduce import (
+    combine, edge_messages, is_sum, reduce_neighbours, reductions)
 
 
 def _attend(function, *args, result=None, **kwargs):
@@ -49,7 +47,7 @@ def _certain_dropout(layer):
     return layer.training and getattr(layer, "dropout", 0) >= 1
 
 
-def _attends(layer, edge_index, *tensors):
+def attends(layer, edge_index, *tensors):
     """Why a layer that attends takes PyG's path; None if it need not."""
     if not known(edge_index):
         return "its edges are no edge_index, but a " \
@@ -84,6 +82,13 @@ def _with_loops(layer, edge_index, num_src, num_dst, edge_attr):
     return graph, edge_attr
 
 
+def _can_fill(layer, edge_attr, met):
+    """PyG reduces edge features for as many nodes as have loops, and fails
+    where an edge leads to another."""
+    return (edge_attr is None or not isinstance(layer.fill_value, str)
+            or met.num_src == met.num_dst)
+
+
 def _finish(layer, out, residual):
     out = out.flatten(1) if layer.concat else out.mean(dim=1)
     if residual is not None:
@@ -100,19 +105,19 @@ def _loops_fit(layer, edge_attr, wanted):
 # ---- GAT ---------------------------------------------------------------------------
 
 def _project(layer, x):
-    """(h of row 0, h of row 1 or None, x of row 1)."""
+    """(h that is sent, h that receives or None)."""
     shape = (-1, layer.heads, layer.out_channels)
     single = isinstance(x, Tensor)
     x_src, x_dst = (x, x) if single else x
     if layer.lin is not None:
         h_src = layer.lin(x_src).view(shape)
         if single:
-            return h_src, h_src, x_dst
+            return h_src, h_src
         h_dst = None if x_dst is None else layer.lin(x_dst).view(shape)
     else:
         h_src = layer.lin_src(x_src).view(shape)
         h_dst = None if x_dst is None else layer.lin_dst(x_dst).view(shape)
-    return h_src, h_dst, x_dst
+    return h_src, h_dst
 
 
 def _edge_score(layer, edge_attr):
@@ -131,11 +136,11 @@ def gat(pyg_forward):
                 return_attention_weights=None):
         wanted = bool(return_attention_weights)
         if usual(self):
-            out = _gat(self, x, edge_index, edge_attr, size, wanted)
+            out = attempt(_gat, self, x, edge_index, edge_attr, size, wanted)
             if out is not NotImplemented:
                 return out
         if isinstance(edge_index, Graph):
-            edge_index = edge_tensor(edge_index)
+            edge_index = edges_as_given(self, edge_index)
         return pyg_forward(self, x, edge_index, edge_attr, size,
                            return_attention_weights)
     return forward
@@ -143,7 +148,7 @@ def gat(pyg_forward):
 
 def _gat(layer, x, edge_index, edge_attr, size, wanted):
     given = (x,) if isinstance(x, Tensor) else x
-    reason = _attends(layer, edge_index, edge_attr, *given)
+    reason = attends(layer, edge_index, edge_attr, *given)
     if reason is None and (given[0] is None or any(
             t is not None and t.dim() != 2 for t in given)):
         reason = "x is not [nodes, features]"
@@ -153,20 +158,20 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
         reason = "a hook looks at its projection of edges"
     if reason is not None:
         return unfit(layer, reason)
-    h_src, h_dst, x_dst = _project(layer, x)
-    scores = ((h_src * layer.att_src).sum(-1),
-              None if h_dst is None else (h_dst * layer.att_dst).sum(-1))
-    met = ends(layer, (h_src, h_dst), size)
+    loops = layer.add_self_loops
+    met = ends(layer, (x, x) if isinstance(x, Tensor) else x, size)
     if met is None:
         return unfit(layer, "sizes contradict each other")
-    residual = None
-    if layer.res is not None and x_dst is not None:
-        residual = layer.res(x_dst)
-    send = 1 if reverse(layer) else 0
-    score_src, score_dst = scores[send], scores[1 - send]
+    if loops and not _can_fill(layer, edge_attr, met):
+        return unfit(layer, "PyG cannot fill the features of loops")
+    residual = None  # before the rest: lazy layers draw their weights in order
+    if layer.res is not None and met.dst is not None:
+        residual = layer.res(met.dst)
+    h_src, h_dst = _project(layer, x)
+    score_src = (h_src * layer.att_src).sum(-1)
+    score_dst = None if h_dst is None else (h_dst * layer.att_dst).sum(-1)
     if score_dst is None:
         score_dst = score_src.new_zeros(met.num_dst, layer.heads)
-    loops, graph = layer.add_self_loops, None
     if loops and (wanted or edge_attr is not None):
         graph, edge_attr = _with_loops(layer, edge_index, met.num_src,
                                        met.num_dst, edge_attr)
@@ -174,11 +179,11 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
     else:
         graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     out = _attend(
-        gat_attention, graph, met.src, score_dst, score_src,
+        gat_attention, graph, h_src, score_dst, score_src,
         negative_slope=layer.negative_slope,
         edge_score=_edge_score(layer, edge_attr), dropout=layer.dropout,
         training=layer.training, return_weights="after" if wanted else False,
-        self_loops=loops, result=_result_type(score_src, met.src))
+        self_loops=loops, result=_result_type(score_src, h_src))
     if not wanted:
         return _finish(layer, out, residual)
     out, alpha = out
@@ -200,11 +205,11 @@ def gatv2(pyg_forward):
                 return_attention_weights=None):
         wanted = bool(return_attention_weights)
         if usual(self):
-            out = _gatv2(self, x, edge_index, edge_attr, wanted)
+            out = attempt(_gatv2, self, x, edge_index, edge_attr, wanted)
             if out is not NotImplemented:
                 return out
         if isinstance(edge_index, Graph):
-            edge_index = edge_tensor(edge_index)
+            edge_index = edges_as_given(self, edge_index)
         return pyg_forward(self, x, edge_index, edge_attr,
                            return_attention_weights)
     return forward
@@ -215,13 +220,19 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
     x_l, x_r = (x, x) if single else x
     if x_l is None or x_r is None or x_l.dim() != 2 or x_r.dim() != 2:
         return unfit(layer, "x is not [nodes, features], or two such")
-    reason = _attends(layer, edge_index, edge_attr, x_l, x_r)
+    reason = attends(layer, edge_index, edge_attr, x_l, x_r)
     if reason is None and not _loops_fit(layer, edge_attr, wanted):
         reason = "torch.compile traces"
     if reason is None and edge_attr is not None and layer.lin_edge is None:
         reason = "edge_attr is given, but the layer has no edge_dim"
     if reason is not None:
         return unfit(layer, reason)
+    met = ends(layer, (x_l, x_r))
+    if met is None:
+        return unfit(layer, "sizes contradict each other")
+    loops = layer.add_self_loops
+    if loops and not _can_fill(layer, edge_attr, met):
+        return unfit(layer, "PyG cannot fill the features of loops")
     shape = (-1, layer.heads, layer.out_channels)
     residual = None if layer.res is None else layer.res(x_r)
     h_l = layer.lin_l(x_l).view(shape)
@@ -229,8 +240,6 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         h_r = h_l
     else:
         h_r = layer.lin_r(x_r).view(shape)
-    met = ends(layer, (h_l, h_r))
-    loops = layer.add_self_loops
     if loops and (wanted or edge_attr is not None):
         graph, edge_attr = _with_loops(layer, edge_index, met.num_src,
                                        met.num_dst, edge_attr)
@@ -241,13 +250,13 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
         edge_attr = layer.lin_edge(edge_attr).view(shape)
-    like = (met.src[:0] * layer.att).sum(-1)
+    like = (h_l[:0] * layer.att).sum(-1)
     out = _attend(
-        gatv2_attention, graph, met.dst, met.src, layer.att[0],
+        gatv2_attention, graph, h_r, h_l, layer.att[0].to(h_l.dtype),
         negative_slope=layer.negative_slope, edge_attr=edge_attr,
         dropout=layer.dropout, training=layer.training,
         return_weights="after" if wanted else False, self_loops=loops,
-        result=_result_type(like, met.src))
+        result=_result_type(like, h_l))
     if not wanted:
         return _finish(layer, out, residual)
     out, alpha = out
@@ -267,8 +276,7 @@ def transformer(pyg_forward):
         if isinstance(graph, Graph) and (
                 isinstance(return_attention_weights, bool)
                 or not usual(self)):
-            edge_index = edge_tensor(graph)
-            edge_index = edge_index.flip(0) if reverse(self) else edge_index
+            edge_index = edges_as_given(self, graph)
         wanted = isinstance(return_attention_weights, bool)
         if getattr(self, "_dfgnn_weights", None) is not wanted:
             self._dfgnn_weights = wanted
@@ -279,7 +287,7 @@ def transformer(pyg_forward):
 
 def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
     linear = layer.lin_edge
-    reason = _attends(layer, edge_index, query, key, value, edge_attr)
+    reason = attends(layer, edge_index, query, key, value, edge_attr)
     if reason is None and (linear is None) != (edge_attr is None):
         reason = "edge_attr and edge_dim do not go together"
     if reason is None and linear is not None and (
@@ -317,11 +325,11 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
 def agnn(pyg_forward):
     def forward(self, x, edge_index):
         if usual(self):
-            out = _agnn(self, x, edge_index)
+            out = attempt(_agnn, self, x, edge_index)
             if out is not NotImplemented:
                 return out
         if isinstance(edge_index, Graph):
-            edge_index = edge_tensor(edge_index)
+            edge_index = edges_as_given(self, edge_index)
         return pyg_forward(self, x, edge_index)
     return forward
 
@@ -343,7 +351,7 @@ def _agnn(layer, x, edge_index):
 
 
 def super_gat(layer, edge_index, size, x):
-    reason = _attends(layer, edge_index, x)
+    reason = attends(layer, edge_index, x)
     if reason is None and ops.compiling():
         reason = "torch.compile traces"
     if reason is not None:
@@ -366,18 +374,17 @@ def super_gat(layer, edge_index, size, x):
 
 def meta_paths(layer, edge_index, size, x, alpha):
     """HANConv: GAT along each kind of edge."""
-    send = 1 if reverse(layer) else 0
     met = ends(layer, x, size)
-    reason = _attends(layer, edge_index, met and met.src)
+    reason = attends(layer, edge_index, met and met.src)
     if reason is None and (met is None or met.dst is None):
         reason = "sizes contradict each other"
     if reason is not None:
         return unfit(layer, reason)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    out = _attend(gat_attention, graph, met.src, alpha[1 - send], alpha[send],
+    out = _attend(gat_attention, graph, met.src, alpha[1], alpha[0],
                   negative_slope=layer.negative_slope, dropout=layer.dropout,
                   training=layer.training,
-                  result=_result_type(alpha[send], met.src))
+                  result=_result_type(alpha[0], met.src))
     return out.reshape(-1, layer.out_channels)
 
 
@@ -418,7 +425,7 @@ HGT_NAMES = dict(construct_bipartite_edge_index=_joined)
 def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
     """HGTConv: dot products times a prior of each kind of edge, which the keys
     carry: their rows are of one kind."""
-    reason = _attends(layer, edge_index, k, q, v)
+    reason = attends(layer, edge_index, k, q, v)
     if reason is None and not isinstance(edge_attr, Prior):
         reason = "the kinds of its edges are not known"
     if reason is not None:
@@ -432,99 +439,6 @@ def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
     return out.reshape(-1, layer.out_channels)
 
 
-# ---- RGAT ---------------------------------------------------------------------------
-
-def _by_type(edge_index, edge_type, num_nodes, layer):
-    """Edges whose sources are (relation, node)."""
-    def make():
-        send = 1 if reverse(layer) else 0
-        src = edge_type * num_nodes + edge_index[send]
-        return edge_type, torch.stack([src, edge_index[1 - send]])
-    if edge_type.is_inference():
-        return make()[1]
-    return remember(edge_index, ("types", id(edge_type), edge_type._version,
-                                 num_nodes, layer.flow), make)[1]
-
-
-def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
-    """RGATConv: nodes are transformed once a relation, not once an edge."""
-    reason = _attends(layer, edge_index, x, edge_attr)
-    if reason is None and (
-            ops.compiling() or x.dim() != 2 or size is not None
-            or type(edge_type) is not Tensor or edge_type.dim() != 1
-            or edge_attr is not None and (
-                edge_attr.size(0) != edge_type.numel())):
-        reason = "its edges have no types, or features of another number"
-    if reason is not None:
-        return unfit(layer, reason)
-    num_nodes, heads, channels = x.size(0), layer.heads, layer.out_channels
-    h = _transformed(layer, x)  # [R * N, H * C]
-    edges = _by_type(edge_index, edge_type, num_nodes, layer)
-    src, dst = edges
-    query = torch.matmul(h, layer.q)
-    key = torch.matmul(h, layer.k)
-    queries = query.index_select(0, edge_type * num_nodes + dst)
-    keys = key.index_select(0, src)
-    additive = layer.attention_mode == "additive-self-attention"
-    own = 0
-    if edge_attr is not None:
-        if edge_attr.dim() == 1:
-            edge_attr = edge_attr.view(-1, 1)
-        own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
-    if additive:
-        scores = F.leaky_relu(queries + keys + own, layer.negative_slope)
-    else:
-        scores = queries * keys
-        scores = scores if edge_attr is None else scores * own
-    if layer.attention_mechanism == "within-relation":
-        alpha = softmax(scores, edge_type * num_nodes + dst,
-                        num_nodes=layer.num_relations * num_nodes)
-    else:
-        alpha = softmax(scores, dst, num_nodes=num_nodes)
-    layer._alpha = alpha
-    graph = as_graph(edges, (h.size(0), num_nodes))
-    out = _modulated(layer, graph, h, alpha, num_nodes)
-    return layer.update(out if not additive else out.squeeze(2))
-
-
-def _transformed(layer, x):
-    """[R * N, H * C] of each node by each relation."""
-    width = layer.heads * layer.out_channels
-    if layer.num_blocks is not None:
-        blocks = x.view(x.size(0), layer.num_blocks, -1)
-        return torch.einsum("nbi,rbio->rnbo", blocks,
-                            layer.weight).reshape(-1, width)
-    weight = layer.weight if layer.num_bases is None else torch.matmul(
-        layer.att, layer.basis.view(layer.num_bases, -1)).view(
-            layer.num_relations, layer.in_channels, width)
-    return torch.matmul(x, weight).reshape(-1, width)
-
-
-def _modulated(layer, graph, h, alpha, num_nodes):
-    """[N, H, dim, C] the sums by alpha [E, H * dim], as mod has them."""
-    heads, dim, channels = layer.heads, layer.dim, layer.out_channels
-    value = h.view(-1, heads, channels)
-    degree = degrees(graph, alpha.dtype).view(-1, 1)
-    mod = layer.mod
-    if mod == "f-additive":
-        alpha = torch.where(alpha > 0, alpha + 1, alpha)
-    elif mod is None and layer.training and layer.dropout > 0:
-        alpha = F.dropout(alpha, p=layer.dropout, training=True)
-    kind = torch.promote_types(alpha.dtype, value.dtype)
-    wide = value.unsqueeze(2).expand(-1, -1, dim, -1).reshape(
-        -1, heads * dim, channels).to(kind)
-    out = spmm(graph, wide, alpha, num_dst=num_nodes)
-    if mod == "additive":
-        out = out + layer.w * spmm(graph, wide, num_dst=num_nodes)
-    elif mod == "scaled":
-        factor = layer.activation(torch.matmul(degree, layer.l1) + layer.b1)
-        factor = torch.matmul(factor, layer.l2) + layer.b2
-        out = out * factor.unsqueeze(1)
-    elif mod == "f-scaled":
-        out = out * degree.unsqueeze(1)
-    return out.view(num_nodes, heads, dim, channels)
-
-
 # ---- GeneralConv ----------------------------------------------------------------------
 
 def general(layer, edge_index, size, x, edge_attr=None):
@@ -536,15 +450,17 @@ def general(layer, edge_index, size, x, edge_attr=None):
             or not fits(met.src) or met.src.dim() != 2 or names is None
             or layer.lin_msg._forward_hooks
             or layer.lin_msg._forward_pre_hooks):
-        return unfit(layer, "its messages depend on the edge")
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
     shape = (-1, layer.heads, layer.out_channels)
     value = layer.lin_msg(met.src).view(shape)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     if not layer.attention:
         return combine(layer.aggr_module, reduce_neighbours(
-            graph, value, names, met.num_dst))
+            graph, value, names, met.num_dst), graph)
     if names != ("sum",) or ops.compiling():
-        return unfit(layer, "its messages are not summed")
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
     if layer.attention_type == "additive":
         scores = (value * layer.att_msg).sum(-1)
         return _attend(gat_attention, graph, value, scores.new_zeros(

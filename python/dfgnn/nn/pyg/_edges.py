@@ -86,6 +86,12 @@ def edge_tensor(graph):
     return edges
 
 
+def edges_as_given(layer, graph):
+    """The edge_index that a caller of the layer would give for a Graph."""
+    edges = edge_tensor(graph)
+    return edges.flip(0) if reverse(layer) else edges
+
+
 def degrees(graph, dtype):
     """[N] the in-edges of each destination."""
     return graph._derive(("degrees", dtype),
@@ -115,26 +121,28 @@ class Ends(NamedTuple):
 
 
 def ends(layer, value, size=None):
-    """Ends of a tensor or of PyG's pair (x of row 0, x of row 1); None where
-    sizes contradict each other."""
+    """Ends of a tensor or of a pair (x that is sent, x that receives); None
+    where sizes contradict each other.
+
+    Whichever way messages flow, PyG's layers send the first of a pair; edges
+    alone are turned around.  PyG mixes the sizes of pairs up then, unless both
+    have as many rows.
+    """
     send = 1 if reverse(layer) else 0
-    take = 1 - send
-    if isinstance(value, Tensor):
-        src, dst = value, None
-    else:
-        src, dst = value[send], value[take]
+    src, dst = (value, None) if isinstance(value, Tensor) else value
     if src is None:
         return None
     told = (None, None) if size is None else size
-    axis = layer.node_dim
-    num_src = src.size(axis)
+    num_src = src.size(layer.node_dim)
     if told[send] is not None and told[send] != num_src:
         return None
-    num_dst = told[take]
+    num_dst = told[1 - send]
     if dst is not None:
-        if num_dst is not None and num_dst != dst.size(axis):
+        if num_dst is not None and num_dst != dst.size(layer.node_dim):
             return None
-        num_dst = dst.size(axis)
+        num_dst = dst.size(layer.node_dim)
+    if send and not isinstance(value, Tensor) and num_dst != num_src:
+        return None
     return Ends(src, dst, num_src, num_src if num_dst is None else num_dst)
 
 
@@ -199,12 +207,10 @@ def normalize(graph, weight):
     return scale[src] * weight * scale[dst]
 
 
-def with_remaining_loops(graph, weight, fill, dtype):
+def with_remaining_loops(graph, weight, fill):
     """(graph with a loop for each node, weights): loops that were there keep
     their weight."""
     looped = graph.with_self_loops()
-    if weight is None:
-        weight = torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
     src, dst = graph.edge_index
     there = graph._derive("loops", lambda: (src == dst).nonzero().view(-1))
     filled = weight.new_full((graph.num_dst,), fill)
@@ -219,7 +225,7 @@ def _norm(make_tensors, original):
                  add_self_loops=True, flow="source_to_target", dtype=None):
         plain = (known(edge_index) and num_nodes is not None
                  and (edge_weight is None or edge_weight.dim() == 1))
-        symmetric = edge_weight is None and not (improved and add_self_loops)
+        symmetric = edge_weight is None  # PyG forgets improved then, too
         if not plain or ops.compiling() and (make_tensors or not symmetric):
             return original(edge_index, edge_weight, num_nodes, improved,
                             add_self_loops, flow, dtype)
@@ -237,7 +243,7 @@ def _norm(make_tensors, original):
         graph = as_graph(edges, num_nodes)
         if add_self_loops:
             graph, edge_weight = with_remaining_loops(
-                graph, edge_weight, 2.0 if improved else 1.0, dtype)
+                graph, edge_weight, 2.0 if improved else 1.0)
         edge_weight = normalize(graph, edge_weight)
         looped = Looped(edges, num_nodes, add_self_loops, graph, flipped,
                         edge_weight.dtype)

@@ -12,7 +12,7 @@ from ... import ops
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
-from ._edges import Looped, Prior, edge_tensor, reverse
+from ._edges import Looped, Prior, edges_as_given
 
 log = logging.getLogger("dfgnn")
 _said = set()
@@ -109,6 +109,17 @@ def fits(*tensors):
     return True
 
 
+def attempt(function, layer, *args, **kwargs):
+    """What a fused path gives; NotImplemented where the library finds fault
+    with the edges, since PyG has errors of its own."""
+    if ops.compiling():
+        return function(layer, *args, **kwargs)
+    try:
+        return function(layer, *args, **kwargs)
+    except InvalidError as error:
+        return unfit(layer, str(error))
+
+
 class Fused:
     """A mixin in front of a layer of PyG.  The classes that have it are made
     by :func:`fuse`, and users may derive from them."""
@@ -130,22 +141,14 @@ class Fused:
     def propagate(self, edge_index, size=None, **kwargs):
         fused = type(self)._dfgnn_fused
         if fused is not None and usual(self):
-            if ops.compiling():
-                out = fused(self, edge_index, size, **kwargs)
-            else:
-                try:
-                    out = fused(self, edge_index, size, **kwargs)
-                except InvalidError as error:  # PyG has errors of its own
-                    out = unfit(self, str(error))
+            out = attempt(fused, self, edge_index, size, **kwargs)
             if out is not NotImplemented:
                 return out
         if isinstance(edge_index, Looped):
             edge_index, kwargs["edge_weight"] = edge_index.tensors(
                 kwargs["edge_weight"])
         elif isinstance(edge_index, Graph):
-            edge_index = edge_tensor(edge_index)
-            if reverse(self):
-                edge_index = edge_index.flip(0)
+            edge_index = edges_as_given(self, edge_index)
         if isinstance(kwargs.get("edge_attr"), Prior):
             kwargs["edge_attr"] = kwargs["edge_attr"].by_edge()
         if type(self)._dfgnn_overridden is not None \
@@ -166,7 +169,7 @@ class Fused:
         self.inspector._cls = cls._dfgnn_base
         self.__class__ = cls._dfgnn_base
         try:
-            super()._set_jittable_templates(raise_on_error)
+            MessagePassing._set_jittable_templates(self, raise_on_error)
         finally:
             self.__class__ = cls
 

@@ -1,11 +1,12 @@
 """PyG's aggregations of neighbours that are not made edge by edge."""
 
 import torch
-from torch_geometric.nn import aggr
+from torch_geometric.nn import MessagePassing, aggr
 
 from ... import ops
 from ...aggregation import aggregate, gcn, spmm
-from ._edges import Looped, by_edge, degrees, ends, graph_of, known
+from ...graph import Graph
+from ._edges import Looped, by_edge, degrees, ends, graph_of, known, reverse
 from ._mixin import fits, unfit
 
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
@@ -29,6 +30,10 @@ def _name(module):
 def reductions(module):
     """Names of what an aggregation module reduces by, or None if the kernels
     do not have all of it."""
+    if type(module) is aggr.DegreeScalerAggregation:
+        if _hooked(module) or ops.compiling():
+            return None
+        return reductions(module.aggr)
     if type(module) is not aggr.MultiAggregation:
         name = _name(module)
         return None if name is None else (name,)
@@ -39,7 +44,8 @@ def reductions(module):
 
 
 def is_sum(layer):
-    return reductions(layer.aggr_module) == ("sum",)
+    return type(layer.aggr_module) is aggr.SumAggregation \
+        and not _hooked(layer.aggr_module)
 
 
 def reduce_neighbours(graph, value, names, num_dst):
@@ -61,8 +67,29 @@ def reduce_neighbours(graph, value, names, num_dst):
     return [found[name] for name in names]
 
 
-def combine(module, outs):
-    return outs[0] if len(outs) == 1 else module.combine(outs)
+def combine(module, outs, graph):
+    """What an aggregation module makes of its reductions."""
+    inner = module.aggr if type(module) is aggr.DegreeScalerAggregation \
+        else module
+    out = outs[0] if len(outs) == 1 else inner.combine(outs)
+    return out if inner is module else _scaled(module, graph, out)
+
+
+def _scaled(module, graph, out):
+    """What DegreeScalerAggregation does after it has reduced."""
+    degree = degrees(graph, out.dtype).view([-1] + [1] * (out.dim() - 1))
+    least = degree.clamp(min=1)
+    factors = {
+        "identity": lambda: None,
+        "amplification": lambda: torch.log(degree + 1) / module.avg_deg_log,
+        "attenuation": lambda: module.avg_deg_log / torch.log(least + 1),
+        "linear": lambda: degree / module.avg_deg_lin,
+        "inverse_linear": lambda: module.avg_deg_lin / least}
+    outs = []
+    for name in module.scaler:
+        factor = factors[name]()
+        outs.append(out if factor is None else out * factor)
+    return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
 
 
 # ---- features of any number of dimensions ----------------------------------
@@ -122,7 +149,8 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if edge_weight is None:
         outs = reduce_neighbours(graph, shape.enter(met.src), names,
                                  met.num_dst)
-        return combine(layer.aggr_module, [shape.leave(o) for o in outs])
+        return combine(layer.aggr_module, [shape.leave(o) for o in outs],
+                       graph)
     if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
         return unfit(layer, "edge_weight is not [edges]")
     if names not in (("sum",), ("mean",)) or (names == ("mean",)
@@ -156,9 +184,36 @@ def _normalized(layer, looped, x, edge_weight):
                             num_dst=looped.num_nodes))
 
 
-def messages(layer, edge_index, num_src, num_dst, found):
-    """Reduces messages [E, ...] that were made edge by edge."""
-    names = reductions(layer.aggr_module)
-    graph = graph_of(layer, edge_index, num_src, num_dst)
-    outs = reduce_neighbours(by_edge(graph), found, names, num_dst)
-    return combine(layer.aggr_module, outs)
+def edge_messages(layer, edge_index, size, **given):
+    """Messages made edge by edge as PyG makes them, reduced by a kernel."""
+    module = layer.aggr_module
+    names = reductions(module)
+    if not known(edge_index) or isinstance(edge_index, Graph):
+        return unfit(layer, "its edges are no edge_index, but a "
+                     + type(edge_index).__name__)
+    if names is None or type(layer).update is not MessagePassing.update:
+        return unfit(layer, "no kernel reduces by " + type(module).__name__)
+    if ops.compiling():
+        return NotImplemented
+    if reverse(layer) and any(isinstance(v, (tuple, list))
+                              and v[0] is not v[1] for v in given.values()):
+        return unfit(layer, "pairs flow from targets to sources")
+    found = layer._collect(layer._user_args, edge_index,
+                           layer._check_input(edge_index, size), given)
+    message = layer.message(**layer.inspector.collect_param_data("message",
+                                                                 found))
+    axis = layer.node_dim + (message.dim() if layer.node_dim < 0 else 0)
+    if axis != 0 or message.dim() not in (2, 3) or not fits(message):
+        return layer.aggregate(message, **layer.inspector.collect_param_data(
+            "aggregate", found))
+    return reduce_edges(layer, edge_index, message, found["size_j"],
+                        found["dim_size"])
+
+
+def reduce_edges(layer, edge_index, message, num_src, num_dst):
+    """Reduces messages [E, F] or [E, H, D]."""
+    module = layer.aggr_module
+    graph = graph_of(layer, edge_index,
+                     num_dst if num_src is None else num_src, num_dst)
+    return combine(module, reduce_neighbours(
+        by_edge(graph), message, reductions(module), num_dst), graph)

@@ -3,7 +3,6 @@ them by sums over nodes."""
 
 import torch
 import torch.nn.functional as F
-from torch_geometric import typing
 from torch_geometric.nn import Linear, aggr
 
 from ... import ops
@@ -11,24 +10,19 @@ from ...aggregation import spmm
 from ...functional import gat_attention
 from ...graph import Graph
 from ._edges import (
-    Looped, degrees, edge_tensor, ends, graph_of, known, remember, reverse,
-    with_names)
+    Looped, by_edge, degrees, edges_as_given, ends, graph_of, known, remember,
+    reverse, with_names)
 from ._mixin import fits, unfit, usual
 from ._reduce import (
-    combine, is_sum, neighbours, reduce_neighbours, reductions)
+    combine, edge_messages, is_sum, neighbours, reduce_neighbours, reductions)
 
 
 # ---- forwards ------------------------------------------------------------------
 
 def _tensors_for_graphs(layer, values):
     """A dfgnn.Graph as the edge_index that PyG's forward looks at."""
-    return [_edges_as_given(layer, v) if isinstance(v, Graph) else v
+    return [edges_as_given(layer, v) if isinstance(v, Graph) else v
             for v in values]
-
-
-def _edges_as_given(layer, graph):
-    edges = edge_tensor(graph)
-    return edges.flip(0) if reverse(layer) else edges
 
 
 def renamed(makers, otherwise=None, when=None):
@@ -124,8 +118,8 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
         return unfit(layer, "its messages are not summed by edge_weight")
     met = ends(layer, x, size)
     send, take = (1, 0) if reverse(layer) else (0, 1)
-    scores = (alpha[send].index_select(0, edge_index[send])
-              + alpha[take].index_select(0, edge_index[take])).tanh()
+    scores = (alpha[0].index_select(0, edge_index[send])
+              + alpha[1].index_select(0, edge_index[take])).tanh()
     scores = layer._alpha = scores.squeeze(-1)
     scores = F.dropout(scores, p=layer.dropout, training=layer.training)
     weight = scores * edge_weight
@@ -136,67 +130,42 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
 
 # ---- principal neighbourhood aggregation ----------------------------------------
 
-def _only_linear(network):
-    """The Linear that a message network is, if it is one and nobody looks at
-    it."""
-    first = network
-    if isinstance(network, torch.nn.Sequential) \
-            and len(network) == 1:
-        first = network[0]
-    if type(first) not in (torch.nn.Linear, Linear):
-        return None
-    if first._forward_hooks or first._forward_pre_hooks \
-            or network._forward_hooks or network._forward_pre_hooks:
-        return None
-    return first
-
-
-def _scaled(module, graph, out):
-    """What DegreeScalerAggregation does after it has reduced."""
-    degree = degrees(graph, out.dtype).view([-1] + [1] * (out.dim() - 1))
-    least = degree.clamp(min=1)
-    factors = {
-        "identity": lambda: None,
-        "amplification": lambda: torch.log(degree + 1) / module.avg_deg_log,
-        "attenuation": lambda: module.avg_deg_log / torch.log(least + 1),
-        "linear": lambda: degree / module.avg_deg_lin,
-        "inverse_linear": lambda: module.avg_deg_lin / least}
-    outs = []
-    for name in module.scaler:
-        factor = factors[name]()
-        outs.append(out if factor is None else out * factor)
-    return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
+def _first_linear(network):
+    """(the Linear that a message network begins with, the modules after it);
+    (None, None) if it begins otherwise or somebody looks at it."""
+    modules = [network]
+    if type(network) is torch.nn.Sequential:
+        modules = list(network)
+    first = modules[0] if modules else None
+    if type(first) not in (torch.nn.Linear, Linear) or any(
+            m._forward_hooks or m._forward_pre_hooks or m._backward_hooks
+            or m._backward_pre_hooks for m in (network, first)):
+        return None, None
+    return first, modules[1:]
 
 
 def principal(layer, edge_index, size, x, edge_attr=None):
     """PNAConv: a linear message network A x_i + B x_j needs no message an
     edge: A x_i only shifts mean, min and max, and std and var not at all."""
-    module = layer.aggr_module
-    linears = [_only_linear(nn) for nn in layer.pre_nns]
-    names = None
-    if type(module) is aggr.DegreeScalerAggregation:
-        names = reductions(module.aggr)
-    if (names is None or None in linears or edge_attr is not None
-            or layer.edge_dim or not known(edge_index) or not fits(x)
-            or ops.compiling() or reverse(layer)):
-        return unfit(layer, "its messages are made by a network of several "
-                     "layers, of edge features, or reduced by no kernel")
+    names = reductions(layer.aggr_module)
+    linears = [_first_linear(nn) for nn in layer.pre_nns]
+    if (names is None or any(first is None or rest for first, rest in linears)
+            or edge_attr is not None or layer.edge_dim
+            or not known(edge_index) or not fits(x) or ops.compiling()):
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
     num_nodes = x.size(0)
     graph = graph_of(layer, edge_index, num_nodes, num_nodes)
     width = layer.F_in
     own, sent = [], []
-    for tower, linear in enumerate(linears):
+    for tower, (linear, _) in enumerate(linears):
         own.append(F.linear(x[:, tower], linear.weight[:, :width],
                             linear.bias))
         sent.append(F.linear(x[:, tower], linear.weight[:, width:]))
     own, sent = torch.stack(own, 1), torch.stack(sent, 1)
-    degree = degrees(graph, own.dtype).view(-1, 1, 1)
-    shift = own * (degree > 0)
-    shifts = {"sum": own * degree, "mean": shift, "min": shift, "max": shift}
-    outs = reduce_neighbours(graph, sent, names, num_nodes)
-    outs = [out + shifts[name] if name in shifts else out
-            for name, out in zip(names, outs)]
-    return _scaled(module, graph, combine(module.aggr, outs))
+    outs = _shifted(names, reduce_neighbours(graph, sent, names, num_nodes),
+                    own, graph)
+    return combine(layer.aggr_module, outs, graph)
 
 
 # ---- messages of one node -------------------------------------------------------
@@ -207,14 +176,15 @@ def generalized(layer, edge_index, size, x, edge_attr=None):
     met = ends(layer, x, size)
     if (edge_attr is not None or met is None or not known(edge_index)
             or not fits(met.src) or met.src.dim() != 2):
-        return unfit(layer, "its messages depend on edge features")
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
     value = met.src.relu() + layer.eps
     module = layer.aggr_module
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     names = reductions(module)
     if names is not None:
         return combine(module, reduce_neighbours(graph, value, names,
-                                                 met.num_dst))
+                                                 met.num_dst), graph)
     if module._forward_hooks or module._forward_pre_hooks:
         return unfit(layer, "a hook looks at its aggregation")
     if type(module) is aggr.SoftmaxAggregation and not module.semi_grad:
@@ -226,35 +196,49 @@ def generalized(layer, edge_index, size, x, edge_attr=None):
             negative_slope=1.0).squeeze(-1)
     if type(module) is aggr.PowerMeanAggregation and module.channels == 1:
         power = module.p
-        value = value.clamp(min=module.min_value,
-                            max=module.max_value).pow(power)
-        out = spmm(graph, value, reduce="mean", num_dst=met.num_dst)
-        return out.clamp(min=module.min_value,
-                         max=module.max_value).pow(1.0 / power)
+        if isinstance(power, (int, float)) and power == 1:
+            return spmm(graph, value, reduce="mean", num_dst=met.num_dst)
+        limits = dict(min=module.min_value, max=module.max_value)
+        out = spmm(graph, value.clamp(**limits).pow(power), reduce="mean",
+                   num_dst=met.num_dst)
+        return out.clamp(**limits).pow(1.0 / power)
     return unfit(layer, "no kernel reduces by " + type(module).__name__)
 
 
 def edge_network(layer, edge_index, size, x):
-    """EdgeConv whose network is one Linear (A, B): (A - B) x_i + B x_j."""
+    """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j
+    is made by node, and if there is nothing else, reduced by a kernel."""
     names = reductions(layer.aggr_module)
-    linear = _only_linear(layer.nn)
+    linear, rest = _first_linear(layer.nn)
     met = ends(layer, x, size)
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
             or met.src.dim() != 2 or ops.compiling()):
-        return unfit(layer, "its network has several layers")
+        return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     width = met.src.size(1)
     sender = linear.weight[:, width:]
     own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
-    degree = degrees(graph, own.dtype).view(-1, 1)
+    sent = F.linear(met.src, sender)
+    if rest:
+        src, dst = graph.edge_index
+        message = own.index_select(0, dst) + sent.index_select(0, src)
+        for module in rest:
+            message = module(message)
+        return combine(layer.aggr_module, reduce_neighbours(
+            by_edge(graph), message, names, met.num_dst), graph)
+    return combine(layer.aggr_module, _shifted(
+        names, reduce_neighbours(graph, sent, names, met.num_dst), own,
+        graph), graph)
+
+
+def _shifted(names, outs, own, graph):
+    """Reductions of own_i + sent_j, given those of sent_j."""
+    degree = degrees(graph, own.dtype).view([-1] + [1] * (own.dim() - 1))
     shift = own * (degree > 0)
     shifts = {"sum": own * degree, "mean": shift, "min": shift, "max": shift}
-    outs = reduce_neighbours(graph, F.linear(met.src, sender), names,
-                             met.num_dst)
-    return combine(layer.aggr_module, [
-        out + shifts[name] if name in shifts else out
-        for name, out in zip(names, outs)])
+    return [out + shifts[name] if name in shifts else out
+            for name, out in zip(names, outs)]
 
 
 def film(layer, edge_index, size, x, beta, gamma):
@@ -265,95 +249,10 @@ def film(layer, edge_index, size, x, beta, gamma):
     if (layer.act is not None or names not in (("sum",), ("mean",))
             or layer.num_relations > 1 or not known(edge_index)
             or not fits(x, beta, gamma) or x.dim() != 2 or ops.compiling()):
-        return unfit(layer, "its messages pass an activation")
+        return edge_messages(layer, edge_index, size, x=x, beta=beta,
+                             gamma=gamma)
     num_dst = gamma.size(0)
     graph = graph_of(layer, edge_index, met.num_src, num_dst)
     out = spmm(graph, x, reduce=names[0], num_dst=num_dst)
     degree = degrees(graph, out.dtype).view(-1, 1)
     return gamma * out + beta * (degree if names == ("sum",) else degree > 0)
-
-
-# ---- messages of edges -------------------------------------------------------------
-
-def edge_features(layer, edge_index, size, x, edge_attr):
-    """GINEConv: relu(x_j + e)."""
-    return unfit(layer, "no kernel has its messages")
-
-
-def gates(layer, edge_index, size, k, q, v, edge_attr=None):
-    """ResGatedGraphConv: act(k_i + q_j) v_j."""
-    return unfit(layer, "no kernel has its messages")
-
-
-# ---- relations --------------------------------------------------------------------
-
-def relations(pyg_forward):
-    """RGCNConv: the edges of each relation are a graph, kept with those of
-    all."""
-    def forward(self, x, edge_index, edge_type=None):
-        if isinstance(edge_index, Graph):
-            edge_index = _edges_as_given(self, edge_index)
-        if (not known(edge_index) or edge_type is None or ops.compiling()
-                or typing.WITH_SEGMM or not usual(self)
-                or type(edge_type) is not torch.Tensor
-                or edge_type.dim() != 1
-                or edge_type.numel() != edge_index.size(1)):
-            return pyg_forward(self, x, edge_index, edge_type)
-        parts = _parts(edge_index, edge_type, self.num_relations)
-        return _by_relation(self, x, parts)
-    return forward
-
-
-def _parts(edge_index, edge_type, count):
-    """The edges of each relation; kept as long as both tensors are as they
-    were."""
-    def make():
-        return [edge_index[:, edge_type == r] for r in range(count)]
-    if edge_type.is_inference():
-        return make()
-    return remember(edge_index, ("relations", id(edge_type),
-                                 edge_type._version, count),
-                    lambda: (edge_type, make()))[1]
-
-
-def _by_relation(layer, x, parts):
-    x_l, x_r = x if isinstance(x, tuple) else (x, x)
-    if x_l is None:
-        x_l = torch.arange(layer.in_channels_l, device=layer.weight.device)
-    if x_r is None:
-        x_r = x_l
-    size = (x_l.size(0), x_r.size(0))
-    embedded = not torch.is_floating_point(x_r)
-    weight = layer.weight
-    if layer.num_bases is not None:
-        weight = (layer.comp @ weight.view(layer.num_bases, -1)).view(
-            layer.num_relations, layer.in_channels_l, layer.out_channels)
-    if layer.num_blocks is not None and embedded:
-        raise ValueError("Block-diagonal decomposition not supported for "
-                         "non-continuous input features.")
-    out = torch.zeros(x_r.size(0), layer.out_channels, device=x_r.device)
-    for number, edges in enumerate(parts):
-        if not edges.size(1):
-            continue
-        if layer.num_blocks is not None:
-            h = layer.propagate(edges, x=x_l, edge_type_ptr=None, size=size)
-            h = h.view(-1, weight.size(1), weight.size(2))
-            h = torch.einsum("abc,bcd->abd", h, weight[number])
-            out = out + h.contiguous().view(-1, layer.out_channels)
-        elif embedded:
-            out = out + layer.propagate(edges, x=weight[number, x_l],
-                                        edge_type_ptr=None, size=size)
-        else:
-            h = layer.propagate(edges, x=x_l, edge_type_ptr=None, size=size)
-            out = out + h @ weight[number]
-    if layer.root is not None:
-        out = out + (layer.root[x_r] if embedded else x_r @ layer.root)
-    return out if layer.bias is None else out + layer.bias
-
-
-def one_relation(layer, edge_index, size, x, edge_type_ptr=None):
-    if edge_type_ptr is not None:
-        return unfit(layer, "relations are multiplied edge by edge")
-    if ops.compiling():
-        return NotImplemented
-    return neighbours(layer, edge_index, size, x)

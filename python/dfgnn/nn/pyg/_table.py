@@ -5,8 +5,10 @@ from typing import Callable, NamedTuple, Optional
 import torch_geometric.nn as pyg
 
 from . import _attention as attention
+from . import _relations as relations
 from . import _sums as sums
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
+from ._reduce import edge_messages
 
 
 class Row(NamedTuple):
@@ -34,7 +36,7 @@ TABLE = [
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", sums.local_extrema),
-    Row("RGCNConv", sums.one_relation, sums.relations),
+    Row("RGCNConv", relations.one_relation, relations.by_relation),
     # sums scaled by degrees
     Row("GCNConv", sums.own_edges, normalized_or_kept),
     Row("APPNP", sums.own_edges, normalized_or_kept),
@@ -58,16 +60,16 @@ TABLE = [
     Row("HANConv", attention.meta_paths),
     Row("HGTConv", attention.heterogeneous,
         sums.renamed(attention.HGT_NAMES)),
-    Row("RGATConv", attention.relational),
+    Row("RGATConv", relations.relational),
     Row("GeneralConv", attention.general),
     # messages of a network, where it is linear or of one node alone
     Row("PNAConv", sums.principal),
     Row("GENConv", sums.generalized),
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", sums.film),
-    # messages made edge by edge
-    Row("GINEConv", sums.edge_features),
-    Row("ResGatedGraphConv", sums.gates),
+    # messages made edge by edge, reduced by a kernel
+    Row("GINEConv", edge_messages),
+    Row("ResGatedGraphConv", edge_messages),
 ]
 
 
