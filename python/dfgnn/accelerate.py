@@ -81,6 +81,6 @@ def _reason(kind, classes, fused):
         return f"{kind.__name__} is a subclass of dfgnn.nn.pyg already"
     for base in kind.__mro__:
         if base in classes:
-            return (f"{kind.__name__} is a subclass of {base.__name__}; derive "
-                    f"it from dfgnn.nn.pyg.{base.__name__} instead")
+            return (f"{kind.__name__} is a subclass of {base.__name__}; "
+                    f"derive it from dfgnn.nn.pyg.{base.__name__} instead")
     return "no kernel has its messages"

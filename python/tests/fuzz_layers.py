@@ -108,8 +108,8 @@ def gen(case, rng, options):
     options = dict(options)
     if "edge_dim" in options:
         options["edge_dim"] = EDGE_WIDTH
-    return G.GENConv(_ins(case), OUT, norm=rng.choice(["layer", "batch", None]),
-                     **options)
+    options["norm"] = rng.choice(["layer", "batch", None])
+    return G.GENConv(_ins(case), OUT, **options)
 
 
 def general(case, rng, options):

@@ -3,8 +3,8 @@
     from dfgnn.nn.pyg import GATConv    # was: from torch_geometric.nn
 
 Each is a subclass of PyG's own class: parameters, results, hooks, explainers
-and to_hetero are PyG's.  A call that a kernel can serve takes the kernel, every
-other one PyG's own path; the log ``dfgnn`` says why, once a reason.
+and to_hetero are PyG's.  A call that a kernel can serve takes the kernel,
+every other one PyG's own path; the log ``dfgnn`` says why, once a reason.
 ``dfgnn.accelerate(model)`` makes these classes of a model's layers.
 """
 

@@ -102,7 +102,7 @@ def _loops_fit(layer, edge_attr, wanted):
                 and (wanted or edge_attr is not None))
 
 
-# ---- GAT ---------------------------------------------------------------------------
+# ---- GAT --------------------------------------------------------------------
 
 def _project(layer, x):
     """(h that is sent, h that receives or None)."""
@@ -198,7 +198,7 @@ def _edges_looked_at(layer):
                                 or lin._backward_hooks)
 
 
-# ---- GATv2 -------------------------------------------------------------------------
+# ---- GATv2 ------------------------------------------------------------------
 
 def gatv2(pyg_forward):
     def forward(self, x, edge_index, edge_attr=None,
@@ -265,7 +265,7 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         alpha.to(_softmax_type(like)))
 
 
-# ---- transformers -------------------------------------------------------------------
+# ---- transformers -----------------------------------------------------------
 
 def transformer(pyg_forward):
     """Propagate cannot know whether the weights are wanted: forward tells
@@ -320,7 +320,7 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
     return out
 
 
-# ---- AGNN, SuperGAT, HAN -------------------------------------------------------------
+# ---- AGNN, SuperGAT, HAN ----------------------------------------------------
 
 def agnn(pyg_forward):
     def forward(self, x, edge_index):
@@ -388,7 +388,7 @@ def meta_paths(layer, edge_index, size, x, alpha):
     return out.reshape(-1, layer.out_channels)
 
 
-# ---- HGT ----------------------------------------------------------------------------
+# ---- HGT --------------------------------------------------------------------
 
 def _joined(original):
     """construct_bipartite_edge_index whose edges are made once, and whose
@@ -439,7 +439,7 @@ def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
     return out.reshape(-1, layer.out_channels)
 
 
-# ---- GeneralConv ----------------------------------------------------------------------
+# ---- GeneralConv ------------------------------------------------------------
 
 def general(layer, edge_index, size, x, edge_attr=None):
     """GeneralConv without edge features: its messages are made by node."""

@@ -11,13 +11,14 @@ from torch import Tensor
 from ... import ops
 from ..._loops import loop_features
 from ...convert import as_graph
+from ...errors import InvalidError
 from ...graph import Graph
 
 _INDEX = (torch.int32, torch.int64)
 _kept = {}
 
 
-# ---- remembering --------------------------------------------------------------
+# ---- remembering ------------------------------------------------------------
 
 def remember(tensor, key, make):
     """make(), called once for as long as the tensor lives and is not written
@@ -110,7 +111,7 @@ def by_edge(graph):
     return graph._derive("by edge", make)
 
 
-# ---- what a call says ------------------------------------------------------
+# ---- what a call says -------------------------------------------------------
 
 class Ends(NamedTuple):
     """Who sends and who receives."""
@@ -146,7 +147,7 @@ def ends(layer, value, size=None):
     return Ends(src, dst, num_src, num_src if num_dst is None else num_dst)
 
 
-# ---- self loops and normalisation ------------------------------------------
+# ---- self loops and normalisation -------------------------------------------
 
 class Looped(NamedTuple):
     """Stands for the edges that gcn_norm would make, where the kernel needs
@@ -230,25 +231,31 @@ def _norm(make_tensors, original):
             return original(edge_index, edge_weight, num_nodes, improved,
                             add_self_loops, flow, dtype)
         flipped = flow == "target_to_source"
+        if ops.compiling():
+            edges = edge_index.flip(0) if flipped else edge_index
+            return Looped(edges, num_nodes, add_self_loops, None, flipped,
+                          dtype or torch.get_default_dtype()), None
         edges = edge_index
-        if flipped and ops.compiling():
-            edges = edge_index.flip(0)
-        elif flipped:
+        if flipped:
             edges = remember(edge_index, "flipped",
                              lambda: edge_index.flip(0))
+        try:
+            graph = as_graph(edges, num_nodes)
+        except InvalidError:  # PyG has an error of its own
+            return original(edge_index, edge_weight, num_nodes, improved,
+                            add_self_loops, flow, dtype)
         if symmetric:
-            looped = Looped(edges, num_nodes, add_self_loops, None, flipped,
+            looped = Looped(graph, num_nodes, add_self_loops, None, flipped,
                             dtype or torch.get_default_dtype())
-            return looped.tensors(None) if make_tensors else (looped, None)
-        graph = as_graph(edges, num_nodes)
-        if add_self_loops:
-            graph, edge_weight = with_remaining_loops(
-                graph, edge_weight, 2.0 if improved else 1.0)
-        edge_weight = normalize(graph, edge_weight)
-        looped = Looped(edges, num_nodes, add_self_loops, graph, flipped,
-                        edge_weight.dtype)
-        return looped.tensors(edge_weight) if make_tensors else (
-            looped, edge_weight)
+        else:
+            if add_self_loops:
+                graph, edge_weight = with_remaining_loops(
+                    graph, edge_weight, 2.0 if improved else 1.0)
+            edge_weight = normalize(graph, edge_weight)
+            looped = Looped(graph, num_nodes, add_self_loops, graph, flipped,
+                            edge_weight.dtype)
+        return looped.tensors(edge_weight) if make_tensors else (looped,
+                                                                 edge_weight)
     return gcn_norm
 
 

@@ -16,7 +16,7 @@ from ._mixin import unfit, usual
 from ._reduce import neighbours
 
 
-# ---- RGCN ---------------------------------------------------------------------------
+# ---- RGCN -------------------------------------------------------------------
 
 def by_relation(pyg_forward):
     """RGCNConv: the edges of each relation are a graph, kept with those of
@@ -26,9 +26,9 @@ def by_relation(pyg_forward):
             edge_index = edges_as_given(self, edge_index)
         if (not known(edge_index) or edge_type is None or ops.compiling()
                 or typing.WITH_SEGMM or not usual(self)
-                or type(edge_type) is not torch.Tensor
-                or edge_type.dim() != 1
-                or edge_type.numel() != edge_index.size(1)):
+                or type(edge_type) is not Tensor or edge_type.dim() != 1
+                or edge_type.numel() != edge_index.size(1)
+                or reverse(self) and isinstance(x, tuple)):
             return pyg_forward(self, x, edge_index, edge_type)
         parts = _parts(edge_index, edge_type, self.num_relations)
         return _by_relation(self, x, parts)
@@ -90,7 +90,7 @@ def one_relation(layer, edge_index, size, x, edge_type_ptr=None):
     return neighbours(layer, edge_index, size, x)
 
 
-# ---- RGAT ---------------------------------------------------------------------------
+# ---- RGAT -------------------------------------------------------------------
 
 def _by_type(edge_index, edge_type, num_nodes, layer):
     """Edges whose sources are (relation, node)."""

@@ -17,7 +17,7 @@ from ._reduce import (
     combine, edge_messages, is_sum, neighbours, reduce_neighbours, reductions)
 
 
-# ---- forwards ------------------------------------------------------------------
+# ---- forwards ---------------------------------------------------------------
 
 def _tensors_for_graphs(layer, values):
     """A dfgnn.Graph as the edge_index that PyG's forward looks at."""
@@ -53,7 +53,7 @@ def keeps_edges(layer):
                             and layer.training)
 
 
-# ---- propagates ----------------------------------------------------------------
+# ---- propagates -------------------------------------------------------------
 
 def x_only(layer, edge_index, size, x):
     return neighbours(layer, edge_index, size, x)
@@ -128,7 +128,7 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
     return spmm(graph, x.to(kind), weight, num_dst=met.num_dst)
 
 
-# ---- principal neighbourhood aggregation ----------------------------------------
+# ---- principal neighbourhood aggregation ------------------------------------
 
 def _first_linear(network):
     """(the Linear that a message network begins with, the modules after it);
@@ -168,7 +168,7 @@ def principal(layer, edge_index, size, x, edge_attr=None):
     return combine(layer.aggr_module, outs, graph)
 
 
-# ---- messages of one node -------------------------------------------------------
+# ---- messages of one node ---------------------------------------------------
 
 def generalized(layer, edge_index, size, x, edge_attr=None):
     """GENConv without edge features: relu(x_j) + eps is made by node.  Its

@@ -49,7 +49,8 @@ TABLE = [
     Row("MixHopConv", sums.own_edges, normalized),
     Row("PDNConv", sums.own_edges, normalized),
     Row("ClusterGCNConv", sums.own_edges, sums.renamed(REPLACE_LOOPS)),
-    Row("ChebConv", sums.chebyshev, methods={"__norm__": sums.laplacian}),
+    Row("ChebConv", sums.chebyshev, sums.renamed({}),
+        methods={"__norm__": sums.laplacian}),
     Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
     # attention
     Row("GATConv", forward=attention.gat),
@@ -60,13 +61,13 @@ TABLE = [
     Row("HANConv", attention.meta_paths),
     Row("HGTConv", attention.heterogeneous,
         sums.renamed(attention.HGT_NAMES)),
-    Row("RGATConv", relations.relational),
+    Row("RGATConv", relations.relational, sums.renamed({})),
     Row("GeneralConv", attention.general),
     # messages of a network, where it is linear or of one node alone
     Row("PNAConv", sums.principal),
     Row("GENConv", sums.generalized),
     Row("EdgeConv", sums.edge_network),
-    Row("FiLMConv", sums.film),
+    Row("FiLMConv", sums.film, sums.renamed({})),
     # messages made edge by edge, reduced by a kernel
     Row("GINEConv", edge_messages),
     Row("ResGatedGraphConv", edge_messages),
