@@ -108,6 +108,8 @@ def gen(case, rng, options):
     options = dict(options)
     if "edge_dim" in options:
         options["edge_dim"] = EDGE_WIDTH
+    if options.get("aggr") == "softmax_sg":
+        options.pop("learn_t", None)
     options["norm"] = rng.choice(["layer", "batch", None])
     return G.GENConv(_ins(case), OUT, **options)
 

@@ -132,6 +132,56 @@ def test_a_subclass_may_change_the_arguments_of_message(x, edges):
     near(mine(x, edges), theirs(x, edges) - less.T, 1e-12)
 
 
+class Flat(ours.SuperGATConv):
+    def get_attention(self, edge_index_i, x_i, x_j, num_nodes,
+                      return_logits=False):
+        return torch.ones_like(x_i[..., 0])
+
+
+def test_a_subclass_may_change_what_message_calls(x, edges):
+    mine = Flat(F, 4, add_self_loops=False, bias=False).double().eval()
+    sums = torch.zeros(N, 4, dtype=torch.float64).index_add(
+        0, edges[1], mine.lin(x)[edges[0]])
+    near(mine(x, edges), sums, 1e-12)
+
+
+class Halved(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+@pytest.mark.parametrize("name", ["GATConv", "TransformerConv"])
+def test_another_projection_of_edges_is_called(name, x, edges):
+    theirs, mine = pairs(name, F, 4, edge_dim=3)
+    weight = theirs.lin_edge.weight
+    for layer in (theirs, mine):
+        layer.lin_edge = Halved(3, 4, bias=False).double()
+        layer.lin_edge.weight = torch.nn.Parameter(weight.detach().clone())
+    attr = torch.randn(edges.size(1), 3, dtype=torch.float64)
+    near(mine(x, edges, attr), theirs(x, edges, attr), 1e-12)
+
+
+def test_what_is_remembered_does_not_grow(x, edges):
+    from dfgnn.nn.pyg import _edges
+    theirs, mine = pairs("RGATConv", F, 4, 3)
+    for layer in (theirs, mine):
+        torch.nn.init.ones_(layer.l2)
+    sizes = []
+    for _ in range(4):
+        kinds = torch.randint(0, 3, (edges.size(1),))
+        near(mine(x, edges, kinds), theirs(x, edges, kinds), 1e-12)
+        sizes.append(len(_edges._kept[id(edges)][2]))
+    assert sizes == [sizes[0]] * 4
+    assert sizes[0]
+
+
+def test_chebyshev_laplacians_of_other_scales_are_others(x, edges):
+    theirs, mine = pairs("ChebConv", F, 4, 3)
+    for scale in (2.0, 3.0, None, 2.0):
+        near(mine(x, edges, lambda_max=scale),
+             theirs(x, edges, lambda_max=scale), 1e-12)
+
+
 def test_a_subclass_that_changes_no_message_takes_kernels(x, edges):
     mine = Same(F, 4).double()
     out, count = kernels(lambda: mine(x, edges))

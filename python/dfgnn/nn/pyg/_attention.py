@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import Linear
 
 from ... import ops
 from ..._loops import loop_features
@@ -155,7 +156,7 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
     if reason is None and not _loops_fit(layer, edge_attr, wanted):
         reason = "torch.compile traces"
     if reason is None and _edges_looked_at(layer):
-        reason = "a hook looks at its projection of edges"
+        reason = "its projection of edges is not PyG's, or a hook looks at it"
     if reason is not None:
         return unfit(layer, reason)
     loops = layer.add_self_loops
@@ -193,9 +194,11 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
 
 
 def _edges_looked_at(layer):
+    """Whether the projection of edge features is more than its weight."""
     lin = layer.lin_edge
-    return lin is not None and (lin._forward_hooks or lin._forward_pre_hooks
-                                or lin._backward_hooks)
+    return lin is not None and (
+        type(lin) not in (Linear, torch.nn.Linear) or lin._forward_hooks
+        or lin._forward_pre_hooks or lin._backward_hooks)
 
 
 # ---- GATv2 ------------------------------------------------------------------
@@ -293,7 +296,7 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
     if reason is None and linear is not None and (
             _edges_looked_at(layer) or linear.bias is not None
             or edge_attr.dim() != 2):
-        reason = "a hook looks at its projection of edges"
+        reason = "its projection of edges is not PyG's, or a hook looks at it"
     if reason is not None:
         return unfit(layer, reason)
     met = ends(layer, key)
@@ -399,18 +402,16 @@ def _joined(original):
         tensors = [edge_index_dict[kind] for kind in src_offset_dict]
         if (ops.compiling() or edge_attr_dict is None or not tensors
                 or not all(known(t) and isinstance(t, Tensor)
-                           and not t.is_inference() for t in tensors)):
+                           for t in tensors)):
             return original(edge_index_dict, src_offset_dict, dst_offset_dict,
                             edge_attr_dict, num_nodes)
 
-        def make():
-            edges, _ = original(edge_index_dict, src_offset_dict,
-                                dst_offset_dict, None, num_nodes)
-            return tensors[1:], edges
-        key = ("joined", num_nodes, tuple(src_offset_dict.items()),
-               tuple(dst_offset_dict.items()),
-               tuple((id(t), t._version) for t in tensors[1:]))
-        _, edges = remember(tensors[0], key, make)
+        edges = remember(
+            tensors[0], ("joined", num_nodes, tuple(src_offset_dict.items()),
+                         tuple(dst_offset_dict.items())),
+            lambda: original(edge_index_dict, src_offset_dict,
+                             dst_offset_dict, None, num_nodes)[0],
+            tensors[1:])
         starts = list(src_offset_dict.values()) + [num_nodes]
         return edges, Prior(
             [edge_attr_dict["__".join(kind)] for kind in src_offset_dict],

@@ -20,20 +20,23 @@ _kept = {}
 
 # ---- remembering ------------------------------------------------------------
 
-def remember(tensor, key, make):
-    """make(), called once for as long as the tensor lives and is not written
-    to."""
-    if tensor.is_inference():
+def remember(tensor, key, make, others=()):
+    """make(), called once for as long as the tensor lives and neither it nor
+    the others are written to.  Of a key the latest is kept: whoever makes new
+    others in each call holds no more than one of them."""
+    if tensor.is_inference() or any(t.is_inference() for t in others):
         return make()
     number, version = id(tensor), tensor._version
     entry = _kept.get(number)
     if entry is None or entry[0]() is not tensor or entry[1] != version:
         reference = weakref.ref(tensor, lambda _: _kept.pop(number, None))
         entry = _kept[number] = (reference, version, {})
+    versions = [t._version for t in others]
     found = entry[2].get(key)
-    if found is None:
-        found = entry[2][key] = make()
-    return found
+    if found is None or found[1] != versions or not all(
+            a is b for a, b in zip(found[0], others)):
+        found = entry[2][key] = (tuple(others), versions, make())
+    return found[2]
 
 
 def known(edge_index):
@@ -76,8 +79,8 @@ def _made_by_us(edges):
     entry = _kept.get(id(edges))
     if entry is None or entry[0]() is not edges:
         return None
-    graph = entry[2].get("graph")
-    return None if graph is None else graph()
+    found = entry[2].get("graph")
+    return None if found is None else found[2]()
 
 
 def edge_tensor(graph):

@@ -133,8 +133,13 @@ class Fused:
         base = cls._dfgnn_base
         if base is None:
             return
+        # what PyG's layer calls beside these, such as SuperGAT's
+        # get_attention, counts, too
+        own = [name for name, value in vars(base).items()
+               if callable(value) and not name.startswith("_")
+               and name not in ("forward", "propagate", "reset_parameters")]
         cls._dfgnn_overridden = next(
-            (name for name in METHODS
+            (name for name in (*METHODS, *own)
              if getattr(cls, name, None) is not getattr(base, name, None)),
             None)
 

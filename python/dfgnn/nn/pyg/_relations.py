@@ -38,13 +38,10 @@ def by_relation(pyg_forward):
 def _parts(edge_index, edge_type, count):
     """The edges of each relation; kept as long as both tensors are as they
     were."""
-    def make():
-        return [edge_index[:, edge_type == r] for r in range(count)]
-    if edge_type.is_inference():
-        return make()
-    return remember(edge_index, ("relations", id(edge_type),
-                                 edge_type._version, count),
-                    lambda: (edge_type, make()))[1]
+    return remember(
+        edge_index, ("relations", count),
+        lambda: [edge_index[:, edge_type == r] for r in range(count)],
+        (edge_type,))
 
 
 def _by_relation(layer, x, parts):
@@ -97,11 +94,9 @@ def _by_type(edge_index, edge_type, num_nodes, layer):
     def make():
         send = 1 if reverse(layer) else 0
         src = edge_type * num_nodes + edge_index[send]
-        return edge_type, torch.stack([src, edge_index[1 - send]])
-    if edge_type.is_inference():
-        return make()[1]
-    return remember(edge_index, ("types", id(edge_type), edge_type._version,
-                                 num_nodes, layer.flow), make)[1]
+        return torch.stack([src, edge_index[1 - send]])
+    return remember(edge_index, ("types", num_nodes, layer.flow), make,
+                    (edge_type,))
 
 
 def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
