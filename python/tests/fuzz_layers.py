@@ -7,6 +7,7 @@ import torch_geometric.nn as G
 from torch.nn import Linear, ReLU, Sequential
 
 WIDTH, OUT, EDGE_WIDTH, RELATIONS = 6, 5, 4, 3
+KINDS = (["a", "b"], [("a", "to", "a"), ("b", "to", "a"), ("a", "to", "b")])
 YES = [False, True]
 REDUCTIONS = ["add", "mean", "max", "min", "std", "var", "median", "mul",
               ["mean", "min", "max", "std"], ["sum", "max"], ["mean", "var"],
@@ -29,6 +30,7 @@ class Spec(NamedTuple):
     attention: bool = False  # takes return_attention_weights
     sparse: bool = False
     flow: bool = True
+    hetero: bool = False  # takes dictionaries by kind
     same_dropout: bool = False  # its dropout draws as PyG's
 
 
@@ -206,6 +208,11 @@ SPECS = [
     Spec("FAConv", fixed(G.FAConv, WIDTH),
          dict(eps=[0.0], cached=YES, dropout=[0.4], **_NORM), root=True,
          attention=True, same_dropout=True),
+    Spec("HGTConv", lambda c, r, o: G.HGTConv(WIDTH, 8, KINDS, **o),
+         dict(heads=[2, 4]), hetero=True, flow=False),
+    Spec("HANConv", lambda c, r, o: G.HANConv(WIDTH, 8, KINDS, **o),
+         dict(heads=[2, 4], negative_slope=[0.1], dropout=[0.5]), hetero=True,
+         flow=False),
     Spec("PNAConv", pna, dict(towers=[2], divide_input=YES, pre_layers=[2],
                               post_layers=[2], edge_dim=[EDGE_WIDTH],
                               train_norm=YES)),

@@ -91,8 +91,23 @@ class Case:
             shape = (3,) + shape
         return torch.randn(shape, dtype=torch.float64)
 
+    def _hetero_inputs(self):
+        """Two kinds of nodes and three of edges."""
+        count = {"a": self.num_src, "b": self.rng.choice([1, 9])}
+        self.static = False
+        x = {kind: self._features(n, fuzz_layers.WIDTH)
+             for kind, n in count.items()}
+        edges = {}
+        for kind in fuzz_layers.KINDS[1]:
+            many = self.rng.choice([0, 1, 30])
+            edges[kind] = torch.stack([
+                torch.randint(0, count[kind[i]], (many,)) for i in (0, 2)])
+        return {"x_dict": x, "edge_index_dict": edges}
+
     def _inputs(self):
         rng, spec = self.rng, self.spec
+        if spec.hetero:
+            return self._hetero_inputs()
         edges = self.edge_index
         self.static = spec.static and not self.bipartite \
             and rng.random() < 0.12
@@ -153,7 +168,9 @@ class Case:
         given = {n: "(x, None)" if isinstance(v, tuple) and v[1] is None
                  else [list(t.shape) if isinstance(t, torch.Tensor) else t
                        for t in v] if isinstance(v, tuple)
-                 else list(v.shape) if isinstance(v, torch.Tensor) else v
+                 else list(v.shape) if isinstance(v, torch.Tensor)
+                 else {k: list(t.shape) for k, t in v.items()}
+                 if isinstance(v, dict) else v
                  for n, v in self.inputs.items()}
         return (f"seed {self.seed}: {self.spec.name} {self.options} "
                 f"{str(self.dtype)[6:]}"
@@ -168,6 +185,8 @@ def _cast(value, dtype):
     """Leaves that want gradients."""
     if isinstance(value, tuple):
         return tuple(_cast(v, dtype) for v in value)
+    if isinstance(value, dict):
+        return {key: _cast(v, dtype) for key, v in value.items()}
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     if value.layout != torch.strided:
@@ -269,13 +288,6 @@ def compare(case, theirs, ours, truth):
     return None
 
 
-def _attempt(function):
-    try:
-        return function(), None
-    except Exception as error:  # PyG's own errors are compared, too
-        return None, error
-
-
 class Watch:
     """Counts the plans that ran."""
 
@@ -293,33 +305,45 @@ class Watch:
         _execute.Plan.run = self.run
 
 
+def _compared(case, fast):
+    """(what differs, whether PyG raised)."""
+    def attempt(layer, dtype, autocast):
+        try:
+            return run(layer, case, dtype, autocast), None
+        except Exception as error:  # PyG's own errors are compared, too
+            return None, error
+    theirs, raised = attempt(case.layer, case.dtype, case.autocast)
+    ours, failed = attempt(fast, case.dtype, case.autocast)
+    if raised is not None:
+        return (None if failed is not None else
+                f"PyG raises {raised!r}, ours does not"), True
+    if failed is not None:
+        return f"raises {failed!r}", False
+    truth = None
+    if case.dtype != torch.float64:
+        truth = run(case.layer, case, torch.float64, False)
+    return compare(case, theirs, ours, truth), False
+
+
 def check(seed):
     """(case, what differs or None, whether a kernel ran, whether PyG
     raised)."""
     case = Case(seed)
-    layer = copy.deepcopy(case.layer)
-    report = dfgnn.accelerate(layer)
-    assert report.swapped, f"nothing was swapped in {type(layer).__name__}"
-    theirs, raised = _attempt(lambda: run(case.layer, case, case.dtype,
-                                          case.autocast))
+    fast = copy.deepcopy(case.layer)
+    assert dfgnn.accelerate(fast).swapped, f"{type(fast).__name__} stays"
     with Watch() as watch:
-        ours, failed = _attempt(lambda: run(layer, case, case.dtype,
-                                            case.autocast))
-    if raised is not None:
-        what = None if failed is not None else \
-            f"PyG raises {raised!r}, ours does not"
-        return case, what, bool(watch.count), True
-    if failed is not None:
-        return case, f"raises {failed!r}", bool(watch.count), False
-    truth = None
-    if case.dtype != torch.float64:
-        truth = run(case.layer, case, torch.float64, False)
-    what = compare(case, theirs, ours, truth)
-    if what is None:  # what the first call remembered
-        again = run(layer, case, case.dtype, case.autocast)
-        what = compare(case, theirs, again, truth)
+        what, raised = _compared(case, fast)
+    ran = bool(watch.count)
+    if what is None and not raised:
+        what, _ = _compared(case, fast)  # with what the first call remembered
         what = what and "the second time: " + what
-    return case, what, bool(watch.count), False
+    edges = case.inputs.get("edge_index")
+    if what is None and not raised and edges is not None \
+            and edges.layout == torch.strided and case.rng.random() < 0.3:
+        edges.copy_(edges[:, torch.randperm(edges.size(1))])
+        what, _ = _compared(case, fast)
+        what = what and "with edges written to: " + what
+    return case, what, ran, raised
 
 
 def main():

@@ -169,7 +169,8 @@ class Looped(NamedTuple):
             graph = self.looped()
             edge_weight = symmetric_weights(graph, self.dtype)
         edges = edge_tensor(graph)
-        return (edges.flip(0) if self.flipped else edges), edge_weight
+        return (edges.flip(0) if self.flipped else edges), \
+            edge_weight.to(self.dtype)
 
     def looped(self):
         graph = as_graph(self.edges, self.num_nodes)
@@ -228,7 +229,8 @@ def _norm(make_tensors, original):
     def gcn_norm(edge_index, edge_weight=None, num_nodes=None, improved=False,
                  add_self_loops=True, flow="source_to_target", dtype=None):
         plain = (known(edge_index) and num_nodes is not None
-                 and (edge_weight is None or edge_weight.dim() == 1))
+                 and (edge_weight is None or edge_weight.dim() == 1
+                      and edge_weight.is_floating_point()))
         symmetric = edge_weight is None  # PyG forgets improved then, too
         if not plain or ops.compiling() and (make_tensors or not symmetric):
             return original(edge_index, edge_weight, num_nodes, improved,
@@ -251,12 +253,15 @@ def _norm(make_tensors, original):
             looped = Looped(graph, num_nodes, add_self_loops, None, flipped,
                             dtype or torch.get_default_dtype())
         else:
+            kind = edge_weight.dtype
+            if kind in (torch.float16, torch.bfloat16):
+                edge_weight = edge_weight.float()  # sums of many, and roots
             if add_self_loops:
                 graph, edge_weight = with_remaining_loops(
                     graph, edge_weight, 2.0 if improved else 1.0)
             edge_weight = normalize(graph, edge_weight)
             looped = Looped(graph, num_nodes, add_self_loops, graph, flipped,
-                            edge_weight.dtype)
+                            kind)
         return looped.tensors(edge_weight) if make_tensors else (looped,
                                                                  edge_weight)
     return gcn_norm

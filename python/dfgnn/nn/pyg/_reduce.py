@@ -179,7 +179,7 @@ def _normalized(layer, looped, x, edge_weight):
     if looped.graph is None:
         out = gcn(looped.edges, value, looped.loops)
         return shape.leave(out).to(torch.promote_types(looped.dtype, x.dtype))
-    kind = torch.promote_types(edge_weight.dtype, x.dtype)
+    kind = torch.promote_types(looped.dtype, x.dtype)
     return shape.leave(spmm(looped.graph, value.to(kind), edge_weight,
                             num_dst=looped.num_nodes))
 
