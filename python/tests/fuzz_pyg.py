@@ -276,6 +276,10 @@ def compare(case, theirs, ours, truth):
             continue
         kind = torch.bfloat16 if case.autocast else case.dtype
         allowed = TOLERANCE[kind]
+        if name.startswith("gradient") and kind == torch.bfloat16:
+            # PyG multiplies in float32 in autocast regions; what the kernels
+            # keep has 16 bits, and gradients of scores cancel
+            allowed *= 6
         exact = a if truth is None else _dense(truth[name].detach())
         if exact.shape != b.shape:
             exact = a

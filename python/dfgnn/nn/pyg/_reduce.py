@@ -210,10 +210,39 @@ def edge_messages(layer, edge_index, size, **given):
                         found["dim_size"])
 
 
+class _EdgeSum(torch.autograd.Function):
+    """Sums or means of messages [E, ...] by destination; the gradient of a
+    message is that of its destination, for which nothing is transposed."""
+
+    @staticmethod
+    def forward(ctx, message, graph, name):
+        ctx.call = graph, name
+        return spmm(by_edge(graph), message, reduce=name)
+
+    @staticmethod
+    def backward(ctx, grad):
+        graph, name = ctx.call
+        if name == "mean":
+            count = degrees(graph, grad.dtype).clamp(min=1)
+            grad = grad / count.view([-1] + [1] * (grad.dim() - 1))
+        dst = graph.edge_index[1]
+        return grad.index_select(0, dst), None, None
+
+
+def reduce_messages(graph, message, names):
+    """Each reduction of messages [E, F] or [E, H, D], in the order of the
+    caller's edges."""
+    if len([n for n in names if n in _IN_ONE_PASS]) > 1:
+        return reduce_neighbours(by_edge(graph), message, names,
+                                 graph.num_dst)
+    return [_EdgeSum.apply(message, graph, name) if name in ("sum", "mean")
+            else aggregate(by_edge(graph), message, name) for name in names]
+
+
 def reduce_edges(layer, edge_index, message, num_src, num_dst):
-    """Reduces messages [E, F] or [E, H, D]."""
+    """An aggregation module's reductions of messages."""
     module = layer.aggr_module
     graph = graph_of(layer, edge_index,
                      num_dst if num_src is None else num_src, num_dst)
-    return combine(module, reduce_neighbours(
-        by_edge(graph), message, reductions(module), num_dst), graph)
+    return combine(module, reduce_messages(graph, message,
+                                           reductions(module)), graph)

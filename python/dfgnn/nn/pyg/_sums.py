@@ -10,11 +10,12 @@ from ...aggregation import spmm
 from ...functional import gat_attention
 from ...graph import Graph
 from ._edges import (
-    Looped, by_edge, degrees, edges_as_given, ends, graph_of, known, remember,
+    Looped, degrees, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
 from ._mixin import fits, unfit, usual
 from ._reduce import (
-    combine, edge_messages, is_sum, neighbours, reduce_neighbours, reductions)
+    combine, edge_messages, is_sum, neighbours, reduce_messages,
+    reduce_neighbours, reductions)
 
 
 # ---- forwards ---------------------------------------------------------------
@@ -216,7 +217,9 @@ def edge_network(layer, edge_index, size, x):
     met = ends(layer, x, size)
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
-            or met.src.dim() != 2 or ops.compiling()):
+            or met.src.dim() != 2 or ops.compiling()
+            # PyG subtracts in float32 before it multiplies in 16 bits
+            or torch.is_autocast_enabled(met.src.device.type)):
         return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     width = met.src.size(1)
@@ -228,8 +231,8 @@ def edge_network(layer, edge_index, size, x):
         message = own.index_select(0, dst) + sent.index_select(0, src)
         for module in rest:
             message = module(message)
-        return combine(layer.aggr_module, reduce_neighbours(
-            by_edge(graph), message, names, met.num_dst), graph)
+        return combine(layer.aggr_module, reduce_messages(
+            graph, message, names), graph)
     return combine(layer.aggr_module, _shifted(
         names, reduce_neighbours(graph, sent, names, met.num_dst), own,
         graph), graph)
