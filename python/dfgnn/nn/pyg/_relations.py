@@ -61,8 +61,6 @@ def _by_relation(layer, x, parts):
                          "non-continuous input features.")
     out = torch.zeros(x_r.size(0), layer.out_channels, device=x_r.device)
     for number, edges in enumerate(parts):
-        if not edges.size(1):
-            continue
         if layer.num_blocks is not None:
             h = layer.propagate(edges, x=x_l, edge_type_ptr=None, size=size)
             h = h.view(-1, weight.size(1), weight.size(2))

@@ -218,7 +218,8 @@ def edge_network(layer, edge_index, size, x):
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
             or met.src.dim() != 2 or ops.compiling()
-            # PyG subtracts in float32 before it multiplies in 16 bits
+            # PyG subtracts before it multiplies: with 16 bits that matters
+            or met.src.dtype in (torch.float16, torch.bfloat16)
             or torch.is_autocast_enabled(met.src.device.type)):
         return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
