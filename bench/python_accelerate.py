@@ -50,12 +50,11 @@ def batch(graphs, nodes, edges, generator):
 class Nodes(torch.nn.Module):
     """A stack of layers with what stands between them in the examples."""
 
-    def __init__(self, layers, dropout, act, norms=False):
+    def __init__(self, layers, dropout, act, norms=()):
         super().__init__()
         self.layers = torch.nn.ModuleList(layers)
-        widths = [n for n in norms] if norms else []
         self.norms = torch.nn.ModuleList(
-            torch.nn.BatchNorm1d(n) for n in widths)
+            torch.nn.BatchNorm1d(n) for n in norms)
         self.dropout, self.act = dropout, act
 
     def forward(self, x, edge_index):
@@ -219,15 +218,14 @@ def measure(name, device, scale, rounds):
     inputs = [t.to(device) for t in inputs]
     fast = copy.deepcopy(plain)
     report = dfgnn.accelerate(fast)
-    plain.eval(), fast.eval()
     with torch.no_grad():
-        a, b = plain(*inputs), fast(*inputs)
-    plain.train(), fast.train()
-    trainers = [Trainer(m, inputs, labels.to(device), loss, fresh)
+        a, b = (m.eval()(*inputs) for m in (plain, fast))
+    trainers = [Trainer(m.train(), inputs, labels.to(device), loss, fresh)
                 for m in (plain, fast)]
-    once = [timed(t, device, 1) for t in trainers] and [
-        timed(t, device, 2) for t in trainers]
-    steps = [max(1, min(50, int(200 / max(ms, 1e-3)))) for ms in once]
+    for trainer in trainers:  # plans, transposed views, what remembers
+        timed(trainer, device, 2)
+    steps = [max(1, min(50, int(200 / max(timed(t, device, 2), 1e-3))))
+             for t in trainers]
     times = [[], []]
     for _ in range(rounds):
         for number, trainer in enumerate(trainers):
