@@ -9,6 +9,7 @@ or swap an import: ``from dfgnn.nn import GATConv``.
 import importlib
 
 from ._library import version
+from .accelerate import accelerate
 from .aggregation import aggregate, spmm
 from .convert import as_graph
 from .errors import (

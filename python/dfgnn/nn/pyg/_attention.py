@@ -1,0 +1,474 @@
+"""Layers that attend: GAT, GATv2, transformers and their kin."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import Linear
+
+from ... import ops
+from ..._loops import loop_features
+from ...functional import (
+    agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
+    score_attention)
+from ...graph import Graph
+from ._edges import (
+    Prior, edges_as_given, ends, graph_of, known, remember, reverse)
+from ._mixin import attempt, fits, unfit, usual
+from ._reduce import (
+    combine, edge_messages, is_sum, reduce_neighbours, reductions)
+
+
+def _attend(function, *args, result=None, **kwargs):
+    """An attention as exact as its inputs are: PyG computes scores in their
+    own type inside an autocast region, too.  result: the type of PyG's."""
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        device = next(a for a in args[1:] if isinstance(a, Tensor)).device.type
+        with torch.autocast(device, enabled=False):
+            found = function(*args, **kwargs)
+        out = found[0] if isinstance(found, tuple) else found
+        if result is not None and out.dtype != result:
+            out = out.to(result)
+        return (out, found[1]) if isinstance(found, tuple) else out
+    return function(*args, **kwargs)
+
+
+def _softmax_type(scores):
+    """The type that PyG's softmax gives such scores: autocast on a GPU makes
+    exponentials float32."""
+    return scores[:0].exp().dtype
+
+
+def _result_type(scores, value):
+    return torch.promote_types(_softmax_type(scores), value.dtype)
+
+
+def _certain_dropout(layer):
+    return layer.training and getattr(layer, "dropout", 0) >= 1
+
+
+def attends(layer, edge_index, *tensors):
+    """Why a layer that attends takes PyG's path; None if it need not."""
+    if not known(edge_index):
+        return "its edges are no edge_index, but a " \
+            + type(edge_index).__name__
+    if not is_sum(layer):
+        return "its messages are not summed"
+    if _certain_dropout(layer):
+        return "dropout leaves nothing"
+    if not fits(*tensors):
+        return "features are not of floating point"
+    return None
+
+
+def _weights_result(layer, edge_index, graph, looped, alpha):
+    """(edge_index, alpha) as PyG returns them."""
+    if looped or isinstance(edge_index, Graph):
+        edge_index = graph.edge_index.clone()
+        if reverse(layer):
+            edge_index = edge_index.flip(0)
+    return edge_index, alpha
+
+
+def _with_loops(layer, edge_index, num_src, num_dst, edge_attr):
+    """(graph with self loops, edge features with those of the loops)."""
+    graph = graph_of(layer, edge_index, num_src, num_dst).with_self_loops()
+    if edge_attr is not None:
+        edges = graph.edge_index
+        # PyG fills by the second row, whichever way messages flow
+        edges = edges.flip(0) if reverse(layer) else edges
+        edge_attr = loop_features(edge_attr, graph.kept, edges,
+                                  min(num_src, num_dst), layer.fill_value)
+    return graph, edge_attr
+
+
+def _can_fill(layer, edge_attr, met):
+    """PyG reduces edge features for as many nodes as have loops, and fails
+    where an edge leads to another."""
+    return (edge_attr is None or not isinstance(layer.fill_value, str)
+            or met.num_src == met.num_dst)
+
+
+def _finish(layer, out, residual):
+    out = out.flatten(1) if layer.concat else out.mean(dim=1)
+    if residual is not None:
+        out = out + residual
+    return out if layer.bias is None else out + layer.bias
+
+
+def _loops_fit(layer, edge_attr, wanted):
+    """Whether the loops need no edge made while torch.compile traces."""
+    return not (ops.compiling() and layer.add_self_loops
+                and (wanted or edge_attr is not None))
+
+
+# ---- GAT --------------------------------------------------------------------
+
+def _project(layer, x):
+    """(h that is sent, h that receives or None)."""
+    shape = (-1, layer.heads, layer.out_channels)
+    single = isinstance(x, Tensor)
+    x_src, x_dst = (x, x) if single else x
+    if layer.lin is not None:
+        h_src = layer.lin(x_src).view(shape)
+        if single:
+            return h_src, h_src
+        h_dst = None if x_dst is None else layer.lin(x_dst).view(shape)
+    else:
+        h_src = layer.lin_src(x_src).view(shape)
+        h_dst = None if x_dst is None else layer.lin_dst(x_dst).view(shape)
+    return h_src, h_dst
+
+
+def _edge_score(layer, edge_attr):
+    """<att, W e> as a product with [H, edge_dim]: nothing is [E, H, C]."""
+    if edge_attr is None or layer.lin_edge is None:
+        return None
+    if edge_attr.dim() == 1:
+        edge_attr = edge_attr.view(-1, 1)
+    weight = layer.lin_edge.weight.view(layer.heads, layer.out_channels, -1)
+    return edge_attr @ torch.einsum("hd,hdf->fh", layer.att_edge[0],
+                                    weight.to(layer.att_edge.dtype))
+
+
+def gat(pyg_forward):
+    def forward(self, x, edge_index, edge_attr=None, size=None,
+                return_attention_weights=None):
+        wanted = bool(return_attention_weights)
+        if usual(self):
+            out = attempt(_gat, self, x, edge_index, edge_attr, size, wanted)
+            if out is not NotImplemented:
+                return out
+        if isinstance(edge_index, Graph):
+            edge_index = edges_as_given(self, edge_index)
+        return pyg_forward(self, x, edge_index, edge_attr, size,
+                           return_attention_weights)
+    return forward
+
+
+def _gat(layer, x, edge_index, edge_attr, size, wanted):
+    given = (x,) if isinstance(x, Tensor) else x
+    reason = attends(layer, edge_index, edge_attr, *given)
+    if reason is None and (given[0] is None or any(
+            t is not None and t.dim() != 2 for t in given)):
+        reason = "x is not [nodes, features]"
+    if reason is None and not _loops_fit(layer, edge_attr, wanted):
+        reason = "torch.compile traces"
+    if reason is None and _edges_looked_at(layer):
+        reason = "its projection of edges is not PyG's, or a hook looks at it"
+    if reason is not None:
+        return unfit(layer, reason)
+    loops = layer.add_self_loops
+    met = ends(layer, (x, x) if isinstance(x, Tensor) else x, size)
+    if met is None:
+        return unfit(layer, "sizes contradict each other")
+    if loops and not _can_fill(layer, edge_attr, met):
+        return unfit(layer, "PyG cannot fill the features of loops")
+    residual = None  # before the rest: lazy layers draw their weights in order
+    if layer.res is not None and met.dst is not None:
+        residual = layer.res(met.dst)
+    h_src, h_dst = _project(layer, x)
+    score_src = (h_src * layer.att_src).sum(-1)
+    score_dst = None if h_dst is None else (h_dst * layer.att_dst).sum(-1)
+    if score_dst is None:
+        score_dst = score_src.new_zeros(met.num_dst, layer.heads)
+    if loops and (wanted or edge_attr is not None):
+        graph, edge_attr = _with_loops(layer, edge_index, met.num_src,
+                                       met.num_dst, edge_attr)
+        loops = False
+    else:
+        graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    out = _attend(
+        gat_attention, graph, h_src, score_dst, score_src,
+        negative_slope=layer.negative_slope,
+        edge_score=_edge_score(layer, edge_attr), dropout=layer.dropout,
+        training=layer.training, return_weights="after" if wanted else False,
+        self_loops=loops, result=_result_type(score_src, h_src))
+    if not wanted:
+        return _finish(layer, out, residual)
+    out, alpha = out
+    alpha = alpha.to(_softmax_type(score_src))
+    return _finish(layer, out, residual), _weights_result(
+        layer, edge_index, graph, layer.add_self_loops, alpha)
+
+
+def _edges_looked_at(layer):
+    """Whether the projection of edge features is more than its weight."""
+    lin = layer.lin_edge
+    return lin is not None and (
+        type(lin) not in (Linear, torch.nn.Linear) or lin._forward_hooks
+        or lin._forward_pre_hooks or lin._backward_hooks)
+
+
+# ---- GATv2 ------------------------------------------------------------------
+
+def gatv2(pyg_forward):
+    def forward(self, x, edge_index, edge_attr=None,
+                return_attention_weights=None):
+        wanted = bool(return_attention_weights)
+        if usual(self):
+            out = attempt(_gatv2, self, x, edge_index, edge_attr, wanted)
+            if out is not NotImplemented:
+                return out
+        if isinstance(edge_index, Graph):
+            edge_index = edges_as_given(self, edge_index)
+        return pyg_forward(self, x, edge_index, edge_attr,
+                           return_attention_weights)
+    return forward
+
+
+def _gatv2(layer, x, edge_index, edge_attr, wanted):
+    single = isinstance(x, Tensor)
+    x_l, x_r = (x, x) if single else x
+    if x_l is None or x_r is None or x_l.dim() != 2 or x_r.dim() != 2:
+        return unfit(layer, "x is not [nodes, features], or two such")
+    reason = attends(layer, edge_index, edge_attr, x_l, x_r)
+    if reason is None and not _loops_fit(layer, edge_attr, wanted):
+        reason = "torch.compile traces"
+    if reason is None and edge_attr is not None and layer.lin_edge is None:
+        reason = "edge_attr is given, but the layer has no edge_dim"
+    if reason is not None:
+        return unfit(layer, reason)
+    met = ends(layer, (x_l, x_r))
+    if met is None:
+        return unfit(layer, "sizes contradict each other")
+    loops = layer.add_self_loops
+    if loops and not _can_fill(layer, edge_attr, met):
+        return unfit(layer, "PyG cannot fill the features of loops")
+    shape = (-1, layer.heads, layer.out_channels)
+    residual = None if layer.res is None else layer.res(x_r)
+    h_l = layer.lin_l(x_l).view(shape)
+    if single and layer.share_weights:
+        h_r = h_l
+    else:
+        h_r = layer.lin_r(x_r).view(shape)
+    if loops and (wanted or edge_attr is not None):
+        graph, edge_attr = _with_loops(layer, edge_index, met.num_src,
+                                       met.num_dst, edge_attr)
+        loops = False
+    else:
+        graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    if edge_attr is not None:
+        if edge_attr.dim() == 1:
+            edge_attr = edge_attr.view(-1, 1)
+        edge_attr = layer.lin_edge(edge_attr).view(shape)
+    like = (h_l[:0] * layer.att).sum(-1)
+    out = _attend(
+        gatv2_attention, graph, h_r, h_l, layer.att[0].to(h_l.dtype),
+        negative_slope=layer.negative_slope, edge_attr=edge_attr,
+        dropout=layer.dropout, training=layer.training,
+        return_weights="after" if wanted else False, self_loops=loops,
+        result=_result_type(like, h_l))
+    if not wanted:
+        return _finish(layer, out, residual)
+    out, alpha = out
+    return _finish(layer, out, residual), _weights_result(
+        layer, edge_index, graph, layer.add_self_loops,
+        alpha.to(_softmax_type(like)))
+
+
+# ---- transformers -----------------------------------------------------------
+
+def transformer(pyg_forward):
+    """Propagate cannot know whether the weights are wanted: forward tells
+    it."""
+    def forward(self, x, edge_index, edge_attr=None,
+                return_attention_weights=None):
+        graph = edge_index
+        if isinstance(graph, Graph) and (
+                isinstance(return_attention_weights, bool)
+                or not usual(self)):
+            edge_index = edges_as_given(self, graph)
+        wanted = isinstance(return_attention_weights, bool)
+        if getattr(self, "_dfgnn_weights", None) is not wanted:
+            self._dfgnn_weights = wanted
+        return pyg_forward(self, x, edge_index, edge_attr,
+                           return_attention_weights)
+    return forward
+
+
+def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
+    linear = layer.lin_edge
+    reason = attends(layer, edge_index, query, key, value, edge_attr)
+    if reason is None and (linear is None) != (edge_attr is None):
+        reason = "edge_attr and edge_dim do not go together"
+    if reason is None and linear is not None and (
+            _edges_looked_at(layer) or linear.bias is not None
+            or edge_attr.dim() != 2):
+        reason = "its projection of edges is not PyG's, or a hook looks at it"
+    if reason is not None:
+        return unfit(layer, reason)
+    met = ends(layer, key)
+    num_dst = query.size(0)
+    graph = graph_of(layer, edge_index, met.num_src, num_dst)
+    wanted = getattr(layer, "_dfgnn_weights", True)
+    like = (query[:0] * key[:0]).sum(-1)
+    scale = 1 / math.sqrt(layer.out_channels)
+    weight = None
+    if linear is not None:
+        if edge_attr.dtype != key.dtype and not torch.is_autocast_enabled(
+                key.device.type):
+            return unfit(layer, "edge_attr is of another type")
+        edge_attr = edge_attr.to(key.dtype)
+        weight = linear.weight.to(key.dtype)
+    out = _attend(
+        gt_attention, graph, query, key, value, scale=scale,
+        dropout=layer.dropout, training=layer.training, edge_attr=edge_attr,
+        edge_weight=weight, return_weights=wanted,
+        result=_result_type(like, value))
+    if wanted:
+        out, alpha = out
+        layer._alpha = alpha.to(_softmax_type(like))
+    return out
+
+
+# ---- AGNN, SuperGAT, HAN ----------------------------------------------------
+
+def agnn(pyg_forward):
+    def forward(self, x, edge_index):
+        if usual(self):
+            out = attempt(_agnn, self, x, edge_index)
+            if out is not NotImplemented:
+                return out
+        if isinstance(edge_index, Graph):
+            edge_index = edges_as_given(self, edge_index)
+        return pyg_forward(self, x, edge_index)
+    return forward
+
+
+def _agnn(layer, x, edge_index):
+    if not (known(edge_index) and is_sum(layer) and fits(x)) or x.dim() != 2 \
+            or layer.node_dim not in (0, -2):
+        return unfit(layer, "x is not [nodes, features], or its edges are no "
+                     "edge_index")
+    graph = graph_of(layer, edge_index, x.size(0), x.size(0))
+    like = x[:0]
+    if torch.is_autocast_enabled(x.device.type):
+        like = F.normalize(like, p=2.0, dim=-1)
+    like = layer.beta * (like * like).sum(-1)
+    out = _attend(agnn_attention, graph, x.unsqueeze(1), layer.beta,
+                  self_loops=layer.add_self_loops,
+                  result=_result_type(like, x))
+    return out.squeeze(1)
+
+
+def super_gat(layer, edge_index, size, x):
+    reason = attends(layer, edge_index, x)
+    if reason is None and ops.compiling():
+        reason = "torch.compile traces"
+    if reason is not None:
+        return unfit(layer, reason)
+    num_nodes = x.size(0)
+    graph = graph_of(layer, edge_index, num_nodes, num_nodes)
+    src, dst = graph.edge_index
+    logits = edge_scores("gt", graph, x, x, scale=1.0)
+    if layer.attention_type == "MX":
+        sent = (x * layer.att_l).sum(-1).index_select(0, src)
+        own = (x * layer.att_r).sum(-1).index_select(0, dst)
+        scores = (sent + own) * logits.sigmoid()
+    else:
+        scores = logits / math.sqrt(layer.out_channels)
+    scores = F.leaky_relu(scores, layer.negative_slope)
+    return _attend(score_attention, graph, scores, x, num_nodes,
+                   dropout=layer.dropout, training=layer.training,
+                   result=_result_type(scores, x))
+
+
+def meta_paths(layer, edge_index, size, x, alpha):
+    """HANConv: GAT along each kind of edge."""
+    met = ends(layer, x, size)
+    reason = attends(layer, edge_index, met and met.src)
+    if reason is None and (met is None or met.dst is None):
+        reason = "sizes contradict each other"
+    if reason is not None:
+        return unfit(layer, reason)
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    out = _attend(gat_attention, graph, met.src, alpha[1], alpha[0],
+                  negative_slope=layer.negative_slope, dropout=layer.dropout,
+                  training=layer.training,
+                  result=_result_type(alpha[0], met.src))
+    return out.reshape(-1, layer.out_channels)
+
+
+# ---- HGT --------------------------------------------------------------------
+
+def _joined(original):
+    """construct_bipartite_edge_index whose edges are made once, and whose
+    priors stay those of the kinds of edges."""
+    def construct_bipartite_edge_index(edge_index_dict, src_offset_dict,
+                                       dst_offset_dict, edge_attr_dict=None,
+                                       num_nodes=None):
+        tensors = [edge_index_dict[kind] for kind in src_offset_dict]
+        if (ops.compiling() or edge_attr_dict is None or not tensors
+                or not all(known(t) and isinstance(t, Tensor)
+                           for t in tensors)):
+            return original(edge_index_dict, src_offset_dict, dst_offset_dict,
+                            edge_attr_dict, num_nodes)
+
+        edges = remember(
+            tensors[0], ("joined", num_nodes, tuple(src_offset_dict.items()),
+                         tuple(dst_offset_dict.items())),
+            lambda: original(edge_index_dict, src_offset_dict,
+                             dst_offset_dict, None, num_nodes)[0],
+            tensors[1:])
+        starts = list(src_offset_dict.values()) + [num_nodes]
+        return edges, Prior(
+            [edge_attr_dict["__".join(kind)] for kind in src_offset_dict],
+            [end - start for start, end in zip(starts, starts[1:])],
+            [t.size(1) for t in tensors])
+    return construct_bipartite_edge_index
+
+
+HGT_NAMES = dict(construct_bipartite_edge_index=_joined)
+
+
+def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
+    """HGTConv: dot products times a prior of each kind of edge, which the keys
+    carry: their rows are of one kind."""
+    reason = attends(layer, edge_index, k, q, v)
+    if reason is None and not isinstance(edge_attr, Prior):
+        reason = "the kinds of its edges are not known"
+    if reason is not None:
+        return unfit(layer, reason)
+    like = (q[:0] * k[:0]).sum(-1) * edge_attr.parameters[0]
+    key = k * edge_attr.by_source().unsqueeze(-1)
+    graph = graph_of(layer, edge_index, k.size(0), q.size(0))
+    out = _attend(gt_attention, graph, q, key.to(k.dtype), v,
+                  scale=1 / math.sqrt(q.size(-1)),
+                  result=_result_type(like, v))
+    return out.reshape(-1, layer.out_channels)
+
+
+# ---- GeneralConv ------------------------------------------------------------
+
+def general(layer, edge_index, size, x, edge_attr=None):
+    """GeneralConv without edge features: its messages are made by node."""
+    met = ends(layer, x, size)
+    names = reductions(layer.aggr_module)
+    if (edge_attr is not None or met is None or met.dst is None
+            or not layer.directed_msg or not known(edge_index)
+            or not fits(met.src) or met.src.dim() != 2 or names is None
+            or layer.lin_msg._forward_hooks
+            or layer.lin_msg._forward_pre_hooks):
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
+    shape = (-1, layer.heads, layer.out_channels)
+    value = layer.lin_msg(met.src).view(shape)
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    if not layer.attention:
+        return combine(layer.aggr_module, reduce_neighbours(
+            graph, value, names, met.num_dst), graph)
+    if names != ("sum",) or ops.compiling():
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
+    if layer.attention_type == "additive":
+        scores = (value * layer.att_msg).sum(-1)
+        return _attend(gat_attention, graph, value, scores.new_zeros(
+            1, 1).expand(met.num_dst, layer.heads), scores,
+            result=_result_type(scores, value))
+    own = value if met.dst is met.src else layer.lin_msg(met.dst).view(shape)
+    scores = edge_scores("gt", graph, own, value, scale=1.0) / layer.scaler
+    return _attend(score_attention, graph, F.leaky_relu(scores, 0.2), value,
+                   met.num_dst, result=_result_type(scores, value))
+

@@ -1,0 +1,333 @@
+"""Graphs of the edges that layers get, and what PyG's layers make of edges
+before they send messages: self loops and normalisation, made once a graph."""
+
+import types
+import weakref
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from ... import ops
+from ..._loops import loop_features
+from ...convert import as_graph
+from ...errors import InvalidError
+from ...graph import Graph
+
+_INDEX = (torch.int32, torch.int64)
+_kept = {}
+
+
+# ---- remembering ------------------------------------------------------------
+
+def remember(tensor, key, make, others=()):
+    """make(), called once for as long as the tensor lives and neither it nor
+    the others are written to.  Of a key the latest is kept: whoever makes new
+    others in each call holds no more than one of them."""
+    if tensor.is_inference() or any(t.is_inference() for t in others):
+        return make()
+    number, version = id(tensor), tensor._version
+    entry = _kept.get(number)
+    if entry is None or entry[0]() is not tensor or entry[1] != version:
+        reference = weakref.ref(tensor, lambda _: _kept.pop(number, None))
+        entry = _kept[number] = (reference, version, {})
+    versions = [t._version for t in others]
+    found = entry[2].get(key)
+    if found is None or found[1] != versions or not all(
+            a is b for a, b in zip(found[0], others)):
+        found = entry[2][key] = (tuple(others), versions, make())
+    return found[2]
+
+
+def known(edge_index):
+    """Whether these are edges as the kernels' graphs are made of: a Graph or
+    an edge_index, and no matrix."""
+    if isinstance(edge_index, Graph):
+        return True
+    return (type(edge_index) is Tensor and edge_index.layout == torch.strided
+            and edge_index.dtype in _INDEX and edge_index.dim() == 2
+            and edge_index.size(0) == 2
+            and edge_index.device.type in ("cpu", "cuda"))
+
+
+def reverse(layer):
+    return layer.flow == "target_to_source"
+
+
+def flowed(layer, edge_index):
+    """Edges whose first row has what sends."""
+    if not reverse(layer) or isinstance(edge_index, Graph):
+        return edge_index
+    if ops.compiling():
+        return edge_index.flip(0)
+    return remember(edge_index, "flipped", lambda: edge_index.flip(0))
+
+
+def graph_of(layer, edge_index, num_src, num_dst):
+    """The Graph of a layer's edges; what torch.compile traces reads the
+    edge_index itself."""
+    edges = flowed(layer, edge_index)
+    if ops.compiling() or isinstance(edges, Graph):
+        return edges
+    made = _made_by_us(edges)
+    if made is not None and (made.num_src, made.num_dst) == (num_src, num_dst):
+        return made
+    return as_graph(edges, (num_src, num_dst))
+
+
+def _made_by_us(edges):
+    entry = _kept.get(id(edges))
+    if entry is None or entry[0]() is not edges:
+        return None
+    found = entry[2].get("graph")
+    return None if found is None else found[2]()
+
+
+def edge_tensor(graph):
+    """[2, E] the edges of a Graph, of which graph_of() finds the Graph."""
+    edges = graph.edge_index
+    remember(edges, "graph", lambda: weakref.ref(graph))
+    return edges
+
+
+def edges_as_given(layer, graph):
+    """The edge_index that a caller of the layer would give for a Graph."""
+    edges = edge_tensor(graph)
+    return edges.flip(0) if reverse(layer) else edges
+
+
+def degrees(graph, dtype):
+    """[N] the in-edges of each destination."""
+    return graph._derive(("degrees", dtype),
+                         lambda: graph.offsets.diff().to(dtype))
+
+
+def by_edge(graph):
+    """The same destinations, whose sources are the edges themselves: what
+    reduces messages that were made edge by edge."""
+    def make():
+        order = graph.edge_order
+        if order is None:
+            order = torch.arange(graph.num_edges, device=graph.device,
+                                 dtype=graph.indices.dtype)
+        return Graph(graph.offsets, order, graph.num_edges)
+    return graph._derive("by edge", make)
+
+
+# ---- what a call says -------------------------------------------------------
+
+class Ends(NamedTuple):
+    """Who sends and who receives."""
+    src: Tensor
+    dst: Optional[Tensor]
+    num_src: int
+    num_dst: int
+
+
+def ends(layer, value, size=None):
+    """Ends of a tensor or of a pair (x that is sent, x that receives); None
+    where sizes contradict each other.
+
+    Whichever way messages flow, PyG's layers send the first of a pair; edges
+    alone are turned around.  PyG mixes the sizes of pairs up then, unless both
+    have as many rows.
+    """
+    send = 1 if reverse(layer) else 0
+    src, dst = (value, None) if isinstance(value, Tensor) else value
+    if src is None:
+        return None
+    told = (None, None) if size is None else size
+    num_src = src.size(layer.node_dim)
+    if told[send] is not None and told[send] != num_src:
+        return None
+    num_dst = told[1 - send]
+    if dst is not None:
+        if num_dst is not None and num_dst != dst.size(layer.node_dim):
+            return None
+        num_dst = dst.size(layer.node_dim)
+    if send and not isinstance(value, Tensor) and num_dst != num_src:
+        return None
+    return Ends(src, dst, num_src, num_src if num_dst is None else num_dst)
+
+
+# ---- self loops and normalisation -------------------------------------------
+
+class Looped(NamedTuple):
+    """Stands for the edges that gcn_norm would make, where the kernel needs
+    none of them: neither loops nor weights are as long as the edges."""
+    edges: object
+    num_nodes: int
+    loops: bool
+    graph: Optional[Graph]  # that of explicit weights
+    flipped: bool
+    dtype: torch.dtype
+
+    def tensors(self, edge_weight):
+        """(edge_index, edge_weight) as PyG has them."""
+        graph = self.graph
+        if graph is None:
+            graph = self.looped()
+            edge_weight = symmetric_weights(graph, self.dtype)
+        edges = edge_tensor(graph)
+        return (edges.flip(0) if self.flipped else edges), \
+            edge_weight.to(self.dtype)
+
+    def looped(self):
+        graph = as_graph(self.edges, self.num_nodes)
+        return graph.with_self_loops() if self.loops else graph
+
+
+class Prior(NamedTuple):
+    """Stands for the prior of each edge, which is that of its kind: [1, H],
+    how many sources and how many edges each kind has."""
+    parameters: list
+    sources: list
+    edges: list
+
+    def _rows(self, counts):
+        return torch.cat([prior.expand(count, -1) for prior, count in
+                          zip(self.parameters, counts)])
+
+    def by_source(self):
+        return self._rows(self.sources)
+
+    def by_edge(self):
+        return self._rows(self.edges)
+
+
+def symmetric_weights(graph, dtype):
+    """[E] 1 / sqrt(d_i d_j), in the order of the caller's edges."""
+    def make():
+        ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
+        return normalize(graph, ones)
+    return graph._derive(("symmetric", dtype), make)
+
+
+def normalize(graph, weight):
+    """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges."""
+    src, dst = graph.edge_index
+    scale = weight.new_zeros(graph.num_dst).index_add(0, dst, weight)
+    scale = scale.pow(-0.5)
+    scale = scale.masked_fill(scale == float("inf"), 0)
+    return scale[src] * weight * scale[dst]
+
+
+def with_remaining_loops(graph, weight, fill):
+    """(graph with a loop for each node, weights): loops that were there keep
+    their weight."""
+    looped = graph.with_self_loops()
+    src, dst = graph.edge_index
+    there = graph._derive("loops", lambda: (src == dst).nonzero().view(-1))
+    filled = weight.new_full((graph.num_dst,), fill)
+    filled = filled.index_put((src[there],), weight[there])
+    return looped, torch.cat([weight[looped.kept], filled])
+
+
+def _norm(make_tensors, original):
+    """A gcn_norm that makes Looped edges, or tensors where the layer looks at
+    them."""
+    def gcn_norm(edge_index, edge_weight=None, num_nodes=None, improved=False,
+                 add_self_loops=True, flow="source_to_target", dtype=None):
+        plain = (known(edge_index) and num_nodes is not None
+                 and (edge_weight is None or edge_weight.dim() == 1
+                      and edge_weight.is_floating_point()))
+        symmetric = edge_weight is None  # PyG forgets improved then, too
+        if not plain or ops.compiling() and (make_tensors or not symmetric):
+            return original(edge_index, edge_weight, num_nodes, improved,
+                            add_self_loops, flow, dtype)
+        flipped = flow == "target_to_source"
+        if ops.compiling():
+            edges = edge_index.flip(0) if flipped else edge_index
+            return Looped(edges, num_nodes, add_self_loops, None, flipped,
+                          dtype or torch.get_default_dtype()), None
+        edges = edge_index
+        if flipped:
+            edges = remember(edge_index, "flipped",
+                             lambda: edge_index.flip(0))
+        try:
+            graph = as_graph(edges, num_nodes)
+        except InvalidError:  # PyG has an error of its own
+            return original(edge_index, edge_weight, num_nodes, improved,
+                            add_self_loops, flow, dtype)
+        if symmetric:
+            looped = Looped(graph, num_nodes, add_self_loops, None, flipped,
+                            dtype or torch.get_default_dtype())
+        else:
+            kind = edge_weight.dtype
+            if kind in (torch.float16, torch.bfloat16):
+                edge_weight = edge_weight.float()  # sums of many, and roots
+            if add_self_loops:
+                graph, edge_weight = with_remaining_loops(
+                    graph, edge_weight, 2.0 if improved else 1.0)
+            edge_weight = normalize(graph, edge_weight)
+            looped = Looped(graph, num_nodes, add_self_loops, graph, flipped,
+                            kind)
+        return looped.tensors(edge_weight) if make_tensors else (looped,
+                                                                 edge_weight)
+    return gcn_norm
+
+
+def _keep_loops(original):
+    """remove_self_loops of a layer that calls add_self_loops next."""
+    def remove_self_loops(edge_index, edge_attr=None):
+        if ops.compiling() or not known(edge_index) or edge_attr is not None:
+            return original(edge_index, edge_attr)
+        return edge_index, None
+    return remove_self_loops
+
+
+def _replace_loops(original):
+    """add_self_loops of a layer that called remove_self_loops before."""
+    def add_self_loops(edge_index, edge_attr=None, fill_value=None,
+                       num_nodes=None):
+        if (ops.compiling() or not known(edge_index) or edge_attr is not None
+                or not isinstance(num_nodes, int)):
+            return original(edge_index, edge_attr, fill_value, num_nodes)
+        graph = as_graph(edge_index, num_nodes)
+        return edge_tensor(graph.with_self_loops()), None
+    return add_self_loops
+
+
+def _append_loops(original):
+    """add_self_loops of a layer that keeps the loops there are."""
+    def add_self_loops(edge_index, edge_attr=None, fill_value=None,
+                       num_nodes=None):
+        if ops.compiling() or not known(edge_index):
+            return original(edge_index, edge_attr, fill_value, num_nodes)
+        edges = remember(edge_index, ("appended", num_nodes), lambda: original(
+            edge_index, None, None, num_nodes)[0])
+        if edge_attr is None:
+            return edges, None
+        none = torch.arange(edge_index.size(1), device=edge_index.device)
+        return edges, loop_features(edge_attr, none, edge_index, num_nodes,
+                                    fill_value)
+    return add_self_loops
+
+
+def with_names(forward, **makers):
+    """PyG's forward, in which some functions of PyG are others: each maker
+    gets the one it replaces.  None if PyG's forward has no such name."""
+    scope = dict(forward.__globals__)
+    for name, make in makers.items():
+        if name not in scope:
+            return None
+        scope[name] = make(scope[name])
+    # without a name of the module, torch.compile reads this scope itself
+    del scope["__name__"]
+    made = types.FunctionType(forward.__code__, scope, forward.__name__,
+                              forward.__defaults__, forward.__closure__)
+    made.__kwdefaults__ = forward.__kwdefaults__
+    return made
+
+
+def NORM(original):
+    return _norm(False, original)
+
+
+def NORM_TENSORS(original):
+    return _norm(True, original)
+
+
+REPLACE_LOOPS = dict(remove_self_loops=_keep_loops,
+                     add_self_loops=_replace_loops)
+APPEND_LOOPS = dict(add_self_loops=_append_loops)

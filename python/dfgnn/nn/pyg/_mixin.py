@@ -1,0 +1,204 @@
+"""What makes a layer of PyG take the kernels: a mixin over PyG's own class."""
+
+import functools
+import logging
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch_geometric.nn import MessagePassing
+
+from ... import ops
+from ..._operators import DTYPES
+from ...errors import InvalidError
+from ...graph import Graph
+from ._edges import Looped, Prior, edges_as_given
+
+log = logging.getLogger("dfgnn")
+_said = set()
+
+# The methods that make a layer what it is: whoever replaces one of them gets
+# PyG's own path, which calls it.
+METHODS = ("message", "aggregate", "update", "message_and_aggregate",
+           "edge_update")
+_PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+
+
+@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
+def _say(name, reason):
+    if (name, reason) not in _said:
+        _said.add((name, reason))
+        log.info("%s takes PyG's own path: %s", name, reason)
+
+
+def unfit(layer, reason):
+    """Says once why the layer takes PyG's own path.  What fused paths return
+    then."""
+    if not ops.compiling():
+        _say(type(layer).__name__, reason)
+    return NotImplemented
+
+
+def _hooked(state):
+    return (state["_propagate_forward_pre_hooks"]
+            or state["_propagate_forward_hooks"]
+            or state["_message_forward_pre_hooks"]
+            or state["_message_forward_hooks"]
+            or state["_aggregate_forward_pre_hooks"]
+            or state["_aggregate_forward_hooks"]
+            or state["_message_and_aggregate_forward_pre_hooks"]
+            or state["_message_and_aggregate_forward_hooks"]
+            or state["_edge_update_forward_pre_hooks"]
+            or state["_edge_update_forward_hooks"])
+
+
+def _replaced(state):
+    return ("message" in state or "aggregate" in state or "update" in state
+            or "message_and_aggregate" in state or "edge_update" in state)
+
+
+def _surroundings():
+    """What traces, transforms or watches torch's operations from outside, and
+    so must see PyG's."""
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit traces"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a transform of torch.func is at work"
+    if forward_ad._current_level >= 0:
+        return "forward-mode derivatives are wanted"
+    if torch._C._len_torch_dispatch_stack():
+        return "a dispatch mode watches torch's operations"
+    return None
+
+
+def obstacle(layer):
+    """Why this call cannot be the known one, whatever its arguments are; None
+    if it can."""
+    state = layer.__dict__
+    if state["_explain"]:
+        return "its messages are explained"
+    if state["_decomposed_layers"] != 1:
+        return "its features are decomposed"
+    if _hooked(state):
+        return "a hook looks at its messages"
+    if layer._dfgnn_overridden or _replaced(state):
+        return (layer._dfgnn_overridden or "one of its methods") \
+            + " is not PyG's"
+    if ops.compiling():
+        return None
+    return _surroundings()
+
+
+def usual(layer):
+    """Whether the layer may take its fused path."""
+    reason = obstacle(layer)
+    if reason is None:
+        return True
+    unfit(layer, reason)
+    return False
+
+
+def fits(*tensors):
+    """Whether kernels read these tensors; None is no tensor to be read."""
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if (type(tensor) not in _PLAIN_TENSORS or tensor.dtype not in DTYPES
+                or tensor.device.type not in ("cpu", "cuda")):
+            return False
+    return True
+
+
+def attempt(function, layer, *args, **kwargs):
+    """What a fused path gives; NotImplemented where the library finds fault
+    with the edges, since PyG has errors of its own."""
+    if ops.compiling():
+        return function(layer, *args, **kwargs)
+    try:
+        return function(layer, *args, **kwargs)
+    except InvalidError as error:
+        return unfit(layer, str(error))
+
+
+class Fused:
+    """A mixin in front of a layer of PyG.  The classes that have it are made
+    by :func:`fuse`, and users may derive from them."""
+
+    _dfgnn_base = None  # PyG's class
+    _dfgnn_fused = None  # propagate by kernels, or None
+    _dfgnn_overridden = None  # the name of a method that a subclass overrides
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        base = cls._dfgnn_base
+        if base is None:
+            return
+        # what PyG's layer calls beside these, such as SuperGAT's
+        # get_attention, counts, too
+        own = [name for name, value in vars(base).items()
+               if callable(value) and not name.startswith("_")
+               and name not in ("forward", "propagate", "reset_parameters")]
+        cls._dfgnn_overridden = next(
+            (name for name in (*METHODS, *own)
+             if getattr(cls, name, None) is not getattr(base, name, None)),
+            None)
+
+    def propagate(self, edge_index, size=None, **kwargs):
+        fused = type(self)._dfgnn_fused
+        if fused is not None and usual(self):
+            out = attempt(fused, self, edge_index, size, **kwargs)
+            if out is not NotImplemented:
+                return out
+        if isinstance(edge_index, Looped):
+            edge_index, kwargs["edge_weight"] = edge_index.tensors(
+                kwargs["edge_weight"])
+        elif isinstance(edge_index, Graph):
+            edge_index = edges_as_given(self, edge_index)
+        if isinstance(kwargs.get("edge_attr"), Prior):
+            kwargs["edge_attr"] = kwargs["edge_attr"].by_edge()
+        if type(self)._dfgnn_overridden is not None \
+                or self._decomposed_layers != 1 or self._explain:
+            return MessagePassing.propagate(self, edge_index, size, **kwargs)
+        return self._dfgnn_base.propagate(self, edge_index, size=size,
+                                          **kwargs)
+
+    def _set_jittable_templates(self, raise_on_error=False):
+        """PyG writes its specialised propagate into the class of the layer:
+        into its own class, where ours finds it, and not over ours."""
+        cls = type(self)
+        if "_dfgnn_base" not in cls.__dict__:
+            # a user's subclass: PyG's general propagate reads its signatures
+            cls._orig_propagate = MessagePassing.propagate
+            cls._jinja_propagate = cls.propagate
+            return
+        self.inspector._cls = cls._dfgnn_base
+        self.__class__ = cls._dfgnn_base
+        try:
+            MessagePassing._set_jittable_templates(self, raise_on_error)
+        finally:
+            self.__class__ = cls
+
+    def __prepare_scriptable__(self):
+        """torch.jit.script gets PyG's layer with the same parameters."""
+        if "_dfgnn_base" not in type(self).__dict__:
+            return self
+        plain = self._dfgnn_base.__new__(self._dfgnn_base)
+        plain.__dict__.update(self.__dict__)
+        plain.__dict__.pop("propagate", None)
+        return plain
+
+
+def fuse(base, fused, forward, methods, module):
+    """The class of PyG with the kernels behind it; what the others are, a row
+    of the table says."""
+    names = {"__module__": module, "__doc__": base.__doc__,
+             "_dfgnn_base": base, "_dfgnn_fused": fused,
+             "propagate": Fused.propagate,
+             "_jinja_propagate": Fused.propagate,
+             "_orig_propagate": MessagePassing.propagate}
+    methods = dict(methods, forward=forward) if forward else methods
+    for name, make in methods.items():
+        theirs = getattr(base, name, None)
+        if theirs is not None:
+            names[name] = functools.wraps(theirs)(make(theirs))
+    return type(base.__name__, (Fused, base), names)

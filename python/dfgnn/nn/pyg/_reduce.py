@@ -1,0 +1,248 @@
+"""PyG's aggregations of neighbours that are not made edge by edge."""
+
+import torch
+from torch_geometric.nn import MessagePassing, aggr
+
+from ... import ops
+from ...aggregation import aggregate, gcn, spmm
+from ...graph import Graph
+from ._edges import Looped, by_edge, degrees, ends, graph_of, known, reverse
+from ._mixin import fits, unfit
+
+NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
+         aggr.MinAggregation: "min", aggr.MaxAggregation: "max",
+         aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
+_IN_ONE_PASS = ("mean", "min", "max", "std")
+
+
+def _hooked(module):
+    return module._forward_hooks or module._forward_pre_hooks
+
+
+def _name(module):
+    name = NAMES.get(type(module))
+    if name is None or _hooked(module):
+        return None
+    variance = module.var_aggr if name == "std" else module
+    return None if getattr(variance, "semi_grad", False) else name
+
+
+def reductions(module):
+    """Names of what an aggregation module reduces by, or None if the kernels
+    do not have all of it."""
+    if type(module) is aggr.DegreeScalerAggregation:
+        if _hooked(module) or ops.compiling():
+            return None
+        return reductions(module.aggr)
+    if type(module) is not aggr.MultiAggregation:
+        name = _name(module)
+        return None if name is None else (name,)
+    if _hooked(module):
+        return None
+    names = tuple(_name(child) for child in module.aggrs)
+    return None if None in names else names
+
+
+def is_sum(layer):
+    return type(layer.aggr_module) is aggr.SumAggregation \
+        and not _hooked(layer.aggr_module)
+
+
+def reduce_neighbours(graph, value, names, num_dst):
+    """Each reduction of value [M, F] or [M, H, D]; several of mean, min, max
+    and std in one pass."""
+    found = {}
+    together = [name for name in dict.fromkeys(names)
+                if name in _IN_ONE_PASS]
+    if len(together) > 1:
+        found = dict(zip(_IN_ONE_PASS, aggregate(graph, value, "pna",
+                                                 num_dst=num_dst)))
+    for name in names:
+        if name in found:
+            continue
+        if name in ("sum", "mean"):
+            found[name] = spmm(graph, value, reduce=name, num_dst=num_dst)
+        else:
+            found[name] = aggregate(graph, value, name, num_dst=num_dst)
+    return [found[name] for name in names]
+
+
+def combine(module, outs, graph):
+    """What an aggregation module makes of its reductions."""
+    inner = module.aggr if type(module) is aggr.DegreeScalerAggregation \
+        else module
+    out = outs[0] if len(outs) == 1 else inner.combine(outs)
+    return out if inner is module else _scaled(module, graph, out)
+
+
+def _scaled(module, graph, out):
+    """What DegreeScalerAggregation does after it has reduced."""
+    degree = degrees(graph, out.dtype).view([-1] + [1] * (out.dim() - 1))
+    least = degree.clamp(min=1)
+    factors = {
+        "identity": lambda: None,
+        "amplification": lambda: torch.log(degree + 1) / module.avg_deg_log,
+        "attenuation": lambda: module.avg_deg_log / torch.log(least + 1),
+        "linear": lambda: degree / module.avg_deg_lin,
+        "inverse_linear": lambda: module.avg_deg_lin / least}
+    outs = []
+    for name in module.scaler:
+        factor = factors[name]()
+        outs.append(out if factor is None else out * factor)
+    return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
+
+
+# ---- features of any number of dimensions ----------------------------------
+
+class Shape:
+    """Features with nodes on any axis, as the kernels have them: [N, F] or
+    [N, H, D], where PyG's static graphs [B, N, F] have the batch as heads."""
+
+    def __init__(self, layer, x):
+        self.dims = x.dim()
+        axis = layer.node_dim
+        self.axis = axis + self.dims if axis < 0 else axis
+        self.weights = self.axis == self.dims - 2  # weight.view(-1, 1) * x_j
+        self.served = (self.dims >= 2 and 0 <= self.axis < self.dims - 1
+                       and (self.axis == 0 or self.weights))
+
+    def enter(self, x):
+        if self.dims == 2:
+            return x
+        self.lead = x.shape[:self.axis]
+        x = x.movedim(self.axis, 0)
+        return x if self.dims == 3 else x.flatten(1, -2)
+
+    def leave(self, out):
+        if self.dims == 2:
+            return out
+        if self.dims > 3:
+            out = out.unflatten(1, self.lead if self.lead else (-1,))
+        return out.movedim(0, self.axis)
+
+
+def _degree_of(graph, edges, out, num_dst):
+    """[N, 1] or [N, 1, 1] in-edges of each destination, at least 1."""
+    count = degrees(graph, out.dtype).clamp(min=1)
+    return count.view([-1] + [1] * (out.dim() - 1))
+
+
+def neighbours(layer, edge_index, size, x, edge_weight=None):
+    """PyG's propagate of x_j, or of edge_weight * x_j."""
+    if isinstance(edge_index, Looped):
+        return _normalized(layer, edge_index, x, edge_weight)
+    if not known(edge_index):
+        return unfit(layer, "its edges are no edge_index, but a "
+                     + type(edge_index).__name__)
+    names = reductions(layer.aggr_module)
+    if names is None:
+        return unfit(layer, "no kernel reduces by "
+                     + type(layer.aggr_module).__name__)
+    met = ends(layer, x, size)
+    if met is None or not fits(met.src, edge_weight):
+        return unfit(layer, "features are not of floating point, or sizes "
+                     "contradict each other")
+    shape = Shape(layer, met.src)
+    if not shape.served:
+        return unfit(layer, "nodes are on another axis")
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    if edge_weight is None:
+        outs = reduce_neighbours(graph, shape.enter(met.src), names,
+                                 met.num_dst)
+        return combine(layer.aggr_module, [shape.leave(o) for o in outs],
+                       graph)
+    if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
+        return unfit(layer, "edge_weight is not [edges]")
+    if names not in (("sum",), ("mean",)) or (names == ("mean",)
+                                              and ops.compiling()):
+        return unfit(layer, "weights go with sums and means")
+    value = shape.enter(met.src)
+    kind = torch.promote_types(edge_weight.dtype, value.dtype)
+    out = spmm(graph, value.to(kind), edge_weight.view(-1),
+               num_dst=met.num_dst)
+    if names == ("mean",):
+        out = out / _degree_of(graph, edge_index, out, met.num_dst)
+    return shape.leave(out)
+
+
+def edge_index_size(edges):
+    return edges.num_edges if hasattr(edges, "num_edges") else edges.size(1)
+
+
+def _normalized(layer, looped, x, edge_weight):
+    """Sums over edges that gcn_norm did not have to make."""
+    shape = Shape(layer, x)
+    if not (is_sum(layer) and fits(x, edge_weight) and shape.served
+            and shape.weights):
+        return unfit(layer, "its messages are not summed")
+    value = shape.enter(x)
+    if looped.graph is None:
+        out = gcn(looped.edges, value, looped.loops)
+        return shape.leave(out).to(torch.promote_types(looped.dtype, x.dtype))
+    kind = torch.promote_types(looped.dtype, x.dtype)
+    return shape.leave(spmm(looped.graph, value.to(kind), edge_weight,
+                            num_dst=looped.num_nodes))
+
+
+def edge_messages(layer, edge_index, size, **given):
+    """Messages made edge by edge as PyG makes them, reduced by a kernel."""
+    module = layer.aggr_module
+    names = reductions(module)
+    if not known(edge_index) or isinstance(edge_index, Graph):
+        return unfit(layer, "its edges are no edge_index, but a "
+                     + type(edge_index).__name__)
+    if names is None or type(layer).update is not MessagePassing.update:
+        return unfit(layer, "no kernel reduces by " + type(module).__name__)
+    if ops.compiling():
+        return NotImplemented
+    if reverse(layer) and any(isinstance(v, (tuple, list))
+                              and v[0] is not v[1] for v in given.values()):
+        return unfit(layer, "pairs flow from targets to sources")
+    found = layer._collect(layer._user_args, edge_index,
+                           layer._check_input(edge_index, size), given)
+    message = layer.message(**layer.inspector.collect_param_data("message",
+                                                                 found))
+    axis = layer.node_dim + (message.dim() if layer.node_dim < 0 else 0)
+    if axis != 0 or message.dim() not in (2, 3) or not fits(message):
+        return layer.aggregate(message, **layer.inspector.collect_param_data(
+            "aggregate", found))
+    return reduce_edges(layer, edge_index, message, found["size_j"],
+                        found["dim_size"])
+
+
+class _EdgeSum(torch.autograd.Function):
+    """Sums or means of messages [E, ...] by destination; the gradient of a
+    message is that of its destination, for which nothing is transposed."""
+
+    @staticmethod
+    def forward(ctx, message, graph, name):
+        ctx.call = graph, name
+        return spmm(by_edge(graph), message, reduce=name)
+
+    @staticmethod
+    def backward(ctx, grad):
+        graph, name = ctx.call
+        if name == "mean":
+            count = degrees(graph, grad.dtype).clamp(min=1)
+            grad = grad / count.view([-1] + [1] * (grad.dim() - 1))
+        dst = graph.edge_index[1]
+        return grad.index_select(0, dst), None, None
+
+
+def reduce_messages(graph, message, names):
+    """Each reduction of messages [E, F] or [E, H, D], in the order of the
+    caller's edges."""
+    if len([n for n in names if n in _IN_ONE_PASS]) > 1:
+        return reduce_neighbours(by_edge(graph), message, names,
+                                 graph.num_dst)
+    return [_EdgeSum.apply(message, graph, name) if name in ("sum", "mean")
+            else aggregate(by_edge(graph), message, name) for name in names]
+
+
+def reduce_edges(layer, edge_index, message, num_src, num_dst):
+    """An aggregation module's reductions of messages."""
+    module = layer.aggr_module
+    graph = graph_of(layer, edge_index,
+                     num_dst if num_src is None else num_src, num_dst)
+    return combine(module, reduce_messages(graph, message,
+                                           reductions(module)), graph)

@@ -1,0 +1,265 @@
+"""Layers whose messages are x_j, weighted or not, and what can be made of
+them by sums over nodes."""
+
+import torch
+import torch.nn.functional as F
+from torch_geometric.nn import Linear, aggr
+
+from ... import ops
+from ...aggregation import spmm
+from ...functional import gat_attention
+from ...graph import Graph
+from ._edges import (
+    Looped, degrees, edges_as_given, ends, graph_of, known, remember,
+    reverse, with_names)
+from ._mixin import fits, unfit, usual
+from ._reduce import (
+    combine, edge_messages, is_sum, neighbours, reduce_messages,
+    reduce_neighbours, reductions)
+
+
+# ---- forwards ---------------------------------------------------------------
+
+def _tensors_for_graphs(layer, values):
+    """A dfgnn.Graph as the edge_index that PyG's forward looks at."""
+    return [edges_as_given(layer, v) if isinstance(v, Graph) else v
+            for v in values]
+
+
+def renamed(makers, otherwise=None, when=None):
+    """A forward that is PyG's with other functions for making edges; those of
+    otherwise when a predicate of the layer says so."""
+    def make(pyg_forward):
+        first = with_names(pyg_forward, **makers)
+        second = with_names(pyg_forward, **otherwise) if otherwise else None
+        if first is None:
+            return pyg_forward
+
+        def forward(self, *args, **kwargs):
+            args = _tensors_for_graphs(self, args)
+            if kwargs:
+                kwargs = dict(zip(kwargs, _tensors_for_graphs(
+                    self, kwargs.values())))
+            if not usual(self):
+                return pyg_forward(self, *args, **kwargs)
+            ours = second if when is not None and when(self) else first
+            return ours(self, *args, **kwargs)
+        return forward
+    return make
+
+
+def keeps_edges(layer):
+    """Whether the layer holds or changes what gcn_norm makes."""
+    return layer.cached or (getattr(layer, "dropout", 0) > 0
+                            and layer.training)
+
+
+# ---- propagates -------------------------------------------------------------
+
+def x_only(layer, edge_index, size, x):
+    return neighbours(layer, edge_index, size, x)
+
+
+def weighted(layer, edge_index, size, x, edge_weight=None):
+    return neighbours(layer, edge_index, size, x, edge_weight)
+
+
+def own_edges(layer, edge_index, size, x, edge_weight=None):
+    """Weighted sums over edges that forward made: what torch.compile traces
+    makes them anew each time, and no graph can be kept of them."""
+    if ops.compiling() and not isinstance(edge_index, Looped):
+        return NotImplemented
+    return neighbours(layer, edge_index, size, x, edge_weight)
+
+
+def chebyshev(layer, edge_index, size, x, norm):
+    return own_edges(layer, edge_index, size, x, norm)
+
+
+def laplacian(layer_norm):
+    """ChebConv's __norm__, made once a graph where nothing in it learns."""
+    def __norm__(self, edge_index, num_nodes, edge_weight, normalization,
+                 lambda_max=None, dtype=None, batch=None):
+        def make():
+            return layer_norm(self, edge_index, num_nodes, edge_weight,
+                              normalization, lambda_max, dtype, batch)
+        if (ops.compiling() or not known(edge_index) or edge_weight is not None
+                or isinstance(lambda_max, torch.Tensor) or not usual(self)):
+            return make()
+        def rescaled():
+            return (lambda_max, *make())
+        key = "laplacian", num_nodes, normalization, dtype
+        found = remember(edge_index, key, rescaled)
+        return found[1:] if found[0] == lambda_max else make()
+    return __norm__
+
+
+def local_extrema(layer, edge_index, size, a, b, edge_weight=None):
+    """LEConv: the sum of w (a_j - b_i) is the sum of w a_j, less b_i times the
+    sum of w."""
+    met = ends(layer, a, size)
+    if not (known(edge_index) and is_sum(layer) and a.dim() == 2
+            and fits(a, b, edge_weight)):
+        return unfit(layer, "its messages are not summed")
+    num_dst = b.size(0)
+    graph = graph_of(layer, edge_index, met.num_src, num_dst)
+    if edge_weight is None:
+        ones = a.new_ones(met.num_src, 1)
+        total = spmm(graph, ones, num_dst=num_dst)
+        return spmm(graph, a, num_dst=num_dst) - b * total
+    edge_weight = edge_weight.view(-1)
+    kind = torch.promote_types(edge_weight.dtype, a.dtype)
+    ones = a.new_ones(met.num_src, 1, dtype=kind)
+    total = spmm(graph, ones, edge_weight, num_dst=num_dst)
+    return spmm(graph, a.to(kind), edge_weight, num_dst=num_dst) - b * total
+
+
+def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
+    """FAConv: weights tanh(a_j + b_i) w_ij."""
+    if not (known(edge_index) and is_sum(layer) and fits(x, edge_weight)
+            and edge_weight is not None and x.dim() == 2
+            and not ops.compiling()):
+        return unfit(layer, "its messages are not summed by edge_weight")
+    met = ends(layer, x, size)
+    send, take = (1, 0) if reverse(layer) else (0, 1)
+    scores = (alpha[0].index_select(0, edge_index[send])
+              + alpha[1].index_select(0, edge_index[take])).tanh()
+    scores = layer._alpha = scores.squeeze(-1)
+    scores = F.dropout(scores, p=layer.dropout, training=layer.training)
+    weight = scores * edge_weight
+    kind = torch.promote_types(weight.dtype, x.dtype)
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    return spmm(graph, x.to(kind), weight, num_dst=met.num_dst)
+
+
+# ---- principal neighbourhood aggregation ------------------------------------
+
+def _first_linear(network):
+    """(the Linear that a message network begins with, the modules after it);
+    (None, None) if it begins otherwise or somebody looks at it."""
+    modules = [network]
+    if type(network) is torch.nn.Sequential:
+        modules = list(network)
+    first = modules[0] if modules else None
+    if type(first) not in (torch.nn.Linear, Linear) or any(
+            m._forward_hooks or m._forward_pre_hooks or m._backward_hooks
+            or m._backward_pre_hooks for m in (network, first)):
+        return None, None
+    return first, modules[1:]
+
+
+def principal(layer, edge_index, size, x, edge_attr=None):
+    """PNAConv: a linear message network A x_i + B x_j needs no message an
+    edge: A x_i only shifts mean, min and max, and std and var not at all."""
+    names = reductions(layer.aggr_module)
+    linears = [_first_linear(nn) for nn in layer.pre_nns]
+    if (names is None or any(first is None or rest for first, rest in linears)
+            or edge_attr is not None or layer.edge_dim
+            or not known(edge_index) or not fits(x) or ops.compiling()):
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
+    num_nodes = x.size(0)
+    graph = graph_of(layer, edge_index, num_nodes, num_nodes)
+    width = layer.F_in
+    own, sent = [], []
+    for tower, (linear, _) in enumerate(linears):
+        own.append(F.linear(x[:, tower], linear.weight[:, :width],
+                            linear.bias))
+        sent.append(F.linear(x[:, tower], linear.weight[:, width:]))
+    own, sent = torch.stack(own, 1), torch.stack(sent, 1)
+    outs = _shifted(names, reduce_neighbours(graph, sent, names, num_nodes),
+                    own, graph)
+    return combine(layer.aggr_module, outs, graph)
+
+
+# ---- messages of one node ---------------------------------------------------
+
+def generalized(layer, edge_index, size, x, edge_attr=None):
+    """GENConv without edge features: relu(x_j) + eps is made by node.  Its
+    softmax is an attention whose heads are the features."""
+    met = ends(layer, x, size)
+    if (edge_attr is not None or met is None or not known(edge_index)
+            or not fits(met.src) or met.src.dim() != 2):
+        return edge_messages(layer, edge_index, size, x=x,
+                             edge_attr=edge_attr)
+    value = met.src.relu() + layer.eps
+    module = layer.aggr_module
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    names = reductions(module)
+    if names is not None:
+        return combine(module, reduce_neighbours(graph, value, names,
+                                                 met.num_dst), graph)
+    if module._forward_hooks or module._forward_pre_hooks:
+        return unfit(layer, "a hook looks at its aggregation")
+    if type(module) is aggr.SoftmaxAggregation and not module.semi_grad:
+        scores = value * (module.t if module.channels == 1
+                          else module.t.view(-1, module.channels))
+        return gat_attention(
+            graph, value.unsqueeze(-1), value.new_zeros(1, 1).expand(
+                met.num_dst, value.size(1)), scores,
+            negative_slope=1.0).squeeze(-1)
+    if type(module) is aggr.PowerMeanAggregation and module.channels == 1:
+        power = module.p
+        if isinstance(power, (int, float)) and power == 1:
+            return spmm(graph, value, reduce="mean", num_dst=met.num_dst)
+        limits = dict(min=module.min_value, max=module.max_value)
+        out = spmm(graph, value.clamp(**limits).pow(power), reduce="mean",
+                   num_dst=met.num_dst)
+        return out.clamp(**limits).pow(1.0 / power)
+    return unfit(layer, "no kernel reduces by " + type(module).__name__)
+
+
+def edge_network(layer, edge_index, size, x):
+    """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j
+    is made by node, and if there is nothing else, reduced by a kernel."""
+    names = reductions(layer.aggr_module)
+    linear, rest = _first_linear(layer.nn)
+    met = ends(layer, x, size)
+    if (names is None or linear is None or met is None or met.dst is None
+            or not known(edge_index) or not fits(met.src, met.dst)
+            or met.src.dim() != 2 or ops.compiling()
+            # PyG subtracts before it multiplies: with 16 bits that matters
+            or met.src.dtype in (torch.float16, torch.bfloat16)
+            or torch.is_autocast_enabled(met.src.device.type)):
+        return edge_messages(layer, edge_index, size, x=x)
+    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    width = met.src.size(1)
+    sender = linear.weight[:, width:]
+    own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
+    sent = F.linear(met.src, sender)
+    if rest:
+        src, dst = graph.edge_index
+        message = own.index_select(0, dst) + sent.index_select(0, src)
+        for module in rest:
+            message = module(message)
+        return combine(layer.aggr_module, reduce_messages(
+            graph, message, names), graph)
+    return combine(layer.aggr_module, _shifted(
+        names, reduce_neighbours(graph, sent, names, met.num_dst), own,
+        graph), graph)
+
+
+def _shifted(names, outs, own, graph):
+    """Reductions of own_i + sent_j, given those of sent_j."""
+    degree = degrees(graph, own.dtype).view([-1] + [1] * (own.dim() - 1))
+    shift = own * (degree > 0)
+    shifts = {"sum": own * degree, "mean": shift, "min": shift, "max": shift}
+    return [out + shifts[name] if name in shifts else out
+            for name, out in zip(names, outs)]
+
+
+def film(layer, edge_index, size, x, beta, gamma):
+    """FiLMConv without an activation: gamma_i times the sum of x_j, and beta_i
+    times as many."""
+    met = ends(layer, x, size)
+    names = reductions(layer.aggr_module)
+    if (layer.act is not None or names not in (("sum",), ("mean",))
+            or layer.num_relations > 1 or not known(edge_index)
+            or not fits(x, beta, gamma) or x.dim() != 2 or ops.compiling()):
+        return edge_messages(layer, edge_index, size, x=x, beta=beta,
+                             gamma=gamma)
+    num_dst = gamma.size(0)
+    graph = graph_of(layer, edge_index, met.num_src, num_dst)
+    out = spmm(graph, x, reduce=names[0], num_dst=num_dst)
+    degree = degrees(graph, out.dtype).view(-1, 1)
+    return gamma * out + beta * (degree if names == ("sum",) else degree > 0)

@@ -1,0 +1,79 @@
+"""The layers of PyG that have kernels behind them: one row a class."""
+
+from typing import Callable, NamedTuple, Optional
+
+import torch_geometric.nn as pyg
+
+from . import _attention as attention
+from . import _relations as relations
+from . import _sums as sums
+from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
+from ._reduce import edge_messages
+
+
+class Row(NamedTuple):
+    name: str  # the class in torch_geometric.nn
+    # propagate by kernels: (layer, edge_index, size, **kwargs) -> a tensor, or
+    # NotImplemented where PyG's own path is to be taken
+    fused: Optional[Callable] = None
+    # makes the forward of PyG's, where the edges of propagate are made anew in
+    # each forward, or the scores edge by edge
+    forward: Optional[Callable] = None
+    # other methods of the class, each made of PyG's
+    methods: dict = {}
+
+
+_marked = dict(gcn_norm=NORM)
+_made = dict(gcn_norm=NORM_TENSORS)
+normalized = sums.renamed(_marked)
+normalized_or_kept = sums.renamed(_marked, _made, sums.keeps_edges)
+
+TABLE = [
+    # sums of neighbours
+    Row("SAGEConv", sums.x_only),
+    Row("GINConv", sums.x_only),
+    Row("GraphConv", sums.weighted),
+    Row("GatedGraphConv", sums.weighted),
+    Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
+    Row("LEConv", sums.local_extrema),
+    Row("RGCNConv", relations.one_relation, relations.by_relation),
+    # sums scaled by degrees
+    Row("GCNConv", sums.own_edges, normalized_or_kept),
+    Row("APPNP", sums.own_edges, normalized_or_kept),
+    Row("GCN2Conv", sums.own_edges, normalized_or_kept),
+    Row("SGConv", sums.own_edges, normalized),
+    Row("SSGConv", sums.own_edges, normalized),
+    Row("TAGConv", sums.own_edges, normalized),
+    Row("LGConv", sums.own_edges, normalized),
+    Row("ARMAConv", sums.own_edges, normalized),
+    Row("MixHopConv", sums.own_edges, normalized),
+    Row("PDNConv", sums.own_edges, normalized),
+    Row("ClusterGCNConv", sums.own_edges, sums.renamed(REPLACE_LOOPS)),
+    Row("ChebConv", sums.chebyshev, sums.renamed({}),
+        methods={"__norm__": sums.laplacian}),
+    Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
+    # attention
+    Row("GATConv", forward=attention.gat),
+    Row("GATv2Conv", forward=attention.gatv2),
+    Row("TransformerConv", attention.dot_products, attention.transformer),
+    Row("AGNNConv", forward=attention.agnn),
+    Row("SuperGATConv", attention.super_gat, sums.renamed(REPLACE_LOOPS)),
+    Row("HANConv", attention.meta_paths),
+    Row("HGTConv", attention.heterogeneous,
+        sums.renamed(attention.HGT_NAMES)),
+    Row("RGATConv", relations.relational, sums.renamed({})),
+    Row("GeneralConv", attention.general),
+    # messages of a network, where it is linear or of one node alone
+    Row("PNAConv", sums.principal),
+    Row("GENConv", sums.generalized),
+    Row("EdgeConv", sums.edge_network),
+    Row("FiLMConv", sums.film, sums.renamed({})),
+    # messages made edge by edge, reduced by a kernel
+    Row("GINEConv", edge_messages),
+    Row("ResGatedGraphConv", edge_messages),
+]
+
+
+def rows():
+    """Those of the table that this version of PyG has."""
+    return [row for row in TABLE if hasattr(pyg, row.name)]

@@ -1,0 +1,383 @@
+"""Random layers of PyG against the same layers after dfgnn.accelerate().
+
+    python3 python/tests/fuzz_pyg.py --cases 5000
+    python3 python/tests/fuzz_pyg.py --seed 1234        # one case again
+
+A case is made of its seed alone.  Outputs, returned attention and all
+gradients are compared: float64 with PyG's, lower precision with PyG's in
+float64, from which ours may not be farther than a few times what PyG's is.
+"""
+
+import argparse
+import collections
+import contextlib
+import copy
+import random
+import sys
+
+import torch
+
+import dfgnn
+import fuzz_layers
+from dfgnn import _execute
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.bfloat16: 2e-2,
+             torch.float16: 4e-3}
+
+
+class Case:
+    """What a seed makes: a layer, its inputs, and how it is called."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.rng = random.Random(seed)
+        torch.manual_seed(seed)
+        rng = self.rng
+        self.dtype = rng.choice([torch.float64] * 6 + [torch.float32] * 3
+                                + [torch.bfloat16])
+        self.autocast = self.dtype == torch.float32 and rng.random() < 0.4
+        self.spec = rng.choice(fuzz_layers.SPECS)
+        self.training = rng.random() < 0.5
+        self.weights_wanted = rng.choice([None, None, True, False])
+        self._graph()
+        self.layer, self.options = self._layer()
+        self.layer = self.layer.to(self.dtype)
+        self.layer.train(self.training)
+        self.inputs = self._inputs()
+
+    def _graph(self):
+        rng = self.rng
+        self.bipartite = self.spec.pair and rng.random() < 0.3
+        self.num_src = rng.choice([1, 2, 7, 20, 33])
+        self.num_dst = rng.choice([1, 3, 12, 33]) if self.bipartite \
+            else self.num_src
+        kind = rng.choice(["random"] * 5 + ["empty", "loops", "star", "twice",
+                                            "one"])
+        count = {"empty": 0, "one": 1}.get(kind, rng.choice([5, 40, 150]))
+        src = torch.randint(0, self.num_src, (count,))
+        dst = torch.randint(0, self.num_dst, (count,))
+        if kind == "star":
+            dst.zero_()
+        if kind == "loops":
+            src = torch.randint(0, min(self.num_src, self.num_dst), (count,))
+            dst = torch.where(torch.rand(count) < 0.5, src, dst)
+        self.kind = kind
+        self.edge_index = torch.stack([src, dst])
+        if kind == "twice":
+            self.edge_index = self.edge_index.repeat(1, 2)
+
+    def _layer(self):
+        options = {}
+        for name, values in self.spec.options.items():
+            if self.rng.random() < 0.6:
+                options[name] = self.rng.choice(values)
+        if self.rng.random() < 0.12 and self.spec.flow:
+            options["flow"] = "target_to_source"
+        if self.training:
+            options = {n: v for n, v in options.items() if n != "dropout"
+                       or self.spec.same_dropout}
+        make = random.Random(self.seed + 1)
+        layer = self.spec.make(self, make, options)
+        fuzz_layers.spread(layer)
+        return layer, options
+
+    @property
+    def reversed(self):
+        return self.options.get("flow") == "target_to_source"
+
+    def _features(self, rows, width):
+        shape = (rows, width)
+        if getattr(self, "static", False):
+            shape = (3,) + shape
+        return torch.randn(shape, dtype=torch.float64)
+
+    def _hetero_inputs(self):
+        """Two kinds of nodes and three of edges."""
+        count = {"a": self.num_src, "b": self.rng.choice([1, 9])}
+        self.static = False
+        x = {kind: self._features(n, fuzz_layers.WIDTH)
+             for kind, n in count.items()}
+        edges = {}
+        for kind in fuzz_layers.KINDS[1]:
+            many = self.rng.choice([0, 1, 30])
+            edges[kind] = torch.stack([
+                torch.randint(0, count[kind[i]], (many,)) for i in (0, 2)])
+        return {"x_dict": x, "edge_index_dict": edges}
+
+    def _inputs(self):
+        rng, spec = self.rng, self.spec
+        if spec.hetero:
+            return self._hetero_inputs()
+        edges = self.edge_index
+        self.static = spec.static and not self.bipartite \
+            and rng.random() < 0.12
+        if self.reversed:
+            edges = edges.flip(0)
+        width = fuzz_layers.WIDTH
+        rows = (self.num_src, self.num_dst)
+        if self.reversed:
+            rows = rows[::-1]
+        x = self._features(rows[0], width)
+        found = {}
+        if self.bipartite:
+            other = self._features(rows[1], width)
+            if spec.half and not self.reversed and rng.random() < 0.3:
+                found["x"] = (x, None)
+                if spec.size:
+                    found["size"] = rows
+            else:
+                found["x"] = (x, other)
+                if spec.size and rng.random() < 0.3:
+                    found["size"] = rows
+        else:
+            found["x"] = x
+        count = edges.size(1)
+        if spec.root:
+            found["x_0"] = self._features(rows[0], width)
+        found["edge_index"] = edges
+        if spec.weight and rng.random() < spec.weight:
+            found["edge_weight"] = torch.rand(count, dtype=torch.float64)
+        if "edge_dim" in self.options or spec.edge_attr:
+            found["edge_attr"] = torch.randn(
+                count, self.options.get("edge_dim", fuzz_layers.EDGE_WIDTH),
+                dtype=torch.float64)
+        if spec.types:
+            found["edge_type"] = torch.randint(0, fuzz_layers.RELATIONS,
+                                               (count,))
+        if spec.attention and self.weights_wanted is not None:
+            found["return_attention_weights"] = self.weights_wanted
+        if spec.sparse and not self.reversed and not self.static and \
+                rng.random() < 0.12 and "edge_attr" not in found:
+            self._as_matrix(found)
+        return found
+
+    def _as_matrix(self, found):
+        """The edges as PyG's adj_t in torch's own formats."""
+        self.kind += " as a sparse matrix"
+        weight = found.pop("edge_weight", None)
+        if weight is None:
+            weight = torch.ones(self.edge_index.size(1), dtype=torch.float64)
+        adjacency = torch.sparse_coo_tensor(
+            self.edge_index.flip(0), weight.to(self.dtype),
+            (self.num_dst, self.num_src)).coalesce()
+        if self.rng.random() < 0.5:
+            adjacency = adjacency.to_sparse_csr()
+        found["edge_index"] = adjacency
+
+    def __str__(self):
+        given = {n: "(x, None)" if isinstance(v, tuple) and v[1] is None
+                 else [list(t.shape) if isinstance(t, torch.Tensor) else t
+                       for t in v] if isinstance(v, tuple)
+                 else list(v.shape) if isinstance(v, torch.Tensor)
+                 else {k: list(t.shape) for k, t in v.items()}
+                 if isinstance(v, dict) else v
+                 for n, v in self.inputs.items()}
+        return (f"seed {self.seed}: {self.spec.name} {self.options} "
+                f"{str(self.dtype)[6:]}"
+                f"{' autocast' if self.autocast else ''} "
+                f"{'training' if self.training else 'eval'}, {self.kind} "
+                f"graph, {given}")
+
+
+# ---- running ----------------------------------------------------------------
+
+def _cast(value, dtype):
+    """Leaves that want gradients."""
+    if isinstance(value, tuple):
+        return tuple(_cast(v, dtype) for v in value)
+    if isinstance(value, dict):
+        return {key: _cast(v, dtype) for key, v in value.items()}
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    if value.layout != torch.strided:
+        return value.to(dtype)
+    return value.detach().to(dtype).clone().requires_grad_()
+
+
+def _flat(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [t for v in value for t in _flat(v)]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in _flat(v)]
+    return []
+
+
+def run(layer, case, dtype, autocast):
+    """Everything that a step makes, by name."""
+    layer = copy.deepcopy(layer).to(dtype)
+    given = {name: _cast(v, dtype) for name, v in case.inputs.items()}
+    torch.manual_seed(case.seed)
+    random.seed(case.seed)
+    region = torch.autocast("cpu", torch.bfloat16) if autocast \
+        else contextlib.nullcontext()
+    with region:
+        result = layer(**given)
+    outs = _flat(result)
+    found = {f"result {i}": out for i, out in enumerate(outs)}
+    torch.manual_seed(case.seed)
+    losses = [(out.double() * torch.randn(out.shape,
+                                          dtype=torch.float64)).sum()
+              for out in outs if out.is_floating_point()
+              and out.layout == torch.strided and out.requires_grad]
+    if losses:
+        sum(losses).backward()
+    for name, value in given.items():
+        for i, tensor in enumerate(_flat(value)):
+            if tensor.is_floating_point() and tensor.layout == torch.strided:
+                found[f"gradient of {name} {i}"] = tensor.grad
+    for name, parameter in layer.named_parameters():
+        found[f"gradient of {name}"] = parameter.grad
+    return found
+
+
+def _distance(a, b):
+    if not b.numel():
+        return 0.0
+    scale = max(1.0, float(b.abs().max()))
+    return float((a.double() - b.double()).abs().max()) / scale
+
+
+def near(a, b, tolerance=1e-9, what="results"):
+    """Asserts that two tensors are as good as equal, by the larger of 1 and
+    the largest value: a gradient that should be zero has no size of its
+    own."""
+    assert a.shape == b.shape and a.dtype == b.dtype, what
+    found = _distance(a.detach(), b.detach())
+    assert found < tolerance, f"{what} differ by {found:.3g}"
+
+
+def _dense(tensor):
+    return tensor.to_dense() if tensor.layout != torch.strided else tensor
+
+
+def compare(case, theirs, ours, truth):
+    """What differs, or None."""
+    if theirs.keys() != ours.keys():
+        return f"{sorted(theirs)} and {sorted(ours)}"
+    for name, a in theirs.items():
+        b = ours[name]
+        if a is None or b is None:
+            # PyG has no gradient where nothing depends on the tensor; zeros
+            # say the same
+            given = b if a is None else a
+            if given is not None and given.any():
+                return f"{name}: one has no gradient"
+            continue
+        a, b = _dense(a.detach()), _dense(b.detach())
+        if a.dtype != b.dtype:
+            return f"{name}: {a.dtype} is {b.dtype}"
+        if a.shape != b.shape:
+            return f"{name}: {list(a.shape)} is {list(b.shape)}"
+        if not a.is_floating_point():
+            if not torch.equal(a, b):
+                return f"{name} is another"
+            continue
+        kind = torch.bfloat16 if case.autocast else case.dtype
+        allowed = TOLERANCE[kind]
+        if name.startswith("gradient") and kind == torch.bfloat16:
+            # PyG multiplies in float32 in autocast regions; what the kernels
+            # keep has 16 bits, and gradients of scores cancel
+            allowed *= 6
+        exact = a if truth is None else _dense(truth[name].detach())
+        if exact.shape != b.shape:
+            exact = a
+        if torch.isnan(exact).any() and torch.isnan(b).any():
+            continue
+        allowed += 3 * _distance(a, exact)
+        found = _distance(b, exact)
+        if not found <= allowed:
+            return f"{name} differs by {found:.3g}, more than {allowed:.3g}"
+    return None
+
+
+class Watch:
+    """Counts the plans that ran."""
+
+    def __enter__(self):
+        self.count = 0
+        self.run = _execute.Plan.run
+
+        def counted(plan, *args):
+            self.count += 1
+            return self.run(plan, *args)
+        _execute.Plan.run = counted
+        return self
+
+    def __exit__(self, *_):
+        _execute.Plan.run = self.run
+
+
+def _compared(case, fast):
+    """(what differs, whether PyG raised)."""
+    def attempt(layer, dtype, autocast):
+        try:
+            return run(layer, case, dtype, autocast), None
+        except Exception as error:  # PyG's own errors are compared, too
+            return None, error
+    theirs, raised = attempt(case.layer, case.dtype, case.autocast)
+    ours, failed = attempt(fast, case.dtype, case.autocast)
+    if raised is not None:
+        return (None if failed is not None else
+                f"PyG raises {raised!r}, ours does not"), True
+    if failed is not None:
+        return f"raises {failed!r}", False
+    truth = None
+    if case.dtype != torch.float64:
+        truth = run(case.layer, case, torch.float64, False)
+    return compare(case, theirs, ours, truth), False
+
+
+def check(seed):
+    """(case, what differs or None, whether a kernel ran, whether PyG
+    raised)."""
+    case = Case(seed)
+    fast = copy.deepcopy(case.layer)
+    assert dfgnn.accelerate(fast).swapped, f"{type(fast).__name__} stays"
+    with Watch() as watch:
+        what, raised = _compared(case, fast)
+    ran = bool(watch.count)
+    if what is None and not raised:
+        what, _ = _compared(case, fast)  # with what the first call remembered
+        what = what and "the second time: " + what
+    edges = case.inputs.get("edge_index")
+    if what is None and not raised and edges is not None \
+            and edges.layout == torch.strided and case.rng.random() < 0.3:
+        edges.copy_(edges[:, torch.randperm(edges.size(1))])
+        what, _ = _compared(case, fast)
+        what = what and "with edges written to: " + what
+    return case, what, ran, raised
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=300)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    given = parser.parse_args()
+    seeds = [given.seed] if given.seed is not None else range(
+        given.first, given.first + given.cases)
+    wrong = []
+    fused, total = collections.Counter(), collections.Counter()
+    raised = 0
+    for seed in seeds:
+        case, what, ran, error = check(seed)
+        name = case.spec.name
+        total[name] += 1
+        fused[name] += ran
+        raised += error
+        if given.seed is not None:
+            print(case)
+        if what is not None:
+            wrong.append(seed)
+            print(f"DIFFERENT {case}\n    {what}", flush=True)
+    print(f"{len(seeds)} cases, {len(wrong)} different, {sum(fused.values())} "
+          f"by kernels, {raised} that PyG refuses")
+    for name in sorted(total):
+        print(f"  {name}: {fused[name]} of {total[name]} by kernels")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""dfgnn.accelerate: what it swaps, what it leaves, and that nothing else
+changes."""
+
+import copy
+import io
+import os
+import pickle
+import socket
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as G
+
+import dfgnn
+import dfgnn.nn.pyg as ours
+from conftest import random_edges
+from fuzz_pyg import Watch, near
+
+N, WIDTH, CLASSES = 30, 8, 4
+
+
+@pytest.fixture
+def edges():
+    return random_edges(N, N, 90)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(N, WIDTH, dtype=torch.float64)
+
+
+def basic(name, edges):
+    options = {}
+    if name == "PNA":
+        degree = torch.bincount(edges[1], minlength=N)
+        options = dict(aggregators=["mean", "min", "max", "std"],
+                       scalers=["identity", "amplification"],
+                       deg=torch.bincount(degree))
+    if name == "GAT":
+        options = dict(heads=2, v2=True)
+    return getattr(G, name)(WIDTH, 16, 3, CLASSES, **options).double()
+
+
+def step(model, x, edges, *rest):
+    """(output, gradients of everything)."""
+    x = x.detach().clone().requires_grad_()
+    model.zero_grad()
+    out = model(x, edges, *rest)
+    out.square().sum().backward()
+    return [out, x.grad] + [p.grad for p in model.parameters()]
+
+
+def same(a, b, tolerance=1e-9):
+    assert len(a) == len(b)
+    for number, (one, other) in enumerate(zip(a, b)):
+        assert (one is None) == (other is None), number
+        if one is not None:
+            near(one, other, tolerance, f"number {number}")
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT", "GIN", "PNA",
+                                  "EdgeCNN"])
+def test_basic_models_train_alike_and_by_kernels(name, x, edges):
+    plain = basic(name, edges)
+    fast = copy.deepcopy(plain)
+    report = dfgnn.accelerate(fast)
+    assert len(report.swapped) == 3 and not report.kept
+    assert all(type(c) in ours.CLASSES.values() for c in fast.convs)
+    with Watch() as watch:
+        found = step(fast, x, edges)
+    assert watch.count >= 3
+    same(found, step(plain, x, edges))
+
+
+def test_the_report_says_what_and_why(edges):
+    class Own(G.GCNConv):
+        pass
+    model = torch.nn.ModuleDict({
+        "fast": G.GATConv(4, 4), "slow": G.PointNetConv(), "own": Own(4, 4),
+        "linear": torch.nn.Linear(4, 4), "derived": type(
+            "Mine", (ours.GINConv,), {})(torch.nn.Linear(4, 4))})
+    report = dfgnn.accelerate(model)
+    assert [(s.name, s.kind) for s in report.swapped] == [("fast", "GATConv")]
+    assert [k.name for k in report.kept] == ["slow", "own", "derived"]
+    assert "derive it from dfgnn.nn.pyg.GCNConv" in report.kept[1].reason
+    text = str(report)
+    assert text.startswith("accelerated 1 of 4 layers")
+    assert "slow: PointNetConv stays as it is: no kernel" in text
+    assert type(model["own"]) is Own
+
+
+def test_a_second_time_changes_nothing(edges):
+    model = basic("GCN", edges)
+    dfgnn.accelerate(model)
+    report = dfgnn.accelerate(model)
+    assert not report.swapped and not report.kept
+
+
+@pytest.mark.parametrize("name", ["GCN", "GAT", "PNA"])
+def test_undo_takes_it_back(name, x, edges):
+    model = basic(name, edges)
+    before = [type(m) for m in model.modules()]
+    expected = step(model, x, edges)
+    dfgnn.accelerate(model)
+    step(model, x, edges)
+    report = dfgnn.accelerate(model, undo=True)
+    assert len(report.swapped) == 3
+    assert [type(m) for m in model.modules()] == before
+    with Watch() as watch:
+        same(step(model, x, edges), expected)
+    assert not watch.count
+
+
+def test_parameters_hooks_and_state_stay(x, edges):
+    model = basic("GAT", edges)
+    parameters = list(model.parameters())
+    keys = list(model.state_dict())
+    seen = []
+    model.convs[1].register_forward_hook(lambda *_: seen.append(1))
+    dfgnn.accelerate(model)
+    assert all(a is b for a, b in zip(parameters, model.parameters()))
+    assert list(model.state_dict()) == keys
+    model(x, edges)
+    assert seen == [1]
+    assert repr(model) == repr(basic("GAT", edges))
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(TypeError, match="model must be a torch.nn.Module, got "
+                       "function"):
+        dfgnn.accelerate(lambda x: x)
+
+
+def test_a_layer_that_was_explained_before_takes_kernels(x, edges):
+    layer = G.SAGEConv(WIDTH, 4).double()
+    layer.explain = True
+    layer.explain = False
+    dfgnn.accelerate(layer)
+    with Watch() as watch:
+        layer(x, edges)
+    assert watch.count
+
+
+@pytest.mark.parametrize("how", ["pickle", "torch.save", "deepcopy"])
+@pytest.mark.parametrize("name", ["GCN", "GAT", "PNA"])
+def test_copies_are_as_fast_and_equal(how, name, x, edges):
+    model = basic(name, edges)
+    dfgnn.accelerate(model)
+    expected = step(model, x, edges)
+    if how == "pickle":
+        other = pickle.loads(pickle.dumps(model))
+    elif how == "deepcopy":
+        other = copy.deepcopy(model)
+    else:
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        other = torch.load(file, weights_only=False)
+    assert [type(m) for m in other.modules()] == [type(m) for m in
+                                                  model.modules()]
+    with Watch() as watch:
+        same(step(other, x, edges), expected)
+    assert watch.count
+
+
+def test_gps_takes_kernels_for_its_inner_layer(x, edges):
+    inner = G.GINEConv(torch.nn.Linear(WIDTH, WIDTH), edge_dim=3)
+    plain = G.GPSConv(WIDTH, inner, heads=2, norm=None).double()
+    fast = copy.deepcopy(plain)
+    assert len(dfgnn.accelerate(fast).swapped) == 1
+    attr = torch.randn(edges.size(1), 3, dtype=torch.float64)
+    with Watch() as watch:
+        found = fast(x, edges, edge_attr=attr)
+    assert watch.count
+    near(found, plain(x, edges, edge_attr=attr), 1e-10)
+
+
+class Jumping(torch.nn.Module):
+    def __init__(self, mode):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(
+            [G.SAGEConv(WIDTH, WIDTH) for _ in range(3)])
+        self.jump = G.JumpingKnowledge(mode, WIDTH, 3)
+
+    def forward(self, x, edge_index):
+        found = []
+        for conv in self.convs:
+            x = conv(x, edge_index).relu()
+            found.append(x)
+        return self.jump(found)
+
+
+@pytest.mark.parametrize("mode", ["cat", "max", "lstm"])
+def test_jumping_knowledge(mode, x, edges):
+    plain = Jumping(mode).double()
+    fast = copy.deepcopy(plain)
+    assert len(dfgnn.accelerate(fast).swapped) == 3
+    same(step(fast, x, edges), step(plain, x, edges))
+
+
+def test_deep_gcn_layers(x, edges):
+    def make():
+        return G.DeepGCNLayer(
+            G.GENConv(WIDTH, WIDTH, aggr="softmax", learn_t=True,
+                      num_layers=2, norm="layer"),
+            torch.nn.LayerNorm(WIDTH), torch.nn.ReLU(inplace=True),
+            block="res+", dropout=0.0, ckpt_grad=True).double()
+    plain = make()
+    fast = copy.deepcopy(plain)
+    assert len(dfgnn.accelerate(fast).swapped) == 1
+    same(step(fast, x, edges), step(plain, x, edges))
+
+
+def test_pygs_sequential(x, edges):
+    plain = G.Sequential("x, edge_index", [
+        (G.GCNConv(WIDTH, 16), "x, edge_index -> x"), torch.nn.ReLU(),
+        (G.GATConv(16, CLASSES), "x, edge_index -> x")]).double()
+    fast = copy.deepcopy(plain)
+    assert len(dfgnn.accelerate(fast).swapped) == 2
+    same(step(fast, x, edges), step(plain, x, edges))
+
+
+def test_training_goes_the_same_way(x, edges):
+    plain = basic("GCN", edges)
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    labels = torch.randint(0, CLASSES, (N,))
+    losses = []
+    for model in (plain, fast):
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x, edges), labels)
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-8)
+    assert losses[0] < 1.3
+
+
+# ---- several processes ------------------------------------------------------
+
+def _rank(rank, port, results):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    try:
+        torch.manual_seed(1)
+        graphs = [(torch.randn(N, WIDTH, dtype=torch.float64),
+                   random_edges(N, N, 90)) for _ in range(2)]
+        plain = basic("GCN", graphs[0][1])
+        fast = copy.deepcopy(plain)
+        dfgnn.accelerate(fast)
+        fast = torch.nn.parallel.DistributedDataParallel(fast)
+        fast(*graphs[rank]).square().mean().backward()
+        for x, edges in graphs:
+            (plain(x, edges).square().mean() / 2).backward()
+        worst = max(float((p.grad - q.grad).abs().max()) for p, q in
+                    zip(fast.module.parameters(), plain.parameters()))
+        results.put((rank, worst))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_ddp_over_two_processes():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    processes = [context.Process(target=_rank, args=(rank, port, results))
+                 for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+        assert process.exitcode == 0
+    found = dict(results.get() for _ in processes)
+    assert set(found) == {0, 1} and max(found.values()) < 1e-12

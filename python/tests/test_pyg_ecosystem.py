@@ -1,0 +1,282 @@
+"""What PyG builds around layers: heterogeneous models, explainers, compilation
+and embeddings."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as G
+from torch_geometric.explain import (
+    CaptumExplainer, Explainer, GNNExplainer, PGExplainer)
+from torch_geometric.utils import get_embeddings
+
+import dfgnn
+import dfgnn.nn.pyg as ours
+from conftest import random_edges
+from fuzz_pyg import Watch, near
+
+N, WIDTH, OUT = 24, 6, 4
+KINDS = (["paper", "author"], [
+    ("paper", "cites", "paper"), ("author", "writes", "paper"),
+    ("paper", "rev_writes", "author")])
+
+
+@pytest.fixture
+def edges():
+    return random_edges(N, N, 80)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(N, WIDTH, dtype=torch.float64)
+
+
+def hetero():
+    count = {"paper": N, "author": 11}
+    x = {kind: torch.randn(count[kind], WIDTH, dtype=torch.float64)
+         for kind in KINDS[0]}
+    edges = {kind: random_edges(count[kind[0]], count[kind[2]], 50)
+             for kind in KINDS[1]}
+    return x, edges
+
+
+def compare_hetero(plain, fast):
+    x, edges = hetero()
+    results = []
+    for model in (plain, fast):
+        given = {k: v.clone().requires_grad_() for k, v in x.items()}
+        out = model(given, edges)
+        sum(v.square().sum() for v in out.values()).backward()
+        results.append((out, {k: v.grad for k, v in given.items()}, {
+            n: p.grad for n, p in model.named_parameters()}))
+    for one, other in zip(*results):
+        assert one.keys() == other.keys()
+        for key in one:
+            if one[key] is not None:
+                near(other[key], one[key], 1e-9, str(key))
+    return results
+
+
+class Net(torch.nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.first = kind((-1, -1), 8)
+        self.second = kind((-1, -1), OUT)
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("kind", [
+    G.SAGEConv, G.GraphConv, lambda a, b: G.GATConv(a, b,
+                                                    add_self_loops=False),
+    lambda a, b: G.TransformerConv(a, b, heads=2, concat=False)],
+    ids=["SAGE", "Graph", "GAT", "Transformer"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_to_hetero(kind, when):
+    model = Net(kind).double()
+    if when == "before":
+        dfgnn.accelerate(model)
+    model = G.to_hetero(model, KINDS)
+    if when == "after":
+        report = dfgnn.accelerate(model)
+        assert len(report.swapped) == 6 and not report.kept
+    x, edges = hetero()
+    with torch.no_grad(), Watch() as watch:  # lazy layers see their widths
+        model(x, edges)
+    assert watch.count
+    plain = copy.deepcopy(model)
+    dfgnn.accelerate(plain, undo=True)
+    compare_hetero(plain, model)
+
+
+def test_hetero_conv():
+    plain = G.HeteroConv({kind: G.SAGEConv((-1, -1), OUT) if i else
+                          G.GCNConv(-1, OUT)
+                          for i, kind in enumerate(KINDS[1])}).double()
+    x, edges = hetero()
+    plain(x, edges)
+    fast = copy.deepcopy(plain)
+    assert len(dfgnn.accelerate(fast).swapped) == 3
+    compare_hetero(plain, fast)
+
+
+@pytest.mark.parametrize("kind", ["HGTConv", "HANConv"])
+def test_heterogeneous_layers(kind):
+    plain = getattr(G, kind)(WIDTH, 8, KINDS, heads=2).double()
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    with Watch() as watch:
+        compare_hetero(plain, fast)
+    assert watch.count
+
+
+def test_hgt_is_right_when_a_hook_looks_on():
+    plain = G.HGTConv(WIDTH, 8, KINDS, heads=2).double()
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    seen = []
+    fast.register_message_forward_hook(lambda m, i, out: seen.append(out))
+    compare_hetero(plain, fast)
+    assert len(seen) == 1
+
+
+def test_hgt_reads_edges_that_changed():
+    plain = G.HGTConv(WIDTH, 8, KINDS, heads=2).double()
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    x, edges = hetero()
+    fast(x, edges)
+    edges[KINDS[1][1]][0] = 2
+    for kind, out in fast(x, edges).items():
+        near(out, plain(x, edges)[kind], 1e-10, kind)
+
+
+# ---- explanations -----------------------------------------------------------
+
+def explained(model, algorithm, x, edges):
+    torch.manual_seed(3)
+    explainer = Explainer(
+        model, algorithm=algorithm, explanation_type="model",
+        node_mask_type="attributes" if not isinstance(
+            algorithm, PGExplainer) else None, edge_mask_type="object",
+        model_config=dict(mode="multiclass_classification",
+                          task_level="node", return_type="raw"))
+    found = explainer(x, edges, index=3)
+    return found.edge_mask
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT"])
+def test_gnn_explainer(name, x, edges):
+    plain = getattr(G, name)(WIDTH, 8, 2, OUT)
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    x = x.float()
+    with Watch() as watch:
+        fast(x, edges)
+        assert watch.count
+        found = explained(fast, GNNExplainer(epochs=20), x, edges)
+    assert found.abs().max() > 0
+    near(found, explained(plain, GNNExplainer(epochs=20), x, edges), 1e-4)
+    with Watch() as watch:  # and afterwards it is fast again
+        near(fast(x, edges), plain(x, edges), 1e-4)
+    assert watch.count
+
+
+def test_get_embeddings(x, edges):
+    plain = G.GraphSAGE(WIDTH, 8, 3, OUT).double().eval()
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    found = get_embeddings(fast, x, edges)
+    assert len(found) == 3
+    for one, other in zip(found, get_embeddings(plain, x, edges)):
+        near(one, other, 1e-10)
+
+
+def test_summary_names_the_layers(x, edges):
+    pytest.importorskip("tabulate")
+    model = G.GCN(WIDTH, 8, 2, OUT).double()
+    expected = G.summary(model, x, edges)
+    dfgnn.accelerate(model)
+    assert G.summary(model, x, edges) == expected
+
+
+# ---- dropout, static graphs, precision -----------------------------------------
+
+def test_dropout_keeps_what_it_returns(x, edges):
+    layer = ours.GATConv(WIDTH, OUT, heads=2, dropout=0.5, bias=False).double()
+    out, (loops, alpha) = layer(x, edges, return_attention_weights=True)
+    h = layer.lin(x).view(-1, 2, OUT)
+    expected = torch.zeros(N, 2, OUT, dtype=torch.float64).index_add(
+        0, loops[1], alpha.unsqueeze(-1) * h[loops[0]])
+    near(out, expected.flatten(1), 1e-12)
+    dropped = float((alpha == 0).double().mean())
+    assert 0.3 < dropped < 0.7
+    layer.eval()
+    total = layer(x, edges, return_attention_weights=True)[1][1]
+    assert (total > 0).all()
+
+
+def test_certain_dropout_leaves_nothing(x, edges):
+    layer = ours.GATConv(WIDTH, OUT, dropout=1.0, bias=False).double()
+    assert not layer(x, edges).any()
+
+
+def test_autocast_layers_have_pygs_types(x, edges):
+    x = x.float()
+    for name in ("GCNConv", "GATConv", "GATv2Conv", "TransformerConv",
+                 "SAGEConv", "AGNNConv"):
+        widths = () if name == "AGNNConv" else (WIDTH, OUT)
+        bias = {} if name == "AGNNConv" else {"bias": False}
+        plain = getattr(G, name)(*widths, **bias)
+        fast = copy.deepcopy(plain)
+        dfgnn.accelerate(fast)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert fast(x, edges).dtype == plain(x, edges).dtype, name
+
+
+# ---- compilation -------------------------------------------------------------
+
+def compiled(model):
+    torch._dynamo.reset()
+    return torch.compile(model, backend="aot_eager", fullgraph=True)
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GraphConv",
+                                  "GATConv", "GATv2Conv", "TransformerConv",
+                                  "SGConv"])
+def test_compiled_whole_and_by_kernels(name, x, edges):
+    layer = getattr(ours, name)(WIDTH, OUT).double()
+    x = x.requires_grad_()
+    expected = layer(x, edges)
+    grad, = torch.autograd.grad(expected.square().sum(), x)
+    whole = compiled(layer)
+    with Watch() as watch:
+        found = whole(x, edges)
+        again, = torch.autograd.grad(found.square().sum(), x)
+    assert watch.count
+    near(found, expected, 1e-10)
+    near(again, grad, 1e-10)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+def test_compiled_with_loops_and_edge_features(name, x, edges):
+    layer = getattr(ours, name)(WIDTH, OUT, edge_dim=3).double()
+    attr = torch.randn(edges.size(1), 3, dtype=torch.float64)
+    expected = layer(x, edges, attr)
+    whole = compiled(layer)
+    near(whole(x, edges, attr), expected, 1e-10)
+
+
+def test_compiled_gcn_with_weights(x, edges):
+    layer = ours.GCNConv(WIDTH, OUT).double()
+    weight = torch.rand(edges.size(1), dtype=torch.float64)
+    expected = layer(x, edges, weight)
+    whole = compiled(layer)
+    near(whole(x, edges, weight), expected, 1e-10)
+
+
+def test_a_compiled_model_may_be_accelerated(x, edges):
+    model = G.GCN(WIDTH, 8, 2, OUT).double()
+    expected = model(x, edges)
+    torch._dynamo.reset()
+    whole = torch.compile(model, backend="aot_eager")
+    near(whole(x, edges), expected, 1e-10)
+    assert len(dfgnn.accelerate(whole).swapped) == 2
+    with Watch() as watch:
+        near(whole(x, edges), expected, 1e-10)
+    assert watch.count
+
+
+@pytest.mark.parametrize("kind", [CaptumExplainer])
+def test_captum(kind, x, edges):
+    pytest.importorskip("captum")
+    plain = G.GCN(WIDTH, 8, 2, OUT)
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    x = x.float()
+    near(explained(fast, kind("IntegratedGradients"), x, edges),
+          explained(plain, kind("IntegratedGradients"), x, edges), 1e-4)

@@ -1,0 +1,334 @@
+"""When the layers of dfgnn.nn.pyg take kernels, and when PyG's own path."""
+
+import logging
+import pickle
+
+import pytest
+import torch
+import torch_geometric.nn as G
+from torch_geometric.nn import MessagePassing
+
+import dfgnn
+import dfgnn.nn.pyg as ours
+from conftest import random_edges
+from dfgnn.nn.pyg import _mixin
+from fuzz_pyg import Watch, near
+
+N, F = 20, 6
+
+
+@pytest.fixture
+def edges():
+    return random_edges(N, N, 60)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(N, F, dtype=torch.float64, requires_grad=True)
+
+
+def pairs(name, *args, **options):
+    """(PyG's layer, ours with the same parameters)."""
+    theirs = getattr(G, name)(*args, **options).double()
+    mine = getattr(ours, name)(*args, **options).double()
+    mine.load_state_dict(theirs.state_dict())
+    return theirs, mine
+
+
+def kernels(function):
+    with Watch() as watch:
+        result = function()
+    return result, watch.count
+
+
+@pytest.mark.parametrize("base", list(ours.CLASSES),
+                         ids=lambda base: base.__name__)
+def test_each_class_is_pygs(base):
+    kind = ours.CLASSES[base]
+    assert issubclass(kind, base) and issubclass(kind, MessagePassing)
+    assert kind.__name__ == base.__name__
+    assert getattr(ours, base.__name__) is kind
+    assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_the_issues_layers_are_all_there():
+    names = """GCN SAGE Graph GIN GINE GAT GATv2 Transformer AGNN SuperGAT SG
+        TAG SSG GCN2 LG Cheb ARMA GatedGraph PDN ClusterGCN Simple MixHop PNA
+        GEN RGCN RGAT HGT HAN FA LE ResGatedGraph Edge General FiLM""".split()
+    missing = [n for n in names if not hasattr(ours, n + "Conv")]
+    assert not missing and hasattr(ours, "APPNP")
+    assert len(ours.CLASSES) == len(names) + 1
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv",
+                                  "TransformerConv", "GatedGraphConv"])
+def test_a_new_layer_takes_kernels(name, x, edges):
+    theirs, mine = pairs(name, F, 4) if name != "GatedGraphConv" else \
+        pairs(name, F, 2)
+    out, count = kernels(lambda: mine(x, edges))
+    assert count
+    near(out, theirs(x, edges), 1e-12)
+
+
+@pytest.mark.parametrize("kind", [
+    "propagate_forward_pre", "propagate_forward", "message_forward_pre",
+    "message_forward", "aggregate_forward_pre", "aggregate_forward"])
+def test_a_hook_takes_pygs_path_and_is_called(kind, x, edges):
+    theirs, mine = pairs("SAGEConv", F, 4)
+    called = []
+
+    def hook(module, *rest):
+        called.append(module)
+        if kind.endswith("forward"):
+            return 2 * rest[-1]
+    for layer in (theirs, mine):
+        handle = getattr(layer, f"register_{kind}_hook")(hook)
+    out, count = kernels(lambda: mine(x, edges))
+    assert called == [mine] and not count
+    near(out, theirs(x, edges), 1e-12)
+    handle.remove()
+    assert kernels(lambda: mine(x, edges))[1]
+
+
+def test_a_hook_of_edge_updates_is_called(x, edges):
+    theirs, mine = pairs("GATConv", F, 4, heads=2)
+    for layer in (theirs, mine):
+        layer.register_edge_update_forward_hook(lambda m, i, out: out * 0.5)
+    near(mine(x, edges), theirs(x, edges), 1e-12)
+
+
+class Louder(ours.GCNConv):
+    def message(self, x_j, edge_weight):
+        return 3 * super().message(x_j, edge_weight)
+
+
+class Wider(ours.SAGEConv):
+    """Its message has an argument that SAGEConv's has not."""
+
+    def message(self, x_i, x_j):
+        return x_j - x_i
+
+
+class Same(ours.GATConv):
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index).relu()
+
+
+def test_a_subclass_with_another_message_takes_pygs_path(x, edges):
+    mine = Louder(F, 4).double()
+    theirs = G.GCNConv(F, 4).double()
+    theirs.load_state_dict(mine.state_dict())
+    out, count = kernels(lambda: mine(x, edges))
+    assert not count
+    near(out - mine.bias, 3 * (theirs(x, edges) - theirs.bias), 1e-12)
+
+
+def test_a_subclass_may_change_the_arguments_of_message(x, edges):
+    mine = Wider(F, 4).double()
+    degree = torch.bincount(edges[1], minlength=N).view(-1, 1)
+    theirs = G.SAGEConv(F, 4).double()
+    theirs.load_state_dict(mine.state_dict())
+    less = mine.lin_l.weight @ (x * (degree > 0)).T
+    near(mine(x, edges), theirs(x, edges) - less.T, 1e-12)
+
+
+class Flat(ours.SuperGATConv):
+    def get_attention(self, edge_index_i, x_i, x_j, num_nodes,
+                      return_logits=False):
+        return torch.ones_like(x_i[..., 0])
+
+
+def test_a_subclass_may_change_what_message_calls(x, edges):
+    mine = Flat(F, 4, add_self_loops=False, bias=False).double().eval()
+    sums = torch.zeros(N, 4, dtype=torch.float64).index_add(
+        0, edges[1], mine.lin(x)[edges[0]])
+    near(mine(x, edges), sums, 1e-12)
+
+
+class Halved(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+@pytest.mark.parametrize("name", ["GATConv", "TransformerConv"])
+def test_another_projection_of_edges_is_called(name, x, edges):
+    theirs, mine = pairs(name, F, 4, edge_dim=3)
+    weight = theirs.lin_edge.weight
+    for layer in (theirs, mine):
+        layer.lin_edge = Halved(3, 4, bias=False).double()
+        layer.lin_edge.weight = torch.nn.Parameter(weight.detach().clone())
+    attr = torch.randn(edges.size(1), 3, dtype=torch.float64)
+    near(mine(x, edges, attr), theirs(x, edges, attr), 1e-12)
+
+
+def test_what_is_remembered_does_not_grow(x, edges):
+    from dfgnn.nn.pyg import _edges
+    theirs, mine = pairs("RGATConv", F, 4, 3)
+    for layer in (theirs, mine):
+        torch.nn.init.ones_(layer.l2)
+    sizes = []
+    for _ in range(4):
+        kinds = torch.randint(0, 3, (edges.size(1),))
+        near(mine(x, edges, kinds), theirs(x, edges, kinds), 1e-12)
+        sizes.append(len(_edges._kept[id(edges)][2]))
+    assert sizes == [sizes[0]] * 4
+    assert sizes[0]
+
+
+def test_chebyshev_laplacians_of_other_scales_are_others(x, edges):
+    theirs, mine = pairs("ChebConv", F, 4, 3)
+    for scale in (2.0, 3.0, None, 2.0):
+        near(mine(x, edges, lambda_max=scale),
+             theirs(x, edges, lambda_max=scale), 1e-12)
+
+
+def test_a_subclass_that_changes_no_message_takes_kernels(x, edges):
+    mine = Same(F, 4).double()
+    out, count = kernels(lambda: mine(x, edges))
+    assert count
+    theirs = G.GATConv(F, 4).double()
+    theirs.load_state_dict(mine.state_dict())
+    near(out, theirs(x, edges).relu(), 1e-12)
+
+
+def test_a_method_of_one_layer_may_be_replaced(x, edges):
+    theirs, mine = pairs("GINConv", torch.nn.Linear(F, 3))
+    mine.message = lambda x_j: 2 * x_j
+    theirs.message = lambda x_j: 2 * x_j
+    near(mine(x, edges), theirs(x, edges), 1e-12)
+
+
+def test_decomposed_layers_are_pygs(x, edges):
+    theirs, mine = pairs("GCNConv", F, 4)
+    mine.decomposed_layers = theirs.decomposed_layers = 2
+    out, count = kernels(lambda: mine(x, edges))
+    assert not count
+    near(out, theirs(x, edges), 1e-12)
+    mine.decomposed_layers = 1
+    assert kernels(lambda: mine(x, edges))[1]
+
+
+def test_an_edge_mask_explains_and_goes(x, edges):
+    theirs, mine = pairs("GCNConv", F, 4)
+    plain = mine(x, edges)
+    mask = torch.rand(edges.size(1), dtype=torch.float64)
+    for layer in (theirs, mine):
+        layer.explain = True
+        layer._edge_mask = mask
+        layer._loop_mask = edges[0] != edges[1]
+    masked = mine(x, edges)
+    near(masked, theirs(x, edges), 1e-12)
+    assert not torch.allclose(masked, plain)
+    mine.explain = False
+    out, count = kernels(lambda: mine(x, edges))
+    assert count
+    near(out, plain, 1e-12)
+
+
+def test_why_is_said_once(x, edges, caplog):
+    _mixin._said.clear()
+    layer = ours.SAGEConv(F, 4, aggr="median").double()
+    with caplog.at_level(logging.INFO, "dfgnn"):
+        layer(x, edges)
+        layer(x, edges)
+    said = [r.message for r in caplog.records if r.name == "dfgnn"]
+    assert said == ["SAGEConv takes PyG's own path: no kernel reduces by "
+                    "MedianAggregation"]
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv",
+                                  "GATv2Conv", "TransformerConv"])
+def test_errors_are_pygs(name, x):
+    theirs, mine = pairs(name, F, 4)
+    wrong = torch.tensor([[0, N + 3], [1, 2]])
+    with pytest.raises(Exception) as expected:
+        theirs(x, wrong)
+    with pytest.raises(type(expected.value)):
+        mine(x, wrong)
+    with pytest.raises(type(expected.value)):  # also once it is remembered
+        mine(x, wrong)
+
+
+def test_an_edge_index_that_is_written_to_is_read_anew(x, edges):
+    theirs, mine = pairs("GCNConv", F, 4)
+    mine(x, edges)
+    edges[0, :10] = 3
+    near(mine(x, edges), theirs(x, edges), 1e-12)
+
+
+def test_layers_take_a_graph_of_ours(x, edges):
+    graph = dfgnn.as_graph(edges, N)
+    for name in ("GCNConv", "SAGEConv", "GATConv", "GATv2Conv",
+                 "TransformerConv", "SGConv", "ChebConv"):
+        rest = (3,) if name == "ChebConv" else ()
+        theirs, mine = pairs(name, F, 4, *rest)
+        out, count = kernels(lambda: mine(x, graph))
+        assert count, name
+        near(out, theirs(x, edges), 1e-12, name)
+
+
+def test_a_graph_of_ours_serves_pygs_path_too(x, edges):
+    graph = dfgnn.as_graph(edges, N)
+    for name in ("GCNConv", "SAGEConv", "GATConv", "TransformerConv"):
+        theirs, mine = pairs(name, F, 4)
+        mine.register_propagate_forward_hook(lambda m, i, out: out)
+        near(mine(x, graph), theirs(x, edges), 1e-12, name)
+
+
+@pytest.mark.parametrize("where", ["jit.trace", "func.grad", "vmap",
+                                   "forward AD", "dispatch mode"])
+def test_what_transforms_operations_sees_pygs(where, x, edges):
+    theirs, mine = pairs("GCNConv", F, 4)
+    before = mine(x, edges)
+
+    def loss(layer, given):
+        return layer(given, edges).square().sum()
+    if where == "jit.trace":
+        traced = torch.jit.trace(mine, (x, edges))
+        other = torch.randn_like(x)
+        near(traced(other, edges), theirs(other, edges), 1e-12)
+    elif where == "func.grad":
+        near(torch.func.grad(lambda v: loss(mine, v))(x),
+              torch.func.grad(lambda v: loss(theirs, v))(x), 1e-12)
+    elif where == "vmap":
+        many = torch.randn(3, N, F, dtype=torch.float64)
+        near(torch.func.vmap(lambda v: mine(v, edges))(many),
+              torch.stack([theirs(v, edges) for v in many]), 1e-12)
+    elif where == "forward AD":
+        step = torch.randn_like(x)
+        found = torch.func.jvp(lambda v: mine(v, edges), (x,), (step,))[1]
+        near(found, torch.func.jvp(lambda v: theirs(v, edges), (x,),
+                                    (step,))[1], 1e-12)
+    else:
+        from torch.utils.flop_counter import FlopCounterMode
+        with FlopCounterMode(display=False) as counter:
+            mine(x, edges)
+        assert counter.get_total_flops() > 0
+    out, count = kernels(lambda: mine(x, edges))
+    assert count  # and later calls are untouched
+    near(out, before, 1e-12)
+
+
+def test_gradients_of_gradients(x, edges):
+    theirs, mine = pairs("GCNConv", F, 4)
+    found = []
+    for layer in (theirs, mine):
+        first, = torch.autograd.grad(layer(x, edges).pow(3).sum(), x,
+                                     create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), x)[0])
+    near(found[1], found[0], 1e-9)
+
+
+def test_scripting_gets_pygs_layer(x, edges):
+    theirs, mine = pairs("SAGEConv", F, 4)
+    scripted = torch.jit.script(mine)
+    near(scripted(x, edges), theirs(x, edges), 1e-12)
+    assert isinstance(mine, ours.SAGEConv)
+
+
+def test_importing_dfgnn_imports_no_pyg():
+    import subprocess
+    import sys
+    program = ("import sys, dfgnn; assert dfgnn.accelerate; "
+               "sys.exit('torch_geometric' in sys.modules)")
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
