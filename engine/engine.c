@@ -461,12 +461,15 @@ void dfgnn__engine_leave(int entered) {
 }
 
 int dfgnn__engine_usable(char *why, size_t size) {
-  const char *pack = getenv("DFGNN_KERNEL_PACK");
+  dfgnn_pack_info pack;
   char target[24];
-  if ((pack && *pack) || *dfgnn__compiler()->path)
+  if (*dfgnn__compiler()->path || dfgnn__pack_count() > 0)
     return 1;
   (void)dfgnn__compiler_target(target, sizeof target, "sm_90");
-  snprintf(why, size, "%s", dfgnn_last_error());
+  if (dfgnn__pack_describe(&pack, 0)) /* it was refused */
+    snprintf(why, size, "%s (%s)", dfgnn_last_error(), pack.problem);
+  else
+    snprintf(why, size, "%s", dfgnn_last_error());
   return 0;
 }
 

@@ -168,9 +168,10 @@ static dfgnn_status close_over(const dfgnn_source_file **list, int *count,
       return DFGNN_OK;
   const dfgnn_source_file *file = find(name);
   if (!file)
-    return dfgnn__fail(DFGNN_ERROR_IO,
-                       "device source %s, included by %s, does not exist%s%s",
-                       name, from, folder ? " in " : "", folder ? folder : "");
+    return dfgnn__fail(
+        DFGNN_ERROR_IO, "device source %s, included by %s, does not exist%s%s",
+        name, from, folder ? " in " : "",
+        folder ? folder : ": kernels/device.am does not name it");
   if (*count == DFGNN_MAX_CLOSURE)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "%s: more than %d device sources", from,

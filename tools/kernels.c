@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/cache.h"
 #include "engine/driver.h"
+#include "lib/context.h"
 
 static json_t *fact(json_t *rows, const char *name, const char *value) {
   json_t *row = json_object();
@@ -61,6 +62,7 @@ static json_t *put_cache(json_t *rows) {
 static void put_packs(json_t *rows) {
   dfgnn_pack_info p;
   char text[600];
+  dfgnn__pack_trust_keys();
   for (int i = 0; dfgnn__pack_describe(&p, i); i++) {
     if (*p.problem)
       snprintf(text, sizeof text, "refused: %.500s", p.problem);
@@ -117,6 +119,7 @@ int tool_kernels_prune(const tool_settings *settings) {
 /* One line: can this machine run CUDA kernels, and if not, what is missing? */
 int tool_kernels_diagnose(char *text, size_t size) {
   char problem[512];
+  dfgnn__pack_trust_keys();
   if (!dfgnn__driver()) {
     snprintf(text, size, "there is no GPU driver (%s): the CPU is used",
              dfgnn__driver_problem());

@@ -21,6 +21,8 @@ typedef struct target {
   dfgnn_programs *programs;
   dfgnn_engine *engine;
   size_t choices, failed;
+  size_t done; /* programs that are compiled or were in the cache */
+  double start;
 } target;
 
 typedef struct compile {
@@ -28,6 +30,8 @@ typedef struct compile {
   tool_records records;
   target target[MOST_ARCHITECTURES];
   int targets;
+  target *current; /* what is compiled just now */
+  atomic_int stop; /* the run was interrupted */
   dfgnn_pack_writer *pack;
   dfgnn_status pack_status;
   char pack_message[512];
@@ -60,6 +64,23 @@ static void describe_device(dfgnn_device_info *device, const char *arch) {
   device->cache_bytes = (int64_t)devices[best].cache_mib << 20;
 }
 
+/* A newer architecture than the compiler knows gets PTX of an older one, which
+ * a GPU's own compiler would look for under another name. */
+static int check_known(const compile *c, const char *arch) {
+  const dfgnn_compiler_info *compiler = dfgnn__compiler();
+  char name[16];
+  if (!c->settings->pack)
+    return TOOL_DONE;
+  for (int i = 0; i < compiler->architecture_count; i++) {
+    snprintf(name, sizeof name, "sm_%d", compiler->architectures[i]);
+    if (!strcmp(name, arch))
+      return TOOL_DONE;
+  }
+  return tool_error("%s: NVRTC %d.%d does not know it, so it cannot go into a "
+                    "pack; dfgnn-tune info lists what it compiles for",
+                    arch, compiler->major, compiler->minor);
+}
+
 static int add_target(compile *c, const char *arch) {
   for (int i = 0; i < c->targets; i++)
     if (!strcmp(c->target[i].name, arch))
@@ -73,10 +94,12 @@ static int add_target(compile *c, const char *arch) {
   if (!status)
     status = dfgnn__programs_create(&t->programs);
   if (!status)
+    status = dfgnn__collect_graph_programs(t->programs);
+  if (!status)
     status = dfgnn__table_create(&t->table, NULL, &t->device, c->records.row,
                                  c->records.count);
   c->targets++;
-  return status ? tool_fail(status) : TOOL_DONE;
+  return status ? tool_fail(status) : check_known(c, arch);
 }
 
 /* --arch; else the GPU that is here; else those that the stores know. */
@@ -192,9 +215,18 @@ static void keep_image(void *data, const dfgnn_program *program,
                        const dfgnn_keys_of *keys, const dfgnn_image *image,
                        const char *target_name) {
   compile *c = data;
+  target *t = c->current;
+  const size_t count = dfgnn__programs_count(t->programs);
+  const double seconds = tool_now() - t->start;
   char text[512];
   dfgnn__program_text(text, sizeof text, program);
-  if (c->pack_status)
+  t->done++;
+  if (tool_interrupted())
+    atomic_store(&c->stop, 1);
+  tool_progress(c->settings, (double)t->done / (double)count,
+                seconds * (double)(count - t->done) / (double)t->done,
+                "%s: %zu of %zu programs", t->name, t->done, count);
+  if (!c->pack || c->pack_status)
     return;
   c->pack_status = dfgnn__pack_add(c->pack, keys, image, target_name, text);
   if (c->pack_status)
@@ -202,15 +234,13 @@ static void keep_image(void *data, const dfgnn_program *program,
 }
 
 static void compile_target(compile *c, target *t, json_t *rows) {
-  const double start = tool_now();
   const size_t count = dfgnn__programs_count(t->programs);
   json_t *row = json_object();
-  tool_progress(c->settings, 0, 0, "%s: compiling %zu programs", t->name,
-                count);
-  if (c->pack)
-    dfgnn__engine_keep_images(t->engine, keep_image, c);
-  dfgnn_status status =
-      dfgnn__engine_prepare(t->engine, t->programs, c->settings->threads, NULL);
+  t->start = tool_now();
+  c->current = t;
+  dfgnn__engine_keep_images(t->engine, keep_image, c);
+  dfgnn_status status = dfgnn__engine_prepare(t->engine, t->programs,
+                                              c->settings->threads, &c->stop);
   tool_progress_end(c->settings);
   if (status)
     (void)tool_fail(status);
@@ -223,7 +253,7 @@ static void compile_target(compile *c, target *t, json_t *rows) {
   tool_put_count(row, "choices", (int64_t)t->choices);
   tool_put_count(row, "programs", (int64_t)count);
   tool_put_count(row, "failed", (int64_t)t->failed);
-  tool_put_number(row, "seconds", tool_now() - start);
+  tool_put_number(row, "seconds", tool_now() - t->start);
   json_array_append_new(rows, row);
 }
 
@@ -275,6 +305,19 @@ static int compile_all(compile *c) {
                             : printed;
 }
 
+/* Kernels of graphs alone serve nobody. */
+static int check_choices(const compile *c, int graphs) {
+  size_t choices = 0;
+  for (int k = 0; k < c->targets; k++)
+    choices += c->target[k].choices;
+  if (choices)
+    return TOOL_DONE;
+  if (graphs)
+    return tool_error("no CUDA variant computes what the options ask for");
+  return tool_error("no store has measured what the options ask for on a GPU: "
+                    "name graphs to compile for");
+}
+
 static void release(compile *c) {
   for (int k = 0; k < c->targets; k++) {
     dfgnn__table_destroy(c->target[k].table);
@@ -299,6 +342,8 @@ static int command(tool_settings *settings, int count, char **operands) {
     status =
         count ? tool_each(&on_cpu, &graphs, add_case, &c) : add_decisions(&c);
   if (!status)
+    status = check_choices(&c, count);
+  if (!status)
     status = compile_all(&c);
   tool_graphs_free(&graphs);
   release(&c);
@@ -312,12 +357,16 @@ const tool_command tune_compile = {
     -1,
     "Compile GPU kernels ahead of their first use",
     "Compiles what calls on a GPU will launch, for any architecture, without "
-    "a GPU: for each graph and problem of the options the variant that a "
-    "program would choose and that of the rule, or every variant with --all. "
-    "Without graphs it does so for every problem that the stores have "
-    "measured on a GPU, as far as the problem options leave it.\n"
+    "a GPU: what making graphs takes, and for each graph and problem of the "
+    "options the variant that a program would choose and that of the rule, or "
+    "every variant with --all. Without graphs it does so for every problem "
+    "that the stores have measured on a GPU, as far as the problem options "
+    "leave it.\n"
     "\n"
-    "Compiled kernels go to the user's cache. --pack writes them to a file as "
+    "Compiled kernels go to the user's cache; --threads is how many are "
+    "compiled "
+    "at once (default: as many as there are cores). --pack writes them to a "
+    "file as "
     "well, for machines without a compiler: name it in DFGNN_KERNEL_PACK, or "
     "install it as a *.pack file where the package's store is. Without --arch "
     "the architecture is that of the GPU that is here, else those that the "

@@ -772,6 +772,26 @@ START_TEST(a_pack_that_others_can_write_is_refused) {
 }
 END_TEST
 
+START_TEST(without_a_compiler_a_device_is_usable_if_a_pack_is) {
+  char why[1024];
+  write_pack(1, "sm_90");
+  dfgnn__compiler_replace(NULL);
+  setenv("DFGNN_KERNEL_PACK", pack, 1);
+  IN_A_NEW_PROCESS({ EXPECT(dfgnn__engine_usable(why, sizeof why)); });
+  ck_assert(!chmod(pack, 0666));
+  IN_A_NEW_PROCESS({
+    EXPECT(!dfgnn__engine_usable(why, sizeof why));
+    EXPECT(strstr(why, "no CUDA compiler"));
+    EXPECT(strstr(why, "nobody else may be able to write it"));
+  });
+  setenv("DFGNN_KERNEL_PACK", "", 1);
+  IN_A_NEW_PROCESS({
+    EXPECT(!dfgnn__engine_usable(why, sizeof why));
+    EXPECT(strstr(why, "nvidia-cuda-nvrtc"));
+  });
+}
+END_TEST
+
 START_TEST(a_pack_that_is_none_is_refused) {
   setenv("DFGNN_KERNEL_PACK", pack, 1);
   static const struct {
@@ -856,6 +876,7 @@ int main(void) {
   tcase_add_test(tests, a_pack_serves_a_machine_without_a_compiler);
   tcase_add_test(tests, a_pack_for_another_architecture_is_of_no_use);
   tcase_add_test(tests, a_pack_that_others_can_write_is_refused);
+  tcase_add_test(tests, without_a_compiler_a_device_is_usable_if_a_pack_is);
   tcase_add_test(tests, a_pack_that_is_none_is_refused);
   tcase_add_test(tests, where_keys_are_set_a_pack_must_be_signed);
   tcase_add_test(tests, a_pack_that_is_given_up_leaves_no_file);
