@@ -89,6 +89,7 @@ enum {
   F(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (cu_context *context, int device)) \
   F(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int device)) \
   F(CtxGetCurrent, cuCtxGetCurrent, (cu_context *context)) \
+  F(CtxSetCurrent, cuCtxSetCurrent, (cu_context context)) \
   F(CtxPushCurrent, cuCtxPushCurrent_v2, (cu_context context)) \
   F(CtxPopCurrent, cuCtxPopCurrent_v2, (cu_context *context)) \
   F(CtxSynchronize, cuCtxSynchronize, (void)) \

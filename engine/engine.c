@@ -449,9 +449,14 @@ void dfgnn__give_back(const dfgnn_queue *queue, void *memory) {
 int dfgnn__engine_enter(const dfgnn_engine *engine) {
   cu_context context = NULL;
   const dfgnn_driver *cu = dfgnn__driver();
-  if (!cu->CtxGetCurrent(&context) && context == engine->context)
+  if (cu->CtxGetCurrent(&context))
+    context = NULL;
+  if (context == engine->context)
     return 0;
-  return !cu->CtxPushCurrent(engine->context);
+  if (context)
+    return !cu->CtxPushCurrent(engine->context);
+  (void)cu->CtxSetCurrent(engine->context);
+  return 0;
 }
 
 void dfgnn__engine_leave(int entered) {

@@ -112,8 +112,10 @@ void dfgnn__engine_close(dfgnn_engine *engine);
  * nothing can be launched on it. */
 dfgnn_status dfgnn__engine_offline(dfgnn_engine **engine, const char *arch);
 
-/* Makes the device current for the thread if it is not; leave takes what enter
- * gave. */
+/* Makes the device's context current for the thread; leave takes what enter
+ * gave and puts back another context that was current.  A thread that had none
+ * keeps the device's, as it does with CUDA's runtime: so its next calls find it
+ * there. */
 int dfgnn__engine_enter(const dfgnn_engine *engine);
 void dfgnn__engine_leave(int entered);
 

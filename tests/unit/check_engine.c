@@ -156,6 +156,10 @@ static cu_result gpu_current(cu_context *context) {
   *context = gpu.current;
   return 0;
 }
+static cu_result gpu_set(cu_context context) {
+  gpu.current = context;
+  return 0;
+}
 static cu_result gpu_push(cu_context context) {
   gpu.current = context;
   gpu.pushed++;
@@ -228,6 +232,7 @@ static const dfgnn_driver scripted_driver = {
     .DevicePrimaryCtxRetain = gpu_retain,
     .DevicePrimaryCtxRelease = gpu_release,
     .CtxGetCurrent = gpu_current,
+    .CtxSetCurrent = gpu_set,
     .CtxPushCurrent = gpu_push,
     .CtxPopCurrent = gpu_pop,
     .ThreadExchangeStreamCaptureMode = gpu_mode,
@@ -355,7 +360,7 @@ START_TEST(a_kernel_is_compiled_and_loaded_once) {
   ck_assert_int_eq(nvrtc_script.compiled, 2);
   ck_assert_int_eq(gpu.loaded, 2);
   ck_assert_int_eq(gpu.launched, 6);
-  ck_assert_int_eq(gpu.pushed, 0); /* the caller's context is put back */
+  ck_assert_int_eq(gpu.pushed, 0);
   ck_assert_str_eq(nvrtc_script.target, "--gpu-architecture=sm_90");
   ck_assert_int_eq(dfgnn__engine_kernel_info(&info, engine, &p), 1);
   ck_assert_int_eq(info.registers, 40);
@@ -364,6 +369,22 @@ START_TEST(a_kernel_is_compiled_and_loaded_once) {
   dfgnn__engine_close(engine);
   engine = NULL;
   ck_assert_int_eq(gpu.unloaded, 2);
+}
+END_TEST
+
+START_TEST(the_context_of_the_caller_is_put_back) {
+  const cu_context other = (cu_context)(uintptr_t)77;
+  gpu.current = other;
+  open_engine();
+  int entered = dfgnn__engine_enter(engine);
+  ck_assert_int_eq(entered, 1);
+  ck_assert_int_eq(gpu.pushed, 1);
+  dfgnn__engine_leave(entered);
+  ck_assert_int_eq(gpu.pushed, 0);
+  gpu.current = NULL; /* a thread without one keeps the device's */
+  ck_assert_int_eq(dfgnn__engine_enter(engine), 0);
+  ck_assert_ptr_eq(gpu.current, (cu_context)(uintptr_t)1);
+  ck_assert_int_eq(dfgnn__engine_enter(engine), 0);
 }
 END_TEST
 
@@ -851,6 +872,7 @@ int main(void) {
   tcase_add_test(tests, a_program_reads_as_its_template_expression);
   tcase_add_test(tests, a_list_holds_each_program_once_and_launches_nothing);
   tcase_add_test(tests, a_kernel_is_compiled_and_loaded_once);
+  tcase_add_test(tests, the_context_of_the_caller_is_put_back);
   tcase_add_test(tests, many_kernels_are_all_found_again);
   tcase_add_test(tests, large_shared_memory_is_asked_for_once);
   tcase_add_test(tests, threads_that_want_one_kernel_wait_for_one_compilation);
