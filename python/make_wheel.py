@@ -69,6 +69,8 @@ def contents(options):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
         yield "dfgnn/lib/tuning.db", read(options.store)
+    if options.pack:
+        yield "dfgnn/lib/kernels.pack", read(options.pack)
 
 
 def read(path):
@@ -85,6 +87,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
     parser.add_argument("--store")
+    parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)
     parser.add_argument("--out", default="dist")
     options = parser.parse_args()
