@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import subprocess
+import tempfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,7 +65,7 @@ def contents(options):
     for path in sorted(glob.glob(os.path.join(HERE, "dfgnn", "**", "*.py"),
                                  recursive=True)):
         yield os.path.relpath(path, HERE), read(path)
-    yield "dfgnn/lib/libdfgnn.so.0", read(options.library)
+    yield "dfgnn/lib/libdfgnn.so.0", read_stripped(options.library)
     for name, path in sorted(dependencies(options.library).items()):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
@@ -76,6 +77,18 @@ def contents(options):
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def read_stripped(path):
+    """The library without what a debugger reads, seven eighths of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        try:
+            subprocess.run(["strip", "--strip-unneeded", "-o", copy, path],
+                           check=True)
+        except FileNotFoundError:
+            return read(path)
+        return read(copy)
 
 
 def digest(data):
