@@ -40,6 +40,7 @@ if [ -d "$dir/tests/gpu" ]; then
   cp "$src/tests/gpu/run_all.sh" "$dir/tests/gpu/run_all.sh"
 fi
 find "$dir/python" -name __pycache__ -prune -exec rm -rf {} +
+[ ! -e data/stores/kernels.pack ] || cp data/stores/kernels.pack "$dir"
 cp "$src/VERSION" "$dir/VERSION"
 cp "$src/build-aux/bundle-run.txt" "$dir/RUN.txt"
 cp "$src/build-aux/bundle-tests.sh" "$dir/run-tests.sh"

@@ -2,9 +2,9 @@
 #ifndef DFGNN_DB_INTERNAL_H
 #define DFGNN_DB_INTERNAL_H
 
+#include "base/filesystem.h"
 #include "db/field.h"
 #include "db/schema.h"
-#include "base/filesystem.h"
 #include "db/store.h"
 
 #include <sqlite3.h>

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import subprocess
+import tempfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,16 +65,30 @@ def contents(options):
     for path in sorted(glob.glob(os.path.join(HERE, "dfgnn", "**", "*.py"),
                                  recursive=True)):
         yield os.path.relpath(path, HERE), read(path)
-    yield "dfgnn/lib/libdfgnn.so.0", read(options.library)
+    yield "dfgnn/lib/libdfgnn.so.0", read_stripped(options.library)
     for name, path in sorted(dependencies(options.library).items()):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
         yield "dfgnn/lib/tuning.db", read(options.store)
+    if options.pack:
+        yield "dfgnn/lib/kernels.pack", read(options.pack)
 
 
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def read_stripped(path):
+    """The library without what a debugger reads, seven eighths of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        try:
+            subprocess.run(["strip", "--strip-unneeded", "-o", copy, path],
+                           check=True)
+        except FileNotFoundError:
+            return read(path)
+        return read(copy)
 
 
 def digest(data):
@@ -85,6 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
     parser.add_argument("--store")
+    parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)
     parser.add_argument("--out", default="dist")
     options = parser.parse_args()

@@ -69,6 +69,9 @@ step autogen "$top/autogen.sh" || finish
 step configure "$top/configure" || finish
 step build make -j"$jobs" || finish
 
+venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
+PATH=$PATH:$venv/bin # where torch brings a compiler of GPU kernels
+export PATH
 echo "== check" >&2
 if ! make -j"$jobs" check >check.log 2>&1 && ! grep -q '^# FAIL:' check.log
 then
@@ -76,12 +79,17 @@ then
   tail -n 60 check.log >&2
 fi
 count_suite
+# How many programs of GPU kernels compiled, or why none.
+say_compiled() {
+  sed -n 's/.* compiled for .*/check: &/p; s/^skipped: /check: no compiler: /p' \
+    "$1" >&2
+}
+say_compiled tests/compile/check_compile.log
 
 # The tests of the PyTorch package, where torch and PyG can be had in a few
 # minutes: 3 GB to fetch, 7 GB on disk.  The versions are those of the figures
 # in bench/results; TORCH= tries others.
 python_packages="${TORCH:-torch==2.11.0 torch_geometric==2.8.1} numpy scipy pytest"
-venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
 make_venv() {
   [ "$(cat "$venv/packages" 2>/dev/null)" = "$python_packages" ] && return
   rm -rf "$venv"
@@ -122,6 +130,13 @@ check_python() {
 }
 [ "${PYTHON_TESTS:-1}" = 0 ] || check_python
 [ "${PYTHON_TESTS:-1}" = 0 ] || step wheel make wheel
+# A virtual environment that was just made may have brought the compiler.
+if grep -q '^skipped: ' tests/compile/check_compile.log &&
+  ls "$venv"/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[23] \
+    >/dev/null 2>&1; then
+  step compile tests/compile/check_compile
+  say_compiled compile.log
+fi
 
 if [ "${DISTCHECK:-1}" != 0 ]; then
   step distcheck make distcheck AM_MAKEFLAGS="-j$jobs"

@@ -120,7 +120,8 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, kernels, best, json, quiet; /* best: variants a problem; 0: all rows */
+      all, kernels, best, json,
+      quiet; /* best: variants a problem; 0: all rows */
   const char *from_arch, *arch, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */

@@ -31,7 +31,8 @@ tool_use tool_row_use(const char *variant, int revision) {
                            : TOOL_USE_NEWER;
 }
 
-/* A library without CUDA can still show and move what GPUs measured. */
+/* Rows of a backend that this library does not have are shown and moved, too.
+ */
 static int usable(void *data, const char *variant, int revision) {
   tool_use use = tool_row_use(variant, revision);
   (void)data;

@@ -40,7 +40,7 @@ typedef enum tool_use {
   TOOL_USE_OLDER,   /* of a revision that the library has replaced */
   TOOL_USE_NEWER,   /* of a revision that a newer library has */
   TOOL_USE_UNKNOWN, /* of a variant that is gone or never was */
-  TOOL_USE_FOREIGN  /* of a backend that this library was built without */
+  TOOL_USE_FOREIGN  /* of a backend that this library does not have */
 } tool_use;
 tool_use tool_row_use(const char *variant, int revision);
 

@@ -155,7 +155,7 @@ const tool_command tune_verify = {
     "the hash of their content are invalid; the others are counted by what "
     "this library can do with them: current; older or newer than its "
     "revision of the variant; of an unknown variant; foreign, of a backend it "
-    "was built without. With --key the file must be signed with such a key. "
+    "does not have. With --key the file must be signed with such a key. "
     "Exits with 5 if a file is unusable or has invalid rows.",
     HAS(KEY) | HAS_ALWAYS,
     verify_command};
@@ -169,7 +169,7 @@ const tool_command tune_prune = {
     "Removes, in one transaction, the rows of variants that are gone, of "
     "revisions older than this library's, and invalid ones, from the store "
     "that is written. Rows of newer revisions, and of backends that this "
-    "library was built without, stay. With --kernels the user's cache of "
+    "library does not have, stay. With --kernels the user's cache of "
     "compiled GPU kernels is emptied instead.",
     HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
     prune_command};

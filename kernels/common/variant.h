@@ -112,7 +112,7 @@ typedef struct dfgnn_setting {
   const dfgnn_matrix *matrix;
   const dfgnn_signature *signature;
   const dfgnn_device_info *device;
-  const int *parameter; /* values in the order of the family's parameters */
+  const int *parameter;     /* values in the order of the family's parameters */
   const dfgnn_queue *queue; /* for prepare and launch on a GPU, else NULL */
 } dfgnn_setting;
 

@@ -48,6 +48,9 @@ def _open():
             _open_needed()
             os.environ.setdefault("DFGNN_PACKAGE_STORE",
                                   os.path.join(_HERE, "lib", "tuning.db"))
+            pack = os.path.join(_HERE, "lib", "kernels.pack")
+            if os.path.exists(pack):
+                os.environ.setdefault("DFGNN_KERNEL_PACK", pack)
         return ctypes.CDLL(path)
     except OSError as error:
         raise LibraryError(

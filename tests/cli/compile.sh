@@ -82,6 +82,25 @@ holds ".[0].programs == $programs and .[0].failed == 0"
 status 0 dfgnn-tune stat --json
 holds ".[-1].entries == $programs and .[-1].hits == $programs"
 
+promise "what a store decides on a GPU is compiled, and what the rule chooses"
+rows=$top/data/stores/h200.jsonl.gz
+gzip -dc "$rows" | jq -c 'select(.graph == "cora" and .op == "gt" and
+  .pass == "forward" and .dtype == "f32" and .dim == 128 and .heads == 1)' \
+  >"$work/cora.jsonl"
+[ -s "$work/cora.jsonl" ] || fail "no row of cora is in $rows"
+status 0 dfgnn-tune import "$work/cora.jsonl" --store "$work/gpu.db" -q
+status 0 dfgnn-tune compile --store "$work/gpu.db" --json
+holds 'length == 1 and .[0].arch == "sm_90" and .[0].choices == 2 and
+  .[0].failed == 0'
+status 1 dfgnn-tune compile --store "$work/gpu.db" --arch sm_90 --dtype f64
+says "no store has measured"
+
+promise "the pack of the package's store wants a compiler"
+status 1 env DFGNN_NVRTC=/nonexistent sh "$top/data/stores/make_pack.sh" \
+  dfgnn-tune "$work/no.pack" "$work/gpu.db"
+says "no NVRTC"
+[ ! -e "$work/no.pack" ] || fail "a pack was written"
+
 promise "info lists the pack that DFGNN_KERNEL_PACK names, without a compiler too"
 status 0 env DFGNN_KERNEL_PACK="$pack" DFGNN_NVRTC=/nonexistent \
   dfgnn-tune info --device cpu --json

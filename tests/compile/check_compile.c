@@ -283,6 +283,7 @@ static void parse(int argc, char **argv) {
     case 'f':
       options.family = optarg;
       options.all = 1;
+      options.graphs = !strcmp(optarg, "graph");
       break;
     case 'a':
       options.architectures = optarg;
