@@ -82,18 +82,27 @@ void tool_kernels_describe(json_t *rows) {
   put_packs(rows);
 }
 
-void tool_kernels_stat(const tool_settings *settings, json_t *rows) {
+void tool_kernels_stat(const tool_settings *settings) {
   dfgnn_cache_info c;
   char text[600];
-  if (settings->json) {
-    (void)put_cache(rows);
-    return;
-  }
   dfgnn__cache_describe(&c);
   cache_text(text, sizeof text, &c);
   if (!settings->quiet)
     fprintf(stderr, "%s: compiled kernels: %s (%s)\n", tool_name, text,
             *c.path ? c.path : "no cache");
+}
+
+int tool_kernels_report(const tool_settings *settings) {
+  static const tool_column columns[] = {{"name", "FILE", TOOL_TEXT},
+                                        {"entries", "KERNELS", TOOL_COUNT},
+                                        {"bytes", "SIZE", TOOL_BYTES},
+                                        {"limit_bytes", "LIMIT", TOOL_BYTES},
+                                        {"hits", "HITS", TOOL_COUNT},
+                                        {"value", "STATE", TOOL_TEXT},
+                                        {NULL, NULL, 0}};
+  json_t *rows = json_array();
+  (void)put_cache(rows);
+  return tool_report(settings, rows, columns);
 }
 
 int tool_kernels_prune(const tool_settings *settings) {

@@ -6,8 +6,10 @@
 
 /* Rows of `info`: the compiler, the user's cache, the packs. */
 void tool_kernels_describe(json_t *rows);
-/* What `stat` says of the cache: an object with --json, else a line. */
-void tool_kernels_stat(const tool_settings *settings, json_t *rows);
+/* What `stat` says of the cache, in a line on standard error. */
+void tool_kernels_stat(const tool_settings *settings);
+/* `stat --kernels`: the cache alone. */
+int tool_kernels_report(const tool_settings *settings);
 /* `prune --kernels`: empties the cache. */
 int tool_kernels_prune(const tool_settings *settings);
 /* For `doctor`: 1 if GPU kernels can be had. */

@@ -135,6 +135,8 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
       {"rows", "ROWS", TOOL_COUNT},     {"wrong", "WRONG", TOOL_COUNT},
       {"failed", "FAILED", TOOL_COUNT}, {NULL, NULL, 0}};
   tool_records records = {0};
+  if (settings->kernels)
+    return tool_kernels_report(settings);
   coverage *all = NULL;
   size_t groups = 0;
   (void)count;
@@ -146,7 +148,8 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
     json_t *rows = json_array();
     for (size_t i = 0; i < groups; i++)
       put_coverage(rows, &all[i]);
-    tool_kernels_stat(settings, rows);
+    if (!settings->json)
+      tool_kernels_stat(settings);
     status = tool_report(settings, rows, columns);
     if (!settings->quiet && (records.invalid || records.unusable))
       fprintf(stderr,
@@ -204,8 +207,8 @@ const tool_command tune_stat = {
     "Rows, graphs, widths and problems by device, operator, pass, dtype, and "
     "whether with attention weights, bias or dropout; and how many compiled "
     "kernels the user's cache holds, how large they are and how often they "
-    "were used.",
-    HAS_PROBLEM | HAS(STORE) | HAS_ALWAYS,
+    "were used: --kernels shows that alone.",
+    HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
     stat_command};
 
 const tool_command tune_export = {

@@ -59,7 +59,7 @@ promise "a pack that cannot be written is an error before anything is compiled"
 # shellcheck disable=SC2086
 status 1 dfgnn-tune compile $cora --arch sm_90 --pack "$work/absent/site.pack"
 says "absent/site.pack"
-status 0 dfgnn-tune stat --json
+status 0 dfgnn-tune stat --kernels --json
 holds '.[-1].kind == "kernels" and .[-1].entries == 0'
 
 promise "compile compiles the choices and what graphs need, and counts them"
@@ -72,14 +72,14 @@ programs=$(jq '.[0].programs' "$work/out")
 [ "$(stat -c %a "$pack")" = 644 ] || fail "the pack's mode is not 644"
 
 promise "the cache has the same kernels, and stat counts them"
-status 0 dfgnn-tune stat --json
+status 0 dfgnn-tune stat --kernels --json
 holds ".[-1].entries == $programs and .[-1].bytes > 10000 and .[-1].hits == 0"
 
 promise "a second run compiles nothing"
 # shellcheck disable=SC2086
 status 0 dfgnn-tune compile $cora --arch sm_90 --json
 holds ".[0].programs == $programs and .[0].failed == 0"
-status 0 dfgnn-tune stat --json
+status 0 dfgnn-tune stat --kernels --json
 holds ".[-1].entries == $programs and .[-1].hits == $programs"
 
 promise "what a store decides on a GPU is compiled, and what the rule chooses"
@@ -147,7 +147,7 @@ holds ".[0].failed > 0 and .[0].failed < .[0].programs"
 promise "prune --kernels empties the cache"
 status 0 dfgnn-tune prune --kernels --json
 holds ".[0].removed >= $programs"
-status 0 dfgnn-tune stat --json
+status 0 dfgnn-tune stat --kernels --json
 holds '.[-1].entries == 0'
 
 promise "no cache: stat says why, and prune has nothing to empty"
