@@ -146,7 +146,8 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
     json_t *rows = json_array();
     for (size_t i = 0; i < groups; i++)
       put_coverage(rows, &all[i]);
-    tool_kernels_stat(settings, rows);
+    if (!settings->store) /* that asks of one file alone */
+      tool_kernels_stat(settings, rows);
     status = tool_report(settings, rows, columns);
     if (!settings->quiet && (records.invalid || records.unusable))
       fprintf(stderr,
@@ -202,9 +203,9 @@ const tool_command tune_stat = {
     0,
     "Count what the stores hold",
     "Rows, graphs, widths and problems by device, operator, pass, dtype, and "
-    "whether with attention weights, bias or dropout; and how many compiled "
-    "kernels the user's cache holds, how large they are and how often they "
-    "were used.",
+    "whether with attention weights, bias or dropout; and, without --store, "
+    "how many compiled kernels the user's cache holds, how large they are and "
+    "how often they were used.",
     HAS_PROBLEM | HAS(STORE) | HAS_ALWAYS,
     stat_command};
 
