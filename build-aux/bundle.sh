@@ -31,7 +31,8 @@ find "$dir" -type f \( -perm -u+x -o -name '*.so*' \) | while read -r file; do
 done
 
 # 3. data and tests, laid out as in the source tree
-for part in data tests/cli tests/data bench python examples include; do
+for part in data tests/cli tests/data bench python examples include kernels \
+  engine; do
   [ -d "$src/$part" ] || continue
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"

@@ -114,7 +114,8 @@ const tool_command tune_sign = {
     "Writes FILE.sig, an Ed25519 signature, with the secret key of --key. "
     "With --generate-key it makes a pair of keys instead. A program that runs "
     "with DFGNN_TRUSTED_KEYS set to the public key, or to a directory of "
-    "them, reads stores and uses packs of compiled kernels with such a signature, "
+    "them, reads stores and uses packs of compiled kernels with such a "
+    "signature, "
     "and no others.",
     HAS(KEY) | HAS(GENERATE_KEY) | HAS_ALWAYS,
     sign_command};

@@ -95,6 +95,10 @@ holds 'length == 1 and .[0].arch == "sm_90" and .[0].choices == 2 and
 status 1 dfgnn-tune compile --store "$work/gpu.db" --arch sm_90 --dtype f64
 says "no store has measured"
 
+promise "of a store that is named stat counts that alone"
+status 0 dfgnn-tune stat --store "$work/gpu.db" --json
+holds 'length > 0 and all(.kind == null and .rows > 0)'
+
 promise "the pack of the package's store wants a compiler"
 status 1 env DFGNN_NVRTC=/nonexistent sh "$top/data/stores/make_pack.sh" \
   dfgnn-tune "$work/no.pack" "$work/gpu.db"
