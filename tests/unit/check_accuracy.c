@@ -250,8 +250,9 @@ typedef struct visible {
   int64_t blocked, plain;
 } visible;
 
-/* A variance has no terms of the other sign, so that its rounding hides an edge
- * of more than some thousands; and the last edge of GT and AGNN has a fraction
+/* A variance has no terms of the other sign, and a mean beside it is summed as
+ * differences to one value, so that their rounding hides an edge of more than
+ * some thousands; and the last edge of GT and AGNN has a fraction
  * of the weight that edges have on average. */
 enum { MILLION = 1000000, MANY = 100000, THOUSAND = 1000 };
 
@@ -264,7 +265,7 @@ static const visible edges[] = {
     FORWARD(SPMM_MEAN),
     FORWARD(SPMM_WEIGHTED),
     FORWARD(REDUCE_MEAN),
-    FORWARD(REDUCE_PNA),
+    {DFGNN_OP_REDUCE_PNA, DFGNN_PASS_FORWARD, THOUSAND, THOUSAND},
     {DFGNN_OP_REDUCE_VAR, DFGNN_PASS_FORWARD, THOUSAND, THOUSAND},
     {DFGNN_OP_REDUCE_STD, DFGNN_PASS_FORWARD, THOUSAND, THOUSAND},
     {DFGNN_OP_GT, DFGNN_PASS_FORWARD, MANY, MANY / 5},

@@ -14,13 +14,14 @@ typedef struct moments {
   dfgnn_ref_sum mean;
   double *variance, *minimum, *maximum, *arg_min, *arg_max;
   double *farthest; /* the largest difference from the mean, squared */
+  double *drift;    /* the mean of those differences: rounding of the mean */
   double *x;        /* of one source */
   int32_t *order;   /* a row of the matrix, sorted */
   double *buffer;
   double repeats;
 } moments;
 
-#define MOMENTS 7
+#define MOMENTS 8
 
 static int moments_make(moments *m, int64_t dim, int64_t degree, int bounds) {
   size_t numbers = (size_t)(MOMENTS * dim) + dfgnn__ref_sum_numbers(dim);
@@ -29,7 +30,7 @@ static int moments_make(moments *m, int64_t dim, int64_t degree, int bounds) {
   m->order = malloc((size_t)(degree + 1) * sizeof *m->order);
   double **arrays[MOMENTS] = {&m->variance, &m->minimum, &m->maximum,
                               &m->arg_min,  &m->arg_max, &m->farthest,
-                              &m->x};
+                              &m->drift,    &m->x};
   for (int i = 0; i < MOMENTS && at; i++, at += dim)
     *arrays[i] = at;
   if (at)
@@ -76,7 +77,8 @@ static void reduce_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     repeated = dfgnn__ref_row(indices, degree, m->order);
   m->repeats = repeated.repeats;
   for (int64_t d = 0; d < dim; d++) {
-    m->variance[d] = m->minimum[d] = m->maximum[d] = m->farthest[d] = 0;
+    m->variance[d] = m->minimum[d] = m->maximum[d] = 0;
+    m->farthest[d] = m->drift[d] = 0;
     m->arg_min[d] = m->arg_max[d] = -1;
   }
   dfgnn__ref_sum_begin(&m->mean, degree);
@@ -96,9 +98,15 @@ static void reduce_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
       double difference = m->x[d] - m->mean.value[d];
       double square = difference * difference;
       m->variance[d] += square * share;
+      m->drift[d] += difference * share;
       if (square > m->farthest[d])
         m->farthest[d] = square;
     }
+  }
+  /* What the rounding of the mean added: equal values have no variance. */
+  for (int64_t d = 0; d < dim; d++) {
+    double variance = m->variance[d] - m->drift[d] * m->drift[d];
+    m->variance[d] = variance < 0 ? 0 : variance; /* a NaN stays */
   }
 }
 
@@ -118,6 +126,21 @@ static double variance_fixed(const moments *m, int64_t d) {
 static double variance_summed(const moments *m, int64_t d) {
   double size = variance_size(m, d);
   return m->mean.bounds ? m->repeats * size * size : 0;
+}
+
+/* Where variances are found too, the mean is a shift plus the mean of the
+ * differences to it, whose sums are as large as the farthest makes them. */
+static double mean_fixed(const dfgnn_problem *problem, const moments *m,
+                         int64_t d) {
+  double shifted = problem->op == DFGNN_OP_REDUCE_MEAN ? 0 : 4 * m->farthest[d];
+  return dfgnn__ref_sum_fixed(&m->mean, d) + (m->mean.bounds ? shifted : 0);
+}
+
+static double mean_summed(const dfgnn_problem *problem, const moments *m,
+                          int64_t d) {
+  double shifted = problem->op == DFGNN_OP_REDUCE_MEAN ? 0 : m->farthest[d];
+  return dfgnn__ref_sum_summed(&m->mean, d, m->repeats) +
+         (m->mean.bounds ? shifted : 0);
 }
 
 #define LEAST_VARIANCE 1e-5
@@ -176,9 +199,8 @@ static void put_row(const dfgnn_problem *problem,
   put_exact(op == DFGNN_OP_REDUCE_MAX ? &out : &maximum, at, dim, m->maximum);
   for (int64_t d = 0; d < dim; d++) {
     if (op == DFGNN_OP_REDUCE_MEAN || op == DFGNN_OP_REDUCE_PNA)
-      dfgnn__ref_put(&out, at + d, m->mean.value[d],
-                     dfgnn__ref_sum_fixed(&m->mean, d),
-                     dfgnn__ref_sum_summed(&m->mean, d, m->repeats));
+      dfgnn__ref_put(&out, at + d, m->mean.value[d], mean_fixed(problem, m, d),
+                     mean_summed(problem, m, d));
     if (op == DFGNN_OP_REDUCE_VAR)
       dfgnn__ref_put(&out, at + d, m->variance[d], variance_fixed(m, d),
                      variance_summed(m, d));
@@ -261,8 +283,7 @@ static void put_known(double *to, const dfgnn_problem *problem,
     to[dim + d] =
         problem->op == DFGNN_OP_REDUCE_STD ? deviation(variance) : variance;
     to[2 * dim + d] =
-        dfgnn__ref_sum_fixed(&m->mean, d) +
-        (double)degree * dfgnn__ref_sum_summed(&m->mean, d, m->repeats);
+        mean_fixed(problem, m, d) + (double)degree * mean_summed(problem, m, d);
     to[3 * dim + d] = near_least(problem, variance, all) ? INFINITY
                       : variance == 0                    ? 0
                                       : all / (4 * variance * variance);
