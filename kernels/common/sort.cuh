@@ -154,6 +154,7 @@ __global__ void __launch_bounds__(kSortThreads, 2)
     }
     base[digit] = before - S(mine);
   }
+  __syncwarp(); /* lanes come back from looking at different times */
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kItems; i++) {

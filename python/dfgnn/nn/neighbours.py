@@ -53,7 +53,15 @@ def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
     filled = torch.cat([filled, filled.new_zeros(1)])
     if there == "add":
         return filled.index_add(0, rows, weight)[:num_nodes]
-    return filled.index_put((rows,), weight)[:num_nodes]
+    # of several loops of a node the last counts, as PyG has it on a CPU; on a
+    # GPU an assignment by index would take any of them
+    place = torch.arange(rows.size(0), device=rows.device)
+    last = place.new_full((num_nodes + 1,), -1).scatter_reduce(
+        0, rows, place, "amax")[:num_nodes]
+    if rows.size(0) == 0:
+        return filled[:num_nodes]
+    return torch.where(last >= 0, weight.index_select(0, last.clamp(min=0)),
+                       filled[:num_nodes])
 
 
 def _kind(edges):
