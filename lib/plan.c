@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/collect.h"
 #include "lib/describe.h"
 #include "lib/handle.h"
 #include "lib/key.h"
@@ -299,21 +298,6 @@ static dfgnn_engine *engine_of(const dfgnn_context *ctx) {
   return ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
 }
 
-/* Compiles what the plan's launches need, so that no call waits for it. */
-static dfgnn_status compile_plan(const dfgnn_plan *plan,
-                                 const dfgnn_setting *setting,
-                                 dfgnn_engine *engine) {
-  dfgnn_programs *programs = NULL;
-  dfgnn_status status = dfgnn__programs_create(&programs);
-  if (!status)
-    status = dfgnn__collect_programs(programs, plan->variant, setting,
-                                     plan->views, 0);
-  if (!status)
-    status = dfgnn__engine_prepare(engine, programs, 0, NULL);
-  dfgnn__programs_destroy(programs);
-  return status;
-}
-
 static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const dfgnn_choice *choice) {
@@ -341,7 +325,7 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
     leave_device(graph->ctx, previous);
   }
   if (!status && queue.engine)
-    status = compile_plan(plan, &setting, queue.engine);
+    status = dfgnn__plan_compile(plan, &setting, queue.engine);
   if (status) {
     drop_reference(plan);
     return status;

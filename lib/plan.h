@@ -39,4 +39,11 @@ dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
                                  const dfgnn_context *ctx,
                                  const dfgnn_family *family);
 
+/* Compiles what the plan's launches need, so that no call waits for it.
+ * DFGNN_ERROR_UNSUPPORTED, with the compiler's words, for a kernel that does
+ * not compile or that spills too much. */
+dfgnn_status dfgnn__plan_compile(const dfgnn_plan *plan,
+                                 const dfgnn_setting *setting,
+                                 dfgnn_engine *engine);
+
 #endif

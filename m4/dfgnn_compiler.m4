@@ -40,7 +40,7 @@ AS_CASE([$enable_sanitizers],
   [no], [SANITIZE_CFLAGS=],
   [AS_IF([test "x$enable_sanitizers" = xyes],
      [enable_sanitizers=address,undefined])
-   SANITIZE_CFLAGS="-fsanitize=$enable_sanitizers -fno-omit-frame-pointer"
+   SANITIZE_CFLAGS="-g -fsanitize=$enable_sanitizers -fno-omit-frame-pointer"
    AS_CASE([$enable_sanitizers], [*undefined*],
      [AS_VAR_APPEND([SANITIZE_CFLAGS], [" -fno-sanitize-recover=undefined"])])
    dfgnn_save_CFLAGS=$CFLAGS

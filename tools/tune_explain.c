@@ -1,5 +1,6 @@
 /* tune_explain.c - dfgnn-tune explain: what a program will run, and why */
 #include "base/error.h"
+#include "lib/collect.h"
 #include "lib/plan.h"
 #include "tools/layers.h"
 #include "tools/report.h"
@@ -25,6 +26,38 @@ static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
   return stores;
 }
 
+/* What the compiler made of the programs of a plan on a GPU. */
+static json_t *kernels_of(const tool_case *each, const dfgnn_plan *given) {
+  const dfgnn_plan *plan = given->inner ? given->inner : given;
+  const dfgnn_context *ctx = each->ctx;
+  json_t *kernels = json_array();
+  dfgnn_programs *programs = NULL;
+  dfgnn_engine *engine =
+      ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
+  const dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
+  if (!engine || dfgnn__programs_create(&programs))
+    return kernels;
+  (void)dfgnn__collect_programs(programs, plan->variant, &setting, plan->views,
+                                0);
+  for (size_t i = 0; i < dfgnn__programs_count(programs); i++) {
+    const dfgnn_program *program = dfgnn__programs_get(programs, i);
+    dfgnn_kernel_info info;
+    char text[512];
+    if (!dfgnn__engine_kernel_info(&info, engine, program))
+      continue;
+    json_t *kernel = json_object();
+    dfgnn__program_text(text, sizeof text, program);
+    tool_put(kernel, "kernel", text);
+    tool_put_count(kernel, "registers", info.registers);
+    tool_put_count(kernel, "local_bytes", info.local_bytes);
+    tool_put_count(kernel, "shared_bytes", info.shared_bytes);
+    tool_put_count(kernel, "code_bytes", info.code_bytes);
+    json_array_append_new(kernels, kernel);
+  }
+  dfgnn__programs_destroy(programs);
+  return kernels;
+}
+
 static int one(void *data, const tool_case *each) {
   explain *e = data;
   dfgnn_plan *plan = NULL;
@@ -48,6 +81,7 @@ static int one(void *data, const tool_case *each) {
   tool_put_number(row, "distance", why->distance);
   tool_put(row, "because", why->because);
   json_object_set_new(row, "stores", stores_of(each, plan));
+  json_object_set_new(row, "kernels", kernels_of(each, plan));
   for (size_t i = 0; i < why->count; i++) {
     json_t *candidate = json_object();
     tool_put(candidate, "variant", why->candidates[i].variant);
@@ -121,7 +155,7 @@ static int print_one(const tool_settings *settings, json_t *row) {
                                         {"others", "OTHERS", TOOL_COUNT},
                                         {NULL, NULL, 0}};
   double distance = json_number_value(json_object_get(row, "distance"));
-  json_t *candidates = json_object_get(row, "candidates"), *store;
+  json_t *candidates = json_object_get(row, "candidates"), *store, *kernel;
   size_t i;
   const char *bold = tool_colour(stdout) ? "\033[1m" : "";
   char extras[64];
@@ -139,6 +173,14 @@ static int print_one(const tool_settings *settings, json_t *row) {
   printf("\n  because   %s\n", text_of(row, "because"));
   json_array_foreach(json_object_get(row, "stores"), i, store) printf(
       "  %s %s\n", i ? "         " : "stored in", json_string_value(store));
+  json_array_foreach(json_object_get(row, "kernels"), i, kernel)
+      printf("  %s %s: %lld registers, %lld bytes of local and %lld of shared "
+             "memory, %lld of code\n",
+             i ? "         " : "kernels  ", text_of(kernel, "kernel"),
+             json_integer_value(json_object_get(kernel, "registers")),
+             json_integer_value(json_object_get(kernel, "local_bytes")),
+             json_integer_value(json_object_get(kernel, "shared_bytes")),
+             json_integer_value(json_object_get(kernel, "code_bytes")));
   putchar('\n');
   return tool_report(
       settings, settings->all ? json_incref(candidates) : condense(candidates),

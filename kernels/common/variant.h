@@ -164,6 +164,9 @@ typedef struct dfgnn_family {
    * edge after the other, and then the blocks.  0: all edges one after the
    * other. */
   int block;
+  /* Most bytes of local memory (spills and arrays) a thread of its kernels may
+   * take on a GPU.  0: 4096. */
+  int local_bytes;
 } dfgnn_family;
 
 #define DFGNN_BIT(x) (1u << (x))
