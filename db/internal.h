@@ -38,7 +38,7 @@ void dfgnn__store_begin(dfgnn_store *store);
 /* Runs SQL without results. */
 dfgnn_status dfgnn__store_execute(dfgnn_store *store, const char *sql,
                                   const char *attempt);
-/* As dfgnn__store_execute("ROLLBACK"), keeping the thread's message. */
+/* Rolls back, and keeps the message that the thread has. */
 void dfgnn__store_rollback(dfgnn_store *store);
 /* The text of a statement over a group's columns, led by hash:
  * "SELECT hash, a, b FROM t ORDER BY hash" or "INSERT INTO t (...) VALUES (...)

@@ -79,8 +79,8 @@ static int read_group(dfgnn_measurement *row, dfgnn_field_group group,
   return !dfgnn__group_refusal(group, row, NULL);
 }
 
-/* Of a store of a newer version this passes over the rows that say more than
- * this version knows: db/hash.c. */
+/* Passes over rows of a newer version's store that say more than this version
+ * knows: db/hash.c. */
 static int verified(dfgnn_field_group group, const dfgnn_measurement *row,
                     const unsigned char *hash,
                     unsigned char (*part_hashes)[DFGNN_HASH_BYTES]) {
@@ -201,7 +201,7 @@ static int same(const char *wanted, const char *found) {
   return !wanted || strcmp(wanted, found) == 0;
 }
 
-/* Of another device: not looked at any further. */
+/* True if the row is of another device, which nobody asked for. */
 static int foreign(const dfgnn_store_filter *f, const dfgnn_measurement *row) {
   return f && !(same(f->backend, row->backend) && same(f->arch, row->arch));
 }

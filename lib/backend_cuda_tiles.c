@@ -31,7 +31,7 @@ static dfgnn_status add_arrays(dfgnn_device *device, dfgnn_view *view,
   return status;
 }
 
-/* Of the second step only what any counts ask for. */
+/* Prepares both steps, the second as far as all counts ask for it. */
 static dfgnn_status both_steps(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = ((const tiled *)data)->matrix;
   const int64_t parameter = ((const tiled *)data)->parameter;

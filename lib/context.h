@@ -76,8 +76,8 @@ void dfgnn__environment_warn_unknown(const dfgnn_context *ctx);
 /* Name and one-line meaning of the i-th variable; NULL at the end. */
 const char *dfgnn__environment_variable(size_t i, const char **meaning);
 
-/* Of the whole program: it makes stores that are missing, as dfgnn-tune run
- * does, so that a missing one is nothing to warn of. */
+/* True if the program makes stores that are missing, as dfgnn-tune run does, so
+ * that a missing one is nothing to warn of. */
 extern int dfgnn__makes_stores;
 
 /* lib/layers.c: fills ctx->layers by options->store, DFGNN_STORE or the XDG

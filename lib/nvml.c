@@ -5,7 +5,7 @@
 
 #include "lib/backend_cuda.h"
 
-/* Of nvml.h, which is not needed to build. */
+/* These are copied from nvml.h, which is not needed to build. */
 enum { NVML_OK = 0, NVML_CLOCK_SM = 1 };
 #define NVML_HW_SLOWDOWN 0x08ull
 #define NVML_SW_THERMAL 0x20ull

@@ -35,7 +35,7 @@ static dfgnn_query query_of(const dfgnn_graph *graph,
 _Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
                "a problem is hashed by words");
 
-/* Of the whole problem, which is complete: its padding is zero. */
+/* Hashes every byte of the problem, whose padding is zero. */
 static uint64_t hash_problem(const dfgnn_problem *problem) {
   uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
   memcpy(words, problem, sizeof words);

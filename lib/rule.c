@@ -135,7 +135,7 @@ static int scores_scalars(const dfgnn_setting *s) {
 #define FORWARD "attention.fwd"
 #define BACKWARD "attention.bwd"
 
-/* Of SpMM and reductions. */
+/* The settings of SpMM and reductions on a CPU. */
 #define CPU_GATHER                                                             \
   SIMD "prefetch=24,schedule=dynamic,rows=64,edges=1024,parts=16,panel=32"
 

@@ -40,7 +40,7 @@ const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table);
 /* Copies the pin; earlier ones come first. */
 dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *pin);
 
-/* Of everything that dfgnn__table_select looks at. */
+/* Digests everything that dfgnn__table_select looks at. */
 void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
                          const dfgnn_table *table);
 

@@ -21,8 +21,8 @@ typedef struct dfgnn__adjacency {
   int32_t *neighbors, *weights;
 } dfgnn__adjacency;
 
-/* Of a square matrix A the graph of A + A^T; of a rectangular one the bipartite
- * graph of its rows 0 .. N - 1 and columns N .. N + M - 1. */
+/* Builds the graph of A + A^T for a square matrix A; for a rectangular one, the
+ * bipartite graph of its rows 0 .. N - 1 and columns N .. N + M - 1. */
 dfgnn_status dfgnn__adjacency_build(dfgnn__adjacency *graph,
                                     const dfgnn_csr *csr);
 void dfgnn__adjacency_free(dfgnn__adjacency *graph);

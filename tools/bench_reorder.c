@@ -82,8 +82,8 @@ static int applies(const session *s, const tool_lookup *lookup,
          !dfgnn__variant_refusal(v, &lookup->query.setting);
 }
 
-/* Of each algorithm one variant a mapping: the fastest that is measured, else
- * the rule's, else the first. */
+/* Adds one variant of each algorithm and mapping: the fastest that is measured,
+ * else the rule's, else the first. */
 static dfgnn_status add_algorithms(session *s, const tool_lookup *lookup) {
   dfgnn_status status = DFGNN_OK;
   for (size_t i = 0; i < dfgnn__variant_count() && !status; i++) {
@@ -291,7 +291,7 @@ static dfgnn_interval middle(const double *log_ms, int rounds) {
   return (dfgnn_interval){exp(x.center), exp(x.low), exp(x.high)};
 }
 
-/* Of the time on one side over that before. */
+/* The ratio of the time of side k to the time before. */
 static dfgnn_interval ratio_of(const session *s, const entry *e, int k) {
   double log_ratio[MAX_ROUNDS];
   for (int r = 0; r < s->rounds; r++)

@@ -83,7 +83,8 @@ int tool_fleet_find(tool_member member[TOOL_FLEET_MAX], int *count,
 static void live(member *m, int errors, tool_settings *settings,
                  int (*body)(void *data, json_t *rows), void *data) {
   json_t *rows = json_array();
-  /* Of an interrupt it hears from its parent, once, and of its end. */
+  /* Only the parent tells this process of an interrupt, once, and of its own
+   * end. */
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   dup2(errors, STDERR_FILENO);

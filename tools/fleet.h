@@ -26,7 +26,7 @@ int tool_fleet_run(json_t *rows, tool_settings *settings,
                    const tool_member *member, int count,
                    int (*body)(void *data, json_t *rows), void *data);
 
-/* Of two exit statuses the one that must not be hidden by the other. */
+/* Returns the one of two exit statuses that the other must not hide. */
 int tool_graver(int a, int b);
 
 #endif

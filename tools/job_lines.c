@@ -43,7 +43,7 @@ static int take_scalar(tool_job_lines *lines, place *p, const char *path,
   return status;
 }
 
-/* Of keys and values the first level counts; deeper ones are no job's. */
+/* Takes keys and values of the first level; deeper ones are no job's. */
 static int take(tool_job_lines *lines, place *p, const char *path,
                 const yaml_event_t *event) {
   int line = (int)event->start_mark.line + 1;

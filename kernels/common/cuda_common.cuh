@@ -108,7 +108,7 @@ __device__ __forceinline__ void clear(packed<T, VEC> &x) {
   x.bits = typename packed<T, VEC>::word_t{};
 }
 
-/* Of data that no other row reads: it need not stay in the caches. */
+/* Loads data that no other row reads: it need not stay in the caches. */
 template <int VEC, typename T>
 __device__ __forceinline__ packed<T, VEC> load_once(const T *p) {
   packed<T, VEC> x;

@@ -478,7 +478,7 @@ template <class Op, int L, int C, int U> struct gather_share {
     const int row_end = rows_before(s, d1);
     int64_t e = d0 - row;
     const int64_t e_end = d1 - row_end;
-    /* Of the row: its first edge, and the one after its last. */
+    /* The row's first edge, and the one after its last. */
     int64_t begin = s.offsets[row];
     int64_t end = end_of(row);
     const bool entered = begin < e; /* in an earlier share */

@@ -52,7 +52,7 @@ void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
 void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
                       const dfgnn_strides *strides, int64_t node, int64_t head,
                       const double *from);
-/* Of all nodes and heads. */
+/* Stores the rows of all nodes and heads. */
 void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
                             const dfgnn_strides *strides, int64_t nodes,
                             const double *from);

@@ -5,8 +5,8 @@
 
 #define SORT "kernels/common/sort.cuh"
 
-/* Of a sort by `bits` bits: passes of `digit` bits each, by kernels whose
- * digits have 8 or 9. */
+/* How a key is cut: into passes of `digit` bits each, by kernels whose digits
+ * have 8 or 9. */
 typedef struct sort_plan {
   int64_t count, tiles;
   int passes, digit, radix_bits;

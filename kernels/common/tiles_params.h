@@ -54,7 +54,8 @@ typedef struct dfgnn_count_columns {
   int32_t high, bits;
 } dfgnn_count_columns;
 
-/* Of either mode; chunk_end: the inclusive sums of chunks; masks are zero. */
+/* Both modes fill these; chunk_end: the inclusive sums of chunks; masks are
+ * zero before. */
 typedef struct dfgnn_fill_columns {
   int32_t *columns;
   uint32_t *masks;

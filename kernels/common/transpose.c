@@ -16,7 +16,7 @@ static dfgnn_status launch(const dfgnn_queue *queue,
   return dfgnn__launch_struct(queue, program, grid, argument);
 }
 
-/* Of kernels that stride over what is left. */
+/* The blocks of a kernel whose threads stride over what is left. */
 static int64_t blocks_for(int64_t count) {
   const int64_t blocks = dfgnn__ceil_div(count, DFGNN_GRAPH_THREADS);
   return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;

@@ -45,7 +45,7 @@ status 0 mpirun -n 2 dfgnn-tune run "$small" $problems --store "$work/one.db" \
   --json --quiet
 holds 'length == 6 and all(.resumed > 0)'
 
-# As on hosts that share no file system; $1 is the budget of a problem.
+# Runs ranks that share no files, like hosts; $1 is the budget of a problem.
 apart() {
   # shellcheck disable=SC2016
   mpirun -n 3 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}

@@ -81,7 +81,7 @@ int hub_problem(dfgnn_problem *problem, const hub *h,
          dfgnn__operator(test->op, test->pass);
 }
 
-/* Of both signs, by node, and of sizes in 0.5 .. 1.5. */
+/* A value by node that has either sign and a size in 0.5 .. 1.5. */
 static double alternating(const void *row, int64_t i) {
   int64_t node = i / *(const int64_t *)row;
   uint64_t x = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;

@@ -153,7 +153,7 @@ static void strided_matches(session *s, const dfgnn_family *family,
 }
 
 START_TEST(strides_of_the_caller_are_followed) {
-  /* Of 2 heads of 20: with gaps, features apart. */
+  /* These are for 2 heads of 20: with gaps, features apart. */
   static const dfgnn_strides strides[] = {
       {2 * 24 + 8, 24, 1}, {2 * 23 + 5, 23, 1}, {2 * 60 + 3, 60, 3}};
   session s;

@@ -145,7 +145,7 @@ static double now_ms(void) {
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-/* Of five graphs, what the quickest takes. */
+/* The time of the quickest of five builds. */
 static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
                        int dense) {
   const dfgnn_view_request request = {

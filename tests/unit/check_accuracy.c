@@ -114,7 +114,7 @@ static dfgnn_status planted(const dfgnn_launch *launch) {
   return status;
 }
 
-/* As somebody writes it the first time: all edges one after the other. */
+/* The sum that somebody writes first: all edges one after the other. */
 static dfgnn_status plain(const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_matrix *m = launch->setting.matrix;
@@ -242,8 +242,8 @@ START_TEST(a_plain_loop_over_a_million_edges_is_right) {
 }
 END_TEST
 
-/* Of how many edges one is found, where edges are added in blocks, as all CPU
- * variants do, or one after the other. */
+/* The number of edges among which one lost edge is found, where edges are added
+ * in blocks, as all CPU variants do, or one after the other. */
 typedef struct visible {
   dfgnn_op op;
   dfgnn_pass pass;

@@ -134,7 +134,7 @@ START_TEST(blocks_of_every_size_match_the_reference) {
 }
 END_TEST
 
-/* Of a graph of 70 nodes, row 30 is no neighbour of node 20. */
+/* The graph has 70 nodes, and row 30 is no neighbour of node 20. */
 START_TEST(what_is_not_finite_reaches_neighbours_only) {
   enum { N = 70, DIM = 24 };
   static const double values[] = {INFINITY, -INFINITY, NAN};

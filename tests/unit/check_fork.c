@@ -139,7 +139,7 @@ static int refused(void) {
              : 1;
 }
 
-/* As CUDA is: a copy of the CPU's table that says that it does not survive. */
+/* A copy of the CPU's table says, like CUDA's, that it does not survive. */
 START_TEST(a_device_that_does_not_survive_is_refused) {
   dfgnn_backend backend = *ctx->backend;
   const dfgnn_backend *real = ctx->backend;

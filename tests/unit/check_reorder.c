@@ -222,7 +222,7 @@ static int64_t bandwidth(const dfgnn_csr *csr) {
   return most;
 }
 
-/* Of scipy.sparse.csgraph.reverse_cuthill_mckee (SciPy 1.16), on A + A^T. */
+/* SciPy 1.16's reverse_cuthill_mckee found these on A + A^T. */
 static const struct {
   const char *name;
   int64_t bandwidth;
@@ -280,7 +280,7 @@ static double modularity(const dfgnn_csr *csr, int64_t *communities) {
   return q;
 }
 
-/* Of networkx.community.louvain_communities (NetworkX 3.4, seed 1). */
+/* NetworkX 3.4's louvain_communities found these with seed 1. */
 static const struct {
   const char *name;
   double modularity;

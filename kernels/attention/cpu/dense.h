@@ -39,7 +39,7 @@ static inline int64_t dfgnn__cpu_words(const dfgnn_cpu_dense *dense,
   return (elements + dense->elements - 1) / dense->elements;
 }
 
-/* Of bfloat16, with the instructions of AVX512-BF16. */
+/* These serve bfloat16, with the instructions of AVX512-BF16. */
 extern const dfgnn_cpu_dense dfgnn__cpu_dense_dot;
 
 #endif

@@ -51,7 +51,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   A att[HC][VEC];
   uint64_t key; /* of the dropout generator */
 
-  /* Of a row. */
+  /* The lane's part of a row in progress. */
   struct softmax {
     A q[QC][VEC], row_score[S], m[S], l[S], acc[C][VEC];
     pack key[KU][KC], value[U][C];

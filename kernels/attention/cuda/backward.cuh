@@ -223,7 +223,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       z.extra[h] = inverse_norm(z.extra[h]);
   }
 
-  /* Of a destination, for its own edges and for the walk over columns. */
+  /* Finds a destination's lse and delta, and leaves them for the walk over
+   * columns. */
   __device__ __forceinline__ void own_stats(state &z, const row_work &w,
                                             bool active) const {
 #pragma unroll

@@ -73,7 +73,7 @@ struct lane_map {
   }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
   __device__ __forceinline__ int sides() const { return group / L; }
-  /* Of state h. */
+  /* The head that the lane's state h belongs to. */
   __device__ __forceinline__ int head(int h) const {
     const int first = HEADS <= TILE ? 0 : blockIdx.y * TILE;
     return BESIDE > 1 ? first + (lane_id() & (L - 1)) / HEAD_LANES + h * BESIDE
@@ -94,7 +94,7 @@ struct lane_map {
   __device__ __forceinline__ bool has_head(int h) const {
     return FULL_HEADS || head(h) < HEADS;
   }
-  /* Of the lanes of a head, the one that writes what is one a head. */
+  /* True in the lane that writes what a head has one of. */
   __device__ __forceinline__ bool first_of_head() const {
     return (lane_id() & (HEAD_LANES - 1)) == 0;
   }

@@ -44,7 +44,7 @@ typedef struct dfgnn_smmf {
                     * passes.scores */
 } dfgnn_smmf;
 
-/* Of most_edges(). */
+/* The parameters of the kernel most_edges(). */
 typedef struct most_edges_params {
   const void *offsets;
   int offsets64;

@@ -25,7 +25,7 @@ static size_t limit(const dfgnn_setting *setting) {
   return (size_t)(most > 0 ? most : 48 << 10) / BLOCKS_RESIDENT;
 }
 
-/* Of one block's scores of one head. */
+/* The bytes that one block's scores of one head take. */
 static size_t block_bytes(const dfgnn_setting *setting, int64_t edges) {
   return (size_t)edges * dfgnn__scalar_size(setting->problem->dtype);
 }

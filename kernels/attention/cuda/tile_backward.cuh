@@ -50,7 +50,7 @@ template <int TERMS, int N> struct grad_tile_parts {
       set(i, x);
     }
   }
-  /* Of the terms low high, high low, high high. */
+  /* The part that a product takes; LOW: the low one, if there are 3 terms. */
   template <bool LOW> __device__ __forceinline__ unsigned at(int i) const {
     if constexpr (LOW && TERMS == 3)
       return low[i];
@@ -417,7 +417,7 @@ struct grad_tile_walk {
     }
   }
 
-  /* Of rows r and r + 1, units 8j + g on. */
+  /* Adds the products of rows r and r + 1 from unit 8j + g on. */
   template <int PAIR>
   __device__ static __forceinline__ void
   add_tiles(float (&d)[4 * PAIR][4], const grad_tile_parts<TERMS, 4> &a,
@@ -655,8 +655,8 @@ struct grad_tile_walk {
         reinterpret_cast<const char *>(own + r * UNITS + u) + at % 16);
   }
 
-  /* As grad_tile_row::finish().  Returns which results must be found anew: bit
-   * t: sum t; GRAD_TILE_INNER. */
+  /* Ends a row like grad_tile_row::finish().  It returns which results must be
+   * found anew: bit t: sum t; GRAD_TILE_INNER. */
   __device__ __forceinline__ unsigned finish_row(int h) {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;

@@ -13,7 +13,7 @@ static int width_of(const dfgnn_problem *problem) {
   return TILE_WIDTH((int)problem->dim);
 }
 
-/* As tile_forward lays it out. */
+/* The shared memory of a block; tile_forward lays it out alike. */
 static size_t shared_bytes(const dfgnn_problem *problem,
                            const tile_plan *plan) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
@@ -70,7 +70,8 @@ static int64_t most_columns(const dfgnn_setting *s, const tile_plan *plan) {
   int64_t most = matrix->sources;
   if (matrix->max_degree < most / plan->rows)
     most = matrix->max_degree * plan->rows;
-  /* Of the blocks where it begins and ends, and of those between. */
+  /* A window meets at most two blocks of a batch in part, and whole ones
+   * between them. */
   const int64_t blocks = 2 * s->signature->largest_graph + plan->rows;
   return matrix->destinations == matrix->sources && blocks < most ? blocks
                                                                   : most;

@@ -562,8 +562,8 @@ __global__ void __launch_bounds__(TILE_WIDTH(DIM) > 64 ? 384 : 512, 1)
   work.run(item);
 }
 
-/* Of windows that were cut, a warp a row: its items' (m, l, sums) become
- * softmax and output. */
+/* Turns the (m, l, sums) of a cut window's items into softmax and output; a
+ * warp takes a row. */
 template <int OP, typename T, int DIM, int EDGES>
 __global__ void tile_merge(const __grid_constant__ tile_params p) {
   constexpr int W = TILE_WIDTH(DIM), N = W / 32;

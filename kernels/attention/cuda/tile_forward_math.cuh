@@ -197,7 +197,7 @@ template <bool SPLIT> struct tile_math_f32 {
   static __device__ __forceinline__ int group(int n) {
     return n / 4 * 32 + n / 2 % 2 * 8;
   }
-  /* Of sums[n][e]: two n and two e are four adjacent ones. */
+  /* The feature of sums[n][e]: two n and two e are four adjacent ones. */
   static __device__ __forceinline__ int feature(int n, int e, int t) {
     return group(n) + t % 2 * 16 + t / 2 * 4 + (e & 1) * 2 + n % 2;
   }
@@ -228,7 +228,7 @@ template <typename S> struct tile_math_16 {
 
   template <int W> struct query { uint4 x[W / 32][2]; };
 
-  /* Of the lane's features in vector c of row g + 8 r. */
+  /* The squared norm of the lane's features in vector c of row g + 8 r. */
   template <int W>
   static __device__ __forceinline__ float square(const query<W> &q, int c,
                                                  int r) {

@@ -305,7 +305,7 @@ static dfgnn_status launch(const dfgnn_launch *launch,
   return DFGNN_OK;
 }
 
-/* Of backward: the columns' items and, for moments, those of the rows. */
+/* Backward asks for the columns' items and, for moments, those of the rows. */
 static int split_views(const dfgnn_setting *setting,
                        dfgnn_view_request *requests) {
   int count = dfgnn__cpu_split_views(setting, requests);

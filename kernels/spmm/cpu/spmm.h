@@ -41,7 +41,7 @@ typedef struct dfgnn_cpu_spmm {
 const dfgnn_cpu_spmm_kernels *dfgnn__cpu_spmm_kernels(int simd,
                                                       dfgnn_dtype dtype);
 
-/* Of SpMM and, without scales, of reduce-mean. */
+/* These serve SpMM and, without scales, reduce-mean. */
 size_t dfgnn__cpu_spmm_workspace(const dfgnn_setting *setting,
                                  dfgnn_cpu_algorithm algorithm);
 dfgnn_status dfgnn__cpu_spmm_launch(const dfgnn_launch *launch,

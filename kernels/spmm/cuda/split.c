@@ -13,7 +13,7 @@ static int split_legal(const int *x) {
                               x[UNROLL]);
 }
 
-/* Of the pass: which are long is known of the matrix only. */
+/* The longest row is known of the forward pass only. */
 static const char *split_applicable(const dfgnn_setting *s) {
   const int *x = s->parameter;
   const dfgnn_matrix *m = s->matrix;

@@ -93,7 +93,7 @@ struct spmm_op {
   struct edge {
     packed<T, VEC> x[C];
   };
-  /* Of an edge: its weight, or with several heads where that is. */
+  /* An edge's weight or, with several heads, where that is. */
   struct note {
     A weight, scale;
     int64_t id;
