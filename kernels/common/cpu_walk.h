@@ -183,4 +183,50 @@ typedef void (*dfgnn_cpu_body_of)(void *data, int64_t begin, int64_t end);
 void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
                     dfgnn_cpu_body_of body, void *data);
 
+/* ---- families of a walk -------------------------------------------------- */
+
+/* <algorithm>_workspace and <algorithm>_launch of each, from functions of a
+ * setting or a launch and the algorithm. */
+#define DFGNN_CPU_WALK_ALGORITHM(label, which, bytes, start)                   \
+  static size_t label##_workspace(const dfgnn_setting *setting) {              \
+    return bytes(setting, which);                                              \
+  }                                                                            \
+  static dfgnn_status label##_launch(const dfgnn_launch *l) {                  \
+    return start(l, which);                                                    \
+  }
+#define DFGNN_CPU_WALK_ALGORITHMS(bytes, start)                                \
+  DFGNN_CPU_WALK_ALGORITHM(row, DFGNN_CPU_ROW, bytes, start)                   \
+  DFGNN_CPU_WALK_ALGORITHM(split, DFGNN_CPU_SPLIT, bytes, start)               \
+  DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, bytes, start)         \
+  DFGNN_CPU_WALK_ALGORITHM(sliced, DFGNN_CPU_SLICED, bytes, start)
+
+/* The four families of one pass.  all_ops holds the operators' bits, op_name is
+ * what they have in common; a sum adds `chunk` edges on their own; `items`
+ * names the views of split. */
+#define DFGNN_CPU_WALK_FAMILY(label, op_name, all_ops, pass_name, pass, chunk) \
+  .name = "cpu." op_name "." pass_name "." #label, .algorithm = #label,        \
+  .backend = "cpu", .ops = all_ops, .passes = DFGNN_BIT(pass),                 \
+  .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,               \
+  .workspace = label##_workspace, .launch = label##_launch, .block = chunk
+#define DFGNN_CPU_WALK_FAMILIES(op_name, all_ops, pass_name, pass, chunk,      \
+                                items)                                         \
+  {DFGNN_CPU_WALK_FAMILY(row, op_name, all_ops, pass_name, pass, chunk),       \
+   .parameters = DFGNN_CPU_ROW_PARAMETERS, .legal = dfgnn__cpu_row_legal,      \
+   .applicable = dfgnn__cpu_applicable, .views = dfgnn__cpu_views},            \
+      {DFGNN_CPU_WALK_FAMILY(split, op_name, all_ops, pass_name, pass, chunk), \
+       .parameters = DFGNN_CPU_SIZED_PARAMETERS("edges", 2, {128, 1024}),      \
+       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_split_applicable,   \
+       .views = items},                                                        \
+      {DFGNN_CPU_WALK_FAMILY(balanced, op_name, all_ops, pass_name, pass,      \
+                             chunk),                                           \
+       .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),          \
+       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_applicable,         \
+       .views = dfgnn__cpu_views},                                             \
+  {                                                                            \
+    DFGNN_CPU_WALK_FAMILY(sliced, op_name, all_ops, pass_name, pass, chunk),   \
+        .parameters = DFGNN_CPU_SIZED_PARAMETERS("panel", 3, {16, 32, 64}),    \
+        .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_sliced_applicable, \
+        .views = dfgnn__cpu_views                                              \
+  }
+
 #endif

@@ -35,6 +35,34 @@ size_t dfgnn__tile_workspace(const dfgnn_setting *setting,
 dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
                                 const tile_plan *plan);
 
+/* <label>_applicable and the other functions of a family whose file defines
+ * plan_of(setting). */
+#define DFGNN_TILE_FORWARD(label)                                              \
+  static const char *label##_applicable(const dfgnn_setting *s) {              \
+    const tile_plan plan = plan_of(s);                                         \
+    return dfgnn__tile_refusal(s, &plan);                                      \
+  }                                                                            \
+  static size_t label##_workspace(const dfgnn_setting *s) {                    \
+    const tile_plan plan = plan_of(s);                                         \
+    return dfgnn__tile_workspace(s, &plan);                                    \
+  }                                                                            \
+  static int label##_views(const dfgnn_setting *s,                             \
+                           dfgnn_view_request *requests) {                     \
+    const tile_plan plan = plan_of(s);                                         \
+    requests[0] = dfgnn__tile_request(&plan, 0);                               \
+    return 1;                                                                  \
+  }                                                                            \
+  static dfgnn_status label##_prepare(void **state, const dfgnn_setting *s,    \
+                                      const dfgnn_view *const *views) {        \
+    (void)views;                                                               \
+    *state = NULL;                                                             \
+    return dfgnn__tile_prepare(s);                                             \
+  }                                                                            \
+  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
+    const tile_plan plan = plan_of(&launch->setting);                          \
+    return dfgnn__tile_launch(launch, &plan);                                  \
+  }
+
 /* ---- backward: tile_backward.c ------------------------------------------- */
 
 const char *dfgnn__grad_tile_refusal(const dfgnn_setting *setting,
@@ -44,5 +72,31 @@ size_t dfgnn__grad_tile_workspace(const dfgnn_setting *setting,
 int dfgnn__grad_tile_views(const tile_plan *plan, dfgnn_view_request *requests);
 dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
                                      const tile_plan *plan);
+
+/* The same of a backward family. */
+#define DFGNN_TILE_BACKWARD(label)                                             \
+  static const char *label##_applicable(const dfgnn_setting *s) {              \
+    const tile_plan plan = plan_of(s);                                         \
+    return dfgnn__grad_tile_refusal(s, &plan);                                 \
+  }                                                                            \
+  static size_t label##_workspace(const dfgnn_setting *s) {                    \
+    const tile_plan plan = plan_of(s);                                         \
+    return dfgnn__grad_tile_workspace(s, &plan);                               \
+  }                                                                            \
+  static int label##_views(const dfgnn_setting *s,                             \
+                           dfgnn_view_request *requests) {                     \
+    const tile_plan plan = plan_of(s);                                         \
+    return dfgnn__grad_tile_views(&plan, requests);                            \
+  }                                                                            \
+  static dfgnn_status label##_prepare(void **state, const dfgnn_setting *s,    \
+                                      const dfgnn_view *const *views) {        \
+    (void)views;                                                               \
+    *state = NULL;                                                             \
+    return dfgnn__tile_prepare(s);                                             \
+  }                                                                            \
+  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
+    const tile_plan plan = plan_of(&launch->setting);                          \
+    return dfgnn__grad_tile_launch(launch, &plan);                             \
+  }
 
 #endif

@@ -9,33 +9,7 @@ static tile_plan plan_of(const dfgnn_setting *s) {
   return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .split = x[CHUNKS]};
 }
 
-static const char *window_applicable(const dfgnn_setting *s) {
-  const tile_plan plan = plan_of(s);
-  return dfgnn__tile_refusal(s, &plan);
-}
-
-static size_t window_workspace(const dfgnn_setting *s) {
-  const tile_plan plan = plan_of(s);
-  return dfgnn__tile_workspace(s, &plan);
-}
-
-static int window_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  const tile_plan plan = plan_of(s);
-  request[0] = dfgnn__tile_request(&plan, 0);
-  return 1;
-}
-
-static dfgnn_status window_prepare(void **state, const dfgnn_setting *s,
-                                   const dfgnn_view *const *views) {
-  (void)views;
-  *state = NULL;
-  return dfgnn__tile_prepare(s);
-}
-
-static dfgnn_status window_launch(const dfgnn_launch *launch) {
-  const tile_plan plan = plan_of(&launch->setting);
-  return dfgnn__tile_launch(launch, &plan);
-}
+DFGNN_TILE_FORWARD(window)
 
 DFGNN_FAMILIES(attention_cuda_window) = {
     {.name = "cuda.attention.fwd.window",

@@ -4,36 +4,12 @@
 
 enum { ROWS, CHUNKS };
 
-static tile_plan plan_of(const int *x) {
+static tile_plan plan_of(const dfgnn_setting *s) {
+  const int *x = s->parameter;
   return (tile_plan){.rows = x[ROWS], .split = x[CHUNKS]};
 }
 
-static const char *window_applicable(const dfgnn_setting *s) {
-  const tile_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_tile_refusal(s, &plan);
-}
-
-static size_t window_workspace(const dfgnn_setting *s) {
-  const tile_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_tile_workspace(s, &plan);
-}
-
-static int window_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  const tile_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_tile_views(&plan, requests);
-}
-
-static dfgnn_status window_prepare(void **state, const dfgnn_setting *s,
-                                   const dfgnn_view *const *views) {
-  (void)views;
-  *state = NULL;
-  return dfgnn__tile_prepare(s);
-}
-
-static dfgnn_status window_launch(const dfgnn_launch *launch) {
-  const tile_plan plan = plan_of(launch->setting.parameter);
-  return dfgnn__grad_tile_launch(launch, &plan);
-}
+DFGNN_TILE_BACKWARD(window)
 
 DFGNN_FAMILIES(attention_cuda_window_backward) = {
     {.name = "cuda.attention.bwd.window",

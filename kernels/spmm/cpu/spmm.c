@@ -186,47 +186,12 @@ dfgnn_status dfgnn__cpu_spmm_launch(const dfgnn_launch *launch,
 
 /* ---- families ------------------------------------------------------------ */
 
-#define ALGORITHM(name, which)                                                 \
-  static size_t name##_workspace(const dfgnn_setting *setting) {               \
-    return dfgnn__cpu_spmm_workspace(setting, which);                          \
-  }                                                                            \
-  static dfgnn_status name##_launch(const dfgnn_launch *launch) {              \
-    return dfgnn__cpu_spmm_launch(launch, which);                              \
-  }
-
-ALGORITHM(row, DFGNN_CPU_ROW)
-ALGORITHM(split, DFGNN_CPU_SPLIT)
-ALGORITHM(balanced, DFGNN_CPU_BALANCED)
-ALGORITHM(sliced, DFGNN_CPU_SLICED)
-
-#define FAMILY(pass_name, pass_value, label)                                   \
-  .name = "cpu.spmm." pass_name "." #label, .algorithm = #label,               \
-  .backend = "cpu", .ops = DFGNN_OPS_SPMM, .passes = DFGNN_BIT(pass_value),    \
-  .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,               \
-  .workspace = label##_workspace, .launch = label##_launch,                    \
-  .block = DFGNN_CPU_SPMM_CHUNK
-
-#define FAMILIES(pass_name, pass_value)                                        \
-  {FAMILY(pass_name, pass_value, row), .parameters = DFGNN_CPU_ROW_PARAMETERS, \
-   .legal = dfgnn__cpu_row_legal, .applicable = dfgnn__cpu_applicable,         \
-   .views = dfgnn__cpu_views},                                                 \
-      {FAMILY(pass_name, pass_value, split),                                   \
-       .parameters = DFGNN_CPU_SIZED_PARAMETERS("edges", 2, {128, 1024}),      \
-       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_split_applicable,   \
-       .views = dfgnn__cpu_split_views},                                       \
-      {FAMILY(pass_name, pass_value, balanced),                                \
-       .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),          \
-       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_applicable,         \
-       .views = dfgnn__cpu_views},                                             \
-  {                                                                            \
-    FAMILY(pass_name, pass_value, sliced),                                     \
-        .parameters = DFGNN_CPU_SIZED_PARAMETERS("panel", 3, {16, 32, 64}),    \
-        .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_sliced_applicable, \
-        .views = dfgnn__cpu_views                                              \
-  }
+DFGNN_CPU_WALK_ALGORITHMS(dfgnn__cpu_spmm_workspace, dfgnn__cpu_spmm_launch)
 
 DFGNN_FAMILIES(spmm_cpu_spmm) = {
-    FAMILIES("fwd", DFGNN_PASS_FORWARD),
-    FAMILIES("bwd", DFGNN_PASS_BACKWARD),
+    DFGNN_CPU_WALK_FAMILIES("spmm", DFGNN_OPS_SPMM, "fwd", DFGNN_PASS_FORWARD,
+                            DFGNN_CPU_SPMM_CHUNK, dfgnn__cpu_split_views),
+    DFGNN_CPU_WALK_FAMILIES("spmm", DFGNN_OPS_SPMM, "bwd", DFGNN_PASS_BACKWARD,
+                            DFGNN_CPU_SPMM_CHUNK, dfgnn__cpu_split_views),
     DFGNN_FAMILIES_END,
 };
