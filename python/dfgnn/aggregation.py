@@ -197,11 +197,10 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         outs = ops.gather(op, graph, value, weight, num_dst, self_loops,
                           symmetric)
     else:
-        graph = ops.untraced_graph(graph, (x.size(0), num_dst))
-        if self_loops:
-            graph = graph.with_self_loops()
-            if weight is not None:
-                weight = graph.to_looped_edges(weight)
+        make = ops.untraced_looped_graph if self_loops else ops.untraced_graph
+        graph = make(graph, (x.size(0), num_dst))
+        if self_loops and weight is not None:
+            weight = graph.to_looped_edges(weight)
         if not jit_tracing():  # which makes tensors of sizes
             _check(graph, value, weight)
         if weight is not None:
@@ -241,9 +240,8 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
     out = _call(graph, "spmm-weighted", x, weight, num_dst, self_loops)[0]
     if reduce == "sum":
         return out
-    graph = ops.untraced_graph(graph, (x.size(0), num_dst or x.size(0)))
-    if self_loops:
-        graph = graph.with_self_loops()
+    make = ops.untraced_looped_graph if self_loops else ops.untraced_graph
+    graph = make(graph, (x.size(0), num_dst or x.size(0)))
     degrees = _degrees(graph, out.dtype)
     return out / (degrees if out.dim() == 3 else degrees.squeeze(1))
 
