@@ -69,6 +69,15 @@ static int64_t count_rows(int64_t *next, const dfgnn_coo *coo, int64_t loops) {
   return most;
 }
 
+static void narrow_sources(int32_t *to, const dfgnn_coo *coo) {
+  const int64_t *from = coo->src;
+  if (coo->index_type == DFGNN_INDEX_I32)
+    memmove(to, coo->edges ? coo->src : to, (size_t)coo->edges * sizeof *to);
+  else
+    for (int64_t e = 0; e < coo->edges; e++)
+      to[e] = (int32_t)from[e];
+}
+
 int64_t dfgnn__coo_loops(const dfgnn_coo *coo) {
   const int64_t nodes =
       coo->destinations < coo->sources ? coo->destinations : coo->sources;
@@ -112,15 +121,16 @@ dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
   sorted->matrix.edges = next[coo->destinations];
   for (size_t i = 0; i < rows; i++)
     set_wide(sorted->offsets, wide, (int64_t)i, next[i]);
-  for (int64_t e = 0; e < most; e++) {
+  if (!unsorted)
+    narrow_sources(sorted->indices, coo);
+  for (int64_t e = 0; unsorted && e < most; e++) {
     const int64_t loop = e - coo->edges;
     if (loop < 0 && left_out(coo, e))
       continue;
     int64_t k = next[loop < 0 ? node_at(coo, coo->dst, e) : loop]++;
     ((int32_t *)sorted->indices)[k] =
         (int32_t)(loop < 0 ? node_at(coo, coo->src, e) : loop);
-    if (unsorted)
-      set_wide(sorted->order, wide, k, e);
+    set_wide(sorted->order, wide, k, e);
   }
 out:
   free(next);

@@ -54,6 +54,17 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
         "sparse matrix, or a graph of PyG or DGL, got " + describe(edges))
 
 
+def known_graph(edges, num_nodes, loops=False):
+    """The graph of an edge_index that as_graph(edges, num_nodes), or
+    looped_graph(), made before; None if none did: a training loop asks for it
+    in each call."""
+    entry = _cache.get(id(edges))
+    if entry is None or entry[0]() is not edges or \
+            entry[1] != edges._version:
+        return None
+    return entry[2].get((num_nodes, None, None, loops))
+
+
 def looped_graph(edges, num_nodes=None):
     """as_graph(edges, num_nodes).with_self_loops(); of an edge_index without
     making the graph that has no loops."""

@@ -13,7 +13,7 @@ from ._modes import (
     constant, jit_tracing, needs_composite, untraced)
 from ._operators import OPERATORS, Settings, check_inputs
 from ._values import refuse_values
-from .convert import as_graph, looped_graph
+from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, check_index, describe
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
@@ -137,8 +137,12 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
     if not isinstance(graph, Graph):
-        make = looped_graph if self_loops else as_graph
-        graph = make(graph, _size(spec, inputs))
+        size = _size(spec, inputs)
+        known = known_graph(graph, size, self_loops)
+        if known is None:
+            make = looped_graph if self_loops else as_graph
+            known = make(graph, size)
+        graph = known
     elif self_loops:
         graph = graph.with_self_loops()
     if self_loops and bias is not None:
