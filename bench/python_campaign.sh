@@ -4,7 +4,7 @@
 #
 #   bench/python_campaign.sh OUT GRAPHDIR [STEP...]
 #
-# Steps: overhead layers cora pattern, in about four minutes at most; tests
+# Steps: overhead minibatch layers cora pattern, in five minutes at most; tests
 # only if it is named.  A result that is there is not made again.
 #
 #   DFGNN_LIBRARY=FILE  the library (default: the bundle's, or BUILD's)
@@ -23,7 +23,7 @@
 }
 out=$1 graphs=$2
 shift 2
-steps=${*:-overhead layers cora pattern}
+steps=${*:-overhead minibatch layers cora pattern}
 top=$bench/..
 python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
@@ -61,6 +61,13 @@ made() {
   shift
   once "$file" timeout "$limit" "$@" 2>"$out/$name.log" ||
     say "$name: exit status $?; $(tail -n 1 "$out/$name.log")"
+}
+
+step_minibatch() {
+  made 90 "$out/python_minibatch.json" "$python" \
+    "$bench/python_minibatch.py" --device "$device"
+  made 40 "$out/python_minibatch_parts.json" "$python" \
+    "$bench/python_minibatch.py" --device "$device" --parts
 }
 
 step_overhead() {

@@ -12,8 +12,8 @@ that no library has seen, as a data loader makes them.  Writes a flat JSON
 array, a row a layer and form of the blocks:
 
   given       how dfgnn gets a block: "edge_index" as PyG does, "trusted" as
-              a Graph of CSR arrays that are not checked, "known" as Graphs made
-              beforehand (what is left when graphs cost nothing)
+              a Graph of a sorted list that is not checked, "known" as Graphs
+              made beforehand (what is left when graphs cost nothing)
   pyg_ms, dfgnn_ms    median of a step
   speedup     PyG over dfgnn
 
@@ -125,8 +125,8 @@ class Model(torch.nn.Module):
         return x
 
 
-def trusted_graphs(blocks, name, train=True):
-    """A Graph a block, of arrays that a sampler has anyway."""
+def trusted_graphs(blocks):
+    """A Graph a block, of edges that a sampler knows to be sorted."""
     import dfgnn
     return [(dfgnn.Graph.from_edge_index(edges, (sources, inner), sorted=True,
                                          trusted=True), sources, inner)
@@ -171,7 +171,7 @@ def step_of(library, name, given, options, device):
 
     def step(batch, blocks):
         if library == "dfgnn" and given == "trusted":
-            blocks = trusted_graphs(blocks, name)
+            blocks = trusted_graphs(blocks)
         elif library == "dfgnn" and given == "known":
             blocks = known_graphs(batch)
         adam.zero_grad()
@@ -327,6 +327,8 @@ def main():
         with open(options.output + ".new", "w") as file:
             file.write(text)
         os.replace(options.output + ".new", options.output)
+    else:
+        print(text, end="")
     return None
 
 

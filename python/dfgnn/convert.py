@@ -158,10 +158,11 @@ def _from_edge_index(edges, num_nodes, options):
     if num_dst is not None and num_dst != offsets.numel() - 1:
         return None  # the caller knows of more nodes than the offsets do
     return Graph(offsets, indices, num_src, edge_order=order,
-                 columns=_columns_of_edge_index(edges, num_src), **options)
+                 columns=_columns_of_edge_index(edges, num_src, options),
+                 **options)
 
 
-def _columns_of_edge_index(edges, num_src):
+def _columns_of_edge_index(edges, num_src, options):
     """The other direction, if PyG has it: by row, and where each of those
     edges is among the edges by column."""
     if not edges.is_sorted_by_col or \
@@ -169,9 +170,19 @@ def _columns_of_edge_index(edges, num_src):
             getattr(edges, "_T_indptr", None) is None:
         return None
     (offsets, rows), order = edges.get_csr()
-    if order is None or offsets.numel() != num_src + 1:
+    if order is None or offsets.numel() != num_src + 1 or (
+            order.is_cuda and not options["trusted"]):
         return None
-    return offsets, rows, order
+    return (offsets, rows, order) if _rise(offsets, order) else None
+
+
+def _rise(offsets, order):
+    """Whether the numbers between two offsets rise: PyG's sort need not keep
+    the order of equal edges."""
+    begins = torch.zeros(order.numel() + 1, dtype=torch.bool,
+                         device=order.device)
+    begins[offsets] = True
+    return not bool(((order[1:] < order[:-1]) & ~begins[1:-1]).any())
 
 
 def _from_torch(matrix, options):
