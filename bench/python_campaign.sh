@@ -122,12 +122,12 @@ step_pattern() {
 }
 
 step_sampled() {
-  example 60 minibatch minibatch.py --nodes 200000 --epochs 1
+  example 120 minibatch minibatch.py --epochs 2
 }
 
 step_weather() {
   example 90 weather weather.py --level 5 --grid 181x360 --width 512 \
-    --heads 16 --steps 60 --flows 24
+    --heads 16 --steps 300 --flows 40 --rate 3e-4
 }
 
 # CUDA tests alone, by eight processes where pytest can

@@ -301,10 +301,6 @@ def step_table($ways): [$steps[] | . as $r
     + [ratio(.pyg_eager_ms; .dfgnn_captured_ms) | figure] | row]
   | markdown(["model", ($ways[] | "PyG \(.)"), ($ways[] | "dfgnn \(.)"),
     "captured over PyG eager"]);
-def step_memory: [$steps[] | [step_names[.model],
-    ((.pyg_bytes, .dfgnn_bytes) | bytes),
-    (ratio(.pyg_bytes; .dfgnn_bytes) | figure)] | row]
-  | markdown(["model", "PyG", "dfgnn", "less by"]);
 # the examples: (name, rows, what is reached)
 def example_table: [(["cora, GAT", $cora_captured, "accuracy"],
     ["pattern, 1024 graphs", $pattern, "accuracy"],
@@ -359,7 +355,7 @@ def headline_more: [graphs[] as $g
  headline_more: headline_more, layers: layer_table("speedup"),
  layer_memory: layer_table("memory_ratio"), epochs: epoch_table,
  steps: step_table(["eager", "compiled", "captured"]),
- steps_short: step_table(["eager", "captured"]), step_memory: step_memory,
+ steps_short: step_table(["eager", "captured"]),
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t

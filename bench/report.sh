@@ -28,7 +28,8 @@ objects() {
 
 set --
 while read -r name file; do
-  objects "$bench/$file" >"$work/$name"
+  : >"$work/$name" # a figure that was not made yet leaves its rows out
+  [ ! -e "$bench/$file" ] || objects "$bench/$file" >"$work/$name"
   set -- "$@" --slurpfile "$name" "$work/$name"
 done <<END
 peers peers.tsv
