@@ -135,6 +135,7 @@ class Graph:
 
     _arrays = None  # (offsets, indices, edge order), once they are asked for
     _columns = None
+    _given = None  # (weak reference to an edge_index, its version)
     trusted = False
     # of a graph that the library gave its loops: how many
     loops = None
@@ -171,9 +172,11 @@ class Graph:
         self_loops: the graph that :meth:`with_self_loops` would make of it.
         """
         edge_index = unwrapped(edge_index)
-        return lasting(lambda: cls._from_edge_index(
+        graph = lasting(lambda: cls._from_edge_index(
             edge_index, num_nodes, graph_ptr, family, name, sorted, trusted,
             self_loops))
+        graph.trusted = bool(trusted)
+        return graph
 
     @classmethod
     def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name,
@@ -196,6 +199,8 @@ class Graph:
         if self_loops:
             graph.unlooped_edges = num_edges
         graph._handle = handle
+        if not edge_index.is_inference():
+            graph._given = weakref.ref(edge_index), edge_index._version
         return graph
 
     def _make_handle(self):
@@ -342,8 +347,17 @@ class Graph:
 
     def _make_looped(self):
         return Graph._from_edge_index(
-            self.edge_index, (self.num_src, self.num_dst), self.graph_ptr,
+            self._list(), (self.num_src, self.num_dst), self.graph_ptr,
             self.family, self.name, trusted=self.trusted, self_loops=True)
+
+    def _list(self):
+        """The caller's list, if it is there still and as it was."""
+        given = self._given
+        if given is not None:
+            edges, version = given[0](), given[1]
+            if edges is not None and edges._version == version:
+                return edges
+        return self.edge_index
 
     def to_looped_edges(self, edges):
         """Of a tensor by the edges of the graph without loops and then by the
