@@ -67,15 +67,15 @@ class Graph:
     family: a name shared by graphs of one kind, such as the mini-batches of a
         data loader, so that they share their measurements.
     name: a label kept with measurements.
-    trusted: the arrays are taken as they are.  Nothing is checked: offsets that
-        fall or a source out of range are then undefined behaviour, that is, a
-        crash or wrong numbers.
+    trusted: the arrays are taken as they are.  Nothing is checked: offsets
+        that fall or a source out of range are then undefined behaviour, that
+        is, a crash or wrong numbers.
     columns: (offsets, destinations, edges), the same edges by source, if they
         are known: source ``j`` has the edges ``edges[k]`` of the graph, into
         ``destinations[k]``, for ``k`` from ``offsets[j]`` to
-        ``offsets[j + 1] - 1``, by rising edge.  Backward passes read them; what
-        is not given is made when the first one runs.  On a GPU they are taken
-        with trusted only.
+        ``offsets[j + 1] - 1``, by rising edge.  Backward passes read them;
+        what is not given is made when the first one runs.  On a GPU they are
+        taken with trusted only.
     """
 
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
@@ -166,9 +166,9 @@ class Graph:
         sorted: the destinations never fall, as a sampler gives them.  On a GPU
             nothing waits then: what is wrong with the list is raised by the
             first call that needs to know.
-        trusted: nothing is checked.  A node out of range, or a list that is not
-            sorted as was said, is then undefined behaviour, that is, a crash
-            or wrong numbers.
+        trusted: nothing is checked.  A node out of range, or a list that is
+            not sorted as was said, is then undefined behaviour, that is, a
+            crash or wrong numbers.
         self_loops: the graph that :meth:`with_self_loops` would make of it.
         """
         edge_index = unwrapped(edge_index)
