@@ -76,8 +76,8 @@ def _tf32_allowed():
     return torch.get_float32_matmul_precision() != "highest"
 
 
-def _settings(value, scale, slope, dropout, return_weights, edge_use, qk_norm,
-              norm_eps):
+def _settings(value, scale, slope, dropout, return_weights, edge_use="both",
+              qk_norm="none", norm_eps=0.0):
     tf32 = (value.is_cuda and value.dtype == torch.float32
             and _tf32_allowed())
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
