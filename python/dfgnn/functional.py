@@ -13,7 +13,7 @@ from ._modes import (
     constant, jit_tracing, needs_composite, untraced)
 from ._operators import OPERATORS, Settings, by_edge, check_inputs
 from ._values import refuse_values
-from .convert import as_graph
+from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
@@ -141,9 +141,15 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
     if not isinstance(graph, Graph):
-        graph = as_graph(graph, _size(spec, inputs))
-    if self_loops:
+        size = _size(spec, inputs)
+        known = known_graph(graph, size, self_loops)
+        if known is None:
+            make = looped_graph if self_loops else as_graph
+            known = make(graph, size)
+        graph = known
+    elif self_loops:
         graph = graph.with_self_loops()
+    if self_loops:
         inputs = by_edge(spec, inputs, graph.to_looped_edges)
         if bias is not None:
             bias = graph.to_looped_edges(bias)
@@ -176,7 +182,7 @@ def _looped(spec, graph, inputs, bias):
 
 @untraced
 def _make_loops(graph, size):
-    return as_graph(graph, size).with_self_loops()
+    return looped_graph(graph, size)
 
 
 def _by_torch(spec, graph, inputs, bias, seed, settings):

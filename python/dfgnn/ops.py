@@ -11,9 +11,9 @@ from collections import namedtuple
 import torch
 
 from . import _attention, _composite, _execute, _neighbours
-from ._modes import untraced
+from ._modes import refuse_in_cuda_graphs, untraced
 from ._operators import OPERATORS, Settings, by_edge
-from .convert import as_graph
+from .convert import as_graph, looped_graph
 from .graph import Graph, by_id
 
 AVAILABLE = hasattr(torch, "library") and hasattr(
@@ -28,6 +28,7 @@ else:
 
 # what makes a graph depends on the values of its edges
 untraced_graph = untraced(as_graph)
+untraced_looped_graph = untraced(looped_graph)
 
 
 # the most inputs an operator has
@@ -55,11 +56,23 @@ def _call(arguments):
     return _Call(inputs, *rest, Settings(*arguments[INPUTS + 9:]))
 
 
-def _graph(edge_index, number, num_src, num_dst, loops):
+def _of_edges(spec, call):
+    """What a call has of each edge, or None."""
+    found = [call.bias, *(t for t, input_ in zip(call.inputs, spec.inputs)
+                          if input_.dims[0] == "E")]
+    return next((t for t in found if t is not None), None)
+
+
+def _graph(edge_index, number, num_src, num_dst, loops, given=None):
+    """given: what the call has of each edge, if anything."""
     if edge_index is None:
         graph = by_id(number)
     else:
-        graph = as_graph(edge_index, (num_src, num_dst))
+        if given is not None:
+            refuse_in_cuda_graphs("an edge_index with features, weights or "
+                                  "biases of its edges")
+        make = looped_graph if loops else as_graph
+        return make(edge_index, (num_src, num_dst))
     return graph.with_self_loops() if loops else graph
 
 
@@ -88,7 +101,7 @@ def _forward(*arguments):
     call = _call(arguments)
     spec = OPERATORS[call.op]
     graph = _graph(call.edge_index, call.graph, call.num_src, call.num_dst,
-                   call.loops)
+                   call.loops, _of_edges(spec, call))
     inputs, ordered, bias = _ordered(graph, spec, call.inputs, call.bias)
     made = _execute.recipe(graph, call.op, inputs, bias, call.settings)
     out, lse, alpha = _attention.forward(graph, made, ordered, bias, call.seed)
@@ -117,7 +130,7 @@ def _backward(grad_out, grad_weights, alpha, out, lse, needed, *arguments):
     call = _call(arguments)
     spec = OPERATORS[call.op]
     graph = _graph(call.edge_index, call.graph, call.num_src, call.num_dst,
-                   call.loops)
+                   call.loops, _of_edges(spec, call))
     inputs, ordered, bias = _ordered(graph, spec, call.inputs, call.bias)
     made = _execute.recipe(graph, call.op, inputs, bias, call.settings)
     wanted = tuple(bool(needed >> i & 1)
@@ -206,7 +219,7 @@ _GATHERED = ("out", "out_min", "out_max", "out_std", "arg_min", "arg_max")
 def _gather(value, weight, edge_index, graph, num_src, num_dst, loops, op,
             symmetric):
     from . import aggregation
-    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    graph = _graph(edge_index, graph, num_src, num_dst, loops, weight)
     if weight is not None:
         weight = graph.to_looped_edges(weight)
     aggregation._check(graph, value, weight)
@@ -233,7 +246,7 @@ def _gather_backward(grad, grad_min, grad_max, grad_std, out, out_std,
                      arg_min, arg_max, needed, value, weight, edge_index,
                      graph, num_src, num_dst, loops, op, symmetric):
     from . import aggregation
-    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    graph = _graph(edge_index, graph, num_src, num_dst, loops, weight)
     scales = aggregation.normalization(graph, value.dtype) if symmetric \
         else None
     known = dict(value=value.contiguous(), out=out, out_std=out_std,
