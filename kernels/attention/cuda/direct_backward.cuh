@@ -1,9 +1,9 @@
 /* direct_backward.cuh - the kernel of `direct`'s gradients: tiles whose
  * operands go from memory into registers
  *
- * The walk is that of tile_backward.h; each warp has 16 rows and walks the
- * columns, 16 a step, by itself.  What bits and results that are not finite
- * mean is what tile_backward.cuh says. */
+ * The walk is that of tile_backward.h; each warp has 16 rows in one head and
+ * walks the columns, 16 a step, by itself.  What bits and results that are not
+ * finite mean is what tile_backward.cuh says. */
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 
@@ -134,6 +134,15 @@ struct direct_gradient {
    * mask: of the chunk's edges; first: of the step's columns in it. */
   __device__ __forceinline__ void terms(scores &s, scores &dp, const extras &x,
                                         const unsigned (&mask)[2], int first) {
+    unsigned kept[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const unsigned before = mask[h] & ((1u << first) - 1);
+      const unsigned these = mask[h] >> first & 0xffffu;
+      kept[h] = kept_edges<COLUMNS, EDGES>(
+          p.walk, key, place_of[EDGES ? h : 0] + __popc(before), __popc(these),
+          head);
+    }
 #pragma unroll
     for (int n = 0; n < GROUPS; ++n)
 #pragma unroll
@@ -144,16 +153,21 @@ struct direct_gradient {
         const float product =
             GT ? s[n][i] * float(p.walk.scale * kLog2e) : 0.0f;
         int64_t number = 0;
-        if constexpr (EDGES != 0)
+        if constexpr (EDGES & EDGE_BIAS)
           if (on)
             number = edge_number<COLUMNS, EDGES>(
                 p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
+        float factor = 1.0f;
+        if constexpr (EDGES & EDGE_DROPOUT)
+          factor =
+              kept[h] >> __popc(mask[h] >> first & ((bit >> first) - 1)) & 1
+                  ? float(p.walk.dropout.keep)
+                  : 0.0f;
         const edge_terms<float> t = terms_of<OP, float>(
             float(p.walk.slope), product, dp[n][i],
             COLUMNS ? x.lse[n][e] : lse[h], COLUMNS ? x.delta[n][e] : delta[h],
             own_extra[h], x.other[n][e], 1.0f,
-            on ? bias_of<EDGES>(p.walk, number, head) : 0.0f,
-            on ? edge_kept<EDGES>(p.walk, key, number, head) : 1.0f);
+            on ? bias_of<EDGES>(p.walk, number, head) : 0.0f, factor);
         if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
           if (on) {
             emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
@@ -326,14 +340,17 @@ struct direct_gradient {
 template <int OP, typename T, int DIM, int EXACT, int COLUMNS, int EDGES>
 __global__ void __launch_bounds__(256, DIM > 16 ? 1 : 2)
     direct_gradients(const __grid_constant__ grad_tile_params p) {
-  const int warp = __shfl_sync(kFullMask, int(threadIdx.x / 32), 0);
+  const int warps = p.window / 16, place = threadIdx.x / 32;
+  const int warp = __shfl_sync(kFullMask, place % warps, 0);
+  const int head = blockIdx.y * (blockDim.x / 32 / warps) +
+                   __shfl_sync(kFullMask, place / warps, 0);
   const int4 *at = reinterpret_cast<const int4 *>(p.items + blockIdx.x);
   const int4 x = __ldg(at), y = __ldg(at + 1);
   const dfgnn_tile tile = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-  if (16 * warp >= tile.rows)
+  if (16 * warp >= tile.rows || head >= p.walk.heads)
     return;
   direct_gradient<OP, T, DIM, EXACT, COLUMNS != 0, EDGES> walk{
-      p, tile, int(blockIdx.y), warp, int(threadIdx.x & 31)};
+      p, tile, head, warp, int(threadIdx.x & 31)};
   if (tile.flags & DFGNN_TILE_DUPLICATES)
     walk.along_edges();
   else

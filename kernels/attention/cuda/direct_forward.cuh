@@ -1,9 +1,10 @@
 /* direct_forward.cuh - the kernel of `direct`: tiles whose operands go from
  * memory into registers
  *
- * A block takes an item of a TILES view, in one head; each warp has 16 rows and
- * walks the chunks of 32 columns by itself.  What bits and rows that are not
- * finite mean is what tile_forward.cuh says. */
+ * A block takes an item of a TILES view, in as many heads as it has warps for:
+ * what heads lie side by side they read together.  Each warp has 16 rows in one
+ * head and walks the chunks of 32 columns by itself.  What bits and rows that
+ * are not finite mean is what tile_forward.cuh says. */
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 
@@ -94,7 +95,8 @@ struct direct_forward {
       }
   }
 
-  /* f(score or weight, number of its edge) of the edges among them. */
+  /* f(score or weight, row, number of its edge in the row's part of the chunk)
+   * of the edges among them. */
   template <class F>
   __device__ __forceinline__ void numbered(tile &s, const chunk &at,
                                            const F &f) const {
@@ -106,7 +108,7 @@ struct direct_forward {
         for (int e = 0; e < 2; ++e) {
           const unsigned bit = 1u << (8 * j + lane % 4 * 2 + e);
           if (at.mask[r] & bit)
-            f(s[j][2 * r + e], number[r] + __popc(at.mask[r] & (bit - 1)));
+            f(s[j][2 * r + e], r, __popc(at.mask[r] & (bit - 1)));
         }
   }
 
@@ -167,14 +169,20 @@ struct direct_forward {
       math::load_weighed(v[j], value_row, j, lane);
     scores(s, at);
     if constexpr (EDGES & EDGE_BIAS)
-      numbered(s, at, [&](float &x, int64_t edge) {
-        x += bias_of<EDGES>(p, edge, head);
+      numbered(s, at, [&](float &x, int r, int k) {
+        x += bias_of<EDGES>(p, number[r] + k, head);
       });
     soften(s, at);
-    if constexpr (EDGES & EDGE_DROPOUT)
-      numbered(s, at, [&](float &x, int64_t edge) {
-        x *= edge_kept<EDGES>(p, key, edge, head);
+    if constexpr (EDGES & EDGE_DROPOUT) {
+      unsigned kept[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        kept[r] = kept_edges<false, EDGES>(p, key, number[r],
+                                           __popc(at.mask[r]), head);
+      numbered(s, at, [&](float &x, int r, int k) {
+        x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
       });
+    }
     math::add(sums, s, v);
   }
 
@@ -261,9 +269,14 @@ struct direct_forward {
 template <int OP, typename T, int EXACT, int DIM, int EDGES>
 __global__ void __launch_bounds__(256, DIM * sizeof(T) > 32 || EDGES ? 2 : 3)
     direct_attend(const __grid_constant__ tile_params p) {
-  const int warp = __shfl_sync(kFullMask, int(threadIdx.x / 32), 0);
-  const int lane = threadIdx.x & 31, head = blockIdx.y;
+  const int warps = p.rows / 16, at = threadIdx.x / 32;
+  const int warp = __shfl_sync(kFullMask, at % warps, 0);
+  const int head = blockIdx.y * (blockDim.x / 32 / warps) +
+                   __shfl_sync(kFullMask, at / warps, 0);
+  const int lane = threadIdx.x & 31;
   const dfgnn_tile item = p.items[blockIdx.x];
+  if (head >= p.heads)
+    return;
   if (item.flags & DFGNN_TILE_DUPLICATES) {
 #pragma unroll 1
     for (int r = 16 * warp; r < min(16 * warp + 16, item.rows); ++r)

@@ -178,9 +178,11 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
   p->dense = plan->dense;
   if (view->count == 0)
     return DFGNN_OK;
+  const unsigned together =
+      plan->direct ? (unsigned)dfgnn__direct_heads((int)heads, plan->rows) : 1;
   const dfgnn_grid grid = {
-      .blocks = {(unsigned)view->count, heads},
-      .threads = (unsigned)plan->rows * 2,
+      .blocks = {(unsigned)view->count, (heads + together - 1) / together},
+      .threads = (unsigned)plan->rows * 2 * together,
       .shared = plan->direct
                     ? 0
                     : (unsigned)shared_bytes(problem, columns, plan->rows),

@@ -220,9 +220,11 @@ dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
   const int direct = wide && plan->direct;
   const dfgnn_program program = direct ? direct_program(problem, edges)
                                        : attend_program(problem, wide, edges);
+  const int together = direct ? dfgnn__direct_heads(p.heads, plan->rows) : 1;
   const dfgnn_grid grid = {
-      .blocks = {(unsigned)view->count, (unsigned)p.heads},
-      .threads = (unsigned)plan->rows * 2,
+      .blocks = {(unsigned)view->count,
+                 (unsigned)dfgnn__ceil_div(p.heads, together)},
+      .threads = (unsigned)(plan->rows * 2 * together),
       .shared = direct ? 0 : (unsigned)shared_bytes(problem, plan),
       .carveout = direct ? DFGNN_CARVEOUT_L1 : DFGNN_CARVEOUT_SHARED};
   status = dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);

@@ -39,6 +39,11 @@ const char *dfgnn__direct_limits(const dfgnn_problem *problem) {
   return NULL;
 }
 
+int dfgnn__direct_heads(int heads, int rows) {
+  const int most = DFGNN_TILE_MOST_ROWS / rows;
+  return heads < most ? heads : most;
+}
+
 dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed) {
   return (dfgnn_view_request){
       .kind = DFGNN_VIEW_TILES,

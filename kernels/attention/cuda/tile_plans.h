@@ -22,6 +22,8 @@ const char *dfgnn__tile_limits(const dfgnn_setting *setting,
                                const tile_plan *plan);
 /* NULL if fragments.cuh serves the problem. */
 const char *dfgnn__direct_limits(const dfgnn_problem *problem);
+/* The heads of a block of 8 warps at most. */
+int dfgnn__direct_heads(int heads, int rows);
 dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed);
 /* What a call looks up by the numbers of edges, of enum edge_mode. */
 int dfgnn__tile_edges(const dfgnn_problem *problem, const dfgnn_args *args);
