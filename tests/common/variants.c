@@ -382,6 +382,25 @@ void check_special_values(const char *device, const variant_test *test) {
   dfgnn_context_destroy(s.ctx);
 }
 
+/* ---- wide rows ----------------------------------------------------------- */
+
+void check_wide_rows(const char *device, const variant_test *test) {
+  static const struct {
+    int heads, dim;
+  } rows[] = {{1, 2048}, {2, 1024}, {64, 32}};
+  session s = {.ctx = context(device, test->dtype)};
+  open_shape(&s, 3, 0);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    s.problem =
+        problem_of(test, rows[i].heads, rows[i].dim, DFGNN_LAYOUT_NHD, PLAIN);
+    ck_assert_msg(open_problem(&s), "%s", dfgnn_last_error());
+    some_were_checked(each_variant(&s, matches_reference, NULL, (int)i, NULL));
+    dfgnn__harness_destroy(s.harness);
+  }
+  close_shape(&s);
+  dfgnn_context_destroy(s.ctx);
+}
+
 /* ---- strides ------------------------------------------------------------- */
 
 static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
