@@ -35,6 +35,9 @@ int check_edge_features(const char *device, const variant_test *test);
 /* NaN, infinities, zero norms and scores far below zero. */
 void check_special_values(const char *device, const variant_test *test);
 
+/* Rows of 2048 features in 1, 2 and 64 heads. */
+void check_wide_rows(const char *device, const variant_test *test);
+
 /* Strides that are dense in neither layout. */
 void check_strides(const char *device, const variant_test *test);
 

@@ -192,25 +192,36 @@ END_TEST
 
 /* Against the definition: the k smallest squared distances. */
 /* Rows, sources and edges as shared/peers.md has them. */
+typedef struct sizes {
+  const char *spec;
+  int64_t rows, sources, edges, most; /* edges of a row */
+} sizes;
+
+static void has_sizes(const sizes *s) {
+  dfgnn_csr *csr = make(s->spec);
+  well_formed(csr);
+  ck_assert_int_eq(csr->destinations, s->rows);
+  ck_assert_int_eq(csr->sources, s->sources);
+  ck_assert_int_eq(csr->edges, s->edges);
+  ck_assert_int_eq(max_degree(csr), s->most);
+  dfgnn_csr_free(csr);
+}
+
 START_TEST(weather_presets_have_the_stated_sizes) {
-  static const struct {
-    const char *spec;
-    int64_t rows, sources, edges, most; /* edges of a row */
-  } rows[] = {{"preset=o96_proc", 10242, 10242, 81900, 30},
-              {"preset=h_to_h", 40962, 40962, 327660, 36},
-              {"preset=o96_knn16", 40320, 40320, 16 * 40320, 16},
-              {"preset=era_to_h", 40962, 542080, 852456, 30},
-              {"preset=dop_enc", 40962, 307200, 3 * 307200, 31},
-              {"preset=h_to_era", 542080, 40962, 3 * 542080, 3}};
-  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-    dfgnn_csr *csr = make(rows[k].spec);
-    well_formed(csr);
-    ck_assert_int_eq(csr->destinations, rows[k].rows);
-    ck_assert_int_eq(csr->sources, rows[k].sources);
-    ck_assert_int_eq(csr->edges, rows[k].edges);
-    ck_assert_int_eq(max_degree(csr), rows[k].most);
-    dfgnn_csr_free(csr);
-  }
+  has_sizes(&(sizes){"preset=o96_proc", 10242, 10242, 81900, 30});
+  has_sizes(&(sizes){"preset=h_to_h", 40962, 40962, 327660, 36});
+  has_sizes(&(sizes){"preset=o96_knn16", 40320, 40320, 16 * 40320, 16});
+}
+END_TEST
+
+START_TEST(weather_encoders_have_the_stated_sizes) {
+  has_sizes(&(sizes){"preset=era_to_h", 40962, 542080, 852456, 30});
+  has_sizes(&(sizes){"preset=dop_enc", 40962, 307200, 3 * 307200, 31});
+}
+END_TEST
+
+START_TEST(weather_decoders_have_the_stated_sizes) {
+  has_sizes(&(sizes){"preset=h_to_era", 542080, 40962, 3 * 542080, 3});
 }
 END_TEST
 
@@ -581,6 +592,8 @@ int main(void) {
       uniform_graphs_have_exactly_the_edges,
       grids_have_four_or_eight_neighbours,
       weather_presets_have_the_stated_sizes,
+      weather_encoders_have_the_stated_sizes,
+      weather_decoders_have_the_stated_sizes,
       points_are_on_the_sphere,
       neighbours_on_the_sphere_are_the_nearest,
       neighbours_within_a_radius_are_all_there,
