@@ -1,0 +1,300 @@
+/* edges_forward.cuh - GT with edge features: a block takes as many rows as it
+ * has warps
+ *
+ * All warps make W^T q of the block's rows; each walks the edges of one row;
+ * all make W z of the sums z = sum alpha e; each adds its row's to the sum of
+ * its values.  Scores are kept in units of log2(e). */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
+
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
+
+namespace dfgnn {
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS>
+struct edge_forward
+    : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
+  using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
+  using map::C, map::FP, map::FPL, map::SIDES, map::TILE, map::first;
+  using typename map::A;
+  using typename map::pack;
+  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
+  static constexpr int CHUNK = edge_chunk_of(FP);
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
+  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
+  using project = edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, PACKED>;
+  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE>;
+
+  const edges_params &p;
+  A *tile; /* [ROWS][TILE][FP]: W^T q, then z */
+  chunk features;
+  uint64_t key; /* of the dropout generator */
+
+  /* The lane's part of a row in progress. */
+  struct softmax {
+    A q[C][VEC], tq[S][FPL], m[S], l[S], acc[C][VEC], z[S][FPL];
+  };
+
+  __device__ __forceinline__ edge_forward(const edges_params &params, A *tile_,
+                                          A *chunk_)
+      : p(params), tile(tile_), features{chunk_},
+        key(DROPOUT ? dropout_key(params.dropout) : 0) {}
+
+  __device__ __forceinline__ A *row_of_tile(int h) const {
+    return tile + (int(threadIdx.x / 32) * TILE + this->head(h) - first) * FP;
+  }
+
+  __device__ __forceinline__ void begin(softmax &z, int row) const {
+    this->own(z.q, p.query, row);
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        z.q[c][i] *= A(p.scale) * A(kLog2e);
+        z.acc[c][i] = A(0);
+      }
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      z.m[h] = lowest<A>();
+      z.l[h] = A(0);
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        z.tq[h][f] = z.z[h][f] = A(0);
+      if (KEYS && this->has_head(h))
+        this->share(z.tq[h], row_of_tile(h));
+    }
+  }
+
+  /* U edges of each side, of which so many are there from the side's first. */
+  __device__ __forceinline__ void step(softmax &z, const char *keys,
+                                       const char *values, int index, int from,
+                                       int left, int64_t edge) const {
+    pack k[U][C], v[U][C];
+    A s[U * S], weight[U * S], e[U][FPL];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int j = __shfl_sync(kFullMask, index, from + u * SIDES);
+      this->gather(k[u], keys, p.key, j, u * SIDES < left);
+      this->gather(v[u], values, p.value, j, u * SIDES < left);
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      this->share(e[u], features.at + (from + u * SIDES) * FP);
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        s[u * S + h] = A(0);
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          s[u * S + map::state(c)] += z.q[c][i] * widen(k[u][c].item[i]);
+      if constexpr (KEYS)
+#pragma unroll
+        for (int h = 0; h < S; ++h)
+#pragma unroll
+          for (int f = 0; f < FPL; ++f)
+            s[u * S + h] += z.tq[h][f] * e[u][f];
+    }
+    this->reduce(s);
+#pragma unroll
+    for (int i = 0; i < U * S; ++i) {
+      const int u = i / S, h = i % S;
+      const bool live = u * SIDES < left;
+      if (BIAS && live && this->has_head(h))
+        s[i] += __ldcs(static_cast<const A *>(p.bias) +
+                       (edge + u * SIDES) * HEADS + this->head(h)) *
+                A(kLog2e);
+      if (!live)
+        s[i] = -A(INFINITY);
+    }
+    soften(weight, s, z);
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      bool kept[S];
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        if constexpr (DROPOUT)
+          weight[u * S + h] *= kept_of(p.dropout, A(p.dropout.keep), key,
+                                       edge + u * SIDES, HEADS, this->head(h));
+        /* 0 times an infinite value is none. */
+        kept[h] = !DROPOUT || weight[u * S + h] != A(0);
+      }
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+        if (kept[map::state(c)])
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            z.acc[c][i] +=
+                weight[u * S + map::state(c)] * widen(v[u][c].item[i]);
+      if constexpr (VALUES)
+#pragma unroll
+        for (int h = 0; h < S; ++h)
+          if (kept[h])
+#pragma unroll
+            for (int f = 0; f < FPL; ++f)
+              z.z[h][f] += weight[u * S + h] * e[u][f];
+    }
+  }
+
+  /* weight = exp2(s - m).  m follows the largest score at a distance, so that
+   * older sums are seldom scaled. */
+  __device__ __forceinline__ void
+  soften(A (&weight)[U * S], const A (&s)[U * S], softmax &z) const {
+    constexpr A kSlack = A(8);
+    A top[S];
+    bool raised = false;
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      top[h] = s[h];
+#pragma unroll
+      for (int u = 1; u < U; ++u)
+        top[h] = max_of(top[h], s[u * S + h]);
+      raised = raised || top[h] > z.m[h] + kSlack;
+    }
+    if (__any_sync(kFullMask, raised))
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        const A m = max_of(z.m[h], top[h]);
+        rescale(z, h, exp2_fast(z.m[h] - m));
+        z.m[h] = m;
+      }
+#pragma unroll
+    for (int i = 0; i < U * S; ++i) {
+      weight[i] = exp2_fast(s[i] - z.m[i % S]);
+      z.l[i % S] += weight[i];
+    }
+  }
+
+  static __device__ __forceinline__ void rescale(softmax &z, int h, A scale) {
+    z.l[h] *= scale;
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+      if (map::state(c) == h)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] *= scale;
+#pragma unroll
+    for (int f = 0; f < FPL; ++f)
+      z.z[h][f] *= scale;
+  }
+
+  __device__ __forceinline__ void walk(softmax &z, const row_work &w) const {
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *keys = this->base(p.key), *values = this->base(p.value);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      const int index =
+          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+      features.load(static_cast<const T *>(p.attr) + (begin + at) * FE, count,
+                    ceil_div(count, U * SIDES) * U * SIDES);
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(z, keys, values, index, i, count - i, begin + at + i);
+      __syncwarp();
+    }
+  }
+
+  /* Merges the sides, makes the row's softmax whole, leaves z to the block. */
+  __device__ __forceinline__ void finish(softmax &z, int row) const {
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      A top = z.m[h];
+#pragma unroll
+      for (int o = L; o < 32; o <<= 1)
+        top = max_of(top, __shfl_xor_sync(kFullMask, top, o));
+      if (SIDES > 1)
+        rescale(z, h, exp2_fast(z.m[h] - top));
+      z.m[h] = top;
+    }
+    this->sum_sides(z.l);
+    this->sum_sides(z.acc);
+    if (VALUES)
+      this->sum_sides(z.z);
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      const A l = z.l[h];
+      if (p.lse && this->side() == 0 && this->first_of_head() &&
+          this->has_head(h))
+        static_cast<A *>(p.lse)[int64_t(row) * HEADS + this->head(h)] =
+            l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
+      rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+      if (VALUES && this->side() == 0 && this->has_head(h))
+#pragma unroll
+        for (int f = 0; f < FPL; ++f)
+          row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+    }
+  }
+
+  __device__ __forceinline__ void store(softmax &z, const A *product,
+                                        int row) const {
+    if (this->side() != 0)
+      return;
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      if (VALUES && this->has(c)) {
+        const A *from = product + int(threadIdx.x / 32) * expand::PITCH +
+                        (this->head(map::state(c)) - first) * DIM +
+                        this->feature(c);
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] += from[i];
+      }
+      this->give(p.out, row, c, z.acc[c]);
+    }
+  }
+};
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS>
+__global__ void __launch_bounds__(ROWS * 32, BLOCKS)
+    edge_attend(const __grid_constant__ edges_params p) {
+  using work_t = edge_forward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
+                              USE, EDGE, ROWS>;
+  using A = typename work_t::A;
+  extern __shared__ double edges_shared[];
+  A *tile = reinterpret_cast<A *>(edges_shared);
+  A *product = tile + ROWS * work_t::TILE * work_t::FP;
+  A *chunks = product + (work_t::VALUES ? ROWS * work_t::expand::PITCH : 0);
+  const int warp = threadIdx.x / 32;
+  const int row0 = blockIdx.x * ROWS, rows = min(ROWS, p.schedule.units - row0);
+  const int row = row0 + warp;
+  const typename work_t::matrix w{static_cast<const T *>(p.weight),
+                                  static_cast<const T *>(p.constant)};
+  work_t work(p, tile, chunks + warp * work_t::CHUNK * work_t::FP);
+  work.features.clear();
+  for (int i = threadIdx.x; i < ROWS * work_t::TILE * work_t::FP;
+       i += ROWS * 32)
+    if (i / (work_t::TILE * work_t::FP) >= rows || !work_t::KEYS)
+      tile[i] = A(0);
+  const row_work edges = row_of_unit(p.schedule, warp < rows ? row : row0);
+  typename work_t::softmax z;
+  for (int t = 0; t < work_t::TILES; ++t) {
+    work.first = t * work_t::TILE;
+    if (work_t::KEYS)
+      work_t::project::run(tile, w, p.query, row0, rows, work.first,
+                           A(p.scale) * A(kLog2e));
+    __syncthreads();
+    if (warp < rows) {
+      work.begin(z, row);
+      work.walk(z, edges);
+      work.finish(z, row);
+    }
+    if (work_t::VALUES) {
+      __syncthreads();
+      work_t::expand::run(product, w, tile, work.first);
+      __syncthreads();
+    } else if (t + 1 < work_t::TILES) {
+      __syncthreads();
+    }
+    if (warp < rows)
+      work.store(z, product, row);
+  }
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,230 @@
+/* edges_project.cuh - products with W of all rows of a block, whose operands
+ * and results lie in shared memory
+ *
+ * On tensor cores, by TF32 products that keep all digits: 16-bit numbers are
+ * TF32 numbers; others are the sum of two. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_PROJECT_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_PROJECT_CUH
+
+#include "kernels/attention/cuda/edges_lanes.cuh"
+#include "kernels/common/cuda_mma.cuh"
+
+namespace dfgnn {
+
+template <typename T> constexpr bool is_tf32() { return sizeof(T) == 2; }
+
+/* N words of a fragment; low: what high leaves of them. */
+template <int N> struct fragment {
+  unsigned high[N], low[N];
+  __device__ __forceinline__ void exact(int i, float x) {
+    high[i] = __float_as_uint(x);
+    low[i] = 0;
+  }
+  __device__ __forceinline__ void split(int i, float x) {
+    const tf32_parts y = tf32_split(x);
+    high[i] = y.high;
+    low[i] = y.low;
+  }
+};
+
+/* d += a b; A_LOW, B_LOW: they have low parts. */
+template <bool A_LOW, bool B_LOW>
+__device__ __forceinline__ void mma_all(float (&d)[4], const fragment<4> &a,
+                                        const fragment<2> &b) {
+  if constexpr (A_LOW)
+    mma_tf32(d, a.low, b.high[0], b.high[1]);
+  if constexpr (B_LOW)
+    mma_tf32(d, a.high, b.low[0], b.low[1]);
+  mma_tf32(d, a.high, b.high[0], b.high[1]);
+}
+
+template <typename T, int HEADS, int DIM, int FE, int ONE> struct edge_matrix {
+  using A = accumulator_t<T>;
+  static constexpr int F = FE + ONE;
+  const T *weight, *constant;
+
+  /* W of feature d of a head, feature f of edges; 0 beyond. */
+  __device__ __forceinline__ A at(int head, int d, int f) const {
+    if (f >= F || (DIM % 16 != 0 && d >= DIM))
+      return A(0);
+    const int row = head * DIM + d;
+    if (ONE && f == FE)
+      return widen(load_packed<1>(constant + row).item[0]);
+    return widen(load_packed<1>(weight + row * FE + f).item[0]);
+  }
+};
+
+/* How many heads a tile has, of those from `first` on. */
+template <int HEADS, int TILE>
+__device__ __forceinline__ int heads_of_tile(int first) {
+  return HEADS % TILE == 0 ? TILE : min(TILE, HEADS - first);
+}
+
+/* to[r][h][f] = factor sum_d W[h,d,f] x[row0 + r][h][d]; r < ROWS, h of the
+ * tile that starts at `first`, f < FP. */
+template <typename T, int HEADS, int DIM, int FE, int ONE, int FP, int ROWS,
+          int TILE, int PACKED>
+struct edge_project {
+  using A = accumulator_t<T>;
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
+
+  static __device__ __forceinline__ const T *element(const tensor_view &x,
+                                                     int row, int head, int d) {
+    const char *at =
+        node_row(static_cast<const char *>(x.data), row, x.node_bytes);
+    if (PACKED)
+      return reinterpret_cast<const T *>(at) + head * DIM + d;
+    return reinterpret_cast<const T *>(
+        node_row(node_row(at, head, x.head_bytes), d, x.feature_bytes));
+  }
+
+  static __device__ __forceinline__ void run(A *to, const matrix &w,
+                                             const tensor_view &x, int row0,
+                                             int rows, int first, A factor) {
+    if constexpr (sizeof(T) == 8)
+      single(to, w, x, row0, rows, first, factor);
+    else
+      tensor(to, w, x, row0, rows, first, factor);
+  }
+
+  static __device__ __forceinline__ void single(A *to, const matrix &w,
+                                                const tensor_view &x, int row0,
+                                                int rows, int first, A factor) {
+    const int heads = heads_of_tile<HEADS, TILE>(first);
+    for (int i = threadIdx.x; i < rows * heads * FP; i += blockDim.x) {
+      const int f = i % FP, head = i / FP % heads, r = i / FP / heads;
+      A sum = A(0);
+      for (int d = 0; d < DIM; ++d)
+        sum += w.at(first + head, d, f) *
+               widen(*element(x, row0 + r, first + head, d));
+      to[(r * TILE + head) * FP + f] = factor * sum;
+    }
+  }
+
+  static __device__ __forceinline__ void tensor(float *to, const matrix &w,
+                                                const tensor_view &x, int row0,
+                                                int rows, int first,
+                                                float factor) {
+    constexpr int MT = ceil_div(FP, 16), NT = ROWS / 8;
+    const int heads = heads_of_tile<HEADS, TILE>(first);
+    const int g = lane_id() / 4, t = lane_id() & 3;
+    for (int unit = threadIdx.x / 32; unit < heads * MT * NT;
+         unit += blockDim.x / 32) {
+      const int head = first + unit / (MT * NT), f = unit / NT % MT * 16 + g;
+      const int r = unit % NT * 8;
+      float d[4] = {0, 0, 0, 0};
+#pragma unroll 4
+      for (int k = 2 * t; k < ceil_div(DIM, 8) * 8; k += 8) {
+        fragment<4> a;
+        fragment<2> b;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float y = w.at(head, k + i / 2, f + i % 2 * 8);
+          if (is_tf32<T>())
+            a.exact(i, y);
+          else
+            a.split(i, y);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float y = 0;
+          if (r + g < rows && (DIM % 8 == 0 || k + i < DIM))
+            y = widen(*element(x, row0 + r + g, head, k + i));
+          if (is_tf32<T>())
+            b.exact(i, y);
+          else
+            b.split(i, y);
+        }
+        mma_all<!is_tf32<T>(), !is_tf32<T>()>(d, a, b);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (f + i / 2 * 8 < FP)
+          to[((r + 2 * t + i % 2) * TILE + head - first) * FP + f + i / 2 * 8] =
+              factor * d[i];
+    }
+  }
+};
+
+/* Distance of rows in what edge_expand writes: banks differ. */
+constexpr int edge_pitch(int features) { return ceil_div(features, 4) * 4 + 4; }
+
+/* to[r][h * DIM + d] = sum_f W[h,d,f] z[r][h][f] */
+template <typename T, int HEADS, int DIM, int FE, int ONE, int FP, int ROWS,
+          int TILE>
+struct edge_expand {
+  using A = accumulator_t<T>;
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
+  static constexpr int F = FE + ONE, PITCH = edge_pitch(TILE * DIM);
+
+  static __device__ __forceinline__ void run(A *to, const matrix &w, const A *z,
+                                             int first) {
+    if constexpr (sizeof(T) == 8)
+      single(to, w, z, first);
+    else
+      tensor(to, w, z, first);
+  }
+
+  static __device__ __forceinline__ void single(A *to, const matrix &w,
+                                                const A *z, int first) {
+    const int width = heads_of_tile<HEADS, TILE>(first) * DIM;
+    for (int i = threadIdx.x; i < ROWS * width; i += blockDim.x) {
+      const int r = i / width, column = i - r * width;
+      const int head = column / DIM, d = column % DIM;
+      A sum = A(0);
+      for (int f = 0; f < F; ++f)
+        sum += w.at(first + head, d, f) * z[(r * TILE + head) * FP + f];
+      to[r * PITCH + column] = sum;
+    }
+  }
+
+  static __device__ __forceinline__ void tensor(float *to, const matrix &w,
+                                                const float *z, int first) {
+    constexpr int MT = ceil_div(DIM, 16), NT = ROWS / 8;
+    const int heads = heads_of_tile<HEADS, TILE>(first);
+    const int g = lane_id() / 4, t = lane_id() & 3;
+    for (int unit = threadIdx.x / 32; unit < heads * MT;
+         unit += blockDim.x / 32) {
+      const int head = unit / MT, d0 = unit % MT * 16 + g;
+      float d[NT][4];
+#pragma unroll
+      for (int n = 0; n < NT; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          d[n][i] = 0;
+#pragma unroll 4
+      for (int k = t; k < ceil_div(F, 8) * 8; k += 8) {
+        fragment<4> a;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float y = w.at(first + head, d0 + i % 2 * 8, k + i / 2 * 4);
+          if (is_tf32<T>())
+            a.exact(i, y);
+          else
+            a.split(i, y);
+        }
+#pragma unroll
+        for (int n = 0; n < NT; ++n) {
+          fragment<2> b;
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            b.split(i, k + 4 * i < F
+                           ? z[((n * 8 + g) * TILE + head) * FP + k + 4 * i]
+                           : 0.0f);
+          mma_all<!is_tf32<T>(), true>(d[n], a, b);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < NT; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (DIM % 16 == 0 || d0 + i / 2 * 8 < DIM)
+            to[(n * 8 + 2 * t + i % 2) * PITCH + head * DIM + d0 + i / 2 * 8] =
+                d[n][i];
+    }
+  }
+};
+
+} // namespace dfgnn
+
+#endif

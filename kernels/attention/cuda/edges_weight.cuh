@@ -1,0 +1,284 @@
+/* edges_weight.cuh - the gradient of W: sums over rows of outer products, of
+ * the query and sum dS e, of dO and sum P e
+ *
+ * A block takes every n-th group of ROWS rows and keeps the sums of a slice of
+ * W in registers: UNITS times 16 features of SH heads.  Its warps first make
+ * sum dS e and sum P e of the rows from (P, dS), then the products.  The
+ * blocks' sums are added afterwards, in their order. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
+
+#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
+
+namespace dfgnn {
+
+template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
+          int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
+          int WARPS>
+struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
+  using map = edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE>;
+  using map::FP, map::FPL, map::SIDES;
+  using typename map::A;
+  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr int F = FE + ONE, CHUNK = edge_chunk_of(FP);
+  static constexpr int HEAD_UNITS = ceil_div(DIM, 16), NT = ceil_div(F, 8);
+  static constexpr int EACH = ceil_div(UNITS, WARPS);
+  static constexpr int SUMS =
+      sizeof(T) == 8 ? ceil_div(UNITS * 16 * F, WARPS * 32) : EACH * NT * 4;
+  static constexpr int TILE = ROWS * SH * FP;
+  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
+  static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
+                "a slice is heads, or a part of one");
+
+  const edges_params &p;
+  A *tile; /* [2][ROWS][SH][FP]: scale sum dS e, sum P e */
+  chunk features;
+  int unit0; /* of the slice */
+
+  /* The head of the slice's head 0. */
+  __device__ __forceinline__ int head0() const { return unit0 / HEAD_UNITS; }
+
+  /* Sums of a row over its edges. */
+  __device__ __forceinline__ void sum_row(int r, int row) const {
+    A keys[S][FPL], values[S][FPL];
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        keys[h][f] = values[h][f] = A(0);
+    if (row < p.schedule.units) {
+      const row_work w = row_of_unit(p.schedule, row);
+      const int64_t begin = w.indices - p.schedule.indices;
+      for (int at = 0; at < w.degree; at += CHUNK) {
+        const int count = min(CHUNK, w.degree - at);
+        features.load(static_cast<const T *>(p.attr) + (begin + at) * FE, count,
+                      ceil_div(count, SIDES) * SIDES);
+#pragma unroll 4
+        for (int i = this->side(); i - this->side() < count; i += SIDES) {
+          A e[FPL];
+          this->share(e, features.at + i * FP);
+#pragma unroll
+          for (int h = 0; h < S; ++h) {
+            A weight = A(0), ds = A(0);
+            const int head = head0() + this->head(h);
+            if (i < count && this->has_head(h) && head < HEADS)
+              pair(weight, ds, (begin + at + i) * HEADS + head);
+#pragma unroll
+            for (int f = 0; f < FPL; ++f) {
+              keys[h][f] += ds * e[f];
+              values[h][f] += weight * e[f];
+            }
+          }
+        }
+        __syncwarp();
+      }
+    }
+    this->sum_sides(keys);
+    this->sum_sides(values);
+    if (this->side() != 0)
+      return;
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      if (this->has_head(h))
+#pragma unroll
+        for (int f = 0; f < FPL; ++f) {
+          A *to = tile + (r * SH + this->head(h)) * FP + this->part() * FPL + f;
+          to[0] = keys[h][f] * A(p.scale);
+          to[TILE] = values[h][f];
+        }
+  }
+
+  __device__ __forceinline__ void pair(A &weight, A &ds, int64_t at) const {
+    if constexpr (sizeof(A) == 4) {
+      const float2 x = __ldcs(static_cast<const float2 *>(p.pairs) + at);
+      weight = x.x, ds = x.y;
+    } else {
+      const double2 x = __ldcs(static_cast<const double2 *>(p.pairs) + at);
+      weight = x.x, ds = x.y;
+    }
+  }
+
+  using element_of = edge_project<T, HEADS, DIM, FE, ONE, FP, 8, 1, PACKED>;
+
+  /* Features d and d + 1 of a row; zeros where there is none. */
+  __device__ __forceinline__ void load_pair(A (&x)[2], const tensor_view &t,
+                                            int row, int head, int d) const {
+    x[0] = x[1] = A(0);
+    if (row >= p.schedule.units || (DIM % 16 != 0 && d >= DIM))
+      return;
+    const T *at = element_of::element(t, row, head, d);
+    if constexpr (VEC % 2 == 0 && PACKED && sizeof(T) < 8) {
+      const packed<T, 2> y = load_packed<2>(at);
+      x[0] = widen(y.item[0]), x[1] = widen(y.item[1]);
+    } else {
+      x[0] = widen(*at);
+      if (DIM % 2 == 0 || d + 1 < DIM)
+        x[1] = widen(*element_of::element(t, row, head, d + 1));
+    }
+  }
+
+  __device__ __forceinline__ void products(float (&sums)[SUMS],
+                                           int row0) const {
+    const int g = lane_id() / 4, t = lane_id() & 3;
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+      const int unit = threadIdx.x / 32 + i * WARPS;
+      const int head = (unit0 + unit) / HEAD_UNITS - head0();
+      const int d = (unit0 + unit) % HEAD_UNITS * 16 + 2 * g;
+      if (unit >= UNITS || unit0 + unit >= HEADS * HEAD_UNITS)
+        continue;
+      if (KEYS)
+        product(sums, i, p.query, tile, row0, head, d);
+      if (VALUES)
+        product(sums, i, p.grad_out, tile + TILE, row0, head, d);
+    }
+  }
+
+  __device__ __forceinline__ void product(float (&sums)[SUMS], int i,
+                                          const tensor_view &x, const A *from,
+                                          int row0, int head, int d) const {
+    const int g = lane_id() / 4, t = lane_id() & 3;
+#pragma unroll
+    for (int r = 0; r < ROWS; r += 8) {
+      fragment<4> a;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        A y[2];
+        load_pair(y, x, row0 + r + t + 4 * j, head0() + head, d);
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          if (is_tf32<T>())
+            a.exact(2 * j + k, y[k]);
+          else
+            a.split(2 * j + k, y[k]);
+      }
+#pragma unroll
+      for (int n = 0; n < NT; ++n) {
+        fragment<2> b;
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          b.split(j, n * 8 + g < FP
+                         ? from[((r + t + 4 * j) * SH + head) * FP + n * 8 + g]
+                         : 0.0f);
+        mma_all<!is_tf32<T>(), true>(
+            *reinterpret_cast<float(*)[4]>(&sums[(i * NT + n) * 4]), a, b);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void products(double (&sums)[SUMS],
+                                           int row0) const {
+#pragma unroll 1
+    for (int r = 0; r < ROWS && row0 + r < p.schedule.units; ++r)
+#pragma unroll
+      for (int i = 0; i < SUMS; ++i) {
+        int unit, d, f;
+        if (!place(i, unit, d, f))
+          continue;
+        const int head = unit / HEAD_UNITS - head0();
+        const A *from = tile + (r * SH + head) * FP + f;
+        if (KEYS)
+          sums[i] += widen(*element_of::element(p.query, row0 + r,
+                                                head0() + head, d)) *
+                     from[0];
+        if (VALUES)
+          sums[i] += widen(*element_of::element(p.grad_out, row0 + r,
+                                                head0() + head, d)) *
+                     from[TILE];
+      }
+  }
+
+  /* Where the thread's sum i belongs. */
+  __device__ __forceinline__ bool place(int i, int &unit, int &d,
+                                        int &f) const {
+    if constexpr (sizeof(T) == 8) {
+      const int at = threadIdx.x + i * WARPS * 32;
+      unit = unit0 + at / (16 * F);
+      d = unit % HEAD_UNITS * 16 + at / F % 16;
+      f = at % F;
+      if (at >= UNITS * 16 * F)
+        return false;
+    } else {
+      const int g = lane_id() / 4, t = lane_id() & 3;
+      const int in_slice = threadIdx.x / 32 + i / (NT * 4) * WARPS;
+      unit = unit0 + in_slice;
+      d = unit % HEAD_UNITS * 16 + 2 * g + i % 4 / 2;
+      f = i / 4 % NT * 8 + 2 * t + i % 2;
+      if (in_slice >= UNITS)
+        return false;
+    }
+    return unit < HEADS * HEAD_UNITS && d < DIM && f < F;
+  }
+
+  __device__ __forceinline__ void store(const A (&sums)[SUMS]) const {
+    A *to = static_cast<A *>(p.totals) + int64_t(blockIdx.x) * HEADS * DIM * F;
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      int unit, d, f;
+      if (place(i, unit, d, f))
+        to[(unit / HEAD_UNITS * DIM + d) * F + f] = sums[i];
+    }
+  }
+};
+
+template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
+          int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
+          int WARPS>
+__global__ void __launch_bounds__(WARPS * 32)
+    edge_weight_gradient(const __grid_constant__ edges_params p) {
+  using work_t = edge_outer<T, VEC, L, HL, S, SH, UNITS, HEADS, DIM, PACKED, FE,
+                            ONE, USE, ROWS, WARPS>;
+  using A = typename work_t::A;
+  extern __shared__ double edges_shared[];
+  A *tile = reinterpret_cast<A *>(edges_shared);
+  const int warp = threadIdx.x / 32;
+  work_t work{{},
+              p,
+              tile,
+              {tile + 2 * work_t::TILE + warp * work_t::CHUNK * work_t::FP},
+              static_cast<int>(blockIdx.y) * UNITS};
+  if constexpr (UNITS < work_t::HEAD_UNITS) {
+    constexpr int kParts = ceil_div(work_t::HEAD_UNITS, UNITS);
+    work.unit0 =
+        blockIdx.y / kParts * work_t::HEAD_UNITS + blockIdx.y % kParts * UNITS;
+  }
+  work.first = 0;
+  work.features.clear();
+  A sums[work_t::SUMS];
+#pragma unroll
+  for (int i = 0; i < work_t::SUMS; ++i)
+    sums[i] = A(0);
+  for (int64_t row0 = int64_t(blockIdx.x) * ROWS; row0 < p.schedule.units;
+       row0 += int64_t(gridDim.x) * ROWS) {
+    for (int r = warp; r < ROWS; r += WARPS)
+      work.sum_row(r, static_cast<int>(row0) + r);
+    __syncthreads();
+    work.products(sums, static_cast<int>(row0));
+    __syncthreads();
+  }
+  work.store(sums);
+}
+
+/* Adds up the blocks' sums; a thread a number of W or of its bias. */
+template <typename A>
+__global__ void __launch_bounds__(256)
+    edge_weight_total(const __grid_constant__ edges_total_params p) {
+  const int64_t width = p.width + p.ones, count = p.features * width;
+  const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= count)
+    return;
+  const A *from = static_cast<const A *>(p.totals) + at;
+  A sum = A(0);
+#pragma unroll 8
+  for (int i = 0; i < p.blocks; ++i)
+    sum += from[i * count];
+  const int64_t row = at / width, f = at - row * width;
+  A *to = static_cast<A *>(f == p.width ? p.constant : p.weight);
+  if (to)
+    to[f == p.width ? row : row * p.width + f] = sum;
+}
+
+} // namespace dfgnn
+
+#endif
