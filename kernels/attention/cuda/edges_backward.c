@@ -22,35 +22,35 @@ static edges_plan columns_plan(const int *x) {
                       .columns = 1};
 }
 
-static int legal(const int *x) { return x[ROWS] == 8 || x[BLOCKS] == 1; }
+static int legal(const int *x) { return x[ROWS] * x[BLOCKS] <= 24; }
 
 /* ---- the gradient of W --------------------------------------------------- */
 
-enum { WEIGHT_WARPS = 8, WEIGHT_ROWS = 8, TILE_FEATURES = 16 };
+enum { WEIGHT_ROWS = 8, WEIGHT_BLOCKS = 3, TILE_FEATURES = 16 };
 
 /* The constants of edge_outer<> (edges_weight.cuh). */
 typedef struct weight_shape {
-  int head_lanes, states, heads, units, slices, pitch, chunk;
+  int head_lanes, states, heads, units, slices, pitch, chunk, blocks, staged;
+  size_t shared;
 } weight_shape;
 
-static weight_shape weight_shape_of(const dfgnn_problem *problem, int ones) {
+static weight_shape weight_layout(const dfgnn_problem *problem, int width) {
   /* Sums that a thread holds in registers. */
-  enum { SUMS = 64, SUMS_DOUBLE = 32 };
-  const int width = dfgnn__edges_width(problem, ones);
+  enum { SUMS = 48, SUMS_DOUBLE = 24 };
   const int head_units = (int)dfgnn__ceil_div(problem->dim, TILE_FEATURES);
   const int columns = (int)dfgnn__ceil_div(width, 8);
   const int each = SUMS / (columns * 4) > 0 ? SUMS / (columns * 4) : 1;
-  int units = each * WEIGHT_WARPS;
+  int units = each * WEIGHT_ROWS;
   weight_shape s = {.heads = 1};
   if (problem->dtype == DFGNN_F64) {
-    units = SUMS_DOUBLE * WEIGHT_WARPS * 32 / (TILE_FEATURES * width);
+    units = SUMS_DOUBLE * WEIGHT_ROWS * 32 / (TILE_FEATURES * width);
     units = units > 0 ? units : 1;
   }
   if (units >= head_units) {
     const int64_t fit = units / head_units;
-    s.heads = (int)(fit < problem->heads ? fit : problem->heads);
+    s.slices = (int)dfgnn__ceil_div(problem->heads, fit);
+    s.heads = (int)dfgnn__ceil_div(problem->heads, s.slices);
     s.units = s.heads * head_units;
-    s.slices = (int)dfgnn__ceil_div(problem->heads, s.heads);
   } else {
     s.units = units;
     s.slices = (int)problem->heads * (int)dfgnn__ceil_div(head_units, units);
@@ -64,16 +64,29 @@ static weight_shape weight_shape_of(const dfgnn_problem *problem, int ones) {
   return s;
 }
 
-static size_t weight_shared(const dfgnn_problem *problem,
-                            const weight_shape *s) {
-  return dfgnn__scalar_size(problem->dtype) * (size_t)s->pitch *
-         (size_t)(2 * WEIGHT_ROWS * s->heads + WEIGHT_WARPS * s->chunk);
+static weight_shape weight_shape_of(const dfgnn_setting *setting, int ones) {
+  const dfgnn_problem *problem = setting->problem;
+  const int width = dfgnn__edges_width(problem, ones);
+  weight_shape s = weight_layout(problem, width);
+  const size_t sums = dfgnn__scalar_size(problem->dtype) * (size_t)s.pitch *
+                      (size_t)(WEIGHT_ROWS * (2 * s.heads + s.chunk));
+  const size_t rows =
+      dfgnn_dtype_size(problem->dtype) * 2 * WEIGHT_ROWS *
+      (size_t)(s.heads * problem->dim + dfgnn__wide_vector(problem->dtype));
+  const size_t all = (size_t)setting->device->shared_bytes;
+  s.staged = sums + rows <= all;
+  s.shared = sums + (s.staged ? rows : 0);
+  s.blocks = problem->dtype == DFGNN_F64 ? 1 : WEIGHT_BLOCKS;
+  while (s.blocks > 1 && (s.shared + 1024) * (size_t)s.blocks > all + 1024)
+    s.blocks--;
+  return s;
 }
 
 /* Blocks that share the rows out; each leaves a whole W, or a slice of it. */
 static int64_t weight_blocks(const dfgnn_setting *s, const weight_shape *w) {
   const int64_t tiles = dfgnn__ceil_div(s->matrix->destinations, WEIGHT_ROWS);
-  const int64_t share = dfgnn__ceil_div(2 * s->device->units, w->slices);
+  const int64_t share =
+      dfgnn__ceil_div(w->blocks * s->device->units, w->slices);
   return tiles < share ? (tiles > 0 ? tiles : 1) : share;
 }
 
@@ -94,7 +107,8 @@ static edges_memory memory_of(const dfgnn_setting *s, char *base) {
   const dfgnn_problem *problem = s->problem;
   const size_t size = dfgnn__scalar_size(problem->dtype);
   const edges_plan plan = rows_plan(s->parameter);
-  const weight_shape w = weight_shape_of(problem, 1);
+  const weight_shape with = weight_shape_of(s, 1), w = weight_shape_of(s, 0);
+  const int64_t most = weight_blocks(s, &with), blocks = weight_blocks(s, &w);
   const int64_t matrix_size =
       problem->heads * problem->dim * dfgnn__edges_width(problem, 1);
   int tiles = 1;
@@ -104,7 +118,7 @@ static edges_memory memory_of(const dfgnn_setting *s, char *base) {
       for (int ones = 0; ones < 2; ones++) {
         const edges_plan usual = dfgnn__edges_plain(&plan);
         edges_shape shape;
-        if (dfgnn__edges_shape(&shape, problem, plain ? &usual : &plan, ones,
+        if (dfgnn__edges_shape(&shape, s, plain ? &usual : &plan, ones,
                                narrow ? 1 : dfgnn__vector_width(problem),
                                !narrow) &&
             shape.tiles > tiles)
@@ -113,7 +127,8 @@ static edges_memory memory_of(const dfgnn_setting *s, char *base) {
   m.pairs = take(&m, base, s->matrix->edges * problem->heads * 2, size);
   if (tiles > 1)
     m.carry = take(&m, base, s->matrix->edges * problem->edge_dim, size);
-  m.totals = take(&m, base, weight_blocks(s, &w) * matrix_size, size);
+  m.totals =
+      take(&m, base, (most > blocks ? most : blocks) * matrix_size, size);
   return m;
 }
 
@@ -134,35 +149,17 @@ static const char *applicable(const dfgnn_setting *s) {
   edges_shape shape;
   if (reason)
     return reason;
-  const weight_shape w = weight_shape_of(s->problem, 1);
-  if (!dfgnn__edges_shape(&shape, s->problem, &columns, 0,
+  const weight_shape w = weight_shape_of(s, 1);
+  if (!dfgnn__edges_shape(&shape, s, &columns, 0,
                           dfgnn__vector_width(s->problem), 1) ||
       w.slices > DFGNN_GRID_Y_MAX || shape.tiles > DFGNN_GRID_Y_MAX)
     return "a lane would hold more than registers can";
-  if (weight_shared(s->problem, &w) > (size_t)s->device->shared_bytes)
+  if (w.shared > (size_t)s->device->shared_bytes)
     return "a block needs more shared memory than there is";
   return NULL;
 }
 
 /* ---- launches ------------------------------------------------------------ */
-
-/* The shape of a walk for the arguments; the plan becomes the plain one if only
- * that serves them. */
-static dfgnn_status shape_for(edges_shape *shape, edges_plan *plan,
-                              const edges_params *p,
-                              const dfgnn_problem *problem, int ones) {
-  const int vector = dfgnn__vector_width(problem);
-  const int vectors = dfgnn__edges_vectors(p, problem, vector);
-  if (dfgnn__edges_shape(shape, problem, plan, ones, vectors ? vector : 1,
-                         vectors))
-    return DFGNN_OK;
-  *plan = dfgnn__edges_plain(plan);
-  if (dfgnn__edges_shape(shape, problem, plan, ones, 1, 0))
-    return DFGNN_OK;
-  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                     "no kernel for %lld features an edge",
-                     (long long)problem->edge_dim);
-}
 
 static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
@@ -172,7 +169,8 @@ static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
                    (p->grad_attr ? EDGE_WRITE : 0);
   edges_plan plan = rows_plan(launch->setting.parameter);
   edges_shape shape;
-  const dfgnn_status status = shape_for(&shape, &plan, p, problem, ones);
+  const dfgnn_status status =
+      dfgnn__edges_shape_for(&shape, &plan, p, &launch->setting, ones);
   if (status || p->schedule.units == 0)
     return status;
   const dfgnn_program program = DFGNN_PROGRAM(
@@ -180,13 +178,12 @@ static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
       DFGNN_TYPE(problem->dtype), shape.vector, plan.lanes, shape.head_lanes,
       shape.states, plan.unroll, (int)problem->heads, (int)problem->dim,
       shape.packed, (int)problem->edge_dim, ones, dfgnn__edges_use(problem),
-      edge, plan.rows, plan.blocks);
+      edge, plan.rows, plan.blocks, shape.staged);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,
-      (dfgnn_grid){
-          .blocks = {(unsigned)dfgnn__ceil_div(p->schedule.units, plan.rows)},
-          .threads = (unsigned)plan.rows * 32,
-          .shared = (unsigned)dfgnn__edges_shared(problem, &plan, &shape)},
+      (dfgnn_grid){.blocks = {dfgnn__edges_blocks(&launch->setting, &plan)},
+                   .threads = (unsigned)plan.rows * 32,
+                   .shared = (unsigned)shape.shared},
       p);
 }
 
@@ -205,7 +202,8 @@ static dfgnn_status walk_columns(const edges_params *rows,
                        (long long)matrix.max_degree);
   p.schedule = dfgnn__schedule_rows(&matrix);
   p.edge_of = launch->views[0]->array[2];
-  if ((status = shape_for(&shape, &plan, &p, problem, 0)) ||
+  if ((status =
+           dfgnn__edges_shape_for(&shape, &plan, &p, &launch->setting, 0)) ||
       p.schedule.units == 0)
     return status;
   const int warps = 4;
@@ -229,7 +227,7 @@ static dfgnn_status weight_gradient(const edges_params *p,
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
   const int ones = a->grad_edge_bias != NULL;
-  const weight_shape w = weight_shape_of(problem, ones);
+  const weight_shape w = weight_shape_of(&launch->setting, ones);
   const int vector = dfgnn__vector_width(problem);
   const int vectors = dfgnn__edges_vectors(p, problem, vector);
   const int64_t blocks = weight_blocks(&launch->setting, &w);
@@ -238,7 +236,7 @@ static dfgnn_status weight_gradient(const edges_params *p,
       DFGNN_TYPE(problem->dtype), vectors ? vector : 1, 32, w.head_lanes,
       w.states, w.heads, w.units, (int)problem->heads, (int)problem->dim,
       vectors, (int)problem->edge_dim, ones, dfgnn__edges_use(problem),
-      WEIGHT_ROWS, WEIGHT_WARPS);
+      WEIGHT_ROWS, w.blocks, w.staged);
   const dfgnn_program total = DFGNN_PROGRAM(
       "kernels/attention/cuda/edges_weight.cuh", "dfgnn::edge_weight_total",
       DFGNN_TYPE(problem->dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32));
@@ -252,8 +250,8 @@ static dfgnn_status weight_gradient(const edges_params *p,
   const dfgnn_status status = dfgnn__launch_struct(
       launch->setting.queue, &outer,
       (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)w.slices},
-                   .threads = WEIGHT_WARPS * 32,
-                   .shared = (unsigned)weight_shared(problem, &w)},
+                   .threads = WEIGHT_ROWS * 32,
+                   .shared = (unsigned)w.shared},
       p);
   if (status)
     return status;
@@ -301,7 +299,7 @@ DFGNN_FAMILIES(attention_cuda_edges_backward) = {
                     {.name = "unroll", .count = 2, .values = {1, 2}},
                     {.name = "columns", .count = 3, .values = {1, 2, 4}},
                     {.name = "rows", .count = 2, .values = {8, 16}},
-                    {.name = "blocks", .count = 2, .values = {1, 2}}},
+                    {.name = "blocks", .count = 3, .values = {1, 2, 3}}},
      .legal = legal,
      .applicable = applicable,
      .workspace = workspace,

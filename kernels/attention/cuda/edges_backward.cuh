@@ -3,7 +3,8 @@
  * A block takes as many rows as it has warps.  All warps make W^T q and W^T dO
  * of the rows; each walks the edges of one row, for P, dS, the gradients of
  * edge features (sums over heads) and the row's sums of dS k and of dS e; all
- * make W times the latter, which completes the gradient of the query. */
+ * make W times the latter, which completes the gradient of the query.
+ * Meanwhile q and dO of the next rows come. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
 
@@ -14,7 +15,7 @@
 namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS>
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int STAGED>
 struct edge_backward
     : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
@@ -26,16 +27,23 @@ struct edge_backward
   static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
   static constexpr int CHUNK = edge_chunk_of(FP);
   static constexpr int LEFT = folded(U * FPL, L / 2, HL);
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
+  using rows_of = edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED>;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using project = edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, PACKED>;
-  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE>;
+  using project =
+      edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
+  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
   const edges_params &p;
   A *tile; /* [2][ROWS][TILE][FP]: W^T q, then sum dS e; W^T dO */
   chunk features;
   uint64_t key;
 
+  /* What is asked for before a row's walk begins. */
+  struct early {
+    int index;
+    typename chunk::early features;
+  };
   struct gradients {
     A q[C][VEC], dout[C][VEC], tq[S][FPL], td[S][FPL], lse[S], delta[S];
     A acc[C][VEC], z[S][FPL];
@@ -50,24 +58,48 @@ struct edge_backward
     return tile + (int(threadIdx.x / 32) * TILE + this->head(h) - first) * FP;
   }
 
-  __device__ __forceinline__ void begin(gradients &z, int row) const {
-    A out[C][VEC];
-    this->own(z.q, p.query, row);
-    this->own(z.dout, p.grad_out, row);
-    this->own(out, p.out, row);
+  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+    return static_cast<const T *>(p.attr) +
+           (w.indices - p.schedule.indices + at) * FE;
+  }
+  __device__ __forceinline__ void fetch(early &e, const row_work &w,
+                                        int at) const {
+    const int count = min(CHUNK, w.degree - at);
+    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+    features.fetch(e.features, attr_of(w, at), count);
+  }
+
+  /* What all rows' products with W do not change. */
+  __device__ __forceinline__ void load_rows(gradients &z,
+                                            const rows_of &queries,
+                                            const rows_of &grads,
+                                            int row) const {
+    this->own(z.acc, p.out, row); /* for a while */
+    if constexpr (STAGED) {
+      const int at = threadIdx.x / 32 * rows_of::PITCH;
+      this->own(z.q, queries.staged + at);
+      this->own(z.dout, grads.staged + at);
+    } else {
+      this->own(z.q, p.query, row);
+      this->own(z.dout, p.grad_out, row);
+    }
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.lse[h] = this->has_head(h) ? __ldg(static_cast<const A *>(p.lse) +
+                                           int64_t(row) * HEADS + this->head(h))
+                                   : -A(INFINITY);
+  }
+
+  __device__ __forceinline__ void begin(gradients &z) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       z.delta[h] = A(0);
-      z.lse[h] = A(INFINITY);
+      z.lse[h] = z.lse[h] == -A(INFINITY) ? A(INFINITY) : z.lse[h] * A(kLog2e);
 #pragma unroll
       for (int f = 0; f < FPL; ++f)
         z.tq[h][f] = z.td[h][f] = z.z[h][f] = A(0);
       if (!this->has_head(h))
         continue;
-      const A lse = __ldg(static_cast<const A *>(p.lse) + int64_t(row) * HEADS +
-                          this->head(h));
-      if (lse != -A(INFINITY))
-        z.lse[h] = lse * A(kLog2e);
       if (KEYS)
         this->share(z.tq[h], row_of_tile(h));
       if (VALUES)
@@ -77,7 +109,7 @@ struct edge_backward
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
-        z.delta[map::state(c)] += z.dout[c][i] * out[c][i];
+        z.delta[map::state(c)] += z.dout[c][i] * z.acc[c][i];
         z.q[c][i] *= A(p.scale) * A(kLog2e);
         z.acc[c][i] = A(0);
       }
@@ -203,15 +235,17 @@ struct edge_backward
     }
   }
 
-  __device__ __forceinline__ void walk(gradients &z, const row_work &w) const {
+  __device__ __forceinline__ void walk(gradients &z, early &e,
+                                       const row_work &w) const {
     const int64_t begin = w.indices - p.schedule.indices;
     const char *keys = this->base(p.key), *values = this->base(p.value);
     for (int at = 0; at < w.degree; at += CHUNK) {
       const int count = min(CHUNK, w.degree - at);
-      const int index =
-          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-      features.load(static_cast<const T *>(p.attr) + (begin + at) * FE, count,
-                    ceil_div(count, U * SIDES) * U * SIDES);
+      if (at > 0 || first > 0)
+        fetch(e, w, at);
+      const int index = e.index;
+      features.load(e.features, attr_of(w, at), count,
+                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
 #pragma unroll 1
       for (int i = this->side(); i - this->side() < count; i += U * SIDES)
         step(z, keys, values, index, i, count - i, begin + at + i);
@@ -233,7 +267,8 @@ struct edge_backward
       if (this->side() == 0 && this->has_head(h))
 #pragma unroll
         for (int f = 0; f < FPL; ++f)
-          row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+          if (this->part() * FPL + f < FE + ONE)
+            row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
   }
 
   __device__ __forceinline__ void store(gradients &z, const A *product,
@@ -257,53 +292,78 @@ struct edge_backward
 };
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS>
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS,
+          int STAGED>
 __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
     edge_gradient(const __grid_constant__ edges_params p) {
   using work_t = edge_backward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
-                               USE, EDGE, ROWS>;
+                               USE, EDGE, ROWS, STAGED>;
   using A = typename work_t::A;
   constexpr int kTile = ROWS * work_t::TILE * work_t::FP;
+  constexpr int kTiles = work_t::VALUES ? 2 : 1;
   extern __shared__ double edges_shared[];
   A *tile = reinterpret_cast<A *>(edges_shared);
-  A *product = tile + (work_t::VALUES ? 2 : 1) * kTile;
+  A *product = tile + kTiles * kTile;
   A *chunks = product + (work_t::KEYS ? ROWS * work_t::expand::PITCH : 0);
+  T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
   const int warp = threadIdx.x / 32;
-  const int row0 = blockIdx.x * ROWS, rows = min(ROWS, p.schedule.units - row0);
-  const int row = row0 + warp;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
+  const typename work_t::rows_of queries{staged},
+      grads{staged + work_t::rows_of::SIZE};
   const typename work_t::matrix w{static_cast<const T *>(p.weight),
-                                  static_cast<const T *>(p.constant)};
+                                  static_cast<const T *>(p.constant),
+                                  staged + 2 * work_t::rows_of::SIZE};
+  const auto copy = [&](int row0) {
+    queries.copy(p.query, row0, min(ROWS, units - row0), 0, HEADS);
+    grads.copy(p.grad_out, row0, min(ROWS, units - row0), 0, HEADS);
+    copy_commit();
+  };
   work_t work(p, tile, chunks + warp * work_t::CHUNK * work_t::FP);
+  int row0 = blockIdx.x * ROWS;
+  copy(row0);
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  w.stage();
   work.features.clear();
-  for (int i = threadIdx.x; i < kTile; i += ROWS * 32)
-    if (i / (work_t::TILE * work_t::FP) >= rows)
-      tile[i] = A(0);
-  const row_work edges = row_of_unit(p.schedule, warp < rows ? row : row0);
+  for (int i = threadIdx.x; i < kTiles * kTile; i += ROWS * 32)
+    tile[i] = A(0);
   typename work_t::gradients z;
-  for (int t = 0; t < work_t::TILES; ++t) {
-    work.first = t * work_t::TILE;
-    if (work_t::KEYS)
-      work_t::project::run(tile, w, p.query, row0, rows, work.first,
-                           A(p.scale) * A(kLog2e));
-    if (work_t::VALUES)
-      work_t::project::run(tile + kTile, w, p.grad_out, row0, rows, work.first,
-                           A(1));
+  typename work_t::early e;
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0), row = row0 + warp;
+    const row_work now = edges;
+    work.fetch(e, now, 0);
+    copy_wait<0>();
     __syncthreads();
-    if (warp < rows) {
-      work.begin(z, row);
-      work.walk(z, edges);
-      work.finish(z);
+    edges = row_of_unit(p.schedule, min(row + step, units - 1));
+    for (int t = 0; t < work_t::TILES; ++t) {
+      work.first = t * work_t::TILE;
+      if (warp < rows)
+        work.load_rows(z, queries, grads, row);
+      if (work_t::KEYS)
+        work_t::project::run(tile, w, queries, p.query, row0, rows, work.first,
+                             A(p.scale) * A(kLog2e));
+      if (work_t::VALUES)
+        work_t::project::run(tile + kTile, w, grads, p.grad_out, row0, rows,
+                             work.first, A(1));
+      __syncthreads();
+      if (t == work_t::TILES - 1 && row0 + step < units)
+        copy(row0 + step);
+      if (warp < rows) {
+        work.begin(z);
+        work.walk(z, e, now);
+        work.finish(z);
+      }
+      if (work_t::KEYS) {
+        __syncthreads();
+        if (p.grad_query.data)
+          work_t::expand::run(product, w, tile, work.first);
+        __syncthreads();
+      } else if (t + 1 < work_t::TILES) {
+        __syncthreads();
+      }
+      if (warp < rows)
+        work.store(z, product, row);
     }
-    if (work_t::KEYS) {
-      __syncthreads();
-      if (p.grad_query.data)
-        work_t::expand::run(product, w, tile, work.first);
-      __syncthreads();
-    } else if (t + 1 < work_t::TILES) {
-      __syncthreads();
-    }
-    if (warp < rows)
-      work.store(z, product, row);
   }
 }
 

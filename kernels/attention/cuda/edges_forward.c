@@ -1,5 +1,4 @@
 /* edges_forward.c - GT with edge features, without W e of any edge */
-#include "base/error.h"
 #include "kernels/attention/cuda/edges_plans.h"
 
 enum { LANES, UNROLL, ROWS, BLOCKS };
@@ -12,7 +11,7 @@ static edges_plan plan_of(const dfgnn_setting *setting) {
                       .blocks = x[BLOCKS]};
 }
 
-static int legal(const int *x) { return x[ROWS] == 8 || x[BLOCKS] == 1; }
+static int legal(const int *x) { return x[ROWS] * x[BLOCKS] <= 32; }
 
 static const char *applicable(const dfgnn_setting *setting) {
   const edges_plan plan = plan_of(setting);
@@ -24,34 +23,26 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const int ones = launch->args->edge_bias != NULL;
   const int edge = (problem->bias ? EDGE_BIAS : 0) |
                    (launch->args->dropout > 0 ? EDGE_DROPOUT : 0);
-  const int vector = dfgnn__vector_width(problem);
   edges_plan plan = plan_of(&launch->setting);
   edges_shape shape;
   edges_params p;
   dfgnn_status status = dfgnn__edges_fill(&p, launch);
   if (status || p.schedule.units == 0)
     return status;
-  const int vectors = dfgnn__edges_vectors(&p, problem, vector);
-  if (!dfgnn__edges_shape(&shape, problem, &plan, ones, vectors ? vector : 1,
-                          vectors)) {
-    plan = dfgnn__edges_plain(&plan);
-    if (!dfgnn__edges_shape(&shape, problem, &plan, ones, 1, 0))
-      return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                         "no kernel for %lld features an edge",
-                         (long long)problem->edge_dim);
-  }
+  if ((status =
+           dfgnn__edges_shape_for(&shape, &plan, &p, &launch->setting, ones)))
+    return status;
   const dfgnn_program program = DFGNN_PROGRAM(
       "kernels/attention/cuda/edges_forward.cuh", "dfgnn::edge_attend",
       DFGNN_TYPE(problem->dtype), shape.vector, plan.lanes, shape.head_lanes,
       shape.states, plan.unroll, (int)problem->heads, (int)problem->dim,
       shape.packed, (int)problem->edge_dim, ones, dfgnn__edges_use(problem),
-      edge, plan.rows, plan.blocks);
+      edge, plan.rows, plan.blocks, shape.staged);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,
-      (dfgnn_grid){
-          .blocks = {(unsigned)dfgnn__ceil_div(p.schedule.units, plan.rows)},
-          .threads = (unsigned)plan.rows * 32,
-          .shared = (unsigned)dfgnn__edges_shared(problem, &plan, &shape)},
+      (dfgnn_grid){.blocks = {dfgnn__edges_blocks(&launch->setting, &plan)},
+                   .threads = (unsigned)plan.rows * 32,
+                   .shared = (unsigned)shape.shared},
       &p);
 }
 
@@ -70,7 +61,7 @@ DFGNN_FAMILIES(attention_cuda_edges_forward) = {
      .parameters = {{.name = "lanes", .count = 3, .values = {8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "rows", .count = 2, .values = {8, 16}},
-                    {.name = "blocks", .count = 3, .values = {1, 2, 3}}},
+                    {.name = "blocks", .count = 4, .values = {1, 2, 3, 4}}},
      .legal = legal,
      .applicable = applicable,
      .launch = launch},

@@ -3,7 +3,8 @@
  *
  * All warps make W^T q of the block's rows; each walks the edges of one row;
  * all make W z of the sums z = sum alpha e; each adds its row's to the sum of
- * its values.  Scores are kept in units of log2(e). */
+ * its values.  Meanwhile the queries of the next rows come.  Scores are kept in
+ * units of log2(e). */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
 
@@ -14,7 +15,7 @@
 namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS>
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int STAGED>
 struct edge_forward
     : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
@@ -24,16 +25,23 @@ struct edge_forward
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr int CHUNK = edge_chunk_of(FP);
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
+  using rows_of = edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED>;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using project = edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, PACKED>;
-  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE>;
+  using project =
+      edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
+  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
   const edges_params &p;
   A *tile; /* [ROWS][TILE][FP]: W^T q, then z */
   chunk features;
   uint64_t key; /* of the dropout generator */
 
+  /* What is asked for before a row's walk begins. */
+  struct early {
+    int index;
+    typename chunk::early features;
+  };
   /* The lane's part of a row in progress. */
   struct softmax {
     A q[C][VEC], tq[S][FPL], m[S], l[S], acc[C][VEC], z[S][FPL];
@@ -48,8 +56,26 @@ struct edge_forward
     return tile + (int(threadIdx.x / 32) * TILE + this->head(h) - first) * FP;
   }
 
-  __device__ __forceinline__ void begin(softmax &z, int row) const {
-    this->own(z.q, p.query, row);
+  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+    return static_cast<const T *>(p.attr) +
+           (w.indices - p.schedule.indices + at) * FE;
+  }
+  __device__ __forceinline__ void fetch(early &e, const row_work &w,
+                                        int at) const {
+    const int count = min(CHUNK, w.degree - at);
+    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+    features.fetch(e.features, attr_of(w, at), count);
+  }
+
+  __device__ __forceinline__ void load_query(softmax &z, const rows_of &queries,
+                                             int row) const {
+    if constexpr (STAGED)
+      this->own(z.q, queries.staged + threadIdx.x / 32 * rows_of::PITCH);
+    else
+      this->own(z.q, p.query, row);
+  }
+
+  __device__ __forceinline__ void begin(softmax &z) const {
 #pragma unroll
     for (int c = 0; c < C; ++c)
 #pragma unroll
@@ -182,15 +208,17 @@ struct edge_forward
       z.z[h][f] *= scale;
   }
 
-  __device__ __forceinline__ void walk(softmax &z, const row_work &w) const {
+  __device__ __forceinline__ void walk(softmax &z, early &e,
+                                       const row_work &w) const {
     const int64_t begin = w.indices - p.schedule.indices;
     const char *keys = this->base(p.key), *values = this->base(p.value);
     for (int at = 0; at < w.degree; at += CHUNK) {
       const int count = min(CHUNK, w.degree - at);
-      const int index =
-          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-      features.load(static_cast<const T *>(p.attr) + (begin + at) * FE, count,
-                    ceil_div(count, U * SIDES) * U * SIDES);
+      if (at > 0 || first > 0)
+        fetch(e, w, at);
+      const int index = e.index;
+      features.load(e.features, attr_of(w, at), count,
+                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
 #pragma unroll 1
       for (int i = this->side(); i - this->side() < count; i += U * SIDES)
         step(z, keys, values, index, i, count - i, begin + at + i);
@@ -225,7 +253,8 @@ struct edge_forward
       if (VALUES && this->side() == 0 && this->has_head(h))
 #pragma unroll
         for (int f = 0; f < FPL; ++f)
-          row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+          if (this->part() * FPL + f < FE + ONE)
+            row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
     }
   }
 
@@ -249,49 +278,71 @@ struct edge_forward
 };
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS>
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS,
+          int STAGED>
 __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
     edge_attend(const __grid_constant__ edges_params p) {
   using work_t = edge_forward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
-                              USE, EDGE, ROWS>;
+                              USE, EDGE, ROWS, STAGED>;
   using A = typename work_t::A;
+  constexpr int kTile = ROWS * work_t::TILE * work_t::FP;
   extern __shared__ double edges_shared[];
   A *tile = reinterpret_cast<A *>(edges_shared);
-  A *product = tile + ROWS * work_t::TILE * work_t::FP;
+  A *product = tile + kTile;
   A *chunks = product + (work_t::VALUES ? ROWS * work_t::expand::PITCH : 0);
+  T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
   const int warp = threadIdx.x / 32;
-  const int row0 = blockIdx.x * ROWS, rows = min(ROWS, p.schedule.units - row0);
-  const int row = row0 + warp;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
+  const typename work_t::rows_of queries{staged};
   const typename work_t::matrix w{static_cast<const T *>(p.weight),
-                                  static_cast<const T *>(p.constant)};
+                                  static_cast<const T *>(p.constant),
+                                  staged + work_t::rows_of::SIZE};
   work_t work(p, tile, chunks + warp * work_t::CHUNK * work_t::FP);
+  int row0 = blockIdx.x * ROWS;
+  queries.copy(p.query, row0, min(ROWS, units - row0), 0, HEADS);
+  copy_commit();
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  w.stage();
   work.features.clear();
-  for (int i = threadIdx.x; i < ROWS * work_t::TILE * work_t::FP;
-       i += ROWS * 32)
-    if (i / (work_t::TILE * work_t::FP) >= rows || !work_t::KEYS)
-      tile[i] = A(0);
-  const row_work edges = row_of_unit(p.schedule, warp < rows ? row : row0);
+  for (int i = threadIdx.x; i < kTile; i += ROWS * 32)
+    tile[i] = A(0);
   typename work_t::softmax z;
-  for (int t = 0; t < work_t::TILES; ++t) {
-    work.first = t * work_t::TILE;
-    if (work_t::KEYS)
-      work_t::project::run(tile, w, p.query, row0, rows, work.first,
-                           A(p.scale) * A(kLog2e));
+  typename work_t::early e;
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0), row = row0 + warp;
+    const row_work now = edges;
+    work.fetch(e, now, 0);
+    copy_wait<0>();
     __syncthreads();
-    if (warp < rows) {
-      work.begin(z, row);
-      work.walk(z, edges);
-      work.finish(z, row);
+    edges = row_of_unit(p.schedule, min(row + step, units - 1));
+    for (int t = 0; t < work_t::TILES; ++t) {
+      work.first = t * work_t::TILE;
+      if (work_t::KEYS)
+        work_t::project::run(tile, w, queries, p.query, row0, rows, work.first,
+                             A(p.scale) * A(kLog2e));
+      if (warp < rows)
+        work.load_query(z, queries, row);
+      __syncthreads();
+      if (t == work_t::TILES - 1 && row0 + step < units) {
+        queries.copy(p.query, row0 + step, min(ROWS, units - row0 - step), 0,
+                     HEADS);
+        copy_commit();
+      }
+      if (warp < rows) {
+        work.begin(z);
+        work.walk(z, e, now);
+        work.finish(z, row);
+      }
+      if (work_t::VALUES) {
+        __syncthreads();
+        work_t::expand::run(product, w, tile, work.first);
+        __syncthreads();
+      } else if (t + 1 < work_t::TILES) {
+        __syncthreads();
+      }
+      if (warp < rows)
+        work.store(z, product, row);
     }
-    if (work_t::VALUES) {
-      __syncthreads();
-      work_t::expand::run(product, w, tile, work.first);
-      __syncthreads();
-    } else if (t + 1 < work_t::TILES) {
-      __syncthreads();
-    }
-    if (warp < rows)
-      work.store(z, product, row);
   }
 }
 

@@ -125,6 +125,18 @@ struct edge_lanes {
       widen(to[c], x);
     }
   }
+  /* The same of a copy in shared memory, heads from the tensor's first on. */
+  __device__ __forceinline__ void own(A (&to)[C][VEC], const T *copy) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      pack x;
+      clear(x);
+      if (has(c))
+        x.bits = *reinterpret_cast<const typename pack::word_t *>(
+            copy + head(state(c)) * DIM + feature(c));
+      widen(to[c], x);
+    }
+  }
   __device__ __forceinline__ void give(const tensor_view &t, int row, int c,
                                        const A (&x)[VEC]) const {
     if (has(c))
@@ -190,24 +202,40 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
       at[i] = A(ONE && i % FP == FE);
     __syncwarp();
   }
-  /* Of `count` edges from attr on; those up to `room` become zeros. */
-  __device__ __forceinline__ void load(const T *attr, int count,
+  /* The first elements of a chunk, asked for before they are wanted. */
+  struct early {
+    T x[4];
+  };
+  __device__ __forceinline__ void fetch(early &e, const T *attr,
+                                        int count) const {
+    fetch(e, attr, count * FE, lane_id());
+  }
+  static __device__ __forceinline__ void fetch(early &e, const T *attr, int end,
+                                               int first) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      e.x[k] = T{};
+      if (first + 32 * k < end)
+        e.x[k] = load_once<1>(attr + first + 32 * k).item[0];
+    }
+  }
+  __device__ __forceinline__ void put(const early &e, int end,
+                                      int first) const {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int to = first + 32 * k;
+      if (to < end)
+        at[to / FE * FP + to % FE] = widen(e.x[k]);
+    }
+  }
+  /* Of `count` edges from attr on, of which e has the first elements; those up
+   * to `room` become zeros. */
+  __device__ __forceinline__ void load(early &e, const T *attr, int count,
                                        int room) const {
-    const int n = count * FE, end = room * FE;
-    for (int i = lane_id(); i < end; i += 128) {
-      T x[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        x[k] = T{};
-        if (i + 32 * k < n)
-          x[k] = load_once<1>(attr + i + 32 * k).item[0];
-      }
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const int to = i + 32 * k;
-        if (to < end)
-          at[to / FE * FP + to % FE] = widen(x[k]);
-      }
+    put(e, room * FE, lane_id());
+    for (int i = lane_id() + 128; i < room * FE; i += 128) {
+      fetch(e, attr, count * FE, i);
+      put(e, room * FE, i);
     }
     __syncwarp();
   }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+
 edges_plan dfgnn__edges_plain(const edges_plan *plan) {
   return (edges_plan){.lanes = 32,
                       .unroll = 1,
@@ -116,9 +118,44 @@ static int best_shape(edges_shape *shape, const dfgnn_problem *problem,
   return found;
 }
 
-int dfgnn__edges_shape(edges_shape *shape, const dfgnn_problem *problem,
+/* Bytes of a block: products with W of each row, before and after the walk,
+ * features of edges, rows and W where they are staged. */
+static size_t shared_of(const dfgnn_problem *problem, const edges_plan *plan,
+                        const edges_shape *shape, int width, int staged) {
+  const int use = dfgnn__edges_use(problem);
+  const int products = plan->backward && (use & EDGES_VALUES) ? 2 : 1;
+  const int expanded = use & (plan->backward ? EDGES_KEYS : EDGES_VALUES);
+  const int64_t features = problem->heads * problem->dim;
+  const int64_t row =
+      (int64_t)products * shape->tile_heads * shape->pitch +
+      (expanded ? dfgnn__ceil_div(shape->tile_heads * problem->dim, 4) * 4 + 4
+                : 0) +
+      shape->chunk * shape->pitch;
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const int64_t rows = (plan->backward ? 2 : 1) * plan->rows *
+                       (features + dfgnn__wide_vector(problem->dtype));
+  const int64_t matrix = features * (dfgnn__ceil_div(width, 16) * 16 + 2);
+  return (size_t)(plan->rows * row) * dfgnn__scalar_size(problem->dtype) +
+         (staged ? (size_t)(rows + matrix) * size : 0);
+}
+
+/* Stages what there is room for; 0 if blocks do not fit. */
+static int fit_shared(edges_shape *shape, const dfgnn_setting *s,
+                      const edges_plan *plan, int width) {
+  enum { RESERVED = 1024 }; /* the driver's, of each block */
+  const size_t all = (size_t)s->device->shared_bytes + RESERVED;
+  for (shape->staged = 1; shape->staged >= 0; shape->staged--) {
+    shape->shared = shared_of(s->problem, plan, shape, width, shape->staged);
+    if ((shape->shared + RESERVED) * (size_t)plan->blocks <= all)
+      return 1;
+  }
+  return 0;
+}
+
+int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
                        const edges_plan *plan, int ones, int vector,
                        int packed) {
+  const dfgnn_problem *problem = setting->problem;
   const int width = plan->columns ? 1 : dfgnn__edges_width(problem, ones);
   const edges_plan plain = dfgnn__edges_plain(plan);
   edges_shape usual = {.vector = vector, .packed = packed};
@@ -126,27 +163,38 @@ int dfgnn__edges_shape(edges_shape *shape, const dfgnn_problem *problem,
   if (!best_shape(&usual, problem, &plain, width, budget_of(&plain)) &&
       !best_shape(&usual, problem, &plain, width, INT32_MAX))
     return 0;
-  if (is_plain(plan)) {
+  if (is_plain(plan))
     *shape = usual;
-    return 1;
-  }
-  return best_shape(shape, problem, plan, width, budget_of(plan)) &&
-         shape->tiles <= usual.tiles &&
-         shape->chunk % (plan->unroll * (32 / plan->lanes)) == 0;
+  else if (!best_shape(shape, problem, plan, width, budget_of(plan)) ||
+           shape->tiles > usual.tiles ||
+           shape->chunk % (plan->unroll * (32 / plan->lanes)) != 0)
+    return 0;
+  return plan->columns || fit_shared(shape, setting, plan, width);
 }
 
-size_t dfgnn__edges_shared(const dfgnn_problem *problem, const edges_plan *plan,
-                           const edges_shape *shape) {
-  const int use = dfgnn__edges_use(problem);
-  const int products =
-      plan->backward && (use & EDGES_VALUES) ? 2 : 1; /* with W, per row */
-  const int expanded = use & (plan->backward ? EDGES_KEYS : EDGES_VALUES);
-  const size_t row = (size_t)(shape->tile_heads * shape->pitch);
-  const size_t wide =
-      (size_t)dfgnn__ceil_div(shape->tile_heads * problem->dim, 4) * 4 + 4;
-  return (size_t)plan->rows * dfgnn__scalar_size(problem->dtype) *
-         ((size_t)products * row + (expanded ? wide : 0) +
-          (size_t)(shape->chunk * shape->pitch));
+dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
+                                    const edges_params *p,
+                                    const dfgnn_setting *setting, int ones) {
+  const dfgnn_problem *problem = setting->problem;
+  const int vector = dfgnn__vector_width(problem);
+  const int vectors = dfgnn__edges_vectors(p, problem, vector);
+  if (dfgnn__edges_shape(shape, setting, plan, ones, vectors ? vector : 1,
+                         vectors))
+    return DFGNN_OK;
+  *plan = dfgnn__edges_plain(plan);
+  if (dfgnn__edges_shape(shape, setting, plan, ones, 1, 0))
+    return DFGNN_OK;
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                     "no kernel for %lld features an edge and unaligned "
+                     "tensors of %lld heads of %lld",
+                     (long long)problem->edge_dim, (long long)problem->heads,
+                     (long long)problem->dim);
+}
+
+unsigned dfgnn__edges_blocks(const dfgnn_setting *s, const edges_plan *plan) {
+  const int64_t all = dfgnn__ceil_div(s->matrix->destinations, plan->rows);
+  const int64_t resident = (int64_t)s->device->units * plan->blocks;
+  return (unsigned)(all < resident ? all : resident);
 }
 
 /* ---- applicability ------------------------------------------------------- */
@@ -175,15 +223,10 @@ const char *dfgnn__edges_refusal(const dfgnn_setting *s,
       s->matrix->destinations > INT32_MAX - 65536 ||
       s->matrix->sources > INT32_MAX - 65536)
     return "a row or the number of rows exceeds 2^31";
-  for (int narrow = 0; narrow < 2; narrow++) {
-    if (!dfgnn__edges_shape(&shape, problem, plan, 1, narrow ? 1 : vector,
-                            !narrow))
-      return narrow ? NULL : "a lane would hold more than registers can";
-    if (dfgnn__edges_shared(problem, plan, &shape) >
-        (size_t)s->device->shared_bytes)
-      return "a block needs more shared memory than there is";
-  }
-  return NULL;
+  return dfgnn__edges_shape(&shape, s, plan, 1, vector, 1)
+             ? NULL
+             : "a block would need more registers or shared memory than there "
+               "are";
 }
 
 /* ---- arguments ----------------------------------------------------------- */

@@ -11,7 +11,7 @@ typedef struct edges_plan {
   int lanes;    /* of an edge */
   int unroll;   /* edges in flight */
   int rows;     /* a block, one a warp */
-  int blocks;   /* a multiprocessor, at least: bounds the registers */
+  int blocks;   /* a multiprocessor */
   int backward; /* gradients by rows: more of everything in registers */
   int columns;  /* gradients by columns: edges have no features there */
 } edges_plan;
@@ -22,6 +22,8 @@ typedef struct edges_shape {
   int head_lanes, states; /* lanes of a head, heads of a lane */
   int tile_heads, tiles;
   int pitch, chunk; /* of the staged features of edges */
+  int staged;       /* W and rows that it multiplies are in shared memory */
+  size_t shared;    /* bytes of a block of rows */
 } edges_shape;
 
 /* The plan that serves every problem. */
@@ -30,15 +32,19 @@ edges_plan dfgnn__edges_plain(const edges_plan *plan);
 /* How many features an edge has, with the one that stands for the bias. */
 int dfgnn__edges_width(const dfgnn_problem *problem, int ones);
 
-/* Lays lanes over the heads; `vector` as dfgnn__edges_vector gives it.  0 if
- * registers do not suffice; they do for the plain plan. */
-int dfgnn__edges_shape(edges_shape *shape, const dfgnn_problem *problem,
+/* Lays lanes over the heads, with vectors of so many elements.  0 if registers
+ * or shared memory do not suffice. */
+int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
                        const edges_plan *plan, int ones, int vector,
                        int packed);
-/* Bytes of shared memory of a block of rows: two products with W before
- * the walk, or one. */
-size_t dfgnn__edges_shared(const dfgnn_problem *problem, const edges_plan *plan,
-                           const edges_shape *shape);
+/* The same for the arguments of a call; the plan becomes the plain one where it
+ * does not serve them. */
+dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
+                                    const edges_params *p,
+                                    const dfgnn_setting *setting, int ones);
+/* Blocks of a launch whose blocks come back for more rows. */
+unsigned dfgnn__edges_blocks(const dfgnn_setting *setting,
+                             const edges_plan *plan);
 
 /* NULL if a plan serves the setting, else the reason. */
 const char *dfgnn__edges_refusal(const dfgnn_setting *setting,

@@ -1,27 +1,23 @@
-/* edges_project.cuh - products with W of all rows of a block, whose operands
- * and results lie in shared memory
+/* edges_project.cuh - products with W of all rows of a block, whose results
+ * (and operands, if STAGED) lie in shared memory
  *
  * On tensor cores, by TF32 products that keep all digits: 16-bit numbers are
  * TF32 numbers; others are the sum of two. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_PROJECT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_PROJECT_CUH
 
-#include "kernels/attention/cuda/edges_lanes.cuh"
-#include "kernels/common/cuda_mma.cuh"
+#include "kernels/attention/cuda/edges_stage.cuh"
 
 namespace dfgnn {
 
-template <typename T> constexpr bool is_tf32() { return sizeof(T) == 2; }
+template <typename T> constexpr bool is_tf32 = sizeof(T) == 2;
 
 /* N words of a fragment; low: what high leaves of them. */
 template <int N> struct fragment {
   unsigned high[N], low[N];
-  __device__ __forceinline__ void exact(int i, float x) {
-    high[i] = __float_as_uint(x);
-    low[i] = 0;
-  }
-  __device__ __forceinline__ void split(int i, float x) {
-    const tf32_parts y = tf32_split(x);
+  template <bool EXACT> __device__ __forceinline__ void set(int i, float x) {
+    const tf32_parts y = EXACT ? tf32_parts{__float_as_uint(x), 0} //
+                               : tf32_split(x);
     high[i] = y.high;
     low[i] = y.low;
   }
@@ -38,23 +34,7 @@ __device__ __forceinline__ void mma_all(float (&d)[4], const fragment<4> &a,
   mma_tf32(d, a.high, b.high[0], b.high[1]);
 }
 
-template <typename T, int HEADS, int DIM, int FE, int ONE> struct edge_matrix {
-  using A = accumulator_t<T>;
-  static constexpr int F = FE + ONE;
-  const T *weight, *constant;
-
-  /* W of feature d of a head, feature f of edges; 0 beyond. */
-  __device__ __forceinline__ A at(int head, int d, int f) const {
-    if (f >= F || (DIM % 16 != 0 && d >= DIM))
-      return A(0);
-    const int row = head * DIM + d;
-    if (ONE && f == FE)
-      return widen(load_packed<1>(constant + row).item[0]);
-    return widen(load_packed<1>(weight + row * FE + f).item[0]);
-  }
-};
-
-/* How many heads a tile has, of those from `first` on. */
+/* How many heads a tile has that starts at `first`. */
 template <int HEADS, int TILE>
 __device__ __forceinline__ int heads_of_tile(int first) {
   return HEADS % TILE == 0 ? TILE : min(TILE, HEADS - first);
@@ -63,50 +43,44 @@ __device__ __forceinline__ int heads_of_tile(int first) {
 /* to[r][h][f] = factor sum_d W[h,d,f] x[row0 + r][h][d]; r < ROWS, h of the
  * tile that starts at `first`, f < FP. */
 template <typename T, int HEADS, int DIM, int FE, int ONE, int FP, int ROWS,
-          int TILE, int PACKED>
+          int TILE, int STAGED, class Rows>
 struct edge_project {
   using A = accumulator_t<T>;
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
-
-  static __device__ __forceinline__ const T *element(const tensor_view &x,
-                                                     int row, int head, int d) {
-    const char *at =
-        node_row(static_cast<const char *>(x.data), row, x.node_bytes);
-    if (PACKED)
-      return reinterpret_cast<const T *>(at) + head * DIM + d;
-    return reinterpret_cast<const T *>(
-        node_row(node_row(at, head, x.head_bytes), d, x.feature_bytes));
-  }
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
 
   static __device__ __forceinline__ void run(A *to, const matrix &w,
+                                             const Rows &from,
                                              const tensor_view &x, int row0,
                                              int rows, int first, A factor) {
+    const int heads = heads_of_tile<HEADS, TILE>(first);
     if constexpr (sizeof(T) == 8)
-      single(to, w, x, row0, rows, first, factor);
+      single(to, w, from, x, row0, rows, first, heads, factor);
     else
-      tensor(to, w, x, row0, rows, first, factor);
+      tensor(to, w, from, x, row0, rows, first, heads, factor);
   }
 
-  static __device__ __forceinline__ void single(A *to, const matrix &w,
-                                                const tensor_view &x, int row0,
-                                                int rows, int first, A factor) {
-    const int heads = heads_of_tile<HEADS, TILE>(first);
+  static __device__ __forceinline__ void
+  single(A *to, const matrix &w, const Rows &from, const tensor_view &x,
+         int row0, int rows, int first, int heads, A factor) {
     for (int i = threadIdx.x; i < rows * heads * FP; i += blockDim.x) {
       const int f = i % FP, head = i / FP % heads, r = i / FP / heads;
       A sum = A(0);
-      for (int d = 0; d < DIM; ++d)
-        sum += w.at(first + head, d, f) *
-               widen(*element(x, row0 + r, first + head, d));
+      for (int d = 0; d < DIM && f < FE + ONE; d += 2) {
+        A y[2];
+        from.pair(y, x, row0, rows, 0, r, first + head, d);
+        sum += w.at(first + head, d, f) * y[0];
+        if (d + 1 < DIM)
+          sum += w.at(first + head, d + 1, f) * y[1];
+      }
       to[(r * TILE + head) * FP + f] = factor * sum;
     }
   }
 
-  static __device__ __forceinline__ void tensor(float *to, const matrix &w,
-                                                const tensor_view &x, int row0,
-                                                int rows, int first,
-                                                float factor) {
+  static __device__ __forceinline__ void
+  tensor(float *to, const matrix &w, const Rows &from, const tensor_view &x,
+         int row0, int rows, int first, int heads, float factor) {
     constexpr int MT = ceil_div(FP, 16), NT = ROWS / 8;
-    const int heads = heads_of_tile<HEADS, TILE>(first);
+    constexpr int END = ceil_div(DIM, 8) * 8;
     const int g = lane_id() / 4, t = lane_id() & 3;
     for (int unit = threadIdx.x / 32; unit < heads * MT * NT;
          unit += blockDim.x / 32) {
@@ -114,28 +88,18 @@ struct edge_project {
       const int r = unit % NT * 8;
       float d[4] = {0, 0, 0, 0};
 #pragma unroll 4
-      for (int k = 2 * t; k < ceil_div(DIM, 8) * 8; k += 8) {
+      for (int k = 2 * t; k < END; k += 8) {
         fragment<4> a;
         fragment<2> b;
+        float y[2];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float y = w.at(head, k + i / 2, f + i % 2 * 8);
-          if (is_tf32<T>())
-            a.exact(i, y);
-          else
-            a.split(i, y);
-        }
+        for (int i = 0; i < 4; ++i)
+          a.template set<is_tf32<T>>(i, w.at(head, k + i / 2, f + i % 2 * 8));
+        from.pair(y, x, row0, rows, 0, r + g, head, k);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float y = 0;
-          if (r + g < rows && (DIM % 8 == 0 || k + i < DIM))
-            y = widen(*element(x, row0 + r + g, head, k + i));
-          if (is_tf32<T>())
-            b.exact(i, y);
-          else
-            b.split(i, y);
-        }
-        mma_all<!is_tf32<T>(), !is_tf32<T>()>(d, a, b);
+        for (int i = 0; i < 2; ++i)
+          b.template set<is_tf32<T>>(i, y[i]);
+        mma_all<!is_tf32<T>, !is_tf32<T>>(d, a, b);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -151,10 +115,10 @@ constexpr int edge_pitch(int features) { return ceil_div(features, 4) * 4 + 4; }
 
 /* to[r][h * DIM + d] = sum_f W[h,d,f] z[r][h][f] */
 template <typename T, int HEADS, int DIM, int FE, int ONE, int FP, int ROWS,
-          int TILE>
+          int TILE, int STAGED>
 struct edge_expand {
   using A = accumulator_t<T>;
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE>;
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
   static constexpr int F = FE + ONE, PITCH = edge_pitch(TILE * DIM);
 
   static __device__ __forceinline__ void run(A *to, const matrix &w, const A *z,
@@ -181,6 +145,7 @@ struct edge_expand {
   static __device__ __forceinline__ void tensor(float *to, const matrix &w,
                                                 const float *z, int first) {
     constexpr int MT = ceil_div(DIM, 16), NT = ROWS / 8;
+    constexpr int END = ceil_div(F, 8) * 8;
     const int heads = heads_of_tile<HEADS, TILE>(first);
     const int g = lane_id() / 4, t = lane_id() & 3;
     for (int unit = threadIdx.x / 32; unit < heads * MT;
@@ -193,25 +158,22 @@ struct edge_expand {
         for (int i = 0; i < 4; ++i)
           d[n][i] = 0;
 #pragma unroll 4
-      for (int k = t; k < ceil_div(F, 8) * 8; k += 8) {
+      for (int k = t; k < END; k += 8) {
         fragment<4> a;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float y = w.at(first + head, d0 + i % 2 * 8, k + i / 2 * 4);
-          if (is_tf32<T>())
-            a.exact(i, y);
-          else
-            a.split(i, y);
-        }
+        for (int i = 0; i < 4; ++i)
+          a.template set<is_tf32<T>>(
+              i, w.at(first + head, d0 + i % 2 * 8, k + i / 2 * 4));
 #pragma unroll
         for (int n = 0; n < NT; ++n) {
           fragment<2> b;
 #pragma unroll
           for (int i = 0; i < 2; ++i)
-            b.split(i, k + 4 * i < F
-                           ? z[((n * 8 + g) * TILE + head) * FP + k + 4 * i]
-                           : 0.0f);
-          mma_all<!is_tf32<T>(), true>(d[n], a, b);
+            b.template set<false>(
+                i, k + 4 * i < F
+                       ? z[((n * 8 + g) * TILE + head) * FP + k + 4 * i]
+                       : 0.0f);
+          mma_all<!is_tf32<T>, true>(d[n], a, b);
         }
       }
 #pragma unroll

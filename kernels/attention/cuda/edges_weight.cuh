@@ -2,9 +2,9 @@
  * the query and sum dS e, of dO and sum P e
  *
  * A block takes every n-th group of ROWS rows and keeps the sums of a slice of
- * W in registers: UNITS times 16 features of SH heads.  Its warps first make
- * sum dS e and sum P e of the rows from (P, dS), then the products.  The
- * blocks' sums are added afterwards, in their order. */
+ * W in registers: UNITS times 16 features of SH heads.  Each warp first makes
+ * sum dS e and sum P e of one row from (P, dS), while q and dO come; all make
+ * the products.  The blocks' sums are added afterwards, in their order. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
 
@@ -15,7 +15,7 @@ namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
           int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int WARPS>
+          int STAGED>
 struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   using map = edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE>;
   using map::FP, map::FPL, map::SIDES;
@@ -23,56 +23,75 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
   static constexpr int F = FE + ONE, CHUNK = edge_chunk_of(FP);
   static constexpr int HEAD_UNITS = ceil_div(DIM, 16), NT = ceil_div(F, 8);
-  static constexpr int EACH = ceil_div(UNITS, WARPS);
+  static constexpr int EACH = ceil_div(UNITS, ROWS);
   static constexpr int SUMS =
-      sizeof(T) == 8 ? ceil_div(UNITS * 16 * F, WARPS * 32) : EACH * NT * 4;
+      sizeof(T) == 8 ? ceil_div(UNITS * 16 * F, ROWS * 32) : EACH * NT * 4;
   static constexpr int TILE = ROWS * SH * FP;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
+  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED>;
   static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
                 "a slice is heads, or a part of one");
 
   const edges_params &p;
   A *tile; /* [2][ROWS][SH][FP]: scale sum dS e, sum P e */
   chunk features;
+  rows_of queries, grads;
   int unit0; /* of the slice */
 
   /* The head of the slice's head 0. */
   __device__ __forceinline__ int head0() const { return unit0 / HEAD_UNITS; }
 
+  __device__ __forceinline__ void fetch(typename chunk::early &e,
+                                        const row_work &w, int at) const {
+    features.fetch(e, attr_of(w, at), min(CHUNK, w.degree - at));
+  }
+  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+    return static_cast<const T *>(p.attr) +
+           (w.indices - p.schedule.indices + at) * FE;
+  }
+
   /* Sums of a row over its edges. */
-  __device__ __forceinline__ void sum_row(int r, int row) const {
+  __device__ __forceinline__ void sum_row(typename chunk::early &e,
+                                          const row_work &w) const {
+    constexpr int U = 4;
+    const int64_t begin = w.indices - p.schedule.indices;
     A keys[S][FPL], values[S][FPL];
 #pragma unroll
     for (int h = 0; h < S; ++h)
 #pragma unroll
       for (int f = 0; f < FPL; ++f)
         keys[h][f] = values[h][f] = A(0);
-    if (row < p.schedule.units) {
-      const row_work w = row_of_unit(p.schedule, row);
-      const int64_t begin = w.indices - p.schedule.indices;
-      for (int at = 0; at < w.degree; at += CHUNK) {
-        const int count = min(CHUNK, w.degree - at);
-        features.load(static_cast<const T *>(p.attr) + (begin + at) * FE, count,
-                      ceil_div(count, SIDES) * SIDES);
-#pragma unroll 4
-        for (int i = this->side(); i - this->side() < count; i += SIDES) {
-          A e[FPL];
-          this->share(e, features.at + i * FP);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      if (at > 0)
+        fetch(e, w, at);
+      features.load(e, attr_of(w, at), count,
+                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES) {
+        A weight[U * S], ds[U * S];
 #pragma unroll
-          for (int h = 0; h < S; ++h) {
-            A weight = A(0), ds = A(0);
-            const int head = head0() + this->head(h);
-            if (i < count && this->has_head(h) && head < HEADS)
-              pair(weight, ds, (begin + at + i) * HEADS + head);
+        for (int u = 0; u < U * S; ++u) {
+          const int edge = i + u / S * SIDES,
+                    head = head0() + this->head(u % S);
+          weight[u] = ds[u] = A(0);
+          if (edge < count && this->has_head(u % S) && head < HEADS)
+            pair(weight[u], ds[u], (begin + at + edge) * HEADS + head);
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          A x[FPL];
+          this->share(x, features.at + (i + u * SIDES) * FP);
+#pragma unroll
+          for (int h = 0; h < S; ++h)
 #pragma unroll
             for (int f = 0; f < FPL; ++f) {
-              keys[h][f] += ds * e[f];
-              values[h][f] += weight * e[f];
+              keys[h][f] += ds[u * S + h] * x[f];
+              values[h][f] += weight[u * S + h] * x[f];
             }
-          }
         }
-        __syncwarp();
       }
+      __syncwarp();
     }
     this->sum_sides(keys);
     this->sum_sides(values);
@@ -83,7 +102,8 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
       if (this->has_head(h))
 #pragma unroll
         for (int f = 0; f < FPL; ++f) {
-          A *to = tile + (r * SH + this->head(h)) * FP + this->part() * FPL + f;
+          A *to = tile + (threadIdx.x / 32 * SH + this->head(h)) * FP +
+                  this->part() * FPL + f;
           to[0] = keys[h][f] * A(p.scale);
           to[TILE] = values[h][f];
         }
@@ -99,45 +119,28 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
     }
   }
 
-  using element_of = edge_project<T, HEADS, DIM, FE, ONE, FP, 8, 1, PACKED>;
-
-  /* Features d and d + 1 of a row; zeros where there is none. */
-  __device__ __forceinline__ void load_pair(A (&x)[2], const tensor_view &t,
-                                            int row, int head, int d) const {
-    x[0] = x[1] = A(0);
-    if (row >= p.schedule.units || (DIM % 16 != 0 && d >= DIM))
-      return;
-    const T *at = element_of::element(t, row, head, d);
-    if constexpr (VEC % 2 == 0 && PACKED && sizeof(T) < 8) {
-      const packed<T, 2> y = load_packed<2>(at);
-      x[0] = widen(y.item[0]), x[1] = widen(y.item[1]);
-    } else {
-      x[0] = widen(*at);
-      if (DIM % 2 == 0 || d + 1 < DIM)
-        x[1] = widen(*element_of::element(t, row, head, d + 1));
-    }
-  }
-
-  __device__ __forceinline__ void products(float (&sums)[SUMS],
-                                           int row0) const {
-    const int g = lane_id() / 4, t = lane_id() & 3;
+  __device__ __forceinline__ void products(float (&sums)[SUMS], int row0,
+                                           int rows) const {
+    const int g = lane_id() / 4;
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
-      const int unit = threadIdx.x / 32 + i * WARPS;
+      const int unit = threadIdx.x / 32 + i * ROWS;
       const int head = (unit0 + unit) / HEAD_UNITS - head0();
       const int d = (unit0 + unit) % HEAD_UNITS * 16 + 2 * g;
       if (unit >= UNITS || unit0 + unit >= HEADS * HEAD_UNITS)
         continue;
       if (KEYS)
-        product(sums, i, p.query, tile, row0, head, d);
+        product(sums, i, queries, p.query, tile, row0, rows, head, d);
       if (VALUES)
-        product(sums, i, p.grad_out, tile + TILE, row0, head, d);
+        product(sums, i, grads, p.grad_out, tile + TILE, row0, rows, head, d);
     }
   }
 
   __device__ __forceinline__ void product(float (&sums)[SUMS], int i,
-                                          const tensor_view &x, const A *from,
-                                          int row0, int head, int d) const {
+                                          const rows_of &x,
+                                          const tensor_view &tensor,
+                                          const A *from, int row0, int rows,
+                                          int head, int d) const {
     const int g = lane_id() / 4, t = lane_id() & 3;
 #pragma unroll
     for (int r = 0; r < ROWS; r += 8) {
@@ -145,32 +148,30 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         A y[2];
-        load_pair(y, x, row0 + r + t + 4 * j, head0() + head, d);
+        x.pair(y, tensor, row0, rows, head0(), r + t + 4 * j, head, d);
 #pragma unroll
         for (int k = 0; k < 2; ++k)
-          if (is_tf32<T>())
-            a.exact(2 * j + k, y[k]);
-          else
-            a.split(2 * j + k, y[k]);
+          a.template set<is_tf32<T>>(2 * j + k, y[k]);
       }
 #pragma unroll
       for (int n = 0; n < NT; ++n) {
         fragment<2> b;
 #pragma unroll
         for (int j = 0; j < 2; ++j)
-          b.split(j, n * 8 + g < FP
-                         ? from[((r + t + 4 * j) * SH + head) * FP + n * 8 + g]
-                         : 0.0f);
-        mma_all<!is_tf32<T>(), true>(
+          b.template set<false>(
+              j, n * 8 + g < F && r + t + 4 * j < rows
+                     ? from[((r + t + 4 * j) * SH + head) * FP + n * 8 + g]
+                     : 0.0f);
+        mma_all<!is_tf32<T>, true>(
             *reinterpret_cast<float(*)[4]>(&sums[(i * NT + n) * 4]), a, b);
       }
     }
   }
 
-  __device__ __forceinline__ void products(double (&sums)[SUMS],
-                                           int row0) const {
+  __device__ __forceinline__ void products(double (&sums)[SUMS], int row0,
+                                           int rows) const {
 #pragma unroll 1
-    for (int r = 0; r < ROWS && row0 + r < p.schedule.units; ++r)
+    for (int r = 0; r < rows; ++r)
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) {
         int unit, d, f;
@@ -178,14 +179,15 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
           continue;
         const int head = unit / HEAD_UNITS - head0();
         const A *from = tile + (r * SH + head) * FP + f;
-        if (KEYS)
-          sums[i] += widen(*element_of::element(p.query, row0 + r,
-                                                head0() + head, d)) *
-                     from[0];
-        if (VALUES)
-          sums[i] += widen(*element_of::element(p.grad_out, row0 + r,
-                                                head0() + head, d)) *
-                     from[TILE];
+        A y[2];
+        if (KEYS) {
+          queries.pair(y, p.query, row0, rows, head0(), r, head, d & ~1);
+          sums[i] += y[d & 1] * from[0];
+        }
+        if (VALUES) {
+          grads.pair(y, p.grad_out, row0, rows, head0(), r, head, d & ~1);
+          sums[i] += y[d & 1] * from[TILE];
+        }
       }
   }
 
@@ -193,7 +195,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   __device__ __forceinline__ bool place(int i, int &unit, int &d,
                                         int &f) const {
     if constexpr (sizeof(T) == 8) {
-      const int at = threadIdx.x + i * WARPS * 32;
+      const int at = threadIdx.x + i * ROWS * 32;
       unit = unit0 + at / (16 * F);
       d = unit % HEAD_UNITS * 16 + at / F % 16;
       f = at % F;
@@ -201,7 +203,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
         return false;
     } else {
       const int g = lane_id() / 4, t = lane_id() & 3;
-      const int in_slice = threadIdx.x / 32 + i / (NT * 4) * WARPS;
+      const int in_slice = threadIdx.x / 32 + i / (NT * 4) * ROWS;
       unit = unit0 + in_slice;
       d = unit % HEAD_UNITS * 16 + 2 * g + i % 4 / 2;
       f = i / 4 % NT * 8 + 2 * t + i % 2;
@@ -224,19 +226,24 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 
 template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
           int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int WARPS>
-__global__ void __launch_bounds__(WARPS * 32)
+          int BLOCKS, int STAGED>
+__global__ void __launch_bounds__(ROWS * 32, BLOCKS)
     edge_weight_gradient(const __grid_constant__ edges_params p) {
   using work_t = edge_outer<T, VEC, L, HL, S, SH, UNITS, HEADS, DIM, PACKED, FE,
-                            ONE, USE, ROWS, WARPS>;
+                            ONE, USE, ROWS, STAGED>;
   using A = typename work_t::A;
   extern __shared__ double edges_shared[];
   A *tile = reinterpret_cast<A *>(edges_shared);
+  A *chunks = tile + 2 * work_t::TILE;
+  T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
   const int warp = threadIdx.x / 32;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
   work_t work{{},
               p,
               tile,
-              {tile + 2 * work_t::TILE + warp * work_t::CHUNK * work_t::FP},
+              {chunks + warp * work_t::CHUNK * work_t::FP},
+              {staged},
+              {staged + work_t::rows_of::SIZE},
               static_cast<int>(blockIdx.y) * UNITS};
   if constexpr (UNITS < work_t::HEAD_UNITS) {
     constexpr int kParts = ceil_div(work_t::HEAD_UNITS, UNITS);
@@ -245,16 +252,30 @@ __global__ void __launch_bounds__(WARPS * 32)
   }
   work.first = 0;
   work.features.clear();
+  const int heads = min(SH, HEADS - work.head0());
   A sums[work_t::SUMS];
 #pragma unroll
   for (int i = 0; i < work_t::SUMS; ++i)
     sums[i] = A(0);
-  for (int64_t row0 = int64_t(blockIdx.x) * ROWS; row0 < p.schedule.units;
-       row0 += int64_t(gridDim.x) * ROWS) {
-    for (int r = warp; r < ROWS; r += WARPS)
-      work.sum_row(r, static_cast<int>(row0) + r);
+  int row0 = blockIdx.x * ROWS;
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  typename work_t::chunk::early e;
+  work.fetch(e, edges, 0);
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0);
+    const row_work now = edges;
+    if (work_t::KEYS)
+      work.queries.copy(p.query, row0, rows, work.head0(), heads);
+    if (work_t::VALUES)
+      work.grads.copy(p.grad_out, row0, rows, work.head0(), heads);
+    copy_commit();
+    edges = row_of_unit(p.schedule, min(row0 + step + warp, units - 1));
+    if (warp < rows)
+      work.sum_row(e, now);
+    work.fetch(e, edges, 0);
+    copy_wait<0>();
     __syncthreads();
-    work.products(sums, static_cast<int>(row0));
+    work.products(sums, row0, rows);
     __syncthreads();
   }
   work.store(sums);
