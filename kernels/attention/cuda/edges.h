@@ -39,15 +39,22 @@ typedef struct edges_params {
   void *lse;           /* [N,H]; forward: or NULL */
   void *totals;        /* [blocks,H*D,F]: parts of the gradient of W */
   dropout_params dropout;
-  double scale;
+  double scale, slope;
+
+  /* Of the kernels that make W e of an edge. */
+  const void *att;                   /* GATv2 [H,D] */
+  const void *score_dst, *score_src; /* GAT [N,H], [M,H] */
+  const void *score_edge;            /* GAT [E,H] */
+  void *grad_score_dst, *grad_score_src, *grad_score_edge;
 } edges_params;
 
-/* Adds up the parts of the gradient of W. */
+/* Adds up the parts of the gradient of W; of GATv2 a last column is that of
+ * att. */
 typedef struct edges_total_params {
   const void *totals;
-  void *weight, *constant;     /* gradients, either may be NULL */
-  int64_t features;            /* H*D */
-  int32_t blocks, width, ones; /* FE, ONE */
+  void *weight, *constant, *att;     /* gradients, each may be NULL */
+  int64_t features;                  /* H*D */
+  int32_t blocks, width, ones, atts; /* FE, ONE, 1 of GATv2 */
 } edges_total_params;
 
 #endif

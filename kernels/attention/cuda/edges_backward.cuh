@@ -196,10 +196,7 @@ struct edge_backward
     dp = weight * kept;
     if (!there || !this->first_of_head())
       return;
-    if constexpr (sizeof(A) == 4)
-      __stcs(static_cast<float2 *>(p.pairs) + at, make_float2(dp, s));
-    else
-      __stcs(static_cast<double2 *>(p.pairs) + at, make_double2(dp, s));
+    edge_put_pair(dp, s, p.pairs, at);
     if (p.grad_bias)
       static_cast<A *>(p.grad_bias)[at] = s;
   }

@@ -40,7 +40,8 @@ struct edge_column : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
       for (int h = 0; h < S; ++h) {
         ds[u * S + h] = weight[u * S + h] = A(0);
         if (live && this->has_head(h))
-          pair(weight[u * S + h], ds[u * S + h], edge * HEADS + this->head(h));
+          edge_pair(weight[u * S + h], ds[u * S + h], p.pairs,
+                    edge * HEADS + this->head(h));
       }
     }
 #pragma unroll
@@ -52,16 +53,6 @@ struct edge_column : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
           key[c][i] += ds[u * S + map::state(c)] * widen(q[u][c].item[i]);
           value[c][i] += weight[u * S + map::state(c)] * widen(g[u][c].item[i]);
         }
-  }
-
-  __device__ __forceinline__ void pair(A &weight, A &ds, int64_t at) const {
-    if constexpr (sizeof(A) == 4) {
-      const float2 x = __ldcs(static_cast<const float2 *>(p.pairs) + at);
-      weight = x.x, ds = x.y;
-    } else {
-      const double2 x = __ldcs(static_cast<const double2 *>(p.pairs) + at);
-      weight = x.x, ds = x.y;
-    }
   }
 
   __device__ __forceinline__ void run(int row) const {

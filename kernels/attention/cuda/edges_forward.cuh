@@ -137,7 +137,8 @@ struct edge_forward
       if (!live)
         s[i] = -A(INFINITY);
     }
-    soften(weight, s, z);
+    edge_soften<U>(weight, s, z.m, z.l,
+                   [&](int h, A scale) { rescale(z, h, scale); });
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       bool kept[S];
@@ -166,37 +167,7 @@ struct edge_forward
     }
   }
 
-  /* weight = exp2(s - m).  m follows the largest score at a distance, so that
-   * older sums are seldom scaled. */
-  __device__ __forceinline__ void
-  soften(A (&weight)[U * S], const A (&s)[U * S], softmax &z) const {
-    constexpr A kSlack = A(8);
-    A top[S];
-    bool raised = false;
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
-      top[h] = s[h];
-#pragma unroll
-      for (int u = 1; u < U; ++u)
-        top[h] = max_of(top[h], s[u * S + h]);
-      raised = raised || top[h] > z.m[h] + kSlack;
-    }
-    if (__any_sync(kFullMask, raised))
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
-        const A m = max_of(z.m[h], top[h]);
-        rescale(z, h, exp2_fast(z.m[h] - m));
-        z.m[h] = m;
-      }
-#pragma unroll
-    for (int i = 0; i < U * S; ++i) {
-      weight[i] = exp2_fast(s[i] - z.m[i % S]);
-      z.l[i % S] += weight[i];
-    }
-  }
-
   static __device__ __forceinline__ void rescale(softmax &z, int h, A scale) {
-    z.l[h] *= scale;
 #pragma unroll
     for (int c = 0; c < C; ++c)
       if (map::state(c) == h)
@@ -228,17 +199,7 @@ struct edge_forward
 
   /* Merges the sides, makes the row's softmax whole, leaves z to the block. */
   __device__ __forceinline__ void finish(softmax &z, int row) const {
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
-      A top = z.m[h];
-#pragma unroll
-      for (int o = L; o < 32; o <<= 1)
-        top = max_of(top, __shfl_xor_sync(kFullMask, top, o));
-      if (SIDES > 1)
-        rescale(z, h, exp2_fast(z.m[h] - top));
-      z.m[h] = top;
-    }
-    this->sum_sides(z.l);
+    this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
     this->sum_sides(z.acc);
     if (VALUES)
       this->sum_sides(z.z);

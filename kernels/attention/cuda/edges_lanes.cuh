@@ -168,6 +168,26 @@ struct edge_lanes {
       sum_sides(x[i]);
   }
 
+  /* Gives all sides one softmax; scale(h, factor) scales sums of state h. */
+  template <class Scale>
+  __device__ __forceinline__ void merge_sides(A (&m)[S], A (&l)[S],
+                                              const Scale &scale) const {
+    if constexpr (SIDES > 1) {
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        A top = m[h];
+#pragma unroll
+        for (int o = L; o < 32; o <<= 1)
+          top = max_of(top, __shfl_xor_sync(kFullMask, top, o));
+        const A factor = exp2_fast(m[h] - top);
+        l[h] *= factor;
+        scale(h, factor);
+        m[h] = top;
+      }
+      sum_sides(l);
+    }
+  }
+
   /* The lane's share of a row of features, in shared memory. */
   static __device__ __forceinline__ void share(A (&x)[FPL], const A *row) {
     const A *at = row + (lane_id() & (HL - 1)) * FPL;
@@ -190,6 +210,61 @@ struct edge_lanes {
     }
   }
 };
+
+/* P after dropout and dS of an edge and head. */
+template <typename A>
+__device__ __forceinline__ void edge_pair(A &weight, A &ds, const void *pairs,
+                                          int64_t at) {
+  if constexpr (sizeof(A) == 4) {
+    const float2 x = __ldcs(static_cast<const float2 *>(pairs) + at);
+    weight = x.x, ds = x.y;
+  } else {
+    const double2 x = __ldcs(static_cast<const double2 *>(pairs) + at);
+    weight = x.x, ds = x.y;
+  }
+}
+template <typename A>
+__device__ __forceinline__ void edge_put_pair(A weight, A ds, void *pairs,
+                                              int64_t at) {
+  if constexpr (sizeof(A) == 4)
+    __stcs(static_cast<float2 *>(pairs) + at, make_float2(weight, ds));
+  else
+    __stcs(static_cast<double2 *>(pairs) + at, make_double2(weight, ds));
+}
+
+/* weight = exp2(s - m) of U edges, and l their sum.  m follows the largest
+ * score at a distance, so that older sums are seldom scaled: scale(h, factor)
+ * scales those of state h. */
+template <int U, int N, int S, typename A, class Scale>
+__device__ __forceinline__ void edge_soften(A (&weight)[N], const A (&s)[N],
+                                            A (&m)[S], A (&l)[S],
+                                            const Scale &scale) {
+  constexpr A kSlack = A(8);
+  A top[S];
+  bool raised = false;
+#pragma unroll
+  for (int h = 0; h < S; ++h) {
+    top[h] = s[h];
+#pragma unroll
+    for (int u = 1; u < U; ++u)
+      top[h] = max_of(top[h], s[u * S + h]);
+    raised = raised || top[h] > m[h] + kSlack;
+  }
+  if (__any_sync(kFullMask, raised))
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      const A old = m[h];
+      m[h] = max_of(old, top[h]);
+      const A factor = exp2_fast(old - m[h]);
+      l[h] *= factor;
+      scale(h, factor);
+    }
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    weight[i] = exp2_fast(s[i] - m[i % S]);
+    l[i % S] += weight[i];
+  }
+}
 
 /* A chunk of a row's edge features in a warp's shared memory, as numbers of
  * type A in rows of FP. */

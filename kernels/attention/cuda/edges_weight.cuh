@@ -76,7 +76,8 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
                     head = head0() + this->head(u % S);
           weight[u] = ds[u] = A(0);
           if (edge < count && this->has_head(u % S) && head < HEADS)
-            pair(weight[u], ds[u], (begin + at + edge) * HEADS + head);
+            edge_pair(weight[u], ds[u], p.pairs,
+                      (begin + at + edge) * HEADS + head);
         }
 #pragma unroll
         for (int u = 0; u < U; ++u) {
@@ -107,16 +108,6 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
           to[0] = keys[h][f] * A(p.scale);
           to[TILE] = values[h][f];
         }
-  }
-
-  __device__ __forceinline__ void pair(A &weight, A &ds, int64_t at) const {
-    if constexpr (sizeof(A) == 4) {
-      const float2 x = __ldcs(static_cast<const float2 *>(p.pairs) + at);
-      weight = x.x, ds = x.y;
-    } else {
-      const double2 x = __ldcs(static_cast<const double2 *>(p.pairs) + at);
-      weight = x.x, ds = x.y;
-    }
   }
 
   __device__ __forceinline__ void products(float (&sums)[SUMS], int row0,
@@ -285,7 +276,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
 template <typename A>
 __global__ void __launch_bounds__(256)
     edge_weight_total(const __grid_constant__ edges_total_params p) {
-  const int64_t width = p.width + p.ones, count = p.features * width;
+  const int64_t width = p.width + p.ones + p.atts, count = p.features * width;
   const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (at >= count)
     return;
@@ -295,9 +286,12 @@ __global__ void __launch_bounds__(256)
   for (int i = 0; i < p.blocks; ++i)
     sum += from[i * count];
   const int64_t row = at / width, f = at - row * width;
-  A *to = static_cast<A *>(f == p.width ? p.constant : p.weight);
-  if (to)
-    to[f == p.width ? row : row * p.width + f] = sum;
+  if (f < p.width && p.weight)
+    static_cast<A *>(p.weight)[row * p.width + f] = sum;
+  if (f == p.width && p.ones && p.constant)
+    static_cast<A *>(p.constant)[row] = sum;
+  if (f == p.width + p.ones && p.att)
+    static_cast<A *>(p.att)[row] = sum;
 }
 
 } // namespace dfgnn
