@@ -68,8 +68,9 @@ static weight_shape weight_shape_of(const dfgnn_setting *setting, int ones) {
   const dfgnn_problem *problem = setting->problem;
   const int width = dfgnn__edges_width(problem, ones);
   weight_shape s = weight_layout(problem, width);
-  const size_t sums = dfgnn__scalar_size(problem->dtype) * (size_t)s.pitch *
-                      (size_t)(WEIGHT_ROWS * (2 * s.heads + s.chunk));
+  const int64_t row = dfgnn__ceil_div(s.heads * s.pitch, 32) * 32 + 8;
+  const size_t sums = dfgnn__scalar_size(problem->dtype) * WEIGHT_ROWS *
+                      (size_t)(2 * row + s.chunk * s.pitch);
   const size_t rows =
       dfgnn_dtype_size(problem->dtype) * 2 * WEIGHT_ROWS *
       (size_t)(s.heads * problem->dim + dfgnn__wide_vector(problem->dtype));
@@ -244,15 +245,17 @@ static dfgnn_status weight_gradient(const edges_params *p,
                                 .weight = a->grad_edge_weight,
                                 .constant = a->grad_edge_bias,
                                 .features = problem->heads * problem->dim,
-                                .blocks = (int)blocks,
+                                .blocks = p->schedule.units ? (int)blocks : 0,
                                 .width = (int)problem->edge_dim,
                                 .ones = ones};
-  const dfgnn_status status = dfgnn__launch_struct(
-      launch->setting.queue, &outer,
-      (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)w.slices},
-                   .threads = WEIGHT_ROWS * 32,
-                   .shared = (unsigned)w.shared},
-      p);
+  dfgnn_status status = DFGNN_OK;
+  if (p->schedule.units)
+    status = dfgnn__launch_struct(
+        launch->setting.queue, &outer,
+        (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)w.slices},
+                     .threads = WEIGHT_ROWS * 32,
+                     .shared = (unsigned)w.shared},
+        p);
   if (status)
     return status;
   return dfgnn__launch_struct(

@@ -35,7 +35,7 @@ struct edge_backward
   using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
   const edges_params &p;
-  A *tile; /* [2][ROWS][TILE][FP]: W^T q, then sum dS e; W^T dO */
+  A *tile; /* [2][ROWS][PITCH]: W^T q, then sum dS e; W^T dO */
   chunk features;
   uint64_t key;
 
@@ -55,7 +55,8 @@ struct edge_backward
         key(DROPOUT ? dropout_key(params.dropout) : 0) {}
 
   __device__ __forceinline__ A *row_of_tile(int h) const {
-    return tile + (int(threadIdx.x / 32) * TILE + this->head(h) - first) * FP;
+    return tile + int(threadIdx.x / 32) * project::PITCH +
+           (this->head(h) - first) * FP;
   }
 
   __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
@@ -103,7 +104,7 @@ struct edge_backward
       if (KEYS)
         this->share(z.tq[h], row_of_tile(h));
       if (VALUES)
-        this->share(z.td[h], row_of_tile(h) + ROWS * TILE * FP);
+        this->share(z.td[h], row_of_tile(h) + ROWS * project::PITCH);
     }
 #pragma unroll
     for (int c = 0; c < C; ++c)
@@ -274,15 +275,18 @@ struct edge_backward
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      const A *from = product + int(threadIdx.x / 32) * expand::PITCH +
-                      (this->head(map::state(c)) - first) * DIM +
-                      this->feature(c);
+      if (KEYS && this->has(c)) {
+        A y[VEC];
+        load_vector(y, product + int(threadIdx.x / 32) * expand::PITCH +
+                           (this->head(map::state(c)) - first) * expand::HEAD +
+                           this->feature(c));
 #pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        if (KEYS && this->has(c))
-          z.acc[c][i] += from[i];
-        z.acc[c][i] *= A(p.scale);
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] += y[i];
       }
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        z.acc[c][i] *= A(p.scale);
       this->give(p.grad_query, row, c, z.acc[c]);
     }
   }
@@ -296,7 +300,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   using work_t = edge_backward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
                                USE, EDGE, ROWS, STAGED>;
   using A = typename work_t::A;
-  constexpr int kTile = ROWS * work_t::TILE * work_t::FP;
+  constexpr int kTile = ROWS * work_t::project::PITCH;
   constexpr int kTiles = work_t::VALUES ? 2 : 1;
   extern __shared__ double edges_shared[];
   A *tile = reinterpret_cast<A *>(edges_shared);

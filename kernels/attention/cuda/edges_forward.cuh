@@ -33,7 +33,7 @@ struct edge_forward
   using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
   const edges_params &p;
-  A *tile; /* [ROWS][TILE][FP]: W^T q, then z */
+  A *tile; /* [ROWS][PITCH]: W^T q, then z */
   chunk features;
   uint64_t key; /* of the dropout generator */
 
@@ -53,7 +53,8 @@ struct edge_forward
         key(DROPOUT ? dropout_key(params.dropout) : 0) {}
 
   __device__ __forceinline__ A *row_of_tile(int h) const {
-    return tile + (int(threadIdx.x / 32) * TILE + this->head(h) - first) * FP;
+    return tile + int(threadIdx.x / 32) * project::PITCH +
+           (this->head(h) - first) * FP;
   }
 
   __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
@@ -226,12 +227,13 @@ struct edge_forward
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       if (VALUES && this->has(c)) {
-        const A *from = product + int(threadIdx.x / 32) * expand::PITCH +
-                        (this->head(map::state(c)) - first) * DIM +
-                        this->feature(c);
+        A y[VEC];
+        load_vector(y, product + int(threadIdx.x / 32) * expand::PITCH +
+                           (this->head(map::state(c)) - first) * expand::HEAD +
+                           this->feature(c));
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          z.acc[c][i] += from[i];
+          z.acc[c][i] += y[i];
       }
       this->give(p.out, row, c, z.acc[c]);
     }
@@ -246,7 +248,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   using work_t = edge_forward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
                               USE, EDGE, ROWS, STAGED>;
   using A = typename work_t::A;
-  constexpr int kTile = ROWS * work_t::TILE * work_t::FP;
+  constexpr int kTile = ROWS * work_t::project::PITCH;
   extern __shared__ double edges_shared[];
   A *tile = reinterpret_cast<A *>(edges_shared);
   A *product = tile + kTile;

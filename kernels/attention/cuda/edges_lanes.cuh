@@ -46,6 +46,28 @@ constexpr int folded(int n, int step, int last) {
   return step < last ? n : folded((n + 1) / 2, step / 2, last);
 }
 
+/* Consecutive numbers of shared memory, aligned as vectors of them are. */
+template <int N, typename A>
+__device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
+  if constexpr (N % 4 == 0 && sizeof(A) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const float4 y = *reinterpret_cast<const float4 *>(at + i);
+      x[i] = y.x, x[i + 1] = y.y, x[i + 2] = y.z, x[i + 3] = y.w;
+    }
+  } else if constexpr (N % 2 == 0 && sizeof(A) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      const float2 y = *reinterpret_cast<const float2 *>(at + i);
+      x[i] = y.x, x[i + 1] = y.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      x[i] = at[i];
+  }
+}
+
 template <typename T, int VEC, int L, int HL, int S, int HEADS, int DIM,
           int PACKED, int F>
 struct edge_lanes {
@@ -190,24 +212,7 @@ struct edge_lanes {
 
   /* The lane's share of a row of features, in shared memory. */
   static __device__ __forceinline__ void share(A (&x)[FPL], const A *row) {
-    const A *at = row + (lane_id() & (HL - 1)) * FPL;
-    if constexpr (FPL == 1 || sizeof(A) == 8) {
-#pragma unroll
-      for (int f = 0; f < FPL; ++f)
-        x[f] = at[f];
-    } else if constexpr (FPL % 4 == 0) {
-#pragma unroll
-      for (int f = 0; f < FPL; f += 4) {
-        const float4 y = *reinterpret_cast<const float4 *>(at + f);
-        x[f] = y.x, x[f + 1] = y.y, x[f + 2] = y.z, x[f + 3] = y.w;
-      }
-    } else {
-#pragma unroll
-      for (int f = 0; f < FPL; f += 2) {
-        const float2 y = *reinterpret_cast<const float2 *>(at + f);
-        x[f] = y.x, x[f + 1] = y.y;
-      }
-    }
+    load_vector(x, row + (lane_id() & (HL - 1)) * FPL);
   }
 };
 

@@ -53,7 +53,7 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
 
   __device__ __forceinline__ A element(int row, int f) const {
     if (ONE && f == FE)
-      return widen(static_cast<const T *>(p.constant)[row]);
+      return p.constant ? widen(static_cast<const T *>(p.constant)[row]) : A(0);
     return widen(static_cast<const T *>(p.weight)[row * WIDTH + f]);
   }
   /* Feature f of edges in W, for features of vector c; zeros where the lane has
@@ -69,17 +69,8 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         w[i] = element(row + i, f);
-    } else if constexpr (VEC % 4 == 0 && sizeof(A) == 4) {
-#pragma unroll
-      for (int i = 0; i < VEC; i += 4) {
-        const float4 x = *reinterpret_cast<const float4 *>(
-            matrix + f * (HEADS * DIM) + row + i);
-        w[i] = x.x, w[i + 1] = x.y, w[i + 2] = x.z, w[i + 3] = x.w;
-      }
     } else {
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        w[i] = matrix[f * (HEADS * DIM) + row + i];
+      load_vector(w, matrix + f * (HEADS * DIM) + row);
     }
   }
 

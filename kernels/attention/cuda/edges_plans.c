@@ -118,6 +118,11 @@ static int best_shape(edges_shape *shape, const dfgnn_problem *problem,
   return found;
 }
 
+/* As edge_pitch() of edges_project.cuh. */
+static int64_t apart(int64_t features) {
+  return dfgnn__ceil_div(features, 32) * 32 + 4;
+}
+
 /* Bytes of a block: products with W of each row, before and after the walk,
  * features of edges, rows and W where they are staged. */
 static size_t shared_of(const dfgnn_problem *problem, const edges_plan *plan,
@@ -134,7 +139,11 @@ static size_t shared_of(const dfgnn_problem *problem, const edges_plan *plan,
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const int64_t rows = (plan->backward ? 2 : 1) * plan->rows *
                        (features + dfgnn__wide_vector(problem->dtype));
-  const int64_t matrix = features * (dfgnn__ceil_div(width, 16) * 16 + 2);
+  const int64_t columns = dfgnn__ceil_div(width, 16) * 16;
+  const int64_t matrix = size == 2
+                             ? problem->heads * columns *
+                                   (dfgnn__ceil_div(problem->dim, 16) * 16 + 8)
+                             : features * (columns + 2);
   return (size_t)(plan->rows * row) * dfgnn__scalar_size(problem->dtype) +
          (staged ? (size_t)(rows + matrix) * size : 0);
 }

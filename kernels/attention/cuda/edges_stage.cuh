@@ -8,15 +8,19 @@
 
 namespace dfgnn {
 
-/* W [HEADS*DIM,FE] with its bias as feature FE: in shared memory if STAGED, in
- * rows of PITCH (as edges_shared() of edges_plans.c counts them), else where it
- * is. */
+/* W [HEADS*DIM,FE] with its bias as feature FE: in shared memory if STAGED,
+ * else where it is.  16-bit numbers (PAIRS) are staged transposed,
+ * [HEADS][ROWS][PITCH] with zeros beyond FE + ONE and DIM, so that fragments
+ * come by ldmatrix; others in rows of W (edges_plans.c counts both). */
 template <typename T, int HEADS, int DIM, int FE, int ONE, int STAGED>
 struct edge_matrix {
   using A = accumulator_t<T>;
   static constexpr int F = FE + ONE;
-  static constexpr int PITCH = ceil_div(F, 16) * 16 + 2;
-  static constexpr int SIZE = STAGED ? HEADS * DIM * PITCH : 0;
+  static constexpr bool PAIRS = STAGED && sizeof(T) == 2;
+  static constexpr int ROWS = PAIRS ? ceil_div(F, 16) * 16 : DIM;
+  static constexpr int PITCH =
+      PAIRS ? ceil_div(DIM, 16) * 16 + 8 : ceil_div(F, 16) * 16 + 2;
+  static constexpr int SIZE = STAGED ? HEADS * ROWS * PITCH : 0;
   const T *weight, *constant;
   T *staged;
 
@@ -29,8 +33,15 @@ struct edge_matrix {
   __device__ __forceinline__ void stage() const {
     if constexpr (STAGED) {
 #pragma unroll 8
-      for (int i = threadIdx.x; i < SIZE; i += blockDim.x)
-        staged[i] = element(i / PITCH, i % PITCH);
+      for (int i = threadIdx.x; i < SIZE; i += blockDim.x) {
+        const int row = i / PITCH, column = i % PITCH;
+        if (!PAIRS)
+          staged[i] = element(row, column);
+        else if (column >= DIM)
+          staged[i] = T{};
+        else
+          staged[i] = element(row / ROWS * DIM + column, row % ROWS);
+      }
     }
   }
   /* Feature d of a head, feature f of edges; 0 beyond, up to a multiple of 16.
@@ -38,8 +49,24 @@ struct edge_matrix {
   __device__ __forceinline__ A at(int head, int d, int f) const {
     if (DIM % 16 != 0 && d >= DIM)
       return A(0);
+    if (PAIRS)
+      return widen(staged[(head * ROWS + f) * PITCH + d]);
     const int row = head * DIM + d;
     return widen(STAGED ? staged[row * PITCH + f] : element(row, f));
+  }
+  /* PAIRS: the fragment of W^T (rows f0 .. f0 + 15, columns d0 .. d0 + 15), and
+   * that of W (rows and columns swapped). */
+  __device__ __forceinline__ void transposed(unsigned (&a)[4], int head, int f0,
+                                             int d0) const {
+    const int i = lane_id() / 8, r = lane_id() & 7;
+    load_matrices(a, staged + (head * ROWS + f0 + (i & 1) * 8 + r) * PITCH +
+                         d0 + i / 2 * 8);
+  }
+  __device__ __forceinline__ void straight(unsigned (&a)[4], int head, int d0,
+                                           int f0) const {
+    const int i = lane_id() / 8, r = lane_id() & 7;
+    load_transposed(a, staged + (head * ROWS + f0 + i / 2 * 8 + r) * PITCH +
+                           d0 + (i & 1) * 8);
   }
 };
 
@@ -92,6 +119,18 @@ struct edge_rows {
       return reinterpret_cast<const T *>(at) + head * DIM + d;
     return reinterpret_cast<const T *>(
         node_row(node_row(at, head, x.head_bytes), d, x.feature_bytes));
+  }
+
+  /* The same of a 16-bit type that is staged, as they lie in memory; of rows
+   * that are not there, anything. */
+  __device__ __forceinline__ unsigned word(int r, int h, int d) const {
+    if (DIM % 16 != 0 && d >= DIM)
+      return 0;
+    const T *at = staged + r * PITCH + h * DIM + d;
+    if constexpr (DIM % 2 == 0)
+      return *reinterpret_cast<const unsigned *>(at);
+    else
+      return at[0].bits | (d + 1 < DIM ? unsigned(at[1].bits) << 16 : 0u);
   }
 
   /* Features d and d + 1, d even, of row r (of `rows` from row0 on) and of the

@@ -26,14 +26,15 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   static constexpr int EACH = ceil_div(UNITS, ROWS);
   static constexpr int SUMS =
       sizeof(T) == 8 ? ceil_div(UNITS * 16 * F, ROWS * 32) : EACH * NT * 4;
-  static constexpr int TILE = ROWS * SH * FP;
+  static constexpr int ROW = ceil_div(SH * FP, 32) * 32 + 8; /* banks differ */
+  static constexpr int TILE = ROWS * ROW;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
   using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED>;
   static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
                 "a slice is heads, or a part of one");
 
   const edges_params &p;
-  A *tile; /* [2][ROWS][SH][FP]: scale sum dS e, sum P e */
+  A *tile; /* [2][ROWS][ROW]: scale sum dS e, sum P e */
   chunk features;
   rows_of queries, grads;
   int unit0; /* of the slice */
@@ -103,7 +104,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
       if (this->has_head(h))
 #pragma unroll
         for (int f = 0; f < FPL; ++f) {
-          A *to = tile + (threadIdx.x / 32 * SH + this->head(h)) * FP +
+          A *to = tile + threadIdx.x / 32 * ROW + this->head(h) * FP +
                   this->part() * FPL + f;
           to[0] = keys[h][f] * A(p.scale);
           to[TILE] = values[h][f];
@@ -112,50 +113,49 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 
   __device__ __forceinline__ void products(float (&sums)[SUMS], int row0,
                                            int rows) const {
-    const int g = lane_id() / 4;
-#pragma unroll
-    for (int i = 0; i < EACH; ++i) {
-      const int unit = threadIdx.x / 32 + i * ROWS;
-      const int head = (unit0 + unit) / HEAD_UNITS - head0();
-      const int d = (unit0 + unit) % HEAD_UNITS * 16 + 2 * g;
-      if (unit >= UNITS || unit0 + unit >= HEADS * HEAD_UNITS)
-        continue;
-      if (KEYS)
-        product(sums, i, queries, p.query, tile, row0, rows, head, d);
-      if (VALUES)
-        product(sums, i, grads, p.grad_out, tile + TILE, row0, rows, head, d);
-    }
+    if (KEYS)
+      product(sums, queries, p.query, tile, row0, rows);
+    if (VALUES)
+      product(sums, grads, p.grad_out, tile + TILE, row0, rows);
   }
 
-  __device__ __forceinline__ void product(float (&sums)[SUMS], int i,
-                                          const rows_of &x,
+  /* Adds the products of EACH units; those of a head share a fragment. */
+  __device__ __forceinline__ void product(float (&sums)[SUMS], const rows_of &x,
                                           const tensor_view &tensor,
-                                          const A *from, int row0, int rows,
-                                          int head, int d) const {
+                                          const A *from, int row0,
+                                          int rows) const {
+    static_assert(ROWS == 8, "the products are of eight rows");
     const int g = lane_id() / 4, t = lane_id() & 3;
+    fragment<2> b[NT];
 #pragma unroll
-    for (int r = 0; r < ROWS; r += 8) {
+    for (int i = 0; i < EACH; ++i) {
+      const int unit = threadIdx.x / 32 * EACH + i, part = unit0 + unit;
+      const int head = part / HEAD_UNITS - head0();
+      const int d = part % HEAD_UNITS * 16 + 2 * g;
+      if (unit >= UNITS || part >= HEADS * HEAD_UNITS)
+        break;
+      if (i == 0 || part % HEAD_UNITS == 0)
+#pragma unroll
+        for (int n = 0; n < NT; ++n)
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+            b[n].template set<false>(
+                j, n * 8 + g < F && t + 4 * j < rows
+                       ? from[(t + 4 * j) * ROW + head * FP + n * 8 + g]
+                       : 0.0f);
       fragment<4> a;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         A y[2];
-        x.pair(y, tensor, row0, rows, head0(), r + t + 4 * j, head, d);
+        x.pair(y, tensor, row0, rows, head0(), t + 4 * j, head, d);
 #pragma unroll
         for (int k = 0; k < 2; ++k)
           a.template set<is_tf32<T>>(2 * j + k, y[k]);
       }
 #pragma unroll
-      for (int n = 0; n < NT; ++n) {
-        fragment<2> b;
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-          b.template set<false>(
-              j, n * 8 + g < F && r + t + 4 * j < rows
-                     ? from[((r + t + 4 * j) * SH + head) * FP + n * 8 + g]
-                     : 0.0f);
+      for (int n = 0; n < NT; ++n)
         mma_all<!is_tf32<T>, true>(
-            *reinterpret_cast<float(*)[4]>(&sums[(i * NT + n) * 4]), a, b);
-      }
+            *reinterpret_cast<float(*)[4]>(&sums[(i * NT + n) * 4]), a, b[n]);
     }
   }
 
@@ -169,7 +169,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
         if (!place(i, unit, d, f))
           continue;
         const int head = unit / HEAD_UNITS - head0();
-        const A *from = tile + (r * SH + head) * FP + f;
+        const A *from = tile + r * ROW + head * FP + f;
         A y[2];
         if (KEYS) {
           queries.pair(y, p.query, row0, rows, head0(), r, head, d & ~1);
@@ -194,7 +194,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
         return false;
     } else {
       const int g = lane_id() / 4, t = lane_id() & 3;
-      const int in_slice = threadIdx.x / 32 + i / (NT * 4) * ROWS;
+      const int in_slice = threadIdx.x / 32 * EACH + i / (NT * 4);
       unit = unit0 + in_slice;
       d = unit % HEAD_UNITS * 16 + 2 * g + i % 4 / 2;
       f = i / 4 % NT * 8 + 2 * t + i % 2;
