@@ -131,11 +131,10 @@ static size_t shared_of(const dfgnn_problem *problem, const edges_plan *plan,
   const int products = plan->backward && (use & EDGES_VALUES) ? 2 : 1;
   const int expanded = use & (plan->backward ? EDGES_KEYS : EDGES_VALUES);
   const int64_t features = problem->heads * problem->dim;
-  const int64_t row =
-      (int64_t)products * shape->tile_heads * shape->pitch +
-      (expanded ? dfgnn__ceil_div(shape->tile_heads * problem->dim, 4) * 4 + 4
-                : 0) +
-      shape->chunk * shape->pitch;
+  const int64_t head = dfgnn__ceil_div(problem->dim, 4) * 4 + 4;
+  const int64_t row = products * apart(shape->tile_heads * shape->pitch) +
+                      (expanded ? apart(shape->tile_heads * head) : 0) +
+                      shape->chunk * shape->pitch;
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const int64_t rows = (plan->backward ? 2 : 1) * plan->rows *
                        (features + dfgnn__wide_vector(problem->dtype));
