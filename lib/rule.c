@@ -132,6 +132,12 @@ static int scores_scalars(const dfgnn_setting *s) {
   return s->problem->op == DFGNN_OP_GAT;
 }
 
+/* Edge features of scores that are products, or normalised queries and keys. */
+static int with_edges(const dfgnn_setting *s) {
+  const dfgnn_problem *p = s->problem;
+  return (p->edge_dim && p->op != DFGNN_OP_GAT) || p->qk_norm;
+}
+
 #define FORWARD "attention.fwd"
 #define BACKWARD "attention.bwd"
 
@@ -230,8 +236,12 @@ static const rule_row refined[] = {
     {"cpu", "reduce.bwd", dominated, "balanced", NULL, "one row dominates"},
     {"cpu", "reduce.bwd", always, "row", NULL,
      "tasks of rows serve most graphs"},
+    {"cpu", FORWARD, with_edges, "edges", NULL,
+     "edge features meet blocks of rows"},
     {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
     {"cpu", FORWARD, always, "smmf", NULL, "blocks of rows serve most graphs"},
+    {"cpu", BACKWARD, with_edges, "edges", NULL,
+     "edge features meet blocks of rows"},
     {"cpu", BACKWARD, dominated, "split", NULL, "one row dominates"},
     {"cpu", BACKWARD, always, "spill", NULL,
      "a number an edge and head saves two products"},

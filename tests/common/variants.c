@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/graph.h"
+#include "lib/key.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
 #include "lib/registry.h"
@@ -120,17 +121,19 @@ static int each_variant(session *s, visit f, void *data, int turn,
 static void matches_reference(session *s, dfgnn_plan *plan, void *data) {
   const dfgnn_problem *p = &s->problem;
   double error = 0;
+  char extras[160];
   (void)data;
+  dfgnn__key_extras(extras, sizeof extras, p);
   dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
   ck_assert_msg(status == DFGNN_OK,
                 "%s on %s, %s %s %s, %d heads of %d, layout %s, %s offsets%s"
-                "%s%s: %s",
+                "%s%s,%s: %s",
                 dfgnn_plan_variant(plan), s->shape.name, dfgnn_op_name(p->op),
                 dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),
                 (int)p->heads, (int)p->dim, dfgnn_layout_name(p->layout),
                 s->graph->matrix.offsets64 ? "64-bit" : "32-bit",
                 p->weights ? ", weights" : "", p->bias ? ", bias" : "",
-                p->dropout ? ", dropout" : "", dfgnn_last_error());
+                p->dropout ? ", dropout" : "", extras, dfgnn_last_error());
 }
 
 /* ---- problems ------------------------------------------------------------ */
@@ -159,7 +162,8 @@ int variant_test_count(const char *backend, const variant_test *test) {
 
 static int has(const variant_test *test, const char *tensor) {
   const dfgnn_operator *op = dfgnn__operator(test->op, test->pass);
-  return op && dfgnn__tensor_find(op, tensor) >= 0;
+  int i = op ? dfgnn__tensor_find(op, tensor) : -1;
+  return i >= 0 && op->tensors[i].flag <= DFGNN_FLAG_BIAS;
 }
 
 /* What a problem can ask for beside its shape; each is left out where the
@@ -244,6 +248,69 @@ int check_every_variant(const char *device, const variant_test *test) {
   free(met);
   return checks;
 }
+
+/* ---- edge features and norms --------------------------------------------- */
+
+typedef struct edge_problem {
+  uint32_t ops;
+  int64_t edge_dim;
+  dfgnn_edge_use use;
+  dfgnn_qk_norm norm;
+} edge_problem;
+
+#define GT DFGNN_BIT(DFGNN_OP_GT)
+#define GATV2 DFGNN_BIT(DFGNN_OP_GATV2)
+#define GAT DFGNN_BIT(DFGNN_OP_GAT)
+
+static const edge_problem edge_problems[] = {
+    {.ops = GT | GATV2, .edge_dim = 11},
+    {.ops = GT | GATV2 | GAT, .edge_dim = DFGNN_EDGE_PROJECTED},
+    {.ops = GT, .edge_dim = 5, .use = DFGNN_EDGE_KEYS},
+    {.ops = GT, .edge_dim = 64, .use = DFGNN_EDGE_VALUES},
+    {.ops = GT, .norm = DFGNN_QK_NORM_RMS},
+    {.ops = GATV2, .edge_dim = 64},
+    {.ops = GT, .edge_dim = 16, .norm = DFGNN_QK_NORM_LAYER},
+    {.ops = GT,
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .use = DFGNN_EDGE_KEYS,
+     .norm = DFGNN_QK_NORM_RMS},
+    {.ops = GT | GATV2, .edge_dim = 1},
+    {.ops = GT, .edge_dim = DFGNN_EDGE_PROJECTED, .use = DFGNN_EDGE_VALUES},
+};
+enum { EDGE_PROBLEMS = sizeof edge_problems / sizeof *edge_problems };
+
+int check_edge_features(const char *device, const variant_test *test) {
+  static const int flags[] = {PLAIN, BIAS, DROPOUT, WEIGHTS | BIAS | DROPOUT};
+  static const int pairs[][2] = {{8, 8}, {4, 16}, {1, 17}, {3, 64}, {2, 100}};
+  session s = {.ctx = context(device, test->dtype)};
+  int checks = 0, turn = (int)test->dtype + (int)test->pass;
+
+  for (int i = 0; i < EDGE_PROBLEMS; i++) {
+    const edge_problem *e = &edge_problems[i];
+    if (!(e->ops & DFGNN_BIT(test->op)))
+      continue;
+    for (int k = 0; k < 2; k++) {
+      const int *pair = pairs[(turn + i + k) % 5];
+      open_shape(&s, (turn + 3 * i + 4 * k) % SHAPES, 0);
+      s.problem = problem_of(test, pair[0], pair[1],
+                             k ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD,
+                             flags[(turn + i + k) % 4]);
+      s.problem.edge_dim = e->edge_dim;
+      s.problem.edge_use = e->use;
+      s.problem.qk_norm = e->norm;
+      if (open_problem(&s)) {
+        checks += each_variant(&s, matches_reference, NULL, i + k, NULL);
+        dfgnn__harness_destroy(s.harness);
+      }
+      close_shape(&s);
+    }
+  }
+  dfgnn_context_destroy(s.ctx);
+  return checks;
+}
+#undef GT
+#undef GATV2
+#undef GAT
 
 /* ---- special values ------------------------------------------------------ */
 
