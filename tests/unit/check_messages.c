@@ -3,6 +3,7 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/common/messages.h"
 
@@ -96,7 +97,8 @@ static void same(const float *found, const double *expected, int count) {
 /* Parts W e + b are (-1.5, -.5) of edge 0 and (4.5, 1) of edge 1, sums x + part
  * (1.5, 3.5) and (5.5, -1). */
 START_TEST(relu_is_that_of_the_formula) {
-  results r = {{0}};
+  results r;
+  memset(&r, 0, sizeof r);
   run(&r, DFGNN_PASS_FORWARD, DFGNN_MESSAGE_RELU);
   same(r.out, (double[]){1.5 + 5.5, 3.5, 0, 0}, 4);
   run(&r, DFGNN_PASS_BACKWARD, DFGNN_MESSAGE_RELU);
@@ -110,7 +112,8 @@ END_TEST
 static double sigma(double z) { return 1 / (1 + exp(-z)); }
 
 START_TEST(gates_are_those_of_the_formula) {
-  results r = {{0}};
+  results r;
+  memset(&r, 0, sizeof r);
   double z[2][2] = {{.25 - 3 - 1.5, -1 + .5 - .5}, {.25 + 1 + 4.5, -1 + 2 + 1}};
   double s[2][2], slope[2][2];
   for (int e = 0; e < 2; e++)

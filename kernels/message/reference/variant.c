@@ -47,7 +47,7 @@ static int64_t numbers_of(const output *o, const dfgnn_problem *p) {
 static size_t workspace(const dfgnn_setting *setting) {
   dfgnn_args args = {0};
   dfgnn_expected expected = {0};
-  output list[OUTPUTS];
+  output list[OUTPUTS] = {{0}};
   int count = list_outputs(list, setting, &args, &expected);
   size_t numbers = 0;
   for (int i = 0; i < count; i++)
@@ -80,7 +80,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_matrix *matrix = launch->setting.matrix;
   dfgnn_expected expected = {.row_count = matrix->destinations,
                              .column_count = matrix->sources};
-  output list[OUTPUTS];
+  output list[OUTPUTS] = {{0}};
   int count = list_outputs(list, &launch->setting, launch->args, &expected);
   double *next = launch->workspace;
   for (int i = 0; i < count; i++) {
