@@ -19,10 +19,10 @@ from ._modes import needs_composite
 from ._operators import DTYPES, Settings
 from .errors import UnsupportedError
 
-# without edges' parts of their own, matrices and gates
 FIELDS = ("value", "gate_dst", "gate_src", "edge_attr", "edge_weight",
           "edge_bias")
-OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "max": "reduce-max"}
+OPS = {"sum": "spmm-sum", "mean": "spmm-mean"}
+REDUCTIONS = (*OPS, "max")
 
 
 class Tensors(NamedTuple):
@@ -141,20 +141,16 @@ def _run(graph, made, backward, tensors):
 
 
 def forward(graph, reduce, given):
-    """(out, arg or None); contiguous tensors."""
+    """[N, H, D] of contiguous tensors."""
     made = _recipe(graph, reduce, given)
     out = given.value.new_empty(made.out_shape)
-    arg = None
-    if reduce == "max":
-        arg = torch.empty(made.out_shape, dtype=torch.int32,
-                          device=out.device)
     if not graph.num_edges:
-        return out.zero_(), None if arg is None else arg.fill_(-1)
-    _run(graph, made, False, dict(given._asdict(), out=out, arg_max=arg))
-    return out, arg
+        return out.zero_()
+    _run(graph, made, False, dict(given._asdict(), out=out))
+    return out
 
 
-def backward(graph, reduce, given, arg, grad, wants):
+def backward(graph, reduce, given, grad, wants):
     """The gradients of the tensors, None where they are not wanted."""
     made = _recipe(graph, reduce, given)
     new = torch.empty if graph.num_edges else torch.zeros
@@ -163,8 +159,7 @@ def backward(graph, reduce, given, arg, grad, wants):
              for name, t, w in zip(FIELDS, given, wants)]
     if graph.num_edges:
         grads = {"grad_" + name: t for name, t in zip(FIELDS, found)}
-        _run(graph, made, True, dict(given._asdict(), arg_max=arg,
-                                     grad_out=grad, **grads))
+        _run(graph, made, True, dict(given._asdict(), grad_out=grad, **grads))
     return [t if t is None or t.dtype == x.dtype else t.to(x.dtype)
             for t, x in zip(found, given)]
 
@@ -173,30 +168,29 @@ class Messages(torch.autograd.Function):
     @staticmethod
     def forward(ctx, graph, reduce, *given):
         given = Tensors(*given)
-        out, arg = forward(graph, reduce, given)
-        ctx.save_for_backward(arg, *given)
+        out = forward(graph, reduce, given)
+        ctx.save_for_backward(*given)
         ctx.call = graph, reduce
         return out
 
     @staticmethod
     def backward(ctx, grad):
         graph, reduce = ctx.call
-        arg, *given = ctx.saved_tensors
-        given = Tensors(*given)
+        given = Tensors(*ctx.saved_tensors)
         wants = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():
             say_once("gradients of gradients are made by torch operations, "
                      "which hold every edge's features")
             found = _differentiate(graph, reduce, given, grad, wants, True)
         else:
-            found = gradients(graph, reduce, given, arg, grad, wants)
+            found = gradients(graph, reduce, given, grad, wants)
         return (None, None, *found)
 
 
-def gradients(graph, reduce, given, arg, grad, wants):
+def gradients(graph, reduce, given, grad, wants):
     """By kernels, or by torch operations where there is none."""
     try:
-        return backward(graph, reduce, given, arg, grad.contiguous(), wants)
+        return backward(graph, reduce, given, grad.contiguous(), wants)
     except UnsupportedError as error:
         say_once(f"{error}; gradients are made by torch operations instead")
     return _differentiate(graph, reduce, given, grad, wants, False)
@@ -204,7 +198,7 @@ def gradients(graph, reduce, given, arg, grad, wants):
 
 def fused(graph, reduce, given):
     """[N, H, D] with gradients; what is by edge is in the graph's order."""
-    if needs_composite():
+    if needs_composite() or reduce not in OPS:
         return composite(graph, reduce, given)
     given = Tensors(*(None if t is None else t.contiguous() for t in given))
     try:

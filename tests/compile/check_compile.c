@@ -4,8 +4,9 @@
  *                 [--list] [--heads H --dim D] [--dtype f16] [--no-graphs]
  *
  * Every variant of every CUDA family is laid out for the shapes below, plain,
- * with bias and dropout and with messages of edges, and the programs that it would launch are
- * compiled, beside those that analyze graphs, sort edges and build views.
+ * with bias and dropout and with messages of edges, and the programs that it
+ * would launch are compiled, beside those that analyze graphs, sort edges and
+ * build views.
  *
  * Without options a sample is compiled: some programs of each template, for
  * each architecture in turn.  --all compiles every program for every

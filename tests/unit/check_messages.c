@@ -140,8 +140,8 @@ START_TEST(gates_are_those_of_the_formula) {
        (double[]){-slope[0][0] + 2 * slope[1][0],
                   -slope[0][1] + 2 * slope[1][1]},
        2);
-  same(r.bias,
-       (double[]){slope[0][0] + slope[1][0], slope[0][1] + slope[1][1]}, 2);
+  same(r.bias, (double[]){slope[0][0] + slope[1][0], slope[0][1] + slope[1][1]},
+       2);
 }
 END_TEST
 

@@ -85,8 +85,8 @@ typedef struct gather {
   const scalar *factors;          /* NULL: 1 */
   const scalar *projected;        /* of the first edge and piece */
   const char *attr;
-  char *grad_attr; /* NULL: not wanted */
-  int fresh;       /* sums begin: they hold nothing */
+  char *grad_attr;         /* NULL: not wanted */
+  int fresh;               /* sums begin: they hold nothing */
   storage *out, *out_gate; /* NULL: to sum */
   scalar *sum, *sum_gate;  /* NULL: not wanted */
   scalar after;
@@ -138,19 +138,19 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
       vec read = load_cut(far + i * VECTOR, t, last);
       vec part = edges == GIVEN ? load_cut(attr + i * VECTOR, t, last)
                  : edges == PROJECTED
-                     ? s_load(g->projected +
-                              e * job->projection.padded_width + d + i * VECTOR)
+                     ? s_load(g->projected + e * job->projection.padded_width +
+                              d + i * VECTOR)
                      : v_zero();
-      vec gates = gated ? v_add(own_gate[i],
-                                load_cut(far_gate + i * VECTOR, t, last))
-                        : v_zero();
+      vec gates =
+          gated ? v_add(own_gate[i], load_cut(far_gate + i * VECTOR, t, last))
+                : v_zero();
       vec grad = pass == COLUMNS ? v_mul(factor, read)
                  : pass == ROWS  ? v_mul(factor, own[i])
                                  : v_zero();
       term y = term_of(pass == COLUMNS ? own[i] : read, gates, part, grad, pass,
                        gated);
-      sum[i] = pass == FORWARD ? v_fma(factor, y.sum, sum[i])
-                               : v_add(y.sum, sum[i]);
+      sum[i] =
+          pass == FORWARD ? v_fma(factor, y.sum, sum[i]) : v_add(y.sum, sum[i]);
       if (both)
         sum_gate[i] = v_add(y.edge, sum_gate[i]);
       if (edges == GIVEN && pass == COLUMNS && g->grad_attr)
@@ -173,11 +173,11 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
 
 /* ---- rows ---------------------------------------------------------------- */
 
+/* Most features are one piece, for which nothing is divided. */
 CPU_INLINE char *place(const message_job *job, const dfgnn_cpu_table *t,
                        int64_t row, int64_t piece) {
-  return t->base ? t->base + row * t->node +
-                       dfgnn__cpu_piece_at(t, &job->pieces, piece)
-                 : NULL;
+  int64_t at = piece ? dfgnn__cpu_piece_at(t, &job->pieces, piece) : 0;
+  return t->base ? t->base + row * t->node + at : NULL;
 }
 
 /* What the terms of a row are multiplied by; an empty one stays 0. */
@@ -197,21 +197,20 @@ CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
   tail t = v_tail(dim % VECTOR);
   const scalar *scale = job->scale;
   scalar factors[CHUNK];
-  gather g = {.job = job,
-              .own = (const storage *)place(job, &job->own.first, row, piece),
-              .own_gate =
-                  (const storage *)place(job, &job->own.gate, row, piece),
-              .far = place(job, &job->far.first, 0, piece),
-              .far_gate = place(job, &job->far.gate, 0, piece),
-              .attr = place(job, &job->attr, 0, piece),
-              .grad_attr = place(job, &job->grad_attr, 0, piece),
-              .factors = scale ? factors : NULL,
-              .fresh = 1,
-              .sum = job->to.base ? (scalar *)state + piece * dim : NULL,
-              .sum_gate = job->to_gate.base
-                              ? (scalar *)state + job->width + piece * dim
-                              : NULL,
-              .after = after_of(job, row)};
+  gather g = {
+      .job = job,
+      .own = (const storage *)place(job, &job->own.first, row, piece),
+      .own_gate = (const storage *)place(job, &job->own.gate, row, piece),
+      .far = place(job, &job->far.first, 0, piece),
+      .far_gate = place(job, &job->far.gate, 0, piece),
+      .attr = place(job, &job->attr, 0, piece),
+      .grad_attr = place(job, &job->grad_attr, 0, piece),
+      .factors = scale ? factors : NULL,
+      .fresh = 1,
+      .sum = job->to.base ? (scalar *)state + piece * dim : NULL,
+      .sum_gate =
+          job->to_gate.base ? (scalar *)state + job->width + piece * dim : NULL,
+      .after = after_of(job, row)};
   storage *out = (storage *)place(job, &job->to, row, piece);
   storage *out_gate = (storage *)place(job, &job->to_gate, row, piece);
   do {
@@ -316,9 +315,9 @@ CPU_INLINE void grade_piece(const message_job *job, int64_t row, int64_t column,
     vec nodes = gated ? v_add(load_cut(gates[0] + d, t, cut),
                               load_cut(gates[1] + d, t, cut))
                       : v_zero();
-    term y = term_of(load_cut(x + d, t, cut), nodes,
-                     s_load_cut(part + d, t, cut),
-                     v_mul(f, load_cut(grad + d, t, cut)), ROWS, gated);
+    term y =
+        term_of(load_cut(x + d, t, cut), nodes, s_load_cut(part + d, t, cut),
+                v_mul(f, load_cut(grad + d, t, cut)), ROWS, gated);
     s_store_cut(part + d, y.edge, t, cut);
   }
 }
@@ -371,18 +370,19 @@ static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
 /* ---- the table ----------------------------------------------------------- */
 
 const dfgnn_cpu_message_kernels CPU_TABLE = {
-    .pass =
-        {[FORWARD] = {[NONE] = {{NULL}, {forward_gate_none}},
-                      [GIVEN] = {{forward_relu_given}, {forward_gate_given}},
-                      [PROJECTED] = {{forward_relu_projected},
-                                     {forward_gate_projected}}},
-         [COLUMNS] = {[NONE] = {{NULL}, {columns_gate_none}},
-                      [GIVEN] = {{columns_relu_given}, {columns_gate_given}},
-                      [PROJECTED] = {{columns_relu_projected},
-                                     {columns_gate_projected}}},
-         [ROWS] = {[NONE] = {{NULL}, {rows_gate_none}},
-                   [GIVEN] = {{NULL}, {rows_gate_given}},
-                   [PROJECTED] = {{NULL}, {rows_gate_projected}}}},
+    .pass = {[FORWARD] = {[NONE] = {{NULL}, {forward_gate_none}},
+                          [GIVEN] = {{forward_relu_given},
+                                     {forward_gate_given}},
+                          [PROJECTED] = {{forward_relu_projected},
+                                         {forward_gate_projected}}},
+             [COLUMNS] = {[NONE] = {{NULL}, {columns_gate_none}},
+                          [GIVEN] = {{columns_relu_given},
+                                     {columns_gate_given}},
+                          [PROJECTED] = {{columns_relu_projected},
+                                         {columns_gate_projected}}},
+             [ROWS] = {[NONE] = {{NULL}, {rows_gate_none}},
+                       [GIVEN] = {{NULL}, {rows_gate_given}},
+                       [PROJECTED] = {{NULL}, {rows_gate_projected}}}},
     .merge = merge,
     .finish = finish,
     .edges = edges};

@@ -97,10 +97,10 @@ static layout lay_out(const dfgnn_setting *setting) {
                    ? setting->matrix->destinations
                    : 0);
   if (fields) {
-    l.scratch_bytes = dfgnn__cpu_aligned(
-        DFGNN_CPU_MESSAGE_HEAD + DFGNN_CPU_MESSAGE_WINDOW *
-                                    (size_t)(width + 2 * padded_fields) *
-                                    scalar);
+    l.scratch_bytes =
+        dfgnn__cpu_aligned(DFGNN_CPU_MESSAGE_HEAD +
+                           DFGNN_CPU_MESSAGE_WINDOW *
+                               (size_t)(width + 2 * padded_fields) * scalar);
     l.sums_bytes = dfgnn__cpu_aligned((size_t)((fields + 1) * width) * scalar);
     PART(matrix, (fields + 1) * width);
     PART(by_feature, backward(p) ? width_of(p) * padded_fields : 0);
@@ -221,14 +221,14 @@ static void convert_projection(call *c) {
 static void make_projection(call *c) {
   const dfgnn_problem *p = c->launch->setting.problem;
   const dfgnn_args *args = c->launch->args;
-  c->job.projection = (dfgnn_cpu_projection){
-      .fields = p->edge_dim,
-      .padded_fields = padded(p->edge_dim + 1),
-      .padded_width = padded(c->job.width),
-      .attr = args->edge_attr,
-      .grad_attr = args->grad_edge_attr,
-      .scratch = c->memory + c->layout.scratch,
-      .scratch_bytes = c->layout.scratch_bytes};
+  c->job.projection =
+      (dfgnn_cpu_projection){.fields = p->edge_dim,
+                             .padded_fields = padded(p->edge_dim + 1),
+                             .padded_width = padded(c->job.width),
+                             .attr = args->edge_attr,
+                             .grad_attr = args->grad_edge_attr,
+                             .scratch = c->memory + c->layout.scratch,
+                             .scratch_bytes = c->layout.scratch_bytes};
   convert_projection(c);
 }
 
@@ -247,10 +247,9 @@ static void cut_pieces(call *c) {
       dfgnn__cpu_table(p, args->grad_value, &args->grad_value_strides),
       dfgnn__cpu_table(p, args->grad_gate_src, &args->grad_gate_src_strides),
       dfgnn__cpu_table(p, args->grad_gate_dst, &args->grad_gate_dst_strides)};
-  const dfgnn_cpu_table *tables[] = {
-      &c->value,    &c->grad_out, &c->gate_dst, &c->gate_src,
-      &c->job.attr, &outs[0],     &outs[1],     &outs[2],
-      &outs[3]};
+  const dfgnn_cpu_table *tables[] = {&c->value,    &c->grad_out, &c->gate_dst,
+                                     &c->gate_src, &c->job.attr, &outs[0],
+                                     &outs[1],     &outs[2],     &outs[3]};
   enum { TABLES = sizeof tables / sizeof *tables };
   size_t elements[TABLES];
   for (int i = 0; i < TABLES; i++)
@@ -262,15 +261,15 @@ static void make_job(call *c) {
   const dfgnn_setting *setting = &c->launch->setting;
   const dfgnn_problem *p = setting->problem;
   const dfgnn_args *args = c->launch->args;
-  c->job = (dfgnn_cpu_message){
-      .edges = setting->matrix->edges,
-      .width = width_of(p),
-      .rows = setting->matrix->destinations,
-      .offsets64 = setting->matrix->offsets64,
-      .offsets = setting->matrix->offsets,
-      .indices = setting->matrix->indices,
-      .prefetch = setting->parameter[DFGNN_CPU_P_PREFETCH],
-      .gated = gated(p)};
+  c->job =
+      (dfgnn_cpu_message){.edges = setting->matrix->edges,
+                          .width = width_of(p),
+                          .rows = setting->matrix->destinations,
+                          .offsets64 = setting->matrix->offsets64,
+                          .offsets = setting->matrix->offsets,
+                          .indices = setting->matrix->indices,
+                          .prefetch = setting->parameter[DFGNN_CPU_P_PREFETCH],
+                          .gated = gated(p)};
   c->scale_dst = args->scale_dst;
   c->value = dfgnn__cpu_table(p, args->value, &args->value_strides);
   if (backward(p))
@@ -301,7 +300,7 @@ static void walk(const call *c, const dfgnn_cpu_message *job,
                  const dfgnn_view *items) {
   const dfgnn_setting *setting = &c->launch->setting;
   int64_t edge_dim = setting->problem->edge_dim;
-  dfgnn_cpu_message_edges edges = edge_dim == 0 ? DFGNN_CPU_EDGES_NONE
+  dfgnn_cpu_message_edges edges = edge_dim == 0  ? DFGNN_CPU_EDGES_NONE
                                   : edge_dim < 0 ? DFGNN_CPU_EDGES_GIVEN
                                                  : DFGNN_CPU_EDGES_PROJECTED;
   dfgnn_cpu_walk rows = dfgnn__cpu_walk(matrix, setting->device->units,
@@ -500,8 +499,7 @@ static const char *split_applicable(const dfgnn_setting *setting) {
 }
 
 #define OPS (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN))
-#define MESSAGES                                                               \
-  (DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE))
+#define MESSAGES (DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE))
 #define FAMILY(label, pass_name, pass)                                         \
   DFGNN_CPU_WALK_FAMILY(label, "message", OPS, pass_name, pass,                \
                         DFGNN_CPU_MESSAGE_CHUNK),                              \

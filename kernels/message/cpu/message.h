@@ -55,10 +55,10 @@ typedef struct dfgnn_cpu_projection {
   int64_t fields;        /* features of an edge */
   int64_t padded_fields; /* with one more, of the offset */
   int64_t padded_width;
-  const char *attr;   /* [E][fields] storage */
-  char *grad_attr;    /* the same; NULL: not wanted */
-  const char *matrix; /* [fields + 1][padded_width] scalars by field, in the
-                       * order of pieces; the last row is the offset */
+  const char *attr;       /* [E][fields] storage */
+  char *grad_attr;        /* the same; NULL: not wanted */
+  const char *matrix;     /* [fields + 1][padded_width] scalars by field, in the
+                           * order of pieces; the last row is the offset */
   const char *by_feature; /* [width][padded_fields] scalars; for grad_attr */
   char *scratch;          /* of all threads */
   size_t scratch_bytes;   /* of a thread */

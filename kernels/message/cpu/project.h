@@ -27,8 +27,8 @@ CPU_INLINE scalar *window_fields(const message_job *job, char *scratch) {
 }
 
 /* `rows` by `columns` vectors of the sum over `terms` of a^T b or a b: a's
- * number of row r and term k is a[r * a_row + k * a_term], and b's row of a term
- * is b + k * b_term.  add: to what `to` holds. */
+ * number of row r and term k is a[r * a_row + k * a_term], and b's row of a
+ * term is b + k * b_term.  add: to what `to` holds. */
 CPU_INLINE void multiply_block(scalar *to, int64_t to_row, const scalar *a,
                                int64_t a_row, int64_t a_term, const scalar *b,
                                int64_t b_term, int64_t terms, const int rows,
@@ -108,10 +108,11 @@ CPU_INLINE const scalar *project_window(const message_job *job, int64_t e,
   char *scratch = p->scratch + (size_t)dfgnn__cpu_thread() * p->scratch_bytes;
   dfgnn_cpu_window *window = (dfgnn_cpu_window *)scratch;
   if (e < window->begin || e >= window->end) {
-    int64_t left = job->edges - e;
-    window->begin = e;
-    window->end = e + (left < WINDOW ? left : WINDOW);
-    project(job, e, window->end - e, scratch);
+    /* Where windows begin sets what is summed first: it depends on nothing. */
+    window->begin = e / WINDOW * WINDOW;
+    int64_t left = job->edges - window->begin;
+    window->end = window->begin + (left < WINDOW ? left : WINDOW);
+    project(job, window->begin, window->end - window->begin, scratch);
   }
   if (window->end - e < *count)
     *count = window->end - e;

@@ -41,10 +41,10 @@ static int instance(const dfgnn_problem *problem, int pass, const void *attr) {
 
 static int find_program(dfgnn_program *program, dfgnn_dtype dtype, int what,
                         const gather_shape *shape, int width) {
-  const dfgnn_program rows_program = DFGNN_PROGRAM(
-      SOURCE, "dfgnn::message_rows", DFGNN_TYPE(dtype), shape->vector,
-      shape->lanes, shape->vectors, shape->unroll, what & 255, (what >> 8) - 1,
-      width);
+  const dfgnn_program rows_program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::message_rows", DFGNN_TYPE(dtype),
+                    shape->vector, shape->lanes, shape->vectors, shape->unroll,
+                    what & 255, (what >> 8) - 1, width);
   *program = rows_program;
   return dfgnn__gather_listed(shape->vector == 1 ? dfgnn__gather_narrow_shapes
                                                  : dfgnn__message_shapes,
@@ -93,16 +93,16 @@ message_layout dfgnn__message_layout(const dfgnn_setting *setting,
   l.matrix = dfgnn__spmm_scale_bytes(setting);
   l.sums = l.matrix +
            (fields ? dfgnn__gather_bytes((fields + 1) * width, scalar) : 0);
-  l.partial = l.sums + (fields && backward(p)
-                            ? dfgnn__gather_bytes(
-                                  l.blocks * (fields + 1) * width, scalar)
-                            : 0);
+  l.partial =
+      l.sums +
+      (fields && backward(p)
+           ? dfgnn__gather_bytes(l.blocks * (fields + 1) * width, scalar)
+           : 0);
   l.bytes = l.partial +
-            (item_edges ? dfgnn__gather_bytes(
-                              dfgnn__gather_item_slots(setting->matrix,
-                                                       item_edges) *
-                                  width * sums_of(p),
-                              scalar)
+            (item_edges ? dfgnn__gather_bytes(dfgnn__gather_item_slots(
+                                                  setting->matrix, item_edges) *
+                                                  width * sums_of(p),
+                                              scalar)
                         : 0);
   return l;
 }
@@ -167,8 +167,7 @@ static dfgnn_status prepare(message_params *p, dfgnn_program *program,
   const dfgnn_args *args = call->launch->args;
   const int given = problem->edge_dim == DFGNN_EDGE_PROJECTED;
   tensor_argument list[TENSORS];
-  const message_params none = {.attr = args->edge_attr,
-                               .matrix = call->matrix};
+  const message_params none = {.attr = args->edge_attr, .matrix = call->matrix};
   *p = none;
   dfgnn__gather_fill(&p->gather, problem, matrix);
   if (pass == MESSAGE_COLUMNS)
@@ -179,8 +178,8 @@ static dfgnn_status prepare(message_params *p, dfgnn_program *program,
   fill_scales(p, call, pass);
   *shape = call->shape;
   const int count = list_tensors(list, p, pass, args);
-  int aligned = (uintptr_t)args->edge_attr % 16 == 0 &&
-                (uintptr_t)p->grad_attr % 16 == 0;
+  int aligned =
+      (uintptr_t)args->edge_attr % 16 == 0 && (uintptr_t)p->grad_attr % 16 == 0;
   aligned |= !given;
   for (int i = 0; i < count; i++) {
     dfgnn_status status =

@@ -22,9 +22,8 @@ struct message_op {
   static constexpr int G = GATED ? C : 1, E = GIVEN ? C : 1;
   static constexpr int kSize =
       sizeof(T) * (1 + GATED + GIVEN) + (PROJECTED ? sizeof(A) : 0);
-  static constexpr int kHeld = C * VEC * sizeof(A) / 4 *
-                                   (SUMS + (PASS != MESSAGE_FORWARD) + GATED) +
-                               8;
+  static constexpr int kHeld =
+      C * VEC * sizeof(A) / 4 * (SUMS + (PASS != MESSAGE_FORWARD) + GATED) + 8;
   static constexpr bool kNotes = true;
 
   struct edge {
@@ -190,10 +189,9 @@ struct message_op {
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
         const A read = widen(x.x[c].item[i]);
-        const A gates =
-            GATED ? z.gate[GATED ? c : 0][i] +
-                        widen(x.gate[GATED ? c : 0].item[i])
-                  : A(0);
+        const A gates = GATED ? z.gate[GATED ? c : 0][i] +
+                                    widen(x.gate[GATED ? c : 0].item[i])
+                              : A(0);
         const A y = GIVEN       ? widen(x.attr[GIVEN ? c : 0].item[i])
                     : PROJECTED ? part[c][i]
                                 : A(0);

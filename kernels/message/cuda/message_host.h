@@ -18,11 +18,11 @@ const char *dfgnn__message_refusal(gather_shape *shape,
 
 /* Where the parts of the workspace begin. */
 typedef struct message_layout {
-  size_t scales;   /* by destination, of the gradients of means */
-  size_t matrix;   /* of projections, as scalars */
-  size_t sums;     /* of blocks of edges, of the gradient of the matrix */
-  int blocks;      /* of those */
-  size_t partial;  /* results of items; of the largest pass */
+  size_t scales;  /* by destination, of the gradients of means */
+  size_t matrix;  /* of projections, as scalars */
+  size_t sums;    /* of blocks of edges, of the gradient of the matrix */
+  int blocks;     /* of those */
+  size_t partial; /* results of items; of the largest pass */
   size_t bytes;
 } message_layout;
 

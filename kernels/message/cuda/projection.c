@@ -28,21 +28,20 @@ int dfgnn__message_blocks(const dfgnn_setting *setting) {
 
 dfgnn_status dfgnn__message_convert(const message_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
-  const message_matrix_params p = {
-      .fields = (int)problem->edge_dim,
-      .width = dfgnn__gather_width(problem),
-      .heads = (int)problem->heads,
-      .dim = (int)problem->dim,
-      .heads_inner = problem->layout == DFGNN_LAYOUT_NDH,
-      .matrix = call->launch->args->edge_weight,
-      .offset = call->launch->args->edge_bias,
-      .to = (void *)call->matrix};
+  const message_matrix_params p = {.fields = (int)problem->edge_dim,
+                                   .width = dfgnn__gather_width(problem),
+                                   .heads = (int)problem->heads,
+                                   .dim = (int)problem->dim,
+                                   .heads_inner =
+                                       problem->layout == DFGNN_LAYOUT_NDH,
+                                   .matrix = call->launch->args->edge_weight,
+                                   .offset = call->launch->args->edge_bias,
+                                   .to = (void *)call->matrix};
   const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::message_matrix",
                                               DFGNN_TYPE(problem->dtype));
-  const dfgnn_grid grid = {
-      .blocks = {(unsigned)dfgnn__ceil_div(
-          (int64_t)(p.fields + 1) * p.width, 256)},
-      .threads = 256};
+  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(
+                               (int64_t)(p.fields + 1) * p.width, 256)},
+                           .threads = 256};
   return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
 }
 
@@ -68,8 +67,8 @@ static dfgnn_status fill(message_edges_params *p, const message_call *call) {
       .matrix = call->matrix,
       .grad_attr = a->grad_edge_attr,
       .sums = (char *)call->launch->workspace + call->layout.sums};
-  dfgnn_status status = dfgnn__gather_tensor(
-      &p->value, "value", a->value, &a->value_strides, problem->dtype);
+  dfgnn_status status = dfgnn__gather_tensor(&p->value, "value", a->value,
+                                             &a->value_strides, problem->dtype);
   if (!status)
     status = dfgnn__gather_tensor(&p->grad_out, "grad_out", a->grad_out,
                                   &a->grad_out_strides, problem->dtype);
@@ -106,8 +105,7 @@ static dfgnn_status run_tiles(const message_call *call, const char *name,
 }
 
 static dfgnn_status add_parameters(const message_call *call,
-                                   const message_edges_params *e,
-                                   int blocks) {
+                                   const message_edges_params *e, int blocks) {
   const dfgnn_args *args = call->launch->args;
   const int wide = call->launch->setting.problem->dtype == DFGNN_F64;
   const message_parameters_params p = {.blocks = blocks,
@@ -122,10 +120,9 @@ static dfgnn_status add_parameters(const message_call *call,
   const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::message_parameter_sums",
                     DFGNN_TYPE(wide ? DFGNN_F64 : DFGNN_F32));
-  const dfgnn_grid grid = {
-      .blocks = {(unsigned)dfgnn__ceil_div(
-          (int64_t)(p.fields + 1) * p.width, 256)},
-      .threads = 256};
+  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(
+                               (int64_t)(p.fields + 1) * p.width, 256)},
+                           .threads = 256};
   return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
 }
 

@@ -49,10 +49,9 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
     for (int k = threadIdx.x; k < kFields * EDGES_FEATURES;
          k += EDGES_THREADS) {
       const int field = k / EDGES_FEATURES, f = first + k % EDGES_FEATURES;
-      matrix[k] = f < p.width
-                      ? __ldg(static_cast<const A *>(p.matrix) +
-                              int64_t(field) * p.width + f)
-                      : A(0);
+      matrix[k] = f < p.width ? __ldg(static_cast<const A *>(p.matrix) +
+                                      int64_t(field) * p.width + f)
+                              : A(0);
     }
   }
 
@@ -84,8 +83,8 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
   }
 
   __device__ __forceinline__ A factor(int row, int column) const {
-    const A r = p.scale_dst ? __ldg(static_cast<const A *>(p.scale_dst) + row)
-                            : A(1);
+    const A r =
+        p.scale_dst ? __ldg(static_cast<const A *>(p.scale_dst) + row) : A(1);
     return p.scale_src ? r * __ldg(static_cast<const A *>(p.scale_src) + column)
                        : r;
   }
@@ -177,8 +176,7 @@ __global__ void __launch_bounds__(EDGES_THREADS)
 #pragma unroll
       for (int k = 0; k < kOwn; ++k)
         if (FIELDS % kStep == 0 || field + k * kStep < FIELDS)
-          sum[k] +=
-              y * tile.matrix[(field + k * kStep) * EDGES_FEATURES + d];
+          sum[k] += y * tile.matrix[(field + k * kStep) * EDGES_FEATURES + d];
     }
     __syncthreads();
   }
@@ -208,8 +206,7 @@ __global__ void __launch_bounds__(EDGES_THREADS)
   A sum[kOwn][kQuad] = {};
   tile.load_matrix(from);
   for (int chunk = 0; chunk < p.chunks; ++chunk) {
-    const int64_t first =
-        (int64_t(blockIdx.x) * p.chunks + chunk) * EDGES_TILE;
+    const int64_t first = (int64_t(blockIdx.x) * p.chunks + chunk) * EDGES_TILE;
     if (first >= p.edges)
       break;
     tile.load_attr(first);
@@ -249,8 +246,8 @@ __global__ void __launch_bounds__(EDGES_THREADS)
 
 /* Adds the blocks' sums, in order. */
 template <typename A>
-__global__ void message_parameter_sums(
-    const __grid_constant__ message_parameters_params p) {
+__global__ void
+message_parameter_sums(const __grid_constant__ message_parameters_params p) {
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t count = int64_t(p.fields + 1) * p.width;
   if (k >= count)

@@ -46,8 +46,8 @@ static dfgnn_status row_launch(const dfgnn_launch *launch) {
                                                         : GATHER_ONCE_WARPS,
                        .rows = x[ROWS],
                        .span = (gather_span)x[SPAN]};
-  const char *reason = dfgnn__message_refusal(&call.shape, s, x[LANES],
-                                              x[VECTORS], x[UNROLL]);
+  const char *reason =
+      dfgnn__message_refusal(&call.shape, s, x[LANES], x[VECTORS], x[UNROLL]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
   if (s->problem->pass == DFGNN_PASS_BACKWARD)
@@ -74,8 +74,7 @@ static dfgnn_status row_launch(const dfgnn_launch *launch) {
     .backend = "cuda", .ops = OPS, .passes = DFGNN_BIT(pass),                  \
     .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,             \
     .edge_ops = OPS,                                                           \
-    .messages =                                                                \
-        DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE),         \
+    .messages = DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE), \
     .parameters = PARAMETERS, .legal = row_legal,                              \
     .applicable = row_applicable, .workspace = row_workspace,                  \
     .views = row_views, .launch = row_launch                                   \

@@ -56,8 +56,8 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
                        .warps = GATHER_ONCE_WARPS,
                        .rows = x[ROWS],
                        .span = GATHER_ONCE};
-  const char *reason = dfgnn__message_refusal(&call.shape, s, x[LANES],
-                                              x[VECTORS], x[UNROLL]);
+  const char *reason =
+      dfgnn__message_refusal(&call.shape, s, x[LANES], x[VECTORS], x[UNROLL]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
   if (s->problem->pass == DFGNN_PASS_BACKWARD)
@@ -85,8 +85,7 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
     .name = "cuda.message." pass_name ".split", .algorithm = "split",          \
     .backend = "cuda", .ops = OPS, .passes = DFGNN_BIT(pass),                  \
     .dtypes = DTYPES, .revision = 1, .deterministic = 1, .edge_ops = OPS,      \
-    .messages =                                                                \
-        DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE),         \
+    .messages = DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE), \
     .parameters = PARAMETERS, .legal = split_legal,                            \
     .applicable = split_applicable, .workspace = split_workspace,              \
     .views = split_views, .launch = split_launch                               \

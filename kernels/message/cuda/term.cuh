@@ -22,8 +22,8 @@ template <typename A> struct sigmoid {
  * is also the gradient of the edge's own part. */
 template <typename A> struct message_term { A value, gate; };
 
-/* x: of the source; gates: the nodes' parts of z; part: the edge's own; grad: of
- * the destination, of a backward pass. */
+/* x: of the source; gates: the nodes' parts of z; part: the edge's own; grad:
+ * of the destination, of a backward pass. */
 template <int PASS, bool GATED, typename A>
 __device__ __forceinline__ message_term<A> term_of(A x, A gates, A part,
                                                    A grad) {

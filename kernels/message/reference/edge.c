@@ -50,14 +50,14 @@ dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
                                      const double *parameters, double *buffer) {
   int64_t width = width_of(problem), fields = fields_of(problem);
   double *next = buffer;
-  dfgnn_ref_message m = {
-      .problem = problem,
-      .args = args,
-      .width = width,
-      .fields = fields,
-      .unit = dfgnn__arithmetic(problem, NULL).unit,
-      .matrix = args->edge_weight ? parameters : NULL,
-      .offset = args->edge_bias ? parameters + width * fields : NULL};
+  dfgnn_ref_message m = {.problem = problem,
+                         .args = args,
+                         .width = width,
+                         .fields = fields,
+                         .unit = dfgnn__arithmetic(problem, NULL).unit,
+                         .matrix = args->edge_weight ? parameters : NULL,
+                         .offset = args->edge_bias ? parameters + width * fields
+                                                   : NULL};
   double **arrays[] = {&m.value,
                        &m.gate_dst,
                        &m.gate_src,

@@ -19,9 +19,9 @@ typedef struct dfgnn_ref_numbers {
 typedef struct dfgnn_ref_message {
   const dfgnn_problem *problem;
   const dfgnn_args *args;
-  int64_t width;       /* heads times features */
-  int64_t fields;      /* of args.edge_attr, where a matrix projects them */
-  double unit;         /* roundoff of what kernels compute in */
+  int64_t width;        /* heads times features */
+  int64_t fields;       /* of args.edge_attr, where a matrix projects them */
+  double unit;          /* roundoff of what kernels compute in */
   const double *matrix; /* [width][fields]; NULL: edges are as they are given */
   const double *offset; /* [width]; NULL: 0 */
 

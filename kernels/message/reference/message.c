@@ -41,8 +41,8 @@ static int open_walk(walk *w, const dfgnn_problem *problem,
   size_t sum = dfgnn__ref_sum_numbers(width);
   *w = (walk){
       .problem = problem, .matrix = matrix, .args = args, .bounds = bounds};
-  w->memory = malloc((message + 2 * sum + (size_t)(3 * width)) *
-                     sizeof *w->memory);
+  w->memory =
+      malloc((message + 2 * sum + (size_t)(3 * width)) * sizeof *w->memory);
   w->order = malloc((size_t)(degree + 1) * sizeof *w->order);
   if (!w->memory || !w->order)
     return 0;
@@ -79,9 +79,8 @@ static void make_terms(walk *w, double f, const double *g,
   for (int64_t i = 0; i < w->m.width; i++) {
     double scale = g ? f * g[i] : f;
     w->terms[i] = scale * x->value[i];
-    w->variances[i] =
-        repeats * (square(scale) * x->variance[i] +
-                   FACTOR_VARIANCE * square(scale * x->value[i]));
+    w->variances[i] = repeats * (square(scale) * x->variance[i] +
+                                 FACTOR_VARIANCE * square(scale * x->value[i]));
   }
 }
 
@@ -112,8 +111,8 @@ static void sum_row(walk *w, int64_t row, const dfgnn_ref_result *out) {
 }
 
 static double *convert(const dfgnn_problem *problem, const dfgnn_args *args) {
-  double *parameters = malloc(dfgnn__ref_message_parameters(problem) *
-                              sizeof *parameters);
+  double *parameters =
+      malloc(dfgnn__ref_message_parameters(problem) * sizeof *parameters);
   if (parameters)
     dfgnn__ref_message_convert(parameters, problem, args);
   return parameters;
@@ -285,8 +284,9 @@ static void put_parameters(const parameter_sums *p, const walk *w,
   double repeats = edges ? p->repeats / (double)edges : 1;
   for (int64_t at = 0; at < p->sum.width; at++) {
     int64_t i = at / (fields + 1), f = at % (fields + 1);
-    dfgnn__ref_put(f < fields ? matrix : offset, f < fields ? i * fields + f : i,
-                   p->sum.value[at], dfgnn__ref_sum_fixed(&p->sum, at),
+    dfgnn__ref_put(f < fields ? matrix : offset,
+                   f < fields ? i * fields + f : i, p->sum.value[at],
+                   dfgnn__ref_sum_fixed(&p->sum, at),
                    dfgnn__ref_sum_summed(&p->sum, at, repeats));
   }
 }

@@ -3,8 +3,8 @@
 #include "kernels/message/reference/message.h"
 
 typedef struct output {
-  void *to;    /* the caller's; NULL: not wanted */
-  double **of; /* where the reference writes */
+  void *to;                     /* the caller's; NULL: not wanted */
+  double **of;                  /* where the reference writes */
   const dfgnn_strides *strides; /* NULL: dense */
   int64_t count;                /* nodes, or numbers */
   int scalar;
@@ -112,8 +112,7 @@ static const char *applicable(const dfgnn_setting *setting) {
     .backend = "cpu", .ops = OPS, .passes = DFGNN_BIT(pass_value),             \
     .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,             \
     .edge_ops = OPS,                                                           \
-    .messages =                                                                \
-        DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE),         \
+    .messages = DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE), \
     .reference = 1, .applicable = applicable, .workspace = workspace,          \
     .views = views, .launch = launch                                           \
   }

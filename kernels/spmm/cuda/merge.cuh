@@ -7,9 +7,9 @@
 
 namespace dfgnn {
 
-/* Slices of a block take every n-th result of a row, number `part` of its PARTS; then their sums are added,
- * always in the same order.  A block of 256 threads serves a row and `columns`
- * features at a time. */
+/* Slices of a block take every n-th result of a row, number `part` of its
+ * PARTS; then their sums are added, always in the same order.  A block of 256
+ * threads serves a row and `columns` features at a time. */
 template <typename T, int PARTS, class Slots>
 __device__ __forceinline__ void
 merge_row(const gather_params &p, const feature_tensor &to, int part,

@@ -77,7 +77,8 @@ static void sum_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   dfgnn__ref_sum_begin(&s->sum, count);
   for (int64_t k = 0; k < count; k++) {
     int64_t j = indices[k];
-    double f = dfgnn__spmm_reference_factor(problem, matrix, args, row, j, begin + k, head);
+    double f = dfgnn__spmm_reference_factor(problem, matrix, args, row, j,
+                                            begin + k, head);
     double variance =
         FACTOR_VARIANCE * f * f * dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_load(s->x, problem, args->value, &args->value_strides, j, head);
@@ -99,7 +100,8 @@ static void sum_column(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   dfgnn__ref_sum_begin(&s->sum, count);
   for (int64_t k = 0; k < count; k++) {
     int64_t i = indices[k], e = dfgnn__ref_edge(&t, view, begin + k);
-    double f = dfgnn__spmm_reference_factor(problem, matrix, args, i, column, e, head);
+    double f =
+        dfgnn__spmm_reference_factor(problem, matrix, args, i, column, e, head);
     double variance =
         FACTOR_VARIANCE * f * f * dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_load(s->x, problem, args->grad_out, &args->grad_out_strides, i,

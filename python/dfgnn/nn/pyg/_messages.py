@@ -19,9 +19,9 @@ def _plain_linear(module):
 
 
 def _reduction(layer):
-    """"sum", "mean" or "max", None if the layer reduces otherwise."""
+    """"sum" or "mean", None if the layer reduces otherwise."""
     names = reductions(layer.aggr_module)
-    return names[0] if names in (("sum",), ("mean",), ("max",)) else None
+    return names[0] if names in (("sum",), ("mean",)) else None
 
 
 def _relu_sums(layer, edge_index, size, x, edge_attr, linear):
