@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import torch
 
-from . import _abi
+from . import _abi, _recording
 from ._execute import Plan
 from ._operators import DTYPES, Settings
 
@@ -25,6 +25,10 @@ OPERATORS = {
     "reduce-pna": Op(_PNA, ("arg_min", "arg_max"),
                      ("value", "out", "out_std", "arg_min", "arg_max")),
 }
+
+
+# those whose gradient reads nothing that forward had
+SUMS = frozenset(("spmm-sum", "spmm-mean", "reduce-mean"))
 
 
 class _Recipe:
@@ -52,6 +56,8 @@ class _Recipe:
 
 
 def _recipe(graph, op, like):
+    if _recording.current is not None:
+        _recording.current.graph(graph)
     recipes = graph.handle.recipes
     _, heads, dim = like.shape
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -106,3 +112,37 @@ def backward(graph, op, saved, grads, wants_value, wants_weight, scales=None):
     if graph.num_edges and found:
         _run(graph, made, True, dict(saved, **grads, **found), scales)
     return found.get("grad_value"), found.get("grad_edge_weight")
+
+
+# ---- sums, which a training step spends no time on but its own
+
+def _run_sum(graph, made, backward, value, out, scales):
+    plan = made.plan(graph, backward)
+    args = plan.arguments()
+    if backward:
+        args.grad_out, args.grad_value = value.data_ptr(), out.data_ptr()
+    else:
+        args.value, args.out = value.data_ptr(), out.data_ptr()
+    if scales is not None:
+        args.scale_dst, args.scale_src = (t.data_ptr() for t in scales)
+    plan.run(args, graph.device)
+
+
+def sum_forward(graph, op, value, scales):
+    """forward() of an operator of SUMS; value [M, H, D] contiguous."""
+    made = _recipe(graph, op, value)
+    if not graph.num_edges:
+        return value.new_zeros(made.out_shape)
+    out = value.new_empty(made.out_shape)
+    _run_sum(graph, made, False, value, out, scales)
+    return out
+
+
+def sum_backward(graph, op, grad, scales):
+    """backward() of one."""
+    made = _recipe(graph, op, grad)
+    if not graph.num_edges:
+        return grad.new_zeros(made.value_shape)
+    found = grad.new_empty(made.value_shape)
+    _run_sum(graph, made, True, grad, found, scales)
+    return found
