@@ -151,14 +151,17 @@ static void matches_reference(session *s, dfgnn_plan *plan, void *data) {
 
 variant_test variant_test_make(int i) {
   return (variant_test){
-      (dfgnn_op)(i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT)),
-      (dfgnn_pass)(i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT),
-      (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
+      .op = (dfgnn_op)(i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT)),
+      .pass = (dfgnn_pass)(i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT),
+      .dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
 }
 
 static int meant(const dfgnn_variant *v, const char *backend,
                  const variant_test *test) {
-  return !strcmp(v->family->backend, backend) &&
+  int sends = test->message
+                  ? (v->family->messages & DFGNN_BIT(test->message)) != 0
+                  : !v->family->messages;
+  return sends && !strcmp(v->family->backend, backend) &&
          v->family->ops & DFGNN_BIT(test->op) &&
          v->family->passes & DFGNN_BIT(test->pass) &&
          v->family->dtypes & DFGNN_BIT(test->dtype);
@@ -194,6 +197,8 @@ static dfgnn_problem problem_of(const variant_test *test, int heads, int dim,
   problem.bias = flags & BIAS && has(test, "bias");
   problem.dropout = flags & DROPOUT && has(test, "bias");
   problem.math = flags & TF32 ? DFGNN_MATH_TF32 : DFGNN_MATH_F32;
+  problem.message = test->message;
+  problem.edge_dim = test->edge_dim;
   ck_ok(dfgnn__problem_complete(&complete, &problem));
   return complete;
 }
