@@ -395,6 +395,11 @@ typedef struct dfgnn_signature {
   int64_t largest_graph; /* nodes of the largest */
   double density;     /* edges over the sum of squared block sizes */
   uint64_t fingerprint;  /* hash of offsets and indices */
+  /* Degrees of sources: how many edges have each column.  All 0 where there are
+   * edges: not known, as in rows that were stored before they were computed. */
+  int64_t max_source_degree, p50_source_degree, p99_source_degree;
+  double source_cv;   /* standard deviation over mean */
+  double isolated_sources; /* share of sources without edges */
 } dfgnn_signature;
 
 #define DFGNN_SIGNATURE_INIT DFGNN_INIT(dfgnn_signature)

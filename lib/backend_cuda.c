@@ -305,6 +305,19 @@ static void fill_blocks(dfgnn_signature *s, const dfgnn_matrix *m,
   s->density = squares > 0 ? (double)m->edges / squares : 0;
 }
 
+static void fill_sources(dfgnn_signature *s, const dfgnn_matrix *m,
+                         const dfgnn_graph_counts *c) {
+  if (!m->edges) {
+    s->isolated_sources = m->sources > 0;
+    return;
+  }
+  s->max_source_degree = (int64_t)c->max_source_degree;
+  s->p50_source_degree = (int64_t)c->source_percentile[0];
+  s->p99_source_degree = (int64_t)c->source_percentile[1];
+  s->isolated_sources = (double)c->isolated_sources / (double)m->sources;
+  s->source_cv = dfgnn__variation(c->source_squares, m->edges, m->sources);
+}
+
 static void fill_signature(dfgnn_signature *s, const dfgnn_matrix *m,
                            const dfgnn_graph_counts *c) {
   double n = (double)m->destinations;
@@ -333,6 +346,7 @@ static void fill_signature(dfgnn_signature *s, const dfgnn_matrix *m,
   s->locality =
       c->local_samples ? (double)c->local_hits / (double)c->local_samples : 1;
   s->fingerprint = c->fingerprint;
+  fill_sources(s, m, c);
 }
 
 dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,

@@ -52,9 +52,11 @@ static dfgnn_status order_trials(dfgnn_trials *t, uint64_t seed) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   for (size_t i = 0; i < t->count; i++)
-    places[i] = (place){.trial = i,
-                        .key = dfgnn__mix(seed * 0x9e3779b97f4a7c15u + i),
-                        .family = t->trial[i].variant->family};
+    places[i] =
+        (place){.trial = i,
+                .key = dfgnn__mix(seed * 0x9e3779b97f4a7c15u +
+                                  dfgnn__variant_index(t->trial[i].variant)),
+                .family = t->trial[i].variant->family};
   qsort(places, t->count, sizeof *places, by_family);
   for (size_t i = 1; i < t->count; i++)
     if (places[i].family == places[i - 1].family)

@@ -213,6 +213,11 @@ class Signature(Descriptor):
         ("largest_graph", c_int64),
         ("density", c_double),
         ("fingerprint", c_uint64),
+        ("max_source_degree", c_int64),
+        ("p50_source_degree", c_int64),
+        ("p99_source_degree", c_int64),
+        ("source_cv", c_double),
+        ("isolated_sources", c_double),
     ]
 
 
