@@ -71,27 +71,33 @@ __global__ void __launch_bounds__(DFGNN_HISTOGRAM_THREADS)
 }
 
 /* How many keys of the tiles before have the digit; several states are under
- * way at a time.  state: of the digit in tile 0. */
+ * way at a time.  state: of the digit in tile 0.  All lanes of a warp call it
+ * and leave it together, those without need of a sum too. */
 template <int RADIX, typename S>
-__device__ __forceinline__ S look_back(const S *state, int64_t tile) {
+__device__ __forceinline__ S look_back(const S *state, int64_t tile,
+                                       bool needed) {
   constexpr int kAhead = 4;
   S sum = 0;
   int64_t at = tile - 1;
-  for (;;) {
+  bool done = !needed;
+  while (!__all_sync(~0u, done)) {
     S x[kAhead];
 #pragma unroll
     for (int k = 0; k < kAhead; k++)
-      x[k] = at >= k ? look(state + (at - k) * RADIX) : 0;
+      x[k] = !done && at >= k ? look(state + (at - k) * RADIX) : 0;
+    bool known = !done; /* of all states up to this one */
 #pragma unroll
     for (int k = 0; k < kAhead; k++) {
-      if (!(x[k] >> State<S>::kShift))
-        break;
-      sum += x[k] & State<S>::kValue;
-      if (x[k] & State<S>::kAll)
-        return sum;
-      at--;
+      known = known && x[k] >> State<S>::kShift;
+      if (known) {
+        sum += x[k] & State<S>::kValue;
+        at--;
+        done = (x[k] & State<S>::kAll) != 0;
+        known = !done;
+      }
     }
   }
+  return sum;
 }
 
 /* V: the type of numbers; C: the width of counts. */
@@ -146,15 +152,15 @@ __global__ void __launch_bounds__(kSortThreads, 2)
       publish(state, State<S>::kAll | (before + S(own)));
   }
   const uint32_t mine = sum_before<kSortThreads>(own, part);
+  if (tile > 0) {
+    before = look_back<kRadix>(state, tile, has_digit);
+    if (has_digit)
+      publish(state + tile * kRadix, State<S>::kAll | (before + S(own)));
+  }
   if (has_digit) {
     start[digit] = mine;
-    if (tile > 0) {
-      before = look_back<kRadix>(state, tile);
-      publish(state + tile * kRadix, State<S>::kAll | (before + S(own)));
-    }
     base[digit] = before - S(mine);
   }
-  __syncwarp(); /* lanes come back from looking at different times */
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kItems; i++) {
