@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/compiler.h"
 #include "kernels/common/device_graph.h"
+#include "lib/signature.h"
 
 int dfgnn__cuda_enter(const dfgnn_device *device) {
   return dfgnn__engine_enter(device->engine);

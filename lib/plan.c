@@ -190,8 +190,9 @@ static void count_source(dfgnn_context *ctx, dfgnn_source source) {
       [DFGNN_SOURCE_EXACT] = &ctx->exact,
       [DFGNN_SOURCE_SIMILAR] = &ctx->similar,
       [DFGNN_SOURCE_NEAREST] = &ctx->nearest,
-      [DFGNN_SOURCE_RULE] = &ctx->misses};
-  if (source <= DFGNN_SOURCE_RULE)
+      [DFGNN_SOURCE_RULE] = &ctx->misses,
+      [DFGNN_SOURCE_MODEL] = &ctx->model_choices};
+  if (source < sizeof counters / sizeof *counters && counters[source])
     atomic_fetch_add(counters[source], 1);
 }
 
@@ -211,8 +212,10 @@ static dfgnn_status refuse_forced(dfgnn_choice *choice,
 
 static void select_stored(dfgnn_choice *choice, dfgnn_context *ctx,
                           const dfgnn_query *query) {
+  dfgnn_model *model =
+      query->setting.problem->effort == DFGNN_EFFORT_STORED ? NULL : ctx->model;
   pthread_mutex_lock(&ctx->lock);
-  dfgnn__table_select(choice, ctx->table, query, 0);
+  dfgnn__select(choice, ctx->table, model, query, 0);
   pthread_mutex_unlock(&ctx->lock);
 }
 

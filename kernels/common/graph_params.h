@@ -65,7 +65,7 @@ typedef struct dfgnn_analysis {
   uint64_t *heavy;
   int64_t heavy_capacity;
   int32_t *high, *low;
-  uint32_t *column_degree; /* edges of each column */
+  uint32_t *column_degree;  /* edges of each column */
   int32_t windows, samples; /* of reuse and locality */
 } dfgnn_analysis;
 
