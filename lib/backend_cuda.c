@@ -469,5 +469,9 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .sort_edges = dfgnn__cuda_sort_edge_list,
     .move = move,
     .time = dfgnn__cuda_time,
+    .watch_create = dfgnn__cuda_watch_create,
+    .watch_destroy = dfgnn__cuda_watch_destroy,
+    .watch_mark = dfgnn__cuda_watch_mark,
+    .watch_read = dfgnn__cuda_watch_read,
     .copy_bandwidth = dfgnn__cuda_copy_bandwidth,
 };

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "lib/handle.h"
-#include "lib/plan.h"
+#include "lib/plan_race.h"
 
 #define REASON_LENGTH 96
 
@@ -30,7 +30,7 @@ static void give_reason(char *reason, const dfgnn_variant *v,
   dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
   const char *refusal = dfgnn__variant_refusal(v, &setting);
   const dfgnn_ranked *ranked = find_ranked(d, v->name);
-  if (v == plan->variant)
+  if (v == dfgnn__race_current(plan)->variant)
     snprintf(reason, REASON_LENGTH, "chosen");
   else if (refusal)
     snprintf(reason, REASON_LENGTH, "%s", refusal);
@@ -94,7 +94,7 @@ dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
   pthread_mutex_unlock(&plan->ctx->lock);
   memcpy(e->because, plan->choice.because, sizeof e->because);
   e->reasons = reasons;
-  e->public = (dfgnn_explanation){.variant = plan->variant->name,
+  e->public = (dfgnn_explanation){.variant = dfgnn_plan_variant(plan),
                                   .source = plan->choice.source,
                                   .distance = plan->choice.distance,
                                   .because = e->because,

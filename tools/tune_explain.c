@@ -1,7 +1,7 @@
 /* tune_explain.c - dfgnn-tune explain: what a program will run, and why */
 #include "base/error.h"
 #include "lib/collect.h"
-#include "lib/plan.h"
+#include "lib/plan_race.h"
 #include "tools/layers.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -29,7 +29,8 @@ static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
 
 /* What the compiler made of the programs of a plan on a GPU. */
 static json_t *kernels_of(const tool_case *each, const dfgnn_plan *given) {
-  const dfgnn_plan *plan = given->inner ? given->inner : given;
+  const dfgnn_plan *plan =
+      dfgnn__race_current(given->inner ? given->inner : given);
   const dfgnn_context *ctx = each->ctx;
   json_t *kernels = json_array();
   dfgnn_programs *programs = NULL;
