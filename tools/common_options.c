@@ -158,6 +158,10 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_MAP] = {"map", 0, "FILE",
                     "write the old numbers of nodes and edges there, an .npz "
                     "of arrays rows, columns and edges"},
+    [OPTION_EDGE_ATTR] = {"edge-attr", 0, "FILE",
+                          "write edge_attr [edges, 3] there, an .npz: the "
+                          "length of an edge, and the direction of its source "
+                          "to the east and to the north"},
     [OPTION_REORDER] = {"reorder", 0, "LIST",
                         "measure what these orders of the nodes gain instead: "
                         "degree, rcm, metis, community or all"},
@@ -473,6 +477,9 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
   case OPTION_METHOD:
   case OPTION_REORDER:
     return set_orders(&s->orders, value);
+  case OPTION_EDGE_ATTR:
+    s->edge_attr = value;
+    break;
   case OPTION_MAP:
     s->map = value;
     break;
