@@ -189,7 +189,7 @@ END_TEST
 START_TEST(a_newer_store_is_read_as_far_as_known_and_never_written) {
   uint64_t invalid = 0;
   make_store(5);
-  execute_raw("PRAGMA user_version = 4;"
+  execute_raw("PRAGMA user_version = 5;"
               "ALTER TABLE measurement ADD COLUMN energy REAL;"
               "CREATE TABLE signature (x)");
   ck_refused(DFGNN_STORE_WRITE, "newer version 5");
