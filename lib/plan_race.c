@@ -95,6 +95,13 @@ static double time_of(const struct dfgnn_plan_race *r, size_t entrant) {
   return least;
 }
 
+/* Its first call told so. */
+static int is_slow(const struct dfgnn_plan_race *r, size_t entrant,
+                   size_t best) {
+  const double ms = time_of(r, entrant);
+  return isfinite(ms) && ms > SLOW * time_of(r, best);
+}
+
 static size_t fastest(const struct dfgnn_plan_race *r) {
   size_t best = 0;
   for (size_t k = 1; k < r->count; k++)
@@ -154,7 +161,7 @@ dfgnn_status dfgnn__race_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   const int call = take_call(r);
   if (call >= 0) {
     const size_t k = (size_t)call % r->count;
-    if (!(time_of(r, k) > SLOW * time_of(r, best))) {
+    if (!is_slow(r, k, best)) {
       const dfgnn_status status =
           timed_call(plan, call, args, workspace, stream);
       /* A launch that the device refuses is an entrant's, not the caller's. */
