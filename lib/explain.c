@@ -75,7 +75,7 @@ dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
   if (plan->ctx->model)
     dfgnn__prediction_text(e->model, sizeof e->model, plan->ctx->model, &query);
   const dfgnn_prediction *prediction =
-      plan->ctx->model ? dfgnn__predict(plan->ctx->model, &query) : NULL;
+      plan->ctx->model ? dfgnn__predict_all(plan->ctx->model, &query) : NULL;
   for (size_t i = 0; i < total; i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     if (!(v->family->ops & DFGNN_BIT(plan->problem.op)) ||

@@ -48,7 +48,7 @@ static dfgnn_status add_file(dfgnn_model *m, const char *path) {
   dfgnn_status status = dfgnn__forests_load(&f->own, path);
   if (status)
     return status;
-  snprintf(f->name, sizeof f->name, "%s", path);
+  snprintf(f->name, sizeof f->name, "%.255s", path);
   f->forests = &f->own;
   m->files++;
   return DFGNN_OK;
@@ -216,8 +216,8 @@ static double find_disagreement(const dfgnn_prediction *p,
   return (double)lost / ((double)members * DFGNN_FOREST_UNIT);
 }
 
-const dfgnn_prediction *dfgnn__predict(dfgnn_model *m,
-                                       const dfgnn_query *query) {
+static const dfgnn_prediction *predict(dfgnn_model *m, const dfgnn_query *query,
+                                       int all) {
   const dfgnn_problem *problem = query->setting.problem;
   dfgnn_prediction *p = &m->prediction;
   const uint64_t *active;
@@ -236,7 +236,7 @@ const dfgnn_prediction *dfgnn__predict(dfgnn_model *m,
     m->score = grown;
     m->scores = p->count;
   }
-  if (dfgnn__ranker_run(&score, &active, &p->running, ranker, query) ||
+  if (dfgnn__ranker_run(&score, &active, &p->running, ranker, query, all) ||
       !p->running)
     return NULL;
   int64_t least = INT64_MAX;
@@ -257,6 +257,16 @@ const dfgnn_prediction *dfgnn__predict(dfgnn_model *m,
   p->score = m->score;
   p->disagreement = find_disagreement(p, score);
   return p;
+}
+
+const dfgnn_prediction *dfgnn__predict(dfgnn_model *m,
+                                       const dfgnn_query *query) {
+  return predict(m, query, 0);
+}
+
+const dfgnn_prediction *dfgnn__predict_all(dfgnn_model *m,
+                                           const dfgnn_query *query) {
+  return predict(m, query, 1);
 }
 
 static double ratio_of(const dfgnn_prediction *p, size_t i) {

@@ -46,16 +46,19 @@ typedef struct dfgnn_prediction {
   size_t count;                        /* of candidates */
   const dfgnn_variant *const *variant; /* [count] */
   const int64_t *score;                /* [count] of DFGNN_FOREST_UNIT times
-                                        * members; INT64_MAX: it does not run */
+                                        * members; INT64_MAX: it has none */
   size_t running;                      /* candidates that run */
   size_t best;                         /* of them, least score; ties by name */
   double disagreement;                 /* log2 that the members think the best
                                         * loses against their own, on average */
 } dfgnn_prediction;
 
-/* NULL if no forest answers or no variant runs. */
+/* NULL if no forest answers or no variant runs.  To choose it is enough to
+ * predict those that may be the best; all of them take longer. */
 const dfgnn_prediction *dfgnn__predict(dfgnn_model *model,
                                        const dfgnn_query *query);
+const dfgnn_prediction *dfgnn__predict_all(dfgnn_model *model,
+                                           const dfgnn_query *query);
 
 /* The predicted time over the best's; 0 if the variant is no candidate. */
 double dfgnn__predicted_ratio(const dfgnn_prediction *prediction,

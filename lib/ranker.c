@@ -17,8 +17,9 @@ typedef enum source {
 
 typedef struct column {
   source source;
-  size_t which; /* problem or pair feature */
-  int *value;   /* of a pair: [classes][DFGNN_PAIR_PARAMETERS] */
+  size_t which;      /* problem or pair feature */
+  int *value;        /* of a pair: [classes][DFGNN_PAIR_PARAMETERS] */
+  uint8_t *class_of; /* [count] of the candidates */
   uint64_t *set;
   uint8_t *bin;
 } column;
@@ -29,11 +30,20 @@ struct dfgnn_ranker {
   const dfgnn_variant **variant;
   column *column;
   dfgnn_ranking_feature *feature;
-  uint64_t *active;
+  uint64_t *active, *short_list; /* that runs; of these, that has a score */
   int32_t *score;
   uint64_t state; /* of the problem whose scores these are; 0: none */
   dfgnn_ranking ranking;
+
+  /* those that the first trees leave */
+  uint16_t chosen[DFGNN_RANKER_SHORT];
+  uint64_t *few_sets; /* [features][255], as sets of one word */
+  dfgnn_ranking_feature *few_feature;
+  int32_t few_score[DFGNN_FOREST_MEMBERS * DFGNN_RANKER_SHORT];
+  dfgnn_ranking few;
 };
+
+enum { FIRST_TREES = 12, MOST_CLASSES = 255 };
 
 static int serves(const dfgnn_variant *v, const char *backend, dfgnn_op op,
                   dfgnn_pass pass) {
@@ -74,6 +84,8 @@ static int join_class(dfgnn_ranker *r, column *c, int *classes,
   while (k < *classes && memcmp(c->value + k * DFGNN_PAIR_PARAMETERS, key,
                                 DFGNN_PAIR_PARAMETERS * sizeof *key))
     k++;
+  if (k == MOST_CLASSES)
+    return -1;
   if (k == *classes) {
     const size_t n = (size_t)k + 1;
     int *value = realloc(c->value, n * DFGNN_PAIR_PARAMETERS * sizeof *value);
@@ -91,6 +103,7 @@ static int join_class(dfgnn_ranker *r, column *c, int *classes,
   }
   c->set[(size_t)k * r->words + candidate / 64] |= (uint64_t)1
                                                    << candidate % 64;
+  c->class_of[candidate] = (uint8_t)k;
   return k;
 }
 
@@ -132,7 +145,10 @@ static dfgnn_status make_columns(dfgnn_ranker *r) {
     column *c = &r->column[f];
     int classes = 0;
     c->source = find_source(&c->which, forest->feature[f].name);
-    if (c->source == FROM_PAIR)
+    c->class_of = calloc(r->count + 1, 1);
+    if (!c->class_of)
+      done = 0;
+    else if (c->source == FROM_PAIR)
       done = class_pairs(r, c, &classes);
     else if (c->source == FROM_VARIANT)
       done = class_variants(r, c, &classes, &forest->feature[f]);
@@ -157,8 +173,13 @@ dfgnn_status dfgnn__ranker_create(dfgnn_ranker **ranker,
   if (!status) {
     const size_t scores = (size_t)forest->members * r->count;
     r->active = calloc(r->words + 1, sizeof *r->active);
+    r->short_list = calloc(r->words + 1, sizeof *r->active);
     r->score = calloc(scores + 1, sizeof *r->score);
-    if (!r->active || !r->score)
+    const size_t features = (size_t)forest->features + 1;
+    r->few_sets = calloc(features * MOST_CLASSES, sizeof *r->few_sets);
+    r->few_feature = calloc(features, sizeof *r->few_feature);
+    if (!r->active || !r->short_list || !r->score || !r->few_sets ||
+        !r->few_feature)
       status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   if (status) {
@@ -178,15 +199,20 @@ void dfgnn__ranker_free(dfgnn_ranker *ranker) {
   if (!ranker)
     return;
   for (int f = 0; ranker->column && f < ranker->forest->features; f++) {
+    free(ranker->column[f].class_of);
     free(ranker->column[f].value);
     free(ranker->column[f].set);
     free(ranker->column[f].bin);
   }
   dfgnn__ranking_free(&ranker->ranking);
+  dfgnn__ranking_free(&ranker->few);
+  free(ranker->few_sets);
+  free(ranker->few_feature);
   free(ranker->variant);
   free(ranker->column);
   free(ranker->feature);
   free(ranker->active);
+  free(ranker->short_list);
   free(ranker->score);
   free(ranker);
 }
@@ -238,14 +264,80 @@ static uint64_t fill_bins(dfgnn_ranker *r, const dfgnn_setting *s) {
   return state ? state : 1;
 }
 
+/* The candidates of least score, in the order of their numbers; returns how
+ * many. */
+static size_t choose_few(dfgnn_ranker *r) {
+  int64_t score[DFGNN_RANKER_SHORT];
+  size_t count = 0;
+  for (size_t i = 0; i < r->count; i++) {
+    int64_t sum = 0;
+    if (!(r->active[i / 64] >> i % 64 & 1))
+      continue;
+    for (int m = 0; m < r->forest->members; m++)
+      sum += r->score[(size_t)m * r->count + i];
+    size_t k = count;
+    if (count == DFGNN_RANKER_SHORT) {
+      if (sum >= score[count - 1])
+        continue;
+      k--;
+    } else {
+      count++;
+    }
+    for (; k > 0 && score[k - 1] > sum; k--) {
+      score[k] = score[k - 1];
+      r->chosen[k] = r->chosen[k - 1];
+    }
+    score[k] = sum;
+    r->chosen[k] = (uint16_t)i;
+  }
+  return count;
+}
+
+static dfgnn_status rank_few(dfgnn_ranker *r) {
+  const size_t count = choose_few(r);
+  const int features = r->forest->features, members = r->forest->members;
+  const uint64_t every = count < 64 ? (UINT64_C(1) << count) - 1 : ~UINT64_C(0);
+  for (int f = 0; f < features; f++) {
+    const int classes = r->feature[f].classes;
+    uint64_t *set = r->few_sets + (size_t)f * MOST_CLASSES;
+    r->few_feature[f] = (dfgnn_ranking_feature){classes, set, r->column[f].bin};
+    if (!classes)
+      continue;
+    memset(set, 0, (size_t)classes * sizeof *set);
+    for (size_t k = 0; k < count; k++)
+      set[r->column[f].class_of[r->chosen[k]]] |= UINT64_C(1) << k;
+  }
+  r->few.count = count;
+  r->few.words = 1;
+  r->few.feature = r->few_feature;
+  r->few.active = &every;
+  r->few.score = r->few_score;
+  const dfgnn_status status = dfgnn__forest_rank(r->forest, &r->few);
+  memset(r->active, 0, r->words * sizeof *r->active);
+  for (size_t k = 0; k < count; k++) {
+    const size_t i = r->chosen[k];
+    r->active[i / 64] |= UINT64_C(1) << i % 64;
+    for (int m = 0; m < members; m++)
+      r->score[(size_t)m * r->count + i] = r->few_score[(size_t)m * count + k];
+  }
+  return status;
+}
+
 dfgnn_status dfgnn__ranker_run(const int32_t **score, const uint64_t **active,
                                size_t *running, dfgnn_ranker *r,
-                               const dfgnn_query *query) {
+                               const dfgnn_query *query, int all) {
   dfgnn_status status = DFGNN_OK;
   *running = list_running(r, query);
-  const uint64_t state = fill_bins(r, &query->setting);
-  if (state != r->state)
+  const uint64_t state = fill_bins(r, &query->setting) * 2 + (all != 0);
+  r->ranking.trees = all ? 0 : FIRST_TREES;
+  if (state == r->state) { /* the scores are those of the last query */
+    memcpy(r->active, r->short_list, r->words * sizeof *r->active);
+  } else {
     status = dfgnn__forest_rank(r->forest, &r->ranking);
+    if (!status && !all)
+      status = rank_few(r);
+    memcpy(r->short_list, r->active, r->words * sizeof *r->active);
+  }
   r->state = status ? 0 : state;
   *score = r->score;
   *active = r->active;

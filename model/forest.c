@@ -144,11 +144,15 @@ dfgnn_status dfgnn__forest_rank(const dfgnn_forest *forest,
          (size_t)forest->members * count * sizeof *ranking->score);
   for (int m = 0; m < forest->members; m++) {
     const walk w = {forest, ranking, s, ranking->score + (size_t)m * count};
-    for (int t = 0; t < forest->trees[m]; t++, root++) {
-      const dfgnn_forest_node *tree = forest->node + *root;
+    const int all = forest->trees[m];
+    const int trees =
+        ranking->trees && ranking->trees < all ? ranking->trees : all;
+    for (int t = 0; t < trees; t++) {
+      const dfgnn_forest_node *tree = forest->node + root[t];
       memcpy(s->sets, ranking->active, s->words * sizeof *s->sets);
       descend(&w, tree, tree, s->sets);
     }
+    root += all;
   }
   return DFGNN_OK;
 }

@@ -67,6 +67,7 @@ typedef struct dfgnn_ranking {
   size_t count, words;                  /* words: (count + 63) / 64 */
   const dfgnn_ranking_feature *feature; /* [features] */
   const uint64_t *active;               /* [words] which are asked for */
+  int trees;                            /* of each member, at most; 0: all */
   int32_t *score;                       /* [members][count], written; 0 for
                                          * those that are not active */
   void *memory;                         /* NULL at first; kept between calls */

@@ -96,7 +96,7 @@ static dfgnn_status order_by_model(dfgnn_trials *t, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   pthread_mutex_lock(&ctx->lock);
-  const dfgnn_prediction *p = dfgnn__predict(ctx->model, query);
+  const dfgnn_prediction *p = dfgnn__predict_all(ctx->model, query);
   for (size_t k = 0; k < t->count; k++) {
     const size_t i = t->order[k];
     const double ratio = p ? dfgnn__predicted_ratio(p, t->trial[i].variant) : 0;

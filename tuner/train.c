@@ -218,7 +218,7 @@ static dfgnn_status train_key(dfgnn_trained *t, const char *key,
     return status;
   if (rows->data.groups < LEAST_GROUPS)
     goto out;
-  snprintf(forest->key, sizeof forest->key, "%s", key);
+  snprintf(forest->key, sizeof forest->key, "%.63s", key);
   describe(forest, rows);
   bins = malloc((size_t)forest->features * rows->data.rows + 1);
   status = bins ? dfgnn__boost_thresholds(forest, &rows->data)
