@@ -364,6 +364,7 @@ START_TEST(the_same_specification_makes_the_same_graph) {
       {"powerlaw:columns=random,duplicates=drop,seed=5", 0x4ed244875e6c3113},
       {"uniform:seed=5", 0x0a5b243a2e327ca1},
       {"grid:rows=9,columns=8", 0x8cccf3ac9a3c3631},
+      {"rmat:scale=8,edges=999,seed=5", 0x8495817632c8dd26},
       {"icosphere:level=4", 0x7d0e61d210048e6d},
       {"sphere:row-size=20,source-size=20", 0x079b20f626a28645},
       {"sphere:rows=icosphere,row-size=3,sources=latitude,source-size=9000,"
