@@ -30,8 +30,15 @@ int variant_test_count(const char *backend, const variant_test *test);
  * of checks; fails if a variant of the device met no problem. */
 int check_every_variant(const char *device, const variant_test *test);
 
+/* The same with edge features and normalised queries and keys; 0 of operators
+ * that have none. */
+int check_edge_features(const char *device, const variant_test *test);
+
 /* NaN, infinities, zero norms and scores far below zero. */
 void check_special_values(const char *device, const variant_test *test);
+
+/* Rows of 2048 features in 1, 2 and 64 heads. */
+void check_wide_rows(const char *device, const variant_test *test);
 
 /* Strides that are dense in neither layout. */
 void check_strides(const char *device, const variant_test *test);

@@ -29,8 +29,15 @@ static const struct {
 } shapes[] = {{1, 128}, {8, 16}, {16, 32}, {16, 64}, {3, 20}, {4, 48}};
 
 static const struct {
-  int bias, dropout, weights;
-} modes[] = {{0, 0, 0}, {1, 1, 0}, {0, 0, 1}};
+  int bias, dropout, weights, edge_dim, edge_use;
+} modes[] = {{.bias = 0},
+             {.bias = 1, .dropout = 1},
+             {.weights = 1},
+             {.edge_dim = 11},
+             {.edge_dim = 5, .edge_use = DFGNN_EDGE_KEYS},
+             {.edge_dim = 64, .edge_use = DFGNN_EDGE_VALUES},
+             {.edge_dim = 11, .bias = 1, .dropout = 1},
+             {.edge_dim = DFGNN_EDGE_PROJECTED}};
 
 /* Messages of edges, and what their features are. */
 static const struct {
@@ -142,6 +149,8 @@ static int collect_all(dfgnn_programs *list) {
             p.bias = modes[m].bias;
             p.dropout = modes[m].dropout;
             p.weights = modes[m].weights;
+            p.edge_dim = modes[m].edge_dim;
+            p.edge_use = (dfgnn_edge_use)modes[m].edge_use;
             p.deterministic = 0;
             if (options.dtype >= 0 && dtype != options.dtype)
               continue;
