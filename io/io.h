@@ -40,6 +40,7 @@ typedef struct dfgnn__array {
   const char *name;
   const int64_t *data;
   int64_t count;
+  const int32_t *narrow; /* instead of data */
 } dfgnn__array;
 dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays);
 

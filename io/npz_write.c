@@ -98,7 +98,8 @@ static dfgnn_status write_arrays(const void *data, const char *path,
   if (!zip)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write", path);
   for (const dfgnn__array *a = data; a->name && !failed; a++)
-    failed = put_vector(zip, a->name, 8, a->data, a->count);
+    failed = a->narrow ? put_vector(zip, a->name, 4, a->narrow, a->count)
+                       : put_vector(zip, a->name, 8, a->data, a->count);
   failed |= zipClose(zip, NULL);
   if (failed)
     return dfgnn__fail(DFGNN_ERROR_IO,

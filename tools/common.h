@@ -69,6 +69,7 @@ typedef enum tool_exit {
   X(REMOVE)                                                                    \
   X(METHOD)                                                                    \
   X(MAP)                                                                       \
+  X(BY)                                                                        \
   X(REORDER)                                                                   \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
@@ -130,6 +131,7 @@ typedef struct tool_settings {
   int skip_invalid, remove;
   unsigned orders; /* of --method, --reorder: a bit a dfgnn_order */
   const char *map;
+  const char *by;  /* how dfgnn-graph partition divides; NULL: by METIS */
   char *owned[16]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;

@@ -146,6 +146,9 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_MAP] = {"map", 0, "FILE",
                     "write the old numbers of nodes and edges there, an .npz "
                     "of arrays rows, columns and edges"},
+    [OPTION_BY] = {"by", 0, "METHOD",
+                   "metis, range, or a file with the part of each node, a "
+                   "number a line, as gpmetis writes it (default metis)"},
     [OPTION_REORDER] = {"reorder", 0, "LIST",
                         "measure what these orders of the nodes gain instead: "
                         "degree, rcm, metis, community or all"},
@@ -437,6 +440,9 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     return set_orders(&s->orders, value);
   case OPTION_MAP:
     s->map = value;
+    break;
+  case OPTION_BY:
+    s->by = value;
     break;
   case OPTION_REMOVE:
     s->remove = 1;

@@ -45,10 +45,14 @@ static dfgnn_status put_figures(json_t *row, const session *s,
 static dfgnn_status write_map(const session *s) {
   const dfgnn_csr *csr = s->csr;
   const dfgnn__array arrays[] = {
-      {"rows", s->order, csr->destinations},
-      {"columns", s->order + csr->destinations, csr->sources},
-      {"edges", s->order + csr->destinations + csr->sources, csr->edges},
-      {NULL, NULL, 0}};
+      {.name = "rows", .data = s->order, .count = csr->destinations},
+      {.name = "columns",
+       .data = s->order + csr->destinations,
+       .count = csr->sources},
+      {.name = "edges",
+       .data = s->order + csr->destinations + csr->sources,
+       .count = csr->edges},
+      {.name = NULL}};
   return dfgnn__arrays_write(s->settings->map, arrays);
 }
 

@@ -85,7 +85,8 @@ def attention(op, inputs, bias, seed, graph, settings):
     kept = weights
     if settings.dropout:
         kept = weights * keep_factors(seed, graph.num_edges, weights.size(1),
-                                      settings.dropout).to(exact)
+                                      settings.dropout,
+                                      graph.edge_number).to(exact)
     return weighted_sum(kept, inputs[VALUE[op]], graph).to(dtype), weights
 
 
@@ -109,10 +110,15 @@ def _splitmix(z):
     return z ^ _logical_shift(z, 31)
 
 
-def keep_factors(seed, edges, heads, dropout):
-    """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout)."""
+def keep_factors(seed, edges, heads, dropout, edge_number=None):
+    """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout);
+    edge_number [E]: what it draws by, the place of an edge by default."""
     key = _splitmix(seed + _STEP)
-    counter = torch.arange(1, edges * heads + 1, device=seed.device)
+    if edge_number is None:
+        counter = torch.arange(1, edges * heads + 1, device=seed.device)
+    else:
+        counter = (edge_number.view(-1, 1) * heads + torch.arange(
+            1, heads + 1, device=seed.device)).view(-1)
     number = _logical_shift(_splitmix(key + counter * _STEP), 32)
     kept = number >= int(dropout * 4294967296.0)
     return (kept / (1.0 - dropout)).view(edges, heads)

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from . import _attention, _composite, _execute, ops
+from . import _attention, _composite, _execute, merge, ops
 from ._modes import (
     constant, jit_tracing, needs_composite, untraced)
 from ._operators import OPERATORS, Settings, check_inputs
@@ -100,15 +100,22 @@ def _size(spec, inputs):
 
 
 def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
-            return_weights=False, self_loops=False):
+            return_weights=False, self_loops=False, return_lse=False):
     """out, or (out, weights before dropout, factors of dropout or None); per
-    edge in the caller's order."""
+    edge in the caller's order.  With return_lse (out, weights or None, factors
+    or None, lse)."""
     spec = OPERATORS[name]
     inputs = _autocast(spec, inputs)
     if not isinstance(graph, Graph):
         refuse_values(graph, f"attention of {name}")
     call = dict(scale=scale, slope=slope, return_weights=return_weights,
                 self_loops=self_loops)
+    if isinstance(graph, Graph) and graph.exchange is not None:
+        from .distributed import attention
+        return attention.attend(name, graph, inputs, bias, dropout,
+                                return_lse=return_lse, **call)
+    if return_lse:
+        return _with_lse(name, graph, inputs, bias, dropout, **call)
     if dropout == 1:
         return _all_dropped(_run(name, graph, inputs, bias, 0.0, **call),
                             return_weights)
@@ -153,8 +160,50 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     factors = None
     if dropout:
         factors = graph.to_caller_order(_composite.keep_factors(
-            seed, weights.size(0), weights.size(1), dropout)).to(weights.dtype)
+            seed, weights.size(0), weights.size(1), dropout,
+            graph.edge_number)).to(weights.dtype)
     return out, graph.to_caller_order(weights), factors
+
+
+@untraced
+def _with_lse(name, graph, inputs, bias, dropout, scale, slope,
+              return_weights, self_loops):
+    """(out, weights or None, factors or None, lse)."""
+    spec = OPERATORS[name]
+    seed = make_seed(inputs[spec.value].device) if 0 < dropout < 1 else None
+    settings = _settings(inputs[spec.value], scale, slope,
+                         dropout if dropout < 1 else 0.0, False)
+    if not isinstance(graph, Graph):
+        graph = as_graph(graph, _size(spec, inputs))
+    if self_loops:
+        graph = graph.with_self_loops()
+        if bias is not None:
+            bias = graph.to_looped_edges(bias)
+    found = None
+    if not needs_composite():
+        made = _execute.recipe(graph, name, inputs, bias, settings)
+    if bias is not None:
+        bias = graph.to_graph_order(bias)
+    if not needs_composite():
+        found = merge.attention(graph, made, inputs, bias, seed)
+    if found is None:
+        out, _, lse = merge.by_torch(graph, name, inputs, bias, seed, settings)
+        found = out, lse
+    out, lse = found
+    weights = factors = None
+    if return_weights:
+        settings = settings._replace(weights=True)
+        made = _execute.recipe(graph, name, inputs, bias, settings)
+        weights = graph.to_caller_order(
+            _attention.attention(graph, made, inputs, bias, seed)[1])
+        if settings.dropout:
+            factors = graph.to_caller_order(_composite.keep_factors(
+                seed, weights.size(0), weights.size(1), dropout,
+                graph.edge_number)).to(weights.dtype)
+    if dropout == 1:
+        out = out * 0
+        factors = None if weights is None else torch.zeros_like(weights)
+    return out, weights, factors, lse
 
 
 def _looped(graph, size, bias):
@@ -187,7 +236,7 @@ def _by_torch(spec, graph, inputs, bias, seed, settings):
     if settings.dropout:
         factors = graph.to_caller_order(_composite.keep_factors(
             seed, graph.num_edges, weights.size(1),
-            settings.dropout)).to(weights.dtype)
+            settings.dropout, graph.edge_number)).to(weights.dtype)
     return out, graph.to_caller_order(weights), factors
 
 
@@ -195,8 +244,13 @@ if not ops.AVAILABLE:
     _attend = untraced(_attend)
 
 
-def _pick(result, return_weights):
+def _pick(result, return_weights, return_lse=False):
     """What the caller asked for: "after" are weights as they were used."""
+    if return_lse:
+        out, weights, factors, lse = result
+        if not return_weights:
+            return out, lse
+        return (*_pick((out, weights, factors), return_weights), lse)
     if not return_weights:
         return result
     out, weights, factors = result
@@ -209,7 +263,7 @@ def _pick(result, return_weights):
 
 def gt_attention(graph, query, key, value, *, scale=None, bias=None,
                  dropout=0.0, training=True, edge_attr=None, edge_weight=None,
-                 return_weights=False):
+                 return_weights=False, return_lse=False):
     """Dot-product attention of a graph transformer.
 
     out_i = sum_j alpha_ij v_j, alpha the softmax over the in-edges of i of
@@ -224,6 +278,8 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
         keys and the values, as TransformerConv does with edge_dim.
     return_weights: also return alpha [E, H], before dropout; "after": alpha
         with what dropout made of it.
+    return_lse: also return, last, the log-sum-exp of the scores [N, H], for
+        :func:`dfgnn.merge_attention`; it has a gradient.
     """
     dropout = _probability(dropout, training)
     if scale is None:
@@ -232,14 +288,15 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
         raise ValueError("scale must not be 0")
     if edge_attr is not None:
         return _gt_with_edges(graph, query, key, value, scale, bias, dropout,
-                              edge_attr, edge_weight, return_weights)
+                              edge_attr, edge_weight, return_weights,
+                              return_lse)
     return _pick(_attend("gt", graph, (query, key, value), bias, scale=scale,
-                         dropout=dropout, return_weights=return_weights),
-                 return_weights)
+                         dropout=dropout, return_weights=return_weights,
+                         return_lse=return_lse), return_weights, return_lse)
 
 
 def _gt_with_edges(graph, query, key, value, scale, bias, dropout, edge_attr,
-                   edge_weight, return_weights):
+                   edge_weight, return_weights, return_lse):
     """<q, W e> = <W^T q, e> and sum alpha W e = W sum alpha e: nothing is
     [E, H, D]."""
     if edge_weight is None:
@@ -253,21 +310,27 @@ def _gt_with_edges(graph, query, key, value, scale, bias, dropout, edge_attr,
               * edge_attr.unsqueeze(1)).sum(-1)
     if bias is not None:
         scores = scores + bias
-    out, weights, factors = _attend(
+    out, weights, factors, *lse = _attend(
         "gt", graph, (query, key, value), scores, scale=scale,
-        dropout=dropout, return_weights=True)
+        dropout=dropout, return_weights=True, return_lse=return_lse)
     kept = weights if factors is None else weights * factors
     messages = kept.unsqueeze(-1) * edge_attr.unsqueeze(1)
     sums = messages.new_zeros((num_dst,) + tuple(messages.shape[1:]))
     sums = sums.index_add(0, dst, messages)
     out = out + torch.einsum("nhf,hdf->nhd", sums.to(weight.dtype), weight)
-    return (out, weights) if return_weights else out
+    found = (out, *([weights] if return_weights else []), *lse)
+    return found if len(found) > 1 else out
 
 
 def _check_edges(name, tensor, num_edges):
     if tensor.dim() != 2 or tensor.size(0) != num_edges:
         raise ValueError(f"{name} must be [edges={num_edges}, features], got "
                          + describe(tensor))
+
+
+def extended(graph, x):
+    """A tensor of nodes by the sources of edges."""
+    return graph.extend(x) if isinstance(graph, Graph) else x
 
 
 def _endpoints(graph, size, self_loops=False):
@@ -285,7 +348,8 @@ def _endpoints(graph, size, self_loops=False):
 
 
 def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
-                   training=True, return_weights=False, self_loops=False):
+                   training=True, return_weights=False, self_loops=False,
+                   return_lse=False):
     """Attention by cosine: scores are beta cos(h_i, h_j), values h_j.
 
     h [M, H, D]: of sources; h_dst [N, H, D]: of destinations, h by default.
@@ -295,12 +359,13 @@ def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
     return _pick(_attend("agnn", graph, (h if h_dst is None else h_dst, h,
                                          beta), bias, dropout=dropout,
                          return_weights=return_weights,
-                         self_loops=self_loops), return_weights)
+                         self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
                   edge_score=None, bias=None, dropout=0.0, training=True,
-                  return_weights=False, self_loops=False):
+                  return_weights=False, self_loops=False, return_lse=False):
     """Additive attention: scores are leaky_relu(a_i + b_j), values h_j.
 
     h [M, H, D], score_dst a [N, H], score_src b [M, H].
@@ -315,21 +380,24 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
         num_dst = score_dst.size(0)
         src, dst = _endpoints(graph, (h.size(0), num_dst), self_loops)
         scores = torch.nn.functional.leaky_relu(
-            score_dst.index_select(0, dst) + score_src.index_select(0, src)
+            score_dst.index_select(0, dst)
+            + extended(graph, score_src).index_select(0, src)
             + edge_score, negative_slope)
         return score_attention(
             graph, scores if bias is None else scores + bias, h, num_dst,
             dropout=dropout, return_weights=return_weights,
-            self_loops=self_loops)
+            self_loops=self_loops, return_lse=return_lse)
     return _pick(_attend("gat", graph, (h, score_dst, score_src), bias,
                          slope=negative_slope, dropout=dropout,
                          return_weights=return_weights,
-                         self_loops=self_loops), return_weights)
+                         self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
                     edge_attr=None, bias=None, dropout=0.0, training=True,
-                    return_weights=False, self_loops=False):
+                    return_weights=False, self_loops=False,
+                    return_lse=False):
     """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
@@ -341,22 +409,24 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
     if edge_attr is not None:
         num_dst = x_dst.size(0)
         src, dst = _endpoints(graph, (x_src.size(0), num_dst), self_loops)
-        x = (x_dst.index_select(0, dst) + x_src.index_select(0, src)
-             + edge_attr)
+        x = (x_dst.index_select(0, dst)
+             + extended(graph, x_src).index_select(0, src) + edge_attr)
         scores = (torch.nn.functional.leaky_relu(x, negative_slope)
                   * att).sum(-1)
         return score_attention(
             graph, scores if bias is None else scores + bias, x_src, num_dst,
             dropout=dropout, return_weights=return_weights,
-            self_loops=self_loops)
+            self_loops=self_loops, return_lse=return_lse)
     return _pick(_attend("gatv2", graph, (x_dst, x_src, att), bias,
                          slope=negative_slope, dropout=dropout,
                          return_weights=return_weights,
-                         self_loops=self_loops), return_weights)
+                         self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
-                    training=True, return_weights=False, self_loops=False):
+                    training=True, return_weights=False, self_loops=False,
+                    return_lse=False):
     """Softmax of given scores [E, H] over in-edges, and the weighted sum of
     value [M, H, D]: attention of any other kind.
 
@@ -374,7 +444,8 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
         "gat", graph, (value, zeros.expand(num_dst, heads),
                        zeros.expand(num_src, heads)), scores, slope=1.0,
         dropout=dropout, return_weights=return_weights,
-        self_loops=self_loops), return_weights)
+        self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def edge_scores(op, edges, *inputs, scale=None, negative_slope=0.2):

@@ -18,7 +18,8 @@ template <typename A>
 __device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
                                      uint64_t key, int64_t edge, int heads,
                                      int head) {
-  return dfgnn__dropped(key, edge, heads, head, d.threshold) ? A(0) : keep;
+  const int64_t number = d.number ? d.number[edge] : edge;
+  return dfgnn__dropped(key, number, heads, head, d.threshold) ? A(0) : keep;
 }
 
 } // namespace dfgnn
