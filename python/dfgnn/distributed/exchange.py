@@ -40,7 +40,7 @@ class Layout:
             for size in tail:
                 count *= size
             wide = buffer[:, begin:begin + count * dtype.itemsize].view(dtype)
-            found.append(wide.unflatten(1, tail) if len(tail) != 1 else wide)
+            found.append(wide.unflatten(1, tail) if tail else wide[:, 0])
         return found
 
 

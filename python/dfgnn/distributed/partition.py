@@ -96,10 +96,10 @@ def _host_csr(graph, keep):
 
 def _array(pointer, count, dtype):
     """A copy of the library's array."""
-    if not count:
-        return numpy.empty(0, dtype)
-    size = count * numpy.dtype(dtype).itemsize
-    return numpy.frombuffer(ctypes.string_at(pointer, size), dtype)
+    array = numpy.empty(count, dtype)
+    if count:
+        ctypes.memmove(array.ctypes.data, pointer, array.nbytes)
+    return array
 
 
 def _signed(number):
