@@ -205,4 +205,8 @@ def call(graph, op, value, weight, self_loops, symmetric):
         return (_Sum.apply(graph, near, far, value, weight),)
     if op in _EXTREMES and weight is None:
         return (_Extreme.apply(graph, op, value),)
-    return fused(graph.table, op, graph.extend(value), weight, False)
+    table = graph.extend(value)
+    # a rank without edges sends gradients back, too, since others wait for it
+    none = table[:0].sum()
+    return tuple(out + none for out in fused(graph.table, op, table, weight,
+                                             False))
