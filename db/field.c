@@ -66,8 +66,18 @@ static const dfgnn_field problem[] = {
      IN_PROBLEM(bias), .added = 2},
     {INT("dropout", dropout, 0, 1), .word = "dropout", .key = DFGNN_KEY_GATE,
      IN_PROBLEM(dropout), .added = 2},
-    {INT64("edge_dim", edge_dim, 0, 65536), .word = "edge features",
-     .key = DFGNN_KEY_GATE, .added = 2},
+    {INT64("edge_dim", edge_dim, DFGNN_EDGE_PROJECTED, 65536),
+     .word = "edge features", .key = DFGNN_KEY_GATE, IN_PROBLEM(edge_dim),
+     .added = 2},
+    {INT("edge_use", edge_use, 0, DFGNN_EDGE_USE_COUNT - 1),
+     .word = "edge features of", .key = DFGNN_KEY_GATE, IN_PROBLEM(edge_use),
+     .names = DFGNN_NAMES_EDGE_USE, .added = 3},
+    {INT("qk_norm", qk_norm, 0, DFGNN_QK_NORM_COUNT - 1),
+     .word = "query-key norm", .key = DFGNN_KEY_GATE, IN_PROBLEM(qk_norm),
+     .names = DFGNN_NAMES_QK_NORM, .added = 3},
+    {INT("message", message, 0, DFGNN_MESSAGE_COUNT - 1), .word = "message",
+     .key = DFGNN_KEY_GATE, IN_PROBLEM(message), .names = DFGNN_NAMES_MESSAGE,
+     .added = 3},
 };
 
 static const dfgnn_field graph[] = {

@@ -42,7 +42,7 @@ typedef enum dfgnn_field_key {
   DFGNN_KEY_WORD    /* has to match up to its first comma */
 } dfgnn_field_key;
 
-/* The enumeration that a name of the problem is of. */
+/* The enumeration that a name or number of the problem is of. */
 typedef enum dfgnn_field_names {
   DFGNN_NAMES_NONE,
   DFGNN_NAMES_OP,
@@ -50,6 +50,9 @@ typedef enum dfgnn_field_names {
   DFGNN_NAMES_DTYPE,
   DFGNN_NAMES_MATH,
   DFGNN_NAMES_LAYOUT,
+  DFGNN_NAMES_EDGE_USE,
+  DFGNN_NAMES_QK_NORM,
+  DFGNN_NAMES_MESSAGE,
   DFGNN_NAMES_COUNT
 } dfgnn_field_names;
 

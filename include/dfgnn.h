@@ -93,10 +93,25 @@ DFGNN_API const char *dfgnn_version(void);
  *   AGNN   s = beta cos(h_i, h_j), value h_j      Thekumparampil et al. 2018
  *   GAT    s = leaky_relu(a_i + b_j), value h_j   Velickovic et al. 2018
  *   GATV2  s = <att, leaky_relu(x_i + y_j)>, value y_j   Brody et al. 2022
+ * With edge features (problem.edge_dim), W e_ij + b being args.edge_weight,
+ * edge_attr and edge_bias:
+ *   GT     s = scale <q_i, k_j + W e_ij + b>, value v_j + W e_ij + b, or one of
+ *          the two alone (problem.edge_use)              Shi et al. 2021
+ *   GATV2  s = <att, leaky_relu(x_i + y_j + W e_ij + b)>, value y_j
+ *   GAT    s = leaky_relu(a_i + b_j + c_ij), c = args.score_edge: the scalar
+ *          <att_e, W e_ij> = <W^T att_e, e_ij>, which the caller makes
+ * With problem.qk_norm the q and k of GT are normalised over a head first:
+ *   RMS    x / sqrt(mean(x^2) + eps) * w                 Zhang & Sennrich 2019
+ *   LAYER  (x - mean(x)) / sqrt(var(x) + eps) * w        Ba et al. 2016
  * SpMM, with optional row and column scales r and c (GCN: both 1/sqrt(degree)):
  *   SPMM_SUM       out_i = r_i sum_j c_j x_j
  *   SPMM_MEAN      the same with sum over the number of edges
  *   SPMM_WEIGHTED  out_i = r_i sum_j c_j w_ij x_j
+ * Messages of SPMM_SUM, SPMM_MEAN and the reductions: with problem.message, x_j
+ * is in the formulas m_ij, which differs from edge to edge:
+ *   RELU   relu(x_j + W e_ij + b)                        GINE, GEN
+ *   GATE   sigmoid(a_i + b_j [+ W e_ij + b]) x_j         ResGated, GatedGCN
+ *          by feature, a and b being args.gate_dst and gate_src
  * Reductions by feature; a row without edges gives 0 (arg -1):
  *   REDUCE_MIN, REDUCE_MAX  and which edge it came from; the first of equals, a
  *                  NaN before all numbers
@@ -153,6 +168,33 @@ typedef enum dfgnn_layout {
   DFGNN_LAYOUT_COUNT
 } dfgnn_layout;
 
+/* What of GT the features of an edge are added to. */
+typedef enum dfgnn_edge_use {
+  DFGNN_EDGE_BOTH = 0, /* keys and values */
+  DFGNN_EDGE_KEYS = 1,
+  DFGNN_EDGE_VALUES = 2,
+  DFGNN_EDGE_USE_COUNT
+} dfgnn_edge_use;
+
+/* problem.edge_dim of edge features that are [E, H, D] already. */
+#define DFGNN_EDGE_PROJECTED (-1)
+
+/* How queries and keys of GT are normalised. */
+typedef enum dfgnn_qk_norm {
+  DFGNN_QK_NORM_NONE = 0,
+  DFGNN_QK_NORM_RMS = 1,
+  DFGNN_QK_NORM_LAYER = 2,
+  DFGNN_QK_NORM_COUNT
+} dfgnn_qk_norm;
+
+/* What an edge carries in SpMM and reductions. */
+typedef enum dfgnn_message {
+  DFGNN_MESSAGE_COPY = 0, /* x_j */
+  DFGNN_MESSAGE_RELU = 1,
+  DFGNN_MESSAGE_GATE = 2,
+  DFGNN_MESSAGE_COUNT
+} dfgnn_message;
+
 typedef enum dfgnn_index_type {
   DFGNN_INDEX_I32 = 0,
   DFGNN_INDEX_I64 = 1
@@ -199,12 +241,21 @@ DFGNN_API const char *dfgnn_math_name(dfgnn_math math);
 DFGNN_API const char *dfgnn_layout_name(dfgnn_layout layout);
 DFGNN_API const char *dfgnn_effort_name(dfgnn_effort effort);
 DFGNN_API const char *dfgnn_source_name(dfgnn_source source);
+DFGNN_API const char *dfgnn_edge_use_name(dfgnn_edge_use use);
+DFGNN_API const char *dfgnn_qk_norm_name(dfgnn_qk_norm norm);
+DFGNN_API const char *dfgnn_message_name(dfgnn_message message);
 DFGNN_API dfgnn_status dfgnn_op_parse(dfgnn_op *op, const char *name);
 DFGNN_API dfgnn_status dfgnn_pass_parse(dfgnn_pass *pass, const char *name);
 DFGNN_API dfgnn_status dfgnn_dtype_parse(dfgnn_dtype *dtype, const char *name);
 DFGNN_API dfgnn_status dfgnn_math_parse(dfgnn_math *math, const char *name);
 DFGNN_API dfgnn_status dfgnn_layout_parse(dfgnn_layout *out, const char *name);
 DFGNN_API dfgnn_status dfgnn_effort_parse(dfgnn_effort *out, const char *name);
+DFGNN_API dfgnn_status dfgnn_edge_use_parse(dfgnn_edge_use *out,
+                                            const char *name);
+DFGNN_API dfgnn_status dfgnn_qk_norm_parse(dfgnn_qk_norm *out,
+                                           const char *name);
+DFGNN_API dfgnn_status dfgnn_message_parse(dfgnn_message *out,
+                                           const char *name);
 
 /* Bytes of one element: 4, 2, 2, 8. */
 DFGNN_API size_t dfgnn_dtype_size(dfgnn_dtype dtype);
@@ -594,12 +645,21 @@ typedef struct dfgnn_problem {
   /* Bias and dropout are measured as problems of their own.  Until they are, the
    * fastest variant without them that can do both is chosen, as
    * DFGNN_SOURCE_SIMILAR at best. */
+  int64_t edge_dim;        /* F, features an edge: args.edge_attr is [E,F] and
+                            * args.edge_weight W.  0: no edge features.
+                            * DFGNN_EDGE_PROJECTED: args.edge_attr is W e + b,
+                            * [E,H,D]; GAT, which takes no other: args.score_edge
+                            * is its scalar, [E,H].  Not AGNN, SPMM_WEIGHTED. */
+  dfgnn_edge_use edge_use; /* GT with edge features */
+  dfgnn_qk_norm qk_norm;   /* GT */
+  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_*.  RELU needs edge
+                            * features, GATE may have them, COPY has none. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
     DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0 }
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, DFGNN_MESSAGE_COPY }
 
 /* Distance in elements between consecutive nodes, heads and features of a
  * tensor.  All zero: dense in the problem's layout. */
@@ -660,7 +720,8 @@ typedef struct dfgnn_args {
   const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL: */
   uint64_t seed_value;
 
-  const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar. */
+  const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar.  With
+                            * problem.edge_dim F: W [H,D,F].  Storage. */
   const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
   const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
   void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
@@ -680,9 +741,29 @@ typedef struct dfgnn_args {
   void *grad_att;        /* [H,D].  Scalar. */
   void *grad_beta;       /* [1].  Scalar. */
   void *grad_bias;       /* [E,H].  Scalar; only with problem.bias. */
-  void *grad_edge_weight; /* [E,H].  Scalar. */
+  void *grad_edge_weight; /* [E,H], or of W [H,D,F].  Scalar. */
   dfgnn_strides grad_out_strides, grad_query_strides, grad_key_strides,
       grad_value_strides;
+
+  /* Edge features, in edge order and dense; dimensions are in the order named
+   * here in every layout. */
+  const void *edge_attr; /* e [E,F], or W e + b [E,H,D].  Storage.  Only with
+                          * problem.edge_dim. */
+  const void *edge_bias; /* b [H,D].  Storage; NULL: 0.  Only with edge_dim F. */
+  const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
+  const void *query_norm, *key_norm; /* w of q and of k [D].  Storage; NULL: 1.
+                                      * Only with problem.qk_norm. */
+  double norm_eps;       /* 0: 1e-5 */
+  const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE. */
+  const void *gate_src;  /* b [M,H,D].  Likewise. */
+  void *grad_edge_attr;  /* as edge_attr.  Storage. */
+  void *grad_edge_bias;  /* [H,D].  Scalar. */
+  void *grad_score_edge; /* [E,H].  Scalar. */
+  void *grad_query_norm, *grad_key_norm; /* [D].  Scalar. */
+  void *grad_gate_dst;   /* [N,H,D].  Storage. */
+  void *grad_gate_src;   /* [M,H,D].  Storage. */
+  dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,
+      grad_gate_src_strides;
 
   /* Attention over a part of a graph's edges.  The results of parts merge: lse
    * is the logarithm of the sum of their exp(lse), out the sum of their

@@ -17,7 +17,12 @@ void dfgnn__parts_free(dfgnn__parts *parts) {
   free(parts->offsets);
   free(parts->indices);
   free(parts->graph_ptr);
+  free(parts->edge_attr);
   *parts = (dfgnn__parts){0};
+}
+
+const float *dfgnn__csr_edge_attr(const dfgnn_csr *csr) {
+  return ((const owned *)csr)->parts.edge_attr;
 }
 
 void dfgnn_csr_free(dfgnn_csr *csr) {

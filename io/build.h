@@ -11,6 +11,7 @@ typedef struct dfgnn__parts {
   int32_t *indices;
   int64_t graphs;
   int64_t *graph_ptr;
+  float *edge_attr; /* [edges, 3], or NULL; see sphere.h */
 } dfgnn__parts;
 
 void dfgnn__parts_free(dfgnn__parts *parts);

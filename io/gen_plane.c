@@ -1,6 +1,7 @@
 /* gen_plane.c - graphs of points in the plane: nearest neighbours, regions */
 #include "base/error.h"
 #include "io/generators.h"
+#include "io/near.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -74,29 +75,7 @@ static void cells_free(cells *c) {
   free(c->point);
 }
 
-typedef struct near_list {
-  int64_t count, wanted;
-  int64_t *distance; /* squared, ascending */
-  int32_t *point;
-} near_list;
-
-static void near_add(near_list *near, int64_t distance, int32_t point) {
-  int64_t k = near->count;
-  if (k == near->wanted) {
-    if (distance >= near->distance[k - 1])
-      return;
-    k--;
-  } else
-    near->count++;
-  for (; k > 0 && near->distance[k - 1] > distance; k--) {
-    near->distance[k] = near->distance[k - 1];
-    near->point[k] = near->point[k - 1];
-  }
-  near->distance[k] = distance;
-  near->point[k] = point;
-}
-
-static void near_add_cell(near_list *near, const cells *c,
+static void near_add_cell(dfgnn__near *near, const cells *c,
                           const dfgnn__point *points, int64_t i, int64_t x,
                           int64_t y) {
   if (x < 0 || y < 0 || x >= c->side || y >= c->side)
@@ -106,12 +85,12 @@ static void near_add_cell(near_list *near, const cells *c,
     int32_t j = c->point[k];
     int64_t dx = points[j].x - points[i].x, dy = points[j].y - points[i].y;
     if (j != i)
-      near_add(near, dx * dx + dy * dy, j);
+      dfgnn__near_add(near, dx * dx + dy * dy, j);
   }
 }
 
 /* Rings of cells around the point, until none further out can be nearer. */
-static void near_find(near_list *near, const cells *c,
+static void near_find(dfgnn__near *near, const cells *c,
                       const dfgnn__point *points, int64_t i) {
   int64_t x = cell_of(c, points[i].x), y = cell_of(c, points[i].y);
   near->count = 0;
@@ -132,7 +111,7 @@ static void near_find(near_list *near, const cells *c,
   }
 }
 
-static dfgnn_status add_nearest(dfgnn__edges *edges, near_list *near,
+static dfgnn_status add_nearest(dfgnn__edges *edges, dfgnn__near *near,
                                 const dfgnn__point *points, int64_t count,
                                 int64_t first) {
   cells c;
@@ -153,7 +132,7 @@ static dfgnn_status add_nearest(dfgnn__edges *edges, near_list *near,
 dfgnn_status dfgnn__generate_knn(dfgnn__parts *parts, const double *value) {
   enum { NODES, K, BATCH, SEED };
   int64_t nodes = (int64_t)value[NODES], graphs = (int64_t)value[BATCH];
-  near_list near = {.wanted = (int64_t)value[K]};
+  dfgnn__near near = {.wanted = (int64_t)value[K]};
   dfgnn__edges edges = {0};
   if (near.wanted >= nodes)
     return dfgnn__fail(DFGNN_ERROR_INVALID,

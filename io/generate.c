@@ -38,6 +38,8 @@ typedef struct kind {
 #define SEED                                                                   \
   { "seed", 1, 0, MAX_SEED, NULL, 0 }
 
+#define GRIDS "octahedral|latitude|icosphere"
+
 static const kind kinds[] = {
     {{"sbm-pattern",
       "PATTERN of Benchmarking-GNNs: 5 communities of 5..34 "
@@ -105,11 +107,34 @@ static const kind kinds[] = {
      {{"rows", 100, 1, MAX_NODES, NULL, 0},
       {"columns", 100, 1, MAX_NODES, NULL, 0},
       {"neighbours", 0, 0, 1, "4|8", 0}}},
+    {{"icosphere",
+      "the multi-mesh of an icosphere: edges of levels coarsest to level, a "
+      "level quartering the triangles of the one before",
+      "level=5 coarsest=0"},
+     dfgnn__generate_icosphere,
+     {{"level", 5, 0, 10, NULL, 0}, {"coarsest", 0, 0, 10, NULL, 0}}},
+    {{"sphere",
+      "neighbours between two grids of the sphere: octahedral (size: rings a "
+      "hemisphere), latitude (size: points) or icosphere (size: level); each "
+      "row, or with search=sources each source, joins the k nearest (0: all) "
+      "within radius (0: any; of a sphere of radius 1)",
+      "rows=octahedral|latitude|icosphere row-size=96 "
+      "sources=octahedral|latitude|icosphere source-size=96 k=16 radius=0 "
+      "search=rows|sources"},
+     dfgnn__generate_sphere,
+     {{"rows", 0, 0, 2, GRIDS, 0},
+      {"row-size", 96, 0, MAX_NODES, NULL, 0},
+      {"sources", 0, 0, 2, GRIDS, 0},
+      {"source-size", 96, 0, MAX_NODES, NULL, 0},
+      {"k", 16, 0, 1e6, NULL, 0},
+      {"radius", 0, 0, 2, NULL, 1},
+      {"search", 0, 0, 1, "rows|sources", 0}}},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
-/* The benchmark graphs of the DF-GNN paper.  Duplicates are dropped, as in the
- * graphs that the measurements of its peers were made on. */
+/* The benchmark graphs of the DF-GNN paper, and those of weather models.
+ * Duplicates are dropped, as in the graphs that the measurements of its peers
+ * were made on. */
 static const struct preset {
   dfgnn__generator_info info;
   const char *kind, *settings;
@@ -151,6 +176,26 @@ static const struct preset {
     {{"reddit_rand", "Reddit with random columns", NULL},
      "powerlaw",
      "nodes=232965,edges=114615892,max-degree=21657,duplicates=drop"},
+    {{"o96_proc", "weather: a processor on the multi-mesh of level 5", NULL},
+     "icosphere",
+     "level=5"},
+    {{"h_to_h", "weather: a processor on the multi-mesh of level 6", NULL},
+     "icosphere",
+     "level=6"},
+    {{"o96_knn16", "weather: 16 nearest of 40320 points of the grid O96", NULL},
+     "sphere",
+     "k=16"},
+    {{"era_to_h", "weather: 542080 points to the mesh they are near", NULL},
+     "sphere",
+     "rows=icosphere,row-size=6,sources=latitude,source-size=542080,k=0,"
+     "radius=0.0124"},
+    {{"dop_enc", "weather: each of 307200 points to 3 of the mesh", NULL},
+     "sphere",
+     "rows=icosphere,row-size=6,sources=latitude,source-size=307200,k=3,"
+     "search=sources"},
+    {{"h_to_era", "weather: the mesh to 542080 points, 3 each", NULL},
+     "sphere",
+     "rows=latitude,row-size=542080,sources=icosphere,source-size=6,k=3"},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
@@ -265,19 +310,25 @@ static double *find_value(const kind *k, double *value, const char *name) {
 
 /* A batch has fewer graphs; a full graph fewer nodes of the same mean degree,
  * and a largest row of the same share of the edges where that can be. */
-static void shrink(const kind *k, double *value, double scale) {
+static dfgnn_status shrink(const kind *k, double *value, double scale) {
   double *batch = find_value(k, value, "batch");
   if (batch) {
     *batch = fmax(1, floor(*batch * scale + 0.5));
-    return;
+    return DFGNN_OK;
   }
   double *nodes = find_value(k, value, "nodes");
   double *edges = find_value(k, value, "edges");
   double *most = find_value(k, value, "max-degree");
+  if (!edges)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: found scale=%g, expected none: its settings %s say "
+                       "how large it is",
+                       k->info.name, scale, k->info.settings);
   double mean = *edges / *nodes;
   *nodes = fmax(1, floor(*nodes * scale + 0.5));
   *most = fmin(*nodes, fmax(floor(*most * scale + 0.5), ceil(4 * mean)));
   *edges = fmax(*most, fmin(floor(*edges * scale + 0.5), *nodes * *most / 2));
+  return DFGNN_OK;
 }
 
 static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
@@ -315,7 +366,7 @@ static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
   if (!status)
     status = set_all(k, value, preset ? &scale : NULL, settings);
   if (!status && scale < 1)
-    shrink(k, value, scale);
+    status = shrink(k, value, scale);
   if (status)
     return status;
   dfgnn__parts parts = {0};

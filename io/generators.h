@@ -20,6 +20,10 @@ dfgnn__generate dfgnn__generate_powerlaw; /* nodes edges max-degree columns
 dfgnn__generate dfgnn__generate_uniform;  /* nodes sources edges seed */
 dfgnn__generate dfgnn__generate_grid;     /* rows columns neighbours */
 
+dfgnn__generate dfgnn__generate_icosphere; /* level coarsest */
+dfgnn__generate dfgnn__generate_sphere;    /* rows row-size sources source-size
+                                            * k radius search */
+
 /* A batch of graphs of (up to) nodes each is fewer than 2^31 nodes. */
 dfgnn_status dfgnn__check_batch(double graphs, double nodes);
 

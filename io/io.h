@@ -35,12 +35,18 @@ dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr);
  * dfgnn_status. */
 int dfgnn__csr_symmetric(const dfgnn_csr *csr);
 
-/* Writes vectors as an .npz; a NULL name ends the list. */
+/* Attributes [edges, 3] of the edges of a graph that dfgnn_csr_generate made:
+ * the length, and where the source lies, to the east and to the north, as a
+ * vector of length one.  NULL for kinds without a place for their nodes. */
+const float *dfgnn__csr_edge_attr(const dfgnn_csr *csr);
+
+/* Writes arrays as an .npz; a NULL name ends the list. */
 typedef struct dfgnn__array {
   const char *name;
-  const int64_t *data;
+  const void *data;
   int64_t count;
-  const int32_t *narrow; /* instead of data */
+  int64_t columns; /* 0: a vector of int64; else float32 [count, columns] */
+  int narrow;      /* 1: a vector of int32 instead */
 } dfgnn__array;
 dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays);
 

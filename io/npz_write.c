@@ -54,6 +54,15 @@ static int put_vector(zipFile zip, const char *name, int item, const void *data,
          put(zip, data, (size_t)item * (size_t)count) || zipCloseFileInZip(zip);
 }
 
+static int put_floats(zipFile zip, const dfgnn__array *a) {
+  char shape[48];
+  snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)a->count,
+           (long long)a->columns);
+  return open_array(zip, a->name, "<f4", shape) ||
+         put(zip, a->data, sizeof(float) * (size_t)(a->count * a->columns)) ||
+         zipCloseFileInZip(zip);
+}
+
 /* The values: as many ones as there are edges. */
 static int put_ones(zipFile zip, int64_t count) {
   char shape[32], *ones = malloc(CHUNK);
@@ -98,8 +107,9 @@ static dfgnn_status write_arrays(const void *data, const char *path,
   if (!zip)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write", path);
   for (const dfgnn__array *a = data; a->name && !failed; a++)
-    failed = a->narrow ? put_vector(zip, a->name, 4, a->narrow, a->count)
-                       : put_vector(zip, a->name, 8, a->data, a->count);
+    failed = a->columns ? put_floats(zip, a)
+                        : put_vector(zip, a->name, a->narrow ? 4 : 8, a->data,
+                                     a->count);
   failed |= zipClose(zip, NULL);
   if (failed)
     return dfgnn__fail(DFGNN_ERROR_IO,

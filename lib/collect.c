@@ -14,8 +14,7 @@ static void point_arguments(dfgnn_args *args, const dfgnn_problem *problem,
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   for (const dfgnn_tensor *t = op->tensors; t->name; t++)
     if (dfgnn__tensor_used(t, problem) &&
-        (choices || t->flag != DFGNN_FLAG_NONE ||
-         (t->role != DFGNN_ROLE_MODIFIER && t->role != DFGNN_ROLE_OPTIONAL)))
+        (choices || !dfgnn__tensor_left_out(t)))
       *dfgnn__tensor_slot(t, args) = nowhere;
   args->dropout = problem->dropout ? 0.5 : 0;
 }

@@ -13,7 +13,10 @@ _Static_assert(sizeof(dfgnn_op) == sizeof(int) &&
                    sizeof(dfgnn_pass) == sizeof(int) &&
                    sizeof(dfgnn_dtype) == sizeof(int) &&
                    sizeof(dfgnn_math) == sizeof(int) &&
-                   sizeof(dfgnn_layout) == sizeof(int),
+                   sizeof(dfgnn_layout) == sizeof(int) &&
+                   sizeof(dfgnn_edge_use) == sizeof(int) &&
+                   sizeof(dfgnn_qk_norm) == sizeof(int) &&
+                   sizeof(dfgnn_message) == sizeof(int),
                "enumerations are not of the size of int");
 
 #define ENUMERATION(kind)                                                      \
@@ -31,6 +34,9 @@ ENUMERATION(pass)
 ENUMERATION(dtype)
 ENUMERATION(math)
 ENUMERATION(layout)
+ENUMERATION(edge_use)
+ENUMERATION(qk_norm)
+ENUMERATION(message)
 
 static const struct enumeration {
   const char *(*name)(int x);
@@ -41,6 +47,9 @@ static const struct enumeration {
     [DFGNN_NAMES_DTYPE] = {.name = dtype_name, .parse = dtype_parse},
     [DFGNN_NAMES_MATH] = {.name = math_name, .parse = math_parse},
     [DFGNN_NAMES_LAYOUT] = {.name = layout_name, .parse = layout_parse},
+    [DFGNN_NAMES_EDGE_USE] = {.name = edge_use_name, .parse = edge_use_parse},
+    [DFGNN_NAMES_QK_NORM] = {.name = qk_norm_name, .parse = qk_norm_parse},
+    [DFGNN_NAMES_MESSAGE] = {.name = message_name, .parse = message_parse},
 };
 
 static const dfgnn_fields *problem_fields(void) {
@@ -56,7 +65,7 @@ void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
     void *slot = dfgnn__field_slot(field, row);
     if (!field->in_problem)
       continue;
-    if (field->names)
+    if (field->kind == DFGNN_FIELD_NAME)
       *(const char **)slot =
           enumerations[field->names].name(*(const int *)member);
     else if (field->kind == DFGNN_FIELD_INT)
@@ -65,7 +74,6 @@ void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
       *(int64_t *)slot = *(const int64_t *)member;
   }
   row->index = offsets64 ? "i64" : "i32";
-  row->edge_dim = 0;
   row->protocol = problem->cold ? "cold" : "warm";
 }
 
@@ -78,18 +86,13 @@ dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
   const dfgnn_fields *fields = problem_fields();
   dfgnn_problem found = DFGNN_PROBLEM_INIT;
   dfgnn_status status = DFGNN_OK;
-  if (row->edge_dim)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "the row is of %lld features an edge, which this "
-                       "library does not have",
-                       (long long)row->edge_dim);
   for (size_t i = 0; i < fields->count && !status; i++) {
     const dfgnn_field *field = &fields->field[i];
     const void *value = dfgnn__field_get(field, row);
     void *member = (char *)&found + field->in_problem;
     if (!field->in_problem)
       continue;
-    if (field->names)
+    if (field->kind == DFGNN_FIELD_NAME)
       status =
           enumerations[field->names].parse(member, *(const char *const *)value);
     else if (field->kind == DFGNN_FIELD_INT)
@@ -158,6 +161,15 @@ append(char *text, size_t size, const char *format, ...) {
   va_end(arguments);
 }
 
+/* "11 edge features"; below 0: "projected edge features". */
+static void append_count(char *text, size_t size, const char *joint,
+                         int64_t count, const char *word) {
+  if (count < 0)
+    append(text, size, "%sprojected %s", joint, word);
+  else
+    append(text, size, "%s%lld %s", joint, (long long)count, word);
+}
+
 void dfgnn__key_difference(char *text, size_t size,
                            const dfgnn_measurement *measured,
                            const dfgnn_measurement *wanted) {
@@ -176,9 +188,13 @@ void dfgnn__key_difference(char *text, size_t size,
     else if (field->kind == DFGNN_FIELD_NAME)
       append(text, size, "%swith %s %s", comma, field->word,
              *(const char *const *)x);
-    else
-      append(text, size, "%swith %lld %s", comma,
-             (long long)*(const int64_t *)x, field->word);
+    else if (field->kind == DFGNN_FIELD_INT)
+      append(text, size, "%swith %s %s", comma, field->word,
+             enumerations[field->names].name(*(const int *)x));
+    else {
+      append(text, size, "%s", comma);
+      append_count(text, size, "with ", *(const int64_t *)x, field->word);
+    }
   }
 }
 
@@ -188,17 +204,25 @@ void dfgnn__key_extras(char *text, size_t size, const dfgnn_problem *problem) {
   *text = 0;
   for (size_t i = 0; i < fields->count; i++) {
     const dfgnn_field *field = &fields->field[i];
-    size_t at = field->in_problem;
-    if (!at || !dfgnn__field_is_flag(field) ||
-        *(const int *)((const char *)&usual + at) ||
-        !*(const int *)((const char *)problem + at))
+    const void *value = (const char *)problem + field->in_problem;
+    const char *joint = *text ? " and " : " with ";
+    if (!field->in_problem)
       continue;
-    append(text, size, "%s%s", *text ? " and " : " with ", field->word);
+    if (field->key == DFGNN_KEY_GATE && field->kind == DFGNN_FIELD_INT64) {
+      if (*(const int64_t *)value)
+        append_count(text, size, joint, *(const int64_t *)value, field->word);
+    } else if (field->kind == DFGNN_FIELD_INT && *(const int *)value &&
+               !*(const int *)((const char *)&usual + field->in_problem)) {
+      append(text, size, "%s%s", joint, field->word);
+      if (field->names)
+        append(text, size, " %s",
+               enumerations[field->names].name(*(const int *)value));
+    }
   }
 }
 
 void dfgnn__key_text(char *text, size_t size, const dfgnn_problem *problem) {
-  char extras[96];
+  char extras[160];
   dfgnn__key_extras(extras, sizeof extras, problem);
   snprintf(text, size, "%s %s, %lld heads of %lld, %s%s%s",
            dfgnn_op_name(problem->op), dfgnn_pass_name(problem->pass),

@@ -18,6 +18,9 @@ static const char *const math_names[] = {"f32", "tf32"};
 static const char *const layout_names[] = {"nhd", "ndh"};
 static const char *const effort_names[] = {"default", "stored", "estimate",
                                            "measure", "paper"};
+static const char *const edge_use_names[] = {"both", "keys", "values"};
+static const char *const qk_norm_names[] = {"none", "rms", "layer"};
+static const char *const message_names[] = {"copy", "relu", "gate"};
 static const char *const source_names[] = {
     "exact", "similar", "nearest", "rule", "paper", "pinned", "forced"};
 
@@ -63,6 +66,9 @@ DEFINE(dtype, "dtype", 0)
 DEFINE(math, "math mode", 0)
 DEFINE(layout, "layout", 0)
 DEFINE(effort, "effort", 1)
+DEFINE(edge_use, "use of edge features", 0)
+DEFINE(qk_norm, "normalisation", 0)
+DEFINE(message, "message", 0)
 
 const char *dfgnn_source_name(dfgnn_source source) {
   return name_of(source_names, COUNT(source_names), (int)source);

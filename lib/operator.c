@@ -1,9 +1,7 @@
 #include "lib/operator.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/attention/reference/attention.h"
 #include "kernels/reduce/reference/reduce.h"
 #include "kernels/spmm/reference/spmm.h"
@@ -13,6 +11,7 @@
 #define E DFGNN_DIM_E
 #define H DFGNN_DIM_H
 #define D DFGNN_DIM_D
+#define F DFGNN_DIM_F
 
 /* A field of dfgnn_args with strides of its own, of another field, or none. */
 #define STRIDED_AS(field, other)                                               \
@@ -40,7 +39,40 @@
         DFGNN_FLAG_BIAS                                                        \
   }
 
+/* A tensor that problems with DFGNN_FLAG_... alone have. */
+#define ONLY(label, what, shape, part, kind)                                   \
+  {                                                                            \
+    what, shape, DFGNN_ROLE_##part, DFGNN_ELEMENT_##kind, 0,                   \
+        DFGNN_FLAG_##label                                                     \
+  }
+#define ONLY_GATHERED(label, what, shape)                                      \
+  {                                                                            \
+    what, shape, DFGNN_ROLE_INPUT, DFGNN_ELEMENT_STORAGE, 1,                   \
+        DFGNN_FLAG_##label                                                     \
+  }
+
+/* ---- edge features ------------------------------------------------------- */
+
+#define EDGES                                                                  \
+  ONLY(EDGE, DENSE(edge_attr), E | F, INPUT, STORAGE),                         \
+      ONLY(PROJECTION, DENSE(edge_weight), H | D | F, INPUT, STORAGE),         \
+      ONLY(PROJECTION, DENSE(edge_bias), H | D, MODIFIER, STORAGE)
+#define GRAD_EDGES                                                             \
+  ONLY(EDGE, DENSE(grad_edge_attr), E | F, GRADIENT, STORAGE),                 \
+      ONLY(PROJECTION, DENSE(grad_edge_weight), H | D | F, GRADIENT, SCALAR),  \
+      ONLY(PROJECTION, DENSE(grad_edge_bias), H | D, GRADIENT, SCALAR)
+
 /* ---- attention ----------------------------------------------------------- */
+
+#define NORMS                                                                  \
+  ONLY(NORM, DENSE(query_norm), D, MODIFIER, STORAGE),                         \
+      ONLY(NORM, DENSE(key_norm), D, MODIFIER, STORAGE)
+#define GRAD_NORMS                                                             \
+  ONLY(NORM, DENSE(grad_query_norm), D, GRADIENT, SCALAR),                     \
+      ONLY(NORM, DENSE(grad_key_norm), D, GRADIENT, SCALAR)
+#define SCORE_EDGE ONLY(EDGE, DENSE(score_edge), E | H, INPUT, SCALAR)
+#define GRAD_SCORE_EDGE                                                        \
+  ONLY(EDGE, DENSE(grad_score_edge), E | H, GRADIENT, SCALAR)
 
 #define ATTENTION_FORWARD                                                      \
   BIAS, {STRIDED(out), N | H | D, OUTPUT},                                     \
@@ -71,6 +103,18 @@
   { STRIDED(value), M | H | D, GATHERED }
 #define OUT                                                                    \
   { STRIDED(out), N | H | D, OUTPUT }
+/* Inputs and gradients of messages that are not copies. */
+#define MESSAGE                                                                \
+  EDGES, ONLY(GATE, STRIDED(gate_dst), N | H | D, INPUT, STORAGE),             \
+      ONLY_GATHERED(GATE, STRIDED(gate_src), M | H | D)
+#define GRAD_MESSAGE                                                           \
+  EDGES, ONLY_GATHERED(GATE, STRIDED(gate_dst), N | H | D),                    \
+      ONLY(GATE, STRIDED(gate_src), M | H | D, INPUT, STORAGE), GRAD_EDGES,    \
+      ONLY(GATE, STRIDED(grad_gate_dst), N | H | D, GRADIENT, STORAGE),        \
+      ONLY(GATE, STRIDED(grad_gate_src), M | H | D, GRADIENT, STORAGE)
+/* The value, which the gradient of a copy has no use for. */
+#define MESSAGE_VALUE ONLY(MESSAGE, STRIDED(value), M | H | D, INPUT, STORAGE)
+
 #define ARG(which)                                                             \
   { DENSE(which), N | H | D, OPTIONAL_INDEX }
 #define SAVED_ARG(which)                                                       \
@@ -93,6 +137,8 @@ static const dfgnn_operator operators[] = {
      .tensors = {{STRIDED(query), N | H | D, INPUT},
                  {STRIDED(key), M | H | D, GATHERED},
                  {STRIDED(value), M | H | D, GATHERED},
+                 EDGES,
+                 NORMS,
                  ATTENTION_FORWARD},
      .flops_edge = 4,
      .paper = {"smmf", "pmf"},
@@ -115,6 +161,7 @@ static const dfgnn_operator operators[] = {
      .tensors = {{STRIDED(value), M | H | D, GATHERED},
                  {DENSE(score_dst), N | H, INPUT_SCALAR},
                  {DENSE(score_src), M | H, GATHERED_SCALAR},
+                 SCORE_EDGE,
                  ATTENTION_FORWARD},
      .flops_edge = 2,
      .paper = {"smmf", "smmf"},
@@ -126,6 +173,7 @@ static const dfgnn_operator operators[] = {
      .tensors = {{STRIDED(query), N | H | D, INPUT},
                  {STRIDED(value), M | H | D, GATHERED},
                  {DENSE(att), H | D, INPUT},
+                 EDGES,
                  ATTENTION_FORWARD},
      .flops_edge = 6,
      .paper = {"smmf", "smmf"},
@@ -139,10 +187,14 @@ static const dfgnn_operator operators[] = {
      .tensors = {{STRIDED(query), N | H | D, GATHERED},
                  {STRIDED(key), M | H | D, GATHERED},
                  {STRIDED(value), M | H | D, GATHERED},
+                 EDGES,
+                 NORMS,
                  ATTENTION_SAVED,
                  {STRIDED(grad_query), N | H | D, GRADIENT},
                  {STRIDED(grad_key), M | H | D, GRADIENT},
                  {STRIDED(grad_value), M | H | D, GRADIENT},
+                 GRAD_EDGES,
+                 GRAD_NORMS,
                  ATTENTION_BACKWARD},
      .flops_edge = 14,
      .paper = {"spill", "spill"},
@@ -171,10 +223,12 @@ static const dfgnn_operator operators[] = {
      .tensors = {{STRIDED(value), M | H | D, INPUT},
                  {DENSE(score_dst), N | H, GATHERED_SCALAR},
                  {DENSE(score_src), M | H, INPUT_SCALAR},
+                 SCORE_EDGE,
                  ATTENTION_SAVED,
                  {STRIDED(grad_value), M | H | D, GRADIENT},
                  {DENSE(grad_score_dst), N | H, GRADIENT_SCALAR},
                  {DENSE(grad_score_src), M | H, GRADIENT_SCALAR},
+                 GRAD_SCORE_EDGE,
                  ATTENTION_BACKWARD},
      .flops_edge = 4,
      .paper = {"spill", "spill"},
@@ -187,10 +241,12 @@ static const dfgnn_operator operators[] = {
      .tensors = {{STRIDED(query), N | H | D, GATHERED},
                  {STRIDED(value), M | H | D, GATHERED},
                  {DENSE(att), H | D, INPUT},
+                 EDGES,
                  ATTENTION_SAVED,
                  {STRIDED(grad_query), N | H | D, GRADIENT},
                  {STRIDED(grad_value), M | H | D, GRADIENT},
                  {DENSE(grad_att), H | D, GRADIENT_SCALAR},
+                 GRAD_EDGES,
                  ATTENTION_BACKWARD},
      .flops_edge = 20,
      .paper = {"spill", "spill"},
@@ -200,7 +256,7 @@ static const dfgnn_operator operators[] = {
     {.op = DFGNN_OP_SPMM_SUM,
      .name = "spmm-sum",
      .kind = "spmm.fwd",
-     .tensors = {GATHERED_VALUE, SCALES, OUT, END},
+     .tensors = {GATHERED_VALUE, MESSAGE, SCALES, OUT, END},
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
@@ -208,7 +264,7 @@ static const dfgnn_operator operators[] = {
     {.op = DFGNN_OP_SPMM_MEAN,
      .name = "spmm-mean",
      .kind = "spmm.fwd",
-     .tensors = {GATHERED_VALUE, SCALES, OUT, END},
+     .tensors = {GATHERED_VALUE, MESSAGE, SCALES, OUT, END},
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
@@ -229,7 +285,8 @@ static const dfgnn_operator operators[] = {
      .pass = DFGNN_PASS_BACKWARD,
      .name = "spmm-sum",
      .kind = "spmm.bwd",
-     .tensors = {GRAD_OUT, SCALES, GRAD_VALUE, END},
+     .tensors = {GRAD_OUT, MESSAGE_VALUE, GRAD_MESSAGE, SCALES, GRAD_VALUE,
+                 END},
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
@@ -238,7 +295,8 @@ static const dfgnn_operator operators[] = {
      .pass = DFGNN_PASS_BACKWARD,
      .name = "spmm-mean",
      .kind = "spmm.bwd",
-     .tensors = {GRAD_OUT, SCALES, GRAD_VALUE, END},
+     .tensors = {GRAD_OUT, MESSAGE_VALUE, GRAD_MESSAGE, SCALES, GRAD_VALUE,
+                 END},
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
@@ -260,22 +318,23 @@ static const dfgnn_operator operators[] = {
      .reference = dfgnn__spmm_backward_reference},
 
     {REDUCE(MIN, "min"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, OUT, ARG(arg_min), END}, .flops_edge = 1,
-     .reference = dfgnn__reduce_reference},
+     .tensors = {GATHERED_VALUE, MESSAGE, OUT, ARG(arg_min), END},
+     .flops_edge = 1, .reference = dfgnn__reduce_reference},
     {REDUCE(MAX, "max"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, OUT, ARG(arg_max), END}, .flops_edge = 1,
-     .reference = dfgnn__reduce_reference},
+     .tensors = {GATHERED_VALUE, MESSAGE, OUT, ARG(arg_max), END},
+     .flops_edge = 1, .reference = dfgnn__reduce_reference},
     {REDUCE(MEAN, "mean"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 1,
+     .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 1,
      .reference = dfgnn__reduce_reference},
     {REDUCE(VAR, "var"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 3,
+     .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 3,
      .reference = dfgnn__reduce_reference},
     {REDUCE(STD, "std"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 3,
+     .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 3,
      .reference = dfgnn__reduce_reference},
     {REDUCE(PNA, "pna"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE,
+                 MESSAGE,
                  OUT,
                  {STRIDED_AS(out_min, out), N | H | D, OUTPUT},
                  {STRIDED_AS(out_max, out), N | H | D, OUTPUT},
@@ -285,20 +344,22 @@ static const dfgnn_operator operators[] = {
                  END},
      .flops_edge = 5, .reference = dfgnn__reduce_reference},
     {REDUCE(MIN, "min"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, SAVED_ARG(arg_min), GRAD_VALUE, END},
+     .tensors = {GRAD_OUT, SAVED_ARG(arg_min), MESSAGE_VALUE, GRAD_MESSAGE,
+                 GRAD_VALUE, END},
      .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
     {REDUCE(MAX, "max"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, SAVED_ARG(arg_max), GRAD_VALUE, END},
+     .tensors = {GRAD_OUT, SAVED_ARG(arg_max), MESSAGE_VALUE, GRAD_MESSAGE,
+                 GRAD_VALUE, END},
      .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
     {REDUCE(MEAN, "mean"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, GRAD_VALUE, END}, .flops_edge = 1,
-     .reference = dfgnn__reduce_backward_reference},
+     .tensors = {GRAD_OUT, MESSAGE_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
+     .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
     {REDUCE(VAR, "var"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_VALUE, END}, .flops_edge = 4,
-     .reference = dfgnn__reduce_backward_reference},
+     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
+     .flops_edge = 4, .reference = dfgnn__reduce_backward_reference},
     {REDUCE(STD, "std"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_VALUE, END}, .flops_edge = 4,
-     .reference = dfgnn__reduce_backward_reference},
+     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
+     .flops_edge = 4, .reference = dfgnn__reduce_backward_reference},
     {REDUCE(PNA, "pna"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT,
                  {STRIDED_AS(grad_out_min, grad_out), N | H | D, GATHERED},
@@ -309,6 +370,7 @@ static const dfgnn_operator operators[] = {
                  {STRIDED_AS(out_std, out), N | H | D, SAVED},
                  SAVED_ARG(arg_min),
                  SAVED_ARG(arg_max),
+                 GRAD_MESSAGE,
                  GRAD_VALUE,
                  END},
      .flops_edge = 6, .reference = dfgnn__reduce_backward_reference},
@@ -318,6 +380,7 @@ static const dfgnn_operator operators[] = {
 #undef E
 #undef H
 #undef D
+#undef F
 
 const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass) {
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
@@ -326,17 +389,30 @@ const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass) {
   return NULL;
 }
 
+/* Features an edge brings: of projected ones those of all heads. */
+static int64_t edge_features(const dfgnn_problem *problem) {
+  return problem->edge_dim < 0 ? problem->heads * problem->dim
+                               : problem->edge_dim;
+}
+
 int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,
                                const dfgnn_problem *problem,
                                int64_t destinations, int64_t sources,
                                int64_t edges) {
-  const int64_t extents[] = {destinations, sources, edges, problem->heads,
-                             problem->dim};
-  int64_t elements = 1;
-  for (int i = 0; i < 5; i++)
+  const int64_t nodes[] = {destinations, sources, edges};
+  int64_t elements = dfgnn__tensor_width(tensor, problem);
+  for (int i = 0; i < 3; i++)
     if (tensor->shape & (1u << i))
-      elements *= extents[i];
+      elements *= nodes[i];
   return elements;
+}
+
+int64_t dfgnn__tensor_width(const dfgnn_tensor *tensor,
+                            const dfgnn_problem *problem) {
+  int64_t heads = tensor->shape & DFGNN_DIM_H ? problem->heads : 1;
+  int64_t dim = tensor->shape & DFGNN_DIM_D ? problem->dim : 1;
+  return heads * dim *
+         (tensor->shape & DFGNN_DIM_F ? edge_features(problem) : 1);
 }
 
 size_t dfgnn__tensor_element_size(const dfgnn_tensor *tensor,
@@ -350,9 +426,25 @@ size_t dfgnn__tensor_element_size(const dfgnn_tensor *tensor,
 
 int dfgnn__tensor_used(const dfgnn_tensor *tensor,
                        const dfgnn_problem *problem) {
-  return tensor->flag == DFGNN_FLAG_NONE ||
-         (tensor->flag == DFGNN_FLAG_WEIGHTS && problem->weights) ||
-         (tensor->flag == DFGNN_FLAG_BIAS && problem->bias);
+  switch (tensor->flag) {
+  case DFGNN_FLAG_NONE:
+    return 1;
+  case DFGNN_FLAG_WEIGHTS:
+    return problem->weights;
+  case DFGNN_FLAG_BIAS:
+    return problem->bias;
+  case DFGNN_FLAG_EDGE:
+    return problem->edge_dim != 0;
+  case DFGNN_FLAG_PROJECTION:
+    return problem->edge_dim > 0;
+  case DFGNN_FLAG_NORM:
+    return problem->qk_norm != DFGNN_QK_NORM_NONE;
+  case DFGNN_FLAG_MESSAGE:
+    return problem->message != DFGNN_MESSAGE_COPY;
+  case DFGNN_FLAG_GATE:
+    return problem->message == DFGNN_MESSAGE_GATE;
+  }
+  return 0;
 }
 
 int dfgnn__tensor_find(const dfgnn_operator *op, const char *name) {
@@ -364,10 +456,7 @@ int dfgnn__tensor_find(const dfgnn_operator *op, const char *name) {
 
 /* Does a call that is timed touch the tensor? */
 static int touched(const dfgnn_tensor *tensor, const dfgnn_problem *problem) {
-  if (tensor->flag != DFGNN_FLAG_NONE)
-    return dfgnn__tensor_used(tensor, problem);
-  return tensor->role != DFGNN_ROLE_OPTIONAL &&
-         tensor->role != DFGNN_ROLE_MODIFIER;
+  return dfgnn__tensor_used(tensor, problem) && !dfgnn__tensor_left_out(tensor);
 }
 
 double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
@@ -391,153 +480,4 @@ double dfgnn__gather_bytes(const dfgnn_problem *problem, int64_t edges) {
       bytes += (double)dfgnn__tensor_elements(t, problem, 0, 1, 0) *
                (double)dfgnn__tensor_element_size(t, problem);
   return bytes * (double)edges;
-}
-
-static void dense_strides(dfgnn_strides *strides,
-                          const dfgnn_problem *problem) {
-  if (strides->node || strides->head || strides->feature)
-    return;
-  int ndh = problem->layout == DFGNN_LAYOUT_NDH;
-  strides->node = problem->heads * problem->dim;
-  strides->head = ndh ? 1 : problem->dim;
-  strides->feature = ndh ? problem->heads : 1;
-}
-
-/* Copies a descriptor of a program built against an older header: what it does
- * not have keeps the value in *to. */
-static dfgnn_status take(void *to, size_t size, const void *from, size_t least,
-                         const char *what, const char *macro) {
-  size_t given;
-  if (!from)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", what);
-  memcpy(&given, from, sizeof given);
-  if (given < least || given > size)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s.struct_size is %zu, expected %zu: use %s", what,
-                       given, size, macro);
-  memcpy(to, from, given);
-  memcpy(to, &size, sizeof size);
-  return DFGNN_OK;
-}
-
-static dfgnn_status check_tensors(dfgnn_args *complete,
-                                  const dfgnn_problem *problem) {
-  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
-  int gradients = 0, wanted = 0;
-  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
-    void **pointer = dfgnn__tensor_slot(t, complete);
-    if (t->strides)
-      dense_strides((dfgnn_strides *)((char *)complete + t->strides), problem);
-    if (!dfgnn__tensor_used(t, problem)) {
-      *pointer = NULL;
-      continue;
-    }
-    if (t->role == DFGNN_ROLE_GRADIENT) {
-      gradients++;
-      wanted += *pointer != NULL;
-    }
-    int optional = t->role == DFGNN_ROLE_OPTIONAL ||
-                   t->role == DFGNN_ROLE_MODIFIER ||
-                   t->role == DFGNN_ROLE_GRADIENT || t->shape == 0;
-    if (t->flag == DFGNN_FLAG_WEIGHTS && !*pointer)
-      return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "args.weights is NULL, but problem.weights is set");
-    if (t->role == DFGNN_ROLE_INPUT && t->flag == DFGNN_FLAG_BIAS && !*pointer)
-      return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "args.bias is NULL, but problem.bias is set");
-    if (!*pointer && !optional)
-      return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "args.%s is NULL; operator %s, %s, needs it", t->name,
-                         op->name, dfgnn_pass_name(op->pass));
-  }
-  if (gradients && !wanted)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "every gradient in args is NULL; operator %s has %d",
-                       op->name, gradients);
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
-                                  const dfgnn_problem *problem) {
-  memset(complete, 0, sizeof *complete);
-  dfgnn_status status =
-      take(complete, sizeof *complete, args, offsetof(dfgnn_args, bias), "args",
-           "DFGNN_ARGS_INIT");
-  if (!status)
-    status = check_tensors(complete, problem);
-  if (status)
-    return status;
-  if (complete->scale == 0)
-    complete->scale = 1 / sqrt((double)problem->dim);
-  if (!problem->dropout)
-    complete->dropout = 0;
-  else if (!(complete->dropout >= 0 && complete->dropout < 1))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "args.dropout is %g, expected 0 <= dropout < 1",
-                       complete->dropout);
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
-                                     const dfgnn_problem *problem) {
-  dfgnn_problem taken = DFGNN_PROBLEM_INIT;
-  dfgnn_status status =
-      take(&taken, sizeof taken, problem, offsetof(dfgnn_problem, bias),
-           "problem", "DFGNN_PROBLEM_INIT");
-  if (status)
-    return status;
-  problem = &taken;
-#define RANGE(field, count)                                                    \
-  if ((int)problem->field < 0 || (int)problem->field >= (int)(count))          \
-  return dfgnn__fail(DFGNN_ERROR_INVALID,                                      \
-                     "problem." #field " is %d, expected "                     \
-                     "0..%d",                                                  \
-                     (int)problem->field, (int)(count)-1)
-  RANGE(op, DFGNN_OP_COUNT);
-  RANGE(pass, DFGNN_PASS_COUNT);
-  RANGE(dtype, DFGNN_DTYPE_COUNT);
-  RANGE(math, DFGNN_MATH_COUNT);
-  RANGE(layout, DFGNN_LAYOUT_COUNT);
-  RANGE(effort, DFGNN_EFFORT_PAPER + 1);
-#undef RANGE
-  if (problem->heads < 1 || problem->heads > 65535)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.heads is %lld, expected 1..65535",
-                       (long long)problem->heads);
-  if (problem->dim < 1 || problem->dim > 65536)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.dim is %lld, expected 1..65536",
-                       (long long)problem->dim);
-  memset(complete, 0, sizeof *complete); /* padding too: it is hashed */
-  complete->struct_size = sizeof *complete;
-  complete->op = problem->op;
-  complete->pass = problem->pass;
-  complete->dtype = problem->dtype;
-  complete->math = problem->dtype == DFGNN_F32 ? problem->math : DFGNN_MATH_F32;
-  /* One head has the same elements in both layouts. */
-  complete->layout = problem->heads == 1 ? DFGNN_LAYOUT_NHD : problem->layout;
-  complete->effort = problem->effort;
-  complete->heads = problem->heads;
-  complete->dim = problem->dim;
-  complete->deterministic = !!problem->deterministic;
-  complete->weights = !!problem->weights;
-  complete->cold = !!problem->cold;
-  complete->max_workspace =
-      problem->max_workspace < 0 ? -1 : problem->max_workspace;
-  complete->bias = !!problem->bias;
-  complete->dropout = !!problem->dropout;
-  int attention =
-      DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags are its own */
-  if (!attention && (complete->bias || complete->dropout || complete->weights))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.%s is set, which operator %s does not have",
-                       complete->bias      ? "bias"
-                       : complete->dropout ? "dropout"
-                                           : "weights",
-                       dfgnn_op_name(problem->op));
-  if (complete->weights && problem->pass == DFGNN_PASS_BACKWARD)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.weights is set; the backward pass writes no "
-                       "weights");
-  return DFGNN_OK;
 }

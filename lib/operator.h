@@ -13,6 +13,8 @@
 #define DFGNN_DIM_E 4u  /* edges */
 #define DFGNN_DIM_H 8u  /* heads */
 #define DFGNN_DIM_D 16u /* features */
+#define DFGNN_DIM_F 32u /* features of an edge; heads x features if projected  \
+                         */
 
 typedef enum dfgnn_role {
   DFGNN_ROLE_INPUT,
@@ -38,7 +40,12 @@ typedef enum dfgnn_element {
 typedef enum dfgnn_flag {
   DFGNN_FLAG_NONE,
   DFGNN_FLAG_WEIGHTS,
-  DFGNN_FLAG_BIAS
+  DFGNN_FLAG_BIAS,
+  DFGNN_FLAG_EDGE,       /* edge_dim is not 0 */
+  DFGNN_FLAG_PROJECTION, /* edge_dim is above 0: there is a W */
+  DFGNN_FLAG_NORM,       /* qk_norm */
+  DFGNN_FLAG_MESSAGE,    /* message is not COPY */
+  DFGNN_FLAG_GATE        /* message is GATE */
 } dfgnn_flag;
 
 typedef struct dfgnn_tensor {
@@ -52,7 +59,7 @@ typedef struct dfgnn_tensor {
   dfgnn_flag flag;
 } dfgnn_tensor;
 
-#define DFGNN_MAX_TENSORS 14
+#define DFGNN_MAX_TENSORS 24
 
 typedef struct dfgnn_operator {
   dfgnn_op op;
@@ -73,9 +80,15 @@ typedef struct dfgnn_operator {
 /* NULL if the library has none. */
 const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass);
 
-/* 1 if the problem's flags bring the tensor in. */
+/* 1 if what the problem asks for brings the tensor in. */
 int dfgnn__tensor_used(const dfgnn_tensor *tensor,
                        const dfgnn_problem *problem);
+/* 1 if a call may leave it out although it is used: it is timed without. */
+static inline int dfgnn__tensor_left_out(const dfgnn_tensor *tensor) {
+  return tensor->role == DFGNN_ROLE_MODIFIER ||
+         (tensor->role == DFGNN_ROLE_OPTIONAL &&
+          tensor->flag == DFGNN_FLAG_NONE);
+}
 /* Position of a tensor in the operator's table, -1 if it has none. */
 int dfgnn__tensor_find(const dfgnn_operator *op, const char *name);
 
@@ -84,6 +97,9 @@ int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,
                                const dfgnn_problem *problem,
                                int64_t destinations, int64_t sources,
                                int64_t edges);
+/* Elements of one node or edge; of a tensor that belongs to none, all. */
+int64_t dfgnn__tensor_width(const dfgnn_tensor *tensor,
+                            const dfgnn_problem *problem);
 /* Bytes of one of its elements. */
 size_t dfgnn__tensor_element_size(const dfgnn_tensor *tensor,
                                   const dfgnn_problem *problem);

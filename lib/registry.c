@@ -159,6 +159,12 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "does not take an edge bias";
   if (p->dropout && !f->dropout)
     return "has no dropout";
+  if (p->edge_dim && !(f->edge_ops & DFGNN_BIT(p->op)))
+    return "does not take edge features";
+  if (p->qk_norm && !f->qk_norm)
+    return "does not normalise queries and keys";
+  if (p->message && !(f->messages & DFGNN_BIT(p->message)))
+    return "does not compute such messages";
   if (p->deterministic && !f->deterministic)
     return "not deterministic";
   dfgnn_setting full = *setting;

@@ -51,9 +51,16 @@ dfgnn_status dfgnn__reordered_plan(dfgnn_plan **out, dfgnn_graph *graph,
   return DFGNN_OK;
 }
 
+static int64_t heads_of(const dfgnn_tensor *t, const dfgnn_problem *p) {
+  return t->shape & DFGNN_DIM_H ? p->heads : 1;
+}
+
+static int64_t dim_of(const dfgnn_tensor *t, const dfgnn_problem *p) {
+  return dfgnn__tensor_width(t, p) / heads_of(t, p);
+}
+
 static dfgnn_strides dense(const dfgnn_tensor *t, const dfgnn_problem *p) {
-  int64_t heads = t->shape & DFGNN_DIM_H ? p->heads : 1;
-  int64_t dim = t->shape & DFGNN_DIM_D ? p->dim : 1;
+  int64_t heads = heads_of(t, p), dim = dim_of(t, p);
   int ndh = p->layout == DFGNN_LAYOUT_NDH;
   return (dfgnn_strides){
       .node = heads * dim, .head = ndh ? 1 : dim, .feature = ndh ? heads : 1};
@@ -75,8 +82,8 @@ static dfgnn_status move(const dfgnn_plan *plan, const dfgnn_tensor *t,
                   .to_strides = back ? strides : ours,
                   .from_strides = back ? ours : strides,
                   .scatter = back,
-                  .heads = t->shape & DFGNN_DIM_H ? p->heads : 1,
-                  .dim = t->shape & DFGNN_DIM_D ? p->dim : 1,
+                  .heads = heads_of(t, p),
+                  .dim = dim_of(t, p),
                   .element = dfgnn__tensor_element_size(t, p)};
   if (t->shape & DFGNN_DIM_N) {
     x.rows = m->destinations;

@@ -299,7 +299,7 @@ dfgnn_status dfgnn_part_write(const dfgnn_part *part, const char *path) {
       {.name = "send_row", .data = part->send_row, .count = part->sends},
       {.name = "first_edge", .data = part->first_edge, .count = part->nodes},
       {.name = "offset", .data = part->offset, .count = part->nodes + 1},
-      {.name = "index", .narrow = part->index, .count = part->edges},
+      {.name = "index", .data = part->index, .count = part->edges, .narrow = 1},
       {.name = NULL}};
   return dfgnn__arrays_write(path, arrays);
 }

@@ -36,6 +36,10 @@ typedef enum tool_exit {
   X(WEIGHTS)                                                                   \
   X(BIAS)                                                                      \
   X(DROPOUT)                                                                   \
+  X(EDGE_DIM)                                                                  \
+  X(EDGE_USE)                                                                  \
+  X(QK_NORM)                                                                   \
+  X(MESSAGE)                                                                   \
   X(EFFORT)                                                                    \
   X(THREADS)                                                                   \
   X(STORE)                                                                     \
@@ -68,6 +72,7 @@ typedef enum tool_exit {
   X(SHARD)                                                                     \
   X(REMOVE)                                                                    \
   X(METHOD)                                                                    \
+  X(EDGE_ATTR)                                                                 \
   X(MAP)                                                                       \
   X(BY)                                                                        \
   X(REORDER)                                                                   \
@@ -90,7 +95,8 @@ _Static_assert(OPTION_COUNT <= 64, "sets of options are 64 bits wide");
 #define HAS_PROBLEM                                                            \
   (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
    HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
-   HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT))
+   HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
+   HAS(QK_NORM) | HAS(MESSAGE))
 #define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 
 typedef struct tool_option {
@@ -107,13 +113,17 @@ extern const tool_option tool_options[OPTION_COUNT];
 /* What the options and the job file say. */
 typedef struct tool_settings {
   int op_count, pass_count, dim_count, heads_count, dtype_count, math_count,
-      layout_count;
+      layout_count, edge_dim_count, edge_use_count, qk_norm_count,
+      message_count;
   dfgnn_op op[TOOL_MAX_LIST];
   dfgnn_pass pass[TOOL_MAX_LIST];
   dfgnn_dtype dtype[TOOL_MAX_LIST];
   dfgnn_math math[TOOL_MAX_LIST];
   dfgnn_layout layout[TOOL_MAX_LIST];
-  int64_t dim[TOOL_MAX_LIST], heads[TOOL_MAX_LIST];
+  dfgnn_edge_use edge_use[TOOL_MAX_LIST];
+  dfgnn_qk_norm qk_norm[TOOL_MAX_LIST];
+  dfgnn_message message[TOOL_MAX_LIST];
+  int64_t dim[TOOL_MAX_LIST], heads[TOOL_MAX_LIST], edge_dim[TOOL_MAX_LIST];
   int deterministic, weights, bias, dropout, cold, threads;
   dfgnn_effort effort;
   const char *device, *store, *variants, *job, *output;
@@ -131,8 +141,9 @@ typedef struct tool_settings {
   int skip_invalid, remove;
   unsigned orders; /* of --method, --reorder: a bit a dfgnn_order */
   const char *map;
-  const char *by;  /* how dfgnn-graph partition divides; NULL: by METIS */
-  char *owned[16]; /* texts of a job file, freed at the end; the last is NULL */
+  const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
+  const char *edge_attr;
+  char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;
 

@@ -49,6 +49,18 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_DROPOUT] = {"dropout", 0, NULL,
                         "drop attention weights, as in training; the "
                         "probability does not matter"},
+    [OPTION_EDGE_DIM] = {"edge-dim", 0, "LIST",
+                         "features an edge, or projected for [E,H,D] and for "
+                         "the scalar of gat (default 0: none)"},
+    [OPTION_EDGE_USE] = {"edge-use", 0, "LIST",
+                         "what gt adds edge features to: both, keys, values "
+                         "(default both)"},
+    [OPTION_QK_NORM] = {"qk-norm", 0, "LIST",
+                        "how gt normalises queries and keys: none, rms, layer "
+                        "(default none)"},
+    [OPTION_MESSAGE] = {"message", 0, "LIST",
+                        "what an edge carries in spmm and reduce: copy, relu, "
+                        "gate (default copy)"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
                        "stored, estimate, measure or "
                        "paper (default DFGNN_EFFORT, else "
@@ -146,6 +158,10 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_MAP] = {"map", 0, "FILE",
                     "write the old numbers of nodes and edges there, an .npz "
                     "of arrays rows, columns and edges"},
+    [OPTION_EDGE_ATTR] = {"edge-attr", 0, "FILE",
+                          "write edge_attr [edges, 3] there, an .npz: the "
+                          "length of an edge, and the direction of its source "
+                          "to the east and to the north"},
     [OPTION_BY] = {"by", 0, "METHOD",
                    "metis, range, or a file with the part of each node, a "
                    "number a line, as gpmetis writes it (default metis)"},
@@ -198,6 +214,16 @@ static dfgnn_status item_layout(void *slot, const char *text) {
   return dfgnn_layout_parse(slot, text);
 }
 
+static dfgnn_status item_edge_use(void *slot, const char *text) {
+  return dfgnn_edge_use_parse(slot, text);
+}
+static dfgnn_status item_qk_norm(void *slot, const char *text) {
+  return dfgnn_qk_norm_parse(slot, text);
+}
+static dfgnn_status item_message(void *slot, const char *text) {
+  return dfgnn_message_parse(slot, text);
+}
+
 static dfgnn_status whole(int64_t *out, const char *text, int64_t least,
                           int64_t most) {
   char *end;
@@ -213,6 +239,14 @@ static dfgnn_status whole(int64_t *out, const char *text, int64_t least,
 
 static dfgnn_status item_size(void *slot, const char *text) {
   return whole(slot, text, 1, 1 << 20);
+}
+
+static dfgnn_status item_edge_dim(void *slot, const char *text) {
+  if (!strcmp(text, "projected")) {
+    *(int64_t *)slot = DFGNN_EDGE_PROJECTED;
+    return DFGNN_OK;
+  }
+  return whole(slot, text, DFGNN_EDGE_PROJECTED, 65536);
 }
 
 #define MOST_THREADS 4096 /* as dfgnn_options says */
@@ -340,6 +374,14 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     return LIST(math, item_math);
   case OPTION_LAYOUT:
     return LIST(layout, item_layout);
+  case OPTION_EDGE_DIM:
+    return LIST(edge_dim, item_edge_dim);
+  case OPTION_EDGE_USE:
+    return LIST(edge_use, item_edge_use);
+  case OPTION_QK_NORM:
+    return LIST(qk_norm, item_qk_norm);
+  case OPTION_MESSAGE:
+    return LIST(message, item_message);
   case OPTION_DEVICE:
     return set_device(&s->device, value);
   case OPTION_EFFORT:
@@ -438,6 +480,9 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
   case OPTION_METHOD:
   case OPTION_REORDER:
     return set_orders(&s->orders, value);
+  case OPTION_EDGE_ATTR:
+    s->edge_attr = value;
+    break;
   case OPTION_MAP:
     s->map = value;
     break;

@@ -80,6 +80,21 @@ static char *join(int count, char **operands, int *code) {
   return spec;
 }
 
+static int write_attributes(const tool_settings *settings,
+                            const dfgnn_csr *csr) {
+  const dfgnn__array arrays[] = {{.name = "edge_attr",
+                                  .data = dfgnn__csr_edge_attr(csr),
+                                  .count = csr->edges,
+                                  .columns = 3},
+                                 {.name = NULL}};
+  if (!arrays->data)
+    return tool_usage("found --edge-attr for '%s', expected a kind or preset "
+                      "of icosphere or sphere, whose nodes have places",
+                      csr->name);
+  dfgnn_status status = dfgnn__arrays_write(settings->edge_attr, arrays);
+  return status ? graph_fail(status) : TOOL_DONE;
+}
+
 static int generate(tool_settings *settings, int count, char **operands) {
   dfgnn_csr *csr;
   int code = TOOL_DONE;
@@ -93,6 +108,8 @@ static int generate(tool_settings *settings, int count, char **operands) {
   if (status)
     return graph_fail(status);
   code = graph_write(settings, csr, settings->output);
+  if (!code && settings->edge_attr)
+    code = write_attributes(settings, csr);
   dfgnn_csr_free(csr);
   return code;
 }
@@ -121,15 +138,15 @@ static const tool_command convert_command = {
     HAS(QUIET) | HAS(HELP) | HAS(VERSION),
     convert};
 
-static tool_command generate_command = {"generate",
-                                        "KIND [KEY=VALUE...]",
-                                        0,
-                                        -1,
-                                        "Make a graph and write it to --output",
-                                        NULL, /* from the tables of io */
-                                        HAS(OUTPUT) | HAS(QUIET) | HAS(HELP) |
-                                            HAS(VERSION),
-                                        generate};
+static tool_command generate_command = {
+    "generate",
+    "KIND [KEY=VALUE...]",
+    0,
+    -1,
+    "Make a graph and write it to --output",
+    NULL, /* from the tables of io */
+    HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS(QUIET) | HAS(HELP) | HAS(VERSION),
+    generate};
 
 static const tool_command reorder_command = {
     "reorder",
@@ -251,6 +268,10 @@ static const tool_section sections[] = {
      "    dfgnn-graph generate sbm-pattern --batch 1024 --seed 1 -o p.npz\n"
      "    dfgnn-graph generate --preset reddit_comm --scale 0.1 -o r.npz\n"
      "\n"
+     "A mesh of a weather model with the attributes of its edges:\n"
+     "    dfgnn-graph generate --preset h_to_h -o h.npz --edge-attr e.npz\n"
+     "    e = numpy.load('e.npz')['edge_attr']\n"
+     "\n"
      "The nodes of communities together, and where they came from:\n"
      "    dfgnn-graph reorder --method all r.npz\n"
      "    dfgnn-graph reorder --method community r.npz c.npz --map order.npz\n"
@@ -288,10 +309,12 @@ static char *describe_generators(void) {
         out);
   for (size_t i = 0; (info = dfgnn__generator_kind(i)); i++)
     fprintf(out, "\n%s: %s; %s.\n", info->name, info->summary, info->settings);
-  fputs("\n--preset=NAME makes a benchmark graph of the DF-GNN paper; --scale "
-        "from 0 to 1 shrinks it, --seed varies it, other settings of its kind "
-        "override:\n",
-        out);
+  fputs(
+      "\n--preset=NAME makes a benchmark graph of the DF-GNN paper or one like "
+      "those of weather models; --scale from 0 to 1 shrinks it and --seed "
+      "varies it where its kind draws at random, other settings of its kind "
+      "override:\n",
+      out);
   for (size_t i = 0; (info = dfgnn__generator_preset(i)); i++)
     fprintf(out, "  %-12s %s\n", info->name, info->summary);
   if (fclose(out)) {

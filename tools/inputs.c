@@ -167,13 +167,23 @@ static int known_operators(const tool_settings *s) {
   return TOOL_DONE;
 }
 
+/* Edge features, norms and messages must go with the operator. */
+static int known_problem(const dfgnn_problem *problem) {
+  dfgnn_problem complete;
+  return dfgnn__problem_complete(&complete, problem)
+             ? tool_usage("%s", dfgnn_last_error())
+             : TOOL_DONE;
+}
+
 dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
   if (known_operators(s))
     return NULL;
   size_t total = (size_t)s->op_count * (size_t)s->pass_count *
                  (size_t)s->dtype_count * (size_t)s->math_count *
                  (size_t)s->layout_count * (size_t)s->heads_count *
-                 (size_t)s->dim_count;
+                 (size_t)s->dim_count * (size_t)s->edge_dim_count *
+                 (size_t)s->edge_use_count * (size_t)s->qk_norm_count *
+                 (size_t)s->message_count;
   dfgnn_problem *problems = malloc(total * sizeof *problems);
   if (!problems) {
     tool_error("out of memory");
@@ -185,6 +195,10 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
 #define TAKE(field, list)                                                      \
   p.field = s->list[rest % (size_t)s->list##_count];                           \
   rest /= (size_t)s->list##_count
+    TAKE(message, message);
+    TAKE(qk_norm, qk_norm);
+    TAKE(edge_use, edge_use);
+    TAKE(edge_dim, edge_dim);
     TAKE(dim, dim);
     TAKE(heads, heads);
     TAKE(layout, layout);
@@ -200,13 +214,18 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
     p.cold = s->cold;
     p.effort = s->effort;
     problems[i] = p;
+    if ((p.edge_dim || p.edge_use || p.qk_norm || p.message) &&
+        known_problem(&p)) {
+      free(problems);
+      return NULL;
+    }
   }
   *count = total;
   return problems;
 }
 
 void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
-  char extras[96];
+  char extras[160];
   dfgnn__key_extras(extras, sizeof extras, p);
   snprintf(text, size, "%s %s %s%s %lldx%lld%s%s", dfgnn_op_name(p->op),
            dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),

@@ -16,9 +16,10 @@
  * reads the command line. */
 typedef struct job {
   char **graphs, **operators, **passes, **widths, **heads, **dtypes, **math,
-      **layouts, **devices;
+      **layouts, **devices, **edge_dims, **edge_uses, **qk_norms, **messages;
   uint32_t graphs_count, operators_count, passes_count, widths_count,
-      heads_count, dtypes_count, math_count, layouts_count, devices_count;
+      heads_count, dtypes_count, math_count, layouts_count, devices_count,
+      edge_dims_count, edge_uses_count, qk_norms_count, messages_count;
   char *budget, *time_limit, *store, *seed, *threads;
   int *cold, *deterministic, *weights, *bias, *dropout, *exhaustive, *anonymous;
 } job;
@@ -52,6 +53,10 @@ static const cyaml_schema_field_t fields[] = {
     LIST("math", math),
     LIST("layouts", layouts),
     LIST("devices", devices),
+    LIST("edge-dims", edge_dims),
+    LIST("edge-uses", edge_uses),
+    LIST("qk-norms", qk_norms),
+    LIST("messages", messages),
     TEXT("budget", budget),
     TEXT("time-limit", time_limit),
     TEXT("store", store),
@@ -244,8 +249,9 @@ static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
     char *const *entry;
     uint32_t count, most;
   } lists[] = {
-#define LISTED(name, key, most)                                                \
-  {OPTION_##name, #key, j->key, j->key##_count, most}
+#define LISTED_AS(name, key, member, most)                                     \
+  {OPTION_##name, key, j->member, j->member##_count, most}
+#define LISTED(name, key, most) LISTED_AS(name, #key, key, most)
       LISTED(OP, operators, TOOL_MAX_LIST),
       LISTED(PASS, passes, TOOL_MAX_LIST),
       LISTED(DIM, widths, TOOL_MAX_LIST),
@@ -253,8 +259,13 @@ static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
       LISTED(DTYPE, dtypes, TOOL_MAX_LIST),
       LISTED(MATH, math, TOOL_MAX_LIST),
       LISTED(LAYOUT, layouts, TOOL_MAX_LIST),
-      LISTED(DEVICE, devices, TOOL_MAX_DEVICES)
+      LISTED(DEVICE, devices, TOOL_MAX_DEVICES),
+      LISTED_AS(EDGE_DIM, "edge-dims", edge_dims, TOOL_MAX_LIST),
+      LISTED_AS(EDGE_USE, "edge-uses", edge_uses, TOOL_MAX_LIST),
+      LISTED_AS(QK_NORM, "qk-norms", qk_norms, TOOL_MAX_LIST),
+      LISTED_AS(MESSAGE, "messages", messages, TOOL_MAX_LIST)
 #undef LISTED
+#undef LISTED_AS
   };
   const struct {
     int option;

@@ -107,6 +107,10 @@ WANTED(MATH, math, !strcmp(dfgnn_math_name(s->math[i]), row->math))
 WANTED(LAYOUT, layout, !strcmp(dfgnn_layout_name(s->layout[i]), row->layout))
 WANTED(DIM, dim, s->dim[i] == row->dim)
 WANTED(HEADS, heads, s->heads[i] == row->heads)
+WANTED(EDGE_DIM, edge_dim, s->edge_dim[i] == row->edge_dim)
+WANTED(EDGE_USE, edge_use, (int)s->edge_use[i] == row->edge_use)
+WANTED(QK_NORM, qk_norm, (int)s->qk_norm[i] == row->qk_norm)
+WANTED(MESSAGE, message, (int)s->message[i] == row->message)
 
 int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
   int device = !(s->given & HAS(DEVICE)) || !strcmp(s->device, "all") ||
@@ -117,7 +121,9 @@ int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
          (!s->weights || row->weights) && (!s->bias || row->bias) &&
          (!s->dropout || row->dropout) && wanted_op(s, row) &&
          wanted_pass(s, row) && wanted_dtype(s, row) && wanted_math(s, row) &&
-         wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row);
+         wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row) &&
+         wanted_edge_dim(s, row) && wanted_edge_use(s, row) &&
+         wanted_qk_norm(s, row) && wanted_message(s, row);
 }
 
 static int in_list(const char *list, const char *name) {

@@ -26,6 +26,20 @@ void tool_put_flag(json_t *row, const char *key, int x) {
   json_object_set_new(row, key, json_boolean(x));
 }
 
+void tool_put_edges(json_t *row, const dfgnn_measurement *problem) {
+  if (problem->edge_dim)
+    tool_put_count(row, "edge_dim", problem->edge_dim);
+  if (problem->edge_use)
+    tool_put(row, "edge_use",
+             dfgnn_edge_use_name((dfgnn_edge_use)problem->edge_use));
+  if (problem->qk_norm)
+    tool_put(row, "qk_norm",
+             dfgnn_qk_norm_name((dfgnn_qk_norm)problem->qk_norm));
+  if (problem->message)
+    tool_put(row, "message",
+             dfgnn_message_name((dfgnn_message)problem->message));
+}
+
 json_t *tool_row_of(const dfgnn_measurement *problem) {
   json_t *row = json_object();
   const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
@@ -36,6 +50,8 @@ json_t *tool_row_of(const dfgnn_measurement *problem) {
     const void *value = dfgnn__field_get(field, problem);
     if (!field->in_problem)
       continue;
+    if (field->added && !dfgnn__field_is_flag(field))
+      continue; /* tool_put_edges */
     if (dfgnn__field_is_flag(field))
       tool_put_flag(row, key, *(const int *)value);
     else if (field->kind == DFGNN_FIELD_NAME)
@@ -43,6 +59,7 @@ json_t *tool_row_of(const dfgnn_measurement *problem) {
     else
       tool_put_count(row, key, *(const int64_t *)value);
   }
+  tool_put_edges(row, problem);
   tool_put(row, "device", problem->model);
   tool_put(row, "backend", problem->backend);
   tool_put(row, "arch", problem->arch);

@@ -44,15 +44,23 @@ void tool_put_number(json_t *row, const char *key, double x);
 void tool_put_count(json_t *row, const char *key, int64_t x);
 void tool_put_flag(json_t *row, const char *key, int x);
 
-/* The columns of a problem's flags, for tables of problems. */
+/* The columns of what a problem may have beyond its operator, for tables of
+ * problems. */
 #define TOOL_FLAG_COLUMNS                                                      \
-  {"weights", "WEIGHTS", TOOL_FLAG}, {"bias", "BIAS", TOOL_FLAG}, {            \
-    "dropout", "DROPOUT", TOOL_FLAG                                            \
+  {"weights", "WEIGHTS", TOOL_FLAG}, {"bias", "BIAS", TOOL_FLAG},              \
+      {"dropout", "DROPOUT", TOOL_FLAG}, {"edge_dim", "EDGE DIM", TOOL_COUNT}, \
+      {"edge_use", "EDGE USE", TOOL_TEXT}, {"qk_norm", "QK NORM", TOOL_TEXT},  \
+  {                                                                            \
+    "message", "MESSAGE", TOOL_TEXT                                            \
   }
 
+/* The keys edge_dim, edge_use, qk_norm and message of a problem, each only
+ * where it is not the usual one. */
+void tool_put_edges(json_t *row, const dfgnn_measurement *problem);
+
 /* The keys every tool's rows begin with: graph, those of the problem (op, pass,
- * dtype, math, layout, heads, dim, deterministic, weights, bias, dropout),
- * device, backend, arch. */
+ * dtype, math, layout, heads, dim, deterministic, weights, bias, dropout, those
+ * of tool_put_edges), device, backend, arch. */
 json_t *tool_row_of(const dfgnn_measurement *problem);
 json_t *tool_row(const char *graph, const dfgnn_problem *problem,
                  const dfgnn_device_info *device);

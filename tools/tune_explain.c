@@ -6,6 +6,7 @@
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,14 +140,34 @@ static json_t *condense(json_t *candidates) {
   return short_list;
 }
 
+static void add_extra(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void add_extra(char *text, size_t size, const char *format, ...) {
+  size_t length = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  length += (size_t)snprintf(text + length, size - length, "%s",
+                             length ? " and " : " with ");
+  if (length < size)
+    vsnprintf(text + length, size - length, format, arguments);
+  va_end(arguments);
+}
+
 /* " with bias and dropout" */
 static void extras_of(char *text, size_t size, json_t *row) {
   static const char *const flags[] = {"weights", "bias", "dropout"};
   *text = 0;
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
     if (json_is_true(json_object_get(row, flags[i])))
-      snprintf(text + strlen(text), size - strlen(text), "%s%s",
-               *text ? " and " : " with ", flags[i]);
+      add_extra(text, size, "%s", flags[i]);
+  json_t *edge_dim = json_object_get(row, "edge_dim");
+  if (edge_dim)
+    add_extra(text, size, "edge features of %lld",
+              json_integer_value(edge_dim));
+  static const char *const named[] = {"edge_use", "qk_norm", "message"};
+  for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+    if (json_object_get(row, named[i]))
+      add_extra(text, size, "%s %s", named[i], text_of(row, named[i]));
 }
 
 static int print_one(const tool_settings *settings, json_t *row) {
@@ -158,7 +179,7 @@ static int print_one(const tool_settings *settings, json_t *row) {
   json_t *candidates = json_object_get(row, "candidates"), *store, *kernel;
   size_t i;
   const char *bold = tool_colour(stdout) ? "\033[1m" : "";
-  char extras[64];
+  char extras[160];
   extras_of(extras, sizeof extras, row);
   int64_t heads = json_integer_value(json_object_get(row, "heads"));
   printf("%s, %s %s %s, %lld head%s x %lld%s, %s\n", text_of(row, "graph"),

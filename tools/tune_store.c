@@ -31,7 +31,9 @@ static int same_group(const dfgnn_measurement *a, const dfgnn_measurement *b) {
          !strcmp(a->model, b->model) && !strcmp(a->op, b->op) &&
          !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype) &&
          a->weights == b->weights && a->bias == b->bias &&
-         a->dropout == b->dropout;
+         a->dropout == b->dropout && a->edge_dim == b->edge_dim &&
+         a->edge_use == b->edge_use && a->qk_norm == b->qk_norm &&
+         a->message == b->message;
 }
 
 static void note(numbers *list, int64_t x) {
@@ -90,6 +92,7 @@ static void put_coverage(json_t *rows, const coverage *c) {
   tool_put_flag(row, "weights", c->first->weights);
   tool_put_flag(row, "bias", c->first->bias);
   tool_put_flag(row, "dropout", c->first->dropout);
+  tool_put_edges(row, c->first);
   tool_put_count(row, "graphs", (int64_t)c->graphs);
   put_numbers(row, "dims", &c->dims);
   put_numbers(row, "heads", &c->heads);

@@ -28,6 +28,9 @@ static json_t *row_of(const dfgnn_variant_info *info,
   tool_put_flag(row, "deterministic", info->deterministic);
   tool_put_flag(row, "bias", family->bias);
   tool_put_flag(row, "dropout", family->dropout);
+  tool_put_flag(row, "edges", family->edge_ops != 0);
+  tool_put_flag(row, "qk_norm", family->qk_norm);
+  tool_put_flag(row, "messages", family->messages != 0);
   return row;
 }
 
@@ -35,7 +38,10 @@ static json_t *row_of(const dfgnn_variant_info *info,
 static void add(json_t *rows, const tool_settings *s,
                 const dfgnn_variant_info *info, const dfgnn_family *family) {
   char ops[128] = "", passes[64] = "";
-  if (s->bias > family->bias || s->dropout > family->dropout)
+  if (s->bias > family->bias || s->dropout > family->dropout ||
+      (s->edge_dim[0] && !family->edge_ops) ||
+      (s->qk_norm[0] && !family->qk_norm) ||
+      (s->message[0] && !(family->messages >> s->message[0] & 1)))
     return;
   for (int p = 0; p < DFGNN_PASS_COUNT; p++) {
     if (!(info->passes >> p & 1))
@@ -59,13 +65,12 @@ static void add(json_t *rows, const tool_settings *s,
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
-                                        {"op", "OP", TOOL_TEXT},
-                                        {"pass", "PASS", TOOL_TEXT},
-                                        {"bias", "BIAS", TOOL_FLAG},
-                                        {"dropout", "DROPOUT", TOOL_FLAG},
-                                        {"revision", "REVISION", TOOL_COUNT},
-                                        {NULL, NULL, 0}};
+  static const tool_column columns[] = {
+      {"variant", "VARIANT", TOOL_TEXT},    {"op", "OP", TOOL_TEXT},
+      {"pass", "PASS", TOOL_TEXT},          {"bias", "BIAS", TOOL_FLAG},
+      {"dropout", "DROPOUT", TOOL_FLAG},    {"edges", "EDGES", TOOL_FLAG},
+      {"qk_norm", "QK NORM", TOOL_FLAG},    {"messages", "MESSAGES", TOOL_FLAG},
+      {"revision", "REVISION", TOOL_COUNT}, {NULL, NULL, 0}};
   json_t *rows = json_array();
   (void)count;
   (void)operands;
@@ -85,6 +90,7 @@ const tool_command tune_variants = {
     "List the variants of this library",
     "Every compiled-in variant, whether its device is present or not. With "
     "--json a variant has one object for each operator and pass it computes. "
-    "--bias and --dropout leave those that can do it.",
+    "--bias, --dropout, --edge-dim, --qk-norm and --message leave those that "
+    "can do it.",
     HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS_ALWAYS,
     command};

@@ -138,8 +138,7 @@ static dfgnn_checked checked(const dfgnn_harness *h, const dfgnn_buffer *b) {
 static int64_t node_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
                             int64_t k, int64_t *first) {
   uint32_t shape = b->tensor->shape;
-  int64_t width = (shape & DFGNN_DIM_H ? h->problem.heads : 1) *
-                  (shape & DFGNN_DIM_D ? h->problem.dim : 1);
+  int64_t width = dfgnn__tensor_width(b->tensor, &h->problem);
   if (shape & DFGNN_DIM_E) {
     *first = h->first_edge[k] * width;
     return (h->first_edge[k + 1] - h->first_edge[k]) * width;
@@ -285,7 +284,8 @@ static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
   int64_t heads = h->problem.heads, dim = h->problem.dim;
   uint32_t shape = b->tensor->shape;
   if (shape & DFGNN_DIM_E)
-    return offset(matrix, node) * heads + i;
+    return offset(matrix, node) * dfgnn__tensor_width(b->tensor, &h->problem) +
+           i;
   if (!(shape & (DFGNN_DIM_N | DFGNN_DIM_M)))
     return i;
   if (!(shape & DFGNN_DIM_D))

@@ -70,12 +70,15 @@ dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
   return h->problem.dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
 }
 
-/* What belongs to no node is a parameter of the layer: its variance is 1 / D,
+/* What belongs to no node is a parameter of the layer: its variance is 1 / D
+ * (1 / F of a projection, 1 of a norm's weight),
  * as layers start them, so that a score over wide features stays near 1. */
 static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
   const uint32_t nodes = DFGNN_DIM_N | DFGNN_DIM_M | DFGNN_DIM_E;
-  int wide = !(tensor->shape & nodes) && tensor->shape & DFGNN_DIM_D;
-  return wide ? 1 / sqrt((double)h->problem.dim) : 1;
+  double inputs = tensor->shape & DFGNN_DIM_F ? (double)h->problem.edge_dim
+                                              : (double)h->problem.dim;
+  int wide = !(tensor->shape & nodes) && tensor->shape & DFGNN_DIM_H;
+  return wide ? 1 / sqrt(inputs) : 1;
 }
 
 /* ---- making one ---------------------------------------------------------- */
@@ -108,8 +111,7 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
     status = dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
   }
   *dfgnn__tensor_slot(tensor, &h->check) = b->memory + DFGNN_GUARD;
-  if (tensor->flag != DFGNN_FLAG_NONE || (tensor->role != DFGNN_ROLE_OPTIONAL &&
-                                          tensor->role != DFGNN_ROLE_MODIFIER))
+  if (!dfgnn__tensor_left_out(tensor))
     *dfgnn__tensor_slot(tensor, &h->args) = b->memory + DFGNN_GUARD;
   return status;
 }

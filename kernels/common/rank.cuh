@@ -85,7 +85,7 @@ __device__ __forceinline__ uint32_t sum_warps(uint32_t (*count)[RADIX],
 template <int BITS, int THREADS> struct RankMemory {
   uint32_t count[THREADS / 32][1 << BITS];
   uint32_t start[1 << BITS];
-  uint32_t part[THREADS / 32];
+  __align__(16) uint32_t part[THREADS / 32];
 };
 
 /* rank[i]: the place of key i among the block's by the digit.  The block may

@@ -135,6 +135,9 @@ typedef struct dfgnn_family {
   int weights;   /* can write args.weights */
   int bias;      /* can take problem.bias */
   int dropout;   /* can take problem.dropout */
+  uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
+  int qk_norm;       /* can take problem.qk_norm */
+  uint32_t messages; /* bit mask of what it can do beside DFGNN_MESSAGE_COPY */
   int reference; /* 1: the slow, obvious one; never chosen unless forced */
   dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
 

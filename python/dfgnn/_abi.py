@@ -20,6 +20,10 @@ PASSES = {"forward": 0, "backward": 1}
 DTYPES = {"f32": 0, "f16": 1, "bf16": 2, "f64": 3}
 MATH_F32, MATH_TF32 = 0, 1
 INDEX_I32, INDEX_I64 = 0, 1
+EDGE_PROJECTED = -1
+EDGE_USES = {"both": 0, "keys": 1, "values": 2}
+QK_NORMS = {"none": 0, "rms": 1, "layer": 2}
+MESSAGES = {"copy": 0, "relu": 1, "gate": 2}
 EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4}
 SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced")
 PARTITIONINGS = {"metis": 0, "range": 1}
@@ -121,6 +125,10 @@ class Problem(Descriptor):
         ("max_workspace", c_int64),
         ("bias", c_int),
         ("dropout", c_int),
+        ("edge_dim", c_int64),
+        ("edge_use", c_int),
+        ("qk_norm", c_int),
+        ("message", c_int),
     ]
 
 
@@ -176,6 +184,25 @@ class Args(Descriptor):
         ("grad_query_strides", Strides),
         ("grad_key_strides", Strides),
         ("grad_value_strides", Strides),
+        ("edge_attr", c_void_p),
+        ("edge_bias", c_void_p),
+        ("score_edge", c_void_p),
+        ("query_norm", c_void_p),
+        ("key_norm", c_void_p),
+        ("norm_eps", c_double),
+        ("gate_dst", c_void_p),
+        ("gate_src", c_void_p),
+        ("grad_edge_attr", c_void_p),
+        ("grad_edge_bias", c_void_p),
+        ("grad_score_edge", c_void_p),
+        ("grad_query_norm", c_void_p),
+        ("grad_key_norm", c_void_p),
+        ("grad_gate_dst", c_void_p),
+        ("grad_gate_src", c_void_p),
+        ("gate_dst_strides", Strides),
+        ("gate_src_strides", Strides),
+        ("grad_gate_dst_strides", Strides),
+        ("grad_gate_src_strides", Strides),
         ("grad_lse", c_void_p),
         ("edge_number", c_void_p),
     ]

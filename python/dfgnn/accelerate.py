@@ -1,5 +1,6 @@
-"""dfgnn.accelerate: the layers of a PyG model made ours, in place."""
+"""dfgnn.accelerate: the layers of a model of PyG or DGL made ours, in place."""
 
+import sys
 from typing import NamedTuple
 
 import torch
@@ -37,31 +38,42 @@ class Report:
 
 def accelerate(model, *, undo=False):
     """Gives each layer of PyG in a model the class of the same name in
-    dfgnn.nn.pyg, in place: parameters, buffers, hooks and state_dict are
-    untouched.  undo=True gives them PyG's classes back.
+    dfgnn.nn.pyg, and each of DGL a class over DGL's own with the kernels of
+    dfgnn.nn.dgl, in place: parameters, buffers, hooks and state_dict are
+    untouched.  undo=True gives them their own classes back.
 
-    Returns a :class:`Report` of what was swapped, and of which layers of PyG
-    were not and why.
+    Returns a :class:`Report` of what was swapped, and of which layers were
+    not and why.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError("model must be a torch.nn.Module, got "
                         f"{type(model).__name__}")
-    from torch_geometric.nn import MessagePassing
-    from .nn.pyg import CLASSES, Fused
-    swaps = ({ours: theirs for theirs, ours in CLASSES.items()} if undo
-             else CLASSES)
+    libraries = _libraries()
     report = Report("restored" if undo else "accelerated")
     for name, module in model.named_modules():
         kind = type(module)
-        if kind in swaps:
-            _swap(module, swaps[kind])
-            report.swapped.append(Layer(name, kind.__name__))
-        elif not undo and kind not in CLASSES.values() and (
-                isinstance(module, MessagePassing)
-                or kind.__module__.startswith("dgl.nn")):
-            report.kept.append(Layer(name, kind.__name__,
-                                     _reason(kind, CLASSES, Fused)))
+        for library in libraries:
+            other = library.without_kernels(kind) if undo \
+                else library.with_kernels(kind)
+            reason = None if undo or other else library.why_not(kind)
+            if other is not None:
+                _swap(module, other)
+                report.swapped.append(Layer(name, kind.__name__))
+            elif reason is not None:
+                report.kept.append(Layer(name, kind.__name__, reason))
     return report
+
+
+def _libraries():
+    """Those that a model can have layers of, since somebody imported them."""
+    found = []
+    if "torch_geometric" in sys.modules:
+        from .nn.pyg import accelerated
+        found.append(accelerated)
+    if "dgl" in sys.modules:
+        from .nn.dgl import accelerated
+        found.append(accelerated)
+    return found
 
 
 def _swap(module, kind):
@@ -72,15 +84,3 @@ def _swap(module, kind):
         del state["propagate"]
     state.pop("_dfgnn_weights", None)
     module.__class__ = kind
-
-
-def _reason(kind, classes, fused):
-    if kind.__module__.startswith("dgl.nn"):
-        return "it is DGL's: use dfgnn.nn.dgl"
-    if issubclass(kind, fused):
-        return f"{kind.__name__} is a subclass of dfgnn.nn.pyg already"
-    for base in kind.__mro__:
-        if base in classes:
-            return (f"{kind.__name__} is a subclass of {base.__name__}; "
-                    f"derive it from dfgnn.nn.pyg.{base.__name__} instead")
-    return "no kernel has its messages"

@@ -24,6 +24,7 @@ prints "^dfgnn-graph $(cat "$top/VERSION")"
 promise "the manual has every kind, format, limit and status, and no mistakes"
 dfgnn-graph --manual >"$work/manual"
 for word in sbm-pattern sbm-cluster knn region powerlaw uniform grid \
+  icosphere sphere era_to_h edge-attr \
   reddit_rand .npz .mtx .graph .csv DFGNN_MAX_FILE 'wrong usage' preset scale \
   output; do
   escaped=$(echo "$word" | sed 's/-/\\-/g')
@@ -50,6 +51,14 @@ holds 'length == 3 and all(.[]; type == "object")'
 holds '.[0].graph == "cora" and .[0].edges == 10556 and .[0].symmetric'
 holds '.[1].max_degree == 4549 and .[2].destinations == 9'
 holds 'all(.[]; (.histogram | add) > 0.999 and (.histogram | add) < 1.001)'
+
+promise "generate writes the attributes of edges beside a mesh"
+status 0 dfgnn-graph generate icosphere level=2 -o "$work/m.npz" \
+  --edge-attr "$work/e.npz"
+unzip -p "$work/e.npz" edge_attr.npy | head -c 128 | grep -a -q \
+  "'<f4', 'fortran_order': False, 'shape': (1260, 3)" || fail "no edge_attr"
+status 2 dfgnn-graph generate grid -o "$work/g.npz" --edge-attr "$work/e.npz"
+says "found --edge-attr for 'grid', expected a kind or preset of icosphere"
 
 promise "info reports what it cannot read and shows the rest"
 echo "0 x" >"$work/bad.txt"

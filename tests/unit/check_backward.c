@@ -146,8 +146,8 @@ static void mask(fixture *f) {
         bias[e * HEADS + h] = -INFINITY;
 }
 
-static void open_fixture(fixture *f, dfgnn_op op, int flags) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+static void open_fixture(fixture *f, const dfgnn_problem *base, int flags) {
+  dfgnn_problem problem = *base;
   *f = (fixture){.matrix = {.destinations = N,
                             .sources = M,
                             .edges = E,
@@ -156,8 +156,7 @@ static void open_fixture(fixture *f, dfgnn_op op, int flags) {
                             .indices = indices},
                  .transpose = {.request = {.kind = DFGNN_VIEW_TRANSPOSE}},
                  .args = DFGNN_ARGS_INIT,
-                 .state = shape_seed() + (unsigned)op};
-  problem.op = op;
+                 .state = shape_seed() + (unsigned)base->op};
   problem.dtype = DFGNN_F64;
   problem.heads = HEADS;
   problem.dim = DIM;
@@ -203,22 +202,164 @@ static void check_gradient(fixture *f, const dfgnn_tensor *gradient,
   }
 }
 
-START_TEST(reference_gradients_are_those_of_finite_differences) {
-  dfgnn_op op = (dfgnn_op)(_i / CASES);
-  int flags = _i % CASES, attention = DFGNN_OPS_ATTENTION >> op & 1;
+/* Returns how many gradients there are. */
+static int check_gradients(const dfgnn_problem *problem, int flags) {
+  const dfgnn_operator *o = dfgnn__operator(problem->op, DFGNN_PASS_BACKWARD);
   int gradients = 0;
   fixture f;
-  if ((!attention && flags) || (flags & MASK && !(flags & BIAS)))
-    return;
-  open_fixture(&f, op, flags);
+  open_fixture(&f, problem, flags);
   dfgnn_args results = refer(&f, &f.backward);
-  const dfgnn_operator *o = dfgnn__operator(op, DFGNN_PASS_BACKWARD);
   for (const dfgnn_tensor *t = o->tensors; t->name; t++)
     if (t->role == DFGNN_ROLE_GRADIENT && dfgnn__tensor_used(t, &f.backward)) {
       check_gradient(&f, t, *dfgnn__tensor_slot(t, &results));
       gradients++;
     }
-  ck_assert_int_gt(gradients, 0);
+  close_fixture(&f);
+  return gradients;
+}
+
+START_TEST(reference_gradients_are_those_of_finite_differences) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.op = (dfgnn_op)(_i / CASES);
+  int flags = _i % CASES, attention = DFGNN_OPS_ATTENTION >> problem.op & 1;
+  if ((!attention && flags) || (flags & MASK && !(flags & BIAS)))
+    return;
+  ck_assert_int_gt(check_gradients(&problem, flags), 0);
+}
+END_TEST
+
+/* ---- edge features and norms --------------------------------------------- */
+
+typedef struct edge_case {
+  dfgnn_op op;
+  int64_t edge_dim;
+  dfgnn_edge_use use;
+  dfgnn_qk_norm norm;
+  int gradients; /* how many there are, but for that of the bias */
+} edge_case;
+
+static const edge_case edge_cases[] = {
+    {DFGNN_OP_GT, 5, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 6},
+    {DFGNN_OP_GT, 5, DFGNN_EDGE_KEYS, DFGNN_QK_NORM_NONE, 6},
+    {DFGNN_OP_GT, 5, DFGNN_EDGE_VALUES, DFGNN_QK_NORM_NONE, 6},
+    {DFGNN_OP_GT, -1, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 4},
+    {DFGNN_OP_GT, -1, DFGNN_EDGE_KEYS, DFGNN_QK_NORM_NONE, 4},
+    {DFGNN_OP_GT, -1, DFGNN_EDGE_VALUES, DFGNN_QK_NORM_NONE, 4},
+    {DFGNN_OP_GT, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_RMS, 5},
+    {DFGNN_OP_GT, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_LAYER, 5},
+    {DFGNN_OP_GT, 2, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_RMS, 8},
+    {DFGNN_OP_GT, 2, DFGNN_EDGE_KEYS, DFGNN_QK_NORM_LAYER, 8},
+    {DFGNN_OP_GATV2, 5, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 6},
+    {DFGNN_OP_GATV2, -1, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 4},
+    {DFGNN_OP_GAT, -1, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 4},
+};
+enum { EDGE_CASES = sizeof edge_cases / sizeof *edge_cases };
+
+static dfgnn_problem problem_of(const edge_case *c) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.op = c->op;
+  problem.edge_dim = c->edge_dim;
+  problem.edge_use = c->use;
+  problem.qk_norm = c->norm;
+  return problem;
+}
+
+START_TEST(gradients_with_edge_features_are_those_of_finite_differences) {
+  const edge_case *c = &edge_cases[_i / 2];
+  dfgnn_problem problem = problem_of(c);
+  int all = _i % 2;
+  ck_assert_int_eq(check_gradients(&problem, all ? BIAS | DROPOUT | MASK : 0),
+                   c->gradients + all);
+}
+END_TEST
+
+/* Row d of W times e, and b. */
+static double projected(const fixture *f, int e, int head, int d) {
+  const double *attr = f->args.edge_attr, *w = f->args.edge_weight;
+  int64_t features = f->forward.edge_dim;
+  int at = head * DIM + d;
+  if (features < 0)
+    return attr[e * HEADS * DIM + at];
+  double sum = ((const double *)f->args.edge_bias)[at];
+  for (int k = 0; k < features; k++)
+    sum += w[at * features + k] * attr[e * features + k];
+  return sum;
+}
+
+static void normalized(const fixture *f, const double *x, const double *w,
+                       double *to) {
+  double mean = 0, squares = 0;
+  for (int d = 0; d < DIM; d++)
+    mean += f->forward.qk_norm == DFGNN_QK_NORM_LAYER ? x[d] / DIM : 0;
+  for (int d = 0; d < DIM; d++)
+    squares += (x[d] - mean) * (x[d] - mean) / DIM;
+  for (int d = 0; d < DIM; d++)
+    to[d] = w[d] * (x[d] - mean) / sqrt(squares + 1e-5);
+}
+
+/* Every edge gets a source of its own, whose key and value have the features
+ * of the edge added: attention without edge features computes the same. */
+static void check_own_sources(fixture *f) {
+  const double *query = f->args.query, *key = f->args.key;
+  const double *value = f->args.value;
+  double q[N * HEADS * DIM], k[E * HEADS * DIM], v[E * HEADS * DIM];
+  int32_t own[E];
+  dfgnn_problem plain = f->forward;
+  dfgnn_matrix matrix = f->matrix;
+  dfgnn_args args = f->args;
+  int keys = plain.edge_dim && plain.edge_use != DFGNN_EDGE_VALUES;
+  int values = plain.edge_dim && plain.edge_use != DFGNN_EDGE_KEYS;
+  memcpy(q, query, sizeof q);
+  for (int i = 0; i < N * HEADS && plain.qk_norm; i++)
+    normalized(f, query + i * DIM, f->args.query_norm, q + i * DIM);
+  for (int e = 0; e < E; e++)
+    for (int h = 0; h < HEADS; h++) {
+      int from = (indices[e] * HEADS + h) * DIM, to = (e * HEADS + h) * DIM;
+      own[e] = e;
+      memcpy(k + to, key + from, DIM * sizeof *k);
+      if (plain.qk_norm)
+        normalized(f, key + from, f->args.key_norm, k + to);
+      for (int d = 0; d < DIM; d++) {
+        k[to + d] += keys ? projected(f, e, h, d) : 0;
+        v[to + d] = value[from + d] + (values ? projected(f, e, h, d) : 0);
+      }
+    }
+  dfgnn_args with = refer(f, &f->forward);
+  plain.edge_dim = 0;
+  plain.edge_use = DFGNN_EDGE_BOTH;
+  plain.qk_norm = DFGNN_QK_NORM_NONE;
+  args.query = q;
+  args.key = k;
+  args.value = v;
+  matrix.sources = E;
+  matrix.indices = own;
+  fixture other = *f;
+  other.forward = plain;
+  other.args = args;
+  other.matrix = matrix;
+  dfgnn_args without = refer(&other, &plain);
+  f->count = other.count;
+  const struct {
+    const double *found, *expected;
+    int count;
+  } results[] = {{with.out, without.out, N * HEADS * DIM},
+                 {with.lse, without.lse, N * HEADS}};
+  for (int r = 0; r < 2; r++)
+    for (int i = 0; i < results[r].count; i++) {
+      double x = results[r].found[i], y = results[r].expected[i];
+      ck_assert_msg(x == y || fabs(x - y) <= 1e-12 * (1 + fabs(y)),
+                    "%s[%d] is %.15g, expected %.15g", r ? "lse" : "out", i, x,
+                    y);
+    }
+}
+
+START_TEST(edge_features_are_as_if_each_edge_had_a_source_of_its_own) {
+  dfgnn_problem problem = problem_of(&edge_cases[_i]);
+  fixture f;
+  if (problem.op != DFGNN_OP_GT)
+    return;
+  open_fixture(&f, &problem, BIAS | DROPOUT);
+  check_own_sources(&f);
   close_fixture(&f);
 }
 END_TEST
@@ -406,6 +547,12 @@ int main(void) {
   tcase_add_loop_test(tcase,
                       reference_gradients_are_those_of_finite_differences, 0,
                       (int)DFGNN_OP_COUNT * CASES);
+  tcase_add_loop_test(
+      tcase, gradients_with_edge_features_are_those_of_finite_differences, 0,
+      2 * EDGE_CASES);
+  tcase_add_loop_test(tcase,
+                      edge_features_are_as_if_each_edge_had_a_source_of_its_own,
+                      0, EDGE_CASES);
   tcase_add_loop_test(tcase, each_gradient_can_be_asked_for_alone, 0,
                       DFGNN_OP_GATV2 + 1);
   tcase_add_loop_test(

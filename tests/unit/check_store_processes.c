@@ -200,8 +200,8 @@ static const char new_pin[] =
     "  PRIMARY KEY (op, pass, dtype, bias, dropout, fingerprint)\n"
     ") STRICT, WITHOUT ROWID";
 
-#define OLD "2"
-#define NEW "3"
+#define OLD "3"
+#define NEW "4"
 
 static dfgnn_schemas one_more_version(const char *upgrade) {
   static dfgnn_schema versions[8];
@@ -350,7 +350,7 @@ START_TEST(a_store_of_version_1_is_migrated_without_losing_a_row) {
   char backup[600];
   unpack_v1();
   expect_v1_rows(DFGNN_STORE_WRITE);
-  ck_assert_str_eq(version_after(""), "2");
+  ck_assert_str_eq(version_after(""), OLD);
   expect_v1_rows(DFGNN_STORE_WRITE);
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);

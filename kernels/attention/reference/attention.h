@@ -20,16 +20,28 @@ dfgnn_status dfgnn__attention_backward_reference(
 
 /* ---- what both share ----------------------------------------------------- */
 
-/* The rows of an edge, each of dim doubles. */
+/* What an edge reads of one head; vectors are of dim doubles unless they say
+ * otherwise. */
 typedef struct dfgnn_ref_edge {
-  double *destination; /* query */
-  double *key;         /* what the score reads of the source */
+  double *destination; /* query, normalised */
+  double *key;         /* what the score reads of the source; normalised */
   double *value;       /* may be key */
   double *att;
+  int64_t features;  /* of the edge, F; dim of projected ones; 0: none */
+  double *attr;      /* [features] e */
+  double *weight;    /* [dim, features] W, unless they are projected */
+  double *bias;      /* b */
+  double *projected; /* W e + b */
+  double *magnitude; /* |W| |e| + |b| */
+  /* Of queries and keys, with qk_norm. */
+  double *unit[2];        /* normalised, before the weight */
+  double *norm_weight[2]; /* the weight */
+  double *deviation;      /* [2] what was divided by */
 } dfgnn_ref_edge;
 
-#define DFGNN_REF_EDGE_ROWS 4
-
+/* Columns of W: F, dim of projected features, 0 without any. */
+int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem);
+int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem);
 dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer, const dfgnn_problem *problem);
 void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
                                  const dfgnn_problem *problem,
@@ -39,11 +51,50 @@ void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
                             const dfgnn_problem *problem,
                             const dfgnn_args *args, int64_t column,
                             int64_t head);
+/* W and b of a head; the features of an edge, once they are loaded. */
+void dfgnn__ref_load_head(const dfgnn_ref_edge *to,
+                          const dfgnn_problem *problem, const dfgnn_args *args,
+                          int64_t head);
+void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
+                          const dfgnn_problem *problem, const dfgnn_args *args,
+                          int64_t edge, int64_t head);
+
 /* A number and the variance of what a kernel makes of it, in squares of the
  * unit roundoff. */
 typedef struct dfgnn_ref_number {
   double value, variance;
 } dfgnn_ref_number;
+
+/* A result that is one number, and the squares of its sensitivities. */
+typedef struct dfgnn_ref_part {
+  double value, fixed, summed;
+} dfgnn_ref_part;
+
+/* <a, W e + b>, as it stands or as <W^T a, e>. */
+dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_problem *problem,
+                                         const dfgnn_ref_edge *e,
+                                         const double *a);
+/* Number d of W times a sum of edge features. */
+dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
+                                  const dfgnn_ref_edge *e,
+                                  const dfgnn_ref_sum *sum, int64_t d,
+                                  double repeats);
+/* The relative variance of normalised queries and keys. */
+double dfgnn__ref_norm_error(const dfgnn_problem *problem);
+/* What GAT applies leaky ReLU to. */
+double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
+                           int64_t row, int64_t column, int64_t edge,
+                           int64_t head);
+
+/* Do edge features go into the keys, and into the values? */
+static inline int dfgnn__ref_edge_keys(const dfgnn_problem *problem) {
+  return problem->edge_dim && problem->op == DFGNN_OP_GT &&
+         problem->edge_use != DFGNN_EDGE_VALUES;
+}
+static inline int dfgnn__ref_edge_values(const dfgnn_problem *problem) {
+  return problem->edge_dim && problem->op == DFGNN_OP_GT &&
+         problem->edge_use != DFGNN_EDGE_KEYS;
+}
 
 /* The score of an edge whose rows are loaded. */
 dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,

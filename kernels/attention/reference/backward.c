@@ -10,68 +10,68 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "kernels/attention/reference/attention.h"
+#include "kernels/attention/reference/backward.h"
 #include "kernels/common/accuracy.h"
 
-/* What an edge contributes, once its rows are loaded.  delta errs alike in all
- * edges of a row, so its share is the product p of its variance. */
-typedef struct terms {
-  dfgnn_ref_number weight; /* P r: of grad_value */
-  dfgnn_ref_number score;  /* dS, of a given delta */
-  double p;
-} terms;
+typedef dfgnn_ref_terms terms;
+typedef dfgnn_ref_sums sums;
+typedef dfgnn_ref_walk walk;
+typedef dfgnn_ref_part part;
+typedef dfgnn_ref_parameters parameters;
 
-/* Sums of a row or column, with what delta's error does to them. */
-typedef struct sums {
-  dfgnn_ref_sum values; /* [D] of P r dO */
-  dfgnn_ref_sum along;  /* [D] or [1] of dS times a direction */
-  dfgnn_ref_sum cosine; /* [1] AGNN: of dS cos */
-  double *by_delta;     /* [D] the directions, by P */
-  double cosine_by_delta;
-  double delta_spread; /* of a column, whose rows differ in delta */
-} sums;
+#define TERM_VARIANCE DFGNN_REF_TERM_VARIANCE
 
-typedef struct walk {
-  const dfgnn_problem *problem;
-  const dfgnn_matrix *matrix;
-  const dfgnn_args *args;
-  dfgnn_ref_edge rows;
-  double *grad_out, *out; /* of the destination */
-  double *direction;      /* what dS is multiplied by */
-  double *att_by_delta;   /* [D] of a row */
-  double lse;
-  dfgnn_ref_number delta;
-  sums sums;
-  int32_t *order; /* a row of the matrix, sorted */
-  int bounds;
-} walk;
+enum { VECTORS = 8 }; /* of dim numbers: make_walk places them */
 
-static size_t walk_numbers(const dfgnn_problem *problem) {
-  return (size_t)((DFGNN_REF_EDGE_ROWS + 5) * problem->dim) +
-         2 * dfgnn__ref_sum_numbers(problem->dim) + dfgnn__ref_sum_numbers(1);
+static size_t walk_numbers(const dfgnn_problem *problem, int64_t degree) {
+  int64_t dim = problem->dim, features = dfgnn__ref_edge_features(problem);
+  return (size_t)(dfgnn__ref_edge_numbers(problem) + VECTORS * dim +
+                  dim * features + 3 * dim +
+                  3 * degree * dfgnn__ref_edge_width(problem)) +
+         2 * dfgnn__ref_sum_numbers(dim) + dfgnn__ref_sum_numbers(features) +
+         2 * dfgnn__ref_sum_numbers(1);
+}
+
+static double *take(double **at, int64_t count) {
+  double *taken = *at;
+  *at += count;
+  return taken;
+}
+
+static dfgnn_ref_sum take_sum(double **at, int64_t width, int bounds) {
+  return dfgnn__ref_sum_in(take(at, (int64_t)dfgnn__ref_sum_numbers(width)),
+                           width, bounds);
 }
 
 static walk make_walk(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-                      const dfgnn_args *args, double *buffer, int32_t *order,
-                      int bounds) {
+                      const dfgnn_args *args, double *buffer, int64_t degree,
+                      int32_t *order, int bounds) {
   walk w = {.problem = problem,
             .matrix = matrix,
             .args = args,
             .order = order,
             .bounds = bounds};
-  int64_t dim = problem->dim;
-  size_t wide = dfgnn__ref_sum_numbers(dim);
-  w.rows = dfgnn__ref_edge_in(buffer, problem);
-  w.grad_out = buffer + DFGNN_REF_EDGE_ROWS * dim;
-  w.out = w.grad_out + dim;
-  w.direction = w.out + dim;
-  w.att_by_delta = w.direction + dim;
-  w.sums.by_delta = w.att_by_delta + dim;
-  double *at = w.sums.by_delta + dim;
-  w.sums.values = dfgnn__ref_sum_in(at, dim, bounds);
-  w.sums.along = dfgnn__ref_sum_in(
-      at + wide, problem->op == DFGNN_OP_GAT ? 1 : dim, bounds);
-  w.sums.cosine = dfgnn__ref_sum_in(at + 2 * wide, 1, bounds);
+  int64_t dim = problem->dim, features = dfgnn__ref_edge_features(problem);
+  double *at = buffer;
+  w.rows =
+      dfgnn__ref_edge_in(take(&at, dfgnn__ref_edge_numbers(problem)), problem);
+  w.grad_out = take(&at, dim);
+  w.out = take(&at, dim);
+  w.direction = take(&at, dim);
+  w.att_by_delta = take(&at, dim);
+  w.along = take(&at, dim);
+  w.jump = take(&at, dim);
+  w.by_delta[0] = take(&at, dim * features);
+  w.by_delta[1] = take(&at, dim);
+  w.parts = (part *)take(&at, 3 * dim);
+  for (int i = 0; i < 3; i++)
+    w.edge[i] = take(&at, degree * dfgnn__ref_edge_width(problem));
+  w.sums.by_delta = take(&at, dim);
+  w.sums.values = take_sum(&at, dim, bounds);
+  w.sums.along = take_sum(&at, problem->op == DFGNN_OP_GAT ? 1 : dim, bounds);
+  w.sums.cosine = take_sum(&at, 1, bounds);
+  w.sums.edges = take_sum(&at, features, bounds);
+  w.sums.scores = take_sum(&at, 1, bounds);
   return w;
 }
 
@@ -99,8 +99,6 @@ static void at_source(walk *w, int64_t column, int64_t head) {
   dfgnn__ref_load_source(&w->rows, w->problem, w->args, column, head);
 }
 
-#define TERM_VARIANCE 16 /* of the roundings of a product of some factors */
-
 static terms edge_terms(const walk *w, int64_t row, int64_t column,
                         int64_t edge, int64_t head) {
   const dfgnn_problem *problem = w->problem;
@@ -112,6 +110,12 @@ static terms edge_terms(const walk *w, int64_t row, int64_t column,
   double kept = dfgnn__ref_kept(problem, w->args, edge, head);
   dfgnn_ref_product product =
       dfgnn__ref_product(w->grad_out, w->rows.value, problem->dim);
+  if (dfgnn__ref_edge_values(problem)) {
+    dfgnn_ref_number more =
+        dfgnn__ref_edge_product(problem, &w->rows, w->grad_out);
+    product.value += more.value;
+    product.variance += more.variance + square(product.value);
+  }
   double dp = kept * product.value, ds = p * (dp - w->delta.value);
   terms t = {.weight.value = p * kept, .score.value = ds, .p = p};
   if (!w->bounds || p == 0)
@@ -161,12 +165,19 @@ static direction through_cosine(const walk *w, const double *x,
                          (product.variance + norms * square(product.value))};
 }
 
-static direction direction_of(const walk *w, int by_source, int64_t row,
-                              int64_t column, int64_t head) {
+/* What GATv2 applies leaky ReLU to. */
+static double argument(const walk *w, int64_t d) {
+  const dfgnn_ref_edge *r = &w->rows;
+  return r->destination[d] + r->value[d] + (r->features ? r->projected[d] : 0);
+}
+
+static direction direction_of(walk *w, int by_source, int64_t row,
+                              int64_t column, int64_t edge, int64_t head) {
   const dfgnn_ref_edge *r = &w->rows;
   const dfgnn_args *args = w->args;
-  int64_t dim = w->problem->dim, heads = w->problem->heads;
-  double narrow = TERM_VARIANCE + dfgnn__term_roundoff(w->problem);
+  int64_t dim = w->problem->dim;
+  double narrow = TERM_VARIANCE + dfgnn__term_roundoff(w->problem) +
+                  dfgnn__ref_norm_error(w->problem);
   switch (w->problem->op) {
   case DFGNN_OP_GT:
     for (int64_t d = 0; d < dim; d++)
@@ -177,14 +188,12 @@ static direction direction_of(const walk *w, int by_source, int64_t row,
                      : through_cosine(w, r->destination, r->value);
   case DFGNN_OP_GAT:
     *w->direction = slope_at(
-        w, dfgnn__ref_scalar(w->problem, args->score_dst, row * heads + head) +
-               dfgnn__ref_scalar(w->problem, args->score_src,
-                                 column * heads + head));
+        w, dfgnn__ref_additive(w->problem, args, row, column, edge, head));
     break;
   default:
     for (int64_t d = 0; d < dim; d++)
-      w->direction[d] =
-          r->att[d] * slope_at(w, r->destination[d] + r->value[d]);
+      w->direction[d] = r->att[d] * slope_at(w, argument(w, d));
+    dfgnn__ref_find_jumps(w);
   }
   return (direction){0, narrow, 0};
 }
@@ -196,6 +205,8 @@ static void begin_sums(walk *w, int64_t terms) {
   dfgnn__ref_sum_begin(&s->values, terms);
   dfgnn__ref_sum_begin(&s->along, terms);
   dfgnn__ref_sum_begin(&s->cosine, terms);
+  dfgnn__ref_sum_begin(&s->edges, terms);
+  dfgnn__ref_sum_begin(&s->scores, terms);
   memset(s->by_delta, 0, (size_t)w->problem->dim * sizeof *s->by_delta);
   s->cosine_by_delta = s->delta_spread = 0;
 }
@@ -215,6 +226,9 @@ static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
   dfgnn__ref_sum_add(&s->along, k, score,
                      repeats * (variance + to->variance * square(score)),
                      w->direction);
+  for (int64_t d = 0;
+       w->bounds && w->problem->op == DFGNN_OP_GATV2 && d < s->along.width; d++)
+    s->along.spread[d] += repeats * square(score * w->jump[d]);
   const double one = 1;
   if (w->problem->op == DFGNN_OP_AGNN)
     dfgnn__ref_sum_add(&s->cosine, k, score * to->cosine,
@@ -222,11 +236,6 @@ static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
                                   square(score) * to->cosine_variance),
                        &one);
 }
-
-/* A result that is one number for each d, and its squares. */
-typedef struct part {
-  double value, fixed, summed;
-} part;
 
 static part sum_part(const dfgnn_ref_sum *sum, int64_t d, double repeats) {
   return (part){sum->value[d], dfgnn__ref_sum_fixed(sum, d),
@@ -256,10 +265,22 @@ static projection project(const walk *w, const double *x, double repeats) {
   return p;
 }
 
+/* The keys' share of edge features: W times their sum. */
+static void add_edges(const walk *w, part *r, int64_t d, double repeats) {
+  part e = dfgnn__ref_project(w->problem, &w->rows, &w->sums.edges, d, repeats);
+  part s = sum_part(&w->sums.scores, 0, repeats);
+  double b = w->rows.bias[d];
+  r->value += e.value + b * s.value;
+  r->fixed += e.fixed + square(b) * s.fixed;
+  r->summed = 2 * (r->summed + e.summed + square(b) * s.summed);
+}
+
 static part score_part(const walk *w, const projection *p, int64_t d,
                        double repeats, int by_source) {
   const sums *s = &w->sums;
   part r = sum_part(&s->along, d, repeats);
+  if (!by_source && dfgnn__ref_edge_keys(w->problem))
+    add_edges(w, &r, d, repeats);
   double by_delta = s->by_delta[d];
   double narrow = dfgnn__term_roundoff(w->problem);
   if (p) {
@@ -284,12 +305,13 @@ static void put(const dfgnn_ref_result *to, int64_t i, part p) {
   dfgnn__ref_put(to, i, p.value, p.fixed, p.summed);
 }
 
-static void put_scores(const walk *w, const dfgnn_ref_result *to,
-                       const double *x, double repeats, int by_source,
-                       int with_values) {
+static void put_scores(walk *w, const dfgnn_ref_result *to, const double *x,
+                       double repeats, int by_source, int with_values,
+                       parameters *parameters) {
   int cosines = w->problem->op == DFGNN_OP_AGNN;
+  int norms = w->problem->qk_norm != DFGNN_QK_NORM_NONE;
   projection p = {0};
-  if (!to->value)
+  if (!to->value && !norms)
     return;
   if (cosines)
     p = project(w, x, repeats);
@@ -299,23 +321,27 @@ static void put_scores(const walk *w, const dfgnn_ref_result *to,
       part v = sum_part(&w->sums.values, d, repeats);
       r = (part){r.value + v.value, r.fixed + v.fixed, r.summed + v.summed};
     }
-    put(to, d, r);
+    w->parts[d] = r;
   }
+  if (norms)
+    dfgnn__ref_through_norm(w, by_source, parameters);
+  for (int64_t d = 0; d < w->sums.along.width; d++)
+    put(to, d, w->parts[d]);
 }
 
 /* ---- by destination ------------------------------------------------------ */
 
-/* What all rows add to. */
-typedef struct parameters {
-  double *buffer;
-  size_t numbers;
-  dfgnn_ref_sum att, beta; /* [H D], [1] */
-  double repeats;          /* the sum over the edges */
-} parameters;
+static int64_t weight_numbers(const dfgnn_problem *problem) {
+  return problem->edge_dim > 0
+             ? problem->heads * problem->dim * problem->edge_dim
+             : 0;
+}
 
 static size_t parameter_numbers(const dfgnn_problem *problem) {
-  return dfgnn__ref_sum_numbers(problem->heads * problem->dim) +
-         dfgnn__ref_sum_numbers(1);
+  return 2 * dfgnn__ref_sum_numbers(problem->heads * problem->dim) +
+         dfgnn__ref_sum_numbers(1) +
+         dfgnn__ref_sum_numbers(weight_numbers(problem)) +
+         2 * dfgnn__ref_sum_numbers(problem->dim) + 2 * (size_t)problem->dim;
 }
 
 static parameters make_parameters(const dfgnn_problem *problem,
@@ -323,22 +349,18 @@ static parameters make_parameters(const dfgnn_problem *problem,
                                   int bounds) {
   int64_t count = problem->heads * problem->dim;
   parameters p = {.buffer = buffer, .numbers = parameter_numbers(problem)};
-  p.att = dfgnn__ref_sum_in(buffer, count, bounds);
-  p.beta = dfgnn__ref_sum_in(buffer + dfgnn__ref_sum_numbers(count), 1, bounds);
-  p.att.terms = p.beta.terms = matrix->edges;
+  double *at = buffer;
   memset(buffer, 0, p.numbers * sizeof *buffer);
+  p.att = take_sum(&at, count, bounds);
+  p.beta = take_sum(&at, 1, bounds);
+  p.weight = take_sum(&at, weight_numbers(problem), bounds);
+  p.bias = take_sum(&at, count, bounds);
+  for (int i = 0; i < 2; i++) {
+    p.norm[i] = take_sum(&at, problem->dim, bounds);
+    p.norm_summed[i] = take(&at, problem->dim);
+  }
+  p.att.terms = p.beta.terms = p.weight.terms = p.bias.terms = matrix->edges;
   return p;
-}
-
-/* The features of one head of att's sums. */
-static dfgnn_ref_sum head_of(const dfgnn_ref_sum *sum, int64_t head,
-                             int64_t dim) {
-  dfgnn_ref_sum part = *sum;
-  part.value += head * dim;
-  part.size += head * dim;
-  part.spread += head * dim;
-  part.cells += head * dim;
-  return part;
 }
 
 static void add_parameters(walk *w, const terms *t, int64_t head, int64_t edge,
@@ -362,24 +384,18 @@ static void add_parameters(walk *w, const terms *t, int64_t head, int64_t edge,
                        &one);
   } else if (w->problem->op == DFGNN_OP_GATV2) {
     for (int64_t d = 0; d < dim; d++) {
-      double x = r->destination[d] + r->value[d];
+      double x = argument(w, d);
       w->direction[d] = x * slope_at(w, x);
       w->att_by_delta[d] += t->p * w->direction[d];
     }
-    /* cells are as far apart as all heads are wide */
-    dfgnn_ref_sum sum = head_of(&p->att, head, dim);
-    double variance =
-        repeats * (t->score.variance + to->variance * square(score));
-    for (int64_t d = 0; d < dim; d++) {
-      double term = score * w->direction[d];
-      sum.value[d] += term;
-      if (!sum.bounds)
-        continue;
-      sum.size[d] += fabs(term);
-      sum.spread[d] += variance * square(w->direction[d]);
-      if (sum.terms > DFGNN_REF_LONG)
-        dfgnn__ref_sum_cell(&sum, edge)[d] += term;
-    }
+    dfgnn__ref_sum_add_at(
+        &p->att, head * dim, dim, edge, score,
+        repeats * (t->score.variance + to->variance * square(score)),
+        w->direction);
+    for (int64_t d = 0; r->features && w->bounds && d < dim; d++)
+      p->att.spread[head * dim + d] +=
+          repeats * square(score * r->magnitude[d]) *
+          ((double)r->features + 4 + dfgnn__term_roundoff(w->problem));
   }
 }
 
@@ -403,33 +419,45 @@ static dfgnn_ref_row row_of(const walk *w, const int32_t *indices,
   return dfgnn__ref_row(indices, count, w->order);
 }
 
-static void walk_row(walk *w, int64_t row, int64_t head,
-                     const dfgnn_ref_result *query,
-                     const dfgnn_ref_result *score_dst,
-                     const dfgnn_ref_result *bias, parameters *p) {
+/* The results of a row and head. */
+typedef struct row_results {
+  dfgnn_ref_result query, score_dst, bias, score_edge;
+} row_results;
+
+static void walk_row(walk *w, int64_t row, int64_t head, const row_results *to,
+                     parameters *p) {
   int64_t begin = dfgnn__ref_offset(w->matrix, row);
   int64_t count = dfgnn__ref_offset(w->matrix, row + 1) - begin;
   const int32_t *indices = w->matrix->indices + begin;
   dfgnn_ref_row repeated = row_of(w, indices, count);
   begin_sums(w, count);
   memset(w->att_by_delta, 0, (size_t)w->problem->dim * sizeof(double));
+  dfgnn__ref_load_head(&w->rows, w->problem, w->args, head);
   at_destination(w, row, head);
   for (int64_t k = 0; k < count; k++) {
     at_source(w, indices[k], head);
+    dfgnn__ref_load_edge(&w->rows, w->problem, w->args, begin + k, head);
     terms t = edge_terms(w, row, indices[k], begin + k, head);
-    dfgnn__ref_put(bias, k * w->problem->heads, t.score.value,
-                   t.score.variance + square(t.p) * w->delta.variance, 0);
+    double variance = t.score.variance + square(t.p) * w->delta.variance;
+    dfgnn__ref_put(&to->bias, k * w->problem->heads, t.score.value, variance,
+                   0);
+    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
+    direction along = direction_of(w, 0, row, indices[k], begin + k, head);
+    if (w->problem->op == DFGNN_OP_GAT)
+      dfgnn__ref_put(
+          &to->score_edge, k * w->problem->heads, t.score.value * *w->direction,
+          (variance + 4 * square(t.score.value)) * square(*w->direction), 0);
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
-    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
-    direction to = direction_of(w, 0, row, indices[k], head);
-    add_score(w, &t, &to, k, repeats, 0);
-    add_parameters(w, &t, head, begin + k, repeats, &to, p);
+    add_score(w, &t, &along, k, repeats, 0);
+    dfgnn__ref_add_edge(w, &t, k, begin + k, head, repeats, p);
+    add_parameters(w, &t, head, begin + k, repeats, &along, p);
   }
   p->repeats += repeated.repeats * (double)count;
   end_parameters(w, head, p);
-  put_scores(w, w->problem->op == DFGNN_OP_GAT ? score_dst : query,
-             w->rows.destination, repeated.repeats, 0, 0);
+  dfgnn__ref_end_edges(w, head, p);
+  put_scores(w, w->problem->op == DFGNN_OP_GAT ? &to->score_dst : &to->query,
+             w->rows.destination, repeated.repeats, 0, 0, p);
 }
 
 /* ---- by source ----------------------------------------------------------- */
@@ -438,35 +466,37 @@ static void walk_column(walk *w, const dfgnn_matrix *transposed,
                         const dfgnn_view *view, int64_t column, int64_t head,
                         const dfgnn_ref_result *key,
                         const dfgnn_ref_result *value,
-                        const dfgnn_ref_result *score_src) {
+                        const dfgnn_ref_result *score_src, parameters *p) {
   dfgnn_op op = w->problem->op;
   int64_t begin = dfgnn__ref_offset(transposed, column);
   int64_t count = dfgnn__ref_offset(transposed, column + 1) - begin;
   const int32_t *indices = transposed->indices + begin;
   dfgnn_ref_row repeated = row_of(w, indices, count);
   begin_sums(w, count);
+  dfgnn__ref_load_head(&w->rows, w->problem, w->args, head);
   at_source(w, column, head);
   for (int64_t k = 0; k < count; k++) {
     int64_t row = indices[k];
+    int64_t edge = dfgnn__ref_edge(transposed, view, begin + k);
     at_destination(w, row, head);
-    terms t = edge_terms(w, row, column,
-                         dfgnn__ref_edge(transposed, view, begin + k), head);
+    dfgnn__ref_load_edge(&w->rows, w->problem, w->args, edge, head);
+    terms t = edge_terms(w, row, column, edge, head);
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
     double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_sum_add(&w->sums.values, k, t.weight.value,
                        repeats * t.weight.variance, w->grad_out);
-    direction to = direction_of(w, 1, row, column, head);
+    direction to = direction_of(w, 1, row, column, edge, head);
     add_score(w, &t, &to, k, repeats, 1);
   }
   if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2) {
-    put_scores(w, value, w->rows.value, repeated.repeats, 1, 1);
+    put_scores(w, value, w->rows.value, repeated.repeats, 1, 1, p);
     return;
   }
   for (int64_t d = 0; d < w->problem->dim; d++)
     put(value, d, sum_part(&w->sums.values, d, repeated.repeats));
   put_scores(w, op == DFGNN_OP_GAT ? score_src : key, NULL, repeated.repeats, 1,
-             0);
+             0, p);
 }
 
 /* ---- everything ---------------------------------------------------------- */
@@ -489,6 +519,23 @@ static void put_parameters(const dfgnn_problem *problem,
   /* All heads add to one number. */
   part sum = sum_part(&p->beta, 0, repeats * (double)problem->heads);
   put(&beta, 0, sum);
+  dfgnn_ref_result weight = DFGNN_REF_RESULT(expected, grad_edge_weight);
+  dfgnn_ref_result bias = DFGNN_REF_RESULT(expected, grad_edge_bias);
+  for (int64_t i = 0; i < weight_numbers(problem); i++)
+    put(&weight, i, sum_part(&p->weight, i, repeats));
+  for (int64_t i = 0; i < problem->heads * problem->dim; i++)
+    put(&bias, i, sum_part(&p->bias, i, repeats));
+}
+
+static void put_norm(const dfgnn_problem *problem, const dfgnn_ref_result *to,
+                     const parameters *p, int side) {
+  const dfgnn_ref_sum *sum = &p->norm[side];
+  for (int64_t d = 0; problem->qk_norm && d < problem->dim; d++)
+    dfgnn__ref_put(to, d, sum->value[d], dfgnn__ref_sum_fixed(sum, d),
+                   sum->bounds
+                       ? p->norm_summed[side][d] +
+                             (double)problem->heads * square(sum->size[d])
+                       : 0);
 }
 
 static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
@@ -499,6 +546,9 @@ static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   dfgnn_ref_result query = DFGNN_REF_RESULT(expected, grad_query);
   dfgnn_ref_result score_dst = DFGNN_REF_RESULT(expected, grad_score_dst);
   dfgnn_ref_result bias = DFGNN_REF_RESULT(expected, grad_bias);
+  dfgnn_ref_result score_edge = DFGNN_REF_RESULT(expected, grad_score_edge);
+  dfgnn_ref_result edge_attr = DFGNN_REF_RESULT(expected, grad_edge_attr);
+  dfgnn_ref_result norm = DFGNN_REF_RESULT(expected, grad_query_norm);
   int failed = !first || !total;
   if (failed)
     goto out;
@@ -507,7 +557,7 @@ static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     |                                                                          \
     : failed) if (first[expected->row_count] * heads * dim > 50000)
   {
-    size_t numbers = walk_numbers(problem);
+    size_t numbers = walk_numbers(problem, matrix->max_degree);
     double *buffer =
         malloc((numbers + parameter_numbers(problem)) * sizeof *buffer);
     int32_t *order = malloc((size_t)(matrix->max_degree + 1) * sizeof *order);
@@ -515,7 +565,8 @@ static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     walk w;
     parameters p;
     if (ready) {
-      w = make_walk(problem, matrix, args, buffer, order, expected->bounds);
+      w = make_walk(problem, matrix, args, buffer, matrix->max_degree, order,
+                    expected->bounds);
       p = make_parameters(problem, matrix, buffer + numbers, expected->bounds);
     }
     failed |= !ready;
@@ -523,10 +574,18 @@ static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     for (int64_t r = 0; r < expected->row_count; r++)
       for (int64_t h = 0; h < heads && ready; h++) {
         int64_t at = r * heads + h;
-        dfgnn_ref_result q = dfgnn__ref_result_at(&query, at * dim);
-        dfgnn_ref_result s = dfgnn__ref_result_at(&score_dst, at);
-        dfgnn_ref_result b = dfgnn__ref_result_at(&bias, first[r] * heads + h);
-        walk_row(&w, expected->rows ? expected->rows[r] : r, h, &q, &s, &b, &p);
+        int64_t edges = first[r] * heads + h;
+        row_results to = {.query = dfgnn__ref_result_at(&query, at * dim),
+                          .score_dst = dfgnn__ref_result_at(&score_dst, at),
+                          .bias = dfgnn__ref_result_at(&bias, edges),
+                          .score_edge =
+                              dfgnn__ref_result_at(&score_edge, edges)};
+        walk_row(&w, expected->rows ? expected->rows[r] : r, h, &to, &p);
+        if (h + 1 < heads)
+          continue;
+        dfgnn_ref_result e = dfgnn__ref_result_at(
+            &edge_attr, first[r] * dfgnn__ref_edge_width(problem));
+        dfgnn__ref_put_edges(&w, first[r + 1] - first[r], &e);
       }
 #pragma omp critical(dfgnn_reference_parameters)
     if (ready)
@@ -535,6 +594,7 @@ static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     free(buffer);
   }
   put_parameters(problem, expected, matrix, &all);
+  put_norm(problem, &norm, &all, 0);
 out:
   free(total);
   free(first);
@@ -549,18 +609,28 @@ static int walk_columns(const dfgnn_problem *problem,
   dfgnn_ref_result key = DFGNN_REF_RESULT(expected, grad_key);
   dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
   dfgnn_ref_result score_src = DFGNN_REF_RESULT(expected, grad_score_src);
-  int failed = 0;
+  dfgnn_ref_result norm = DFGNN_REF_RESULT(expected, grad_key_norm);
+  double *total = malloc(parameter_numbers(problem) * sizeof *total);
+  int failed = !total;
+  if (failed)
+    return 0;
+  parameters all = make_parameters(problem, matrix, total, expected->bounds);
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
   {
-    double *buffer = malloc(walk_numbers(problem) * sizeof *buffer);
+    size_t numbers = walk_numbers(problem, 0);
+    double *buffer =
+        malloc((numbers + parameter_numbers(problem)) * sizeof *buffer);
     int32_t *order =
         malloc((size_t)(transposed.max_degree + 1) * sizeof *order);
     int ready = buffer && order;
     walk w;
-    if (ready)
-      w = make_walk(problem, matrix, args, buffer, order, expected->bounds);
+    parameters p;
+    if (ready) {
+      w = make_walk(problem, matrix, args, buffer, 0, order, expected->bounds);
+      p = make_parameters(problem, matrix, buffer + numbers, expected->bounds);
+    }
     failed |= !ready;
 #pragma omp for schedule(dynamic, 16)
     for (int64_t c = 0; c < expected->column_count; c++)
@@ -570,12 +640,17 @@ static int walk_columns(const dfgnn_problem *problem,
         dfgnn_ref_result v = dfgnn__ref_result_at(&value, at * dim);
         dfgnn_ref_result s = dfgnn__ref_result_at(&score_src, at);
         walk_column(&w, &transposed, expected->transpose,
-                    expected->columns ? expected->columns[c] : c, h, &k, &v,
-                    &s);
+                    expected->columns ? expected->columns[c] : c, h, &k, &v, &s,
+                    &p);
       }
+#pragma omp critical(dfgnn_reference_parameters)
+    if (ready)
+      join_parameters(&all, &p);
     free(order);
     free(buffer);
   }
+  put_norm(problem, &norm, &all, 1);
+  free(total);
   return !failed;
 }
 
@@ -590,13 +665,17 @@ dfgnn_status dfgnn__attention_backward_reference(
 
 /* ---- the same as a variant ----------------------------------------------- */
 
-/* A walk, the parameters, two results of features and one number, and grad_bias
- * of a row. */
-static size_t workspace(const dfgnn_setting *setting) {
+/* What a row gives besides its features: a number, and numbers of edges. */
+static size_t row_numbers(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
-  return (walk_numbers(problem) + parameter_numbers(problem) +
-          (size_t)(2 * problem->dim + 1 +
-                   setting->matrix->max_degree * problem->heads)) *
+  return (size_t)(2 * problem->dim + 1 +
+                  setting->matrix->max_degree *
+                      (2 * problem->heads + dfgnn__ref_edge_width(problem)));
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  return (walk_numbers(setting->problem, setting->matrix->max_degree) +
+          parameter_numbers(setting->problem) + row_numbers(setting)) *
          sizeof(double);
 }
 
@@ -606,32 +685,62 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   return 1;
 }
 
-/* results: [2 D] features, a number and a row's grad_bias. */
+/* An array of scalars by edge and head. */
+static void set_edges(const walk *w, void *array, int64_t row, int64_t head,
+                      const dfgnn_ref_result *from) {
+  int64_t begin = dfgnn__ref_offset(w->matrix, row);
+  int64_t end = dfgnn__ref_offset(w->matrix, row + 1);
+  for (int64_t e = begin; array && e < end; e++)
+    dfgnn__ref_set_scalar(w->problem, array, e * w->problem->heads + head,
+                          from->value[(e - begin) * w->problem->heads]);
+}
+
+static void store_edges(const walk *w, int64_t row,
+                        const dfgnn_ref_result *from) {
+  int64_t begin = dfgnn__ref_offset(w->matrix, row);
+  int64_t end = dfgnn__ref_offset(w->matrix, row + 1);
+  dfgnn_problem wide = *w->problem;
+  wide.dim = dfgnn__ref_edge_width(w->problem);
+  dfgnn__ref_put_edges(w, end - begin, from);
+  for (int64_t e = begin; e < end; e++)
+    dfgnn__ref_store(&wide, w->args->grad_edge_attr,
+                     &(dfgnn_strides){wide.dim, 0, 1}, e, 0,
+                     from->value + (e - begin) * wide.dim);
+}
+
+/* results: [2 D] features, a number, and numbers of a row's edges. */
 static void write_rows(walk *w, parameters *p, double *results) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_args *args = w->args;
   int64_t heads = problem->heads, dim = problem->dim;
-  const dfgnn_ref_result query = {.value = results};
-  const dfgnn_ref_result score = {.value = results + 2 * dim};
-  for (int64_t i = 0; i < w->matrix->destinations; i++)
+  double *of_edges = results + 2 * dim + 1;
+  const dfgnn_ref_result edges = {.value = of_edges +
+                                           2 * heads * w->matrix->max_degree};
+  for (int64_t i = 0; i < w->matrix->destinations; i++) {
     for (int64_t h = 0; h < heads; h++) {
-      const dfgnn_ref_result bias = {.value = results + 2 * dim + 1 + h};
-      int64_t begin = dfgnn__ref_offset(w->matrix, i);
-      int64_t end = dfgnn__ref_offset(w->matrix, i + 1);
-      walk_row(w, i, h, &query, &score, &bias, p);
+      const row_results to = {.query.value = results,
+                              .score_dst.value = results + 2 * dim,
+                              .bias.value = of_edges + h,
+                              .score_edge.value =
+                                  of_edges + heads * w->matrix->max_degree + h};
+      walk_row(w, i, h, &to, p);
       if (args->grad_query)
         dfgnn__ref_store(problem, args->grad_query, &args->grad_query_strides,
-                         i, h, query.value);
+                         i, h, to.query.value);
       if (args->grad_score_dst)
         dfgnn__ref_set_scalar(problem, args->grad_score_dst, i * heads + h,
-                              *score.value);
-      for (int64_t e = begin; args->grad_bias && e < end; e++)
-        dfgnn__ref_set_scalar(problem, args->grad_bias, e * heads + h,
-                              bias.value[(e - begin) * heads]);
+                              *to.score_dst.value);
+      set_edges(w, args->grad_bias, i, h, &to.bias);
+      set_edges(w, problem->op == DFGNN_OP_GAT ? args->grad_score_edge : NULL,
+                i, h, &to.score_edge);
     }
+    if (args->grad_edge_attr)
+      store_edges(w, i, &edges);
+  }
 }
 
-static void write_columns(walk *w, const dfgnn_view *view, double *results) {
+static void write_columns(walk *w, const dfgnn_view *view, double *results,
+                          parameters *p) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_args *args = w->args;
   dfgnn_matrix transposed = dfgnn__transposed(w->matrix, view);
@@ -641,7 +750,7 @@ static void write_columns(walk *w, const dfgnn_view *view, double *results) {
   const dfgnn_ref_result score = {.value = results + 2 * dim};
   for (int64_t j = 0; j < w->matrix->sources; j++)
     for (int64_t h = 0; h < heads; h++) {
-      walk_column(w, &transposed, view, j, h, &key, &value, &score);
+      walk_column(w, &transposed, view, j, h, &key, &value, &score, p);
       if (args->grad_key)
         dfgnn__ref_store(problem, args->grad_key, &args->grad_key_strides, j, h,
                          key.value);
@@ -660,17 +769,28 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
   double *buffer = launch->workspace;
-  double *sums = buffer + walk_numbers(problem);
+  double *sums = buffer + walk_numbers(problem, matrix->max_degree);
   double *results = sums + parameter_numbers(problem);
   parameters p = make_parameters(problem, matrix, sums, 0);
-  walk w = make_walk(problem, matrix, args, buffer, NULL, 0);
+  walk w =
+      make_walk(problem, matrix, args, buffer, matrix->max_degree, NULL, 0);
 
   write_rows(&w, &p, results);
-  write_columns(&w, launch->views[0], results);
-  for (int64_t i = 0; args->grad_att && i < problem->heads * problem->dim; i++)
-    dfgnn__ref_set_scalar(problem, args->grad_att, i, p.att.value[i]);
-  if (args->grad_beta)
-    dfgnn__ref_set_scalar(problem, args->grad_beta, 0, *p.beta.value);
+  write_columns(&w, launch->views[0], results, &p);
+  const struct {
+    void *array;
+    const dfgnn_ref_sum *sum;
+  } written[] = {
+      {args->grad_att, &p.att},
+      {args->grad_beta, &p.beta},
+      {problem->edge_dim > 0 ? args->grad_edge_weight : NULL, &p.weight},
+      {args->grad_edge_bias, &p.bias},
+      {args->grad_query_norm, &p.norm[0]},
+      {args->grad_key_norm, &p.norm[1]}};
+  for (size_t k = 0; k < sizeof written / sizeof *written; k++)
+    for (int64_t i = 0; written[k].array && i < written[k].sum->width; i++)
+      dfgnn__ref_set_scalar(problem, written[k].array, i,
+                            written[k].sum->value[i]);
   return DFGNN_OK;
 }
 
@@ -686,6 +806,8 @@ DFGNN_FAMILIES(attention_reference_backward) = {
         .deterministic = 1,
         .bias = 1,
         .dropout = 1,
+        .edge_ops = DFGNN_OPS_ATTENTION,
+        .qk_norm = 1,
         .reference = 1,
         .workspace = workspace,
         .views = views,

@@ -29,39 +29,6 @@ static double leaky_relu(double x, double slope) {
   return x > 0 ? x : slope * x;
 }
 
-dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer,
-                                  const dfgnn_problem *problem) {
-  int64_t dim = problem->dim;
-  dfgnn_ref_edge edge = {buffer, buffer + dim, buffer + 2 * dim,
-                         buffer + 3 * dim};
-  if (problem->op != DFGNN_OP_GT)
-    edge.key = edge.value;
-  return edge;
-}
-
-void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
-                                 const dfgnn_problem *problem,
-                                 const dfgnn_args *args, int64_t row,
-                                 int64_t head) {
-  const dfgnn_strides dense = {0, problem->dim, 1};
-  if (problem->op != DFGNN_OP_GAT)
-    dfgnn__ref_load(to->destination, problem, args->query, &args->query_strides,
-                    row, head);
-  if (problem->op == DFGNN_OP_GATV2)
-    dfgnn__ref_load(to->att, problem, args->att, &dense, 0, head);
-}
-
-void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
-                            const dfgnn_problem *problem,
-                            const dfgnn_args *args, int64_t column,
-                            int64_t head) {
-  if (problem->op == DFGNN_OP_GT)
-    dfgnn__ref_load(to->key, problem, args->key, &args->key_strides, column,
-                    head);
-  dfgnn__ref_load(to->value, problem, args->value, &args->value_strides, column,
-                  head);
-}
-
 static double square(double x) { return x * x; }
 
 double dfgnn__ref_norm_variance(int64_t dim) { return (double)dim / 4 + 4; }
@@ -84,41 +51,88 @@ static dfgnn_ref_number scaled_product(const dfgnn_problem *problem,
                                           SCORE_ROUNDINGS * square(p.value))};
 }
 
-static dfgnn_ref_number additive(const dfgnn_problem *problem,
-                                 const dfgnn_args *args, int64_t row,
-                                 int64_t column, int64_t head) {
+double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
+                           int64_t row, int64_t column, int64_t edge,
+                           int64_t head) {
   int64_t heads = problem->heads;
   double x = dfgnn__ref_scalar(problem, args->score_dst, row * heads + head) +
              dfgnn__ref_scalar(problem, args->score_src, column * heads + head);
+  if (problem->edge_dim)
+    x += dfgnn__ref_scalar(problem, args->score_edge, edge * heads + head);
+  return x;
+}
+
+/* Sums of numbers that are given: their error is that of the largest. */
+static dfgnn_ref_number additive(const dfgnn_problem *problem,
+                                 const dfgnn_args *args, int64_t row,
+                                 int64_t column, int64_t edge, int64_t head) {
+  int64_t at = edge * problem->heads + head;
+  double x = dfgnn__ref_additive(problem, args, row, column, edge, head);
+  double c =
+      problem->edge_dim ? dfgnn__ref_scalar(problem, args->score_edge, at) : 0;
   double score = leaky_relu(x, args->slope);
-  return (dfgnn_ref_number){score, SCORE_ROUNDINGS * square(score)};
+  return (dfgnn_ref_number){
+      score, SCORE_ROUNDINGS * square(score) +
+                 (problem->edge_dim ? square(x - c) + square(c) : 0)};
 }
 
 /* att leaky(x), in sums of any order. */
 static dfgnn_ref_number gatv2(const dfgnn_problem *problem,
                               const dfgnn_args *args, const dfgnn_ref_edge *e) {
-  double value = 0, size = 0, squares = 0;
-  double roundings = SCORE_ROUNDINGS + 2 * dfgnn__term_roundoff(problem);
+  double value = 0, size = 0, squares = 0, projection = 0;
+  double narrow = dfgnn__term_roundoff(problem);
+  double roundings = SCORE_ROUNDINGS + 2 * narrow;
   for (int64_t d = 0; d < problem->dim; d++) {
-    double term =
-        e->att[d] * leaky_relu(e->destination[d] + e->value[d], args->slope);
+    double x = e->destination[d] + e->value[d];
+    if (e->features) {
+      projection +=
+          square(e->att[d]) *
+          (((double)e->features + 4) * square(e->magnitude[d]) +
+           narrow * square(e->projected[d]) + square(x) * (1 + narrow));
+      x += e->projected[d];
+    }
+    double term = e->att[d] * leaky_relu(x, args->slope);
     value += term;
     size += fabs(term);
     squares += square(term);
   }
   return (dfgnn_ref_number){value, (double)problem->dim * size *
                                            ((size + fabs(value)) / 2) +
-                                       roundings * squares};
+                                       roundings * squares + projection};
+}
+
+/* <q, k + W e>, scaled. */
+static dfgnn_ref_number transformer(const dfgnn_problem *problem,
+                                    const dfgnn_args *args,
+                                    const dfgnn_ref_edge *e) {
+  dfgnn_ref_number score =
+      scaled_product(problem, e->destination, e->key, args->scale);
+  if (dfgnn__ref_edge_keys(problem)) {
+    dfgnn_ref_number more = dfgnn__ref_edge_product(problem, e, e->destination);
+    score.variance += square(args->scale) * more.variance +
+                      square(score.value) +
+                      SCORE_ROUNDINGS * square(args->scale * more.value);
+    score.value += args->scale * more.value;
+  }
+  if (problem->qk_norm) {
+    dfgnn_ref_product p =
+        dfgnn__ref_product(e->destination, e->key, problem->dim);
+    double error = dfgnn__ref_norm_error(problem);
+    score.variance +=
+        error * square(score.value) + 4 * square(args->scale) * p.square;
+  }
+  return score;
 }
 
 static dfgnn_ref_number plain_score(const dfgnn_problem *problem,
                                     const dfgnn_args *args,
                                     const dfgnn_ref_edge *e, int64_t row,
-                                    int64_t column, int64_t head) {
+                                    int64_t column, int64_t edge,
+                                    int64_t head) {
   int64_t dim = problem->dim;
   switch (problem->op) {
   case DFGNN_OP_GT:
-    return scaled_product(problem, e->destination, e->key, args->scale);
+    return transformer(problem, args, e);
   case DFGNN_OP_AGNN: {
     double factor =
         dfgnn__ref_beta(problem, args) /
@@ -129,7 +143,7 @@ static dfgnn_ref_number plain_score(const dfgnn_problem *problem,
     return score;
   }
   case DFGNN_OP_GAT:
-    return additive(problem, args, row, column, head);
+    return additive(problem, args, row, column, edge, head);
   default: /* DFGNN_OP_GATV2 */
     return gatv2(problem, args, e);
   }
@@ -140,7 +154,7 @@ dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,
                                   const dfgnn_ref_edge *loaded, int64_t row,
                                   int64_t column, int64_t edge, int64_t head) {
   dfgnn_ref_number score =
-      plain_score(problem, args, loaded, row, column, head);
+      plain_score(problem, args, loaded, row, column, edge, head);
   /* Scores may pass through memory in 16 bits. */
   score.variance += dfgnn__term_roundoff(problem) * square(score.value);
   if (problem->bias) {
@@ -177,25 +191,31 @@ typedef struct scratch {
   double *buffer;
   dfgnn_ref_edge rows;
   dfgnn_ref_sum out;
-  double *weights;  /* [max_degree]; their sum is not yet divided by */
-  double *variance; /* [max_degree] of these weights */
-  int32_t *order;   /* a row of the matrix, sorted */
+  dfgnn_ref_sum edges; /* of edge features */
+  double *weights;     /* [max_degree]; their sum is not yet divided by */
+  double *variance;    /* [max_degree] of these weights */
+  int32_t *order;      /* a row of the matrix, sorted */
 } scratch;
 
 static size_t scratch_numbers(const dfgnn_problem *problem, int64_t degree) {
-  return (size_t)(DFGNN_REF_EDGE_ROWS * problem->dim + 2 * degree) +
-         dfgnn__ref_sum_numbers(problem->dim);
+  return (size_t)(dfgnn__ref_edge_numbers(problem) + 2 * degree) +
+         dfgnn__ref_sum_numbers(problem->dim) +
+         dfgnn__ref_sum_numbers(dfgnn__ref_edge_features(problem));
 }
 
 static scratch scratch_in(double *buffer, const dfgnn_problem *problem,
                           int64_t degree, int bounds) {
-  double *weights = buffer + DFGNN_REF_EDGE_ROWS * problem->dim;
+  double *weights = buffer + dfgnn__ref_edge_numbers(problem);
   double *sums = weights + 2 * degree;
-  return (scratch){.buffer = buffer,
-                   .rows = dfgnn__ref_edge_in(buffer, problem),
-                   .out = dfgnn__ref_sum_in(sums, problem->dim, bounds),
-                   .weights = weights,
-                   .variance = weights + degree};
+  dfgnn_ref_edge rows = dfgnn__ref_edge_in(buffer, problem);
+  return (scratch){
+      .buffer = buffer,
+      .rows = rows,
+      .out = dfgnn__ref_sum_in(sums, problem->dim, bounds),
+      .edges = dfgnn__ref_sum_in(sums + dfgnn__ref_sum_numbers(problem->dim),
+                                 rows.features, bounds),
+      .weights = weights,
+      .variance = weights + degree};
 }
 
 /* The sum of the exponentials of a row, and how it may err, relative. */
@@ -217,6 +237,7 @@ static normalizer exponentials(const dfgnn_problem *problem,
     n.repeated = dfgnn__ref_row(indices, count, s->order);
   for (int64_t k = 0; k < count; k++) {
     dfgnn__ref_load_source(&s->rows, problem, args, indices[k], head);
+    dfgnn__ref_load_edge(&s->rows, problem, args, begin + k, head);
     dfgnn_ref_number score = dfgnn__ref_score(problem, args, &s->rows, row,
                                               indices[k], begin + k, head);
     s->weights[k] = score.value;
@@ -258,6 +279,7 @@ static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   int64_t count = dfgnn__ref_offset(matrix, row + 1) - begin;
   int64_t dim = problem->dim, heads = problem->heads;
   const int32_t *indices = matrix->indices + begin;
+  dfgnn__ref_load_head(&s->rows, problem, args, head);
   dfgnn__ref_load_destination(&s->rows, problem, args, row, head);
   normalizer n = exponentials(problem, matrix, args, s, row, head);
   int empty = n.maximum == -INFINITY;
@@ -268,7 +290,10 @@ static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
 
   dfgnn__ref_put(lse, 0, length, empty ? 0 : divided + logarithm,
                  empty ? 0 : repeats);
+  int edges = dfgnn__ref_edge_values(problem);
+  double kept_sum = 0;
   dfgnn__ref_sum_begin(&s->out, count);
+  dfgnn__ref_sum_begin(&s->edges, count);
   for (int64_t k = 0; k < count; k++) {
     double w = empty ? 0 : s->weights[k] / n.sum;
     double variance = w == 0 ? 0 : s->variance[k] / (n.sum * n.sum);
@@ -280,12 +305,25 @@ static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     variance *= kept * kept * dfgnn__ref_repeats(&n.repeated, indices[k]);
     dfgnn__ref_load_source(&s->rows, problem, args, indices[k], head);
     dfgnn__ref_sum_add(&s->out, k, kept * w, variance, s->rows.value);
+    kept_sum += kept * w;
+    if (!edges)
+      continue;
+    dfgnn__ref_load_edge(&s->rows, problem, args, begin + k, head);
+    dfgnn__ref_sum_add(&s->edges, k, kept * w, variance, s->rows.attr);
   }
   for (int64_t d = 0; d < dim; d++) {
-    double x = s->out.value[d];
-    dfgnn__ref_put(
-        out, d, x, dfgnn__ref_sum_fixed(&s->out, d) + x * x * divided,
-        dfgnn__ref_sum_summed(&s->out, d, repeats) + x * x * repeats);
+    double x = s->out.value[d], fixed = dfgnn__ref_sum_fixed(&s->out, d);
+    double summed = dfgnn__ref_sum_summed(&s->out, d, repeats);
+    if (edges) {
+      dfgnn_ref_part p =
+          dfgnn__ref_project(problem, &s->rows, &s->edges, d, repeats);
+      double constant = s->rows.bias[d] * kept_sum;
+      x += p.value + constant;
+      fixed += p.fixed + (4 + divided) * constant * constant;
+      summed += summed + 2 * p.summed + constant * constant * repeats;
+    }
+    dfgnn__ref_put(out, d, x, fixed + x * x * divided,
+                   summed + x * x * repeats);
   }
 }
 
@@ -389,6 +427,8 @@ DFGNN_FAMILIES(attention_reference_forward) = {
         .weights = 1,
         .bias = 1,
         .dropout = 1,
+        .edge_ops = DFGNN_OPS_ATTENTION,
+        .qk_norm = 1,
         .reference = 1,
         .workspace = workspace,
         .launch = launch,

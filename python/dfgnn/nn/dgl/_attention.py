@@ -148,8 +148,7 @@ class EdgeGATConv(Checked):
         else:
             self.register_buffer("bias", None)
         if residual:
-            self.res_fc = nn.Identity() if dst == width else nn.Linear(
-                dst, width, bias=False)
+            self.res_fc = nn.Linear(dst, width, bias=False)
         else:
             self.register_buffer("res_fc", None)
         self.fc_edge = nn.Linear(edge_feats, width, bias=False)

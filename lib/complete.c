@@ -1,0 +1,225 @@
+/* complete.c - problems and arguments checked, their defaults filled in */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/operator.h"
+
+static void dense_strides(dfgnn_strides *strides,
+                          const dfgnn_problem *problem) {
+  if (strides->node || strides->head || strides->feature)
+    return;
+  int ndh = problem->layout == DFGNN_LAYOUT_NDH;
+  strides->node = problem->heads * problem->dim;
+  strides->head = ndh ? 1 : problem->dim;
+  strides->feature = ndh ? problem->heads : 1;
+}
+
+/* Copies a descriptor of a program built against an older header: what it does
+ * not have keeps the value in *to. */
+static dfgnn_status take(void *to, size_t size, const void *from, size_t least,
+                         const char *what, const char *macro) {
+  size_t given;
+  if (!from)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", what);
+  memcpy(&given, from, sizeof given);
+  if (given < least || given > size)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s.struct_size is %zu, expected %zu: use %s", what,
+                       given, size, macro);
+  memcpy(to, from, given);
+  memcpy(to, &size, sizeof size);
+  return DFGNN_OK;
+}
+
+/* What of the problem brings a tensor in, as messages say it. */
+static const char *asked_for(dfgnn_flag flag) {
+  switch (flag) {
+  case DFGNN_FLAG_EDGE:
+  case DFGNN_FLAG_PROJECTION:
+    return " with problem.edge_dim";
+  case DFGNN_FLAG_MESSAGE:
+  case DFGNN_FLAG_GATE:
+    return " with problem.message";
+  default:
+    return "";
+  }
+}
+
+static dfgnn_status check_tensors(dfgnn_args *complete,
+                                  const dfgnn_problem *problem) {
+  const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
+  int gradients = 0, wanted = 0;
+  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+    void **pointer = dfgnn__tensor_slot(t, complete);
+    if (t->strides)
+      dense_strides((dfgnn_strides *)((char *)complete + t->strides), problem);
+    if (!dfgnn__tensor_used(t, problem)) {
+      *pointer = NULL;
+      continue;
+    }
+    if (t->role == DFGNN_ROLE_GRADIENT) {
+      gradients++;
+      wanted += *pointer != NULL;
+    }
+    int optional = t->role == DFGNN_ROLE_OPTIONAL ||
+                   t->role == DFGNN_ROLE_MODIFIER ||
+                   t->role == DFGNN_ROLE_GRADIENT || t->shape == 0;
+    if (t->flag == DFGNN_FLAG_WEIGHTS && !*pointer)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "args.weights is NULL, but problem.weights is set");
+    if (t->role == DFGNN_ROLE_INPUT && t->flag == DFGNN_FLAG_BIAS && !*pointer)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "args.bias is NULL, but problem.bias is set");
+    if (!*pointer && !optional)
+      return dfgnn__fail(
+          DFGNN_ERROR_INVALID, "args.%s is NULL; operator %s, %s%s, needs it",
+          t->name, op->name, dfgnn_pass_name(op->pass), asked_for(t->flag));
+  }
+  if (gradients && !wanted)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "every gradient in args is NULL; operator %s has %d",
+                       op->name, gradients);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
+                                  const dfgnn_problem *problem) {
+  memset(complete, 0, sizeof *complete);
+  dfgnn_status status =
+      take(complete, sizeof *complete, args, offsetof(dfgnn_args, bias), "args",
+           "DFGNN_ARGS_INIT");
+  if (!status)
+    status = check_tensors(complete, problem);
+  if (status)
+    return status;
+  if (complete->scale == 0)
+    complete->scale = 1 / sqrt((double)problem->dim);
+  if (complete->norm_eps == 0)
+    complete->norm_eps = 1e-5;
+  if (!problem->dropout)
+    complete->dropout = 0;
+  else if (!(complete->dropout >= 0 && complete->dropout < 1))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "args.dropout is %g, expected 0 <= dropout < 1",
+                       complete->dropout);
+  return DFGNN_OK;
+}
+
+/* Operators whose edges may carry messages other than copies. */
+#define OPS_MESSAGE                                                            \
+  (DFGNN_OPS_REDUCE | DFGNN_BIT(DFGNN_OP_SPMM_SUM) |                           \
+   DFGNN_BIT(DFGNN_OP_SPMM_MEAN))
+
+/* Do edge features, norms and messages go with the operator and each other? */
+static dfgnn_status check_edges(const dfgnn_problem *p) {
+  const char *name = dfgnn_op_name(p->op), *wrong = NULL;
+  int sums = OPS_MESSAGE >> p->op & 1;
+  if (p->message && !sums)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.message is %s, which operator %s does not have",
+                       dfgnn_message_name(p->message), name);
+  if (p->qk_norm && p->op != DFGNN_OP_GT)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.qk_norm is %s, which operator %s does not have",
+                       dfgnn_qk_norm_name(p->qk_norm), name);
+  if (p->edge_use && (p->op != DFGNN_OP_GT || !p->edge_dim))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.edge_use is %s, which is for operator gt with "
+                       "edge features; found operator %s, edge_dim %lld",
+                       dfgnn_edge_use_name(p->edge_use), name,
+                       (long long)p->edge_dim);
+  if (p->message == DFGNN_MESSAGE_RELU && !p->edge_dim)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.message is relu, but problem.edge_dim is 0: "
+                       "expected edge features");
+  if (!p->edge_dim)
+    return DFGNN_OK;
+  if (p->op == DFGNN_OP_AGNN || p->op == DFGNN_OP_SPMM_WEIGHTED)
+    wrong = "an operator with edge features";
+  else if (sums && !p->message)
+    wrong = "a message other than copy";
+  else if (p->op == DFGNN_OP_GAT && p->edge_dim > 0)
+    wrong = "-1: operator gat takes a scalar an edge and head";
+  return wrong ? dfgnn__fail(DFGNN_ERROR_INVALID,
+                             "problem.edge_dim is %lld with operator %s, "
+                             "expected %s",
+                             (long long)p->edge_dim, name, wrong)
+               : DFGNN_OK;
+}
+
+dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
+                                     const dfgnn_problem *problem) {
+  dfgnn_problem taken = DFGNN_PROBLEM_INIT;
+  dfgnn_status status =
+      take(&taken, sizeof taken, problem, offsetof(dfgnn_problem, bias),
+           "problem", "DFGNN_PROBLEM_INIT");
+  if (status)
+    return status;
+  problem = &taken;
+#define RANGE(field, count)                                                    \
+  if ((int)problem->field < 0 || (int)problem->field >= (int)(count))          \
+  return dfgnn__fail(DFGNN_ERROR_INVALID,                                      \
+                     "problem." #field " is %d, expected "                     \
+                     "0..%d",                                                  \
+                     (int)problem->field, (int)(count)-1)
+  RANGE(op, DFGNN_OP_COUNT);
+  RANGE(pass, DFGNN_PASS_COUNT);
+  RANGE(dtype, DFGNN_DTYPE_COUNT);
+  RANGE(math, DFGNN_MATH_COUNT);
+  RANGE(layout, DFGNN_LAYOUT_COUNT);
+  RANGE(effort, DFGNN_EFFORT_PAPER + 1);
+  RANGE(edge_use, DFGNN_EDGE_USE_COUNT);
+  RANGE(qk_norm, DFGNN_QK_NORM_COUNT);
+  RANGE(message, DFGNN_MESSAGE_COUNT);
+#undef RANGE
+  if (problem->heads < 1 || problem->heads > 65535)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.heads is %lld, expected 1..65535",
+                       (long long)problem->heads);
+  if (problem->dim < 1 || problem->dim > 65536)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.dim is %lld, expected 1..65536",
+                       (long long)problem->dim);
+  if (problem->edge_dim < DFGNN_EDGE_PROJECTED || problem->edge_dim > 65536)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.edge_dim is %lld, expected -1 (projected) or "
+                       "0..65536",
+                       (long long)problem->edge_dim);
+  memset(complete, 0, sizeof *complete); /* padding too: it is hashed */
+  complete->struct_size = sizeof *complete;
+  complete->op = problem->op;
+  complete->pass = problem->pass;
+  complete->dtype = problem->dtype;
+  complete->math = problem->dtype == DFGNN_F32 ? problem->math : DFGNN_MATH_F32;
+  /* One head has the same elements in both layouts. */
+  complete->layout = problem->heads == 1 ? DFGNN_LAYOUT_NHD : problem->layout;
+  complete->effort = problem->effort;
+  complete->heads = problem->heads;
+  complete->dim = problem->dim;
+  complete->deterministic = !!problem->deterministic;
+  complete->weights = !!problem->weights;
+  complete->cold = !!problem->cold;
+  complete->max_workspace =
+      problem->max_workspace < 0 ? -1 : problem->max_workspace;
+  complete->bias = !!problem->bias;
+  complete->dropout = !!problem->dropout;
+  complete->edge_dim = problem->edge_dim;
+  complete->edge_use = problem->edge_use;
+  complete->qk_norm = problem->qk_norm;
+  complete->message = problem->message;
+  int attention =
+      DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags are its own */
+  if (!attention && (complete->bias || complete->dropout || complete->weights))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.%s is set, which operator %s does not have",
+                       complete->bias      ? "bias"
+                       : complete->dropout ? "dropout"
+                                           : "weights",
+                       dfgnn_op_name(problem->op));
+  if (complete->weights && problem->pass == DFGNN_PASS_BACKWARD)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.weights is set; the backward pass writes no "
+                       "weights");
+  return check_edges(complete);
+}
