@@ -6,9 +6,14 @@ how much of the exchange is hidden, memory a rank.
 
 Each case is forward and backward of one layer without its projections.  Rank 0
 times the whole graph alone, then all ranks time their parts, then their parts
-with the exchange switched off.  A graph is NAME.npz of --folder, or a
-specification of dfgnn-graph generate.  Times are medians of rounds in which
-all ranks start together; a round is the slowest rank's.
+with the exchange switched off.  With --weak rank 0 alone has no more than its
+own nodes and the edges between them, so that a rank's work is the same.  With
+--links the exchange itself is timed, by bytes.
+
+A graph is NAME.npz of --folder, or a specification of dfgnn-graph generate.
+Times are medians of rounds in which all ranks start together; a round is the
+slowest rank's.  Memory is that of the step, its tensors and the graph's
+matrices.
 """
 
 import argparse
@@ -102,15 +107,30 @@ def step(op, graph, tensors, grad):
     return run
 
 
-def peak_of(run, device):
-    """(MB at most, beside what was there before) of one run."""
+def graph_bytes(graph):
+    """Of a graph's matrices and what the library holds for them."""
+    if graph.exchange is not None:
+        return (graph_bytes(graph.split.interior)
+                + graph_bytes(graph.split.outer) + graph.exchange.nbytes)
+    return graph.nbytes + sum(t.numel() * t.element_size()
+                              for t in (graph.offsets, graph.indices))
+
+
+def memory_of(run, graph, tensors, device):
+    """MB that a step takes at most: what it adds, its tensors with their
+    gradients and the graph."""
     if device.type != "cuda":
         return None
+    for t in tensors:
+        t.grad = None
     synchronize(device)
+    before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     run()
     synchronize(device)
-    return torch.cuda.max_memory_allocated() / 1e6
+    added = torch.cuda.max_memory_allocated() - before
+    own = sum(t.numel() * t.element_size() for t in tensors)
+    return (added + own + graph_bytes(graph)) / 1e6
 
 
 def load_whole(name, folder, device):
@@ -151,7 +171,7 @@ def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
         grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
         run = step(op, whole, tensors, grad)
         single = timer(run, together=False)
-        peak = peak_of(run, device)
+        peak = memory_of(run, whole, tensors, device)
         out = run()
         wanted = [out.detach(), *[t.grad for t in tensors]]
         wanted = [t.cpu() for t in wanted]
@@ -165,7 +185,7 @@ def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
     error = errors(wanted, [out, *[t.grad for t in tensors]], mine, rank)
     del out
     together = timer(run)
-    mine_peak = peak_of(run, device)
+    mine_peak = memory_of(run, mine, tensors, device)
     mine.exchange.enabled = False
     without = timer(run)
     mine.exchange.enabled = True
@@ -175,7 +195,8 @@ def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
     cell = [single, peak]
     dist.broadcast_object_list(cell, 0)
     single, peak = cell
-    found.update(single_ms=single, ranks_ms=together, scaling=single / together,
+    found.update(single_ms=single, ranks_ms=together,
+                 scaling=single / together,
                  without_exchange_ms=without, exchange_alone_ms=bare,
                  hidden=1 - max(0.0, together - without) / bare if bare else 1,
                  single_peak_mb=peak, peak_mb=peaks, error=error)
@@ -198,16 +219,15 @@ def exchange_alone(op, graph, tensors):
 
 def errors(wanted, found, graph, rank):
     """Largest difference of any output or gradient, relative to the largest
-    value, from rank 0's single process."""
-    box = [wanted]
+    value, from rank 0's single process: of every 16th row."""
     rows = [None] * dist.get_world_size() if rank == 0 else None
-    dist.gather_object([(graph.nodes.cpu(), t.detach().cpu()) for t in found],
-                       rows, dst=0)
+    dist.gather_object([(graph.nodes[::16].cpu(), t.detach()[::16].cpu())
+                        for t in found], rows, dst=0)
     if rank:
         return None
     worst = 0.0
     for parts in rows:
-        for want, (nodes, values) in zip(box[0], parts):
+        for want, (nodes, values) in zip(wanted, parts):
             want = want[nodes].float()
             scale = float(want.abs().max()) if want.numel() else 1.0
             off = (values.float() - want).abs()
@@ -230,9 +250,9 @@ def options():
     parser.add_argument("--limit", type=float, default=1e9,
                         help="seconds after which no case is begun")
     parser.add_argument("--weak", action="store_true",
-                        help="graphs are of N ranks' size; the single GPU's "
-                        "is --alone")
-    parser.add_argument("--alone", help="the graph of one rank's size")
+                        help="one GPU has no more than a rank's nodes")
+    parser.add_argument("--links", action="store_true",
+                        help="time the exchange alone, and nothing else")
     parser.add_argument("--work", default="/tmp")
     parser.add_argument("--out")
     args = parser.parse_args()
@@ -254,6 +274,10 @@ def main():
     timer = Timer(device, None, args.rounds)
     names = args.graphs.split(";" if ":" in args.graphs or "=" in args.graphs
                               else ",")
+    if args.links:
+        links(timer, device, rank, world, args.out)
+        dist.destroy_process_group()
+        return
     rows = []
     for name in names:
         folder = os.path.join(args.work, "parts-" + str(abs(hash_of(name))))
@@ -261,8 +285,8 @@ def main():
         mine = DistGraph(part, device=device)
         whole = None
         if rank == 0:
-            whole = load_whole(args.alone if args.weak else name, args.folder,
-                               device).to(device)
+            whole = None if args.weak else load_whole(
+                name, args.folder, device).to(device)
         info = dict(graph=name, ranks=world, weak=args.weak, **how,
                     nodes=mine.total_nodes, edges=mine.total_edges,
                     part_nodes=mine.num_dst, part_edges=mine.num_edges,
@@ -308,15 +332,14 @@ def main():
     dist.destroy_process_group()
 
 
-def measure_weak(op, heads, dim, dtype, alone, mine, timer, device, rank):
-    """scaling: the single GPU's time of a graph of one rank's size over that
-    of all ranks on theirs."""
+def measure_weak(op, heads, dim, dtype, _, mine, timer, device, rank):
+    """scaling: the time of one rank's nodes alone over that of all ranks."""
     single = None
     if rank == 0:
-        nodes = torch.arange(alone.num_dst, device=device)
-        tensors = tensors_of(op, nodes, heads, dim, dtype, device)
+        tensors = tensors_of(op, mine.nodes, heads, dim, dtype, device)
         grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
-        single = timer(step(op, alone, tensors, grad), together=False)
+        single = timer(step(op, mine.split.interior, tensors, grad),
+                       together=False)
     dist.barrier()
     tensors = tensors_of(op, mine.nodes, heads, dim, dtype, device)
     grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
@@ -333,6 +356,23 @@ def measure_weak(op, heads, dim, dtype, alone, mine, timer, device, rank):
                 ranks_ms=together, scaling=cell[0] / together,
                 without_exchange_ms=without, exchange_alone_ms=bare,
                 hidden=1 - max(0.0, together - without) / bare)
+
+
+def links(timer, device, rank, world, path):
+    """Milliseconds of all_to_all_single by the bytes that a rank sends to each
+    other one."""
+    rows = []
+    for bits in range(10, 29, 2):
+        sent = torch.zeros(world << bits, dtype=torch.uint8, device=device)
+        got = torch.empty_like(sent)
+        ms = timer(lambda: dist.all_to_all_single(got, sent))
+        rows.append(dict(bytes=1 << bits, ms=ms,
+                         gb_per_s=(world - 1) * (1 << bits) / ms / 1e6))
+    if rank == 0:
+        print(json.dumps([[r["bytes"], round(r["ms"], 4)] for r in rows]))
+        if path:
+            with open(path, "w") as out:
+                json.dump(dict(ranks=world, rows=rows), out, indent=1)
 
 
 def hash_of(name):

@@ -16,6 +16,7 @@ from dfgnn import nn as layers
 from dfgnn.distributed import DistGraph, partition
 
 WIDTH, HEADS = 12, 3
+DEVICE = torch.device("cpu")  # BACKEND=nccl: the GPU of LOCAL_RANK
 
 
 def whole_graph(seed, nodes=90, edges=700):
@@ -46,11 +47,12 @@ class Bench:
             edges = edges[:, owner[edges[0]] == owner[edges[1]]]
         # sorted by destination, so that edges have the order of the matrix
         edges = edges[:, edges[1].argsort(stable=True)]
-        self.whole = dfgnn.Graph.from_edge_index(edges, nodes)
+        self.whole = dfgnn.Graph.from_edge_index(edges.to(DEVICE), nodes)
         method = kind if kind in ("metis", "range") else owners(
             kind, nodes, self.world)
         parts = partition(self.whole, self.world, method)
-        self.mine = DistGraph(parts.part(self.rank), halo=halo)
+        self.mine = DistGraph(parts.part(self.rank), device=DEVICE,
+                              halo=halo)
         self.nodes = nodes
 
     def local(self, x):
@@ -76,13 +78,14 @@ def compare(bench, layer, width=WIDTH, edge_dim=None, tolerance=1e-5,
             dtype=torch.float32, edge_weight=False):
     """Output, gradient of x, of edge features and of parameters."""
     torch.manual_seed(5)
-    layer = layer().to(dtype)
-    x = torch.randn(bench.nodes, width).to(dtype)
+    layer = layer().to(DEVICE, dtype)
+    x = torch.randn(bench.nodes, width).to(DEVICE, dtype)
     more = ()
     if edge_dim:
-        more = (torch.randn(bench.whole.num_edges, edge_dim).to(dtype),)
+        more = (torch.randn(bench.whole.num_edges, edge_dim).to(DEVICE,
+                                                                dtype),)
     if edge_weight:
-        more = (torch.rand(bench.whole.num_edges).to(dtype),)
+        more = (torch.rand(bench.whole.num_edges).to(DEVICE, dtype),)
 
     def run(graph, x, more):
         x = x.clone().requires_grad_()
@@ -152,9 +155,9 @@ def case_edges():
     compare(bench, lambda: layers.GCNConv(WIDTH, 7), edge_weight=True)
     compare(bench, lambda: layers.GraphConv(WIDTH, 7), edge_weight=True)
     # what looks at the weights goes by the table of own nodes and halo
-    layer = layers.TransformerConv(WIDTH, 4, HEADS)
+    layer = layers.TransformerConv(WIDTH, 4, HEADS).to(DEVICE)
     x = torch.randn(bench.nodes, WIDTH, generator=torch.Generator()
-                    .manual_seed(1))
+                    .manual_seed(1)).to(DEVICE)
     for p in layer.parameters():
         dist.broadcast(p.data, 0)
     _, (_, whole) = layer(x, bench.whole, return_attention_weights=True)
@@ -176,7 +179,8 @@ def case_types():
     start = bench.mine.exchange.take
     bench.mine.exchange.take = lambda rows, size: (
         sizes.append(size), start(rows, size))[1]
-    q = torch.randn(bench.mine.num_dst, 2, 8, dtype=torch.bfloat16)
+    q = torch.randn(bench.mine.num_dst, 2, 8, dtype=torch.bfloat16,
+                    device=DEVICE)
     dfgnn.gt_attention(bench.mine, q, q, q)
     assert set(sizes) == {2 * 2 * 8 * 2}, sizes
 
@@ -185,7 +189,7 @@ def case_dropout():
     """An edge is dropped in a part if it is in the whole."""
     from dfgnn import functional
     bench = Bench()
-    seed = torch.tensor([12345])
+    seed = torch.tensor([12345], device=DEVICE)
     functional.make_seed = lambda device: seed
     bench.mine.exchange.seed = lambda device: seed
     for halo in ("gt", "gat", "gatv2"):
@@ -225,11 +229,13 @@ def train(model, graph, x, y, share, world=1, steps=20):
 def case_training():
     bench = Bench("metis")
     torch.manual_seed(0)
-    x, y = torch.randn(bench.nodes, WIDTH), torch.randint(5, (bench.nodes,))
+    x = torch.randn(bench.nodes, WIDTH).to(DEVICE)
+    y = torch.randint(5, (bench.nodes,)).to(DEVICE)
     torch.manual_seed(1)
-    whole = train(Model(), bench.whole, x, y, bench.nodes)
+    whole = train(Model().to(DEVICE), bench.whole, x, y, bench.nodes)
     torch.manual_seed(1)
-    model = torch.nn.parallel.DistributedDataParallel(Model())
+    model = torch.nn.parallel.DistributedDataParallel(
+        Model().to(DEVICE))
     mine = total(train(model, bench.mine, bench.local(x), bench.local(y),
                        bench.nodes, bench.world))
     close(mine, whole, 1e-4, "the loss of 20 steps")
@@ -241,8 +247,8 @@ def case_repeat():
     for kind in ("bad", "metis"):
         bench = Bench(kind)
         torch.manual_seed(2)
-        x = torch.randn(bench.nodes, WIDTH)
-        model = Model()
+        x = torch.randn(bench.nodes, WIDTH).to(DEVICE)
+        model = Model().to(DEVICE)
         for p in model.parameters():
             dist.broadcast(p.data, 0)
         found = []
@@ -262,8 +268,8 @@ def case_checkpoint():
     assert torch.equal(whole, x)
     only = bench.mine.gather_nodes(bench.local(x), to=0)
     assert (only is None) == (bench.rank != 0)
-    alone = DistGraph(partition(bench.whole, 1).part(0),
-                      group=dist.new_group([bench.rank], use_local_synchronization=True))
+    group = dist.new_group([bench.rank], use_local_synchronization=True)
+    alone = DistGraph(partition(bench.whole, 1).part(0), group)
     assert torch.equal(alone.local_nodes(whole), x)
 
 
@@ -329,8 +335,14 @@ def case_death():
 
 
 def main():
+    global DEVICE
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+    backend = os.environ.get("BACKEND", "gloo")
+    if backend == "nccl":
+        DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(DEVICE)
+    dist.init_process_group(backend, timeout=datetime.timedelta(
+        seconds=int(os.environ.get("TIME_LIMIT", "20"))))
     for case in sys.argv[1:]:
         globals()["case_" + case]()
         print("OK", case)

@@ -195,8 +195,8 @@ def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
     draw = functional.make_seed
     try:
         functional.make_seed = graph.exchange.seed
-        return functional._attend(name, graph.table, inputs, bias, scale, slope,
-                                  dropout, weights, False,
-                                  return_lse=return_lse)
+        return functional._attend(
+            name, graph.table, inputs, bias, scale, slope, dropout, weights,
+            False, return_lse=return_lse)
     finally:
         functional.make_seed = draw

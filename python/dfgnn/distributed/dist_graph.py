@@ -212,8 +212,8 @@ class DistGraph(Graph):
 
     def gather_nodes(self, x, to=None):
         """[N, ...] by the nodes of the whole, from each rank's rows: on rank
-        `to`, None elsewhere; on all ranks by default.  What was saved so can be
-        loaded with any number of ranks."""
+        `to`, None elsewhere; on all ranks by default.  What was saved so can
+        be loaded with any number of ranks."""
         x = x.detach().cpu()
         found = [None] * self.world
         if self.world == 1:

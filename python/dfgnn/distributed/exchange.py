@@ -79,7 +79,8 @@ class Exchange:
         self.num_sends = sum(self.send_counts)
         self.num_halo = sum(self.receive_counts)
         self.send_row = torch.from_numpy(part.send_row).to(device)
-        self.enabled = True  # False measures what the exchange costs
+        # False sends nothing, and what is computed is wrong: to time the rest
+        self.enabled = True
         self._free = {}
         self._peers = []
         begin = 0
@@ -118,10 +119,8 @@ class Exchange:
         layout = Layout(tensors)
         sent = self.take(self.num_sends, layout.bytes)
         for to, tensor in zip(layout.views(sent), tensors):
-            if self.num_sends and to.is_contiguous():
-                torch.index_select(tensor, 0, self.send_row, out=to)
-            elif self.num_sends:
-                to.copy_(tensor.index_select(0, self.send_row))
+            if self.num_sends:
+                torch.index_select(tensor.detach(), 0, self.send_row, out=to)
         got = self.take(self.num_halo, layout.bytes)
         return self._run(layout, got, sent, self.receive_counts,
                          self.send_counts)
@@ -148,8 +147,6 @@ class Exchange:
                     async_op=True)
             except RuntimeError as error:
                 raise self._lost(error) from error
-        elif not self.enabled:
-            got.zero_()
         return _Pending(self, work, layout, got, sent)
 
     def finish(self, work):

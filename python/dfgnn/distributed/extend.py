@@ -29,8 +29,8 @@ class _Extend(torch.autograd.Function):
 
 def extend(graph, x):
     if x.size(0) != graph.num_dst:
-        raise ValueError(f"the rank has {graph.num_dst} nodes, got a tensor of "
-                         f"{x.size(0)} rows")
+        raise ValueError(f"the rank has {graph.num_dst} nodes, got a tensor "
+                         f"of {x.size(0)} rows")
     if graph.exchange.silent and not graph.exchange.num_halo:
         return x
     return _Extend.apply(graph.exchange, x)

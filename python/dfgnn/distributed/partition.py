@@ -25,8 +25,8 @@ class Part(namedtuple("Part", _HEAD + _ARRAYS)):
 
     A row is one of its own nodes, and a column below len(node) is one, too;
     the columns after them are its halo.  node and halo hold numbers in the
-    whole graph, receive [parts] how many nodes of the halo each rank owns, send
-    [parts] and send_row the rows that others read, first_edge the number of a
+    whole graph, receive [parts] how many nodes of the halo each rank owns,
+    send [parts] and send_row the rows that others read, first_edge the number of a
     row's first edge in the whole graph (its CSR order), offset and index the
     matrix.
     """
@@ -44,8 +44,9 @@ class Part(namedtuple("Part", _HEAD + _ARRAYS)):
         with numpy.load(path, allow_pickle=False) as file:
             missing = [n for n in ("part",) + _ARRAYS if n not in file]
             if missing:
-                raise ValueError(f"{path} has no array {missing[0]!r}; expected "
-                                 "a part as dfgnn-graph partition writes it")
+                raise ValueError(
+                    f"{path} has no array {missing[0]!r}; expected a part as "
+                    "dfgnn-graph partition writes it")
             head = file["part"].tolist()
             if len(head) != 1 + len(_HEAD) or head[0] != FORMAT:
                 raise ValueError(f"{path} is a part of format {head[:1]}, "
@@ -73,7 +74,8 @@ def _check(path, part):
                                         and part.send_row.max() < nodes),
              "send_row names a row that is not there"),
             (offset[0] == 0 and (offset[1:] >= offset[:-1]).all()
-             and offset[-1] == len(index), "offset does not rise to its edges"),
+             and offset[-1] == len(index),
+             "offset does not rise to its edges"),
             (not len(index) or (0 <= index.min() and index.max() < width),
              "index names a column that is not there")):
         if not sound:

@@ -35,7 +35,8 @@ def all_or_none(problem, group):
         if found is not None:
             if problem is not None:
                 raise problem
-            raise DistributedError(f"rank {rank} cannot load its part: {found}")
+            raise DistributedError(
+                f"rank {rank} cannot load its part: {found}")
 
 
 def decisions(device):
