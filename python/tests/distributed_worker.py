@@ -59,12 +59,17 @@ class Bench:
         return self.mine.local_nodes(x)
 
 
+LENIENCE = float(os.environ.get("LENIENCE", "1"))  # times every tolerance
+worst = {}  # the largest difference by tolerance
+
+
 def close(a, b, tolerance, what, scale=None):
     a, b = a.detach(), b.detach()
     scale = scale or max(1e-30, float(b.abs().max()) if b.numel() else 1.0)
     found = float((a - b).abs().max()) / scale if b.numel() else 0.0
     assert a.shape == b.shape and a.dtype == b.dtype, (what, a.shape, b.shape)
-    assert found < tolerance, f"{what} differs by {found:.3g}"
+    worst[tolerance] = max(found, worst.get(tolerance, 0.0))
+    assert found < tolerance * LENIENCE, f"{what} differs by {found:.3g}"
 
 
 def total(tensor):
@@ -345,7 +350,9 @@ def main():
         seconds=int(os.environ.get("TIME_LIMIT", "20"))))
     for case in sys.argv[1:]:
         globals()["case_" + case]()
-        print("OK", case)
+        print("OK", case, {t: f"{d:.1g}" for t, d in worst.items()},
+              flush=True)
+        worst.clear()
     dist.barrier()
     dist.destroy_process_group()
 

@@ -1,6 +1,7 @@
 """dfgnn.distributed over Gloo: ranks are processes of this machine, which run
 the cases of distributed_worker.py."""
 
+import json
 import os
 import socket
 import subprocess
@@ -26,7 +27,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def launch(world, cases, stores=(), limit=100):
+def launch(world, cases, stores=(), limit=300):
     """(exit status, output) of each rank."""
     port = free_port()
     ranks = []
@@ -57,21 +58,37 @@ def passes(world, *cases):
         assert output.count("OK") == len(cases), output
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_every_layer_equals_a_single_process(world):
-    passes(world, "layers")
+# most of a launch is the start of its processes: cases share it
+
+def test_two_ranks_equal_a_single_process():
+    passes(2, "layers", "edges", "types", "dropout", "training", "repeat",
+           "buffers", "checkpoint", "mismatch")
 
 
-def test_edges_types_dropout_and_training_equal_a_single_process():
-    passes(2, "edges", "types", "dropout", "training")
+def test_four_ranks_equal_a_single_process():
+    passes(4, "layers", "edges", "training", "repeat")
 
 
-def test_training_with_four_ranks_repeats_itself():
-    passes(4, "training", "repeat", "edges")
-
-
-def test_buffers_are_kept_and_checkpoints_change_hands():
-    passes(2, "buffers", "checkpoint", "mismatch")
+def test_the_example_trains_and_goes_on_with_another_number_of_ranks(tmp_path):
+    """One rank goes on from where two ended."""
+    example = os.path.join(os.path.dirname(WORKER), "..", "..", "examples",
+                           "distributed.py")
+    losses = []
+    for world in (2, 1):
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node",
+             str(world), "--master-port", str(free_port()), example, "--json",
+             "--nodes", str(2000 // world), "--steps", "8", "--depth", "1",
+             "--checkpoint", str(tmp_path / "model.pt")],
+            env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
+            capture_output=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout.splitlines()[-1])
+        assert len(rows) == world
+        assert sum(r["nodes"] for r in rows) == 2000
+        assert all(r["scaling"] > 0 for r in rows)
+        losses.append(rows[0]["loss"])
+    assert losses[1] < losses[0] < 2.2
 
 
 def test_a_rank_that_dies_ends_the_others_with_a_message():
@@ -83,8 +100,6 @@ def test_a_rank_that_dies_ends_the_others_with_a_message():
 
 
 def test_another_store_is_refused_by_its_rank(tmp_path):
-    graph = dfgnn.as_graph(torch.randint(0, 50, (2, 400)))
-    del graph
     tool = os.path.join(os.path.dirname(os.environ.get(
         "DFGNN_LIBRARY", "")), "..", "tools", "dfgnn-tune")
     if not os.path.exists(tool):
