@@ -28,8 +28,12 @@ def arguments(description, **defaults):
     parser.add_argument("--json", action="store_true",
                         help="print JSON instead of a table")
     for name, value in defaults.items():
-        parser.add_argument("--" + name.replace("_", "-"), default=value,
-                            type=type(value), help=f"default: {value}")
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            parser.add_argument(flag, action="store_true")
+        else:
+            parser.add_argument(flag, default=value, type=type(value),
+                                help=f"default: {value}")
     return parser
 
 
@@ -39,15 +43,18 @@ def settle(device):
 
 
 class Clock:
-    """Milliseconds of epochs.  Every other one is split into its parts, each
-    waited for; the rest are waited for at their ends alone, as a loop that
-    nobody watches would run."""
+    """Milliseconds of epochs.  Of the first twenty every other one is split
+    into its parts, each waited for; the rest are waited for at their ends alone,
+    as a loop that nobody watches would run."""
 
-    def __init__(self, device):
+    def __init__(self, device, parts=True):
         self.device = device
         self.parts = {}
         self.whole = []
         self.splitting = True
+        self.left = 20 if parts else 0
+        self.seconds = 0.0  # of all epochs
+        self.curve = []  # (seconds, accuracy in per cent)
 
     def _time(self, function):
         settle(self.device)
@@ -70,12 +77,22 @@ class Clock:
 
     def epoch(self, function):
         """function is called; what laps it has are its parts."""
-        self.splitting = not self.splitting
-        if self.splitting:
-            return function()
+        self.splitting = not self.splitting and self.left > 0
+        self.left -= 1
         result, ms = self._time(function)
-        self.whole.append(ms)
+        self.seconds += ms / 1e3
+        if not self.splitting:
+            self.whole.append(ms)
         return result
+
+    def mark(self, accuracy):
+        """A point of the curve of accuracy against seconds of training."""
+        self.curve.append((round(self.seconds, 4), round(100 * accuracy, 2)))
+
+    def reached(self, goal):
+        """After how many seconds the accuracy was goal or more, or None."""
+        return next((s for s, accuracy in self.curve if accuracy >= goal),
+                    None)
 
     def medians(self, laps=1):
         """By part, then epoch_ms; laps: of each part in an epoch."""
@@ -84,6 +101,26 @@ class Clock:
                  for name, times in self.parts.items()}
         found["epoch_ms"] = statistics.median(self.whole[1:] or self.whole)
         return found
+
+
+def capture(step, library, device, limit=16):
+    """(step as a CUDA graph where it can be one, a function that says whether
+    it is): the layers may be anybody's."""
+    import dfgnn
+    if not device.startswith("cuda"):
+        return step, lambda: False
+    recorded = dfgnn.capture(step, limit=limit)
+
+    def attempt(*args):
+        nonlocal recorded
+        if recorded is not None:
+            try:
+                return recorded(*args)
+            except dfgnn.CaptureError as error:
+                print(f"{library}: {error}", file=sys.stderr)
+                recorded = None
+        return step(*args)
+    return attempt, lambda: recorded is not None
 
 
 def peak_mib(device):
@@ -101,7 +138,8 @@ def graph_mib(edges):
 def show(rows):
     columns = []
     for row in rows:
-        columns += [name for name in row if name not in columns]
+        columns += [name for name in row
+                    if name not in columns and name != "curve"]
     cells = [columns] + [
         [f"{row[c]:.4g}" if isinstance(row.get(c), float) else
          str(row.get(c, "")) for c in columns] for row in rows]
@@ -119,21 +157,44 @@ def surroundings(device):
 
 def main(options, train):
     """Runs train(options) with each library in a process of its own, so that
-    peaks of memory do not mix."""
+    peaks of memory do not mix.  It returns a row, or several."""
     if options.library:
-        row = {"library": options.library, **train(options)}
+        rows = train(options)
+        rows = [{"library": options.library, **row}
+                for row in (rows if isinstance(rows, list) else [rows])]
         if options.json:
-            row.update(surroundings(options.device))
-        print(json.dumps(row)) if options.json else show([row])
+            rows[0].update(surroundings(options.device))
+            for row in rows:
+                print(json.dumps(row))
+        else:
+            show(rows)
         return
     rows = []
     for library in ("dfgnn", "pyg"):
         done = subprocess.run(
             [sys.executable, *sys.argv, "--json", "--library", library],
             stdout=subprocess.PIPE, text=True, check=True)
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        rows += [json.loads(line) for line in done.stdout.splitlines()
+                 if line.startswith("{")]
         if options.json:  # should the other library not come to its end
             print(json.dumps(rows[-1]), file=sys.stderr)
     for row in rows:
-        row["speedup"] = rows[-1]["epoch_ms"] / row["epoch_ms"]
-    print(json.dumps(rows, indent=1)) if options.json else show(rows)
+        theirs = next(r for r in rows if r["library"] == "pyg"
+                      and r.get("model") == row.get("model"))
+        time_ = "epoch_ms" if "epoch_ms" in row else "step_ms"
+        row["speedup"] = theirs[time_] / row[time_]
+    if options.json:
+        print(json.dumps(rows))
+        return
+    show(rows)
+    for row in rows:
+        if row.get("curve"):
+            print(f"\n{row['library']}: seconds of training, accuracy (%)")
+            print("  ".join(f"{seconds:.3g} {accuracy:.1f}" for
+                            seconds, accuracy in thinned(row["curve"])))
+
+
+def thinned(curve, count=12):
+    """About as many points of a curve, the last among them."""
+    step = max(1, -(-len(curve) // count))
+    return curve[:-1:step] + curve[-1:]

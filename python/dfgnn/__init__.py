@@ -11,10 +11,11 @@ import importlib
 from ._library import version
 from .accelerate import accelerate
 from .aggregation import aggregate, spmm
+from .capture import capture
 from .convert import as_graph
 from .errors import (
-    DeviceError, Error, InvalidError, LibraryError, NotTunedError, StoreError,
-    UnsupportedError)
+    CaptureError, DeviceError, Error, InvalidError, LibraryError,
+    NotTunedError, StoreError, UnsupportedError)
 from .functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)

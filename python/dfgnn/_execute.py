@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-from . import _abi
+from . import _abi, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._operators import DTYPES, OPERATORS, check_inputs
@@ -133,6 +133,8 @@ class Recipe:
 
 def recipe(graph, op, inputs, bias, settings):
     """Raises what is wrong with the inputs, the first time they are seen."""
+    if _recording.current is not None:
+        _recording.current.graph(graph)
     recipes = graph.handle.recipes
     key = (op, settings, _generation,
            *[None if t is None else (t.shape, t.dtype, t.device)

@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import torch
 
-from . import _abi
+from . import _abi, _recording
 from ._execute import Plan
 from ._operators import DTYPES, Settings
 
@@ -52,6 +52,8 @@ class _Recipe:
 
 
 def _recipe(graph, op, like):
+    if _recording.current is not None:
+        _recording.current.graph(graph)
     recipes = graph.handle.recipes
     _, heads, dim = like.shape
     deterministic = torch.are_deterministic_algorithms_enabled()

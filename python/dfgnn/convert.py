@@ -4,6 +4,7 @@ import weakref
 
 import torch
 
+from . import _recording
 from ._edge_list import EdgeList
 from ._modes import jit_tracing, unwrapped
 from .graph import Graph, _host_ptr, _sizes, describe
@@ -93,6 +94,8 @@ def _graphs_of(owner):
         if hasattr(owner, "is_inference") and owner.is_inference():
             return None
         version = owner._version
+        if _recording.current is not None:
+            _recording.current.source(owner)
     number = id(owner)
     entry = _cache.get(number)
     if entry is not None and entry[0]() is owner and entry[1] == version:

@@ -25,6 +25,10 @@ class StoreError(Error):
     """A tuning store is invalid or not writable."""
 
 
+class CaptureError(RuntimeError):
+    """dfgnn.capture() met what a CUDA graph cannot hold."""
+
+
 class LibraryError(ImportError):
     """libdfgnn cannot be loaded."""
 

@@ -148,7 +148,7 @@ def _derivative(ctx, grad_out, grad_lse, grad_weights):
         grad_weights = None
     wants = ctx.needs_input_grad
     needed = sum(1 << i for i in range(4) if wants[i])
-    grads = torch.ops.dfgnn.attention_backward(
+    grads = _op("attention_backward", edge_index)(
         grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias, seed,
         edge_index, *ctx.rest)
     return (*(g if w else None for g, w in zip(grads, wants)),
@@ -255,22 +255,40 @@ def _gather_derivative(ctx, *grads):
     value, weight, edge_index, out, out_std, arg_min, arg_max = \
         ctx.saved_tensors
     needed = sum(1 << i for i in range(2) if ctx.needs_input_grad[i])
-    found = torch.ops.dfgnn.gather_backward(
+    found = _op("gather_backward", edge_index)(
         *grads[:4], out, out_std, arg_min, arg_max, needed, value, weight,
         edge_index, *ctx.rest)
     return (*(g if needed >> i & 1 else None for i, g in enumerate(found)),
             *(None,) * 7)
 
 
-def _define(name, schema, function, fake):
-    torch.library.define(f"dfgnn::{name}", schema)
-    torch.library.impl(f"dfgnn::{name}", ("cpu", "cuda"))(function)
-    torch.library.register_fake(f"dfgnn::{name}")(fake)
+# An operator that is given an edge_index may have to make its graph, which
+# waits for the device: torch's own CUDA graphs are to leave it out.
+_OF_EDGES = "_of_edges"
+_UNSAFE = [tag for tag in (getattr(getattr(torch, "Tag", None),
+                                 "cudagraph_unsafe", None),)
+           if tag is not None]
+
+
+def _op(name, edge_index):
+    return getattr(torch.ops.dfgnn,
+                   name if edge_index is None else name + _OF_EDGES)
+
+
+def _define(name, schema, function, fake, derivative=None, save=None):
+    for full, tags in ((f"dfgnn::{name}", ()),
+                       (f"dfgnn::{name}{_OF_EDGES}", _UNSAFE)):
+        torch.library.define(full, schema, tags=tags)
+        torch.library.impl(full, ("cpu", "cuda"))(function)
+        torch.library.register_fake(full)(fake)
+        if derivative is not None:
+            torch.library.register_autograd(full, derivative,
+                                            setup_context=save)
 
 
 if AVAILABLE:
     _define("attention", f"({_CALL}) -> (Tensor, Tensor, Tensor)", _forward,
-            _forward_fake)
+            _forward_fake, _derivative, _save)
     _define("attention_backward",
             "(Tensor grad_out, Tensor? grad_weights, Tensor alpha, Tensor out, "
             f"Tensor lse, int needed, {_CALL}) "
@@ -280,17 +298,13 @@ if AVAILABLE:
             "(Tensor seed, Tensor like, Tensor? edge_index, SymInt graph, "
             "SymInt num_src, SymInt num_dst, SymInt num_edges, float dropout) "
             "-> Tensor", _keep, _keep_fake)
-    torch.library.register_autograd("dfgnn::attention", _derivative,
-                                    setup_context=_save)
     _define("gather", f"({_GATHER}) -> (" + ", ".join(["Tensor"] * 6) + ")",
-            _gather, _gather_fake)
+            _gather, _gather_fake, _gather_derivative, _gather_save)
     _define("gather_backward",
             "(Tensor grad, Tensor grad_min, Tensor grad_max, Tensor grad_std, "
             "Tensor out, Tensor out_std, Tensor arg_min, Tensor arg_max, "
             f"int needed, {_GATHER}) -> (Tensor, Tensor)",
             _gather_backward, _gather_backward_fake)
-    torch.library.register_autograd("dfgnn::gather", _gather_derivative,
-                                    setup_context=_gather_save)
 
 
 def _named(graph, num_src, num_dst):
@@ -306,9 +320,9 @@ def _named(graph, num_src, num_dst):
 def gather(op, graph, value, weight, num_dst, self_loops, symmetric):
     """aggregation._call while torch.compile traces."""
     edge_index, number, _ = _named(graph, value.size(0), num_dst)
-    outs = torch.ops.dfgnn.gather(value, weight, edge_index, number,
-                                  value.size(0), num_dst, self_loops, op,
-                                  symmetric)
+    outs = _op("gather", edge_index)(value, weight, edge_index, number,
+                                     value.size(0), num_dst, self_loops, op,
+                                     symmetric)
     return outs[:len(_neighbours.OPERATORS[op].outs)]
 
 
@@ -320,14 +334,14 @@ def attend(op, graph, inputs, bias, seed, settings, loops):
     num_src, num_dst = size["M"], size["N"]
     edge_index, number, num_edges = _named(graph, num_src, num_dst)
     a, b, c = (*inputs, None)[:3]
-    out, _, weights = torch.ops.dfgnn.attention(
+    out, _, weights = _op("attention", edge_index)(
         a, b, c, bias, seed, edge_index, number, num_src, num_dst, num_edges,
         loops, op, *settings)
     if not settings.weights:
         return out
     factors = None
     if settings.dropout:
-        factors = torch.ops.dfgnn.keep_factors(
+        factors = _op("keep_factors", edge_index)(
             seed, weights, edge_index, number, num_src, num_dst, num_edges,
             settings.dropout)
     return out, weights, factors

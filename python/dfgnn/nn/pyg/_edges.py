@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ... import ops
+from ... import _recording, ops
 from ..._loops import loop_features
 from ...convert import as_graph
 from ...errors import InvalidError
@@ -26,6 +26,9 @@ def remember(tensor, key, make, others=()):
     others in each call holds no more than one of them."""
     if tensor.is_inference() or any(t.is_inference() for t in others):
         return make()
+    if _recording.current is not None:
+        for source in (tensor, *others):
+            _recording.current.source(source)
     number, version = id(tensor), tensor._version
     entry = _kept.get(number)
     if entry is None or entry[0]() is not tensor or entry[1] != version:

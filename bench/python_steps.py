@@ -1,0 +1,226 @@
+"""Times whole training steps: forward, loss, backward and Adam of the models
+that stand in the table of docs/performance.md, eager, compiled and captured.
+
+    PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
+      python3 bench/python_steps.py --device cuda -o OUT.json
+    python3 bench/python_steps.py --table OUT.json
+
+Ways of a step, by library (PyG's layers, and dfgnn.nn's):
+
+  eager      as the loop is written
+  compiled   of a model that torch.compile made, mode "default"
+  overhead   mode "reduce-overhead": torch's own CUDA graphs
+  captured   by dfgnn.capture, which takes PyG's layers as well
+
+A row is a model and a graph; {library}_{way}_ms is the median of a step, which
+is waited for; {library}_{way}_why stands where there is none, and says why.
+{library}_bytes is the most memory of torch in an eager step.  Parameters of both
+libraries are the same ones, and so is the loss of a step within `difference`.
+"""
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import time
+
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+WAYS = ("eager", "compiled", "overhead", "captured")
+FEATURES = 64
+
+
+class Model(nn.Module):
+    """layers: (kind, heads, width, concat) of each."""
+
+    def __init__(self, library, layers, inputs, dropout):
+        super().__init__()
+        self.dropout, self.convs = dropout, nn.ModuleList()
+        for kind, heads, width, concat in layers:
+            self.convs.append(getattr(library, kind)(
+                inputs, width, heads=heads, concat=concat, dropout=dropout))
+            inputs = heads * width if concat else width
+
+    def forward(self, x, edges):
+        for number, conv in enumerate(self.convs):
+            x = conv(F.dropout(x, self.dropout, self.training), edges)
+            if number + 1 < len(self.convs):
+                x = F.elu(x)
+        return x
+
+
+def stack(kind, count, heads, width):
+    return [(kind, heads, width, True)] * count
+
+
+# name: (graph, layers, dropout, width of the features)
+MODELS = {
+    "cora_gat": ("cora", [("GATConv", 8, 8, True), ("GATConv", 1, 7, False)],
+                 0.6, 1433),
+    "cora_transformer": ("cora", stack("TransformerConv", 2, 8, 8), 0.0,
+                         FEATURES),
+    "mnist_transformer": ("preset=mnist", stack("TransformerConv", 4, 8, 8),
+                          0.0, FEATURES),
+    "pattern_transformer": ("preset=pattern",
+                            stack("TransformerConv", 4, 8, 8), 0.0, FEATURES),
+    "arxiv_gat": ("preset=arxiv", [("GATConv", 8, 32, True),
+                                   ("GATConv", 1, 40, False)], 0.3, 128),
+    "arxiv_transformer": ("preset=arxiv", stack("TransformerConv", 3, 8, 16),
+                          0.0, 128),
+}
+
+
+def graph_of(spec, scale, data):
+    import dfgnn
+    if spec.startswith("preset="):
+        if scale < 1:
+            spec += f",scale={scale}"
+        return dfgnn.generate(spec)
+    return dfgnn.read(f"{data}/{spec}.npz")
+
+
+def settle(device):
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def median_ms(step, device, seconds):
+    for _ in range(3):
+        step()
+    settle(device)
+    found, until = [], time.perf_counter() + seconds
+    while time.perf_counter() < until or len(found) < 5:
+        start = time.perf_counter()
+        step()
+        settle(device)
+        found.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(found)
+
+
+def step_of(model, x, edges, labels, device):
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=True,
+                                 capturable=device.startswith("cuda"))
+
+    def step():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x, edges), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return step
+
+
+def one_way(way, model, x, edges, labels, options):
+    model = copy.deepcopy(model)
+    if way in ("compiled", "overhead"):
+        torch._dynamo.reset()
+        model = torch.compile(
+            model, mode="reduce-overhead" if way == "overhead" else "default")
+    step = step_of(model, x, edges, labels, options.device)
+    if way == "captured":
+        import dfgnn
+        step = dfgnn.capture(step)
+    return median_ms(step, options.device, options.seconds)
+
+
+def measure(name, options):
+    import dfgnn
+    import dfgnn.nn as ours
+    import torch_geometric.nn as theirs
+    spec, layers, dropout, width = MODELS[name]
+    graph = graph_of(spec, options.scale, options.data).to(options.device)
+    torch.manual_seed(1)
+    x = torch.randn(graph.num_dst, width, device=options.device)
+    labels = torch.randint(0, 7, (graph.num_dst,), device=options.device)
+    edges = graph.edge_index.contiguous()
+    plain = Model(theirs, layers, width, dropout).to(options.device)
+    fast = Model(ours, layers, width, dropout).to(options.device)
+    fast.load_state_dict(plain.state_dict())
+    row = {"model": name, "nodes": graph.num_dst, "edges": graph.num_edges}
+    with torch.no_grad():
+        outs = [m.eval()(x, e) for m, e in ((plain, edges), (fast, graph))]
+        row["difference"] = float((outs[0] - outs[1]).abs().max()
+                                  / outs[0].abs().max())
+        del outs
+    for library, model, given in (("pyg", plain.train(), edges),
+                                  ("dfgnn", fast.train(), graph)):
+        for way in options.ways.split(","):
+            if options.device.startswith("cuda"):
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
+            try:
+                row[f"{library}_{way}_ms"] = one_way(way, model, x, given,
+                                                     labels, options)
+                if way == "eager" and options.device.startswith("cuda"):
+                    row[f"{library}_bytes"] = torch.cuda.max_memory_allocated()
+            except (RuntimeError, dfgnn.CaptureError) as error:
+                row[f"{library}_{way}_why"] = str(error).split("\n")[0][:300]
+            print(name, library, way, row.get(
+                f"{library}_{way}_ms", row.get(f"{library}_{way}_why")),
+                file=sys.stderr, flush=True)
+    return row
+
+
+def table(rows):
+    print("| model | PyG eager | compiled | captured | dfgnn eager | compiled "
+          "| captured | over PyG eager |\n|" + " --- |" * 8)
+
+    def cell(row, key):
+        found = row.get(key + "_ms")
+        return "-" if found is None else f"{found:.3g}"
+    for row in rows:
+        best = min(row[k] for k in row if k.startswith("dfgnn_")
+                   and k.endswith("_ms"))
+        ways = [f"{library}_{way}" for library in ("pyg", "dfgnn")
+                for way in ("eager", "compiled", "captured")]
+        over = row["pyg_eager_ms"] / best if "pyg_eager_ms" in row else None
+        print("|", " | ".join([row["model"], *(cell(row, w) for w in ways),
+                               "-" if over is None else f"{over:.1f}"]), "|")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda"
+                        if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--data", default="data", help="where cora.npz is")
+    parser.add_argument("--scale", type=float, default=1.0,
+                        help="of the generated graphs, 0 to 1")
+    parser.add_argument("--seconds", type=float, default=0.5,
+                        help="of samples of a way")
+    parser.add_argument("--time-limit", type=float, default=1e9,
+                        help="seconds after which no other model is begun")
+    parser.add_argument("--commit", help="that the library was built from")
+    parser.add_argument("-o", "--output", help="JSON, written after each row")
+    parser.add_argument("--table", metavar="FILE",
+                        help="print the table of a file and stop")
+    options = parser.parse_args()
+    if options.table:
+        with open(options.table) as file:
+            table(json.load(file)["rows"])
+        return
+    found = {"device": "cpu", "torch": torch.__version__, "rows": []}
+    if options.device.startswith("cuda"):
+        found["device"] = torch.cuda.get_device_name(options.device)
+    if options.commit:
+        found["commit"] = options.commit
+    start = time.perf_counter()
+    for name in options.models.split(","):
+        if time.perf_counter() - start > options.time_limit:
+            break
+        found["rows"].append(measure(name, options))
+        if options.output:
+            with open(options.output, "w") as file:
+                json.dump(found, file, indent=1)
+                file.write("\n")
+    table(found["rows"])
+
+
+if __name__ == "__main__":
+    main()

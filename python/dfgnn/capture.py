@@ -1,0 +1,344 @@
+"""dfgnn.capture: a step as one CUDA graph, replayed with new inputs."""
+
+import logging
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ._recording import Recording, recording
+from ._refusal import refusal
+from .graph import Graph, describe
+
+__all__ = ["capture", "Captured"]
+
+log = logging.getLogger("dfgnn")
+_CONSTANTS = (type(None), bool, int, float, complex, str, torch.dtype,
+              torch.device)
+
+
+def capture(step, *examples, warmup=3, limit=16, copy=True):
+    """A callable that does what step does, in one launch of the device.
+
+        def step(x, labels):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x, graph), labels)
+            loss.backward()
+            optimizer.step()
+            return loss
+        step = dfgnn.capture(step)
+        for x, labels in batches:
+            loss = step(x, labels)
+
+    step is a function of tensors, graphs, numbers and containers of these, and
+    returns tensors in containers, or nothing.  The first calls with arguments
+    of new shapes run it as it is (warmup times); the next one records what it
+    asks of the device in a CUDA graph; from then on tensors are copied in and
+    the graph is replayed.  Each call is one step in any case.
+
+    examples: if there are any, the warm-up and the recording happen at once,
+        with these arguments: warmup real steps.
+    warmup: at least 2: the first makes graphs and chooses kernels, the last is
+        watched for operations that wait for the device.
+    limit: how many recordings are kept, one for each combination of shapes,
+        types, graphs, numbers, and modes of autograd and autocast.  A call
+        beyond them runs step as it is.
+    copy: whether results are copies.  If not, the next call overwrites them.
+
+    A dfgnn.Graph is part of the recording, and so is an edge_index that graphs
+    are made of: each is recorded on its own.  What step reads from elsewhere
+    (parameters, buffers) is read where it lies; Python's decisions, such as
+    those on model.training, are taken while recording.  Dropout draws anew in
+    each replay.  Results have no history for autograd.
+
+    Optimizers must be made with capturable=True.  Where the tensors are on the
+    CPU, step runs as it is.  Raises :class:`dfgnn.CaptureError` for what
+    cannot be recorded: which operation it was, and what to do.
+    """
+    if not callable(step):
+        raise TypeError(f"step must be callable, got {type(step).__name__}")
+    if warmup < 2:
+        raise ValueError(f"warmup must be at least 2, got {warmup}")
+    captured = Captured(step, warmup, limit, copy)
+    if examples:
+        captured.prepare(*examples)
+    return captured
+
+
+class Captured:
+    """What :func:`capture` returns."""
+
+    def __init__(self, step, warmup, limit, copy):
+        self.step, self.warmup, self.limit = step, warmup, limit
+        self.copy = copy
+        self._recordings = {}
+        self._structural = set()  # places of arguments that graphs are made of
+        self._gpus = {}
+        self._full = False
+
+    @property
+    def recorded(self):
+        """How many CUDA graphs there are."""
+        return sum(r.graph is not None for r in self._recordings.values())
+
+    def __repr__(self):
+        name = getattr(self.step, "__qualname__", repr(self.step))
+        return f"dfgnn.capture({name}): {self.recorded} recorded"
+
+    def __call__(self, *args, **kwargs):
+        leaves, form = pytree.tree_flatten((args, kwargs))
+        found = self._recording(leaves, form)
+        if found is None:
+            return _detached(self.step(*args, **kwargs))
+        return found(leaves)
+
+    def prepare(self, *args, **kwargs):
+        """Runs the step with these arguments as often as its warm-up needs,
+        and records it."""
+        leaves, form = pytree.tree_flatten((args, kwargs))
+        while True:
+            found = self._recording(leaves, form)
+            if found is None:
+                return
+            if found.left:
+                found(leaves)
+            else:
+                found.write(leaves)
+                found.record()
+                return
+
+    def clear(self):
+        """Forgets all recordings and gives their memory back."""
+        self._recordings.clear()
+        self._gpus.clear()
+        self._full = False
+
+    def _recording(self, leaves, form):
+        """The recording for such arguments, be it complete or not; None if
+        they are to run plainly."""
+        device = _device(leaves)
+        if device is None:
+            return None
+        key = (form, device, _modes(), *[
+            self._key_of(number, leaf) for number, leaf in enumerate(leaves)])
+        found = self._recordings.get(key)
+        if found is not None and found.outdated():
+            del self._recordings[key]
+            found = None
+        if found is None:
+            if len(self._recordings) >= self.limit:
+                self._say_full()
+                return None
+            found = self._recordings[key] = _Step(self, key, leaves, form,
+                                                  device)
+        return found
+
+    def _key_of(self, number, leaf):
+        if isinstance(leaf, Graph):
+            return id(leaf)
+        if isinstance(leaf, torch.Tensor):
+            if number in self._structural or leaf.layout != torch.strided:
+                return id(leaf), leaf._version
+            return tuple(leaf.shape), leaf.dtype, leaf.requires_grad
+        if isinstance(leaf, _CONSTANTS):
+            return type(leaf), leaf
+        raise TypeError(
+            f"argument {number} of a captured step must be a tensor, a "
+            f"dfgnn.Graph, a number, a string or None, got {describe(leaf)}; "
+            "pass the tensors that it holds")
+
+    def _say_full(self):
+        if not self._full:
+            self._full = True
+            log.warning(
+                "%r: there are %d recordings already, and other arguments run "
+                "without one; give limit= a larger number, or fewer shapes "
+                "and graphs", self, len(self._recordings))
+
+    def learn(self, numbers, key):
+        """Graphs were made of arguments: from now on each such tensor has a
+        recording of its own."""
+        self._structural |= numbers
+        self._recordings.pop(key, None)
+
+    def gpu(self, device):
+        if device not in self._gpus:
+            self._gpus[device] = Gpu(device)
+        return self._gpus[device]
+
+
+class _Step:
+    """The step for one combination of arguments."""
+
+    def __init__(self, owner, key, leaves, form, device):
+        self.owner, self.key, self.form = owner, key, form
+        self.gpu = owner.gpu(device)
+        self.left = owner.warmup
+        self.graph = self.results = None
+        self.watched = []  # (tensor that graphs were made of, its version)
+        self.inputs = {number: _static(leaf, device)
+                       for number, leaf in enumerate(leaves)
+                       if isinstance(leaf, torch.Tensor)
+                       and number not in owner._structural
+                       and leaf.layout == torch.strided}
+        self.leaves = [self.inputs.get(number, leaf)
+                       for number, leaf in enumerate(leaves)]
+
+    def __call__(self, leaves):
+        self.write(leaves)
+        if self.left:
+            return self.warm()
+        if self.graph is None:
+            self.record()
+        self.gpu.replay(self.graph)
+        return _copies(self.results) if self.owner.copy else self.results
+
+    def write(self, leaves):
+        with torch.no_grad():
+            for number, tensor in self.inputs.items():
+                tensor.copy_(leaves[number], non_blocking=True)
+
+    def run(self):
+        self.read = Recording()  # keeps alive what the CUDA graph reads
+        args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
+        with recording(self.read):
+            return self.owner.step(*args, **kwargs)
+
+    def warm(self):
+        """One step beside the current stream, as torch wants it before a
+        capture; the last one finds what would wait for the device."""
+        self.left -= 1
+        try:
+            results = self.gpu.aside(self.run, strict=not self.left)
+        except Exception as error:
+            if self.left:
+                raise  # an error of the step itself
+            self.owner._recordings.pop(self.key, None)
+            raise refusal(error) from error
+        self._find_structural()
+        return _copies(results)
+
+    def record(self):
+        try:
+            self.graph, self.results = self.gpu.record(
+                lambda: _detached(self.run()))
+        except Exception as error:
+            self.owner._recordings.pop(self.key, None)
+            raise refusal(error) from error
+        own = {id(t) for t in self.inputs.values()}
+        self.watched = [(tensor, version) for tensor, version
+                        in self.read.sources.values() if id(tensor) not in own]
+
+    def _find_structural(self):
+        places = {id(t): number for number, t in self.inputs.items()
+                  if not t.is_floating_point()}
+        found = {places[i] for i in self.read.sources if i in places}
+        if found:
+            self.owner.learn(found, self.key)
+
+    def outdated(self):
+        """Whether something that the recording was made of was written to
+        since."""
+        return any(tensor._version != version
+                   for tensor, version in self.watched)
+
+
+# ---- the device -------------------------------------------------------------
+
+class Gpu:
+    """Runs, records and replays on one device."""
+
+    def __init__(self, device):
+        self.device = device
+        # recordings never run at the same time: they share memory
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def aside(self, run, strict):
+        """run() beside the current stream, as torch wants it before a
+        recording.  strict: what waits for the device raises."""
+        with torch.cuda.device(self.device):
+            current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+            before = torch.cuda.get_sync_debug_mode()
+            side.wait_stream(current)
+            try:
+                if strict:
+                    torch.cuda.set_sync_debug_mode("error")
+                with torch.cuda.stream(side):
+                    results = run()
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+            current.wait_stream(side)
+            for tensor in pytree.tree_flatten(results)[0]:
+                if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
+                    tensor.record_stream(current)
+            return results
+
+    def record(self, run):
+        """(CUDA graph, what run() returned)."""
+        graph, results, failed = torch.cuda.CUDAGraph(), None, None
+        state = torch.cuda.get_rng_state(self.device)
+        try:
+            # threads that load data may do what only this one may not
+            with torch.cuda.device(self.device), torch.cuda.graph(
+                    graph, pool=self.pool, capture_error_mode="thread_local"):
+                try:
+                    results = run()
+                except Exception as error:
+                    failed = error
+                    raise
+        except Exception as error:
+            _restore_generator(self.device, state)
+            raise (failed or error)
+        return graph, results
+
+    def replay(self, graph):
+        with torch.cuda.device(self.device):
+            graph.replay()
+
+
+def _restore_generator(device, state):
+    """A recording that failed leaves torch's generator recording."""
+    generator = torch.cuda.default_generators[device.index]
+    try:
+        generator.graphsafe_set_state(generator.clone_state())
+        generator.set_state(state)
+    except (AttributeError, RuntimeError):
+        pass  # an older torch
+
+
+def _device(leaves):
+    """The GPU that the arguments are on; without any, the current one if
+    there is one.  None if the step is to run as it is."""
+    devices = {leaf.device for leaf in leaves
+               if isinstance(leaf, (torch.Tensor, Graph))}
+    gpus = {d for d in devices if d.type == "cuda"}
+    if len(gpus) > 1:
+        raise ValueError("the arguments of a captured step must be on one "
+                         f"device, got {sorted(map(str, gpus))}")
+    if gpus:
+        return gpus.pop()
+    if devices or not torch.cuda.is_initialized():
+        return None
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _modes():
+    autocast = torch.is_autocast_enabled()
+    return (torch.is_grad_enabled(), autocast,
+            torch.get_autocast_gpu_dtype() if autocast else None)
+
+
+def _static(leaf, device):
+    """A tensor at a lasting address, with the value of an argument."""
+    return leaf.detach().to(device, copy=True).requires_grad_(
+        leaf.requires_grad)
+
+
+def _detached(results):
+    return pytree.tree_map(
+        lambda t: t.detach() if isinstance(t, torch.Tensor) else t, results)
+
+
+def _copies(results):
+    return pytree.tree_map(
+        lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t,
+        results)
