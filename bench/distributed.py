@@ -137,10 +137,10 @@ def load_whole(name, folder, device):
     path = os.path.join(folder or "", name + ".npz")
     if folder and os.path.exists(path):
         with numpy.load(path) as z:
-            offsets = torch.from_numpy(z["indptr"])
-            indices = torch.from_numpy(z["indices"])
+            offsets = torch.from_numpy(z["indptr"]).to(device)
+            indices = torch.from_numpy(z["indices"]).to(device)
         return dfgnn.Graph(offsets, indices, name=name)
-    return dfgnn.generate(name)
+    return dfgnn.generate(name).to(device)
 
 
 def split(name, args, rank, world, folder):
@@ -285,8 +285,8 @@ def main():
         mine = DistGraph(part, device=device)
         whole = None
         if rank == 0:
-            whole = None if args.weak else load_whole(
-                name, args.folder, device).to(device)
+            whole = None if args.weak else load_whole(name, args.folder,
+                                                      device)
         info = dict(graph=name, ranks=world, weak=args.weak, **how,
                     nodes=mine.total_nodes, edges=mine.total_edges,
                     part_nodes=mine.num_dst, part_edges=mine.num_edges,
@@ -317,7 +317,8 @@ def main():
                        partition_s=how["seconds"])
             rows.append(row)
             if rank == 0:
-                print(json.dumps({k: round(v, 4) if isinstance(v, float) else v
+                print(json.dumps({k: float(f"{v:.4g}")
+                                  if isinstance(v, float) else v
                                   for k, v in row.items() if k in (
                     "graph", "op", "heads", "dim", "single_ms", "ranks_ms",
                     "scaling", "without_exchange_ms", "exchange_alone_ms",

@@ -9,7 +9,8 @@ from .. import _execute, functional
 from .._modes import untraced
 from .._operators import OPERATORS, check_inputs
 
-Call = namedtuple("Call", "graph name settings seed sources")
+# sources: which inputs are by source; trains: whether backward will follow
+Call = namedtuple("Call", "graph name settings seed sources trains")
 
 
 def lerp_rows(out, rows, far, share):
@@ -84,7 +85,7 @@ class DistAttention(torch.autograd.Function):
         far_out, far_lse, _ = _execute.forward(split.outer, far, far_inputs,
                                                biases[1], call.seed)
         merge_into(out, lse, split.boundary, far_out, far_lse)
-        keep = graph.halo_mode == "keep" and any(ctx.needs_input_grad[1:])
+        keep = graph.halo_mode == "keep" and call.trains
         ctx.call, ctx.pending = call, pending if keep else None
         if not keep:
             pending.done()
@@ -176,8 +177,10 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         bias = graph.to_graph_order(bias)
     sources = tuple(i for i, s in enumerate(spec.inputs)
                     if s.dims[0] == "M" and inputs[i] is not None)
-    out, lse = DistAttention.apply(Call(graph, name, settings, seed, sources),
-                                   bias, *inputs)
+    trains = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (bias, *inputs))
+    out, lse = DistAttention.apply(
+        Call(graph, name, settings, seed, sources, trains), bias, *inputs)
     if dropout == 1:
         out = out * 0
     return (out, None, None, lse) if return_lse else out

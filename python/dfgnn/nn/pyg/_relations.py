@@ -9,10 +9,10 @@ from torch_geometric.utils import softmax
 from ... import ops
 from ...aggregation import spmm
 from ...functional import gat_attention
-from ...merge import merge_attention
 from ...convert import as_graph
 from ...graph import Graph
-from ._attention import _attend, attends
+from ...merge import merge_attention
+from ._attention import FEW_RELATIONS, _attend, attends
 from ._edges import (
     degrees, edges_as_given, graph_of, known, remember, reverse)
 from ._mixin import unfit, usual
@@ -90,11 +90,6 @@ def one_relation(layer, edge_index, size, x, edge_type_ptr=None):
 
 # ---- RGAT -------------------------------------------------------------------
 
-# with more relations than this, a call a relation costs more than their
-# scores edge by edge
-_FEW_RELATIONS = 16
-
-
 def tells_weights(make):
     """A forward that tells propagate whether its weights are wanted."""
     def made(pyg_forward):
@@ -117,7 +112,7 @@ def _merges(layer):
     return (layer.attention_mode == "additive-self-attention"
             and layer.attention_mechanism == "across-relation"
             and layer.mod is None and layer.dim == 1
-            and layer.num_relations <= _FEW_RELATIONS
+            and layer.num_relations <= FEW_RELATIONS
             and not (layer.training and layer.dropout > 0)
             and not getattr(layer, "_dfgnn_weights", True))
 
