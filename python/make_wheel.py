@@ -3,7 +3,8 @@
     python3 make_wheel.py --library .libs/libdfgnn.so.0 --version 0.1.0
 
 Nothing in the wheel is tied to a version of Python or torch.  Libraries that
-manylinux counts on, and the OpenMP that torch brings, stay outside.
+manylinux counts on, and the OpenMP that torch brings, stay outside.  Without
+--platform the wheel is one for machines like this one.
 """
 
 import argparse
@@ -25,6 +26,7 @@ METADATA = """Metadata-Version: 2.1
 Name: dfgnn
 Version: {version}
 Summary: Fused, autotuned kernels for attention graph neural networks
+License: Apache-2.0
 Requires-Python: >=3.8
 Requires-Dist: torch>=1.13
 """
@@ -47,6 +49,11 @@ def platform_tag():
 def dependencies(library):
     """Paths of the libraries to bring along, by the name they are asked
     for."""
+    header = subprocess.run(["readelf", "-d", library], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", header)
+    if all(OUTSIDE.match(name) for name in needed):
+        return {}  # perhaps of another processor, which ldd does not read
     listed = subprocess.run(["ldd", library], check=True, text=True,
                             stdout=subprocess.PIPE).stdout
     found = {}
@@ -65,7 +72,8 @@ def contents(options):
     for path in sorted(glob.glob(os.path.join(HERE, "dfgnn", "**", "*.py"),
                                  recursive=True)):
         yield os.path.relpath(path, HERE), read(path)
-    yield "dfgnn/lib/libdfgnn.so.0", read_stripped(options.library)
+    yield ("dfgnn/lib/libdfgnn.so.0",
+           (read if options.platform else read_stripped)(options.library))
     for name, path in sorted(dependencies(options.library).items()):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
@@ -102,14 +110,19 @@ def main():
     parser.add_argument("--store")
     parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)
+    parser.add_argument("--platform", help="its tag, such as "
+                        "manylinux_2_28_x86_64, if that is not this machine")
+    parser.add_argument("--license", help="the file of the licence")
     parser.add_argument("--out", default="dist")
     options = parser.parse_args()
-    tag = f"py3-none-{platform_tag()}"
+    tag = f"py3-none-{options.platform or platform_tag()}"
     info = f"dfgnn-{options.version}.dist-info"
     files = list(contents(options))
     files.append((f"{info}/METADATA",
                   METADATA.format(version=options.version).encode()))
     files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode()))
+    if options.license:
+        files.append((f"{info}/LICENSE", read(options.license)))
     record = [f"{name},{digest(data)},{len(data)}" for name, data in files]
     record.append(f"{info}/RECORD,,\n")
     files.append((f"{info}/RECORD", "\n".join(record).encode()))

@@ -129,7 +129,7 @@ check_python() {
   tail -n 60 python.log >&2
 }
 [ "${PYTHON_TESTS:-1}" = 0 ] || check_python
-[ "${PYTHON_TESTS:-1}" = 0 ] || step wheel make wheel
+[ "${PYTHON_TESTS:-1}" = 0 ] || step wheel make wheel-here
 # A virtual environment that was just made may have brought the compiler.
 if grep -q '^skipped: ' tests/compile/check_compile.log &&
   ls "$venv"/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[23] \

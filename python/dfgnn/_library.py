@@ -3,7 +3,9 @@
 import ctypes
 import ctypes.util
 import glob
+import importlib.util
 import os
+import re
 import threading
 
 from . import _abi
@@ -23,6 +25,33 @@ def _find():
     if os.path.exists(_BUNDLED):
         return _BUNDLED
     return ctypes.util.find_library("dfgnn") or "libdfgnn.so.0"
+
+
+def _open_openmp():
+    """Makes OpenMP's functions visible to the wheel's library, which links no
+    runtime of its own: two in a process would each keep a thread on every
+    core.  torch's is taken where it is loaded or lies."""
+    loaded = set()
+    try:
+        with open("/proc/self/maps") as maps:
+            loaded = {line.split(None, 5)[5].strip() for line in maps
+                      if re.search(r"/lib(gomp|omp|iomp5)[^/]*\.so", line)}
+    except OSError:
+        pass
+    torch = importlib.util.find_spec("torch")
+    beside = glob.glob(os.path.join(os.path.dirname(torch.origin), "lib",
+                                    "libgomp*.so*")) if torch else []
+    for path in [*sorted(loaded), *sorted(beside), "libgomp.so.1",
+                 "libomp.so.5", "libiomp5.so"]:
+        try:
+            runtime = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            runtime.GOMP_parallel  # what GCC's programs call
+            return
+        except (OSError, AttributeError):
+            continue
+    raise LibraryError(
+        "no OpenMP runtime was found, neither torch's libgomp nor the "
+        "system's libgomp.so.1; install libgomp1 (Debian) or libgomp (RHEL)")
 
 
 def _open_needed():
@@ -45,6 +74,7 @@ def _open():
     path = _find()
     try:
         if path == _BUNDLED:
+            _open_openmp()
             _open_needed()
             os.environ.setdefault("DFGNN_PACKAGE_STORE",
                                   os.path.join(_HERE, "lib", "tuning.db"))

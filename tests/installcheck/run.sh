@@ -2,7 +2,8 @@
 # Builds a user's programs against the installed library, shared and static, by
 # pkg-config alone, and checks what the library exports.  `make installcheck`
 # sets CC, CXX, CFLAGS, LDFLAGS, NM, PKG_CONFIG, PREFIX_LIBDIR, ROOT (DESTDIR),
-# SRC, DOCDIR, BINDIR, PKGDATADIR, ENABLE_SHARED and ENABLE_STATIC.
+# SRC, DOCDIR, BINDIR, PKGDATADIR, ENABLE_SHARED, ENABLE_STATIC, VERSION and
+# INCLUDE_FROM_LIB.
 set -eu
 
 libdir=$ROOT$PREFIX_LIBDIR
@@ -76,6 +77,41 @@ for source in "$SRC"/tests/installcheck/consumer.c "$SRC"/examples/*.c; do
     DFGNN_STORE= "$work/$name" $args
   done
 done
+
+if command -v cmake >/dev/null; then
+  for kind in shared static; do
+    case $kind:$ENABLE_SHARED:$ENABLE_STATIC in
+    shared:no:* | static:*:no) continue ;;
+    esac
+    say "consumer, $kind, by CMake"
+    cmakes=$libdir/cmake/dfgnn
+    if [ $kind = static ]; then # a tree that has the archive alone
+      mkdir -p "$work/static/lib/cmake"
+      cp -R "$cmakes" "$work/static/lib/cmake/"
+      cp "$libdir/libdfgnn.a" "$work/static/lib/"
+      include=$($PKG_CONFIG --cflags-only-I dfgnn | sed 's/-I//; s/ .*//')
+      mkdir -p "$(dirname "$work/static/lib/$INCLUDE_FROM_LIB")"
+      cp -R "$include" "$work/static/lib/$INCLUDE_FROM_LIB" 2>/dev/null ||
+        cp "$include/dfgnn.h" "$work/static/lib/$INCLUDE_FROM_LIB/"
+      cmakes=$work/static/lib/cmake/dfgnn
+    fi
+    mkdir -p "$work/cmake"
+    cat >"$work/cmake/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.16)
+project(consumer C)
+find_package(dfgnn $VERSION REQUIRED)
+add_executable(consumer $SRC/tests/installcheck/consumer.c)
+target_link_libraries(consumer PRIVATE dfgnn::dfgnn m)
+END
+    cmake -S "$work/cmake" -B "$work/cmake/$kind" -Ddfgnn_DIR="$cmakes" \
+      -DCMAKE_C_COMPILER="$CC" -DCMAKE_C_FLAGS="$CFLAGS $LDFLAGS" >"$work/cmake.log" &&
+      cmake --build "$work/cmake/$kind" >>"$work/cmake.log" || {
+      cat "$work/cmake.log"
+      exit 1
+    }
+    DFGNN_STORE= "$work/cmake/$kind/consumer"
+  done
+fi
 
 say "the examples and the job files are there"
 for name in gt.c gt_train.c cora.py jobs/cpu.yaml jobs/slurm.sh; do

@@ -1,0 +1,58 @@
+#!/bin/sh
+# manylinux.sh FOLDER SOURCE: makes FOLDER/libdfgnn-CPU.so, for any Linux of
+# glibc 2.28 or newer (RHEL 8, Debian 10, Ubuntu 20.04), with sqlite, libsodium, zlib,
+# minizip and METIS in it.  Whatever loads it brings OpenMP, as torch does.
+#
+#   MANYLINUX_CPU=aarch64  for another processor, with gcc-aarch64-linux-gnu
+#                          and libc6-dev-arm64-cross installed (default x86_64)
+#
+# Needs dpkg-dev and python3-venv, Debian's source packages and PyPI (ziglang,
+# auditwheel).  What FOLDER has already is not made again.
+set -eu
+
+folder=$(mkdir -p "$1" && cd "$1" && pwd)
+source=$(cd "$2" && pwd)
+cpu=${MANYLINUX_CPU:-x86_64}
+jobs=$(nproc 2>/dev/null || echo 2)
+
+say() { echo "manylinux: $*" >&2; }
+quietly() { # LOG COMMAND...: its output only if it fails
+  log=$folder/$1.log
+  shift
+  "$@" >"$log" 2>&1 || {
+    tail -n 40 "$log" >&2
+    say "$* failed; all of its output: $log"
+    exit 1
+  }
+}
+
+if [ ! -x "$folder/venv/bin/auditwheel" ]; then
+  say 'installing ziglang and auditwheel'
+  quietly venv python3 -m venv "$folder/venv"
+  quietly pip "$folder/venv/bin/pip" install --disable-pip-version-check \
+    ziglang auditwheel
+fi
+OLD_GLIBC_ZIG=$("$folder/venv/bin/python" -c \
+  'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
+OLD_GLIBC_CPU=$cpu
+ZIG_GLOBAL_CACHE_DIR=$folder/zig
+ZIG_LOCAL_CACHE_DIR=$folder/zig
+CC=$source/build-aux/old-glibc-cc.sh
+HOST=
+[ "$cpu" = "$(uname -m)" ] || HOST=$cpu-linux-gnu
+export OLD_GLIBC_ZIG OLD_GLIBC_CPU ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR CC HOST
+"$source/build-aux/static-libs.sh" "$folder/$cpu"
+
+mkdir -p "$folder/build-$cpu"
+cd "$folder/build-$cpu"
+if [ ! -e Makefile ]; then
+  say "configuring for $cpu"
+  # Our libraries come first; tools, which are not built, need others to configure.
+  PKG_CONFIG_PATH="$folder/$cpu/lib/pkgconfig" quietly configure \
+    "$source/configure" ${HOST:+--host="$HOST"} --disable-static \
+    --with-metis="$folder/$cpu" CPPFLAGS="-I$folder/$cpu/include" \
+    LDFLAGS="-L$folder/$cpu/lib -s"
+fi
+say "building libdfgnn for $cpu"
+quietly build make -j"$jobs" libdfgnn.la
+cp .libs/libdfgnn.so.0 "$folder/libdfgnn-$cpu.so"
