@@ -1,7 +1,7 @@
 /* dfgnn_csr_partition and dfgnn_part_create: every node and edge is in one
  * part, parts fit together, and a grouped graph is divided well */
-#include "partition/partition.h"
 #include "base/error.h"
+#include "partition/partition.h"
 #include "tests/unit/fixture.h"
 
 static dfgnn_csr *make(const char *spec) {
@@ -10,8 +10,7 @@ static dfgnn_csr *make(const char *spec) {
   return csr;
 }
 
-static void check_parts(const dfgnn_csr *csr, const int32_t *owner,
-                        int parts) {
+static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
   dfgnn_part *part[16];
   int64_t edges = 0, nodes = 0, sent = 0, received = 0;
   for (int r = 0; r < parts; r++) {
@@ -30,8 +29,8 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner,
         int64_t whole = j < part[r]->nodes
                             ? part[r]->node[j]
                             : part[r]->halo_node[j - part[r]->nodes];
-        ck_assert_int_eq(
-            whole, dfgnn__csr_index(csr, begin + e - part[r]->offset[k]));
+        ck_assert_int_eq(whole,
+                         dfgnn__csr_index(csr, begin + e - part[r]->offset[k]));
       }
     }
   }

@@ -33,8 +33,8 @@ typedef struct dfgnn_cpu_job {
   const int32_t *indices;
   dfgnn_cpu_tensor query, key, value, out; /* key: what scores gather */
   const void *score_dst, *score_src, *att;
-  void *inverse;       /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
-  void *lse, *weights; /* or NULL */
+  void *inverse;        /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
+  void *lse, *weights;  /* or NULL */
   const void *grad_lse; /* backward: [destinations, heads], or NULL */
   double scale, slope;
   const void *bias;    /* [edges, heads], or NULL */
@@ -42,16 +42,16 @@ typedef struct dfgnn_cpu_job {
   int drops;           /* weights, by: */
   uint64_t drop_key;
   uint32_t drop_threshold;
-  double drop_scale;   /* of weights that are kept */
+  double drop_scale;    /* of weights that are kept */
   const int64_t *drawn; /* what dropout draws by for an edge of the graph; NULL:
                          * the edge's number */
-  const void *ends;    /* backward: [the graph's destinations, heads] pairs of
-                        * -lse (or -inf: no weights) and -<grad_out, out> */
-  int by_source;       /* the graph's destinations are gathered */
-  int packed;          /* features of every input are adjacent */
-  int out_packed;      /* those of out are */
-  int64_t prefetch;    /* edges ahead whose rows are asked for; 0: none */
-  char *thread_memory; /* one slice a thread */
+  const void *ends;     /* backward: [the graph's destinations, heads] pairs of
+                         * -lse (or -inf: no weights) and -<grad_out, out> */
+  int by_source;        /* the graph's destinations are gathered */
+  int packed;           /* features of every input are adjacent */
+  int out_packed;       /* those of out are */
+  int64_t prefetch;     /* edges ahead whose rows are asked for; 0: none */
+  char *thread_memory;  /* one slice a thread */
   size_t thread_bytes;
   size_t sum_bytes; /* of accumulate's sum with its padding */
 } dfgnn_cpu_job;
