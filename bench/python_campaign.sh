@@ -4,8 +4,8 @@
 #
 #   bench/python_campaign.sh OUT GRAPHDIR [STEP...]
 #
-# Steps: overhead layers cora pattern, in about four minutes at most; tests
-# only if it is named.  A result that is there is not made again.
+# Steps: overhead layers steps cora pattern sampled weather, in about eight
+# minutes at most; tests only if it is named.  A result that is there is not made again.
 #
 #   DFGNN_LIBRARY=FILE  the library (default: the bundle's, or BUILD's)
 #   STORE=FILE          measurements to choose by (default: the package's)
@@ -18,12 +18,12 @@
 . "$(dirname "$0")/lib.sh"
 
 [ $# -ge 2 ] || {
-  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 out=$1 graphs=$2
 shift 2
-steps=${*:-overhead layers cora pattern}
+steps=${*:-overhead layers steps cora pattern sampled weather}
 top=$bench/..
 python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
@@ -95,17 +95,39 @@ example() { # SECONDS NAME SCRIPT OPTIONS
     --device "$device" --json "$@"
 }
 
+# whole training steps, eager, compiled and captured
+step_steps() {
+  [ -e "$out/python_steps.json" ] ||
+    timeout "${STEPS_LIMIT:-240}" "$python" "$bench/python_steps.py" \
+      --device "$device" --data "$top/data" --seconds 0.3 \
+      --time-limit $((${STEPS_LIMIT:-240} - 40)) \
+      ${COMMIT:+--commit "$COMMIT"} -o "$out/python_steps.json" \
+      2>"$out/python_steps.log" ||
+    say "steps: exit status $?; $(tail -n 1 "$out/python_steps.log")"
+}
+
 step_cora() {
   example 70 cora_gat cora.py --model gat --seeds "${SEEDS:-10}" \
     --epochs "${EPOCHS:-200}"
   example 40 cora_transformer cora.py --model transformer --seeds 3 \
     --epochs "${EPOCHS:-200}"
+  example 40 cora_captured cora.py --capture --seeds 3 \
+    --epochs "${EPOCHS:-200}"
 }
 
 step_pattern() {
-  example 40 pattern_32x64 pattern.py --epochs 9
-  example 40 pattern_256x128 pattern.py --epochs 7 --batch "${BATCH:-256}" \
-    --width 128
+  example 60 pattern pattern.py --epochs 15 --batch "${BATCH:-128}"
+  example 60 pattern_captured pattern.py --epochs 30 \
+    --batch "${BATCH:-128}" --capture
+}
+
+step_sampled() {
+  example 120 minibatch minibatch.py --epochs 2
+}
+
+step_weather() {
+  example 90 weather weather.py --level 5 --grid 181x360 --width 512 \
+    --heads 16 --steps 300 --flows 40 --rate 3e-4
 }
 
 # CUDA tests alone, by eight processes where pytest can

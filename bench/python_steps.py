@@ -12,14 +12,15 @@ Ways of a step, by library (PyG's layers, and dfgnn.nn's):
   overhead   mode "reduce-overhead": torch's own CUDA graphs
   captured   by dfgnn.capture, which takes PyG's layers as well
 
-A row is a model and a graph; {library}_{way}_ms is the median of a step, which
+The file is an array of rows, one a model and its graph; {library}_{way}_ms is the median of a step, which
 is waited for; {library}_{way}_why stands where there is none, and says why.
-{library}_bytes is the most memory of torch in an eager step.  Parameters of both
+{library}_bytes is the most memory of torch in eager steps over what was there.  Parameters of both
 libraries are the same ones, and so is the loss of a step within `difference`.
 """
 
 import argparse
 import copy
+import gc
 import json
 import statistics
 import sys
@@ -149,13 +150,16 @@ def measure(name, options):
                                   ("dfgnn", fast.train(), graph)):
         for way in options.ways.split(","):
             if options.device.startswith("cuda"):
+                gc.collect()
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
             try:
                 row[f"{library}_{way}_ms"] = one_way(way, model, x, given,
                                                      labels, options)
                 if way == "eager" and options.device.startswith("cuda"):
-                    row[f"{library}_bytes"] = torch.cuda.max_memory_allocated()
+                    row[f"{library}_bytes"] = \
+                        torch.cuda.max_memory_allocated() - before
             except (RuntimeError, dfgnn.CaptureError) as error:
                 row[f"{library}_{way}_why"] = str(error).split("\n")[0][:300]
             print(name, library, way, row.get(
@@ -203,23 +207,23 @@ def main():
     options = parser.parse_args()
     if options.table:
         with open(options.table) as file:
-            table(json.load(file)["rows"])
+            table(json.load(file))
         return
-    found = {"device": "cpu", "torch": torch.__version__, "rows": []}
+    rows, made = [], {"device": "cpu", "torch": torch.__version__}
     if options.device.startswith("cuda"):
-        found["device"] = torch.cuda.get_device_name(options.device)
+        made["device"] = torch.cuda.get_device_name(options.device)
     if options.commit:
-        found["commit"] = options.commit
+        made["commit"] = options.commit
     start = time.perf_counter()
     for name in options.models.split(","):
         if time.perf_counter() - start > options.time_limit:
             break
-        found["rows"].append(measure(name, options))
+        rows.append({**measure(name, options), **made})
         if options.output:
             with open(options.output, "w") as file:
-                json.dump(found, file, indent=1)
+                json.dump(rows, file, indent=1)
                 file.write("\n")
-    table(found["rows"])
+    table(rows)
 
 
 if __name__ == "__main__":

@@ -288,7 +288,33 @@ def layer_cell($g; $l; $key): layer($g; $l; "dfgnn") as $o
 def layer_table($key): [graphs[] as $g | select($g != "reddit_rand")
   | [$g] + [layers[] as $l | layer_cell($g; $l; $key)] | row]
   | markdown(["graph"] + layers);
-def epoch_table: [($cora_gat, $cora_transformer, $pattern_large, $pattern_small)[]
+# whole training steps: median ms of each way
+def step_names: {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
+  "cora_transformer": "cora, 2 x TransformerConv 8x8",
+  "mnist_transformer": "mnist x 1024, 4 x TransformerConv 8x8",
+  "pattern_transformer": "pattern x 1024, 4 x TransformerConv 8x8",
+  "arxiv_gat": "arxiv, GAT 8x32 + 1x40, dropout .3",
+  "arxiv_transformer": "arxiv, 3 x TransformerConv 8x16"};
+def step_table($ways): [$steps[] | . as $r
+  | [step_names[.model]] + [$ways[] | $r["pyg_\(.)_ms"] | time]
+    + [$ways[] | $r["dfgnn_\(.)_ms"] | time]
+    + [ratio(.pyg_eager_ms; .dfgnn_captured_ms) | figure] | row]
+  | markdown(["model", ($ways[] | "PyG \(.)"), ($ways[] | "dfgnn \(.)"),
+    "captured over PyG eager"]);
+# the examples: (name, rows, what is reached)
+def example_table: [(["cora, GAT", $cora_captured, "accuracy"],
+    ["pattern, 1024 graphs", $pattern, "accuracy"],
+    ["pattern, 1024 graphs", $pattern_captured, "accuracy"],
+    ["sampled neighbours", $minibatch, "accuracy"],
+    ["flow on a sphere", $weather, "skill"]) as [$name, $rows, $goal]
+  | $rows[] | [$name + (if .model and $name != "cora, GAT" then ", \(.model)"
+      else "" end), .library + (if .captured then ", captured" else "" end),
+     (.step_ms // .epoch_ms | time), (.[$goal] | figure),
+     (if .seconds_to_80 then "\(.seconds_to_80 | digits(3)) s" else "-" end),
+     "\(.peak_MiB | digits(3)) MB", (.speedup | figure)] | row]
+  | markdown(["example", "layers", "epoch or step", "accuracy or skill",
+    "to 80 %", "peak memory", "faster by"]);
+def epoch_table: [($cora_gat, $cora_transformer, $pattern)[]
   | [(if .graphs then "pattern, \(.graphs) graphs, width \(.width)"
       else "cora, \(.model)" end), .library, (.preprocess_ms | time),
      (.forward_ms | time), (.backward_ms | time), (.epoch_ms | time),
@@ -328,6 +354,9 @@ def headline_more: [graphs[] as $g
  torch: torch_table, cpu: cpu_table, headline: headline,
  headline_more: headline_more, layers: layer_table("speedup"),
  layer_memory: layer_table("memory_ratio"), epochs: epoch_table,
+ steps: step_table(["eager", "compiled", "captured"]),
+ steps_short: step_table(["eager", "captured"]),
+ examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),

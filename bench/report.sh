@@ -28,7 +28,8 @@ objects() {
 
 set --
 while read -r name file; do
-  objects "$bench/$file" >"$work/$name"
+  : >"$work/$name" # a figure that was not made yet leaves its rows out
+  [ ! -e "$bench/$file" ] || objects "$bench/$file" >"$work/$name"
   set -- "$@" --slurpfile "$name" "$work/$name"
 done <<END
 peers peers.tsv
@@ -54,8 +55,12 @@ regret_gather results/h200/regret_gather.json
 python results/h200/python_layers.json
 cora_gat results/h200/cora_gat.json
 cora_transformer results/h200/cora_transformer.json
-pattern_large results/h200/pattern_256x128.json
-pattern_small results/h200/pattern_32x64.json
+cora_captured results/h200/cora_captured.json
+pattern results/h200/pattern.json
+pattern_captured results/h200/pattern_captured.json
+minibatch results/h200/minibatch.json
+weather results/h200/weather.json
+steps results/h200/python_steps.json
 overhead results/h200/python_overhead.json
 regret_cpu results/regret_cpu.json
 cpu results/cpu_1x128.json
@@ -139,6 +144,33 @@ plot 1 with lines lc "gray" notitle, for [i=2:$(($# + 1))] "$work/bars" \
 END
   mv "$figures/$name.svg.new" "$figures/$name.svg"
 }
+
+# curves NAME TITLE FILE...: accuracy against seconds of training, a line for
+# each library and file
+curves() {
+  name=$1 title=$2
+  shift 2
+  for file in "$@"; do
+    jq -r '.[] | "\"\(.library)\(if .captured then ", captured" else "" end)\"",
+      (.curve[] | "\(.[0]) \(.[1])"), "", ""' "$h200/$file.json"
+  done >"$work/curves"
+  gnuplot >"$figures/$name.svg.new" <<END
+set terminal svg size 800,450 font "sans-serif,13" background "white"
+set title "$title" noenhanced
+set xlabel "seconds of training"
+set ylabel "accuracy (%)"
+set logscale x
+set grid
+set key outside right noenhanced
+plot for [i=0:$(($(grep -c '^"' "$work/curves") - 1))] "$work/curves" index i \
+  using 1:2 with linespoints lw 2 ps 0.4 title columnheader(1)
+END
+  mv "$figures/$name.svg.new" "$figures/$name.svg"
+}
+
+curves pattern "PATTERN, 1024 graphs, graph transformer, H200" \
+  pattern pattern_captured
+curves cora "Cora, GAT, validation nodes, H200" cora_captured
 
 bars speedup "GT forward, 1 x 128, f32, one H200: speed-up of the tuned choice" \
   "times as fast" "over unfused" "over the best f32 peer"

@@ -2,6 +2,7 @@
 mode, torch.compile."""
 
 import functools
+import sys
 from contextlib import ExitStack
 
 import torch
@@ -55,6 +56,8 @@ def lasting(function):
     in inference mode."""
     if _compiling():
         return function()
+    if _torchs_cuda_graphs():
+        return _apart(function)
     with ExitStack() as stack:
         if _transform() is not None:
             from torch._functorch.pyfunctorch import (
@@ -63,6 +66,46 @@ def lasting(function):
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
         return function()
+
+
+def _torchs_cuda_graphs():
+    """Whether a model that torch.compile made with CUDA graphs runs: it wants
+    all memory that is asked for to be its own."""
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    if trees is None or not torch.cuda.is_initialized():
+        return False
+    manager = trees.get_manager(torch.cuda.current_device(), False)
+    return manager is not None and \
+        manager.path_state != trees.ExecutionState.NONE
+
+
+def _apart(function):
+    """function() in a thread of its own, whose memory is that of everybody,
+    waited for."""
+    from concurrent.futures import ThreadPoolExecutor
+    device, done = torch.cuda.current_device(), None
+    if not torch.cuda.is_current_stream_capturing():
+        done = torch.cuda.current_stream().record_event()
+
+    def run():
+        with torch.cuda.device(device):
+            if done is not None:
+                done.synchronize()
+            found = function()
+            torch.cuda.current_stream().synchronize()
+            return found
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(run).result()
+
+
+def refuse_in_cuda_graphs(what):
+    """Raises where torch's own CUDA graphs run: with what, they give wrong
+    numbers or none."""
+    if _torchs_cuda_graphs():
+        raise RuntimeError(
+            f'{what} cannot be in a model that torch.compile made with mode='
+            '"reduce-overhead"; give the layer dfgnn.as_graph(edge_index, '
+            "num_nodes) in place of the edge_index, or use dfgnn.capture")
 
 
 def _skip_code(code):

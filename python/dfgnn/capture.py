@@ -1,6 +1,7 @@
 """dfgnn.capture: a step as one CUDA graph, replayed with new inputs."""
 
 import logging
+import warnings
 
 import torch
 from torch.utils import _pytree as pytree
@@ -251,22 +252,24 @@ class Gpu:
         self.device = device
         # recordings never run at the same time: they share memory
         self.pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.device(device):
+            self.side = torch.cuda.Stream()
 
     def aside(self, run, strict):
         """run() beside the current stream, as torch wants it before a
         recording.  strict: what waits for the device raises."""
         with torch.cuda.device(self.device):
-            current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+            current = torch.cuda.current_stream()
             before = torch.cuda.get_sync_debug_mode()
-            side.wait_stream(current)
+            self.side.wait_stream(current)
             try:
                 if strict:
-                    torch.cuda.set_sync_debug_mode("error")
-                with torch.cuda.stream(side):
+                    _watch_waits("error")
+                with torch.cuda.stream(self.side):
                     results = run()
             finally:
-                torch.cuda.set_sync_debug_mode(before)
-            current.wait_stream(side)
+                _watch_waits(before)
+            current.wait_stream(self.side)
             for tensor in pytree.tree_flatten(results)[0]:
                 if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
                     tensor.record_stream(current)
@@ -279,30 +282,43 @@ class Gpu:
         try:
             # threads that load data may do what only this one may not
             with torch.cuda.device(self.device), torch.cuda.graph(
-                    graph, pool=self.pool, capture_error_mode="thread_local"):
+                    graph, pool=self.pool, stream=self.side,
+                    capture_error_mode="thread_local"):
                 try:
                     results = run()
                 except Exception as error:
                     failed = error
                     raise
         except Exception as error:
-            _restore_generator(self.device, state)
+            self._recover(state)
             raise (failed or error)
         return graph, results
+
+    def _recover(self, state):
+        """A recording that failed leaves torch's generator, and perhaps its
+        allocator, recording."""
+        generator = torch.cuda.default_generators[self.device.index]
+        attempts = [
+            lambda: torch._C._cuda_endAllocateToPool(self.device.index,
+                                                     self.pool),
+            lambda: generator.graphsafe_set_state(generator.clone_state()),
+            lambda: generator.set_state(state)]
+        for attempt in attempts:
+            try:
+                attempt()
+            except (AttributeError, RuntimeError, TypeError):
+                pass  # another torch, or nothing to recover
+        self.pool = torch.cuda.graph_pool_handle()
 
     def replay(self, graph):
         with torch.cuda.device(self.device):
             graph.replay()
 
 
-def _restore_generator(device, state):
-    """A recording that failed leaves torch's generator recording."""
-    generator = torch.cuda.default_generators[device.index]
-    try:
-        generator.graphsafe_set_state(generator.clone_state())
-        generator.set_state(state)
-    except (AttributeError, RuntimeError):
-        pass  # an older torch
+def _watch_waits(mode):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is a prototype
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 def _device(leaves):

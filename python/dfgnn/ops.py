@@ -9,7 +9,7 @@ do without.
 import torch
 
 from . import _attention, _composite, _execute, _neighbours
-from ._modes import untraced
+from ._modes import refuse_in_cuda_graphs, untraced
 from ._operators import OPERATORS, Settings
 from .convert import as_graph
 from .graph import Graph, by_id
@@ -34,10 +34,14 @@ _CALL = ("Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? seed, "
          "float dropout, bool weights, bool deterministic, bool tf32")
 
 
-def _graph(edge_index, number, num_src, num_dst, loops):
+def _graph(edge_index, number, num_src, num_dst, loops, by_edge=None):
+    """by_edge: what the call has of each edge, if anything."""
     if edge_index is None:
         graph = by_id(number)
     else:
+        if by_edge is not None:
+            refuse_in_cuda_graphs("an edge_index with features, weights or "
+                                  "biases of its edges")
         graph = as_graph(edge_index, (num_src, num_dst))
     return graph.with_self_loops() if loops else graph
 
@@ -61,7 +65,7 @@ def _value(op, a, b, c):
 def _forward(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
              num_edges, loops, op, scale, slope, dropout, weights,
              deterministic, tf32):
-    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    graph = _graph(edge_index, graph, num_src, num_dst, loops, bias)
     inputs = _inputs(op, a, b, c)
     if bias is not None:
         bias = graph.to_looped_edges(bias)
@@ -96,7 +100,7 @@ def _forward_fake(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
 def _backward(grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias,
               seed, edge_index, graph, num_src, num_dst, num_edges, loops, op,
               scale, slope, dropout, weights, deterministic, tf32):
-    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    graph = _graph(edge_index, graph, num_src, num_dst, loops, bias)
     inputs = _inputs(op, a, b, c)
     ordered = None if bias is None else graph.to_looped_edges(bias)
     made = _execute.recipe(
@@ -185,7 +189,7 @@ _GATHERED = ("out", "out_min", "out_max", "out_std", "arg_min", "arg_max")
 def _gather(value, weight, edge_index, graph, num_src, num_dst, loops, op,
             symmetric):
     from . import aggregation
-    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    graph = _graph(edge_index, graph, num_src, num_dst, loops, weight)
     if weight is not None:
         weight = graph.to_looped_edges(weight)
     aggregation._check(graph, value, weight)
@@ -212,7 +216,7 @@ def _gather_backward(grad, grad_min, grad_max, grad_std, out, out_std,
                      arg_min, arg_max, needed, value, weight, edge_index,
                      graph, num_src, num_dst, loops, op, symmetric):
     from . import aggregation
-    graph = _graph(edge_index, graph, num_src, num_dst, loops)
+    graph = _graph(edge_index, graph, num_src, num_dst, loops, weight)
     scales = aggregation.normalization(graph, value.dtype) if symmetric \
         else None
     known = dict(value=value.contiguous(), out=out, out_std=out_std,

@@ -352,7 +352,7 @@ def test_training_steps_of_every_layer(name, edges_as):
             return loss
         if captures:
             step = dfgnn.capture(step)
-        found.append([float(step(x, *more)) for x in inputs])
+        found.append([float(step(x, *more).detach()) for x in inputs])
         if captures:
             assert step.recorded == 1
     assert found[0] == pytest.approx(found[1], rel=1e-4)
@@ -443,6 +443,13 @@ def test_reduce_overhead(name, edges_as, place):
     if place.type == "cuda":
         several.append(random_edges(N, N, edges.size(1) - 3, place))
     compiled = torch.compile(layer, mode="reduce-overhead")
+    if place.type == "cuda" and edges_as == "edge_index" and (
+            "with" in name):
+        with pytest.raises(RuntimeError, match=r"edge_index with features, "
+                           r"weights.*give the layer dfgnn\.as_graph"):
+            compiled(torch.randn(N, IN, device=place), edges,
+                     *features_of(name, edges))
+        return
     for round_ in range(4):
         for edges in several:
             more = features_of(name, edges)
