@@ -4,8 +4,9 @@
 #
 #   bench/python_campaign.sh OUT GRAPHDIR [STEP...]
 #
-# Steps: overhead layers steps cora pattern sampled weather, in about eight
-# minutes at most; tests only if it is named.  A result that is there is not made again.
+# Steps: overhead minibatch layers steps cora pattern sampled weather, in about
+# nine minutes at most; tests only if it is named.  A result that is there is not
+# made again.
 #
 #   DFGNN_LIBRARY=FILE  the library (default: the bundle's, or BUILD's)
 #   STORE=FILE          measurements to choose by (default: the package's)
@@ -18,12 +19,12 @@
 . "$(dirname "$0")/lib.sh"
 
 [ $# -ge 2 ] || {
-  sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 out=$1 graphs=$2
 shift 2
-steps=${*:-overhead layers steps cora pattern sampled weather}
+steps=${*:-overhead minibatch layers steps cora pattern sampled weather}
 top=$bench/..
 python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
@@ -61,6 +62,13 @@ made() {
   shift
   once "$file" timeout "$limit" "$@" 2>"$out/$name.log" ||
     say "$name: exit status $?; $(tail -n 1 "$out/$name.log")"
+}
+
+step_minibatch() {
+  made 90 "$out/python_minibatch.json" "$python" \
+    "$bench/python_minibatch.py" --device "$device"
+  made 40 "$out/python_minibatch_parts.json" "$python" \
+    "$bench/python_minibatch.py" --device "$device" --parts
 }
 
 step_overhead() {

@@ -12,10 +12,11 @@ Ways of a step, by library (PyG's layers, and dfgnn.nn's):
   overhead   mode "reduce-overhead": torch's own CUDA graphs
   captured   by dfgnn.capture, which takes PyG's layers as well
 
-The file is an array of rows, one a model and its graph; {library}_{way}_ms is the median of a step, which
-is waited for; {library}_{way}_why stands where there is none, and says why.
-{library}_bytes is the most memory of torch in eager steps over what was there.  Parameters of both
-libraries are the same ones, and so is the loss of a step within `difference`.
+The file is an array of rows, one a model and its graph; {library}_{way}_ms is
+the median of a step, which is waited for; {library}_{way}_why stands where
+there is none, and says why. {library}_bytes is the most memory of torch in
+eager steps over what was there. Parameters of both libraries are the same
+ones, and so is the loss of a step within `difference`.
 """
 
 import argparse

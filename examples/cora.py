@@ -4,9 +4,9 @@
     python3 examples/cora.py --capture
 
 prints the accuracy on the test nodes, milliseconds of an epoch and its parts,
-and peak memory, with dfgnn's layers and with PyG's.  With --capture the training
-step is one CUDA graph where it can be one (PyG's GATConv cannot: how many edges
-its self loops replace depends on the edges).
+and peak memory, with dfgnn's layers and with PyG's. With --capture the
+training step is one CUDA graph where it can be one (PyG's GATConv cannot: how
+many edges its self loops replace depends on the edges).
 """
 
 import os

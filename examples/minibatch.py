@@ -2,12 +2,12 @@
 
     python3 examples/minibatch.py --nodes 200000
 
-The graph is generated: each node has a hidden class, most of its neighbours are of
-the same one, and its features tell the class faintly, so that who reads neighbours
-does much better than who reads the node alone (the column alone).  A step
-takes some training nodes, samples neighbours of neighbours, and trains on what
-it found: PyG's NeighborLoader does it where pyg-lib or torch-sparse is there,
-a few lines of torch otherwise.  The edges of each step are new ones.
+The graph is generated: each node has a hidden class, most of its neighbours
+are of the same one, and its features tell the class faintly, so that who reads
+neighbours does much better than who reads the node alone (the column alone). A
+step takes some training nodes, samples neighbours of neighbours, and trains on
+what it found: PyG's NeighborLoader does it where pyg-lib or torch-sparse is
+there, a few lines of torch otherwise. The edges of each step are new ones.
 """
 
 import statistics

@@ -6,11 +6,11 @@ Each graph is a stochastic block model in which one and the same pattern is
 planted, and the task is to tell the pattern's nodes (Dwivedi et al. 2023).
 Accuracies are balanced and of batches that are not trained on.
 
-What the nodes bring decides whether attention can learn it.  The pattern's nodes
-have more neighbours than others of their graph, and an attention layer averages
-its neighbours: it does not see how many they are.  Signals alone leave it at
-50 %, so each node also tells its degree, by how far it is from its graph's mean
-(the centrality of Ying et al. 2021).
+What the nodes bring decides whether attention can learn it. The pattern's
+nodes have more neighbours than others of their graph, and an attention layer
+averages its neighbours: it does not see how many they are. Signals alone leave
+it at 50 %, so each node also tells its degree, by how far it is from its
+graph's mean (the centrality of Ying et al. 2021).
 
 Without --capture a graph is made of each batch in each step, as with a data
 loader whose batches are new; with it, each batch's step is one CUDA graph.

@@ -44,8 +44,8 @@ def settle(device):
 
 class Clock:
     """Milliseconds of epochs.  Of the first twenty every other one is split
-    into its parts, each waited for; the rest are waited for at their ends alone,
-    as a loop that nobody watches would run."""
+    into its parts, each waited for; the rest are waited for at their ends
+    alone, as a loop that nobody watches would run."""
 
     def __init__(self, device, parts=True):
         self.device = device

@@ -2,15 +2,16 @@
 
     python3 examples/weather.py --level 5 --grid 181x360 --width 512 --heads 16
 
-The shape is that of weather models on graphs (Lam et al. 2023; Lang et al. 2024):
-fields on a grid of latitudes and longitudes are encoded onto the points of an
-icosphere, processed there over the edges of all its levels, and decoded to the
-grid.  All three are attention with edge features (where the other end lies).
+The shape is that of weather models on graphs (Lam et al. 2023; Lang et al.
+2024): fields on a grid of latitudes and longitudes are encoded onto the points
+of an icosphere, processed there over the edges of all its levels, and decoded
+to the grid. All three are attention with edge features (where the other end
+lies).
 
-The weather is made: bumps that a zonal jet carries along, faster at the equator
-than at the poles.  Where they are one step later is known exactly.  skill is
-1 - error / error of the forecast that nothing moves, on flows that were not trained
-on: 0 is no forecast at all, 1 a perfect one.
+The weather is made: bumps that a zonal jet carries along, faster at the
+equator than at the poles. Where they are one step later is known exactly.
+skill is 1 - error / error of the forecast that nothing moves, on flows that
+were not trained on: 0 is no forecast at all, 1 a perfect one.
 """
 
 import math

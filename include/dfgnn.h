@@ -338,7 +338,11 @@ DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
 /* A digest of all that the context chooses by: its decisions and pins, and what
  * of the device enters a distance.  Ranks of a job whose digests are equal make
  * the same choices; compare it once after creating the contexts, for example by
- * broadcasting that of rank 0.  Written as 32 hexadecimal digits. */
+ * broadcasting that of rank 0.  Written as 32 hexadecimal digits.
+ *
+ * A graph of which nothing is stored follows what its context chose before for
+ * one like it (of the same family or, with rounding, the same signature), so
+ * that ranks have to meet such graphs in one order to choose alike. */
 #define DFGNN_DIGEST_SIZE 33
 DFGNN_API dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
                                             const dfgnn_context *ctx);
@@ -363,6 +367,16 @@ typedef struct dfgnn_csr {
   const char *family;   /* a name shared by graphs of one kind, such as the
                          * mini-batches of a sampler; NULL: none */
   const char *name;     /* a label kept with measurements; NULL: none */
+  int trusted;          /* 1: nothing is checked, see below */
+  void *stream;         /* device arrays are ready when what is on it now has
+                         * run (as in dfgnn_execute) */
+  /* The same edges by source, which backward passes read; NULL: they are made
+   * when they are needed.  Source j has the edges column_offsets[j] ..
+   * column_offsets[j + 1] - 1: edge column_edges[k] of the matrix, of row
+   * column_rows[k], by rising edge. */
+  const void *column_offsets; /* [M + 1], of offset_type */
+  const void *column_rows;    /* [E], of index_type */
+  const void *column_edges;   /* [E], of offset_type */
 } dfgnn_csr;
 
 #define DFGNN_CSR_INIT DFGNN_INIT(dfgnn_csr)
@@ -375,7 +389,16 @@ typedef struct dfgnn_graph dfgnn_graph;
  * its signature.  DFGNN_ERROR_INVALID names the first row that is wrong.
  * Arrays already in device memory are borrowed: they must outlive the graph
  * and not change.  Host arrays are copied to a GPU, borrowed by the CPU.
- * 64-bit indices are narrowed into a copy. */
+ * 64-bit indices are narrowed into a copy.
+ *
+ * Where the arrays are in a GPU's memory already the host does not wait: they
+ * are checked while it goes on, and what is wrong is the error of the first call
+ * that has to know (dfgnn_plan_create, dfgnn_graph_signature, dfgnn_graph_csr).
+ *
+ * With csr.trusted nothing is checked at all, and the signature is made when
+ * somebody asks for it: an index out of range, offsets that fall or columns that
+ * are not those of the matrix are then undefined behaviour.  Columns of a GPU's
+ * matrix that is not trusted are not taken, but made. */
 DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
                                           dfgnn_context *ctx,
                                           const dfgnn_csr *csr);
@@ -390,13 +413,26 @@ typedef struct dfgnn_coo {
   int64_t graphs;              /* as in dfgnn_csr, with graph_ptr */
   const int64_t *graph_ptr;
   const char *family, *name;
+  int sorted;     /* 1: by destination, so that nobody has to find out */
+  int trusted;    /* 1: nothing is checked: an end out of range, or a list that
+                   * is not sorted as was said, is undefined behaviour */
+  int self_loops; /* 1: edges from a node to itself are left out, and one for
+                   * each of the first min(N, M) nodes follows the others, as
+                   * edge E + i */
 } dfgnn_coo;
 
 #define DFGNN_COO_INIT DFGNN_INIT(dfgnn_coo)
 
 /* A graph of an edge list in any order.  The arrays are read once what is on
  * the stream (as in dfgnn_execute) has run, and not kept.  Edges of a row keep
- * their order.  DFGNN_ERROR_INVALID names the first edge out of range. */
+ * their order.  DFGNN_ERROR_INVALID names the first edge out of range.
+ *
+ * Of a list in a GPU's memory the host waits once, for what was found, and not
+ * at all if it is sorted or trusted (and has no self_loops): what is wrong with
+ * a sorted one is then the error of the first call that has to know.  The
+ * signature of up to 2^18 edges stays on the device until a plan or a caller
+ * asks for it; a plan does not ask if one was made for a graph of this family,
+ * or of about this many nodes and edges, before. */
 DFGNN_API dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph,
                                               dfgnn_context *ctx,
                                               const dfgnn_coo *coo,
@@ -404,7 +440,9 @@ DFGNN_API dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph,
 
 /* Which edge of the list each edge of the graph is: [E] in device memory, of
  * *type, valid as long as the graph.  NULL: the graph has the list's order, as
- * it has if the list is sorted by destination, or was made from a matrix. */
+ * it has if the list is sorted by destination, or was made from a matrix.  With
+ * self_loops there is always an order; its numbers are those of edges and then
+ * of loops. */
 DFGNN_API const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
                                              dfgnn_index_type *type);
 

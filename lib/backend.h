@@ -26,10 +26,21 @@ typedef struct dfgnn_sample {
 
 /* Device memory of a CSR matrix made of an edge list, from allocate. */
 typedef struct dfgnn_sorted_edges {
-  void *offsets; /* 64-bit if there are 2^31 edges or more, like order */
-  void *indices; /* int32 */
-  void *order;   /* which edge of the list each is; NULL: the same */
+  void *offsets;       /* 64-bit if there are 2^31 edges or more, like order */
+  void *indices;       /* int32 */
+  void *order;         /* which edge of the list each is; NULL: the same */
+  dfgnn_matrix matrix; /* of them; max_degree may be a bound */
+  dfgnn_signature signature;
+  int known;                      /* the signature is there */
+  struct dfgnn_deferred *pending; /* it is under way, else NULL */
 } dfgnn_sorted_edges;
+
+/* Names the stream on which a backend analyzes and builds views. */
+#define DFGNN_OWN_STREAM ((void *)-1)
+
+/* Graphs of at most so many edges are chosen for by their shape before their
+ * signature: analyzing one costs about as much as a pass over it. */
+#define DFGNN_FEW_EDGES (1 << 18)
 
 typedef struct dfgnn_backend {
   const char *name;
@@ -71,6 +82,19 @@ typedef struct dfgnn_backend {
   dfgnn_status (*analyze)(dfgnn_device *device, dfgnn_matrix *matrix,
                           dfgnn_signature *signature, int64_t graphs,
                           const int64_t *graph_ptr);
+  /* The same in two: begin does not wait for the device, end frees what begin
+   * made; with a matrix of NULL it does not wait either, and finds nothing.
+   * graph_ptr must last until then.  NULL: there is nothing to gain. */
+  dfgnn_status (*analyze_begin)(dfgnn_device *device,
+                                struct dfgnn_deferred **pending,
+                                const dfgnn_matrix *matrix, int64_t graphs,
+                                const int64_t *graph_ptr);
+  dfgnn_status (*analyze_end)(dfgnn_device *device,
+                              struct dfgnn_deferred *pending,
+                              dfgnn_matrix *matrix, dfgnn_signature *signature);
+  /* The largest degree of a matrix that is not analyzed.  NULL: that takes a
+   * wait, so the number of edges bounds it. */
+  int64_t (*max_degree)(const dfgnn_matrix *matrix);
   /* Narrows 64-bit device indices; out of range is an error naming the edge. */
   dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to, const int64_t *from,
                          int64_t count);
@@ -78,19 +102,30 @@ typedef struct dfgnn_backend {
    * allocates nothing. */
   dfgnn_status (*move)(dfgnn_device *device, const dfgnn_move *move,
                        void *stream);
-  /* Builds a view; its arrays come from allocate, array[0] owning none of the
-   * others: release each non-NULL one. */
+  /* Builds a view, in the order of the backend's own stream; its arrays come
+   * from allocate, array[0] owning none of the others: release each non-NULL
+   * one. */
   dfgnn_status (*build_view)(dfgnn_device *device, dfgnn_view *view,
                              const dfgnn_matrix *matrix,
                              const dfgnn_signature *signature);
 
   /* Makes a CSR matrix of an edge list whose arrays the device can read once
-   * `stream` has come to this call, and analyzes it.  order stays NULL if the
-   * edges are sorted by destination.  Ends out of range are an error naming the
-   * edge. */
+   * `stream` has come to this call, in the order of that stream.  order stays
+   * NULL if the edges are known to be sorted by destination.  Ends out of range
+   * are an error naming the edge. */
   dfgnn_status (*sort_edges)(dfgnn_device *device, dfgnn_sorted_edges *sorted,
-                             dfgnn_matrix *matrix, dfgnn_signature *signature,
                              const dfgnn_coo *coo, void *stream);
+
+  /* What is on the stream now comes before what the backend's own stream gets
+   * next.  NULL: there is no such stream. */
+  dfgnn_status (*follow)(dfgnn_device *device, void *stream);
+  /* Marks of what is on a stream now, made at *mark if it is NULL; streams that
+   * wait for one; the host that waits for one.  NULL: nothing is ever under
+   * way when a call returns. */
+  dfgnn_status (*mark)(dfgnn_device *device, void **mark, void *stream);
+  dfgnn_status (*await)(dfgnn_device *device, void *mark, void *stream);
+  dfgnn_status (*await_mark)(dfgnn_device *device, void *mark);
+  void (*unmark)(dfgnn_device *device, void *mark);
 
   /* Milliseconds of one call: enough calls of f that launch and timer cost are
    * negligible (CUDA: replays of a captured graph for short ones), `repeats`

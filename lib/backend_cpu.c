@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "kernels/common/host_view.h"
 #include "lib/backend.h"
 #include "lib/coo.h"
 #include "lib/move.h"
@@ -233,25 +234,31 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
 }
 
 static dfgnn_status sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
-                               dfgnn_matrix *matrix, dfgnn_signature *signature,
                                const dfgnn_coo *coo, void *stream) {
   (void)stream;
   dfgnn_status status = dfgnn__sort_edges(sorted, coo);
-  if (status)
+  const int few = sorted->matrix.edges <= DFGNN_FEW_EDGES;
+  if (status || (few && (coo->trusted || !coo->graph_ptr)))
     return status;
-  *matrix = (dfgnn_matrix){.destinations = coo->destinations,
-                           .sources = coo->sources,
-                           .edges = coo->edges,
-                           .offsets64 = coo->edges > INT32_MAX,
-                           .offsets = sorted->offsets,
-                           .indices = sorted->indices};
-  status = analyze(device, matrix, signature, coo->graphs, coo->graph_ptr);
+  status = analyze(device, &sorted->matrix, &sorted->signature, coo->graphs,
+                   coo->graph_ptr);
+  sorted->known = !status;
   if (status) {
     free(sorted->offsets);
     free(sorted->indices);
     free(sorted->order);
   }
   return status;
+}
+
+static int64_t max_degree(const dfgnn_matrix *matrix) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < matrix->destinations; i++) {
+    const int64_t degree =
+        dfgnn__offset_at(matrix, i + 1) - dfgnn__offset_at(matrix, i);
+    most = degree > most ? degree : most;
+  }
+  return most;
 }
 
 static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
@@ -300,6 +307,7 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .analyze = analyze,
     .narrow = narrow,
     .build_view = build_view,
+    .max_degree = max_degree,
     .sort_edges = sort_edges,
     .move = move,
     .time = time_calls,

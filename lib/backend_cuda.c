@@ -365,10 +365,24 @@ static dfgnn_status enqueue_analysis(const dfgnn_queue *queue,
                                       a->units, a->workspace);
 }
 
-static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
-                            dfgnn_signature *signature, int64_t graphs,
-                            const int64_t *graph_ptr) {
-  dfgnn_graph_counts counts;
+dfgnn_status dfgnn__cuda_defer(dfgnn_deferred **deferred,
+                               const dfgnn_matrix *matrix, void *workspace,
+                               int64_t graphs, const int64_t *graph_ptr) {
+  dfgnn_deferred *d = malloc(sizeof *d);
+  if (!d)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  *d = (dfgnn_deferred){.matrix = *matrix,
+                        .workspace = workspace,
+                        .graphs = graphs,
+                        .graph_ptr = graph_ptr};
+  *deferred = d;
+  return DFGNN_OK;
+}
+
+static dfgnn_status analyze_begin(dfgnn_device *device,
+                                  dfgnn_deferred **deferred,
+                                  const dfgnn_matrix *matrix, int64_t graphs,
+                                  const int64_t *graph_ptr) {
   if (!graph_ptr || graphs < 0)
     graphs = 0;
   analysis a = {.matrix = matrix,
@@ -387,10 +401,61 @@ static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
   DFGNN_GO(dfgnn__cuda_take(device, &a.workspace,
                             dfgnn__cuda_analyze_bytes(matrix, graphs)));
   DFGNN_GO(enqueue_analysis(&device->queue, &a));
-  DFGNN_GO(dfgnn__cuda_answer(device, &counts, a.workspace, sizeof counts));
-  status = dfgnn__cuda_conclude(matrix, signature, &counts, graphs, graph_ptr);
+  status = dfgnn__cuda_defer(deferred, matrix, a.workspace, graphs, graph_ptr);
 out:
-  dfgnn__cuda_drop(device, a.workspace);
+  if (status)
+    dfgnn__cuda_drop(device, a.workspace);
+  dfgnn__cuda_leave(entered);
+  return status;
+}
+
+/* The numbers at wrong ends may be gone: the list was not kept. */
+static dfgnn_status refuse_list(const dfgnn_matrix *m,
+                                const dfgnn_edge_counts *found) {
+  if (found->bad_dst || found->bad_src)
+    return dfgnn__fail(
+        DFGNN_ERROR_INVALID, "%s[%llu] is out of range, expected 0..%lld",
+        found->bad_dst ? "dst" : "src",
+        (unsigned long long)~(found->bad_dst ? found->bad_dst : found->bad_src),
+        (long long)(found->bad_dst ? m->destinations : m->sources) - 1);
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "dst falls somewhere, but the list was said to be sorted");
+}
+
+static dfgnn_status analyze_end(dfgnn_device *device, dfgnn_deferred *d,
+                                dfgnn_matrix *matrix,
+                                dfgnn_signature *signature) {
+  dfgnn_graph_counts counts;
+  dfgnn_status status = DFGNN_OK;
+  int entered = dfgnn__cuda_enter(device);
+  if (!matrix)
+    goto out;
+  DFGNN_GO(dfgnn__cuda_answer(device, &counts, d->workspace, sizeof counts));
+  const dfgnn_edge_counts *found = &counts.list;
+  if (found->bad_dst || found->bad_src || found->unsorted)
+    status = refuse_list(matrix, found);
+  else
+    status = dfgnn__cuda_conclude(matrix, signature, &counts, d->graphs,
+                                  d->graph_ptr);
+out:
+  dfgnn__cuda_drop(device, d->workspace);
+  free(d);
+  dfgnn__cuda_leave(entered);
+  return status;
+}
+
+static dfgnn_status analyze(dfgnn_device *device, dfgnn_matrix *matrix,
+                            dfgnn_signature *signature, int64_t graphs,
+                            const int64_t *graph_ptr) {
+  dfgnn_deferred *deferred;
+  dfgnn_status status =
+      analyze_begin(device, &deferred, matrix, graphs, graph_ptr);
+  return status ? status : analyze_end(device, deferred, matrix, signature);
+}
+
+static dfgnn_status follow(dfgnn_device *device, void *stream) {
+  int entered = dfgnn__cuda_enter(device);
+  dfgnn_status status = dfgnn__cuda_follow(device, stream);
   dfgnn__cuda_leave(entered);
   return status;
 }
@@ -449,9 +514,16 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .enter = dfgnn__cuda_enter,
     .leave = dfgnn__cuda_leave,
     .analyze = analyze,
+    .analyze_begin = analyze_begin,
+    .analyze_end = analyze_end,
     .narrow = narrow,
     .build_view = dfgnn__cuda_build_view,
     .sort_edges = dfgnn__cuda_sort_edge_list,
+    .follow = follow,
+    .mark = dfgnn__cuda_mark,
+    .await = dfgnn__cuda_await,
+    .await_mark = dfgnn__cuda_await_mark,
+    .unmark = dfgnn__cuda_unmark,
     .move = move,
     .time = dfgnn__cuda_time,
     .copy_bandwidth = dfgnn__cuda_copy_bandwidth,

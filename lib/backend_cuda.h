@@ -76,6 +76,9 @@ void dfgnn__cuda_close_memory(dfgnn_device *device);
 dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
                               size_t bytes);
 void dfgnn__cuda_drop(dfgnn_device *device, void *memory);
+/* The same on another stream; back is retire. */
+dfgnn_status dfgnn__cuda_take_on(dfgnn_device *device, void **memory,
+                                 size_t bytes, void *stream);
 /* The same for any stream, and back after what is on the default one.  NULL is
  * allowed. */
 dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
@@ -89,6 +92,28 @@ dfgnn_status dfgnn__cuda_follow(dfgnn_device *device, void *stream);
 /* Waits for the device's stream and copies at most DFGNN_ANSWER_BYTES. */
 dfgnn_status dfgnn__cuda_answer(dfgnn_device *device, void *to,
                                 const void *from, size_t bytes);
+/* The same of a queue. */
+dfgnn_status dfgnn__cuda_answer_on(dfgnn_device *device,
+                                   const dfgnn_queue *queue, void *to,
+                                   const void *from, size_t bytes);
+
+/* lib/backend_cuda_order.c: marks of lib/backend.h. */
+dfgnn_status dfgnn__cuda_mark(dfgnn_device *device, void **mark, void *stream);
+dfgnn_status dfgnn__cuda_await(dfgnn_device *device, void *mark, void *stream);
+dfgnn_status dfgnn__cuda_await_mark(dfgnn_device *device, void *mark);
+void dfgnn__cuda_unmark(dfgnn_device *device, void *mark);
+
+/* An analysis that nobody waited for yet. */
+typedef struct dfgnn_deferred {
+  dfgnn_matrix matrix;
+  void *workspace; /* the counts first */
+  int64_t graphs;
+  const int64_t *graph_ptr;
+} dfgnn_deferred;
+/* Takes the workspace of an analysis that is on the device's own stream. */
+dfgnn_status dfgnn__cuda_defer(dfgnn_deferred **deferred,
+                               const dfgnn_matrix *matrix, void *workspace,
+                               int64_t graphs, const int64_t *graph_ptr);
 
 /* lib/backend_cuda.c: checks counts of an analysis and fills signature and
  * max_degree. */
@@ -112,8 +137,6 @@ dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
 /* lib/backend_cuda_coo.c */
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
-                                        dfgnn_matrix *matrix,
-                                        dfgnn_signature *signature,
                                         const dfgnn_coo *coo, void *stream);
 
 /* lib/backend_cuda_time.c */

@@ -5,18 +5,29 @@
 
 #include "base/error.h"
 #include "lib/backend_cuda.h"
+#include "lib/coo.h"
 
 typedef struct edge_list {
   dfgnn_device *device;
   const dfgnn_coo *coo;
+  dfgnn_queue queue;     /* of the caller's stream */
   const void *dst, *src; /* in device memory */
   int wide;
-  int64_t graphs;
-  void *analysis; /* workspace */
-  dfgnn_graph_counts counts;
+  int analyzed; /* in the same go; else the ends alone are checked, if at all */
+  int64_t loops, graphs;
+  void *found; /* workspace of the analysis, or an edge_counts, or NULL */
+  dfgnn_graph_counts counts; /* what was found */
 } edge_list;
 
 static size_t aligned(size_t bytes) { return (bytes + 255) & ~(size_t)255; }
+
+static dfgnn_status take(const edge_list *l, void **memory, size_t bytes) {
+  return dfgnn__cuda_take_on(l->device, memory, bytes, l->queue.stream);
+}
+
+static void drop(const edge_list *l, void *memory) {
+  dfgnn__cuda_retire(l->device, memory, l->queue.stream);
+}
 
 static dfgnn_status refuse_edge(const edge_list *l, const char *name,
                                 const void *array, uint64_t edge,
@@ -25,8 +36,8 @@ static dfgnn_status refuse_edge(const edge_list *l, const char *name,
   int64_t number = 0;
   int32_t narrow = 0;
   dfgnn_status status =
-      l->wide ? dfgnn__read(&l->device->queue, &number, at, sizeof number)
-              : dfgnn__read(&l->device->queue, &narrow, at, sizeof narrow);
+      l->wide ? dfgnn__read(&l->queue, &number, at, sizeof number)
+              : dfgnn__read(&l->queue, &narrow, at, sizeof narrow);
   if (status)
     return status;
   return dfgnn__fail(
@@ -35,67 +46,98 @@ static dfgnn_status refuse_edge(const edge_list *l, const char *name,
       (long long)nodes - 1);
 }
 
-/* What is launched for a list taken as sorted, and for one that is not; ends in
- * the analysis. */
+/* ---- what is launched ---------------------------------------------------- */
+
+static dfgnn_status enqueue_start(const dfgnn_queue *queue,
+                                  const edge_list *l) {
+  if (l->analyzed)
+    return dfgnn__cuda_analyze_start(queue, l->found);
+  return l->found ? dfgnn__fill(queue, l->found, 0, sizeof(dfgnn_edge_counts))
+                  : DFGNN_OK;
+}
+
+static dfgnn_status enqueue_read(const dfgnn_queue *queue, const edge_list *l,
+                                 int32_t *src, int32_t *dst) {
+  const dfgnn_graph_counts *counts = l->found; /* which begin with the list's */
+  const dfgnn_read_edges read = {
+      .src = src,
+      .dst = dst,
+      .dst_from = l->dst,
+      .src_from = l->src,
+      .edges = l->coo->edges,
+      .destinations = l->coo->destinations,
+      .sources = l->coo->sources,
+      .loops = l->loops,
+      .counts = counts ? (dfgnn_edge_counts *)&counts->list : NULL};
+  return dfgnn__cuda_read_edges(queue, &read, l->wide);
+}
+
+static dfgnn_status enqueue_analysis(const dfgnn_queue *queue,
+                                     const edge_list *l,
+                                     const dfgnn_matrix *matrix) {
+  return l->analyzed
+             ? dfgnn__cuda_analyze(queue, matrix, l->graphs, l->coo->graph_ptr,
+                                   l->device->units, l->found)
+             : DFGNN_OK;
+}
+
+/* Of a list taken as sorted. */
 static dfgnn_status enqueue_sorted(const dfgnn_queue *queue, const edge_list *l,
-                                   const dfgnn_sorted_edges *sorted,
-                                   const dfgnn_matrix *matrix) {
+                                   const dfgnn_sorted_edges *sorted) {
   const dfgnn_coo *coo = l->coo;
-  dfgnn_graph_counts *counts = l->analysis;
   dfgnn_status status = DFGNN_OK;
-  DFGNN_GO(dfgnn__cuda_analyze_start(queue, l->analysis));
-  DFGNN_GO(dfgnn__cuda_read_edges(queue, sorted->indices, NULL, l->dst, l->src,
-                                  l->wide, coo->edges, coo->destinations,
-                                  coo->sources, counts ? &counts->list : NULL));
+  DFGNN_GO(enqueue_start(queue, l));
+  DFGNN_GO(enqueue_read(queue, l, sorted->indices, NULL));
   DFGNN_GO(dfgnn__cuda_list_offsets(queue, sorted->offsets, l->dst, l->wide,
                                     coo->edges, coo->destinations));
-  status = dfgnn__cuda_analyze(queue, matrix, l->graphs, coo->graph_ptr,
-                               l->device->units, l->analysis);
+  status = enqueue_analysis(queue, l, &sorted->matrix);
 out:
   return status;
 }
 
 static dfgnn_status enqueue_sort(const dfgnn_queue *queue, const edge_list *l,
                                  const dfgnn_sorted_edges *sorted,
-                                 const dfgnn_matrix *matrix, void *memory) {
-  const dfgnn_coo *coo = l->coo;
-  const size_t part = aligned((size_t)coo->edges * sizeof(int32_t));
-  dfgnn_graph_counts *counts = l->analysis;
+                                 void *memory) {
+  const int64_t keys = l->coo->edges + l->loops;
+  const size_t part = aligned((size_t)keys * sizeof(int32_t));
   char *base = memory;
   int32_t *dst = memory, *src = (int32_t *)(base ? base + part : NULL);
   void *rest = base ? base + 2 * part : NULL;
   dfgnn_status status = DFGNN_OK;
-  DFGNN_GO(dfgnn__cuda_analyze_start(queue, l->analysis));
-  DFGNN_GO(dfgnn__cuda_read_edges(queue, src, dst, l->dst, l->src, l->wide,
-                                  coo->edges, coo->destinations, coo->sources,
-                                  counts ? &counts->list : NULL));
+  DFGNN_GO(enqueue_start(queue, l));
+  DFGNN_GO(enqueue_read(queue, l, src, dst));
   DFGNN_GO(dfgnn__cuda_sort_edges(queue, sorted->offsets, sorted->indices,
-                                  sorted->order, dst, src, coo->edges,
-                                  coo->destinations, rest));
-  status = dfgnn__cuda_analyze(queue, matrix, l->graphs, coo->graph_ptr,
-                               l->device->units, l->analysis);
+                                  sorted->order, dst, src, keys,
+                                  l->coo->destinations, rest));
+  status = enqueue_analysis(queue, l, &sorted->matrix);
 out:
   return status;
 }
 
-typedef struct dry_list {
-  const edge_list *list;
-  const dfgnn_matrix *matrix;
-} dry_list;
-
 static dfgnn_status enqueue_both(const dfgnn_queue *queue, const void *data) {
-  const dry_list *d = data;
-  const dfgnn_sorted_edges nowhere = {0};
-  dfgnn_status status = enqueue_sorted(queue, d->list, &nowhere, d->matrix);
-  return status ? status
-                : enqueue_sort(queue, d->list, &nowhere, d->matrix, NULL);
+  edge_list l = *(const edge_list *)data;
+  const dfgnn_sorted_edges nowhere = {
+      .matrix = {.destinations = l.coo->destinations,
+                 .sources = l.coo->sources,
+                 .edges = l.coo->edges,
+                 .offsets64 = l.coo->edges > INT32_MAX}};
+  l.analyzed = 1;
+  dfgnn_status status = enqueue_sorted(queue, &l, &nowhere);
+  return status ? status : enqueue_sort(queue, &l, &nowhere, NULL);
 }
 
-/* Waits for what was found since analyze_start. */
+/* ---- what comes back ----------------------------------------------------- */
+
+/* Waits for what was found since enqueue_start; there is nothing to wait for if
+ * nothing was looked for. */
 static dfgnn_status find_out(edge_list *l) {
   const dfgnn_edge_counts *found = &l->counts.list;
-  dfgnn_status status =
-      dfgnn__cuda_answer(l->device, &l->counts, l->analysis, sizeof l->counts);
+  memset(&l->counts, 0, sizeof l->counts);
+  if (!l->found)
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn__cuda_answer_on(
+      l->device, &l->queue, &l->counts, l->found,
+      l->analyzed ? sizeof l->counts : sizeof l->counts.list);
   if (!status && found->bad_dst)
     status =
         refuse_edge(l, "dst", l->dst, ~found->bad_dst, l->coo->destinations);
@@ -104,118 +146,160 @@ static dfgnn_status find_out(edge_list *l) {
   return status;
 }
 
-static dfgnn_status take_as_sorted(edge_list *l, dfgnn_sorted_edges *sorted,
-                                   const dfgnn_matrix *matrix) {
-  dfgnn_status status = enqueue_sorted(&l->device->queue, l, sorted, matrix);
+static dfgnn_status take_as_sorted(edge_list *l, dfgnn_sorted_edges *sorted) {
+  dfgnn_status status = enqueue_sorted(&l->queue, l, sorted);
   return status ? status : find_out(l);
 }
 
-static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted,
-                         const dfgnn_matrix *matrix) {
-  const dfgnn_coo *coo = l->coo;
-  const size_t edges = (size_t)coo->edges;
+static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted) {
+  const int64_t keys = l->coo->edges + l->loops;
+  const size_t edges = (size_t)keys;
   void *memory = NULL;
-  dfgnn_status status = dfgnn__cuda_take(l->device, &sorted->order,
-                                         edges * (matrix->offsets64 ? 8 : 4));
+  dfgnn_status status =
+      take(l, &sorted->order, edges * (sorted->matrix.offsets64 ? 8 : 4));
   if (!status)
-    status = dfgnn__cuda_take(
-        l->device, &memory,
-        2 * aligned(edges * sizeof(int32_t)) +
-            dfgnn__cuda_sort_edges_bytes(coo->edges, coo->destinations));
+    status = take(l, &memory,
+                  2 * aligned(edges * sizeof(int32_t)) +
+                      dfgnn__cuda_sort_edges_bytes(keys, l->coo->destinations));
   if (!status)
-    status = enqueue_sort(&l->device->queue, l, sorted, matrix, memory);
+    status = enqueue_sort(&l->queue, l, sorted, memory);
   if (!status)
     status = find_out(l);
-  if (!status && !l->counts.list.was_unsorted) {
-    dfgnn__cuda_drop(l->device, sorted->order);
+  sorted->matrix.edges = keys - (int64_t)l->counts.list.left_out;
+  if (!status && l->found && !l->loops && !l->counts.list.was_unsorted) {
+    drop(l, sorted->order);
     sorted->order = NULL;
   }
-  dfgnn__cuda_drop(l->device, memory);
+  drop(l, memory);
   return status;
 }
 
-static dfgnn_status bring(dfgnn_device *device, void **copy, const void **array,
-                          size_t bytes) {
-  dfgnn_status status = dfgnn__cuda_take(device, copy, bytes);
-  if (status)
+/* A list that is said to be sorted: nobody waits, what is wrong comes back with
+ * the signature. */
+static dfgnn_status believe(edge_list *l, dfgnn_sorted_edges *sorted) {
+  dfgnn_status status = enqueue_sorted(&l->queue, l, sorted);
+  if (status || !l->found)
     return status;
-  status = dfgnn__copy(&device->queue, *copy, *array, bytes);
+  status = dfgnn__cuda_follow(l->device, l->queue.stream);
   if (!status)
-    *array = *copy;
+    status = dfgnn__cuda_defer(&sorted->pending, &sorted->matrix, l->found,
+                               l->graphs, l->coo->graph_ptr);
+  if (!status)
+    l->found = NULL;
   return status;
 }
 
 /* Lists of a data loader are alike: the next is taken to be sorted, or not, as
  * the last was, and looked at while the work for that is under way. */
+static dfgnn_status guess(edge_list *l, dfgnn_sorted_edges *sorted) {
+  dfgnn_device *device = l->device;
+  dfgnn_status status = DFGNN_OK;
+  int unsorted = l->loops || !l->found || atomic_load(&device->unsorted);
+  if (!unsorted) {
+    status = take_as_sorted(l, sorted);
+    unsorted = !status && l->counts.list.unsorted;
+  }
+  if (!status && unsorted) {
+    status = sort(l, sorted);
+    unsorted = sorted->order != NULL;
+  }
+  if (!status && l->found && !l->loops)
+    atomic_store(&device->unsorted, unsorted);
+  if (status || !l->analyzed)
+    return status;
+  sorted->known = 1;
+  return dfgnn__cuda_conclude(&sorted->matrix, &sorted->signature, &l->counts,
+                              l->graphs, l->coo->graph_ptr);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static dfgnn_status bring(const edge_list *l, void **copy, const void **array,
+                          size_t bytes) {
+  dfgnn_status status = take(l, copy, bytes);
+  if (status)
+    return status;
+  status = dfgnn__copy(&l->queue, *copy, *array, bytes);
+  if (!status)
+    *array = *copy;
+  return status;
+}
+
+static dfgnn_status take_arrays(edge_list *l, dfgnn_sorted_edges *sorted) {
+  const dfgnn_coo *coo = l->coo;
+  const size_t width = sorted->matrix.offsets64 ? 8 : 4;
+  dfgnn_status status =
+      take(l, &sorted->offsets, ((size_t)coo->destinations + 1) * width);
+  if (!status)
+    status = take(l, &sorted->indices,
+                  (size_t)(coo->edges + l->loops) * sizeof(int32_t));
+  if (!status && l->analyzed)
+    status = take(l, &l->found,
+                  dfgnn__cuda_analyze_bytes(&sorted->matrix, l->graphs));
+  else if (!status && (!coo->trusted || l->loops))
+    status = take(l, &l->found, sizeof(dfgnn_edge_counts));
+  sorted->matrix.offsets = sorted->offsets;
+  sorted->matrix.indices = sorted->indices;
+  return status;
+}
+
+/* With the analysis at once if the graph is large, or if its checks are
+ * deferred to it.  How many edges are left beside loops, it would have to wait
+ * for. */
+static int is_analyzed(const edge_list *l) {
+  const dfgnn_coo *coo = l->coo;
+  if (coo->trusted || l->loops)
+    return 0;
+  return coo->sorted || coo->edges > DFGNN_FEW_EDGES || l->graphs > 0;
+}
+
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
-                                        dfgnn_matrix *matrix,
-                                        dfgnn_signature *signature,
                                         const dfgnn_coo *coo, void *stream) {
   edge_list l = {.device = device,
                  .coo = coo,
+                 .queue = {.engine = device->engine, .stream = stream},
                  .dst = coo->dst,
                  .src = coo->src,
                  .wide = coo->index_type == DFGNN_INDEX_I64,
+                 .loops = dfgnn__coo_loops(coo),
                  .graphs = coo->graph_ptr ? coo->graphs : 0};
   const size_t given = (size_t)coo->edges * (l.wide ? 8 : 4);
   void *copies[2] = {NULL, NULL};
+  l.analyzed = is_analyzed(&l);
   memset(sorted, 0, sizeof *sorted);
-  *matrix = (dfgnn_matrix){.destinations = coo->destinations,
-                           .sources = coo->sources,
-                           .edges = coo->edges,
-                           .offsets64 = coo->edges > INT32_MAX};
+  sorted->matrix =
+      (dfgnn_matrix){.destinations = coo->destinations,
+                     .sources = coo->sources,
+                     .edges = coo->edges,
+                     .offsets64 = coo->edges + l.loops > INT32_MAX};
   dfgnn_status status =
-      dfgnn__cuda_check_graph_ptr(matrix, l.graphs, coo->graph_ptr);
+      dfgnn__cuda_check_graph_ptr(&sorted->matrix, l.graphs, coo->graph_ptr);
   if (status)
     return status;
   int entered = dfgnn__cuda_enter(device);
   status = dfgnn__cuda_prepare(
       device, l.wide ? DFGNN_PREPARED_EDGES64 : DFGNN_PREPARED_EDGES,
-      enqueue_both, &(dry_list){.list = &l, .matrix = matrix});
-  if (!status)
-    status = dfgnn__cuda_follow(device, stream);
+      enqueue_both, &l);
   if (!status && !coo->on_device) {
-    status = bring(device, &copies[0], &l.dst, given);
+    status = bring(&l, &copies[0], &l.dst, given);
     if (!status)
-      status = bring(device, &copies[1], &l.src, given);
+      status = bring(&l, &copies[1], &l.src, given);
   }
   if (!status)
-    status = dfgnn__cuda_take(device, &sorted->offsets,
-                              ((size_t)coo->destinations + 1) *
-                                  (matrix->offsets64 ? 8 : 4));
+    status = take_arrays(&l, sorted);
   if (!status)
-    status = dfgnn__cuda_take(device, &sorted->indices,
-                              (size_t)coo->edges * sizeof(int32_t));
-  if (!status)
-    status = dfgnn__cuda_take(device, &l.analysis,
-                              dfgnn__cuda_analyze_bytes(matrix, l.graphs));
-  if (status)
-    goto out;
-  matrix->offsets = sorted->offsets;
-  matrix->indices = sorted->indices;
-  int unsorted = atomic_load(&device->unsorted);
-  if (!unsorted) {
-    status = take_as_sorted(&l, sorted, matrix);
-    unsorted = !status && l.counts.list.unsorted;
-  }
-  if (!status && unsorted) {
-    status = sort(&l, sorted, matrix);
-    unsorted = sorted->order != NULL;
-  }
-  if (!status)
-    status = dfgnn__cuda_conclude(matrix, signature, &l.counts, l.graphs,
-                                  coo->graph_ptr);
-  if (!status)
-    atomic_store(&device->unsorted, unsorted);
-out:
-  dfgnn__cuda_drop(device, l.analysis);
-  dfgnn__cuda_drop(device, copies[0]);
-  dfgnn__cuda_drop(device, copies[1]);
+    status = coo->sorted && !l.loops && !l.graphs ? believe(&l, sorted)
+                                                  : guess(&l, sorted);
+  if (!status && !sorted->known)
+    sorted->matrix.max_degree = sorted->matrix.edges;
+  drop(&l, l.found);
+  drop(&l, copies[0]);
+  drop(&l, copies[1]);
   if (status) {
-    dfgnn__cuda_drop(device, sorted->offsets);
-    dfgnn__cuda_drop(device, sorted->indices);
-    dfgnn__cuda_drop(device, sorted->order);
+    drop(&l, sorted->offsets);
+    drop(&l, sorted->indices);
+    drop(&l, sorted->order);
   }
   dfgnn__cuda_leave(entered);
   return status;

@@ -55,25 +55,26 @@ void dfgnn__cuda_close_memory(dfgnn_device *device) {
     (void)cu->MemPoolDestroy(device->pool);
 }
 
-static cu_result take(dfgnn_device *device, cu_pointer *memory, size_t bytes) {
+static cu_result take(dfgnn_device *device, cu_pointer *memory, size_t bytes,
+                      cu_stream stream) {
   const dfgnn_driver *cu = dfgnn__driver();
   if (!device->pool)
     return cu->MemAlloc(memory, bytes);
   cu_result error =
-      cu->MemAllocFromPoolAsync(memory, bytes, device->pool, device->stream);
+      cu->MemAllocFromPoolAsync(memory, bytes, device->pool, stream);
   if (error != CU_ERROR_MEMORY)
     return error;
-  (void)cu->StreamSynchronize(device->stream);
+  (void)cu->StreamSynchronize(stream);
   (void)cu->MemPoolTrimTo(device->pool, 0);
-  return cu->MemAllocFromPoolAsync(memory, bytes, device->pool, device->stream);
+  return cu->MemAllocFromPoolAsync(memory, bytes, device->pool, stream);
 }
 
-dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
-                              size_t bytes) {
+dfgnn_status dfgnn__cuda_take_on(dfgnn_device *device, void **memory,
+                                 size_t bytes, void *stream) {
   cu_pointer made = 0;
   const char *text = NULL;
   int entered = dfgnn__cuda_enter(device);
-  cu_result error = take(device, &made, bytes ? bytes : 1);
+  cu_result error = take(device, &made, bytes ? bytes : 1, stream);
   dfgnn__cuda_leave(entered);
   if (error) {
     (void)dfgnn__driver()->GetErrorString(error, &text);
@@ -84,6 +85,11 @@ dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
   }
   *memory = (void *)(uintptr_t)made;
   return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
+                              size_t bytes) {
+  return dfgnn__cuda_take_on(device, memory, bytes, device->stream);
 }
 
 dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
@@ -142,9 +148,15 @@ out:
 
 dfgnn_status dfgnn__cuda_answer(dfgnn_device *device, void *to,
                                 const void *from, size_t bytes) {
+  return dfgnn__cuda_answer_on(device, &device->queue, to, from, bytes);
+}
+
+dfgnn_status dfgnn__cuda_answer_on(dfgnn_device *device,
+                                   const dfgnn_queue *queue, void *to,
+                                   const void *from, size_t bytes) {
   dfgnn_status status = DFGNN_OK;
   pthread_mutex_lock(&device->answer_lock);
-  DFGNN_GO(dfgnn__read(&device->queue, device->answer, from, bytes));
+  DFGNN_GO(dfgnn__read(queue, device->answer, from, bytes));
   memcpy(to, device->answer, bytes);
 out:
   pthread_mutex_unlock(&device->answer_lock);

@@ -26,7 +26,6 @@ static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
   view->count = m->edges;
   DFGNN_GO(
       dfgnn__cuda_row_of_edge(&device->queue, (int32_t *)view->array[0], m));
-  DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
   return status;
 }
@@ -51,7 +50,6 @@ static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
   view->count = m->destinations;
   DFGNN_GO(dfgnn__cuda_degree_order(&device->queue, (int32_t *)view->array[0],
                                     m, workspace));
-  DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
   dfgnn__cuda_drop(device, workspace);
   return status;
@@ -110,11 +108,14 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
   DFGNN_GO(dfgnn__cuda_fill_items(&device->queue, (int32_t *)view->array[0],
                                   (int64_t *)view->array[1], first_item, items,
                                   m, size));
-  DFGNN_CU_GO(StreamSynchronize, device->stream);
 out:
   dfgnn__cuda_drop(device, workspace);
   return status;
 }
+
+/* Edges that are sorted sooner than they are found to be symmetric, and whose
+ * largest column nobody waits for. */
+enum { FEW_TO_SORT = 1 << 16 };
 
 /* Graphs of a data loader are alike: after one that is not symmetric, the next
  * few are not taken to be. */
@@ -125,7 +126,7 @@ static dfgnn_status mirror(dfgnn_device *device, dfgnn_view *view,
   dfgnn_status status = DFGNN_OK;
   int left = atomic_load(&device->asymmetric);
   *done = 0;
-  if (m->destinations != m->sources || m->edges == 0)
+  if (m->destinations != m->sources || m->edges <= FEW_TO_SORT)
     return DFGNN_OK;
   if (left > 0) {
     atomic_store(&device->asymmetric, left - 1);
@@ -154,8 +155,11 @@ static dfgnn_status sort_columns(dfgnn_device *device, dfgnn_view *view,
   DFGNN_GO(dfgnn__cuda_transpose(
       &device->queue, (void *)view->array[0], (int32_t *)view->array[1],
       (void *)view->array[2], memory, m, (char *)memory + 256));
-  status = dfgnn__cuda_answer(device, &largest, memory, sizeof largest);
-  view->extra = (int64_t)largest;
+  view->extra = m->edges;
+  if (m->edges > FEW_TO_SORT) {
+    status = dfgnn__cuda_answer(device, &largest, memory, sizeof largest);
+    view->extra = (int64_t)largest;
+  }
 out:
   dfgnn__cuda_drop(device, memory);
   return status;

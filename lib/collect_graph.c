@@ -36,8 +36,7 @@ static dfgnn_status sorts(const dfgnn_queue *queue) {
 
 static dfgnn_status edge_lists(const dfgnn_queue *queue) {
   for (int wide = 0; wide < 2; wide++) {
-    GO(dfgnn__cuda_read_edges(queue, NULL, NULL, NULL, NULL, wide, 100, 100,
-                              100, NULL));
+    GO(dfgnn__cuda_read_edges(queue, &(dfgnn_read_edges){.edges = 100}, wide));
     GO(dfgnn__cuda_list_offsets(queue, NULL, NULL, wide, 100, 100));
     GO(dfgnn__cuda_list_offsets(queue, NULL, NULL, wide, INT64_C(1) << 31,
                                 100));

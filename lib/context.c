@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "lib/decided.h"
 #include "lib/handle.h"
 
 static dfgnn_status read_number(int64_t *value, const char *name,
@@ -171,6 +172,7 @@ static void release(dfgnn_context *ctx) {
     ctx->backend->release(ctx->device, ctx->workspace);
   if (ctx->device)
     ctx->backend->close(ctx->device);
+  dfgnn__decided_forget(ctx);
   free(ctx->broken);
   dfgnn__store_close(ctx->memory);
   pthread_mutex_destroy(&ctx->memory_lock);
@@ -209,6 +211,7 @@ dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
   pthread_mutex_lock(&ctx->lock);
   old = ctx->table;
   ctx->table = fresh;
+  dfgnn__decided_forget(ctx);
   pthread_mutex_unlock(&ctx->lock);
   dfgnn__table_destroy(old);
   return DFGNN_OK;

@@ -43,11 +43,13 @@ struct dfgnn_context {
   dfgnn_store *memory; /* what no layer took, for the life of the context */
   atomic_int told;     /* that it is kept no longer */
 
-  pthread_mutex_t lock; /* guards table, workspace and the circuit breaker */
+  pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
+                         * breaker */
   dfgnn_table *table;   /* never NULL, replaced whole by reload */
   void *workspace;      /* of dfgnn_call */
   size_t workspace_bytes;
-  unsigned char *broken; /* by variant index: a launch was refused */
+  unsigned char *broken;         /* by variant index: a launch was refused */
+  struct dfgnn_decided *decided; /* lib/decided.h; NULL: nothing yet */
 
   dfgnn_miss_hook on_miss;
   void *on_miss_data;

@@ -8,4 +8,7 @@
 dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
                                const dfgnn_coo *coo);
 
+/* How many loops coo asks for. */
+int64_t dfgnn__coo_loops(const dfgnn_coo *coo);
+
 #endif

@@ -8,6 +8,7 @@
 void dfgnn__describe(dfgnn_measurement *m, const dfgnn_context *ctx,
                      const dfgnn_graph *graph, const dfgnn_problem *problem) {
   memset(m, 0, sizeof *m);
+  (void)dfgnn__graph_know((dfgnn_graph *)graph);
   m->backend = ctx->info.backend;
   m->arch = ctx->info.arch;
   m->model = ctx->info.model;

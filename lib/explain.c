@@ -53,6 +53,9 @@ dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
     return status;
   if (!out)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "explanation is NULL");
+  status = dfgnn__graph_know(plan->graph);
+  if (status)
+    return status;
   size_t total = dfgnn__variant_count(), count = 0;
   explanation *e = calloc(1, sizeof *e);
   dfgnn_candidate *candidates = calloc(total + 1, sizeof *candidates);

@@ -9,6 +9,7 @@
 
 typedef struct dfgnn_view_node {
   dfgnn_view view;
+  unsigned borrowed; /* bits of arrays that are the caller's */
   struct dfgnn_view_node *next;
 } dfgnn_view_node;
 
@@ -41,6 +42,11 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.edges is %lld, which needs 64-bit offsets",
                        (long long)csr->edges);
+  if (csr->column_offsets &&
+      ((!csr->column_rows || !csr->column_edges) && csr->edges))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.%s is NULL, but csr.column_offsets is not",
+                       csr->column_rows ? "column_edges" : "column_rows");
   if (csr->graphs < 0 || (csr->graph_ptr && !csr->graphs))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.graphs is %lld, expected > 0 with a graph_ptr",
@@ -48,9 +54,9 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
   return DFGNN_OK;
 }
 
-/* Brings an array to the device unless the device can read it where it is. */
-static dfgnn_status place(const void **placed, void **owned, dfgnn_graph *g,
-                          const void *array, size_t bytes, int on_device) {
+dfgnn_status dfgnn__graph_place(const void **placed, void **owned,
+                                dfgnn_graph *g, const void *array, size_t bytes,
+                                int on_device) {
   const dfgnn_backend *backend = g->ctx->backend;
   if (on_device || !strcmp(backend->name, "cpu")) {
     *placed = array;
@@ -70,14 +76,15 @@ static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
   size_t edges = (size_t)csr->edges;
   const void *placed;
   if (csr->index_type == DFGNN_INDEX_I32) {
-    dfgnn_status status = place(&placed, &g->owned_indices, g, csr->indices,
-                                edges * sizeof(int32_t), csr->on_device);
+    dfgnn_status status =
+        dfgnn__graph_place(&placed, &g->owned_indices, g, csr->indices,
+                           edges * sizeof(int32_t), csr->on_device);
     g->matrix.indices = placed;
     return status;
   }
   void *wide = NULL, *narrow = NULL;
-  dfgnn_status status = place(&placed, &wide, g, csr->indices,
-                              edges * sizeof(int64_t), csr->on_device);
+  dfgnn_status status = dfgnn__graph_place(
+      &placed, &wide, g, csr->indices, edges * sizeof(int64_t), csr->on_device);
   if (!status)
     status =
         backend->allocate(g->ctx->device, &narrow, edges * sizeof(int32_t));
@@ -93,13 +100,50 @@ static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
   return status;
 }
 
-dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
-                               const dfgnn_csr *csr,
-                               const dfgnn_signature *signature) {
-  dfgnn_status status = DFGNN_OK;
+/* What is known of the matrix now, and what is found out while the host goes
+ * on. */
+static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
+                            const dfgnn_sorted_edges *sorted) {
+  const dfgnn_backend *backend = g->ctx->backend;
+  dfgnn_matrix *m = &g->matrix;
+  if (sorted) {
+    m->max_degree = sorted->matrix.max_degree;
+    g->pending = sorted->pending;
+    g->checked = !g->pending;
+  } else if (csr->trusted || (csr->on_device && backend->analyze_begin)) {
+    m->max_degree = backend->max_degree ? backend->max_degree(m) : m->edges;
+    g->checked = csr->trusted;
+  } else {
+    dfgnn_signature signature;
+    dfgnn_status status = backend->analyze(g->ctx->device, m, &signature,
+                                           csr->graphs, csr->graph_ptr);
+    if (!status)
+      dfgnn__graph_set_known(g, &signature);
+    return status;
+  }
+  dfgnn__graph_guess(g, csr->graphs, csr->graph_ptr);
+  if (sorted && sorted->known) {
+    dfgnn__graph_set_known(g, &sorted->signature);
+    return DFGNN_OK;
+  }
+  if (csr->graph_ptr && csr->graphs > 0) {
+    const size_t bytes = ((size_t)csr->graphs + 1) * sizeof *g->graph_ptr;
+    g->graphs = csr->graphs;
+    g->graph_ptr = malloc(bytes);
+    if (!g->graph_ptr)
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    memcpy(g->graph_ptr, csr->graph_ptr, bytes);
+  }
+  if (sorted || csr->trusted)
+    return DFGNN_OK;
+  return backend->analyze_begin(g->ctx->device, &g->pending, m, g->graphs,
+                                g->graph_ptr);
+}
+
+static dfgnn_graph *start(dfgnn_context *ctx, const dfgnn_csr *csr) {
   dfgnn_graph *g = calloc(1, sizeof *g);
   if (!g)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    return NULL;
   g->kind = DFGNN_HANDLE_GRAPH;
   pthread_mutex_init(&g->lock, NULL);
   pthread_rwlock_init(&g->plans_lock, NULL);
@@ -111,22 +155,31 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
   g->matrix.sources = csr->sources;
   g->matrix.edges = csr->edges;
   g->matrix.offsets64 = csr->offset_type == DFGNN_INDEX_I64;
-  size_t offset_size = g->matrix.offsets64 ? 8 : 4;
+  return g;
+}
+
+dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
+                               const dfgnn_csr *csr,
+                               const dfgnn_sorted_edges *sorted) {
+  dfgnn_status status = DFGNN_OK;
+  dfgnn_graph *g = start(ctx, csr);
+  if (!g)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  const size_t offsets =
+      ((size_t)csr->destinations + 1) * (g->matrix.offsets64 ? 8 : 4);
   if (!g->family || !g->name)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status && !sorted && csr->on_device && ctx->backend->follow)
+    status = ctx->backend->follow(ctx->device, csr->stream);
   if (!status)
-    status =
-        place(&g->matrix.offsets, &g->owned_offsets, g, csr->offsets,
-              ((size_t)csr->destinations + 1) * offset_size, csr->on_device);
+    status = dfgnn__graph_place(&g->matrix.offsets, &g->owned_offsets, g,
+                                csr->offsets, offsets, csr->on_device);
   if (!status)
     status = place_indices(g, csr);
-  if (!status && signature) {
-    g->signature = *signature;
-    g->matrix.max_degree = signature->max_degree;
-  } else if (!status) {
-    status = ctx->backend->analyze(ctx->device, &g->matrix, &g->signature,
-                                   csr->graphs, csr->graph_ptr);
-  }
+  if (!status)
+    status = look_at(g, csr, sorted);
+  if (!status && !sorted)
+    status = dfgnn__graph_take_columns(g, csr);
   if (status) {
     dfgnn_graph_destroy(g);
     return status;
@@ -160,6 +213,14 @@ static void give_back(const leave *l, const void *memory) {
     ctx->backend->release(ctx->device, (void *)memory);
 }
 
+/* What nobody asked for. */
+static void forget_analysis(dfgnn_graph *graph) {
+  if (graph->pending)
+    (void)graph->ctx->backend->analyze_end(graph->ctx->device, graph->pending,
+                                           NULL, NULL);
+  graph->pending = NULL;
+}
+
 static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   dfgnn_context *ctx = graph->ctx;
   const leave l = {ctx, ordered && !graph->reordered, stream};
@@ -172,10 +233,13 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
     dfgnn__log(ctx, DFGNN_LOG_DEBUG,
                "graph %s destroyed before %d of its plans", graph->name, left);
   dfgnn__reordered_free(graph);
+  forget_analysis(graph);
+  (void)dfgnn__graph_follow(graph, l.stream);
   for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
     next = node->next;
     for (int k = 0; k < 4; k++)
-      give_back(&l, node->view.array[k]);
+      if (!(node->borrowed >> k & 1))
+        give_back(&l, node->view.array[k]);
     free(node);
   }
   give_back(&l, graph->owned_offsets);
@@ -183,6 +247,10 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   give_back(&l, graph->edge_order);
   pthread_rwlock_destroy(&graph->plans_lock);
   pthread_mutex_destroy(&graph->lock);
+  if (graph->mark)
+    ctx->backend->unmark(ctx->device, graph->mark);
+  free(graph->complaint);
+  free(graph->graph_ptr);
   free(graph->family);
   free(graph->name);
   free(graph);
@@ -197,18 +265,6 @@ void dfgnn_graph_destroy(dfgnn_graph *graph) {
 void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream) {
   if (dfgnn__is_graph(graph))
     destroy(graph, 1, stream);
-}
-
-dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
-                                   const dfgnn_graph *graph) {
-  dfgnn_status status = dfgnn__check_graph(graph);
-  if (status)
-    return status;
-  if (!signature || signature->struct_size != sizeof *signature)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "signature is NULL, or "
-                                            "signature.struct_size is wrong");
-  *signature = graph->signature;
-  return DFGNN_OK;
 }
 
 size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
@@ -231,12 +287,30 @@ static dfgnn_view *find_view(const dfgnn_graph *graph,
   return node ? &node->view : NULL;
 }
 
+dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
+                                   unsigned borrowed) {
+  const dfgnn_backend *backend = graph->ctx->backend;
+  dfgnn_view_node *node = calloc(1, sizeof *node);
+  if (!node) {
+    for (int k = 0; k < 4; k++)
+      if (view->array[k] && !(borrowed >> k & 1))
+        backend->release(graph->ctx->device, (void *)view->array[k]);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  *node = (dfgnn_view_node){
+      .view = *view, .borrowed = borrowed, .next = graph->views};
+  graph->views = node;
+  graph->view_bytes += view->bytes;
+  return DFGNN_OK;
+}
+
 /* With the graph's lock held. */
 static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
                              const dfgnn_view_request *request) {
   static const dfgnn_view_request transpose = {DFGNN_VIEW_TRANSPOSE, 0, 0};
   dfgnn_context *ctx = graph->ctx;
-  dfgnn_matrix matrix = graph->matrix;
+  dfgnn_matrix matrix =
+      dfgnn__graph_known(graph) ? graph->exact : graph->matrix;
   dfgnn_status status = DFGNN_OK;
   if ((*view = find_view(graph, request)))
     return DFGNN_OK;
@@ -245,23 +319,20 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
     status = get_view(&columns, graph, &transpose);
     if (status)
       return status;
-    matrix = dfgnn__transposed(&graph->matrix, columns);
+    matrix = dfgnn__transposed(&matrix, columns);
   }
-  dfgnn_view_node *node = calloc(1, sizeof *node);
-  if (!node)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  node->view.request = *request;
-  status = ctx->backend->build_view(ctx->device, &node->view, &matrix,
-                                    &graph->signature);
-  if (status) {
-    free(node);
+  dfgnn_view built = {.request = *request};
+  status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);
+  if (!status)
+    status = ctx->backend->build_view(
+        ctx->device, &built, &matrix,
+        dfgnn__graph_known(graph) ? &graph->signature : &graph->guess);
+  if (status)
     return status;
-  }
-  node->next = graph->views;
-  graph->views = node;
-  graph->view_bytes += node->view.bytes;
-  *view = &node->view;
-  return DFGNN_OK;
+  dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
+  status = dfgnn__graph_add_view(graph, &built, 0);
+  *view = status ? NULL : &graph->views->view;
+  return status;
 }
 
 dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/decided.h"
 #include "lib/describe.h"
 #include "lib/handle.h"
 #include "lib/key.h"
@@ -15,19 +16,11 @@
 
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem) {
+  const int known = dfgnn__graph_known(graph);
   return (dfgnn_setting){.problem = problem,
-                         .matrix = &graph->matrix,
-                         .signature = &graph->signature,
+                         .matrix = known ? &graph->exact : &graph->matrix,
+                         .signature = known ? &graph->signature : &graph->guess,
                          .device = &graph->ctx->info};
-}
-
-/* avoided: by variant index, beside those that are broken; NULL: none. */
-static dfgnn_query query_of(const dfgnn_graph *graph,
-                            const dfgnn_problem *problem,
-                            const unsigned char *avoided) {
-  return (dfgnn_query){.setting = dfgnn__setting(graph, problem),
-                       .family = graph->family,
-                       .broken = avoided ? avoided : graph->ctx->broken};
 }
 
 /* ---- the cache of a graph ----------------------------------------------- */
@@ -35,8 +28,7 @@ static dfgnn_query query_of(const dfgnn_graph *graph,
 _Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
                "a problem is hashed by words");
 
-/* Hashes every byte of the problem, whose padding is zero. */
-static uint64_t hash_problem(const dfgnn_problem *problem) {
+uint64_t dfgnn__problem_hash(const dfgnn_problem *problem) {
   uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
   memcpy(words, problem, sizeof words);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -90,7 +82,10 @@ dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem) {
   plan->graph = graph;
   plan->problem = *problem;
   plan->op = dfgnn__operator(problem->op, problem->pass);
-  plan->hash = hash_problem(problem);
+  plan->hash = dfgnn__problem_hash(problem);
+  const dfgnn_setting setting = dfgnn__setting(graph, &plan->problem);
+  plan->matrix = setting.matrix;
+  plan->signature = setting.signature;
   atomic_init(&plan->references, 1);
   pthread_rwlock_wrlock(&graph->plans_lock);
   plan->next = graph->alive;
@@ -183,8 +178,6 @@ static void leave_device(const dfgnn_context *ctx, int previous) {
     ctx->backend->leave(previous);
 }
 
-/* ---- choosing ----------------------------------------------------------- */
-
 static void count_source(dfgnn_context *ctx, dfgnn_source source) {
   atomic_uint_fast64_t *const counters[] = {
       [DFGNN_SOURCE_EXACT] = &ctx->exact,
@@ -193,87 +186,6 @@ static void count_source(dfgnn_context *ctx, dfgnn_source source) {
       [DFGNN_SOURCE_RULE] = &ctx->misses};
   if (source <= DFGNN_SOURCE_RULE)
     atomic_fetch_add(counters[source], 1);
-}
-
-static dfgnn_status refuse_forced(dfgnn_choice *choice,
-                                  const dfgnn_variant *variant,
-                                  const dfgnn_query *query) {
-  const char *reason = dfgnn__variant_refusal(variant, &query->setting);
-  if (reason)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "variant %s: %s", variant->name,
-                       reason);
-  *choice = (dfgnn_choice){.variant = variant,
-                           .source = DFGNN_SOURCE_FORCED,
-                           .distance = -1,
-                           .because = "asked for by name"};
-  return DFGNN_OK;
-}
-
-static void select_stored(dfgnn_choice *choice, dfgnn_context *ctx,
-                          const dfgnn_query *query) {
-  pthread_mutex_lock(&ctx->lock);
-  dfgnn__table_select(choice, ctx->table, query, 0);
-  pthread_mutex_unlock(&ctx->lock);
-}
-
-static dfgnn_status tune_miss(dfgnn_choice *choice, dfgnn_graph *graph,
-                              const dfgnn_query *query) {
-  dfgnn_context *ctx = graph->ctx;
-  if (!ctx->on_miss)
-    return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
-                       "the problem is not measured and no tuner is linked");
-  if (ctx->backend->capturing(ctx->device, NULL))
-    return dfgnn__fail(DFGNN_ERROR_CAPTURING,
-                       "effort measure cannot tune while a stream is "
-                       "capturing");
-  dfgnn_status status =
-      ctx->on_miss(ctx->on_miss_data, ctx, graph, query->setting.problem);
-  if (!status)
-    select_stored(choice, ctx, query);
-  return status;
-}
-
-static dfgnn_status choose(dfgnn_choice *choice, dfgnn_graph *graph,
-                           const dfgnn_problem *problem,
-                           const unsigned char *avoided) {
-  dfgnn_context *ctx = graph->ctx;
-  dfgnn_query query = query_of(graph, problem, avoided);
-  const dfgnn_variant *forced = ctx->forced_variant;
-  dfgnn_status status = DFGNN_OK;
-  char text[192];
-  if (forced && forced->family->ops & DFGNN_BIT(problem->op) &&
-      forced->family->passes & DFGNN_BIT(problem->pass))
-    return refuse_forced(choice, forced, &query);
-  if (problem->effort == DFGNN_EFFORT_PAPER) {
-    dfgnn__paper_choice(choice, &query, ctx->paper_capacity);
-  } else {
-    select_stored(choice, ctx, &query);
-    int exact = choice->variant && (choice->source == DFGNN_SOURCE_EXACT ||
-                                    choice->source == DFGNN_SOURCE_PINNED);
-    if (problem->effort == DFGNN_EFFORT_MEASURE && !exact)
-      status = tune_miss(choice, graph, &query);
-    if (status)
-      return status;
-    if (!choice->variant && problem->effort == DFGNN_EFFORT_STORED) {
-      dfgnn__key_text(text, sizeof text, problem);
-      return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
-                         "nothing stored answers %s; tune it with dfgnn-tune "
-                         "run",
-                         text);
-    }
-    if (!choice->variant) {
-      double distance = choice->distance;
-      dfgnn__rule_choice(choice, &query);
-      choice->distance = distance;
-    }
-  }
-  if (!choice->variant) {
-    dfgnn__key_text(text, sizeof text, problem);
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "no variant applies to %s on %s", text,
-                       ctx->info.backend);
-  }
-  return DFGNN_OK;
 }
 
 /* ---- plans -------------------------------------------------------------- */
@@ -298,6 +210,21 @@ static dfgnn_engine *engine_of(const dfgnn_context *ctx) {
   return ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
 }
 
+/* Programs depend on the problem and the variant alone: they are looked for
+ * once. */
+static dfgnn_status compile(dfgnn_plan *plan, const dfgnn_setting *setting,
+                            dfgnn_engine *engine) {
+  const dfgnn_query query = {.setting = *setting};
+  const uint64_t key =
+      dfgnn__decided_compiled(&query, plan->hash, plan->variant);
+  if (dfgnn__decided_find(NULL, plan->ctx, key))
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn__plan_compile(plan, setting, engine);
+  if (!status)
+    dfgnn__decided_keep(plan->ctx, key, &plan->choice);
+  return status;
+}
+
 static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const dfgnn_choice *choice) {
@@ -309,8 +236,11 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   plan->variant = choice->variant;
   plan->choice = *choice;
-  dfgnn_setting setting = dfgnn__setting(graph, &plan->problem);
-  setting.parameter = plan->variant->parameter;
+  dfgnn_setting setting = {.problem = &plan->problem,
+                           .matrix = plan->matrix,
+                           .signature = plan->signature,
+                           .device = &graph->ctx->info,
+                           .parameter = plan->variant->parameter};
   const dfgnn_queue queue = {.engine = engine_of(graph->ctx)};
   setting.queue = &queue;
   if (family->workspace)
@@ -319,13 +249,15 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
   int views = family->views ? family->views(&setting, requests) : 0;
   for (int k = 0; k < views && !status; k++)
     status = dfgnn__graph_view(&plan->views[k], graph, &requests[k]);
+  if (!status && family->prepare)
+    status = dfgnn__graph_settle(graph);
   if (!status && family->prepare) {
     int previous = enter_device(graph->ctx);
     status = family->prepare(&plan->state, &setting, plan->views);
     leave_device(graph->ctx, previous);
   }
   if (!status && queue.engine)
-    status = dfgnn__plan_compile(plan, &setting, queue.engine);
+    status = compile(plan, &setting, queue.engine);
   if (status) {
     drop_reference(plan);
     return status;
@@ -365,7 +297,7 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
   dfgnn_choice choice;
   dfgnn_status status;
   for (;;) {
-    status = choose(&choice, graph, problem, avoided);
+    status = dfgnn__choose(&choice, graph, problem, avoided);
     if (status)
       break;
     if (refused)
@@ -424,7 +356,7 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
     status = complete(&full, ctx, problem);
   if (status)
     return status;
-  uint64_t hash = hash_problem(&full);
+  uint64_t hash = dfgnn__problem_hash(&full);
   plan = find_cached(graph, hash, &full);
   if (plan && !atomic_load_explicit(&plan->refused, memory_order_relaxed)) {
     atomic_fetch_add_explicit(&ctx->cached, 1, memory_order_relaxed);
@@ -478,10 +410,9 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "unknown variant '%s'; `dfgnn-tune variants` lists them",
                        name);
-  dfgnn_query query = query_of(graph, &full, NULL);
   if (dfgnn__graph_inner(graph) != graph)
     return dfgnn__reordered_plan(out, graph, &full, name);
-  status = refuse_forced(&choice, variant, &query);
+  status = dfgnn__choose_forced(&choice, graph, &full, variant);
   return status ? status : build_plan(out, graph, &full, &choice);
 }
 
@@ -521,7 +452,10 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "workspace is %p, expected an address aligned to %d",
                        workspace, alignment);
-  dfgnn_launch launch = {.setting = dfgnn__setting(plan->graph, &plan->problem),
+  dfgnn_launch launch = {.setting = {.problem = &plan->problem,
+                                     .matrix = plan->matrix,
+                                     .signature = plan->signature,
+                                     .device = &plan->ctx->info},
                          .args = &full,
                          .views = plan->views,
                          .workspace = workspace,
@@ -534,9 +468,11 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   if (stream && !atomic_load_explicit(elsewhere, memory_order_relaxed))
     atomic_store(elsewhere, 1);
   int previous = enter_device(plan->ctx);
-  status = plan->inner
-               ? dfgnn__reordered_execute(plan, &full, workspace, stream)
-               : plan->variant->family->launch(&launch);
+  status = dfgnn__graph_follow(plan->graph, stream);
+  if (!status)
+    status = plan->inner
+                 ? dfgnn__reordered_execute(plan, &full, workspace, stream)
+                 : plan->variant->family->launch(&launch);
   leave_device(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
     atomic_store(&((dfgnn_plan *)plan)->refused, 1);

@@ -14,6 +14,8 @@ struct dfgnn_plan {
   dfgnn_problem problem; /* complete */
   const dfgnn_operator *op;
   const dfgnn_variant *variant;
+  const dfgnn_matrix *matrix; /* as it was known when the plan was made */
+  const dfgnn_signature *signature;
   dfgnn_choice choice;
   size_t workspace;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
@@ -28,6 +30,19 @@ struct dfgnn_plan {
 /* A plan of a graph with one reference, in the graph's list; NULL: no memory.
  */
 dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem);
+
+/* Hashes every byte of a complete problem, whose padding is zero. */
+uint64_t dfgnn__problem_hash(const dfgnn_problem *problem);
+
+/* Which variant a plan gets.  avoided: by variant index, beside those that are
+ * broken; NULL: none. */
+dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
+                           const dfgnn_problem *problem,
+                           const unsigned char *avoided);
+/* That very variant; DFGNN_ERROR_UNSUPPORTED if it does not apply. */
+dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_variant *variant);
 
 /* The setting of a problem on a graph, without parameters. */
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,

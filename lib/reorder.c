@@ -226,8 +226,10 @@ out:
 static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
   dfgnn_context *ctx = r->inner->ctx;
   const dfgnn_matrix *m = &r->inner->matrix;
-  dfgnn_status status =
-      upload(&r->device_rows, &r->bytes, ctx, r->rows, m->destinations, 0);
+  dfgnn_status status = dfgnn__graph_know(r->inner);
+  if (!status)
+    status =
+        upload(&r->device_rows, &r->bytes, ctx, r->rows, m->destinations, 0);
   if (!status && r->columns)
     status =
         upload(&r->device_columns, &r->bytes, ctx, r->columns, m->sources, 0);
@@ -242,7 +244,7 @@ static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
   g->ctx = ctx;
   dfgnn__context_hold(ctx);
   g->matrix = *m;
-  g->signature = r->inner->signature;
+  dfgnn__graph_set_known(g, &r->inner->signature);
   g->family = strdup(r->inner->family);
   g->name = strdup(r->inner->name);
   *graph = g;

@@ -40,6 +40,13 @@ const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table);
 /* Copies the pin; earlier ones come first. */
 dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *pin);
 
+/* Is anything stored of this very graph, or of one with these numbers of nodes
+ * and edges, whatever the problem? */
+int dfgnn__table_has_graph(const dfgnn_table *table, uint64_t fingerprint);
+int dfgnn__table_has_shape(const dfgnn_table *table, int64_t destinations,
+                           int64_t sources, int64_t edges);
+int dfgnn__table_has_pins(const dfgnn_table *table);
+
 /* Digests everything that dfgnn__table_select looks at. */
 void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
                          const dfgnn_table *table);

@@ -67,6 +67,53 @@ static dfgnn_status index_entries(dfgnn_table *t) {
   return DFGNN_OK;
 }
 
+/* ---- which graphs are measured ------------------------------------------- */
+
+static int compare_numbers(const void *a, const void *b) {
+  const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static uint64_t shape_key(int64_t destinations, int64_t sources,
+                          int64_t edges) {
+  return dfgnn__fold(
+      dfgnn__fold(dfgnn__fold(1, (uint64_t)destinations), (uint64_t)sources),
+      (uint64_t)edges);
+}
+
+static dfgnn_status index_graphs(dfgnn_table *t) {
+  t->graphs = calloc(t->count + 1, sizeof *t->graphs);
+  t->shapes = calloc(t->count + 1, sizeof *t->shapes);
+  if (!t->graphs || !t->shapes)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  for (size_t i = 0; i < t->count; i++) {
+    const dfgnn_signature *s = &t->entries[i].decision->problem.signature;
+    t->graphs[i] = s->fingerprint;
+    t->shapes[i] = shape_key(s->destinations, s->sources, s->edges);
+  }
+  qsort(t->graphs, t->count, sizeof *t->graphs, compare_numbers);
+  qsort(t->shapes, t->count, sizeof *t->shapes, compare_numbers);
+  return DFGNN_OK;
+}
+
+static int holds(const uint64_t *sorted, size_t count, uint64_t key) {
+  return bsearch(&key, sorted, count, sizeof key, compare_numbers) != NULL;
+}
+
+int dfgnn__table_has_graph(const dfgnn_table *table, uint64_t fingerprint) {
+  return holds(table->graphs, table->count, fingerprint);
+}
+
+int dfgnn__table_has_shape(const dfgnn_table *table, int64_t destinations,
+                           int64_t sources, int64_t edges) {
+  return holds(table->shapes, table->count,
+               shape_key(destinations, sources, edges));
+}
+
+int dfgnn__table_has_pins(const dfgnn_table *table) {
+  return table->pin_count > 0;
+}
+
 dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
                                  const dfgnn_device_info *device,
                                  const dfgnn_measurement *rows, size_t count) {
@@ -91,6 +138,8 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
   }
   qsort(t->entries, t->count, sizeof *t->entries, compare_entries);
   status = index_entries(t);
+  if (!status)
+    status = index_graphs(t);
   if (status)
     goto fail;
   *table = t;
@@ -106,6 +155,8 @@ void dfgnn__table_destroy(dfgnn_table *table) {
   dfgnn__decisions_free(table->decisions);
   free(table->entries);
   free(table->by_exact);
+  free(table->graphs);
+  free(table->shapes);
   free(table->pins);
   free(table);
 }

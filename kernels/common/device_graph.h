@@ -75,17 +75,15 @@ dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
 
 /* Narrows the sources of edges (64-bit if wide) and checks both ends; counts is
  * in device memory, cleared.  dst, if not NULL: keys of a sort. */
-dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue, int32_t *src,
-                                    int32_t *dst, const void *dst_from,
-                                    const void *src_from, int wide,
-                                    int64_t edges, int64_t destinations,
-                                    int64_t sources, dfgnn_edge_counts *counts);
+dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue,
+                                    const dfgnn_read_edges *read, int wide);
 /* The offsets of a list that is sorted by dst_from; 64-bit if there are 2^31
  * edges or more. */
 dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
                                       const void *dst_from, int wide,
                                       int64_t edges, int64_t destinations);
-/* The matrix of a list that need not be sorted, from what read_edges made;
+/* The matrix of a list that need not be sorted, from what read_edges made (keys
+ * may be the number of destinations: such edges come last, in no row);
  * order becomes the edge of the list that each is, as wide as offsets. */
 size_t dfgnn__cuda_sort_edges_bytes(int64_t edges, int64_t destinations);
 dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,

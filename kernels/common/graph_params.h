@@ -14,6 +14,7 @@ typedef struct dfgnn_edge_counts {
   uint64_t bad_dst, bad_src; /* its node is out of range */
   uint64_t unsorted;         /* by destination, and taken as it is */
   uint64_t was_unsorted;     /* the same of a list that is being sorted */
+  uint64_t left_out;         /* self loops that others take the place of */
 } dfgnn_edge_counts;
 
 /* Counts of one analysis, as the device leaves them. */
@@ -121,11 +122,13 @@ typedef struct dfgnn_finish_edges {
   const void *order;
 } dfgnn_finish_edges;
 
+/* loops > 0: a self loop's key becomes the number of destinations, behind all
+ * others, and loops of the first nodes follow the list. */
 typedef struct dfgnn_read_edges {
   int32_t *src, *dst; /* dst: NULL if the list is taken as sorted */
   const void *dst_from, *src_from;
-  int64_t edges, destinations, sources;
-  dfgnn_edge_counts *counts;
+  int64_t edges, destinations, sources, loops;
+  dfgnn_edge_counts *counts; /* NULL: the list is trusted */
 } dfgnn_read_edges;
 
 typedef struct dfgnn_degree_keys {

@@ -115,23 +115,11 @@ dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
                 : launch(queue, &program, blocks_of_edges(m->edges), &mirror);
 }
 
-dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue, int32_t *src,
-                                    int32_t *dst, const void *dst_from,
-                                    const void *src_from, int wide,
-                                    int64_t edges, int64_t destinations,
-                                    int64_t sources,
-                                    dfgnn_edge_counts *counts) {
+dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue,
+                                    const dfgnn_read_edges *read, int wide) {
   const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::read_edges", type_of(wide));
-  const dfgnn_read_edges read = {.src = src,
-                                 .dst = dst,
-                                 .dst_from = dst_from,
-                                 .src_from = src_from,
-                                 .edges = edges,
-                                 .destinations = destinations,
-                                 .sources = sources,
-                                 .counts = counts};
-  return launch(queue, &program, blocks_for(edges), &read);
+  return launch(queue, &program, blocks_for(read->edges + read->loops), read);
 }
 
 dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
@@ -149,7 +137,7 @@ dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
 /* Sorted keys, then what the sort needs. */
 size_t dfgnn__cuda_sort_edges_bytes(int64_t edges, int64_t destinations) {
   return dfgnn__align256((size_t)edges * sizeof(int32_t)) +
-         dfgnn__cuda_sort_bytes(edges, bits_below(destinations),
+         dfgnn__cuda_sort_bytes(edges, bits_below(destinations + 1),
                                 edges > INT_MAX);
 }
 
@@ -162,7 +150,7 @@ dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
   uint32_t *sorted = workspace;
   dfgnn_status status = dfgnn__cuda_sort(
       queue, (const uint32_t *)dst, sorted, order, edges,
-      bits_below(destinations), edges > INT_MAX, behind(workspace, part));
+      bits_below(destinations + 1), edges > INT_MAX, behind(workspace, part));
   if (status)
     return status;
   return finish(queue, edges > INT_MAX,

@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kThreads)
     read_edges(const __grid_constant__ dfgnn_read_edges r) {
   const T *dst_from = static_cast<const T *>(r.dst_from);
   const T *src_from = static_cast<const T *>(r.src_from);
-  ull bad_dst = 0, bad_src = 0;
+  ull bad_dst = 0, bad_src = 0, left_out = 0;
   bool unsorted = false;
 #pragma unroll 2
   for (int64_t e = first_of_thread(); e < r.edges; e += step_of_grid()) {
@@ -179,14 +179,22 @@ __global__ void __launch_bounds__(kThreads)
     if (j < 0 || j >= r.sources)
       bad_src = bad > bad_src ? bad : bad_src;
     unsorted |= e > 0 && i < int64_t(dst_from[e - 1]);
+    const bool loop = r.loops && i == j;
+    left_out += loop;
     r.src[e] = int32_t(j);
     if (r.dst)
-      r.dst[e] = int32_t(i);
+      r.dst[e] = int32_t(loop ? r.destinations : i);
   }
+  for (int64_t k = first_of_thread(); k < r.loops; k += step_of_grid())
+    r.src[r.edges + k] = r.dst[r.edges + k] = int32_t(k);
+  if (!r.counts)
+    return;
   if (bad_dst)
     atomicMax(reinterpret_cast<ull *>(&r.counts->bad_dst), bad_dst);
   if (bad_src)
     atomicMax(reinterpret_cast<ull *>(&r.counts->bad_src), bad_src);
+  if (left_out)
+    atomicAdd(reinterpret_cast<ull *>(&r.counts->left_out), left_out);
   if (unsorted) /* every thread that writes writes the same */
     (r.dst ? r.counts->was_unsorted : r.counts->unsorted) = 1;
 }

@@ -88,6 +88,11 @@ class Csr(Descriptor):
         ("graph_ptr", c_void_p),
         ("family", c_char_p),
         ("name", c_char_p),
+        ("trusted", c_int),
+        ("stream", c_void_p),
+        ("column_offsets", c_void_p),
+        ("column_rows", c_void_p),
+        ("column_edges", c_void_p),
     ]
 
 
@@ -105,6 +110,9 @@ class Coo(Descriptor):
         ("graph_ptr", c_void_p),
         ("family", c_char_p),
         ("name", c_char_p),
+        ("sorted", c_int),
+        ("trusted", c_int),
+        ("self_loops", c_int),
     ]
 
 

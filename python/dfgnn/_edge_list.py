@@ -16,8 +16,8 @@ class EdgeList(Graph):
         self.num_src, self.num_dst = num_src, num_dst
         self.num_edges = edge_index.size(1)
         self.device = edge_index.device
-        self.edge_order = self.graph_ptr = self.family = self.name = None
-        self.looped = self.kept = self.unlooped_edges = None
+        self.graph_ptr = self.family = self.name = None
+        self.looped = self.unlooped_edges = self._kept = None
 
     def _derive(self, key, make):
         return make()
@@ -26,6 +26,12 @@ class EdgeList(Graph):
     def handle(self):
         raise RuntimeError("torch.jit.trace records torch operations; this "
                            "call needs a graph of libdfgnn")
+
+    edge_order = None
+
+    @property
+    def kept(self):
+        return self._kept
 
     @property
     def edge_index(self):
@@ -50,6 +56,7 @@ class EdgeList(Graph):
             kept, edges = loop_plan(self._edge_index,
                                     min(self.num_src, self.num_dst))
             self.looped = EdgeList(edges, self.num_src, self.num_dst)
-            self.looped.kept = kept
+            self.looped._kept = kept
+            self.looped.loops = min(self.num_src, self.num_dst)
             self.looped.unlooped_edges = self.num_edges
         return self.looped

@@ -51,36 +51,74 @@ def _describe(struct, graph_ptr, family, name, keep):
     struct.name = name.encode() if name else None
 
 
-def from_csr(offsets, indices, num_src, graph_ptr, family, name):
+def _narrow(tensor):
+    return tensor if tensor.dtype == torch.int32 else tensor.to(torch.int32)
+
+
+def _narrowed(offsets, indices, columns, trusted):
+    """The arrays in 32 bits, as kernels and measurements are made for, where
+    that takes no check: sources that are not trusted are narrowed by the
+    library, which looks at them."""
+    if indices.numel() > 0x7fffffff:
+        return offsets, indices, columns
+    if trusted:
+        indices = _narrow(indices)
+    if columns is not None:
+        rows = columns[1] if indices.dtype == columns[1].dtype else \
+            columns[1].to(indices.dtype)
+        columns = _narrow(columns[0]), rows, _narrow(columns[2])
+    return _narrow(offsets), indices, columns
+
+
+def from_csr(offsets, indices, num_src, graph_ptr, family, name,
+             trusted=False, columns=None):
     ctx = context(offsets.device)
-    keep = [offsets, indices]
+    offsets, indices, columns = _narrowed(offsets, indices, columns, trusted)
+    keep = [offsets, indices, columns]
     csr = _abi.Csr(destinations=offsets.numel() - 1, sources=num_src,
                    edges=indices.numel(), offsets=offsets.data_ptr(),
                    indices=indices.data_ptr(),
                    offset_type=INDEX_TYPES[offsets.dtype],
-                   index_type=INDEX_TYPES[indices.dtype])
+                   index_type=INDEX_TYPES[indices.dtype],
+                   trusted=int(trusted), stream=raw_stream(offsets.device))
+    if columns is not None:
+        csr.column_offsets, csr.column_rows, csr.column_edges = (
+            t.data_ptr() for t in columns)
     _describe(csr, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    _settle(offsets.device)
     check(with_room(offsets.device, lambda: library().dfgnn_graph_create(
         ctypes.byref(pointer), ctx.handle, ctypes.byref(csr))))
     return Handle(ctx, pointer, keep)
 
 
-def from_coo(src, dst, num_src, num_dst, graph_ptr, family, name):
-    ctx = context(src.device)
+def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
+             sorted=False, trusted=False, self_loops=False):
+    device = edge_index.device
+    ctx = context(device)
     keep = []
-    coo = _abi.Coo(destinations=num_dst, sources=num_src, edges=src.numel(),
-                   dst=dst.data_ptr(), src=src.data_ptr(),
-                   index_type=INDEX_TYPES[src.dtype])
+    if not edge_index.is_contiguous():
+        edge_index = edge_index.contiguous()
+    edges, src = edge_index.size(1), edge_index.data_ptr()
+    coo = _abi.Coo(destinations=num_dst, sources=num_src, edges=edges,
+                   dst=src + edges * edge_index.element_size(), src=src,
+                   index_type=INDEX_TYPES[edge_index.dtype],
+                   sorted=int(sorted), trusted=int(trusted),
+                   self_loops=int(self_loops))
     _describe(coo, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    status = with_room(src.device, lambda: library().dfgnn_graph_create_coo(
+    status = with_room(device, lambda: library().dfgnn_graph_create_coo(
         ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
-        raw_stream(src.device)))
+        raw_stream(device)))
     if status:
         raise _in_words_of_edge_index(failure(status))
     return Handle(ctx, pointer, keep)
+
+
+def edges(handle):
+    """How many edges the library's graph has."""
+    csr = _abi.Csr()
+    check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
+    return csr.edges
 
 
 def _in_words_of_edge_index(error):
@@ -89,13 +127,6 @@ def _in_words_of_edge_index(error):
                      lambda m: f"edge_index[{int(m[1] == 'dst')}, {m[2]}]",
                      str(error))
     return type(error)(message)
-
-
-def _settle(device):
-    """Waits for what still writes the arrays: dfgnn_graph_create, which takes
-    no stream, reads them."""
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()
 
 
 class _CudaArray:

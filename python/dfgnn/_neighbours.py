@@ -27,6 +27,10 @@ OPERATORS = {
 }
 
 
+# those whose gradient reads nothing that forward had
+SUMS = frozenset(("spmm-sum", "spmm-mean", "reduce-mean"))
+
+
 class _Recipe:
     """What calls with the same shapes and types share."""
 
@@ -108,3 +112,37 @@ def backward(graph, op, saved, grads, wants_value, wants_weight, scales=None):
     if graph.num_edges and found:
         _run(graph, made, True, dict(saved, **grads, **found), scales)
     return found.get("grad_value"), found.get("grad_edge_weight")
+
+
+# ---- sums, which a training step spends no time on but its own
+
+def _run_sum(graph, made, backward, value, out, scales):
+    plan = made.plan(graph, backward)
+    args = plan.arguments()
+    if backward:
+        args.grad_out, args.grad_value = value.data_ptr(), out.data_ptr()
+    else:
+        args.value, args.out = value.data_ptr(), out.data_ptr()
+    if scales is not None:
+        args.scale_dst, args.scale_src = (t.data_ptr() for t in scales)
+    plan.run(args, graph.device)
+
+
+def sum_forward(graph, op, value, scales):
+    """forward() of an operator of SUMS; value [M, H, D] contiguous."""
+    made = _recipe(graph, op, value)
+    if not graph.num_edges:
+        return value.new_zeros(made.out_shape)
+    out = value.new_empty(made.out_shape)
+    _run_sum(graph, made, False, value, out, scales)
+    return out
+
+
+def sum_backward(graph, op, grad, scales):
+    """backward() of one."""
+    made = _recipe(graph, op, grad)
+    if not graph.num_edges:
+        return grad.new_zeros(made.value_shape)
+    found = grad.new_empty(made.value_shape)
+    _run_sum(graph, made, True, grad, found, scales)
+    return found

@@ -1,4 +1,4 @@
-"""dfgnn.accelerate: the layers of a model of PyG or DGL made ours, in place."""
+"""dfgnn.accelerate: layers of a PyG or DGL model made ours, in place."""
 
 import sys
 from typing import NamedTuple

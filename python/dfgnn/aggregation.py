@@ -7,6 +7,7 @@ from ._attention import say_once
 from ._modes import jit_tracing, needs_composite
 from ._operators import DTYPES
 from ._values import is_adjacency, refuse_values, values_like
+from .convert import known_graph
 from .errors import UnsupportedError
 from .graph import Graph, describe
 
@@ -141,6 +142,28 @@ class Aggregation(torch.autograd.Function):
         return (None, None, None, *found)
 
 
+class Sum(torch.autograd.Function):
+    """Aggregation by an operator whose gradient reads nothing but the
+    gradient: what is left to do is to run two plans."""
+
+    @staticmethod
+    def forward(ctx, graph, op, scales, value):
+        ctx.call = graph, op, scales
+        return _neighbours.sum_forward(graph, op, value, scales)
+
+    @staticmethod
+    def backward(ctx, grad):
+        graph, op, scales = ctx.call
+        if torch.is_grad_enabled() and graph.num_edges:
+            say_once("gradients of gradients are made by torch operations, "
+                     "which hold every edge's features")
+            found = _transposed(graph, op, scales, {}, grad)
+        else:
+            found = _neighbours.sum_backward(graph, op, grad.contiguous(),
+                                             scales)
+        return None, None, None, found
+
+
 def normalization(graph, dtype):
     """Scales of GCN, 1 / sqrt(degree) of destinations and of sources, made
     once a graph."""
@@ -161,6 +184,8 @@ def fused(graph, op, value, weight, symmetric):
             weight is not None and op != "spmm-weighted"):
         return _composite(graph, op, value, weight, scales)
     try:
+        if op in _neighbours.SUMS:
+            return (Sum.apply(graph, op, scales, value.contiguous()),)
         return Aggregation.apply(graph, op, scales, value.contiguous(),
                                  weight)
     except UnsupportedError as error:
@@ -177,6 +202,17 @@ def _check(graph, value, weight):
         raise ValueError(
             f"weight must be [edges={graph.num_edges}, "
             f"heads={value.size(1)}], got " + describe(weight))
+
+
+def _graph_of(graph, size, self_loops):
+    if isinstance(graph, Graph):
+        return graph.with_self_loops() if self_loops else graph
+    if not ops.compiling():
+        known = known_graph(graph, size, self_loops)
+        if known is not None:
+            return known
+    make = ops.untraced_looped_graph if self_loops else ops.untraced_graph
+    return make(graph, size)
 
 
 def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
@@ -200,11 +236,9 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         outs = ops.gather(op, graph, value, weight, num_dst, self_loops,
                           symmetric)
     else:
-        graph = ops.untraced_graph(graph, (x.size(0), num_dst))
-        if self_loops:
-            graph = graph.with_self_loops()
-            if weight is not None:
-                weight = graph.to_looped_edges(weight)
+        graph = _graph_of(graph, (x.size(0), num_dst), self_loops)
+        if self_loops and weight is not None:
+            weight = graph.to_looped_edges(weight)
         if not jit_tracing():  # which makes tensors of sizes
             _check(graph, value, weight)
         if weight is not None:
@@ -244,9 +278,7 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
     out = _call(graph, "spmm-weighted", x, weight, num_dst, self_loops)[0]
     if reduce == "sum":
         return out
-    graph = ops.untraced_graph(graph, (x.size(0), num_dst or x.size(0)))
-    if self_loops:
-        graph = graph.with_self_loops()
+    graph = _graph_of(graph, (x.size(0), num_dst or x.size(0)), self_loops)
     degrees = _degrees(graph, out.dtype)
     return out / (degrees if out.dim() == 3 else degrees.squeeze(1))
 

@@ -14,7 +14,8 @@ _SPARSE = {getattr(torch, name) for name in
            ("sparse_coo", "sparse_csr", "sparse_csc") if hasattr(torch, name)}
 
 
-def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None):
+def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
+             trusted=False):
     """The :class:`Graph` of
 
     - a Graph: itself;
@@ -31,10 +32,12 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None):
       matrix itself, and refuse them where they have no use for them.
 
     num_nodes: an int, or (sources, destinations).
+    trusted: nothing of it is checked, see :class:`Graph`.
     """
     if isinstance(edges, Graph):
         return edges
-    options = dict(graph_ptr=graph_ptr, family=family, name=name)
+    options = dict(graph_ptr=graph_ptr, family=family, name=name,
+                   trusted=trusted)
     if isinstance(edges, torch.Tensor):
         return _from_tensor(edges, num_nodes, options)
     if isinstance(edges, (tuple, list)) and 2 <= len(edges) <= 3:
@@ -50,6 +53,31 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None):
     raise TypeError(
         "a graph must be a dfgnn.Graph, an edge_index tensor, CSR tensors, a "
         "sparse matrix, or a graph of PyG or DGL, got " + describe(edges))
+
+
+def known_graph(edges, num_nodes, loops=False):
+    """The graph of an edge_index that as_graph(edges, num_nodes), or
+    looped_graph(), made before; None if none did: a training loop asks for it
+    in each call."""
+    entry = _cache.get(id(edges))
+    if entry is None or entry[0]() is not edges or \
+            entry[1] != edges._version:
+        return None
+    if _recording.current is not None:
+        _recording.current.source(edges)
+    return entry[2].get((num_nodes, None, None, loops))
+
+
+def looped_graph(edges, num_nodes=None):
+    """as_graph(edges, num_nodes).with_self_loops(); of an edge_index without
+    making the graph that has no loops."""
+    if type(edges) is torch.Tensor and edges.layout is torch.strided and \
+            not jit_tracing():
+        edges = unwrapped(edges)
+        options = dict(graph_ptr=None, family=None, name=None, loops=True)
+        return _kept(edges, num_nodes, options, lambda: Graph.from_edge_index(
+            edges, num_nodes, self_loops=True))
+    return as_graph(edges, num_nodes).with_self_loops()
 
 
 def _sources(num_nodes):
@@ -79,7 +107,7 @@ def _kept(owner, num_nodes, options, make):
     if graphs is None:
         return make()
     key = (tuple(num_nodes) if isinstance(num_nodes, list) else num_nodes,
-           options["family"], options["name"])
+           options["family"], options["name"], options.get("loops", False))
     graph = graphs.get(key)
     if graph is None:
         graph = graphs[key] = make()
@@ -119,7 +147,9 @@ def _make(edges, num_nodes, options):
 def _from_edge_index(edges, num_nodes, options):
     """PyG's EdgeIndex sorts itself once and keeps the permutation."""
     plain = edges.as_tensor()
-    if not edges.is_sorted_by_col:
+    if not edges.is_sorted_by_col and (
+            getattr(edges, "_T_indptr", None) is None
+            or getattr(edges, "_T_perm", None) is None):
         known = edges.sparse_size() if num_nodes is None else num_nodes
         if isinstance(known, tuple) and None in known:
             known = None
@@ -132,7 +162,32 @@ def _from_edge_index(edges, num_nodes, options):
         else num_nodes
     if num_dst is not None and num_dst != offsets.numel() - 1:
         return None  # the caller knows of more nodes than the offsets do
-    return Graph(offsets, indices, num_src, edge_order=order, **options)
+    return Graph(offsets, indices, num_src, edge_order=order,
+                 columns=_columns_of_edge_index(edges, num_src, options),
+                 **options)
+
+
+def _columns_of_edge_index(edges, num_src, options):
+    """The other direction, if PyG has it: by row, and where each of those
+    edges is among the edges by column."""
+    if not edges.is_sorted_by_col or \
+            getattr(edges, "_T_perm", None) is None or \
+            getattr(edges, "_T_indptr", None) is None:
+        return None
+    (offsets, rows), order = edges.get_csr()
+    if order is None or offsets.numel() != num_src + 1 or (
+            order.is_cuda and not options["trusted"]):
+        return None
+    return (offsets, rows, order) if _rise(offsets, order) else None
+
+
+def _rise(offsets, order):
+    """Whether the numbers between two offsets rise: PyG's sort need not keep
+    the order of equal edges."""
+    begins = torch.zeros(order.numel() + 1, dtype=torch.bool,
+                         device=order.device)
+    begins[offsets] = True
+    return not bool(((order[1:] < order[:-1]) & ~begins[1:-1]).any())
 
 
 def _from_torch(matrix, options):

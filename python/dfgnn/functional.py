@@ -13,7 +13,7 @@ from ._modes import (
     constant, jit_tracing, needs_composite, untraced)
 from ._operators import OPERATORS, Settings, check_inputs
 from ._values import refuse_values
-from .convert import as_graph
+from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, check_index, describe
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
@@ -144,11 +144,16 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
     if not isinstance(graph, Graph):
-        graph = as_graph(graph, _size(spec, inputs))
-    if self_loops:
+        size = _size(spec, inputs)
+        known = known_graph(graph, size, self_loops)
+        if known is None:
+            make = looped_graph if self_loops else as_graph
+            known = make(graph, size)
+        graph = known
+    elif self_loops:
         graph = graph.with_self_loops()
-        if bias is not None:
-            bias = graph.to_looped_edges(bias)
+    if self_loops and bias is not None:
+        bias = graph.to_looped_edges(bias)
     if needs_composite():
         return _by_torch(spec, graph, inputs, bias, seed, settings)
     made = _execute.recipe(graph, name, inputs, bias, settings)
@@ -217,7 +222,7 @@ def _looped(graph, size, bias):
 
 @untraced
 def _make_loops(graph, size):
-    return as_graph(graph, size).with_self_loops()
+    return looped_graph(graph, size)
 
 
 def _by_torch(spec, graph, inputs, bias, seed, settings):

@@ -8,7 +8,6 @@ import weakref
 import torch
 
 from . import _handle
-from ._loops import loop_plan
 from ._modes import lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
@@ -68,6 +67,15 @@ class Graph:
     family: a name shared by graphs of one kind, such as the mini-batches of a
         data loader, so that they share their measurements.
     name: a label kept with measurements.
+    trusted: the arrays are taken as they are.  Nothing is checked: offsets that
+        fall or a source out of range are then undefined behaviour, that is, a
+        crash or wrong numbers.
+    columns: (offsets, destinations, edges), the same edges by source, if they
+        are known: source ``j`` has the edges ``edges[k]`` of the graph, into
+        ``destinations[k]``, for ``k`` from ``offsets[j]`` to
+        ``offsets[j + 1] - 1``, by rising edge.  Backward passes read them; what
+        is not given is made when the first one runs.  On a GPU they are taken
+        with trusted only.
     """
 
     exchange = None  # of a DistGraph: how ranks send nodes to each other
@@ -76,14 +84,16 @@ class Graph:
     edge_number = None
 
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
-                 graph_ptr=None, family=None, name=None):
+                 graph_ptr=None, family=None, name=None, trusted=False,
+                 columns=None):
         offsets, indices, edge_order = _unwrapped(offsets, indices,
                                                   edge_order)
         lasting(lambda: self._set_up(offsets, indices, num_src, edge_order,
-                                     graph_ptr, family, name))
+                                     graph_ptr, family, name, trusted,
+                                     columns))
 
     def _set_up(self, offsets, indices, num_src, edge_order, graph_ptr,
-                family, name):
+                family, name, trusted, columns):
         check_index("offsets", offsets)
         check_index("indices", indices)
         if offsets.numel() < 1:
@@ -104,64 +114,149 @@ class Graph:
                     f"{indices.device}, got " + describe(edge_order))
         if edge_order is not None:
             edge_order = _plain(edge_order)
-        self._fill(_plain(offsets), _plain(indices), edge_order, num_src,
+        if columns is not None:
+            columns = self._check_columns(columns, indices, num_src)
+        self._arrays = _plain(offsets), _plain(indices), edge_order
+        self.trusted, self._columns = bool(trusted), columns
+        self._fill((num_dst, num_src, indices.numel()), indices.device,
                    _host_ptr(graph_ptr), family, name)
         self._handle = self._make_handle()
 
-    def _fill(self, offsets, indices, edge_order, num_src, graph_ptr, family,
-              name):
-        self.offsets = offsets
-        self.indices = indices
-        self.edge_order = edge_order
-        self.num_src = num_src
-        self.num_dst = offsets.numel() - 1
-        self.num_edges = indices.numel()
-        self.device = indices.device
+    @staticmethod
+    def _check_columns(columns, indices, num_src):
+        columns = tuple(_unwrapped(*columns))
+        sizes = (num_src + 1, indices.numel(), indices.numel())
+        names = ("offsets", "destinations", "edges")
+        if len(columns) != 3:
+            raise ValueError("columns must be (offsets, destinations, edges), "
+                             f"got {len(columns)} tensors")
+        for name, tensor, size in zip(names, columns, sizes):
+            check_index(f"{name} of columns", tensor)
+            if tensor.numel() != size or tensor.device != indices.device:
+                raise ValueError(
+                    f"{name} of columns must have {size} elements on "
+                    f"{indices.device}, got " + describe(tensor))
+        return tuple(_plain(tensor) for tensor in columns)
+
+    _arrays = None  # (offsets, indices, edge order), once they are asked for
+    _columns = None
+    trusted = False
+    # of a graph that the library gave its loops: how many
+    loops = None
+
+    def _fill(self, sizes, device, graph_ptr, family, name):
+        self.num_dst, self.num_src, self.num_edges = sizes
+        self.device = device
         self.graph_ptr = graph_ptr
         self.family = family
         self.name = name
         self._handle = None
         self._lock = threading.Lock()
         self._derived = {}
-        self.looped = None  # with_self_loops(), and which edges it kept
-        self.kept = self.unlooped_edges = None
+        self.looped = None  # with_self_loops()
+        self.unlooped_edges = None  # of the graph that it was made of
         self.id = next(_ids)
         _registry[self.id] = self
 
     @classmethod
     def from_edge_index(cls, edge_index, num_nodes=None, *, graph_ptr=None,
-                        family=None, name=None):
+                        family=None, name=None, sorted=False, trusted=False,
+                        self_loops=False):
         """The graph of an edge list [2, E]: row 0 sources, row 1 destinations,
         in any order.
 
         num_nodes: an int, or (sources, destinations) of a bipartite graph; by
             default the largest index plus one.
+        sorted: the destinations never fall, as a sampler gives them.  On a GPU
+            nothing waits then: what is wrong with the list is raised by the
+            first call that needs to know.
+        trusted: nothing is checked.  A node out of range, or a list that is not
+            sorted as was said, is then undefined behaviour, that is, a crash
+            or wrong numbers.
+        self_loops: the graph that :meth:`with_self_loops` would make of it.
         """
         edge_index = unwrapped(edge_index)
         return lasting(lambda: cls._from_edge_index(
-            edge_index, num_nodes, graph_ptr, family, name))
+            edge_index, num_nodes, graph_ptr, family, name, sorted, trusted,
+            self_loops))
 
     @classmethod
-    def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name):
+    def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name,
+                         sorted=False, trusted=False, self_loops=False):
         check_index("edge_index", edge_index, 2)
         if edge_index.size(0) != 2:
             raise ValueError("edge_index must be [2, edges], got "
                              + describe(edge_index))
         num_src, num_dst = _sizes(edge_index, num_nodes)
-        edge_index = edge_index.detach()
+        num_edges = edge_index.size(1)
         graph_ptr = _host_ptr(graph_ptr)
-        handle = _handle.from_coo(
-            edge_index[0].contiguous(), edge_index[1].contiguous(), num_src,
-            num_dst, graph_ptr, family, name)
+        handle = _handle.from_coo(edge_index, num_src, num_dst, graph_ptr,
+                                  family, name, sorted, trusted, self_loops)
         graph = cls.__new__(cls)
-        offsets, indices, order = _handle.matrix(handle, edge_index.device)
-        graph._fill(offsets, indices, order, num_src, graph_ptr, family, name)
+        if self_loops:
+            graph.loops = min(num_src, num_dst)
+        graph._fill((num_dst, num_src, _handle.edges(handle) if self_loops
+                     else num_edges), edge_index.device, graph_ptr, family,
+                    name)
+        if self_loops:
+            graph.unlooped_edges = num_edges
         graph._handle = handle
         return graph
 
     def _make_handle(self):
         return _handle.from_csr(self.offsets, self.indices, self.num_src,
-                                self.graph_ptr, self.family, self.name)
+                                self.graph_ptr, self.family, self.name,
+                                self.trusted, self._columns)
+
+    # ---- the matrix, which the library owns if it made it
+
+    def _array(self, which):
+        if self._arrays is None:
+            self._arrays = lasting(lambda: _handle.matrix(self._handle,
+                                                          self.device))
+        return self._arrays[which]
+
+    @property
+    def offsets(self):
+        """[N + 1] where the edges of each destination begin."""
+        return self._array(0)
+
+    @property
+    def indices(self):
+        """[E] source of each edge, in the graph's own order."""
+        return self._array(1)
+
+    @property
+    def edge_order(self):
+        """[E] the caller's number of each edge; None if the caller has the
+        edges in the graph's order."""
+        if self.loops is None:
+            return self._array(2)
+        return self._derive("edge order", self._number_looped)
+
+    def _number_looped(self):
+        """The library counts all edges and then loops; the caller those that
+        were kept and then loops."""
+        order = self._array(2).long()
+        compact = torch.empty(self.unlooped_edges + self.loops,
+                              dtype=order.dtype, device=self.device)
+        compact[self._looped_rows()] = torch.arange(self.num_edges,
+                                                    device=self.device)
+        return compact[order]
+
+    @property
+    def kept(self):
+        """Which of the edges that the graph had before it got its loops it has
+        still; None if it got none."""
+        if self.loops is None:
+            return None
+
+        def make():
+            there = torch.zeros(self.unlooped_edges + self.loops,
+                                dtype=torch.bool, device=self.device)
+            there[self._array(2).long()] = True
+            return there[:self.unlooped_edges].nonzero().view(-1)
+        return self._derive("kept", make)
 
     @property
     def handle(self):
@@ -256,34 +351,28 @@ class Graph:
         return self.looped
 
     def _make_looped(self):
-        kept, edges = loop_plan(self.edge_index,
-                                min(self.num_src, self.num_dst))
-        looped = Graph.from_edge_index(
-            edges, (self.num_src, self.num_dst), graph_ptr=self.graph_ptr,
-            family=self.family, name=self.name)
-        looped.kept = kept
-        looped.unlooped_edges = self.num_edges
-        return looped
+        return Graph._from_edge_index(
+            self.edge_index, (self.num_src, self.num_dst), self.graph_ptr,
+            self.family, self.name, trusted=self.trusted, self_loops=True)
 
     def to_looped_edges(self, edges):
         """Of a tensor by the edges of the graph without loops and then by the
         loops, [E + min(M, N)], what belongs to the edges of this graph, which
         with_self_loops() made."""
-        if edges.size(0) == self.num_edges or self.kept is None:
+        if edges.size(0) == self.num_edges or self.loops is None:
             return edges
         return edges.index_select(0, self._looped_rows())
 
     def from_looped_edges(self, edges, count):
         """The other way: the rows of removed loops are 0."""
-        if count == self.num_edges or self.kept is None:
+        if count == self.num_edges or self.loops is None:
             return edges
         out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
         return out.index_copy(0, self._looped_rows(), edges)
 
     def _looped_rows(self):
         def make():
-            loops = torch.arange(self.num_edges - self.kept.numel(),
-                                 device=self.device)
+            loops = torch.arange(self.loops, device=self.device)
             return torch.cat([self.kept, loops + self.unlooped_edges])
         return self._derive("looped rows", make)
 
@@ -314,10 +403,12 @@ class Graph:
         def move(tensor):
             return None if tensor is None else tensor.to(
                 device, non_blocking=non_blocking)
+        columns = self._columns
         return Graph(move(self.offsets), move(self.indices), self.num_src,
                      edge_order=move(self.edge_order),
                      graph_ptr=self.graph_ptr, family=self.family,
-                     name=self.name)
+                     name=self.name, trusted=self.trusted,
+                     columns=columns and tuple(move(t) for t in columns))
 
     def cpu(self):
         return self.to("cpu")
@@ -342,7 +433,9 @@ class Graph:
 
 def _restore(offsets, indices, order, num_src, graph_ptr, family, name):
     graph = Graph.__new__(Graph)
-    graph._fill(offsets, indices, order, num_src, graph_ptr, family, name)
+    graph._arrays = offsets, indices, order
+    graph._fill((offsets.numel() - 1, num_src, indices.numel()),
+                indices.device, graph_ptr, family, name)
     return graph
 
 

@@ -11,7 +11,7 @@ import torch
 from . import _attention, _composite, _execute, _neighbours
 from ._modes import refuse_in_cuda_graphs, untraced
 from ._operators import OPERATORS, Settings
-from .convert import as_graph
+from .convert import as_graph, looped_graph
 from .graph import Graph, by_id
 
 AVAILABLE = hasattr(torch, "library") and hasattr(
@@ -26,6 +26,7 @@ else:
 
 # what makes a graph depends on the values of its edges
 untraced_graph = untraced(as_graph)
+untraced_looped_graph = untraced(looped_graph)
 
 
 _CALL = ("Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? seed, "
@@ -42,7 +43,8 @@ def _graph(edge_index, number, num_src, num_dst, loops, by_edge=None):
         if by_edge is not None:
             refuse_in_cuda_graphs("an edge_index with features, weights or "
                                   "biases of its edges")
-        graph = as_graph(edge_index, (num_src, num_dst))
+        make = looped_graph if loops else as_graph
+        return make(edge_index, (num_src, num_dst))
     return graph.with_self_loops() if loops else graph
 
 

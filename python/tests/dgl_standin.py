@@ -1,6 +1,6 @@
 """What dfgnn looks at of DGL, for machines without it: graphs, and layers with
 DGL's arguments and attributes, whose forward() is the documented formula
-written edge by edge.  test_dgl_accelerate.py compares it with DGL where that is
+written edge by edge. test_dgl_accelerate.py compares it with DGL where that is
 installed."""
 
 import sys

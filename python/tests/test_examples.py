@@ -56,7 +56,8 @@ def test_captured_steps_of_patterns_are_plain_ones_on_the_cpu():
 def test_sampled_neighbours_tell_what_features_do_not(library):
     rows = train("minibatch.py", "--nodes", 3000, "--seeds", 2400, "--tests",
                  400, "--batch", 128, "--width", 32, "--classes", 4,
-                 "--neighbours", "10,5", "--epochs", 3, "--rate", 1e-2, "--models",
+                 "--neighbours", "10,5", "--epochs", 3, "--rate", 1e-2,
+                 "--models",
                  "gat,sage,gt" if library == "dfgnn" else "sage",
                  library=library)
     rows = rows if isinstance(rows, list) else [rows]

@@ -96,6 +96,176 @@ START_TEST(the_first_edge_out_of_range_is_named) {
 }
 END_TEST
 
+START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused) {
+  dfgnn_coo coo = list32(4, 5, 6, dst, src);
+  coo.sorted = 1;
+  refuse(&coo, "dst[1] = 0 comes after 3, but the list was said to be sorted");
+}
+END_TEST
+
+START_TEST(a_trusted_list_is_the_same_graph) {
+  for (int sorted = 0; sorted < 2; sorted++) {
+    static const int32_t rising[] = {0, 0, 1, 3, 3, 3};
+    dfgnn_coo coo = list32(4, 5, 6, sorted ? rising : dst, src);
+    dfgnn_csr found = DFGNN_CSR_INIT, expected = DFGNN_CSR_INIT;
+    dfgnn_graph *checked, *trusted;
+    ck_ok(dfgnn_graph_create_coo(&checked, ctx, &coo, NULL));
+    coo.sorted = sorted;
+    coo.trusted = 1;
+    ck_ok(dfgnn_graph_create_coo(&trusted, ctx, &coo, NULL));
+    ck_ok(dfgnn_graph_csr(&expected, checked));
+    ck_ok(dfgnn_graph_csr(&found, trusted));
+    ck_assert_int_eq(found.edges, 6);
+    ck_assert_mem_eq(found.offsets, expected.offsets, 5 * sizeof(int32_t));
+    ck_assert_mem_eq(found.indices, expected.indices, 6 * sizeof(int32_t));
+    const void *order = dfgnn_graph_edge_order(trusted, NULL);
+    ck_assert_int_eq(order == NULL, sorted);
+    if (order)
+      ck_assert_mem_eq(order, dfgnn_graph_edge_order(checked, NULL),
+                       6 * sizeof(int32_t));
+    dfgnn_graph_destroy(trusted);
+    dfgnn_graph_destroy(checked);
+  }
+}
+END_TEST
+
+START_TEST(self_loops_are_replaced_by_one_a_node) {
+  /* Of nodes 0 .. 2, which are sources and destinations; node 1 has two loops
+   * already. */
+  static const int32_t to[] = {2, 1, 0, 1, 4, 1}, from[] = {0, 1, 2, 1, 2, 0};
+  static const int32_t offsets[] = {0, 2, 4, 6, 6, 7};
+  static const int32_t indices[] = {2, 0, 0, 1, 0, 2, 2};
+  static const int32_t order[] = {2, 6, 5, 7, 0, 8, 4};
+  for (int trusted = 0; trusted < 2; trusted++) {
+    dfgnn_coo coo = list32(5, 3, 6, to, from);
+    dfgnn_csr csr = DFGNN_CSR_INIT;
+    dfgnn_graph *graph;
+    coo.self_loops = 1;
+    coo.trusted = trusted;
+    ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+    ck_ok(dfgnn_graph_csr(&csr, graph));
+    ck_assert_int_eq(csr.edges, 7);
+    ck_assert_mem_eq(csr.offsets, offsets, sizeof offsets);
+    ck_assert_mem_eq(csr.indices, indices, sizeof indices);
+    ck_assert_mem_eq(dfgnn_graph_edge_order(graph, NULL), order, sizeof order);
+    dfgnn_graph_destroy(graph);
+  }
+}
+END_TEST
+
+/* ---- signatures on demand ------------------------------------------------ */
+
+START_TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
+  dfgnn_coo coo = list32(4, 5, 6, dst, src);
+  dfgnn_signature late = DFGNN_SIGNATURE_INIT, at_once = DFGNN_SIGNATURE_INIT;
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_graph *graph, *same;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  ck_assert(!dfgnn__graph_known(graph));
+  ck_ok(dfgnn_graph_csr(&csr, graph));
+  ck_assert(!dfgnn__graph_known(graph));
+  ck_ok(dfgnn_graph_create(&same, ctx, &csr));
+  ck_assert(dfgnn__graph_known(same));
+  ck_ok(dfgnn_graph_signature(&late, graph));
+  ck_assert(dfgnn__graph_known(graph));
+  ck_ok(dfgnn_graph_signature(&at_once, same));
+  ck_assert_mem_eq(&late, &at_once, sizeof late);
+  ck_assert_int_eq(late.max_degree, 3);
+  dfgnn_graph_destroy(same);
+  dfgnn_graph_destroy(graph);
+}
+END_TEST
+
+START_TEST(a_trusted_matrix_is_not_looked_at) {
+  static const int32_t offsets[] = {0, 2, 3, 3, 6};
+  static const int32_t beyond[] = {1, 1, 2, 4, 0, 99};
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  dfgnn_graph *graph = NULL;
+  csr.destinations = 4;
+  csr.sources = 5;
+  csr.edges = 6;
+  csr.offsets = offsets;
+  csr.indices = beyond;
+  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+           "indices[5] = 99 in row 3 is out of range");
+  csr.trusted = 1;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_assert_int_eq(graph->matrix.max_degree, 3);
+  /* who asks for the signature has it looked at after all, each time */
+  for (int again = 0; again < 2; again++)
+    ck_fails(dfgnn_graph_signature(&signature, graph), DFGNN_ERROR_INVALID,
+             "indices[5] = 99 in row 3 is out of range");
+  dfgnn_graph_destroy(graph);
+}
+END_TEST
+
+/* ---- columns ------------------------------------------------------------- */
+
+static const int32_t row_offsets[] = {0, 2, 3, 3, 6};
+static const int32_t row_indices[] = {1, 1, 2, 4, 0, 4};
+static const int32_t column_offsets[] = {0, 1, 3, 4, 4, 6};
+static const int32_t column_rows[] = {3, 0, 0, 1, 3, 3};
+static const int32_t column_edges[] = {4, 0, 1, 2, 3, 5};
+
+static dfgnn_csr both_ways(void) {
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  csr.destinations = 4;
+  csr.sources = 5;
+  csr.edges = 6;
+  csr.offsets = row_offsets;
+  csr.indices = row_indices;
+  csr.column_offsets = column_offsets;
+  csr.column_rows = column_rows;
+  csr.column_edges = column_edges;
+  return csr;
+}
+
+START_TEST(columns_that_are_given_are_not_made) {
+  const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
+  for (int trusted = 0; trusted < 2; trusted++) {
+    dfgnn_csr csr = both_ways();
+    const dfgnn_view *view;
+    dfgnn_graph *graph;
+    csr.trusted = trusted;
+    ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+    ck_ok(dfgnn__graph_view(&view, graph, &request));
+    ck_assert_ptr_eq(view->array[0], column_offsets);
+    ck_assert_ptr_eq(view->array[1], column_rows);
+    ck_assert_ptr_eq(view->array[2], column_edges);
+    ck_assert_int_eq(view->count, 5);
+    ck_assert_int_eq(view->extra, 2);
+    ck_assert_uint_eq(dfgnn_graph_bytes(graph), 0);
+    dfgnn_graph_destroy(graph);
+  }
+}
+END_TEST
+
+START_TEST(columns_of_another_matrix_are_refused) {
+  static const int32_t falling[] = {4, 1, 0, 2, 3, 5};
+  static const int32_t elsewhere[] = {3, 0, 1, 1, 3, 3};
+  static const int32_t short_of[] = {0, 1, 3, 4, 4, 5};
+  dfgnn_csr csr = both_ways();
+  dfgnn_graph *graph = NULL;
+  csr.column_edges = falling;
+  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+           "column_edges[2] = 0 of row 0 in column 1 is not");
+  csr = both_ways();
+  csr.column_rows = elsewhere;
+  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+           "column_edges[2] = 1 of row 1 in column 1 is not");
+  csr = both_ways();
+  csr.column_offsets = short_of;
+  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+           "column_offsets go from 0 to 5, expected 0 to 6");
+  csr = both_ways();
+  csr.column_rows = NULL;
+  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+           "csr.column_rows is NULL, but csr.column_offsets is not");
+  ck_assert_ptr_null(graph);
+}
+END_TEST
+
 START_TEST(columns_list_their_edges_in_order) {
   static const int32_t offsets[] = {0, 1, 3, 4, 4, 6};
   static const int32_t rows[] = {3, 0, 0, 1, 3, 3},
@@ -150,6 +320,13 @@ int main(void) {
   tcase_add_test(tc, sorted_edges_need_no_order);
   tcase_add_test(tc, a_list_without_edges_is_a_graph);
   tcase_add_test(tc, the_first_edge_out_of_range_is_named);
+  tcase_add_test(tc, a_list_that_is_not_sorted_as_was_said_is_refused);
+  tcase_add_test(tc, a_trusted_list_is_the_same_graph);
+  tcase_add_test(tc, self_loops_are_replaced_by_one_a_node);
+  tcase_add_test(tc, the_signature_of_a_list_is_made_when_it_is_asked_for);
+  tcase_add_test(tc, a_trusted_matrix_is_not_looked_at);
+  tcase_add_test(tc, columns_that_are_given_are_not_made);
+  tcase_add_test(tc, columns_of_another_matrix_are_refused);
   tcase_add_test(tc, columns_list_their_edges_in_order);
   tcase_add_test(tc, views_of_columns_are_those_of_the_transposed_matrix);
   suite_add_tcase(suite, tc);

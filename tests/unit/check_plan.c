@@ -360,6 +360,120 @@ START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
 }
 END_TEST
 
+/* ---- graphs like those that were chosen for ------------------------------ */
+
+/* A list of so many edges into each of the rows. */
+static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
+                                  const char *family) {
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  int32_t *dst = malloc((size_t)(rows * each) * sizeof *dst);
+  int32_t *src = malloc((size_t)(rows * each) * sizeof *src);
+  dfgnn_graph *graph = NULL;
+  for (int e = 0; e < rows * each; e++) {
+    dst[e] = e / each;
+    src[e] = (e * 7 + e / each) % rows;
+  }
+  coo.destinations = coo.sources = rows;
+  coo.edges = rows * each;
+  coo.dst = dst;
+  coo.src = src;
+  coo.family = family;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  free(dst);
+  free(src);
+  return graph;
+}
+
+/* Chooses, and says whether the signature was asked for. */
+static int choose_for(dfgnn_context *ctx, int rows, int each,
+                      const char *family, char variant[96]) {
+  dfgnn_graph *graph = graph_of_list(ctx, rows, each, family);
+  ck_assert(!dfgnn__graph_known(graph));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  int known = dfgnn__graph_known(graph);
+  snprintf(variant, 96, "%s", dfgnn_plan_variant(plan));
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  return known;
+}
+
+START_TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
+  char first[96], second[96];
+  dfgnn_context *ctx = cpu_context("");
+  ck_assert(choose_for(ctx, 1000, 3, NULL, first));
+  ck_assert(!choose_for(ctx, 1000, 3, NULL, second));
+  ck_assert_str_eq(first, second);
+  ck_assert(!choose_for(ctx, 1010, 3, NULL, second)); /* rounds alike */
+  ck_assert(choose_for(ctx, 4000, 3, NULL, second));
+  problem.heads = 2;
+  ck_assert(choose_for(ctx, 1000, 3, NULL, second));
+  ck_ok(dfgnn_context_reload(ctx)); /* forgets */
+  ck_assert(choose_for(ctx, 1000, 3, NULL, second));
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(graphs_of_a_family_need_not_be_of_one_size) {
+  char variant[96];
+  dfgnn_context *ctx = cpu_context("");
+  ck_assert(choose_for(ctx, 1000, 3, "sampler", variant));
+  ck_assert(!choose_for(ctx, 1300, 3, "sampler", variant));
+  ck_assert(choose_for(ctx, 1300, 3, "another", variant));
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(a_measured_graph_follows_no_other) {
+  char variant[96];
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph = graph_of_list(ctx, 1000, 3, NULL);
+  dfgnn_csr own = csr;
+  csr = (dfgnn_csr)DFGNN_CSR_INIT;
+  ck_ok(dfgnn_graph_csr(&csr, graph));
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(FAKE_3, 3, NULL, 0.5);
+  dfgnn_context *stored = cpu_context(path);
+  ck_assert(choose_for(stored, 1001, 3, NULL, variant));
+  ck_assert(
+      choose_for(stored, 1000, 3, NULL, variant)); /* it may be measured */
+  ck_assert_str_eq(variant, FAKE_3);
+  dfgnn_plan *plan = NULL;
+  dfgnn_graph *same = graph_of_list(stored, 1000, 3, NULL);
+  plan = plan_of(stored, same);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(same);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(stored);
+  dfgnn_context_destroy(ctx);
+  csr = own;
+}
+END_TEST
+
+START_TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
+  char variant[96];
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph = graph_of_list(ctx, 1000, 3, NULL);
+  dfgnn_csr own = csr;
+  csr = (dfgnn_csr)DFGNN_CSR_INIT;
+  ck_ok(dfgnn_graph_csr(&csr, graph));
+  store_row(FAKE_1, 3, NULL, 1);
+  store_row(PICKY_4, 3, NULL, 0.5);
+  dfgnn_context *stored = cpu_context(path);
+  ck_assert(choose_for(stored, 1001, 3, NULL, variant));
+  ck_assert_str_eq(variant, PICKY_4);
+  ck_assert(!choose_for(stored, 1001, 3, NULL, variant));
+  ck_assert_str_eq(variant, PICKY_4);
+  graphs_are_odd = 1;
+  ck_assert(choose_for(stored, 1001, 3, NULL, variant));
+  ck_assert_str_eq(variant, FAKE_1);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(stored);
+  dfgnn_context_destroy(ctx);
+  csr = own;
+}
+END_TEST
+
 START_TEST(a_pin_overrides_measurements) {
   dfgnn_store *store;
   store_row(FAKE_2, 3, NULL, 0.5);
@@ -643,6 +757,11 @@ int main(void) {
                  this_graph_without_an_extra_answers_before_another_with_it);
   tcase_add_test(tc, a_pin_for_dropout_leaves_problems_without_it_alone);
   tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
+  tcase_add_test(tc,
+                 a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search);
+  tcase_add_test(tc, graphs_of_a_family_need_not_be_of_one_size);
+  tcase_add_test(tc, a_measured_graph_follows_no_other);
+  tcase_add_test(tc, a_choice_that_a_graph_is_not_for_is_not_followed);
   tcase_add_test(tc, a_pin_overrides_measurements);
   tcase_add_test(tc, effort_stored_reports_a_miss);
   tcase_add_test(tc, the_paper_rule_reads_its_capacity);

@@ -61,6 +61,9 @@ class Reduction:
         """x [M, F] or [M, H, F]."""
         if self.names is None:
             return self._by_module(edges, x, edge_weight, num_dst)
+        if len(self.names) == 1:
+            return aggregate(edges, x, self.names[0], edge_weight,
+                             num_dst=num_dst)
         fused = {}
         if edge_weight is None and len(set(self.names) & set(_PNA)) > 1:
             fused = dict(zip(_PNA, aggregate(edges, x, "pna",
@@ -68,7 +71,7 @@ class Reduction:
         outs = [fused[name] if name in fused else
                 aggregate(edges, x, name, edge_weight, num_dst=num_dst)
                 for name in self.names]
-        return outs[0] if len(outs) == 1 else torch.cat(outs, -1)
+        return torch.cat(outs, -1)
 
     def _by_module(self, edges, x, edge_weight, num_dst):
         graph = untraced_graph(edges, (x.size(0), num_dst))

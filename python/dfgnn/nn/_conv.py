@@ -6,7 +6,7 @@ from torch import nn
 from .._loops import all_loop_features
 from .._modes import untraced
 from .._values import adjacency_values, is_adjacency, refuse_values
-from ..convert import as_graph
+from ..convert import as_graph, looped_graph
 from ..functional import autocast_dtype
 from ..graph import Graph
 from ._overrides import new_inspector, overrides, start_messages
@@ -163,7 +163,7 @@ def edge_features(edges):
 
 @untraced
 def _looped_edges(graph, size):
-    return as_graph(graph, size).with_self_loops().edge_index
+    return looped_graph(graph, size).edge_index
 
 
 def destinations(edges, size, x_src, flow=_FLOWS[0]):

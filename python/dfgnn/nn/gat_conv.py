@@ -7,6 +7,7 @@ from ..functional import gat_attention
 from ._conv import Conv, destinations, edge_features, like_pyg
 from ._linear import Linear, glorot_
 from ._overrides import by_pyg
+from ._scores import scores
 
 
 class GATConv(Conv):
@@ -105,12 +106,15 @@ class GATConv(Conv):
             return by_pyg(self, x, edge_index, edge_attr, size,
                           return_attention_weights)
         h_src, h_dst, residual = self._transform(x)
-        score_src = (h_src * self.att_src).sum(-1)
-        if h_dst is None:
-            num_dst = destinations(edge_index, size, score_src, self.flow)
-            score_dst = score_src.new_zeros(num_dst, self.heads)
+        if h_dst is h_src:
+            score_src, score_dst = scores(h_src, self.att_src, self.att_dst)
         else:
-            score_dst = (h_dst * self.att_dst).sum(-1)
+            score_src = (h_src * self.att_src).sum(-1)
+            if h_dst is None:
+                num_dst = destinations(edge_index, size, score_src, self.flow)
+                score_dst = score_src.new_zeros(num_dst, self.heads)
+            else:
+                score_dst = (h_dst * self.att_dst).sum(-1)
         values = None
         if edge_attr is None and self.lin_edge is not None:
             edge_attr = values = edge_features(edge_index)

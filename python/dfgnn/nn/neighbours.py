@@ -13,7 +13,7 @@ from ..functional import extended
 from ..graph import Graph
 from ._aggr import Reduction
 from ._conv import Conv, destinations, pair
-from ._linear import Linear, reset
+from ._linear import Linear, added, reset
 from ._overrides import by_pyg
 
 
@@ -269,7 +269,7 @@ class GraphConv(_Pair):
         x = pair(x)
         out = self.lin_rel(self.gather(x, edge_index, size, edge_weight,
                                        weighted=True))
-        return out if x[1] is None else out + self.lin_root(x[1])
+        return out if x[1] is None else added(out, x[1], self.lin_root)
 
     def __repr__(self):
         return f"GraphConv({self.in_channels}, {self.out_channels})"
@@ -321,7 +321,7 @@ class SAGEConv(_Pair):
             x = (self.lin(x[0]).relu(), x[1])
         out = self.lin_l(self.gather(x, edge_index, size))
         if self.root_weight and x[1] is not None:
-            out = out + self.lin_r(x[1])
+            out = added(out, x[1], self.lin_r)
         return F.normalize(out, dim=-1) if self.normalize else out
 
     def __repr__(self):
@@ -356,7 +356,10 @@ class GINConv(_Pair):
         x = pair(x)
         out = self.gather(x, edge_index, size)
         if x[1] is not None:
-            out = out + (1 + self.eps) * x[1]
+            if out.dtype == x[1].dtype == self.eps.dtype:
+                out = torch.addcmul(out + x[1], x[1], self.eps)
+            else:
+                out = out + (1 + self.eps) * x[1]
         return self.nn(out)
 
     def __repr__(self):

@@ -4,7 +4,7 @@ import torch
 
 from ..functional import gt_attention
 from ._conv import Conv, edge_features, like_product_scores, pair
-from ._linear import Linear
+from ._linear import Linear, together
 from ._overrides import by_pyg
 
 
@@ -57,9 +57,10 @@ class TransformerConv(Conv):
         x = pair(x)
         for part in x:
             self.check_features(part)
-        query = self.lin_query(x[1]).view(-1, heads, channels)
-        key = self.lin_key(x[0]).view(-1, heads, channels)
-        value = self.lin_value(x[0]).view(-1, heads, channels)
+        query, key, value, root = self._project(x)
+        shape = (-1, heads, channels)
+        query, key, value = query.view(shape), key.view(shape), \
+            value.view(shape)
         wanted = isinstance(return_attention_weights, bool)
         weight = None
         if self.lin_edge is not None and edge_attr is None:
@@ -83,14 +84,26 @@ class TransformerConv(Conv):
         out = like_product_scores(out, value)
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.root_weight:
-            out = self._skip(out, x[1])
+            out = self._skip(out, root)
         if not wanted:
             return out
         return self.result(out, edge_index, graph,
                            like_product_scores(alpha, value))
 
-    def _skip(self, out, x):
-        root = self.lin_skip(x)
+    def _project(self, x):
+        """(queries, keys, values, what skips or None), in a product of the
+        sources and one of the destinations, or in one if they are the
+        same."""
+        skips = (self.lin_skip,) if self.root_weight else ()
+        if x[0] is x[1]:
+            query, key, value, *root = together(
+                x[0], (self.lin_query, self.lin_key, self.lin_value, *skips))
+        else:
+            query, *root = together(x[1], (self.lin_query, *skips))
+            key, value = together(x[0], (self.lin_key, self.lin_value))
+        return query, key, value, root[0] if root else None
+
+    def _skip(self, out, root):
         if self.lin_beta is None:
             return out + root
         beta = self.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()

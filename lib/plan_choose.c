@@ -1,0 +1,170 @@
+/* plan_choose.c - which variant a plan gets: what was decided for a graph like
+ * it, what the stores say, the rule */
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/decided.h"
+#include "lib/key.h"
+#include "lib/plan.h"
+
+/* avoided: by variant index, beside those that are broken; NULL: none. */
+static dfgnn_query query_of(const dfgnn_graph *graph,
+                            const dfgnn_problem *problem,
+                            const unsigned char *avoided) {
+  return (dfgnn_query){.setting = dfgnn__setting(graph, problem),
+                       .family = graph->family,
+                       .broken = avoided ? avoided : graph->ctx->broken};
+}
+
+static dfgnn_status choose_forced(dfgnn_choice *choice,
+                                  const dfgnn_variant *variant,
+                                  const dfgnn_query *query) {
+  const char *reason = dfgnn__variant_refusal(variant, &query->setting);
+  if (reason)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "variant %s: %s", variant->name,
+                       reason);
+  *choice = (dfgnn_choice){.variant = variant,
+                           .source = DFGNN_SOURCE_FORCED,
+                           .distance = -1,
+                           .because = "asked for by name"};
+  return DFGNN_OK;
+}
+
+static void select_stored(dfgnn_choice *choice, dfgnn_context *ctx,
+                          const dfgnn_query *query) {
+  pthread_mutex_lock(&ctx->lock);
+  dfgnn__table_select(choice, ctx->table, query, 0);
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+static dfgnn_status tune_miss(dfgnn_choice *choice, dfgnn_graph *graph,
+                              const dfgnn_query *query) {
+  dfgnn_context *ctx = graph->ctx;
+  if (!ctx->on_miss)
+    return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
+                       "the problem is not measured and no tuner is linked");
+  if (ctx->backend->capturing(ctx->device, NULL))
+    return dfgnn__fail(DFGNN_ERROR_CAPTURING,
+                       "effort measure cannot tune while a stream is "
+                       "capturing");
+  dfgnn_status status =
+      ctx->on_miss(ctx->on_miss_data, ctx, graph, query->setting.problem);
+  if (!status)
+    select_stored(choice, ctx, query);
+  return status;
+}
+
+dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_variant *variant) {
+  dfgnn_status status = dfgnn__graph_know(graph);
+  const dfgnn_query query = query_of(graph, problem, NULL);
+  return status ? status : choose_forced(choice, variant, &query);
+}
+
+/* By what was measured, else by the rule. */
+static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
+                           const dfgnn_query *query) {
+  dfgnn_context *ctx = graph->ctx;
+  const dfgnn_problem *problem = query->setting.problem;
+  dfgnn_status status = DFGNN_OK;
+  char text[192];
+  if (problem->effort == DFGNN_EFFORT_PAPER) {
+    dfgnn__paper_choice(choice, query, ctx->paper_capacity);
+  } else {
+    select_stored(choice, ctx, query);
+    int exact = choice->variant && (choice->source == DFGNN_SOURCE_EXACT ||
+                                    choice->source == DFGNN_SOURCE_PINNED);
+    if (problem->effort == DFGNN_EFFORT_MEASURE && !exact)
+      status = tune_miss(choice, graph, query);
+    if (status)
+      return status;
+    if (!choice->variant && problem->effort == DFGNN_EFFORT_STORED) {
+      dfgnn__key_text(text, sizeof text, problem);
+      return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
+                         "nothing stored answers %s; tune it with dfgnn-tune "
+                         "run",
+                         text);
+    }
+    if (!choice->variant) {
+      double distance = choice->distance;
+      dfgnn__rule_choice(choice, query);
+      choice->distance = distance;
+    }
+  }
+  if (!choice->variant) {
+    dfgnn__key_text(text, sizeof text, problem);
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no variant applies to %s on %s", text,
+                       ctx->info.backend);
+  }
+  return DFGNN_OK;
+}
+
+/* ---- what was decided before --------------------------------------------- */
+
+/* Choices follow those of graphs that are alike where nothing is said of this
+ * very graph: a pin, a measurement or an effort that measures. */
+static int follows(const dfgnn_graph *graph, const dfgnn_problem *problem,
+                   int known) {
+  dfgnn_context *ctx = graph->ctx;
+  const dfgnn_matrix *m = &graph->matrix;
+  if (problem->effort != DFGNN_EFFORT_ESTIMATE &&
+      problem->effort != DFGNN_EFFORT_STORED)
+    return 0;
+  pthread_mutex_lock(&ctx->lock);
+  int own =
+      known ? dfgnn__table_has_graph(ctx->table, graph->signature.fingerprint)
+            : dfgnn__table_has_shape(ctx->table, m->destinations, m->sources,
+                                     m->edges);
+  int pins = dfgnn__table_has_pins(ctx->table);
+  pthread_mutex_unlock(&ctx->lock);
+  return !own && !pins;
+}
+
+static int applies(const dfgnn_choice *choice, const dfgnn_query *query) {
+  return !query->broken[dfgnn__variant_index(choice->variant)] &&
+         !dfgnn__variant_refusal(choice->variant, &query->setting);
+}
+
+/* A choice that was kept under the key, if it serves this graph too. */
+static int decided(dfgnn_choice *choice, dfgnn_context *ctx,
+                   const dfgnn_query *query, uint64_t key) {
+  return dfgnn__decided_find(choice, ctx, key) && applies(choice, query);
+}
+
+dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
+                           const dfgnn_problem *problem,
+                           const unsigned char *avoided) {
+  dfgnn_context *ctx = graph->ctx;
+  const dfgnn_variant *forced = ctx->forced_variant;
+  const uint64_t hash = dfgnn__problem_hash(problem);
+  uint64_t shape = 0, signature = 0;
+  dfgnn_query query = query_of(graph, problem, avoided);
+  const int forces = forced && forced->family->ops & DFGNN_BIT(problem->op) &&
+                     forced->family->passes & DFGNN_BIT(problem->pass);
+  if (!forces && !avoided && graph->checked && !dfgnn__graph_known(graph) &&
+      follows(graph, problem, 0)) {
+    shape = dfgnn__decided_by_shape(&query, hash);
+    if (decided(choice, ctx, &query, shape))
+      return DFGNN_OK;
+  }
+  dfgnn_status status = dfgnn__graph_know(graph);
+  if (status)
+    return status;
+  query = query_of(graph, problem, avoided);
+  if (forces)
+    return choose_forced(choice, forced, &query);
+  if (!avoided && follows(graph, problem, 1)) {
+    signature = dfgnn__decided_by_signature(&query, hash);
+    if (!decided(choice, ctx, &query, signature)) {
+      status = search(choice, graph, &query);
+      if (!status)
+        dfgnn__decided_keep(ctx, signature, choice);
+    }
+    if (!status && shape)
+      dfgnn__decided_keep(ctx, shape, choice);
+    return status;
+  }
+  return search(choice, graph, &query);
+}

@@ -1,0 +1,58 @@
+"""The scores of GAT's sources and destinations, in one pass over x W."""
+
+import torch
+
+from .._modes import needs_composite
+from ..functional import autocast_dtype
+from ..ops import compiling
+
+
+def _matrix(att_src, att_dst):
+    """[H * D, 2 * H] what scores are a product with: column h has the head's
+    att_src, column H + h its att_dst, and zeros for the other heads."""
+    _, heads, dim = att_src.shape
+    att = torch.cat([att_src, att_dst]).permute(1, 2, 0)
+    eye = torch.eye(heads, dtype=att.dtype, device=att.device)
+    return (att.unsqueeze(-1) * eye.view(heads, 1, 1, heads)).reshape(
+        heads * dim, 2 * heads)
+
+
+class _Scores(torch.autograd.Function):
+    """(score_src, score_dst) [N, H].  Both passes are made of operations with
+    derivatives, of what was saved: so are derivatives of derivatives."""
+
+    @staticmethod
+    def forward(ctx, h, att_src, att_dst):
+        ctx.save_for_backward(h, att_src, att_dst)
+        heads = h.size(1)
+        both = h.flatten(1) @ _matrix(att_src, att_dst)
+        return both[:, :heads].contiguous(), both[:, heads:].contiguous()
+
+    @staticmethod
+    def backward(ctx, grad_src, grad_dst):
+        h, att_src, att_dst = ctx.saved_tensors
+        _, heads, dim = h.shape
+        grad = torch.cat([grad_src, grad_dst], 1)
+        found = [None, None, None]
+        if ctx.needs_input_grad[0]:
+            found[0] = (grad @ _matrix(att_src, att_dst).t()).view_as(h)
+        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+            of_all = (h.flatten(1).t() @ grad).view(heads, dim, 2, heads)
+            mine = of_all.diagonal(dim1=0, dim2=3)  # [D, 2, H]
+            found[1] = mine[:, 0].t().unsqueeze(0)
+            found[2] = mine[:, 1].t().unsqueeze(0)
+        return tuple(found)
+
+
+# A product with zeros costs more than two passes from here on.
+_MOST_HEADS = 16
+
+
+def scores(h, att_src, att_dst):
+    """((h * att_src).sum(-1), (h * att_dst).sum(-1)), h [N, H, D]."""
+    if (h.size(1) <= _MOST_HEADS and h.dtype == att_src.dtype
+            and att_src.dtype == att_dst.dtype and h.is_contiguous()
+            and not compiling() and not needs_composite()
+            and autocast_dtype(h.device.type) is None):
+        return _Scores.apply(h, att_src, att_dst)
+    return (h * att_src).sum(-1), (h * att_dst).sum(-1)
