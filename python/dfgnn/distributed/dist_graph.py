@@ -75,6 +75,15 @@ class Split:
         return out.index_copy_(0, self.far_edges, far)
 
 
+def _share(graph, other):
+    """Makes graph one of the same matrix and handle as other."""
+    graph._fill((other.num_dst, other.num_src, other.num_edges), other.device,
+                None, other.family, other.name)
+    for name in ("_arrays", "_columns", "trusted", "loops", "unlooped_edges",
+                 "_handle"):
+        setattr(graph, name, getattr(other, name))
+
+
 class DistGraph(Graph):
     """The rows of a rank's own nodes; layers of dfgnn.nn and the functions of
     dfgnn take it in place of a Graph, with tensors of the rank's own nodes.
@@ -117,9 +126,7 @@ class DistGraph(Graph):
     def _derived_of(cls, other, table, numbers):
         """The same nodes with other edges."""
         graph = cls.__new__(cls)
-        graph._fill(table.offsets, table.indices, table.edge_order,
-                    table.num_src, None, other.family, other.name)
-        graph._handle = table._handle
+        _share(graph, table)
         for name in ("halo_mode", "group", "rank", "world", "total_nodes",
                      "total_edges", "fingerprint", "digest", "nodes", "halo",
                      "first_edge", "exchange"):
@@ -145,21 +152,15 @@ class DistGraph(Graph):
 
     def _make_table(self):
         graph = Graph.__new__(Graph)
-        graph._fill(self.offsets, self.indices, self.edge_order, self.num_src,
-                    None, self.family, self.name)
-        graph._handle = self._handle
+        _share(graph, self)
         graph.edge_number = self.edge_number
-        graph.kept, graph.unlooped_edges = self.kept, self.unlooped_edges
         return graph
 
     def with_self_loops(self):
         if self.looped is None:
             plain = Graph.with_self_loops(self.table)
             numbers = self._loop_numbers(plain)
-            looped = DistGraph._derived_of(self, plain, numbers)
-            looped.kept = plain.kept
-            looped.unlooped_edges = plain.unlooped_edges
-            self.looped = looped
+            self.looped = DistGraph._derived_of(self, plain, numbers)
         return self.looped
 
     def _loop_numbers(self, plain):
