@@ -11,15 +11,20 @@ parameters.  Writes a flat JSON array, a row a library, after each graph:
                  has them
   first_ms       the first forward and backward: plans, transposed views
   forward_ms, backward_ms, total_ms    medians of those after it
-  peak_bytes     most memory over inputs, parameters and graph (CUDA)
+  peak_bytes     most memory over inputs, parameters and graph: of the device
+                 (CUDA), or resident in the process (CPU)
   graph_bytes    what the graph keeps, in the library and in torch (CUDA)
   speedup, memory_ratio    PyG over this row
+
+With --edge-dims the layers that take edge features have so many of them, too,
+whose gradients are made as well: their rows are named TransformerConv+e11.
 
 A library that runs out of memory says so as its status.  --table prints both
 ratios by layer and graph as Markdown.
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -30,6 +35,9 @@ import time
 
 import numpy
 import torch
+
+# that take edge features
+EDGED = ("TransformerConv", "GATConv", "GATv2Conv")
 
 LOOPED = ("GATConv", "GATv2Conv", "AGNNConv", "GCNConv")
 
@@ -52,7 +60,10 @@ class Pna(torch.nn.Module):
                            dim_size=x.size(0))
 
 
-def module(nn, library, name, dim, heads):
+def module(nn, library, name, dim, heads, edge_dim=0):
+    if edge_dim:
+        return getattr(nn, name)(dim, dim // heads, heads=heads,
+                                 edge_dim=edge_dim)
     if name == "PNA":
         return Pna(library)
     if name == "AGNNConv":
@@ -70,8 +81,9 @@ LAYERS = ("TransformerConv", "GATConv", "GATv2Conv", "AGNNConv", "GCNConv",
           "SAGEConv", "SAGEConv-max", "GINConv", "PNA")
 
 
-def load(path, device):
-    """(nodes, edge_index, graph_ptr or None)."""
+def load(path, device, first=None):
+    """(nodes, edge_index, graph_ptr or None), of the first graphs of a
+    batch."""
     file = numpy.load(path)
     rows, columns = (int(n) for n in file["shape"])
     if rows != columns:
@@ -84,6 +96,11 @@ def load(path, device):
     ptr = None
     if "graph_ptr" in file:
         ptr = torch.from_numpy(file["graph_ptr"].astype(numpy.int64))
+    if first is not None and ptr is not None:
+        ptr = ptr[:first + 1]
+        rows = int(ptr[-1])
+        kept = int(offsets[rows])
+        sources, destinations = sources[:kept], destinations[:kept]
     return rows, torch.stack([sources, destinations]), ptr
 
 
@@ -117,12 +134,31 @@ class Meter:
     def peak(self, function):
         """Most bytes over what was held before."""
         if not self.cuda:
-            return None
+            return self._resident_peak(function)
         before = self.held()
         torch.cuda.reset_peak_memory_stats()
         function()
         self.settle()
         return torch.cuda.max_memory_allocated() - before
+
+    @staticmethod
+    def _status(key):
+        with open("/proc/self/status") as file:
+            return next(1024 * int(line.split()[1]) for line in file
+                        if line.startswith(key))
+
+    def _resident_peak(self, function):
+        """The kernel keeps the most pages that were resident, which writing 5
+        resets; what malloc kept of earlier calls is given back first."""
+        try:
+            ctypes.CDLL(None).malloc_trim(0)
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+            before = self._status("VmRSS")
+            function()
+            return max(0, self._status("VmHWM") - before)
+        except OSError:
+            return None
 
     def _mark(self):
         if not self.cuda:
@@ -160,7 +196,8 @@ def graph_of(edges, nodes, ptr, name):
     return graph
 
 
-def measure(library, name, graph, options, meter):
+def measure(library, label, graph, options, meter):
+    name, _, width = label.partition("+e")
     nodes, edges, ptr = graph
     row = {"preprocess_ms": 0.0}
     if library == "dfgnn":
@@ -168,13 +205,19 @@ def measure(library, name, graph, options, meter):
     else:
         import torch_geometric.nn as nn
     torch.manual_seed(1)
-    layer = module(nn, library, name, options.dim, options.heads)
+    layer = module(nn, library, name, options.dim, options.heads,
+                   int(width or 0))
     layer = layer.to(meter.device)
     x = torch.randn(nodes, options.dim, device=meter.device,
                     requires_grad=True)
     grad = torch.randn(nodes, options.dim * (4 if name == "PNA" else 1),
                        device=meter.device)
     leaves = [x, *layer.parameters()]
+    extra = ()
+    if width:
+        extra = (torch.randn(edges.size(1), int(width), device=meter.device,
+                             requires_grad=True),)
+        leaves += extra
     before = meter.held()
     where = edges
     if library == "dfgnn":
@@ -187,7 +230,7 @@ def measure(library, name, graph, options, meter):
         row["preprocess_ms"] = statistics.median(runs)
 
     def forward():
-        return layer(x, where)
+        return layer(x, where, *extra)
 
     def backward(out):
         torch.autograd.grad(out, leaves, grad)
@@ -277,7 +320,7 @@ def say(row):
     def number(key, form):
         return format(row[key], form) if row.get(key) is not None else "-"
     peak = row.get("peak_bytes")
-    print(f"{row['graph']:14} {row['layer']:16} {row['library']:6}"
+    print(f"{row['graph']:14} {row['layer']:20} {row['library']:6}"
           f"{number('forward_ms', '9.3f')} +{number('backward_ms', '9.3f')} ms"
           + (f" {peak / 2 ** 20:9.1f} MiB" if peak is not None else "")
           + f" {number('speedup', '6.2f')}x {row['status']}"
@@ -340,7 +383,7 @@ def run(options):
     start, rows = time.monotonic(), []
     for path in options.graphs:
         graph_name = os.path.basename(path)[:-len(".npz")]
-        graph = load(path, device)
+        graph = load(path, device, options.first)
         for name in options.layers:
             pair = []
             for library in options.libraries:
@@ -376,6 +419,11 @@ def main():
                         if torch.cuda.is_available() else "cpu")
     parser.add_argument("--layers", default=",".join(LAYERS),
                         type=lambda s: s.split(","))
+    parser.add_argument("--edge-dims", default=[0], metavar="LIST",
+                        type=lambda s: [int(n) for n in s.split(",")],
+                        help="features an edge (0: none)")
+    parser.add_argument("--first", type=int, metavar="N",
+                        help="graphs of a batch that are kept")
     parser.add_argument("--libraries", default="dfgnn,pyg",
                         type=lambda s: s.split(","))
     parser.add_argument("--dim", type=int, default=128)
@@ -391,6 +439,9 @@ def main():
         if wrong:
             parser.error(f"no such {name}: {', '.join(sorted(wrong))}; there "
                          f"are {', '.join(known)}")
+    options.layers = [
+        f"{name}+e{n}" if n else name for n in options.edge_dims
+        for name in options.layers if not n or name in EDGED]
     if options.table:
         with open(options.table) as file:
             table(json.load(file))

@@ -13,8 +13,9 @@
 #define DFGNN_DIM_E 4u  /* edges */
 #define DFGNN_DIM_H 8u  /* heads */
 #define DFGNN_DIM_D 16u /* features */
-#define DFGNN_DIM_F 32u /* features of an edge; heads x features if projected  \
-                         */
+#define DFGNN_DIM_F                                                            \
+  32u /* features of an edge; heads x features if projected                    \
+       */
 
 typedef enum dfgnn_role {
   DFGNN_ROLE_INPUT,
@@ -91,6 +92,13 @@ static inline int dfgnn__tensor_left_out(const dfgnn_tensor *tensor) {
 }
 /* Position of a tensor in the operator's table, -1 if it has none. */
 int dfgnn__tensor_find(const dfgnn_operator *op, const char *name);
+/* The same, -1 also if the problem does not bring it in. */
+static inline int dfgnn__tensor_find_used(const dfgnn_operator *op,
+                                          const char *name,
+                                          const dfgnn_problem *problem) {
+  int i = dfgnn__tensor_find(op, name);
+  return i >= 0 && dfgnn__tensor_used(&op->tensors[i], problem) ? i : -1;
+}
 
 /* Elements of a tensor. */
 int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,

@@ -194,7 +194,7 @@ static dfgnn_status make_forward_inputs(dfgnn_harness *h, uint64_t seed) {
   for (const dfgnn_tensor *t = forward->tensors; saved && t->name && !status;
        t++)
     if (t->role == DFGNN_ROLE_INPUT && dfgnn__tensor_used(t, &h->problem) &&
-        dfgnn__tensor_find(h->op, t->name) < 0)
+        dfgnn__tensor_find_used(h->op, t->name, &h->problem) < 0)
       status = make_buffer(h, t, seed);
   return status;
 }

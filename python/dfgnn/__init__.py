@@ -21,6 +21,7 @@ from .functional import (
     score_attention)
 from .graph import Graph, adjacency_values
 from .merge import merge_attention
+from .messages import gated_messages, relu_messages
 from .tuning import explain, generate, read, tune
 
 __version__ = "0.1.0"

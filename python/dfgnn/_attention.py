@@ -80,7 +80,9 @@ def through_weights(graph, made, inputs, bias, seed, out, lse, weights,
     weighted = weights * grad_weights.to(weights.dtype)
     sums = weighted.new_zeros(made.lse_shape).index_add(0, graph.dst, weighted)
     scores = weighted - weights * sums.index_select(0, graph.dst)
-    more = SCORE_GRADIENTS[made.op](graph, made, inputs, scores, needed)
+    plain = made.settings.qk_norm == "none" and not made.edge_dim
+    through = SCORE_GRADIENTS[made.op] if plain else _through_edges
+    more = through(graph, made, inputs, scores, needed)
     more.append(scores if needed[-1] else None)
     return [_add(a, b, t) for a, b, t in zip(grads, more, (*inputs, bias))]
 
@@ -94,7 +96,7 @@ def _add(a, b, like):
 
 def _through_products(graph, made, inputs, scores, needed):
     """Of GT: two products with a sparse matrix."""
-    query, key, _ = (t.contiguous() for t in inputs)
+    query, key, _ = (t.contiguous() for t in inputs[:3])
     scores = (scores * made.settings.scale).contiguous()
     grad_query = grad_key = None
     try:
@@ -108,12 +110,12 @@ def _through_products(graph, made, inputs, scores, needed):
     except UnsupportedError:
         return _through_edges(graph, made, inputs, scores
                               / made.settings.scale, needed)
-    return [grad_query, grad_key, None]
+    return [grad_query, grad_key] + [None] * (len(inputs) - 2)
 
 
 def _through_sums(graph, made, inputs, scores, needed):
     """Of GAT: nothing has features."""
-    _, score_dst, score_src = inputs
+    _, score_dst, score_src = inputs[:3]
     x = (score_dst.index_select(0, graph.dst)
          + score_src.index_select(0, graph.src))
     scores = torch.where(x > 0, scores, scores * made.settings.slope)
@@ -122,7 +124,8 @@ def _through_sums(graph, made, inputs, scores, needed):
                          memory_format=torch.contiguous_format).index_add(
             0, index, scores) if wanted else None
         for t, index, wanted in ((score_dst, graph.dst, needed[1]),
-                                 (score_src, graph.src, needed[2]))]
+                                 (score_src, graph.src, needed[2]))
+    ] + [None] * (len(inputs) - 3)
 
 
 def _through_edges(graph, made, inputs, scores, needed):

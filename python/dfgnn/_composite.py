@@ -19,10 +19,59 @@ def _gather(tensor, index):
     return tensor.index_select(0, index)
 
 
+def _normalized(x, weight, settings):
+    if settings.qk_norm == "layer":
+        return F.layer_norm(x, x.shape[-1:], weight, None, settings.norm_eps)
+    x = x * (x.square().mean(-1, keepdim=True) + settings.norm_eps).rsqrt()
+    return x if weight is None else x * weight
+
+
+def _given(inputs, count):
+    """The inputs from the fourth on, None for those that are not there."""
+    return (*inputs[3:], *[None] * count)[:count]
+
+
+def _edge_products(x, graph, edge_attr, edge_weight, edge_bias):
+    """[E, H] <x_i, W e + b>, as <W^T x_i, e>: nothing is [E, H, D]."""
+    if edge_attr.dim() == 3:
+        return (_gather(x, graph.dst) * edge_attr).sum(-1)
+    weight = edge_weight.view(x.size(1), x.size(2), -1)
+    projected = torch.einsum("nhd,hdf->nhf", x, weight)
+    products = (_gather(projected, graph.dst)
+                * edge_attr.unsqueeze(1)).sum(-1)
+    if edge_bias is None:
+        return products
+    shift = (x * edge_bias.view(x.shape[1:])).sum(-1)
+    return products + _gather(shift, graph.dst)
+
+
+def _edge_sums(weights, graph, shape, edge_attr, edge_weight, edge_bias):
+    """[N, H, D] sum over the edges of weight times W e + b."""
+    if edge_attr.dim() == 3:
+        messages = weights.unsqueeze(-1) * edge_attr
+        return messages.new_zeros(shape).index_add(0, graph.dst, messages)
+    weight = edge_weight.view(shape[1], shape[2], -1)
+    messages = weights.unsqueeze(-1) * edge_attr.unsqueeze(1)
+    sums = messages.new_zeros((shape[0],) + tuple(messages.shape[1:]))
+    out = torch.einsum("nhf,hdf->nhd",
+                       sums.index_add(0, graph.dst, messages), weight)
+    if edge_bias is None:
+        return out
+    total = weights.new_zeros(shape[:2]).index_add(0, graph.dst, weights)
+    return out + total.unsqueeze(-1) * edge_bias.view(shape[1:])
+
+
 def score_gt(inputs, graph, settings):
-    query, key, _ = inputs
+    query, key = inputs[:2]
+    *edges, query_norm, key_norm = _given(inputs, 5)
+    if settings.qk_norm != "none":
+        query = _normalized(query, query_norm, settings)
+        key = _normalized(key, key_norm, settings)
     products = _gather(query, graph.dst) * _gather(key, graph.src)
-    return products.sum(-1) * settings.scale
+    scores = products.sum(-1)
+    if edges[0] is not None and settings.edge_use != "values":
+        scores = scores + _edge_products(query, graph, *edges)
+    return scores * settings.scale
 
 
 def score_agnn(inputs, graph, settings):
@@ -33,14 +82,22 @@ def score_agnn(inputs, graph, settings):
 
 
 def score_gat(inputs, graph, settings):
-    _, score_dst, score_src = inputs
-    return F.leaky_relu(_gather(score_dst, graph.dst)
-                        + _gather(score_src, graph.src), settings.slope)
+    _, score_dst, score_src = inputs[:3]
+    scores = _gather(score_dst, graph.dst) + _gather(score_src, graph.src)
+    edge_score, = _given(inputs, 1)
+    if edge_score is not None:
+        scores = scores + edge_score
+    return F.leaky_relu(scores, settings.slope)
 
 
 def score_gatv2(inputs, graph, settings):
-    query, value, att = inputs
+    query, value, att = inputs[:3]
+    edge_attr, edge_weight, edge_bias = _given(inputs, 3)
     x = _gather(query, graph.dst) + _gather(value, graph.src)
+    if edge_attr is not None:
+        if edge_attr.dim() == 2:
+            edge_attr = F.linear(edge_attr, edge_weight, edge_bias)
+        x = x + edge_attr.view(x.shape)
     return (F.leaky_relu(x, settings.slope) * att).sum(-1)
 
 
@@ -87,7 +144,11 @@ def attention(op, inputs, bias, seed, graph, settings):
         kept = weights * keep_factors(seed, graph.num_edges, weights.size(1),
                                       settings.dropout,
                                       graph.edge_number).to(exact)
-    return weighted_sum(kept, inputs[VALUE[op]], graph).to(dtype), weights
+    out = weighted_sum(kept, inputs[VALUE[op]], graph)
+    edges = _given(inputs, 3)
+    if op == "gt" and edges[0] is not None and settings.edge_use != "keys":
+        out = out + _edge_sums(kept, graph, out.shape, *edges)
+    return out.to(dtype), weights
 
 
 # ---- the library's dropout, kernels/common/dropout.h, in wrapping int64 -----
@@ -114,11 +175,14 @@ def keep_factors(seed, edges, heads, dropout, edge_number=None):
     """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout);
     edge_number [E]: what it draws by, the place of an edge by default."""
     key = _splitmix(seed + _STEP)
+    pairs = (heads + 1) // 2
     if edge_number is None:
-        counter = torch.arange(1, edges * heads + 1, device=seed.device)
+        counter = torch.arange(1, edges * pairs + 1, device=seed.device)
     else:
-        counter = (edge_number.view(-1, 1) * heads + torch.arange(
-            1, heads + 1, device=seed.device)).view(-1)
-    number = _logical_shift(_splitmix(key + counter * _STEP), 32)
-    kept = number >= int(dropout * 4294967296.0)
-    return (kept / (1.0 - dropout)).view(edges, heads)
+        counter = (edge_number.view(-1, 1) * pairs + torch.arange(
+            1, pairs + 1, device=seed.device)).view(-1)
+    word = _splitmix(key + counter * _STEP)
+    number = torch.stack([_logical_shift(word, 32), word & 0xffffffff], 1)
+    kept = number.view(edges, 2 * pairs)[:, :heads] \
+        >= int(dropout * 4294967296.0)
+    return kept / (1.0 - dropout)

@@ -7,7 +7,7 @@ import torch
 from . import _abi, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
-from ._operators import DTYPES, OPERATORS, check_inputs
+from ._operators import DTYPES, OPERATORS, check_inputs, edge_dim
 
 _generation = 0
 
@@ -40,7 +40,8 @@ class Plan:
         handle.owned_plans.append(self.pointer)
         self.workspace = lib.dfgnn_plan_workspace(self.pointer)
         self.template = _abi.Args(scale=settings.scale, slope=settings.slope,
-                                  dropout=settings.dropout)
+                                  dropout=settings.dropout,
+                                  norm_eps=settings.norm_eps)
         self.execute = lib.dfgnn_execute
 
     def arguments(self):
@@ -60,13 +61,16 @@ class Plan:
             raise failure(status)
 
 
-def problem(op, backward, dtype, heads, dim, settings, bias):
+def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
     return _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
         effort=_abi.EFFORTS["default"], heads=heads, dim=dim,
         deterministic=1, weights=int(settings.weights and not backward),
-        max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0))
+        max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0),
+        edge_dim=edges,
+        edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
+        qk_norm=_abi.QK_NORMS[settings.qk_norm])
 
 
 class Recipe:
@@ -74,7 +78,7 @@ class Recipe:
     found once need not be found again."""
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
-                 "dim", "biased", "out_shape", "lse_shape", "weights_shape",
+                 "dim", "biased", "edge_dim", "inputs", "out_shape", "lse_shape", "weights_shape",
                  "empty", "plans", "places", "grads", "casts")
 
     def __init__(self, graph, op, inputs, bias, settings):
@@ -91,6 +95,8 @@ class Recipe:
         self.device = value.device
         _, self.heads, self.dim = value.shape
         self.biased = bias is not None
+        self.edge_dim = edge_dim(spec, inputs)
+        self.inputs = spec.inputs[:len(inputs)]
         self.out_shape = (graph.num_dst, self.heads, self.dim)
         self.lse_shape = (graph.num_dst, self.heads)
         self.weights_shape = (graph.num_edges, self.heads)
@@ -104,9 +110,9 @@ class Recipe:
     def _places(self):
         """(field, dtype of a dense tensor, or None for one with strides)."""
         found = []
-        for input_ in self.spec.inputs:
+        for input_ in self.inputs:
             dtype = self.exact if input_.scalar else None
-            if input_.dims == "HD":
+            if not input_.scalar and input_.dims[0] not in "NM":
                 dtype = self.dtype
             found.append((input_.field, dtype))
         return found
@@ -114,15 +120,16 @@ class Recipe:
     def _grads(self):
         """(field, dtype) of the gradient of each input and of the bias."""
         return [("grad_" + input_.field,
-                 self.exact if input_.scalar or input_.dims == "HD"
-                 else self.dtype) for input_ in self.spec.inputs] + [
+                 self.exact if input_.scalar or input_.dims[0] not in "NME"
+                 else self.dtype) for input_ in self.inputs] + [
                      ("grad_bias", self.exact)]
 
     def plan(self, graph, backward):
         found = self.plans[backward]
         if found is None:
             wanted = problem(self.op, backward, self.dtype, self.heads,
-                             self.dim, self.settings, self.biased)
+                             self.dim, self.settings, self.biased,
+                             self.edge_dim)
             found = self.plans[backward] = Plan(
                 graph.handle, graph.device, wanted, self.settings)
         return found

@@ -7,8 +7,9 @@ import torch
 from . import _abi
 from .graph import describe
 
-# dims of a tensor: Destinations, Sources, Heads, Features; scalar: float32
-# whatever the features are (float64 with them), as the library wants scores
+# dims of a tensor: Destinations N, Sources M, Heads, D features, Edges, F
+# features of an edge, P all features of the heads; scalar: float32 whatever the
+# features are (float64 with them), as the library wants scores
 Input = namedtuple("Input", "name field dims scalar optional")
 Operator = namedtuple("Operator", "name number inputs value")
 
@@ -17,31 +18,59 @@ def _input(name, field, dims, scalar=False, optional=False):
     return Input(name, field, dims, scalar, optional)
 
 
+# what problems with edge features read besides
+_EDGES = (_input("edge_attr", "edge_attr", "EF", optional=True),
+          _input("edge_weight", "edge_weight", "PF", optional=True),
+          _input("edge_bias", "edge_bias", "P", optional=True))
+
 OPERATORS = {op.name: op for op in (
     Operator("gt", _abi.OPS["gt"], (
         _input("query", "query", "NHD"), _input("key", "key", "MHD"),
-        _input("value", "value", "MHD")), 2),
+        _input("value", "value", "MHD"), *_EDGES,
+        _input("query_norm", "query_norm", "D", optional=True),
+        _input("key_norm", "key_norm", "D", optional=True)), 2),
     Operator("agnn", _abi.OPS["agnn"], (
         _input("h_dst", "query", "NHD"), _input("h_src", "value", "MHD"),
         _input("beta", "beta", "1", scalar=True, optional=True)), 1),
     Operator("gat", _abi.OPS["gat"], (
         _input("h", "value", "MHD"),
         _input("score_dst", "score_dst", "NH", scalar=True),
-        _input("score_src", "score_src", "MH", scalar=True)), 0),
+        _input("score_src", "score_src", "MH", scalar=True),
+        _input("edge_score", "score_edge", "EH", scalar=True,
+               optional=True)), 0),
     Operator("gatv2", _abi.OPS["gatv2"], (
         _input("x_dst", "query", "NHD"), _input("x_src", "value", "MHD"),
-        _input("att", "att", "HD")), 1),
+        _input("att", "att", "HD"), *_EDGES), 1),
 )}
 
 DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
           torch.bfloat16: _abi.DTYPES["bf16"],
           torch.float64: _abi.DTYPES["f64"]}
 
-Settings = namedtuple("Settings", "scale slope dropout weights deterministic "
-                                  "tf32")
+Settings = namedtuple(
+    "Settings", "scale slope dropout weights deterministic tf32 edge_use "
+                "qk_norm norm_eps", defaults=("both", "none", 0.0))
 
 _WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
-          "E": "edges", "1": "1"}
+          "E": "edges", "F": "edge features", "P": "heads * features",
+          "1": "1"}
+
+
+def by_edge(op, inputs, change):
+    """The inputs, those by edges changed."""
+    return tuple(change(t) if t is not None and spec.dims[0] == "E" else t
+                 for spec, t in zip(op.inputs, inputs))
+
+
+def edge_dim(op, inputs):
+    """problem.edge_dim of a call."""
+    for spec, tensor in zip(op.inputs, inputs):
+        if tensor is None or spec.field not in ("edge_attr", "score_edge"):
+            continue
+        if spec.scalar or tensor.dim() == 3:
+            return _abi.EDGE_PROJECTED
+        return tensor.size(1)
+    return 0
 
 
 def _expected(dims, sizes):
@@ -74,7 +103,12 @@ def check_inputs(op, inputs, bias, sizes, device):
     for spec, tensor in zip(op.inputs, inputs):
         if tensor is None and spec.optional:
             continue
-        _check_tensor(spec.name, tensor, spec.dims, sizes, device)
+        dims = spec.dims
+        if dims == "EF" and getattr(tensor, "ndim", 2) == 3:
+            dims = "EHD"  # projected already
+        if "P" in dims and "D" in sizes:
+            sizes["P"] = sizes["H"] * sizes["D"]
+        _check_tensor(spec.name, tensor, dims, sizes, device)
     if bias is not None:
         _check_tensor("bias", bias, "EH", sizes, device)
     if sizes["H"] < 1 or sizes["D"] < 1:

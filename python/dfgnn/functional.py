@@ -11,10 +11,10 @@ import torch
 from . import _attention, _composite, _execute, merge, ops
 from ._modes import (
     constant, jit_tracing, needs_composite, untraced)
-from ._operators import OPERATORS, Settings, check_inputs
+from ._operators import OPERATORS, Settings, by_edge, check_inputs
 from ._values import refuse_values
 from .convert import as_graph, known_graph, looped_graph
-from .graph import Graph, check_index, describe
+from .graph import Graph
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
            "gatv2_attention", "score_attention", "edge_scores"]
@@ -76,11 +76,13 @@ def _tf32_allowed():
     return torch.get_float32_matmul_precision() != "highest"
 
 
-def _settings(value, scale, slope, dropout, return_weights):
+def _settings(value, scale, slope, dropout, return_weights, edge_use="both",
+              qk_norm="none", norm_eps=0.0):
     tf32 = (value.is_cuda and value.dtype == torch.float32
             and _tf32_allowed())
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
-                    torch.are_deterministic_algorithms_enabled(), tf32)
+                    torch.are_deterministic_algorithms_enabled(), tf32,
+                    edge_use, qk_norm, float(norm_eps))
 
 
 def make_seed(device):
@@ -100,7 +102,8 @@ def _size(spec, inputs):
 
 
 def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
-            return_weights=False, self_loops=False, return_lse=False):
+            return_weights=False, self_loops=False, edge_use="both",
+            qk_norm="none", norm_eps=0.0, return_lse=False):
     """out, or (out, weights before dropout, factors of dropout or None); per
     edge in the caller's order.  With return_lse (out, weights or None, factors
     or None, lse)."""
@@ -109,7 +112,8 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     if not isinstance(graph, Graph):
         refuse_values(graph, f"attention of {name}")
     call = dict(scale=scale, slope=slope, return_weights=return_weights,
-                self_loops=self_loops)
+                self_loops=self_loops, edge_use=edge_use, qk_norm=qk_norm,
+                norm_eps=norm_eps)
     if isinstance(graph, Graph) and graph.exchange is not None:
         from .distributed import attention
         return attention.attend(name, graph, inputs, bias, dropout,
@@ -132,15 +136,15 @@ def _all_dropped(result, return_weights):
 
 
 def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
-         self_loops):
+         self_loops, **edges):
     spec = OPERATORS[name]
     seed = make_seed(inputs[spec.value].device) if dropout else None
     settings = _settings(inputs[spec.value], scale, slope, dropout,
-                         return_weights)
+                         return_weights, **edges)
     if ops.compiling():
         if self_loops and return_weights:  # whose number the operator needs
-            graph, bias, self_loops = _looped(
-                graph, _size(spec, inputs), bias)
+            graph, inputs, bias = _looped(spec, graph, inputs, bias)
+            self_loops = False
         return ops.attend(name, graph, inputs, bias, seed, settings,
                           self_loops)
     if not isinstance(graph, Graph):
@@ -152,11 +156,15 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         graph = known
     elif self_loops:
         graph = graph.with_self_loops()
-    if self_loops and bias is not None:
-        bias = graph.to_looped_edges(bias)
+    if self_loops:
+        inputs = by_edge(spec, inputs, graph.to_looped_edges)
+        if bias is not None:
+            bias = graph.to_looped_edges(bias)
     if needs_composite():
         return _by_torch(spec, graph, inputs, bias, seed, settings)
     made = _execute.recipe(graph, name, inputs, bias, settings)
+    if made.edge_dim:
+        inputs = by_edge(spec, inputs, graph.to_graph_order)
     if bias is not None:
         bias = graph.to_graph_order(bias)
     out, weights = _attention.attention(graph, made, inputs, bias, seed)
@@ -172,24 +180,28 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
 
 @untraced
 def _with_lse(name, graph, inputs, bias, dropout, scale, slope,
-              return_weights, self_loops):
+              return_weights, self_loops, **edges):
     """(out, weights or None, factors or None, lse)."""
     spec = OPERATORS[name]
     seed = make_seed(inputs[spec.value].device) if 0 < dropout < 1 else None
     settings = _settings(inputs[spec.value], scale, slope,
-                         dropout if dropout < 1 else 0.0, False)
+                         dropout if dropout < 1 else 0.0, False, **edges)
     if not isinstance(graph, Graph):
         graph = as_graph(graph, _size(spec, inputs))
     if self_loops:
         graph = graph.with_self_loops()
+        inputs = by_edge(spec, inputs, graph.to_looped_edges)
         if bias is not None:
             bias = graph.to_looped_edges(bias)
+    check_inputs(spec, inputs, bias,
+                 {"N": graph.num_dst, "M": graph.num_src,
+                  "E": graph.num_edges}, graph.device)
+    inputs = by_edge(spec, inputs, graph.to_graph_order)
+    if bias is not None:
+        bias = graph.to_graph_order(bias)
     found = None
     if not needs_composite():
         made = _execute.recipe(graph, name, inputs, bias, settings)
-    if bias is not None:
-        bias = graph.to_graph_order(bias)
-    if not needs_composite():
         found = merge.attention(graph, made, inputs, bias, seed)
     if found is None:
         out, _, lse = merge.by_torch(graph, name, inputs, bias, seed, settings)
@@ -211,13 +223,19 @@ def _with_lse(name, graph, inputs, bias, dropout, scale, slope,
     return out, weights, factors, lse
 
 
-def _looped(graph, size, bias):
-    """(graph, bias, False) with the loops in the graph."""
+def extended(graph, x):
+    """A tensor of nodes by the sources of edges."""
+    return graph.extend(x) if isinstance(graph, Graph) else x
+
+
+def _looped(spec, graph, inputs, bias):
+    """(graph, inputs, bias) with the loops in the graph."""
     if not isinstance(graph, Graph) or graph.looped is None:
-        graph = _make_loops(graph, size)
+        graph = _make_loops(graph, _size(spec, inputs))
     else:
         graph = graph.looped
-    return graph, None if bias is None else graph.to_looped_edges(bias), False
+    return (graph, by_edge(spec, inputs, graph.to_looped_edges),
+            None if bias is None else graph.to_looped_edges(bias))
 
 
 @untraced
@@ -231,6 +249,7 @@ def _by_torch(spec, graph, inputs, bias, seed, settings):
         check_inputs(spec, inputs, bias,
                      {"N": graph.num_dst, "M": graph.num_src,
                       "E": graph.num_edges}, graph.device)
+    inputs = by_edge(spec, inputs, graph.to_graph_order)
     if bias is not None:
         bias = graph.to_graph_order(bias)
     out, weights = _composite.attention(spec.name, inputs, bias, seed, graph,
@@ -266,8 +285,38 @@ def _pick(result, return_weights, return_lse=False):
 
 # ---- the functions ----------------------------------------------------------
 
+EDGE_USES = ("both", "keys", "values")
+QK_NORMS = ("none", "rms", "layer")
+
+
+def _one_of(name, value, words):
+    if value not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}, got "
+                         f"{value!r}")
+    return value
+
+
+def _edge_inputs(edge_attr, edge_weight, edge_bias):
+    """(edge_attr, edge_weight, edge_bias) of a call, all None without
+    features."""
+    if edge_attr is None:
+        return None, None, None
+    if edge_attr.dim() == 3:
+        if edge_weight is not None or edge_bias is not None:
+            raise ValueError("edge_attr [edges, heads, features] is projected "
+                             "already: it takes no edge_weight and edge_bias")
+        return edge_attr, None, None
+    if edge_weight is None:
+        raise ValueError("edge_attr needs edge_weight [heads * features, F]")
+    if edge_attr.size(-1) == 0:  # nothing to project
+        return None, None, None
+    return edge_attr, edge_weight, edge_bias
+
+
 def gt_attention(graph, query, key, value, *, scale=None, bias=None,
                  dropout=0.0, training=True, edge_attr=None, edge_weight=None,
+                 edge_bias=None, edge_use="both", qk_norm=None,
+                 query_norm=None, key_norm=None, norm_eps=1e-5,
                  return_weights=False, return_lse=False):
     """Dot-product attention of a graph transformer.
 
@@ -279,77 +328,41 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
     scale: 1 / sqrt(D) by default.
     bias [E, H]: added to the scores.
     dropout: probability that an edge's weight is dropped while training.
-    edge_attr [E, F], edge_weight [H * D, F]: their product is added to the
-        keys and the values, as TransformerConv does with edge_dim.
+    edge_attr [E, F], edge_weight [H * D, F], edge_bias [H * D] or None: their
+        product, and the bias, are added to the keys and the values, as
+        TransformerConv does with edge_dim; nothing of [E, H, D] is made.
+        edge_attr [E, H, D] is that product already.
+    edge_use: "both", or "keys" or "values" alone.
+    qk_norm: "rms" or "layer": queries and keys are normalised over D first,
+        with the weights query_norm and key_norm [D] (None: 1) and norm_eps.
     return_weights: also return alpha [E, H], before dropout; "after": alpha
         with what dropout made of it.
     return_lse: also return, last, the log-sum-exp of the scores [N, H], for
         :func:`dfgnn.merge_attention`; it has a gradient.
     """
     dropout = _probability(dropout, training)
+    _one_of("edge_use", edge_use, EDGE_USES)
+    qk_norm = _one_of("qk_norm", qk_norm or "none", QK_NORMS)
     if scale is None:
         scale = 1 / math.sqrt(max(1, query.size(-1)))
     elif scale == 0:
         raise ValueError("scale must not be 0")
-    if edge_attr is not None:
-        return _gt_with_edges(graph, query, key, value, scale, bias, dropout,
-                              edge_attr, edge_weight, return_weights,
-                              return_lse)
-    return _pick(_attend("gt", graph, (query, key, value), bias, scale=scale,
+    if qk_norm == "none":
+        if query_norm is not None or key_norm is not None:
+            raise ValueError("query_norm and key_norm need qk_norm, \"rms\" or "
+                             "\"layer\"")
+        norm_eps = 0.0
+    inputs = (query, key, value)
+    edges = _edge_inputs(edge_attr, edge_weight, edge_bias)
+    if edges[0] is None:
+        edge_use = "both"
+    if edges[0] is not None or qk_norm != "none":
+        inputs += (*edges, query_norm, key_norm)
+    return _pick(_attend("gt", graph, inputs, bias, scale=scale,
                          dropout=dropout, return_weights=return_weights,
-                         return_lse=return_lse), return_weights, return_lse)
-
-
-def _gt_with_edges(graph, query, key, value, scale, bias, dropout, edge_attr,
-                   edge_weight, return_weights, return_lse):
-    """<q, W e> = <W^T q, e> and sum alpha W e = W sum alpha e: nothing is
-    [E, H, D]."""
-    if edge_weight is None:
-        raise ValueError("edge_attr needs edge_weight [heads * features, F]")
-    _, dst = _endpoints(graph, (key.size(0), query.size(0)))
-    _check_edges("edge_attr", edge_attr, dst.size(0))
-    num_dst, heads, dim = query.shape
-    weight = edge_weight.view(heads, dim, edge_attr.size(-1))
-    projected = torch.einsum("nhd,hdf->nhf", query, weight) * scale
-    scores = (projected.index_select(0, dst)
-              * edge_attr.unsqueeze(1)).sum(-1)
-    if bias is not None:
-        scores = scores + bias
-    out, weights, factors, *lse = _attend(
-        "gt", graph, (query, key, value), scores, scale=scale,
-        dropout=dropout, return_weights=True, return_lse=return_lse)
-    kept = weights if factors is None else weights * factors
-    messages = kept.unsqueeze(-1) * edge_attr.unsqueeze(1)
-    sums = messages.new_zeros((num_dst,) + tuple(messages.shape[1:]))
-    sums = sums.index_add(0, dst, messages)
-    out = out + torch.einsum("nhf,hdf->nhd", sums.to(weight.dtype), weight)
-    found = (out, *([weights] if return_weights else []), *lse)
-    return found if len(found) > 1 else out
-
-
-def _check_edges(name, tensor, num_edges):
-    if tensor.dim() != 2 or tensor.size(0) != num_edges:
-        raise ValueError(f"{name} must be [edges={num_edges}, features], got "
-                         + describe(tensor))
-
-
-def extended(graph, x):
-    """A tensor of nodes by the sources of edges."""
-    return graph.extend(x) if isinstance(graph, Graph) else x
-
-
-def _endpoints(graph, size, self_loops=False):
-    """(sources, destinations) of the edges in the caller's order; with those
-    of a loop for each node behind them if asked for."""
-    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
-        check_index("edge_index", graph, 2)
-        edges = graph
-    else:
-        edges = as_graph(graph, size).edge_index
-    if not self_loops:
-        return edges[0], edges[1]
-    loops = torch.arange(min(size), dtype=edges.dtype, device=edges.device)
-    return torch.cat([edges[0], loops]), torch.cat([edges[1], loops])
+                         edge_use=edge_use, qk_norm=qk_norm,
+                         norm_eps=norm_eps, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
@@ -381,50 +394,35 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
         [E + nodes, H], and those of the loops that are there are not read.
     """
     dropout = _probability(dropout, training)
+    inputs = (h, score_dst, score_src)
     if edge_score is not None:
-        num_dst = score_dst.size(0)
-        src, dst = _endpoints(graph, (h.size(0), num_dst), self_loops)
-        scores = torch.nn.functional.leaky_relu(
-            score_dst.index_select(0, dst)
-            + extended(graph, score_src).index_select(0, src)
-            + edge_score, negative_slope)
-        return score_attention(
-            graph, scores if bias is None else scores + bias, h, num_dst,
-            dropout=dropout, return_weights=return_weights,
-            self_loops=self_loops, return_lse=return_lse)
-    return _pick(_attend("gat", graph, (h, score_dst, score_src), bias,
-                         slope=negative_slope, dropout=dropout,
-                         return_weights=return_weights,
+        inputs += (edge_score,)
+    return _pick(_attend("gat", graph, inputs, bias, slope=negative_slope,
+                         dropout=dropout, return_weights=return_weights,
                          self_loops=self_loops, return_lse=return_lse),
                  return_weights, return_lse)
 
 
 def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
-                    edge_attr=None, bias=None, dropout=0.0, training=True,
+                    edge_attr=None, edge_weight=None, edge_bias=None,
+                    bias=None, dropout=0.0, training=True,
                     return_weights=False, self_loops=False,
                     return_lse=False):
     """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
-    edge_attr [E, H, D]: added to x_i + y_j; the scores are then made edge by
-        edge with torch operations, since they are not linear in it.
+    edge_attr [E, F], edge_weight [H * D, F], edge_bias [H * D] or None: their
+        product, and the bias, are added to x_i + y_j; nothing of [E, H, D] is
+        made.  edge_attr [E, H, D] is that product already.
     self_loops: as in gat_attention().
     """
     dropout = _probability(dropout, training)
-    if edge_attr is not None:
-        num_dst = x_dst.size(0)
-        src, dst = _endpoints(graph, (x_src.size(0), num_dst), self_loops)
-        x = (x_dst.index_select(0, dst)
-             + extended(graph, x_src).index_select(0, src) + edge_attr)
-        scores = (torch.nn.functional.leaky_relu(x, negative_slope)
-                  * att).sum(-1)
-        return score_attention(
-            graph, scores if bias is None else scores + bias, x_src, num_dst,
-            dropout=dropout, return_weights=return_weights,
-            self_loops=self_loops, return_lse=return_lse)
-    return _pick(_attend("gatv2", graph, (x_dst, x_src, att), bias,
-                         slope=negative_slope, dropout=dropout,
-                         return_weights=return_weights,
+    inputs = (x_dst, x_src, att)
+    edges = _edge_inputs(edge_attr, edge_weight, edge_bias)
+    if edges[0] is not None:
+        inputs += edges
+    return _pick(_attend("gatv2", graph, inputs, bias, slope=negative_slope,
+                         dropout=dropout, return_weights=return_weights,
                          self_loops=self_loops, return_lse=return_lse),
                  return_weights, return_lse)
 

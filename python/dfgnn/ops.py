@@ -6,11 +6,13 @@ named by its number, or given as an edge_index tensor.  Old versions of torch
 do without.
 """
 
+from collections import namedtuple
+
 import torch
 
 from . import _attention, _composite, _execute, _neighbours
 from ._modes import refuse_in_cuda_graphs, untraced
-from ._operators import OPERATORS, Settings
+from ._operators import OPERATORS, Settings, by_edge
 from .convert import as_graph, looped_graph
 from .graph import Graph, by_id
 
@@ -29,27 +31,49 @@ untraced_graph = untraced(as_graph)
 untraced_looped_graph = untraced(looped_graph)
 
 
-_CALL = ("Tensor a, Tensor b, Tensor? c, Tensor? bias, Tensor? seed, "
+# the most inputs an operator has
+INPUTS = max(len(spec.inputs) for spec in OPERATORS.values())
+_NAMES = "abcdefghijklmnop"[:INPUTS]
+_CALL = (", ".join(f"Tensor{'?' if i > 1 else ''} {name}"
+                   for i, name in enumerate(_NAMES))
+         + ", Tensor? bias, Tensor? seed, "
          "Tensor? edge_index, SymInt graph, SymInt num_src, SymInt num_dst, "
          "SymInt num_edges, bool loops, str op, float scale, float slope, "
-         "float dropout, bool weights, bool deterministic, bool tf32")
+         "float dropout, bool weights, bool deterministic, bool tf32, "
+         "str edge_use, str qk_norm, float norm_eps")
+
+# the arguments of _CALL
+_Call = namedtuple("_Call", "inputs bias seed edge_index graph num_src num_dst "
+                            "num_edges loops op settings")
 
 
-def _graph(edge_index, number, num_src, num_dst, loops, by_edge=None):
-    """by_edge: what the call has of each edge, if anything."""
+def _call(arguments):
+    rest = arguments[INPUTS:INPUTS + 9]
+    spec = OPERATORS[rest[-1]]
+    inputs = arguments[:len(spec.inputs)]
+    if all(t is None for t in inputs[3:]):
+        inputs = inputs[:3]
+    return _Call(inputs, *rest, Settings(*arguments[INPUTS + 9:]))
+
+
+def _of_edges(spec, call):
+    """What a call has of each edge, or None."""
+    found = [call.bias, *(t for t, input_ in zip(call.inputs, spec.inputs)
+                          if input_.dims[0] == "E")]
+    return next((t for t in found if t is not None), None)
+
+
+def _graph(edge_index, number, num_src, num_dst, loops, given=None):
+    """given: what the call has of each edge, if anything."""
     if edge_index is None:
         graph = by_id(number)
     else:
-        if by_edge is not None:
+        if given is not None:
             refuse_in_cuda_graphs("an edge_index with features, weights or "
                                   "biases of its edges")
         make = looped_graph if loops else as_graph
         return make(edge_index, (num_src, num_dst))
     return graph.with_self_loops() if loops else graph
-
-
-def _inputs(op, a, b, c):
-    return (a, b, c)[:len(OPERATORS[op].inputs)]
 
 
 def _empty(like, *shape, dtype=None):
@@ -60,24 +84,28 @@ def _exact(tensor):
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
-def _value(op, a, b, c):
-    return (a, b, c)[OPERATORS[op].value]
+def _value(call):
+    return call.inputs[OPERATORS[call.op].value]
 
 
-def _forward(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
-             num_edges, loops, op, scale, slope, dropout, weights,
-             deterministic, tf32):
-    graph = _graph(edge_index, graph, num_src, num_dst, loops, bias)
-    inputs = _inputs(op, a, b, c)
-    if bias is not None:
-        bias = graph.to_looped_edges(bias)
-    made = _execute.recipe(
-        graph, op, inputs, bias,
-        Settings(scale, slope, dropout, weights, deterministic, tf32))
-    if bias is not None:
-        bias = graph.to_graph_order(bias)
-    out, lse, alpha = _attention.forward(graph, made, inputs, bias, seed)
-    value = _value(op, a, b, c)
+def _ordered(graph, spec, inputs, bias):
+    """(inputs as the caller has them, but for loops; inputs and bias by the
+    graph's edges)."""
+    inputs = by_edge(spec, inputs, graph.to_looped_edges)
+    return (inputs, by_edge(spec, inputs, graph.to_graph_order),
+            None if bias is None else graph.to_graph_order(
+                graph.to_looped_edges(bias)))
+
+
+def _forward(*arguments):
+    call = _call(arguments)
+    spec = OPERATORS[call.op]
+    graph = _graph(call.edge_index, call.graph, call.num_src, call.num_dst,
+                   call.loops, _of_edges(spec, call))
+    inputs, ordered, bias = _ordered(graph, spec, call.inputs, call.bias)
+    made = _execute.recipe(graph, call.op, inputs, bias, call.settings)
+    out, lse, alpha = _attention.forward(graph, made, ordered, bias, call.seed)
+    value = _value(call)
     if lse is None:
         lse = _empty(value, 0, dtype=_exact(value))
     if alpha is None:
@@ -87,78 +115,78 @@ def _forward(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
     return out, lse, alpha
 
 
-def _forward_fake(a, b, c, bias, seed, edge_index, graph, num_src, num_dst,
-                  num_edges, loops, op, scale, slope, dropout, weights,
-                  deterministic, tf32):
-    value = _value(op, a, b, c)
+def _forward_fake(*arguments):
+    call = _call(arguments)
+    value = _value(call)
     heads = value.size(1)
     exact = _exact(value)
-    return (_empty(value, num_dst, heads, value.size(2)),
-            _empty(value, num_dst, heads, dtype=exact),
-            _empty(value, num_edges, heads, dtype=exact) if weights
-            else _empty(value, 0, dtype=exact))
+    return (_empty(value, call.num_dst, heads, value.size(2)),
+            _empty(value, call.num_dst, heads, dtype=exact),
+            _empty(value, call.num_edges, heads, dtype=exact)
+            if call.settings.weights else _empty(value, 0, dtype=exact))
 
 
-def _backward(grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias,
-              seed, edge_index, graph, num_src, num_dst, num_edges, loops, op,
-              scale, slope, dropout, weights, deterministic, tf32):
-    graph = _graph(edge_index, graph, num_src, num_dst, loops, bias)
-    inputs = _inputs(op, a, b, c)
-    ordered = None if bias is None else graph.to_looped_edges(bias)
-    made = _execute.recipe(
-        graph, op, inputs, ordered,
-        Settings(scale, slope, dropout, weights, deterministic, tf32))
-    wanted = [bool(needed >> i & 1) for i in range(4)]
-    wanted = tuple(wanted[:len(inputs)]) + (wanted[3],)
-    if ordered is not None:
-        ordered = graph.to_graph_order(ordered)
+def _backward(grad_out, grad_weights, alpha, out, lse, needed, *arguments):
+    call = _call(arguments)
+    spec = OPERATORS[call.op]
+    graph = _graph(call.edge_index, call.graph, call.num_src, call.num_dst,
+                   call.loops, _of_edges(spec, call))
+    inputs, ordered, bias = _ordered(graph, spec, call.inputs, call.bias)
+    made = _execute.recipe(graph, call.op, inputs, bias, call.settings)
+    wanted = tuple(bool(needed >> i & 1)
+                   for i in (*range(len(inputs)), INPUTS))
     if grad_weights is not None:
         grads = _attention.through_weights(
-            graph, made, inputs, ordered, seed, out, lse,
+            graph, made, ordered, bias, call.seed, out, lse,
             graph.to_graph_order(alpha), grad_out,
             graph.to_graph_order(grad_weights), wanted)
     else:
-        grads = _attention.backward(graph, made, inputs, ordered, seed, out,
+        grads = _attention.backward(graph, made, ordered, bias, call.seed, out,
                                     lse, grad_out, wanted)
-    if grads[-1] is not None:
-        grads[-1] = graph.from_looped_edges(
-            graph.to_caller_order(grads[-1]), bias.size(0))
     *grads, grad_bias = grads
-    grads += [None] * (3 - len(grads))
+
+    def given(grad, tensor):
+        if grad is None:
+            return None
+        return graph.from_looped_edges(graph.to_caller_order(grad),
+                                       tensor.size(0))
+    grads = [given(g, t) if input_.dims[0] == "E" else g
+             for g, t, input_ in zip(grads, call.inputs, spec.inputs)]
+    grads += [None] * (INPUTS - len(grads))
     return tuple(grad_out.new_empty(0) if g is None else g
-                 for g in (*grads, grad_bias))
+                 for g in (*grads, given(grad_bias, call.bias)))
 
 
-def _backward_fake(grad_out, grad_weights, alpha, out, lse, needed, a, b, c,
-                   bias, *rest):
+def _backward_fake(grad_out, grad_weights, alpha, out, lse, needed,
+                   *arguments):
     return tuple(
         torch.empty_like(t, memory_format=torch.contiguous_format)
         if t is not None and needed >> i & 1 else grad_out.new_empty(0)
-        for i, t in enumerate((a, b, c, bias)))
+        for i, t in enumerate(arguments[:INPUTS + 1]))
 
 
 def _save(ctx, inputs, output):
-    a, b, c, bias, seed, edge_index, *rest = inputs
-    ctx.save_for_backward(a, b, c, bias, seed, edge_index, *output)
-    ctx.rest = rest
+    ctx.save_for_backward(*inputs[:INPUTS + 3], *output)
+    ctx.rest = inputs[INPUTS + 3:]
     ctx.set_materialize_grads(False)
 
 
 def _derivative(ctx, grad_out, grad_lse, grad_weights):
-    a, b, c, bias, seed, edge_index, out, lse, alpha = ctx.saved_tensors
+    *given, out, lse, alpha = ctx.saved_tensors
+    count = len(given) + len(ctx.rest)
     if grad_out is None and grad_weights is None:
-        return (None,) * 18
+        return (None,) * count
     if grad_out is None:
         grad_out = torch.zeros_like(out)
-    if not ctx.rest[-3]:  # weights were not asked for
+    call = _call((*given, *ctx.rest))
+    if not call.settings.weights:
         grad_weights = None
     wants = ctx.needs_input_grad
-    needed = sum(1 << i for i in range(4) if wants[i])
-    grads = _op("attention_backward", edge_index)(
-        grad_out, grad_weights, alpha, out, lse, needed, a, b, c, bias, seed,
-        edge_index, *ctx.rest)
+    needed = sum(1 << i for i in range(INPUTS + 1) if wants[i])
+    grads = _op("attention_backward", call.edge_index)(
+        grad_out, grad_weights, alpha, out, lse, needed, *given, *ctx.rest)
     return (*(g if w else None for g, w in zip(grads, wants)),
-            *(None,) * 14)
+            *(None,) * (count - INPUTS - 1))
 
 
 def _keep(seed, like, edge_index, graph, num_src, num_dst, num_edges,
@@ -298,7 +326,7 @@ if AVAILABLE:
     _define("attention_backward",
             "(Tensor grad_out, Tensor? grad_weights, Tensor alpha, Tensor out, "
             f"Tensor lse, int needed, {_CALL}) "
-            "-> (Tensor, Tensor, Tensor, Tensor)",
+            "-> (" + ", ".join(["Tensor"] * (INPUTS + 1)) + ")",
             _backward, _backward_fake)
     _define("keep_factors",
             "(Tensor seed, Tensor like, Tensor? edge_index, SymInt graph, "
@@ -339,10 +367,9 @@ def attend(op, graph, inputs, bias, seed, settings, loops):
             zip(spec.inputs, inputs) if tensor is not None}
     num_src, num_dst = size["M"], size["N"]
     edge_index, number, num_edges = _named(graph, num_src, num_dst)
-    a, b, c = (*inputs, None)[:3]
     out, _, weights = _op("attention", edge_index)(
-        a, b, c, bias, seed, edge_index, number, num_src, num_dst, num_edges,
-        loops, op, *settings)
+        *inputs, *[None] * (INPUTS - len(inputs)), bias, seed, edge_index,
+        number, num_src, num_dst, num_edges, loops, op, *settings)
     if not settings.weights:
         return out
     factors = None

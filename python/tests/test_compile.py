@@ -127,10 +127,14 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     query, key, value = (torch.randn(20, 2, 4, requires_grad=True)
                          for _ in range(3))
     bias = torch.randn(edges.size(1), 2, requires_grad=True)
-    for weights in (False, True):
+    edge_attr = torch.randn(edges.size(1), 3, requires_grad=True)
+    edge_weight = torch.randn(8, 3, requires_grad=True)
+    for weights, more in ((False, ()), (True, ()),
+                          (False, (edge_attr, edge_weight))):
         torch.library.opcheck(torch.ops.dfgnn.attention.default, (
-            query, key, value, bias, None, None, graph.id, 20, 20,
-            edges.size(1), False, "gt", 0.5, 0.2, 0.0, weights, False, False))
+            query, key, value, *more, *[None] * (5 - len(more)), bias, None,
+            None, graph.id, 20, 20, edges.size(1), False, "gt", 0.5, 0.2, 0.0,
+            weights, False, False, "both", "none", 0.0))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "std", "pna"])

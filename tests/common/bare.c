@@ -146,7 +146,7 @@ static int each_plan(bare *b) {
 }
 
 static void set_ones(bare *b, const char *name, int64_t count) {
-  if (dfgnn__tensor_find(b->op, name) >= 0)
+  if (dfgnn__tensor_find_used(b->op, name, &b->problem) >= 0)
     ck_ok(dfgnn__harness_set(b->harness, name, 0, count, 1));
 }
 

@@ -93,7 +93,7 @@ dfgnn_status hub_fill(dfgnn_harness *harness, const hub *h,
                       const dfgnn_problem *problem) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   const char *tensor =
-      dfgnn__tensor_find(op, "value") >= 0 ? "value" : "grad_out";
+      dfgnn__tensor_find_used(op, "value", problem) >= 0 ? "value" : "grad_out";
   int64_t row = problem->heads * problem->dim;
   if (!h->alternates)
     return DFGNN_OK;

@@ -15,6 +15,14 @@ START_TEST(every_variant_matches_the_reference_on_every_shape) {
 }
 END_TEST
 
+START_TEST(every_variant_with_edge_features_matches_the_reference) {
+  TEST(_i);
+  int checks = check_edge_features("cpu", &test);
+  if (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2)
+    ck_assert_int_gt(checks, 8);
+}
+END_TEST
+
 START_TEST(nan_and_infinite_inputs_give_what_the_header_promises) {
   TEST(_i);
   check_special_values("cpu", &test);
@@ -51,6 +59,9 @@ int main(void) {
                       0, VARIANT_TESTS);
   tcase_add_loop_test(tcase,
                       nan_and_infinite_inputs_give_what_the_header_promises, 0,
+                      VARIANT_TESTS);
+  tcase_add_loop_test(tcase,
+                      every_variant_with_edge_features_matches_the_reference, 0,
                       VARIANT_TESTS);
   tcase_add_loop_test(tcase, any_strides_are_followed, 0, VARIANT_TESTS);
   tcase_add_loop_test(tcase, deterministic_variants_repeat_every_bit, 0,

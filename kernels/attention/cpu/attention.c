@@ -175,6 +175,9 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .score_dst = args->score_dst,
       .score_src = args->score_src,
       .att = args->att,
+      .score_edge = problem->op == DFGNN_OP_GAT && problem->edge_dim
+                        ? args->score_edge
+                        : NULL,
       .lse = args->lse,
       .grad_lse = args->grad_lse,
       .weights = problem->weights ? args->weights : NULL,

@@ -33,9 +33,10 @@ typedef struct dfgnn_cpu_job {
   const int32_t *indices;
   dfgnn_cpu_tensor query, key, value, out; /* key: what scores gather */
   const void *score_dst, *score_src, *att;
-  void *inverse;        /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
-  void *lse, *weights;  /* or NULL */
-  const void *grad_lse; /* backward: [destinations, heads], or NULL */
+  const void *score_edge; /* GAT [edges, heads], or NULL */
+  void *inverse;          /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
+  void *lse, *weights;    /* or NULL */
+  const void *grad_lse;   /* backward: [destinations, heads], or NULL */
   double scale, slope;
   const void *bias;    /* [edges, heads], or NULL */
   const void *numbers; /* of edges, as wide as offsets; NULL: as they come */
@@ -158,9 +159,11 @@ struct dfgnn_cpu_kernels {
    * returns the sum of dS cos. */
   double (*cosine)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                    void *sum);
-  /* GAT: the sum of dS times the slopes. */
+  /* GAT: the sum of dS times the slopes; those go to edges [edges, heads] as
+   * well if it is not NULL. */
   double (*additive)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
-                     int64_t begin, int64_t end, const void *gradients);
+                     int64_t begin, int64_t end, const void *gradients,
+                     void *edges);
   /* GATv2: sum = before * sum + att times the sum of dS times the slopes
    * (before < 0 starts a sum); att_sum, if not NULL, gets dS times what att was
    * multiplied by. */

@@ -140,9 +140,11 @@ static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->grad_att = args->grad_att;
   s->grad_beta = args->grad_beta;
   s->grad_scalar = p->op == DFGNN_OP_GAT ? args->grad_score_dst : NULL;
+  s->grad_score_edge = base->score_edge ? args->grad_score_edge : NULL;
   s->wants_scores =
       has_query(p) && (args->grad_query || s->grad_att || s->grad_beta);
-  s->wanted = s->wants_scores || s->grad_scalar || s->grad_bias;
+  s->wanted =
+      s->wants_scores || s->grad_scalar || s->grad_bias || s->grad_score_edge;
   s->wants_gradients = s->wanted;
 }
 

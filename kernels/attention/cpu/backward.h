@@ -26,6 +26,7 @@ typedef struct dfgnn_cpu_side {
   int wants_values, wants_scores, wants_gradients;
   void *grad_scalar; /* GAT: of the score's own part */
   void *grad_bias;
+  void *grad_score_edge;   /* GAT */
   const dfgnn_view *items; /* rows are cut into these; NULL: they are not */
   char *partials;          /* of rows of several items */
   size_t partial_bytes;

@@ -166,8 +166,9 @@ static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
       job->kernels->keep(
           dfgnn__cpu_scalar(job, s->grad_bias, e * job->heads + head),
           c.gradients, next - e, job->heads);
-    if (s->grad_scalar)
-      scalar += job->kernels->additive(job, row, head, e, next, c.gradients);
+    if (s->grad_scalar || s->grad_score_edge)
+      scalar += job->kernels->additive(job, row, head, e, next, c.gradients,
+                                       s->grad_score_edge);
     if (c.zero)
       leave_out_zeros(s, m, &g, &c);
     add(s, m, &g, &c, row, head, e == begin ? -1 : 1,

@@ -211,7 +211,9 @@ static CPU_TARGET double cosine(const dfgnn_cpu_job *job, int64_t row,
 
 static CPU_TARGET double additive_slopes(const dfgnn_cpu_job *job, int64_t row,
                                          int64_t head, int64_t begin,
-                                         int64_t end, const void *gradients) {
+                                         int64_t end, const void *gradients,
+                                         void *edges) {
+  const scalar *among = (const scalar *)job->score_edge + head;
   const scalar *source = (const scalar *)job->score_src + head;
   const scalar *g = gradients;
   const int32_t *index = job->indices;
@@ -222,8 +224,16 @@ static CPU_TARGET double additive_slopes(const dfgnn_cpu_job *job, int64_t row,
     int n = end - e < VECTOR ? (int)(end - e) : VECTOR;
     for (int i = 0; i < n; i++)
       from[i] = source[index[e + i] * job->heads];
+    for (int i = 0; job->score_edge && i < n; i++)
+      from[i] += among[dfgnn__cpu_number(job, e + i) * job->heads];
     vec d = s_load_tail(g, v_tail(n));
-    sum = v_add(sum, v_step(v_add(own, s_load(from)), d, v_mul(d, slope)));
+    vec sloped = v_step(v_add(own, s_load(from)), d, v_mul(d, slope));
+    sum = v_add(sum, sloped);
+    if (!edges)
+      continue;
+    s_store(from, sloped);
+    for (int i = 0; i < n; i++)
+      ((scalar *)edges)[(e + i) * job->heads + head] = from[i];
   }
   return (double)v_sum(sum);
 }

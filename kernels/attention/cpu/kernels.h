@@ -169,13 +169,17 @@ CPU_INLINE void scale_by(scalar *x, int64_t count, scalar factor) {
 }
 
 CPU_INLINE void additive(const dfgnn_cpu_job *job, int64_t row, int64_t head,
-                         const int32_t *index, int64_t count, scalar *s) {
+                         int64_t begin, int64_t count, scalar *s) {
+  const int32_t *index = job->indices + begin;
+  const scalar *edges = (const scalar *)job->score_edge + head;
   const scalar *source = (const scalar *)job->score_src + head;
   scalar a = ((const scalar *)job->score_dst)[row * job->heads + head];
   vec slope = v_set((scalar)job->slope), shift = v_set(a);
   int64_t e = 0;
   for (; e < count; e++)
     s[e] = source[index[e] * job->heads];
+  for (e = 0; job->score_edge && e < count; e++)
+    s[e] += edges[dfgnn__cpu_number(job, begin + e) * job->heads];
   for (e = 0; e + VECTOR <= count; e += VECTOR)
     s_store(s + e, v_leaky(v_add(shift, s_load(s + e)), slope));
   for (; e < count; e++)
@@ -225,7 +229,7 @@ CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
   int64_t count = end - begin;
 
   if (op == DFGNN_OP_GAT) {
-    additive(job, row, head, index, count, s);
+    additive(job, row, head, begin, count, s);
     add_bias(job, head, begin, count, s);
     return;
   }

@@ -69,6 +69,7 @@ DFGNN_FAMILIES(attention_cpu_online) = {
         .weights = 1,
         .bias = 1,
         .dropout = 1,
+        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"chunk", 2, {64, 512}, {0}},
                        {"flight", 2, {4, 8}, {0}},

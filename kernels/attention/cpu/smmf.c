@@ -102,6 +102,7 @@ DFGNN_FAMILIES(attention_cpu_smmf) = {
         .weights = 1,
         .bias = 1,
         .dropout = 1,
+        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"rows", 3, {16, 64, 512}, {0}},
                        {"prefetch", 2, {0, 24}, {0}},

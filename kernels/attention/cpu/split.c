@@ -162,6 +162,7 @@ DFGNN_FAMILIES(attention_cpu_split) = {
         .weights = 1,
         .bias = 1,
         .dropout = 1,
+        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"edges", 2, {128, 1024}, {0}},
                        {"prefetch", 2, {0, 24}, {0}}},

@@ -110,6 +110,7 @@ DFGNN_FAMILIES(attention_cpu_unfused) = {
         .weights = 1,
         .bias = 1,
         .dropout = 1,
+        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"flight", 2, {4, 8}, {0}},
                        {"prefetch", 2, {0, 24}, {0}},

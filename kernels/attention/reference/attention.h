@@ -36,7 +36,8 @@ typedef struct dfgnn_ref_edge {
   /* Of queries and keys, with qk_norm. */
   double *unit[2];        /* normalised, before the weight */
   double *norm_weight[2]; /* the weight */
-  double *deviation;      /* [2] what was divided by */
+  double *deviation;      /* [2] what was divided by, and [2] the mean of |x|
+                           * over that */
 } dfgnn_ref_edge;
 
 /* Columns of W: F, dim of projected features, 0 without any. */
@@ -81,6 +82,10 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
                                   double repeats);
 /* The relative variance of normalised queries and keys. */
 double dfgnn__ref_norm_error(const dfgnn_problem *problem);
+/* How far the mean that LAYER takes away moves normalised numbers, in u and
+ * before their weight; 0 without. */
+double dfgnn__ref_mean_error(const dfgnn_problem *problem,
+                             const dfgnn_ref_edge *e, int side);
 /* What GAT applies leaky ReLU to. */
 double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
                            int64_t row, int64_t column, int64_t edge,

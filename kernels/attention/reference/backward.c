@@ -53,6 +53,7 @@ static walk make_walk(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
             .bounds = bounds};
   int64_t dim = problem->dim, features = dfgnn__ref_edge_features(problem);
   double *at = buffer;
+  memset(buffer, 0, walk_numbers(problem, degree) * sizeof *buffer);
   w.rows =
       dfgnn__ref_edge_in(take(&at, dfgnn__ref_edge_numbers(problem)), problem);
   w.grad_out = take(&at, dim);
@@ -182,6 +183,7 @@ static direction direction_of(walk *w, int by_source, int64_t row,
   case DFGNN_OP_GT:
     for (int64_t d = 0; d < dim; d++)
       w->direction[d] = args->scale * (by_source ? r->destination : r->key)[d];
+    dfgnn__ref_find_shifts(w, !by_source);
     break;
   case DFGNN_OP_AGNN:
     return by_source ? through_cosine(w, r->value, r->destination)
@@ -227,7 +229,7 @@ static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
                      repeats * (variance + to->variance * square(score)),
                      w->direction);
   for (int64_t d = 0;
-       w->bounds && w->problem->op == DFGNN_OP_GATV2 && d < s->along.width; d++)
+       w->bounds && w->problem->op != DFGNN_OP_GAT && d < s->along.width; d++)
     s->along.spread[d] += repeats * square(score * w->jump[d]);
   const double one = 1;
   if (w->problem->op == DFGNN_OP_AGNN)

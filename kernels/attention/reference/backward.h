@@ -36,8 +36,9 @@ typedef struct dfgnn_ref_walk {
   double lse;
   dfgnn_ref_number delta;
   dfgnn_ref_sums sums;
-  double *along;         /* [D] what dS of an edge gives to its projection */
-  double *jump;          /* [D] how far a slope may be off, in u; GATv2 */
+  double *along; /* [D] what dS of an edge gives to its projection */
+  double *jump;  /* [D] how far a direction may be off besides, in u: by a slope
+                  * of GATv2, by the mean of LAYER */
   double *by_delta[2];   /* [D F] and [D]: of W and b, of a row */
   double *edge[3];       /* [max_degree, width] gradients of the edges of a row,
                           * all heads: value, variance, magnitude */
@@ -73,8 +74,10 @@ void dfgnn__ref_end_edges(dfgnn_ref_walk *w, int64_t head,
 /* The gradients of the edges of a row, all heads of which were walked. */
 void dfgnn__ref_put_edges(const dfgnn_ref_walk *w, int64_t count,
                           const dfgnn_ref_result *to);
-/* w->jump of an edge whose slopes are not sure. */
+/* w->jump of an edge of GATv2 whose slopes are not sure, and of GT, whose
+ * direction is the normalised query (side 0) or key. */
 void dfgnn__ref_find_jumps(dfgnn_ref_walk *w);
+void dfgnn__ref_find_shifts(dfgnn_ref_walk *w, int side);
 /* w->parts, gradients of normalised queries or keys, to those of what was
  * normalised, and to the gradient of the norm's weight. */
 void dfgnn__ref_through_norm(dfgnn_ref_walk *w, int side,

@@ -117,7 +117,15 @@ static dfgnn_ref_number transformer(const dfgnn_problem *problem,
   if (problem->qk_norm) {
     dfgnn_ref_product p =
         dfgnn__ref_product(e->destination, e->key, problem->dim);
-    double error = dfgnn__ref_norm_error(problem);
+    double error = dfgnn__ref_norm_error(problem), along[2] = {0, 0};
+    for (int64_t d = 0; d < problem->dim; d++) {
+      double edge = dfgnn__ref_edge_keys(problem) ? e->projected[d] : 0;
+      along[0] += e->norm_weight[0][d] * (e->key[d] + edge);
+      along[1] += e->norm_weight[1][d] * e->destination[d];
+    }
+    for (int side = 0; side < 2; side++)
+      score.variance += square(args->scale * along[side] *
+                               dfgnn__ref_mean_error(problem, e, side));
     score.variance +=
         error * square(score.value) + 4 * square(args->scale) * p.square;
   }

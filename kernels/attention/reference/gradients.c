@@ -55,6 +55,14 @@ void dfgnn__ref_find_jumps(dfgnn_ref_walk *w) {
   }
 }
 
+void dfgnn__ref_find_shifts(dfgnn_ref_walk *w, int side) {
+  double shift = w->problem->qk_norm
+                     ? dfgnn__ref_mean_error(w->problem, &w->rows, side)
+                     : 0;
+  for (int64_t d = 0; w->problem->qk_norm && d < w->problem->dim; d++)
+    w->jump[d] = w->args->scale * w->rows.norm_weight[side][d] * shift;
+}
+
 /* ---- edges --------------------------------------------------------------- */
 
 /* What dS and P r of an edge are multiplied by; NULL: nothing. */
@@ -71,6 +79,7 @@ static gradient gradient_of(dfgnn_ref_walk *w) {
     for (int64_t d = 0; d < problem->dim; d++)
       w->along[d] = w->args->scale * w->rows.destination[d];
     g.score = w->along;
+    dfgnn__ref_find_shifts(w, 0);
   }
   if (dfgnn__ref_edge_values(problem))
     g.value = w->grad_out;
@@ -93,8 +102,7 @@ static column through(const dfgnn_ref_walk *w, const double *x, int64_t f) {
         w->problem->edge_dim < 0 ? d == f : r->weight[d * r->features + f];
     c.value += weight * x[d];
     c.size += fabs(weight * x[d]);
-    if (w->problem->op == DFGNN_OP_GATV2)
-      c.jump += square(weight * w->jump[d]);
+    c.jump += square(weight * w->jump[d]);
   }
   return c;
 }
@@ -135,8 +143,7 @@ static void add_projection(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
       double x = g->score[d];
       double variance =
           repeats * (t->score.variance * square(x) + narrow * square(ds * x));
-      if (w->problem->op == DFGNN_OP_GATV2)
-        variance += repeats * square(ds * w->jump[d]);
+      variance += repeats * square(ds * w->jump[d]);
       dfgnn__ref_sum_add_at(&p->weight, at * features, features, edge, ds * x,
                             variance, r->attr);
       dfgnn__ref_sum_add_at(&p->bias, at, 1, edge, ds * x, variance, &one);

@@ -38,7 +38,7 @@ enum {
 
 int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem) {
   return VECTORS * problem->dim + dfgnn__ref_edge_features(problem) +
-         weight_numbers(problem) + 2;
+         weight_numbers(problem) + 4;
 }
 
 dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer,
@@ -72,12 +72,16 @@ static void normalize(const dfgnn_ref_edge *to, const dfgnn_problem *problem,
   const dfgnn_strides dense = {0, 0, 1};
   const void *weight = side ? args->key_norm : args->query_norm;
   int64_t dim = problem->dim;
-  double mean = 0, squares = 0;
+  double mean = 0, squares = 0, size = 0;
   for (int64_t d = 0; d < dim; d++)
     mean += problem->qk_norm == DFGNN_QK_NORM_LAYER ? x[d] / (double)dim : 0;
   for (int64_t d = 0; d < dim; d++)
+    size += fabs(x[d]) / (double)dim;
+  for (int64_t d = 0; d < dim; d++)
     squares += square(x[d] - mean) / (double)dim;
   to->deviation[side] = sqrt(squares + args->norm_eps);
+  to->deviation[2 + side] =
+      problem->qk_norm == DFGNN_QK_NORM_LAYER ? size / to->deviation[side] : 0;
   for (int64_t d = 0; d < dim; d++)
     to->norm_weight[side][d] = 1;
   if (weight)
@@ -208,6 +212,12 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
   part.fixed +=
       ((double)features + 4 + 2 * dfgnn__term_roundoff(problem)) * square(size);
   return part;
+}
+
+double dfgnn__ref_mean_error(const dfgnn_problem *problem,
+                             const dfgnn_ref_edge *e, int side) {
+  return sqrt(2 * dfgnn__ref_norm_variance(problem->dim)) *
+         e->deviation[2 + side];
 }
 
 double dfgnn__ref_norm_error(const dfgnn_problem *problem) {

@@ -7,7 +7,7 @@ import torch
 
 from .. import _execute, functional
 from .._modes import untraced
-from .._operators import OPERATORS, check_inputs
+from .._operators import OPERATORS, by_edge, check_inputs
 
 # sources: which inputs are by source; trains: whether backward will follow
 Call = namedtuple("Call", "graph name settings seed sources trains")
@@ -42,20 +42,21 @@ def merge_into(out, lse, rows, far_out, far_lse):
         lse.index_copy_(0, rows, both)
 
 
-def _recipes(call, near, far, bias):
-    split = call.graph.split
-    return (_execute.recipe(split.interior, call.name, near, bias[0],
-                            call.settings),
-            _execute.recipe(split.outer, call.name, far, bias[1],
-                            call.settings))
+def _near_inputs(call, inputs):
+    """What the interior reads."""
+    edges = call.graph.split.near_edges
+    return by_edge(OPERATORS[call.name], inputs,
+                   lambda t: t.index_select(0, edges))
 
 
 def _far_inputs(call, inputs, halo):
     """What the outer matrix reads: rows of the boundary, and the halo."""
-    halo = iter(halo)
-    return [next(halo) if spec.dims[0] == "M" and t is not None else
-            call.graph.split.at_boundary(t) if spec.dims[0] == "N" else t
-            for spec, t in zip(OPERATORS[call.name].inputs, inputs)]
+    split, halo = call.graph.split, iter(halo)
+    inputs = [next(halo) if spec.dims[0] == "M" and t is not None else
+              split.at_boundary(t) if spec.dims[0] == "N" else t
+              for spec, t in zip(OPERATORS[call.name].inputs, inputs)]
+    return by_edge(OPERATORS[call.name], inputs,
+                   lambda t: t.index_select(0, split.far_edges))
 
 
 def _shipped(call, inputs):
@@ -74,10 +75,11 @@ class DistAttention(torch.autograd.Function):
         graph, split = call.graph, call.graph.split
         pending = graph.exchange.start(_shipped(call, inputs))
         biases = split.parts_of(bias)
-        near = _execute.recipe(split.interior, call.name, inputs, biases[0],
-                               call.settings)
-        out, lse, _ = _execute.forward(split.interior, near, inputs, biases[0],
-                                       call.seed)
+        near_inputs = _near_inputs(call, inputs)
+        near = _execute.recipe(split.interior, call.name, near_inputs,
+                               biases[0], call.settings)
+        out, lse, _ = _execute.forward(split.interior, near, near_inputs,
+                                       biases[0], call.seed)
         halo = pending.wait()
         far_inputs = _far_inputs(call, inputs, halo)
         far = _execute.recipe(split.outer, call.name, far_inputs, biases[1],
@@ -110,7 +112,11 @@ class DistAttention(torch.autograd.Function):
             halo = pending.layout.views(pending.got)
         biases = split.parts_of(bias)
         far_inputs = _far_inputs(call, inputs, halo)
-        made, far = _recipes(call, inputs, far_inputs, biases)
+        near_inputs = _near_inputs(call, inputs)
+        near = _execute.recipe(split.interior, call.name, near_inputs,
+                               biases[0], call.settings)
+        far = _execute.recipe(split.outer, call.name, far_inputs, biases[1],
+                              call.settings)
         layout, buffer, there = exchange.begin_back(_shipped(call, inputs))
         into = [None] * len(inputs)
         for number, view in zip(call.sources, there):
@@ -131,8 +137,9 @@ class DistAttention(torch.autograd.Function):
         pending.done()
         ctx.pending = None
         back = exchange.start_back(layout, buffer)
-        grads = _execute.backward(split.interior, made, inputs, biases[0],
-                                  call.seed, out, lse, grad_out, needed)
+        grads = _execute.backward(split.interior, near, near_inputs,
+                                  biases[0], call.seed, out, lse, grad_out,
+                                  needed)
         _add_rows(call, grads, far_grads, split)
         if needed[-1]:
             grads[-1] = split.whole_of(grads[-1], far_grads[-1],
@@ -144,11 +151,16 @@ class DistAttention(torch.autograd.Function):
 
 
 def _add_rows(call, grads, far_grads, split):
-    """The outer matrix's share of gradients of own rows and of parameters."""
-    for number, spec in enumerate(OPERATORS[call.name].inputs):
+    """The outer matrix's share of gradients of own rows, of edges and of
+    parameters."""
+    for number, spec in enumerate(
+            OPERATORS[call.name].inputs[:len(grads) - 1]):
         if spec.dims[0] == "M" or grads[number] is None:
             continue
-        if spec.dims[0] == "N" and split.boundary is not None:
+        if spec.dims[0] == "E":
+            grads[number] = split.whole_of(grads[number], far_grads[number],
+                                           call.graph.num_edges)
+        elif spec.dims[0] == "N" and split.boundary is not None:
             grads[number].index_add_(0, split.boundary, far_grads[number])
         else:
             grads[number] += far_grads[number]
@@ -156,14 +168,15 @@ def _add_rows(call, grads, far_grads, split):
 
 @untraced
 def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
-           self_loops, return_lse):
+           self_loops, return_lse, **edges):
     """functional._attend() of a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
     if return_weights:
         return _by_table(name, graph, inputs, bias, dropout, scale, slope,
-                         return_weights, self_loops, return_lse)
+                         return_weights, self_loops, return_lse, edges)
     if self_loops:
         graph = graph.with_self_loops()
+        inputs = by_edge(spec, inputs, graph.to_looped_edges)
         if bias is not None:
             bias = graph.to_looped_edges(bias)
     n = graph.num_dst
@@ -171,12 +184,14 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
                  graph.device)
     value = inputs[spec.value]
     settings = functional._settings(value, scale, slope,
-                                    dropout if dropout < 1 else 0.0, False)
+                                    dropout if dropout < 1 else 0.0, False,
+                                    **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
+    inputs = by_edge(spec, inputs, graph.to_graph_order)
     if bias is not None:
         bias = graph.to_graph_order(bias)
-    sources = tuple(i for i, s in enumerate(spec.inputs)
-                    if s.dims[0] == "M" and inputs[i] is not None)
+    sources = tuple(i for i, (s, t) in enumerate(zip(spec.inputs, inputs))
+                    if s.dims[0] == "M" and t is not None)
     trains = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (bias, *inputs))
     out, lse = DistAttention.apply(
@@ -187,10 +202,11 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
 
 
 def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
-              self_loops, return_lse):
+              self_loops, return_lse, edges):
     """With the halo at hand, over the rank's rows as they are."""
     if self_loops:
         graph = graph.with_self_loops()
+        inputs = by_edge(OPERATORS[name], inputs, graph.to_looped_edges)
         if bias is not None:
             bias = graph.to_looped_edges(bias)
     inputs = tuple(graph.extend(t) if s.dims[0] == "M" and t is not None else t
@@ -200,6 +216,6 @@ def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
         functional.make_seed = graph.exchange.seed
         return functional._attend(
             name, graph.table, inputs, bias, scale, slope, dropout, weights,
-            False, return_lse=return_lse)
+            False, return_lse=return_lse, **edges)
     finally:
         functional.make_seed = draw

@@ -92,11 +92,11 @@ class GATv2Conv(Conv):
                                  "edge_dim")
             if edge_attr.dim() == 1:
                 edge_attr = edge_attr.view(-1, 1)
-            edge_attr = self.lin_edge(edge_attr).view(shape)
+        weight = None if edge_attr is None else self.lin_edge.weight
         out = gatv2_attention(
             graph, h_dst, h_src, self.att[0],
             negative_slope=self.negative_slope, edge_attr=edge_attr,
-            dropout=self.dropout, training=self.training,
+            edge_weight=weight, dropout=self.dropout, training=self.training,
             return_weights="after" if wanted else False, self_loops=loops)
         alpha = None
         if wanted:

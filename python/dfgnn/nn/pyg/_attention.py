@@ -255,15 +255,20 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         loops = False
     else:
         graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    weight = None
     if edge_attr is not None:
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
-        edge_attr = layer.lin_edge(edge_attr).view(shape)
+        if _edges_looked_at(layer) or layer.lin_edge.bias is not None \
+                or edge_attr.dtype != h_l.dtype:
+            edge_attr = layer.lin_edge(edge_attr).view(shape).to(h_l.dtype)
+        else:
+            weight = layer.lin_edge.weight.to(h_l.dtype)
     like = (h_l[:0] * layer.att).sum(-1)
     out = _attend(
         gatv2_attention, graph, h_r, h_l, layer.att[0].to(h_l.dtype),
         negative_slope=layer.negative_slope, edge_attr=edge_attr,
-        dropout=layer.dropout, training=layer.training,
+        edge_weight=weight, dropout=layer.dropout, training=layer.training,
         return_weights="after" if wanted else False, self_loops=loops,
         result=_result_type(like, h_l))
     if not wanted:

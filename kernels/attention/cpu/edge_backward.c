@@ -1,0 +1,276 @@
+/* edge_backward.c - gradients of attention with edge features or norms: what
+ * comes before, between and after the walks */
+#include "kernels/attention/cpu/edge_backward.h"
+
+enum { SIMD, SCHEDULE };
+
+/* ---- memory -------------------------------------------------------------- */
+
+#define MOST_PARTS 64
+#define PARTS_BYTES ((size_t)16 << 20) /* of all parts' sums */
+
+static size_t weight_numbers(const dfgnn_problem *p) {
+  return p->edge_dim > 0 ? (size_t)(p->heads * p->dim * p->edge_dim) : 0;
+}
+
+static size_t part_bytes(const dfgnn_problem *p) {
+  size_t row = (size_t)(p->heads * p->dim);
+  return dfgnn__cpu_aligned((weight_numbers(p) + 2 * row + (size_t)p->dim) *
+                                dfgnn__cpu_scalar_size(p) +
+                            DFGNN_CPU_PADDING);
+}
+
+static int64_t part_count(const dfgnn_setting *setting) {
+  enum { WORK = 1024 };
+  const dfgnn_matrix *m = setting->matrix;
+  int64_t parts = (m->edges + 2 * m->destinations) / WORK + 1;
+  int64_t most = (int64_t)(PARTS_BYTES / part_bytes(setting->problem));
+  parts = parts < MOST_PARTS ? parts : MOST_PARTS;
+  return parts < most ? parts : most < 4 ? 4 : most;
+}
+
+typedef struct layout {
+  size_t norms, edges, parts, threads, nodes, end;
+  size_t thread_bytes;
+} layout;
+
+static dfgnn_cpu_plan plan_of(const dfgnn_setting *setting) {
+  const int *p = setting->parameter;
+  return (dfgnn_cpu_plan){.simd = p[SIMD], .schedule = p[SCHEDULE], .spill = 2};
+}
+
+static layout lay_out(const dfgnn_setting *setting) {
+  const dfgnn_problem *p = setting->problem;
+  dfgnn_cpu_plan plan = plan_of(setting);
+  layout l = {.norms = 0};
+  l.thread_bytes = dfgnn__cpu_aligned(
+      p->op == DFGNN_OP_GT ? dfgnn__cpu_edge_rows_gt_bytes(setting)
+                           : dfgnn__cpu_edge_rows_gatv2_bytes(setting));
+  l.edges = dfgnn__cpu_norm_bytes(setting);
+  l.parts = l.edges + dfgnn__cpu_edges_bytes(p);
+  l.threads = l.parts + (size_t)part_count(setting) * part_bytes(p);
+  l.nodes = l.threads + (size_t)setting->device->units * l.thread_bytes;
+  l.end = l.nodes + dfgnn__cpu_backward_workspace(setting, &plan);
+  return l;
+}
+
+static size_t workspace(const dfgnn_setting *setting) {
+  return lay_out(setting).end;
+}
+
+static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
+  dfgnn_cpu_plan plan = plan_of(setting);
+  return dfgnn__cpu_backward_views(&plan, requests);
+}
+
+static const char *applicable(const dfgnn_setting *setting) {
+  const dfgnn_problem *p = setting->problem;
+  if (!p->edge_dim && !p->qk_norm)
+    return "is for edge features and normalised queries";
+  return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
+}
+
+/* ---- what the walks share ------------------------------------------------ */
+
+dfgnn_cpu_edge_sums dfgnn__cpu_edge_part(const dfgnn_cpu_edge_backward *w,
+                                         int64_t part) {
+  const dfgnn_problem *p = w->problem;
+  const dfgnn_args *args = w->args;
+  char *at = w->parts + (size_t)part * w->part_bytes;
+  int64_t row = p->heads * p->dim, count = (int64_t)weight_numbers(p);
+  dfgnn_cpu_edge_sums s = {NULL, NULL, NULL, NULL};
+  if (p->edge_dim > 0 && args->grad_edge_weight)
+    s.weight = at;
+  if (p->edge_dim > 0 && args->grad_edge_bias)
+    s.bias = dfgnn__cpu_at(&w->edges, at, count);
+  if (p->op == DFGNN_OP_GATV2 && args->grad_att)
+    s.att = dfgnn__cpu_at(&w->edges, at, count + row);
+  if (p->qk_norm && args->grad_query_norm)
+    s.norm = dfgnn__cpu_at(&w->edges, at, count + 2 * row);
+  return s;
+}
+
+void dfgnn__cpu_edge_load_row(const dfgnn_cpu_edge_backward *w, char *to,
+                              const dfgnn_cpu_tensor *t, int64_t node) {
+  const dfgnn_problem *p = w->problem;
+  for (int64_t h = 0; h < p->heads; h++)
+    w->edges.loops->load(dfgnn__cpu_at(&w->edges, to, h * p->dim),
+                         t->base + node * t->node + h * t->head, t->feature,
+                         p->dim);
+}
+
+void dfgnn__cpu_edge_terms(const dfgnn_cpu_edge_backward *w, int64_t row,
+                           int64_t begin, int64_t end) {
+  const dfgnn_cpu_side *rows = &w->nodes.rows;
+  const dfgnn_cpu_job *job = &rows->job;
+  for (int64_t h = 0; h < job->heads; h++) {
+    char *gradients = dfgnn__cpu_edge_gradients(w, h, begin);
+    job->kernels->terms(job, row, h, begin, end - begin,
+                        dfgnn__cpu_edge_weights(w, h, begin), gradients);
+    if (rows->grad_bias)
+      job->kernels->keep(
+          dfgnn__cpu_scalar(job, rows->grad_bias, begin * job->heads + h),
+          gradients, end - begin, job->heads);
+  }
+}
+
+/* ---- parts --------------------------------------------------------------- */
+
+static void walk_parts(const dfgnn_cpu_job *job, void *data, char *memory,
+                       int64_t begin, int64_t end) {
+  const dfgnn_cpu_edge_backward *w = data;
+  for (int64_t part = begin; part < end; part++) {
+    memset(w->parts + (size_t)part * w->part_bytes, 0, w->part_bytes);
+    dfgnn_cpu_edge_sums sums = dfgnn__cpu_edge_part(w, part);
+    int64_t first = dfgnn__cpu_part(job, part, w->part_count);
+    int64_t last = dfgnn__cpu_part(job, part + 1, w->part_count);
+    if (w->problem->op == DFGNN_OP_GT)
+      dfgnn__cpu_edge_rows_gt(w, memory, first, last, &sums);
+    else
+      dfgnn__cpu_edge_rows_gatv2(w, memory, first, last, &sums);
+  }
+}
+
+/* Adds up the parts in pairs, and writes what they come to. */
+static void add_parts(const dfgnn_cpu_edge_backward *w) {
+  const dfgnn_problem *p = w->problem;
+  const dfgnn_args *args = w->args;
+  int64_t numbers = (int64_t)(w->part_bytes / w->edges.scalar_size);
+  for (int64_t step = 1; step < w->part_count; step *= 2)
+    for (int64_t part = 0; part + step < w->part_count; part += 2 * step) {
+      char *to = w->parts + (size_t)part * w->part_bytes;
+      w->nodes.rows.job.kernels->combine(
+          to, 1, to + (size_t)step * w->part_bytes, 1, numbers);
+    }
+  dfgnn_cpu_edge_sums s = dfgnn__cpu_edge_part(w, 0);
+  const struct {
+    void *to;
+    const char *from;
+    int64_t count;
+  } written[] = {{args->grad_edge_weight, s.weight, (int64_t)weight_numbers(p)},
+                 {args->grad_edge_bias, s.bias, p->heads * p->dim},
+                 {args->grad_att, s.att, p->heads * p->dim},
+                 {args->grad_query_norm, s.norm, p->dim}};
+  for (size_t k = 0; k < sizeof written / sizeof *written; k++)
+    if (written[k].from)
+      memcpy(written[k].to, written[k].from,
+             (size_t)written[k].count * w->edges.scalar_size);
+}
+
+/* ---- keys that were normalised ------------------------------------------- */
+
+/* grad_key is that of normalised keys, in parts of the sources. */
+static void through_norm(const dfgnn_cpu_job *job, void *data, char *memory,
+                         int64_t begin, int64_t end) {
+  const dfgnn_cpu_edge_backward *w = data;
+  const dfgnn_problem *p = w->problem;
+  const dfgnn_args *args = w->args;
+  const dfgnn_cpu_tensor x =
+      dfgnn__cpu_tensor_of(p, args->key, &args->key_strides);
+  const dfgnn_cpu_tensor g = w->nodes.columns.scores.out;
+  (void)job;
+  for (int64_t part = begin; part < end; part++) {
+    char *sums = w->parts + (size_t)part * w->part_bytes;
+    memset(sums, 0, w->part_bytes);
+    int64_t first = w->nodes.rows.job.sources * part / w->part_count;
+    int64_t last = w->nodes.rows.job.sources * (part + 1) / w->part_count;
+    for (int64_t i = first; i < last; i++)
+      for (int64_t h = 0; h < p->heads; h++) {
+        char *at = g.base + i * g.node + h * g.head;
+        w->edges.loops->load(memory, at, g.feature, p->dim);
+        w->edges.loops->denormalize(
+            memory, x.base + i * x.node + h * x.head, x.feature, args->key_norm,
+            p->dim, p->qk_norm == DFGNN_QK_NORM_LAYER, args->norm_eps, sums);
+        if (args->grad_key)
+          w->edges.loops->store(at, g.feature, memory, p->dim);
+      }
+  }
+}
+
+static void finish_keys(const dfgnn_cpu_edge_backward *w, int schedule) {
+  const dfgnn_problem *p = w->problem;
+  const dfgnn_cpu_job *job = &w->nodes.rows.job;
+  dfgnn__cpu_range(job, schedule, w->part_count, 1, through_norm, (void *)w);
+  for (int64_t step = 1; step < w->part_count; step *= 2)
+    for (int64_t part = 0; part + step < w->part_count; part += 2 * step) {
+      char *to = w->parts + (size_t)part * w->part_bytes;
+      job->kernels->combine(to, 1, to + (size_t)step * w->part_bytes, 1,
+                            p->dim);
+    }
+  if (w->args->grad_key_norm)
+    memcpy(w->args->grad_key_norm, w->parts,
+           (size_t)p->dim * w->edges.scalar_size);
+}
+
+/* ---- launch -------------------------------------------------------------- */
+
+/* Gradients of normalised keys need a place, wanted or not. */
+static dfgnn_status launch(const dfgnn_launch *given) {
+  const dfgnn_setting *setting = &given->setting;
+  const dfgnn_problem *p = setting->problem;
+  dfgnn_cpu_plan plan = plan_of(setting);
+  layout l = lay_out(setting);
+  char *memory = given->workspace;
+  dfgnn_launch launch;
+  dfgnn_args args;
+  dfgnn_cpu_edge_backward w = {.problem = p,
+                               .args = given->args,
+                               .parts = memory + l.parts,
+                               .part_count = part_count(setting),
+                               .part_bytes = part_bytes(p)};
+  dfgnn__cpu_edges_begin(&w.edges, given, plan.simd, memory + l.edges);
+  dfgnn__cpu_norm_begin(&launch, &args, given, w.edges.loops,
+                        setting->device->units, memory + l.norms);
+  launch.workspace = memory + l.nodes;
+  int keys = p->qk_norm && (args.grad_key || args.grad_key_norm);
+  if (keys && !args.grad_key) { /* the normalised keys are not read by then */
+    args.grad_key = (void *)args.key;
+    args.grad_key_strides = args.key_strides;
+  }
+  dfgnn__cpu_backward_begin(&w.nodes, &launch, &plan);
+  if (p->qk_norm && args.grad_query_norm)
+    w.nodes.rows.wants_scores = 1;
+  dfgnn_cpu_side *columns = &w.nodes.columns;
+  dfgnn_cpu_job job = w.nodes.rows.job;
+  job.thread_memory = memory + l.threads;
+  job.thread_bytes = l.thread_bytes;
+  dfgnn__cpu_range(&job, plan.schedule, w.part_count, 1, walk_parts, &w);
+  add_parts(&w);
+  if (p->op == DFGNN_OP_GT) {
+    columns->terms = DFGNN_CPU_READ;
+    columns->wants_gradients = 1;
+    dfgnn__cpu_backward_walk(columns, plan.schedule);
+  } else if (columns->wanted) {
+    dfgnn_cpu_job by_column = columns->job;
+    by_column.thread_memory = job.thread_memory;
+    by_column.thread_bytes = job.thread_bytes;
+    dfgnn__cpu_rows(&by_column, plan.schedule, 64, dfgnn__cpu_edge_columns, &w);
+  }
+  if (keys)
+    finish_keys(&w, plan.schedule);
+  return DFGNN_OK;
+}
+
+DFGNN_FAMILIES(attention_cpu_edge_backward) = {
+    {
+        .name = "cpu.attention.bwd.edges",
+        .algorithm = "edges",
+        .backend = "cpu",
+        .ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
+        .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
+        .dtypes = DFGNN_DTYPES_ALL,
+        .revision = 1,
+        .deterministic = 1,
+        .bias = 1,
+        .dropout = 1,
+        .edge_ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
+        .qk_norm = 1,
+        .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_SCHEDULE},
+        .applicable = applicable,
+        .workspace = workspace,
+        .views = views,
+        .launch = launch,
+        .block = DFGNN_CPU_BLOCK,
+    },
+    DFGNN_FAMILIES_END,
+};

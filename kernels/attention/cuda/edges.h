@@ -1,0 +1,61 @@
+/* edges.h - arguments of the kernels of attention with edge features
+ *
+ * An edge has FE features e and heads a matrix W [H*D,FE] that they share; a
+ * bias of W is one more feature that is 1 on every edge, so the kernels work
+ * with F = FE + ONE features.  Keys and values take W e, yet no W e is made:
+ *
+ *   score  scale (<q, k> + <W^T q, e>)    W^T q once a row and head
+ *   out    sum alpha v + W sum alpha e    W z once a row and head
+ *
+ * Backward is three kernels.  Rows write the gradients of queries and of edges,
+ * and (P, dS) of each edge and head; columns gather q and dO with them; the
+ * gradient of W sums outer products of q and sum dS e, dO and sum P e. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_H
+#define DFGNN_ATTENTION_CUDA_EDGES_H
+
+#include <stdint.h>
+
+#include "dfgnn.h"
+#include "kernels/attention/cuda/dropout_params.h"
+#include "kernels/attention/cuda/edge_mode.h"
+#include "kernels/attention/cuda/lanes.h"
+#include "kernels/attention/cuda/schedule.h"
+
+/* What takes W e. */
+enum { EDGES_KEYS = 1, EDGES_VALUES = 2 };
+
+typedef struct edges_params {
+  row_schedule schedule;
+  tensor_view query, key, value, out;
+  tensor_view grad_out, grad_query, grad_key, grad_value;
+  const void *attr;              /* [E,FE] */
+  const void *weight, *constant; /* [H*D,FE]; [H*D], the bias of W */
+  void *grad_attr;               /* [E,FE] or NULL */
+  void *carry;          /* [E,FE] sums of grad_attr over earlier heads */
+  const void *bias;     /* [E,H]: EDGE_BIAS */
+  void *grad_bias;      /* [E,H] or NULL */
+  void *pairs;          /* [E,H,2]: P after dropout, dS */
+  const void *edge_of;  /* columns: the edge of each; as wide as offsets */
+  void *lse;            /* [N,H]; forward: or NULL */
+  const void *grad_lse; /* [N,H], which delta is less by; or NULL */
+  void *totals;         /* [blocks,H*D,F]: parts of the gradient of W */
+  dropout_params dropout;
+  double scale, slope;
+
+  /* Of the kernels that make W e of an edge. */
+  const void *att;                   /* GATv2 [H,D] */
+  const void *score_dst, *score_src; /* GAT [N,H], [M,H] */
+  const void *score_edge;            /* GAT [E,H] */
+  void *grad_score_dst, *grad_score_src, *grad_score_edge;
+} edges_params;
+
+/* Adds up the parts of the gradient of W; of GATv2 a last column is that of
+ * att. */
+typedef struct edges_total_params {
+  const void *totals;
+  void *weight, *constant, *att;     /* gradients, each may be NULL */
+  int64_t features;                  /* H*D */
+  int32_t blocks, width, ones, atts; /* FE, ONE, 1 of GATv2 */
+} edges_total_params;
+
+#endif

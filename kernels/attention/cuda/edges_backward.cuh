@@ -1,0 +1,383 @@
+/* edges_backward.cuh - gradients of GT with edge features, by rows
+ *
+ * A block takes as many rows as it has warps.  All warps make W^T q and W^T dO
+ * of the rows; each walks the edges of one row, for P, dS, the gradients of
+ * edge features (sums over heads) and the row's sums of dS k and of dS e; all
+ * make W times the latter, which completes the gradient of the query.
+ * Meanwhile q and dO of the next rows come. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
+
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
+
+namespace dfgnn {
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int STAGED>
+struct edge_backward
+    : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
+  using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
+  using map::C, map::FP, map::FPL, map::SIDES, map::TILE, map::first;
+  using typename map::A;
+  using typename map::pack;
+  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
+  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
+  static constexpr int CHUNK = edge_chunk_of(FP);
+  static constexpr int LEFT = folded(U * FPL, L / 2, HL);
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
+  using rows_of = edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED>;
+  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
+  using project =
+      edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
+  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
+
+  const edges_params &p;
+  A *tile; /* [2][ROWS][PITCH]: W^T q, then sum dS e; W^T dO */
+  chunk features;
+  uint64_t key;
+
+  /* What is asked for before a row's walk begins. */
+  struct early {
+    int index;
+    typename chunk::early features;
+  };
+  struct gradients {
+    A q[C][VEC], dout[C][VEC], tq[S][FPL], td[S][FPL], lse[S], delta[S],
+        by_lse[S];
+    A acc[C][VEC], z[S][FPL];
+  };
+
+  __device__ __forceinline__ edge_backward(const edges_params &params, A *tile_,
+                                           A *chunk_)
+      : p(params), tile(tile_), features{chunk_},
+        key(DROPOUT ? dropout_key(params.dropout) : 0) {}
+
+  __device__ __forceinline__ A *row_of_tile(int h) const {
+    return tile + int(threadIdx.x / 32) * project::PITCH +
+           (this->head(h) - first) * FP;
+  }
+
+  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+    return static_cast<const T *>(p.attr) +
+           (w.indices - p.schedule.indices + at) * FE;
+  }
+  __device__ __forceinline__ void fetch(early &e, const row_work &w,
+                                        int at) const {
+    const int count = min(CHUNK, w.degree - at);
+    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+    features.fetch(e.features, attr_of(w, at), count);
+  }
+
+  /* What all rows' products with W do not change. */
+  __device__ __forceinline__ void load_rows(gradients &z,
+                                            const rows_of &queries,
+                                            const rows_of &grads,
+                                            int row) const {
+    this->own(z.acc, p.out, row); /* for a while */
+    if constexpr (STAGED) {
+      const int at = threadIdx.x / 32 * rows_of::PITCH;
+      this->own(z.q, queries.staged + at);
+      this->own(z.dout, grads.staged + at);
+    } else {
+      this->own(z.q, p.query, row);
+      this->own(z.dout, p.grad_out, row);
+    }
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.lse[h] = this->has_head(h) ? __ldg(static_cast<const A *>(p.lse) +
+                                           int64_t(row) * HEADS + this->head(h))
+                                   : -A(INFINITY);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.by_lse[h] = p.grad_lse && this->has_head(h)
+                        ? __ldg(static_cast<const A *>(p.grad_lse) +
+                                int64_t(row) * HEADS + this->head(h))
+                        : A(0);
+  }
+
+  __device__ __forceinline__ void begin(gradients &z) const {
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      z.delta[h] = A(0);
+      z.lse[h] = z.lse[h] == -A(INFINITY) ? A(INFINITY) : z.lse[h] * A(kLog2e);
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        z.tq[h][f] = z.td[h][f] = z.z[h][f] = A(0);
+      if (!this->has_head(h))
+        continue;
+      if (KEYS)
+        this->share(z.tq[h], row_of_tile(h));
+      if (VALUES)
+        this->share(z.td[h], row_of_tile(h) + ROWS * project::PITCH);
+    }
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        z.delta[map::state(c)] += z.dout[c][i] * z.acc[c][i];
+        z.q[c][i] *= A(p.scale) * A(kLog2e);
+        z.acc[c][i] = A(0);
+      }
+    this->reduce(z.delta);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.delta[h] -= z.by_lse[h];
+  }
+
+  __device__ __forceinline__ void step(gradients &z, const char *keys,
+                                       const char *values, int index, int from,
+                                       int left, int64_t edge) const {
+    pack k[U][C], v[U][C];
+    A s[U * S], dp[U * S], e[U][FPL];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int j = __shfl_sync(kFullMask, index, from + u * SIDES);
+      this->gather(k[u], keys, p.key, j, u * SIDES < left);
+      this->gather(v[u], values, p.value, j, u * SIDES < left);
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      this->share(e[u], features.at + (from + u * SIDES) * FP);
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        s[u * S + h] = dp[u * S + h] = A(0);
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          s[u * S + map::state(c)] += z.q[c][i] * widen(k[u][c].item[i]);
+          dp[u * S + map::state(c)] += z.dout[c][i] * widen(v[u][c].item[i]);
+        }
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+#pragma unroll
+        for (int f = 0; f < FPL; ++f) {
+          if (KEYS)
+            s[u * S + h] += z.tq[h][f] * e[u][f];
+          if (VALUES)
+            dp[u * S + h] += z.td[h][f] * e[u][f];
+        }
+    }
+    this->reduce(s);
+    this->reduce(dp);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        weigh(s[u * S + h], dp[u * S + h], z, h, u * SIDES < left,
+              edge + u * SIDES);
+        /* s is now dS, dp what remains of P. */
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] += s[u * S + map::state(c)] * widen(k[u][c].item[i]);
+      if constexpr (KEYS)
+#pragma unroll
+        for (int h = 0; h < S; ++h)
+#pragma unroll
+          for (int f = 0; f < FPL; ++f)
+            z.z[h][f] += s[u * S + h] * e[u][f];
+    }
+    if constexpr (WRITE)
+      edge_gradients(z, s, dp, from);
+  }
+
+  /* s and <dO, v> of an edge become dS and P. */
+  __device__ __forceinline__ void weigh(A &s, A &dp, const gradients &z, int h,
+                                        bool live, int64_t edge) const {
+    const bool there = live && this->has_head(h);
+    const int64_t at = edge * HEADS + this->head(h);
+    if (BIAS && there)
+      s += __ldcs(static_cast<const A *>(p.bias) + at) * A(kLog2e);
+    const A weight = there ? exp2_fast(s - z.lse[h]) : A(0);
+    A kept = A(1);
+    if constexpr (DROPOUT)
+      kept = kept_of(p.dropout, A(p.dropout.keep), key, edge, HEADS,
+                     this->head(h));
+    /* 0 times an infinite number is none. */
+    s = weight == A(0)
+            ? A(0)
+            : weight * ((kept == A(0) ? A(0) : dp * kept) - z.delta[h]);
+    dp = weight * kept;
+    if (!there || !this->first_of_head())
+      return;
+    edge_put_pair(dp, s, p.pairs, at);
+    if (p.grad_bias)
+      static_cast<A *>(p.grad_bias)[at] = s;
+  }
+
+  /* What lanes of all heads add to the features of U edges of each side. */
+  __device__ __forceinline__ void edge_gradients(const gradients &z,
+                                                 const A (&ds)[U * S],
+                                                 const A (&weight)[U * S],
+                                                 int from) const {
+    A x[U * FPL];
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int f = 0; f < FPL; ++f) {
+        A sum = A(0);
+#pragma unroll
+        for (int h = 0; h < S; ++h) {
+          if (KEYS) /* tq is in units of log2(e) */
+            sum += ds[u * S + h] * A(kLn2) * z.tq[h][f];
+          if (VALUES)
+            sum += weight[u * S + h] * z.td[h][f];
+        }
+        x[u * FPL + f] = sum;
+      }
+    const int begin = fold<U * FPL, L / 2, HL>(x, 0);
+    __syncwarp(); /* all have read what is overwritten */
+#pragma unroll
+    for (int i = 0; i < LEFT; ++i) {
+      const int u = (begin + i) / FPL, f = (begin + i) % FPL;
+      const int column = this->part() * FPL + f;
+      if (column < FE)
+        features.at[(from + u * SIDES) * FP + column] = x[i];
+    }
+  }
+
+  __device__ __forceinline__ void walk(gradients &z, early &e,
+                                       const row_work &w) const {
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *keys = this->base(p.key), *values = this->base(p.value);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      if (at > 0 || first > 0)
+        fetch(e, w, at);
+      const int index = e.index;
+      features.load(e.features, attr_of(w, at), count,
+                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(z, keys, values, index, i, count - i, begin + at + i);
+      if constexpr (WRITE)
+        features.store(static_cast<T *>(p.grad_attr) + (begin + at) * FE,
+                       static_cast<A *>(p.carry) + (begin + at) * FE, count,
+                       first > 0, first + TILE >= HEADS);
+      __syncwarp();
+    }
+  }
+
+  __device__ __forceinline__ void finish(gradients &z) const {
+    this->sum_sides(z.acc);
+    if (!KEYS)
+      return;
+    this->sum_sides(z.z);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      if (this->side() == 0 && this->has_head(h))
+#pragma unroll
+        for (int f = 0; f < FPL; ++f)
+          if (this->part() * FPL + f < FE + ONE)
+            row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+  }
+
+  __device__ __forceinline__ void store(gradients &z, const A *product,
+                                        int row) const {
+    if (this->side() != 0 || !p.grad_query.data)
+      return;
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      if (KEYS && this->has(c)) {
+        A y[VEC];
+        load_vector(y, product + int(threadIdx.x / 32) * expand::PITCH +
+                           (this->head(map::state(c)) - first) * expand::HEAD +
+                           this->feature(c));
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] += y[i];
+      }
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        z.acc[c][i] *= A(p.scale);
+      this->give(p.grad_query, row, c, z.acc[c]);
+    }
+  }
+};
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS,
+          int STAGED>
+__global__ void __launch_bounds__(ROWS * 32, BLOCKS)
+    edge_gradient(const __grid_constant__ edges_params p) {
+  using work_t = edge_backward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
+                               USE, EDGE, ROWS, STAGED>;
+  using A = typename work_t::A;
+  constexpr int kTile = ROWS * work_t::project::PITCH;
+  constexpr int kTiles = work_t::VALUES ? 2 : 1;
+  extern __shared__ double edges_shared[];
+  A *tile = reinterpret_cast<A *>(edges_shared);
+  A *product = tile + kTiles * kTile;
+  A *chunks = product + (work_t::KEYS ? ROWS * work_t::expand::PITCH : 0);
+  T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
+  const int warp = threadIdx.x / 32;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
+  const typename work_t::rows_of queries{staged},
+      grads{staged + work_t::rows_of::SIZE};
+  const typename work_t::matrix w{static_cast<const T *>(p.weight),
+                                  static_cast<const T *>(p.constant),
+                                  staged + 2 * work_t::rows_of::SIZE};
+  const auto copy = [&](int row0) {
+    queries.copy(p.query, row0, min(ROWS, units - row0), 0, HEADS);
+    grads.copy(p.grad_out, row0, min(ROWS, units - row0), 0, HEADS);
+    copy_commit();
+  };
+  work_t work(p, tile, chunks + warp * work_t::CHUNK * work_t::FP);
+  int row0 = blockIdx.x * ROWS;
+  copy(row0);
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  w.stage();
+  work.features.clear();
+  for (int i = threadIdx.x; i < kTiles * kTile; i += ROWS * 32)
+    tile[i] = A(0);
+  typename work_t::gradients z;
+  typename work_t::early e;
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0), row = row0 + warp;
+    const row_work now = edges;
+    work.fetch(e, now, 0);
+    copy_wait<0>();
+    __syncthreads();
+    edges = row_of_unit(p.schedule, min(row + step, units - 1));
+    for (int t = 0; t < work_t::TILES; ++t) {
+      work.first = t * work_t::TILE;
+      if (warp < rows)
+        work.load_rows(z, queries, grads, row);
+      if (work_t::KEYS)
+        work_t::project::run(tile, w, queries, p.query, row0, rows, work.first,
+                             A(p.scale) * A(kLog2e));
+      if (work_t::VALUES)
+        work_t::project::run(tile + kTile, w, grads, p.grad_out, row0, rows,
+                             work.first, A(1));
+      __syncthreads();
+      if (t == work_t::TILES - 1 && row0 + step < units)
+        copy(row0 + step);
+      if (warp < rows) {
+        work.begin(z);
+        work.walk(z, e, now);
+        work.finish(z);
+      }
+      if (work_t::KEYS) {
+        __syncthreads();
+        if (p.grad_query.data)
+          work_t::expand::run(product, w, tile, work.first);
+        __syncthreads();
+      } else if (t + 1 < work_t::TILES) {
+        __syncthreads();
+      }
+      if (warp < rows)
+        work.store(z, product, row);
+    }
+  }
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,314 @@
+/* edges_forward.cuh - GT with edge features: a block takes as many rows as it
+ * has warps
+ *
+ * All warps make W^T q of the block's rows; each walks the edges of one row;
+ * all make W z of the sums z = sum alpha e; each adds its row's to the sum of
+ * its values.  Meanwhile the queries of the next rows come.  Scores are kept in
+ * units of log2(e). */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
+
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
+
+namespace dfgnn {
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int STAGED>
+struct edge_forward
+    : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
+  using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
+  using map::C, map::FP, map::FPL, map::SIDES, map::TILE, map::first;
+  using typename map::A;
+  using typename map::pack;
+  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
+  static constexpr int CHUNK = edge_chunk_of(FP);
+  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
+  using rows_of = edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED>;
+  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
+  using project =
+      edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
+  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
+
+  const edges_params &p;
+  A *tile; /* [ROWS][PITCH]: W^T q, then z */
+  chunk features;
+  uint64_t key; /* of the dropout generator */
+
+  /* What is asked for before a row's walk begins. */
+  struct early {
+    int index;
+    typename chunk::early features;
+  };
+  /* The lane's part of a row in progress. */
+  struct softmax {
+    A q[C][VEC], tq[S][FPL], m[S], l[S], acc[C][VEC], z[S][FPL];
+  };
+
+  __device__ __forceinline__ edge_forward(const edges_params &params, A *tile_,
+                                          A *chunk_)
+      : p(params), tile(tile_), features{chunk_},
+        key(DROPOUT ? dropout_key(params.dropout) : 0) {}
+
+  __device__ __forceinline__ A *row_of_tile(int h) const {
+    return tile + int(threadIdx.x / 32) * project::PITCH +
+           (this->head(h) - first) * FP;
+  }
+
+  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+    return static_cast<const T *>(p.attr) +
+           (w.indices - p.schedule.indices + at) * FE;
+  }
+  __device__ __forceinline__ void fetch(early &e, const row_work &w,
+                                        int at) const {
+    const int count = min(CHUNK, w.degree - at);
+    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+    features.fetch(e.features, attr_of(w, at), count);
+  }
+
+  __device__ __forceinline__ void load_query(softmax &z, const rows_of &queries,
+                                             int row) const {
+    if constexpr (STAGED)
+      this->own(z.q, queries.staged + threadIdx.x / 32 * rows_of::PITCH);
+    else
+      this->own(z.q, p.query, row);
+  }
+
+  __device__ __forceinline__ void begin(softmax &z) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i) {
+        z.q[c][i] *= A(p.scale) * A(kLog2e);
+        z.acc[c][i] = A(0);
+      }
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      z.m[h] = lowest<A>();
+      z.l[h] = A(0);
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        z.tq[h][f] = z.z[h][f] = A(0);
+      if (KEYS && this->has_head(h))
+        this->share(z.tq[h], row_of_tile(h));
+    }
+  }
+
+  /* U edges of each side, of which so many are there from the side's first. */
+  __device__ __forceinline__ void step(softmax &z, const char *keys,
+                                       const char *values, int index, int from,
+                                       int left, int64_t edge) const {
+    pack k[U][C], v[U][C];
+    A s[U * S], weight[U * S], e[U][FPL];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int j = __shfl_sync(kFullMask, index, from + u * SIDES);
+      this->gather(k[u], keys, p.key, j, u * SIDES < left);
+      this->gather(v[u], values, p.value, j, u * SIDES < left);
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      this->share(e[u], features.at + (from + u * SIDES) * FP);
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        s[u * S + h] = A(0);
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          s[u * S + map::state(c)] += z.q[c][i] * widen(k[u][c].item[i]);
+      if constexpr (KEYS)
+#pragma unroll
+        for (int h = 0; h < S; ++h)
+#pragma unroll
+          for (int f = 0; f < FPL; ++f)
+            s[u * S + h] += z.tq[h][f] * e[u][f];
+    }
+    this->reduce(s);
+#pragma unroll
+    for (int i = 0; i < U * S; ++i) {
+      const int u = i / S, h = i % S;
+      const bool live = u * SIDES < left;
+      if (BIAS && live && this->has_head(h))
+        s[i] += __ldcs(static_cast<const A *>(p.bias) +
+                       (edge + u * SIDES) * HEADS + this->head(h)) *
+                A(kLog2e);
+      if (!live)
+        s[i] = -A(INFINITY);
+    }
+    edge_soften<U>(weight, s, z.m, z.l,
+                   [&](int h, A scale) { rescale(z, h, scale); });
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      bool kept[S];
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        if constexpr (DROPOUT)
+          weight[u * S + h] *= kept_of(p.dropout, A(p.dropout.keep), key,
+                                       edge + u * SIDES, HEADS, this->head(h));
+        /* 0 times an infinite value is none. */
+        kept[h] = !DROPOUT || weight[u * S + h] != A(0);
+      }
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+        if (kept[map::state(c)])
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            z.acc[c][i] +=
+                weight[u * S + map::state(c)] * widen(v[u][c].item[i]);
+      if constexpr (VALUES)
+#pragma unroll
+        for (int h = 0; h < S; ++h)
+          if (kept[h])
+#pragma unroll
+            for (int f = 0; f < FPL; ++f)
+              z.z[h][f] += weight[u * S + h] * e[u][f];
+    }
+  }
+
+  static __device__ __forceinline__ void rescale(softmax &z, int h, A scale) {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+      if (map::state(c) == h)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] *= scale;
+#pragma unroll
+    for (int f = 0; f < FPL; ++f)
+      z.z[h][f] *= scale;
+  }
+
+  __device__ __forceinline__ void walk(softmax &z, early &e,
+                                       const row_work &w) const {
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *keys = this->base(p.key), *values = this->base(p.value);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      if (at > 0 || first > 0)
+        fetch(e, w, at);
+      const int index = e.index;
+      features.load(e.features, attr_of(w, at), count,
+                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(z, keys, values, index, i, count - i, begin + at + i);
+      __syncwarp();
+    }
+  }
+
+  /* Merges the sides, makes the row's softmax whole, leaves z to the block. */
+  __device__ __forceinline__ void finish(softmax &z, int row) const {
+    this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
+    this->sum_sides(z.acc);
+    if (VALUES)
+      this->sum_sides(z.z);
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      const A l = z.l[h];
+      if (p.lse && this->side() == 0 && this->first_of_head() &&
+          this->has_head(h))
+        static_cast<A *>(p.lse)[int64_t(row) * HEADS + this->head(h)] =
+            l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
+      rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+      if (VALUES && this->side() == 0 && this->has_head(h))
+#pragma unroll
+        for (int f = 0; f < FPL; ++f)
+          if (this->part() * FPL + f < FE + ONE)
+            row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+    }
+  }
+
+  __device__ __forceinline__ void store(softmax &z, const A *product,
+                                        int row) const {
+    if (this->side() != 0)
+      return;
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      if (VALUES && this->has(c)) {
+        A y[VEC];
+        load_vector(y, product + int(threadIdx.x / 32) * expand::PITCH +
+                           (this->head(map::state(c)) - first) * expand::HEAD +
+                           this->feature(c));
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] += y[i];
+      }
+      this->give(p.out, row, c, z.acc[c]);
+    }
+  }
+};
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int BLOCKS,
+          int STAGED>
+__global__ void __launch_bounds__(ROWS * 32, BLOCKS)
+    edge_attend(const __grid_constant__ edges_params p) {
+  using work_t = edge_forward<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
+                              USE, EDGE, ROWS, STAGED>;
+  using A = typename work_t::A;
+  constexpr int kTile = ROWS * work_t::project::PITCH;
+  extern __shared__ double edges_shared[];
+  A *tile = reinterpret_cast<A *>(edges_shared);
+  A *product = tile + kTile;
+  A *chunks = product + (work_t::VALUES ? ROWS * work_t::expand::PITCH : 0);
+  T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
+  const int warp = threadIdx.x / 32;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
+  const typename work_t::rows_of queries{staged};
+  const typename work_t::matrix w{static_cast<const T *>(p.weight),
+                                  static_cast<const T *>(p.constant),
+                                  staged + work_t::rows_of::SIZE};
+  work_t work(p, tile, chunks + warp * work_t::CHUNK * work_t::FP);
+  int row0 = blockIdx.x * ROWS;
+  queries.copy(p.query, row0, min(ROWS, units - row0), 0, HEADS);
+  copy_commit();
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  w.stage();
+  work.features.clear();
+  for (int i = threadIdx.x; i < kTile; i += ROWS * 32)
+    tile[i] = A(0);
+  typename work_t::softmax z;
+  typename work_t::early e;
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0), row = row0 + warp;
+    const row_work now = edges;
+    work.fetch(e, now, 0);
+    copy_wait<0>();
+    __syncthreads();
+    edges = row_of_unit(p.schedule, min(row + step, units - 1));
+    for (int t = 0; t < work_t::TILES; ++t) {
+      work.first = t * work_t::TILE;
+      if (work_t::KEYS)
+        work_t::project::run(tile, w, queries, p.query, row0, rows, work.first,
+                             A(p.scale) * A(kLog2e));
+      if (warp < rows)
+        work.load_query(z, queries, row);
+      __syncthreads();
+      if (t == work_t::TILES - 1 && row0 + step < units) {
+        queries.copy(p.query, row0 + step, min(ROWS, units - row0 - step), 0,
+                     HEADS);
+        copy_commit();
+      }
+      if (warp < rows) {
+        work.begin(z);
+        work.walk(z, e, now);
+        work.finish(z, row);
+      }
+      if (work_t::VALUES) {
+        __syncthreads();
+        work_t::expand::run(product, w, tile, work.first);
+        __syncthreads();
+      } else if (t + 1 < work_t::TILES) {
+        __syncthreads();
+      }
+      if (warp < rows)
+        work.store(z, product, row);
+    }
+  }
+}
+
+} // namespace dfgnn
+
+#endif

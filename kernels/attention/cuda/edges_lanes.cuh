@@ -1,0 +1,347 @@
+/* edges_lanes.cuh - how the lanes of a warp share a row whose edges have
+ * features
+ *
+ * An edge has L lanes, so a warp works on 32 / L edges of its row at a time,
+ * its sides.  A head has HL lanes; a lane holds vectors of S heads (states),
+ * HV of each, and for each of its heads FPL of the F features of edges.  All
+ * lanes of an edge work on TILE heads; more heads are further tiles. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_LANES_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_LANES_CUH
+
+#include "kernels/attention/cuda/edges.h"
+#include "kernels/attention/cuda/lanes.cuh"
+
+namespace dfgnn {
+
+/* Features of edges that each of n lanes holds: so many that vectors of two
+ * load them. */
+constexpr int edge_share(int features, int lanes) {
+  const int share = ceil_div(features, lanes);
+  return share <= 1 ? 1 : ceil_div(share, 2) * 2;
+}
+
+/* A warp's sums over lanes whose numbers differ in the bits of STEP .. LAST:
+ * each lane ends with fewer of the N values, those from `first` on. */
+template <int N, int STEP, int LAST, typename A>
+__device__ __forceinline__ int fold(A *x, int first) {
+  if constexpr (STEP < LAST) {
+    return first;
+  } else if constexpr (N == 1) {
+    x[0] += __shfl_xor_sync(kFullMask, x[0], STEP);
+    return fold<1, STEP / 2, LAST>(x, first);
+  } else {
+    constexpr int HALF = (N + 1) / 2;
+    const bool upper = (lane_id() & STEP) != 0;
+#pragma unroll
+    for (int i = 0; i < HALF; ++i) {
+      const A low = x[i], high = x[N - HALF + i];
+      x[i] = (upper ? high : low) +
+             __shfl_xor_sync(kFullMask, upper ? low : high, STEP);
+    }
+    return fold<HALF, STEP / 2, LAST>(x, upper ? first + N - HALF : first);
+  }
+}
+/* How many values fold() leaves a lane. */
+constexpr int folded(int n, int step, int last) {
+  return step < last ? n : folded((n + 1) / 2, step / 2, last);
+}
+
+/* Consecutive numbers of shared memory, aligned as vectors of them are. */
+template <int N, typename A>
+__device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
+  if constexpr (N % 4 == 0 && sizeof(A) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const float4 y = *reinterpret_cast<const float4 *>(at + i);
+      x[i] = y.x, x[i + 1] = y.y, x[i + 2] = y.z, x[i + 3] = y.w;
+    }
+  } else if constexpr (N % 2 == 0 && sizeof(A) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      const float2 y = *reinterpret_cast<const float2 *>(at + i);
+      x[i] = y.x, x[i + 1] = y.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      x[i] = at[i];
+  }
+}
+
+template <typename T, int VEC, int L, int HL, int S, int HEADS, int DIM,
+          int PACKED, int F>
+struct edge_lanes {
+  using A = accumulator_t<T>;
+  using pack = packed<T, VEC>;
+  static constexpr int SIDES = 32 / L;
+  static constexpr int BESIDE = L / HL; /* heads side by side */
+  static constexpr int TILE = S * BESIDE;
+  static constexpr int TILES = ceil_div(HEADS, TILE);
+  static constexpr int HV = ceil_div(ceil_div(DIM, VEC), HL);
+  static constexpr int C = S * HV;
+  static constexpr int FPL = edge_share(F, HL);
+  static constexpr int FP = HL * FPL; /* pitch of an edge's features */
+  /* Every lane has features in all its vectors, in every tile. */
+  static constexpr bool EXACT = HEADS % TILE == 0 && HL * HV * VEC == DIM;
+
+  int first; /* head of the tile */
+
+  static constexpr __device__ __forceinline__ int state(int c) {
+    return c / HV;
+  }
+  __device__ __forceinline__ int side() const { return lane_id() / L; }
+  __device__ __forceinline__ int head(int h) const {
+    return first + (lane_id() & (L - 1)) / HL + h * BESIDE;
+  }
+  __device__ __forceinline__ bool has_head(int h) const {
+    return HEADS % TILE == 0 || head(h) < HEADS;
+  }
+  __device__ __forceinline__ int part() const { return lane_id() & (HL - 1); }
+  __device__ __forceinline__ int feature(int c) const {
+    return (part() + c % HV * HL) * VEC;
+  }
+  __device__ __forceinline__ bool has(int c) const {
+    return EXACT || (has_head(state(c)) && feature(c) < DIM);
+  }
+  __device__ __forceinline__ bool first_of_head() const { return part() == 0; }
+
+  /* Where the lane's vectors of a node's row begin. */
+  __device__ __forceinline__ const char *base(const tensor_view &t) const {
+    const char *at = static_cast<const char *>(t.data);
+    if (PACKED)
+      return at + (head(0) * DIM + feature(0)) * int(sizeof(T));
+    return node_row(node_row(at, head(0), t.head_bytes), feature(0),
+                    t.feature_bytes);
+  }
+  __device__ __forceinline__ const T *
+  vector(const char *base, const tensor_view &t, int c) const {
+    const int heads = state(c) * BESIDE, features = c % HV * HL * VEC;
+    if (PACKED)
+      return reinterpret_cast<const T *>(base + (heads * DIM + features) *
+                                                    int(sizeof(T)));
+    return reinterpret_cast<const T *>(node_row(
+        node_row(base, heads, t.head_bytes), features, t.feature_bytes));
+  }
+
+  /* A gathered row; zeros where there is none. */
+  __device__ __forceinline__ void gather(pack (&x)[C], const char *base,
+                                         const tensor_view &t, int node,
+                                         bool live) const {
+    const char *at = node_row(base, node, t.node_bytes);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      clear(x[c]);
+      load_if<VEC>(x[c], vector(at, t, c), int(live && has(c)));
+    }
+  }
+  /* The row's own vectors. */
+  __device__ __forceinline__ void own(A (&to)[C][VEC], const tensor_view &t,
+                                      int row) const {
+    const char *at = node_row(base(t), row, t.node_bytes);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      pack x;
+      clear(x);
+      if (has(c))
+        x = load_once<VEC>(vector(at, t, c));
+      widen(to[c], x);
+    }
+  }
+  /* The same of a copy in shared memory, heads from the tensor's first on. */
+  __device__ __forceinline__ void own(A (&to)[C][VEC], const T *copy) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+      pack x;
+      clear(x);
+      if (has(c))
+        x.bits = *reinterpret_cast<const typename pack::word_t *>(
+            copy + head(state(c)) * DIM + feature(c));
+      widen(to[c], x);
+    }
+  }
+  __device__ __forceinline__ void give(const tensor_view &t, int row, int c,
+                                       const A (&x)[VEC]) const {
+    if (has(c))
+      store_once<VEC>(
+          const_cast<T *>(vector(node_row(base(t), row, t.node_bytes), t, c)),
+          x);
+  }
+
+  /* Sums over the lanes of a head. */
+  template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
+#pragma unroll
+    for (int o = HL / 2; o > 0; o >>= 1)
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        s[i] += __shfl_xor_sync(kFullMask, s[i], o);
+  }
+  /* Sums over the sides. */
+  template <int N> __device__ __forceinline__ void sum_sides(A (&x)[N]) const {
+#pragma unroll
+    for (int o = L; o < 32; o <<= 1)
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        x[i] += __shfl_xor_sync(kFullMask, x[i], o);
+  }
+  template <int N, int M>
+  __device__ __forceinline__ void sum_sides(A (&x)[N][M]) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      sum_sides(x[i]);
+  }
+
+  /* Gives all sides one softmax; scale(h, factor) scales sums of state h. */
+  template <class Scale>
+  __device__ __forceinline__ void merge_sides(A (&m)[S], A (&l)[S],
+                                              const Scale &scale) const {
+    if constexpr (SIDES > 1) {
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        A top = m[h];
+#pragma unroll
+        for (int o = L; o < 32; o <<= 1)
+          top = max_of(top, __shfl_xor_sync(kFullMask, top, o));
+        const A factor = exp2_fast(m[h] - top);
+        l[h] *= factor;
+        scale(h, factor);
+        m[h] = top;
+      }
+      sum_sides(l);
+    }
+  }
+
+  /* The lane's share of a row of features, in shared memory. */
+  static __device__ __forceinline__ void share(A (&x)[FPL], const A *row) {
+    load_vector(x, row + (lane_id() & (HL - 1)) * FPL);
+  }
+};
+
+/* P after dropout and dS of an edge and head. */
+template <typename A>
+__device__ __forceinline__ void edge_pair(A &weight, A &ds, const void *pairs,
+                                          int64_t at) {
+  if constexpr (sizeof(A) == 4) {
+    const float2 x = __ldcs(static_cast<const float2 *>(pairs) + at);
+    weight = x.x, ds = x.y;
+  } else {
+    const double2 x = __ldcs(static_cast<const double2 *>(pairs) + at);
+    weight = x.x, ds = x.y;
+  }
+}
+template <typename A>
+__device__ __forceinline__ void edge_put_pair(A weight, A ds, void *pairs,
+                                              int64_t at) {
+  if constexpr (sizeof(A) == 4)
+    __stcs(static_cast<float2 *>(pairs) + at, make_float2(weight, ds));
+  else
+    __stcs(static_cast<double2 *>(pairs) + at, make_double2(weight, ds));
+}
+
+/* weight = exp2(s - m) of U edges, and l their sum.  m follows the largest
+ * score at a distance, so that older sums are seldom scaled: scale(h, factor)
+ * scales those of state h. */
+template <int U, int N, int S, typename A, class Scale>
+__device__ __forceinline__ void edge_soften(A (&weight)[N], const A (&s)[N],
+                                            A (&m)[S], A (&l)[S],
+                                            const Scale &scale) {
+  constexpr A kSlack = A(8);
+  A top[S];
+  bool raised = false;
+#pragma unroll
+  for (int h = 0; h < S; ++h) {
+    top[h] = s[h];
+#pragma unroll
+    for (int u = 1; u < U; ++u)
+      top[h] = max_of(top[h], s[u * S + h]);
+    raised = raised || top[h] > m[h] + kSlack;
+  }
+  if (__any_sync(kFullMask, raised))
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      const A old = m[h];
+      m[h] = max_of(old, top[h]);
+      const A factor = exp2_fast(old - m[h]);
+      l[h] *= factor;
+      scale(h, factor);
+    }
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    weight[i] = exp2_fast(s[i] - m[i % S]);
+    l[i % S] += weight[i];
+  }
+}
+
+/* A chunk of a row's edge features in a warp's shared memory, as numbers of
+ * type A in rows of FP. */
+template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
+  using A = accumulator_t<T>;
+  A *at;
+
+  __device__ __forceinline__ void clear() const {
+    for (int i = lane_id(); i < CHUNK * FP; i += 32)
+      at[i] = A(ONE && i % FP == FE);
+    __syncwarp();
+  }
+  /* The first elements of a chunk, asked for before they are wanted. */
+  struct early {
+    T x[4];
+  };
+  __device__ __forceinline__ void fetch(early &e, const T *attr,
+                                        int count) const {
+    fetch(e, attr, count * FE, lane_id());
+  }
+  static __device__ __forceinline__ void fetch(early &e, const T *attr, int end,
+                                               int first) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      e.x[k] = T{};
+      if (first + 32 * k < end)
+        e.x[k] = load_once<1>(attr + first + 32 * k).item[0];
+    }
+  }
+  __device__ __forceinline__ void put(const early &e, int end,
+                                      int first) const {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int to = first + 32 * k;
+      if (to < end)
+        at[to / FE * FP + to % FE] = widen(e.x[k]);
+    }
+  }
+  /* Of `count` edges from attr on, of which e has the first elements; those up
+   * to `room` become zeros. */
+  __device__ __forceinline__ void load(early &e, const T *attr, int count,
+                                       int room) const {
+    put(e, room * FE, lane_id());
+    for (int i = lane_id() + 128; i < room * FE; i += 128) {
+      fetch(e, attr, count * FE, i);
+      put(e, room * FE, i);
+    }
+    __syncwarp();
+  }
+  /* Writes what took their place: sums over heads, to which earlier tiles
+   * (carry) may belong, or whose last tile is yet to come. */
+  __device__ __forceinline__ void store(T *to, A *carry, int count, bool begun,
+                                        bool last) const {
+    __syncwarp();
+    for (int i = lane_id(); i < count * FE; i += 32) {
+      A x = at[i / FE * FP + i % FE];
+      if (begun)
+        x += carry[i];
+      if (last)
+        to[i] = narrow<T>(x);
+      else
+        carry[i] = x;
+    }
+    __syncwarp();
+  }
+};
+
+/* Edges whose features a warp stages at a time. */
+constexpr int edge_chunk_of(int pitch) {
+  return pitch <= 16 ? 32 : pitch <= 32 ? 16 : 8;
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,162 @@
+/* edges_lift.cuh - W e of an edge, or what the caller made of it, in the lanes
+ * that need it
+ *
+ * For scores that are not linear in W e (GATv2), and for edges that come as
+ * [E,H,D].  W lies transposed in shared memory, [F][H*D], if STAGED; a lane
+ * multiplies the rows of its own features with the edge's, which a warp stages
+ * chunk by chunk.  FE is -1 where edges come as [E,H,D], and 0 where they have
+ * a scalar a head (GAT). */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_LIFT_CUH
+
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edges_lanes.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
+
+namespace dfgnn {
+
+template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
+          int DIM, int PACKED, int FE, int ONE, int EDGE, int STAGED>
+struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
+  using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1>;
+  using map::C, map::SIDES, map::TILE, map::first;
+  using typename map::A;
+  using typename map::pack;
+  static constexpr bool GT = OP == DFGNN_OP_GT, GAT = OP == DFGNN_OP_GAT;
+  static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
+  static constexpr bool GIVEN = FE<0, MATRIX = FE> 0;
+  static constexpr int WIDTH = MATRIX ? FE : 1, F = MATRIX ? FE + ONE : 1;
+  static constexpr int PITCH = ceil_div(F, 4) * 4;
+  static constexpr int CHUNK = MATRIX ? edge_chunk_of(PITCH) : 32;
+  static constexpr int MATRIX_SIZE = MATRIX && STAGED ? F * HEADS * DIM : 0;
+  static constexpr int CHUNK_SIZE = MATRIX ? CHUNK * PITCH : 0;
+  using chunk = edge_chunk<T, WIDTH, ONE, PITCH, CHUNK>;
+
+  const edges_params &p;
+  A *matrix;      /* [F][H*D] */
+  chunk features; /* of the warp */
+  uint64_t key;   /* of the dropout generator */
+
+  __device__ __forceinline__ edge_lift(const edges_params &params, A *shared)
+      : p(params), matrix(shared), features{shared + MATRIX_SIZE +
+                                            threadIdx.x / 32 * CHUNK_SIZE},
+        key(DROPOUT ? dropout_key(params.dropout) : 0) {
+    first = 0;
+    if constexpr (MATRIX) {
+      features.clear();
+#pragma unroll 4
+      for (int i = threadIdx.x; i < MATRIX_SIZE; i += blockDim.x)
+        matrix[i] = element(i % (HEADS * DIM), i / (HEADS * DIM));
+      __syncthreads();
+    }
+  }
+
+  __device__ __forceinline__ A element(int row, int f) const {
+    if (ONE && f == FE)
+      return p.constant ? widen(static_cast<const T *>(p.constant)[row]) : A(0);
+    return widen(static_cast<const T *>(p.weight)[row * WIDTH + f]);
+  }
+  /* Feature f of edges in W, for features of vector c; zeros where the lane has
+   * none. */
+  __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
+    const int row = this->head(map::state(c)) * DIM + this->feature(c);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      w[i] = A(0);
+    if (!this->has(c))
+      return;
+    if constexpr (!STAGED) {
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        w[i] = element(row + i, f);
+    } else {
+      load_vector(w, matrix + f * (HEADS * DIM) + row);
+    }
+  }
+
+  /* W e of U edges of each side, whose chunk rows are `from` on, and which are
+   * edge, edge + SIDES, ... of the matrix; zeros where there is none. */
+  __device__ __forceinline__ void
+  lift(A (&x)[U][C][VEC], int from, const int64_t (&edge)[U], int left) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        pack y;
+        clear(y);
+        if (GIVEN && u * SIDES < left && this->has(c))
+          y = load_once<VEC>(given(edge[u], c));
+        widen(x[u][c], y);
+      }
+    if constexpr (MATRIX) {
+#pragma unroll(F <= 16 ? F : 4)
+      for (int f = 0; f < F; ++f) {
+        A e[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+          e[u] = features.at[(from + u * SIDES) * PITCH + f];
+#pragma unroll
+        for (int c = 0; c < C; ++c) {
+          A w[VEC];
+          column(w, f, c);
+#pragma unroll
+          for (int u = 0; u < U; ++u)
+#pragma unroll
+            for (int i = 0; i < VEC; ++i)
+              x[u][c][i] += e[u] * w[i];
+        }
+      }
+    }
+  }
+  /* Where vector c of an edge is that comes as [H,D]. */
+  __device__ __forceinline__ const T *given(int64_t edge, int c) const {
+    return static_cast<const T *>(p.attr) + edge * (HEADS * DIM) +
+           this->head(map::state(c)) * DIM + this->feature(c);
+  }
+
+  /* A scalar a node and head; 0 where the lane has no such head. */
+  __device__ __forceinline__ A scalar(const void *from, int64_t node,
+                                      int h) const {
+    return this->has_head(h) ? __ldg(static_cast<const A *>(from) +
+                                     node * HEADS + this->head(h))
+                             : A(0);
+  }
+  __device__ __forceinline__ A bias_of(int64_t edge, int h, bool live) const {
+    return BIAS && live && this->has_head(h)
+               ? __ldcs(static_cast<const A *>(p.bias) + edge * HEADS +
+                        this->head(h)) *
+                     A(kLog2e)
+               : A(0);
+  }
+  __device__ __forceinline__ void load_att(A (&att)[C][VEC]) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        att[c][i] = OP == DFGNN_OP_GATV2 && this->has(c)
+                        ? widen(static_cast<const T *>(
+                              p.att)[this->head(map::state(c)) * DIM +
+                                     this->feature(c) + i])
+                        : A(0);
+  }
+  __device__ __forceinline__ A leaky(A t) const {
+    return t > A(0) ? t : t * A(p.slope);
+  }
+  __device__ __forceinline__ A slope_of(A t) const {
+    return t > A(0) ? A(1) : A(p.slope);
+  }
+  static __device__ __forceinline__ void clear_sums(A (&x)[C][VEC]) {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        x[c][i] = A(0);
+  }
+  __device__ __forceinline__ const T *attr_of(int64_t edge) const {
+    return static_cast<const T *>(p.attr) + edge * WIDTH;
+  }
+};
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,192 @@
+/* edges_lift_forward.cuh - attention whose lanes make W e of each edge: a warp
+ * a row, blocks that come back for more */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_FORWARD_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_LIFT_FORWARD_CUH
+
+#include "kernels/attention/cuda/edges_lift.cuh"
+
+namespace dfgnn {
+
+template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
+          int DIM, int PACKED, int FE, int ONE, int USE, int EDGE, int STAGED>
+struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
+                                     PACKED, FE, ONE, EDGE, STAGED> {
+  using lift_t = edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
+                           EDGE, STAGED>;
+  using lift_t::C, lift_t::CHUNK, lift_t::GAT, lift_t::GT, lift_t::key;
+  using lift_t::MATRIX, lift_t::p, lift_t::SIDES;
+  using typename lift_t::A;
+  using typename lift_t::pack;
+  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
+
+  struct softmax {
+    A x[QC][VEC], att[C][VEC], score[S], m[S], l[S], acc[C][VEC];
+  };
+
+  __device__
+      __forceinline__ explicit edge_lift_forward(const edges_params &params,
+                                                 A *shared)
+      : lift_t(params, shared) {}
+
+  __device__ __forceinline__ void begin(softmax &z, int row) const {
+    if constexpr (!GAT) {
+      this->own(z.x, p.query, row);
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.x[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
+    }
+    this->load_att(z.att);
+    this->clear_sums(z.acc);
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      z.m[h] = lowest<A>();
+      z.l[h] = A(0);
+      z.score[h] = GAT ? this->scalar(p.score_dst, row, h) : A(0);
+    }
+  }
+
+  __device__ __forceinline__ void step(softmax &z, const char *keys,
+                                       const char *values, int index, int from,
+                                       int left, int64_t begin) const {
+    pack k[U][KC], v[U][C];
+    A x[U][C][VEC], s[U * S], weight[U * S];
+    int64_t edge[U];
+    int j[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      edge[u] = begin + u * SIDES;
+      j[u] = __shfl_sync(kFullMask, index, from + u * SIDES);
+      if constexpr (GT)
+        this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
+      this->gather(v[u], values, p.value, j[u], u * SIDES < left);
+    }
+    if constexpr (!GAT)
+      this->lift(x, from, edge, left);
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+#pragma unroll
+      for (int h = 0; h < S; ++h)
+        s[u * S + h] = A(0);
+      if constexpr (!GAT)
+#pragma unroll
+        for (int c = 0; c < C; ++c)
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            s[u * S + lift_t::state(c)] +=
+                GT ? z.x[c][i] * (widen(k[u][GT ? c : 0].item[i]) +
+                                  (KEYS ? x[u][c][i] : A(0)))
+                   : z.att[c][i] *
+                         this->leaky(z.x[c][i] + widen(v[u][c].item[i]) +
+                                     x[u][c][i]);
+    }
+    if constexpr (!GAT)
+      this->reduce(s);
+#pragma unroll
+    for (int i = 0; i < U * S; ++i) {
+      const int u = i / S, h = i % S;
+      const bool live = u * SIDES < left;
+      if (GAT && live)
+        s[i] = this->leaky(z.score[h] + this->scalar(p.score_src, j[u], h) +
+                           this->scalar(p.score_edge, edge[u], h));
+      if (!GT)
+        s[i] *= A(kLog2e);
+      s[i] = live ? s[i] + this->bias_of(edge[u], h, live) : -A(INFINITY);
+    }
+    edge_soften<U>(weight, s, z.m, z.l,
+                   [&](int h, A scale) { rescale(z, h, scale); });
+#pragma unroll
+    for (int i = 0; i < U * S; ++i)
+      if constexpr (lift_t::DROPOUT)
+        weight[i] *= kept_of(p.dropout, A(p.dropout.keep), key, edge[i / S],
+                             HEADS, this->head(i % S));
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        const A w = weight[u * S + lift_t::state(c)];
+        /* 0 times an infinite value is none. */
+        if (!lift_t::DROPOUT || w != A(0))
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            z.acc[c][i] += w * (widen(v[u][c].item[i]) +
+                                (GT && VALUES ? x[u][c][i] : A(0)));
+      }
+  }
+
+  static __device__ __forceinline__ void rescale(softmax &z, int h, A scale) {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+      if (lift_t::state(c) == h)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.acc[c][i] *= scale;
+  }
+
+  __device__ __forceinline__ void walk(softmax &z, const row_work &w) const {
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *keys = GT ? this->base(p.key) : nullptr;
+    const char *values = this->base(p.value);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      const int index =
+          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+      if constexpr (MATRIX) {
+        typename lift_t::chunk::early e;
+        this->features.fetch(e, this->attr_of(begin + at), count);
+        this->features.load(e, this->attr_of(begin + at), count,
+                            (count + U * SIDES - 1) / (U * SIDES) *
+                                (U * SIDES));
+      }
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(z, keys, values, index, i, count - i, begin + at + i);
+      __syncwarp();
+    }
+  }
+
+  __device__ __forceinline__ void finish(softmax &z, int row) const {
+    this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
+    this->sum_sides(z.acc);
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+      const A l = z.l[h];
+      if (p.lse && this->side() == 0 && this->first_of_head() &&
+          this->has_head(h))
+        static_cast<A *>(p.lse)[int64_t(row) * HEADS + this->head(h)] =
+            l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
+      rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+    }
+    if (this->side() == 0)
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+        this->give(p.out, row, c, z.acc[c]);
+  }
+};
+
+template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
+          int DIM, int PACKED, int FE, int ONE, int USE, int EDGE, int WARPS,
+          int BLOCKS, int STAGED>
+__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    lift_attend(const __grid_constant__ edges_params p) {
+  using work_t = edge_lift_forward<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
+                                   FE, ONE, USE, EDGE, STAGED>;
+  extern __shared__ double edges_shared[];
+  work_t work(p, reinterpret_cast<typename work_t::A *>(edges_shared));
+  typename work_t::softmax z;
+  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
+       row += gridDim.x * WARPS) {
+    const row_work w = row_of_unit(p.schedule, row);
+    for (work.first = 0; work.first < HEADS; work.first += work_t::TILE) {
+      work.begin(z, w.row);
+      work.walk(z, w);
+      work.finish(z, w.row);
+    }
+  }
+}
+
+} // namespace dfgnn
+
+#endif

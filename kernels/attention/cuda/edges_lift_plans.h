@@ -1,0 +1,55 @@
+/* edges_lift_plans.h - host code of the kernels whose lanes make W e of each
+ * edge (edges_lift.cuh) */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_PLANS_H
+#define DFGNN_ATTENTION_CUDA_EDGES_LIFT_PLANS_H
+
+#include "kernels/attention/cuda/edges_plans.h"
+
+/* What a walk holds of a row in registers. */
+typedef enum lift_walk {
+  LIFT_FORWARD,
+  LIFT_ROWS,    /* gradients by rows */
+  LIFT_COLUMNS, /* gradients by columns */
+  LIFT_SUMS     /* gradients of W and att */
+} lift_walk;
+
+typedef struct lift_plan {
+  int lanes;  /* of an edge */
+  int unroll; /* edges in flight */
+  int warps;  /* a block */
+  int blocks; /* a multiprocessor */
+  lift_walk walk;
+} lift_plan;
+
+/* The constants of edge_lift<>. */
+typedef struct lift_shape {
+  int vector, packed;
+  int head_lanes, states;
+  int tile_heads, tiles;
+  int vectors;   /* of a lane */
+  int staged;    /* W is in shared memory */
+  int slice;     /* LIFT_SUMS: features of edges of a block */
+  size_t shared; /* bytes of a block */
+} lift_shape;
+
+/* FE of edge_lift<>: -1 edges come as [E,H,D], 0 as scalars. */
+int dfgnn__lift_width(const dfgnn_problem *problem);
+
+/* NULL if a plan serves the setting, else the reason. */
+const char *dfgnn__lift_refusal(const dfgnn_setting *setting,
+                                const lift_plan *plan);
+/* 0 if registers or shared memory do not suffice. */
+int dfgnn__lift_shape(lift_shape *shape, const dfgnn_setting *setting,
+                      const lift_plan *plan, int ones, int vector, int packed);
+/* The same for the arguments of a call; the plan becomes the plain one where it
+ * does not serve them. */
+dfgnn_status dfgnn__lift_shape_for(lift_shape *shape, lift_plan *plan,
+                                   const edges_params *p,
+                                   const dfgnn_setting *setting, int ones);
+/* Fills what arguments and matrix say of walks over rows. */
+dfgnn_status dfgnn__lift_fill(edges_params *p, const dfgnn_launch *launch);
+/* Blocks of a launch over so many rows. */
+unsigned dfgnn__lift_blocks(const dfgnn_setting *setting, const lift_plan *plan,
+                            int64_t rows);
+
+#endif

@@ -1,0 +1,173 @@
+/* edges_lift_weight.cuh - GATv2: the gradients of W and of att, sums over all
+ * edges, from dS of each edge and head
+ *
+ * A warp takes rows by turns and keeps the sums of its lanes' features and of
+ * FS features of edges (a slice: blockIdx.y) in registers; the warps of a block
+ * add theirs up one after the other, the blocks' sums are added afterwards. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
+
+#include "kernels/attention/cuda/edges_lift.cuh"
+
+namespace dfgnn {
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int FS, int STAGED>
+struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
+                                  DIM, PACKED, FE, ONE, 0, STAGED> {
+  using lift_t = edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS, DIM,
+                           PACKED, FE, ONE, 0, STAGED>;
+  using lift_t::C, lift_t::CHUNK, lift_t::F, lift_t::MATRIX, lift_t::p;
+  using lift_t::PITCH, lift_t::SIDES;
+  using typename lift_t::A;
+  using typename lift_t::pack;
+  static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* of totals */
+
+  struct sums {
+    A x[C][VEC], att[C][VEC], weight[FS][C][VEC], leaky[C][VEC];
+  };
+
+  __device__ __forceinline__ explicit edge_lift_sums(const edges_params &params,
+                                                     A *shared)
+      : lift_t(params, shared) {}
+
+  __device__ __forceinline__ void step(sums &z, const char *values, int index,
+                                       int from, int left, int64_t begin,
+                                       int f0) const {
+    pack v[U][C];
+    A x[U][C][VEC];
+    int64_t edge[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      const int j = __shfl_sync(kFullMask, index, from + u * SIDES);
+      edge[u] = begin + u * SIDES;
+      this->gather(v[u], values, p.value, j, u * SIDES < left);
+    }
+    this->lift(x, from, edge, left);
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      A ds[S];
+#pragma unroll
+      for (int h = 0; h < S; ++h) {
+        A weight;
+        ds[h] = A(0);
+        if (u * SIDES < left && this->has_head(h))
+          edge_pair(weight, ds[h], p.pairs, edge[u] * HEADS + this->head(h));
+      }
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+          const A t = z.x[c][i] + widen(v[u][c].item[i]) + x[u][c][i];
+          const A d = ds[lift_t::state(c)];
+          /* Where no edge is, t is of zeros. */
+          z.leaky[c][i] += d == A(0) ? A(0) : d * this->leaky(t);
+          x[u][c][i] = d * z.att[c][i] * this->slope_of(t);
+        }
+      if constexpr (MATRIX)
+#pragma unroll
+        for (int k = 0; k < FS; ++k) {
+          const A e =
+              f0 + k < F
+                  ? this->features.at[(from + u * SIDES) * PITCH + f0 + k]
+                  : A(0);
+#pragma unroll
+          for (int c = 0; c < C; ++c)
+#pragma unroll
+            for (int i = 0; i < VEC; ++i)
+              z.weight[k][c][i] += e * x[u][c][i];
+        }
+    }
+  }
+
+  __device__ __forceinline__ void add_row(sums &z, int row, int f0) const {
+    const row_work w = row_of_unit(p.schedule, row);
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *values = this->base(p.value);
+    this->own(z.x, p.query, w.row);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      const int index =
+          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+      if constexpr (MATRIX) {
+        typename lift_t::chunk::early e;
+        this->features.fetch(e, this->attr_of(begin + at), count);
+        this->features.load(e, this->attr_of(begin + at), count,
+                            (count + U * SIDES - 1) / (U * SIDES) *
+                                (U * SIDES));
+      }
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(z, values, index, i, count - i, begin + at + i, f0);
+      __syncwarp();
+    }
+  }
+
+  /* Adds the warps' sums up, in `shared`: [FS + 1][C][VEC] of 32 lanes.  Those
+   * of column FS are att's. */
+  __device__ __forceinline__ void finish(sums &z, A *shared, int f0) const {
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int k = 0; k < FS; ++k)
+      this->sum_sides(z.weight[k]);
+    this->sum_sides(z.leaky);
+    for (int turn = 0; turn < warps; ++turn) {
+      __syncthreads();
+      if (turn == warp && this->side() == 0)
+#pragma unroll
+        for (int k = 0; k <= FS; ++k)
+#pragma unroll
+          for (int c = 0; c < C; ++c)
+#pragma unroll
+            for (int i = 0; i < VEC; ++i) {
+              A *at = shared + ((k * C + c) * VEC + i) * 32 + lane_id();
+              const A mine =
+                  k < FS ? z.weight[k < FS ? k : 0][c][i] : z.leaky[c][i];
+              const A all = turn == 0 ? mine : *at + mine;
+              *at = all;
+              if (turn == warps - 1)
+                store(all, k < FS ? f0 + k : COLUMNS - 1, k < FS, c, i, f0);
+            }
+    }
+  }
+
+  __device__ __forceinline__ void store(A x, int column, bool of_weight, int c,
+                                        int i, int f0) const {
+    if (!this->has(c) || (of_weight ? !MATRIX || column >= F : f0 > 0))
+      return;
+    const int64_t row =
+        int64_t(this->head(lift_t::state(c))) * DIM + this->feature(c) + i;
+    static_cast<A *>(
+        p.totals)[(blockIdx.x * int64_t(HEADS * DIM) + row) * COLUMNS +
+                  column] = x;
+  }
+};
+
+template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
+          int PACKED, int FE, int ONE, int FS, int WARPS, int BLOCKS,
+          int STAGED>
+__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    lift_weight_gradient(const __grid_constant__ edges_params p) {
+  using work_t = edge_lift_sums<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
+                                ONE, FS, STAGED>;
+  using A = typename work_t::A;
+  extern __shared__ double edges_shared[];
+  A *shared = reinterpret_cast<A *>(edges_shared);
+  work_t work(p, shared);
+  typename work_t::sums z;
+  const int f0 = blockIdx.y * FS;
+  work.first = blockIdx.z * work_t::TILE;
+  work.load_att(z.att);
+  work.clear_sums(z.leaky);
+#pragma unroll
+  for (int k = 0; k < FS; ++k)
+    work.clear_sums(z.weight[k]);
+  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
+       row += gridDim.x * WARPS)
+    work.add_row(z, row, f0);
+  work.finish(z, shared + work_t::MATRIX_SIZE + WARPS * work_t::CHUNK_SIZE, f0);
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,63 @@
+/* edges_plans.h - host code that forward and backward with edge features share:
+ * how lanes share heads and features, and the arguments of the kernels */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_PLANS_H
+#define DFGNN_ATTENTION_CUDA_EDGES_PLANS_H
+
+#include "kernels/attention/cuda/edges.h"
+#include "kernels/attention/cuda/layout.h"
+
+/* What the parameters of a variant say of a kernel. */
+typedef struct edges_plan {
+  int lanes;    /* of an edge */
+  int unroll;   /* edges in flight */
+  int rows;     /* a block, one a warp */
+  int blocks;   /* a multiprocessor */
+  int backward; /* gradients by rows: more of everything in registers */
+  int columns;  /* gradients by columns: edges have no features there */
+} edges_plan;
+
+/* The constants of edge_lanes<> (edges_lanes.cuh). */
+typedef struct edges_shape {
+  int vector, packed;
+  int head_lanes, states; /* lanes of a head, heads of a lane */
+  int tile_heads, tiles;
+  int pitch, chunk; /* of the staged features of edges */
+  int staged;       /* W and rows that it multiplies are in shared memory */
+  size_t shared;    /* bytes of a block of rows */
+} edges_shape;
+
+/* The plan that serves every problem. */
+edges_plan dfgnn__edges_plain(const edges_plan *plan);
+
+/* How many features an edge has, with the one that stands for the bias. */
+int dfgnn__edges_width(const dfgnn_problem *problem, int ones);
+
+/* Lays lanes over the heads, with vectors of so many elements.  0 if registers
+ * or shared memory do not suffice. */
+int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
+                       const edges_plan *plan, int ones, int vector,
+                       int packed);
+/* The same for the arguments of a call; the plan becomes the plain one where it
+ * does not serve them. */
+dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
+                                    const edges_params *p,
+                                    const dfgnn_setting *setting, int ones);
+/* Blocks of a launch whose blocks come back for more rows. */
+unsigned dfgnn__edges_blocks(const dfgnn_setting *setting,
+                             const edges_plan *plan);
+
+/* NULL if a plan serves the setting, else the reason. */
+const char *dfgnn__edges_refusal(const dfgnn_setting *setting,
+                                 const edges_plan *plan);
+
+/* EDGES_KEYS, EDGES_VALUES or both. */
+int dfgnn__edges_use(const dfgnn_problem *problem);
+
+/* Fills what arguments and matrix say of walks over rows. */
+dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch);
+/* Can vectors of so many elements be loaded from all tensors, and do heads and
+ * features lie side by side? */
+int dfgnn__edges_vectors(const edges_params *p, const dfgnn_problem *problem,
+                         int vector);
+
+#endif

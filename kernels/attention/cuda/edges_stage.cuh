@@ -1,0 +1,161 @@
+/* edges_stage.cuh - what a block of rows keeps in shared memory beside its
+ * results: W, once, and the rows of tensors that products with W read */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_STAGE_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_STAGE_CUH
+
+#include "kernels/attention/cuda/edges_lanes.cuh"
+#include "kernels/common/cuda_mma.cuh"
+
+namespace dfgnn {
+
+/* W [HEADS*DIM,FE] with its bias as feature FE: in shared memory if STAGED,
+ * else where it is.  16-bit numbers (PAIRS) are staged transposed,
+ * [HEADS][ROWS][PITCH] with zeros beyond FE + ONE and DIM, so that fragments
+ * come by ldmatrix; others in rows of W (edges_plans.c counts both). */
+template <typename T, int HEADS, int DIM, int FE, int ONE, int STAGED>
+struct edge_matrix {
+  using A = accumulator_t<T>;
+  static constexpr int F = FE + ONE;
+  static constexpr bool PAIRS = STAGED && sizeof(T) == 2;
+  static constexpr int ROWS = PAIRS ? ceil_div(F, 16) * 16 : DIM;
+  static constexpr int PITCH =
+      PAIRS ? ceil_div(DIM, 16) * 16 + 8 : ceil_div(F, 16) * 16 + 2;
+  static constexpr int SIZE = STAGED ? HEADS * ROWS * PITCH : 0;
+  const T *weight, *constant;
+  T *staged;
+
+  __device__ __forceinline__ T element(int row, int f) const {
+    if (f < FE)
+      return load_packed<1>(weight + row * FE + f).item[0];
+    return ONE && f == FE ? load_packed<1>(constant + row).item[0] : T{};
+  }
+  /* By all threads of the block, which meet before they read it. */
+  __device__ __forceinline__ void stage() const {
+    if constexpr (STAGED) {
+#pragma unroll 8
+      for (int i = threadIdx.x; i < SIZE; i += blockDim.x) {
+        const int row = i / PITCH, column = i % PITCH;
+        if (!PAIRS)
+          staged[i] = element(row, column);
+        else if (column >= DIM)
+          staged[i] = T{};
+        else
+          staged[i] = element(row / ROWS * DIM + column, row % ROWS);
+      }
+    }
+  }
+  /* Feature d of a head, feature f of edges; 0 beyond, up to a multiple of 16.
+   */
+  __device__ __forceinline__ A at(int head, int d, int f) const {
+    if (DIM % 16 != 0 && d >= DIM)
+      return A(0);
+    if (PAIRS)
+      return widen(staged[(head * ROWS + f) * PITCH + d]);
+    const int row = head * DIM + d;
+    return widen(STAGED ? staged[row * PITCH + f] : element(row, f));
+  }
+  /* PAIRS: the fragment of W^T (rows f0 .. f0 + 15, columns d0 .. d0 + 15), and
+   * that of W (rows and columns swapped). */
+  __device__ __forceinline__ void transposed(unsigned (&a)[4], int head, int f0,
+                                             int d0) const {
+    const int i = lane_id() / 8, r = lane_id() & 7;
+    load_matrices(a, staged + (head * ROWS + f0 + (i & 1) * 8 + r) * PITCH +
+                         d0 + i / 2 * 8);
+  }
+  __device__ __forceinline__ void straight(unsigned (&a)[4], int head, int d0,
+                                           int f0) const {
+    const int i = lane_id() / 8, r = lane_id() & 7;
+    load_transposed(a, staged + (head * ROWS + f0 + i / 2 * 8 + r) * PITCH +
+                           d0 + (i & 1) * 8);
+  }
+};
+
+/* WIDTH features of ROWS rows of a tensor: copied if STAGED, else read where
+ * they are.  The features are those of heads from `head` on. */
+template <typename T, int VEC, int WIDTH, int DIM, int ROWS, int PACKED,
+          int STAGED>
+struct edge_rows {
+  using A = accumulator_t<T>;
+  static constexpr int WORD = 16 / sizeof(T), PITCH = WIDTH + WORD;
+  static constexpr int SIZE = STAGED ? ROWS * PITCH : 0;
+  static constexpr bool ASYNC = STAGED && PACKED && VEC == WORD;
+  T *staged;
+
+  /* Begins to copy rows row0 .. row0 + rows, features of `heads` heads; threads
+   * wait for their parts by copy_wait(), then meet. */
+  __device__ __forceinline__ void copy(const tensor_view &x, int row0, int rows,
+                                       int head, int heads) const {
+    if constexpr (ASYNC) {
+      constexpr int WORDS = WIDTH / WORD;
+      for (int i = threadIdx.x; i < ROWS * WORDS; i += blockDim.x) {
+        const int r = i / WORDS, at = i % WORDS * WORD;
+        if (r < rows && at < heads * DIM)
+          copy_async(
+              staged + r * PITCH + at,
+              reinterpret_cast<const T *>(node_row(
+                  static_cast<const char *>(x.data), row0 + r, x.node_bytes)) +
+                  head * DIM + at,
+              16);
+      }
+    } else if constexpr (STAGED) {
+#pragma unroll 4
+      for (int i = threadIdx.x; i < ROWS * WIDTH; i += blockDim.x) {
+        const int r = i / WIDTH, at = i % WIDTH;
+        if (r < rows && at < heads * DIM)
+          staged[r * PITCH + at] = *far(x, row0 + r, head + at / DIM, at % DIM);
+      }
+    }
+  }
+  __device__ __forceinline__ void clear() const {
+    for (int i = threadIdx.x; i < SIZE; i += blockDim.x)
+      staged[i] = T{};
+  }
+
+  static __device__ __forceinline__ const T *far(const tensor_view &x, int row,
+                                                 int head, int d) {
+    const char *at =
+        node_row(static_cast<const char *>(x.data), row, x.node_bytes);
+    if (PACKED)
+      return reinterpret_cast<const T *>(at) + head * DIM + d;
+    return reinterpret_cast<const T *>(
+        node_row(node_row(at, head, x.head_bytes), d, x.feature_bytes));
+  }
+
+  /* The same of a 16-bit type that is staged, as they lie in memory; of rows
+   * that are not there, anything. */
+  __device__ __forceinline__ unsigned word(int r, int h, int d) const {
+    if (DIM % 16 != 0 && d >= DIM)
+      return 0;
+    const T *at = staged + r * PITCH + h * DIM + d;
+    if constexpr (DIM % 2 == 0)
+      return *reinterpret_cast<const unsigned *>(at);
+    else
+      return at[0].bits | (d + 1 < DIM ? unsigned(at[1].bits) << 16 : 0u);
+  }
+
+  /* Features d and d + 1, d even, of row r (of `rows` from row0 on) and of the
+   * head `head` + h; zeros where there is none. */
+  __device__ __forceinline__ void pair(A (&y)[2], const tensor_view &x,
+                                       int row0, int rows, int head, int r,
+                                       int h, int d) const {
+    y[0] = y[1] = A(0);
+    if (r >= rows || (DIM % 16 != 0 && d >= DIM))
+      return;
+    if constexpr (STAGED && DIM % 2 == 0 && sizeof(T) < 8) {
+      packed<T, 2> z;
+      z.bits = *reinterpret_cast<const typename packed<T, 2>::word_t *>(
+          staged + r * PITCH + h * DIM + d);
+      widen(y, z);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (DIM % 2 == 0 || d + i < DIM)
+          y[i] = widen(STAGED ? staged[r * PITCH + h * DIM + d + i]
+                              : *far(x, row0 + r, head + h, d + i));
+    }
+  }
+};
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,299 @@
+/* edges_weight.cuh - the gradient of W: sums over rows of outer products, of
+ * the query and sum dS e, of dO and sum P e
+ *
+ * A block takes every n-th group of ROWS rows and keeps the sums of a slice of
+ * W in registers: UNITS times 16 features of SH heads.  Each warp first makes
+ * sum dS e and sum P e of one row from (P, dS), while q and dO come; all make
+ * the products.  The blocks' sums are added afterwards, in their order. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
+
+#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
+
+namespace dfgnn {
+
+template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
+          int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
+          int STAGED>
+struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
+  using map = edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE>;
+  using map::FP, map::FPL, map::SIDES;
+  using typename map::A;
+  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr int F = FE + ONE, CHUNK = edge_chunk_of(FP);
+  static constexpr int HEAD_UNITS = ceil_div(DIM, 16), NT = ceil_div(F, 8);
+  static constexpr int EACH = ceil_div(UNITS, ROWS);
+  static constexpr int SUMS =
+      sizeof(T) == 8 ? ceil_div(UNITS * 16 * F, ROWS * 32) : EACH * NT * 4;
+  static constexpr int ROW = ceil_div(SH * FP, 32) * 32 + 8; /* banks differ */
+  static constexpr int TILE = ROWS * ROW;
+  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
+  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED>;
+  static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
+                "a slice is heads, or a part of one");
+
+  const edges_params &p;
+  A *tile; /* [2][ROWS][ROW]: scale sum dS e, sum P e */
+  chunk features;
+  rows_of queries, grads;
+  int unit0; /* of the slice */
+
+  /* The head of the slice's head 0. */
+  __device__ __forceinline__ int head0() const { return unit0 / HEAD_UNITS; }
+
+  __device__ __forceinline__ void fetch(typename chunk::early &e,
+                                        const row_work &w, int at) const {
+    features.fetch(e, attr_of(w, at), min(CHUNK, w.degree - at));
+  }
+  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+    return static_cast<const T *>(p.attr) +
+           (w.indices - p.schedule.indices + at) * FE;
+  }
+
+  /* Sums of a row over its edges. */
+  __device__ __forceinline__ void sum_row(typename chunk::early &e,
+                                          const row_work &w) const {
+    constexpr int U = 4;
+    const int64_t begin = w.indices - p.schedule.indices;
+    A keys[S][FPL], values[S][FPL];
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        keys[h][f] = values[h][f] = A(0);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      if (at > 0)
+        fetch(e, w, at);
+      features.load(e, attr_of(w, at), count,
+                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES) {
+        A weight[U * S], ds[U * S];
+#pragma unroll
+        for (int u = 0; u < U * S; ++u) {
+          const int edge = i + u / S * SIDES,
+                    head = head0() + this->head(u % S);
+          weight[u] = ds[u] = A(0);
+          if (edge < count && this->has_head(u % S) && head < HEADS)
+            edge_pair(weight[u], ds[u], p.pairs,
+                      (begin + at + edge) * HEADS + head);
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+          A x[FPL];
+          this->share(x, features.at + (i + u * SIDES) * FP);
+#pragma unroll
+          for (int h = 0; h < S; ++h)
+#pragma unroll
+            for (int f = 0; f < FPL; ++f) {
+              keys[h][f] += ds[u * S + h] * x[f];
+              values[h][f] += weight[u * S + h] * x[f];
+            }
+        }
+      }
+      __syncwarp();
+    }
+    this->sum_sides(keys);
+    this->sum_sides(values);
+    if (this->side() != 0)
+      return;
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      if (this->has_head(h))
+#pragma unroll
+        for (int f = 0; f < FPL; ++f) {
+          A *to = tile + threadIdx.x / 32 * ROW + this->head(h) * FP +
+                  this->part() * FPL + f;
+          to[0] = keys[h][f] * A(p.scale);
+          to[TILE] = values[h][f];
+        }
+  }
+
+  __device__ __forceinline__ void products(float (&sums)[SUMS], int row0,
+                                           int rows) const {
+    if (KEYS)
+      product(sums, queries, p.query, tile, row0, rows);
+    if (VALUES)
+      product(sums, grads, p.grad_out, tile + TILE, row0, rows);
+  }
+
+  /* Adds the products of EACH units; those of a head share a fragment. */
+  __device__ __forceinline__ void product(float (&sums)[SUMS], const rows_of &x,
+                                          const tensor_view &tensor,
+                                          const A *from, int row0,
+                                          int rows) const {
+    static_assert(ROWS == 8, "the products are of eight rows");
+    const int g = lane_id() / 4, t = lane_id() & 3;
+    fragment<2> b[NT];
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+      const int unit = threadIdx.x / 32 * EACH + i, part = unit0 + unit;
+      const int head = part / HEAD_UNITS - head0();
+      const int d = part % HEAD_UNITS * 16 + 2 * g;
+      if (unit >= UNITS || part >= HEADS * HEAD_UNITS)
+        break;
+      if (i == 0 || part % HEAD_UNITS == 0)
+#pragma unroll
+        for (int n = 0; n < NT; ++n)
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+            b[n].template set<false>(
+                j, n * 8 + g < F && t + 4 * j < rows
+                       ? from[(t + 4 * j) * ROW + head * FP + n * 8 + g]
+                       : 0.0f);
+      fragment<4> a;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        A y[2];
+        x.pair(y, tensor, row0, rows, head0(), t + 4 * j, head, d);
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          a.template set<is_tf32<T>>(2 * j + k, y[k]);
+      }
+#pragma unroll
+      for (int n = 0; n < NT; ++n)
+        mma_all<!is_tf32<T>, true>(
+            *reinterpret_cast<float(*)[4]>(&sums[(i * NT + n) * 4]), a, b[n]);
+    }
+  }
+
+  __device__ __forceinline__ void products(double (&sums)[SUMS], int row0,
+                                           int rows) const {
+#pragma unroll 1
+    for (int r = 0; r < rows; ++r)
+#pragma unroll
+      for (int i = 0; i < SUMS; ++i) {
+        int unit, d, f;
+        if (!place(i, unit, d, f))
+          continue;
+        const int head = unit / HEAD_UNITS - head0();
+        const A *from = tile + r * ROW + head * FP + f;
+        A y[2];
+        if (KEYS) {
+          queries.pair(y, p.query, row0, rows, head0(), r, head, d & ~1);
+          sums[i] += y[d & 1] * from[0];
+        }
+        if (VALUES) {
+          grads.pair(y, p.grad_out, row0, rows, head0(), r, head, d & ~1);
+          sums[i] += y[d & 1] * from[TILE];
+        }
+      }
+  }
+
+  /* Where the thread's sum i belongs. */
+  __device__ __forceinline__ bool place(int i, int &unit, int &d,
+                                        int &f) const {
+    if constexpr (sizeof(T) == 8) {
+      const int at = threadIdx.x + i * ROWS * 32;
+      unit = unit0 + at / (16 * F);
+      d = unit % HEAD_UNITS * 16 + at / F % 16;
+      f = at % F;
+      if (at >= UNITS * 16 * F)
+        return false;
+    } else {
+      const int g = lane_id() / 4, t = lane_id() & 3;
+      const int in_slice = threadIdx.x / 32 * EACH + i / (NT * 4);
+      unit = unit0 + in_slice;
+      d = unit % HEAD_UNITS * 16 + 2 * g + i % 4 / 2;
+      f = i / 4 % NT * 8 + 2 * t + i % 2;
+      if (in_slice >= UNITS)
+        return false;
+    }
+    return unit < HEADS * HEAD_UNITS && d < DIM && f < F;
+  }
+
+  __device__ __forceinline__ void store(const A (&sums)[SUMS]) const {
+    A *to = static_cast<A *>(p.totals) + int64_t(blockIdx.x) * HEADS * DIM * F;
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      int unit, d, f;
+      if (place(i, unit, d, f))
+        to[(unit / HEAD_UNITS * DIM + d) * F + f] = sums[i];
+    }
+  }
+};
+
+template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
+          int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
+          int BLOCKS, int STAGED>
+__global__ void __launch_bounds__(ROWS * 32, BLOCKS)
+    edge_weight_gradient(const __grid_constant__ edges_params p) {
+  using work_t = edge_outer<T, VEC, L, HL, S, SH, UNITS, HEADS, DIM, PACKED, FE,
+                            ONE, USE, ROWS, STAGED>;
+  using A = typename work_t::A;
+  extern __shared__ double edges_shared[];
+  A *tile = reinterpret_cast<A *>(edges_shared);
+  A *chunks = tile + 2 * work_t::TILE;
+  T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
+  const int warp = threadIdx.x / 32;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
+  work_t work{{},
+              p,
+              tile,
+              {chunks + warp * work_t::CHUNK * work_t::FP},
+              {staged},
+              {staged + work_t::rows_of::SIZE},
+              static_cast<int>(blockIdx.y) * UNITS};
+  if constexpr (UNITS < work_t::HEAD_UNITS) {
+    constexpr int kParts = ceil_div(work_t::HEAD_UNITS, UNITS);
+    work.unit0 =
+        blockIdx.y / kParts * work_t::HEAD_UNITS + blockIdx.y % kParts * UNITS;
+  }
+  work.first = 0;
+  work.features.clear();
+  const int heads = min(SH, HEADS - work.head0());
+  A sums[work_t::SUMS];
+#pragma unroll
+  for (int i = 0; i < work_t::SUMS; ++i)
+    sums[i] = A(0);
+  int row0 = blockIdx.x * ROWS;
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  typename work_t::chunk::early e;
+  work.fetch(e, edges, 0);
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0);
+    const row_work now = edges;
+    if (work_t::KEYS)
+      work.queries.copy(p.query, row0, rows, work.head0(), heads);
+    if (work_t::VALUES)
+      work.grads.copy(p.grad_out, row0, rows, work.head0(), heads);
+    copy_commit();
+    edges = row_of_unit(p.schedule, min(row0 + step + warp, units - 1));
+    if (warp < rows)
+      work.sum_row(e, now);
+    work.fetch(e, edges, 0);
+    copy_wait<0>();
+    __syncthreads();
+    work.products(sums, row0, rows);
+    __syncthreads();
+  }
+  work.store(sums);
+}
+
+/* Adds up the blocks' sums; a thread a number of W or of its bias. */
+template <typename A>
+__global__ void __launch_bounds__(256)
+    edge_weight_total(const __grid_constant__ edges_total_params p) {
+  const int64_t width = p.width + p.ones + p.atts, count = p.features * width;
+  const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= count)
+    return;
+  const A *from = static_cast<const A *>(p.totals) + at;
+  A sum = A(0);
+#pragma unroll 8
+  for (int i = 0; i < p.blocks; ++i)
+    sum += from[i * count];
+  const int64_t row = at / width, f = at - row * width;
+  if (f < p.width && p.weight)
+    static_cast<A *>(p.weight)[row * p.width + f] = sum;
+  if (f == p.width && p.ones && p.constant)
+    static_cast<A *>(p.constant)[row] = sum;
+  if (f == p.width + p.ones && p.att)
+    static_cast<A *>(p.att)[row] = sum;
+}
+
+} // namespace dfgnn
+
+#endif

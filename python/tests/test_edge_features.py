@@ -1,0 +1,281 @@
+"""Edge features and normalised queries and keys: the functions against the
+formulas with an [E, H, D] tensor, the layers against PyG's."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dfgnn
+from dfgnn import nn
+from conftest import close, random_edges
+
+M, N, E, H, D = 9, 7, 40, 3, 5
+
+
+def inputs(features=4, dtype=torch.float64, grad=True, device="cpu"):
+    torch.manual_seed(0)
+    edges = random_edges(M, N, E, device)[:, :E]
+
+    def make(*shape):
+        return torch.randn(shape, dtype=dtype, device=device,
+                           requires_grad=grad)
+    return edges, make, dict(
+        query=make(N, H, D), key=make(M, H, D), value=make(M, H, D),
+        edge_attr=make(E, features), edge_weight=make(H * D, features),
+        edge_bias=make(H * D))
+
+
+def normalized(x, kind, weight, eps):
+    if kind == "layer":
+        return F.layer_norm(x, x.shape[-1:], weight, None, eps)
+    if kind == "rms":
+        return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
+    return x
+
+
+def softmax(scores, dst):
+    exps = (scores - scores.max().detach()).exp()
+    sums = exps.new_zeros(N, H).index_add(0, dst, exps)
+    return exps / sums[dst]
+
+
+def by_edges(edges, t, use="both", qk_norm=None, norms=(None, None)):
+    """gt_attention with every edge's keys and values."""
+    src, dst = edges
+    e = F.linear(t["edge_attr"], t["edge_weight"], t["edge_bias"])
+    e = e.view(E, H, D)
+    query = normalized(t["query"], qk_norm, norms[0], 1e-5)
+    key = normalized(t["key"], qk_norm, norms[1], 1e-5)[src]
+    value = t["value"][src]
+    if use != "values":
+        key = key + e
+    if use != "keys":
+        value = value + e
+    alpha = softmax((query[dst] * key).sum(-1) / D ** 0.5, dst)
+    out = (alpha.unsqueeze(-1) * value).new_zeros(N, H, D)
+    return out.index_add(0, dst, alpha.unsqueeze(-1) * value), alpha
+
+
+def near(a, b, tolerance, what):
+    """As close(), but what should be 0 may be rounding."""
+    assert (a - b).abs().max() <= tolerance * (1 + b.abs().max()), what
+
+
+def same_gradients(found, expected, tensors, tolerance):
+    grad = torch.randn_like(found)
+    names = list(tensors)
+    a = torch.autograd.grad(found, tensors.values(), grad, allow_unused=True)
+    b = torch.autograd.grad(expected, tensors.values(), grad,
+                            allow_unused=True)
+    for name, x, y in zip(names, a, b):
+        y = torch.zeros_like(tensors[name]) if y is None else y
+        near(x, y, tolerance, name)
+
+
+@pytest.mark.parametrize("use", ["both", "keys", "values"])
+@pytest.mark.parametrize("qk_norm", [None, "rms", "layer"])
+def test_gt_has_the_gradients_of_the_formula(use, qk_norm):
+    edges, make, t = inputs()
+    norms = {"query_norm": make(D), "key_norm": make(D)} if qk_norm else {}
+    out = dfgnn.gt_attention(edges, **t, edge_use=use, qk_norm=qk_norm,
+                             **norms)
+    expected, _ = by_edges(edges, t, use, qk_norm,
+                           tuple(norms.values()) or (None, None))
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, {**t, **norms}, 1e-10)
+
+
+def test_gt_takes_projected_features():
+    edges, _, t = inputs()
+    e = F.linear(t["edge_attr"], t["edge_weight"], t["edge_bias"])
+    nodes = {k: t[k] for k in ("query", "key", "value")}
+    out = dfgnn.gt_attention(edges, **nodes, edge_attr=e.view(E, H, D))
+    expected, _ = by_edges(edges, t)
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, t, 1e-10)
+
+
+def test_gt_returns_weights_with_gradients():
+    edges, _, t = inputs()
+    out, alpha = dfgnn.gt_attention(edges, **t, return_weights=True)
+    expected, wanted = by_edges(edges, t)
+    close(alpha, wanted, 1e-11)
+    same_gradients(out.sum() + alpha.sin().sum(),
+                   expected.sum() + wanted.sin().sum(), t, 1e-10)
+
+
+def gatv2_by_edges(edges, t, att):
+    src, dst = edges
+    e = F.linear(t["edge_attr"], t["edge_weight"], t["edge_bias"])
+    x = t["query"][dst] + t["key"][src] + e.view(E, H, D)
+    alpha = softmax((F.leaky_relu(x, 0.2) * att).sum(-1), dst)
+    messages = alpha.unsqueeze(-1) * t["key"][src]
+    return messages.new_zeros(N, H, D).index_add(0, dst, messages)
+
+
+@pytest.mark.parametrize("projected", [False, True])
+def test_gatv2_has_the_gradients_of_the_formula(projected):
+    edges, make, t = inputs()
+    att = make(H, D)
+    del t["value"]
+    given = {k: t[k] for k in ("edge_attr", "edge_weight", "edge_bias")}
+    if projected:
+        given = dict(edge_attr=F.linear(*given.values()).view(E, H, D))
+    out = dfgnn.gatv2_attention(edges, t["query"], t["key"], att, **given)
+    expected = gatv2_by_edges(edges, t, att)
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, {**t, "att": att}, 1e-10)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_gat_has_the_gradients_of_the_formula(self_loops):
+    torch.manual_seed(1)
+    edges = random_edges(N, N, E)[:, :E]
+    src, dst = edges
+    h, a, b = (torch.randn(shape, dtype=torch.float64, requires_grad=True)
+               for shape in ((N, H, D), (N, H), (N, H)))
+    c = torch.randn(E + N * self_loops, H, dtype=torch.float64,
+                    requires_grad=True)
+    out = dfgnn.gat_attention(edges, h, a, b, edge_score=c,
+                              self_loops=self_loops)
+    if self_loops:
+        kept = src != dst
+        loops = torch.arange(N)
+        src, dst = torch.cat([src[kept], loops]), torch.cat([dst[kept], loops])
+        scores = torch.cat([c[:E][kept], c[E:]])
+    else:
+        scores = c
+    alpha = softmax(F.leaky_relu(a[dst] + b[src] + scores, 0.2), dst)
+    messages = alpha.unsqueeze(-1) * h[src]
+    expected = messages.new_zeros(N, H, D).index_add(0, dst, messages)
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, dict(h=h, a=a, b=b, c=c), 1e-10)
+
+
+def test_gradients_of_gradients():
+    edges, make, t = inputs()
+    norms = dict(query_norm=make(D), key_norm=make(D))
+    x = t["edge_attr"]
+
+    def second(out):
+        grad, = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), x)[0]
+    found = second(dfgnn.gt_attention(edges, **t, qk_norm="rms", **norms))
+    expected = second(by_edges(edges, t, "both", "rms",
+                               tuple(norms.values()))[0])
+    close(found, expected, 1e-8)
+
+
+@pytest.mark.parametrize("op", ["gt", "gatv2", "gat"])
+def test_torch_compile_keeps_it_whole(op):
+    edges, make, t = inputs(dtype=torch.float32)
+    graph = dfgnn.as_graph(edges, (M, N))
+    att, h, a, b, c = make(H, D), make(M, H, D), make(N, H), make(M, H), \
+        make(E, H)
+
+    def call(attr):
+        if op == "gt":
+            return dfgnn.gt_attention(graph, **{**t, "edge_attr": attr},
+                                      qk_norm="layer")
+        if op == "gat":
+            return dfgnn.gat_attention(graph, h, a, b, edge_score=c + attr[
+                :, :H])
+        return dfgnn.gatv2_attention(
+            graph, t["query"], t["key"], att, edge_attr=attr,
+            edge_weight=t["edge_weight"])
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    x = t["edge_attr"]
+    found, expected = compiled(x), call(x)
+    close(found, expected, 1e-5)
+    close(torch.autograd.grad(found.square().sum(), x)[0],
+          torch.autograd.grad(expected.square().sum(), x)[0], 1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_computes_in_its_type(dtype):
+    edges, _, t = inputs(dtype=torch.float32)
+    with torch.autocast("cpu", dtype):
+        out = dfgnn.gt_attention(edges, **t)
+    assert out.dtype == dtype
+    close(out.float(), by_edges(edges, t)[0], 0.1)
+
+
+def pyg_pairs():
+    pyg = pytest.importorskip("torch_geometric.nn")
+    for width in (3, 8):
+        yield ("transformer", pyg.TransformerConv, nn.TransformerConv,
+               dict(heads=2, edge_dim=width))
+        yield ("transformer without concat", pyg.TransformerConv,
+               nn.TransformerConv,
+               dict(heads=2, edge_dim=width, concat=False, beta=True))
+        for fill in ("mean", "add", 0.5):
+            yield ("gatv2", pyg.GATv2Conv, nn.GATv2Conv,
+                   dict(heads=2, edge_dim=width, fill_value=fill))
+            yield ("gat", pyg.GATConv, nn.GATConv,
+                   dict(heads=2, edge_dim=width, fill_value=fill))
+        yield ("gatv2 without loops", pyg.GATv2Conv, nn.GATv2Conv,
+               dict(heads=2, edge_dim=width, add_self_loops=False,
+                    share_weights=True))
+
+
+@pytest.mark.parametrize("kind", range(18))
+def test_layers_have_pygs_outputs_and_gradients(kind):
+    pairs = list(pyg_pairs())
+    if kind >= len(pairs):
+        pytest.skip("fewer layers")
+    name, theirs, ours, arguments = pairs[kind]
+    torch.manual_seed(kind)
+    edges = random_edges(N, N, E)[:, :E]
+    peer = theirs(6, D, **arguments).double()
+    layer = ours(6, D, **arguments).double()
+    layer.load_state_dict(peer.state_dict())
+    x = torch.randn(N, 6, dtype=torch.float64, requires_grad=True)
+    e = torch.randn(E, arguments["edge_dim"], dtype=torch.float64,
+                    requires_grad=True)
+    out, expected = layer(x, edges, e), peer(x, edges, e)
+    close(out, expected, 1e-10, name)
+    grad = torch.randn_like(out)
+    found = torch.autograd.grad(out, [x, e, *layer.parameters()], grad)
+    wanted = torch.autograd.grad(expected, [x, e, *peer.parameters()], grad)
+    for a, b in zip(found, wanted):
+        near(a, b, 1e-9, name)
+
+
+def test_the_kernels_do_it_themselves(monkeypatch):
+    """Nothing goes the composite way."""
+    from dfgnn import _composite
+    edges, make, t = inputs(dtype=torch.float32)
+
+    def refuse(*_):
+        raise AssertionError("by torch operations")
+    monkeypatch.setattr(_composite, "attention", refuse)
+    out = dfgnn.gt_attention(edges, **t, qk_norm="rms")
+    out.sum().backward()
+    att = make(H, D)
+    out = dfgnn.gatv2_attention(edges, t["query"], t["key"], att,
+                                edge_attr=t["edge_attr"],
+                                edge_weight=t["edge_weight"])
+    out.sum().backward()
+    assert t["edge_weight"].grad is not None and att.grad is not None
+
+
+def test_bad_arguments_are_named():
+    edges, make, t = inputs()
+    nodes = {k: t[k] for k in ("query", "key", "value")}
+    with pytest.raises(ValueError, match="edge_use must be one of"):
+        dfgnn.gt_attention(edges, **t, edge_use="all")
+    with pytest.raises(ValueError, match="qk_norm must be one of"):
+        dfgnn.gt_attention(edges, **t, qk_norm="batch")
+    with pytest.raises(ValueError, match="query_norm and key_norm need"):
+        dfgnn.gt_attention(edges, **t, query_norm=make(D))
+    with pytest.raises(ValueError, match="edge_attr needs edge_weight"):
+        dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"])
+    with pytest.raises(ValueError, match="edge_attr must be .*edges=40"):
+        dfgnn.gt_attention(edges, **nodes, edge_attr=make(E + 1, 4),
+                           edge_weight=t["edge_weight"])
+    with pytest.raises(ValueError, match="edge_weight must be"):
+        dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"],
+                           edge_weight=make(H * D, 5))
+    with pytest.raises(TypeError, match="one dtype"):
+        dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"].float(),
+                           edge_weight=t["edge_weight"])
