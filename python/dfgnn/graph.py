@@ -8,7 +8,7 @@ import weakref
 import torch
 
 from . import _handle
-from ._modes import lasting, unwrapped
+from ._modes import compiling, constant, lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
@@ -157,6 +157,7 @@ class Graph:
         self.looped = None  # with_self_loops()
         self.unlooped_edges = None  # of the graph that it was made of
         self.id = next(_ids)
+        self.label = str(self.id)
         _registry[self.id] = self
 
     @classmethod
@@ -215,10 +216,16 @@ class Graph:
 
     # ---- the matrix, which the library owns if it made it
 
-    def _array(self, which):
+    def _fetch(self):
         if self._arrays is None:
             self._arrays = lasting(lambda: _handle.matrix(self._handle,
                                                           self.device))
+
+    def _array(self, which):
+        if compiling():  # which must not see them missing, and then there
+            _fetch_arrays(self.label)
+        else:
+            self._fetch()
         return self._arrays[which]
 
     @property
@@ -451,6 +458,12 @@ def _restore(offsets, indices, order, num_src, graph_ptr, family, name):
     graph._fill((offsets.numel() - 1, num_src, indices.numel()),
                 indices.device, graph_ptr, family, name)
     return graph
+
+
+@constant
+def _fetch_arrays(label):
+    by_id(int(label))._fetch()
+    return True
 
 
 def by_id(number):
