@@ -608,6 +608,71 @@ DFGNN_API dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph,
 DFGNN_API dfgnn_status dfgnn_graph_order(int64_t *rows, int64_t *columns,
                                          const dfgnn_graph *graph);
 
+/* ---- partitions ---------------------------------------------------------- */
+
+/* Ways to divide the nodes of a square matrix among the ranks of a job, so that
+ * each has about the same work: edges of its rows, and a little a row.
+ *   METIS  parts with few edges between them, by METIS, if the library was built
+ *          with it; beyond 2^20 edges, nodes are grouped first (Meyerhenke,
+ *          Sanders & Schulz 2014), so that the memory stays that of the graph
+ *   RANGE  rows in the order they have: for graphs that are in a good one */
+typedef enum dfgnn_partitioning {
+  DFGNN_PARTITION_METIS = 0,
+  DFGNN_PARTITION_RANGE = 1,
+  DFGNN_PARTITION_COUNT
+} dfgnn_partitioning;
+
+/* "metis", "range", as the enumerations above. */
+DFGNN_API const char *dfgnn_partitioning_name(dfgnn_partitioning how);
+DFGNN_API dfgnn_status dfgnn_partitioning_parse(dfgnn_partitioning *how,
+                                                const char *name);
+
+#define DFGNN_PARTS_MAX 4096
+
+/* owner[i] [N] becomes the part, 0 .. parts - 1, of node i of a matrix in host
+ * memory.  The same matrix gives the same parts everywhere.
+ * DFGNN_ERROR_UNSUPPORTED without METIS, or if the matrix is not square or has
+ * 2^31 rows. */
+DFGNN_API dfgnn_status dfgnn_csr_partition(int32_t *owner, const dfgnn_csr *csr,
+                                           int parts, dfgnn_partitioning how);
+
+/* What one rank has of a partitioned graph.  Its rows are its own nodes; a
+ * column below `nodes` is one of them, the others are its halo: nodes of other
+ * ranks that its rows read.  Own nodes rise by their number in the whole graph,
+ * the halo lies by owner and rises there.  Edges of a row keep their order. */
+typedef struct dfgnn_part {
+  size_t struct_size;
+  int parts, rank;
+  int64_t total_nodes, total_edges; /* of the whole graph */
+  int64_t nodes, halo, edges;
+  int64_t cut;      /* edges that read the halo */
+  int64_t boundary; /* rows that have such edges */
+  int64_t sends;    /* rows that other ranks read, counted once a rank */
+  const int64_t *node, *halo_node; /* [nodes], [halo]: number in the whole */
+  const int64_t *receive;    /* [parts] nodes of the halo by owner */
+  const int64_t *send;       /* [parts] rows to send to each rank */
+  const int64_t *send_row;   /* [sends] which, as the other's halo has them */
+  const int64_t *first_edge; /* [nodes] number of a row's first edge in the
+                              * whole */
+  const int64_t *offset;     /* [nodes + 1] */
+  const int32_t *index;      /* [edges] column */
+  uint64_t fingerprint; /* of the whole graph, as dfgnn_signature has it */
+  uint64_t digest;      /* of graph and owners: the same in every rank */
+} dfgnn_part;
+
+/* The part of a rank; owner [N] says the rank of each node.  Free it with
+ * dfgnn_part_free. */
+DFGNN_API dfgnn_status dfgnn_part_create(dfgnn_part **part,
+                                         const dfgnn_csr *csr,
+                                         const int32_t *owner, int parts,
+                                         int rank);
+/* Writes a part as .npz, replaced whole or not: arrays part (version of the
+ * format, parts, rank, total_nodes, total_edges, fingerprint, digest), node,
+ * halo, receive, send, send_row, first_edge, offset and index. */
+DFGNN_API dfgnn_status dfgnn_part_write(const dfgnn_part *part,
+                                        const char *path);
+DFGNN_API void dfgnn_part_free(dfgnn_part *part);
+
 /* ---- problems and arguments --------------------------------------------- */
 
 typedef struct dfgnn_problem {
@@ -748,6 +813,17 @@ typedef struct dfgnn_args {
   void *grad_gate_src;   /* [M,H,D].  Storage. */
   dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,
       grad_gate_src_strides;
+
+  /* Attention over a part of a graph's edges.  The results of parts merge: lse
+   * is the logarithm of the sum of their exp(lse), out the sum of their
+   * exp(lse of the part - lse) out.  Backward of a part reads the merged out and
+   * lse, with the whole grad_out, and gives the part's share of each gradient. */
+  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar; attention
+                          * backward; NULL: 0. */
+  const int64_t *edge_number; /* [E], device memory: the number that dropout
+                               * draws by for each edge, so that parts drop what
+                               * the whole does; NULL: its place in the
+                               * matrix */
 } dfgnn_args;
 
 #ifdef __cplusplus

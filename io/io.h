@@ -46,6 +46,7 @@ typedef struct dfgnn__array {
   const void *data;
   int64_t count;
   int64_t columns; /* 0: a vector of int64; else float32 [count, columns] */
+  int narrow;      /* 1: a vector of int32 instead */
 } dfgnn__array;
 dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays);
 

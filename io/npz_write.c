@@ -108,7 +108,8 @@ static dfgnn_status write_arrays(const void *data, const char *path,
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write", path);
   for (const dfgnn__array *a = data; a->name && !failed; a++)
     failed = a->columns ? put_floats(zip, a)
-                        : put_vector(zip, a->name, 8, a->data, a->count);
+                        : put_vector(zip, a->name, a->narrow ? 4 : 8, a->data,
+                                     a->count);
   failed |= zipClose(zip, NULL);
   if (failed)
     return dfgnn__fail(DFGNN_ERROR_IO,

@@ -88,6 +88,7 @@
 
 #define ATTENTION_BACKWARD                                                     \
   {STRIDED(grad_out), N | H | D, GATHERED},                                    \
+      {DENSE(grad_lse), N | H, MODIFIER},                                      \
       {DENSE(grad_bias),     E | H, DFGNN_ROLE_GRADIENT,                       \
        DFGNN_ELEMENT_SCALAR, 0,     DFGNN_FLAG_BIAS},                          \
   {                                                                            \

@@ -108,6 +108,10 @@ dfgnn_status dfgnn__reordered_execute(const dfgnn_plan *plan,
   dfgnn_args inner = *args;
   char *copy = (char *)workspace + ALIGN(plan->inner->workspace);
   dfgnn_status status = DFGNN_OK;
+  if (args->edge_number && plan->problem.dropout)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "args.edge_number is given, but the graph is reordered "
+                       "inside, expected NULL");
   for (t = plan->op->tensors; t->name && !status; t++) {
     void **slot = dfgnn__tensor_slot(t, &inner);
     if (!moved(t, &plan->problem, r))

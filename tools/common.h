@@ -74,6 +74,7 @@ typedef enum tool_exit {
   X(METHOD)                                                                    \
   X(EDGE_ATTR)                                                                 \
   X(MAP)                                                                       \
+  X(BY)                                                                        \
   X(REORDER)                                                                   \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
@@ -140,6 +141,7 @@ typedef struct tool_settings {
   int skip_invalid, remove;
   unsigned orders; /* of --method, --reorder: a bit a dfgnn_order */
   const char *map;
+  const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */

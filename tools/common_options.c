@@ -162,6 +162,9 @@ const tool_option tool_options[OPTION_COUNT] = {
                           "write edge_attr [edges, 3] there, an .npz: the "
                           "length of an edge, and the direction of its source "
                           "to the east and to the north"},
+    [OPTION_BY] = {"by", 0, "METHOD",
+                   "metis, range, or a file with the part of each node, a "
+                   "number a line, as gpmetis writes it (default metis)"},
     [OPTION_REORDER] = {"reorder", 0, "LIST",
                         "measure what these orders of the nodes gain instead: "
                         "degree, rcm, metis, community or all"},
@@ -482,6 +485,9 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_MAP:
     s->map = value;
+    break;
+  case OPTION_BY:
+    s->by = value;
     break;
   case OPTION_REMOVE:
     s->remove = 1;

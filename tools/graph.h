@@ -6,6 +6,7 @@
 
 int graph_info(tool_settings *settings, int count, char **operands);
 int graph_reorder(tool_settings *settings, int count, char **operands);
+int graph_partition(tool_settings *settings, int count, char **operands);
 
 /* Writes csr to path, noting what the format cannot keep. */
 int graph_write(const tool_settings *settings, const dfgnn_csr *csr,

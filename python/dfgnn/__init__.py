@@ -20,6 +20,7 @@ from .functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
 from .graph import Graph, adjacency_values
+from .merge import merge_attention
 from .messages import gated_messages, relu_messages
 from .tuning import explain, generate, read, tune
 
@@ -27,11 +28,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name):
-    """dfgnn.nn is imported when it is first looked at."""
-    if name == "nn":
-        return importlib.import_module("dfgnn.nn")
+    """What is imported when it is first looked at."""
+    if name in ("distributed", "nn"):
+        return importlib.import_module("dfgnn." + name)
     raise AttributeError(f"module 'dfgnn' has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted([*globals(), "nn"])
+    return sorted([*globals(), "distributed", "nn"])

@@ -28,6 +28,7 @@ EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4,
            "race": 5}
 SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced",
            "model")
+PARTITIONINGS = {"metis": 0, "range": 1}
 LOG_LEVELS = {"none": 1, "error": 2, "warn": 3, "info": 4, "debug": 5}
 
 OK = 0
@@ -212,6 +213,8 @@ class Args(Descriptor):
         ("gate_src_strides", Strides),
         ("grad_gate_dst_strides", Strides),
         ("grad_gate_src_strides", Strides),
+        ("grad_lse", c_void_p),
+        ("edge_number", c_void_p),
     ]
 
 
@@ -262,6 +265,32 @@ class Signature(Descriptor):
 
 PROGRESS = CFUNCTYPE(None, c_void_p, c_double, c_char_p)
 STOP = CFUNCTYPE(c_int, c_void_p)
+
+
+class Part(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("parts", c_int),
+        ("rank", c_int),
+        ("total_nodes", c_int64),
+        ("total_edges", c_int64),
+        ("nodes", c_int64),
+        ("halo", c_int64),
+        ("edges", c_int64),
+        ("cut", c_int64),
+        ("boundary", c_int64),
+        ("sends", c_int64),
+        ("node", c_void_p),
+        ("halo_node", c_void_p),
+        ("receive", c_void_p),
+        ("send", c_void_p),
+        ("send_row", c_void_p),
+        ("first_edge", c_void_p),
+        ("offset", c_void_p),
+        ("index", c_void_p),
+        ("fingerprint", c_uint64),
+        ("digest", c_uint64),
+    ]
 
 
 class TuneOptions(Descriptor):
@@ -350,6 +379,11 @@ FUNCTIONS = {
     "dfgnn_csr_generate": (Status, [POINTER(POINTER(Csr)), c_char_p]),
     "dfgnn_csr_read": (Status, [POINTER(POINTER(Csr)), c_char_p]),
     "dfgnn_csr_free": (None, [POINTER(Csr)]),
+    "dfgnn_context_digest": (Status, [c_char_p, c_void_p]),
+    "dfgnn_csr_partition": (Status, [c_void_p, POINTER(Csr), c_int, c_int]),
+    "dfgnn_part_create": (Status, [POINTER(POINTER(Part)), POINTER(Csr),
+                                   c_void_p, c_int, c_int]),
+    "dfgnn_part_free": (None, [POINTER(Part)]),
 }
 
 __all__ = [name for name in dir() if not name.startswith("_")]

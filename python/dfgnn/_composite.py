@@ -142,7 +142,8 @@ def attention(op, inputs, bias, seed, graph, settings):
     kept = weights
     if settings.dropout:
         kept = weights * keep_factors(seed, graph.num_edges, weights.size(1),
-                                      settings.dropout).to(exact)
+                                      settings.dropout,
+                                      graph.edge_number).to(exact)
     out = weighted_sum(kept, inputs[VALUE[op]], graph)
     edges = _given(inputs, 3)
     if op == "gt" and edges[0] is not None and settings.edge_use != "keys":
@@ -170,11 +171,16 @@ def _splitmix(z):
     return z ^ _logical_shift(z, 31)
 
 
-def keep_factors(seed, edges, heads, dropout):
-    """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout)."""
+def keep_factors(seed, edges, heads, dropout, edge_number=None):
+    """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout);
+    edge_number [E]: what it draws by, the place of an edge by default."""
     key = _splitmix(seed + _STEP)
     pairs = (heads + 1) // 2
-    counter = torch.arange(1, edges * pairs + 1, device=seed.device)
+    if edge_number is None:
+        counter = torch.arange(1, edges * pairs + 1, device=seed.device)
+    else:
+        counter = (edge_number.view(-1, 1) * pairs + torch.arange(
+            1, pairs + 1, device=seed.device)).view(-1)
     word = _splitmix(key + counter * _STEP)
     number = torch.stack([_logical_shift(word, 32), word & 0xffffffff], 1)
     kept = number.view(edges, 2 * pairs)[:, :heads] \

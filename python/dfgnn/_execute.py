@@ -179,7 +179,7 @@ def _place_exact(args, name, tensor, dtype):
     return tensor
 
 
-def _place_inputs(args, made, inputs, bias, seed):
+def _place_inputs(args, graph, made, inputs, bias, seed):
     """Returns what must stay alive until the call was made."""
     kept = []
     for (field, dtype), tensor in zip(made.places, inputs):
@@ -193,6 +193,8 @@ def _place_inputs(args, made, inputs, bias, seed):
         kept.append(_place_exact(args, "bias", bias, made.exact))
     if seed is not None:
         args.seed = seed.data_ptr()
+        if graph.edge_number is not None:
+            args.edge_number = graph.edge_number.data_ptr()
     return kept
 
 
@@ -210,7 +212,8 @@ def forward(graph, made, inputs, bias, seed, with_lse=True):
         return _without_edges(made)
     plan = made.plan(graph, False)
     args = plan.arguments()
-    kept = _place_inputs(args, made, inputs, bias, seed)  # noqa: F841
+    kept = _place_inputs(  # noqa: F841
+        args, graph, made, inputs, bias, seed)
     out = inputs[0]
     out = _like(out, made.dtype) if out.shape == made.out_shape else \
         made.new(made.out_shape, made.dtype)
@@ -234,23 +237,33 @@ def _without_edges(made):
             made.new(made.lse_shape, made.exact).fill_(float("-inf")), weights)
 
 
-def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed):
-    """Gradients of the inputs and of bias; None where needed is false."""
+def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed,
+             grad_lse=None, into=None):
+    """Gradients of the inputs and of bias; None where needed is false.
+    grad_lse: the gradient of lse, if it has one; into: tensors for the
+    gradients of the inputs, where one is not None."""
     if made.empty:
         return [torch.zeros_like(t) if n and t is not None else None
                 for t, n in zip((*inputs, bias), needed)]
     plan = made.plan(graph, True)
     args = plan.arguments()
-    kept = _place_inputs(args, made, inputs, bias, seed)
+    kept = _place_inputs(args, graph, made, inputs, bias, seed)
     kept.append(_place(args, "grad_out", grad_out))
+    if grad_lse is not None:
+        kept.append(_place_exact(args, "grad_lse", grad_lse, made.exact))
     args.out = out.data_ptr()
     args.lse = lse.data_ptr()
     grads = []
-    for (field, dtype), tensor, wanted in zip(made.grads, (*inputs, bias),
-                                              needed):
-        grad = None
+    places = into or (None,) * len(inputs)
+    for (field, dtype), tensor, wanted, place in zip(
+            made.grads, (*inputs, bias), needed, (*places, None)):
+        grad = place
         if wanted and tensor is not None:
-            grad = _like(tensor, dtype)
+            if grad is None:
+                grad = _like(tensor, dtype)
+            elif not grad.is_contiguous():
+                setattr(args, field + "_strides",
+                        _abi.Strides(*grad.stride()))
             setattr(args, field, grad.data_ptr())
         grads.append(grad)
     plan.run(args, made.device)

@@ -229,7 +229,10 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         weight = weight.view(-1, 1).expand(-1, value.size(1))
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else x.size(0)
-    if ops.compiling() and op in _neighbours.OPERATORS:
+    if isinstance(graph, Graph) and graph.exchange is not None:
+        from .distributed import sums
+        outs = sums.call(graph, op, value, weight, self_loops, symmetric)
+    elif ops.compiling() and op in _neighbours.OPERATORS:
         outs = ops.gather(op, graph, value, weight, num_dst, self_loops,
                           symmetric)
     else:

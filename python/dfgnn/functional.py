@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from . import _attention, _composite, _execute, ops
+from . import _attention, _composite, _execute, merge, ops
 from ._modes import (
     constant, jit_tracing, needs_composite, untraced)
 from ._operators import OPERATORS, Settings, by_edge, check_inputs
@@ -103,9 +103,10 @@ def _size(spec, inputs):
 
 def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
             return_weights=False, self_loops=False, edge_use="both",
-            qk_norm="none", norm_eps=0.0):
+            qk_norm="none", norm_eps=0.0, return_lse=False):
     """out, or (out, weights before dropout, factors of dropout or None); per
-    edge in the caller's order."""
+    edge in the caller's order.  With return_lse (out, weights or None, factors
+    or None, lse)."""
     spec = OPERATORS[name]
     inputs = _autocast(spec, inputs)
     if not isinstance(graph, Graph):
@@ -113,6 +114,12 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     call = dict(scale=scale, slope=slope, return_weights=return_weights,
                 self_loops=self_loops, edge_use=edge_use, qk_norm=qk_norm,
                 norm_eps=norm_eps)
+    if isinstance(graph, Graph) and graph.exchange is not None:
+        from .distributed import attention
+        return attention.attend(name, graph, inputs, bias, dropout,
+                                return_lse=return_lse, **call)
+    if return_lse:
+        return _with_lse(name, graph, inputs, bias, dropout, **call)
     if dropout == 1:
         return _all_dropped(_run(name, graph, inputs, bias, 0.0, **call),
                             return_weights)
@@ -166,8 +173,59 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     factors = None
     if dropout:
         factors = graph.to_caller_order(_composite.keep_factors(
-            seed, weights.size(0), weights.size(1), dropout)).to(weights.dtype)
+            seed, weights.size(0), weights.size(1), dropout,
+            graph.edge_number)).to(weights.dtype)
     return out, graph.to_caller_order(weights), factors
+
+
+@untraced
+def _with_lse(name, graph, inputs, bias, dropout, scale, slope,
+              return_weights, self_loops, **edges):
+    """(out, weights or None, factors or None, lse)."""
+    spec = OPERATORS[name]
+    seed = make_seed(inputs[spec.value].device) if 0 < dropout < 1 else None
+    settings = _settings(inputs[spec.value], scale, slope,
+                         dropout if dropout < 1 else 0.0, False, **edges)
+    if not isinstance(graph, Graph):
+        graph = as_graph(graph, _size(spec, inputs))
+    if self_loops:
+        graph = graph.with_self_loops()
+        inputs = by_edge(spec, inputs, graph.to_looped_edges)
+        if bias is not None:
+            bias = graph.to_looped_edges(bias)
+    check_inputs(spec, inputs, bias,
+                 {"N": graph.num_dst, "M": graph.num_src,
+                  "E": graph.num_edges}, graph.device)
+    inputs = by_edge(spec, inputs, graph.to_graph_order)
+    if bias is not None:
+        bias = graph.to_graph_order(bias)
+    found = None
+    if not needs_composite():
+        made = _execute.recipe(graph, name, inputs, bias, settings)
+        found = merge.attention(graph, made, inputs, bias, seed)
+    if found is None:
+        out, _, lse = merge.by_torch(graph, name, inputs, bias, seed, settings)
+        found = out, lse
+    out, lse = found
+    weights = factors = None
+    if return_weights:
+        settings = settings._replace(weights=True)
+        made = _execute.recipe(graph, name, inputs, bias, settings)
+        weights = graph.to_caller_order(
+            _attention.attention(graph, made, inputs, bias, seed)[1])
+        if settings.dropout:
+            factors = graph.to_caller_order(_composite.keep_factors(
+                seed, weights.size(0), weights.size(1), dropout,
+                graph.edge_number)).to(weights.dtype)
+    if dropout == 1:
+        out = out * 0
+        factors = None if weights is None else torch.zeros_like(weights)
+    return out, weights, factors, lse
+
+
+def extended(graph, x):
+    """A tensor of nodes by the sources of edges."""
+    return graph.extend(x) if isinstance(graph, Graph) else x
 
 
 def _looped(spec, graph, inputs, bias):
@@ -202,7 +260,7 @@ def _by_torch(spec, graph, inputs, bias, seed, settings):
     if settings.dropout:
         factors = graph.to_caller_order(_composite.keep_factors(
             seed, graph.num_edges, weights.size(1),
-            settings.dropout)).to(weights.dtype)
+            settings.dropout, graph.edge_number)).to(weights.dtype)
     return out, graph.to_caller_order(weights), factors
 
 
@@ -210,8 +268,13 @@ if not ops.AVAILABLE:
     _attend = untraced(_attend)
 
 
-def _pick(result, return_weights):
+def _pick(result, return_weights, return_lse=False):
     """What the caller asked for: "after" are weights as they were used."""
+    if return_lse:
+        out, weights, factors, lse = result
+        if not return_weights:
+            return out, lse
+        return (*_pick((out, weights, factors), return_weights), lse)
     if not return_weights:
         return result
     out, weights, factors = result
@@ -254,7 +317,7 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
                  dropout=0.0, training=True, edge_attr=None, edge_weight=None,
                  edge_bias=None, edge_use="both", qk_norm=None,
                  query_norm=None, key_norm=None, norm_eps=1e-5,
-                 return_weights=False):
+                 return_weights=False, return_lse=False):
     """Dot-product attention of a graph transformer.
 
     out_i = sum_j alpha_ij v_j, alpha the softmax over the in-edges of i of
@@ -274,6 +337,8 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
         with the weights query_norm and key_norm [D] (None: 1) and norm_eps.
     return_weights: also return alpha [E, H], before dropout; "after": alpha
         with what dropout made of it.
+    return_lse: also return, last, the log-sum-exp of the scores [N, H], for
+        :func:`dfgnn.merge_attention`; it has a gradient.
     """
     dropout = _probability(dropout, training)
     _one_of("edge_use", edge_use, EDGE_USES)
@@ -296,11 +361,13 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
     return _pick(_attend("gt", graph, inputs, bias, scale=scale,
                          dropout=dropout, return_weights=return_weights,
                          edge_use=edge_use, qk_norm=qk_norm,
-                         norm_eps=norm_eps), return_weights)
+                         norm_eps=norm_eps, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
-                   training=True, return_weights=False, self_loops=False):
+                   training=True, return_weights=False, self_loops=False,
+                   return_lse=False):
     """Attention by cosine: scores are beta cos(h_i, h_j), values h_j.
 
     h [M, H, D]: of sources; h_dst [N, H, D]: of destinations, h by default.
@@ -310,12 +377,13 @@ def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
     return _pick(_attend("agnn", graph, (h if h_dst is None else h_dst, h,
                                          beta), bias, dropout=dropout,
                          return_weights=return_weights,
-                         self_loops=self_loops), return_weights)
+                         self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
                   edge_score=None, bias=None, dropout=0.0, training=True,
-                  return_weights=False, self_loops=False):
+                  return_weights=False, self_loops=False, return_lse=False):
     """Additive attention: scores are leaky_relu(a_i + b_j), values h_j.
 
     h [M, H, D], score_dst a [N, H], score_src b [M, H].
@@ -331,13 +399,15 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
         inputs += (edge_score,)
     return _pick(_attend("gat", graph, inputs, bias, slope=negative_slope,
                          dropout=dropout, return_weights=return_weights,
-                         self_loops=self_loops), return_weights)
+                         self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
                     edge_attr=None, edge_weight=None, edge_bias=None,
                     bias=None, dropout=0.0, training=True,
-                    return_weights=False, self_loops=False):
+                    return_weights=False, self_loops=False,
+                    return_lse=False):
     """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
@@ -353,11 +423,13 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
         inputs += edges
     return _pick(_attend("gatv2", graph, inputs, bias, slope=negative_slope,
                          dropout=dropout, return_weights=return_weights,
-                         self_loops=self_loops), return_weights)
+                         self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
-                    training=True, return_weights=False, self_loops=False):
+                    training=True, return_weights=False, self_loops=False,
+                    return_lse=False):
     """Softmax of given scores [E, H] over in-edges, and the weighted sum of
     value [M, H, D]: attention of any other kind.
 
@@ -375,7 +447,8 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
         "gat", graph, (value, zeros.expand(num_dst, heads),
                        zeros.expand(num_src, heads)), scores, slope=1.0,
         dropout=dropout, return_weights=return_weights,
-        self_loops=self_loops), return_weights)
+        self_loops=self_loops, return_lse=return_lse),
+                 return_weights, return_lse)
 
 
 def edge_scores(op, edges, *inputs, scale=None, negative_slope=0.2):

@@ -78,6 +78,11 @@ class Graph:
         taken with trusted only.
     """
 
+    exchange = None  # of a DistGraph: how ranks send nodes to each other
+    # [E] int64, in the graph's own order: the number that dropout draws by, so
+    # that a part drops what the whole does; None: the place of an edge
+    edge_number = None
+
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
                  graph_ptr=None, family=None, name=None, trusted=False,
                  columns=None):
@@ -331,6 +336,11 @@ class Graph:
                 edges = edges[:, self.inverse]
             return edges
         return self._derive("edge_index", make)
+
+    def extend(self, x):
+        """A tensor by sources, from one by the nodes that are here: itself,
+        but for a DistGraph, whose sources are also nodes of other ranks."""
+        return x
 
     def to_graph_order(self, edges):
         """A tensor by the caller's edges as the kernels want it."""

@@ -15,7 +15,7 @@ same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }
 
 promise "--help is what the golden files hold"
 compare dfgnn-graph.txt dfgnn-graph --help
-for c in info convert generate reorder; do
+for c in info convert generate reorder partition; do
   compare "dfgnn-graph-$c.txt" dfgnn-graph $c --help
 done
 status 0 dfgnn-graph --version
@@ -202,5 +202,45 @@ head -c 300000 /dev/zero | tr '\0' '\n' | gzip >"$work/bomb.txt.gz"
 DFGNN_MAX_FILE=100K status 1 dfgnn-graph info "$work/bomb.txt.gz"
 says "found more than 102400 bytes"
 [ ! -e "$work/x.npz" ] || fail "an output was written"
+
+promise "partition writes a part a rank, whose nodes and edges are the graph's"
+status 0 dfgnn-graph partition "$top/data/cora.npz" 3 "$work/parts" --json
+for r in 0 1 2; do
+  [ -s "$work/parts/part-$r-of-3.npz" ] || fail "part $r is missing"
+done
+sum=$(jq '[.[].nodes] | add' "$work/out")
+[ "$sum" = 2708 ] || fail "the parts have $sum nodes, expected 2708"
+jq -e '([.[].halo] | add) == ([.[].sends] | add)' "$work/out" >/dev/null ||
+  fail "what is sent is not what is received"
+jq -e 'all(.[]; .balance < 1.1 and .cut_share < 0.2)' "$work/out" >/dev/null ||
+  fail "the parts are not balanced, or METIS cuts too much"
+status 0 dfgnn-graph partition "$top/data/cora.npz" 3 "$work/again" -q --json
+for r in 0 1 2; do
+  same "$work/parts/part-$r-of-3.npz" "$work/again/part-$r-of-3.npz"
+done
+
+promise "partition takes at most 2.5 times the memory of the graph"
+dfgnn-graph generate powerlaw --nodes 200000 --edges 20000000 \
+  --max-degree 3000 --columns local -q -o "$work/large.npz"
+status 0 dfgnn-graph partition "$work/large.npz" 4 "$work/large"
+awk '/the graph takes/ { n++
+  if ($11 > 2.5 * $6) exit 1 } END { exit !n }' "$work/err" ||
+  fail "$(cat "$work/err")"
+rm -rf "$work/large" "$work/large.npz"
+
+promise "partition takes a file of owners, and names what is wrong"
+awk 'BEGIN { for (i = 0; i < 2708; i++) print i % 2 }' >"$work/owner.part"
+status 0 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" \
+  --by "$work/owner.part" --json
+jq -e 'all(.[]; .nodes == 1354)' "$work/out" >/dev/null ||
+  fail "the parts are not those of the file"
+sed -i '7s/.*/2/' "$work/owner.part"
+status 1 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" \
+  --by "$work/owner.part"
+says 'line 7 is 2, expected 0..1'
+status 2 dfgnn-graph partition "$top/data/cora.npz" none "$work/given"
+says "found 'none', expected a number of parts"
+status 2 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" --by random
+says "found 'random', expected metis or range"
 
 finish

@@ -96,22 +96,21 @@ static const dfgnn_tensor *tensor(const dfgnn_problem *problem,
   return i < 0 ? NULL : &op->tensors[i];
 }
 
-/* The sum of every output times its gradient. */
+/* The sum of every output times its gradient; an lse of -inf has none. */
 static double loss(fixture *f) {
   int before = f->count;
   dfgnn_args results = refer(f, &f->forward);
   const dfgnn_operator *op = dfgnn__operator(f->backward.op, f->backward.pass);
   double sum = 0;
   for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
-    const char prefix[] = "grad_out";
-    if (strncmp(t->name, prefix, sizeof prefix - 1) ||
-        t->role != DFGNN_ROLE_INPUT)
+    if (strncmp(t->name, "grad_", strlen("grad_")) ||
+        (t->role != DFGNN_ROLE_INPUT && t->role != DFGNN_ROLE_MODIFIER))
       continue;
     const double *gradient = *dfgnn__tensor_slot(t, &f->args);
     const double *out = *dfgnn__tensor_slot(
         tensor(&f->forward, t->name + strlen("grad_")), &results);
     for (int64_t i = 0; i < elements(t, &f->backward); i++)
-      sum += gradient[i] * out[i];
+      sum += isinf(out[i]) ? 0 : gradient[i] * out[i];
   }
   forget(f, before);
   return sum;

@@ -36,20 +36,23 @@ typedef struct dfgnn_cpu_job {
   const void *score_edge; /* GAT [edges, heads], or NULL */
   void *inverse;          /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
   void *lse, *weights;    /* or NULL */
+  const void *grad_lse;   /* backward: [destinations, heads], or NULL */
   double scale, slope;
   const void *bias;    /* [edges, heads], or NULL */
   const void *numbers; /* of edges, as wide as offsets; NULL: as they come */
   int drops;           /* weights, by: */
   uint64_t drop_key;
   uint32_t drop_threshold;
-  double drop_scale;   /* of weights that are kept */
-  const void *ends;    /* backward: [the graph's destinations, heads] pairs of
-                        * -lse (or -inf: no weights) and -<grad_out, out> */
-  int by_source;       /* the graph's destinations are gathered */
-  int packed;          /* features of every input are adjacent */
-  int out_packed;      /* those of out are */
-  int64_t prefetch;    /* edges ahead whose rows are asked for; 0: none */
-  char *thread_memory; /* one slice a thread */
+  double drop_scale;    /* of weights that are kept */
+  const int64_t *drawn; /* what dropout draws by for an edge of the graph; NULL:
+                         * the edge's number */
+  const void *ends;     /* backward: [the graph's destinations, heads] pairs of
+                         * -lse (or -inf: no weights) and -<grad_out, out> */
+  int by_source;        /* the graph's destinations are gathered */
+  int packed;           /* features of every input are adjacent */
+  int out_packed;       /* those of out are */
+  int64_t prefetch;     /* edges ahead whose rows are asked for; 0: none */
+  char *thread_memory;  /* one slice a thread */
   size_t thread_bytes;
   size_t sum_bytes; /* of accumulate's sum with its padding */
 } dfgnn_cpu_job;
@@ -293,6 +296,12 @@ static inline int64_t dfgnn__cpu_number(const dfgnn_cpu_job *job, int64_t k) {
     return k;
   return job->offsets64 ? ((const int64_t *)job->numbers)[k]
                         : ((const int32_t *)job->numbers)[k];
+}
+
+/* The number that dropout draws by. */
+static inline int64_t dfgnn__cpu_drawn(const dfgnn_cpu_job *job, int64_t k) {
+  int64_t edge = dfgnn__cpu_number(job, k);
+  return job->drawn ? job->drawn[edge] : edge;
 }
 
 /* Clears out of a row without weights. */

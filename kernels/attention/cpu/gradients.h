@@ -9,7 +9,7 @@
 
 static CPU_TARGET void ends(const dfgnn_cpu_job *job, int64_t begin,
                             int64_t end, void *to) {
-  const scalar *lse = job->lse;
+  const scalar *lse = job->lse, *by_lse = job->grad_lse;
   scalar delta, *pair = (scalar *)to + 2 * begin * job->heads;
   for (int64_t j = begin; j < end; j++)
     for (int64_t h = 0; h < job->heads; h++, pair += 2) {
@@ -23,7 +23,7 @@ static CPU_TARGET void ends(const dfgnn_cpu_job *job, int64_t begin,
                               DFGNN_OP_GT);
       /* No edge of a row without a sum has a weight. */
       pair[0] = l == -INFINITY ? l : -l;
-      pair[1] = -delta;
+      pair[1] = (by_lse ? by_lse[j * job->heads + h] : 0) - delta;
     }
 }
 
@@ -43,7 +43,7 @@ CPU_INLINE vec kept_of(const dfgnn_cpu_job *job, int64_t head, int64_t k,
                        int n) {
   scalar kept[VECTOR] = {0};
   for (int i = 0; i < n; i++)
-    kept[i] = dfgnn__dropped(job->drop_key, dfgnn__cpu_number(job, k + i),
+    kept[i] = dfgnn__dropped(job->drop_key, dfgnn__cpu_drawn(job, k + i),
                              job->heads, head, job->drop_threshold)
                   ? 0
                   : (scalar)job->drop_scale;

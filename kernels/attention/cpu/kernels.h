@@ -331,7 +331,7 @@ static CPU_TARGET void drop(const dfgnn_cpu_job *job, int64_t head,
                             int64_t begin, int64_t count, void *weights) {
   scalar *w = weights, kept = (scalar)job->drop_scale;
   for (int64_t e = 0; e < count; e++)
-    w[e] *= dfgnn__dropped(job->drop_key, dfgnn__cpu_number(job, begin + e),
+    w[e] *= dfgnn__dropped(job->drop_key, dfgnn__cpu_drawn(job, begin + e),
                            job->heads, head, job->drop_threshold)
                 ? 0
                 : kept;

@@ -260,6 +260,9 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     for (int h = 0; h < S; ++h) {
       const bool mine = active && has_head(h);
       z.lse[h] = lse_of(mine ? __ldg(scalar(p.lse, w.row, h)) : A(0));
+      if (mine)
+        z.delta[h] -=
+            grad_lse_of<A>(p.grad_lse, int64_t(w.row) * HEADS + head(h));
       if (writes && mine) {
         A *to = static_cast<A *>(p.stats) +
                 (int64_t(w.row) * HEADS + head(h)) * STATS;

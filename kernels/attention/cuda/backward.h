@@ -46,6 +46,7 @@ typedef struct grad_params {
   tensor_view own[2], far[2], to[2];
   tensor_view out;        /* rows */
   const void *lse;        /* rows: [N,H] */
+  const void *grad_lse;   /* rows: [N,H], which delta is less by; or NULL */
   void *stats;            /* [N,H,GRAD_STATS]: rows write, columns read */
   const void *own_scalar; /* GAT: score of the own node, [rows,H] */
   const void *far_scalar; /* rows: AGNN inverse norm, GAT score, [M,H] */
@@ -65,7 +66,7 @@ typedef struct grad_params {
 
 typedef struct grad_stats_params {
   tensor_view query, grad_out, out;
-  const void *lse, *score;
+  const void *lse, *grad_lse, *score;
   void *stats;
   int64_t pairs;
   int32_t heads, dim, lanes, count;

@@ -73,7 +73,8 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       const char *out = row_of(p.out, w.row);
       for (int f = lane; f < dim; f += 32)
         delta += at(value, own_value(), f) * at(out, p.out, f);
-      delta = lanes_sum<32>(delta);
+      delta = lanes_sum<32>(delta) -
+              grad_lse_of<A>(p.grad_lse, int64_t(w.row) * heads + head);
       lse = lse_of(scalar(p.lse, w.row));
       if (p.stats && lane == 0 &&
           (w.slot < 0 || w.slot >= p.schedule.extra_items)) {

@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(128)
     sum[f] = 0;
     delta += feature_of<T>(grad, g.own[1], f) * feature_of<T>(out, g.out, f);
   }
-  delta = lanes_sum<32>(delta);
+  delta = lanes_sum<32>(delta) -
+          grad_lse_of<float>(g.grad_lse, int64_t(w.row) * g.heads + head);
   const float lse = lse_of(
       static_cast<const float *>(g.lse)[int64_t(w.row) * g.heads + head]);
   const float scale = float(g.scale);

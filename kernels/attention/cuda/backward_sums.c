@@ -29,6 +29,7 @@ dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
   grad_stats_params s = {.grad_out = p->own[gat ? 0 : 1],
                          .out = p->out,
                          .lse = p->lse,
+                         .grad_lse = p->grad_lse,
                          .score = p->own_scalar,
                          .stats = p->stats,
                          .pairs = launch->setting.matrix->destinations *

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(256)
     return;
   A *to = static_cast<A *>(p.stats) + pair * p.count;
   to[STAT_LSE] = lse_of(static_cast<const A *>(p.lse)[pair]);
-  to[STAT_DELTA] = delta;
+  to[STAT_DELTA] = delta - grad_lse_of<A>(p.grad_lse, pair);
   if (p.count > STAT_EXTRA) {
     to[STAT_EXTRA] =
         p.score ? static_cast<const A *>(p.score)[pair] : inverse_norm(square);

@@ -84,7 +84,8 @@ struct direct_gradient {
   __device__ __forceinline__ void own_stats(int h, int node) {
     typename math::own out;
     math::load_own(out, h, row_at(p.walk.out, node), lane);
-    delta[h] = lanes_sum<4>(math::dot(own[YO], out, h));
+    delta[h] = lanes_sum<4>(math::dot(own[YO], out, h)) -
+               grad_lse_of<float>(p.walk.grad_lse, pair(node));
     lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[pair(node)]);
     if (lane % 4 != 0 || row_of(h) >= tile.rows)
       return;

@@ -18,7 +18,8 @@ template <typename A>
 __device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
                                      uint64_t key, int64_t edge, int heads,
                                      int head) {
-  return dfgnn__dropped(key, edge, heads, head, d.threshold) ? A(0) : keep;
+  const int64_t number = d.number ? d.number[edge] : edge;
+  return dfgnn__dropped(key, number, heads, head, d.threshold) ? A(0) : keep;
 }
 
 /* Bit i of the result: is the weight of head first + i kept?  Of TILE heads, up
@@ -28,11 +29,12 @@ __device__ __forceinline__ unsigned
 kept_heads(const dropout_params &d, uint64_t key, int64_t edge, int first) {
   constexpr bool PAIRS = TILE % 2 == 0 || HEADS <= TILE;
   constexpr int STEP = PAIRS ? 2 : 1;
+  const int64_t number = d.number ? d.number[edge] : edge;
   unsigned bits = 0;
 #pragma unroll
   for (int i = 0; i < TILE; i += STEP) {
     const uint64_t word =
-        dfgnn__dropout_word(key, edge, HEADS, (first + i) / 2);
+        dfgnn__dropout_word(key, number, HEADS, (first + i) / 2);
     const unsigned upper = unsigned(word >> 32), lower = unsigned(word);
     if constexpr (PAIRS) {
       bits |= unsigned(upper >= d.threshold) << i;

@@ -31,13 +31,14 @@ typedef struct edges_params {
   const void *attr;              /* [E,FE] */
   const void *weight, *constant; /* [H*D,FE]; [H*D], the bias of W */
   void *grad_attr;               /* [E,FE] or NULL */
-  void *carry;         /* [E,FE] sums of grad_attr over earlier heads */
-  const void *bias;    /* [E,H]: EDGE_BIAS */
-  void *grad_bias;     /* [E,H] or NULL */
-  void *pairs;         /* [E,H,2]: P after dropout, dS */
-  const void *edge_of; /* columns: the edge of each; as wide as offsets */
-  void *lse;           /* [N,H]; forward: or NULL */
-  void *totals;        /* [blocks,H*D,F]: parts of the gradient of W */
+  void *carry;          /* [E,FE] sums of grad_attr over earlier heads */
+  const void *bias;     /* [E,H]: EDGE_BIAS */
+  void *grad_bias;      /* [E,H] or NULL */
+  void *pairs;          /* [E,H,2]: P after dropout, dS */
+  const void *edge_of;  /* columns: the edge of each; as wide as offsets */
+  void *lse;            /* [N,H]; forward: or NULL */
+  const void *grad_lse; /* [N,H], which delta is less by; or NULL */
+  void *totals;         /* [blocks,H*D,F]: parts of the gradient of W */
   dropout_params dropout;
   double scale, slope;
 

@@ -45,7 +45,8 @@ struct edge_backward
     typename chunk::early features;
   };
   struct gradients {
-    A q[C][VEC], dout[C][VEC], tq[S][FPL], td[S][FPL], lse[S], delta[S];
+    A q[C][VEC], dout[C][VEC], tq[S][FPL], td[S][FPL], lse[S], delta[S],
+        by_lse[S];
     A acc[C][VEC], z[S][FPL];
   };
 
@@ -89,6 +90,12 @@ struct edge_backward
       z.lse[h] = this->has_head(h) ? __ldg(static_cast<const A *>(p.lse) +
                                            int64_t(row) * HEADS + this->head(h))
                                    : -A(INFINITY);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.by_lse[h] = p.grad_lse && this->has_head(h)
+                        ? __ldg(static_cast<const A *>(p.grad_lse) +
+                                int64_t(row) * HEADS + this->head(h))
+                        : A(0);
   }
 
   __device__ __forceinline__ void begin(gradients &z) const {
@@ -115,6 +122,9 @@ struct edge_backward
         z.acc[c][i] = A(0);
       }
     this->reduce(z.delta);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      z.delta[h] -= z.by_lse[h];
   }
 
   __device__ __forceinline__ void step(gradients &z, const char *keys,

@@ -51,6 +51,10 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       for (int i = 0; i < VEC; ++i)
         z.delta[lift_t::state(c)] += z.dout[c][i] * z.acc[c][i];
     this->reduce(z.delta);
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+      if (p.grad_lse && this->has_head(h))
+        z.delta[h] -= this->scalar(p.grad_lse, row, h);
     this->clear_sums(z.acc);
     if constexpr (!GAT) {
       this->own(z.x, p.query, row);

@@ -263,6 +263,7 @@ dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch) {
                       .constant = a->edge_bias,
                       .bias = problem->bias ? a->bias : NULL,
                       .lse = a->lse,
+                      .grad_lse = a->grad_lse,
                       .dropout = dfgnn__dropout_params(problem, a),
                       .scale = a->scale};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {

@@ -123,7 +123,8 @@ dropout_params dfgnn__dropout_params(const dfgnn_problem *problem,
                           .threshold = dfgnn__dropout_threshold(args->dropout),
                           .keep = 1 / (1 - args->dropout),
                           .seed = args->seed,
-                          .seed_value = args->seed_value};
+                          .seed_value = args->seed_value,
+                          .number = args->edge_number};
 }
 
 dfgnn_status dfgnn__inverse_norms(void *inverse, const tensor_view *tensor,

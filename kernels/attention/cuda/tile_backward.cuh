@@ -576,6 +576,7 @@ struct grad_tile_walk {
         continue;
       const int64_t at = pair(tile.row + r);
       lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[at]);
+      delta[h] -= grad_lse_of<float>(p.walk.grad_lse, at);
       if constexpr (GAT)
         own_extra[h] = static_cast<const float *>(p.walk.own_scalar)[at];
       if (place() == 0)

@@ -74,9 +74,9 @@ kept_edges(const Params &p, uint64_t key, int64_t first, int count, int head) {
   if constexpr (EDGES & EDGE_DROPOUT) {
 #pragma unroll 1
     for (int k = threadIdx.x & 3; k < count; k += 4)
-      bits |= unsigned(!dfgnn__dropped(
-                  key, edge_number<COLUMNS, EDGES>(p, first + k), p.heads, head,
-                  p.dropout.threshold))
+      bits |= unsigned(kept_of(p.dropout, 1.0f, key,
+                               edge_number<COLUMNS, EDGES>(p, first + k),
+                               p.heads, head) != 0)
               << k;
     bits |= __shfl_xor_sync(kFullMask, bits, 1);
     bits |= __shfl_xor_sync(kFullMask, bits, 2);

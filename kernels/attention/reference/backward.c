@@ -87,6 +87,8 @@ static void at_destination(walk *w, int64_t row, int64_t head) {
   dfgnn__ref_load(w->out, p, args->out, &args->out_strides, row, head);
   w->lse = dfgnn__ref_scalar(p, args->lse, row * p->heads + head);
   dfgnn_ref_product delta = dfgnn__ref_product(w->grad_out, w->out, p->dim);
+  if (args->grad_lse)
+    delta.value -= dfgnn__ref_scalar(p, args->grad_lse, row * p->heads + head);
   /* A kernel may form delta from P and dP: out was rounded. */
   w->delta = (dfgnn_ref_number){delta.value, delta.variance +
                                                  (1 + dfgnn__term_roundoff(p)) *

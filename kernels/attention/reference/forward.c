@@ -186,6 +186,8 @@ double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
     return 1;
   uint64_t key =
       dfgnn__dropout_key(args->seed ? *args->seed : args->seed_value);
+  if (args->edge_number)
+    edge = args->edge_number[edge];
   return dfgnn__dropped(key, edge, problem->heads, head,
                         dfgnn__dropout_threshold(args->dropout))
              ? 0

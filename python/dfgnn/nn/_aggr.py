@@ -75,7 +75,7 @@ class Reduction:
 
     def _by_module(self, edges, x, edge_weight, num_dst):
         graph = untraced_graph(edges, (x.size(0), num_dst))
-        messages = x.index_select(0, graph.src)
+        messages = graph.extend(x).index_select(0, graph.src)
         if edge_weight is not None:
             weight = graph.to_graph_order(edge_weight)
             messages = messages * weight.view([-1] + [1] * (x.dim() - 1))

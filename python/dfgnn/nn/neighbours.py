@@ -9,6 +9,7 @@ from .._values import adjacency_values, is_adjacency, values_like
 from ..aggregation import gcn, spmm
 from .. import ops
 from ..convert import as_graph
+from ..functional import extended
 from ..graph import Graph
 from ._aggr import Reduction
 from ._conv import Conv, destinations, pair
@@ -149,7 +150,8 @@ class GCNConv(_Static):
                                                             edge_weight)
         scale = degree.pow(-0.5)
         scale = scale.masked_fill(scale == float("inf"), 0)
-        found = edges, (scale.index_select(0, src) * edge_weight
+        found = edges, (extended(edges, scale).index_select(0, src)
+                        * edge_weight
                         * scale.index_select(0, dst))
         if self.cached and not in_transform() and not ops.compiling():
             self._cached = as_graph(edges, num_nodes), found[1]

@@ -12,12 +12,18 @@ from ..._loops import loop_features
 from ...functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
+from ...convert import as_graph
 from ...graph import Graph
+from ...merge import merge_attention
 from ._edges import (
     Prior, edges_as_given, ends, graph_of, known, remember, reverse)
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import (
     combine, edge_messages, is_sum, reduce_neighbours, reductions)
+
+
+# with more relations than this, a call a relation costs more than one of all
+FEW_RELATIONS = 16
 
 
 def _attend(function, *args, result=None, **kwargs):
@@ -421,7 +427,8 @@ def _joined(original):
         return edges, Prior(
             [edge_attr_dict["__".join(kind)] for kind in src_offset_dict],
             [end - start for start, end in zip(starts, starts[1:])],
-            [t.size(1) for t in tensors])
+            [t.size(1) for t in tensors],
+            [dst_offset_dict[kind[-1]] for kind in src_offset_dict])
     return construct_bipartite_edge_index
 
 
@@ -430,19 +437,64 @@ HGT_NAMES = dict(construct_bipartite_edge_index=_joined)
 
 def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
     """HGTConv: dot products times a prior of each kind of edge, which the keys
-    carry: their rows are of one kind."""
+    carry: their rows are of one kind.  One softmax over all kinds is the merge
+    of theirs."""
     reason = attends(layer, edge_index, k, q, v)
     if reason is None and not isinstance(edge_attr, Prior):
         reason = "the kinds of its edges are not known"
     if reason is not None:
         return unfit(layer, reason)
     like = (q[:0] * k[:0]).sum(-1) * edge_attr.parameters[0]
+    if len(edge_attr.edges) <= FEW_RELATIONS and not reverse(layer):
+        out = _by_kind(edge_index, k, q, v, edge_attr, _result_type(like, v))
+        return out.reshape(-1, layer.out_channels)
     key = k * edge_attr.by_source().unsqueeze(-1)
     graph = graph_of(layer, edge_index, k.size(0), q.size(0))
     out = _attend(gt_attention, graph, q, key.to(k.dtype), v,
                   scale=1 / math.sqrt(q.size(-1)),
                   result=_result_type(like, v))
     return out.reshape(-1, layer.out_channels)
+
+
+def _kinds(edge_index, prior):
+    """The edges of each kind, from its sources to the nodes of a type."""
+    def make():
+        source = first = 0
+        found = []
+        for sources, edges, start in zip(prior.sources, prior.edges,
+                                         prior.destinations):
+            shift = edge_index.new_tensor([[source], [start]])
+            found.append(edge_index[:, first:first + edges] - shift)
+            source, first = source + sources, first + edges
+        return found
+    return remember(edge_index, ("kinds", *prior.sources, *prior.edges,
+                                 *prior.destinations), make)
+
+
+def _by_kind(edge_index, k, q, v, prior, result):
+    """[N, H, D] of the destinations of all types."""
+    starts = sorted(set(prior.destinations))
+    ends = dict(zip(starts, starts[1:] + [q.size(0)]))
+    parts = {start: [] for start in starts}
+    kinds = zip(_kinds(edge_index, prior), k.split(prior.sources),
+                v.split(prior.sources), prior.parameters, prior.destinations)
+    for edges, key, value, weight, start in kinds:
+        if edges.size(1):
+            query = q[start:ends[start]]
+            graph = as_graph(edges, (key.size(0), query.size(0)))
+            parts[start].append(_attend(
+                gt_attention, graph, query,
+                (key * weight.unsqueeze(-1)).to(key.dtype), value,
+                scale=1 / math.sqrt(q.size(-1)), result=result,
+                return_lse=True))
+    outs = [v.new_zeros((starts[0],) + tuple(v.shape[1:]), dtype=result)]
+    for start in starts:
+        if parts[start]:
+            outs.append(merge_attention(parts[start])[0].to(result))
+        else:
+            outs.append(v.new_zeros((ends[start] - start,)
+                                    + tuple(v.shape[1:]), dtype=result))
+    return torch.cat(outs)
 
 
 # ---- GeneralConv ------------------------------------------------------------

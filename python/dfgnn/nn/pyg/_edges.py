@@ -182,10 +182,12 @@ class Looped(NamedTuple):
 
 class Prior(NamedTuple):
     """Stands for the prior of each edge, which is that of its kind: [1, H],
-    how many sources and how many edges each kind has."""
+    how many sources and how many edges each kind has, and the first node of
+    the type that its edges lead to."""
     parameters: list
     sources: list
     edges: list
+    destinations: list
 
     def _rows(self, counts):
         return torch.cat([prior.expand(count, -1) for prior, count in

@@ -8,10 +8,13 @@ from torch_geometric.utils import softmax
 
 from ... import ops
 from ...aggregation import spmm
+from ...functional import gat_attention
 from ...convert import as_graph
 from ...graph import Graph
-from ._attention import attends
-from ._edges import degrees, edges_as_given, known, remember, reverse
+from ...merge import merge_attention
+from ._attention import FEW_RELATIONS, _attend, attends
+from ._edges import (
+    degrees, edges_as_given, graph_of, known, remember, reverse)
 from ._mixin import unfit, usual
 from ._reduce import neighbours
 
@@ -87,6 +90,54 @@ def one_relation(layer, edge_index, size, x, edge_type_ptr=None):
 
 # ---- RGAT -------------------------------------------------------------------
 
+def tells_weights(make):
+    """A forward that tells propagate whether its weights are wanted."""
+    def made(pyg_forward):
+        inner = make(pyg_forward)
+
+        def forward(self, *args, **kwargs):
+            wanted = kwargs.get("return_attention_weights",
+                                args[5] if len(args) > 5 else None)
+            if getattr(self, "_dfgnn_weights", None) is not (
+                    wanted is not None):
+                self._dfgnn_weights = wanted is not None
+            return inner(self, *args, **kwargs)
+        return forward
+    return made
+
+
+def _merges(layer):
+    """Whether one softmax over all relations is all that the layer does: each
+    relation's attention, merged."""
+    return (layer.attention_mode == "additive-self-attention"
+            and layer.attention_mechanism == "across-relation"
+            and layer.mod is None and layer.dim == 1
+            and layer.num_relations <= FEW_RELATIONS
+            and not (layer.training and layer.dropout > 0)
+            and not getattr(layer, "_dfgnn_weights", True))
+
+
+def _merged(layer, edge_index, edge_type, h, own, num_nodes):
+    """[N, H, C] without anything as long as the edges, but for own [E, H] of
+    edge features."""
+    heads, channels = layer.heads, layer.out_channels
+    value = h.view(layer.num_relations, num_nodes, heads, channels)
+    query = torch.matmul(h, layer.q).view(-1, num_nodes, heads)
+    key = torch.matmul(h, layer.k).view(-1, num_nodes, heads)
+    parts = []
+    for r, edges in enumerate(_parts(edge_index, edge_type,
+                                     layer.num_relations)):
+        if edges.size(1):
+            graph = graph_of(layer, edges, num_nodes, num_nodes)
+            parts.append(_attend(
+                gat_attention, graph, value[r], query[r], key[r],
+                negative_slope=layer.negative_slope, return_lse=True,
+                edge_score=None if own is None else own[edge_type == r]))
+    if not parts:
+        return value[0] * 0
+    return merge_attention(parts)[0]
+
+
 def _by_type(edge_index, edge_type, num_nodes, layer):
     """Edges whose sources are (relation, node)."""
     def make():
@@ -108,8 +159,18 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
         reason = "its edges have no types, or features of another number"
     if reason is not None:
         return unfit(layer, reason)
-    num_nodes, heads, channels = x.size(0), layer.heads, layer.out_channels
+    num_nodes = x.size(0)
     h = _transformed(layer, x)  # [R * N, H * C]
+    own = None
+    if edge_attr is not None:
+        if edge_attr.dim() == 1:
+            edge_attr = edge_attr.view(-1, 1)
+        own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
+    if _merges(layer):
+        out = _merged(layer, edge_index, edge_type, h, own, num_nodes)
+        layer._alpha = out  # PyG wants one, and gives it to nobody
+        return layer.update(out)
+    own = 0 if own is None else own
     edges = _by_type(edge_index, edge_type, num_nodes, layer)
     src, dst = edges
     query = torch.matmul(h, layer.q)
@@ -117,11 +178,6 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
     queries = query.index_select(0, edge_type * num_nodes + dst)
     keys = key.index_select(0, src)
     additive = layer.attention_mode == "additive-self-attention"
-    own = 0
-    if edge_attr is not None:
-        if edge_attr.dim() == 1:
-            edge_attr = edge_attr.view(-1, 1)
-        own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
     if additive:
         scores = F.leaky_relu(queries + keys + own, layer.negative_slope)
     else:

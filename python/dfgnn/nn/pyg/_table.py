@@ -61,7 +61,8 @@ TABLE = [
     Row("HANConv", attention.meta_paths),
     Row("HGTConv", attention.heterogeneous,
         sums.renamed(attention.HGT_NAMES)),
-    Row("RGATConv", relations.relational, sums.renamed({})),
+    Row("RGATConv", relations.relational,
+        relations.tells_weights(sums.renamed({}))),
     Row("GeneralConv", attention.general),
     # messages of a network, where it is linear or of one node alone
     Row("PNAConv", sums.principal),

@@ -1,0 +1,19 @@
+"""Graphs that are larger than one GPU, over torch.distributed.
+
+    parts = dfgnn.distributed.partition(edge_index, world, num_nodes=n)
+    parts.save("parts")                                   # once
+
+    torch.distributed.init_process_group("nccl")          # in each rank
+    graph = dfgnn.distributed.load("parts", device="cuda")
+    x = graph.local_nodes(features)
+    out = conv(x, graph)                       # any layer of dfgnn.nn
+
+See docs/distributed.md.
+"""
+
+from .dist_graph import DistGraph, load
+from .errors import DistributedError
+from .partition import Part, Partition, partition
+
+__all__ = ["DistGraph", "DistributedError", "Part", "Partition", "load",
+           "partition"]

@@ -1,0 +1,259 @@
+"""DistGraph: what a rank holds of a graph, in place of a Graph."""
+
+import torch
+import torch.distributed as dist
+
+from ..graph import Graph
+from . import start
+from .exchange import Exchange
+from .partition import Part, part_path
+
+_HALO = ("keep", "fetch")
+
+
+class Split:
+    """The edges of a rank in two matrices: interior (columns are own nodes)
+    and outer (columns are the halo), whose rows are those of `boundary`."""
+
+    # an outer matrix with most rows has all of them: nothing is gathered
+    ALL_ROWS = 0.7
+
+    def __init__(self, table, num_dst, numbers):
+        rows, columns = table.dst, table.indices
+        far = columns >= num_dst
+        self.near_edges = (~far).nonzero().view(-1)
+        self.far_edges = far.nonzero().view(-1)
+        self.interior = self._matrix(
+            rows[self.near_edges], columns[self.near_edges], num_dst, num_dst)
+        far_rows = rows[self.far_edges]
+        met = torch.zeros(num_dst, dtype=torch.bool, device=rows.device)
+        met[far_rows] = True
+        self.boundary = None
+        count = num_dst
+        if int(met.sum()) < self.ALL_ROWS * num_dst:
+            self.boundary = met.nonzero().view(-1)
+            count = self.boundary.numel()
+            place = torch.zeros(num_dst, dtype=torch.int64,
+                                device=rows.device)
+            place[self.boundary] = torch.arange(count, device=rows.device)
+            far_rows = place[far_rows]
+        self.outer = self._matrix(
+            far_rows, columns[self.far_edges] - num_dst, count,
+            table.num_src - num_dst)
+        if numbers is not None:
+            self.interior.edge_number = numbers[self.near_edges].contiguous()
+            self.outer.edge_number = numbers[self.far_edges].contiguous()
+
+    @staticmethod
+    def _matrix(rows, columns, num_dst, num_src):
+        counts = torch.bincount(rows, minlength=num_dst)
+        offsets = torch.zeros(num_dst + 1, dtype=torch.int64,
+                              device=rows.device)
+        torch.cumsum(counts, 0, out=offsets[1:])
+        if columns.numel() < 1 << 31:
+            offsets = offsets.int()
+        return Graph(offsets, columns.int(), num_src)
+
+    def at_boundary(self, tensor):
+        """Rows of the outer matrix."""
+        return tensor if self.boundary is None or tensor is None else \
+            tensor.index_select(0, self.boundary)
+
+    def parts_of(self, edges):
+        """A tensor by edges, by those of both matrices."""
+        if edges is None:
+            return None, None
+        return (edges.index_select(0, self.near_edges),
+                edges.index_select(0, self.far_edges))
+
+    def whole_of(self, near, far, num_edges):
+        """The other way."""
+        if near is None:
+            return None
+        out = near.new_empty((num_edges,) + tuple(near.shape[1:]))
+        out.index_copy_(0, self.near_edges, near)
+        return out.index_copy_(0, self.far_edges, far)
+
+
+def _share(graph, other):
+    """Makes graph one of the same matrix and handle as other."""
+    graph._fill((other.num_dst, other.num_src, other.num_edges), other.device,
+                None, other.family, other.name)
+    for name in ("_arrays", "_columns", "trusted", "loops", "unlooped_edges",
+                 "_handle"):
+        setattr(graph, name, getattr(other, name))
+
+
+class DistGraph(Graph):
+    """The rows of a rank's own nodes; layers of dfgnn.nn and the functions of
+    dfgnn take it in place of a Graph, with tensors of the rank's own nodes.
+
+    As a Graph its columns are own nodes, then the halo; edge_index, edge
+    features and weights are by the rank's own edges, :attr:`edges`.
+    """
+
+    def __init__(self, part, group=None, device="cpu", *, halo="keep",
+                 family=None, name=None):
+        """part: a :class:`Part`, of as many parts as the group has ranks.
+        halo: "keep" what came for the backward pass, or "fetch" it again,
+            which takes less memory and more time.
+        """
+        if halo not in _HALO:
+            raise ValueError(f"halo must be one of {_HALO}, got {halo!r}")
+        device = torch.device(device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        start.check_part(part, group, device)
+        super().__init__(
+            torch.from_numpy(part.offset).to(device),
+            torch.from_numpy(part.index).to(device),
+            len(part.node) + len(part.halo), family=family, name=name)
+        self.halo_mode = halo
+        self.group = group
+        self.rank, self.world = part.rank, part.parts
+        self.total_nodes, self.total_edges = part.total_nodes, part.total_edges
+        self.fingerprint, self.digest = part.fingerprint, part.digest
+        self.nodes = torch.from_numpy(part.node).to(device)
+        self.halo = torch.from_numpy(part.halo).to(device)
+        self.first_edge = torch.from_numpy(part.first_edge).to(device)
+        self.exchange = Exchange(part, group, device)
+        start.agree(self.exchange, group)
+        self._split = None
+        self.unlooped = None
+        self.edge_number = self.edges
+
+    @classmethod
+    def _derived_of(cls, other, table, numbers):
+        """The same nodes with other edges."""
+        graph = cls.__new__(cls)
+        _share(graph, table)
+        for name in ("halo_mode", "group", "rank", "world", "total_nodes",
+                     "total_edges", "fingerprint", "digest", "nodes", "halo",
+                     "first_edge", "exchange"):
+            setattr(graph, name, getattr(other, name))
+        graph._split = None
+        graph.edge_number = numbers
+        graph.unlooped = other
+        return graph
+
+    # ---- what layers look at
+
+    @property
+    def split(self):
+        """Interior and outer matrix, made when a fused path first asks."""
+        if self._split is None:
+            self._split = Split(self.table, self.num_dst, self.edge_number)
+        return self._split
+
+    @property
+    def table(self):
+        """The plain Graph whose sources are own nodes and then the halo."""
+        return self._derive("table", self._make_table)
+
+    def _make_table(self):
+        graph = Graph.__new__(Graph)
+        _share(graph, self)
+        graph.edge_number = self.edge_number
+        return graph
+
+    def with_self_loops(self):
+        if self.looped is None:
+            plain = Graph.with_self_loops(self.table)
+            numbers = self._loop_numbers(plain)
+            self.looped = DistGraph._derived_of(self, plain, numbers)
+        return self.looped
+
+    def _loop_numbers(self, plain):
+        """What with_self_loops() of the whole graph would number the edges:
+        loops of earlier rows are gone, and each row has one more."""
+        own = self.dst[self.indices == self.dst]
+        gone = self.exchange_lists(self.nodes[own])
+        first = (self.first_edge + self.nodes
+                 - torch.searchsorted(gone, self.nodes))
+        place = (torch.arange(plain.num_edges, device=self.device)
+                 - plain.offsets.long()[plain.dst])
+        return first[plain.dst] + place
+
+    def exchange_lists(self, mine):
+        """Lists of all ranks in one, sorted."""
+        if self.world == 1:
+            return mine.sort()[0]
+        lists = [None] * self.world
+        dist.all_gather_object(lists, mine.tolist(), group=self.group)
+        return torch.tensor(sorted(sum(lists, [])), dtype=torch.int64,
+                            device=self.device)
+
+    @property
+    def edges(self):
+        """[E] the number in the whole graph of each of the rank's edges."""
+        def make():
+            place = (torch.arange(self.num_edges, device=self.device)
+                     - self.offsets.long()[self.dst])
+            return self.first_edge[self.dst] + place
+        return self._derive("edges", make)
+
+    def extend(self, x):
+        """[own + halo, ...] of a tensor of own nodes; its gradient adds what
+        other ranks' copies have.  What cannot overlap goes through it."""
+        from .extend import extend
+        return extend(self, x)
+
+    # ---- between the whole and a rank's share
+
+    def local_nodes(self, tensor):
+        """The rank's rows of a tensor [N, ...] by the nodes of the whole."""
+        rows = self.nodes.to(tensor.device)
+        return tensor.index_select(0, rows).to(self.device)
+
+    def local_edges(self, tensor):
+        """The rank's rows of a tensor [E, ...] by the edges of the whole, in
+        its CSR order."""
+        rows = self.edges.to(tensor.device)
+        return tensor.index_select(0, rows).to(self.device)
+
+    def gather_nodes(self, x, to=None):
+        """[N, ...] by the nodes of the whole, from each rank's rows: on rank
+        `to`, None elsewhere; on all ranks by default.  What was saved so can
+        be loaded with any number of ranks."""
+        x = x.detach().cpu()
+        found = [None] * self.world
+        if self.world == 1:
+            found = [(self.nodes.cpu(), x)]
+        else:
+            dist.all_gather_object(found, (self.nodes.cpu(), x),
+                                   group=self.group)
+        if to is not None and to != self.rank:
+            return None
+        whole = x.new_zeros((self.total_nodes,) + tuple(x.shape[1:]))
+        for rows, values in found:
+            whole[rows] = values
+        return whole
+
+    def to(self, device, non_blocking=False):
+        raise NotImplementedError(
+            "a DistGraph stays where it was made; load the part on the other "
+            "device")
+
+    def __reduce__(self):
+        raise TypeError("a DistGraph belongs to its process; save the "
+                        "Partition, and load it in each rank")
+
+    def __repr__(self):
+        return (f"DistGraph(rank={self.rank} of {self.world}, "
+                f"nodes={self.num_dst} of {self.total_nodes}, "
+                f"halo={self.num_src - self.num_dst}, "
+                f"num_edges={self.num_edges}, device='{self.device}')")
+
+
+def load(folder, group=None, device="cpu", **options):
+    """The DistGraph of this rank, from a folder that Partition.save() or
+    dfgnn-graph partition wrote; options are DistGraph's."""
+    rank, world = start.ranks(group)
+    part = None
+    problem = None
+    try:
+        part = Part.load(part_path(folder, rank, world))
+    except (OSError, ValueError) as error:
+        problem = error
+    start.all_or_none(problem, group)
+    return DistGraph(part, group, device, **options)

@@ -1,0 +1,178 @@
+"""What ranks send each other: rows of their own nodes, for the halos of
+others, and the gradients of halos back.
+
+One all_to_all_single a layer and direction: the tensors of a layer, whatever
+their types, lie side by side in a row of bytes.  Buffers are kept.
+"""
+
+import torch
+import torch.distributed as dist
+
+from .errors import DistributedError
+
+_ALIGN = 16  # bytes: kernels read vectors of 16
+
+
+class Layout:
+    """Where each tensor of a row lies."""
+
+    __slots__ = ("tails", "dtypes", "begins", "bytes")
+
+    def __init__(self, tensors):
+        self.tails = [tuple(t.shape[1:]) for t in tensors]
+        self.dtypes = [t.dtype for t in tensors]
+        self.begins = []
+        end = 0
+        for tensor in tensors:
+            self.begins.append(end)
+            count = 1
+            for size in tensor.shape[1:]:
+                count *= size
+            size = count * tensor.element_size()
+            end += (size + _ALIGN - 1) // _ALIGN * _ALIGN
+        self.bytes = end
+
+    def views(self, buffer):
+        """The tensors in a buffer [rows, bytes]."""
+        found = []
+        for tail, dtype, begin in zip(self.tails, self.dtypes, self.begins):
+            count = 1
+            for size in tail:
+                count *= size
+            wide = buffer[:, begin:begin + count * dtype.itemsize].view(dtype)
+            found.append(wide.unflatten(1, tail) if tail else wide[:, 0])
+        return found
+
+
+class _Pending:
+    """An exchange that is under way."""
+
+    def __init__(self, exchange, work, layout, got, sent):
+        self.exchange, self.work, self.layout = exchange, work, layout
+        self.got, self.sent = got, sent
+
+    def wait(self):
+        """The tensors that came, in the order of ranks.  On a GPU it is the
+        stream that waits, not the host."""
+        exchange = self.exchange
+        if self.work is not None:
+            exchange.finish(self.work)
+        exchange.give_back(self.sent)
+        self.sent = None
+        return self.layout.views(self.got)
+
+    def done(self):
+        """What came is no longer read."""
+        self.exchange.give_back(self.got)
+        self.got = None
+
+
+class Exchange:
+    """The lists of a part on a device, and the buffers of its exchanges."""
+
+    def __init__(self, part, group, device):
+        self.group = group
+        self.rank, self.world = part.rank, part.parts
+        self.device = device
+        self.send_counts = part.send.tolist()
+        self.receive_counts = part.receive.tolist()
+        self.num_sends = sum(self.send_counts)
+        self.num_halo = sum(self.receive_counts)
+        self.send_row = torch.from_numpy(part.send_row).to(device)
+        # False sends nothing, and what is computed is wrong: to time the rest
+        self.enabled = True
+        self._free = {}
+        self._peers = []
+        begin = 0
+        for count in self.send_counts:
+            if count:
+                self._peers.append((begin, begin + count))
+            begin += count
+        self.seeds = None
+        self.silent = self.world == 1
+
+    # ---- buffers
+
+    def take(self, rows, size):
+        free = self._free.get((rows, size))
+        if free:
+            return free.pop()
+        return torch.empty((rows, size), dtype=torch.uint8,
+                           device=self.device)
+
+    def give_back(self, buffer):
+        if buffer is not None:
+            free = self._free.setdefault(tuple(buffer.shape), [])
+            if len(free) < 8:
+                free.append(buffer)
+
+    @property
+    def nbytes(self):
+        """Bytes of the buffers that wait for their next use."""
+        return sum(b.numel() for free in self._free.values() for b in free)
+
+    # ---- calls
+
+    def start(self, tensors):
+        """Sends rows of own nodes, [n, ...] each, to the halos that have
+        them."""
+        layout = Layout(tensors)
+        sent = self.take(self.num_sends, layout.bytes)
+        for to, tensor in zip(layout.views(sent), tensors):
+            if self.num_sends:
+                torch.index_select(tensor.detach(), 0, self.send_row, out=to)
+        got = self.take(self.num_halo, layout.bytes)
+        return self._run(layout, got, sent, self.receive_counts,
+                         self.send_counts)
+
+    def begin_back(self, like):
+        """(layout, buffer, views): where gradients of the halo are to be
+        written for start_back(); like: tensors of own nodes."""
+        layout = Layout(like)
+        buffer = self.take(self.num_halo, layout.bytes)
+        return layout, buffer, layout.views(buffer)
+
+    def start_back(self, layout, buffer):
+        """Sends gradients of the halo to the owners."""
+        got = self.take(self.num_sends, layout.bytes)
+        return self._run(layout, got, buffer, self.send_counts,
+                         self.receive_counts)
+
+    def _run(self, layout, got, sent, got_counts, sent_counts):
+        work = None
+        if not self.silent and self.enabled:
+            try:
+                work = dist.all_to_all_single(
+                    got, sent, got_counts, sent_counts, group=self.group,
+                    async_op=True)
+            except RuntimeError as error:
+                raise self._lost(error) from error
+        return _Pending(self, work, layout, got, sent)
+
+    def finish(self, work):
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error):
+        return DistributedError(
+            f"rank {self.rank} of {self.world} cannot exchange halos: another "
+            f"rank has ended, or took longer than the time limit of "
+            f"init_process_group ({error})")
+
+    def add_returned(self, grads, returned):
+        """grads [n, ...] += what came back, rank by rank, so that the order of
+        the sums is always the same."""
+        if self.num_sends:
+            for begin, end in self._peers:
+                rows = self.send_row[begin:end]
+                for grad, more in zip(grads, returned):
+                    if grad is not None and more is not None:
+                        grad.index_add_(0, rows, more[begin:end].to(
+                            grad.dtype))
+
+    def seed(self, device):
+        """[1] the same number in all ranks."""
+        return torch.randint((1 << 63) - 1, (1,), generator=self.seeds,
+                             dtype=torch.int64).to(device)

@@ -1,0 +1,209 @@
+"""Partitions: which rank owns each node, and the part that a rank loads."""
+
+import ctypes
+import os
+from collections import namedtuple
+
+import numpy
+import torch
+
+from .. import _abi
+from .._library import check, library
+from ..convert import as_graph
+from ..graph import describe
+
+FORMAT = 1
+_NAME = "part-{rank}-of-{parts}.npz"
+_HEAD = ("parts", "rank", "total_nodes", "total_edges", "fingerprint",
+         "digest")
+_ARRAYS = ("node", "halo", "receive", "send", "send_row", "first_edge",
+           "offset", "index")
+
+
+class Part(namedtuple("Part", _HEAD + _ARRAYS)):
+    """What one rank has of a graph: numbers, and NumPy arrays.
+
+    A row is one of its own nodes, and a column below len(node) is one, too;
+    the columns after them are its halo.  node and halo hold numbers in the
+    whole graph, receive [parts] how many nodes of the halo each rank owns,
+    send [parts] and send_row the rows that others read, first_edge the number of a
+    row's first edge in the whole graph (its CSR order), offset and index the
+    matrix.
+    """
+
+    __slots__ = ()
+
+    def save(self, path):
+        """Writes the part as .npz."""
+        head = numpy.array([FORMAT, *self[:len(_HEAD)]], dtype=numpy.int64)
+        numpy.savez(path, part=head, **{n: getattr(self, n) for n in _ARRAYS})
+
+    @classmethod
+    def load(cls, path):
+        """The part that save() or dfgnn-graph partition wrote."""
+        with numpy.load(path, allow_pickle=False) as file:
+            missing = [n for n in ("part",) + _ARRAYS if n not in file]
+            if missing:
+                raise ValueError(
+                    f"{path} has no array {missing[0]!r}; expected a part as "
+                    "dfgnn-graph partition writes it")
+            head = file["part"].tolist()
+            if len(head) != 1 + len(_HEAD) or head[0] != FORMAT:
+                raise ValueError(f"{path} is a part of format {head[:1]}, "
+                                 f"expected {FORMAT}")
+            part = cls(*head[1:], *(file[n] for n in _ARRAYS))
+        _check(path, part)
+        return part
+
+
+def _check(path, part):
+    """Raises if the arrays contradict each other: a file is not trusted."""
+    nodes, width = len(part.node), len(part.node) + len(part.halo)
+    offset, index = part.offset, part.index
+    for sound, what in (
+            (0 <= part.rank < part.parts, "its rank is none of its parts"),
+            (len(part.send) == len(part.receive) == part.parts,
+             "send or receive is not as long as there are parts"),
+            (len(offset) == nodes + 1 and len(part.first_edge) == nodes,
+             "offset or first_edge is not as long as node"),
+            (int(part.receive.sum()) == len(part.halo)
+             and (part.receive >= 0).all(), "receive does not add up to halo"),
+            (int(part.send.sum()) == len(part.send_row)
+             and (part.send >= 0).all(), "send does not add up to send_row"),
+            (not len(part.send_row) or (0 <= part.send_row.min()
+                                        and part.send_row.max() < nodes),
+             "send_row names a row that is not there"),
+            (offset[0] == 0 and (offset[1:] >= offset[:-1]).all()
+             and offset[-1] == len(index),
+             "offset does not rise to its edges"),
+            (not len(index) or (0 <= index.min() and index.max() < width),
+             "index names a column that is not there")):
+        if not sound:
+            raise ValueError(f"{path} is damaged: {what}")
+
+
+# ---- through the library ----------------------------------------------------
+
+def _host_csr(graph, keep):
+    offsets = graph.offsets.cpu().contiguous()
+    indices = graph.indices.cpu().contiguous()
+    keep += [offsets, indices]
+    kind = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
+    return _abi.Csr(
+        destinations=graph.num_dst, sources=graph.num_src,
+        edges=graph.num_edges, offsets=offsets.data_ptr(),
+        indices=indices.data_ptr(), offset_type=kind[offsets.dtype],
+        index_type=kind[indices.dtype])
+
+
+def _array(pointer, count, dtype):
+    """A copy of the library's array."""
+    array = numpy.empty(count, dtype)
+    if count:
+        ctypes.memmove(array.ctypes.data, pointer, array.nbytes)
+    return array
+
+
+def _signed(number):
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+class Partition:
+    """Which rank owns each node: owner [N] int32."""
+
+    def __init__(self, csr, keep, owner, parts):
+        self._csr, self._keep = csr, keep
+        self.owner = owner
+        self.parts = parts
+
+    def part(self, rank):
+        """The :class:`Part` of a rank."""
+        found = ctypes.POINTER(_abi.Part)()
+        lib = library()
+        check(lib.dfgnn_part_create(
+            ctypes.byref(found), ctypes.byref(self._csr),
+            self.owner.ctypes.data, self.parts, rank))
+        try:
+            p = found.contents
+            wide = numpy.int64
+            return Part(
+                p.parts, p.rank, p.total_nodes, p.total_edges,
+                _signed(p.fingerprint), _signed(p.digest),
+                _array(p.node, p.nodes, wide),
+                _array(p.halo_node, p.halo, wide),
+                _array(p.receive, p.parts, wide),
+                _array(p.send, p.parts, wide),
+                _array(p.send_row, p.sends, wide),
+                _array(p.first_edge, p.nodes, wide),
+                _array(p.offset, p.nodes + 1, wide),
+                _array(p.index, p.edges, numpy.int32))
+        finally:
+            lib.dfgnn_part_free(found)
+
+    def save(self, folder):
+        """Writes folder/part-R-of-P.npz for each rank."""
+        os.makedirs(folder, exist_ok=True)
+        for rank in range(self.parts):
+            self.part(rank).save(os.path.join(
+                folder, _NAME.format(rank=rank, parts=self.parts)))
+
+    def __repr__(self):
+        return f"Partition(parts={self.parts}, nodes={len(self.owner)})"
+
+
+def part_path(folder, rank, parts):
+    """Where a rank's part is."""
+    path = os.path.join(folder, _NAME.format(rank=rank, parts=parts))
+    if not os.path.exists(path):
+        there = sorted(n for n in os.listdir(folder)
+                       if n.startswith("part-")) if os.path.isdir(folder) \
+            else []
+        raise FileNotFoundError(
+            f"{path} is not there, but {', '.join(there[:4]) or 'no part'}; "
+            f"expected a partition in {parts} parts, as dfgnn-graph partition "
+            "makes it")
+    return path
+
+
+def partition(graph, parts, method="metis", *, num_nodes=None):
+    """Divides the nodes of a square graph among ranks, each with about the
+    same work (edges of its rows, and 4 a row).
+
+    graph: a Graph or what :func:`dfgnn.as_graph` takes.
+    method: "metis" (parts with few edges between them), "range" (rows in the
+        order they have), or the rank of each node [N]: a tensor, an array or a
+        list.
+    Returns a :class:`Partition`; the same graph gives the same one anywhere.
+    """
+    parts = int(parts)
+    graph = as_graph(graph, num_nodes)
+    if graph.num_src != graph.num_dst:
+        raise ValueError(
+            f"graph has {graph.num_src} sources and {graph.num_dst} "
+            "destinations, expected a square one, whose nodes are both")
+    keep = []
+    csr = _host_csr(graph, keep)
+    if not isinstance(method, str):
+        owner = _given(method, graph.num_dst, parts)
+    elif method in _abi.PARTITIONINGS:
+        owner = numpy.empty(graph.num_dst, numpy.int32)
+        check(library().dfgnn_csr_partition(
+            owner.ctypes.data, ctypes.byref(csr), parts,
+            _abi.PARTITIONINGS[method]))
+    else:
+        raise ValueError("method must be 'metis', 'range' or the rank of each "
+                         f"node, got {method!r}")
+    return Partition(csr, keep, owner, parts)
+
+
+def _given(method, nodes, parts):
+    owner = torch.as_tensor(method)
+    if owner.dim() != 1 or owner.numel() != nodes or \
+            owner.is_floating_point() or owner.dtype == torch.bool:
+        raise ValueError(f"method must name the rank of each of {nodes} "
+                         "nodes, got " + describe(owner))
+    if nodes and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
+        raise ValueError(
+            f"method has ranks {int(owner.min())} to {int(owner.max())}, "
+            f"expected 0 to {parts - 1}")
+    return numpy.ascontiguousarray(owner.cpu().numpy(), numpy.int32)

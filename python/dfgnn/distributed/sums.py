@@ -1,0 +1,212 @@
+"""Sums and reductions of a rank's rows, like its attention: the interior while
+the halo travels, then the rest."""
+
+import torch
+
+from .. import _neighbours
+from .._modes import untraced
+from ..graph import describe
+
+_SUMS = {"spmm-sum", "spmm-mean", "reduce-mean", "spmm-weighted"}
+_EXTREMES = {"reduce-min", "reduce-max"}
+
+
+def _rows(scales, split):
+    """Scales of the outer matrix."""
+    dst, far = scales
+    return (split.at_boundary(dst), far)
+
+
+class _Sum(torch.autograd.Function):
+    """out_i = r_i sum_j c_j w_ij x_j; near and far: the scales (r, c) of the
+    interior and of the outer matrix."""
+
+    @staticmethod
+    def forward(ctx, graph, near, far, value, weight):
+        split = graph.split
+        op = "spmm-sum" if weight is None else "spmm-weighted"
+        pending = graph.exchange.start([value])
+        weights = split.parts_of(weight)
+        out = _neighbours.forward(split.interior, op, value, weights[0],
+                                  near)[0]["out"]
+        halo = pending.wait()[0].contiguous()
+        more = _neighbours.forward(split.outer, op, halo, weights[1],
+                                   far)[0]["out"]
+        if split.boundary is None:
+            out += more
+        else:
+            out.index_add_(0, split.boundary, more)
+        if weight is not None:  # its gradient reads the values
+            ctx.save_for_backward(value, weight, halo.clone())
+        pending.done()
+        ctx.call = graph, op, near, far, weight is not None
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        graph, op, near, far, weighted = ctx.call
+        split, exchange = graph.split, graph.exchange
+        grad = grad.contiguous()
+        there = split.at_boundary(grad)
+        saved = halo = weights = None
+        wants_weight = ctx.needs_input_grad[4]
+        saved, beyond = {}, {}
+        if weighted:
+            value, weight, halo = ctx.saved_tensors
+            weights = split.parts_of(weight)
+            saved = dict(value=value, edge_weight=weights[0])
+            beyond = dict(value=halo, edge_weight=weights[1])
+        layout, buffer, (view,) = exchange.begin_back([grad])
+        far_grad, far_weight = _neighbours.backward(
+            split.outer, op, beyond, {"grad_out": there}, True, wants_weight,
+            far)
+        view.copy_(far_grad)
+        back = exchange.start_back(layout, buffer)
+        found, near_weight = _neighbours.backward(
+            split.interior, op, saved, {"grad_out": grad}, True, wants_weight,
+            near)
+        returned = back.wait()
+        exchange.add_returned([found], returned)
+        back.done()
+        return None, None, None, found, split.whole_of(
+            near_weight, far_weight, graph.num_edges)
+
+
+class _Extreme(torch.autograd.Function):
+    """Minima or maxima; of equal values, the first edge of the row has the
+    gradient, as in one matrix."""
+
+    @staticmethod
+    def forward(ctx, graph, op, value):
+        split = graph.split
+        pending = graph.exchange.start([value])
+        outs, args = _neighbours.forward(split.interior, op, value, None)
+        out, arg = outs["out"], args["arg_" + op[-3:]]
+        halo = pending.wait()[0].contiguous()
+        outs, args = _neighbours.forward(split.outer, op, halo, None)
+        more, far = outs["out"], args["arg_" + op[-3:]]
+        pending.done()
+        rows = split.boundary
+        near = out if rows is None else out.index_select(0, rows)
+        own = arg if rows is None else arg.index_select(0, rows)
+        takes = _wins(op, near, _places(split.interior, split.near_edges, own,
+                                        rows),
+                      more, _places(split.outer, split.far_edges, far, None))
+        takes &= (far >= 0)
+        takes |= (own < 0) & (far >= 0)
+        none = arg.new_full((), -1)
+        mixed, own = torch.where(takes, more, near), torch.where(takes, none,
+                                                                 own)
+        far = torch.where(takes, far, none)
+        if rows is None:
+            out, arg = mixed, own
+        else:
+            out.index_copy_(0, rows, mixed)
+            arg.index_copy_(0, rows, own)
+        ctx.call = graph, op
+        ctx.save_for_backward(arg, far)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        graph, op = ctx.call
+        split, exchange = graph.split, graph.exchange
+        arg, far = ctx.saved_tensors
+        grad = grad.contiguous()
+        name = "arg_" + op[-3:]
+        layout, buffer, (view,) = exchange.begin_back([grad])
+        view.copy_(_neighbours.backward(
+            split.outer, op, {name: far},
+            {"grad_out": split.at_boundary(grad)}, True, False)[0])
+        back = exchange.start_back(layout, buffer)
+        found, _ = _neighbours.backward(split.interior, op, {name: arg},
+                                        {"grad_out": grad}, True, False)
+        returned = back.wait()
+        exchange.add_returned([found], returned)
+        back.done()
+        return None, None, found
+
+
+def _places(graph, edges, arg, rows):
+    """Which of the rank's edges an extreme is of."""
+    if not edges.numel():
+        return arg.long()
+    first = graph.offsets[:-1].long()
+    if rows is not None:
+        first = first.index_select(0, rows)
+    at = first.view(-1, 1, 1) + arg.clamp(min=0)
+    return edges[at.clamp(max=edges.numel() - 1)]
+
+
+def _wins(op, near, near_place, far, far_place):
+    """Where the far value is the extreme; a NaN comes before all numbers."""
+    better = far > near if op == "reduce-max" else far < near
+    near_nan, far_nan = near.isnan(), far.isnan()
+    same = (far == near) | (near_nan & far_nan)
+    return ((better | far_nan) & ~near_nan & ~same) | (
+        same & (far_place < near_place))
+
+
+# ---- what aggregation._call() asks for --------------------------------------
+
+def _degrees(graph, dtype):
+    return graph.degrees.to(dtype)
+
+
+def _scales(graph, op, dtype, symmetric):
+    """(scales of the interior, of the outer matrix)."""
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+
+    def make():
+        degrees = graph.degrees.to(torch.float64)
+        if not symmetric:
+            mean = (1 / degrees.clamp(min=1)).to(exact)
+            return mean, None, None
+        scale = degrees.pow(-0.5)
+        scale = scale.masked_fill(scale == float("inf"), 0).to(exact)
+        pending = graph.exchange.start([scale.view(-1, 1)])
+        halo = pending.wait()[0].reshape(-1).clone()
+        pending.done()
+        return scale, scale, halo
+    if symmetric or op in ("spmm-mean", "reduce-mean"):
+        dst, near, far = graph._derive(
+            ("scales", symmetric, exact), make)
+        split = graph.split
+        n, m = graph.num_dst, graph.num_src - graph.num_dst
+        near = dst.new_ones(n) if near is None else near
+        far = dst.new_ones(m) if far is None else far
+        return (dst, near), _rows((dst, far), split)
+    return None, None
+
+
+@untraced
+def call(graph, op, value, weight, self_loops, symmetric):
+    """Outputs, as aggregation.fused() gives them; value [n, H, D] of own
+    nodes, weight in the order of aggregation's callers."""
+    from ..aggregation import fused, in_order
+    if value.size(0) != graph.num_dst:
+        raise ValueError(f"x must have a row for each of the rank's "
+                         f"{graph.num_dst} nodes, got " + describe(value))
+    if self_loops:
+        graph = graph.with_self_loops()
+        if weight is not None:
+            weight = graph.to_looped_edges(weight)
+    if weight is not None:
+        if weight.shape != (graph.num_edges, value.size(1)):
+            raise ValueError(
+                f"weight must be [edges={graph.num_edges}, "
+                f"heads={value.size(1)}], got " + describe(weight))
+        weight = in_order(graph, value, weight)
+    value = value.contiguous()
+    if op in _SUMS and (weight is None) == (op != "spmm-weighted"):
+        near, far = _scales(graph, op, value.dtype, symmetric)
+        return (_Sum.apply(graph, near, far, value, weight),)
+    if op in _EXTREMES and weight is None:
+        return (_Extreme.apply(graph, op, value),)
+    table = graph.extend(value)
+    # a rank without edges sends gradients back, too, since others wait for it
+    none = table[:0].sum()
+    return tuple(out + none for out in fused(graph.table, op, table, weight,
+                                             False))

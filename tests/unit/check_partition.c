@@ -1,0 +1,167 @@
+/* dfgnn_csr_partition and dfgnn_part_create: every node and edge is in one
+ * part, parts fit together, and a grouped graph is divided well */
+#include "base/error.h"
+#include "partition/partition.h"
+#include "tests/unit/fixture.h"
+
+static dfgnn_csr *make(const char *spec) {
+  dfgnn_csr *csr;
+  ck_ok(dfgnn_csr_generate(&csr, spec));
+  return csr;
+}
+
+static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
+  dfgnn_part *part[16];
+  int64_t edges = 0, nodes = 0, sent = 0, received = 0;
+  for (int r = 0; r < parts; r++) {
+    ck_assert_int_eq(dfgnn_part_create(&part[r], csr, owner, parts, r), 0);
+    edges += part[r]->edges;
+    nodes += part[r]->nodes;
+    sent += part[r]->sends;
+    received += part[r]->halo;
+    ck_assert(part[r]->digest == part[0]->digest);
+    for (int64_t k = 0; k < part[r]->nodes; k++) {
+      int64_t i = part[r]->node[k], begin = dfgnn__csr_offset(csr, i);
+      ck_assert_int_eq(owner[i], r);
+      ck_assert_int_eq(part[r]->first_edge[k], begin);
+      for (int64_t e = part[r]->offset[k]; e < part[r]->offset[k + 1]; e++) {
+        int32_t j = part[r]->index[e];
+        int64_t whole = j < part[r]->nodes
+                            ? part[r]->node[j]
+                            : part[r]->halo_node[j - part[r]->nodes];
+        ck_assert_int_eq(whole,
+                         dfgnn__csr_index(csr, begin + e - part[r]->offset[k]));
+      }
+    }
+  }
+  ck_assert_int_eq(edges, csr->edges);
+  ck_assert_int_eq(nodes, csr->destinations);
+  ck_assert_int_eq(sent, received);
+  for (int a = 0; a < parts; a++)
+    for (int b = 0, at = 0; b < parts; at += (int)part[a]->send[b++]) {
+      int64_t begin = 0;
+      for (int q = 0; q < a; q++)
+        begin += part[b]->receive[q];
+      ck_assert_int_eq(part[a]->send[b], part[b]->receive[a]);
+      for (int64_t k = 0; k < part[a]->send[b]; k++)
+        ck_assert_int_eq(part[a]->node[part[a]->send_row[at + k]],
+                         part[b]->halo_node[begin + k]);
+    }
+  for (int r = 0; r < parts; r++)
+    dfgnn_part_free(part[r]);
+}
+
+START_TEST(parts_hold_all_and_fit_together) {
+  dfgnn_csr *csr = make("powerlaw:nodes=500,edges=6000,max-degree=90");
+  int32_t owner[500];
+  for (int how = 0; how < DFGNN_PARTITION_COUNT; how++)
+    for (int parts = 1; parts <= 7; parts += 3) {
+      if (how == DFGNN_PARTITION_METIS &&
+          !dfgnn__order_built(DFGNN_ORDER_METIS))
+        continue;
+      ck_assert_int_eq(
+          dfgnn_csr_partition(owner, csr, parts, (dfgnn_partitioning)how), 0);
+      check_parts(csr, owner, parts);
+    }
+  for (int i = 0; i < 500; i++) /* parts 0 and 2 have no node */
+    owner[i] = i % 2 ? 1 : 3;
+  check_parts(csr, owner, 4);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
+static double cut_share(const dfgnn_csr *csr, const int32_t *owner) {
+  int64_t cut = 0;
+  for (int64_t i = 0; i < csr->destinations; i++)
+    for (int64_t e = dfgnn__csr_offset(csr, i);
+         e < dfgnn__csr_offset(csr, i + 1); e++)
+      cut += owner[i] != owner[dfgnn__csr_index(csr, e)];
+  return (double)cut / (double)csr->edges;
+}
+
+/* A mesh of 600 x 600 nodes: four squares cut 1/600 of its edges. */
+START_TEST(a_grouped_graph_is_cut_where_it_is_thin) {
+  dfgnn_csr *csr = make("grid:rows=600,columns=600");
+  int32_t *owner = malloc((size_t)csr->destinations * sizeof *owner);
+  int64_t work[4] = {0}, total = 0;
+  if (!dfgnn__order_built(DFGNN_ORDER_METIS)) {
+    free(owner);
+    dfgnn_csr_free(csr);
+    return;
+  }
+  ck_assert_int_gt(csr->edges, 1 << 20); /* else it is not grouped */
+  ck_assert_int_eq(dfgnn_csr_partition(owner, csr, 4, DFGNN_PARTITION_METIS),
+                   0);
+  for (int64_t i = 0; i < csr->destinations; i++) {
+    work[owner[i]] += dfgnn__row_work(csr, i);
+    total += dfgnn__row_work(csr, i);
+  }
+  for (int p = 0; p < 4; p++)
+    ck_assert_msg(work[p] < 1.06 * (double)total / 4, "part %d has %.3f", p,
+                  4.0 * (double)work[p] / (double)total);
+  ck_assert_msg(cut_share(csr, owner) < 0.02, "cut %.4f",
+                cut_share(csr, owner));
+  free(owner);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
+START_TEST(the_fingerprint_is_the_signature_s) {
+  dfgnn_csr *csr = make("uniform:nodes=60,edges=300");
+  dfgnn_options options = {
+      .struct_size = sizeof options, .device = "cpu", .store = ""};
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  int32_t owner[60] = {0};
+  dfgnn_part *part;
+  ck_assert_int_eq(dfgnn_context_create(&ctx, &options), 0);
+  ck_assert_int_eq(dfgnn_graph_create(&graph, ctx, csr), 0);
+  ck_assert_int_eq(dfgnn_graph_signature(&signature, graph), 0);
+  ck_assert_int_eq(dfgnn_part_create(&part, csr, owner, 1, 0), 0);
+  ck_assert(part->fingerprint == signature.fingerprint);
+  dfgnn_part_free(part);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
+START_TEST(mistakes_are_named) {
+  dfgnn_csr *csr = make("uniform:nodes=60,edges=300");
+  dfgnn_csr *wide = make("uniform:nodes=60,sources=80,edges=300");
+  int32_t owner[80] = {0};
+  dfgnn_part *part;
+  ck_assert_int_eq(dfgnn_csr_partition(owner, csr, 0, DFGNN_PARTITION_RANGE),
+                   DFGNN_ERROR_INVALID);
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "parts is 0"));
+  ck_assert_int_eq(dfgnn_csr_partition(owner, wide, 2, DFGNN_PARTITION_RANGE),
+                   DFGNN_ERROR_UNSUPPORTED);
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "60 x 80"));
+  owner[7] = 2;
+  ck_assert_int_eq(dfgnn_part_create(&part, csr, owner, 2, 0),
+                   DFGNN_ERROR_INVALID);
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "owner[7] is 2"));
+  dfgnn_partitioning how;
+  ck_assert_int_eq(dfgnn_partitioning_parse(&how, "random"),
+                   DFGNN_ERROR_INVALID);
+  dfgnn_csr_free(wide);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("partition");
+  TCase *tests = tcase_create("partition");
+  tcase_set_timeout(tests, 60);
+  tcase_add_test(tests, parts_hold_all_and_fit_together);
+  tcase_add_test(tests, a_grouped_graph_is_cut_where_it_is_thin);
+  tcase_add_test(tests, the_fingerprint_is_the_signature_s);
+  tcase_add_test(tests, mistakes_are_named);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
