@@ -4,12 +4,12 @@
       python3 bench/python_minibatch.py [--device cuda] [-o OUT.json]
     python3 bench/python_minibatch.py --table OUT.json
 
-A graph like ogbn-arxiv is made (169 343 nodes, in-degrees by a power law, 1.17 M
-edges), and batches are sampled from it before anything is timed: 1024 seeds, 10
-and 15 neighbours, that is two blocks, of about 4 k and 18 k edges.  A step is two
-layers, forward, loss, backward and Adam.  Every step has edge_index tensors
-that no library has seen, as a data loader makes them.  Writes a flat JSON
-array, a row a layer and form of the blocks:
+A graph like ogbn-arxiv is made (169 343 nodes, in-degrees by a power law,
+1.17 M edges), and batches are sampled from it before anything is timed: 1024
+seeds, 10 and 15 neighbours, that is two blocks, of about 4 k and 18 k edges.
+A step is two layers, forward, loss, backward and Adam.  Every step has
+edge_index tensors that no library has seen, as a data loader makes them.
+Writes a flat JSON array, a row a layer and form of the blocks:
 
   given       how dfgnn gets a block: "edge_index" as PyG does, "trusted" as
               a Graph of a sorted list that is not checked, "known" as Graphs

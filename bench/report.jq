@@ -276,6 +276,44 @@ def tensor_table: [graphs[] as $g | ("forward", "backward") as $pass
   | markdown(["graph", "pass", "storage", "math", "best of dense and window", "goal",
     "best other", "faster by", "floor", "variant"]);
 
+# goals of several heads: the best variant of each pass, or the sum of both
+def best_of($g; $pass): [$heads[] | select(.graph == $g.graph and .op == $g.op and
+  .heads == $g.heads and .dim == $g.dim and .dtype == $g.dtype and
+  .pass == $pass)] | min_by(.median_ms);
+def prototype($g; $pass): first(($peers[] | select(.peer == "prototype" and
+  .graph == $g.graph and .op == $g.op and .pass == $pass and
+  .heads == $g.heads and .dim == $g.dim and .dtype == $g.dtype) | .ms), null);
+def sum_of($parts): if $parts | any(. == null) then null else $parts | add end;
+def heads_table: [$goals_heads[] as $g
+  | (if $g.pass == "both" then ["forward", "backward"] else [$g.pass] end) as $passes
+  | [$passes[] as $pass | best_of($g; $pass)] as $best
+  | sum_of([$best[].median_ms]) as $ms
+  | [$g.graph, ($g.op | ascii_upcase), "\($g.heads) x \($g.dim) \($g.dtype)",
+     $g.pass, ($ms | time), ($g.ms | time),
+     (if $ms == null then "-" elif $ms <= $g.ms then "yes" else "no" end),
+     (sum_of([$passes[] as $pass | prototype($g; $pass)]) | time),
+     ([$best[] | select(.) | "`\(.variant | short)`"] | join(" "))] | row]
+  | markdown(["graph", "op", "shape", "pass", "ms", "goal", "reached",
+    "prototype", "variants"]);
+
+# what bias and dropout cost
+def mode_ms($k; $pass; $mode): first(($modes[] | select(.graph == $k.graph and
+  .op == $k.op and .heads == $k.heads and .dim == $k.dim and .pass == $pass and
+  .mode == $mode) | .median_ms), null);
+def both_ms($k; $mode):
+  sum_of([mode_ms($k; "forward"; $mode), mode_ms($k; "backward"; $mode)]);
+def modes_table: [("gt", "gat") as $op | ([1, 128], [8, 16]) as $shape
+  | ("mnist", "pattern", "arxiv", "voc") as $graph
+  | {$op, $graph, heads: $shape[0], dim: $shape[1]} as $k
+  | mode_ms($k; "forward"; "plain") as $forward | both_ms($k; "plain") as $both
+  | [($op | ascii_upcase), "\($k.heads) x \($k.dim)", $graph, ($forward | time),
+     (ratio(mode_ms($k; "forward"; "dropout"); $forward) | figure),
+     (ratio(mode_ms($k; "forward"; "bias"); $forward) | figure), ($both | time),
+     (ratio(both_ms($k; "dropout"); $both) | figure),
+     (ratio(both_ms($k; "bias"); $both) | figure)] | row]
+  | markdown(["op", "shape", "graph", "forward", "dropout", "bias", "both passes",
+    "dropout", "bias"]);
+
 # layers of the PyTorch package over those of PyG
 def layers: ["TransformerConv", "GATConv", "GATv2Conv", "AGNNConv", "GCNConv",
   "SAGEConv", "SAGEConv-max", "GINConv", "PNA"];
@@ -358,6 +396,7 @@ def headline_more: [graphs[] as $g
  steps_short: step_table(["eager", "captured"]),
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
+ heads_goals: heads_table, modes: modes_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
       ratio(peer($g; "gt"; 1; 128); $t)] | map(tostring) | join(" ")] | join("\n")),

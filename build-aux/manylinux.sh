@@ -55,4 +55,12 @@ if [ ! -e Makefile ]; then
 fi
 say "building libdfgnn for $cpu"
 quietly build make -j"$jobs" libdfgnn.la
+# A shared library links with symbols missing: all but OpenMP's have a version.
+missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 | awk '$7 == "UND" && $8 != ""' |
+  grep -v '@' | grep -v ' GOMP_\| omp_\|WEAK' || :)
+[ -z "$missing" ] || {
+  echo "$missing" >&2
+  say 'libdfgnn lacks these symbols'
+  exit 1
+}
 cp .libs/libdfgnn.so.0 "$folder/libdfgnn-$cpu.so"

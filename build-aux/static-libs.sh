@@ -86,8 +86,11 @@ if missing libmetis.a; then
   (cd "$source" && mkdir -p static && cd static &&
     for file in ../GKlib/*.c ../libmetis/*.c; do
       "$CC" $CFLAGS -DNDEBUG -DLINUX -D_FILE_OFFSET_BITS=64 -D_GNU_SOURCE \
-        -std=gnu99 -w -I../GKlib -I../include -I../libmetis -c "$file" || exit
+        -std=gnu99 -w -I../GKlib -I../include -I../libmetis -c "$file" \
+        -o "$(echo "${file#../}" | tr / _).o" || exit # both have a util.c
     done && ar rcs "$prefix/lib/libmetis.a" ./*.o &&
     cp ../include/metis.h "$prefix/include/") >"$sources/metis.build" 2>&1
 fi
+# With these libtool would leave out a library that has no shared one.
+rm -f "$prefix"/lib/*.la
 say "all are in $prefix/lib"

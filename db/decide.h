@@ -22,7 +22,7 @@ typedef struct node {
 
 typedef struct rank {
   const node *variant;
-  double distance;
+  double distance, error;
   int tied;
 } rank;
 

@@ -103,6 +103,11 @@ static const dfgnn_field graph[] = {
     {COUNT("largest_graph", signature.largest_graph)},
     {REAL("density", signature.density, COUNT_MAX)},
     {UINT64("fingerprint", signature.fingerprint), .key = DFGNN_KEY_GRAPH},
+    {COUNT("max_source_degree", signature.max_source_degree), .added = 4},
+    {COUNT("p50_source_degree", signature.p50_source_degree), .added = 4},
+    {COUNT("p99_source_degree", signature.p99_source_degree), .added = 4},
+    {REAL("source_cv", signature.source_cv, COUNT_MAX), .added = 4},
+    {REAL("isolated_sources", signature.isolated_sources, 1), .added = 4},
 };
 
 static const dfgnn_field run[] = {

@@ -38,8 +38,8 @@ size_t dfgnn__rank_nodes(rank *ranks, const node *nodes, size_t count,
       continue;
     double distance = place[i].mean - place[fastest].mean;
     double variance = place[i].variance + place[fastest].variance;
-    ranks[n++] =
-        (rank){&nodes[i], distance, is_tied(distance, variance, margin)};
+    ranks[n++] = (rank){&nodes[i], distance, sqrt(place[i].variance),
+                        is_tied(distance, variance, margin)};
   }
   /* Nodes are in the order of their names. */
   while (!ranks[winner].tied)
@@ -123,7 +123,8 @@ int dfgnn__add_decision(owned_decisions *all, const item *begin,
                        .log_ratio = ranks[i].distance,
                        .median_ms = v->median_ms,
                        .tied = ranks[i].tied,
-                       .samples = v->samples};
+                       .samples = v->samples,
+                       .error = ranks[i].error};
     if (!ranked[i].variant)
       return 0;
   }

@@ -184,6 +184,47 @@ static const char upgrade_3[] =
     "INSERT INTO measurement SELECT * FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
+/* Version 4: the degrees of sources belong to the signature.  Of graphs that
+ * were stored before they are 0, which says that they are not known. */
+
+static const char graph_4[] =
+    "CREATE TABLE graph (\n"
+    "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"
+    "  graph TEXT NOT NULL CHECK (length(graph) <= 255),\n"
+    "  family TEXT NOT NULL CHECK (length(family) <= 255),\n"
+    "  destinations INTEGER NOT NULL CHECK (destinations >= 0),\n"
+    "  sources INTEGER NOT NULL CHECK (sources >= 0),\n"
+    "  edges INTEGER NOT NULL CHECK (edges >= 0),\n"
+    "  max_degree INTEGER NOT NULL CHECK (max_degree >= 0),\n"
+    "  mean_degree REAL NOT NULL CHECK (mean_degree >= 0),\n"
+    "  p50_degree INTEGER NOT NULL CHECK (p50_degree >= 0),\n"
+    "  p90_degree INTEGER NOT NULL CHECK (p90_degree >= 0),\n"
+    "  p99_degree INTEGER NOT NULL CHECK (p99_degree >= 0),\n"
+    "  degree_cv REAL NOT NULL CHECK (degree_cv >= 0),\n"
+    "  isolated REAL NOT NULL CHECK (isolated BETWEEN 0 AND 1),\n"
+    "  histogram BLOB NOT NULL CHECK (length(histogram) = 192),\n"
+    "  reuse REAL NOT NULL CHECK (reuse BETWEEN 0 AND 1),\n"
+    "  locality REAL NOT NULL CHECK (locality BETWEEN 0 AND 1),\n"
+    "  graphs INTEGER NOT NULL CHECK (graphs >= 0),\n"
+    "  largest_graph INTEGER NOT NULL CHECK (largest_graph >= 0),\n"
+    "  density REAL NOT NULL CHECK (density >= 0),\n"
+    "  fingerprint INTEGER NOT NULL,\n"
+    "  max_source_degree INTEGER NOT NULL CHECK (max_source_degree >= 0),\n"
+    "  p50_source_degree INTEGER NOT NULL CHECK (p50_source_degree >= 0),\n"
+    "  p99_source_degree INTEGER NOT NULL CHECK (p99_source_degree >= 0),\n"
+    "  source_cv REAL NOT NULL CHECK (source_cv >= 0),\n"
+    "  isolated_sources REAL NOT NULL\n"
+    "    CHECK (isolated_sources BETWEEN 0 AND 1)\n"
+    ") STRICT, WITHOUT ROWID";
+
+static const char upgrade_4[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT *, 0, 0, 0, 0, 0 FROM old_graph;"
+    "INSERT INTO problem SELECT * FROM old_problem;"
+    "INSERT INTO run SELECT * FROM old_run;"
+    "INSERT INTO measurement SELECT * FROM old_measurement;"
+    "INSERT INTO pin SELECT * FROM old_pin;";
+
 #define NAMES                                                                  \
   { "device", "graph", "measurement", "pin", "problem", "run" }
 
@@ -195,7 +236,10 @@ static const dfgnn_schema versions[] = {
      .upgrade = upgrade_2},
     {.name = NAMES,
      .sql = {device_1, graph_1, measurement_1, pin_2, problem_3, run_1},
-     .upgrade = upgrade_3}};
+     .upgrade = upgrade_3},
+    {.name = NAMES,
+     .sql = {device_1, graph_4, measurement_1, pin_2, problem_3, run_1},
+     .upgrade = upgrade_4}};
 
 const dfgnn_schemas dfgnn__schemas = {sizeof versions / sizeof *versions,
                                       versions};

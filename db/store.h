@@ -31,7 +31,7 @@ typedef struct dfgnn_measurement {
   int deterministic, weights, bias, dropout;
   int64_t edge_dim; /* features an edge; 0: none, -1: projected already */
   int edge_use, qk_norm, message; /* enumerators of dfgnn.h */
-  const char *graph, *family; /* labels */
+  const char *graph, *family;     /* labels */
   dfgnn_signature signature;
   /* variant */
   const char *variant;
@@ -237,6 +237,7 @@ typedef struct dfgnn_ranked {
   double median_ms; /* of its best evidence: for reports, never for choice */
   int tied;         /* 1: cannot be told apart from the fastest */
   int64_t samples;
+  double error; /* standard error of log_ratio, of the variant alone */
 } dfgnn_ranked;
 
 typedef struct dfgnn_decision {

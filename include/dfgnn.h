@@ -204,9 +204,13 @@ typedef enum dfgnn_index_type {
 typedef enum dfgnn_effort {
   DFGNN_EFFORT_DEFAULT = 0, /* the context's, else DFGNN_EFFORT, else ESTIMATE */
   DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
-  DFGNN_EFFORT_ESTIMATE = 2,/* stored, else nearest, else the rule */
+  DFGNN_EFFORT_ESTIMATE = 2,/* stored, else near, predicted, else the rule */
   DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
-  DFGNN_EFFORT_PAPER = 4    /* the rule of the DF-GNN paper alone */
+  DFGNN_EFFORT_PAPER = 4,   /* the rule of the DF-GNN paper alone */
+  DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for what is not measured the first
+                             * calls time the model's first four in turn, and the
+                             * best stays and is stored.  Not for ranks that must
+                             * choose alike */
 } dfgnn_effort;
 
 /* Where a plan's choice came from. */
@@ -216,10 +220,11 @@ typedef enum dfgnn_source {
                              * this one for a problem like it (say, without
                              * dropout) */
   DFGNN_SOURCE_NEAREST = 2, /* measured graphs within the trusted radius */
-  DFGNN_SOURCE_RULE = 3,    /* nothing near: the refined rule */
+  DFGNN_SOURCE_RULE = 3,    /* nothing near and no model: the refined rule */
   DFGNN_SOURCE_PAPER = 4,   /* the paper's rule, by effort PAPER */
   DFGNN_SOURCE_PINNED = 5,  /* a local pin */
-  DFGNN_SOURCE_FORCED = 6   /* DFGNN_FORCE_VARIANT */
+  DFGNN_SOURCE_FORCED = 6,  /* DFGNN_FORCE_VARIANT */
+  DFGNN_SOURCE_MODEL = 7    /* a model's prediction: dfgnn-tune model */
 } dfgnn_source;
 
 typedef enum dfgnn_log_level {
@@ -328,6 +333,7 @@ typedef struct dfgnn_counters {
   uint64_t cached;                  /* plans found in the plan cache */
   uint64_t invalid_rows;            /* rows of the stores that were skipped */
   uint64_t loaded_rows;             /* rows of the stores in use */
+  uint64_t model;                   /* plans that a model chose */
 } dfgnn_counters;
 
 #define DFGNN_COUNTERS_INIT DFGNN_INIT(dfgnn_counters)
@@ -484,6 +490,11 @@ typedef struct dfgnn_signature {
   int64_t largest_graph; /* nodes of the largest */
   double density;     /* edges over the sum of squared block sizes */
   uint64_t fingerprint;  /* hash of offsets and indices */
+  /* Degrees of sources: how many edges have each column.  All 0 where there are
+   * edges: not known, as in rows that were stored before they were computed. */
+  int64_t max_source_degree, p50_source_degree, p99_source_degree;
+  double source_cv;   /* standard deviation over mean */
+  double isolated_sources; /* share of sources without edges */
 } dfgnn_signature;
 
 #define DFGNN_SIGNATURE_INIT DFGNN_INIT(dfgnn_signature)
@@ -786,6 +797,8 @@ DFGNN_API dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan);
 typedef struct dfgnn_candidate {
   const char *variant;
   const char *reason; /* "chosen", "slower: 1.31x", "not measured", ... */
+  double measured;    /* time over the fastest's on this graph; 0: not known */
+  double predicted;   /* time over the least that the model predicts; 0: none */
 } dfgnn_candidate;
 
 typedef struct dfgnn_explanation {
@@ -795,6 +808,8 @@ typedef struct dfgnn_explanation {
   const char *because;  /* one sentence */
   size_t count;
   const dfgnn_candidate *candidates; /* every variant of the operator and pass */
+  const char *model; /* which model predicts, and what it looked at most to tell
+                      * its first choices apart; "": there is none */
 } dfgnn_explanation;
 
 /* Why this variant, and why not each other.  Free it with

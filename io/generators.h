@@ -20,6 +20,11 @@ dfgnn__generate dfgnn__generate_powerlaw; /* nodes edges max-degree columns
 dfgnn__generate dfgnn__generate_uniform;  /* nodes sources edges seed */
 dfgnn__generate dfgnn__generate_grid;     /* rows columns neighbours */
 
+dfgnn__generate dfgnn__generate_rmat;      /* scale edges seed */
+dfgnn__generate dfgnn__generate_bipartite; /* nodes sources edges heavy share
+                                            * seed */
+dfgnn__generate dfgnn__generate_stars;     /* nodes centres */
+
 dfgnn__generate dfgnn__generate_icosphere; /* level coarsest */
 dfgnn__generate dfgnn__generate_sphere;    /* rows row-size sources source-size
                                             * k radius search */

@@ -134,6 +134,15 @@ typedef struct dfgnn_backend {
   dfgnn_status (*time)(dfgnn_device *device, dfgnn_sample *sample,
                        dfgnn_timed_function f, void *data, int repeats,
                        int cold);
+  /* A pair of times on a stream, for calls that nobody waits for: mark notes
+   * when the stream comes to its begin, then to its end, read tells the time
+   * between them, 0 as long as it is not known.  mark and read neither wait nor
+   * allocate. */
+  dfgnn_status (*watch_create)(dfgnn_device *device, void **watch);
+  void (*watch_destroy)(dfgnn_device *device, void *watch);
+  dfgnn_status (*watch_mark)(dfgnn_device *device, void *watch, int end,
+                             void *stream);
+  int (*watch_read)(dfgnn_device *device, void *watch, double *ms);
   /* Bytes per second of a large copy, read plus written. */
   dfgnn_status (*copy_bandwidth)(dfgnn_device *device, double *bandwidth);
 } dfgnn_backend;

@@ -233,6 +233,36 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
   return DFGNN_OK;
 }
 
+typedef struct watch {
+  double begin, end;
+} watch;
+
+static dfgnn_status watch_create(dfgnn_device *device, void **made) {
+  (void)device;
+  *made = calloc(1, sizeof(watch));
+  return *made ? DFGNN_OK : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+}
+
+static void watch_destroy(dfgnn_device *device, void *made) {
+  (void)device;
+  free(made);
+}
+
+static dfgnn_status watch_mark(dfgnn_device *device, void *made, int end,
+                               void *stream) {
+  watch *w = made;
+  (void)device, (void)stream;
+  *(end ? &w->end : &w->begin) = now_ms();
+  return DFGNN_OK;
+}
+
+static int watch_read(dfgnn_device *device, void *made, double *ms) {
+  const watch *w = made;
+  (void)device;
+  *ms = w->end - w->begin;
+  return 1; /* a call is over when it returns */
+}
+
 static dfgnn_status sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
                                const dfgnn_coo *coo, void *stream) {
   (void)stream;
@@ -305,6 +335,10 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .synchronize = synchronize,
     .capturing = capturing,
     .analyze = analyze,
+    .watch_create = watch_create,
+    .watch_destroy = watch_destroy,
+    .watch_mark = watch_mark,
+    .watch_read = watch_read,
     .narrow = narrow,
     .build_view = build_view,
     .max_degree = max_degree,

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/compiler.h"
 #include "kernels/common/device_graph.h"
+#include "lib/signature.h"
 
 int dfgnn__cuda_enter(const dfgnn_device *device) {
   return dfgnn__engine_enter(device->engine);
@@ -305,6 +306,19 @@ static void fill_blocks(dfgnn_signature *s, const dfgnn_matrix *m,
   s->density = squares > 0 ? (double)m->edges / squares : 0;
 }
 
+static void fill_sources(dfgnn_signature *s, const dfgnn_matrix *m,
+                         const dfgnn_graph_counts *c) {
+  if (!m->edges) {
+    s->isolated_sources = m->sources > 0;
+    return;
+  }
+  s->max_source_degree = (int64_t)c->max_source_degree;
+  s->p50_source_degree = (int64_t)c->source_percentile[0];
+  s->p99_source_degree = (int64_t)c->source_percentile[1];
+  s->isolated_sources = (double)c->isolated_sources / (double)m->sources;
+  s->source_cv = dfgnn__variation(c->source_squares, m->edges, m->sources);
+}
+
 static void fill_signature(dfgnn_signature *s, const dfgnn_matrix *m,
                            const dfgnn_graph_counts *c) {
   double n = (double)m->destinations;
@@ -333,6 +347,7 @@ static void fill_signature(dfgnn_signature *s, const dfgnn_matrix *m,
   s->locality =
       c->local_samples ? (double)c->local_hits / (double)c->local_samples : 1;
   s->fingerprint = c->fingerprint;
+  fill_sources(s, m, c);
 }
 
 dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
@@ -526,5 +541,9 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .unmark = dfgnn__cuda_unmark,
     .move = move,
     .time = dfgnn__cuda_time,
+    .watch_create = dfgnn__cuda_watch_create,
+    .watch_destroy = dfgnn__cuda_watch_destroy,
+    .watch_mark = dfgnn__cuda_watch_mark,
+    .watch_read = dfgnn__cuda_watch_read,
     .copy_bandwidth = dfgnn__cuda_copy_bandwidth,
 };

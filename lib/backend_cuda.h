@@ -143,6 +143,11 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
 dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,
                               dfgnn_timed_function f, void *data, int repeats,
                               int cold);
+dfgnn_status dfgnn__cuda_watch_create(dfgnn_device *device, void **watch);
+void dfgnn__cuda_watch_destroy(dfgnn_device *device, void *watch);
+dfgnn_status dfgnn__cuda_watch_mark(dfgnn_device *device, void *watch, int end,
+                                    void *stream);
+int dfgnn__cuda_watch_read(dfgnn_device *device, void *watch, double *ms);
 dfgnn_status dfgnn__cuda_copy_bandwidth(dfgnn_device *device,
                                         double *bandwidth);
 

@@ -168,7 +168,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   RANGE(dtype, DFGNN_DTYPE_COUNT);
   RANGE(math, DFGNN_MATH_COUNT);
   RANGE(layout, DFGNN_LAYOUT_COUNT);
-  RANGE(effort, DFGNN_EFFORT_PAPER + 1);
+  RANGE(effort, DFGNN_EFFORT_RACE + 1);
   RANGE(edge_use, DFGNN_EDGE_USE_COUNT);
   RANGE(qk_norm, DFGNN_QK_NORM_COUNT);
   RANGE(message, DFGNN_MESSAGE_COUNT);

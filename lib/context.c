@@ -105,6 +105,15 @@ static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
                      name ? name : "auto");
 }
 
+static void log_model(void *data, const char *message) {
+  dfgnn__log(data, DFGNN_LOG_WARN, "model skipped: %s", message);
+}
+
+/* Who wants no stores wants nothing that was learned from them. */
+static int wants_model(const dfgnn_options *options) {
+  return !options->store || *options->store || getenv("DFGNN_MODEL");
+}
+
 dfgnn_status dfgnn__context_open(dfgnn_context **out,
                                  const dfgnn_options *options) {
   dfgnn_options defaults = DFGNN_OPTIONS_INIT;
@@ -118,7 +127,7 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
                        "options.struct_size is %zu, expected %zu: use "
                        "DFGNN_OPTIONS_INIT",
                        options->struct_size, sizeof *options);
-  if (options->effort < 0 || options->effort > DFGNN_EFFORT_PAPER)
+  if (options->effort < 0 || options->effort > DFGNN_EFFORT_RACE)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "options.effort is %d",
                        (int)options->effort);
   dfgnn_context *ctx = calloc(1, sizeof *ctx);
@@ -154,6 +163,8 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   status = dfgnn__layers_find(ctx, options->store);
   if (!status)
     status = dfgnn__layers_load(&ctx->table, ctx);
+  if (!status && wants_model(options))
+    status = dfgnn__model_open(&ctx->model, log_model, ctx);
   if (status)
     goto fail;
   dfgnn__log(ctx, DFGNN_LOG_INFO, "device %s, %s, %s", ctx->info.backend,
@@ -167,6 +178,7 @@ fail:
 
 static void release(dfgnn_context *ctx) {
   dfgnn__table_destroy(ctx->table);
+  dfgnn__model_close(ctx->model);
   dfgnn__layers_free(ctx);
   if (ctx->workspace)
     ctx->backend->release(ctx->device, ctx->workspace);
@@ -238,7 +250,7 @@ dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
   if (!digest)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "digest is NULL");
   pthread_mutex_lock(&c->lock);
-  dfgnn__table_digest(digest, ctx->table);
+  dfgnn__table_digest(digest, ctx->table, ctx->model);
   pthread_mutex_unlock(&c->lock);
   return DFGNN_OK;
 }
@@ -256,6 +268,7 @@ dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                .exact = atomic_load(&c->exact),
                                .similar = atomic_load(&c->similar),
                                .nearest = atomic_load(&c->nearest),
+                               .model = atomic_load(&c->model_choices),
                                .misses = atomic_load(&c->misses),
                                .cached = atomic_load(&c->cached)};
   pthread_mutex_lock(&c->lock);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "lib/backend.h"
+#include "lib/predict.h"
 #include "lib/registry.h"
 #include "lib/select.h"
 
@@ -46,6 +47,7 @@ struct dfgnn_context {
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
                          * breaker */
   dfgnn_table *table;   /* never NULL, replaced whole by reload */
+  dfgnn_model *model;   /* NULL: no stores are in use; under the lock */
   void *workspace;      /* of dfgnn_call */
   size_t workspace_bytes;
   unsigned char *broken;         /* by variant index: a launch was refused */
@@ -54,7 +56,7 @@ struct dfgnn_context {
   dfgnn_miss_hook on_miss;
   void *on_miss_data;
 
-  atomic_uint_fast64_t exact, similar, nearest, misses, cached;
+  atomic_uint_fast64_t exact, similar, nearest, model_choices, misses, cached;
 };
 
 /* All of dfgnn_context_create but the on-miss hook. */

@@ -34,6 +34,25 @@ int64_t dfgnn__time_stamp(void) {
   return now < 0 ? 0 : now > LAST_SECOND ? LAST_SECOND : now;
 }
 
+void dfgnn__context_write(dfgnn_context *ctx, const dfgnn_measurement *row) {
+  const char *path = dfgnn__context_store(ctx);
+  dfgnn_store *store = NULL;
+  dfgnn_status status =
+      path ? dfgnn__store_open(&store, path, DFGNN_STORE_WRITE) : DFGNN_OK;
+  if (!status && path)
+    status = dfgnn__store_record(store, NULL, row);
+  if (store)
+    dfgnn__store_close(store);
+  if (status)
+    dfgnn__log(ctx, DFGNN_LOG_INFO,
+               "a measurement is kept by this context "
+               "alone: %s",
+               dfgnn_last_error());
+  if ((status || !path) && dfgnn__context_keep(ctx, row))
+    dfgnn__log(ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
+               dfgnn_last_error());
+}
+
 void dfgnn__record_refusal(const dfgnn_plan *plan) {
   dfgnn_measurement m;
   dfgnn_store *store = NULL;

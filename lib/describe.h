@@ -10,6 +10,10 @@
 void dfgnn__describe(dfgnn_measurement *measurement, const dfgnn_context *ctx,
                      const dfgnn_graph *graph, const dfgnn_problem *problem);
 
+/* Adds a row to the store that the context writes; without one, or if it cannot
+ * be written, the row is kept for the life of the context. */
+void dfgnn__context_write(dfgnn_context *ctx, const dfgnn_measurement *row);
+
 /* Notes in the context's store that the device refused a launch. */
 void dfgnn__record_refusal(const dfgnn_plan *plan);
 

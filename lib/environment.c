@@ -13,7 +13,8 @@ static const char *const variables[][2] = {
     {"DFGNN_STORE", "colon-separated tuning stores; the first is written"},
     {"DFGNN_TRUSTED_KEYS", "public key, or directory of them: read only stores "
                            "signed with one"},
-    {"DFGNN_EFFORT", "stored, estimate, measure or paper"},
+    {"DFGNN_MODEL", "models that rank variants, FILE:FILE; none: no model"},
+    {"DFGNN_EFFORT", "stored, estimate, measure, race or paper"},
     {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
     {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
     {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},

@@ -6,13 +6,13 @@
 
 #include "base/error.h"
 #include "lib/handle.h"
-#include "lib/plan.h"
+#include "lib/plan_race.h"
 
 #define REASON_LENGTH 96
 
 typedef struct explanation {
   dfgnn_explanation public;
-  char because[sizeof((dfgnn_choice *)0)->because];
+  char because[sizeof((dfgnn_choice *)0)->because], model[320];
   char (*reasons)[REASON_LENGTH];
 } explanation;
 
@@ -25,11 +25,12 @@ static const dfgnn_ranked *find_ranked(const dfgnn_decision *d,
 }
 
 static void give_reason(char *reason, const dfgnn_variant *v,
-                        const dfgnn_plan *plan, const dfgnn_decision *d) {
+                        const dfgnn_plan *plan, const dfgnn_decision *d,
+                        double predicted) {
   dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
   const char *refusal = dfgnn__variant_refusal(v, &setting);
   const dfgnn_ranked *ranked = find_ranked(d, v->name);
-  if (v == plan->variant)
+  if (v == dfgnn__race_current(plan)->variant)
     snprintf(reason, REASON_LENGTH, "chosen");
   else if (refusal)
     snprintf(reason, REASON_LENGTH, "%s", refusal);
@@ -42,6 +43,9 @@ static void give_reason(char *reason, const dfgnn_variant *v,
              exp(ranked->log_ratio));
   else if (ranked)
     snprintf(reason, REASON_LENGTH, "slower: %.2fx", exp(ranked->log_ratio));
+  else if (predicted > 0)
+    snprintf(reason, REASON_LENGTH,
+             "not measured on this graph; predicted %.2fx", predicted);
   else
     snprintf(reason, REASON_LENGTH, "not measured on this graph");
 }
@@ -69,26 +73,37 @@ dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
   dfgnn_query query = {.setting = dfgnn__setting(plan->graph, &plan->problem),
                        .family = plan->graph->family};
   pthread_mutex_lock(&plan->ctx->lock);
+  query.broken = plan->ctx->broken;
   const dfgnn_decision *d = dfgnn__table_exact(plan->ctx->table, &query);
+  if (plan->ctx->model)
+    dfgnn__prediction_text(e->model, sizeof e->model, plan->ctx->model, &query);
+  const dfgnn_prediction *prediction =
+      plan->ctx->model ? dfgnn__predict_all(plan->ctx->model, &query) : NULL;
   for (size_t i = 0; i < total; i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     if (!(v->family->ops & DFGNN_BIT(plan->problem.op)) ||
         !(v->family->passes & DFGNN_BIT(plan->problem.pass)))
       continue;
-    give_reason(reasons[count], v, plan, d);
+    const dfgnn_ranked *ranked = find_ranked(d, v->name);
+    const double predicted =
+        prediction ? dfgnn__predicted_ratio(prediction, v) : 0;
+    give_reason(reasons[count], v, plan, d, predicted);
     candidates[count].variant = v->name;
+    candidates[count].measured = ranked ? exp(ranked->log_ratio) : 0;
+    candidates[count].predicted = predicted;
     candidates[count].reason = reasons[count];
     count++;
   }
   pthread_mutex_unlock(&plan->ctx->lock);
   memcpy(e->because, plan->choice.because, sizeof e->because);
   e->reasons = reasons;
-  e->public = (dfgnn_explanation){.variant = plan->variant->name,
+  e->public = (dfgnn_explanation){.variant = dfgnn_plan_variant(plan),
                                   .source = plan->choice.source,
                                   .distance = plan->choice.distance,
                                   .because = e->because,
                                   .count = count,
-                                  .candidates = candidates};
+                                  .candidates = candidates,
+                                  .model = e->model};
   *out = &e->public;
   return DFGNN_OK;
 }

@@ -146,6 +146,7 @@ static dfgnn_graph *start(dfgnn_context *ctx, const dfgnn_csr *csr) {
     return NULL;
   g->kind = DFGNN_HANDLE_GRAPH;
   pthread_mutex_init(&g->lock, NULL);
+  pthread_mutex_init(&g->order_lock, NULL);
   pthread_rwlock_init(&g->plans_lock, NULL);
   g->ctx = ctx;
   dfgnn__context_hold(ctx);
@@ -246,6 +247,7 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   give_back(&l, graph->owned_indices);
   give_back(&l, graph->edge_order);
   pthread_rwlock_destroy(&graph->plans_lock);
+  pthread_mutex_destroy(&graph->order_lock);
   pthread_mutex_destroy(&graph->lock);
   if (graph->mark)
     ctx->backend->unmark(ctx->device, graph->mark);

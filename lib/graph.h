@@ -27,9 +27,10 @@ struct dfgnn_graph {
   size_t owned_bytes;
   atomic_int elsewhere; /* work on it was put on other streams than NULL */
 
-  void *mark;              /* lib/graph_order.c */
-  atomic_uintptr_t behind; /* a stream that comes behind the mark */
-  atomic_int unsettled;    /* others may not */
+  pthread_mutex_t order_lock; /* guards what follows, which is read without */
+  void *mark;                 /* lib/graph_order.c */
+  atomic_uintptr_t behind;    /* a stream that comes behind the mark */
+  atomic_int unsettled;       /* others may not */
 
   pthread_mutex_t lock; /* guards views */
   struct dfgnn_view_node *views;

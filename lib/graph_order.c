@@ -11,34 +11,46 @@ void dfgnn__graph_mark(dfgnn_graph *graph, void *stream) {
   dfgnn_device *device = graph->ctx->device;
   if (!backend->mark)
     return;
-  if (backend->mark(device, &graph->mark, stream)) {
-    if (stream != DFGNN_OWN_STREAM)
-      (void)backend->synchronize(device, stream);
-    else if (backend->settle)
-      backend->settle(device);
-    return;
+  pthread_mutex_lock(&graph->order_lock);
+  if (!backend->mark(device, &graph->mark, stream)) {
+    atomic_store(&graph->behind, (uintptr_t)stream);
+    atomic_store(&graph->unsettled, 1);
+  } else if (backend->settle) { /* all is there at once, then */
+    backend->settle(device);
   }
-  atomic_store(&graph->behind, (uintptr_t)stream);
-  atomic_store(&graph->unsettled, 1);
+  pthread_mutex_unlock(&graph->order_lock);
+}
+
+static int is_behind(const dfgnn_graph *graph, void *stream) {
+  dfgnn_graph *g = (dfgnn_graph *)graph; /* atomic_load takes no const */
+  return !atomic_load(&g->unsettled) ||
+         atomic_load(&g->behind) == (uintptr_t)stream;
 }
 
 dfgnn_status dfgnn__graph_follow(dfgnn_graph *graph, void *stream) {
-  if (!atomic_load(&graph->unsettled) ||
-      atomic_load(&graph->behind) == (uintptr_t)stream)
+  dfgnn_status status = DFGNN_OK;
+  if (is_behind(graph, stream))
     return DFGNN_OK;
-  dfgnn_status status =
-      graph->ctx->backend->await(graph->ctx->device, graph->mark, stream);
-  if (!status)
-    atomic_store(&graph->behind, (uintptr_t)stream);
+  /* A mark made meanwhile must not be taken for the one waited for. */
+  pthread_mutex_lock(&graph->order_lock);
+  if (!is_behind(graph, stream)) {
+    status =
+        graph->ctx->backend->await(graph->ctx->device, graph->mark, stream);
+    if (!status)
+      atomic_store(&graph->behind, (uintptr_t)stream);
+  }
+  pthread_mutex_unlock(&graph->order_lock);
   return status;
 }
 
 dfgnn_status dfgnn__graph_settle(dfgnn_graph *graph) {
+  dfgnn_status status = DFGNN_OK;
   if (!atomic_load(&graph->unsettled))
     return DFGNN_OK;
-  dfgnn_status status =
-      graph->ctx->backend->await_mark(graph->ctx->device, graph->mark);
+  pthread_mutex_lock(&graph->order_lock);
+  status = graph->ctx->backend->await_mark(graph->ctx->device, graph->mark);
   if (!status)
     atomic_store(&graph->unsettled, 0);
+  pthread_mutex_unlock(&graph->order_lock);
   return status;
 }

@@ -17,12 +17,13 @@ static const char *const dtype_names[] = {"f32", "f16", "bf16", "f64"};
 static const char *const math_names[] = {"f32", "tf32"};
 static const char *const layout_names[] = {"nhd", "ndh"};
 static const char *const effort_names[] = {"default", "stored", "estimate",
-                                           "measure", "paper"};
+                                           "measure", "paper",  "race"};
 static const char *const edge_use_names[] = {"both", "keys", "values"};
 static const char *const qk_norm_names[] = {"none", "rms", "layer"};
 static const char *const message_names[] = {"copy", "relu", "gate"};
-static const char *const source_names[] = {
-    "exact", "similar", "nearest", "rule", "paper", "pinned", "forced"};
+static const char *const source_names[] = {"exact",  "similar", "nearest",
+                                           "rule",   "paper",   "pinned",
+                                           "forced", "model"};
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 

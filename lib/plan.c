@@ -9,6 +9,7 @@
 #include "lib/describe.h"
 #include "lib/handle.h"
 #include "lib/key.h"
+#include "lib/plan_race.h"
 #include "lib/reorder.h"
 #include "lib/signature.h"
 
@@ -111,10 +112,12 @@ static void leave_graph(dfgnn_plan *plan) {
 }
 
 static void release_plan(dfgnn_plan *plan) {
+  dfgnn__race_store(plan);
   leave_graph(plan);
   if (plan->state && plan->variant->family->release)
     plan->variant->family->release(plan->state);
   dfgnn_plan_destroy(plan->inner);
+  dfgnn__race_free(plan);
   plan->kind = DFGNN_HANDLE_NONE;
   free(plan);
 }
@@ -183,8 +186,9 @@ static void count_source(dfgnn_context *ctx, dfgnn_source source) {
       [DFGNN_SOURCE_EXACT] = &ctx->exact,
       [DFGNN_SOURCE_SIMILAR] = &ctx->similar,
       [DFGNN_SOURCE_NEAREST] = &ctx->nearest,
-      [DFGNN_SOURCE_RULE] = &ctx->misses};
-  if (source <= DFGNN_SOURCE_RULE)
+      [DFGNN_SOURCE_RULE] = &ctx->misses,
+      [DFGNN_SOURCE_MODEL] = &ctx->model_choices};
+  if (source < sizeof counters / sizeof *counters && counters[source])
     atomic_fetch_add(counters[source], 1);
 }
 
@@ -288,6 +292,66 @@ static void add_to_reason(dfgnn_choice *choice, const char *refused) {
            "; not %s, which this graph is not for", refused);
 }
 
+/* The variants that are to race with a choice: the model's first. */
+static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
+                          const dfgnn_problem *problem,
+                          const unsigned char *avoided) {
+  dfgnn_context *ctx = graph->ctx;
+  const dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
+                             .family = graph->family,
+                             .broken = avoided ? avoided : ctx->broken};
+  size_t count = 0;
+  if (!ctx->model)
+    return 0;
+  pthread_mutex_lock(&ctx->lock);
+  const dfgnn_prediction *p = dfgnn__predict(ctx->model, &query);
+  if (p)
+    count = dfgnn__predicted_first(rival, DFGNN_RACE_ENTRANTS, p);
+  pthread_mutex_unlock(&ctx->lock);
+  return count;
+}
+
+/* A choice that no measurement of this very problem backs races with the
+ * model's first; a rival that cannot be built stays away. */
+static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
+                               const dfgnn_problem *problem,
+                               const unsigned char *avoided) {
+  const dfgnn_variant *rival[DFGNN_RACE_ENTRANTS];
+  dfgnn_plan *entrant[DFGNN_RACE_ENTRANTS] = {*plan}, *race;
+  dfgnn_choice choice = (*plan)->choice;
+  size_t count = 1;
+  if (choice.source == DFGNN_SOURCE_EXACT ||
+      choice.source == DFGNN_SOURCE_PINNED ||
+      choice.source == DFGNN_SOURCE_FORCED)
+    return DFGNN_OK;
+  const size_t rivals = list_rivals(rival, graph, problem, avoided);
+  for (size_t k = 0; k < rivals && count < DFGNN_RACE_ENTRANTS; k++) {
+    choice.variant = rival[k];
+    if (rival[k] != (*plan)->variant &&
+        !build_plan(&entrant[count], graph, problem, &choice))
+      count++;
+  }
+  if (count == 1)
+    return DFGNN_OK;
+  dfgnn_status status = (race = dfgnn__plan_make(graph, problem))
+                            ? dfgnn__race_begin(race, entrant, count)
+                            : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (status) {
+    for (size_t k = 0; k < count; k++)
+      drop_reference(entrant[k]);
+    if (race)
+      drop_reference(race);
+    return status;
+  }
+  race->variant = (*plan)->variant;
+  race->choice = (*plan)->choice;
+  size_t length = strlen(race->choice.because);
+  snprintf(race->choice.because + length, sizeof race->choice.because - length,
+           "; the first calls race %zu variants", count);
+  *plan = race;
+  return DFGNN_OK;
+}
+
 /* What near graphs were measured with may ask more of a graph than its
  * signature tells: then the next choice is taken. */
 static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
@@ -313,6 +377,8 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
     if (status)
       break;
   }
+  if (!status && problem->effort == DFGNN_EFFORT_RACE)
+    status = start_race(plan, graph, problem, avoided);
   if (!status)
     count_source(graph->ctx, choice.source);
   free(avoided);
@@ -360,6 +426,8 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
   plan = find_cached(graph, hash, &full);
   if (plan && !atomic_load_explicit(&plan->refused, memory_order_relaxed)) {
     atomic_fetch_add_explicit(&ctx->cached, 1, memory_order_relaxed);
+    if (plan->race)
+      dfgnn__race_store(plan);
     *out = plan;
     return DFGNN_OK;
   }
@@ -426,7 +494,7 @@ size_t dfgnn_plan_workspace(const dfgnn_plan *plan) {
 }
 
 const char *dfgnn_plan_variant(const dfgnn_plan *plan) {
-  return dfgnn__is_plan(plan) ? plan->variant->name : NULL;
+  return dfgnn__is_plan(plan) ? dfgnn__race_current(plan)->variant->name : NULL;
 }
 
 dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan) {
@@ -437,6 +505,8 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                            void *workspace, void *stream) {
   dfgnn_args full;
   dfgnn_status status = dfgnn__check_plan(plan);
+  if (!status && plan->race)
+    return dfgnn__race_execute(plan, args, workspace, stream);
   if (!status)
     status = dfgnn__args_complete(&full, args, &plan->problem);
   if (status)

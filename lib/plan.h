@@ -21,7 +21,8 @@ struct dfgnn_plan {
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
   void *state;
   dfgnn_plan *inner; /* of a graph reordered inside: what runs, else NULL */
-  uint64_t hash;     /* of problem, for the cache */
+  struct dfgnn_plan_race *race; /* lib/plan_race.h: what runs, else NULL */
+  uint64_t hash;                /* of problem, for the cache */
   atomic_int references;
   atomic_int refused;          /* a launch failed: the next plan avoids it */
   dfgnn_plan *next, *previous; /* of graph->alive */

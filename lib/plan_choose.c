@@ -32,8 +32,10 @@ static dfgnn_status choose_forced(dfgnn_choice *choice,
 
 static void select_stored(dfgnn_choice *choice, dfgnn_context *ctx,
                           const dfgnn_query *query) {
+  dfgnn_model *model =
+      query->setting.problem->effort == DFGNN_EFFORT_STORED ? NULL : ctx->model;
   pthread_mutex_lock(&ctx->lock);
-  dfgnn__table_select(choice, ctx->table, query, 0);
+  dfgnn__select(choice, ctx->table, model, query, 0);
   pthread_mutex_unlock(&ctx->lock);
 }
 

@@ -240,6 +240,7 @@ static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   g->kind = DFGNN_HANDLE_GRAPH;
   pthread_mutex_init(&g->lock, NULL);
+  pthread_mutex_init(&g->order_lock, NULL);
   pthread_rwlock_init(&g->plans_lock, NULL);
   g->ctx = ctx;
   dfgnn__context_hold(ctx);

@@ -77,8 +77,18 @@ static int dense_dot(const dfgnn_setting *s) {
   return dense_blocks(s) && s->problem->op == DFGNN_OP_GT;
 }
 
+/* The same of heads so narrow that eight of their rows are a few loads. */
+static int dense_narrow(const dfgnn_setting *s) {
+  return dense_blocks(s) && s->problem->heads > 1 && s->problem->dim <= 32;
+}
+
 static int narrow_types(const dfgnn_setting *s) {
   return s->problem->dtype == DFGNN_F16 || s->problem->dtype == DFGNN_BF16;
+}
+
+/* Sums of two products an edge are worth it in 16 bits alone. */
+static int dense_narrow_gradients(const dfgnn_setting *s) {
+  return dense_narrow(s) && (narrow_types(s) || s->problem->op == DFGNN_OP_GAT);
 }
 
 /* Less exact products are allowed, and 16 rows share most of what they gather.
@@ -265,6 +275,8 @@ static const rule_row refined[] = {
      "products with W once a row"},
     {"cuda", FORWARD, has_edges, "lift", "lanes=32,unroll=2,warps=8,blocks=2",
      "the lanes of an edge make its W e"},
+    {"cuda", FORWARD, dense_narrow, "direct", "columns=blocks,rows=16",
+     "small dense graphs of narrow heads on tensor cores"},
     {"cuda", FORWARD, dense_dot, "dense", "stages=1,rows=64",
      "small dense graphs on tensor cores"},
     {"cuda", FORWARD, dense_blocks, "dense", "stages=2,rows=32",
@@ -302,6 +314,12 @@ static const rule_row refined[] = {
      "too few edges to fill the device"},
     {"cuda", BACKWARD, dominated, "split",
      "heads=warp,edges=128,span=dealt,lanes=16,unroll=2", "one row dominates"},
+    {"cuda", BACKWARD, dense_narrow_gradients, "direct",
+     "columns=blocks,rows=16",
+     "small dense graphs of narrow heads on tensor cores"},
+    {"cuda", BACKWARD, batched_heads, "twopass",
+     "heads=warp,span=once,rows=1,lanes=32,unroll=2,order=natural",
+     "small graphs, several heads in a warp"},
     {"cuda", BACKWARD, dense_dot, "dense", "rows=64",
      "small dense graphs on tensor cores"},
     {"cuda", BACKWARD, scores_scalars, "spill", NULL,

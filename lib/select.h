@@ -1,4 +1,4 @@
-/* select.h - which variant: stored decisions, then the rule
+/* select.h - which variant: stored decisions, the model, then the rule
  *
  * Everything here is a pure function of its arguments: the same rows give the
  * same choice on every rank. */
@@ -23,7 +23,7 @@ typedef struct dfgnn_choice {
   uint64_t fingerprint;
   int64_t heads, dim;
   uint64_t gate; /* and its problem, as dfgnn__key_gate gives it */
-  char because[192];
+  char because[256];
 } dfgnn_choice;
 
 /* An immutable index over decisions of one device. */
@@ -47,9 +47,11 @@ int dfgnn__table_has_shape(const dfgnn_table *table, int64_t destinations,
                            int64_t sources, int64_t edges);
 int dfgnn__table_has_pins(const dfgnn_table *table);
 
-/* Digests everything that dfgnn__table_select looks at. */
+/* Digests everything that dfgnn__select looks at. */
+struct dfgnn_model; /* lib/predict.h */
 void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
-                         const dfgnn_table *table);
+                         const dfgnn_table *table,
+                         const struct dfgnn_model *model);
 
 /* The tiers: pinned, exact, similar, nearest.  What was measured for another
  * problem (without dropout, say) is similar at best, and because says so.
@@ -62,6 +64,13 @@ void dfgnn__table_select(dfgnn_choice *choice, const dfgnn_table *table,
 /* The decision of exactly this problem and graph, or NULL. */
 const dfgnn_decision *dfgnn__table_exact(const dfgnn_table *table,
                                          const dfgnn_query *query);
+
+/* All tiers but the rule: pinned, exact, similar, nearest within
+ * dfgnn__near_distance, the model (NULL: none), nearest within the trusted
+ * radius.  choice->variant is NULL if none answers. */
+void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
+                   struct dfgnn_model *model, const dfgnn_query *query,
+                   uint64_t exclude);
 
 /* The refined rule (lib/rule.c), and the paper's with its capacity in bytes. */
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query);
@@ -83,5 +92,7 @@ double dfgnn__distance(const double a[DFGNN_FEATURES],
                        const double b[DFGNN_FEATURES]);
 /* Beyond this distance nearest abstains. */
 extern const double dfgnn__trusted_radius;
+/* Up to this one it comes before the model. */
+extern const double dfgnn__near_distance;
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-enum { SMALL_DEGREES = 4096 };
+enum { SMALL_DEGREES = 4096, PARALLEL_EDGES = 1 << 20 };
 
 static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
   return m->offsets64 ? ((const int64_t *)m->offsets)[i]
@@ -48,15 +48,16 @@ static int64_t row_of(const dfgnn_matrix *m, int64_t edge) {
   return low;
 }
 
-/* One pass over the indices: the first out of range, and their hash. */
+/* One pass over the indices: the first out of range, their hash, and the degree
+ * of each source. */
 static dfgnn_status check_indices(const dfgnn_matrix *m, uint64_t *hash,
-                                  int threads) {
+                                  uint32_t *degree, int threads) {
   const int32_t *indices = m->indices;
   uint32_t sources = (uint32_t)m->sources;
   uint64_t sum = 0;
   int64_t bad = INT64_MAX;
 #pragma omp parallel for num_threads(threads) reduction(+ : sum)              \
-    reduction(min : bad) if (m->edges > (1 << 20))
+    reduction(min : bad) if (m->edges > PARALLEL_EDGES)
   for (int64_t block = 0; block < (m->edges + 4095) / 4096; block++) {
     int64_t begin = block * 4096, end = begin + 4096;
     uint32_t largest = 0;
@@ -66,10 +67,19 @@ static dfgnn_status check_indices(const dfgnn_matrix *m, uint64_t *hash,
       largest = j > largest ? j : largest;
       sum += dfgnn__index_term((uint64_t)e, j);
     }
-    if (largest >= sources)
+    if (largest >= sources) {
       for (int64_t e = begin; e < end && bad > e; e++)
         if ((uint32_t)indices[e] >= sources)
           bad = e;
+    } else if (m->edges > PARALLEL_EDGES) {
+      for (int64_t e = begin; e < end; e++) {
+#pragma omp atomic
+        degree[indices[e]]++;
+      }
+    } else {
+      for (int64_t e = begin; e < end; e++)
+        degree[indices[e]]++;
+    }
   }
   *hash = sum;
   if (bad == INT64_MAX)
@@ -308,9 +318,15 @@ dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,
   signature->destinations = matrix->destinations;
   signature->sources = matrix->sources;
   signature->edges = matrix->edges;
+  uint32_t *degree = calloc((size_t)matrix->sources + 1, sizeof *degree);
+  if (!degree)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   dfgnn_status status = check_offsets(matrix);
   if (!status)
-    status = check_indices(matrix, &index_hash, threads);
+    status = check_indices(matrix, &index_hash, degree, threads);
+  if (!status)
+    status = dfgnn__source_statistics(signature, degree);
+  free(degree);
   if (!status)
     status = degree_statistics(matrix, signature, &offset_hash);
   if (!status)

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "lib/key.h"
+#include "lib/predict.h"
 
 #define MARGIN 0.015 /* what cannot be told apart ties */
 
@@ -229,7 +230,8 @@ static void digest_entry(crypto_generichash_state *state,
 }
 
 void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
-                         const dfgnn_table *table) {
+                         const dfgnn_table *table, const dfgnn_model *model) {
+  char forests[16 * DFGNN_DIGEST_SIZE + 16];
   unsigned char hash[(DFGNN_DIGEST_SIZE - 1) / 2];
   crypto_generichash_state state;
   const dfgnn_device_info *device = &table->device;
@@ -251,6 +253,8 @@ void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
     digest_number(&state, n->fingerprint);
     digest_text(&state, n->variant->name);
   }
+  dfgnn__model_digest(forests, sizeof forests, model);
+  digest_text(&state, forests);
   crypto_generichash_final(&state, hash, sizeof hash);
   sodium_bin2hex(digest, DFGNN_DIGEST_SIZE, hash, sizeof hash);
 }

@@ -12,7 +12,8 @@ typedef struct regrets {
 
 static void put_choice(json_t *row, dfgnn_regret_choice choice, double regret) {
   static const char *const keys[DFGNN_REGRET_CHOICES] = {
-      "exact_regret", "left_out_regret", "rule_regret", "paper_regret"};
+      "exact_regret", "left_out_regret", "model_regret",
+      "race_regret",  "rule_regret",     "paper_regret"};
   tool_put_number(row, keys[choice], regret);
 }
 
@@ -42,8 +43,8 @@ static int one(void *data, const tool_case *each) {
   tool_put(row, "best", x.best ? x.best->name : NULL);
   tool_put_number(row, "best_ms", x.best_ms);
   for (int c = 0; c < DFGNN_REGRET_CHOICES; c++) {
-    static const char *const keys[DFGNN_REGRET_CHOICES] = {"exact", "left_out",
-                                                           "rule", "paper"};
+    static const char *const keys[DFGNN_REGRET_CHOICES] = {
+        "exact", "left_out", "model", "race", "rule", "paper"};
     tool_put(row, keys[c], x.choice[c] ? x.choice[c]->name : NULL);
   }
   tool_put(row, "left_out_source", dfgnn_source_name(x.left_out_source));
@@ -84,6 +85,8 @@ int bench_regret(tool_settings *settings, const tool_graphs *graphs) {
       {"exact_regret", "EXACT", TOOL_FIGURE},
       {"left_out_regret", "LEFT OUT", TOOL_FIGURE},
       {"left_out_source", "BY", TOOL_TEXT},
+      {"model_regret", "MODEL", TOOL_FIGURE},
+      {"race_regret", "RACE", TOOL_FIGURE},
       {"rule_regret", "RULE", TOOL_FIGURE},
       {"paper_regret", "PAPER", TOOL_FIGURE},
       {"best_ms", "BEST", TOOL_MS},

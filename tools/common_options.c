@@ -62,8 +62,8 @@ const tool_option tool_options[OPTION_COUNT] = {
                         "what an edge carries in spmm and reduce: copy, relu, "
                         "gate (default copy)"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
-                       "stored, estimate, measure or "
-                       "paper (default DFGNN_EFFORT, else "
+                       "stored, estimate, measure, "
+                       "race or paper (default DFGNN_EFFORT, else "
                        "estimate)"},
     [OPTION_THREADS] = {"threads", 0, "N",
                         "threads of the CPU backend "

@@ -19,7 +19,7 @@ typedef struct doctor {
   const tool_settings *settings;
   json_t *rows;
   tool_records records; /* of the layers that can be read, any device */
-  int64_t exact, near, pinned, misses; /* calls by what answers */
+  int64_t exact, near, predicted, pinned, misses; /* calls by what answers */
   int broken; /* a store that somebody named cannot be used */
 } doctor;
 
@@ -239,7 +239,7 @@ static int examine_call(void *data, const tool_case *each) {
   dfgnn_status status = tool_lookup_case(&lookup, each);
   if (status)
     return tool_fail(status);
-  dfgnn__table_select(&choice, each->ctx->table, &lookup.query, 0);
+  dfgnn__select(&choice, each->ctx->table, each->ctx->model, &lookup.query, 0);
   tool_problem_text(problem, sizeof problem, each->problem);
   snprintf(name, sizeof name, "%s, %s, %s", each->label, problem,
            each->info->backend);
@@ -250,6 +250,7 @@ static int examine_call(void *data, const tool_case *each) {
     d->pinned += choice.source == DFGNN_SOURCE_PINNED;
     d->near += choice.source == DFGNN_SOURCE_SIMILAR ||
                choice.source == DFGNN_SOURCE_NEAREST;
+    d->predicted += choice.source == DFGNN_SOURCE_MODEL;
   } else {
     explain_miss(d, each, &lookup.problem, &choice, name);
     d->misses++;
@@ -278,12 +279,13 @@ static int examine(doctor *d, const tool_graphs *graphs) {
   if (!graphs->count)
     return TOOL_DONE;
   status = tool_each(d->settings, graphs, examine_call, d);
-  int64_t calls = d->exact + d->near + d->pinned + d->misses;
+  int64_t calls = d->exact + d->near + d->predicted + d->pinned + d->misses;
   char total[32];
   snprintf(total, sizeof total, "%lld in all", (long long)calls);
   say(d, "calls", total, d->misses ? "some miss" : "all hit",
-      "%lld exact, %lld near, %lld pinned, %lld misses", (long long)d->exact,
-      (long long)d->near, (long long)d->pinned, (long long)d->misses);
+      "%lld exact, %lld near, %lld predicted, %lld pinned, %lld misses",
+      (long long)d->exact, (long long)d->near, (long long)d->predicted,
+      (long long)d->pinned, (long long)d->misses);
   return status;
 }
 

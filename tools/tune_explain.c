@@ -1,7 +1,7 @@
 /* tune_explain.c - dfgnn-tune explain: what a program will run, and why */
 #include "base/error.h"
 #include "lib/collect.h"
-#include "lib/plan.h"
+#include "lib/plan_race.h"
 #include "tools/layers.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -29,7 +29,8 @@ static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
 
 /* What the compiler made of the programs of a plan on a GPU. */
 static json_t *kernels_of(const tool_case *each, const dfgnn_plan *given) {
-  const dfgnn_plan *plan = given->inner ? given->inner : given;
+  const dfgnn_plan *plan =
+      dfgnn__race_current(given->inner ? given->inner : given);
   const dfgnn_context *ctx = each->ctx;
   json_t *kernels = json_array();
   dfgnn_programs *programs = NULL;
@@ -81,12 +82,18 @@ static int one(void *data, const tool_case *each) {
   tool_put(row, "source", dfgnn_source_name(why->source));
   tool_put_number(row, "distance", why->distance);
   tool_put(row, "because", why->because);
+  if (*why->model)
+    tool_put(row, "model", why->model);
   json_object_set_new(row, "stores", stores_of(each, plan));
   json_object_set_new(row, "kernels", kernels_of(each, plan));
   for (size_t i = 0; i < why->count; i++) {
     json_t *candidate = json_object();
     tool_put(candidate, "variant", why->candidates[i].variant);
     tool_put(candidate, "reason", why->candidates[i].reason);
+    if (why->candidates[i].measured > 0)
+      tool_put_number(candidate, "measured", why->candidates[i].measured);
+    if (why->candidates[i].predicted > 0)
+      tool_put_number(candidate, "predicted", why->candidates[i].predicted);
     json_array_append_new(candidates, candidate);
   }
   json_object_set_new(row, "candidates", candidates);
@@ -173,6 +180,8 @@ static void extras_of(char *text, size_t size, json_t *row) {
 static int print_one(const tool_settings *settings, json_t *row) {
   static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
                                         {"reason", "REASON", TOOL_TEXT},
+                                        {"measured", "MEASURED", TOOL_TIMES},
+                                        {"predicted", "PREDICTED", TOOL_TIMES},
                                         {"others", "OTHERS", TOOL_COUNT},
                                         {NULL, NULL, 0}};
   double distance = json_number_value(json_object_get(row, "distance"));
@@ -192,6 +201,8 @@ static int print_one(const tool_settings *settings, json_t *row) {
   if (distance > 0)
     printf(", distance %.3g", distance);
   printf("\n  because   %s\n", text_of(row, "because"));
+  if (*text_of(row, "model"))
+    printf("  model     %s\n", text_of(row, "model"));
   json_array_foreach(json_object_get(row, "stores"), i, store) printf(
       "  %s %s\n", i ? "         " : "stored in", json_string_value(store));
   json_array_foreach(json_object_get(row, "kernels"), i, kernel)

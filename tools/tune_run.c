@@ -63,7 +63,7 @@ static const char *source_before(const tool_case *each) {
   dfgnn_choice choice = {0};
   if (tool_lookup_case(&lookup, each))
     return NULL;
-  dfgnn__table_select(&choice, each->ctx->table, &lookup.query, 0);
+  dfgnn__select(&choice, each->ctx->table, each->ctx->model, &lookup.query, 0);
   return dfgnn_source_name(choice.variant ? choice.source : DFGNN_SOURCE_RULE);
 }
 

@@ -1,10 +1,12 @@
 #include "tuner/candidates.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "lib/key.h"
+#include "lib/predict.h"
 #include "lib/signature.h"
 
 static int named(const char *const *names, const char *name) {
@@ -52,9 +54,11 @@ static dfgnn_status order_trials(dfgnn_trials *t, uint64_t seed) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   for (size_t i = 0; i < t->count; i++)
-    places[i] = (place){.trial = i,
-                        .key = dfgnn__mix(seed * 0x9e3779b97f4a7c15u + i),
-                        .family = t->trial[i].variant->family};
+    places[i] =
+        (place){.trial = i,
+                .key = dfgnn__mix(seed * 0x9e3779b97f4a7c15u +
+                                  dfgnn__variant_index(t->trial[i].variant)),
+                .family = t->trial[i].variant->family};
   qsort(places, t->count, sizeof *places, by_family);
   for (size_t i = 1; i < t->count; i++)
     if (places[i].family == places[i - 1].family)
@@ -63,6 +67,54 @@ static dfgnn_status order_trials(dfgnn_trials *t, uint64_t seed) {
   for (size_t i = 0; i < t->count; i++)
     t->order[i] = places[i].trial;
   free(places);
+  return DFGNN_OK;
+}
+
+typedef struct foretold {
+  size_t trial;
+  double predicted;
+} foretold;
+
+static int by_prediction(const void *a, const void *b) {
+  const foretold *x = a, *y = b;
+  if (x->predicted != y->predicted)
+    return x->predicted < y->predicted ? -1 : 1;
+  return (x->trial > y->trial) - (x->trial < y->trial);
+}
+
+/* Puts the trials in the order of their predicted times, if there is a model;
+ * what it does not know keeps its place behind. */
+static dfgnn_status order_by_model(dfgnn_trials *t, dfgnn_context *ctx,
+                                   const dfgnn_query *query) {
+  if (!ctx->model)
+    return DFGNN_OK;
+  foretold *list = calloc(t->count, sizeof *list);
+  double *predicted = calloc(t->count, sizeof *predicted);
+  if (!list || !predicted) {
+    free(list);
+    free(predicted);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  pthread_mutex_lock(&ctx->lock);
+  const dfgnn_prediction *p = dfgnn__predict_all(ctx->model, query);
+  for (size_t k = 0; k < t->count; k++) {
+    const size_t i = t->order[k];
+    const double ratio = p ? dfgnn__predicted_ratio(p, t->trial[i].variant) : 0;
+    predicted[i] = ratio > 0 ? log(ratio) : INFINITY;
+    list[k] = (foretold){k, predicted[i]};
+  }
+  pthread_mutex_unlock(&ctx->lock);
+  if (p) {
+    qsort(list, t->count, sizeof *list, by_prediction);
+    for (size_t k = 0; k < t->count; k++)
+      list[k].trial = t->order[list[k].trial];
+    for (size_t k = 0; k < t->count; k++)
+      t->order[k] = list[k].trial;
+    t->predicted = predicted;
+    predicted = NULL;
+  }
+  free(predicted);
+  free(list);
   return DFGNN_OK;
 }
 
@@ -94,6 +146,8 @@ dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
   }
   if (t->count) {
     status = order_trials(t, seed);
+    if (!status)
+      status = order_by_model(t, graph->ctx, &query);
   } else {
     char text[192];
     dfgnn__key_text(text, sizeof text, problem);
@@ -111,6 +165,7 @@ void dfgnn__trials_free(dfgnn_trials *t) {
     dfgnn_plan_destroy(t->trial[i].plan);
   free(t->trial);
   free(t->order);
+  free(t->predicted);
   *t = (dfgnn_trials){0};
 }
 

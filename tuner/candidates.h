@@ -18,8 +18,10 @@ typedef struct dfgnn_trial {
 
 typedef struct dfgnn_trials {
   dfgnn_trial *trial;
-  size_t *order; /* of first looks: families take turns, so that a short budget
-                  * sees something of each */
+  size_t *order;     /* of first looks: by what a model predicts; without one
+                      * families take turns, so that a short budget sees something
+                      * of each */
+  double *predicted; /* of each, as dfgnn_search has it; NULL: no model */
   size_t count, anchor;
 } dfgnn_trials;
 

@@ -7,25 +7,34 @@
 #include "base/error.h"
 #include "lib/key.h"
 #include "lib/plan.h"
+#include "lib/predict.h"
 #include "tuner/harness.h"
 #include "tuner/search.h"
 
 #define BEST 5 /* stored best that are timed again */
-#define ARMS (BEST + DFGNN_REGRET_CHOICES)
+#define ARMS (BEST + DFGNN_REGRET_CHOICES + DFGNN_REGRET_FIRST)
 
 const char *dfgnn__regret_choice_name(dfgnn_regret_choice choice) {
-  static const char *const names[] = {"exact", "left-out", "rule", "paper"};
+  static const char *const names[] = {"exact", "left-out", "model",
+                                      "race",  "rule",     "paper"};
   return choice < DFGNN_REGRET_CHOICES ? names[choice] : NULL;
 }
 
+/* model: NULL, none.  The race's choice is known once its entrants are timed.
+ */
 static void choose(dfgnn_regret *r, const dfgnn_table *table,
-                   const dfgnn_query *query, int64_t capacity) {
-  dfgnn_choice exact, left_out, rule, paper;
+                   dfgnn_model *model, const dfgnn_query *query,
+                   int64_t capacity) {
+  dfgnn_choice exact, left_out, rule, paper, predicted = {0};
   dfgnn__table_select(&exact, table, query, 0);
   dfgnn__rule_choice(&rule, query);
   dfgnn__paper_choice(&paper, query, capacity);
-  dfgnn__table_select(&left_out, table, query,
-                      query->setting.signature->fingerprint);
+  dfgnn__select(&left_out, table, model, query,
+                query->setting.signature->fingerprint);
+  if (model)
+    dfgnn__model_choice(&predicted, model, query);
+  r->choice[DFGNN_REGRET_MODEL] = predicted.variant;
+  r->choice[DFGNN_REGRET_RACE] = NULL;
   r->left_out_distance = left_out.distance;
   r->left_out_source = left_out.source;
   if (!left_out.variant) {
@@ -93,7 +102,7 @@ dfgnn_status dfgnn__regret_stored(dfgnn_regret *regret,
                                    .signature = g,
                                    .device = device},
                        .family = m->family ? m->family : ""};
-  choose(&r, table, &query, paper_capacity);
+  choose(&r, table, NULL, &query, paper_capacity);
   if (!ranked_variants(&r.best, 1, decision, &query))
     return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
                        "%s: none of its measured variants runs here",
@@ -124,6 +133,7 @@ typedef struct retime {
   dfgnn_plan *plan[ARMS];
   void *workspace;
   size_t arms, current;
+  size_t first[DFGNN_REGRET_FIRST], firsts; /* arms that would race */
   int cold;
   dfgnn_status status;
 } retime;
@@ -135,6 +145,16 @@ static size_t add_arm(retime *t, const dfgnn_variant *variant) {
   if (i == t->arms)
     t->variant[t->arms++] = variant;
   return i;
+}
+
+/* What the model's first calls would compare. */
+static void add_first(retime *t, const dfgnn_query *query) {
+  const dfgnn_variant *first[DFGNN_REGRET_FIRST];
+  const dfgnn_prediction *p =
+      t->ctx->model ? dfgnn__predict(t->ctx->model, query) : NULL;
+  t->firsts = p ? dfgnn__predicted_first(first, DFGNN_REGRET_FIRST, p) : 0;
+  for (size_t k = 0; k < t->firsts; k++)
+    t->first[k] = add_arm(t, first[k]);
 }
 
 static dfgnn_status execute(void *data, void *stream) {
@@ -199,7 +219,8 @@ static dfgnn_status select_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
   pthread_mutex_lock(&t->ctx->lock);
   const dfgnn_decision *decision = dfgnn__table_exact(t->ctx->table, &query);
   if (decision) {
-    choose(r, t->ctx->table, &query, t->ctx->paper_capacity);
+    choose(r, t->ctx->table, t->ctx->model, &query, t->ctx->paper_capacity);
+    add_first(t, &query);
     fill_spread(r, decision);
     size_t count = ranked_variants(best, BEST, decision, &query);
     for (size_t i = 0; i < count; i++)
@@ -272,6 +293,12 @@ dfgnn_status dfgnn__regret_live(dfgnn_regret *regret, dfgnn_context *ctx,
   if (!status) {
     const dfgnn_arm *best = &search.arm[search.best];
     r.best = t.variant[search.best];
+    for (size_t k = 0; k < t.firsts; k++) {
+      const dfgnn_variant *won = r.choice[DFGNN_REGRET_RACE];
+      const double ratio = search.arm[t.first[k]].ratio.center;
+      if (!won || ratio < search.arm[add_arm(&t, won)].ratio.center)
+        r.choice[DFGNN_REGRET_RACE] = t.variant[t.first[k]];
+    }
     double *ms = best->ms;
     r.best_ms = dfgnn__median(ms, best->count);
     for (int c = 0; c < DFGNN_REGRET_CHOICES; c++) {

@@ -1,8 +1,10 @@
 /* regret.h - how much slower the chosen variant is than the best
  *
  * The choices compared: exact (the graph was measured), leave-one-out (its own
- * rows are hidden: similar, nearest, else the rule), the rule, and the paper's
- * rule.  Regret is a choice's time over the least; 1 is perfect. */
+ * rows are hidden: similar, near, the model, else the rule), the model and its
+ * first four (which may have been fitted to this graph; dfgnn-tune model train
+ * judges it on graphs left out), the rule, and the paper's rule.  Regret is a
+ * choice's time over the least; 1 is perfect. */
 #ifndef DFGNN_TUNER_REGRET_H
 #define DFGNN_TUNER_REGRET_H
 
@@ -11,12 +13,16 @@
 typedef enum dfgnn_regret_choice {
   DFGNN_REGRET_EXACT = 0,
   DFGNN_REGRET_LEFT_OUT,
+  DFGNN_REGRET_MODEL, /* the context's model alone */
+  DFGNN_REGRET_RACE,  /* the best of its first DFGNN_REGRET_FIRST */
   DFGNN_REGRET_RULE,
   DFGNN_REGRET_PAPER,
   DFGNN_REGRET_CHOICES
 } dfgnn_regret_choice;
 
-/* "exact", "left-out", "rule", "paper" */
+enum { DFGNN_REGRET_FIRST = 4 };
+
+/* "exact", "left-out", "model", "race", "rule", "paper" */
 const char *dfgnn__regret_choice_name(dfgnn_regret_choice choice);
 
 typedef struct dfgnn_regret {
@@ -30,8 +36,8 @@ typedef struct dfgnn_regret {
   size_t candidates; /* measured variants */
 } dfgnn_regret;
 
-/* By stored figures alone, for one of the table's decisions; no device.
- * DFGNN_ERROR_NOT_TUNED if none of its variants runs here. */
+/* By stored figures alone, for one of the table's decisions; no device and no
+ * model.  DFGNN_ERROR_NOT_TUNED if none of its variants runs here. */
 dfgnn_status dfgnn__regret_stored(dfgnn_regret *regret,
                                   const dfgnn_table *table,
                                   const dfgnn_decision *decision,

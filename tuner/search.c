@@ -259,8 +259,12 @@ static void first_looks(dfgnn_race *r) {
   for (size_t k = 0; k < s->arms && !dfgnn__race_over(r); k++) {
     size_t i = s->order ? s->order[k] : k;
     int last = k == s->arms - 1;
-    if (i != s->anchor && s->arm[i].state == DFGNN_ARM_UNSEEN && admit(r, i))
-      block[count++] = i;
+    if (i != s->anchor && s->arm[i].state == DFGNN_ARM_UNSEEN) {
+      if (!dfgnn__search_may_win(s, i))
+        last = 1; /* nor may any after it */
+      else if (admit(r, i))
+        block[count++] = i;
+    }
     int late = s->ops->now(s->data) >= limit;
     if (count > 0 && (count == DFGNN_RACE_BLOCK || last || late)) {
       if (dfgnn__race_anchor(r))
@@ -268,7 +272,7 @@ static void first_looks(dfgnn_race *r) {
       count = 0;
     }
     report(r, (s->exhaustive ? 0.2 : 0.6) * (double)(k + 1) / (double)s->arms);
-    if (late)
+    if (late || last)
       break;
   }
 }

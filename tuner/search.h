@@ -63,9 +63,13 @@ typedef struct dfgnn_search {
   size_t arms;
   size_t anchor;       /* one of them, already admitted */
   const size_t *order; /* of first looks, all arms; NULL: by number */
-  double deadline;     /* by now(); infinity: none */
-  double margin;       /* a ratio told to this precision is resolved */
-  int exhaustive;      /* all arms get max_samples */
+  /* By arm, if not NULL: the logarithm of the time that a model predicts, up to
+   * a constant; infinity: none.  Arms that are not expected to win are not
+   * looked at (tuner/foretell.c); order has to be by it. */
+  const double *predicted;
+  double deadline; /* by now(); infinity: none */
+  double margin;   /* a ratio told to this precision is resolved */
+  int exhaustive;  /* all arms get max_samples */
   size_t max_samples;
   size_t final_samples; /* more for the last few, while they are unresolved */
   double slow;          /* the watchdog's factor */
@@ -83,6 +87,10 @@ typedef struct dfgnn_search {
 #define DFGNN_SEARCH_SAMPLES 32
 #define DFGNN_SEARCH_FINAL_SAMPLES 96
 #define DFGNN_SEARCH_SLOW 20.0
+
+/* May an arm that nobody looked at win, by what was predicted of it and how far
+ * predictions were off on those that were looked at?  1 without predictions. */
+int dfgnn__search_may_win(const dfgnn_search *search, size_t arm);
 
 /* Allocates arm[arms], 0 if there is no memory; the caller may then set STORED
  * ones and what else differs from the defaults. */

@@ -264,6 +264,7 @@ static dfgnn_status run_search(dfgnn_session *s,
   search->data = s;
   search->anchor = s->trials.anchor;
   search->order = s->trials.order;
+  search->predicted = s->trials.predicted;
   search->deadline = s->start + s->options.budget_s;
   search->margin = s->options.margin;
   search->exhaustive = s->options.exhaustive;
@@ -278,9 +279,13 @@ static dfgnn_status run_search(dfgnn_session *s,
   return DFGNN_OK;
 }
 
-static int unmeasured(const dfgnn_session *s) {
+static int unmeasured(dfgnn_session *s) {
+  s->search.anchor = s->trials.anchor;
+  s->search.predicted = s->trials.predicted;
+  s->search.exhaustive = s->options.exhaustive;
   for (size_t i = 0; i < s->search.arms; i++)
-    if (s->search.arm[i].state == DFGNN_ARM_UNSEEN)
+    if (s->search.arm[i].state == DFGNN_ARM_UNSEEN &&
+        dfgnn__search_may_win(&s->search, i))
       return 1;
   return 0;
 }

@@ -36,6 +36,7 @@ static size_t layout(dfgnn_analysis *a, void **blocks, const dfgnn_matrix *m,
       carve(base, &at, graphs > 0 ? (size_t)(graphs + 1) * sizeof(int64_t) : 0);
   a->heavy_capacity = m->edges / DFGNN_DEGREE_EXACT;
   a->heavy = carve(base, &at, (size_t)a->heavy_capacity * sizeof(uint64_t));
+  a->column_degree = carve(base, &at, (size_t)m->sources * sizeof(uint32_t));
   if (asks_for_blocks(m, graphs)) {
     a->high = carve(base, &at, rows * sizeof(int32_t));
     a->low = carve(base, &at, rows * sizeof(int32_t));
@@ -98,6 +99,14 @@ static dfgnn_status look_at_edges(const dfgnn_queue *queue, dfgnn_analysis *a,
                 a);
 }
 
+static dfgnn_status look_at_columns(const dfgnn_queue *queue,
+                                    const dfgnn_analysis *a, int units) {
+  static const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::analyze_columns", DFGNN_GRAPH_THREADS);
+  const int64_t wide = blocks_for(a->columns, DFGNN_ANALYZE_ROWS);
+  return launch(queue, &program, wide > 4 * units ? 4 * units : wide, a);
+}
+
 dfgnn_status dfgnn__cuda_analyze(const dfgnn_queue *queue,
                                  const dfgnn_matrix *matrix, int64_t graphs,
                                  const int64_t *graph_ptr, int units,
@@ -116,6 +125,8 @@ dfgnn_status dfgnn__cuda_analyze(const dfgnn_queue *queue,
     status = look_at_offsets(queue, &a, type, units);
   if (!status && a.rows > 0 && a.edges > 0)
     status = look_at_edges(queue, &a, type);
+  if (!status && a.rows > 0 && a.edges > 0)
+    status = look_at_columns(queue, &a, units);
   if (status || a.rows == 0)
     return status;
   if (graphs > 0)

@@ -85,10 +85,7 @@ __device__ int code_of(ull degree) {
 }
 
 __device__ ull first_of_code(int code) {
-  int octave = kExactBits + (code - kExact) / kShares;
-  return code < kExact
-             ? ull(code)
-             : (ull(kShares + (code - kExact) % kShares) << (octave - 5));
+  return ull(dfgnn__first_of_code(code));
 }
 
 /* By a warp: which counter the rank falls in, and its rank there; -1: none. */
@@ -205,6 +202,8 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   ull hash = 0, squares = 0, largest = 0, bad = 0;
   int64_t first = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  for (int64_t j = first; j < m; j += int64_t(gridDim.x) * kThreads)
+    w.column_degree[j] = 0;
   if (first == 0)
     hash = dfgnn__mix(uint64_t(n)) + dfgnn__mix(~uint64_t(m));
   for (int64_t i = first; i <= n; i += int64_t(gridDim.x) * kThreads) {
@@ -276,6 +275,8 @@ __device__ void walk_edges(int64_t block, const O *offsets,
       if (j < 0 || j >= m) {
         atomicMax(as_ull(&c->bad_index_row), ~ull(row));
         atomicMax(as_ull(&c->bad_index_edge), ~ull(k));
+      } else {
+        atomicAdd(&w.column_degree[j], 1u);
       }
       low = min(low, j);
       high = max(high, j);
@@ -371,6 +372,61 @@ __global__ void __launch_bounds__(kThreads)
     sample_locality(block - windows, offsets, indices, n, m, samples, w);
   else
     walk_edges(int64_t(block) - sampling, offsets, indices, n, m, edges, w);
+}
+
+/* By the last block to finish: percentiles of the columns' degrees. */
+__device__ void select_columns(const dfgnn_analysis &w, unsigned *counters) {
+  const double share[2] = {0.5, 0.99};
+  const int t = threadIdx.x / 32;
+  for (int i = threadIdx.x; i < kCodes; i += kThreads)
+    counters[i] = __ldcg(w.degrees->columns + i);
+  __syncthreads();
+  if (threadIdx.x == 0)
+    w.counts->isolated_sources = counters[0];
+  if (t < 2) {
+    ull rank = ull(share[t] * double(w.columns - 1));
+    int code = counter_of_rank(counters, kCodes, &rank);
+    if (threadIdx.x % 32 == 0)
+      w.counts->source_percentile[t] = first_of_code(max(code, 0));
+  }
+}
+
+/* Degrees of the columns, once the edges have been walked. */
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    analyze_columns(const __grid_constant__ dfgnn_analysis w) {
+  __shared__ unsigned counters[kCodes];
+  __shared__ bool last;
+  dfgnn_graph_counts *c = w.counts;
+  if (refused(c))
+    return;
+  for (int i = threadIdx.x; i < kCodes; i += kThreads)
+    counters[i] = 0;
+  __syncthreads();
+  ull squares = 0, largest = 0;
+  for (int64_t j = int64_t(blockIdx.x) * kThreads + threadIdx.x; j < w.columns;
+       j += int64_t(gridDim.x) * kThreads) {
+    ull degree = w.column_degree[j];
+    atomicAdd(&counters[code_of(degree)], 1u);
+    squares += degree * degree;
+    largest = max(largest, degree);
+  }
+  block_add(as_ull(&c->source_squares), squares);
+  largest = warp_max(largest);
+  if (threadIdx.x % 32 == 0 && largest)
+    atomicMax(as_ull(&c->max_source_degree), largest);
+  for (int i = threadIdx.x; i < kCodes; i += kThreads)
+    if (counters[i])
+      atomicAdd(&w.degrees->columns[i], counters[i]);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0)
+    last = atomicAdd(&w.degrees->column_ticket, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (!last)
+    return;
+  __threadfence();
+  select_columns(w, counters);
 }
 
 /* graph_ptr was given: does an edge leave the block of its row? */

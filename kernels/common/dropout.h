@@ -1,9 +1,8 @@
 /* dropout.h - the counter-based generator of attention dropout, for C and CUDA
  *
  * Whether a weight is kept depends on (seed, edge, head) alone: splitmix64
- * (Steele, Lea, Flood 2014) as a hash of the weight's number under a mixed
- * seed.
- */
+ * (Steele, Lea, Flood 2014) as a hash under a mixed seed, of whose words each
+ * serves two heads of an edge.  python/dfgnn/_composite.py does the same. */
 #ifndef DFGNN_KERNELS_DROPOUT_H
 #define DFGNN_KERNELS_DROPOUT_H
 
@@ -21,7 +20,7 @@ static inline DFGNN_HOST_DEVICE uint64_t dfgnn__splitmix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/* Once a call: what to give to dfgnn__dropped. */
+/* Once a call: what to give to the functions below. */
 static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_key(uint64_t seed) {
   return dfgnn__splitmix(seed + 0x9e3779b97f4a7c15u);
 }
@@ -31,14 +30,22 @@ static inline DFGNN_HOST_DEVICE uint32_t dfgnn__dropout_threshold(double p) {
   return (uint32_t)(p * 4294967296.0);
 }
 
-/* 1 if the weight of an edge (its number in the CSR matrix) and head is
- * dropped. */
+/* A word has the numbers of an edge (that of the CSR matrix) in heads 2 pair,
+ * its upper half, and 2 pair + 1, its lower. */
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_word(uint64_t key,
+                                                             int64_t edge,
+                                                             int64_t heads,
+                                                             int64_t pair) {
+  uint64_t counter = (uint64_t)(edge * ((heads + 1) / 2) + pair + 1);
+  return dfgnn__splitmix(key + counter * 0x9e3779b97f4a7c15u);
+}
+
+/* 1 if the weight of an edge and head is dropped. */
 static inline DFGNN_HOST_DEVICE int dfgnn__dropped(uint64_t key, int64_t edge,
                                                    int64_t heads, int64_t head,
                                                    uint32_t threshold) {
-  uint64_t counter = (uint64_t)(edge * heads + head + 1);
-  uint64_t z = dfgnn__splitmix(key + counter * 0x9e3779b97f4a7c15u);
-  return (uint32_t)(z >> 32) < threshold;
+  uint64_t word = dfgnn__dropout_word(key, edge, heads, head / 2);
+  return (uint32_t)(head & 1 ? word : word >> 32) < threshold;
 }
 
 #endif

@@ -7,6 +7,26 @@
 
 #include <stdint.h>
 
+/* Nodes are counted by their degree if it is below EXACT, those of more edges
+ * by SHARES of an octave. */
+enum {
+  DFGNN_DEGREE_EXACT_BITS = 11,
+  DFGNN_DEGREE_EXACT = 1 << DFGNN_DEGREE_EXACT_BITS,
+  DFGNN_DEGREE_SHARES = 32,
+  DFGNN_DEGREE_CODES =
+      DFGNN_DEGREE_EXACT + DFGNN_DEGREE_SHARES * (64 - DFGNN_DEGREE_EXACT_BITS)
+};
+
+/* The least degree of a code. */
+static inline uint64_t dfgnn__first_of_code(int code) {
+  int octave = DFGNN_DEGREE_EXACT_BITS +
+               (code - DFGNN_DEGREE_EXACT) / DFGNN_DEGREE_SHARES;
+  int share = (code - DFGNN_DEGREE_EXACT) % DFGNN_DEGREE_SHARES;
+  return code < DFGNN_DEGREE_EXACT
+             ? (uint64_t)code
+             : (uint64_t)(DFGNN_DEGREE_SHARES + share) << (octave - 5);
+}
+
 #define DFGNN_REUSE_WINDOWS 64
 #define DFGNN_REUSE_EDGES 1024
 #define DFGNN_LOCALITY_ROWS 1024

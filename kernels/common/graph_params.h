@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "dfgnn.h"
+#include "kernels/common/fingerprint.h"
 
 /* What reading an edge list found.  Here and below a "bad" field is the
  * complement of the first edge or row found wrong, 0 if there is none. */
@@ -30,6 +31,9 @@ typedef struct dfgnn_graph_counts {
   uint64_t reuse_edges, reuse_distinct;
   uint64_t local_samples, local_hits;
   uint64_t blocks, largest_block, squared_blocks;
+  /* of the columns */
+  uint64_t max_source_degree, source_squares, isolated_sources;
+  uint64_t source_percentile[2]; /* p50, p99 */
 } dfgnn_graph_counts;
 
 /* Threads of a block, and what a block or its groups of lanes take. */
@@ -41,20 +45,12 @@ enum {
   DFGNN_EACH = 4             /* edges of a thread that finds rows */
 };
 
-/* Rows are counted by their degree if it is below EXACT, the longer ones by
- * SHARES of an octave. */
-enum {
-  DFGNN_DEGREE_EXACT_BITS = 11,
-  DFGNN_DEGREE_EXACT = 1 << DFGNN_DEGREE_EXACT_BITS,
-  DFGNN_DEGREE_SHARES = 32,
-  DFGNN_DEGREE_CODES =
-      DFGNN_DEGREE_EXACT + DFGNN_DEGREE_SHARES * (64 - DFGNN_DEGREE_EXACT_BITS)
-};
-
-/* Rows by degree, and the degrees of the long ones.  All zero at first. */
+/* Rows by degree, the degrees of the long ones, and columns by degree.  All
+ * zero at first. */
 typedef struct dfgnn_degree_rows {
   uint32_t tickets[3], heavy;
   uint32_t rows[DFGNN_DEGREE_CODES];
+  uint32_t column_ticket, columns[DFGNN_DEGREE_CODES]; /* by degree */
 } dfgnn_degree_rows;
 
 /* The matrix and the workspace of an analysis.  high is the largest column of
@@ -70,6 +66,7 @@ typedef struct dfgnn_analysis {
   uint64_t *heavy;
   int64_t heavy_capacity;
   int32_t *high, *low;
+  uint32_t *column_degree;  /* edges of each column */
   int32_t windows, samples; /* of reuse and locality */
 } dfgnn_analysis;
 

@@ -20,6 +20,7 @@ from .functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
 from .graph import Graph, adjacency_values
+from .messages import gated_messages, relu_messages
 from .tuning import explain, generate, read, tune
 
 __version__ = "0.1.0"

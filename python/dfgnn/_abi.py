@@ -24,8 +24,10 @@ EDGE_PROJECTED = -1
 EDGE_USES = {"both": 0, "keys": 1, "values": 2}
 QK_NORMS = {"none": 0, "rms": 1, "layer": 2}
 MESSAGES = {"copy": 0, "relu": 1, "gate": 2}
-EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4}
-SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced")
+EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4,
+           "race": 5}
+SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced",
+           "model")
 LOG_LEVELS = {"none": 1, "error": 2, "warn": 3, "info": 4, "debug": 5}
 
 OK = 0
@@ -214,7 +216,8 @@ class Args(Descriptor):
 
 
 class Candidate(ctypes.Structure):
-    _fields_ = [("variant", c_char_p), ("reason", c_char_p)]
+    _fields_ = [("variant", c_char_p), ("reason", c_char_p),
+                ("measured", c_double), ("predicted", c_double)]
 
 
 class Explanation(ctypes.Structure):
@@ -225,6 +228,7 @@ class Explanation(ctypes.Structure):
         ("because", c_char_p),
         ("count", c_size_t),
         ("candidates", POINTER(Candidate)),
+        ("model", c_char_p),
     ]
 
 
@@ -248,6 +252,11 @@ class Signature(Descriptor):
         ("largest_graph", c_int64),
         ("density", c_double),
         ("fingerprint", c_uint64),
+        ("max_source_degree", c_int64),
+        ("p50_source_degree", c_int64),
+        ("p99_source_degree", c_int64),
+        ("source_cv", c_double),
+        ("isolated_sources", c_double),
     ]
 
 

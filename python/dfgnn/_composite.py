@@ -173,7 +173,10 @@ def _splitmix(z):
 def keep_factors(seed, edges, heads, dropout):
     """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout)."""
     key = _splitmix(seed + _STEP)
-    counter = torch.arange(1, edges * heads + 1, device=seed.device)
-    number = _logical_shift(_splitmix(key + counter * _STEP), 32)
-    kept = number >= int(dropout * 4294967296.0)
-    return (kept / (1.0 - dropout)).view(edges, heads)
+    pairs = (heads + 1) // 2
+    counter = torch.arange(1, edges * pairs + 1, device=seed.device)
+    word = _splitmix(key + counter * _STEP)
+    number = torch.stack([_logical_shift(word, 32), word & 0xffffffff], 1)
+    kept = number.view(edges, 2 * pairs)[:, :heads] \
+        >= int(dropout * 4294967296.0)
+    return kept / (1.0 - dropout)

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import torch
 
 # torch.compile does not trace questions for inference mode
-_compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
-                     lambda: False)
+compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                    lambda: False)
 
 # the innermost transform of torch.func, None outside of all of them
 _transform = getattr(getattr(torch._C, "_functorch", None),
@@ -54,7 +54,7 @@ def lasting(function):
     """Calls function so that what it makes may be kept: it is no tensor of a
     transform of torch.func, and may take part in training even if it was made
     in inference mode."""
-    if _compiling():
+    if compiling():
         return function()
     if _torchs_cuda_graphs():
         return _apart(function)

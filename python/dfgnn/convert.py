@@ -63,6 +63,8 @@ def known_graph(edges, num_nodes, loops=False):
     if entry is None or entry[0]() is not edges or \
             entry[1] != edges._version:
         return None
+    if _recording.current is not None:
+        _recording.current.source(edges)
     return entry[2].get((num_nodes, None, None, loops))
 
 

@@ -8,7 +8,7 @@ import weakref
 import torch
 
 from . import _handle
-from ._modes import lasting, unwrapped
+from ._modes import compiling, constant, lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
@@ -67,15 +67,15 @@ class Graph:
     family: a name shared by graphs of one kind, such as the mini-batches of a
         data loader, so that they share their measurements.
     name: a label kept with measurements.
-    trusted: the arrays are taken as they are.  Nothing is checked: offsets that
-        fall or a source out of range are then undefined behaviour, that is, a
-        crash or wrong numbers.
+    trusted: the arrays are taken as they are.  Nothing is checked: offsets
+        that fall or a source out of range are then undefined behaviour, that
+        is, a crash or wrong numbers.
     columns: (offsets, destinations, edges), the same edges by source, if they
         are known: source ``j`` has the edges ``edges[k]`` of the graph, into
         ``destinations[k]``, for ``k`` from ``offsets[j]`` to
-        ``offsets[j + 1] - 1``, by rising edge.  Backward passes read them; what
-        is not given is made when the first one runs.  On a GPU they are taken
-        with trusted only.
+        ``offsets[j + 1] - 1``, by rising edge.  Backward passes read them;
+        what is not given is made when the first one runs.  On a GPU they are
+        taken with trusted only.
     """
 
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
@@ -135,6 +135,7 @@ class Graph:
 
     _arrays = None  # (offsets, indices, edge order), once they are asked for
     _columns = None
+    _given = None  # (weak reference to an edge_index, its version)
     trusted = False
     # of a graph that the library gave its loops: how many
     loops = None
@@ -151,6 +152,7 @@ class Graph:
         self.looped = None  # with_self_loops()
         self.unlooped_edges = None  # of the graph that it was made of
         self.id = next(_ids)
+        self.label = str(self.id)
         _registry[self.id] = self
 
     @classmethod
@@ -165,15 +167,17 @@ class Graph:
         sorted: the destinations never fall, as a sampler gives them.  On a GPU
             nothing waits then: what is wrong with the list is raised by the
             first call that needs to know.
-        trusted: nothing is checked.  A node out of range, or a list that is not
-            sorted as was said, is then undefined behaviour, that is, a crash
-            or wrong numbers.
+        trusted: nothing is checked.  A node out of range, or a list that is
+            not sorted as was said, is then undefined behaviour, that is, a
+            crash or wrong numbers.
         self_loops: the graph that :meth:`with_self_loops` would make of it.
         """
         edge_index = unwrapped(edge_index)
-        return lasting(lambda: cls._from_edge_index(
+        graph = lasting(lambda: cls._from_edge_index(
             edge_index, num_nodes, graph_ptr, family, name, sorted, trusted,
             self_loops))
+        graph.trusted = bool(trusted)
+        return graph
 
     @classmethod
     def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name,
@@ -196,6 +200,8 @@ class Graph:
         if self_loops:
             graph.unlooped_edges = num_edges
         graph._handle = handle
+        if not edge_index.is_inference():
+            graph._given = weakref.ref(edge_index), edge_index._version
         return graph
 
     def _make_handle(self):
@@ -205,10 +211,16 @@ class Graph:
 
     # ---- the matrix, which the library owns if it made it
 
-    def _array(self, which):
+    def _fetch(self):
         if self._arrays is None:
             self._arrays = lasting(lambda: _handle.matrix(self._handle,
                                                           self.device))
+
+    def _array(self, which):
+        if compiling():  # which must not see them missing, and then there
+            _fetch_arrays(self.label)
+        else:
+            self._fetch()
         return self._arrays[which]
 
     @property
@@ -342,8 +354,17 @@ class Graph:
 
     def _make_looped(self):
         return Graph._from_edge_index(
-            self.edge_index, (self.num_src, self.num_dst), self.graph_ptr,
+            self._list(), (self.num_src, self.num_dst), self.graph_ptr,
             self.family, self.name, trusted=self.trusted, self_loops=True)
+
+    def _list(self):
+        """The caller's list, if it is there still and as it was."""
+        given = self._given
+        if given is not None:
+            edges, version = given[0](), given[1]
+            if edges is not None and edges._version == version:
+                return edges
+        return self.edge_index
 
     def to_looped_edges(self, edges):
         """Of a tensor by the edges of the graph without loops and then by the
@@ -427,6 +448,12 @@ def _restore(offsets, indices, order, num_src, graph_ptr, family, name):
     graph._fill((offsets.numel() - 1, num_src, indices.numel()),
                 indices.device, graph_ptr, family, name)
     return graph
+
+
+@constant
+def _fetch_arrays(label):
+    by_id(int(label))._fetch()
+    return True
 
 
 def by_id(number):

@@ -1,7 +1,7 @@
 /* variants.h - promises that every variant of the registry has to keep
  *
- * A test is an operator, a pass and a storage type; the checks loop over the
- * registry, so a variant is tested for being in it. */
+ * A test is an operator, a pass and a storage type, or a message of edges too;
+ * the checks loop over the registry, so a variant is tested for being in it. */
 #ifndef DFGNN_TESTS_VARIANTS_H
 #define DFGNN_TESTS_VARIANTS_H
 
@@ -11,6 +11,8 @@ typedef struct variant_test {
   dfgnn_op op;
   dfgnn_pass pass;
   dfgnn_dtype dtype;
+  dfgnn_message message; /* of SpMM and reductions */
+  int64_t edge_dim;
 } variant_test;
 
 #define VARIANT_TESTS                                                          \
@@ -34,6 +36,9 @@ int check_edge_features(const char *device, const variant_test *test);
 
 /* NaN, infinities, zero norms and scores far below zero. */
 void check_special_values(const char *device, const variant_test *test);
+
+/* Rows of 2048 features in 1, 2 and 64 heads. */
+void check_wide_rows(const char *device, const variant_test *test);
 
 /* Strides that are dense in neither layout. */
 void check_strides(const char *device, const variant_test *test);

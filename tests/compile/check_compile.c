@@ -3,9 +3,10 @@
  *   check_compile [--all] [--family TEXT] [--arch sm_90,sm_80] [--sample N]
  *                 [--list] [--heads H --dim D] [--dtype f16] [--no-graphs]
  *
- * Every variant of every CUDA family is laid out for the shapes below, plain
- * and with bias and dropout, and the programs that it would launch are
- * compiled, beside those that analyze graphs, sort edges and build views.
+ * Every variant of every CUDA family is laid out for the shapes below, plain,
+ * with bias and dropout and with messages of edges, and the programs that it
+ * would launch are compiled, beside those that analyze graphs, sort edges and
+ * build views.
  *
  * Without options a sample is compiled: some programs of each template, for
  * each architecture in turn.  --all compiles every program for every
@@ -37,6 +38,16 @@ static const struct {
              {.edge_dim = 64, .edge_use = DFGNN_EDGE_VALUES},
              {.edge_dim = 11, .bias = 1, .dropout = 1},
              {.edge_dim = DFGNN_EDGE_PROJECTED}};
+
+/* Messages of edges, and what their features are. */
+static const struct {
+  dfgnn_message message;
+  int64_t edge_dim;
+} messages[] = {{DFGNN_MESSAGE_RELU, DFGNN_EDGE_PROJECTED},
+                {DFGNN_MESSAGE_RELU, 11},
+                {DFGNN_MESSAGE_GATE, 0},
+                {DFGNN_MESSAGE_GATE, DFGNN_EDGE_PROJECTED},
+                {DFGNN_MESSAGE_GATE, 64}};
 
 static const int architectures[] = {80, 90, 100, 120};
 
@@ -111,6 +122,17 @@ static int collect(dfgnn_programs *list, const dfgnn_problem *given) {
   return served;
 }
 
+static int collect_messages(dfgnn_programs *list, const dfgnn_problem *p) {
+  int served = 0;
+  for (size_t m = 0; m < sizeof messages / sizeof *messages; m++) {
+    dfgnn_problem sends = *p;
+    sends.message = messages[m].message;
+    sends.edge_dim = messages[m].edge_dim;
+    served += collect(list, &sends);
+  }
+  return served;
+}
+
 static int collect_all(dfgnn_programs *list) {
   int served = 0;
   for (int op = 0; op < DFGNN_OP_COUNT; op++)
@@ -134,6 +156,8 @@ static int collect_all(dfgnn_programs *list) {
               continue;
             if (dfgnn__operator(p.op, p.pass))
               served += collect(list, &p);
+            if (m == 0)
+              served += collect_messages(list, &p);
           }
   return served;
 }

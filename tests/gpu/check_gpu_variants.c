@@ -48,6 +48,14 @@ START_TEST(strides_of_the_caller_are_followed) {
 }
 END_TEST
 
+START_TEST(rows_of_2048_features_are_served) {
+  TEST(_i);
+  if (dfgnn__operator(test.op, test.pass) &&
+      DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
+    check_wide_rows("cuda", &test);
+}
+END_TEST
+
 /* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
  * processes side by side. */
 static int in_part(int test) {
@@ -73,6 +81,7 @@ int main(void) {
                         i, i + 1);
     tcase_add_loop_test(tests, special_values_follow_ieee_arithmetic, i, i + 1);
     tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
+    tcase_add_loop_test(tests, rows_of_2048_features_are_served, i, i + 1);
   }
   suite_add_tcase(suite, tests);
   return run_on_gpu(suite);

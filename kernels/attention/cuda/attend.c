@@ -60,6 +60,9 @@ const char *dfgnn__attend_refusal(const dfgnn_setting *s,
   if (plan->heads == HEADS_ROW && find_shape(&usual, problem, &warp) &&
       usual.lane.tile_heads >= shape.lane.tile_heads)
     return "32 vectors span the row";
+  if (plan->heads == HEADS_LANES && find_shape(&usual, problem, &warp) &&
+      usual.lane.tile_heads == shape.lane.tile_heads)
+    return "the lanes span as many heads as 32 vectors";
   return shape.lane.tiles > DFGNN_GRID_Y_MAX ? "more than 65535 tiles of heads"
                                              : NULL;
 }

@@ -43,6 +43,9 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr bool WEIGHTS = EDGE & EDGE_WEIGHTS;
+  /* A lane finds for all heads of the tile which weights of the edge that it
+   * read are kept, and hands that out with the edge. */
+  static constexpr bool SHARED_MASK = DROPOUT && TILE <= 32;
   static constexpr int KC = Score::KEY ? C : 1, KU = Score::KEY ? U : 1;
   static constexpr int QC = Score::QUERY ? C : 1, HC = Score::HEAD ? C : 1;
 
@@ -133,6 +136,10 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     int left = w.degree - side(); /* edges from this side's next one on */
     while (__any_sync(kFullMask, left > 0)) {
       const int index = ahead;
+      unsigned mask = 0;
+      if constexpr (SHARED_MASK)
+        mask = kept_heads<TILE, HEADS>(p.dropout, key, at - p.schedule.indices,
+                                       head(0) - this->place_beside());
       at += group;
       ahead = left + side() - lane_of_row() > group ? __ldcs(at) : 0;
       int from = (lane_id() & ~(group - 1)) + side();
@@ -141,9 +148,9 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         if (!__any_sync(kFullMask, left > 0))
           break;
         if (__all_sync(kFullMask, left > (U - 1) * sides()))
-          edges<true>(z, index, from, left, at);
+          edges<true>(z, index, mask, from, left, at);
         else
-          edges<false>(z, index, from, left, at);
+          edges<false>(z, index, mask, from, left, at);
         left -= U * sides();
         from += U * sides();
       }
@@ -204,8 +211,9 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   /* U edges of each side; edge u is live if u * sides < left.  `chunk` is the
    * lane's place in the list of edges, a chunk ahead. */
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(softmax &z, int index, int from,
-                                        int left, const int *chunk) const {
+  __device__ __forceinline__ void edges(softmax &z, int index, unsigned mask,
+                                        int from, int left,
+                                        const int *chunk) const {
     int j[U];
 #pragma unroll
     for (int u = 0; u < U; ++u)
@@ -246,7 +254,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     if constexpr (!Score::GIVEN)
       soften<WHOLE>(weight, s, z, left);
     if constexpr (DROPOUT)
-      drop(weight, kept, edge);
+      drop(weight, kept, edge, mask, from);
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -373,11 +381,20 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   /* Scales or drops weights, which count in the softmax all the same. */
   template <int N>
   __device__ __forceinline__ void drop(A (&weight)[U * S], A (&kept)[N],
-                                       int64_t edge) const {
+                                       int64_t edge, unsigned mask,
+                                       int from) const {
+    unsigned bits = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      kept[i] = kept_of(p.dropout, A(p.dropout.keep), key,
-                        edge + i / S * sides(), HEADS, head(i % S));
+      if constexpr (SHARED_MASK) {
+        if (i % S == 0)
+          bits = __shfl_sync(kFullMask, mask, from + i / S * sides()) >>
+                 this->place_beside();
+        kept[i] = bits >> i % S * map::BESIDE & 1 ? A(p.dropout.keep) : A(0);
+      } else {
+        kept[i] = kept_of(p.dropout, A(p.dropout.keep), key,
+                          edge + i / S * sides(), HEADS, head(i % S));
+      }
       weight[i] *= kept[i];
     }
   }

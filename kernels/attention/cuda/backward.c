@@ -6,6 +6,8 @@
 int dfgnn__grad_legal(int lanes, int unroll, int heads) {
   if (heads == HEADS_ROW)
     return lanes == 32 && unroll <= 2;
+  if (heads == HEADS_LANES)
+    return lanes >= 8 && lanes < 32 && unroll <= 2;
   if (heads)
     return lanes == 32 ? unroll == 2 : lanes >= 8 && unroll <= lanes / 8;
   return unroll <= (lanes >= 16 ? 4 : 2);
@@ -61,6 +63,9 @@ int dfgnn__grad_is_plain(const grad_plan *plan) {
 
 /* ---- applicability ------------------------------------------------------- */
 
+/* gradient_plain() has three rows of sums a warp in 48 KB. */
+enum { MOST_FEATURES = 2048 };
+
 const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   const dfgnn_matrix *matrix = s->matrix;
@@ -71,8 +76,8 @@ const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
     return "a row or the number of rows exceeds 2^31";
   if (plan->item_edges && matrix->edges <= plan->item_edges)
     return "no row is longer than an item";
-  if (problem->dim > 1024)
-    return "more than 1024 features";
+  if (problem->dim > MOST_FEATURES)
+    return "more than 2048 features";
   if (problem->heads > DFGNN_GRID_Y_MAX)
     return "more than 65535 heads";
   if (plan->heads && problem->heads == 1)
@@ -80,14 +85,14 @@ const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
   return NULL;
 }
 
-/* Do 32 vectors take as many heads as the shape does? */
-static int spans_row(const dfgnn_problem *problem, const grad_plan *plan,
-                     const lane_shape *shape) {
+/* The heads that 32 vectors of a warp take; 0 if it cannot hold them. */
+static int heads_of_warp(const dfgnn_problem *problem, const grad_plan *plan) {
   grad_plan warp = *plan;
-  lane_shape usual;
+  lane_shape shape;
   warp.heads = HEADS_WARP;
-  return dfgnn__grad_shape(&usual, problem, &warp, warp.unroll) &&
-         usual.tile_heads >= shape->tile_heads;
+  return dfgnn__grad_shape(&shape, problem, &warp, warp.unroll)
+             ? shape.tile_heads
+             : 0;
 }
 
 const char *dfgnn__grad_refusal(const dfgnn_setting *s, const grad_plan *plan) {
@@ -97,9 +102,12 @@ const char *dfgnn__grad_refusal(const dfgnn_setting *s, const grad_plan *plan) {
     return reason;
   if (!dfgnn__grad_shape(&shape, s->problem, plan, plan->unroll))
     return "a lane would hold more features than registers can";
-  return plan->heads == HEADS_ROW && spans_row(s->problem, plan, &shape)
-             ? "32 vectors span the row"
-             : NULL;
+  const int usual = heads_of_warp(s->problem, plan);
+  if (plan->heads == HEADS_ROW && usual >= shape.tile_heads)
+    return "32 vectors span the row";
+  if (plan->heads == HEADS_LANES && usual == shape.tile_heads)
+    return "the lanes span as many heads as 32 vectors";
+  return NULL;
 }
 
 int dfgnn__grad_views(const grad_plan *plan, dfgnn_view_request *requests) {

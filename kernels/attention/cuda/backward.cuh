@@ -30,6 +30,13 @@ constexpr int far_count(int op, bool columns, int mode) {
 }
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
+/* What a lane knows of the edge that it read of a chunk, for kernels of
+ * numbered edges. */
+struct edge_label {
+  int64_t number; /* in the CSR matrix */
+  unsigned kept;  /* bit i: is the weight of the tile's head i? */
+};
+
 /* Works on the rows that a warp takes at once, from unit on. */
 template <int L, int U, class Row>
 __device__ __forceinline__ void
@@ -42,21 +49,25 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
     w = row_of_unit(schedule, unit);
   const int *at = w.indices + row.lane_of_row();
   int ahead = row.lane_of_row() < w.degree ? __ldcs(at) : 0;
+  int64_t number = row.number_at(at, row.lane_of_row() < w.degree);
   row.begin_row(z, w, active);
   int left = w.degree - row.side(); /* edges from this side's next one on */
   while (__any_sync(kFullMask, left > 0)) {
     const int index = ahead;
+    const edge_label label = row.label_of(number);
     at += row.group;
-    ahead = left + row.side() - row.lane_of_row() > row.group ? __ldcs(at) : 0;
+    const bool more = left + row.side() - row.lane_of_row() > row.group;
+    ahead = more ? __ldcs(at) : 0;
+    number = row.number_at(at, more);
     int from = (lane_id() & ~(row.group - 1)) + row.side();
 #pragma unroll 1
     for (int i = 0; i < L / U; ++i) {
       if (!__any_sync(kFullMask, left > 0))
         break;
       if (__all_sync(kFullMask, left > (U - 1) * row.sides()))
-        row.template edges<true>(z, w, index, from, left);
+        row.template edges<true>(z, w, index, label, from, left);
       else
-        row.template edges<false>(z, w, index, from, left);
+        row.template edges<false>(z, w, index, label, from, left);
       left -= U * row.sides();
       from += U * row.sides();
     }
@@ -89,6 +100,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   static constexpr bool BIAS = EDGES && (MODE & EDGE_BIAS) != 0;
   static constexpr bool DROPOUT = EDGES && (MODE & EDGE_DROPOUT) != 0;
   static constexpr bool WRITE = EDGES && (MODE & EDGE_WRITE) != 0;
+  static constexpr bool NUMBERED = BIAS || WRITE || (DROPOUT && TILE > 32);
   static constexpr int OWN = own_count(OP, COLUMNS, MODE);
   static constexpr int FAR = far_count(OP, COLUMNS, MODE);
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS);
@@ -266,12 +278,13 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   /* U edges of each side; edge u is live if u * sides < left. */
   template <bool WHOLE>
   __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
-                                        int from, int left) const {
+                                        const edge_label &label, int from,
+                                        int left) const {
     int j[U];
     nodes(j, index, from);
     fetch<WHOLE>(z, j, left);
     A weight[U * S], score[U * S]; /* multiples of the value's, score's row */
-    terms<WHOLE>(weight, score, z, w, j, left);
+    terms<WHOLE>(weight, score, z, w, j, label, from, left);
     add(z, weight, score);
   }
 
@@ -298,14 +311,15 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void terms(A (&weight)[U * S], A (&score)[U * S],
-                                        state &z, const row_work &w,
-                                        const int (&j)[U], int left) const {
-    const int64_t edge = (w.indices - p.schedule.indices) + (w.degree - left);
+  __device__ __forceinline__ void
+  terms(A (&weight)[U * S], A (&score)[U * S], state &z, const row_work &w,
+        const int (&j)[U], const edge_label &label, int from, int left) const {
     if constexpr (GIVEN)
-      given_terms<WHOLE>(weight, score, z, j, edge, left);
+      given_terms<WHOLE>(weight, score, z, j,
+                         (w.indices - p.schedule.indices) + (w.degree - left),
+                         left);
     else
-      find_terms<WHOLE>(weight, score, z, j, edge, left);
+      find_terms<WHOLE>(weight, score, z, j, label, from, left);
   }
 
   template <bool WHOLE>
@@ -351,7 +365,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   template <bool WHOLE>
   __device__ __forceinline__ void
   find_terms(A (&weight)[U * S], A (&score)[U * S], state &z, const int (&j)[U],
-             int64_t edge, int left) const {
+             const edge_label &label, int from, int left) const {
     A far[U * S], lse[U * S], delta[U * S], sums[SUMS * U * S];
     if constexpr (FAR_SCALAR)
       far_scalars<WHOLE>(far, j, left);
@@ -361,7 +375,13 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     reduce(sums);
 #pragma unroll
     for (int u = 0; u < U; ++u) {
-      const int64_t number = EDGES ? number_of<WHOLE>(edge, u, left) : 0;
+      const int reader = from + u * sides();
+      const int64_t number =
+          NUMBERED ? __shfl_sync(kFullMask, label.number, reader) : 0;
+      unsigned bits = 0;
+      if constexpr (DROPOUT && TILE <= 32)
+        bits =
+            __shfl_sync(kFullMask, label.kept, reader) >> this->place_beside();
 #pragma unroll
       for (int h = 0; h < S; ++h) {
         const int n = u * S + h;
@@ -371,7 +391,9 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
           bias =
               __ldg(static_cast<const A *>(p.bias) + number * HEADS + head(h)) *
               A(kLog2e);
-        if constexpr (DROPOUT)
+        if constexpr (DROPOUT && TILE <= 32)
+          kept = bits >> h * map::BESIDE & 1 ? keep : A(0);
+        else if constexpr (DROPOUT)
           kept = kept_of(p.dropout, keep, key, number, HEADS, head(h));
         const edge_terms<A> t = terms_of<OP, A>(
             slope, sums[n], sums[(SUMS - 1) * U * S + n],
@@ -398,15 +420,24 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       static_cast<A *>(p.spill)[at] = GAT ? t.score * t.inner : t.score;
   }
 
-  /* The number of an edge in the CSR matrix. */
-  template <bool WHOLE>
-  __device__ __forceinline__ int64_t number_of(int64_t edge, int u,
-                                               int left) const {
-    const int64_t at = edge + u * sides();
+  /* The number in the CSR matrix of an edge whose source is at `at`, if it is
+   * there. */
+  __device__ __forceinline__ int64_t number_at(const int *at,
+                                               bool there) const {
+    if constexpr (!EDGES)
+      return 0;
+    const int64_t place = at - p.schedule.indices;
     if (!COLUMNS)
-      return at;
+      return place;
     const offsets_t edges{p.edge_of, p.schedule.offsets64};
-    return WHOLE || u * sides() < left ? edges[at] : 0;
+    return there ? edges[place] : 0;
+  }
+  __device__ __forceinline__ edge_label label_of(int64_t number) const {
+    edge_label label = {number, 0};
+    if constexpr (DROPOUT && TILE <= 32)
+      label.kept = kept_heads<TILE, HEADS>(p.dropout, key, number,
+                                           head(0) - this->place_beside());
+    return label;
   }
 
   template <bool WHOLE>
@@ -648,7 +679,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
 /* Two blocks a multiprocessor, where that takes no registers from memory. */
 constexpr int least_blocks(int features, int mode) {
-  return features <= 16 && mode == EDGE_PLAIN ? 2 : 1;
+  return features <= (mode == EDGE_PLAIN ? 16 : 8) ? 2 : 1;
 }
 
 /* What a block does; p: of its rows, params: what Row is made of. */

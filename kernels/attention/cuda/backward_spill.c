@@ -16,7 +16,7 @@ static grad_plan plan_of(const int *x) {
 }
 
 static int spill_legal(const int *x) {
-  return x[ROWS] * x[LANES] <= 32 &&
+  return x[ROWS] * x[LANES] <= 32 && (x[ROWS] < 4 || x[HEADS] == HEADS_LANES) &&
          dfgnn__grad_legal(x[LANES], x[UNROLL], x[HEADS]);
 }
 
@@ -53,15 +53,15 @@ DFGNN_FAMILIES(attention_cuda_backward_spill) = {
      .dropout = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
-                    {.name = "rows", .count = 2, .values = {1, 2}},
+                    {.name = "rows", .count = 3, .values = {1, 2, 4}},
                     {.name = "span",
                      .count = 2,
                      .values = {GRAD_ONCE, GRAD_PIECE},
                      .labels = {"once", "piece"}},
                     {.name = "heads",
-                     .count = 2,
-                     .values = {HEADS_GRID, HEADS_WARP},
-                     .labels = {"grid", "warp"}}},
+                     .count = 4,
+                     .values = {HEADS_GRID, HEADS_WARP, HEADS_ROW, HEADS_LANES},
+                     .labels = {"grid", "warp", "row", "lanes"}}},
      .legal = spill_legal,
      .applicable = spill_applicable,
      .workspace = spill_workspace,

@@ -46,14 +46,17 @@ struct symmetric_row
 
   template <bool WHOLE>
   __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
-                                        int from, int left) const {
+                                        const edge_label &label, int from,
+                                        int left) const {
     int j[U];
     A weight[2][U * S], score[2][U * S];
     this->nodes(j, index, from);
     rows_t::template fetch<WHOLE>(z.rows, j, left);
     columns.template fetch<WHOLE>(z.columns, j, left);
-    rows_t::template terms<WHOLE>(weight[0], score[0], z.rows, w, j, left);
-    columns.template terms<WHOLE>(weight[1], score[1], z.columns, w, j, left);
+    rows_t::template terms<WHOLE>(weight[0], score[0], z.rows, w, j, label,
+                                  from, left);
+    columns.template terms<WHOLE>(weight[1], score[1], z.columns, w, j, label,
+                                  from, left);
     rows_t::add(z.rows, weight[0], score[0]);
     columns.add(z.columns, weight[1], score[1]);
   }

@@ -21,6 +21,30 @@ __device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
   return dfgnn__dropped(key, edge, heads, head, d.threshold) ? A(0) : keep;
 }
 
+/* Bit i of the result: is the weight of head first + i kept?  Of TILE heads, up
+ * to 32, from one word a pair where `first` is even for sure. */
+template <int TILE, int HEADS>
+__device__ __forceinline__ unsigned
+kept_heads(const dropout_params &d, uint64_t key, int64_t edge, int first) {
+  constexpr bool PAIRS = TILE % 2 == 0 || HEADS <= TILE;
+  constexpr int STEP = PAIRS ? 2 : 1;
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < TILE; i += STEP) {
+    const uint64_t word =
+        dfgnn__dropout_word(key, edge, HEADS, (first + i) / 2);
+    const unsigned upper = unsigned(word >> 32), lower = unsigned(word);
+    if constexpr (PAIRS) {
+      bits |= unsigned(upper >= d.threshold) << i;
+      if (i + 1 < TILE)
+        bits |= unsigned(lower >= d.threshold) << (i + 1);
+    } else {
+      bits |= unsigned(((first + i) & 1 ? lower : upper) >= d.threshold) << i;
+    }
+  }
+  return bits;
+}
+
 } // namespace dfgnn
 
 #endif

@@ -73,6 +73,10 @@ struct lane_map {
   }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
   __device__ __forceinline__ int sides() const { return group / L; }
+  /* Which of the heads side by side the lane works on. */
+  __device__ __forceinline__ int place_beside() const {
+    return BESIDE > 1 ? (lane_id() & (L - 1)) / HEAD_LANES : 0;
+  }
   /* The head that the lane's state h belongs to. */
   __device__ __forceinline__ int head(int h) const {
     const int first = HEADS <= TILE ? 0 : blockIdx.y * TILE;

@@ -26,7 +26,8 @@ typedef struct lane_shape {
 typedef enum lane_heads {
   HEADS_GRID = 0, /* one */
   HEADS_WARP = 1, /* as many as 32 vectors span */
-  HEADS_ROW = 2   /* all, or as many as registers can hold */
+  HEADS_ROW = 2,  /* all, or as many as registers can hold */
+  HEADS_LANES = 3 /* as many as there are lanes for: a vector each */
 } lane_heads;
 
 #endif

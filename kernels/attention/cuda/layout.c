@@ -73,12 +73,13 @@ int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
   int64_t states = 1; /* heads of which a lane holds vectors */
   if (each > most)
     return 0;
-  if (heads == HEADS_WARP) {
+  if (heads == HEADS_WARP || heads == HEADS_LANES) {
+    const int limit = heads == HEADS_WARP ? WARP_VECTORS : lanes;
     int slots = dfgnn__ceil_power(problem->heads * rounded);
     if (rounded > lanes)
       return 0;
-    if (slots > WARP_VECTORS)
-      slots = WARP_VECTORS;
+    if (slots > limit)
+      slots = limit;
     states = slots > lanes ? slots / lanes : 1;
     if (states > most)
       return 0;

@@ -33,7 +33,8 @@ int dfgnn__view_packed(const tensor_view *view, int64_t heads, int64_t dim,
 int dfgnn__vector_width(const dfgnn_problem *problem);
 
 /* Lays lanes over the features of a problem.  0 if a lane would hold more than
- * `most` vectors, or, with HEADS_WARP, if a head needs more than `lanes`. */
+ * `most` vectors, or, with HEADS_WARP or HEADS_LANES, if a head needs more than
+ * `lanes`. */
 int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
                       int vector, int lanes, int heads, int most);
 

@@ -10,6 +10,8 @@ static int legal(const int *x) {
     return 0;
   if (x[HEADS] == HEADS_ROW && (x[LANES] != 32 || x[UNROLL] > 2))
     return 0;
+  if (x[HEADS] == HEADS_LANES && (x[LANES] > 16 || x[UNROLL] > 4))
+    return 0;
   if (x[LANES] < 16 && x[UNROLL] > 4)
     return 0;
   if (x[ORDER] == BY_DEGREE)
@@ -70,9 +72,9 @@ DFGNN_FAMILIES(attention_cuda_online) = {
                     {"span", 2, {ATTEND_ONCE, ATTEND_PIECE}, {"once", "piece"}},
                     {"order", 2, {NATURAL, BY_DEGREE}, {"natural", "degree"}},
                     {"heads",
-                     3,
-                     {HEADS_GRID, HEADS_WARP, HEADS_ROW},
-                     {"grid", "warp", "row"}},
+                     4,
+                     {HEADS_GRID, HEADS_WARP, HEADS_ROW, HEADS_LANES},
+                     {"grid", "warp", "row", "lanes"}},
                     {"norm", 2, {FROM_ROW, FROM_TABLE}, {"row", "table"}}},
      .legal = legal,
      .applicable = applicable,

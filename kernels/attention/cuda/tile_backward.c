@@ -64,6 +64,8 @@ const char *dfgnn__grad_tile_refusal(const dfgnn_setting *s,
   const dfgnn_problem *problem = s->problem;
   const dfgnn_matrix *matrix = s->matrix;
   const char *reason = dfgnn__tile_limits(s, plan);
+  if (!reason && plan->direct)
+    reason = dfgnn__direct_limits(problem);
   if (reason)
     return reason;
   if (problem->dim % dfgnn__wide_vector(problem->dtype) != 0 ||
@@ -71,7 +73,7 @@ const char *dfgnn__grad_tile_refusal(const dfgnn_setting *s,
     return "features are not aligned to 16 bytes";
   if (matrix->sources > INT32_MAX - 65536 || matrix->max_degree > INT32_MAX)
     return "a row or the number of rows exceeds 2^31";
-  for (int columns = 0; columns < 2; columns++)
+  for (int columns = 0; columns < 2 && !plan->direct; columns++)
     if (shared_bytes(problem, columns, plan->rows) >
         (size_t)s->device->shared_bytes)
       return "a block's rows exceed shared memory";
@@ -142,6 +144,15 @@ static dfgnn_program gradient_program(const dfgnn_launch *launch, int columns) {
       dfgnn__tile_edges(problem, launch->args));
 }
 
+static dfgnn_program direct_program(const dfgnn_launch *launch, int columns) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  return (dfgnn_program)DFGNN_PROGRAM(
+      "kernels/attention/cuda/direct_backward.cuh", "dfgnn::direct_gradients",
+      (int)problem->op, DFGNN_TYPE(problem->dtype), (int)problem->dim,
+      problem->math != DFGNN_MATH_TF32, columns,
+      dfgnn__tile_edges(problem, launch->args));
+}
+
 static dfgnn_program merge_program(const dfgnn_launch *launch, int columns) {
   const dfgnn_problem *problem = launch->setting.problem;
   return (dfgnn_program)DFGNN_PROGRAM(
@@ -154,7 +165,9 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
                          const tile_plan *plan, int columns) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_view *view = launch->views[1 + columns];
-  const dfgnn_program gradient = gradient_program(launch, columns);
+  const dfgnn_program gradient = plan->direct
+                                     ? direct_program(launch, columns)
+                                     : gradient_program(launch, columns);
   const dfgnn_program merge = merge_program(launch, columns);
   const unsigned heads = (unsigned)problem->heads;
   p->items = view->array[0];
@@ -165,11 +178,15 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
   p->dense = plan->dense;
   if (view->count == 0)
     return DFGNN_OK;
+  const unsigned together =
+      plan->direct ? (unsigned)dfgnn__direct_heads((int)heads, plan->rows) : 1;
   const dfgnn_grid grid = {
-      .blocks = {(unsigned)view->count, heads},
-      .threads = (unsigned)plan->rows * 2,
-      .shared = (unsigned)shared_bytes(problem, columns, plan->rows),
-      .carveout = DFGNN_CARVEOUT_SHARED};
+      .blocks = {(unsigned)view->count, (heads + together - 1) / together},
+      .threads = (unsigned)plan->rows * 2 * together,
+      .shared = plan->direct
+                    ? 0
+                    : (unsigned)shared_bytes(problem, columns, plan->rows),
+      .carveout = plan->direct ? DFGNN_CARVEOUT_L1 : DFGNN_CARVEOUT_SHARED};
   const dfgnn_status status =
       dfgnn__launch_struct(launch->setting.queue, &gradient, grid, p);
   if (status || view->extra == 0 || !plan->split)

@@ -341,6 +341,14 @@ struct grad_tile_walk {
   /* S and dP become what weighs far rows of the score, P that of the value. */
   __device__ __forceinline__ void terms(int step) {
     const float *numbers = extra + step % GRAD_TILE_STAGES * STEP * EXTRAS;
+    const int begin = step * STEP % 32; /* in the chunk */
+    unsigned kept[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      kept[h] = kept_edges<COLUMNS, EDGES>(
+          p.walk, key,
+          place_of[EDGES ? h : 0] + __popc(mask[h] & ((1u << begin) - 1)),
+          __popc(mask[h] >> begin & ((1u << STEP) - 1)), head());
 #pragma unroll
     for (int n = 0; n < TILES; ++n)
 #pragma unroll
@@ -350,15 +358,20 @@ struct grad_tile_walk {
         const float other = GT ? 0.0f : x[COLUMNS ? STAT_EXTRA : 0];
         const float product =
             GT ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
-        const unsigned bit = 1u << (step * STEP % 32 + c);
+        const unsigned bit = 1u << (begin + c);
         const bool on = mask[h] & bit;
-        const int64_t number = on ? number_at(h, bit) : 0;
+        const int64_t number = EDGES & EDGE_BIAS && on ? number_at(h, bit) : 0;
+        float kept_factor = 1.0f;
+        if constexpr (EDGES & EDGE_DROPOUT)
+          kept_factor =
+              kept[h] >> __popc(mask[h] >> begin & ((bit >> begin) - 1)) & 1
+                  ? float(p.walk.dropout.keep)
+                  : 0.0f;
         const edge_terms<float> t = terms_of<OP, float>(
             float(p.walk.slope), product, dp[n][i],
             COLUMNS ? x[STAT_LSE] : lse[h], COLUMNS ? x[STAT_DELTA] : delta[h],
             own_extra[h], other, beta,
-            on ? bias_of<EDGES>(p.walk, number, head()) : 0.0f,
-            on ? edge_kept<EDGES>(p.walk, key, number, head()) : 1.0f);
+            on ? bias_of<EDGES>(p.walk, number, head()) : 0.0f, kept_factor);
         if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
           if (on) {
             emit_edge<COLUMNS, EDGES>(p.walk, number, head(), t.score);

@@ -64,6 +64,26 @@ __device__ __forceinline__ int64_t edge_number(const Params &p, int64_t at) {
   return at;
 }
 
+/* Bit k of the result: is the weight of a row's k-th edge of `count` in a chunk
+ * kept?  The row has four adjacent lanes, which share them out; all lanes of
+ * the warp call it. */
+template <bool COLUMNS, int EDGES, class Params>
+__device__ __forceinline__ unsigned
+kept_edges(const Params &p, uint64_t key, int64_t first, int count, int head) {
+  unsigned bits = 0;
+  if constexpr (EDGES & EDGE_DROPOUT) {
+#pragma unroll 1
+    for (int k = threadIdx.x & 3; k < count; k += 4)
+      bits |= unsigned(!dfgnn__dropped(
+                  key, edge_number<COLUMNS, EDGES>(p, first + k), p.heads, head,
+                  p.dropout.threshold))
+              << k;
+    bits |= __shfl_xor_sync(kFullMask, bits, 1);
+    bits |= __shfl_xor_sync(kFullMask, bits, 2);
+  }
+  return bits;
+}
+
 /* The gradient of a bias is dS. */
 template <bool COLUMNS, int EDGES, class Params>
 __device__ __forceinline__ void emit_edge(const Params &p, int64_t edge,

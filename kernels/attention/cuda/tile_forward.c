@@ -82,6 +82,8 @@ const char *dfgnn__tile_refusal(const dfgnn_setting *s, const tile_plan *plan) {
   const size_t out = (size_t)s->matrix->destinations *
                      (size_t)(problem->heads * problem->dim) * sizeof(float);
   const char *reason = dfgnn__tile_limits(s, plan);
+  if (!reason && plan->direct)
+    reason = dfgnn__direct_limits(problem);
   if (reason)
     return reason;
   if (shared_bytes(problem, plan) > (size_t)s->device->shared_bytes)
@@ -103,6 +105,13 @@ static dfgnn_program attend_program(const dfgnn_problem *problem, int wide,
       source, "dfgnn::tile_attend", (int)problem->op,
       DFGNN_TYPE(problem->dtype), problem->math != DFGNN_MATH_TF32,
       (int)problem->dim, wide, edges);
+}
+
+static dfgnn_program direct_program(const dfgnn_problem *problem, int edges) {
+  return (dfgnn_program)DFGNN_PROGRAM(
+      "kernels/attention/cuda/direct_forward.cuh", "dfgnn::direct_attend",
+      (int)problem->op, DFGNN_TYPE(problem->dtype),
+      problem->math != DFGNN_MATH_TF32, (int)problem->dim, edges);
 }
 
 static dfgnn_program merge_program(const dfgnn_problem *problem, int edges) {
@@ -207,12 +216,17 @@ dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
                        (long long)view->count);
   if ((status = fill(&p, launch, plan)))
     return status;
-  const dfgnn_program program =
-      attend_program(problem, is_wide(&p, problem), edges);
-  const dfgnn_grid grid = {.blocks = {(unsigned)view->count, (unsigned)p.heads},
-                           .threads = (unsigned)plan->rows * 2,
-                           .shared = (unsigned)shared_bytes(problem, plan),
-                           .carveout = DFGNN_CARVEOUT_SHARED};
+  const int wide = is_wide(&p, problem);
+  const int direct = wide && plan->direct;
+  const dfgnn_program program = direct ? direct_program(problem, edges)
+                                       : attend_program(problem, wide, edges);
+  const int together = direct ? dfgnn__direct_heads(p.heads, plan->rows) : 1;
+  const dfgnn_grid grid = {
+      .blocks = {(unsigned)view->count,
+                 (unsigned)dfgnn__ceil_div(p.heads, together)},
+      .threads = (unsigned)(plan->rows * 2 * together),
+      .shared = direct ? 0 : (unsigned)shared_bytes(problem, plan),
+      .carveout = direct ? DFGNN_CARVEOUT_L1 : DFGNN_CARVEOUT_SHARED};
   status = dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
   if (status || view->extra == 0 || !plan->split)
     return status;

@@ -204,11 +204,11 @@ struct tile_forward {
       }
   }
 
-  /* f(score or weight, number of its edge) of the edges among them. */
+  /* f(score or weight, row, number of its edge in the row's part of the chunk)
+   * of the edges among them. */
   template <class F>
-  __device__ __forceinline__ void numbered(tile_scores &s, const state &z,
-                                           const unsigned (&mask)[2],
-                                           const F &f) const {
+  __device__ __forceinline__ void
+  numbered(tile_scores &s, const unsigned (&mask)[2], const F &f) const {
     const int t = lane % 4;
 #pragma unroll
     for (int r = 0; r < 2; ++r)
@@ -218,7 +218,7 @@ struct tile_forward {
         for (int e = 0; e < 2; ++e) {
           const unsigned bit = 1u << (8 * j + 4 * e + t);
           if (mask[r] & bit)
-            f(s[j][2 * r + e], z.number[r] + __popc(mask[r] & (bit - 1)));
+            f(s[j][2 * r + e], r, __popc(mask[r] & (bit - 1)));
         }
   }
 
@@ -504,14 +504,20 @@ struct tile_forward {
       if (busy) {
         finish_scores(s, z, scalar);
         if constexpr (EDGES & EDGE_BIAS)
-          numbered(s, z, mask, [&](float &x, int64_t edge) {
-            x += bias_of<EDGES>(p, edge, head);
+          numbered(s, mask, [&](float &x, int r, int k) {
+            x += bias_of<EDGES>(p, z.number[r] + k, head);
           });
         soften(s, scale, z, mask);
-        if constexpr (EDGES & EDGE_DROPOUT)
-          numbered(s, z, mask, [&](float &x, int64_t edge) {
-            x *= edge_kept<EDGES>(p, z.key, edge, head);
+        if constexpr (EDGES & EDGE_DROPOUT) {
+          unsigned kept[2];
+#pragma unroll
+          for (int r = 0; r < 2; ++r)
+            kept[r] = kept_edges<false, EDGES>(p, z.key, z.number[r],
+                                               __popc(mask[r]), head);
+          numbered(s, mask, [&](float &x, int r, int k) {
+            x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
           });
+        }
       }
       if (kKey && !whole) {
         copy_wait<1>();

@@ -31,6 +31,19 @@ const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
   return NULL;
 }
 
+const char *dfgnn__direct_limits(const dfgnn_problem *problem) {
+  if (problem->dim % 16)
+    return "the features of a head are no multiple of 16";
+  if (problem->dim > (problem->dtype == DFGNN_F32 ? 32 : 64))
+    return "a warp would hold more features than registers can";
+  return NULL;
+}
+
+int dfgnn__direct_heads(int heads, int rows) {
+  const int most = DFGNN_TILE_MOST_ROWS / rows;
+  return heads < most ? heads : most;
+}
+
 dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed) {
   return (dfgnn_view_request){
       .kind = DFGNN_VIEW_TILES,

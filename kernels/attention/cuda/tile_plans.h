@@ -12,6 +12,7 @@ typedef struct tile_plan {
   int stages; /* forward: chunks in shared memory */
   int split;  /* the most chunks of an item; 0: windows are whole */
   int dense;
+  int direct; /* fragments.cuh; in shared memory if arguments do not allow it */
 } tile_plan;
 
 /* ---- either pass --------------------------------------------------------- */
@@ -19,6 +20,10 @@ typedef struct tile_plan {
 /* NULL if the device, the width and the rows are such that tiles serve them. */
 const char *dfgnn__tile_limits(const dfgnn_setting *setting,
                                const tile_plan *plan);
+/* NULL if fragments.cuh serves the problem. */
+const char *dfgnn__direct_limits(const dfgnn_problem *problem);
+/* The heads of a block of 8 warps at most. */
+int dfgnn__direct_heads(int heads, int rows);
 dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed);
 /* What a call looks up by the numbers of edges, of enum edge_mode. */
 int dfgnn__tile_edges(const dfgnn_problem *problem, const dfgnn_args *args);

@@ -7,13 +7,13 @@
 
 namespace dfgnn {
 
-/* Slices of a block take every n-th part of a row; then their sums are added,
- * always in the same order.  A block of 256 threads serves a row and `columns`
- * features at a time. */
-template <typename T, class Slots>
-__device__ __forceinline__ void merge_row(const gather_params &p, int columns,
-                                          int row, int count,
-                                          const Slots &slot_of) {
+/* Slices of a block take every n-th result of a row, number `part` of its
+ * PARTS; then their sums are added, always in the same order.  A block of 256
+ * threads serves a row and `columns` features at a time. */
+template <typename T, int PARTS, class Slots>
+__device__ __forceinline__ void
+merge_row(const gather_params &p, const feature_tensor &to, int part,
+          int columns, int row, int count, const Slots &slot_of) {
   using A = accumulator_t<T>;
   __shared__ exact_sum<A> sums[MERGE_THREADS];
   const int slices = MERGE_THREADS / columns;
@@ -26,7 +26,7 @@ __device__ __forceinline__ void merge_row(const gather_params &p, int columns,
     if (f < p.width) {
 #pragma unroll 4
       for (int k = slice; k < count; k += slices)
-        sum.add(*part_of<1, A>(p, slot_of(k), 0, f));
+        sum.add(*part_of<PARTS, A>(p, slot_of(k), part, f));
     }
     sums[threadIdx.x] = sum;
     __syncthreads();
@@ -35,22 +35,29 @@ __device__ __forceinline__ void merge_row(const gather_params &p, int columns,
       for (int s = 1; s < slices; ++s)
         all += sums[s * columns + column].value(A(0));
       const A y[1] = {all * spmm_factor<A>(p, row, degree)};
-      store_row<T, 1>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
+      store_row<T, 1>(p, to, const_cast<void *>(to.data), row, f, y);
     }
     __syncthreads();
   }
 }
 
+/* Where the items of a row that was cut have their parts. */
+struct item_slots {
+  int count, base, extra;
+  __device__ __forceinline__ item_slots(const gather_schedule &s, int row)
+      : count(s.row_item[row + 1] - s.row_item[row]),
+        base(s.row_item[row] - row), extra(s.extra_items) {}
+  __device__ __forceinline__ int64_t operator()(int k) const {
+    return k == 0 ? extra + base : base + k - 1;
+  }
+};
+
 template <typename T>
 __global__ void merge_items(const __grid_constant__ gather_params p,
                             const int *heavy, int columns) {
-  const gather_schedule &s = p.schedule;
   const int row = heavy[blockIdx.x];
-  const int first = s.row_item[row], base = first - row;
-  merge_row<T>(p, columns, row, s.row_item[row + 1] - first,
-               [&](int k) -> int64_t {
-                 return k == 0 ? s.extra_items + base : base + k - 1;
-               });
+  const item_slots slots(p.schedule, row);
+  merge_row<T, 1>(p, p.out, 0, columns, row, slots.count, slots);
 }
 
 /* A block a share that completes a row of earlier ones. */
@@ -64,11 +71,11 @@ __global__ void merge_shares(const __grid_constant__ gather_params p,
   const int first = static_cast<int>((s.offsets[row] + row) / s.share);
   const int64_t own = s.offsets[int64_t(row) + 1] + row -
                       int64_t(unit) * s.share; /* edges of it in this share */
-  merge_row<T>(p, columns, row, unit - first + (own > 0),
-               [&](int k) -> int64_t {
-                 return k < unit - first ? 2 * int64_t(first + k) + 1
-                                         : 2 * int64_t(unit);
-               });
+  merge_row<T, 1>(p, p.out, 0, columns, row, unit - first + (own > 0),
+                  [&](int k) -> int64_t {
+                    return k < unit - first ? 2 * int64_t(first + k) + 1
+                                            : 2 * int64_t(unit);
+                  });
 }
 
 /* What a mean's gradient is multiplied by. */

@@ -98,9 +98,8 @@ size_t dfgnn__spmm_scale_bytes(const dfgnn_setting *setting) {
              : 0;
 }
 
-/* What a mean's gradient is multiplied by. */
-static dfgnn_status run_mean_scales(void *to, const void *scale,
-                                    const dfgnn_launch *launch) {
+dfgnn_status dfgnn__spmm_mean_scales(void *to, const void *scale,
+                                     const dfgnn_launch *launch) {
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const int wide = launch->setting.problem->dtype == DFGNN_F64;
   csr_offsets offsets = dfgnn__gather_offsets(matrix);
@@ -136,7 +135,7 @@ static dfgnn_status fill_backward(gather_params *p, const dfgnn_launch *launch,
   if (status || !averages(problem))
     return status;
   p->gathered_scale = scales;
-  return run_mean_scales(scales, args->scale_dst, launch);
+  return dfgnn__spmm_mean_scales(scales, args->scale_dst, launch);
 }
 
 static dfgnn_status fill(gather_params *p, const dfgnn_launch *launch,

@@ -23,6 +23,9 @@ const char *dfgnn__spmm_refusal(gather_shape *shape,
 
 /* Bytes for scales by destination: of the backward pass of means. */
 size_t dfgnn__spmm_scale_bytes(const dfgnn_setting *setting);
+/* Fills them: what a mean's gradient is multiplied by. */
+dfgnn_status dfgnn__spmm_mean_scales(void *to, const void *scale,
+                                     const dfgnn_launch *launch);
 
 /* One pass over rows.  The transpose is NULL in the forward pass; scales has
  * spmm_scale_bytes.  DFGNN_OP_REDUCE_MEAN is served as well. */

@@ -5,16 +5,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernels/message/reference/message.h"
 
 static double scale(const dfgnn_problem *problem, const void *scales,
                     int64_t node) {
   return scales ? dfgnn__ref_scalar(problem, scales, node) : 1;
 }
 
-/* What x_j counts in out_i, for the edge e = (i, j). */
-static double factor(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-                     const dfgnn_args *args, int64_t row, int64_t column,
-                     int64_t edge, int64_t head) {
+double dfgnn__spmm_reference_factor(const dfgnn_problem *problem,
+                                    const dfgnn_matrix *matrix,
+                                    const dfgnn_args *args, int64_t row,
+                                    int64_t column, int64_t edge,
+                                    int64_t head) {
   double f = scale(problem, args->scale_dst, row) *
              scale(problem, args->scale_src, column);
   if (problem->op == DFGNN_OP_SPMM_WEIGHTED)
@@ -75,7 +77,8 @@ static void sum_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   dfgnn__ref_sum_begin(&s->sum, count);
   for (int64_t k = 0; k < count; k++) {
     int64_t j = indices[k];
-    double f = factor(problem, matrix, args, row, j, begin + k, head);
+    double f = dfgnn__spmm_reference_factor(problem, matrix, args, row, j,
+                                            begin + k, head);
     double variance =
         FACTOR_VARIANCE * f * f * dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_load(s->x, problem, args->value, &args->value_strides, j, head);
@@ -97,7 +100,8 @@ static void sum_column(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   dfgnn__ref_sum_begin(&s->sum, count);
   for (int64_t k = 0; k < count; k++) {
     int64_t i = indices[k], e = dfgnn__ref_edge(&t, view, begin + k);
-    double f = factor(problem, matrix, args, i, column, e, head);
+    double f =
+        dfgnn__spmm_reference_factor(problem, matrix, args, i, column, e, head);
     double variance =
         FACTOR_VARIANCE * f * f * dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_load(s->x, problem, args->grad_out, &args->grad_out_strides, i,
@@ -134,6 +138,8 @@ dfgnn_status dfgnn__spmm_reference(const dfgnn_problem *problem,
   int64_t heads = problem->heads, dim = problem->dim;
   dfgnn_ref_result out = DFGNN_REF_RESULT(expected, out);
   int failed = 0;
+  if (problem->message)
+    return dfgnn__message_reference(problem, matrix, args, expected);
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
@@ -158,6 +164,8 @@ dfgnn_status dfgnn__spmm_backward_reference(const dfgnn_problem *problem,
                                             const dfgnn_matrix *matrix,
                                             const dfgnn_args *args,
                                             const dfgnn_expected *expected) {
+  if (problem->message)
+    return dfgnn__message_backward_reference(problem, matrix, args, expected);
   int64_t heads = problem->heads, dim = problem->dim;
   dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
   dfgnn_ref_result weight = DFGNN_REF_RESULT(expected, grad_edge_weight);

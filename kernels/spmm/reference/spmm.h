@@ -8,6 +8,12 @@
 extern "C" {
 #endif
 
+/* What x_j counts in out_i, for the edge e = (i, j). */
+double dfgnn__spmm_reference_factor(const dfgnn_problem *problem,
+                                    const dfgnn_matrix *matrix,
+                                    const dfgnn_args *args, int64_t row,
+                                    int64_t column, int64_t edge, int64_t head);
+
 dfgnn_status dfgnn__spmm_reference(const dfgnn_problem *problem,
                                    const dfgnn_matrix *matrix,
                                    const dfgnn_args *args,

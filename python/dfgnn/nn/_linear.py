@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
+from .._modes import compiling
+
 
 def glorot_(tensor):
     bound = math.sqrt(6.0 / (tensor.size(-2) + tensor.size(-1)))
@@ -126,9 +128,9 @@ def added(out, x, layer):
 
 def together(x, layers):
     """[layer(x) for layer in layers], in one product where that is the
-    same."""
+    same.  torch.compile arranges products by itself."""
     for layer in layers:
-        if not _is_plain(layer) or (layer.bias is None) != (
+        if compiling() or not _is_plain(layer) or (layer.bias is None) != (
                 layers[0].bias is None):
             return [layer(x) for layer in layers]
     weight = torch.cat([layer.weight for layer in layers])

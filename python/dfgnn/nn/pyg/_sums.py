@@ -12,6 +12,7 @@ from ...graph import Graph
 from ._edges import (
     Looped, degrees, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
+from ._messages import generalized_with_edges
 from ._mixin import fits, unfit, usual
 from ._reduce import (
     combine, edge_messages, is_sum, neighbours, reduce_messages,
@@ -175,8 +176,12 @@ def principal(layer, edge_index, size, x, edge_attr=None):
 # ---- messages of one node ---------------------------------------------------
 
 def generalized(layer, edge_index, size, x, edge_attr=None):
-    """GENConv without edge features: relu(x_j) + eps is made by node.  Its
+    """GENConv.  Without edge features relu(x_j) + eps is made by node, and its
     softmax is an attention whose heads are the features."""
+    if edge_attr is not None:
+        out = generalized_with_edges(layer, edge_index, size, x, edge_attr)
+        if out is not None:
+            return out
     met = ends(layer, x, size)
     if (edge_attr is not None or met is None or not known(edge_index)
             or not fits(met.src) or met.src.dim() != 2):

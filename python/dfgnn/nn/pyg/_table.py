@@ -5,10 +5,10 @@ from typing import Callable, NamedTuple, Optional
 import torch_geometric.nn as pyg
 
 from . import _attention as attention
+from . import _messages as messages
 from . import _relations as relations
 from . import _sums as sums
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
-from ._reduce import edge_messages
 
 
 class Row(NamedTuple):
@@ -68,9 +68,9 @@ TABLE = [
     Row("GENConv", sums.generalized),
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", sums.film, sums.renamed({})),
-    # messages made edge by edge, reduced by a kernel
-    Row("GINEConv", edge_messages),
-    Row("ResGatedGraphConv", edge_messages),
+    # messages with features of the edge
+    Row("GINEConv", messages.isomorphism_with_edges),
+    Row("ResGatedGraphConv", messages.residual_gates),
 ]
 
 

@@ -1,0 +1,362 @@
+/* direct_backward.cuh - the kernel of `direct`'s gradients: tiles whose
+ * operands go from memory into registers
+ *
+ * The walk is that of tile_backward.h; each warp has 16 rows in one head and
+ * walks the columns, 16 a step, by itself.  What bits and results that are not
+ * finite mean is what tile_backward.cuh says. */
+#ifndef DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
+#define DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
+
+#include "kernels/attention/cuda/fragments.cuh"
+#include "kernels/attention/cuda/tile_backward_row.cuh"
+
+namespace dfgnn {
+
+template <int OP, typename T, int DIM, int EXACT, bool COLUMNS, int EDGES>
+struct direct_gradient {
+  using math = fragments<T, EXACT, DIM>;
+  static constexpr bool GT = OP == DFGNN_OP_GT, GAT = OP == DFGNN_OP_GAT;
+  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
+  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
+  static constexpr int STATS = GRAD_STATS(OP);
+  static constexpr int GROUPS = GRAD_TILE_STEP / 8;
+
+  const grad_tile_params &p;
+  const dfgnn_tile tile;
+  const int head, warp, lane;
+
+  typename math::own own[OWN];
+  float sum[YT + 1][math::TILES][4];
+  float lse[2], delta[2], own_extra[2], inner[2];
+  /* Edges: places in the matrix of the first of rows g and g + 8 in the chunk;
+   * rows of which a number that was written of an edge is not finite. */
+  int64_t place_of[EDGES ? 2 : 1];
+  unsigned odd;
+  uint64_t key;
+
+  __device__ __forceinline__ int64_t pair(int node) const {
+    return int64_t(node) * p.walk.heads + head;
+  }
+  __device__ __forceinline__ int row_of(int h) const {
+    return 16 * warp + lane / 4 + 8 * h;
+  }
+  __device__ __forceinline__ const char *row_at(const tensor_view &t,
+                                                int node) const {
+    return node_row(static_cast<const char *>(t.data) +
+                        int64_t(head) * t.head_bytes,
+                    node, t.node_bytes);
+  }
+
+  /* ---- own rows ---------------------------------------------------------- */
+
+  __device__ __forceinline__ void begin() {
+    key = edge_key<EDGES>(p.walk);
+    odd = 0;
+#pragma unroll
+    for (int t = 0; t <= YT; ++t)
+#pragma unroll
+      for (int n = 0; n < math::TILES; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sum[t][n][i] = 0.0f;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int node = tile.row + min(row_of(h), tile.rows - 1);
+      lse[h] = delta[h] = own_extra[h] = inner[h] = 0.0f;
+#pragma unroll
+      for (int t = 0; t < OWN; ++t)
+        math::load_own(own[t], h, row_at(p.walk.own[t], node), lane);
+      if constexpr (GAT)
+        own_extra[h] =
+            static_cast<const float *>(p.walk.own_scalar)[pair(node)];
+      if constexpr (!COLUMNS)
+        own_stats(h, node);
+      if constexpr (EDGES != 0) {
+        const row_schedule &m = p.walk.schedule;
+        place_of[h] = offsets_t{m.offsets, m.offsets64}[node];
+      }
+    }
+    __syncwarp();
+  }
+
+  /* What columns read of a destination. */
+  __device__ __forceinline__ void own_stats(int h, int node) {
+    typename math::own out;
+    math::load_own(out, h, row_at(p.walk.out, node), lane);
+    delta[h] = lanes_sum<4>(math::dot(own[YO], out, h));
+    lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[pair(node)]);
+    if (lane % 4 != 0 || row_of(h) >= tile.rows)
+      return;
+    float *to = static_cast<float *>(p.walk.stats) + pair(node) * STATS;
+    to[STAT_LSE] = lse[h];
+    to[STAT_DELTA] = delta[h];
+    if constexpr (STATS > STAT_EXTRA) {
+      to[STAT_EXTRA] = own_extra[h];
+      to[STAT_EXTRA + 1] = 0.0f; /* read with the others */
+    }
+  }
+
+  /* ---- a step ------------------------------------------------------------ */
+
+  using scores = float[GROUPS][4];
+
+  /* Numbers beside the gathered rows: of columns 8 n + 2 t and + 1. */
+  struct extras {
+    float lse[GROUPS][2], delta[GROUPS][2], other[GROUPS][2];
+  };
+
+  template <class Node>
+  __device__ __forceinline__ void load_extras(extras &x,
+                                              const Node &node) const {
+#pragma unroll
+    for (int n = 0; n < GROUPS; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        x.lse[n][e] = x.delta[n][e] = x.other[n][e] = 0.0f;
+        if constexpr (COLUMNS || GAT) {
+          const int64_t at = pair(node(8 * n + lane % 4 * 2 + e));
+          if constexpr (COLUMNS) {
+            const packed<float, STATS> y = load_packed<STATS>(
+                static_cast<const float *>(p.walk.stats) + at * STATS);
+            x.lse[n][e] = y.item[STAT_LSE];
+            x.delta[n][e] = y.item[STAT_DELTA];
+            x.other[n][e] = STATS > STAT_EXTRA ? y.item[STATS - 2] : 0.0f;
+          } else {
+            x.other[n][e] =
+                __ldg(static_cast<const float *>(p.walk.far_scalar) + at);
+          }
+        }
+      }
+  }
+
+  /* S and dP become what weighs far rows of the score, P that of the value.
+   * mask: of the chunk's edges; first: of the step's columns in it. */
+  __device__ __forceinline__ void terms(scores &s, scores &dp, const extras &x,
+                                        const unsigned (&mask)[2], int first) {
+    unsigned kept[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const unsigned before = mask[h] & ((1u << first) - 1);
+      const unsigned these = mask[h] >> first & 0xffffu;
+      kept[h] = kept_edges<COLUMNS, EDGES>(
+          p.walk, key, place_of[EDGES ? h : 0] + __popc(before), __popc(these),
+          head);
+    }
+#pragma unroll
+    for (int n = 0; n < GROUPS; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int h = i >> 1, e = i & 1;
+        const unsigned bit = 1u << (first + 8 * n + 2 * (lane & 3) + e);
+        const bool on = mask[h] & bit;
+        const float product =
+            GT ? s[n][i] * float(p.walk.scale * kLog2e) : 0.0f;
+        int64_t number = 0;
+        if constexpr (EDGES & EDGE_BIAS)
+          if (on)
+            number = edge_number<COLUMNS, EDGES>(
+                p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
+        float factor = 1.0f;
+        if constexpr (EDGES & EDGE_DROPOUT)
+          factor =
+              kept[h] >> __popc(mask[h] >> first & ((bit >> first) - 1)) & 1
+                  ? float(p.walk.dropout.keep)
+                  : 0.0f;
+        const edge_terms<float> t = terms_of<OP, float>(
+            float(p.walk.slope), product, dp[n][i],
+            COLUMNS ? x.lse[n][e] : lse[h], COLUMNS ? x.delta[n][e] : delta[h],
+            own_extra[h], x.other[n][e], 1.0f,
+            on ? bias_of<EDGES>(p.walk, number, head) : 0.0f, factor);
+        if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
+          if (on) {
+            emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
+            odd |= unsigned(!is_finite(t.score)) << h;
+          }
+        if constexpr (GAT)
+          inner[h] += on ? t.score * t.inner : 0.0f;
+        s[n][i] = on ? t.score : 0.0f;
+        dp[n][i] = on ? t.weight : 0.0f;
+      }
+  }
+
+  __device__ __forceinline__ void step(int column, const unsigned (&mask)[2],
+                                       int first) {
+    typename math::far far[FAR][GROUPS];
+    extras x;
+    scores s, dp;
+    const auto node = [&](int i) {
+      return __shfl_sync(kFullMask, column, first + i);
+    };
+#pragma unroll
+    for (int t = 0; t < FAR; ++t)
+#pragma unroll
+      for (int n = 0; n < GROUPS; ++n)
+        math::load_far(
+            far[t][n], [&](int i) { return row_at(p.walk.far[t], node(i)); }, n,
+            lane);
+    load_extras(x, node);
+    if constexpr (GT)
+      math::scores(s, own[0], far[0]);
+    math::scores(dp, own[YO], far[YF]);
+    terms(s, dp, x, mask, first);
+    if constexpr (COLUMNS)
+      if (p.walk.to[YT].data)
+        add(sum[YT], dp, far[YF], p.walk.far[YF], node);
+    if constexpr (GT)
+      if (p.walk.to[0].data)
+        add(sum[0], s, far[0], p.walk.far[0], node);
+  }
+
+  template <class Node>
+  __device__ __forceinline__ void
+  add(float (&to)[math::TILES][4], const scores &weight,
+      const typename math::far (&far)[GROUPS], const tensor_view &view,
+      const Node &node) {
+    if constexpr (sizeof(T) == 2) {
+      math::add(to, weight, far);
+    } else { /* in another order, from the L1 */
+      typename math::weighed y[GROUPS];
+#pragma unroll
+      for (int n = 0; n < GROUPS; ++n)
+        math::load_weighed(
+            y[n], [&](int i) { return row_at(view, node(i)); }, n, lane);
+      math::add(to, weight, y);
+    }
+  }
+
+  struct chunk {
+    int column; /* of the lane */
+    unsigned mask[2];
+  };
+  __device__ __forceinline__ chunk chunk_at(int i) const {
+    chunk c = {0, {0, 0}};
+    if (i >= tile.chunks)
+      return c;
+    const int at = i * DFGNN_TILE_COLUMNS + lane;
+    c.column =
+        p.dense
+            ? tile.column + min(at, tile.columns - 1)
+            : __ldg(p.columns + int64_t(tile.chunk) * DFGNN_TILE_COLUMNS + at);
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      c.mask[h] =
+          __ldg(p.masks + int64_t(tile.chunk + i) * p.window + row_of(h));
+    return c;
+  }
+
+  __device__ __forceinline__ void run() {
+    constexpr int STEP = GRAD_TILE_STEP;
+    constexpr unsigned bits = (1u << STEP) - 1;
+    chunk next = chunk_at(0);
+    begin();
+#pragma unroll 1
+    for (int i = 0; i < tile.chunks; ++i) {
+      const chunk at = next;
+      next = chunk_at(i + 1);
+#pragma unroll 1
+      for (int first = 0; first < DFGNN_TILE_COLUMNS; first += STEP)
+        if (__any_sync(kFullMask,
+                       ((at.mask[0] | at.mask[1]) >> first & bits) != 0))
+          step(at.column, at.mask, first);
+      if constexpr (EDGES != 0) {
+        place_of[0] += __popc(at.mask[0]);
+        place_of[1] += __popc(at.mask[1]);
+      }
+    }
+    finish();
+  }
+
+  /* ---- results ----------------------------------------------------------- */
+
+  /* Which results of row g + 8 h must be found anew: bit t: sum t;
+   * GRAD_TILE_INNER, GRAD_TILE_EDGES. */
+  __device__ __forceinline__ unsigned bad_of(int h) const {
+    unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
+    bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;
+#pragma unroll
+    for (int t = 0; t < TO; ++t)
+#pragma unroll
+      for (int n = 0; n < math::TILES; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          bad |= is_finite(sum[t][n][2 * h + e]) ? 0u : 1u << t;
+    bad |= __shfl_xor_sync(kFullMask, bad, 1);
+    return bad | __shfl_xor_sync(kFullMask, bad, 2);
+  }
+
+  __device__ __forceinline__ void store_row(int h, unsigned wanted) const {
+    const int node = tile.row + row_of(h);
+    if (GAT && p.walk.to_scalar && lane % 4 == 0 && wanted & GRAD_TILE_INNER)
+      static_cast<float *>(p.walk.to_scalar)[pair(node)] = inner[h];
+#pragma unroll
+    for (int t = 0; t < TO; ++t) {
+      if (!p.walk.to[t].data || !(wanted >> t & 1))
+        continue;
+      T *to =
+          reinterpret_cast<T *>(const_cast<char *>(row_at(p.walk.to[t], node)));
+      const float factor = GT && t == 0 ? float(p.walk.scale) : 1.0f;
+      math::pieces(sum[t], h, lane, [&](int f, float(&x)[math::PIECE]) {
+#pragma unroll
+        for (int i = 0; i < math::PIECE; ++i)
+          x[i] *= factor;
+        store_once<math::PIECE>(to + f, x);
+      });
+    }
+  }
+
+  __device__ __forceinline__ void finish() {
+    unsigned again[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      inner[h] = lanes_sum<4>(inner[h]);
+      again[h] = bad_of(h);
+      if (row_of(h) < tile.rows)
+        store_row(h, ~again[h]);
+      else
+        again[h] = 0;
+    }
+#pragma unroll 1
+    for (int h = 0; h < 2; ++h)
+      for (unsigned left = __ballot_sync(kFullMask, again[h] && lane % 4 == 0);
+           left; left &= left - 1) {
+        const int from = __ffs(left) - 1;
+        slow_row(16 * warp + from / 4 + 8 * h,
+                 __shfl_sync(kFullMask, again[h], from));
+      }
+  }
+
+  __device__ void slow_row(int r, unsigned wanted) const {
+    grad_tile_slow_row<OP, T, DIM, COLUMNS, EDGES>(p, tile.row + r, head,
+                                                   wanted);
+  }
+  __device__ void along_edges() {
+    begin();
+    for (int r = 16 * warp; r < min(16 * warp + 16, tile.rows); ++r)
+      slow_row(r, ~0u);
+  }
+};
+
+template <int OP, typename T, int DIM, int EXACT, int COLUMNS, int EDGES>
+__global__ void __launch_bounds__(256, DIM > 16 ? 1 : 2)
+    direct_gradients(const __grid_constant__ grad_tile_params p) {
+  const int warps = p.window / 16, place = threadIdx.x / 32;
+  const int warp = __shfl_sync(kFullMask, place % warps, 0);
+  const int head = blockIdx.y * (blockDim.x / 32 / warps) +
+                   __shfl_sync(kFullMask, place / warps, 0);
+  const int4 *at = reinterpret_cast<const int4 *>(p.items + blockIdx.x);
+  const int4 x = __ldg(at), y = __ldg(at + 1);
+  const dfgnn_tile tile = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+  if (16 * warp >= tile.rows || head >= p.walk.heads)
+    return;
+  direct_gradient<OP, T, DIM, EXACT, COLUMNS != 0, EDGES> walk{
+      p, tile, head, warp, int(threadIdx.x & 31)};
+  if (tile.flags & DFGNN_TILE_DUPLICATES)
+    walk.along_edges();
+  else
+    walk.run();
+}
+
+} // namespace dfgnn
+
+#endif

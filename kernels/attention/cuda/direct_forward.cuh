@@ -1,0 +1,294 @@
+/* direct_forward.cuh - the kernel of `direct`: tiles whose operands go from
+ * memory into registers
+ *
+ * A block takes an item of a TILES view, in as many heads as it has warps for:
+ * what heads lie side by side they read together.  Each warp has 16 rows in one
+ * head and walks the chunks of 32 columns by itself.  What bits and rows that
+ * are not finite mean is what tile_forward.cuh says. */
+#ifndef DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
+#define DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
+
+#include "kernels/attention/cuda/fragments.cuh"
+#include "kernels/attention/cuda/tile_forward_row.cuh"
+
+namespace dfgnn {
+
+template <int OP, typename T, int EXACT, int DIM, int EDGES>
+struct direct_forward {
+  using math = fragments<T, EXACT, DIM>;
+  static constexpr bool GT = OP == DFGNN_OP_GT;
+  static constexpr int GROUPS = DFGNN_TILE_COLUMNS / 8;
+
+  const tile_params &p;
+  const dfgnn_tile item;
+  const int head, warp, lane;
+
+  typename math::own query;
+  float sums[math::TILES][4], m[2], l[2];
+  float row[2]; /* GAT: scores; else what scores are multiplied by */
+  int64_t number[EDGES ? 2 : 1]; /* of each row's first edge in the chunk */
+  uint64_t key;
+
+  __device__ __forceinline__ int row_of(int r) const {
+    return 16 * warp + lane / 4 + 8 * r;
+  }
+  __device__ __forceinline__ int node_of(int r) const {
+    return item.row + min(row_of(r), item.rows - 1);
+  }
+  __device__ __forceinline__ const char *head_of(const tensor_view &t) const {
+    return static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
+  }
+
+  /* ---- what is read of a chunk ------------------------------------------- */
+
+  struct chunk {
+    int column; /* of the lane */
+    unsigned mask[2];
+    float scalar;
+  };
+
+  __device__ __forceinline__ chunk chunk_at(int i) const {
+    chunk c = {0, {0, 0}, 0.0f};
+    if (i >= item.chunks)
+      return c;
+    const int at = i * DFGNN_TILE_COLUMNS + lane;
+    c.column =
+        p.dense
+            ? item.column + min(at, item.columns - 1)
+            : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      c.mask[r] = __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r));
+    if constexpr (OP == DFGNN_OP_GAT)
+      c.scalar = __ldg(p.column_scalar + int64_t(c.column) * p.heads + head);
+    return c;
+  }
+
+  /* ---- a chunk ----------------------------------------------------------- */
+
+  using tile = float[GROUPS][4];
+
+  __device__ __forceinline__ void scores(tile &s, const chunk &at) const {
+    if constexpr (GT) {
+      typename math::far k[GROUPS];
+      const char *base = head_of(p.key);
+      const auto key_row = [&](int i) {
+        return node_row(base, __shfl_sync(kFullMask, at.column, i),
+                        p.key.node_bytes);
+      };
+#pragma unroll
+      for (int j = 0; j < GROUPS; ++j)
+        math::load_far(k[j], key_row, j, lane);
+      math::scores(s, query, k);
+    }
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (GT) {
+          s[j][i] *= row[i / 2];
+        } else {
+          const float x =
+              __shfl_sync(kFullMask, at.scalar, 8 * j + lane % 4 * 2 + i % 2);
+          s[j][i] = leaky(row[i / 2] + x, p.slope) * float(kLog2e);
+        }
+      }
+  }
+
+  /* f(score or weight, row, number of its edge in the row's part of the chunk)
+   * of the edges among them. */
+  template <class F>
+  __device__ __forceinline__ void numbered(tile &s, const chunk &at,
+                                           const F &f) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const unsigned bit = 1u << (8 * j + lane % 4 * 2 + e);
+          if (at.mask[r] & bit)
+            f(s[j][2 * r + e], r, __popc(at.mask[r] & (bit - 1)));
+        }
+  }
+
+  /* Scores become weights.  m follows the largest score at a distance, as in
+   * attend.cuh: weights are at most 2^kSlack. */
+  __device__ __forceinline__ void soften(tile &s, const chunk &at) {
+    constexpr float kSlack = 8;
+    float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const unsigned bits = at.mask[r] >> lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &x = s[j][2 * r + e];
+          x = bits >> (8 * j + e) & 1 ? x : -INFINITY;
+          top[r] = fmaxf(top[r], x);
+        }
+    }
+    if (__any_sync(kFullMask,
+                   top[0] > m[0] + kSlack || top[1] > m[1] + kSlack)) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float old = m[r];
+        m[r] = fmaxf(old, lanes_max<4>(top[r]));
+        const float scale = exp2_fast(old - m[r]);
+        l[r] *= scale;
+#pragma unroll
+        for (int n = 0; n < math::TILES; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+            sums[n][2 * r + e] *= scale;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &x = s[j][2 * r + e];
+          x = exp2_fast(x - m[r]);
+          l[r] += x;
+        }
+  }
+
+  __device__ __forceinline__ void work(const chunk &at) {
+    typename math::weighed v[GROUPS];
+    const char *base = head_of(p.value);
+    const auto value_row = [&](int i) {
+      return node_row(base, __shfl_sync(kFullMask, at.column, i),
+                      p.value.node_bytes);
+    };
+    tile s;
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j)
+      math::load_weighed(v[j], value_row, j, lane);
+    scores(s, at);
+    if constexpr (EDGES & EDGE_BIAS)
+      numbered(s, at, [&](float &x, int r, int k) {
+        x += bias_of<EDGES>(p, number[r] + k, head);
+      });
+    soften(s, at);
+    if constexpr (EDGES & EDGE_DROPOUT) {
+      unsigned kept[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        kept[r] = kept_edges<false, EDGES>(p, key, number[r],
+                                           __popc(at.mask[r]), head);
+      numbered(s, at, [&](float &x, int r, int k) {
+        x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
+      });
+    }
+    math::add(sums, s, v);
+  }
+
+  /* ---- rows -------------------------------------------------------------- */
+
+  __device__ __forceinline__ void begin() {
+    key = edge_key<EDGES>(p);
+#pragma unroll
+    for (int n = 0; n < math::TILES; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        sums[n][e] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      m[r] = lowest<float>();
+      l[r] = 0.0f;
+      row[r] = p.scale * float(kLog2e);
+      if constexpr (OP == DFGNN_OP_GAT)
+        row[r] = __ldg(p.row_scalar + int64_t(node_of(r)) * p.heads + head);
+      if constexpr (GT)
+        math::load_own(
+            query, r,
+            node_row(head_of(p.query), node_of(r), p.query.node_bytes), lane);
+      if constexpr (EDGES)
+        number[r] = offsets_t{p.offsets, p.offsets64}[node_of(r)];
+    }
+  }
+
+  __device__ __forceinline__ void finish() {
+    unsigned bad[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool live = row_of(r) < item.rows;
+      const float all = lanes_sum<4>(l[r]);
+      const float factor = all == 0.0f ? 0.0f : reciprocal(all);
+      float zero = factor * 0.0f;
+#pragma unroll
+      for (int n = 0; n < math::TILES; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          zero = fmaf(sums[n][2 * r + e], 0.0f, zero);
+      bad[r] = __ballot_sync(kFullMask, live && zero != 0.0f);
+      if (!live || bad[r] >> (lane & ~3) & 15)
+        continue;
+      const int node = item.row + row_of(r);
+      T *to = reinterpret_cast<T *>(
+          const_cast<char *>(node_row(head_of(p.out), node, p.out.node_bytes)));
+      math::pieces(sums, r, lane, [&](int f, float(&x)[math::PIECE]) {
+#pragma unroll
+        for (int i = 0; i < math::PIECE; ++i)
+          x[i] *= factor;
+        store_once<math::PIECE>(to + f, x);
+      });
+      if (p.lse && lane % 4 == 0)
+        p.lse[int64_t(node) * p.heads + head] =
+            all == 0.0f ? -INFINITY : (m[r] + log2_fast(all)) * float(kLn2);
+    }
+#pragma unroll 1
+    for (int r = 0; r < 16; ++r)
+      if ((r < 8 ? bad[0] : bad[1]) >> (r % 8 * 4) & 15)
+        tile_slow_row<OP, T, DIM, EDGES>(p, item.row + 16 * warp + r, head,
+                                         lane);
+  }
+
+  __device__ __forceinline__ void run() {
+    chunk next = chunk_at(0);
+    begin();
+#pragma unroll 1
+    for (int i = 0; i < item.chunks; ++i) {
+      const chunk at = next;
+      next = chunk_at(i + 1);
+      if (__any_sync(kFullMask, (at.mask[0] | at.mask[1]) != 0))
+        work(at);
+      if constexpr (EDGES) {
+        number[0] += __popc(at.mask[0]);
+        number[1] += __popc(at.mask[1]);
+      }
+    }
+    finish();
+  }
+};
+
+/* 24 warps a multiprocessor where their operands are few, else 16. */
+template <int OP, typename T, int EXACT, int DIM, int EDGES>
+__global__ void __launch_bounds__(256, DIM * sizeof(T) > 32 || EDGES ? 2 : 3)
+    direct_attend(const __grid_constant__ tile_params p) {
+  const int warps = p.rows / 16, at = threadIdx.x / 32;
+  const int warp = __shfl_sync(kFullMask, at % warps, 0);
+  const int head = blockIdx.y * (blockDim.x / 32 / warps) +
+                   __shfl_sync(kFullMask, at / warps, 0);
+  const int lane = threadIdx.x & 31;
+  const dfgnn_tile item = p.items[blockIdx.x];
+  if (head >= p.heads)
+    return;
+  if (item.flags & DFGNN_TILE_DUPLICATES) {
+#pragma unroll 1
+    for (int r = 16 * warp; r < min(16 * warp + 16, item.rows); ++r)
+      tile_slow_row<OP, T, DIM, EDGES>(p, item.row + r, head, lane);
+    return;
+  }
+  if (16 * warp >= item.rows)
+    return;
+  direct_forward<OP, T, EXACT, DIM, EDGES> work{p, item, head, warp, lane};
+  work.run();
+}
+
+} // namespace dfgnn
+
+#endif

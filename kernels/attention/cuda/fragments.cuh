@@ -1,0 +1,338 @@
+/* fragments.cuh - products of a warp's 16 own rows with gathered rows, all of
+ * them read from memory straight into the registers of tensor cores
+ *
+ * Heads of up to 64 features are rows so short that a few loads of a warp bring
+ * eight of them: nothing is staged, no warp waits for another.  Of lane
+ * 4 g + t, a score s[j] has [0], [1]: row g, columns 8 j + 2 t and + 1; [2],
+ * [3]: row g + 8.  The order of the features in a product is that of the loads,
+ * alike in both operands, and so is that of the features in sums. */
+#ifndef DFGNN_ATTENTION_CUDA_FRAGMENTS_CUH
+#define DFGNN_ATTENTION_CUDA_FRAGMENTS_CUH
+
+#include "kernels/common/cuda_mma.cuh"
+
+namespace dfgnn {
+
+/* The transposed 8 x 8 matrix of 16-bit numbers: of lane 4 g + t row g, columns
+ * 2 t and 2 t + 1 become rows 2 t and 2 t + 1 of column g. */
+__device__ __forceinline__ unsigned transpose_matrix(unsigned x) {
+  unsigned y;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
+
+/* ---- 16-bit types ---------------------------------------------------------
+ *
+ * A lane loads VEC features of row or column g, from 4 VEC c + VEC t on.  Those
+ * words are the fragment of a score as they are, and transposed that of a sum.
+ */
+template <typename S, int EXACT, int DIM> struct fragments {
+  using T = S;
+  static constexpr int VEC = DIM % 32 == 0 ? 8 : 4, WORDS = VEC / 2;
+  static constexpr int CHUNKS = DIM / (4 * VEC), TILES = DIM / 8;
+  static constexpr int PIECE = VEC; /* adjacent features of a lane's sums */
+
+  struct own {
+    unsigned x[CHUNKS][2][WORDS];
+  };
+  /* Rows of eight columns. */
+  struct far {
+    unsigned x[CHUNKS][WORDS];
+  };
+  using weighed = far; /* what sums take serves scores too */
+
+  static __device__ __forceinline__ void load_words(unsigned (&x)[WORDS],
+                                                    const T *from) {
+    const packed<T, VEC> y = load_packed<VEC>(from);
+    if constexpr (WORDS == 4) {
+      x[0] = y.bits.x;
+      x[1] = y.bits.y;
+      x[2] = y.bits.z;
+      x[3] = y.bits.w;
+    } else {
+      x[0] = y.bits.x;
+      x[1] = y.bits.y;
+    }
+  }
+  static __device__ __forceinline__ void load_own(own &a, int r,
+                                                  const char *row, int lane) {
+    const T *from = reinterpret_cast<const T *>(row) + lane % 4 * VEC;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+      load_words(a.x[c][r], from + 4 * VEC * c);
+  }
+  /* The sum of products of two rows, this lane's part. */
+  static __device__ __forceinline__ float dot(const own &a, const own &b,
+                                              int r) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+      for (int w = 0; w < WORDS; ++w) {
+        packed<T, 2> x, y;
+        x.bits = a.x[c][r][w];
+        y.bits = b.x[c][r][w];
+        sum += widen(x.item[0]) * widen(y.item[0]);
+        sum += widen(x.item[1]) * widen(y.item[1]);
+      }
+    return sum;
+  }
+  template <class Row>
+  static __device__ __forceinline__ void load_far(far &b, const Row &row, int j,
+                                                  int lane) {
+    const T *from =
+        reinterpret_cast<const T *>(row(8 * j + lane / 4)) + lane % 4 * VEC;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+      load_words(b.x[c], from + 4 * VEC * c);
+  }
+  template <class Row>
+  static __device__ __forceinline__ void
+  load_weighed(weighed &b, const Row &row, int j, int lane) {
+    load_far(b, row, j, lane);
+  }
+  static __device__ __forceinline__ const weighed &as_weighed(const far &b) {
+    return b;
+  }
+
+  /* s[j] = the products of the own rows and those of group j. */
+  template <int GROUPS>
+  static __device__ __forceinline__ void
+  scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        s[j][i] = 0.0f;
+#pragma unroll
+      for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+        for (int w = 0; w < WORDS; w += 2) {
+          const unsigned x[4] = {a.x[c][0][w], a.x[c][1][w], a.x[c][0][w + 1],
+                                 a.x[c][1][w + 1]};
+          mma_pairs<T>(s[j], x, b[j].x[c][w], b[j].x[c][w + 1]);
+        }
+    }
+  }
+
+  /* sums += weight times the rows.  An mma adds by truncation, so that what the
+   * groups give is summed apart. */
+  template <int GROUPS>
+  static __device__ __forceinline__ void add(float (&sums)[TILES][4],
+                                             const float (&weight)[GROUPS][4],
+                                             const weighed (&b)[GROUPS]) {
+    unsigned a[GROUPS / 2][4];
+#pragma unroll
+    for (int k = 0; k < GROUPS / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
+                               weight[2 * k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+      for (int w = 0; w < WORDS; ++w) {
+        float part[4] = {};
+#pragma unroll
+        for (int k = 0; k < GROUPS / 2; ++k)
+          mma_pairs<T>(part, a[k], transpose_matrix(b[2 * k].x[c][w]),
+                       transpose_matrix(b[2 * k + 1].x[c][w]));
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sums[c * WORDS + w][i] += part[i];
+      }
+  }
+
+  /* visit(feature, x) of the lane's pieces of row g + 8 r. */
+  template <class Visit>
+  static __device__ __forceinline__ void
+  pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) {
+      float x[PIECE];
+#pragma unroll
+      for (int i = 0; i < PIECE; ++i)
+        x[i] = sums[c * WORDS + i / 2][2 * r + i % 2];
+      visit(4 * VEC * c + lane % 4 * VEC, x);
+    }
+  }
+};
+
+/* ---- float: tf32, of which EXACT takes three products ---------------------
+ *
+ * Scores: a lane loads features 16 c + 4 t .. + 3 of row or column g, those of
+ * two products.  Sums: it loads features 8 VEC c + VEC g .. of columns 2 t and
+ * 2 t + 1, which VEC products have as k slots t and t + 4. */
+template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
+  using T = float;
+  static constexpr int VEC = DIM % 32 == 0 ? 4 : 2;
+  static constexpr int PARTS = DIM / 16, CHUNKS = DIM / (8 * VEC);
+  static constexpr int TILES = DIM / 8;
+  static constexpr int PIECE = 4;
+  static constexpr int LOW = EXACT != 0; /* are there low parts? */
+
+  struct part {
+    unsigned high, low;
+    __device__ __forceinline__ void set(float x) {
+      if constexpr (EXACT) {
+        const tf32_parts p = tf32_split(x);
+        high = p.high;
+        low = p.low;
+      } else {
+        high = __float_as_uint(tf32_nearest(x));
+      }
+    }
+    __device__ __forceinline__ float number() const {
+      return LOW ? __uint_as_float(high) + __uint_as_float(low)
+                 : __uint_as_float(high);
+    }
+  };
+  struct own {
+    part x[PARTS][2][4];
+    float whole[PARTS][2][4]; /* dead where dot() is not asked for */
+  };
+  struct far {
+    float4 x[PARTS];
+  };
+  struct weighed {
+    packed<float, VEC> x[CHUNKS][2];
+  };
+
+  static __device__ __forceinline__ void load_own(own &a, int r,
+                                                  const char *row, int lane) {
+    const float4 *from = reinterpret_cast<const float4 *>(row) + lane % 4;
+#pragma unroll
+    for (int c = 0; c < PARTS; ++c) {
+      const float4 y = __ldg(from + 4 * c);
+      const float z[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        a.whole[c][r][i] = z[i];
+        a.x[c][r][i].set(z[i]);
+      }
+    }
+  }
+  static __device__ __forceinline__ float dot(const own &a, const own &b,
+                                              int r) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int c = 0; c < PARTS; ++c)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        sum += a.whole[c][r][i] * b.whole[c][r][i];
+    return sum;
+  }
+  template <class Row>
+  static __device__ __forceinline__ void load_far(far &b, const Row &row, int j,
+                                                  int lane) {
+    const float4 *from =
+        reinterpret_cast<const float4 *>(row(8 * j + lane / 4)) + lane % 4;
+#pragma unroll
+    for (int c = 0; c < PARTS; ++c)
+      b.x[c] = __ldg(from + 4 * c);
+  }
+  template <class Row>
+  static __device__ __forceinline__ void
+  load_weighed(weighed &b, const Row &row, int j, int lane) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float *from =
+          reinterpret_cast<const float *>(row(8 * j + lane % 4 * 2 + i)) +
+          lane / 4 * VEC;
+#pragma unroll
+      for (int c = 0; c < CHUNKS; ++c)
+        b.x[c][i] = load_packed<VEC>(from + 8 * VEC * c);
+    }
+  }
+
+  static __device__ __forceinline__ void
+  multiply(float (&sum)[4], float (&rest)[4], const part (&a)[4],
+           const part &b0, const part &b1) {
+    const unsigned high[4] = {a[0].high, a[1].high, a[2].high, a[3].high};
+    if constexpr (EXACT) {
+      const unsigned low[4] = {a[0].low, a[1].low, a[2].low, a[3].low};
+      mma_tf32(rest, low, b0.high, b1.high);
+      mma_tf32(rest, high, b0.low, b1.low);
+    }
+    mma_tf32(sum, high, b0.high, b1.high);
+  }
+
+  template <int GROUPS>
+  static __device__ __forceinline__ void
+  scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j) {
+      float rest[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        s[j][i] = 0.0f;
+#pragma unroll
+      for (int c = 0; c < PARTS; ++c) {
+        const float y[4] = {b[j].x[c].x, b[j].x[c].y, b[j].x[c].z, b[j].x[c].w};
+        part k[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          k[i].set(y[i]);
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+          const part q[4] = {a.x[c][0][i], a.x[c][1][i], a.x[c][0][i + 1],
+                             a.x[c][1][i + 1]};
+          multiply(s[j], rest, q, k[i], k[i + 1]);
+        }
+      }
+      if constexpr (EXACT)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          s[j][i] += rest[i];
+    }
+  }
+
+  template <int GROUPS>
+  static __device__ __forceinline__ void add(float (&sums)[TILES][4],
+                                             const float (&weight)[GROUPS][4],
+                                             const weighed (&b)[GROUPS]) {
+    part a[GROUPS][4];
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a[j][i].set(weight[j][i % 2 * 2 + i / 2]);
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+      for (int f = 0; f < VEC; ++f) {
+        float some[4] = {}, rest[4] = {};
+#pragma unroll
+        for (int j = 0; j < GROUPS; ++j) {
+          part y[2];
+          y[0].set(b[j].x[c][0].item[f]);
+          y[1].set(b[j].x[c][1].item[f]);
+          multiply(some, rest, a[j], y[0], y[1]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sums[c * VEC + f][i] += some[i] + rest[i];
+      }
+  }
+
+  template <class Visit>
+  static __device__ __forceinline__ void
+  pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+      for (int k = 0; k < VEC / 2; ++k) {
+        float x[PIECE]; /* features 4 k .. of the lane's 2 VEC */
+#pragma unroll
+        for (int i = 0; i < PIECE; ++i) {
+          const int at = 4 * k + i;
+          x[i] = sums[c * VEC + at % VEC][2 * r + at / VEC];
+        }
+        visit(8 * VEC * c + lane % 4 * 2 * VEC + 4 * k, x);
+      }
+  }
+};
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,388 @@
+/* kernels.h - the inner loops of CPU sums of messages for one instruction set
+ * and storage type
+ *
+ * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
+ * table) and includes this once. */
+#include "kernels/common/cpu_panel.h"
+#include "kernels/message/cpu/message.h"
+
+/* Vectors of a panel.  Portable kernels are for machines without others, and
+ * take their compiler long. */
+#if CPU_ISA == CPU_PORTABLE
+#define EACH_WIDTH(CASE) CASE(1)
+enum { WIDEST = 1 };
+#else
+#define EACH_WIDTH(CASE) CASE(1) CASE(2) CASE(3) CASE(4)
+enum { WIDEST = 4 };
+#endif
+
+enum {
+  CHUNK = DFGNN_CPU_MESSAGE_CHUNK,
+  WINDOW = DFGNN_CPU_MESSAGE_WINDOW,
+  FORWARD = DFGNN_CPU_MESSAGE_FORWARD,
+  COLUMNS = DFGNN_CPU_MESSAGE_COLUMNS,
+  ROWS = DFGNN_CPU_MESSAGE_ROWS,
+  NONE = DFGNN_CPU_EDGES_NONE,
+  GIVEN = DFGNN_CPU_EDGES_GIVEN,
+  PROJECTED = DFGNN_CPU_EDGES_PROJECTED
+};
+
+typedef dfgnn_cpu_message message_job;
+
+/* Operators of the compilers' vector extension, in every instruction set. */
+CPU_INLINE vec v_minus(vec a, vec b) { return a - b; }
+CPU_INLINE vec v_over(vec a, vec b) { return a / b; }
+
+#include "kernels/message/cpu/project.h"
+
+/* ---- the message --------------------------------------------------------- */
+
+typedef struct sigmoid {
+  vec on, off; /* sigma(z) and 1 - sigma(z) */
+} sigmoid;
+
+CPU_INLINE sigmoid v_sigmoid(vec z) {
+  vec zero = v_zero(), one = v_set(1);
+  vec small = v_exp(v_minus(zero, v_max(z, v_minus(zero, z))));
+  vec large = v_over(one, v_add(one, small));
+  small = v_mul(small, large);
+  return (sigmoid){v_step(z, large, small), v_step(z, small, large)};
+}
+
+/* The terms of one edge for a vector of features: of the sum and, of gradients,
+ * of its part of the message. */
+typedef struct term {
+  vec sum, edge;
+} term;
+
+/* x: of the source; gates: the nodes' parts of z; grad: f dO_i of a backward
+ * pass. */
+CPU_INLINE term term_of(vec x, vec gates, vec edge, vec grad, const int pass,
+                        const int gated) {
+  if (!gated) {
+    vec sum = v_add(x, edge);
+    if (pass == FORWARD)
+      return (term){v_max(v_zero(), sum), v_zero()}; /* a NaN stays */
+    vec on = v_step(sum, grad, v_zero());
+    return (term){on, on};
+  }
+  sigmoid s = v_sigmoid(v_add(gates, edge));
+  if (pass == FORWARD)
+    return (term){v_mul(s.on, x), v_zero()};
+  vec slope = v_mul(v_mul(grad, x), v_mul(s.on, s.off));
+  return (term){pass == ROWS ? slope : v_mul(grad, s.on), slope};
+}
+
+/* ---- panels -------------------------------------------------------------- */
+
+/* Some edges of a row and piece. */
+typedef struct gather {
+  const message_job *job;
+  const storage *own, *own_gate;
+  const char *far, *far_gate;
+  const int32_t *index;
+  int64_t count, ahead, position; /* of the first edge */
+  const scalar *factors;          /* NULL: 1 */
+  const scalar *projected;        /* of the first edge and piece */
+  const char *attr;
+  char *grad_attr;         /* NULL: not wanted */
+  int fresh;               /* sums begin: they hold nothing */
+  storage *out, *out_gate; /* NULL: to sum */
+  scalar *sum, *sum_gate;  /* NULL: not wanted */
+  scalar after;
+} gather;
+
+CPU_INLINE int64_t edge_id(const message_job *job, int64_t e) {
+  return job->edge ? dfgnn__cpu_edge(job->offsets64, job->edge, e) : e;
+}
+
+CPU_INLINE void end_sum(storage *out, scalar *sum, int fresh, vec x, vec after,
+                        tail t, const int cut) {
+  if (!fresh)
+    x = v_add(s_load_cut(sum, t, cut), x);
+  if (out)
+    store_cut(out, v_mul(x, after), t, cut);
+  else
+    s_store_cut(sum, x, t, cut);
+}
+
+CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
+                      const int cut, const int pass, const int edges,
+                      const int gated) {
+  const message_job *job = g->job;
+  const int both = pass == COLUMNS && gated;
+  const int64_t bytes = job->pieces.dim * (int64_t)sizeof(storage);
+  vec sum[WIDEST], sum_gate[WIDEST], own[WIDEST], own_gate[WIDEST];
+  vec after = v_set(g->after);
+  CPU_EACH(i, width) {
+    int last = cut && i == width - 1;
+    sum[i] = sum_gate[i] = own[i] = own_gate[i] = v_zero();
+    if (pass != FORWARD)
+      own[i] = load_cut(g->own + d + i * VECTOR, t, last);
+    if (gated)
+      own_gate[i] = load_cut(g->own_gate + d + i * VECTOR, t, last);
+  }
+  for (int64_t e = 0; e < g->count; e++) {
+    int64_t j = g->index[e];
+    const storage *far = row_at(g->far, j, job->far.first.node) + d;
+    const storage *far_gate =
+        gated ? row_at(g->far_gate, j, job->far.gate.node) + d : far;
+    int64_t id = edges == GIVEN ? edge_id(job, g->position + e) : 0;
+    const storage *attr = row_at(g->attr, id, job->attr.node) + d;
+    vec factor = v_set(g->factors ? g->factors[e] : 1);
+    if (d == 0 && e < g->ahead)
+      prefetch_row(g->far, g->index[e + job->prefetch], job->far.first.node,
+                   bytes);
+    CPU_EACH(i, width) {
+      int last = cut && i == width - 1;
+      vec read = load_cut(far + i * VECTOR, t, last);
+      vec part = edges == GIVEN ? load_cut(attr + i * VECTOR, t, last)
+                 : edges == PROJECTED
+                     ? s_load(g->projected + e * job->projection.padded_width +
+                              d + i * VECTOR)
+                     : v_zero();
+      vec gates =
+          gated ? v_add(own_gate[i], load_cut(far_gate + i * VECTOR, t, last))
+                : v_zero();
+      vec grad = pass == COLUMNS ? v_mul(factor, read)
+                 : pass == ROWS  ? v_mul(factor, own[i])
+                                 : v_zero();
+      term y = term_of(pass == COLUMNS ? own[i] : read, gates, part, grad, pass,
+                       gated);
+      sum[i] =
+          pass == FORWARD ? v_fma(factor, y.sum, sum[i]) : v_add(y.sum, sum[i]);
+      if (both)
+        sum_gate[i] = v_add(y.edge, sum_gate[i]);
+      if (edges == GIVEN && pass == COLUMNS && g->grad_attr)
+        store_cut((storage *)(g->grad_attr + id * job->grad_attr.node) + d +
+                      i * VECTOR,
+                  v_mul(y.edge, after), t, last);
+    }
+  }
+  CPU_EACH(i, width) {
+    int last = cut && i == width - 1;
+    int64_t at = d + i * VECTOR;
+    if (g->sum)
+      end_sum(g->out ? g->out + at : NULL, g->sum + at, g->fresh, sum[i], after,
+              t, last);
+    if (both && g->sum_gate)
+      end_sum(g->out_gate ? g->out_gate + at : NULL, g->sum_gate + at, g->fresh,
+              sum_gate[i], after, t, last);
+  }
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* Most features are one piece, for which nothing is divided. */
+CPU_INLINE char *place(const message_job *job, const dfgnn_cpu_table *t,
+                       int64_t row, int64_t piece) {
+  int64_t at = piece ? dfgnn__cpu_piece_at(t, &job->pieces, piece) : 0;
+  return t->base ? t->base + row * t->node + at : NULL;
+}
+
+/* What the terms of a row are multiplied by; an empty one stays 0. */
+CPU_INLINE scalar after_of(const message_job *job, int64_t row) {
+  const scalar *after = job->after;
+  double degree =
+      (double)(dfgnn__cpu_edge(job->offsets64, job->offsets, row + 1) -
+               dfgnn__cpu_edge(job->offsets64, job->offsets, row));
+  double factor = after && degree > 0 ? (double)after[row] : 1;
+  return (scalar)(job->mean && degree > 0 ? factor / degree : factor);
+}
+
+CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
+                     int64_t begin, int64_t end, void *state, int whole,
+                     const int pass, const int edges, const int gated) {
+  int64_t dim = job->pieces.dim, e = begin;
+  tail t = v_tail(dim % VECTOR);
+  const scalar *scale = job->scale;
+  scalar factors[CHUNK];
+  gather g = {
+      .job = job,
+      .own = (const storage *)place(job, &job->own.first, row, piece),
+      .own_gate = (const storage *)place(job, &job->own.gate, row, piece),
+      .far = place(job, &job->far.first, 0, piece),
+      .far_gate = place(job, &job->far.gate, 0, piece),
+      .attr = place(job, &job->attr, 0, piece),
+      .grad_attr = place(job, &job->grad_attr, 0, piece),
+      .factors = scale ? factors : NULL,
+      .fresh = 1,
+      .sum = job->to.base ? (scalar *)state + piece * dim : NULL,
+      .sum_gate =
+          job->to_gate.base ? (scalar *)state + job->width + piece * dim : NULL,
+      .after = after_of(job, row)};
+  storage *out = (storage *)place(job, &job->to, row, piece);
+  storage *out_gate = (storage *)place(job, &job->to_gate, row, piece);
+  do {
+    g.position = e;
+    g.index = job->indices + e;
+    g.count = end - e < CHUNK ? end - e : CHUNK;
+    if (edges == PROJECTED && g.count > 0)
+      g.projected = project_window(job, e, &g.count) + piece * dim;
+    g.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
+    for (int64_t k = 0; scale && k < g.count; k++)
+      factors[k] = scale[g.index[k]];
+    if (whole && e + g.count == end) {
+      g.out = out;
+      g.out_gate = out_gate;
+    }
+    for (int64_t d = 0; d < dim; d += WIDEST * VECTOR) {
+      int64_t left = dim - d, vectors = (left + VECTOR - 1) / VECTOR;
+      int cut = left < WIDEST * VECTOR && left % VECTOR != 0;
+      switch (vectors < WIDEST ? 2 * vectors + cut : 2 * WIDEST + cut) {
+#define CASE(width)                                                            \
+  case 2 * width:                                                              \
+    panel(&g, d, t, width, 0, pass, edges, gated);                             \
+    break;                                                                     \
+  case 2 * width + 1:                                                          \
+    panel(&g, d, t, width, 1, pass, edges, gated);                             \
+    break;
+        EACH_WIDTH(CASE)
+#undef CASE
+      }
+    }
+    g.fresh = 0;
+    e += g.count;
+  } while (e < end);
+}
+
+#define FOLD(name, pass, edges, gated)                                         \
+  static CPU_TARGET void name(const void *job, int64_t row, int64_t piece,     \
+                              int64_t begin, int64_t end, void *state,         \
+                              int whole) {                                     \
+    fold(job, row, piece, begin, end, state, whole, pass, edges, gated);       \
+  }
+FOLD(forward_relu_given, FORWARD, GIVEN, 0)
+FOLD(forward_relu_projected, FORWARD, PROJECTED, 0)
+FOLD(forward_gate_none, FORWARD, NONE, 1)
+FOLD(forward_gate_given, FORWARD, GIVEN, 1)
+FOLD(forward_gate_projected, FORWARD, PROJECTED, 1)
+FOLD(columns_relu_given, COLUMNS, GIVEN, 0)
+FOLD(columns_relu_projected, COLUMNS, PROJECTED, 0)
+FOLD(columns_gate_none, COLUMNS, NONE, 1)
+FOLD(columns_gate_given, COLUMNS, GIVEN, 1)
+FOLD(columns_gate_projected, COLUMNS, PROJECTED, 1)
+FOLD(rows_gate_none, ROWS, NONE, 1)
+FOLD(rows_gate_given, ROWS, GIVEN, 1)
+FOLD(rows_gate_projected, ROWS, PROJECTED, 1)
+
+static CPU_TARGET void merge(const void *data, int64_t piece, void *to,
+                             const void *from, int64_t before, int64_t count) {
+  const message_job *job = data;
+  int64_t first = piece * job->pieces.dim;
+  (void)before, (void)count;
+  if (job->to.base)
+    add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
+  first += job->width;
+  if (job->to_gate.base)
+    add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
+}
+
+static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
+                              void *state) {
+  const message_job *job = data;
+  int64_t first = piece * job->pieces.dim;
+  if (job->to.base)
+    store_times((storage *)place(job, &job->to, row, piece),
+                (const scalar *)state + first, job->pieces.dim,
+                after_of(job, row));
+  first += job->width;
+  if (job->to_gate.base)
+    store_times((storage *)place(job, &job->to_gate, row, piece),
+                (const scalar *)state + first, job->pieces.dim,
+                after_of(job, row));
+}
+
+/* ---- gradients of projections -------------------------------------------- */
+
+/* Makes of an edge's projected part the gradient of that part, in place. */
+CPU_INLINE void grade_piece(const message_job *job, int64_t row, int64_t column,
+                            int64_t piece, scalar factor, scalar *part,
+                            const int gated) {
+  int64_t dim = job->pieces.dim;
+  vec f = v_set(factor);
+  const storage *grad =
+      (const storage *)place(job, &job->own.first, row, piece);
+  const storage *x =
+      (const storage *)place(job, &job->far.first, column, piece);
+  const storage *gates[2] = {
+      (const storage *)place(job, &job->own.gate, row, piece),
+      (const storage *)place(job, &job->far.gate, column, piece)};
+  part += piece * dim;
+  for (int64_t d = 0; d < dim; d += VECTOR) {
+    int cut = dim - d < VECTOR;
+    tail t = v_tail(dim % VECTOR);
+    vec nodes = gated ? v_add(load_cut(gates[0] + d, t, cut),
+                              load_cut(gates[1] + d, t, cut))
+                      : v_zero();
+    term y =
+        term_of(load_cut(x + d, t, cut), nodes, s_load_cut(part + d, t, cut),
+                v_mul(f, load_cut(grad + d, t, cut)), ROWS, gated);
+    s_store_cut(part + d, y.edge, t, cut);
+  }
+}
+
+CPU_INLINE void grade_window(const message_job *job, int64_t begin,
+                             int64_t count, int64_t *row, scalar *parts,
+                             const int gated) {
+  const scalar *scale = job->scale;
+  for (int64_t k = 0; k < count; k++) {
+    int64_t e = begin + k, column = job->indices[e];
+    while (dfgnn__cpu_edge(job->offsets64, job->offsets, *row + 1) <= e)
+      ++*row;
+    scalar factor = after_of(job, *row) * (scale ? scale[column] : 1);
+    for (int64_t piece = 0; piece < job->pieces.count; piece++)
+      grade_piece(job, *row, column, piece, factor,
+                  parts + k * job->projection.padded_width, gated);
+  }
+}
+
+/* The row of an edge: the last that begins at or before it. */
+CPU_INLINE int64_t row_of_edge(const message_job *job, int64_t e) {
+  int64_t low = 0, high = job->rows;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (dfgnn__cpu_edge(job->offsets64, job->offsets, middle) <= e)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
+                             int64_t end, char *scratch, void *sums) {
+  int64_t row = begin < end ? row_of_edge(job, begin) : 0;
+  for (int64_t e = begin; e < end; e += WINDOW) {
+    int64_t count = end - e < WINDOW ? end - e : WINDOW;
+    project(job, e, count, scratch);
+    if (job->gated)
+      grade_window(job, e, count, &row, window_parts(scratch), 1);
+    else
+      grade_window(job, e, count, &row, window_parts(scratch), 0);
+    if (job->projection.grad_attr)
+      grade_fields(job, e, count, scratch);
+    if (sums)
+      add_parameters(job, count, scratch, sums);
+  }
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+const dfgnn_cpu_message_kernels CPU_TABLE = {
+    .pass = {[FORWARD] = {[NONE] = {{NULL}, {forward_gate_none}},
+                          [GIVEN] = {{forward_relu_given},
+                                     {forward_gate_given}},
+                          [PROJECTED] = {{forward_relu_projected},
+                                         {forward_gate_projected}}},
+             [COLUMNS] = {[NONE] = {{NULL}, {columns_gate_none}},
+                          [GIVEN] = {{columns_relu_given},
+                                     {columns_gate_given}},
+                          [PROJECTED] = {{columns_relu_projected},
+                                         {columns_gate_projected}}},
+             [ROWS] = {[NONE] = {{NULL}, {rows_gate_none}},
+                       [GIVEN] = {{NULL}, {rows_gate_given}},
+                       [PROJECTED] = {{NULL}, {rows_gate_projected}}}},
+    .merge = merge,
+    .finish = finish,
+    .edges = edges};

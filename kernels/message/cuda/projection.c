@@ -1,0 +1,148 @@
+/* projection.c - launches what concerns the matrix of edge features */
+#include "base/error.h"
+#include "kernels/message/cuda/message_host.h"
+
+#define SOURCE "kernels/message/cuda/projection.cuh"
+
+/* Waves of blocks, each of which has sums of its own. */
+enum { BLOCK_WAVES = 2, LEAST_TILES = 4 };
+
+static int64_t feature_tiles(const dfgnn_problem *problem) {
+  return dfgnn__ceil_div(dfgnn__gather_width(problem), EDGES_FEATURES);
+}
+
+static int64_t edge_tiles(const dfgnn_matrix *matrix) {
+  return dfgnn__ceil_div(matrix->edges, EDGES_TILE);
+}
+
+int dfgnn__message_blocks(const dfgnn_setting *setting) {
+  const int64_t resident = (int64_t)setting->device->units * BLOCK_WAVES * 4;
+  int64_t blocks = dfgnn__ceil_div(resident, feature_tiles(setting->problem));
+  const int64_t most =
+      dfgnn__ceil_div(edge_tiles(setting->matrix), LEAST_TILES);
+  blocks = blocks > most ? most : blocks;
+  return blocks < 1 ? 1 : (int)blocks;
+}
+
+/* ---- the matrix ---------------------------------------------------------- */
+
+dfgnn_status dfgnn__message_convert(const message_call *call) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  const message_matrix_params p = {.fields = (int)problem->edge_dim,
+                                   .width = dfgnn__gather_width(problem),
+                                   .heads = (int)problem->heads,
+                                   .dim = (int)problem->dim,
+                                   .heads_inner =
+                                       problem->layout == DFGNN_LAYOUT_NDH,
+                                   .matrix = call->launch->args->edge_weight,
+                                   .offset = call->launch->args->edge_bias,
+                                   .to = (void *)call->matrix};
+  const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::message_matrix",
+                                              DFGNN_TYPE(problem->dtype));
+  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(
+                               (int64_t)(p.fields + 1) * p.width, 256)},
+                           .threads = 256};
+  return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
+}
+
+/* ---- gradients ----------------------------------------------------------- */
+
+static dfgnn_status fill(message_edges_params *p, const message_call *call) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  const dfgnn_matrix *m = call->launch->setting.matrix;
+  const dfgnn_args *a = call->launch->args;
+  *p = (message_edges_params){
+      .edges = m->edges,
+      .fields = (int)problem->edge_dim,
+      .width = dfgnn__gather_width(problem),
+      .heads = (int)problem->heads,
+      .dim = (int)problem->dim,
+      .heads_inner = problem->layout == DFGNN_LAYOUT_NDH,
+      .offsets = dfgnn__gather_offsets(m),
+      .indices = m->indices,
+      .row_of_edge = call->row_of_edge->array[0],
+      .scale_dst = call->scale_dst,
+      .scale_src = a->scale_src,
+      .attr = a->edge_attr,
+      .matrix = call->matrix,
+      .grad_attr = a->grad_edge_attr,
+      .sums = (char *)call->launch->workspace + call->layout.sums};
+  dfgnn_status status = dfgnn__gather_tensor(&p->value, "value", a->value,
+                                             &a->value_strides, problem->dtype);
+  if (!status)
+    status = dfgnn__gather_tensor(&p->grad_out, "grad_out", a->grad_out,
+                                  &a->grad_out_strides, problem->dtype);
+  if (!status)
+    status = dfgnn__gather_tensor(&p->gate_dst, "gate_dst", a->gate_dst,
+                                  &a->gate_dst_strides, problem->dtype);
+  if (!status)
+    status = dfgnn__gather_tensor(&p->gate_src, "gate_src", a->gate_src,
+                                  &a->gate_src_strides, problem->dtype);
+  return status;
+}
+
+static unsigned shared_bytes(const dfgnn_problem *problem, int stride) {
+  const int64_t fields = problem->edge_dim + 1;
+  return (unsigned)((EDGES_TILE * fields + fields * EDGES_FEATURES +
+                     EDGES_TILE * stride) *
+                    (int64_t)dfgnn__scalar_size(problem->dtype));
+}
+
+static dfgnn_status run_tiles(const message_call *call, const char *name,
+                              message_edges_params *p, unsigned blocks,
+                              unsigned tiles, int stride) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  const dfgnn_program program = {
+      .source = SOURCE,
+      .name = name,
+      .count = 3,
+      .constant = {DFGNN_TYPE(problem->dtype),
+                   problem->message == DFGNN_MESSAGE_GATE, p->fields}};
+  const dfgnn_grid grid = {.blocks = {blocks, tiles},
+                           .threads = EDGES_THREADS,
+                           .shared = shared_bytes(problem, stride)};
+  return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, p);
+}
+
+static dfgnn_status add_parameters(const message_call *call,
+                                   const message_edges_params *e, int blocks) {
+  const dfgnn_args *args = call->launch->args;
+  const int wide = call->launch->setting.problem->dtype == DFGNN_F64;
+  const message_parameters_params p = {.blocks = blocks,
+                                       .fields = e->fields,
+                                       .width = e->width,
+                                       .heads = e->heads,
+                                       .dim = e->dim,
+                                       .heads_inner = e->heads_inner,
+                                       .sums = e->sums,
+                                       .grad_matrix = args->grad_edge_weight,
+                                       .grad_offset = args->grad_edge_bias};
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::message_parameter_sums",
+                    DFGNN_TYPE(wide ? DFGNN_F64 : DFGNN_F32));
+  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(
+                               (int64_t)(p.fields + 1) * p.width, 256)},
+                           .threads = 256};
+  return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
+}
+
+dfgnn_status dfgnn__message_grade_projection(const message_call *call) {
+  const dfgnn_setting *setting = &call->launch->setting;
+  const dfgnn_args *args = call->launch->args;
+  const int64_t tiles = edge_tiles(setting->matrix);
+  message_edges_params p;
+  if (tiles > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld edges are too many",
+                       (long long)setting->matrix->edges);
+  dfgnn_status status = fill(&p, call);
+  if (!status && args->grad_edge_attr && tiles > 0)
+    status = run_tiles(call, "dfgnn::message_fields", &p, (unsigned)tiles, 1,
+                       EDGES_FEATURES + 1);
+  if (status || (!args->grad_edge_weight && !args->grad_edge_bias))
+    return status;
+  p.chunks = (int)dfgnn__ceil_div(tiles, call->layout.blocks);
+  status = run_tiles(call, "dfgnn::message_parameters", &p,
+                     (unsigned)call->layout.blocks,
+                     (unsigned)feature_tiles(setting->problem), EDGES_FEATURES);
+  return status ? status : add_parameters(call, &p, call->layout.blocks);
+}

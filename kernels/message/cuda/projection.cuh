@@ -1,0 +1,270 @@
+/* projection.cuh - the matrix that projects edge features, and the gradients of
+ * features, matrix and offset
+ *
+ * A block computes the gradients of a tile of edges' parts, EDGES_TILE edges by
+ * EDGES_FEATURES features in shared memory, and multiplies them from there.
+ * FIELDS is the number of an edge's features; one more is 1, of the offset. */
+#ifndef DFGNN_MESSAGE_CUDA_PROJECTION_CUH
+#define DFGNN_MESSAGE_CUDA_PROJECTION_CUH
+
+#include "kernels/message/cuda/term.cuh"
+
+namespace dfgnn {
+
+/* Matrix and offset as scalars by field, features in the layout's order. */
+template <typename T>
+__global__ void
+message_matrix(const __grid_constant__ message_matrix_params p) {
+  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (k >= int64_t(p.fields + 1) * p.width)
+    return;
+  const int field = static_cast<int>(k / p.width);
+  const int64_t i = heads_first(p, static_cast<int>(k % p.width));
+  const T *matrix = static_cast<const T *>(p.matrix);
+  const T *offset = static_cast<const T *>(p.offset);
+  static_cast<accumulator_t<T> *>(p.to)[k] =
+      field < p.fields ? widen(matrix[i * p.fields + field])
+      : offset         ? widen(offset[i])
+                       : accumulator_t<T>(0);
+}
+
+/* ---- a tile of gradients ------------------------------------------------- */
+
+constexpr int kQuad = 4; /* edges, and features, of a thread */
+
+template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
+  using A = accumulator_t<T>;
+  static constexpr int kFields = FIELDS + 1;
+  const message_edges_params &p;
+  A *const attr;   /* [EDGES_TILE][kFields] */
+  A *const matrix; /* [kFields][EDGES_FEATURES] */
+  A *const grad;   /* [EDGES_TILE][STRIDE] */
+
+  __device__ __forceinline__ edges_tile(const message_edges_params &params,
+                                        A *shared)
+      : p(params), attr(shared), matrix(attr + EDGES_TILE * kFields),
+        grad(matrix + kFields * EDGES_FEATURES) {}
+
+  __device__ __forceinline__ void load_matrix(int first) const {
+    for (int k = threadIdx.x; k < kFields * EDGES_FEATURES;
+         k += EDGES_THREADS) {
+      const int field = k / EDGES_FEATURES, f = first + k % EDGES_FEATURES;
+      matrix[k] = f < p.width ? __ldg(static_cast<const A *>(p.matrix) +
+                                      int64_t(field) * p.width + f)
+                              : A(0);
+    }
+  }
+
+  __device__ __forceinline__ void load_attr(int64_t first) const {
+    for (int k = threadIdx.x; k < EDGES_TILE * kFields; k += EDGES_THREADS) {
+      const int field = k % kFields;
+      const int64_t e = first + k / kFields;
+      attr[k] = e >= p.edges ? A(0)
+                : field == FIELDS
+                    ? A(1)
+                    : widen(static_cast<const T *>(p.attr)[e * FIELDS + field]);
+    }
+  }
+
+  /* Where a feature lies in a node of a tensor. */
+  __device__ __forceinline__ int64_t place(const feature_tensor &t,
+                                           int f) const {
+    const int i = heads_first(p, f);
+    return i / p.dim * t.head + i % p.dim * t.feature;
+  }
+  __device__ __forceinline__ A number(const feature_tensor &t, int node,
+                                      int64_t at) const {
+    const char *row =
+        static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes;
+    return widen(one_number(reinterpret_cast<const T *>(row) + at));
+  }
+  static __device__ __forceinline__ T one_number(const T *x) {
+    return load_packed<1>(x).item[0];
+  }
+
+  __device__ __forceinline__ A factor(int row, int column) const {
+    const A r =
+        p.scale_dst ? __ldg(static_cast<const A *>(p.scale_dst) + row) : A(1);
+    return p.scale_src ? r * __ldg(static_cast<const A *>(p.scale_src) + column)
+                       : r;
+  }
+
+  /* A thread makes four features of four edges. */
+  __device__ __forceinline__ void compute(int64_t first_edge,
+                                          int first_feature) const {
+    constexpr int kQuads = EDGES_FEATURES / kQuad;
+    const int f0 = threadIdx.x % kQuads * kQuad;
+    const int e0 = threadIdx.x / kQuads * kQuad;
+    A part[kQuad][kQuad] = {};
+#pragma unroll 4
+    for (int k = 0; k < kFields; ++k) {
+      A w[kQuad];
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i)
+        w[i] = matrix[k * EDGES_FEATURES + f0 + i];
+#pragma unroll
+      for (int u = 0; u < kQuad; ++u) {
+        const A x = attr[(e0 + u) * kFields + k];
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i)
+          part[u][i] += x * w[i];
+      }
+    }
+    int row[kQuad], column[kQuad];
+    A scale[kQuad];
+#pragma unroll
+    for (int u = 0; u < kQuad; ++u) {
+      const int64_t e = first_edge + e0 + u;
+      row[u] = column[u] = 0;
+      scale[u] = A(0);
+      if (e < p.edges) {
+        row[u] = __ldg(p.row_of_edge + e);
+        column[u] = __ldg(p.indices + e);
+        scale[u] = factor(row[u], column[u]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const int f = first_feature + f0 + i;
+      const bool on = f < p.width;
+      const int64_t x_at = place(p.value, on ? f : 0);
+      const int64_t grad_at = place(p.grad_out, on ? f : 0);
+      const int64_t dst_at = GATED ? place(p.gate_dst, on ? f : 0) : 0;
+      const int64_t src_at = GATED ? place(p.gate_src, on ? f : 0) : 0;
+#pragma unroll
+      for (int u = 0; u < kQuad; ++u) {
+        A y = A(0);
+        if (on && first_edge + e0 + u < p.edges) {
+          const A gates = GATED ? number(p.gate_dst, row[u], dst_at) +
+                                      number(p.gate_src, column[u], src_at)
+                                : A(0);
+          y = term_of<MESSAGE_ROWS, GATED>(
+                  number(p.value, column[u], x_at), gates, part[u][i],
+                  scale[u] * number(p.grad_out, row[u], grad_at))
+                  .gate;
+        }
+        grad[(e0 + u) * STRIDE + f0 + i] = y;
+      }
+    }
+  }
+};
+
+/* ---- gradients of features ----------------------------------------------- */
+
+template <typename T, bool GATED, int FIELDS>
+__global__ void __launch_bounds__(EDGES_THREADS)
+    message_fields(const __grid_constant__ message_edges_params p) {
+  using A = accumulator_t<T>;
+  constexpr int kStride = EDGES_FEATURES + 1;
+  constexpr int kStep = EDGES_THREADS / EDGES_TILE;
+  constexpr int kOwn = (FIELDS + kStep - 1) / kStep;
+  extern __shared__ double shared[];
+  const edges_tile<T, GATED, FIELDS, kStride> tile(
+      p, reinterpret_cast<A *>(shared));
+  const int64_t first = int64_t(blockIdx.x) * EDGES_TILE;
+  const int edge = threadIdx.x % EDGES_TILE, field = threadIdx.x / EDGES_TILE;
+  A sum[kOwn] = {};
+  tile.load_attr(first);
+  for (int from = 0; from < p.width; from += EDGES_FEATURES) {
+    tile.load_matrix(from);
+    __syncthreads();
+    tile.compute(first, from);
+    __syncthreads();
+#pragma unroll 4
+    for (int d = 0; d < EDGES_FEATURES; ++d) {
+      const A y = tile.grad[edge * kStride + d];
+#pragma unroll
+      for (int k = 0; k < kOwn; ++k)
+        if (FIELDS % kStep == 0 || field + k * kStep < FIELDS)
+          sum[k] += y * tile.matrix[(field + k * kStep) * EDGES_FEATURES + d];
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < kOwn; ++k)
+    if (first + edge < p.edges && field + k * kStep < FIELDS)
+      static_cast<T *>(
+          p.grad_attr)[(first + edge) * FIELDS + field + k * kStep] =
+          narrow<T>(sum[k]);
+}
+
+/* ---- gradients of matrix and offset -------------------------------------- */
+
+template <typename T, bool GATED, int FIELDS>
+__global__ void __launch_bounds__(EDGES_THREADS)
+    message_parameters(const __grid_constant__ message_edges_params p) {
+  using A = accumulator_t<T>;
+  constexpr int kFields = FIELDS + 1;
+  constexpr int kQuads = EDGES_FEATURES / kQuad;
+  constexpr int kStep = EDGES_THREADS / kQuads;
+  constexpr int kOwn = (kFields + kStep - 1) / kStep;
+  extern __shared__ double shared[];
+  const edges_tile<T, GATED, FIELDS, EDGES_FEATURES> tile(
+      p, reinterpret_cast<A *>(shared));
+  const int from = blockIdx.y * EDGES_FEATURES;
+  const int f0 = threadIdx.x % kQuads * kQuad, field = threadIdx.x / kQuads;
+  A sum[kOwn][kQuad] = {};
+  tile.load_matrix(from);
+  for (int chunk = 0; chunk < p.chunks; ++chunk) {
+    const int64_t first = (int64_t(blockIdx.x) * p.chunks + chunk) * EDGES_TILE;
+    if (first >= p.edges)
+      break;
+    tile.load_attr(first);
+    __syncthreads();
+    tile.compute(first, from);
+    __syncthreads();
+#pragma unroll 4
+    for (int e = 0; e < EDGES_TILE; ++e) {
+      A y[kQuad];
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i)
+        y[i] = tile.grad[e * EDGES_FEATURES + f0 + i];
+#pragma unroll
+      for (int k = 0; k < kOwn; ++k) {
+        const int own = field + k * kStep;
+        const A x = kFields % kStep == 0 || own < kFields
+                        ? tile.attr[e * kFields + own]
+                        : A(0);
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i)
+          sum[k][i] += x * y[i];
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < kOwn; ++k) {
+    const int own = field + k * kStep;
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i)
+      if (own < kFields && from + f0 + i < p.width)
+        static_cast<A *>(
+            p.sums)[(int64_t(blockIdx.x) * kFields + own) * p.width + from +
+                    f0 + i] = sum[k][i];
+  }
+}
+
+/* Adds the blocks' sums, in order. */
+template <typename A>
+__global__ void
+message_parameter_sums(const __grid_constant__ message_parameters_params p) {
+  const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t count = int64_t(p.fields + 1) * p.width;
+  if (k >= count)
+    return;
+  const int field = static_cast<int>(k / p.width);
+  const int64_t i = heads_first(p, static_cast<int>(k % p.width));
+  A sum = A(0);
+  for (int b = 0; b < p.blocks; ++b)
+    sum += static_cast<const A *>(p.sums)[b * count + k];
+  if (field == p.fields) {
+    if (p.grad_offset)
+      static_cast<A *>(p.grad_offset)[i] = sum;
+  } else if (p.grad_matrix) {
+    static_cast<A *>(p.grad_matrix)[i * p.fields + field] = sum;
+  }
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,60 @@
+/* edge.h - the message of one edge in float64, with what rounding does to it */
+#ifndef DFGNN_MESSAGE_REFERENCE_EDGE_H
+#define DFGNN_MESSAGE_REFERENCE_EDGE_H
+
+#include "kernels/common/reference.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Numbers by head and feature, and the variances of their errors in units of
+ * the squared unit roundoff. */
+typedef struct dfgnn_ref_numbers {
+  double *value, *variance;
+} dfgnn_ref_numbers;
+
+/* What an edge's message is made of.  Arrays have one number a head and
+ * feature, heads first. */
+typedef struct dfgnn_ref_message {
+  const dfgnn_problem *problem;
+  const dfgnn_args *args;
+  int64_t width;        /* heads times features */
+  int64_t fields;       /* of args.edge_attr, where a matrix projects them */
+  double unit;          /* roundoff of what kernels compute in */
+  const double *matrix; /* [width][fields]; NULL: edges are as they are given */
+  const double *offset; /* [width]; NULL: 0 */
+
+  double *value, *gate_dst, *gate_src; /* what is read of the nodes */
+  double *attr;                        /* [fields] of the edge */
+  dfgnn_ref_numbers edge;              /* the edge's part of the sum */
+  dfgnn_ref_numbers message;
+  dfgnn_ref_numbers by_value; /* the message's derivative by value */
+  dfgnn_ref_numbers by_edge;  /* by the edge's part, and by either gate */
+} dfgnn_ref_message;
+
+/* Doubles that parameters and one edge take. */
+size_t dfgnn__ref_message_parameters(const dfgnn_problem *problem);
+size_t dfgnn__ref_message_numbers(const dfgnn_problem *problem);
+
+/* Converts matrix and offset into `parameters`, which all threads read. */
+void dfgnn__ref_message_convert(double *parameters,
+                                const dfgnn_problem *problem,
+                                const dfgnn_args *args);
+dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
+                                     const dfgnn_args *args,
+                                     const double *parameters, double *buffer);
+
+/* Reads all heads of a node. */
+void dfgnn__ref_message_load(double *to, const dfgnn_ref_message *m,
+                             const void *array, const dfgnn_strides *strides,
+                             int64_t node);
+void dfgnn__ref_message_destination(dfgnn_ref_message *m, int64_t row);
+void dfgnn__ref_message_source(dfgnn_ref_message *m, int64_t column);
+/* Reads the edge and computes the message and its derivatives. */
+void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t edge);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

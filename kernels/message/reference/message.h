@@ -1,0 +1,23 @@
+/* message.h - float64 sums of messages of edges by the formulas */
+#ifndef DFGNN_MESSAGE_REFERENCE_H
+#define DFGNN_MESSAGE_REFERENCE_H
+
+#include "kernels/common/reference.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+dfgnn_status dfgnn__message_reference(const dfgnn_problem *problem,
+                                      const dfgnn_matrix *matrix,
+                                      const dfgnn_args *args,
+                                      const dfgnn_expected *expected);
+dfgnn_status dfgnn__message_backward_reference(const dfgnn_problem *problem,
+                                               const dfgnn_matrix *matrix,
+                                               const dfgnn_args *args,
+                                               const dfgnn_expected *expected);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,84 @@
+/* predict.h - times of variants as a model predicts them
+ *
+ * A model is what DFGNN_MODEL names, else the user's and the package's files of
+ * forests (model/forest.h).  It answers for the device architectures and kinds
+ * of operators that it was fitted to. */
+#ifndef DFGNN_LIB_PREDICT_H
+#define DFGNN_LIB_PREDICT_H
+
+#include "lib/select.h"
+#include "model/forest.h"
+
+typedef struct dfgnn_model dfgnn_model;
+
+/* Log of a file that was passed over. */
+typedef void (*dfgnn_model_log)(void *data, const char *message);
+
+/* Files that cannot be used are logged and passed over, except one that
+ * DFGNN_MODEL names. */
+dfgnn_status dfgnn__model_open(dfgnn_model **model, dfgnn_model_log log,
+                               void *data);
+/* Of forests that stay the caller's, for tests and for judging a forest. */
+dfgnn_status dfgnn__model_of(dfgnn_model **model, const dfgnn_forests *forests);
+void dfgnn__model_close(dfgnn_model *model);
+
+/* The user's file, which `dfgnn-tune model train` writes; the caller frees it.
+ * NULL: there is no home. */
+char *dfgnn__model_user_path(void);
+
+/* What a forest of this problem on this device is called: "cuda sm_90
+ * attention.fwd". */
+void dfgnn__model_key(char *key, size_t size, const dfgnn_device_info *device,
+                      dfgnn_op op, dfgnn_pass pass);
+
+/* Digests all forests, "" without one. */
+void dfgnn__model_digest(char *text, size_t size, const dfgnn_model *model);
+
+/* The files in use, in the order in which they are asked; NULL at the end. */
+const dfgnn_forests *dfgnn__model_file(const dfgnn_model *model, size_t i,
+                                       const char **name);
+
+/* What is predicted of the variants that run.  Valid until the model's next
+ * prediction; a model serves one thread at a time. */
+typedef struct dfgnn_prediction {
+  const dfgnn_forest *forest;
+  const char *file;
+  size_t count;                        /* of candidates */
+  const dfgnn_variant *const *variant; /* [count] */
+  const int64_t *score;                /* [count] of DFGNN_FOREST_UNIT times
+                                        * members; INT64_MAX: it has none */
+  size_t running;                      /* candidates that run */
+  size_t best;                         /* of them, least score; ties by name */
+  double disagreement;                 /* log2 that the members think the best
+                                        * loses against their own, on average */
+} dfgnn_prediction;
+
+/* NULL if no forest answers or no variant runs.  To choose it is enough to
+ * predict those that may be the best; all of them take longer. */
+const dfgnn_prediction *dfgnn__predict(dfgnn_model *model,
+                                       const dfgnn_query *query);
+const dfgnn_prediction *dfgnn__predict_all(dfgnn_model *model,
+                                           const dfgnn_query *query);
+
+/* The predicted time over the best's; 0 if the variant is no candidate. */
+double dfgnn__predicted_ratio(const dfgnn_prediction *prediction,
+                              const dfgnn_variant *variant);
+
+/* The best so many of different score, best first; returns how many. */
+size_t dfgnn__predicted_first(const dfgnn_variant **variant, size_t most,
+                              const dfgnn_prediction *prediction);
+
+/* Which features told the best from the candidates after it, in words. */
+void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *model,
+                            const dfgnn_query *query);
+
+/* Members that disagree by more abstain: choosing leaves it to what is near,
+ * then to the rule. */
+extern const double dfgnn__trusted_disagreement;
+
+/* The tier of the model: choice->variant is NULL if it does not answer or
+ * abstains; because then says which. */
+void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *model,
+                         const dfgnn_query *query);
+
+#endif

@@ -1,0 +1,42 @@
+/* messages.h - the tests of variants that send messages of edges */
+#ifndef DFGNN_TESTS_MESSAGES_H
+#define DFGNN_TESTS_MESSAGES_H
+
+#include "tests/common/variants.h"
+
+/* Given edges, none, and projections of one feature, of vectors that are whole
+ * and of those that are not. */
+static const struct {
+  dfgnn_message message;
+  int64_t edge_dim;
+} message_kinds[] = {
+    {DFGNN_MESSAGE_RELU, DFGNN_EDGE_PROJECTED},
+    {DFGNN_MESSAGE_GATE, 0},
+    {DFGNN_MESSAGE_RELU, 1},
+    {DFGNN_MESSAGE_GATE, DFGNN_EDGE_PROJECTED},
+    {DFGNN_MESSAGE_RELU, 11},
+    {DFGNN_MESSAGE_GATE, 8},
+};
+
+static const dfgnn_op message_ops[] = {DFGNN_OP_SPMM_SUM, DFGNN_OP_SPMM_MEAN};
+
+#define MESSAGE_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define MESSAGE_TESTS                                                          \
+  (MESSAGE_COUNT(message_kinds) * (int)DFGNN_PASS_COUNT *                      \
+   (int)DFGNN_DTYPE_COUNT)
+
+/* The i-th test, storage types varying fastest.  The operators take turns, so
+ * that each kind and pass meets both. */
+static inline variant_test message_test_make(int i) {
+  variant_test test = {.dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
+  int pass = i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT;
+  int kind = i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT);
+  test.pass = (dfgnn_pass)pass;
+  test.op =
+      message_ops[(kind + pass + (int)test.dtype) % MESSAGE_COUNT(message_ops)];
+  test.message = message_kinds[kind].message;
+  test.edge_dim = message_kinds[kind].edge_dim;
+  return test;
+}
+
+#endif

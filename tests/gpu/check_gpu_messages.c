@@ -1,0 +1,58 @@
+/* check_gpu_messages.c - CUDA variants of messages of edges against the float64
+ * reference; the promises are those of tests/common/variants.h */
+#include "tests/gpu/gpu.h"
+
+#include "tests/common/messages.h"
+
+/* DFGNN_TEST_QUICK checks these alone: each kind of message, pass and storage
+ * type in some of them. */
+static int in_quick(int i) { return i % 5 == 0; }
+
+START_TEST(every_variant_matches_the_reference) {
+  variant_test test = message_test_make(_i);
+  int checks = check_every_variant("cuda", &test);
+  printf("%s %s %s of %s, edge_dim %d: %d checks\n", dfgnn_op_name(test.op),
+         dfgnn_pass_name(test.pass), dfgnn_dtype_name(test.dtype),
+         dfgnn_message_name(test.message), (int)test.edge_dim, checks);
+}
+END_TEST
+
+START_TEST(strides_of_the_caller_are_followed) {
+  variant_test test = message_test_make(_i);
+  check_strides("cuda", &test);
+}
+END_TEST
+
+START_TEST(every_call_gives_the_same_bits) {
+  variant_test test = message_test_make(_i);
+  check_repeats("cuda", &test);
+}
+END_TEST
+
+/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
+ * processes side by side. */
+static int in_part(int number) {
+  const char *value = getenv("DFGNN_TEST_PART");
+  int part = 0, parts = 1;
+  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
+    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
+    exit(EXIT_FAILURE);
+  }
+  return number % parts == part % parts;
+}
+
+int main(void) {
+  Suite *suite = suite_create("gpu_messages");
+  TCase *tests = tcase_create("messages");
+  int number = 0;
+  tcase_set_timeout(tests, 0);
+  for (int i = 0; i < MESSAGE_TESTS; i++) {
+    if ((quick() && !in_quick(i)) || !in_part(number++))
+      continue;
+    tcase_add_loop_test(tests, every_variant_matches_the_reference, i, i + 1);
+    tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
+    tcase_add_loop_test(tests, every_call_gives_the_same_bits, i, i + 1);
+  }
+  suite_add_tcase(suite, tests);
+  return run_on_gpu(suite);
+}

@@ -1,0 +1,396 @@
+/* Fake families of the CPU backend, a model that was fitted to what they are
+ * said to take, and who is chosen by it. */
+#include "tests/unit/fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "db/store.h"
+#include "lib/describe.h"
+#include "lib/graph.h"
+#include "lib/predict.h"
+#include "lib/registry.h"
+#include "tuner/search.h"
+#include "tuner/train.h"
+
+static int launches;
+
+/* "sleep" milliseconds, whatever the model thinks of it. */
+static dfgnn_status fake_launch(const dfgnn_launch *launch) {
+  const struct timespec t = {0, launch->setting.parameter[0] * 1000000L};
+  launches++;
+  nanosleep(&t, NULL);
+  *(float *)launch->args->out = 1;
+  return DFGNN_OK;
+}
+
+#define FAKE(family, ...)                                                      \
+  {                                                                            \
+    .name = "cpu.attention.fwd." family, .algorithm = family,                  \
+    .backend = "cpu", .ops = DFGNN_OPS_ATTENTION,                              \
+    .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F64),   \
+    .revision = 3, .deterministic = 1, .launch = fake_launch, __VA_ARGS__      \
+  }
+
+static const dfgnn_family fakes[] = {
+    FAKE("fake", .parameters = {{"sleep", 4, {2, 4, 6, 8}, {0}}}),
+    DFGNN_FAMILIES_END};
+
+#define SLEEP(n) "cpu.attention.fwd.fake/sleep=" #n
+
+static char store_path[64], model_path[64];
+static dfgnn_csr csr;
+static dfgnn_problem problem;
+
+static int three(int64_t i) {
+  (void)i;
+  return 3;
+}
+
+static void set_up(void) {
+  snprintf(store_path, sizeof store_path, "/tmp/dfgnn-check-predict-%d.db",
+           (int)getpid());
+  snprintf(model_path, sizeof model_path, "/tmp/dfgnn-check-predict-%d.model",
+           (int)getpid());
+  unlink(store_path);
+  csr = ring(100, three);
+  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem.dtype = DFGNN_F64;
+  problem.dim = 8;
+  launches = 0;
+}
+
+static void tear_down(void) {
+  char side[80];
+  unlink(store_path);
+  unlink(model_path);
+  unlink(strcat(strcpy(side, store_path), "-wal"));
+  unlink(strcat(strcpy(side, store_path), "-shm"));
+  ring_free(&csr);
+}
+
+/* Rows of graphs of several sizes on which "sleep" of `best` is fastest, and
+ * each step away from it costs a fifth; other variants take three times that.
+ */
+enum { GRAPHS = 24 };
+static dfgnn_measurement *make_rows(size_t *count, dfgnn_context *ctx,
+                                    int best) {
+  const size_t most = GRAPHS * 200;
+  dfgnn_measurement *rows = calloc(most, sizeof *rows);
+  dfgnn_graph *graph;
+  *count = 0;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  for (int g = 0; g < GRAPHS; g++)
+    for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+      const dfgnn_variant *v = dfgnn__variant(i);
+      const dfgnn_setting setting = dfgnn__setting(graph, &problem);
+      dfgnn_measurement *m = &rows[*count];
+      if (v->family->reference || dfgnn__variant_refusal(v, &setting))
+        continue;
+      const int fake = v->family == &fakes[0];
+      dfgnn__describe(m, ctx, graph, &problem);
+      m->signature.fingerprint += (uint64_t)g * 977;
+      m->signature.mean_degree += g;
+      m->signature.edges += 1000 * g;
+      m->variant = v->name;
+      m->revision = v->family->revision;
+      m->tool = "check_predict";
+      m->run = "0123456789abcdef0123456789abcdef";
+      m->time = 1;
+      m->status = "ok";
+      m->anchor = SLEEP(8);
+      m->ratio = fake ? 1 + 0.1 * abs(v->parameter[0] - best) : 3;
+      if (v->parameter[0] == 8 && fake)
+        m->ratio = 1 + 0.1 * (8 - best);
+      m->ratio /= 1 + 0.1 * (8 - best);
+      m->ratio_low = m->ratio_high = m->ratio;
+      m->median_ms = m->ci_low_ms = m->ci_high_ms = m->ratio;
+      m->samples = 9;
+      ck_assert_uint_lt(++*count, most);
+    }
+  dfgnn_graph_destroy(graph);
+  return rows;
+}
+
+/* Writes a model by which `best` is fastest, and names it in DFGNN_MODEL. */
+static void make_model(int best) {
+  dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
+  dfgnn_trained trained;
+  size_t count;
+  setenv("DFGNN_MODEL", "none", 1);
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_measurement *rows = make_rows(&count, ctx, best);
+  options.folds = 2;
+  options.boost.trees = 60;
+  options.boost.least = 3;
+  options.least = 2;
+  ck_ok(dfgnn__train(&trained, rows, count, NULL, 0, &options));
+  ck_assert_uint_eq(trained.forests.count, 1);
+  ck_assert_uint_eq(trained.count, GRAPHS);
+  for (size_t i = 0; i < trained.count; i++) {
+    ck_assert_double_eq_tol(trained.judgement[i].regret[DFGNN_JUDGED_MODEL], 1,
+                            1e-9);
+    ck_assert_double_eq_tol(trained.judgement[i].regret[DFGNN_JUDGED_RACE], 1,
+                            1e-9);
+  }
+  ck_ok(dfgnn__forests_save(&trained.forests, model_path));
+  dfgnn__trained_free(&trained);
+  free(rows);
+  dfgnn_context_destroy(ctx);
+  setenv("DFGNN_MODEL", model_path, 1);
+}
+
+static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  return plan;
+}
+
+static void expect(const char *store, const char *variant,
+                   dfgnn_source source) {
+  dfgnn_context *ctx = cpu_context(store);
+  dfgnn_graph *graph;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_assert_int_eq(dfgnn_plan_source(plan), source);
+  if (variant)
+    ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+/* A store in which sleep=4 was measured on a graph that differs by so much. */
+static void store_row(int64_t edges_more, double mean_more) {
+  setenv("DFGNN_MODEL", "none", 1);
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_measurement m;
+  dfgnn_store *store;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn__describe(&m, ctx, graph, &problem);
+  m.signature.fingerprint++;
+  m.signature.edges += edges_more;
+  m.signature.mean_degree += mean_more;
+  m.variant = m.anchor = SLEEP(4);
+  m.revision = 3;
+  m.tool = "check_predict";
+  m.run = "0123456789abcdef0123456789abcdef";
+  m.time = 1;
+  m.status = "ok";
+  m.median_ms = m.ci_low_ms = m.ci_high_ms = 1;
+  m.ratio = m.ratio_low = m.ratio_high = 1;
+  m.samples = 9;
+  ck_ok(dfgnn__store_open(&store, store_path, DFGNN_STORE_WRITE));
+  ck_ok(dfgnn__store_record(store, NULL, &m));
+  dfgnn__store_close(store);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  setenv("DFGNN_MODEL", model_path, 1);
+}
+
+START_TEST(what_nobody_measured_is_chosen_by_the_model) {
+  expect("", NULL, DFGNN_SOURCE_RULE);
+  make_model(6);
+  expect("", SLEEP(6), DFGNN_SOURCE_MODEL);
+  make_model(2);
+  expect("", SLEEP(2), DFGNN_SOURCE_MODEL);
+  problem.effort = DFGNN_EFFORT_STORED;
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_plan *plan = NULL;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
+           DFGNN_ERROR_NOT_TUNED, "nothing stored");
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(near_graphs_come_before_the_model_and_far_ones_after) {
+  make_model(6);
+  store_row(100, 0.5);
+  expect(store_path, SLEEP(4), DFGNN_SOURCE_NEAREST);
+  unlink(store_path);
+  store_row(200, 2);
+  expect(store_path, SLEEP(6), DFGNN_SOURCE_MODEL);
+  setenv("DFGNN_MODEL", "none", 1);
+  expect(store_path, SLEEP(4), DFGNN_SOURCE_NEAREST);
+}
+END_TEST
+
+START_TEST(the_digest_tells_models_apart) {
+  char none[DFGNN_DIGEST_SIZE], one[DFGNN_DIGEST_SIZE], two[DFGNN_DIGEST_SIZE];
+  char *const digest[] = {none, one, two};
+  for (int k = 0; k < 3; k++) {
+    if (k)
+      make_model(2 * k);
+    dfgnn_context *ctx = cpu_context("");
+    ck_ok(dfgnn_context_digest(digest[k], ctx));
+    dfgnn_context_destroy(ctx);
+  }
+  ck_assert_str_ne(none, one);
+  ck_assert_str_ne(one, two);
+}
+END_TEST
+
+START_TEST(a_model_that_was_named_must_be_one) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx;
+  options.device = "cpu";
+  setenv("DFGNN_MODEL", "/tmp/dfgnn-no-such.model", 1);
+  ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_IO,
+           "DFGNN_MODEL: /tmp/dfgnn-no-such.model");
+}
+END_TEST
+
+/* Members that each swear by another variant. */
+START_TEST(members_that_disagree_abstain) {
+  make_model(6);
+  dfgnn_forests forests;
+  ck_ok(dfgnn__forests_load(&forests, model_path));
+  dfgnn_forest *f = &forests.forest[0];
+  size_t third = f->nodes;
+  for (size_t i = 0; i < f->nodes; i++)
+    if (i >= f->root[f->trees[0]] && f->node[i].feature == DFGNN_FOREST_LEAF)
+      f->node[i].value = (int16_t)-f->node[i].value;
+  ck_assert_uint_gt(third, 0);
+  ck_ok(dfgnn__forests_save(&forests, model_path));
+  dfgnn__forests_free(&forests);
+  expect("", NULL, DFGNN_SOURCE_RULE);
+}
+END_TEST
+
+START_TEST(explain_sets_predictions_beside_measurements) {
+  make_model(6);
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_graph *graph;
+  dfgnn_explanation *why;
+  int predicted = 0;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_ok(dfgnn_plan_explain(&why, plan));
+  ck_assert_ptr_nonnull(strstr(why->model, "parameter sleep"));
+  ck_assert_ptr_nonnull(strstr(why->because, "least predicted time"));
+  for (size_t i = 0; i < why->count; i++) {
+    const dfgnn_candidate *c = &why->candidates[i];
+    predicted += c->predicted > 0;
+    ck_assert(c->measured == 0);
+    if (!strcmp(c->variant, SLEEP(6)))
+      ck_assert(c->predicted == 1);
+    if (!strcmp(c->variant, SLEEP(2)))
+      ck_assert_double_eq_tol(c->predicted, 1.4, 0.15);
+  }
+  ck_assert_int_gt(predicted, 4);
+  dfgnn_explanation_free(why);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+enum { MOST_WORKSPACE = 1 << 19 };
+
+static void call(dfgnn_plan *plan) {
+  static double zeros[8 * 100], out[8 * 100];
+  static _Alignas(256) char workspace[MOST_WORKSPACE];
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  args.query = args.key = args.value = zeros;
+  args.out = out;
+  const size_t wanted = dfgnn_plan_workspace(plan);
+  ck_assert_uint_le(wanted, MOST_WORKSPACE);
+  ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
+}
+
+/* The model swears by 8 ms; the calls find that 2 ms are less, in at most three
+ * calls an entrant, and the store knows it afterwards. */
+START_TEST(a_race_finds_what_the_model_did_not) {
+  make_model(8);
+  dfgnn_context *ctx = cpu_context(store_path);
+  dfgnn_graph *graph;
+  problem.effort = DFGNN_EFFORT_RACE;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_MODEL);
+  ck_assert_str_eq(dfgnn_plan_variant(plan), SLEEP(8));
+  for (int i = 0; i < 14; i++)
+    call(plan);
+  ck_assert_str_eq(dfgnn_plan_variant(plan), SLEEP(2));
+  ck_assert_int_eq(launches, 14);
+  dfgnn_plan_destroy(plan);
+  dfgnn_plan_destroy(plan_of(ctx, graph)); /* which stores */
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  problem.effort = DFGNN_EFFORT_ESTIMATE;
+  expect(store_path, SLEEP(2), DFGNN_SOURCE_EXACT);
+}
+END_TEST
+
+START_TEST(what_is_measured_does_not_race) {
+  make_model(8);
+  store_row(0, 0);
+  dfgnn_context *ctx = cpu_context(store_path);
+  dfgnn_graph *graph;
+  problem.effort = DFGNN_EFFORT_RACE;
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  dfgnn_plan *plan = plan_of(ctx, graph);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_SIMILAR);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
+/* ---- the tuner ----------------------------------------------------------- */
+
+START_TEST(arms_predicted_not_to_win_are_not_looked_at) {
+  enum { ARMS = 40 };
+  dfgnn_search s;
+  double predicted[ARMS];
+  ck_assert(dfgnn__search_init(&s, ARMS));
+  for (int i = 0; i < ARMS; i++)
+    predicted[i] = 0.02 * i;
+  ck_assert(dfgnn__search_may_win(&s, 39));
+  s.predicted = predicted;
+  ck_assert(dfgnn__search_may_win(&s, 39));
+  for (int i = 1; i < 20; i++) { /* as predicted, give or take a percent */
+    s.arm[i].state = DFGNN_ARM_STORED;
+    s.arm[i].ratio.center = predicted[i] + (i % 2 ? 0.01 : -0.01);
+  }
+  ck_assert(!dfgnn__search_may_win(&s, 39));
+  ck_assert(!dfgnn__search_may_win(&s, 25));
+  s.exhaustive = 1;
+  ck_assert(dfgnn__search_may_win(&s, 39));
+  s.exhaustive = 0;
+  for (int i = 1; i < 20; i++) /* predictions that are off by a half */
+    s.arm[i].ratio.center = predicted[i] + (i % 2 ? 0.5 : -0.5);
+  ck_assert(dfgnn__search_may_win(&s, 22));
+  dfgnn__search_free(&s);
+}
+END_TEST
+
+int main(void) {
+  setenv("DFGNN_MODEL", "none", 1);
+  dfgnn__registry_add(fakes);
+  Suite *suite = suite_create("predict");
+  TCase *tests = tcase_create("predict");
+  tcase_set_timeout(tests, 60);
+  tcase_add_checked_fixture(tests, set_up, tear_down);
+  tcase_add_test(tests, what_nobody_measured_is_chosen_by_the_model);
+  tcase_add_test(tests, near_graphs_come_before_the_model_and_far_ones_after);
+  tcase_add_test(tests, the_digest_tells_models_apart);
+  tcase_add_test(tests, a_model_that_was_named_must_be_one);
+  tcase_add_test(tests, members_that_disagree_abstain);
+  tcase_add_test(tests, explain_sets_predictions_beside_measurements);
+  tcase_add_test(tests, a_race_finds_what_the_model_did_not);
+  tcase_add_test(tests, what_is_measured_does_not_race);
+  tcase_add_test(tests, arms_predicted_not_to_win_are_not_looked_at);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed > 0;
+}

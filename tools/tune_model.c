@@ -1,0 +1,402 @@
+/* tune_model.c - dfgnn-tune model: fitting a model to measurements, and what is
+ * in one */
+#include "io/io.h"
+#include "lib/context.h"
+#include "lib/predict.h"
+#include "tools/records.h"
+#include "tools/report.h"
+#include "tools/tune.h"
+#include "tuner/train.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- what is learned from ------------------------------------------------ */
+
+typedef struct material {
+  tool_records records;
+  dfgnn_signature *graph;
+  size_t graphs;
+} material;
+
+static int is_store(const char *name) {
+  const size_t length = strlen(name);
+  return length > 3 && !strcmp(name + length - 3, ".db");
+}
+
+static int add_graph(material *m, dfgnn_context *ctx, const char *name) {
+  dfgnn_csr *csr = NULL;
+  dfgnn_graph *graph = NULL;
+  dfgnn_signature *grown =
+      realloc(m->graph, (m->graphs + 1) * sizeof *m->graph);
+  if (!grown)
+    return tool_error("out of memory");
+  m->graph = grown;
+  grown[m->graphs] = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
+  dfgnn_status status = dfgnn__csr_open(&csr, name);
+  if (!status)
+    status = dfgnn_graph_create(&graph, ctx, csr);
+  if (!status)
+    status = dfgnn_graph_signature(&grown[m->graphs], graph);
+  dfgnn_graph_destroy(graph);
+  dfgnn_csr_free(csr);
+  if (status)
+    return tool_fail(status);
+  m->graphs++;
+  return TOOL_DONE;
+}
+
+static int add_graphs(material *m, const tool_graphs *graphs) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx;
+  int status = TOOL_DONE;
+  options.device = "cpu";
+  options.store = "";
+  dfgnn_status opened = dfgnn_context_create(&ctx, &options);
+  if (opened)
+    return tool_fail(opened);
+  for (size_t i = 0; i < graphs->count; i++) {
+    const int added = add_graph(m, ctx, graphs->name[i]);
+    if (added && !graphs->listed[i])
+      status = added;
+  }
+  dfgnn_context_destroy(ctx);
+  return status;
+}
+
+/* Operands are stores and graphs; without a store those that are in use. */
+static int gather(material *m, const tool_settings *settings, int count,
+                  char **operands) {
+  tool_graphs graphs = {0};
+  int stores = 0, status = TOOL_DONE;
+  for (int i = 0; i < count && !status; i++) {
+    if (!is_store(operands[i])) {
+      status = tool_graphs_add(&graphs, operands[i]);
+      continue;
+    }
+    stores++;
+    status = tool_records_add(&m->records, operands[i]);
+  }
+  if (!status && !stores)
+    status = tool_records_load(&m->records, settings);
+  if (!status && graphs.count)
+    status = add_graphs(m, &graphs);
+  tool_graphs_free(&graphs);
+  return status;
+}
+
+static void let_go(material *m) {
+  tool_records_free(&m->records);
+  free(m->graph);
+}
+
+/* ---- the report ---------------------------------------------------------- */
+
+typedef struct tally {
+  double sum, worst;
+  size_t count;
+} tally;
+
+static void add_regret(tally *t, double regret) {
+  if (!isfinite(regret))
+    return;
+  t->sum += log(regret);
+  t->worst = fmax(t->worst, regret);
+  t->count++;
+}
+
+static void put_tally(json_t *row, const char *name, const tally *t) {
+  char key[64];
+  tool_put_number(row, name, t->count ? exp(t->sum / (double)t->count) : NAN);
+  snprintf(key, sizeof key, "%s_worst", name);
+  tool_put_number(row, key, t->count ? t->worst : NAN);
+}
+
+static int alike(const dfgnn_measurement *a, const dfgnn_measurement *b) {
+  return !strcmp(a->backend, b->backend) && !strcmp(a->arch, b->arch) &&
+         !strcmp(a->op, b->op) && !strcmp(a->pass, b->pass) &&
+         !strcmp(a->dtype, b->dtype) && a->heads == b->heads &&
+         a->dim == b->dim;
+}
+
+static void put_problem(json_t *row, const dfgnn_measurement *p) {
+  tool_put(row, "op", p->op);
+  tool_put(row, "pass", p->pass);
+  tool_put(row, "dtype", p->dtype);
+  tool_put_count(row, "heads", p->heads);
+  tool_put_count(row, "dim", p->dim);
+  tool_put(row, "arch", p->arch);
+}
+
+/* The judgements of one shape of problem; of all without one. */
+static json_t *summarize(const dfgnn_trained *t, const dfgnn_measurement *p) {
+  tally tallies[DFGNN_JUDGED_WAYS] = {{0}};
+  int64_t count = 0;
+  json_t *row = json_object();
+  for (size_t i = 0; i < t->count; i++) {
+    const dfgnn_judgement *j = &t->judgement[i];
+    if (p && !alike(p, &j->decision->problem))
+      continue;
+    count++;
+    for (int way = 0; way < DFGNN_JUDGED_WAYS; way++)
+      add_regret(&tallies[way], j->regret[way]);
+  }
+  if (p)
+    put_problem(row, p);
+  else
+    tool_put(row, "op", "all");
+  tool_put_count(row, "problems", count);
+  for (int way = 0; way < DFGNN_JUDGED_WAYS; way++)
+    put_tally(row, dfgnn__judged_name((dfgnn_judged)way), &tallies[way]);
+  return row;
+}
+
+static int by_regret(const void *a, const void *b) {
+  const dfgnn_judgement *x = *(const dfgnn_judgement *const *)a;
+  const dfgnn_judgement *y = *(const dfgnn_judgement *const *)b;
+  const double p = x->regret[DFGNN_JUDGED_MODEL];
+  const double q = y->regret[DFGNN_JUDGED_MODEL];
+  return (p < q) - (p > q);
+}
+
+enum { WORST = 10 };
+
+static json_t *put_graph(const dfgnn_judgement *j) {
+  json_t *row = json_object();
+  const dfgnn_measurement *p = &j->decision->problem;
+  put_problem(row, p);
+  tool_put(row, "graph", p->graph);
+  for (int way = 0; way < DFGNN_JUDGED_WAYS; way++)
+    tool_put_number(row, dfgnn__judged_name((dfgnn_judged)way), j->regret[way]);
+  tool_put_number(row, "distance", j->distance);
+  tool_put_number(row, "disagreement", exp2(j->disagreement) - 1);
+  tool_put(row, "variant", j->chosen[DFGNN_JUDGED_MODEL]);
+  return row;
+}
+
+/* A row a shape of problem, one for all, then the graphs on which the model
+ * does worst (with --all: every graph). */
+static json_t *report_of(const dfgnn_trained *t, int all) {
+  json_t *rows = json_array();
+  for (size_t i = 0; i < t->count; i++) {
+    const dfgnn_measurement *p = &t->judgement[i].decision->problem;
+    size_t k = 0;
+    while (k < i && !alike(p, &t->judgement[k].decision->problem))
+      k++;
+    if (k == i)
+      json_array_append_new(rows, summarize(t, p));
+  }
+  if (!t->count)
+    return rows;
+  json_array_append_new(rows, summarize(t, NULL));
+  const dfgnn_judgement **order = calloc(t->count, sizeof *order);
+  if (!order)
+    return rows;
+  for (size_t i = 0; i < t->count; i++)
+    order[i] = &t->judgement[i];
+  qsort(order, t->count, sizeof *order, by_regret);
+  for (size_t i = 0; i < t->count && (all || i < WORST); i++)
+    json_array_append_new(rows, put_graph(order[i]));
+  free(order);
+  return rows;
+}
+
+/* ---- train --------------------------------------------------------------- */
+
+static void progress(void *data, double done, const char *what) {
+  const tool_settings *settings = data;
+  tool_progress(settings, done, -1, "leaving graphs out: %s", what);
+}
+
+static int make_folder(const char *path) {
+  char folder[4096];
+  const char *slash = strrchr(path, '/');
+  if (!slash)
+    return TOOL_DONE;
+  snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+  for (char *c = folder + 1; *c; c++)
+    if (*c == '/') {
+      *c = 0;
+      mkdir(folder, 0777);
+      *c = '/';
+    }
+  mkdir(folder, 0777); /* what fails is found when the file is written */
+  return TOOL_DONE;
+}
+
+static int save(const dfgnn_trained *t, const tool_settings *settings) {
+  char *own = settings->output ? NULL : dfgnn__model_user_path();
+  const char *path = settings->output ? settings->output : own;
+  int status = TOOL_FAILED;
+  if (!path) {
+    tool_error("there is no home for the model; name a file with --output");
+  } else {
+    make_folder(path);
+    dfgnn_status saved = dfgnn__forests_save(&t->forests, path);
+    status = saved ? tool_fail(saved) : TOOL_DONE;
+    if (!saved && !settings->quiet)
+      fprintf(stderr, "%s: %zu forests are in %s\n", tool_name,
+              t->forests.count, path);
+  }
+  free(own);
+  return status;
+}
+
+static int train(const tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"dtype", "DTYPE", TOOL_TEXT},
+                                        {"heads", "HEADS", TOOL_COUNT},
+                                        {"dim", "DIM", TOOL_COUNT},
+                                        {"graph", "GRAPH", TOOL_TEXT},
+                                        {"problems", "PROBLEMS", TOOL_COUNT},
+                                        {"choice", "CHOICE", TOOL_FIGURE},
+                                        {"choice_worst", "WORST", TOOL_FIGURE},
+                                        {"model", "MODEL", TOOL_FIGURE},
+                                        {"model_worst", "WORST", TOOL_FIGURE},
+                                        {"race", "RACE", TOOL_FIGURE},
+                                        {"race_worst", "WORST", TOOL_FIGURE},
+                                        {"nearest", "NEAREST", TOOL_FIGURE},
+                                        {"nearest_worst", "WORST", TOOL_FIGURE},
+                                        {"rule", "RULE", TOOL_FIGURE},
+                                        {"rule_worst", "WORST", TOOL_FIGURE},
+                                        {"distance", "DISTANCE", TOOL_FIGURE},
+                                        {NULL, NULL, 0}};
+  material m = {0};
+  dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
+  dfgnn_trained trained;
+  int status = gather(&m, settings, count, operands);
+  if (!status) {
+    options.boost.threads = settings->threads > 0 ? settings->threads : 1;
+    options.boost.seed = settings->seed;
+    options.progress = settings->quiet ? NULL : progress;
+    options.data = (void *)settings;
+    dfgnn_status done = dfgnn__train(&trained, m.records.row, m.records.count,
+                                     m.graph, m.graphs, &options);
+    tool_progress_end(settings);
+    status = done ? tool_fail(done) : TOOL_DONE;
+    if (!done) {
+      status = save(&trained, settings);
+      const int printed =
+          tool_report(settings, report_of(&trained, settings->all), columns);
+      status = status ? status : printed;
+      dfgnn__trained_free(&trained);
+    }
+  }
+  let_go(&m);
+  return status;
+}
+
+/* ---- show ---------------------------------------------------------------- */
+
+enum { MOST_IMPORTANT = 8 };
+
+static int by_gain(const void *a, const void *b) {
+  const dfgnn_forest_feature *x = *(const dfgnn_forest_feature *const *)a;
+  const dfgnn_forest_feature *y = *(const dfgnn_forest_feature *const *)b;
+  return x->gain != y->gain ? (x->gain < y->gain ? 1 : -1)
+                            : strcmp(x->name, y->name);
+}
+
+static void put_forest(json_t *rows, const char *file, const char *digest,
+                       const dfgnn_forest *f, int all) {
+  const dfgnn_forest_feature *order[DFGNN_FOREST_FEATURES];
+  double total = 0;
+  for (int k = 0; k < f->features; k++) {
+    order[k] = &f->feature[k];
+    total += (double)f->feature[k].gain;
+  }
+  qsort(order, (size_t)f->features, sizeof *order, by_gain);
+  for (int k = 0; k < f->features && (all || k < MOST_IMPORTANT); k++) {
+    json_t *row = json_object();
+    tool_put(row, "model", f->key);
+    tool_put(row, "feature", order[k]->name);
+    tool_put_number(row, "importance",
+                    total > 0 ? (double)order[k]->gain / total : 0);
+    tool_put(row, "fitted_to", f->origin);
+    tool_put_count(row, "members", f->members);
+    tool_put_count(row, "trees", f->trees[0]);
+    tool_put(row, "file", file);
+    tool_put(row, "digest", digest);
+    json_array_append_new(rows, row);
+  }
+}
+
+static int show(const tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {
+      {"model", "MODEL", TOOL_TEXT},
+      {"feature", "FEATURE", TOOL_TEXT},
+      {"importance", "IMPORTANCE", TOOL_SHARE},
+      {NULL, NULL, 0}};
+  json_t *rows = json_array();
+  dfgnn_model *model = NULL;
+  const dfgnn_forests *forests;
+  dfgnn_forests own;
+  const char *name;
+  dfgnn_status status = DFGNN_OK;
+  if (count) {
+    status = dfgnn__forests_load(&own, operands[0]);
+    for (size_t k = 0; !status && k < own.count; k++)
+      put_forest(rows, operands[0], own.digest, &own.forest[k], settings->all);
+    if (!status)
+      dfgnn__forests_free(&own);
+  } else {
+    status = dfgnn__model_open(&model, NULL, NULL);
+    for (size_t i = 0;
+         !status && (forests = dfgnn__model_file(model, i, &name)); i++)
+      for (size_t k = 0; k < forests->count; k++)
+        put_forest(rows, name, forests->digest, &forests->forest[k],
+                   settings->all);
+    dfgnn__model_close(model);
+  }
+  if (status) {
+    json_decref(rows);
+    return tool_fail(status);
+  }
+  const char *last = "";
+  for (size_t i = 0; i < json_array_size(rows) && !settings->json; i++) {
+    json_t *row = json_array_get(rows, i);
+    const char *key = json_string_value(json_object_get(row, "model"));
+    if (strcmp(last, key))
+      printf("%s: %s, fitted to %s\n",
+             json_string_value(json_object_get(row, "file")), key,
+             json_string_value(json_object_get(row, "fitted_to")));
+    last = key;
+  }
+  return tool_report(settings, rows, columns);
+}
+
+static int command(tool_settings *settings, int count, char **operands) {
+  if (!strcmp(operands[0], "train"))
+    return train(settings, count - 1, operands + 1);
+  if (!strcmp(operands[0], "show") && count <= 2)
+    return show(settings, count - 1, operands + 1);
+  return tool_usage("'%s' is no command of model, expected train or show",
+                    operands[0]);
+}
+
+const tool_command tune_model = {
+    "model",
+    "train|show [FILE...]",
+    1,
+    -1,
+    "Fit the model that ranks variants on graphs nobody measured",
+    "'model train [STORE.db|GRAPH]...' fits boosted trees to the measurements "
+    "of the stores named, or of all that are in use, and writes them to "
+    "--output (default tuning.model beside the user's store, where contexts "
+    "find it before the package's). GRAPHs complete rows that were stored "
+    "before the degrees of sources were part of a graph's signature. Its "
+    "report leaves graphs out, an eighth of them at a time: the geometric mean "
+    "and the worst of the time chosen over the best measured, by what a "
+    "context chooses, by the model alone, by the best of its first four "
+    "(--effort race), by near graphs, and by the rule; then the graphs on "
+    "which "
+    "the model does worst (--all: every graph). A way that chooses what was "
+    "not measured on a graph is not judged by it.\n"
+    "\n"
+    "'model show [FILE]' lists what the models in use, or a file's, were "
+    "fitted to, and how much each feature explains.",
+    HAS(STORE) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) | HAS_ALWAYS,
+    command};

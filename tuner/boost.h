@@ -1,0 +1,55 @@
+/* boost.h - fits a forest: gradient boosting over histograms
+ *
+ * Leaf-wise trees on binned features, as LightGBM grows them (Ke et al. 2017),
+ * for ranking: the target of a row counts up to a number common to its group,
+ * which is a problem, so that no tree is spent on how long problems take and
+ * groups of which few candidates were measured serve as well as others.
+ *
+ * Sums are of whole numbers, and what is divided is divided in double with one
+ * rounding an operation: the same rows give the same forest, with any number of
+ * threads, on every machine with IEEE arithmetic. */
+#ifndef DFGNN_TUNER_BOOST_H
+#define DFGNN_TUNER_BOOST_H
+
+#include "model/forest.h"
+
+typedef struct dfgnn_boost_data {
+  size_t rows, groups;
+  const double *value;   /* [features][rows]; NaN: missing */
+  const int32_t *target; /* in DFGNN_FOREST_UNITs, log2 of a time */
+  const int32_t *weight; /* 1 .. 1024; 0: the row is not looked at */
+  const uint32_t *group; /* of each row, below groups */
+} dfgnn_boost_data;
+
+typedef struct dfgnn_boost_options {
+  int members, trees, leaves;
+  int rate;     /* of learning, in 1024ths */
+  int rows;     /* share of the rows that a tree sees, in 1024ths */
+  int groups;   /* share of the groups that a member sees, in 1024ths */
+  int features; /* share of the features that a tree sees, in 1024ths */
+  int least;    /* rows of a leaf */
+  int threads;  /* 0: what OpenMP uses */
+  uint64_t seed;
+} dfgnn_boost_options;
+
+#define DFGNN_BOOST_OPTIONS_INIT                                               \
+  {                                                                            \
+    .members = 3, .trees = 100, .leaves = 31, .rate = 123, .rows = 717,        \
+    .groups = 922, .features = 614, .least = 20, .seed = 1                     \
+  }
+
+/* Sets the thresholds of forest->feature, which has names, from the values. */
+dfgnn_status dfgnn__boost_thresholds(dfgnn_forest *forest,
+                                     const dfgnn_boost_data *data);
+
+/* bins: [features][rows], by the forest's thresholds. */
+void dfgnn__boost_bins(uint8_t *bins, const dfgnn_forest *forest,
+                       const dfgnn_boost_data *data);
+
+/* Grows members and trees of a forest that has features with thresholds, out of
+ * the rows whose group is not left out (NULL: none is). */
+dfgnn_status dfgnn__boost(dfgnn_forest *forest, const dfgnn_boost_data *data,
+                          const uint8_t *bins, const uint8_t *left_out,
+                          const dfgnn_boost_options *options);
+
+#endif

@@ -1,0 +1,62 @@
+/* train.h - fits models to measurements, and judges them by leaving graphs out
+ */
+#ifndef DFGNN_TUNER_TRAIN_H
+#define DFGNN_TUNER_TRAIN_H
+
+#include "db/store.h"
+#include "lib/predict.h"
+#include "tuner/boost.h"
+
+/* Ways to choose, each judged on graphs that it knows nothing of. */
+typedef enum dfgnn_judged {
+  DFGNN_JUDGED_CHOICE = 0, /* what a context does: near, model, rule */
+  DFGNN_JUDGED_MODEL,
+  DFGNN_JUDGED_RACE, /* the best of the model's first four */
+  DFGNN_JUDGED_NEAREST,
+  DFGNN_JUDGED_RULE,
+  DFGNN_JUDGED_WAYS
+} dfgnn_judged;
+/* "choice", "model", "race", "nearest", "rule" */
+const char *dfgnn__judged_name(dfgnn_judged way);
+
+/* A problem whose graph was left out. */
+typedef struct dfgnn_judgement {
+  const dfgnn_decision *decision;
+  double regret[DFGNN_JUDGED_WAYS]; /* time over the best measured; NaN: what
+                                     * was chosen was not measured */
+  double distance;     /* to the nearest graph that was left in; -1: none */
+  double disagreement; /* of the members, as in lib/predict.h */
+  const char *chosen[DFGNN_JUDGED_WAYS]; /* variants; NULL: none */
+} dfgnn_judgement;
+
+typedef struct dfgnn_train_options {
+  dfgnn_boost_options boost;
+  int folds;    /* parts into which graphs are left out; 0: nothing is judged */
+  int least;    /* measured variants of a problem to be judged by */
+  double share; /* of the graphs that are learned from, 0 .. 1: for curves */
+  void (*progress)(void *data, double done, const char *what);
+  void *data;
+} dfgnn_train_options;
+
+#define DFGNN_TRAIN_OPTIONS_INIT                                               \
+  { .boost = DFGNN_BOOST_OPTIONS_INIT, .folds = 8, .least = 12, .share = 1 }
+
+typedef struct dfgnn_trained {
+  dfgnn_forests forests; /* one of each device's architecture and kind of
+                          * operator that has enough problems */
+  size_t count;
+  dfgnn_judgement *judgement;
+  dfgnn_decisions *decisions; /* of all rows, which judgements point into */
+} dfgnn_trained;
+
+/* rows: of one or several devices, used as long as trained is.  graphs (may be
+ * NULL) are signatures of graphs at hand: rows that were stored before sources
+ * were looked at are completed by them.  DFGNN_ERROR_NOT_TUNED if the rows are
+ * too few. */
+dfgnn_status dfgnn__train(dfgnn_trained *trained, const dfgnn_measurement *rows,
+                          size_t count, const dfgnn_signature *graphs,
+                          size_t graph_count,
+                          const dfgnn_train_options *options);
+void dfgnn__trained_free(dfgnn_trained *trained);
+
+#endif
