@@ -161,6 +161,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "has no dropout";
   if (p->edge_dim && !(f->edge_ops & DFGNN_BIT(p->op)))
     return "does not take edge features";
+  if (!p->edge_dim && f->edges_only)
+    return "is for edge features alone";
   if (p->qk_norm && !f->qk_norm)
     return "does not normalise queries and keys";
   if (p->message && !(f->messages & DFGNN_BIT(p->message)))

@@ -148,6 +148,10 @@ static int with_edges(const dfgnn_setting *s) {
   return (p->edge_dim && p->op != DFGNN_OP_GAT) || p->qk_norm;
 }
 
+static int has_edges(const dfgnn_setting *s) {
+  return s->problem->edge_dim != 0;
+}
+
 #define FORWARD "attention.fwd"
 #define BACKWARD "attention.bwd"
 
@@ -267,6 +271,10 @@ static const rule_row refined[] = {
      "several sums a feature take the registers of few vectors"},
     CUDA_GATHER_ROWS("reduce.fwd", "split"),
     CUDA_GATHER_ROWS("reduce.bwd", "split"),
+    {"cuda", FORWARD, has_edges, "edges", "lanes=32,rows=16,blocks=1,unroll=2",
+     "products with W once a row"},
+    {"cuda", FORWARD, has_edges, "lift", "lanes=32,unroll=2,warps=8,blocks=2",
+     "the lanes of an edge make its W e"},
     {"cuda", FORWARD, dense_narrow, "direct", "columns=blocks,rows=16",
      "small dense graphs of narrow heads on tensor cores"},
     {"cuda", FORWARD, dense_dot, "dense", "stages=1,rows=64",
@@ -296,6 +304,11 @@ static const rule_row refined[] = {
      "heads=warp,span=once,order=degree,lanes=16,unroll=2,warps=4",
      "rows of like degree run together"},
     {"cuda", FORWARD, always, "online", NULL, "one pass serves most graphs"},
+    {"cuda", BACKWARD, has_edges, "edges",
+     "lanes=32,rows=16,blocks=1,unroll=1,columns=1",
+     "products with W once a row"},
+    {"cuda", BACKWARD, has_edges, "lift", "lanes=32,unroll=2,warps=8,blocks=2",
+     "the lanes of an edge make its W e"},
     {"cuda", BACKWARD, starved, "split",
      "heads=warp,edges=16,lanes=32,unroll=2,span=dealt",
      "too few edges to fill the device"},

@@ -136,6 +136,7 @@ typedef struct dfgnn_family {
   int bias;      /* can take problem.bias */
   int dropout;   /* can take problem.dropout */
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
+  int edges_only;    /* takes no problem without edge features */
   int qk_norm;       /* can take problem.qk_norm */
   uint32_t messages; /* bit mask of what it can do beside DFGNN_MESSAGE_COPY */
   int reference; /* 1: the slow, obvious one; never chosen unless forced */

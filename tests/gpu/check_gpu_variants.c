@@ -25,6 +25,17 @@ START_TEST(every_variant_matches_the_reference) {
 }
 END_TEST
 
+START_TEST(every_variant_with_edge_features_matches_the_reference) {
+  TEST(_i);
+  int checks = check_edge_features("cuda", &test);
+  if (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2 ||
+      test.op == DFGNN_OP_GAT)
+    ck_assert_int_gt(checks, 0);
+  printf("%s %s %s, edge features: %d checks\n", dfgnn_op_name(test.op),
+         dfgnn_pass_name(test.pass), dfgnn_dtype_name(test.dtype), checks);
+}
+END_TEST
+
 START_TEST(special_values_follow_ieee_arithmetic) {
   TEST(_i);
   check_special_values("cuda", &test);
@@ -65,6 +76,9 @@ int main(void) {
     if (!in_part(i))
       continue;
     tcase_add_loop_test(tests, every_variant_matches_the_reference, i, i + 1);
+    tcase_add_loop_test(tests,
+                        every_variant_with_edge_features_matches_the_reference,
+                        i, i + 1);
     tcase_add_loop_test(tests, special_values_follow_ieee_arithmetic, i, i + 1);
     tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
     tcase_add_loop_test(tests, rows_of_2048_features_are_served, i, i + 1);

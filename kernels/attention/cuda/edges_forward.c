@@ -54,6 +54,7 @@ DFGNN_FAMILIES(attention_cuda_edges_forward) = {
      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
      .dtypes = DFGNN_DTYPES_ALL,
      .edge_ops = DFGNN_BIT(DFGNN_OP_GT),
+     .edges_only = 1,
      .revision = 1,
      .deterministic = 1,
      .bias = 1,

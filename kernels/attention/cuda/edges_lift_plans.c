@@ -174,8 +174,6 @@ dfgnn_status dfgnn__lift_shape_for(lift_shape *shape, lift_plan *plan,
 const char *dfgnn__lift_refusal(const dfgnn_setting *s, const lift_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   lift_shape shape;
-  if (problem->edge_dim == 0)
-    return "is for edge features";
   if (problem->op == DFGNN_OP_GT && problem->edge_dim > 0)
     return "is for edges that are projected already";
   if (problem->edge_dim > 64)
