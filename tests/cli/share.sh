@@ -182,7 +182,7 @@ status 0 dfgnn-tune doctor "$small" --device cpu --dim 8 --json \
 holds 'any(.kind == "call" and .verdict == "exact")'
 holds 'any(.kind == "device" and .verdict == "measured")'
 holds 'any(.kind == "calls" and .verdict == "all hit" and
-  .why == "1 exact, 0 near, 0 pinned, 0 misses")'
+  .why == "1 exact, 0 near, 0 predicted, 0 pinned, 0 misses")'
 status 0 dfgnn-tune doctor "$small" --device cpu --dim 8 --dtype f64 --json \
   --store "$work/a.db"
 holds 'any(.kind == "call" and .verdict == "miss" and
