@@ -310,7 +310,7 @@ START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   dfgnn_graph *graph;
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
-       i = i + 29 < last || i == last ? i + 29 : last) {
+       i = i + 7 < last || i == last ? i + 7 : last) {
     /* the store swears by this one; the last is not for this type */
     const dfgnn_variant *best = dfgnn__variant(i);
     dfgnn_measurement rows[4];
