@@ -363,10 +363,14 @@ static double through_std(double x, double mean, double std, double degree) {
   return std == 0 ? 0 : (x - mean) / (degree * std);
 }
 
+/* What edge k of the row hands to the gradient of its column.  *extremes is the
+ * sum of the sizes of what reaches it as the least and the greatest of PNA,
+ * which the other parts may cancel. */
 static double through(const dfgnn_problem *problem, const dfgnn_args *args,
                       const row_state *s, int64_t row, int64_t head, int64_t d,
-                      double x, double degree, int64_t k) {
-  double sum = 0;
+                      double x, double degree, int64_t k, double *extremes) {
+  double low, high;
+  *extremes = 0;
   switch (problem->op) {
   case DFGNN_OP_REDUCE_MIN:
     return arg_at(problem, args->arg_min, row, head, d) == k ? s->grad[d] : 0;
@@ -379,11 +383,12 @@ static double through(const dfgnn_problem *problem, const dfgnn_args *args,
   case DFGNN_OP_REDUCE_STD:
     return s->grad[d] * through_std(x, s->mean[d], s->std[d], degree);
   default: /* DFGNN_OP_REDUCE_PNA */
-    if (arg_at(problem, args->arg_min, row, head, d) == k)
-      sum += s->grad_min[d];
-    if (arg_at(problem, args->arg_max, row, head, d) == k)
-      sum += s->grad_max[d];
-    return sum + s->grad[d] / degree +
+    low =
+        arg_at(problem, args->arg_min, row, head, d) == k ? s->grad_min[d] : 0;
+    high =
+        arg_at(problem, args->arg_max, row, head, d) == k ? s->grad_max[d] : 0;
+    *extremes = fabs(low) + fabs(high);
+    return low + high + s->grad[d] / degree +
            s->grad_std[d] * through_std(x, s->mean[d], s->std[d], degree);
   }
 }
@@ -392,8 +397,8 @@ static double through(const dfgnn_problem *problem, const dfgnn_args *args,
 
 /* The variance of what through() gives, beside that of its parts. */
 static double through_variance(const dfgnn_problem *problem, const row_state *s,
-                               int64_t d, double x, double degree,
-                               double term) {
+                               int64_t d, double x, double degree, double term,
+                               double extremes) {
   double difference = fabs(x - s->mean[d]), slope, grad;
   double rounded = TERM_VARIANCE * term * term;
   double unit = dfgnn__arithmetic(problem, NULL).unit;
@@ -413,7 +418,7 @@ static double through_variance(const dfgnn_problem *problem, const row_state *s,
                          (s->mean_error[d] + x * x +
                           difference * difference * s->std_error[d]);
   case DFGNN_OP_REDUCE_PNA:
-    grad = fabs(s->grad[d]) / degree +
+    grad = extremes + fabs(s->grad[d]) / degree +
            (s->std[d] == 0
                 ? 0
                 : fabs(s->grad_std[d]) * (difference + fabs(s->mean[d])) /
@@ -456,12 +461,13 @@ static void reduce_column(const dfgnn_problem *problem,
     double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
     load_row(problem, args, known, row, head, &c->row);
     for (int64_t d = 0; d < dim; d++) {
+      double extremes;
       double term =
           through(problem, args, &c->row, row, head, d, c->x[d], degree,
-                  dfgnn__ref_edge(&t, view, first + k) - begin);
+                  dfgnn__ref_edge(&t, view, first + k) - begin, &extremes);
       c->terms[d] = term;
       c->variances[d] = repeats * through_variance(problem, &c->row, d, c->x[d],
-                                                   degree, term);
+                                                   degree, term, extremes);
     }
     dfgnn__ref_sum_add_each(&c->sum, k, c->terms, c->variances);
   }
