@@ -20,29 +20,31 @@ static const char device_1[] =
     "  library TEXT NOT NULL CHECK (length(library) <= 255)\n"
     ") STRICT, WITHOUT ROWID";
 
-static const char graph_1[] =
-    "CREATE TABLE graph (\n"
-    "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"
-    "  graph TEXT NOT NULL CHECK (length(graph) <= 255),\n"
-    "  family TEXT NOT NULL CHECK (length(family) <= 255),\n"
-    "  destinations INTEGER NOT NULL CHECK (destinations >= 0),\n"
-    "  sources INTEGER NOT NULL CHECK (sources >= 0),\n"
-    "  edges INTEGER NOT NULL CHECK (edges >= 0),\n"
-    "  max_degree INTEGER NOT NULL CHECK (max_degree >= 0),\n"
-    "  mean_degree REAL NOT NULL CHECK (mean_degree >= 0),\n"
-    "  p50_degree INTEGER NOT NULL CHECK (p50_degree >= 0),\n"
-    "  p90_degree INTEGER NOT NULL CHECK (p90_degree >= 0),\n"
-    "  p99_degree INTEGER NOT NULL CHECK (p99_degree >= 0),\n"
-    "  degree_cv REAL NOT NULL CHECK (degree_cv >= 0),\n"
-    "  isolated REAL NOT NULL CHECK (isolated BETWEEN 0 AND 1),\n"
-    "  histogram BLOB NOT NULL CHECK (length(histogram) = 192),\n"
-    "  reuse REAL NOT NULL CHECK (reuse BETWEEN 0 AND 1),\n"
-    "  locality REAL NOT NULL CHECK (locality BETWEEN 0 AND 1),\n"
-    "  graphs INTEGER NOT NULL CHECK (graphs >= 0),\n"
-    "  largest_graph INTEGER NOT NULL CHECK (largest_graph >= 0),\n"
-    "  density REAL NOT NULL CHECK (density >= 0),\n"
-    "  fingerprint INTEGER NOT NULL\n"
-    ") STRICT, WITHOUT ROWID";
+/* The columns that every version of the table has. */
+#define GRAPH_COLUMNS                                                          \
+  "CREATE TABLE graph (\n"                                                     \
+  "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"              \
+  "  graph TEXT NOT NULL CHECK (length(graph) <= 255),\n"                      \
+  "  family TEXT NOT NULL CHECK (length(family) <= 255),\n"                    \
+  "  destinations INTEGER NOT NULL CHECK (destinations >= 0),\n"               \
+  "  sources INTEGER NOT NULL CHECK (sources >= 0),\n"                         \
+  "  edges INTEGER NOT NULL CHECK (edges >= 0),\n"                             \
+  "  max_degree INTEGER NOT NULL CHECK (max_degree >= 0),\n"                   \
+  "  mean_degree REAL NOT NULL CHECK (mean_degree >= 0),\n"                    \
+  "  p50_degree INTEGER NOT NULL CHECK (p50_degree >= 0),\n"                   \
+  "  p90_degree INTEGER NOT NULL CHECK (p90_degree >= 0),\n"                   \
+  "  p99_degree INTEGER NOT NULL CHECK (p99_degree >= 0),\n"                   \
+  "  degree_cv REAL NOT NULL CHECK (degree_cv >= 0),\n"                        \
+  "  isolated REAL NOT NULL CHECK (isolated BETWEEN 0 AND 1),\n"               \
+  "  histogram BLOB NOT NULL CHECK (length(histogram) = 192),\n"               \
+  "  reuse REAL NOT NULL CHECK (reuse BETWEEN 0 AND 1),\n"                     \
+  "  locality REAL NOT NULL CHECK (locality BETWEEN 0 AND 1),\n"               \
+  "  graphs INTEGER NOT NULL CHECK (graphs >= 0),\n"                           \
+  "  largest_graph INTEGER NOT NULL CHECK (largest_graph >= 0),\n"             \
+  "  density REAL NOT NULL CHECK (density >= 0),\n"                            \
+  "  fingerprint INTEGER NOT NULL"
+
+static const char graph_1[] = GRAPH_COLUMNS "\n) STRICT, WITHOUT ROWID";
 
 static const char measurement_1[] =
     "CREATE TABLE measurement (\n"
@@ -187,28 +189,8 @@ static const char upgrade_3[] =
 /* Version 4: the degrees of sources belong to the signature.  Of graphs that
  * were stored before they are 0, which says that they are not known. */
 
-static const char graph_4[] =
-    "CREATE TABLE graph (\n"
-    "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"
-    "  graph TEXT NOT NULL CHECK (length(graph) <= 255),\n"
-    "  family TEXT NOT NULL CHECK (length(family) <= 255),\n"
-    "  destinations INTEGER NOT NULL CHECK (destinations >= 0),\n"
-    "  sources INTEGER NOT NULL CHECK (sources >= 0),\n"
-    "  edges INTEGER NOT NULL CHECK (edges >= 0),\n"
-    "  max_degree INTEGER NOT NULL CHECK (max_degree >= 0),\n"
-    "  mean_degree REAL NOT NULL CHECK (mean_degree >= 0),\n"
-    "  p50_degree INTEGER NOT NULL CHECK (p50_degree >= 0),\n"
-    "  p90_degree INTEGER NOT NULL CHECK (p90_degree >= 0),\n"
-    "  p99_degree INTEGER NOT NULL CHECK (p99_degree >= 0),\n"
-    "  degree_cv REAL NOT NULL CHECK (degree_cv >= 0),\n"
-    "  isolated REAL NOT NULL CHECK (isolated BETWEEN 0 AND 1),\n"
-    "  histogram BLOB NOT NULL CHECK (length(histogram) = 192),\n"
-    "  reuse REAL NOT NULL CHECK (reuse BETWEEN 0 AND 1),\n"
-    "  locality REAL NOT NULL CHECK (locality BETWEEN 0 AND 1),\n"
-    "  graphs INTEGER NOT NULL CHECK (graphs >= 0),\n"
-    "  largest_graph INTEGER NOT NULL CHECK (largest_graph >= 0),\n"
-    "  density REAL NOT NULL CHECK (density >= 0),\n"
-    "  fingerprint INTEGER NOT NULL,\n"
+static const char graph_4[] = GRAPH_COLUMNS
+    ",\n"
     "  max_source_degree INTEGER NOT NULL CHECK (max_source_degree >= 0),\n"
     "  p50_source_degree INTEGER NOT NULL CHECK (p50_source_degree >= 0),\n"
     "  p99_source_degree INTEGER NOT NULL CHECK (p99_source_degree >= 0),\n"

@@ -168,7 +168,7 @@ typedef enum dfgnn_layout {
   DFGNN_LAYOUT_COUNT
 } dfgnn_layout;
 
-/* What of GT the features of an edge are added to. */
+/* Where GT adds the features of an edge. */
 typedef enum dfgnn_edge_use {
   DFGNN_EDGE_BOTH = 0, /* keys and values */
   DFGNN_EDGE_KEYS = 1,
@@ -703,12 +703,15 @@ typedef struct dfgnn_problem {
   dfgnn_qk_norm qk_norm;   /* GT */
   dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_*.  RELU needs edge
                             * features, GATE may have them, COPY has none. */
+  int accumulate;          /* attention backward: 1: grad_query and
+                            * grad_score_dst are added to what is there, as
+                            * parts of a graph need it that share destinations */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
     DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, DFGNN_MESSAGE_COPY }
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, DFGNN_MESSAGE_COPY, 0 }
 
 /* Distance in elements between consecutive nodes, heads and features of a
  * tensor.  All zero: dense in the problem's layout. */
@@ -737,7 +740,7 @@ typedef struct dfgnn_strides {
  * A backward pass reads what forward read, what forward wrote (out and lse of
  * attention; arg_min, arg_max, out and out_std of reductions) and grad_out, and
  * writes each gradient whose pointer is not NULL, whole: nothing is added to
- * what was there.  Where one array was both query and value (AGNN), its gradient
+ * what was there, except to two gradients with problem.accumulate.  Where one array was both query and value (AGNN), its gradient
  * is the sum of grad_query and grad_value.
  *
  * Dropout multiplies a weight by 0 with probability args.dropout, else by 1 /

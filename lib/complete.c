@@ -208,6 +208,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->edge_use = problem->edge_use;
   complete->qk_norm = problem->qk_norm;
   complete->message = problem->message;
+  complete->accumulate = !!problem->accumulate;
   int attention =
       DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags are its own */
   if (!attention && (complete->bias || complete->dropout || complete->weights))
@@ -221,5 +222,12 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.weights is set; the backward pass writes no "
                        "weights");
+  if (complete->accumulate &&
+      (!attention || problem->pass != DFGNN_PASS_BACKWARD))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.accumulate is set, which is for the backward "
+                       "pass of attention; found operator %s, pass %s",
+                       dfgnn_op_name(problem->op),
+                       dfgnn_pass_name(problem->pass));
   return check_edges(complete);
 }

@@ -84,6 +84,13 @@ const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass);
 /* 1 if what the problem asks for brings the tensor in. */
 int dfgnn__tensor_used(const dfgnn_tensor *tensor,
                        const dfgnn_problem *problem);
+/* 1 if the call adds to what is in the tensor (problem.accumulate). */
+static inline int dfgnn__tensor_added_to(const dfgnn_tensor *tensor,
+                                         const dfgnn_problem *problem) {
+  return problem->accumulate &&
+         (tensor->offset == offsetof(dfgnn_args, grad_query) ||
+          tensor->offset == offsetof(dfgnn_args, grad_score_dst));
+}
 /* 1 if a call may leave it out although it is used: it is timed without. */
 static inline int dfgnn__tensor_left_out(const dfgnn_tensor *tensor) {
   return tensor->role == DFGNN_ROLE_MODIFIER ||

@@ -159,6 +159,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "does not take an edge bias";
   if (p->dropout && !f->dropout)
     return "has no dropout";
+  if (p->accumulate && !f->accumulate)
+    return "does not add to gradients";
   if (p->edge_dim && !(f->edge_ops & DFGNN_BIT(p->op)))
     return "does not take edge features";
   if (!p->edge_dim && f->edges_only)

@@ -117,7 +117,8 @@ dfgnn_status dfgnn__reordered_execute(const dfgnn_plan *plan,
     if (!moved(t, &plan->problem, r))
       continue;
     if (*slot) {
-      if (dfgnn__role_reads(t->role))
+      if (dfgnn__role_reads(t->role) ||
+          dfgnn__tensor_added_to(t, &plan->problem))
         status = move(plan, t, args, copy, 0, stream);
       *slot = copy;
       if (t->strides)

@@ -237,8 +237,9 @@ static int save(const dfgnn_trained *t, const tool_settings *settings) {
     dfgnn_status saved = dfgnn__forests_save(&t->forests, path);
     status = saved ? tool_fail(saved) : TOOL_DONE;
     if (!saved && !settings->quiet)
-      fprintf(stderr, "%s: %zu forests are in %s\n", tool_name,
-              t->forests.count, path);
+      fprintf(stderr, "%s: %s holds %zu forest%s, one a kind of operator\n",
+              tool_name, path, t->forests.count,
+              t->forests.count == 1 ? "" : "s");
   }
   free(own);
   return status;
@@ -282,6 +283,11 @@ static int train(const tool_settings *settings, int count, char **operands) {
       const int printed =
           tool_report(settings, report_of(&trained, settings->all), columns);
       status = status ? status : printed;
+      if (!trained.count && !settings->quiet)
+        fprintf(stderr,
+                "%s: nothing is judged: no problem has %d measured variants, "
+                "as stores that keep winners alone have fewer\n",
+                tool_name, options.least);
       dfgnn__trained_free(&trained);
     }
   }

@@ -166,6 +166,33 @@ static void set_rms(dfgnn_buffer *b, int64_t count) {
   b->rms = finite ? sqrt(sum / (double)finite) : 0;
 }
 
+static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
+  switch (dtype) {
+  case DFGNN_F32:
+    return ((const float *)host)[i];
+  case DFGNN_F64:
+    return ((const double *)host)[i];
+  case DFGNN_F16:
+    return dfgnn__f16_to_float(((const uint16_t *)host)[i]);
+  case DFGNN_DTYPE_COUNT:
+    return ((const int32_t *)host)[i];
+  default:
+    return dfgnn__bf16_to_float(((const uint16_t *)host)[i]);
+  }
+}
+
+/* The sum of both is expected, and one rounding more. */
+static void expect_given(dfgnn_harness *h, dfgnn_buffer *b) {
+  double given;
+  uint64_t bytes;
+  memset(&bytes, DFGNN_GIVEN_BYTE, sizeof bytes);
+  given = element(dfgnn__harness_type(h, b->tensor), (const char *)&bytes, 0);
+  for (int64_t i = 0; i < numbers(h, b); i++) {
+    b->expected[i] += given;
+    b->fixed[i] += (float)(b->expected[i] * b->expected[i]);
+  }
+}
+
 static dfgnn_status expect(dfgnn_harness *h, const dfgnn_matrix *matrix) {
   dfgnn_args host = h->check, complete;
   dfgnn_expected expected = {.bounds = 1};
@@ -206,6 +233,8 @@ static dfgnn_status expect(dfgnn_harness *h, const dfgnn_matrix *matrix) {
       free(b->host); /* not needed again */
       b->host = NULL;
     } else {
+      if (dfgnn__tensor_added_to(b->tensor, &h->problem))
+        expect_given(h, b);
       set_rms(b, numbers(h, b));
     }
   }
@@ -214,12 +243,12 @@ static dfgnn_status expect(dfgnn_harness *h, const dfgnn_matrix *matrix) {
 
 /* ---- the check ----------------------------------------------------------- */
 
-static dfgnn_status poison(dfgnn_harness *h, char *to, size_t bytes) {
+static dfgnn_status fill(dfgnn_harness *h, char *to, size_t bytes,
+                         const unsigned char *chunk) {
   dfgnn_status status = DFGNN_OK;
   for (size_t i = 0; i < bytes && !status; i += DFGNN_CHUNK)
-    status =
-        dfgnn__harness_copy(h, to + i, h->poison,
-                            bytes - i < DFGNN_CHUNK ? bytes - i : DFGNN_CHUNK);
+    status = dfgnn__harness_copy(
+        h, to + i, chunk, bytes - i < DFGNN_CHUNK ? bytes - i : DFGNN_CHUNK);
   return status;
 }
 
@@ -233,21 +262,6 @@ static dfgnn_status check_guard(dfgnn_harness *h, const char *at,
                          "wrote %s %s: byte %d of the guard is 0x%02x", side,
                          what, i, found[i]);
   return status;
-}
-
-static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
-  switch (dtype) {
-  case DFGNN_F32:
-    return ((const float *)host)[i];
-  case DFGNN_F64:
-    return ((const double *)host)[i];
-  case DFGNN_F16:
-    return dfgnn__f16_to_float(((const uint16_t *)host)[i]);
-  case DFGNN_DTYPE_COUNT:
-    return ((const int32_t *)host)[i];
-  default:
-    return dfgnn__bf16_to_float(((const uint16_t *)host)[i]);
-  }
 }
 
 /* The output that is nearest to its bound, or the farthest beyond it. */
@@ -395,7 +409,11 @@ static dfgnn_status prepare_output(dfgnn_harness *h, const dfgnn_buffer *b) {
   if (!status)
     status = dfgnn__harness_copy(h, b->memory + DFGNN_GUARD + b->bytes,
                                  h->guard, DFGNN_GUARD);
-  return status ? status : poison(h, b->memory + DFGNN_GUARD, b->bytes);
+  if (status)
+    return status;
+  return fill(h, b->memory + DFGNN_GUARD, b->bytes,
+              dfgnn__tensor_added_to(b->tensor, &h->problem) ? h->given
+                                                             : h->poison);
 }
 
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
@@ -416,8 +434,9 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
   if (!status)
     status = dfgnn__harness_workspace(&workspace, h, plan);
   if (!status)
-    status = poison(h, workspace,
-                    bytes < POISONED_WORKSPACE ? bytes : POISONED_WORKSPACE);
+    status = fill(h, workspace,
+                  bytes < POISONED_WORKSPACE ? bytes : POISONED_WORKSPACE,
+                  h->poison);
   if (!status)
     status = dfgnn__harness_copy(h, (char *)workspace + bytes, h->guard,
                                  DFGNN_GUARD);

@@ -153,6 +153,7 @@ static dfgnn_status save(dfgnn_harness *h) {
   if (!saved)
     return DFGNN_OK;
   problem.pass = DFGNN_PASS_FORWARD;
+  problem.accumulate = 0;
   problem.effort = DFGNN_EFFORT_ESTIMATE;
   problem.max_workspace = -1;
   dfgnn_status status = dfgnn_plan_create(&plan, h->ctx, h->graph, &problem);
@@ -221,12 +222,14 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
   }
   h->poison = malloc(DFGNN_CHUNK);
   h->guard = malloc(DFGNN_GUARD);
-  if (!h->poison || !h->guard) {
+  h->given = malloc(DFGNN_CHUNK);
+  if (!h->poison || !h->guard || !h->given) {
     status = dfgnn__harness_memory(DFGNN_CHUNK);
     goto out;
   }
   memset(h->poison, POISON_BYTE, DFGNN_CHUNK);
   memset(h->guard, DFGNN_GUARD_BYTE, DFGNN_GUARD);
+  memset(h->given, DFGNN_GIVEN_BYTE, DFGNN_CHUNK);
   for (const dfgnn_tensor *t = h->op->tensors; t->name && !status; t++)
     if (dfgnn__tensor_used(t, &h->problem))
       status = make_buffer(h, t, seed);
@@ -270,6 +273,7 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   free(h->columns.index);
   free(h->host_indices);
   free(h->host_offsets);
+  free(h->given);
   free(h->guard);
   free(h->poison);
   free(h);

@@ -9,6 +9,7 @@
 
 #define DFGNN_GUARD 256       /* bytes before and after each output */
 #define DFGNN_GUARD_BYTE 0xa5 /* what they hold */
+#define DFGNN_GIVEN_BYTE 0x3f /* .75 in float, in other types some number */
 #define DFGNN_CHUNK ((size_t)1 << 20)
 #define DFGNN_PARALLEL 100000 /* numbers that are worth waking threads for */
 
@@ -18,7 +19,7 @@ typedef struct dfgnn_buffer {
   char *memory; /* on the device */
   char *host;   /* of an input: what was copied; of an output: what came back */
   size_t bytes;
-  double *expected; /* of an output, for the checked rows */
+  double *expected;      /* of an output, for the checked rows */
   float *fixed, *summed; /* of their bounds: see kernels/common/accuracy.h */
   double rms;
 } dfgnn_buffer;
@@ -41,7 +42,8 @@ struct dfgnn_harness {
   char *workspace;
   size_t workspace_bytes;
   unsigned char *poison, *guard; /* DFGNN_CHUNK and DFGNN_GUARD bytes */
-  dfgnn_checked rows, columns;   /* destinations and sources */
+  unsigned char *given; /* DFGNN_CHUNK bytes that gradients are added to */
+  dfgnn_checked rows, columns; /* destinations and sources */
   int64_t *first_edge; /* [rows.count + 1], in what is expected by edge */
   char *host_offsets, *host_indices;
   dfgnn_view transpose; /* on the host, if a result is by source */

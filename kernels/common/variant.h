@@ -135,6 +135,7 @@ typedef struct dfgnn_family {
   int weights;   /* can write args.weights */
   int bias;      /* can take problem.bias */
   int dropout;   /* can take problem.dropout */
+  int accumulate; /* can take problem.accumulate */
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
   int edges_only;    /* takes no problem without edge features */
   int qk_norm;       /* can take problem.qk_norm */

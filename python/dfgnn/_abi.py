@@ -139,6 +139,7 @@ class Problem(Descriptor):
         ("edge_use", c_int),
         ("qk_norm", c_int),
         ("message", c_int),
+        ("accumulate", c_int),
     ]
 
 

@@ -182,7 +182,14 @@ static int has(const variant_test *test, const char *tensor) {
 
 /* What a problem can ask for beside its shape; each is left out where the
  * operator has none. */
-enum { PLAIN = 0, WEIGHTS = 1, BIAS = 2, DROPOUT = 4, TF32 = 8 };
+enum {
+  PLAIN = 0,
+  WEIGHTS = 1,
+  BIAS = 2,
+  DROPOUT = 4,
+  TF32 = 8,
+  ACCUMULATE = 16
+};
 
 static dfgnn_problem problem_of(const variant_test *test, int heads, int dim,
                                 dfgnn_layout layout, int flags) {
@@ -197,6 +204,7 @@ static dfgnn_problem problem_of(const variant_test *test, int heads, int dim,
   problem.bias = flags & BIAS && has(test, "bias");
   problem.dropout = flags & DROPOUT && has(test, "bias");
   problem.math = flags & TF32 ? DFGNN_MATH_TF32 : DFGNN_MATH_F32;
+  problem.accumulate = flags & ACCUMULATE && has(test, "grad_lse");
   problem.message = test->message;
   problem.edge_dim = test->edge_dim;
   ck_ok(dfgnn__problem_complete(&complete, &problem));
@@ -245,13 +253,18 @@ int check_every_variant(const char *device, const variant_test *test) {
   for (int which = 0; which < SHAPES; which++) {
     open_shape(&s, which, (turn + which) % 2);
     /* 21 pairs of width and heads, 9 shapes, two problems each: all pairs.  A
-     * third where less exact products are allowed. */
-    for (int k = 0; k < (test->dtype == DFGNN_F32 ? 3 : 2); k++) {
+     * third that adds to gradients, a fourth of less exact products. */
+    for (int k = 0; k < (test->dtype == DFGNN_F32 ? 4 : 3); k++) {
       int pair = (turn + 2 * which + k) % 21;
+      int asked = k == 3   ? TF32
+                  : k == 2 ? ACCUMULATE | flags[(turn + which) % 4]
+                           : flags[(turn + which + 2 * k) % 4];
+      if (k == 2 && !has(test, "grad_lse"))
+        continue;
       dfgnn_layout layout =
           (which + k) % 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD;
-      s.problem = problem_of(test, heads[pair % 3], widths[pair / 3], layout,
-                             k == 2 ? TF32 : flags[(turn + which + 2 * k) % 4]);
+      s.problem =
+          problem_of(test, heads[pair % 3], widths[pair / 3], layout, asked);
       if (!open_problem(&s))
         continue;
       checks += each_variant(&s, matches_reference, NULL, which + k, met);

@@ -51,6 +51,7 @@ typedef struct dfgnn_cpu_job {
   int by_source;        /* the graph's destinations are gathered */
   int packed;           /* features of every input are adjacent */
   int out_packed;       /* those of out are */
+  int out_adds;         /* store adds to what is in out */
   int64_t prefetch;     /* edges ahead whose rows are asked for; 0: none */
   char *thread_memory;  /* one slice a thread */
   size_t thread_bytes;

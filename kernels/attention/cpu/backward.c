@@ -136,6 +136,7 @@ static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->scores.value = base->key;
   s->scores.prefetch = 0; /* scoring asked for them */
   set_out(&s->scores, p, args->grad_query, &args->grad_query_strides);
+  s->scores.out_adds = s->adds = p->accumulate;
   s->grad_bias = args->grad_bias;
   s->grad_att = args->grad_att;
   s->grad_beta = args->grad_beta;

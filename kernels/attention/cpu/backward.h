@@ -25,6 +25,7 @@ typedef struct dfgnn_cpu_side {
   int wanted;                /* does the walk write anything? */
   int wants_values, wants_scores, wants_gradients;
   void *grad_scalar; /* GAT: of the score's own part */
+  int adds; /* grad_scalar and the sums of scores add to what is there */
   void *grad_bias;
   void *grad_score_edge;   /* GAT */
   const dfgnn_view *items; /* rows are cut into these; NULL: they are not */

@@ -187,6 +187,12 @@ static void set_scalar(const dfgnn_cpu_job *job, void *array, int64_t i,
     ((float *)array)[i] = (float)x;
 }
 
+static double scalar_at(const dfgnn_cpu_job *job, const void *array,
+                        int64_t i) {
+  return job->scalar_size == sizeof(double) ? ((const double *)array)[i]
+                                            : ((const float *)array)[i];
+}
+
 /* Writes what the sums of a row make.  direct: those that are gradients
  * themselves are written. */
 static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
@@ -194,8 +200,11 @@ static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
                    const parameters *p) {
   const dfgnn_cpu_job *job = &s->job;
   const dfgnn_cpu_kernels *kernels = job->kernels;
-  if (s->grad_scalar)
-    set_scalar(job, s->grad_scalar, row * job->heads + head, scalar);
+  if (s->grad_scalar) {
+    int64_t at = row * job->heads + head;
+    double before = s->adds ? scalar_at(job, s->grad_scalar, at) : 0;
+    set_scalar(job, s->grad_scalar, at, before + scalar);
+  }
   if (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) {
     if (!direct && s->wants_values)
       kernels->store(&s->values, row, head, values, 1);

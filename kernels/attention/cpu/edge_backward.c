@@ -263,6 +263,7 @@ DFGNN_FAMILIES(attention_cpu_edge_backward) = {
         .deterministic = 1,
         .bias = 1,
         .dropout = 1,
+        .accumulate = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
         .qk_norm = 1,
         .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_SCHEDULE},

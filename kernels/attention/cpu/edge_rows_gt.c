@@ -333,7 +333,6 @@ static void write_query(const walk *k, int64_t row, int64_t r) {
   const dfgnn_args *args = k->w->args;
   const dfgnn_cpu_tensor x =
       dfgnn__cpu_tensor_of(p, args->query, &args->query_strides);
-  const dfgnn_cpu_tensor out = side->scores.out;
   for (int64_t h = 0; h < k->heads; h++) {
     char *sum = sum_of(k, r, h);
     if (p->qk_norm) {
@@ -343,8 +342,7 @@ static void write_query(const walk *k, int64_t row, int64_t r) {
                             p->qk_norm == DFGNN_QK_NORM_LAYER, args->norm_eps,
                             k->sums.norm);
       if (args->grad_query)
-        k->loops->store(out.base + row * out.node + h * out.head, out.feature,
-                        sum, k->dim);
+        side->job.kernels->store(&side->scores, row, h, sum, 1);
     } else if (side->wants_scores) {
       side->job.kernels->store(&side->scores, row, h, sum, side->job.scale);
     }

@@ -437,6 +437,13 @@ static CPU_TARGET void store(const dfgnn_cpu_job *job, int64_t row,
   const scalar *from = sum;
   char *to = job->out.base + row * job->out.node + head * job->out.head;
   int64_t d = 0;
+  if (job->out_adds) {
+    for (; d < job->dim; d++) {
+      storage *at = (storage *)(to + d * job->out.feature);
+      *at = element_of(element((const char *)at) + from[d] * (scalar)after);
+    }
+    return;
+  }
   if (job->out_packed)
     for (vec f = v_set((scalar)after); d + VECTOR <= job->dim; d += VECTOR)
       v_store((storage *)to + d, v_mul(f, s_load(from + d)));
@@ -457,7 +464,7 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
               weights,
               (scalar)before,
               (scalar)after};
-  int direct = job->packed && job->out_packed && row >= 0;
+  int direct = job->packed && job->out_packed && !job->out_adds && row >= 0;
   for (;;) {
     int64_t left = end - begin;
     g.count = left < DFGNN_CPU_BLOCK ? left : DFGNN_CPU_BLOCK;

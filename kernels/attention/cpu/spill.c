@@ -62,6 +62,7 @@ DFGNN_FAMILIES(attention_cpu_spill) = {
         .deterministic = 1,
         .bias = 1,
         .dropout = 1,
+        .accumulate = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"first", 2, {ROWS, COLUMNS}, {"rows", "columns"}},

@@ -56,6 +56,7 @@ DFGNN_FAMILIES(attention_cpu_split_backward) = {
         .deterministic = 1,
         .bias = 1,
         .dropout = 1,
+        .accumulate = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"edges", 2, {128, 1024}, {0}},

@@ -48,6 +48,7 @@ DFGNN_FAMILIES(attention_cpu_twopass) = {
         .deterministic = 1,
         .bias = 1,
         .dropout = 1,
+        .accumulate = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
         .parameters = {DFGNN_CPU_SIMD,
                        {"prefetch", 2, {0, 24}, {0}},

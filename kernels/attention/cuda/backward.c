@@ -177,11 +177,12 @@ static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
                               const grad_plan *plan, const lane_shape *shape,
                               int unroll, int columns, int64_t *blocks) {
   const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
-      (int)problem->op, DFGNN_TYPE(problem->dtype), shape->vector, shape->lanes,
-      (int)problem->heads, (int)problem->dim, shape->tile_heads,
-      dfgnn__grad_packed(p, problem), unroll, columns, p->mode);
+  const dfgnn_program program =
+      DFGNN_PROGRAM("kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
+                    (int)problem->op, DFGNN_TYPE(problem->dtype), shape->vector,
+                    shape->lanes, (int)problem->heads, (int)problem->dim,
+                    shape->tile_heads, dfgnn__grad_packed(p, problem), unroll,
+                    columns, p->mode | (p->adds ? GRAD_ADDS : 0));
   *blocks = dfgnn__grad_lay_out(p, &launch->setting, plan, shape);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,

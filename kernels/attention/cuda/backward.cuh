@@ -76,7 +76,7 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
 }
 
 template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
-          int PACKED, int U, bool COLUMNS, int MODE>
+          int PACKED, int U, bool COLUMNS, int MODE, bool ADDS = false>
 struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   using map = lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>;
   using map::C;
@@ -608,8 +608,10 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       return;
     if (w.slot >= 0)
       static_cast<A *>(p.partial_scalar)[int64_t(w.slot) * HEADS + head(h)] = x;
-    else if (p.to_scalar)
-      static_cast<A *>(p.to_scalar)[int64_t(w.row) * HEADS + head(h)] = x;
+    else if (p.to_scalar) {
+      A &to = static_cast<A *>(p.to_scalar)[int64_t(w.row) * HEADS + head(h)];
+      to = ADDS ? to + x : x;
+    }
   }
 
   __device__ __forceinline__ void store_vector(const row_work &w, int t, int c,
@@ -622,8 +624,18 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       for (int i = 0; i < VEC; ++i)
         to[i] = x[i];
     } else if (p.to[t].data) {
-      const char *to = this->vector_of(p.to[t], w.row, c);
-      store_once<VEC>(const_cast<T *>(reinterpret_cast<const T *>(to)), x);
+      T *to = const_cast<T *>(
+          reinterpret_cast<const T *>(this->vector_of(p.to[t], w.row, c)));
+      if constexpr (ADDS) {
+        A sum[VEC];
+        widen(sum, load_once<VEC>(to));
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          sum[i] += x[i];
+        store_once<VEC>(to, sum);
+      } else {
+        store_once<VEC>(to, x);
+      }
     }
   }
 
@@ -726,14 +738,15 @@ __device__ __forceinline__ void walk_block(const Params &params,
 
 template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
           int PACKED, int U, int COLUMNS, int MODE>
-__global__ void __launch_bounds__(
-    256, least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC
-                              *int(sizeof(accumulator_t<T>)) /
-                          4,
-                      MODE)) gradient(const __grid_constant__ grad_params p) {
-  walk_block<
-      grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0, MODE>>(
-      p, p);
+__global__ void
+__launch_bounds__(256,
+                  least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C
+                                       *VEC *int(sizeof(accumulator_t<T>)) /
+                                   4,
+                               MODE % GRAD_ADDS))
+    gradient(const __grid_constant__ grad_params p) {
+  walk_block<grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0,
+                      MODE % GRAD_ADDS, (MODE & GRAD_ADDS) != 0>>(p, p);
 }
 
 } // namespace dfgnn

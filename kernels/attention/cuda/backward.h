@@ -27,6 +27,10 @@
  * GRAD_GIVEN: dS was spilled by the other walk; of rows alone. */
 enum { GRAD_GIVEN = 8 };
 
+/* A bit that gradient() takes beside the mode: the walk adds to what is there.
+ */
+enum { GRAD_ADDS = 16 };
+
 /* Numbers of `stats` a destination and head: lse (log2; +inf if it is -inf),
  * delta, and what else the score needs: AGNN's inverse norm, GAT's score. */
 enum { STAT_LSE = 0, STAT_DELTA = 1, STAT_EXTRA = 2 };
@@ -43,6 +47,7 @@ typedef struct grad_params {
   int32_t first_step, span, round_step, group;
   int32_t heads, dim;
   int32_t mode; /* for kernels of which it is no constant */
+  int32_t adds; /* likewise: to and to_scalar are added to */
   tensor_view own[2], far[2], to[2];
   tensor_view out;        /* rows */
   const void *lse;        /* rows: [N,H] */
@@ -78,7 +83,7 @@ typedef struct grad_merge_params {
   void *to_scalar;
   const void *partial, *partial_scalar;
   const int32_t *heavy;
-  int32_t tensors, heads, dim, width;
+  int32_t tensors, heads, dim, width, adds;
 } grad_merge_params;
 
 typedef struct grad_totals_params {
@@ -91,7 +96,7 @@ typedef struct grad_row_sums_params {
   void *to;
   const void *spill;
   const void *offsets;
-  int32_t offsets64, heads, lanes;
+  int32_t offsets64, heads, lanes, adds;
   int64_t pairs;
 } grad_row_sums_params;
 

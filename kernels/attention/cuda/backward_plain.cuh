@@ -190,8 +190,10 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
       if (lane == 0 && w.slot >= 0)
         static_cast<A *>(p.partial_scalar)[int64_t(w.slot) * heads + head] =
             inner;
-      else if (lane == 0 && p.to_scalar)
-        static_cast<A *>(p.to_scalar)[int64_t(w.row) * heads + head] = inner;
+      else if (lane == 0 && p.to_scalar) {
+        A &to = static_cast<A *>(p.to_scalar)[int64_t(w.row) * heads + head];
+        to = p.adds ? to + inner : inner;
+      }
     }
     constexpr int to_tensors = GRAD_SUMS(OP, COLUMNS);
     for (int t = 0; t < to_tensors; ++t) {
@@ -203,9 +205,12 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
           to[f] = sum[t][f] * factor;
       } else if (p.to[t].data) {
         char *to = const_cast<char *>(row_of(p.to[t], w.row));
-        for (int f = lane; f < dim; f += 32)
-          *reinterpret_cast<T *>(to + int64_t(f) * p.to[t].feature_bytes) =
-              narrow<T>(sum[t][f] * factor);
+        for (int f = lane; f < dim; f += 32) {
+          T &at =
+              *reinterpret_cast<T *>(to + int64_t(f) * p.to[t].feature_bytes);
+          const A before = p.adds ? widen(at) : A(0);
+          at = narrow<T>(before + sum[t][f] * factor);
+        }
       }
     }
   }

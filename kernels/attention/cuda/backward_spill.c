@@ -51,6 +51,7 @@ DFGNN_FAMILIES(attention_cuda_backward_spill) = {
      .deterministic = 1,
      .bias = 1,
      .dropout = 1,
+     .accumulate = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "rows", .count = 3, .values = {1, 2, 4}},

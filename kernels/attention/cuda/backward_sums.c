@@ -73,7 +73,8 @@ dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
                          .tensors = tensors,
                          .heads = p->heads,
                          .dim = p->dim,
-                         .width = 32};
+                         .width = 32,
+                         .adds = p->adds};
   if (blocks == 0)
     return DFGNN_OK;
   if (blocks > INT32_MAX)
@@ -114,6 +115,7 @@ dfgnn_status dfgnn__grad_row_sums(void *to, const void *spill,
       .offsets64 = matrix->offsets64,
       .heads = (int)problem->heads,
       .lanes = matrix->edges < matrix->destinations * 16 ? 8 : 32,
+      .adds = problem->accumulate,
       .pairs = matrix->destinations * problem->heads};
   if (p.pairs == 0)
     return DFGNN_OK;

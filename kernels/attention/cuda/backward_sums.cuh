@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kMergeThreads)
       A sum = A(0);
       for (int i = 0; i < slices; ++i)
         sum += sums[i * p.dim + f];
-      *reinterpret_cast<T *>(to + int64_t(f) * p.to[t].feature_bytes) =
-          narrow<T>(sum);
+      T &at = *reinterpret_cast<T *>(to + int64_t(f) * p.to[t].feature_bytes);
+      at = narrow<T>(p.adds ? widen(at) + sum : sum);
     }
     __syncthreads();
   }
@@ -109,8 +109,10 @@ __global__ void __launch_bounds__(kMergeThreads)
     for (int k = threadIdx.x; k < count; k += 32)
       sum += static_cast<const A *>(p.partial_scalar)[slot(k) * p.heads + head];
     sum = lanes_sum<32>(sum);
-    if (threadIdx.x == 0)
-      static_cast<A *>(p.to_scalar)[int64_t(row) * p.heads + head] = sum;
+    if (threadIdx.x == 0) {
+      A &to = static_cast<A *>(p.to_scalar)[int64_t(row) * p.heads + head];
+      to = p.adds ? to + sum : sum;
+    }
   }
 }
 
@@ -161,8 +163,10 @@ __global__ void __launch_bounds__(256)
   }
   for (int o = p.lanes / 2; o > 0; o >>= 1)
     sum += __shfl_xor_sync(kFullMask, sum, o);
-  if (pair < p.pairs && lane == 0)
-    static_cast<A *>(p.to)[pair] = sum;
+  if (pair < p.pairs && lane == 0) {
+    A &to = static_cast<A *>(p.to)[pair];
+    to = p.adds ? to + sum : sum;
+  }
 }
 
 } // namespace dfgnn
