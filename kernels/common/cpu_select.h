@@ -1,11 +1,14 @@
 /* cpu_select.h - comparisons, and edge numbers beside features, for reductions
  *
- *   v_index        an edge number in every lane, as bits as wide as a scalar
- *   v_index_load   int32 numbers into lanes, v_index_store back
- *   v_take         where x comes before best (a NaN before all numbers, a
- *                  smaller one if sign > 0, a larger one if sign < 0) it
- * becomes best and k its number v_where_equal  x where two numbers are equal,
- * else 0 v_deviation    sqrt(x), 0 where x <= 1e-5; a NaN stays */
+ * clang-format off
+ *   v_index        an edge number in every lane, as bits as wide as a scalar;
+ *   v_index_load   int32 numbers into lanes, and v_index_store back;
+ *   v_take         where x comes before best, x becomes best and k its number:
+ *                  a NaN comes before all numbers, then a smaller one if
+ *                  sign > 0, a larger one if sign < 0;
+ *   v_where_equal  x where two numbers are equal, else 0;
+ *   v_deviation    sqrt(x), 0 where x <= 1e-5; a NaN stays one.
+ * clang-format on */
 #ifndef DFGNN_KERNELS_CPU_SELECT_H
 #define DFGNN_KERNELS_CPU_SELECT_H
 

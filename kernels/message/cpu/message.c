@@ -6,35 +6,11 @@
 #include <omp.h>
 #endif
 
+#include "kernels/common/cpu_tables.h"
 #include "kernels/common/half.h"
 
-#define TABLE(isa, dtype) dfgnn__cpu_message_##isa##_##dtype
-#define DECLARE(isa)                                                           \
-  extern const dfgnn_cpu_message_kernels TABLE(isa, f32), TABLE(isa, f64),     \
-      TABLE(isa, f16), TABLE(isa, bf16)
-#define ROW(isa)                                                               \
-  {                                                                            \
-    [DFGNN_F32] = &TABLE(isa, f32), [DFGNN_F64] = &TABLE(isa, f64),            \
-    [DFGNN_F16] = &TABLE(isa, f16), [DFGNN_BF16] = &TABLE(isa, bf16)           \
-  }
-
-DECLARE(portable);
-#ifdef __x86_64__
-DECLARE(avx2);
-DECLARE(avx512);
-#endif
-
-const dfgnn_cpu_message_kernels *dfgnn__cpu_message_kernels(int simd,
-                                                            dfgnn_dtype dtype) {
-  static const dfgnn_cpu_message_kernels *const tables[3][DFGNN_DTYPE_COUNT] = {
-      ROW(portable),
-#ifdef __x86_64__
-      ROW(avx2),
-      ROW(avx512),
-#endif
-  };
-  return tables[simd][dtype];
-}
+DFGNN_CPU_TABLES(dfgnn__cpu_message_kernels, dfgnn_cpu_message_kernels,
+                 dfgnn__cpu_message)
 
 int dfgnn__cpu_thread(void) {
 #ifdef _OPENMP

@@ -1,0 +1,46 @@
+/* cpu_tables.h - the CPU kernels of an instruction set and a storage type
+ *
+ * A family is compiled once an instruction set and type, each into a table of
+ * functions: avx2_f32.c defines prefix_avx2_f32.
+ *
+ *     DFGNN_CPU_TABLES(function, type, prefix)
+ *
+ * defines  const type *function(int simd, dfgnn_dtype dtype). */
+#ifndef DFGNN_KERNELS_CPU_TABLES_H
+#define DFGNN_KERNELS_CPU_TABLES_H
+
+#include "dfgnn.h"
+
+#define DFGNN_CPU_TABLES_OF(type, prefix, isa)                                 \
+  extern const type prefix##_##isa##_f32, prefix##_##isa##_f64,                \
+      prefix##_##isa##_f16, prefix##_##isa##_bf16
+
+#define DFGNN_CPU_TABLE_ROW(prefix, isa)                                       \
+  {                                                                            \
+    [DFGNN_F32] = &prefix##_##isa##_f32, [DFGNN_F64] = &prefix##_##isa##_f64,  \
+    [DFGNN_F16] = &prefix##_##isa##_f16, [DFGNN_BF16] = &prefix##_##isa##_bf16 \
+  }
+
+#ifdef __x86_64__
+#define DFGNN_CPU_TABLES(function, type, prefix)                               \
+  DFGNN_CPU_TABLES_OF(type, prefix, portable);                                 \
+  DFGNN_CPU_TABLES_OF(type, prefix, avx2);                                     \
+  DFGNN_CPU_TABLES_OF(type, prefix, avx512);                                   \
+  const type *function(int simd, dfgnn_dtype dtype) {                          \
+    static const type *const tables[3][DFGNN_DTYPE_COUNT] = {                  \
+        DFGNN_CPU_TABLE_ROW(prefix, portable),                                 \
+        DFGNN_CPU_TABLE_ROW(prefix, avx2),                                     \
+        DFGNN_CPU_TABLE_ROW(prefix, avx512)};                                  \
+    return tables[simd][dtype];                                                \
+  }
+#else
+#define DFGNN_CPU_TABLES(function, type, prefix)                               \
+  DFGNN_CPU_TABLES_OF(type, prefix, portable);                                 \
+  const type *function(int simd, dfgnn_dtype dtype) {                          \
+    static const type *const tables[1][DFGNN_DTYPE_COUNT] = {                  \
+        DFGNN_CPU_TABLE_ROW(prefix, portable)};                                \
+    return tables[simd][dtype];                                                \
+  }
+#endif
+
+#endif
