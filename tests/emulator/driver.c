@@ -142,9 +142,7 @@ cu_result cuDeviceGetAttribute(int *value, int what, int device) {
 
 /* ---- contexts ------------------------------------------------------------ */
 
-static struct cu_context_st {
-  int device;
-} contexts[MOST_DEVICES];
+static struct cu_context_st { int device; } contexts[MOST_DEVICES];
 static __thread cu_context stack[CONTEXT_DEPTH];
 static __thread int depth;
 
@@ -232,8 +230,7 @@ cu_result cuMemFreeHost(void *memory) {
   return 0;
 }
 
-cu_result cuMemPoolCreate(cu_pool *pool,
-                                 const cu_pool_properties *properties) {
+cu_result cuMemPoolCreate(cu_pool *pool, const cu_pool_properties *properties) {
   *pool = calloc(1, sizeof **pool);
   if (!*pool)
     return ERROR_MEMORY;
@@ -257,7 +254,7 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t bytes) {
 }
 
 cu_result cuMemAllocFromPoolAsync(cu_pointer *memory, size_t bytes,
-                                         cu_pool pool, cu_stream stream) {
+                                  cu_pool pool, cu_stream stream) {
   int capturing = 0;
   cu_result error = cuStreamIsCapturing(stream, &capturing);
   if (error || capturing)
@@ -277,8 +274,8 @@ cu_result cuMemFreeAsync(cu_pointer memory, cu_stream stream) {
 static cu_result do_copy(cu_pointer to, cu_pointer from, size_t bytes,
                          cu_stream stream) {
   static __thread graph_step step;
-  step = (graph_step){
-      .kind = STEP_COPY, .to = to, .from = from, .bytes = bytes};
+  step =
+      (graph_step){.kind = STEP_COPY, .to = to, .from = from, .bytes = bytes};
   return emulated_do(stream, &step);
 }
 
@@ -287,15 +284,15 @@ cu_result cuMemcpy(cu_pointer to, cu_pointer from, size_t bytes) {
 }
 
 cu_result cuMemcpyAsync(cu_pointer to, cu_pointer from, size_t bytes,
-                               cu_stream stream) {
+                        cu_stream stream) {
   return do_copy(to, from, bytes, stream);
 }
 
-cu_result cuMemsetD8Async(cu_pointer to, unsigned char byte,
-                                 size_t bytes, cu_stream stream) {
+cu_result cuMemsetD8Async(cu_pointer to, unsigned char byte, size_t bytes,
+                          cu_stream stream) {
   static __thread graph_step step;
-  step = (graph_step){
-      .kind = STEP_FILL, .to = to, .byte = byte, .bytes = bytes};
+  step =
+      (graph_step){.kind = STEP_FILL, .to = to, .byte = byte, .bytes = bytes};
   return emulated_do(stream, &step);
 }
 
@@ -323,14 +320,13 @@ static int find_shared(struct dl_phdr_info *info, size_t size, void *data) {
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &info->dlpi_phdr[i];
     const char *begin = (const char *)info->dlpi_addr + p->p_vaddr;
-    here |= p->p_type == PT_LOAD && inside >= begin &&
-            inside < begin + p->p_memsz;
+    here |=
+        p->p_type == PT_LOAD && inside >= begin && inside < begin + p->p_memsz;
   }
   for (int i = 0; here && i < info->dlpi_phnum; i++)
     if (info->dlpi_phdr[i].p_type == PT_TLS) {
       m->shared_bytes = info->dlpi_phdr[i].p_memsz;
-      m->shared_at =
-          (char *)info->dlpi_tls_data - (char *)m->what->shared();
+      m->shared_at = (char *)info->dlpi_tls_data - (char *)m->what->shared();
     }
   return here;
 }
@@ -362,8 +358,7 @@ static void *open_image(const char *image, size_t bytes) {
 }
 
 cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
-                                    unsigned options, int *option,
-                                    void **value) {
+                             unsigned options, int *option, void **value) {
   (void)options, (void)option, (void)value;
   cu_result error = emulated_forbidden();
   size_t bytes = image_bytes(image);
@@ -401,7 +396,7 @@ cu_result cuModuleUnload(cu_module module) {
 }
 
 cu_result cuModuleGetFunction(cu_function *function, cu_module module,
-                                     const char *name) {
+                              const char *name) {
   for (int i = 0; i < module->what->count; i++)
     if (!strcmp(module->what->kernels[i].symbol, name)) {
       *function = &module->functions[i];
@@ -410,8 +405,7 @@ cu_result cuModuleGetFunction(cu_function *function, cu_module module,
   return ERROR_NOT_FOUND;
 }
 
-cu_result cuFuncGetAttribute(int *value, int what,
-                                    cu_function function) {
+cu_result cuFuncGetAttribute(int *value, int what, cu_function function) {
   switch (what) {
   case CU_FUNCTION_SHARED_BYTES:
     *value = (int)function->module->shared_bytes;
@@ -450,22 +444,20 @@ static int grid_is_possible(const emulated_launch *l, int most_shared) {
 }
 
 cu_result cuLaunchKernel(cu_function f, unsigned grid_x, unsigned grid_y,
-                                unsigned grid_z, unsigned block_x,
-                                unsigned block_y, unsigned block_z,
-                                unsigned shared, cu_stream stream,
-                                void **arguments, void **extra) {
+                         unsigned grid_z, unsigned block_x, unsigned block_y,
+                         unsigned block_z, unsigned shared, cu_stream stream,
+                         void **arguments, void **extra) {
   static __thread graph_step step;
   const emulated_kernel *k = f->kernel;
   size_t at = 0;
   step.kind = STEP_LAUNCH;
-  step.launch = (emulated_launch){
-      .module = f->module->what,
-      .kernel = k,
-      .blocks = {grid_x, grid_y, grid_z},
-      .threads = {block_x, block_y, block_z},
-      .fixed_at = f->module->shared_at,
-      .fixed_bytes = f->module->shared_bytes,
-      .dynamic_bytes = shared};
+  step.launch = (emulated_launch){.module = f->module->what,
+                                  .kernel = k,
+                                  .blocks = {grid_x, grid_y, grid_z},
+                                  .threads = {block_x, block_y, block_z},
+                                  .fixed_at = f->module->shared_at,
+                                  .fixed_bytes = f->module->shared_bytes,
+                                  .dynamic_bytes = shared};
   if (extra || !grid_is_possible(&step.launch, f->most_shared))
     return ERROR_VALUE;
   for (int i = 0; i < k->count; i++) {

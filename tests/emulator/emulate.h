@@ -197,7 +197,9 @@ inline T atomicCAS(T *p, emulated_same_t<T> from, emulated_same_t<T> to) {
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
-inline void __trap(EMULATED_HERE) { emulated_run->fail(EMULATED_PLACE, "trap"); }
+inline void __trap(EMULATED_HERE) {
+  emulated_run->fail(EMULATED_PLACE, "trap");
+}
 
 /* ---- blocks and warps ---------------------------------------------------- */
 
@@ -366,14 +368,14 @@ inline void *emulated_static_shared() {
 
 #define EMULATED_PROGRAM(...)                                                  \
   static const emulated_kernel emulated_kernels[] = {__VA_ARGS__};             \
-  extern "C" __attribute__((visibility("default"))) const emulated_module      \
-      dfgnn_emulated_module = {EMULATED_VERSION,                               \
-                               &emulated_current,                              \
-                               &emulated_grid,                                 \
-                               &emulated_run,                                  \
-                               emulated_static_shared,                         \
-                               emulated_kernels,                               \
-                               sizeof emulated_kernels /                       \
-                                   sizeof *emulated_kernels};
+  extern "C" __attribute__((visibility("default")))                            \
+  const emulated_module dfgnn_emulated_module = {                              \
+      EMULATED_VERSION,                                                        \
+      &emulated_current,                                                       \
+      &emulated_grid,                                                          \
+      &emulated_run,                                                           \
+      emulated_static_shared,                                                  \
+      emulated_kernels,                                                        \
+      sizeof emulated_kernels / sizeof *emulated_kernels};
 
 #endif

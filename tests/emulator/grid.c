@@ -372,7 +372,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
   say_where(grid.now);
   fprintf(stderr, ": illegal access of %p, %s; it last waited at %s:%d (%s)\n",
           info->si_addr, emulated_describe_address(info->si_addr),
-          grid.now->place.file ? grid.now->place.file : "", grid.now->place.line,
+          grid.now->place.file ? grid.now->place.file : "",
+          grid.now->place.line,
           grid.now->place.call ? grid.now->place.call : "");
   if (getenv("DFGNN_EMULATOR_ABORT"))
     abort();
@@ -482,9 +483,9 @@ static int run_blocks(void) {
   uint64_t count = (uint64_t)n->x * n->y * n->z;
   for (uint64_t i = 0; i < count && !grid.failed; i++) {
     uint64_t at = grid.backward ? count - 1 - i : i;
-    grid.block->index = (emulated_index){(unsigned)(at % n->x),
-                                         (unsigned)(at / n->x % n->y),
-                                         (unsigned)(at / n->x / n->y)};
+    grid.block->index =
+        (emulated_index){(unsigned)(at % n->x), (unsigned)(at / n->x % n->y),
+                         (unsigned)(at / n->x / n->y)};
     begin_block();
     emulated_switch(&grid.main, &grid.now->fiber);
   }

@@ -17,7 +17,8 @@
 
 #include "grid.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, MOST_SPARE = 256 };
+static const size_t MOST_SPARE_BYTES = (size_t)512 << 20;
 
 typedef struct allocation {
   char *begin, *map;
@@ -26,6 +27,14 @@ typedef struct allocation {
 
 static void *tree;
 static size_t allocated;
+/* Maps of freed allocations, which nobody may touch; new pages would cost more
+ * than their reuse.  The oldest come first. */
+static struct {
+  char *map;
+  size_t mapped;
+} spare[MOST_SPARE];
+static int spare_count;
+static size_t spare_bytes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The maps do not overlap, so whatever overlaps is equal. */
@@ -46,15 +55,49 @@ static size_t alignment(void) {
   return given && !(given & (given - 1)) && given <= PAGE ? given : 256;
 }
 
+static void drop_spare(int i) {
+  spare_bytes -= spare[i].mapped;
+  spare_count--;
+  memmove(&spare[i], &spare[i + 1], (size_t)(spare_count - i) * sizeof *spare);
+}
+
+static char *take_map(size_t mapped) {
+  char *map = NULL;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < spare_count && !map; i++)
+    if (spare[i].mapped == mapped) {
+      map = spare[i].map;
+      drop_spare(i);
+    }
+  pthread_mutex_unlock(&lock);
+  if (map)
+    return map;
+  map = mmap(NULL, mapped, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return map == MAP_FAILED ? NULL : map;
+}
+
+static void give_map(char *map, size_t mapped) {
+  (void)mprotect(map, mapped, PROT_NONE);
+  pthread_mutex_lock(&lock);
+  while (spare_count == MOST_SPARE ||
+         (spare_count && spare_bytes + mapped > MOST_SPARE_BYTES)) {
+    (void)munmap(spare[0].map, spare[0].mapped);
+    drop_spare(0);
+  }
+  spare[spare_count].map = map;
+  spare[spare_count++].mapped = mapped;
+  spare_bytes += mapped;
+  pthread_mutex_unlock(&lock);
+}
+
 void *emulated_allocate(size_t bytes) {
   size_t align = alignment();
   size_t room = (bytes + align - 1) & ~(align - 1);
   size_t whole = (room + PAGE - 1) & ~(size_t)(PAGE - 1);
   allocation *a = calloc(1, sizeof *a);
-  char *map = a ? mmap(NULL, whole + 2 * PAGE, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                : MAP_FAILED;
-  if (map == MAP_FAILED || mprotect(map + PAGE, whole, PROT_READ | PROT_WRITE)) {
+  char *map = a ? take_map(whole + 2 * PAGE) : NULL;
+  if (!map || mprotect(map + PAGE, whole, PROT_READ | PROT_WRITE)) {
     free(a);
     return NULL;
   }
@@ -93,7 +136,7 @@ int emulated_free(uint64_t memory) {
   if (!found)
     return 0;
   check_ends(a);
-  (void)munmap(a->map, a->mapped);
+  give_map(a->map, a->mapped);
   free(a);
   return 1;
 }

@@ -152,8 +152,9 @@ static void write_text(FILE *to, const char *text) {
   for (; !regexec(&regex, text, 4, m, 0); text += m[0].rm_eo) {
     int type = (int)(m[2].rm_eo - m[2].rm_so);
     int name = (int)(m[3].rm_eo - m[3].rm_so);
-    fprintf(to, "%.*s%.*s *const %.*s = static_cast<%.*s *>("
-                "emulated_grid.shared);",
+    fprintf(to,
+            "%.*s%.*s *const %.*s = static_cast<%.*s *>("
+            "emulated_grid.shared);",
             (int)m[0].rm_so, text, type, text + m[2].rm_so, name,
             text + m[3].rm_so, type, text + m[2].rm_so);
   }
@@ -276,10 +277,9 @@ static int compile(program *p, const char *folder, int count,
   for (char *rest = own, *word; at < 40 && (word = strsep(&rest, " "));)
     if (*word)
       words[at++] = word;
-  at = count < MOST_OPTIONS
-           ? add_options(words, at, count, options, architecture,
-                         sizeof architecture)
-           : -1;
+  at = count < MOST_OPTIONS ? add_options(words, at, count, options,
+                                          architecture, sizeof architecture)
+                            : -1;
   if (at < 0)
     return ERROR_OPTION;
   snprintf(include, sizeof include, "-I%s", folder);

@@ -13,8 +13,7 @@ inline float f16_to_float(unsigned short bits) {
   if (exponent == 31)
     return __uint_as_float(sign | 0x7f800000 | mantissa << 13);
   if (exponent == 0)
-    return __uint_as_float(sign |
-                           __float_as_uint(float(mantissa) * 0x1p-24f));
+    return __uint_as_float(sign | __float_as_uint(float(mantissa) * 0x1p-24f));
   return __uint_as_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 inline unsigned short float_to_f16(float x) {
@@ -115,6 +114,15 @@ template <int PENDING> inline void copy_wait() { emulated_run->wait(PENDING); }
 
 /* ---- matrices of a warp -------------------------------------------------- */
 
+/* These take all lanes of a warp. */
+template <typename T> inline T *const *whole_warp(void **operands) {
+  for (int l = 0; l < 32; l++)
+    if (!operands[l])
+      emulated_run->fail({__FILE__, __func__, __LINE__}, "lane %d has ended",
+                         l);
+  return reinterpret_cast<T *const *>(operands);
+}
+
 struct matrices {
   const void *row;
   unsigned x[4];
@@ -125,14 +133,15 @@ inline unsigned short at(const matrices *const *lanes, int i, int row,
   return static_cast<const unsigned short *>(lanes[8 * i + row]->row)[column];
 }
 inline void load_all(void **operands) {
-  auto *const *lanes = reinterpret_cast<matrices *const *>(operands);
+  auto *const *lanes = whole_warp<matrices>(operands);
   for (int l = 0; l < 32; l++)
     for (int i = 0; i < 4; i++) {
       const int g = l / 4, t = l % 4;
-      lanes[l]->x[i] =
-          lanes[l]->trans
-              ? at(lanes, i, 2 * t, g) | unsigned(at(lanes, i, 2 * t + 1, g)) << 16
-              : at(lanes, i, g, 2 * t) | unsigned(at(lanes, i, g, 2 * t + 1)) << 16;
+      lanes[l]->x[i] = lanes[l]->trans
+                           ? at(lanes, i, 2 * t, g) |
+                                 unsigned(at(lanes, i, 2 * t + 1, g)) << 16
+                           : at(lanes, i, g, 2 * t) |
+                                 unsigned(at(lanes, i, g, 2 * t + 1)) << 16;
     }
 }
 inline void load(unsigned (&x)[4], const void *row, bool trans,
@@ -140,7 +149,8 @@ inline void load(unsigned (&x)[4], const void *row, bool trans,
   matrices mine{row, {}, trans};
   if (uintptr_t(row) % 16)
     emulated_run->fail(place, "%p is not aligned to 16 bytes", row);
-  if (!emulated_run->is_shared(row))
+  if (!emulated_run->is_shared(row) ||
+      !emulated_run->is_shared(static_cast<const char *>(row) + 15))
     emulated_run->fail(place, "%p is not in shared memory", row);
   emulated_run->meet(~0u, &mine, load_all, place);
   for (int i = 0; i < 4; i++)
@@ -157,7 +167,7 @@ struct transposed {
   unsigned from, to;
 };
 inline void transpose_all(void **operands) {
-  auto *const *lanes = reinterpret_cast<transposed *const *>(operands);
+  auto *const *lanes = whole_warp<transposed>(operands);
   const auto number = [&](int row, int column) {
     return lanes[4 * row + column / 2]->from >> 16 * (column & 1) & 0xffffu;
   };
@@ -204,11 +214,9 @@ inline void multiply(product *const *lanes, A a_number, B b_number) {
     }
 }
 /* A tensor core sees the upper 19 bits. */
-inline float tf32(unsigned bits) {
-  return __uint_as_float(bits & 0xffffe000u);
-}
+inline float tf32(unsigned bits) { return __uint_as_float(bits & 0xffffe000u); }
 inline void multiply_tf32(void **operands) {
-  auto *const *lanes = reinterpret_cast<product *const *>(operands);
+  auto *const *lanes = whole_warp<product>(operands);
   multiply<8>(
       lanes,
       [&](int r, int k) {
@@ -216,9 +224,8 @@ inline void multiply_tf32(void **operands) {
       },
       [&](int k, int c) { return tf32(lanes[4 * c + k % 4]->b[k / 4]); });
 }
-template <float (*WIDEN)(unsigned short)>
-void multiply_pairs(void **operands) {
-  auto *const *lanes = reinterpret_cast<product *const *>(operands);
+template <float (*WIDEN)(unsigned short)> void multiply_pairs(void **operands) {
+  auto *const *lanes = whole_warp<product>(operands);
   const auto half = [](unsigned word, int k) {
     return WIDEN(static_cast<unsigned short>(word >> 16 * (k & 1)));
   };

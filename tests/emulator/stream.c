@@ -50,7 +50,8 @@ static int forbids(const capture *c) {
   int mine = pthread_equal(c->owner, pthread_self());
   if (thread_mode == CU_CAPTURE_RELAXED || c->mode == CU_CAPTURE_RELAXED)
     return 0;
-  return mine || (thread_mode == CU_CAPTURE_GLOBAL && c->mode == CU_CAPTURE_GLOBAL);
+  return mine ||
+         (thread_mode == CU_CAPTURE_GLOBAL && c->mode == CU_CAPTURE_GLOBAL);
 }
 
 cu_result emulated_forbidden(void) {
@@ -162,7 +163,8 @@ static cu_result do_now(const graph_step *s) {
   emulated_launch launch = s->launch;
   switch (s->kind) {
   case STEP_COPY:
-    if (!emulated_inside(s->to, s->bytes) || !emulated_inside(s->from, s->bytes))
+    if (!emulated_inside(s->to, s->bytes) ||
+        !emulated_inside(s->from, s->bytes))
       return ERROR_VALUE;
     memmove((void *)(uintptr_t)s->to, (void *)(uintptr_t)s->from, s->bytes);
     return 0;
@@ -209,7 +211,7 @@ cu_result emulated_do(cu_stream stream, const graph_step *step) {
 }
 
 cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph,
-                                             unsigned long long flags) {
+                                      unsigned long long flags) {
   cu_graph_exec made = calloc(1, sizeof *made);
   (void)flags;
   if (!made || !graph) {
@@ -282,8 +284,7 @@ cu_result cuStreamSynchronize(cu_stream stream) {
 
 cu_result cuCtxSynchronize(void) { return emulated_forbidden(); }
 
-cu_result cuStreamWaitEvent(cu_stream stream, cu_event event,
-                                   unsigned flags) {
+cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
   cu_result error = usable(stream);
   (void)flags;
   if (error || !event->capture)
