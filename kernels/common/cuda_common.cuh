@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "dfgnn.h"
+#include "kernels/common/ptx.cuh"
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
@@ -36,9 +37,7 @@ template <typename T> using accumulator_t = typename accumulator<T>::type;
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }
 __device__ __forceinline__ float widen(half_t x) {
-  float y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-  return y;
+  return ptx::f16_to_float(x.bits);
 }
 __device__ __forceinline__ float widen(bfloat_t x) {
   return __uint_as_float(unsigned(x.bits) << 16);
@@ -52,14 +51,10 @@ template <> __device__ __forceinline__ double narrow<double>(double x) {
   return x;
 }
 template <> __device__ __forceinline__ half_t narrow<half_t>(float x) {
-  half_t y;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-  return y;
+  return {ptx::float_to_f16(x)};
 }
 template <> __device__ __forceinline__ bfloat_t narrow<bfloat_t>(float x) {
-  bfloat_t y;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-  return y;
+  return {ptx::float_to_bf16(x)};
 }
 
 /* One word of BYTES bytes, as the memory system moves it. */
@@ -93,11 +88,7 @@ __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
 template <int VEC, typename T>
 __device__ __forceinline__ void load_if(packed<T, VEC> &x, const T *p, int on) {
   if constexpr (sizeof(x) == 16) {
-    asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %5, 0;\n\t"
-                 "@on ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
-                 : "+r"(x.bits.x), "+r"(x.bits.y), "+r"(x.bits.z),
-                   "+r"(x.bits.w)
-                 : "l"(p), "r"(on));
+    ptx::load_if(x.bits, p, on);
   } else if (on) {
     x = load_packed<VEC>(p);
   }
@@ -147,18 +138,12 @@ __device__ __forceinline__ void store_once(T *p,
 /* The row of a node: base + node * bytes in one instruction. */
 __device__ __forceinline__ const char *node_row(const char *base, int node,
                                                 unsigned bytes) {
-  const char *row;
-  asm("mad.wide.u32 %0, %1, %2, %3;"
-      : "=l"(row)
-      : "r"(node), "r"(bytes), "l"(base));
-  return row;
+  return ptx::element(base, node, bytes);
 }
 
 /* 2^x: on floats the unit's own approximation, 2 ulp. */
 __device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+  return ptx::exp2_approximate(x);
 }
 __device__ __forceinline__ double exp2_fast(double x) { return exp2(x); }
 /* For x from 1: 1 / x and log2(x) within 2 ulp or 2^-22. */

@@ -40,12 +40,7 @@ namespace dfgnn {
 
 constexpr int kFoldEdges = 32; /* added by a lane between folds */
 
-/* The same address, which the compiler no longer knows for that of a variable:
- * what is read and written by it lies in memory, and takes no registers. */
-template <typename A> __device__ __forceinline__ A *in_memory(A *p) {
-  asm volatile("" : "+l"(p));
-  return p;
-}
+using ptx::in_memory;
 
 struct row_work {
   int row;

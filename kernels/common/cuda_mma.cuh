@@ -15,12 +15,6 @@
 
 #include "kernels/common/cuda_common.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-#define DFGNN_SM80(...) __VA_ARGS__
-#else
-#define DFGNN_SM80(...) __trap()
-#endif
-
 namespace dfgnn {
 
 /* ---- numbers ------------------------------------------------------------- */
@@ -46,32 +40,16 @@ template <typename T>
 __device__ __forceinline__ unsigned pack_pair(float low, float high);
 template <>
 __device__ __forceinline__ unsigned pack_pair<half_t>(float low, float high) {
-  unsigned x = 0;
-  DFGNN_SM80(asm("cvt.rn.f16x2.f32 %0, %1, %2;"
-                 : "=r"(x)
-                 : "f"(high), "f"(low)));
-  return x;
+  return ptx::pack_f16(low, high);
 }
 template <>
 __device__ __forceinline__ unsigned pack_pair<bfloat_t>(float low, float high) {
-  unsigned x = 0;
-  DFGNN_SM80(asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
-                 : "=r"(x)
-                 : "f"(high), "f"(low)));
-  return x;
+  return ptx::pack_bf16(low, high);
 }
 
 /* ---- products: d += a b -------------------------------------------------- */
 
-__device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4],
-                                         unsigned b0, unsigned b1) {
-  DFGNN_SM80(
-      asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-          "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-          "{%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
-}
+using ptx::mma_tf32;
 
 template <typename T>
 __device__ __forceinline__ void mma_pairs(float (&d)[4], const unsigned (&a)[4],
@@ -80,77 +58,28 @@ template <>
 __device__ __forceinline__ void mma_pairs<half_t>(float (&d)[4],
                                                   const unsigned (&a)[4],
                                                   unsigned b0, unsigned b1) {
-  DFGNN_SM80(
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-          "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-          "{%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+  ptx::mma_f16(d, a, b0, b1);
 }
 template <>
 __device__ __forceinline__ void mma_pairs<bfloat_t>(float (&d)[4],
                                                     const unsigned (&a)[4],
                                                     unsigned b0, unsigned b1) {
-  DFGNN_SM80(
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-          "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-          "{%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+  ptx::mma_bf16(d, a, b0, b1);
 }
 
 /* ---- shared memory ------------------------------------------------------- */
 
-__device__ __forceinline__ unsigned shared_address(const void *p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-
 /* Four 8 x 8 matrices of 16-bit numbers; lane 8 i + r gives the address of row
  * r of matrix i.  x[i]: row g, columns 2t and 2t + 1 of matrix i. */
-__device__ __forceinline__ void load_matrices(unsigned (&x)[4],
-                                              const void *row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-      : "r"(shared_address(row))
-      : "memory");
-}
+using ptx::load_matrices;
 /* The same of the transposed: x[i]: rows 2t and 2t + 1, column g. */
-__device__ __forceinline__ void load_transposed(unsigned (&x)[4],
-                                                const void *row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-      : "r"(shared_address(row))
-      : "memory");
-}
+using ptx::load_transposed;
 
-/* ---- copies from global to shared memory --------------------------------- */
-
-/* 16 bytes, of which those from `bytes` on become zero; both aligned to 16. */
-__device__ __forceinline__ void copy_async(void *to, const void *from,
-                                           int bytes) {
-  DFGNN_SM80(asm volatile(
-      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-      "l"(from), "r"(bytes)
-      : "memory"));
-}
-/* 4 or 8 bytes, aligned so. */
-template <int BYTES>
-__device__ __forceinline__ void copy_few_async(void *to, const void *from) {
-  DFGNN_SM80(asm volatile(
-      "cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)),
-      "l"(from), "n"(BYTES)
-      : "memory"));
-}
-/* Ends a group of copies (of the thread). */
-__device__ __forceinline__ void copy_commit() {
-  DFGNN_SM80(asm volatile("cp.async.commit_group;" ::: "memory"));
-}
-/* Waits until at most PENDING of the latest groups are under way. */
-template <int PENDING> __device__ __forceinline__ void copy_wait() {
-  DFGNN_SM80(asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"));
-}
+/* Copies from global to shared memory. */
+using ptx::copy_async;
+using ptx::copy_commit;
+using ptx::copy_few_async;
+using ptx::copy_wait;
 
 } // namespace dfgnn
 

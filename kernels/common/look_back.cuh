@@ -10,33 +10,23 @@
 
 #include <stdint.h>
 
+#include "kernels/common/ptx.cuh"
+
 namespace dfgnn {
 
 using ull = unsigned long long;
 
 __device__ __forceinline__ void publish(uint32_t *to, uint32_t x) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x)
-               : "memory");
+  ptx::store_relaxed(to, x);
 }
 __device__ __forceinline__ void publish(ull *to, ull x) {
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(x)
-               : "memory");
+  ptx::store_relaxed(to, x);
 }
 __device__ __forceinline__ uint32_t look(const uint32_t *from) {
-  uint32_t x;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-               : "=r"(x)
-               : "l"(from)
-               : "memory");
-  return x;
+  return ptx::load_relaxed(from);
 }
 __device__ __forceinline__ ull look(const ull *from) {
-  ull x;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
-               : "=l"(x)
-               : "l"(from)
-               : "memory");
-  return x;
+  return ptx::load_relaxed(from);
 }
 
 /* The tile of this block; all threads of the block call it. */

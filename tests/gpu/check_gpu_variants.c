@@ -69,20 +69,24 @@ static int in_part(int test) {
 }
 
 int main(void) {
+  /* Check's CK_RUN_CASE runs one of these alone. */
+  const struct {
+    const char *name;
+    const TTest *test;
+  } cases[] = {
+      {"variants", every_variant_matches_the_reference},
+      {"edge_features", every_variant_with_edge_features_matches_the_reference},
+      {"special_values", special_values_follow_ieee_arithmetic},
+      {"strides", strides_of_the_caller_are_followed},
+      {"wide_rows", rows_of_2048_features_are_served}};
   Suite *suite = suite_create("gpu_variants");
-  TCase *tests = tcase_create("variants");
-  tcase_set_timeout(tests, 0);
-  for (int i = 0; i < VARIANT_TESTS; i++) {
-    if (!in_part(i))
-      continue;
-    tcase_add_loop_test(tests, every_variant_matches_the_reference, i, i + 1);
-    tcase_add_loop_test(tests,
-                        every_variant_with_edge_features_matches_the_reference,
-                        i, i + 1);
-    tcase_add_loop_test(tests, special_values_follow_ieee_arithmetic, i, i + 1);
-    tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
-    tcase_add_loop_test(tests, rows_of_2048_features_are_served, i, i + 1);
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    TCase *tests = tcase_create(cases[k].name);
+    tcase_set_timeout(tests, 0);
+    for (int i = 0; i < VARIANT_TESTS; i++)
+      if (in_part(i))
+        tcase_add_loop_test(tests, cases[k].test, i, i + 1);
+    suite_add_tcase(suite, tests);
   }
-  suite_add_tcase(suite, tests);
   return run_on_gpu(suite);
 }

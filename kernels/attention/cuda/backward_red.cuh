@@ -13,14 +13,8 @@ namespace dfgnn {
 template <int N>
 __device__ __forceinline__ void red_add(float *to, const float (&x)[N]) {
 #if __CUDA_ARCH__ >= 900
-  if constexpr (N == 4)
-    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
-                 "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
-                 : "memory");
-  else if constexpr (N == 2)
-    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(x[0]),
-                 "f"(x[1])
-                 : "memory");
+  if constexpr (N > 1)
+    ptx::add(to, x);
   else
     atomicAdd(to, x[0]);
 #else

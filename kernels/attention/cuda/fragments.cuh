@@ -15,11 +15,7 @@ namespace dfgnn {
 
 /* The transposed 8 x 8 matrix of 16-bit numbers: of lane 4 g + t row g, columns
  * 2 t and 2 t + 1 become rows 2 t and 2 t + 1 of column g. */
-__device__ __forceinline__ unsigned transpose_matrix(unsigned x) {
-  unsigned y;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-  return y;
-}
+using ptx::transpose_matrix;
 
 /* ---- 16-bit types ---------------------------------------------------------
  *

@@ -17,12 +17,7 @@
 
 namespace dfgnn {
 
-/* Read anew wherever it is used, to hold no register in loops. */
-__device__ __forceinline__ int lane_id() {
-  int x;
-  asm volatile("mov.u32 %0, %%laneid;" : "=r"(x));
-  return x;
-}
+using ptx::lane_id;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int ceil_power(int x) {

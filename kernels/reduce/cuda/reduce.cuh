@@ -22,12 +22,7 @@ __device__ __forceinline__ double better(double a, double b) {
   return before<MIN>(b, a) ? b : a;
 }
 template <bool MIN> __device__ __forceinline__ float better(float a, float b) {
-  float y;
-  if (MIN)
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  else
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
+  return MIN ? ptx::min_or_nan(a, b) : ptx::max_or_nan(a, b);
 }
 
 constexpr int kNoEdge = 0x7fffffff;
@@ -160,9 +155,7 @@ store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
 /* Within an ulp. */
 __device__ __forceinline__ float root(float x) {
-  float y;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+  return ptx::sqrt_approximate(x);
 }
 
 /* What var and std become, or what their gradient is multiplied by. */

@@ -60,10 +60,7 @@ template <typename N>
 __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
   if constexpr (sizeof(N) == 4) {
     unsigned bits = reinterpret_cast<unsigned &>(x);
-    asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %2, 0;\n\t"
-                 "@on ld.global.nc.b32 %0, [%1];}"
-                 : "+r"(bits)
-                 : "l"(p), "r"(int(on)));
+    ptx::load_if(bits, p, on);
     x = reinterpret_cast<N &>(bits);
   } else if (on) {
     x = __ldg(p);

@@ -1,0 +1,17 @@
+/* memory.h - memory of the emulated device */
+#ifndef DFGNN_EMULATOR_MEMORY_H
+#define DFGNN_EMULATOR_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All bytes are 0xff: NaN, or -1.  NULL if there is none. */
+void *emulated_allocate(size_t bytes);
+/* 0 if it is no allocation. */
+int emulated_free(uint64_t memory);
+/* Whether bytes that begin in an allocation also end in it.  Addresses out of
+ * all allocations are taken for the host's. */
+int emulated_inside(uint64_t memory, size_t bytes);
+size_t emulated_allocated(void);
+
+#endif
