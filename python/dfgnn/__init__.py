@@ -22,6 +22,7 @@ from .functional import (
 from .graph import Graph, adjacency_values
 from .merge import merge_attention
 from .messages import gated_messages, relu_messages
+from .report import Report, report
 from .tuning import explain, generate, read, tune
 
 __version__ = "0.1.0"
