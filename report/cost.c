@@ -195,6 +195,7 @@ static void put_budgets(dfgnn_page *page, const report_data *d) {
   dfgnn_chart chart = {.page = page,
                        .width = 640,
                        .height = 240,
+                       .right = 150,
                        .title = "Regret by the budget of a problem",
                        .x_label = "seconds of tuning a problem",
                        .y_label = "time over the best",

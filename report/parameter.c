@@ -129,7 +129,7 @@ static void put_parameters(dfgnn_page *page, const samples *all) {
          all->list[end].value == s->value;
          end++)
       ;
-    if (s->family != family) {
+    if (!family || strcmp(s->family->name, family->name)) {
       dfgnn__page_raw(page, family ? "</table></details>\n<details class=f>"
                                    : "<details class=f open>");
       dfgnn__page_raw(page, "<summary><b>");

@@ -28,7 +28,8 @@ static void strip_line(dfgnn_page *page, const char *name, double x,
 
 static void strip_label(dfgnn_page *page, double x, int height,
                         const char *text) {
-  dfgnn__page_f(page, "<text x=%.0f y=%d>", x, height - 5);
+  dfgnn__page_f(page, "<text x=%.0f y=%d>", fmin(fmax(x, 18), STRIP_WIDTH - 18),
+                height - 5);
   dfgnn__page_raw(page, text);
   dfgnn__page_raw(page, "</text>");
 }
@@ -243,7 +244,7 @@ static void put_words(dfgnn_page *page, const report_data *d,
     dfgnn__page_raw(page, " The model's choice was not measured.");
   put_payback(page, d, p);
   if (shown < p->decision->count)
-    dfgnn__page_f(page, " %zu slower variants are left out.",
+    dfgnn__page_f(page, " Slower variants left out: %zu.",
                   p->decision->count - shown);
   dfgnn__page_raw(page, "\n");
 }

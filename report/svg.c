@@ -87,7 +87,7 @@ size_t dfgnn__axis_ticks(double tick[DFGNN_AXIS_TICKS],
 
 /* The colours of report/page.css, for a picture that stands alone. */
 static const char own_style[] =
-    "<style>svg{background:#fff;font:13px sans-serif}"
+    "<style>svg{background:#fff;font:13px system-ui,DejaVu Sans,sans-serif}"
     "text{fill:#333}.g{stroke:#ddd}.a{stroke:#888}"
     ".v{stroke:#888;stroke-dasharray:4 3}"
     "path{fill:none}.l{stroke-width:2}.d{stroke-linecap:round}"
@@ -159,9 +159,10 @@ void dfgnn__chart_begin(dfgnn_chart *c) {
   c->y.to = c->top;
   if (c->alone)
     dfgnn__page_f(c->page,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-                  "height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">",
-                  c->width, c->height, c->width, c->height);
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" y=\"%d\" "
+                  "width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+                  "role=\"img\">",
+                  c->offset, c->width, c->height, c->width, c->height);
   else
     dfgnn__page_f(c->page,
                   "<svg class=\"chart\" viewBox=\"0 0 %d %d\" width=\"%d\" "

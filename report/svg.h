@@ -30,6 +30,7 @@ typedef struct dfgnn_chart {
   int left, right, top, bottom; /* margins; 0: the usual ones */
   const char *title, *x_label, *y_label;
   int alone;       /* 1: a file of its own, with title and style */
+  int offset;      /* of one that is alone: where it lies in another picture */
   dfgnn_axis x, y; /* pixels are filled in by begin */
   int no_x_ticks;  /* 1: whoever draws labels the axis */
 } dfgnn_chart;
