@@ -103,9 +103,7 @@ static pair *pairs_of(size_t *count, size_t *shared, const report_data *here,
   return list;
 }
 
-static void put_times(dfgnn_page *page, const report_data *d,
-                      const report_data *other, const pair *list,
-                      size_t count) {
+static void put_times(dfgnn_page *page, const pair *list, size_t count) {
   double *x = malloc((2 * count + 1) * sizeof *x), *y = x + count;
   if (!x) {
     page->failed = 1;
@@ -146,13 +144,12 @@ static void put_times(dfgnn_page *page, const report_data *d,
   dfgnn__chart_end(&chart);
   dfgnn__page_raw(page, "</figure>\n");
   free(x);
-  (void)d, (void)other;
 }
 
 static void put_pair(dfgnn_page *page, const report_data *d, const pair *x) {
   dfgnn__page_f(page, "<tr class=j%d><td>", (int)x->verdict);
   dfgnn__page_raw(page, verdict_names[x->verdict]);
-  dfgnn__page_raw(page, "<td>");
+  dfgnn__page_raw(page, "<td class=k>");
   dfgnn__report_link(page, d, x->here);
   dfgnn__page_raw(page, "<td>");
   dfgnn__page_ms(page, x->here->arm[0].row->median_ms);
@@ -224,17 +221,24 @@ static void put_all(dfgnn_page *page, const report_data *d,
                 "there alone</li></ul>\n",
                 shared, d->problems - shared, other->problems - shared);
   if (count) {
-    put_times(page, d, other, list, count);
+    put_times(page, list, count);
     dfgnn__page_raw(page, "<div class=\"wide tall\"><table class=\"rank "
                           "sort\"><thead><tr><th>verdict<th>problem<th>here"
                           "<th>there<th>ratio<th>interval<th>the other's "
                           "winner<th>winner there<th>winner here, if it changed"
                           "<tbody>\n");
   }
+  size_t listed = 0;
   for (size_t i = 0; i < count; i++)
-    put_pair(page, d, &list[i]);
+    if (list[i].verdict != SAME || changed(&list[i])) {
+      put_pair(page, d, &list[i]);
+      listed++;
+    }
   if (count)
-    dfgnn__page_raw(page, "</table></div>\n");
+    dfgnn__page_f(page,
+                  "</table></div>\n<p>Not listed: %zu problems that the same "
+                  "variant wins in the same time.</p>\n",
+                  count - listed);
   free(ratio);
   free(list);
 }
@@ -256,7 +260,7 @@ void dfgnn__report_against(dfgnn_page *page, const report_data *d) {
       "differ by their clocks, too. <i>The other's winner</i> is the same "
       "variant in both: it tells a kernel that changed from a choice that "
       "did.</p>\n");
-  if (dfgnn__report_data_make(&other, &input)) {
+  if (dfgnn__report_data_make(&other, &input, 1)) {
     page->failed = 1;
   } else {
     put_all(page, d, &other);

@@ -208,7 +208,8 @@ static int allocate(report_data *d) {
 }
 
 dfgnn_status dfgnn__report_data_make(report_data *d,
-                                     const dfgnn_report_input *input) {
+                                     const dfgnn_report_input *input,
+                                     int brief) {
   *d = (report_data){.input = input};
   dfgnn_status status =
       dfgnn__decide(&d->decisions, NULL, input->row, input->count,
@@ -239,12 +240,12 @@ dfgnn_status dfgnn__report_data_make(report_data *d,
     arm += p->decision->count;
   }
   qsort(d->problem, d->problems, sizeof *d->problem, by_place);
-  for (size_t i = 0; i < d->devices; i++)
+  for (size_t i = 0; i < d->devices && !brief; i++)
     open_device(d, &d->device[i]);
-  if (dfgnn__model_open(&d->model, NULL, NULL))
+  if (!brief && dfgnn__model_open(&d->model, NULL, NULL))
     d->model = NULL; /* a report without predictions is a report */
   for (size_t i = 0; i < d->problems; i++)
-    dfgnn__report_facts(d, &d->problem[i]);
+    dfgnn__report_facts(d, &d->problem[i], brief);
   return DFGNN_OK;
 }
 

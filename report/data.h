@@ -87,13 +87,15 @@ typedef struct report_data {
   dfgnn_model *model; /* NULL: there is none */
 } report_data;
 
+/* brief: of the problems only what was measured, neither floors nor choices. */
 dfgnn_status dfgnn__report_data_make(report_data *data,
-                                     const dfgnn_report_input *input);
+                                     const dfgnn_report_input *input,
+                                     int brief);
 void dfgnn__report_data_free(report_data *data);
 
 /* facts.c: fills the figures of a problem whose decision, rows, graph and shape
  * are known. */
-void dfgnn__report_facts(report_data *data, report_problem *problem);
+void dfgnn__report_facts(report_data *data, report_problem *problem, int brief);
 /* What a context would choose for a graph and shape nobody measured together;
  * choice->variant is NULL if nothing applies. */
 void dfgnn__report_foretell(dfgnn_choice *choice, const report_data *data,

@@ -168,13 +168,15 @@ static void fill_left_out(const report_data *d, report_problem *p) {
   p->left_out = r.left_out_source;
 }
 
-void dfgnn__report_facts(report_data *d, report_problem *p) {
+void dfgnn__report_facts(report_data *d, report_problem *p, int brief) {
   const dfgnn_measurement *row = &p->decision->problem;
   p->bytes = p->floor_ms = p->gather_ms = NAN;
   p->over_rule = NAN;
   p->distance = -1;
   p->left_out = DFGNN_SOURCE_RULE;
   fill_arms(d, p);
+  if (brief)
+    return;
   p->over_unfused = over_algorithm(p, "unfused");
   if (isnan(p->over_unfused)) /* nothing is fused: the plain loop */
     p->over_unfused = over_algorithm(p, "row");

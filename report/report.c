@@ -80,7 +80,7 @@ dfgnn_status dfgnn__report_page(dfgnn_page *page,
   /* Points, not commas, whatever the program's locale says. */
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   locale_t before = plain ? uselocale(plain) : (locale_t)0;
-  dfgnn_status status = dfgnn__report_data_make(&data, input);
+  dfgnn_status status = dfgnn__report_data_make(&data, input, 0);
   if (!status) {
     put_page(page, &data);
     dfgnn__report_data_free(&data);
