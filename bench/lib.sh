@@ -1,10 +1,10 @@
 # lib.sh - what the scripts of bench/ share; sourced, not run
 #
-# The tools are taken from BUILD/tools or from PATH.
+# The tools are taken from BUILD/tools and BUILD/bench, or from PATH.
 
 set -eu
 bench=$(cd "$(dirname "$0")" && pwd)
-[ -z "${BUILD-}" ] || PATH=$BUILD/tools:$PATH
+[ -z "${BUILD-}" ] || PATH=$BUILD/tools:$BUILD/bench:$PATH
 # needs PROGRAM...: ends the script if one is not found
 needs() {
   for program; do

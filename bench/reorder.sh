@@ -5,7 +5,7 @@
 #
 #   bench/reorder.sh OUT GRAPH... [OPTIONS OF dfgnn-bench]
 #
-# Makes OUT.json, unless it is there, OUT.svg, if there is gnuplot, and prints a
+# Makes OUT.json, unless it is there, OUT.svg, if there is dfgnn-plot, and prints a
 # Markdown table.  A bar, and a cell, is the geometric mean over the variants of
 # the mapping; OPTIONS such as --op, --pass, --dim, --device and --variants say
 # what is timed.  ORDERS=LIST instead of all orders.
@@ -37,14 +37,13 @@ rows |
  "| \(map(1 / .ratio) | max | figure) " +
  "| \(map(.payback_calls // empty) | median // "never") |")' "$out.json"
 
-command -v gnuplot >/dev/null || {
-  say "gnuplot is not found: no $out.svg"
+command -v dfgnn-plot >/dev/null || {
+  say "dfgnn-plot is not found: no $out.svg; BUILD=DIR names the build folder"
   exit 0
 }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 orders=$(jq -r '[.[].reorder] | unique | join(" ")' "$out.json")
-graphs=$(jq -r '[.[].graph] | unique | length' "$out.json")
 for mapping in gather-per-edge feature-parallel; do
   jq -r --arg mapping "$mapping" --arg orders "$orders" "$figures"'
 ($orders | split(" ")) as $orders | rows | map(select(.mapping == $mapping)) |
@@ -55,26 +54,7 @@ for mapping in gather-per-edge feature-parallel; do
 done
 title=$(jq -r '.[0] | "\(.op) \(.pass), \(.heads) x \(.dim), \(.dtype), \(.device)"' \
   "$out.json")
-columns=$(echo "$orders" | wc -w)
-gnuplot >"$out.svg.new" <<END
-set terminal svg size $((200 + 90 * (graphs > 6 ? graphs : 6))),700 \
-  font "sans-serif,13" background "white"
-set multiplot layout 2,1 title "what reordering gains: $title" noenhanced
-set style data histogram
-set style histogram clustered gap 1
-set style fill solid 0.8 border -1
-set logscale y 2
-set yrange [0.5:*]
-set ylabel "time before / after"
-set grid ytics
-set xtics noenhanced rotate by -30
-set key outside right noenhanced autotitle columnhead
-set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 front
-set title "gather-per-edge"
-plot for [i=2:$((columns + 1))] "$work/gather-per-edge" using i:xtic(1)
-set title "feature-parallel"
-plot for [i=2:$((columns + 1))] "$work/feature-parallel" using i:xtic(1)
-unset multiplot
-END
+dfgnn-plot bars -y "what reordering gains: $title" '' 'time before / after' \
+  "$work/gather-per-edge" "$work/feature-parallel" >"$out.svg.new"
 mv "$out.svg.new" "$out.svg"
 say "made $out.svg"

@@ -5,7 +5,7 @@
 #   bench/report.sh [--check | --tables]
 #
 # A table stands between the lines <!-- table NAME --> and <!-- end -->.  Pictures
-# need gnuplot.  With --check nothing is written: exits with 1 if a table is not
+# need dfgnn-plot of the build.  With --check nothing is written: exits with 1 if a table is not
 # what the figures say; with --tables all tables are printed as JSON.
 . "$(dirname "$0")/lib.sh"
 needs jq
@@ -107,7 +107,7 @@ for file in docs/performance.md README.md; do
 done
 [ "$mode" != --check ] || exit 0
 
-needs gnuplot
+needs dfgnn-plot
 mkdir -p "$figures"
 h200=$bench/results/h200
 export XLABEL YLABEL=ms
@@ -131,20 +131,7 @@ bars() {
     echo
     cat "$work/table/$name"
   } >"$work/bars"
-  gnuplot >"$figures/$name.svg.new" <<END
-set terminal svg size 1100,400 font "sans-serif,12" background "white"
-set title "$title" noenhanced
-set ylabel "$label" noenhanced
-set style data histogram
-set style histogram clustered gap 1
-set style fill solid 0.9 noborder
-set grid ytics
-set xtics noenhanced scale 0
-set yrange [0:*]
-set key above noenhanced
-plot 1 with lines lc "gray" notitle, for [i=2:$(($# + 1))] "$work/bars" \
-  using i:xtic(1) title columnheader(i)
-END
+  dfgnn-plot bars "$title" '' "$label" "$work/bars" >"$figures/$name.svg.new"
   mv "$figures/$name.svg.new" "$figures/$name.svg"
 }
 
@@ -157,17 +144,8 @@ curves() {
     jq -r '.[] | "\"\(.library)\(if .captured then ", captured" else "" end)\"",
       (.curve[] | "\(.[0]) \(.[1])"), "", ""' "$h200/$file.json"
   done >"$work/curves"
-  gnuplot >"$figures/$name.svg.new" <<END
-set terminal svg size 800,450 font "sans-serif,13" background "white"
-set title "$title" noenhanced
-set xlabel "seconds of training"
-set ylabel "accuracy (%)"
-set logscale x
-set grid
-set key outside right noenhanced
-plot for [i=0:$(($(grep -c '^"' "$work/curves") - 1))] "$work/curves" index i \
-  using 1:2 with linespoints lw 2 ps 0.4 title columnheader(1)
-END
+  dfgnn-plot lines -x "$title" 'seconds of training' 'accuracy (%)' \
+    "$work/curves" >"$figures/$name.svg.new"
   mv "$figures/$name.svg.new" "$figures/$name.svg"
 }
 

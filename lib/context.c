@@ -38,7 +38,7 @@ static dfgnn_status read_environment(dfgnn_context *ctx,
   }
   ctx->paper_capacity = options->paper_capacity;
   if (!ctx->paper_capacity) {
-    ctx->paper_capacity = 12288;
+    ctx->paper_capacity = DFGNN_PAPER_CAPACITY;
     status = read_number(&ctx->paper_capacity, "DFGNN_PAPER_CAPACITY", 1);
   }
   if (!status)

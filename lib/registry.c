@@ -141,6 +141,27 @@ size_t dfgnn__variant_index(const dfgnn_variant *variant) {
   return (size_t)(variant - variants);
 }
 
+/* Variants are named for their backend first: "cuda.attention..." */
+static int has_backend(const char *variant) {
+  size_t length = strcspn(variant, ".");
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const char *backend = dfgnn__variant(i)->family->backend;
+    if (strlen(backend) == length && !strncmp(backend, variant, length))
+      return 1;
+  }
+  return 0;
+}
+
+dfgnn_use dfgnn__variant_use(const char *variant, int revision) {
+  const dfgnn_variant *found = dfgnn__variant_find(variant);
+  if (!found)
+    return has_backend(variant) ? DFGNN_USE_UNKNOWN : DFGNN_USE_FOREIGN;
+  int ours = found->family->revision;
+  return revision == ours  ? DFGNN_USE_CURRENT
+         : revision < ours ? DFGNN_USE_OLDER
+                           : DFGNN_USE_NEWER;
+}
+
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting) {
   const dfgnn_family *f = variant->family;

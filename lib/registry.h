@@ -25,6 +25,16 @@ size_t dfgnn__variant_index(const dfgnn_variant *variant);
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting);
 
+/* What this library can do with what was measured of a variant. */
+typedef enum dfgnn_use {
+  DFGNN_USE_CURRENT,
+  DFGNN_USE_OLDER,   /* of a revision that the library has replaced */
+  DFGNN_USE_NEWER,   /* of a revision that a newer library has */
+  DFGNN_USE_UNKNOWN, /* of a variant that is gone or never was */
+  DFGNN_USE_FOREIGN  /* of a backend that this library does not have */
+} dfgnn_use;
+dfgnn_use dfgnn__variant_use(const char *variant, int revision);
+
 /* For tests: families appended to the registry before its first use. */
 void dfgnn__registry_add(const dfgnn_family *families);
 

@@ -74,6 +74,7 @@ void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
 
 /* The refined rule (lib/rule.c), and the paper's with its capacity in bytes. */
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query);
+#define DFGNN_PAPER_CAPACITY 12288 /* unless somebody says more */
 void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
                          int64_t capacity);
 

@@ -2,12 +2,15 @@
 #ifndef DFGNN_TOOLS_BENCH_H
 #define DFGNN_TOOLS_BENCH_H
 
+#include "tools/bench_report.h"
 #include "tools/inputs.h"
 #include "tools/report.h"
 
 typedef struct bench {
   const tool_settings *settings;
   json_t *rows;
+  bench_report *report; /* NULL: no page is wanted */
+  double gbps;          /* the least copy bandwidth of the devices; 0: none */
   int failed, wrong;
 } bench;
 

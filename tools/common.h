@@ -76,6 +76,9 @@ typedef enum tool_exit {
   X(MAP)                                                                       \
   X(BY)                                                                        \
   X(REORDER)                                                                   \
+  X(AGAINST)                                                                   \
+  X(COPY_GBPS)                                                                 \
+  X(REPORT)                                                                    \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
   X(QUIET)                                                                     \
@@ -143,6 +146,8 @@ typedef struct tool_settings {
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
+  const char *against, *report; /* files */
+  double copy_gbps;             /* 0: what is known of the device */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;

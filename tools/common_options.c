@@ -168,6 +168,14 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_REORDER] = {"reorder", 0, "LIST",
                         "measure what these orders of the nodes gain instead: "
                         "degree, rcm, metis, community or all"},
+    [OPTION_AGAINST] = {"against", 0, "FILE",
+                        "a store to compare with: what became faster or "
+                        "slower, and which winners changed"},
+    [OPTION_COPY_GBPS] = {"copy-gbps", 0, "N",
+                          "copy bandwidth of the device in GB/s, for floors "
+                          "(default: what is known of it)"},
+    [OPTION_REPORT] = {"report", 0, "FILE",
+                       "write a page of HTML about the run there, too"},
     [OPTION_OUTPUT] = {"output", 'o', "FILE",
                        "write there instead of standard "
                        "output"},
@@ -278,6 +286,17 @@ static dfgnn_status set_seconds(double *out, const char *text) {
                      "found '%s', expected a time above zero such as 500ms, "
                      "10s, 2m or 1h, and at most %.0fh",
                      text, MOST_SECONDS / 3600);
+}
+
+static dfgnn_status set_bandwidth(double *out, const char *text) {
+  char *end;
+  const double x = strtod(text, &end);
+  if (end == text || *end || !(x > 0) || !(x <= 1e6))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected GB/s above zero, such as 4236",
+                       text);
+  *out = x;
+  return DFGNN_OK;
 }
 
 /* A day, or how long ago. */
@@ -406,6 +425,14 @@ static dfgnn_status set(tool_settings *s, int option, const char *value) {
     break;
   case OPTION_JOB:
     s->job = value;
+    break;
+  case OPTION_AGAINST:
+    s->against = value;
+    break;
+  case OPTION_COPY_GBPS:
+    return set_bandwidth(&s->copy_gbps, value);
+  case OPTION_REPORT:
+    s->report = value;
     break;
   case OPTION_OUTPUT:
     s->output = value;

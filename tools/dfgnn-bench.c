@@ -45,6 +45,10 @@ static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   if (settings->dispatch + settings->regret + !!settings->orders > 1)
     return tool_usage("--dispatch, --regret and --reorder exclude each other");
+  if (settings->report &&
+      (settings->dispatch || settings->regret || settings->orders))
+    return tool_usage("--report is of times of variants, not of --dispatch, "
+                      "--regret and --reorder");
   int status = tool_graphs_all(&graphs, count, operands);
   tool_catch_interrupts();
   if (!status && settings->regret) {
@@ -53,6 +57,8 @@ static int command(tool_settings *settings, int count, char **operands) {
     return status;
   }
   bench b = {.settings = settings, .rows = json_array()};
+  if (settings->report && !(b.report = bench_report_create()))
+    status = tool_error("out of memory");
   if (!status)
     status = tool_each(settings, &graphs,
                        settings->dispatch ? bench_dispatch
@@ -62,15 +68,21 @@ static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs_free(&graphs);
   if (status == TOOL_USAGE || (status && !json_array_size(b.rows))) {
     json_decref(b.rows);
+    bench_report_free(b.report);
     return status;
   }
+  int written = TOOL_DONE;
+  if (b.report)
+    written =
+        bench_report_write(b.report, settings->report, DFGNN_COMMIT, b.gbps);
+  bench_report_free(b.report);
   tool_say_sources(settings, b.rows, "answer", "tuned choices");
   int printed = tool_report(settings, b.rows,
                             settings->dispatch ? bench_dispatch_columns
                             : settings->orders ? bench_reorder_columns
                                                : bench_time_columns);
-  if (status)
-    return status;
+  if (status || written)
+    return status ? status : written;
   return b.wrong ? TOOL_WRONG : b.failed ? b.failed : printed;
 }
 
@@ -90,7 +102,8 @@ static const tool_command bench_command = {
     "row read once an edge), which caches can beat. Shares are never clipped.",
     HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
         HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) | HAS(ROUNDS) | HAS(CHECK) |
-        HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) | HAS(REORDER) | HAS_ALWAYS,
+        HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) | HAS(REORDER) |
+        HAS(REPORT) | HAS_ALWAYS,
     command};
 
 static const tool_section sections[] = {
@@ -138,6 +151,10 @@ static const tool_section sections[] = {
                  "\n"
                  "Every variant of one algorithm, as JSON:\n"
                  "    dfgnn-bench pubmed.npz --variants '*online*' --json\n"
+                 "\n"
+                 "The same as a page of HTML:\n"
+                 "    dfgnn-bench pubmed.npz --variants all --report "
+                 "report.html\n"
                  "\n"
                  "What a call costs on the host:\n"
                  "    dfgnn-bench pubmed.npz --dispatch\n"

@@ -15,6 +15,9 @@ static const tool_section sections[] = {
      "Collect what several machines measured:\n"
      "    dfgnn-tune merge all.db node1.db node2.db\n"
      "\n"
+     "See it all in a browser:\n"
+     "    dfgnn-tune report cora.mtx -o report.html\n"
+     "\n"
      "Publish it for a cluster, signed:\n"
      "    dfgnn-tune sign --generate-key site\n"
      "    dfgnn-tune publish site.db --store all.db\n"
@@ -26,7 +29,7 @@ static const tool_command *const commands[] = {
     &tune_run,     &tune_compile, &tune_show,   &tune_explain, &tune_variants,
     &tune_info,    &tune_stat,    &tune_export, &tune_import,  &tune_merge,
     &tune_publish, &tune_sign,    &tune_verify, &tune_prune,   &tune_diff,
-    &tune_doctor,  &tune_pin,     &tune_model,  NULL};
+    &tune_doctor,  &tune_pin,     &tune_model,  &tune_report,  NULL};
 
 static const tool_program program = {
     "dfgnn-tune", "tune fused attention kernels for graphs and this machine",

@@ -10,33 +10,12 @@
 
 #define TIE_MARGIN 0.015
 
-/* Variants are named for their backend first: "cuda.attention..." */
-static int has_backend(const char *variant) {
-  size_t length = strcspn(variant, ".");
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const char *backend = dfgnn__variant(i)->family->backend;
-    if (strlen(backend) == length && !strncmp(backend, variant, length))
-      return 1;
-  }
-  return 0;
-}
-
-tool_use tool_row_use(const char *variant, int revision) {
-  const dfgnn_variant *found = dfgnn__variant_find(variant);
-  if (!found)
-    return has_backend(variant) ? TOOL_USE_UNKNOWN : TOOL_USE_FOREIGN;
-  int ours = found->family->revision;
-  return revision == ours  ? TOOL_USE_CURRENT
-         : revision < ours ? TOOL_USE_OLDER
-                           : TOOL_USE_NEWER;
-}
-
 /* Rows of a backend that this library does not have are shown and moved, too.
  */
 static int usable(void *data, const char *variant, int revision) {
-  tool_use use = tool_row_use(variant, revision);
+  dfgnn_use use = dfgnn__variant_use(variant, revision);
   (void)data;
-  return use == TOOL_USE_CURRENT || use == TOOL_USE_FOREIGN;
+  return use == DFGNN_USE_CURRENT || use == DFGNN_USE_FOREIGN;
 }
 
 int tool_records_add(tool_records *records, const char *path) {

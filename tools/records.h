@@ -34,16 +34,6 @@ int tool_row_wanted(const tool_settings *settings,
 const char *tool_row_refusal(const tool_settings *settings,
                              const dfgnn_measurement *row);
 
-/* What this library can do with a row. */
-typedef enum tool_use {
-  TOOL_USE_CURRENT,
-  TOOL_USE_OLDER,   /* of a revision that the library has replaced */
-  TOOL_USE_NEWER,   /* of a revision that a newer library has */
-  TOOL_USE_UNKNOWN, /* of a variant that is gone or never was */
-  TOOL_USE_FOREIGN  /* of a backend that this library does not have */
-} tool_use;
-tool_use tool_row_use(const char *variant, int revision);
-
 /* The path of the store that is written: --store, else the first writable
  * layer.  Returns an exit status. */
 int tool_target_path(char *path, size_t size, const tool_settings *settings);

@@ -8,12 +8,12 @@
 #include <time.h>
 
 typedef struct uses {
-  int64_t rows, use[TOOL_USE_FOREIGN + 1], oldest, newest;
+  int64_t rows, use[DFGNN_USE_FOREIGN + 1], oldest, newest;
 } uses;
 
 static int note(void *data, const dfgnn_measurement *row) {
   uses *u = data;
-  u->use[tool_row_use(row->variant, row->revision)]++;
+  u->use[dfgnn__variant_use(row->variant, row->revision)]++;
   if (!u->rows || row->time < u->oldest)
     u->oldest = row->time;
   if (!u->rows || row->time > u->newest)
@@ -61,11 +61,11 @@ static dfgnn_status verify(json_t *rows, int *bad, const char *path,
   } else {
     tool_put_count(row, "rows", u.rows);
     tool_put_count(row, "invalid", (int64_t)invalid);
-    tool_put_count(row, "current", u.use[TOOL_USE_CURRENT]);
-    tool_put_count(row, "older", u.use[TOOL_USE_OLDER]);
-    tool_put_count(row, "newer", u.use[TOOL_USE_NEWER]);
-    tool_put_count(row, "unknown", u.use[TOOL_USE_UNKNOWN]);
-    tool_put_count(row, "foreign", u.use[TOOL_USE_FOREIGN]);
+    tool_put_count(row, "current", u.use[DFGNN_USE_CURRENT]);
+    tool_put_count(row, "older", u.use[DFGNN_USE_OLDER]);
+    tool_put_count(row, "newer", u.use[DFGNN_USE_NEWER]);
+    tool_put_count(row, "unknown", u.use[DFGNN_USE_UNKNOWN]);
+    tool_put_count(row, "foreign", u.use[DFGNN_USE_FOREIGN]);
   }
   if (!status && u.rows) {
     put_day(row, "oldest", u.oldest);
@@ -103,9 +103,9 @@ static int verify_command(tool_settings *settings, int count, char **operands) {
 
 static int keep(void *data, const dfgnn_measurement *row) {
   uses *u = data;
-  tool_use use = tool_row_use(row->variant, row->revision);
+  dfgnn_use use = dfgnn__variant_use(row->variant, row->revision);
   u->use[use]++;
-  return use != TOOL_USE_OLDER && use != TOOL_USE_UNKNOWN;
+  return use != DFGNN_USE_OLDER && use != DFGNN_USE_UNKNOWN;
 }
 
 static int prune_command(tool_settings *settings, int count, char **operands) {
@@ -139,8 +139,8 @@ static int prune_command(tool_settings *settings, int count, char **operands) {
   tool_put(row, "file", path);
   tool_put_count(row, "kept", (int64_t)counts.kept);
   tool_put_count(row, "invalid", (int64_t)counts.invalid);
-  tool_put_count(row, "older", u.use[TOOL_USE_OLDER]);
-  tool_put_count(row, "unknown", u.use[TOOL_USE_UNKNOWN]);
+  tool_put_count(row, "older", u.use[DFGNN_USE_OLDER]);
+  tool_put_count(row, "unknown", u.use[DFGNN_USE_UNKNOWN]);
   json_array_append_new(rows, row);
   return tool_report(settings, rows, columns);
 }

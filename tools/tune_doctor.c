@@ -99,14 +99,14 @@ static int examine_layers(doctor *d) {
 
 static void examine_device(doctor *d, const dfgnn_device_info *info) {
   char name[64], others[256] = "";
-  int64_t here = 0, model = 0, use[TOOL_USE_FOREIGN + 1] = {0};
+  int64_t here = 0, model = 0, use[DFGNN_USE_FOREIGN + 1] = {0};
   for (size_t i = 0; i < d->records.count; i++) {
     const dfgnn_measurement *row = &d->records.row[i];
     if (!strcmp(row->backend, info->backend) &&
         !strcmp(row->arch, info->arch)) {
       here++;
       model += !strcmp(row->model, info->model) && row->units == info->units;
-      use[tool_row_use(row->variant, row->revision)]++;
+      use[dfgnn__variant_use(row->variant, row->revision)]++;
     } else if (!strstr(others, row->arch)) {
       size_t n = strlen(others);
       snprintf(others + n, sizeof others - n, "%s%s", n ? ", " : "", row->arch);
@@ -125,15 +125,15 @@ static void examine_device(doctor *d, const dfgnn_device_info *info) {
     say(d, "device", name, "measured",
         "%lld rows of the architecture, %lld of this model", (long long)here,
         (long long)model);
-  if (use[TOOL_USE_OLDER] || use[TOOL_USE_NEWER])
+  if (use[DFGNN_USE_OLDER] || use[DFGNN_USE_NEWER])
     say(d, "revision", name, "stale",
         "%lld rows of older and %lld of newer revisions of variants do not "
         "count; dfgnn-tune run measures those variants again",
-        (long long)use[TOOL_USE_OLDER], (long long)use[TOOL_USE_NEWER]);
-  if (use[TOOL_USE_UNKNOWN])
+        (long long)use[DFGNN_USE_OLDER], (long long)use[DFGNN_USE_NEWER]);
+  if (use[DFGNN_USE_UNKNOWN])
     say(d, "revision", name, "unknown",
         "%lld rows name variants that this library does not have",
-        (long long)use[TOOL_USE_UNKNOWN]);
+        (long long)use[DFGNN_USE_UNKNOWN]);
 }
 
 /* ---- calls -------------------------------------------------------------- */

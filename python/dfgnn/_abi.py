@@ -311,6 +311,20 @@ class TuneOptions(Descriptor):
     ]
 
 
+class ReportOptions(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("store", c_char_p),
+        ("against", c_char_p),
+        ("graphs", POINTER(c_char_p)),
+        ("title", c_char_p),
+        ("command", c_char_p),
+        ("commit", c_char_p),
+        ("copy_gbps", c_double),
+        ("all", c_int),
+    ]
+
+
 class TuneReport(Descriptor):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -377,6 +391,7 @@ FUNCTIONS = {
     "dfgnn_variant_get": (Status, [POINTER(VariantInfo), c_size_t]),
     "dfgnn_tune": (Status, [POINTER(TuneReport), c_void_p, c_void_p,
                             POINTER(Problem), POINTER(TuneOptions)]),
+    "dfgnn_report": (Status, [c_char_p, POINTER(ReportOptions)]),
     "dfgnn_csr_generate": (Status, [POINTER(POINTER(Csr)), c_char_p]),
     "dfgnn_csr_read": (Status, [POINTER(POINTER(Csr)), c_char_p]),
     "dfgnn_csr_free": (None, [POINTER(Csr)]),

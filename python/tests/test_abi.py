@@ -18,7 +18,8 @@ NAMES = {"Options": "options", "DeviceInfo": "device_info", "Csr": "csr",
          "Args": "args", "Candidate": "candidate",
          "Explanation": "explanation", "Signature": "signature",
          "TuneOptions": "tune_options", "TuneReport": "tune_report",
-         "VariantInfo": "variant_info", "Part": "part"}
+         "VariantInfo": "variant_info", "Part": "part",
+         "ReportOptions": "report_options"}
 
 
 def structs():

@@ -15,7 +15,7 @@ compare() { # FILE COMMAND...
 promise "--help is what the golden files hold"
 compare dfgnn-tune.txt dfgnn-tune --help
 for c in run compile show explain variants info stat export import merge \
-  publish sign verify prune diff doctor pin model; do
+  publish sign verify prune diff doctor pin model report; do
   compare "dfgnn-tune-$c.txt" dfgnn-tune $c --help
 done
 compare dfgnn-bench.txt dfgnn-bench --help

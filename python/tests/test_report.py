@@ -1,0 +1,31 @@
+"""dfgnn.report gives pages that notebooks show."""
+
+import base64
+import re
+
+import pytest
+
+import dfgnn
+
+
+def test_a_store_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(dfgnn.Error, match="absent.db"):
+        dfgnn.report(store=tmp_path / "absent.db")
+
+
+def test_a_report_is_a_page_that_notebooks_show(tmp_path):
+    page = dfgnn.report("powerlaw:nodes=100,edges=400,seed=1",
+                        title="<script>alert(1)</script>", store="")
+    assert page.html.startswith("<!DOCTYPE html>")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.html
+    assert "<script>alert" not in page.html
+    assert "sources by degree" in page.html
+    shown = page._repr_html_()
+    inside = re.search(r"base64,([^\"]+)", shown).group(1)
+    assert base64.b64decode(inside).decode() == page.html
+    page.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page.html
+
+
+def test_the_same_rows_give_the_same_page():
+    assert dfgnn.report(store="").html == dfgnn.report(store="").html

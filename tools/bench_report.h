@@ -1,0 +1,22 @@
+/* bench_report.h - what was timed, kept for a page about the run */
+#ifndef DFGNN_TOOLS_BENCH_REPORT_H
+#define DFGNN_TOOLS_BENCH_REPORT_H
+
+#include "report/report.h"
+#include "tools/common.h"
+
+typedef struct bench_report bench_report;
+
+/* NULL without memory. */
+bench_report *bench_report_create(void);
+void bench_report_free(bench_report *report);
+
+/* Keeps a row, whose strings are copied.  Returns an exit status. */
+int bench_report_add(bench_report *report, const dfgnn_measurement *row,
+                     const dfgnn_report_note *note);
+
+/* Writes the page.  gbps: the copy bandwidth of the run; 0: not known. */
+int bench_report_write(const bench_report *report, const char *path,
+                       const char *commit, double gbps);
+
+#endif
