@@ -26,7 +26,8 @@ int variant_test_count(const char *backend, const variant_test *test);
 /* Every variant that applies gives the reference's results on every shape;
  * widths, heads, layouts, index widths, weights, bias and dropout take turns so
  * that each variant meets each of them.  A family of many variants shares out
- * the problems among them, unless DFGNN_TEST_FULL is set.  Returns the number
+ * the problems among them, unless DFGNN_TEST_FULL is set; DFGNN_TEST_FEW=N
+ * takes but one variant of each family in one problem of N.  Returns the number
  * of checks; fails if a variant of the device met no problem. */
 int check_every_variant(const char *device, const variant_test *test);
 

@@ -7,7 +7,7 @@
 
 /* All bytes are 0xff: NaN, or -1.  NULL if there is none. */
 void *emulated_allocate(size_t bytes);
-/* 0 if it is no allocation. */
+/* 0 if it is no allocation, or if somebody wrote beyond its ends. */
 int emulated_free(uint64_t memory);
 /* Whether bytes that begin in an allocation also end in it.  Addresses out of
  * all allocations are taken for the host's. */

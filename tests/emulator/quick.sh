@@ -1,5 +1,7 @@
 #!/bin/sh
-# quick.sh - a sample of the tests on a GPU, on an emulated one
+# quick.sh - a sample of the tests on a GPU, on an emulated one: two to three
+# minutes of a core, most of them spent on compiling kernels; less once they are
+# kept
 set -u
 emulator=$top_srcdir/tests/emulator/run
 tests=$top_builddir/tests/gpu
@@ -10,9 +12,15 @@ fi
 failed=0
 try() {
   echo "== $*"
-  env "$@" || failed=1
+  env DFGNN_TEST_QUICK=1 "$@" || failed=1
 }
-DFGNN_TEST_QUICK=1
-export DFGNN_TEST_QUICK
-try "$emulator" "$tests/check_gpu_gather"
+try "$emulator" "$tests/check_gpu_backend"
+try DFGNN_TEST_FEW=101 "$emulator" "$tests/check_gpu_execute"
+# GT of single precision, forward and backward; GATv2 of bfloat16.
+for part in 0/104 4/104; do
+  try CK_RUN_CASE=edge_features DFGNN_TEST_FEW=7 DFGNN_TEST_PART=$part \
+    "$emulator" "$tests/check_gpu_variants"
+done
+try CK_RUN_CASE=edge_features DFGNN_TEST_FEW=7 DFGNN_TEST_PART=26/104 \
+  DFGNN_TEST_QUICK=1 "$emulator" "$tests/check_gpu_variants"
 exit $failed

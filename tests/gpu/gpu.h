@@ -64,6 +64,14 @@ static inline int quick(void) {
   return value && *value && strcmp(value, "0");
 }
 
+/* DFGNN_TEST_FEW=N: one variant of N, and small graphs, for the emulator.  1
+ * without it. */
+static inline int few(void) {
+  const char *value = getenv("DFGNN_TEST_FEW");
+  int n = value ? atoi(value) : 1;
+  return n > 1 ? n : 1;
+}
+
 static inline dfgnn_context *gpu_context(void) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
