@@ -95,7 +95,7 @@ static int each_plan(session *s,
                                void *),
                      void *data) {
   int count = 0;
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+  for (size_t i = 0; i < dfgnn__variant_count(); i += (size_t)few()) {
     const dfgnn_variant *v = dfgnn__variant(i);
     dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
     dfgnn_plan *plan;
