@@ -94,12 +94,13 @@ static int each_plan(session *s,
                      void (*f)(session *, const dfgnn_family *, dfgnn_plan *,
                                void *),
                      void *data) {
-  int count = 0;
+  int count = 0, met = 0;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
     dfgnn_plan *plan;
-    if (!is_one_walk(v) || dfgnn__variant_refusal(v, &setting))
+    if (!is_one_walk(v) || dfgnn__variant_refusal(v, &setting) ||
+        met++ % few())
       continue;
     ck_ok(dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem,
                                    v->name));

@@ -90,7 +90,7 @@ static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
   return graph;
 }
 
-/* The first device's primary context, current for the calls of the tests.  Check
+/* The first device's primary context, current for the calls of the tests. Check
  * cannot report from here: no test runs yet. */
 static inline int use_first_device(void) {
   const dfgnn_driver *cu = dfgnn__driver();
