@@ -14,7 +14,7 @@ from dfgnn import nn
 
 from conftest import close, random_edges
 
-module = importlib.import_module("dfgnn.capture")
+module = importlib.import_module("dfgnn._capture")
 N, IN, CLASSES = 20, 8, 4
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

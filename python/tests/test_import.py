@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from test_graph import run_python
 
 
@@ -34,3 +36,42 @@ assert "torch_geometric" not in sys.modules
     best = min(float(re.search(r"seconds (\S+)", run_python(code))[1])
                for _ in range(3))
     assert best < 0.1, f"import dfgnn takes {best:.3f} s more than torch"
+
+
+def test_every_name_is_found_and_no_module_hides_a_function():
+    run_python("""
+import importlib, pkgutil, types, dfgnn, dfgnn.nn
+for package in dfgnn, dfgnn.nn:
+    found = {name: getattr(package, name) for name in package.__all__}
+    assert len(found) > 7
+    assert set(package.__all__) <= set(dir(package))
+    modules = {m.name for m in pkgutil.iter_modules(package.__path__)}
+    assert not modules & set(found)
+    for name in modules - {"distributed", "dgl", "pyg"}:
+        importlib.import_module(f"{package.__name__}.{name}")
+    for name, value in found.items():
+        assert getattr(package, name) is value
+        assert not isinstance(value, types.ModuleType), name
+exec("from dfgnn import *")
+assert gt_attention is dfgnn.gt_attention
+""")
+
+
+def test_an_exported_program_needs_the_operators_alone(tmp_path):
+    torch = pytest.importorskip("torch", "2.4")
+    run_python(f"""
+import torch, dfgnn
+layer = dfgnn.nn.GCNConv(3, 2).eval()
+x, edges = torch.ones(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])
+torch.export.save(torch.export.export(layer, (x, edges)), {str(tmp_path)!r}
+                  + "/layer.pt2")
+torch.save(layer(x, edges).detach(), {str(tmp_path)!r} + "/out.pt")
+""")
+    assert torch.load(tmp_path / "out.pt").shape == (4, 2)
+    run_python(f"""
+import torch, dfgnn.ops
+program = torch.export.load({str(tmp_path)!r} + "/layer.pt2")
+x, edges = torch.ones(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])
+wanted = torch.load({str(tmp_path)!r} + "/out.pt")
+torch.testing.assert_close(program.module()(x, edges), wanted)
+""")
