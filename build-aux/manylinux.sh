@@ -1,7 +1,7 @@
 #!/bin/sh
 # manylinux.sh FOLDER SOURCE: makes FOLDER/libdfgnn-CPU.so, for any Linux of
 # glibc 2.28 or newer (RHEL 8, Debian 10, Ubuntu 20.04), with sqlite, libsodium, zlib,
-# minizip and METIS in it.  Whatever loads it brings OpenMP, as torch does.
+# minizip, xz and METIS in it.  Whatever loads it brings OpenMP, as torch does.
 #
 #   MANYLINUX_CPU=aarch64  for another processor, with gcc-aarch64-linux-gnu
 #                          and libc6-dev-arm64-cross installed (default x86_64)
@@ -50,7 +50,7 @@ if [ ! -e Makefile ]; then
   # Our libraries come first; tools, which are not built, need others to configure.
   PKG_CONFIG_PATH="$folder/$cpu/lib/pkgconfig" quietly configure \
     "$source/configure" ${HOST:+--host="$HOST"} --disable-static \
-    --with-metis="$folder/$cpu" CPPFLAGS="-I$folder/$cpu/include" \
+    --with-metis="$folder/$cpu" --with-lzma CPPFLAGS="-I$folder/$cpu/include" \
     LDFLAGS="-L$folder/$cpu/lib -s"
 fi
 say "building libdfgnn for $cpu"
