@@ -55,9 +55,15 @@ if [ ! -e Makefile ]; then
 fi
 say "building libdfgnn for $cpu"
 quietly build make -j"$jobs" libdfgnn.la
-# A shared library links with symbols missing: all but OpenMP's have a version.
-missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 | awk '$7 == "UND" && $8 != ""' |
-  grep -v '@' | grep -v ' GOMP_\| omp_\|WEAK' || :)
+# A shared library links with symbols missing.  Those of other libraries have a
+# version; OpenMP's have none, and must be of the first releases of GCC 7, whose
+# runtime is the oldest that a torch since 2.0 brings.
+openmp='GOMP_parallel|GOMP_loop_(nonmonotonic_)?(dynamic|guided)_(start|next)'
+openmp="$openmp|GOMP_loop_end(_nowait)?|GOMP_(critical|atomic)_(name_)?(start|end)"
+openmp="$openmp|GOMP_barrier|omp_[gs]et_[a-z_]*"
+missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 |
+  awk '$7 == "UND" && $8 != "" && $5 != "WEAK" { print $8 }' |
+  grep -v '@' | grep -Evx "$openmp" || :)
 [ -z "$missing" ] || {
   echo "$missing" >&2
   say 'libdfgnn lacks these symbols'
