@@ -28,6 +28,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "messages": ["gated_messages", "relu_messages"],
     "tuning": ["explain", "generate", "read", "tune"],
     "distributed": [],
+    "jax": [],
     "nn": [],
     "ops": [],
 })
