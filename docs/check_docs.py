@@ -10,6 +10,7 @@ comment before it, which no reader sees, says what cannot be told from the block
     <!-- check-docs: skip: needs a GPU -->    not run, and counted
     <!-- check-docs: text -->                 no code: a formula, an excerpt
     <!-- check-docs: c -->, python, shell     what an indented block is
+    <!-- check-docs: python: fresh -->        with models nobody has touched
     <!-- check-docs: output -->               what the block before it prints
 
 Lines after one that begins with "$ " are what it prints, compared word by word: numbers,
@@ -296,6 +297,8 @@ class Checker:
             return
         program = "" if need == "jax" else PYTHON_FRAME
         for i, (block, _) in enumerate(found):
+            if block.mark == "python: fresh":
+                program += PYTHON_FRAME
             program += f"print('== {i}', flush=True)\n{block.text}"
         path = os.path.join(folder, "blocks.py")
         with open(path, "w", encoding="utf-8") as file:
