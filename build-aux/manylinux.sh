@@ -1,7 +1,7 @@
 #!/bin/sh
 # manylinux.sh FOLDER SOURCE: makes FOLDER/libdfgnn-CPU.so, for any Linux of
 # glibc 2.28 or newer (RHEL 8, Debian 10, Ubuntu 20.04), with sqlite, libsodium, zlib,
-# minizip and METIS in it.  Whatever loads it brings OpenMP, as torch does.
+# minizip, xz and METIS in it.  Whatever loads it brings OpenMP, as torch does.
 #
 #   MANYLINUX_CPU=aarch64  for another processor, with gcc-aarch64-linux-gnu
 #                          and libc6-dev-arm64-cross installed (default x86_64)
@@ -50,14 +50,20 @@ if [ ! -e Makefile ]; then
   # Our libraries come first; tools, which are not built, need others to configure.
   PKG_CONFIG_PATH="$folder/$cpu/lib/pkgconfig" quietly configure \
     "$source/configure" ${HOST:+--host="$HOST"} --disable-static \
-    --with-metis="$folder/$cpu" CPPFLAGS="-I$folder/$cpu/include" \
+    --with-metis="$folder/$cpu" --with-lzma CPPFLAGS="-I$folder/$cpu/include" \
     LDFLAGS="-L$folder/$cpu/lib -s"
 fi
 say "building libdfgnn for $cpu"
 quietly build make -j"$jobs" libdfgnn.la
-# A shared library links with symbols missing: all but OpenMP's have a version.
-missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 | awk '$7 == "UND" && $8 != ""' |
-  grep -v '@' | grep -v ' GOMP_\| omp_\|WEAK' || :)
+# A shared library links with symbols missing.  Those of other libraries have a
+# version; OpenMP's have none, and must be of the first releases of GCC 7, whose
+# runtime is the oldest that a torch since 2.0 brings.
+openmp='GOMP_parallel|GOMP_loop_(nonmonotonic_)?(dynamic|guided)_(start|next)'
+openmp="$openmp|GOMP_loop_end(_nowait)?|GOMP_(critical|atomic)_(name_)?(start|end)"
+openmp="$openmp|GOMP_barrier|omp_[gs]et_[a-z_]*"
+missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 |
+  awk '$7 == "UND" && $8 != "" && $5 != "WEAK" { print $8 }' |
+  grep -v '@' | grep -Evx "$openmp" || :)
 [ -z "$missing" ] || {
   echo "$missing" >&2
   say 'libdfgnn lacks these symbols'

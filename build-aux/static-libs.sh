@@ -81,6 +81,15 @@ if missing libsodium.a; then
       --disable-pie && make -j"$jobs" && make install) \
     >"$sources/libsodium.build" 2>&1
 fi
+if missing liblzma.a; then
+  fetch xz-utils
+  (cd "$source" &&
+    ./configure $host --prefix="$prefix" --disable-shared --with-pic \
+      --disable-xz --disable-xzdec --disable-lzmadec --disable-lzmainfo \
+      --disable-lzma-links --disable-scripts --disable-doc --disable-nls \
+      --disable-threads && make -j"$jobs" -C src/liblzma install) \
+    >"$sources/xz-utils.build" 2>&1
+fi
 if missing libmetis.a; then
   fetch metis
   (cd "$source" && mkdir -p static && cd static &&

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/error.h"
 #include "base/filesystem.h"
@@ -210,8 +211,8 @@ void dfgnn__cache_store(const dfgnn_keys_of *keys, const dfgnn_image *image,
                         const char *target, const char *expression) {
   pthread_mutex_lock(&lock);
   if (opened()) {
-    int rc =
-        dfgnn__kernel_file_store(connection, keys, image, target, expression);
+    int rc = dfgnn__kernel_file_store(connection, keys, image, target,
+                                      expression, Z_BEST_SPEED);
     if (rc == SQLITE_DONE) {
       atomic_fetch_add(&stored, 1);
       make_room();

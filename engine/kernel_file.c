@@ -175,14 +175,14 @@ int dfgnn__kernel_file_find(sqlite3 *db, dfgnn_image *image,
 
 int dfgnn__kernel_file_store(sqlite3 *db, const dfgnn_keys_of *keys,
                              const dfgnn_image *image, const char *target,
-                             const char *expression) {
+                             const char *expression, int level) {
   unsigned char digest[DFGNN_KEY_BYTES];
   uLongf length = compressBound((uLong)image->bytes);
   void *code = malloc(length);
   sqlite3_stmt *row = NULL;
   int rc = SQLITE_NOMEM;
-  if (!code || compress2(code, &length, image->code, (uLong)image->bytes,
-                         Z_BEST_SPEED) != Z_OK)
+  if (!code ||
+      compress2(code, &length, image->code, (uLong)image->bytes, level) != Z_OK)
     goto out;
   digest_of(digest, keys->full, keys->program, image);
   rc = sqlite3_prepare_v2(

@@ -22,10 +22,10 @@ dfgnn_status dfgnn__kernel_file_start(sqlite3 *db, const char *path, int make);
  * none, or its row is damaged; else SQLite's error. */
 int dfgnn__kernel_file_find(sqlite3 *db, dfgnn_image *image,
                             const unsigned char *key, int by_program);
-/* Adds or replaces; SQLITE_DONE on success. */
+/* Adds or replaces; SQLITE_DONE on success.  level: of zlib, 0 to 9. */
 int dfgnn__kernel_file_store(sqlite3 *db, const dfgnn_keys_of *keys,
                              const dfgnn_image *image, const char *target,
-                             const char *expression);
+                             const char *expression, int level);
 
 typedef struct dfgnn_kernel_file_info {
   int64_t entries, bytes, uses; /* bytes: of images, compressed */

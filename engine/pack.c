@@ -8,17 +8,19 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/error.h"
 #include "base/filesystem.h"
 #include "engine/cache.h"
 #include "engine/kernel_file.h"
+#include "engine/xz.h"
 
 #ifndef DFGNN_DATADIR
 #define DFGNN_DATADIR "/usr/local/share"
 #endif
 
-enum { MOST_PACKS = 16, MOST_BYTES = 512 << 20 };
+enum { MOST_PACKS = 16, LEAST_BYTES = 64, MOST_BYTES = 512 << 20 };
 
 typedef struct pack {
   char *path;
@@ -47,11 +49,11 @@ static dfgnn_status read_all(unsigned char **bytes, size_t *size, int *safe,
   if (fd < 0)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
   *bytes = NULL;
-  if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_size < 512 ||
-      info.st_size > MOST_BYTES) {
+  if (fstat(fd, &info) || !S_ISREG(info.st_mode) ||
+      info.st_size < LEAST_BYTES || info.st_size > MOST_BYTES) {
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,
-                         "%s: expected a regular file of 512 bytes to %d MiB",
-                         path, MOST_BYTES >> 20);
+                         "%s: expected a regular file of %d bytes to %d MiB",
+                         path, LEAST_BYTES, MOST_BYTES >> 20);
     goto out;
   }
   *safe = (info.st_uid == 0 || info.st_uid == geteuid()) &&
@@ -93,6 +95,10 @@ static dfgnn_status open_pack(pack *p) {
   dfgnn_status status = read_all(&bytes, &size, &safe, p->path);
   if (!status)
     status = trust(p->path, safe, bytes, size);
+  if (!status && dfgnn__xz_is(bytes, size))
+    status = dfgnn__xz_unpack(&bytes, &size, MOST_BYTES, p->path);
+  if (!status && size < 512) /* less than SQLite's smallest page */
+    status = dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: not a pack", p->path);
   if (!status && (bytes[18] == 2 || bytes[19] == 2))
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "%s: a cache in use, not a pack; dfgnn-tune compile "
@@ -216,8 +222,11 @@ dfgnn_status dfgnn__pack_add(dfgnn_pack_writer *writer,
                              const dfgnn_keys_of *keys,
                              const dfgnn_image *image, const char *target,
                              const char *expression) {
-  return dfgnn__kernel_file_store(writer->db, keys, image, target,
-                                  expression) == SQLITE_DONE
+  /* xz does better on what zlib has left as it is. */
+  const int level =
+      dfgnn__xz_available() ? Z_NO_COMPRESSION : Z_BEST_COMPRESSION;
+  return dfgnn__kernel_file_store(writer->db, keys, image, target, expression,
+                                  level) == SQLITE_DONE
              ? DFGNN_OK
              : dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", writer->path,
                            sqlite3_errmsg(writer->db));
@@ -233,6 +242,8 @@ dfgnn_status dfgnn__pack_close(dfgnn_pack_writer *w, int keep,
         dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", w->path, sqlite3_errmsg(w->db));
   if (w->db && sqlite3_close(w->db) && keep && !status)
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be closed", w->path);
+  if (keep && !status && dfgnn__xz_available())
+    status = dfgnn__xz_file(w->made);
   if (keep && !status && (chmod(w->made, 0644) || rename(w->made, w->path)))
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", w->path, strerror(errno));
   if (keep && !status)
@@ -240,8 +251,9 @@ dfgnn_status dfgnn__pack_close(dfgnn_pack_writer *w, int keep,
   if (w->made)
     (void)unlink(w->made);
   if (info && keep && !status) {
+    struct stat file = {0};
     info->entries = count.entries;
-    info->bytes = count.bytes;
+    info->bytes = stat(w->path, &file) ? count.bytes : file.st_size;
   }
   free(w->path);
   free(w->made);

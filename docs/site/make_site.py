@@ -15,8 +15,8 @@ import subprocess
 import sys
 
 SECTION = re.compile(r"/\* ---- (.+?) -+ \*/")
-PUBLIC = ["accelerate", "functional", "graph", "tuning", "aggregation",
-          "convert", "errors", "ops", "capture", "merge"]
+PUBLIC = ["_accelerate", "functional", "graph", "tuning", "aggregation",
+          "convert", "errors", "ops", "_capture", "merge", "jax"]
 
 
 def read(path):
@@ -84,7 +84,7 @@ def python_reference(package):
     for module in modules:
         tree = ast.parse(read(os.path.join(package, module)))
         name = "dfgnn." + re.sub(r"(/__init__)?\.py$", "", module).replace("/", ".")
-        out.append(f"## {name}\n")
+        out.append(f"## {name.replace('._', '.')}\n")
         if ast.get_docstring(tree):
             out.append(code(ast.get_docstring(tree)))
         for node in tree.body:

@@ -6,28 +6,7 @@
 or swap an import: ``from dfgnn.nn import GATConv``.
 """
 
-<<<<<<< HEAD
 from ._lazy import lazy
-=======
-import importlib
-
-from ._library import version
-from .accelerate import accelerate
-from .aggregation import aggregate, spmm
-from .capture import capture
-from .convert import as_graph
-from .errors import (
-    CaptureError, DeviceError, Error, InvalidError, LibraryError,
-    NotTunedError, StoreError, UnsupportedError)
-from .functional import (
-    agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
-    score_attention)
-from .graph import Graph, adjacency_values
-from .merge import merge_attention
-from .messages import gated_messages, relu_messages
-from .report import Report, report
-from .tuning import explain, generate, read, tune
->>>>>>> 499db594cfbbde03877875b541307dcff3ae96e2
 
 __version__ = "0.1.0"
 
@@ -37,6 +16,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "_accelerate": ["accelerate"],
     "_capture": ["capture"],
     "_library": ["version"],
+    "_report": ["Report", "report"],
     "aggregation": ["aggregate", "spmm"],
     "convert": ["as_graph"],
     "errors": ["CaptureError", "DeviceError", "Error", "InvalidError",
@@ -49,6 +29,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "messages": ["gated_messages", "relu_messages"],
     "tuning": ["explain", "generate", "read", "tune"],
     "distributed": [],
+    "jax": [],
     "nn": [],
     "ops": [],
 })

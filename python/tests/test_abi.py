@@ -87,8 +87,10 @@ def test_numbers_are_those_of_the_header(compiled):
 
 
 def test_functions_have_as_many_arguments_as_in_the_header():
-    with open(os.path.join(TOP, "include", "dfgnn.h")) as file:
-        header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    header = ""
+    for name in ("dfgnn.h", "dfgnn_xla.h"):
+        with open(os.path.join(TOP, "include", name)) as file:
+            header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     for name, (_, arguments) in _abi.FUNCTIONS.items():
         match = re.search(rf"\b{name}\((.*?)\);", header, re.S)
         assert match, f"{name} is not in the header"

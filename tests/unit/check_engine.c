@@ -15,6 +15,7 @@
 #include "base/filesystem.h"
 #include "engine/cache.h"
 #include "engine/driver.h"
+#include "engine/xz.h"
 #include "tests/unit/fixture.h"
 
 /* ---- a scripted compiler --------------------------------------------------
@@ -768,6 +769,45 @@ START_TEST(a_pack_serves_a_machine_without_a_compiler) {
 }
 END_TEST
 
+START_TEST(a_pack_is_compressed_where_xz_is_there) {
+  char first[6] = "";
+  struct stat info;
+  write_pack(40, "sm_90");
+  ck_assert(!stat(pack, &info));
+  FILE *file = fopen(pack, "rb");
+  ck_assert_uint_eq(fread(first, 1, sizeof first, file), sizeof first);
+  ck_assert(!fclose(file));
+  ck_assert_int_eq(dfgnn__xz_is((unsigned char *)first, sizeof first),
+                   dfgnn__xz_available());
+  if (dfgnn__xz_available()) /* forty programs that are much alike */
+    ck_assert_int_lt(info.st_size, 40 * 200);
+}
+END_TEST
+
+START_TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
+  unsigned char *bytes = sqlite3_malloc64(1 << 20);
+  size_t size = 1 << 20;
+  if (!dfgnn__xz_available()) {
+    sqlite3_free(bytes);
+    return;
+  }
+  memset(bytes, 0, size);
+  FILE *file = fopen(pack, "wb");
+  ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+  ck_assert(!fclose(file));
+  ck_ok(dfgnn__xz_file(pack));
+  file = fopen(pack, "rb");
+  size = fread(bytes, 1, size, file);
+  ck_assert_uint_lt(size, 1000);
+  ck_assert(!fclose(file));
+  ck_fails(dfgnn__xz_unpack(&bytes, &size, (1 << 20) - 1, pack),
+           DFGNN_ERROR_FORMAT, "when decompressed");
+  ck_ok(dfgnn__xz_unpack(&bytes, &size, 1 << 20, pack));
+  ck_assert_uint_eq(size, 1 << 20);
+  sqlite3_free(bytes);
+}
+END_TEST
+
 START_TEST(a_pack_for_another_architecture_is_of_no_use) {
   write_pack(3, "sm_80");
   setenv("DFGNN_KERNEL_PACK", pack, 1);
@@ -821,7 +861,8 @@ START_TEST(a_pack_that_is_none_is_refused) {
     const char *problem;
   } cases[] = {{"", 0, "expected a regular file"},
                {"junk", 4096, "not a pack"},
-               {NULL, 5000, "damaged"}};
+               {NULL, 5000, "damaged"},
+               {NULL, 200, "cut off"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     IN_A_NEW_PROCESS({
       dfgnn_pack_info info;
@@ -896,6 +937,8 @@ int main(void) {
   tcase_add_test(tests, the_cache_is_bounded_and_the_least_used_go_first);
   tcase_add_test(tests, a_process_killed_while_it_stores_harms_nobody);
   tcase_add_test(tests, a_pack_serves_a_machine_without_a_compiler);
+  tcase_add_test(tests, a_pack_is_compressed_where_xz_is_there);
+  tcase_add_test(tests, a_pack_that_grows_beyond_all_bounds_is_refused);
   tcase_add_test(tests, a_pack_for_another_architecture_is_of_no_use);
   tcase_add_test(tests, a_pack_that_others_can_write_is_refused);
   tcase_add_test(tests, without_a_compiler_a_device_is_usable_if_a_pack_is);

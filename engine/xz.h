@@ -1,0 +1,23 @@
+/* xz.h - files compressed by xz, as packs are where liblzma is there
+ *
+ * Compiled kernels have much in common: xz, which looks back over all of a
+ * pack, makes it a third of what zlib makes of its images one by one. */
+#ifndef DFGNN_ENGINE_XZ_H
+#define DFGNN_ENGINE_XZ_H
+
+#include <stddef.h>
+
+#include "dfgnn.h"
+
+/* 1 if the bytes begin as those of an .xz file do. */
+int dfgnn__xz_is(const unsigned char *bytes, size_t size);
+/* 1 if this library was built with liblzma. */
+int dfgnn__xz_available(void);
+/* Replaces bytes, which sqlite3_malloc64 made, by what is compressed in them:
+ * at most `most` bytes, else DFGNN_ERROR_FORMAT. */
+dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
+                              const char *path);
+/* Compresses a file in place. */
+dfgnn_status dfgnn__xz_file(const char *path);
+
+#endif
