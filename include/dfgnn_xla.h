@@ -8,8 +8,8 @@
  * are padding, and then the fields of dfgnn_args that the attribute `arguments`
  * names ("offsets,indices,query,key,value"); `results` names those written.
  * Tensors are dense; tensors of edges may be as long as indices.  Attributes:
- * op, pass, dtype and family are texts, heads, dim, sources, deterministic, tf32
- * and trusted int64, scale and slope float64.  A call makes the graph and
+ * op, pass, dtype and family are texts, heads, dim, sources, deterministic,
+ * tf32 and trusted int64, scale and slope float64.  A call makes the graph and
  * destroys it; on a GPU the host waits for the stream once, to read
  * offsets[N]. */
 #ifndef DFGNN_XLA_H

@@ -1,4 +1,5 @@
-/* ptx.cuh - the instructions that CUDA C++ has no function for, one wrapper each
+/* ptx.cuh - the instructions that CUDA C++ has no function for, one wrapper
+ * each
  *
  * All assembly of the kernels stands here.  tests/emulator/ptx.cuh gives the
  * same functions in C++, so that the kernels also run on a CPU. */
@@ -86,9 +87,7 @@ __device__ __forceinline__ int lane_id() {
 __device__ __forceinline__ const char *element(const char *base, int i,
                                                unsigned bytes) {
   const char *p;
-  asm("mad.wide.u32 %0, %1, %2, %3;"
-      : "=l"(p)
-      : "r"(i), "r"(bytes), "l"(base));
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(p) : "r"(i), "r"(bytes), "l"(base));
   return p;
 }
 /* The same address, which the compiler no longer knows for that of a variable:
@@ -187,7 +186,8 @@ template <int PENDING> __device__ __forceinline__ void copy_wait() {
   DFGNN_SM80(asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"));
 }
 
-/* ---- matrices of a warp: cuda_mma.cuh has who holds what ------------------- */
+/* ---- matrices of a warp: cuda_mma.cuh has who holds what -------------------
+ */
 
 /* Four 8 x 8 matrices of 16-bit numbers; lane 8 i + r gives the address of row
  * r of matrix i, in shared memory. */

@@ -132,15 +132,15 @@ typedef struct dfgnn_family {
   uint32_t ops, passes, dtypes; /* bit masks: 1u << DFGNN_OP_GT ... */
   int revision; /* raise it when results or speed change: older rows expire */
   int deterministic;
-  int weights;   /* can write args.weights */
-  int bias;      /* can take problem.bias */
-  int dropout;   /* can take problem.dropout */
-  int accumulate; /* can take problem.accumulate */
+  int weights;       /* can write args.weights */
+  int bias;          /* can take problem.bias */
+  int dropout;       /* can take problem.dropout */
+  int accumulate;    /* can take problem.accumulate */
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
   int edges_only;    /* takes no problem without edge features */
   int qk_norm;       /* can take problem.qk_norm */
   uint32_t messages; /* bit mask of what it can do beside DFGNN_MESSAGE_COPY */
-  int reference; /* 1: the slow, obvious one; never chosen unless forced */
+  int reference;     /* 1: the slow, obvious one; never chosen unless forced */
   dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
 
   /* May the combination be built?  NULL: always. */

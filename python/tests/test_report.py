@@ -14,7 +14,7 @@ def test_a_store_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_report_is_a_page_that_notebooks_show(tmp_path):
-    page = dfgnn.report("powerlaw:nodes=100,edges=400,seed=1",
+    page = dfgnn.report("uniform:nodes=100,edges=400,seed=1",
                         title="<script>alert(1)</script>", store="")
     assert page.html.startswith("<!DOCTYPE html>")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.html

@@ -99,8 +99,7 @@ static int each_plan(session *s,
     const dfgnn_variant *v = dfgnn__variant(i);
     dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
     dfgnn_plan *plan;
-    if (!is_one_walk(v) || dfgnn__variant_refusal(v, &setting) ||
-        met++ % few())
+    if (!is_one_walk(v) || dfgnn__variant_refusal(v, &setting) || met++ % few())
       continue;
     ck_ok(dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem,
                                    v->name));

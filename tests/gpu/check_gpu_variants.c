@@ -28,8 +28,9 @@ END_TEST
 START_TEST(every_variant_with_edge_features_matches_the_reference) {
   TEST(_i);
   int checks = check_edge_features("cuda", &test);
-  if (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2 ||
-      test.op == DFGNN_OP_GAT)
+  if (!getenv("DFGNN_TEST_FAMILY") &&
+      (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2 ||
+       test.op == DFGNN_OP_GAT))
     ck_assert_int_gt(checks, 0);
   printf("%s %s %s, edge features: %d checks\n", dfgnn_op_name(test.op),
          dfgnn_pass_name(test.pass), dfgnn_dtype_name(test.dtype), checks);

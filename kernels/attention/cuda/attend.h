@@ -4,8 +4,8 @@
 
 #include "dfgnn.h"
 #include "kernels/attention/cuda/dropout_params.h"
-#include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/edge_mode.h"
+#include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
 
 /* What attend() scores by: an operator, or scores in memory. */

@@ -7,8 +7,8 @@ typedef enum edge_mode {
   EDGE_PLAIN = 0,
   EDGE_BIAS = 1,    /* adds a bias to its scores */
   EDGE_DROPOUT = 2, /* drops some of its weights */
-  EDGE_WRITE = 4,  /* backward: gradients of biases, scalars that are kept */
-  EDGE_WEIGHTS = 8 /* forward: scores, for finish_weights() */
+  EDGE_WRITE = 4,   /* backward: gradients of biases, scalars that are kept */
+  EDGE_WEIGHTS = 8  /* forward: scores, for finish_weights() */
 } edge_mode;
 
 #endif
