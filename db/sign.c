@@ -1,6 +1,7 @@
 /* Who vouches for a store: Ed25519 signatures beside published files. */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/xz.h"
 #include "db/internal.h"
 
 #include <dirent.h>
@@ -177,8 +178,25 @@ dfgnn_status dfgnn__key_generate(const char *stem) {
 
 /* A pack of compiled kernels tells itself by SQLite's application id, at byte
  * 68; the engine looks at the rest of it. */
-static int is_pack(const unsigned char *bytes) {
-  return memcmp(bytes + 68, "dfnk", 4) == 0;
+static int has_id_of_pack(const unsigned char *bytes, size_t size) {
+  return size >= 72 && memcmp(bytes + 68, "dfnk", 4) == 0;
+}
+
+/* Is the file a pack, plain or compressed by xz? */
+static dfgnn_status find_pack(int *found, const unsigned char *bytes,
+                              size_t size, const char *path) {
+  *found = has_id_of_pack(bytes, size);
+  if (*found || !dfgnn__xz_is(bytes, size))
+    return DFGNN_OK;
+  unsigned char *plain = sqlite3_malloc64(size);
+  if (!plain)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  memcpy(plain, bytes, size);
+  dfgnn_status status =
+      dfgnn__xz_unpack(&plain, &size, DFGNN_STORE_CAP_BYTES, path);
+  *found = !status && has_id_of_pack(plain, size);
+  sqlite3_free(plain);
+  return status;
 }
 
 dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
@@ -188,6 +206,7 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
   size_t size;
   char name[PATH_MAX], *made = NULL;
   dfgnn_store *store = NULL;
+  int pack = 0;
   dfgnn_status status = start();
   if (!status)
     status = suffixed(name, path, ".sig");
@@ -196,7 +215,9 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
   if (!status)
     status = read_store(&bytes, &size, path);
   /* Nobody should vouch for a file that is no store and no pack. */
-  if (!status && !is_pack(bytes))
+  if (!status)
+    status = find_pack(&pack, bytes, size, path);
+  if (!status && !pack)
     status = dfgnn__store_open_bytes(&store, path, bytes, size);
   if (status)
     goto out;

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/filesystem.h"
+#include "base/xz.h"
 #include "engine/cache.h"
 #include "engine/kernel_file.h"
-#include "engine/xz.h"
 
 #ifndef DFGNN_DATADIR
 #define DFGNN_DATADIR "/usr/local/share"

@@ -15,7 +15,7 @@
 #include "base/filesystem.h"
 #include "engine/cache.h"
 #include "engine/driver.h"
-#include "engine/xz.h"
+#include "base/xz.h"
 #include "tests/unit/fixture.h"
 
 /* ---- a scripted compiler --------------------------------------------------

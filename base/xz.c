@@ -1,5 +1,5 @@
 /* xz.c - files compressed by xz */
-#include "engine/xz.h"
+#include "base/xz.h"
 
 #include <sqlite3.h>
 #include <stdio.h>

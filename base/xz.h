@@ -2,8 +2,8 @@
  *
  * Compiled kernels have much in common: xz, which looks back over all of a
  * pack, makes it a third of what zlib makes of its images one by one. */
-#ifndef DFGNN_ENGINE_XZ_H
-#define DFGNN_ENGINE_XZ_H
+#ifndef DFGNN_BASE_XZ_H
+#define DFGNN_BASE_XZ_H
 
 #include <stddef.h>
 
