@@ -8,68 +8,35 @@
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
 
-#include "kernels/attention/cuda/dropout.cuh"
-#include "kernels/attention/cuda/edges_project.cuh"
-#include "kernels/attention/cuda/schedule.cuh"
+#include "kernels/attention/cuda/edges_walk.cuh"
 
 namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
           int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int STAGED>
-struct edge_backward
-    : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
-  using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
-  using map::C, map::FP, map::FPL, map::SIDES, map::TILE, map::first;
-  using typename map::A;
-  using typename map::pack;
-  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
-  static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
-  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
-  static constexpr int CHUNK = edge_chunk_of(FP);
+struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
+                                 ONE, USE, EDGE, ROWS, STAGED> {
+  using walk_t = edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
+                           USE, EDGE, ROWS, STAGED>;
+  using typename walk_t::A;
+  using typename walk_t::early;
+  using typename walk_t::map;
+  using typename walk_t::pack;
+  using typename walk_t::project;
+  using typename walk_t::rows_of;
+  using walk_t::BIAS, walk_t::C, walk_t::CHUNK, walk_t::DROPOUT, walk_t::FP;
+  using walk_t::features, walk_t::first, walk_t::key, walk_t::p;
+  using walk_t::FPL, walk_t::KEYS, walk_t::SIDES, walk_t::TILE;
+  using walk_t::VALUES, walk_t::WRITE;
   static constexpr int LEFT = folded(U * FPL, L / 2, HL);
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
-  using rows_of = edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED>;
-  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using project =
-      edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
-  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
-  const edges_params &p;
-  A *tile; /* [2][ROWS][PITCH]: W^T q, then sum dS e; W^T dO */
-  chunk features;
-  uint64_t key;
-
-  /* What is asked for before a row's walk begins. */
-  struct early {
-    int index;
-    typename chunk::early features;
-  };
   struct gradients {
     A q[C][VEC], dout[C][VEC], tq[S][FPL], td[S][FPL], lse[S], delta[S],
         by_lse[S];
     A acc[C][VEC], z[S][FPL];
   };
 
-  __device__ __forceinline__ edge_backward(const edges_params &params, A *tile_,
-                                           A *chunk_)
-      : p(params), tile(tile_), features{chunk_},
-        key(DROPOUT ? dropout_key(params.dropout) : 0) {}
-
-  __device__ __forceinline__ A *row_of_tile(int h) const {
-    return tile + int(threadIdx.x / 32) * project::PITCH +
-           (this->head(h) - first) * FP;
-  }
-
-  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
-    return static_cast<const T *>(p.attr) +
-           (w.indices - p.schedule.indices + at) * FE;
-  }
-  __device__ __forceinline__ void fetch(early &e, const row_work &w,
-                                        int at) const {
-    const int count = min(CHUNK, w.degree - at);
-    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-    features.fetch(e.features, attr_of(w, at), count);
-  }
+  using walk_t::walk_t;
 
   /* What all rows' products with W do not change. */
   __device__ __forceinline__ void load_rows(gradients &z,
@@ -109,9 +76,9 @@ struct edge_backward
       if (!this->has_head(h))
         continue;
       if (KEYS)
-        this->share(z.tq[h], row_of_tile(h));
+        this->share(z.tq[h], this->row_of_tile(h));
       if (VALUES)
-        this->share(z.td[h], row_of_tile(h) + ROWS * project::PITCH);
+        this->share(z.td[h], this->row_of_tile(h) + ROWS * project::PITCH);
     }
 #pragma unroll
     for (int c = 0; c < C; ++c)
@@ -245,24 +212,10 @@ struct edge_backward
 
   __device__ __forceinline__ void walk(gradients &z, early &e,
                                        const row_work &w) const {
-    const int64_t begin = w.indices - p.schedule.indices;
-    const char *keys = this->base(p.key), *values = this->base(p.value);
-    for (int at = 0; at < w.degree; at += CHUNK) {
-      const int count = min(CHUNK, w.degree - at);
-      if (at > 0 || first > 0)
-        fetch(e, w, at);
-      const int index = e.index;
-      features.load(e.features, attr_of(w, at), count,
-                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
-#pragma unroll 1
-      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
-        step(z, keys, values, index, i, count - i, begin + at + i);
-      if constexpr (WRITE)
-        features.store(static_cast<T *>(p.grad_attr) + (begin + at) * FE,
-                       static_cast<A *>(p.carry) + (begin + at) * FE, count,
-                       first > 0, first + TILE >= HEADS);
-      __syncwarp();
-    }
+    this->walk_row(
+        e, w,
+        [&](const char *keys, const char *values, int index, int from, int left,
+            int64_t edge) { step(z, keys, values, index, from, left, edge); });
   }
 
   __device__ __forceinline__ void finish(gradients &z) const {
@@ -272,11 +225,7 @@ struct edge_backward
     this->sum_sides(z.z);
 #pragma unroll
     for (int h = 0; h < S; ++h)
-      if (this->side() == 0 && this->has_head(h))
-#pragma unroll
-        for (int f = 0; f < FPL; ++f)
-          if (this->part() * FPL + f < FE + ONE)
-            row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+      this->leave_sums(z.z[h], h);
   }
 
   __device__ __forceinline__ void store(gradients &z, const A *product,
@@ -285,15 +234,8 @@ struct edge_backward
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      if (KEYS && this->has(c)) {
-        A y[VEC];
-        load_vector(y, product + int(threadIdx.x / 32) * expand::PITCH +
-                           (this->head(map::state(c)) - first) * expand::HEAD +
-                           this->feature(c));
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.acc[c][i] += y[i];
-      }
+      if (KEYS && this->has(c))
+        this->add_product(z.acc[c], product, c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         z.acc[c][i] *= A(p.scale);
