@@ -24,7 +24,9 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   using typename map::pack;
   static constexpr bool GT = OP == DFGNN_OP_GT, GAT = OP == DFGNN_OP_GAT;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
-  static constexpr bool GIVEN = FE<0, MATRIX = FE> 0;
+  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
+  static constexpr int ALL_HEADS = HEADS;
+  static constexpr bool GIVEN = (FE < 0), MATRIX = (FE > 0);
   static constexpr int WIDTH = MATRIX ? FE : 1, F = MATRIX ? FE + ONE : 1;
   static constexpr int PITCH = ceil_div(F, 4) * 4;
   static constexpr int CHUNK = MATRIX ? edge_chunk_of(PITCH) : 32;
@@ -155,7 +157,54 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   __device__ __forceinline__ const T *attr_of(int64_t edge) const {
     return static_cast<const T *>(p.attr) + edge * WIDTH;
   }
+
+  /* Calls step(keys, values, indices of the chunk, the side's first edge in it,
+   * edges that are left from there, its number) for U edges of each side at a
+   * time. */
+  template <class Step>
+  __device__ __forceinline__ void walk_row(const row_work &w, Step step) const {
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *keys = GT ? this->base(p.key) : nullptr;
+    const char *values = this->base(p.value);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      const int index =
+          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+      if constexpr (MATRIX) {
+        typename chunk::early e;
+        features.fetch(e, attr_of(begin + at), count);
+        features.load(e, attr_of(begin + at), count,
+                      (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
+      }
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(keys, values, index, i, count - i, begin + at + i);
+      if constexpr (WRITE && MATRIX)
+        features.store(static_cast<T *>(p.grad_attr) + (begin + at) * FE,
+                       static_cast<A *>(p.carry) + (begin + at) * FE, count,
+                       first > 0, first + TILE >= HEADS);
+      __syncwarp();
+    }
+  }
 };
+
+/* A warp a row, blocks that come back for more. */
+template <class Work, int WARPS>
+__device__ __forceinline__ void lift_rows(const edges_params &p) {
+  extern __shared__ double edges_shared[];
+  Work work(p, reinterpret_cast<typename Work::A *>(edges_shared));
+  typename Work::state z;
+  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
+       row += gridDim.x * WARPS) {
+    const row_work w = row_of_unit(p.schedule, row);
+    for (work.first = 0; work.first < Work::ALL_HEADS;
+         work.first += Work::TILE) {
+      work.begin(z, w.row);
+      work.walk(z, w);
+      work.finish(z, w.row);
+    }
+  }
+}
 
 } // namespace dfgnn
 

@@ -15,15 +15,14 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
                                       PACKED, FE, ONE, EDGE, STAGED> {
   using lift_t = edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
                            EDGE, STAGED>;
-  using lift_t::C, lift_t::CHUNK, lift_t::F, lift_t::GAT, lift_t::GT;
-  using lift_t::key, lift_t::MATRIX, lift_t::p, lift_t::SIDES;
+  using lift_t::C, lift_t::F, lift_t::GAT, lift_t::GT, lift_t::key;
+  using lift_t::MATRIX, lift_t::p, lift_t::SIDES, lift_t::WRITE;
   using typename lift_t::A;
   using typename lift_t::pack;
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
-  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
   static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
 
-  struct gradients {
+  struct state {
     A x[QC][VEC], dout[C][VEC], att[C][VEC], acc[C][VEC];
     A score[S], lse[S], delta[S], sum[S];
   };
@@ -33,7 +32,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
                                                   A *shared)
       : lift_t(params, shared) {}
 
-  __device__ __forceinline__ void begin(gradients &z, int row) const {
+  __device__ __forceinline__ void begin(state &z, int row) const {
     this->own(z.dout, p.grad_out, row);
     this->own(z.acc, p.out, row);
     this->load_att(z.att);
@@ -66,7 +65,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     }
   }
 
-  __device__ __forceinline__ void step(gradients &z, const char *keys,
+  __device__ __forceinline__ void step(state &z, const char *keys,
                                        const char *values, int index, int from,
                                        int left, int64_t begin) const {
     pack k[U][KC], v[U][C];
@@ -131,8 +130,8 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
   }
 
   /* s and <dO, v> of an edge become dS and P. */
-  __device__ __forceinline__ void weigh(A &s, A &dp, A slope, gradients &z,
-                                        int h, bool live, int64_t edge) const {
+  __device__ __forceinline__ void weigh(A &s, A &dp, A slope, state &z, int h,
+                                        bool live, int64_t edge) const {
     const bool there = live && this->has_head(h);
     const int64_t at = edge * HEADS + this->head(h);
     s += this->bias_of(edge, h, live);
@@ -159,7 +158,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
   }
 
   __device__ __forceinline__ void
-  edge_gradients(gradients &z, A (&x)[U][C][VEC], const pack (&k)[U][KC],
+  edge_gradients(state &z, A (&x)[U][C][VEC], const pack (&k)[U][KC],
                  const A (&ds)[U * S], const A (&weight)[U * S], int from,
                  const int64_t (&edge)[U], int left) const {
 #pragma unroll
@@ -221,34 +220,14 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     }
   }
 
-  __device__ __forceinline__ void walk(gradients &z, const row_work &w) const {
-    const int64_t begin = w.indices - p.schedule.indices;
-    const char *keys = GT ? this->base(p.key) : nullptr;
-    const char *values = this->base(p.value);
-    for (int at = 0; at < w.degree; at += CHUNK) {
-      const int count = min(CHUNK, w.degree - at);
-      const int index =
-          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-      if constexpr (MATRIX) {
-        typename lift_t::chunk::early e;
-        this->features.fetch(e, this->attr_of(begin + at), count);
-        this->features.load(e, this->attr_of(begin + at), count,
-                            (count + U * SIDES - 1) / (U * SIDES) *
-                                (U * SIDES));
-      }
-#pragma unroll 1
-      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
-        step(z, keys, values, index, i, count - i, begin + at + i);
-      if constexpr (WRITE && MATRIX)
-        this->features.store(static_cast<T *>(p.grad_attr) + (begin + at) * FE,
-                             static_cast<A *>(p.carry) + (begin + at) * FE,
-                             count, this->first > 0,
-                             this->first + lift_t::TILE >= HEADS);
-      __syncwarp();
-    }
+  __device__ __forceinline__ void walk(state &z, const row_work &w) const {
+    this->walk_row(w, [&](const char *keys, const char *values, int index,
+                          int from, int left, int64_t edge) {
+      step(z, keys, values, index, from, left, edge);
+    });
   }
 
-  __device__ __forceinline__ void finish(gradients &z, int row) const {
+  __device__ __forceinline__ void finish(state &z, int row) const {
     if constexpr (GAT) {
       this->sum_sides(z.sum);
 #pragma unroll
@@ -279,20 +258,9 @@ template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
           int BLOCKS, int STAGED>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     lift_gradient(const __grid_constant__ edges_params p) {
-  using work_t = edge_lift_backward<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
-                                    FE, ONE, USE, EDGE, STAGED>;
-  extern __shared__ double edges_shared[];
-  work_t work(p, reinterpret_cast<typename work_t::A *>(edges_shared));
-  typename work_t::gradients z;
-  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
-       row += gridDim.x * WARPS) {
-    const row_work w = row_of_unit(p.schedule, row);
-    for (work.first = 0; work.first < HEADS; work.first += work_t::TILE) {
-      work.begin(z, w.row);
-      work.walk(z, w);
-      work.finish(z, w.row);
-    }
-  }
+  lift_rows<edge_lift_backward<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
+                               ONE, USE, EDGE, STAGED>,
+            WARPS>(p);
 }
 
 } // namespace dfgnn

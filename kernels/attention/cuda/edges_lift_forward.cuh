@@ -1,5 +1,4 @@
-/* edges_lift_forward.cuh - attention whose lanes make W e of each edge: a warp
- * a row, blocks that come back for more */
+/* edges_lift_forward.cuh - attention whose lanes make W e of each edge */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_FORWARD_CUH
 
@@ -13,14 +12,14 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
                                      PACKED, FE, ONE, EDGE, STAGED> {
   using lift_t = edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
                            EDGE, STAGED>;
-  using lift_t::C, lift_t::CHUNK, lift_t::GAT, lift_t::GT, lift_t::key;
-  using lift_t::MATRIX, lift_t::p, lift_t::SIDES;
+  using lift_t::C, lift_t::GAT, lift_t::GT, lift_t::key, lift_t::p;
+  using lift_t::SIDES;
   using typename lift_t::A;
   using typename lift_t::pack;
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
   static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
 
-  struct softmax {
+  struct state {
     A x[QC][VEC], att[C][VEC], score[S], m[S], l[S], acc[C][VEC];
   };
 
@@ -29,7 +28,7 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
                                                  A *shared)
       : lift_t(params, shared) {}
 
-  __device__ __forceinline__ void begin(softmax &z, int row) const {
+  __device__ __forceinline__ void begin(state &z, int row) const {
     if constexpr (!GAT) {
       this->own(z.x, p.query, row);
 #pragma unroll
@@ -48,7 +47,7 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     }
   }
 
-  __device__ __forceinline__ void step(softmax &z, const char *keys,
+  __device__ __forceinline__ void step(state &z, const char *keys,
                                        const char *values, int index, int from,
                                        int left, int64_t begin) const {
     pack k[U][KC], v[U][C];
@@ -116,7 +115,7 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       }
   }
 
-  static __device__ __forceinline__ void rescale(softmax &z, int h, A scale) {
+  static __device__ __forceinline__ void rescale(state &z, int h, A scale) {
 #pragma unroll
     for (int c = 0; c < C; ++c)
       if (lift_t::state(c) == h)
@@ -125,29 +124,14 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
           z.acc[c][i] *= scale;
   }
 
-  __device__ __forceinline__ void walk(softmax &z, const row_work &w) const {
-    const int64_t begin = w.indices - p.schedule.indices;
-    const char *keys = GT ? this->base(p.key) : nullptr;
-    const char *values = this->base(p.value);
-    for (int at = 0; at < w.degree; at += CHUNK) {
-      const int count = min(CHUNK, w.degree - at);
-      const int index =
-          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-      if constexpr (MATRIX) {
-        typename lift_t::chunk::early e;
-        this->features.fetch(e, this->attr_of(begin + at), count);
-        this->features.load(e, this->attr_of(begin + at), count,
-                            (count + U * SIDES - 1) / (U * SIDES) *
-                                (U * SIDES));
-      }
-#pragma unroll 1
-      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
-        step(z, keys, values, index, i, count - i, begin + at + i);
-      __syncwarp();
-    }
+  __device__ __forceinline__ void walk(state &z, const row_work &w) const {
+    this->walk_row(w, [&](const char *keys, const char *values, int index,
+                          int from, int left, int64_t edge) {
+      step(z, keys, values, index, from, left, edge);
+    });
   }
 
-  __device__ __forceinline__ void finish(softmax &z, int row) const {
+  __device__ __forceinline__ void finish(state &z, int row) const {
     this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
     this->sum_sides(z.acc);
 #pragma unroll
@@ -171,20 +155,9 @@ template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
           int BLOCKS, int STAGED>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     lift_attend(const __grid_constant__ edges_params p) {
-  using work_t = edge_lift_forward<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
-                                   FE, ONE, USE, EDGE, STAGED>;
-  extern __shared__ double edges_shared[];
-  work_t work(p, reinterpret_cast<typename work_t::A *>(edges_shared));
-  typename work_t::softmax z;
-  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
-       row += gridDim.x * WARPS) {
-    const row_work w = row_of_unit(p.schedule, row);
-    for (work.first = 0; work.first < HEADS; work.first += work_t::TILE) {
-      work.begin(z, w.row);
-      work.walk(z, w);
-      work.finish(z, w.row);
-    }
-  }
+  lift_rows<edge_lift_forward<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
+                              ONE, USE, EDGE, STAGED>,
+            WARPS>(p);
 }
 
 } // namespace dfgnn
