@@ -59,10 +59,10 @@ FIELDS = {"gine": DIM, "gine one field": 1, "gine many fields": 70,
           "gen mean": DIM, "gated": None, "gated mean": None}
 
 
-def both(name, flow="source_to_target"):
+def both(name, flow="source_to_target", where=ours):
     torch.manual_seed(2)
     theirs = LAYERS[name](pyg).double()
-    mine = LAYERS[name](ours).double()
+    mine = LAYERS[name](where).double()
     mine.load_state_dict(theirs.state_dict())
     mine.flow = theirs.flow = flow
     return theirs, mine
@@ -92,11 +92,65 @@ def test_layers_are_those_of_pyg(name, flow, kernels):
     assert kernels.calls == 1
 
 
-@pytest.mark.parametrize("name", ["max", "edges"])
-def test_what_has_no_kernel_gives_what_pyg_gives(name):
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("name", [n for n in LAYERS if "gen" not in n])
+def test_layers_without_pyg_are_those_of_pyg(name, flow, kernels):
+    theirs, mine = both(name, flow, dfgnn.nn)
+    assert str(mine) == str(theirs)
+    fields = FIELDS.get(name, 5)
+    attr = None if fields is None else torch.randn(EDGES, fields,
+                                                   dtype=torch.float64)
+    x = torch.randn(NODES, DIM, dtype=torch.float64)
+    for a, b in zip(results(mine, x, edges(), attr),
+                    results(theirs, x, edges(), attr)):
+        torch.testing.assert_close(a, b)
+    assert kernels.calls == 1
+    # A pair, and a graph that was made before.
+    ends = edges(num_dst=NODES - 4)
+    pair = x, torch.randn(NODES - 4, DIM, dtype=torch.float64)
+    given = () if attr is None else (attr,)
+    if flow == "source_to_target":
+        expected = theirs(pair, ends, *given)
+        for graph in ends, dfgnn.as_graph(ends, (NODES, NODES - 4)):
+            torch.testing.assert_close(mine(pair, graph, *given), expected)
+
+
+def test_layers_without_pyg_draw_its_parameters():
+    for name in "gine lin", "gated":
+        torch.manual_seed(6)
+        theirs = LAYERS[name](pyg)
+        torch.manual_seed(6)
+        mine = LAYERS[name](dfgnn.nn)
+        for a, b in zip(mine.parameters(), theirs.parameters()):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_layers_without_pyg_refuse_what_they_cannot_do():
+    layer = dfgnn.nn.GINEConv(network())
+    x = torch.randn(NODES, DIM)
+    with pytest.raises(ValueError, match="edge_attr is None"):
+        layer(x, edges())
+    with pytest.raises(ValueError, match="Node and edge feature dimension"):
+        layer(x, edges(), torch.randn(EDGES, 5))
+    with pytest.raises(ValueError, match="dfgnn.nn.pyg takes every"):
+        dfgnn.nn.GINEConv(network(), aggr="std")
+    with pytest.raises(ValueError, match="edge_dim is 5, and edge_attr is"):
+        dfgnn.nn.ResGatedGraphConv(DIM, 9, edge_dim=5)(x, edges())
+    with pytest.raises(ValueError, match="edge_dim is None, and edge_attr"):
+        dfgnn.nn.ResGatedGraphConv(DIM, 9)(x, edges(), torch.randn(EDGES, 5))
+
+
+@pytest.mark.parametrize("where", ["pyg", "nn"])
+@pytest.mark.parametrize("name", ["max", "edges", "act"])
+def test_what_has_no_kernel_gives_what_pyg_gives(name, where):
+    ours = dfgnn.nn.pyg if where == "pyg" else dfgnn.nn
+
     def make(m):
         if name == "max":
             return m.GINEConv(network(), edge_dim=5, aggr="max").double()
+        if name == "act":
+            return m.ResGatedGraphConv(DIM, 9, torch.nn.Tanh(), 5,
+                                       aggr="mean").double()
         return m.ResGatedGraphConv(DIM, 9, edge_dim=5).double()
     torch.manual_seed(2)
     theirs, mine = make(pyg), make(ours)

@@ -1,0 +1,188 @@
+"""GINEConv and ResGatedGraphConv, as torch_geometric.nn has them: sums of
+messages that have features of the edge in them."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .. import ops
+from ..aggregation import aggregate
+from ..graph import Graph
+from ..messages import gated_messages, relu_messages
+from ._conv import Conv, destinations, edge_features, pair
+from ._linear import Linear, added, reset
+from ._overrides import by_pyg
+
+
+class _MessageConv(Conv):
+    def take_aggr(self, aggr, kwargs):
+        if aggr not in ("add", "sum", "mean", "max"):
+            raise ValueError(f"{type(self).__name__} has aggr 'add', 'sum', "
+                             f"'mean' or 'max', got {aggr!r}; "
+                             "dfgnn.nn.pyg takes every aggregation of PyG")
+        return aggr
+
+    @property
+    def _reduce(self):
+        return "sum" if self.aggr == "add" else self.aggr
+
+    def _take(self, x, edge_index, size):
+        """(sources, destinations or None, edges, number of destinations)."""
+        src, dst = pair(x)
+        self.check_features(src)
+        if dst is not None:
+            self.check_features(dst)
+        count = destinations(edge_index, size, src, self.flow) \
+            if dst is None or size is not None else dst.size(0)
+        return src, dst, count
+
+
+class GINEConv(_MessageConv):
+    """torch_geometric.nn.GINEConv   Hu et al. 2019
+
+    The messages relu(x_j + W e_ij) are made and summed edge by edge.
+    """
+
+    def __init__(self, nn, eps=0.0, train_eps=False, edge_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.nn = nn
+        self.initial_eps = eps
+        start = torch.tensor([float(eps)])
+        if train_eps:
+            self.eps = torch.nn.Parameter(start)
+        else:
+            self.register_buffer("eps", start)
+        self.lin = None
+        if edge_dim is not None:
+            first = nn[0] if isinstance(nn, torch.nn.Sequential) else nn
+            width = getattr(first, "in_features",
+                            getattr(first, "in_channels", None))
+            if width is None:
+                raise ValueError("Could not infer input channels from `nn`.")
+            self.lin = Linear(edge_dim, width)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        reset(self.nn)
+        with torch.no_grad():
+            self.eps.fill_(self.initial_eps)
+        if self.lin is not None:
+            self.lin.reset_parameters()
+
+    def forward(self, x, edge_index, edge_attr=None, size=None):
+        """x [N, F], or (sources, destinations or None); edge_index [2, E], a
+        Graph or what dfgnn.as_graph takes; edge_attr [E, F], or [E, edge_dim]
+        where the layer has one."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_attr, size)
+        src, dst, count = self._take(x, edge_index, size)
+        if edge_attr is None:
+            edge_attr = edge_features(edge_index)
+        if edge_attr is None:
+            raise ValueError("edge_attr is None; GINEConv needs features of "
+                             "the edges")
+        width = edge_attr.size(-1) if self.lin is None else \
+            self.lin.out_channels
+        if width != src.size(-1):
+            raise ValueError("Node and edge feature dimensionalities do not "
+                             "match. Consider setting the 'edge_dim' "
+                             "attribute of 'GINEConv'")
+        weight, bias = (None, None) if self.lin is None else \
+            (self.lin.weight, self.lin.bias)
+        out = relu_messages(self.edges(edge_index, edge_attr), src, edge_attr,
+                            weight, bias, self._reduce, num_dst=count)
+        if dst is not None:
+            out = out + (1 + self.eps) * dst
+        return self.nn(out)
+
+    def __repr__(self):
+        return f"GINEConv(nn={self.nn})"
+
+
+class ResGatedGraphConv(_MessageConv):
+    """torch_geometric.nn.ResGatedGraphConv   Bresson & Laurent 2017
+
+    Without edge_dim the messages sigmoid(k_i + q_j) v_j are made and summed
+    edge by edge.  With it v has features of the edge in it: what is linear in
+    nodes is then made by node, and the messages [E, out_channels] are reduced.
+    """
+
+    def __init__(self, in_channels, out_channels, act=None, edge_dim=None,
+                 root_weight=True, bias=True, **kwargs):
+        super().__init__(**kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.act = nn.Sigmoid() if act is None else act
+        self.edge_dim = edge_dim
+        self.root_weight = root_weight
+        ins = (in_channels, in_channels) if isinstance(in_channels, int) \
+            else in_channels
+        more = 0 if edge_dim is None else edge_dim
+        self.lin_key = Linear(ins[1] + more, out_channels)
+        self.lin_query = Linear(ins[0] + more, out_channels)
+        self.lin_value = Linear(ins[0] + more, out_channels)
+        if root_weight:
+            self.lin_skip = Linear(ins[1], out_channels, bias=False)
+        else:
+            self.register_parameter("lin_skip", None)
+        if bias:
+            self.bias = nn.Parameter(torch.empty(out_channels))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        for linear in self.children():
+            if isinstance(linear, Linear):
+                linear.reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x, edge_index, edge_attr=None):
+        """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
+        what dfgnn.as_graph takes; edge_attr [E, edge_dim], for layers that
+        have one."""
+        if self.overridden:
+            return by_pyg(self, x, edge_index, edge_attr)
+        src, dst, count = self._take(x, edge_index, None)
+        if dst is None:
+            self.check_features(None)
+        if (edge_attr is None) != (self.edge_dim is None):
+            raise ValueError(
+                f"edge_dim is {self.edge_dim}, and edge_attr is "
+                + ("None" if edge_attr is None else "given"))
+        edges = self.edges(edge_index, edge_attr)
+        if self.edge_dim is None and type(self.act) is nn.Sigmoid:
+            out = gated_messages(edges, self.lin_value(src), self.lin_key(dst),
+                                 self.lin_query(src), reduce=self._reduce,
+                                 num_dst=count)
+        else:
+            out = self._by_edge(edges, src, dst, edge_attr, count)
+        if self.root_weight:
+            out = added(out, dst, self.lin_skip)
+        return out if self.bias is None else out + self.bias
+
+    def _by_edge(self, edges, src, dst, edge_attr, count):
+        if not isinstance(edges, (torch.Tensor, Graph)) or (
+                isinstance(edges, torch.Tensor) and
+                edges.layout != torch.strided):
+            edges = ops.untraced_graph(edges, (src.size(0), count))
+        source, target = edges.edge_index if isinstance(edges, Graph) \
+            else edges
+
+        def part(linear, nodes, index):
+            width = nodes.size(1)
+            made = F.linear(nodes, linear.weight[:, :width], linear.bias)
+            made = made.index_select(0, index)
+            return made if edge_attr is None else \
+                made + edge_attr @ linear.weight[:, width:].t()
+        gate = self.act(part(self.lin_key, dst, target)
+                        + part(self.lin_query, src, source))
+        message = gate * part(self.lin_value, src, source)
+        places = torch.arange(target.size(0), dtype=target.dtype,
+                              device=target.device)
+        return aggregate(torch.stack([places, target]), message, self._reduce,
+                         num_dst=count)
+
+    def __repr__(self):
+        return f"ResGatedGraphConv({self.in_channels}, {self.out_channels})"
