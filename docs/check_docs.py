@@ -163,9 +163,10 @@ def blocks(page):
 # ---- what is printed ---------------------------------------------------------
 
 def words(line):
-    """The words of a line, without numbers, units, variants and rulers."""
+    """The words of a line, without numbers, units, variants and rulers.  Which
+    roles one variant has ("rule,paper") is measured: each is a word."""
     line = re.sub(r"\b(cpu|cuda)\.[a-z0-9_.]+(/\S+)?", "", line)
-    return [word.strip(",.;:") for word in line.split()
+    return [word.strip(",.;:") for word in re.split(r"[\s,]+", line)
             if re.search(r"[A-Za-z]{3}", word) and not re.match(r"[\d.]", word)]
 
 
