@@ -29,7 +29,7 @@ import sys
 import tempfile
 import textwrap
 
-# What pages call their files and hosts: how that is written here.
+# Pages name files and hosts that are not here; this is what stands for them.
 REWRITTEN = [("/shared/dfgnn/", "shared/"), ("/local/", "local/"),
              ("--budget 10s", "--budget 0.1s"), ("budget=5", "budget=0.1"),
              ("sm_80,sm_90", "sm_90")]

@@ -25,7 +25,7 @@ size_t dfgnn__variant_index(const dfgnn_variant *variant);
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting);
 
-/* What this library can do with what was measured of a variant. */
+/* Says whether this library can still use what was measured of a variant. */
 typedef enum dfgnn_use {
   DFGNN_USE_CURRENT,
   DFGNN_USE_OLDER,   /* of a revision that the library has replaced */

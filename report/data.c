@@ -59,7 +59,7 @@ static size_t device_of(report_data *d, const dfgnn_measurement *row) {
   return i;
 }
 
-/* What is unusual is named, such as a math mode or cold caches. */
+/* Only what is unusual is named, such as a math mode or cold caches. */
 static void text_of(char *text, size_t size, const dfgnn_measurement *row) {
   dfgnn_problem problem;
   char extras[128] = "";

@@ -8,7 +8,7 @@
 #include "lib/predict.h"
 #include "report/report.h"
 
-/* What cannot be told apart by more ties, as the tuner and contexts have it. */
+/* Variants tie within this, as the tuner and contexts have it. */
 #define DFGNN_REPORT_MARGIN 0.015
 
 typedef struct report_device {

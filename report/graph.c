@@ -102,7 +102,8 @@ static int by_distance(const void *a, const void *b) {
   return (x->graph > y->graph) - (x->graph < y->graph);
 }
 
-/* As one head of 64 features in f32 on the device of its newest problem. */
+/* The graph is looked up as one head of 64 features in f32, on the device of
+ * its newest problem. */
 static void features_of(double feature[DFGNN_FEATURES],
                         const dfgnn_signature *signature,
                         const report_data *d) {

@@ -84,7 +84,7 @@ static void put_strip(dfgnn_page *page, const report_problem *p, size_t shown) {
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* What the columns of a problem's table hold, so that none is empty. */
+/* A column is shown only if a row of the problem's table fills it. */
 typedef struct columns {
   size_t prefix; /* what all names begin with, "cuda.attention.fwd." */
   int predicted, prepare, registers;

@@ -7,7 +7,7 @@
 #include "db/store.h"
 #include "report/page.h"
 
-/* What a benchmark knows of a row beside what stores keep. */
+/* A benchmark knows this of a row beside what stores keep. */
 typedef struct dfgnn_report_note {
   double prepare_ms; /* of the plan and its views; NaN: not known */
   int tuned;         /* 1: what a context chose, by `source` */

@@ -12,7 +12,7 @@
 #define DFGNN_COMMIT ""
 #endif
 
-/* Of a folder's files those that are graphs. */
+/* Lists the files of a folder that are graphs. */
 static int pass_over(tool_graphs *graphs) {
   size_t kept = 0;
   for (size_t i = 0; i < graphs->count; i++) {

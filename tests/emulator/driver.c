@@ -112,7 +112,8 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return 0;
 }
 
-/* Those of an H200, but for its units: 132 would only make larger grids. */
+/* The attributes are an H200's, but for its units: 132 would only make larger
+ * grids. */
 cu_result cuDeviceGetAttribute(int *value, int what, int device) {
   const char *units = getenv("DFGNN_EMULATOR_UNITS");
   (void)device;

@@ -162,7 +162,7 @@ static void write_text(FILE *to, const char *text) {
   regfree(&regex);
 }
 
-/* Those of C come from the C library, and ptx.cuh from the emulator. */
+/* Headers of C come from the C library, and ptx.cuh from the emulator. */
 static int is_replaced(const char *name) {
   return !strcmp(name, "stdint.h") || !strcmp(name, "stddef.h") ||
          !strcmp(name, "kernels/common/ptx.cuh");

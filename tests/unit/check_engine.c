@@ -13,9 +13,9 @@
 
 #include "base/error.h"
 #include "base/filesystem.h"
+#include "base/xz.h"
 #include "engine/cache.h"
 #include "engine/driver.h"
-#include "base/xz.h"
 #include "tests/unit/fixture.h"
 
 /* ---- a scripted compiler --------------------------------------------------

@@ -31,7 +31,7 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   chunk features;
   uint64_t key; /* of the dropout generator */
 
-  /* What is asked for before a row's walk begins. */
+  /* These loads are started before a row's walk begins. */
   struct early {
     int index;
     typename chunk::early features;

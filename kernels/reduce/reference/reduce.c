@@ -363,8 +363,8 @@ static double through_std(double x, double mean, double std, double degree) {
   return std == 0 ? 0 : (x - mean) / (degree * std);
 }
 
-/* What edge k of the row hands to the gradient of its column.  *extremes is the
- * sum of the sizes of what reaches it as the least and the greatest of PNA,
+/* Returns what edge k of the row adds to its column's gradient.  *extremes is
+ * the sum of the sizes of what reaches it as the least and the greatest of PNA,
  * which the other parts may cancel. */
 static double through(const dfgnn_problem *problem, const dfgnn_args *args,
                       const row_state *s, int64_t row, int64_t head, int64_t d,
