@@ -636,7 +636,7 @@ DFGNN_API dfgnn_status dfgnn_partitioning_parse(dfgnn_partitioning *how,
 DFGNN_API dfgnn_status dfgnn_csr_partition(int32_t *owner, const dfgnn_csr *csr,
                                            int parts, dfgnn_partitioning how);
 
-/* What one rank has of a partitioned graph.  Its rows are its own nodes; a
+/* A rank's share of a partitioned graph.  Its rows are its own nodes; a
  * column below `nodes` is one of them, the others are its halo: nodes of other
  * ranks that its rows read.  Own nodes rise by their number in the whole graph,
  * the halo lies by owner and rises there.  Edges of a row keep their order. */

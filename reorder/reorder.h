@@ -34,7 +34,15 @@ dfgnn_status dfgnn__order_degree(int32_t *order, const dfgnn_csr *csr);
 /* Reverse Cuthill-McKee (Cuthill & McKee 1969, George & Liu 1981). */
 dfgnn_status dfgnn__order_rcm(int32_t *order, const dfgnn__adjacency *graph);
 
-/* Parts of METIS (Karypis & Kumar 1998), one after the other. */
+/* part [nodes]: which of `parts` METIS (Karypis & Kumar 1998) gives each node,
+ * so that the weights of nodes (NULL: all alike) are balanced and little weight
+ * of edges is between parts.  METIS draws from the random numbers of the C
+ * library, so one call of a process runs at a time. */
+dfgnn_status dfgnn__metis_partition(int32_t *part,
+                                    const dfgnn__adjacency *graph,
+                                    int32_t *weight, int32_t parts);
+
+/* Parts of METIS, one after the other. */
 dfgnn_status dfgnn__order_metis(int32_t *order, const dfgnn__adjacency *graph);
 
 /* Merging by modularity (Arai et al. 2016).  community (may be NULL) tells the

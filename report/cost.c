@@ -157,8 +157,8 @@ static void put_course(dfgnn_page *page, const report_data *d) {
 
 enum { REPLAYED = 64, BUDGETS = 6 };
 
-/* What the replay assumes: a sample of a few milliseconds with a per cent of
- * noise, and the check against the reference. */
+/* The replay assumes samples of a few milliseconds with a per cent of noise,
+ * and a check against the reference. */
 static const dfgnn_replay_options replay = {
     .noise = 0.01, .sample_ms = 5, .check_ms = 50, .seed = 1};
 static const double budgets[BUDGETS] = {0.2, 0.5, 1, 2, 5, 10};

@@ -193,12 +193,8 @@ def _with_lse(name, graph, inputs, bias, dropout, scale, slope,
         inputs = by_edge(spec, inputs, graph.to_looped_edges)
         if bias is not None:
             bias = graph.to_looped_edges(bias)
-    check_inputs(spec, inputs, bias,
-                 {"N": graph.num_dst, "M": graph.num_src,
-                  "E": graph.num_edges}, graph.device)
-    inputs = by_edge(spec, inputs, graph.to_graph_order)
-    if bias is not None:
-        bias = graph.to_graph_order(bias)
+    _check_inputs(spec, graph, inputs, bias)
+    inputs, bias = _in_graph_order(spec, graph, inputs, bias)
     found = None
     if not needs_composite():
         made = _execute.recipe(graph, name, inputs, bias, settings)
@@ -243,15 +239,23 @@ def _make_loops(graph, size):
     return looped_graph(graph, size)
 
 
+def _check_inputs(spec, graph, inputs, bias):
+    check_inputs(spec, inputs, bias,
+                 {"N": graph.num_dst, "M": graph.num_src,
+                  "E": graph.num_edges}, graph.device)
+
+
+def _in_graph_order(spec, graph, inputs, bias):
+    """Inputs and bias by edge, in the graph's own order of edges."""
+    inputs = by_edge(spec, inputs, graph.to_graph_order)
+    return inputs, None if bias is None else graph.to_graph_order(bias)
+
+
 def _by_torch(spec, graph, inputs, bias, seed, settings):
     """_run() inside torch.func, forward AD and torch.jit.trace."""
     if not jit_tracing():  # which makes tensors of sizes
-        check_inputs(spec, inputs, bias,
-                     {"N": graph.num_dst, "M": graph.num_src,
-                      "E": graph.num_edges}, graph.device)
-    inputs = by_edge(spec, inputs, graph.to_graph_order)
-    if bias is not None:
-        bias = graph.to_graph_order(bias)
+        _check_inputs(spec, graph, inputs, bias)
+    inputs, bias = _in_graph_order(spec, graph, inputs, bias)
     out, weights = _composite.attention(spec.name, inputs, bias, seed, graph,
                                         settings)
     if not settings.weights:

@@ -51,7 +51,8 @@ template <typename A> __device__ __forceinline__ A lse_of(A lse) {
   return lse == -A(INFINITY) ? A(INFINITY) : lse * A(kLog2e);
 }
 
-/* What delta is less by: the gradient of lse itself, if there is one. */
+/* Returns the gradient of lse, which is subtracted from delta; 0 if none is
+ * given. */
 template <typename A>
 __device__ __forceinline__ A grad_lse_of(const void *grad_lse, int64_t pair) {
   return grad_lse ? __ldg(static_cast<const A *>(grad_lse) + pair) : A(0);

@@ -9,6 +9,7 @@ from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
 from ..functional import autocast_dtype
 from ..graph import Graph
+from ._linear import reset
 from ._overrides import new_inspector, overrides, start_messages
 
 _FLOWS = ("source_to_target", "target_to_source")
@@ -133,6 +134,35 @@ class Conv(nn.Module):
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
                 f"{self.out_channels}, heads={self.heads})")
+
+
+class OwnFeatures:
+    """nn((1 + eps) x_i + what neighbours gave), as GIN and GINE have it."""
+
+    def start_own(self, network, eps, train_eps):
+        self.nn = network
+        self.initial_eps = eps
+        start = torch.tensor([float(eps)])
+        if train_eps:
+            self.eps = nn.Parameter(start)
+        else:
+            self.register_buffer("eps", start)
+
+    def reset_own(self):
+        reset(self.nn)
+        with torch.no_grad():
+            self.eps.fill_(self.initial_eps)
+
+    def with_own(self, out, x):
+        if x is not None:
+            if out.dtype == x.dtype == self.eps.dtype:
+                out = torch.addcmul(out + x, x, self.eps)
+            else:
+                out = out + (1 + self.eps) * x
+        return self.nn(out)
+
+    def __repr__(self):
+        return f"{type(self).__name__}(nn={self.nn})"
 
 
 def _plain(edges):

@@ -9,8 +9,8 @@ from .. import ops
 from ..aggregation import aggregate
 from ..graph import Graph
 from ..messages import gated_messages, relu_messages
-from ._conv import Conv, destinations, edge_features, pair
-from ._linear import Linear, added, reset
+from ._conv import Conv, OwnFeatures, destinations, edge_features, pair
+from ._linear import Linear, added
 from ._overrides import by_pyg
 
 
@@ -37,7 +37,7 @@ class _MessageConv(Conv):
         return src, dst, count
 
 
-class GINEConv(_MessageConv):
+class GINEConv(OwnFeatures, _MessageConv):
     """torch_geometric.nn.GINEConv   Hu et al. 2019
 
     The messages relu(x_j + W e_ij) are made and summed edge by edge.
@@ -45,13 +45,7 @@ class GINEConv(_MessageConv):
 
     def __init__(self, nn, eps=0.0, train_eps=False, edge_dim=None, **kwargs):
         super().__init__(**kwargs)
-        self.nn = nn
-        self.initial_eps = eps
-        start = torch.tensor([float(eps)])
-        if train_eps:
-            self.eps = torch.nn.Parameter(start)
-        else:
-            self.register_buffer("eps", start)
+        self.start_own(nn, eps, train_eps)
         self.lin = None
         if edge_dim is not None:
             first = nn[0] if isinstance(nn, torch.nn.Sequential) else nn
@@ -63,9 +57,7 @@ class GINEConv(_MessageConv):
         self.reset_parameters()
 
     def reset_parameters(self):
-        reset(self.nn)
-        with torch.no_grad():
-            self.eps.fill_(self.initial_eps)
+        self.reset_own()
         if self.lin is not None:
             self.lin.reset_parameters()
 
@@ -91,12 +83,7 @@ class GINEConv(_MessageConv):
             (self.lin.weight, self.lin.bias)
         out = relu_messages(self.edges(edge_index, edge_attr), src, edge_attr,
                             weight, bias, self._reduce, num_dst=count)
-        if dst is not None:
-            out = out + (1 + self.eps) * dst
-        return self.nn(out)
-
-    def __repr__(self):
-        return f"GINEConv(nn={self.nn})"
+        return self.with_own(out, dst)
 
 
 class ResGatedGraphConv(_MessageConv):

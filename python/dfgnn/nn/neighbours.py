@@ -12,8 +12,8 @@ from ..convert import as_graph
 from ..functional import extended
 from ..graph import Graph
 from ._aggr import Reduction
-from ._conv import Conv, destinations, pair
-from ._linear import Linear, added, reset
+from ._conv import Conv, OwnFeatures, destinations, pair
+from ._linear import Linear, added
 from ._overrides import by_pyg
 
 
@@ -329,24 +329,16 @@ class SAGEConv(_Pair):
                 f"aggr={self.aggr})")
 
 
-class GINConv(_Pair):
+class GINConv(OwnFeatures, _Pair):
     """torch_geometric.nn.GINConv   Xu et al. 2019"""
 
     def __init__(self, nn, eps=0.0, train_eps=False, **kwargs):
         super().__init__(**kwargs)
-        self.nn = nn
-        self.initial_eps = eps
-        start = torch.tensor([float(eps)])
-        if train_eps:
-            self.eps = torch.nn.Parameter(start)
-        else:
-            self.register_buffer("eps", start)
+        self.start_own(nn, eps, train_eps)
         self.reset_parameters()
 
     def reset_parameters(self):
-        reset(self.nn)
-        with torch.no_grad():
-            self.eps.fill_(self.initial_eps)
+        self.reset_own()
 
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
@@ -354,16 +346,7 @@ class GINConv(_Pair):
         if self.overridden:
             return by_pyg(self, x, edge_index, size)
         x = pair(x)
-        out = self.gather(x, edge_index, size)
-        if x[1] is not None:
-            if out.dtype == x[1].dtype == self.eps.dtype:
-                out = torch.addcmul(out + x[1], x[1], self.eps)
-            else:
-                out = out + (1 + self.eps) * x[1]
-        return self.nn(out)
-
-    def __repr__(self):
-        return f"GINConv(nn={self.nn})"
+        return self.with_own(self.gather(x, edge_index, size), x[1])
 
 
 def pair_of(channels):
