@@ -27,8 +27,7 @@ typedef struct call {
   dfgnn_args args;
 } call;
 
-/* ---- attributes ------------------------------------------------------------
- */
+/* ---- attributes --------------------------------------------------------- */
 
 static const void *attribute(const call *c, const char *name, int kind) {
   const xla_attributes *all = &c->frame->attributes;
@@ -136,10 +135,16 @@ static dfgnn_status find_context(call *c, int ordinal) {
 }
 
 static dfgnn_status refused(const call *c, xla_error *error, const char *what) {
+  xla_error_message_arguments words = {.struct_size = sizeof words,
+                                       .error = error};
   xla_error_destroy_arguments arguments = {.struct_size = sizeof arguments,
                                            .error = error};
+  c->frame->api->error_message(&words);
+  dfgnn_status status =
+      dfgnn__fail(DFGNN_ERROR_DEVICE, "XLA call: XLA gave no %s: %s", what,
+                  words.message ? words.message : "no reason");
   c->frame->api->error_destroy(&arguments);
-  return dfgnn__fail(DFGNN_ERROR_DEVICE, "XLA call: XLA gave no %s", what);
+  return status;
 }
 
 static dfgnn_status find_device(call *c) {
@@ -306,30 +311,50 @@ static dfgnn_status take_matrix(call *c) {
 /* ---- the call --------------------------------------------------------------
  */
 
-static dfgnn_status execute(const call *c, const dfgnn_plan *plan) {
+/* XLA's allocator takes no request of a larger alignment; a workspace wants
+ * more (dfgnn_plan_workspace). */
+enum { XLA_ALIGNMENT = 16, GPU_ALIGNMENT = 256, CPU_ALIGNMENT = 64 };
+
+static void *aligned_up(void *data) {
+  const uintptr_t mask = GPU_ALIGNMENT - 1;
+  return (void *)(((uintptr_t)data + mask) & ~mask);
+}
+
+static dfgnn_status execute_on_gpu(const call *c, const dfgnn_plan *plan,
+                                   size_t bytes) {
   const xla_api *api = c->frame->api;
-  const size_t bytes = dfgnn_plan_workspace(plan);
   xla_allocate_arguments take = {.struct_size = sizeof take,
                                  .execution = c->frame->execution,
-                                 .size = bytes,
-                                 .alignment = 256};
-  xla_error *error = NULL;
-  if (bytes && c->on_gpu && (error = api->memory_allocate(&take)))
+                                 .size = bytes + GPU_ALIGNMENT - XLA_ALIGNMENT,
+                                 .alignment = XLA_ALIGNMENT};
+  xla_error *error = api->memory_allocate(&take);
+  if (error)
     return refused(c, error, "memory");
-  if (bytes && !c->on_gpu &&
-      !(take.data = aligned_alloc(64, (bytes + 63) / 64 * 64)))
+  dfgnn_status status =
+      dfgnn_execute(plan, &c->args, aligned_up(take.data), c->stream);
+  /* freed in the order of the stream */
+  xla_free_arguments give = {.struct_size = sizeof give,
+                             .execution = c->frame->execution,
+                             .size = take.size,
+                             .data = take.data};
+  error = api->memory_free(&give);
+  if (!error)
+    return status;
+  dfgnn_status kept = refused(c, error, "memory back");
+  return status ? status : kept;
+}
+
+static dfgnn_status execute(const call *c, const dfgnn_plan *plan) {
+  const size_t bytes = dfgnn_plan_workspace(plan);
+  void *workspace = NULL;
+  if (bytes && c->on_gpu)
+    return execute_on_gpu(c, plan, bytes);
+  if (bytes && !(workspace = aligned_alloc(CPU_ALIGNMENT,
+                                           (bytes + CPU_ALIGNMENT - 1) /
+                                               CPU_ALIGNMENT * CPU_ALIGNMENT)))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  dfgnn_status status = dfgnn_execute(plan, &c->args, take.data, c->stream);
-  if (bytes && c->on_gpu) { /* in the order of the stream */
-    xla_free_arguments give = {.struct_size = sizeof give,
-                               .execution = c->frame->execution,
-                               .size = bytes,
-                               .data = take.data};
-    if ((error = api->memory_free(&give)) && !status)
-      status = refused(c, error, "memory back");
-  } else {
-    free(take.data);
-  }
+  dfgnn_status status = dfgnn_execute(plan, &c->args, workspace, c->stream);
+  free(workspace);
   return status;
 }
 

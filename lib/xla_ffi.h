@@ -107,6 +107,13 @@ typedef struct xla_error_arguments {
   int code; /* xla_error_code */
 } xla_error_arguments;
 
+typedef struct xla_error_message_arguments {
+  size_t struct_size;
+  xla_extension *extensions;
+  xla_error *error;
+  const char *message; /* out; lives as long as the error */
+} xla_error_message_arguments;
+
 typedef struct xla_error_destroy_arguments {
   size_t struct_size;
   xla_extension *extensions;
@@ -149,7 +156,7 @@ typedef struct xla_api {
   xla_version version;
   const void *internal;
   xla_error *(*error_create)(xla_error_arguments *);
-  void (*error_message)(void);
+  void (*error_message)(xla_error_message_arguments *);
   void (*error_destroy)(xla_error_destroy_arguments *);
   void (*handler_register)(void);
   xla_error *(*stream_get)(xla_stream_arguments *);

@@ -3,6 +3,7 @@ mode, torch.compile."""
 
 import functools
 import sys
+import threading
 from contextlib import ExitStack
 
 import torch
@@ -68,11 +69,15 @@ def lasting(function):
         return function()
 
 
+_thread = threading.local()  # .apart: whether _apart() made it
+
+
 def _torchs_cuda_graphs():
     """Whether a model that torch.compile made with CUDA graphs runs: it wants
     all memory that is asked for to be its own."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
-    if trees is None or not torch.cuda.is_initialized():
+    if trees is None or not torch.cuda.is_initialized() or \
+            getattr(_thread, "apart", False):  # which has no manager to ask
         return False
     manager = trees.get_manager(torch.cuda.current_device(), False)
     return manager is not None and \
@@ -88,6 +93,7 @@ def _apart(function):
         done = torch.cuda.current_stream().record_event()
 
     def run():
+        _thread.apart = True
         with torch.cuda.device(device):
             if done is not None:
                 done.synchronize()
