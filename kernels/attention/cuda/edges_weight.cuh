@@ -1,10 +1,11 @@
 /* edges_weight.cuh - the gradient of W: sums over rows of outer products, of
  * the query and sum dS e, of dO and sum P e
  *
- * A block takes every n-th group of ROWS rows and keeps the sums of a slice of
- * W in registers: UNITS times 16 features of SH heads.  Each warp first makes
- * sum dS e and sum P e of one row from (P, dS), while q and dO come; all make
- * the products.  The blocks' sums are added afterwards, in their order. */
+ * A block takes every n-th group of ROWS rows, or items of split rows, and
+ * keeps the sums of a slice of W in registers: UNITS times 16 features of SH
+ * heads.  Each warp first makes sum dS e and sum P e of one row from (P, dS),
+ * while q and dO come; all make the products.  The blocks' sums are added
+ * afterwards, in their order. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
 
@@ -15,7 +16,7 @@ namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
           int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int STAGED>
+          int STAGED, int ITEMS>
 struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   using map = edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE>;
   using map::FP, map::FPL, map::SIDES;
@@ -29,7 +30,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   static constexpr int ROW = ceil_div(SH * FP, 32) * 32 + 8; /* banks differ */
   static constexpr int TILE = ROWS * ROW;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED>;
+  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED, ITEMS>;
   static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
                 "a slice is heads, or a part of one");
 
@@ -217,11 +218,11 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 
 template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
           int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int BLOCKS, int STAGED>
+          int BLOCKS, int STAGED, int ITEMS>
 __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
     edge_weight_gradient(const __grid_constant__ edges_params p) {
   using work_t = edge_outer<T, VEC, L, HL, S, SH, UNITS, HEADS, DIM, PACKED, FE,
-                            ONE, USE, ROWS, STAGED>;
+                            ONE, USE, ROWS, STAGED, ITEMS>;
   using A = typename work_t::A;
   extern __shared__ double edges_shared[];
   A *tile = reinterpret_cast<A *>(edges_shared);
@@ -233,8 +234,8 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
               p,
               tile,
               {chunks + warp * work_t::CHUNK * work_t::FP},
-              {staged},
-              {staged + work_t::rows_of::SIZE},
+              {staged, p.schedule.item_row},
+              {staged + work_t::rows_of::SIZE, p.schedule.item_row},
               static_cast<int>(blockIdx.y) * UNITS};
   if constexpr (UNITS < work_t::HEAD_UNITS) {
     constexpr int kParts = ceil_div(work_t::HEAD_UNITS, UNITS);
