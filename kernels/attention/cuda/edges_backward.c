@@ -29,7 +29,12 @@ static int legal(const int *x) { return x[ROWS] * x[BLOCKS] <= 24; }
 
 /* ---- the gradient of W --------------------------------------------------- */
 
-enum { WEIGHT_ROWS = 8, WEIGHT_BLOCKS = 3, TILE_FEATURES = 16 };
+enum {
+  WEIGHT_ROWS = 8,
+  WEIGHT_BLOCKS = 3,
+  TILE_FEATURES = 16,
+  STATIC_SHARED = 64 /* bytes, at most: which rows have edges */
+};
 
 /* The constants of edge_outer<> (edges_weight.cuh). */
 typedef struct weight_shape {
@@ -77,7 +82,7 @@ static weight_shape weight_shape_of(const dfgnn_setting *setting, int ones) {
   const size_t rows =
       dfgnn_dtype_size(problem->dtype) * 2 * WEIGHT_ROWS *
       (size_t)(s.heads * problem->dim + dfgnn__wide_vector(problem->dtype));
-  const size_t all = (size_t)setting->device->shared_bytes;
+  const size_t all = (size_t)setting->device->shared_bytes - STATIC_SHARED;
   s.staged = sums + rows <= all;
   s.shared = sums + (s.staged ? rows : 0);
   s.blocks = problem->dtype == DFGNN_F64 ? 1 : WEIGHT_BLOCKS;
@@ -164,7 +169,7 @@ static const char *applicable(const dfgnn_setting *s) {
                           dfgnn__vector_width(s->problem), 1) ||
       w.slices > DFGNN_GRID_Y_MAX || shape.tiles > DFGNN_GRID_Y_MAX)
     return "a lane would hold more than registers can";
-  if (w.shared > (size_t)s->device->shared_bytes)
+  if (w.shared + STATIC_SHARED > (size_t)s->device->shared_bytes)
     return "a block needs more shared memory than there is";
   return NULL;
 }

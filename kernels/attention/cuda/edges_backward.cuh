@@ -234,7 +234,8 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      if (KEYS && this->has(c))
+      /* W times 0 is NaN where W is: rows without weights have none of it. */
+      if (KEYS && this->has(c) && z.lse[map::state(c)] != A(INFINITY))
         this->add_product(z.acc[c], product, c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)

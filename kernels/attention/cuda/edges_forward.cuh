@@ -195,7 +195,8 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      if (VALUES && this->has(c))
+      /* W times 0 is NaN where W is: a row without edges has none of it. */
+      if (VALUES && this->has(c) && z.l[map::state(c)] != A(0))
         this->add_product(z.acc[c], product, c);
       if (walk_t::whole(w))
         this->give(p.out, w.row, c, z.acc[c]);
