@@ -21,7 +21,8 @@ run() {
   fi
 }
 
-tests='check_gpu_backend check_gpu_backward check_gpu_execute check_gpu_gather
+tests='check_gpu_backend check_gpu_backward check_gpu_edges check_gpu_execute
+  check_gpu_gather
   check_gpu_reorder check_gpu_sort check_gpu_symmetric check_gpu_tiles
   check_gpu_variants'
 for test in $tests; do

@@ -312,6 +312,33 @@ static void add_weights(const forward *w, const scratch *s, int64_t r,
     *(float *)to = (float)(before < 0 ? sum : before * *(float *)to + sum);
 }
 
+/* Are numbers, of edges, all finite? */
+static int finite_numbers(const dfgnn_cpu_edges *e, const void *attr,
+                          int64_t count) {
+  double spoilt = 0;
+  for (int64_t i = 0; i < count; i++)
+    spoilt += 0 * (e->scalar_size == sizeof(double) ? ((const double *)attr)[i]
+                                                    : ((const float *)attr)[i]);
+  return spoilt == 0;
+}
+
+/* The same product without the edges whose weight is 0: 0 times an infinite
+ * number is none. */
+static void multiply_kept(const dfgnn_cpu_edges *e, dfgnn_cpu_matrices m) {
+  const int64_t count = m.inner;
+  char *a = (char *)m.a, *b = (char *)m.b;
+  if (!m.add)
+    memset(m.to, 0, (size_t)m.columns * e->scalar_size);
+  m.add = m.inner = 1;
+  for (int64_t k = 0; k < count; k++) {
+    m.a = dfgnn__cpu_at(e, a, k);
+    m.b = dfgnn__cpu_at(e, b, k * m.b_row);
+    if (e->scalar_size == sizeof(double) ? *(const double *)m.a != 0
+                                         : *(const float *)m.a != 0)
+      e->loops->multiply(&m);
+  }
+}
+
 /* Sums of edge features of one head, from weights. */
 static void sum_features(const forward *w, const scratch *s, int64_t r,
                          int64_t head, int64_t count, double before,
@@ -334,7 +361,10 @@ static void sum_features(const forward *w, const scratch *s, int64_t r,
   } else if (before >= 0 && before != 1) {
     w->job.kernels->multiply(m.to, e->features, before);
   }
-  e->loops->multiply(&m);
+  if (w->problem->dropout && !finite_numbers(e, attr, count * e->width))
+    multiply_kept(e, m);
+  else
+    e->loops->multiply(&m);
 }
 
 static void attend(const forward *w, scratch *s, int64_t row, int64_t r) {

@@ -97,12 +97,22 @@ static void project(const walk *k, char *to, char *shift, char *x,
   }
 }
 
+static int has_edges(const dfgnn_cpu_side *side, int64_t row) {
+  return dfgnn__cpu_offset(&side->job, row) !=
+         dfgnn__cpu_offset(&side->job, row + 1);
+}
+
 static void begin_block(const walk *k, int64_t first, int64_t rows) {
   const dfgnn_cpu_side *side = &k->w->nodes.rows;
   const scratch *s = &k->s;
   int64_t row = k->heads * k->dim;
   size_t size = k->e->scalar_size;
   for (int64_t r = 0; r < rows; r++) {
+    if (!has_edges(side, first + r)) { /* 0 times what is there may be NaN */
+      memset(at(k, s->query, r * row), 0, (size_t)row * size);
+      memset(at(k, s->grad_out, r * row), 0, (size_t)row * size);
+      continue;
+    }
     dfgnn__cpu_edge_load_row(k->w, at(k, s->query, r * row), &side->job.query,
                              first + r);
     dfgnn__cpu_edge_load_row(k->w, at(k, s->grad_out, r * row),
@@ -335,6 +345,8 @@ static void write_query(const walk *k, int64_t row, int64_t r) {
       dfgnn__cpu_tensor_of(p, args->query, &args->query_strides);
   for (int64_t h = 0; h < k->heads; h++) {
     char *sum = sum_of(k, r, h);
+    if (!has_edges(side, row)) /* W times 0 may be NaN */
+      memset(sum, 0, side->job.sum_bytes);
     if (p->qk_norm) {
       side->job.kernels->multiply(sum, k->dim, side->job.scale);
       k->loops->denormalize(sum, x.base + row * x.node + h * x.head, x.feature,

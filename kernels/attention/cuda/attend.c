@@ -268,20 +268,21 @@ dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
       &m);
 }
 
-static dfgnn_status finish_weights(const attend_params *p,
+dfgnn_status dfgnn__attend_weights(void *weights, const void *lse,
                                    const dfgnn_launch *launch) {
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_problem *problem = launch->setting.problem;
-  const weights_params w = {.lse = p->lse,
+  const weights_params w = {.lse = lse,
                             .offsets = matrix->offsets,
-                            .weights = p->weights,
+                            .weights = weights,
                             .offsets64 = matrix->offsets64,
                             .heads = (int)problem->heads,
-                            .rows = matrix->destinations};
+                            .rows = matrix->destinations,
+                            .edges = matrix->edges};
   const dfgnn_program program = DFGNN_PROGRAM(
       "kernels/attention/cuda/weights.cuh", "dfgnn::finish_weights",
       DFGNN_TYPE(problem->dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32));
-  const int64_t blocks = dfgnn__ceil_div(w.rows, 8);
+  const int64_t blocks = dfgnn__ceil_div(w.edges, 8 * WEIGHTS_EDGES);
   if (blocks == 0)
     return DFGNN_OK;
   return dfgnn__launch_struct(
@@ -321,5 +322,7 @@ dfgnn_status dfgnn__attend(const dfgnn_launch *launch,
   status = dfgnn__attend_run(&p, (int)problem->op, launch, &shape, plan);
   if (!status && plan->item_edges)
     status = dfgnn__attend_merge(&p, problem->dim, view, launch);
-  return status || !problem->weights ? status : finish_weights(&p, launch);
+  return status || !problem->weights
+             ? status
+             : dfgnn__attend_weights(p.weights, p.lse, launch);
 }

@@ -46,7 +46,10 @@ typedef struct weights_params {
   const void *lse, *offsets;
   void *weights; /* scores in log2 units become weights */
   int offsets64, heads;
-  int64_t rows;
+  int64_t rows, edges;
 } weights_params;
+
+/* Edges that a warp of finish_weights() takes at a time. */
+enum { WEIGHTS_EDGES = 32 };
 
 #endif

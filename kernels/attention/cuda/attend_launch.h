@@ -60,5 +60,8 @@ dfgnn_status dfgnn__attend_run(attend_params *p, int score,
 dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
                                  const dfgnn_view *items,
                                  const dfgnn_launch *launch);
+/* Scores in log2 units, [E,H], become weights; lse [N,H]. */
+dfgnn_status dfgnn__attend_weights(void *weights, const void *lse,
+                                   const dfgnn_launch *launch);
 
 #endif

@@ -1,6 +1,7 @@
 /* backward_split.c - the walks of twopass over rows and columns cut into
  * items of bounded size, whose sums are merged in order */
 #include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, SPAN, EDGES, HEADS };
 
@@ -25,7 +26,7 @@ static const char *split_applicable(const dfgnn_setting *s) {
 
 static size_t split_workspace(const dfgnn_setting *s) {
   const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_workspace(s, &plan);
+  return dfgnn__qk_norm_workspace(s) + dfgnn__grad_workspace(s, &plan);
 }
 
 static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -33,9 +34,13 @@ static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
   return dfgnn__grad_views(&plan, requests);
 }
 
-static dfgnn_status split_launch(const dfgnn_launch *launch) {
+static dfgnn_status gradients(const dfgnn_launch *launch) {
   const grad_plan plan = plan_of(launch->setting.parameter);
   return dfgnn__grad_launch(launch, &plan);
+}
+
+static dfgnn_status split_launch(const dfgnn_launch *launch) {
+  return dfgnn__qk_norm_launch(launch, gradients);
 }
 
 DFGNN_FAMILIES(attention_cuda_backward_split) = {
@@ -50,6 +55,7 @@ DFGNN_FAMILIES(attention_cuda_backward_split) = {
      .bias = 1,
      .dropout = 1,
      .accumulate = 1,
+     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "span",

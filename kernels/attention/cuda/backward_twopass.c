@@ -1,6 +1,7 @@
 /* backward_twopass.c - gradients by a walk over rows and one over columns
  * that find each edge's probability anew: nothing is kept of edges */
 #include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, ROWS, SPAN, ORDER, HEADS };
 
@@ -28,7 +29,7 @@ static const char *twopass_applicable(const dfgnn_setting *s) {
 
 static size_t twopass_workspace(const dfgnn_setting *s) {
   const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_workspace(s, &plan);
+  return dfgnn__qk_norm_workspace(s) + dfgnn__grad_workspace(s, &plan);
 }
 
 static int twopass_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -36,9 +37,13 @@ static int twopass_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
   return dfgnn__grad_views(&plan, requests);
 }
 
-static dfgnn_status twopass_launch(const dfgnn_launch *launch) {
+static dfgnn_status gradients(const dfgnn_launch *launch) {
   const grad_plan plan = plan_of(launch->setting.parameter);
   return dfgnn__grad_launch(launch, &plan);
+}
+
+static dfgnn_status twopass_launch(const dfgnn_launch *launch) {
+  return dfgnn__qk_norm_launch(launch, gradients);
 }
 
 DFGNN_FAMILIES(attention_cuda_backward_twopass) = {
@@ -53,6 +58,7 @@ DFGNN_FAMILIES(attention_cuda_backward_twopass) = {
      .bias = 1,
      .dropout = 1,
      .accumulate = 1,
+     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "rows", .count = 3, .values = {1, 2, 4}},

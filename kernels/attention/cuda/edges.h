@@ -9,7 +9,11 @@
  *
  * Backward is three kernels.  Rows write the gradients of queries and of edges,
  * and (P, dS) of each edge and head; columns gather q and dO with them; the
- * gradient of W sums outer products of q and sum dS e, dO and sum P e. */
+ * gradient of W sums outer products of q and sum dS e, dO and sum P e.
+ *
+ * Units of a walk are rows, or items of split rows, each with products with W
+ * of its own: what is not the whole of a row goes to `partial`, W z included,
+ * and a merge adds it up. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_H
 #define DFGNN_ATTENTION_CUDA_EDGES_H
 
@@ -33,12 +37,16 @@ typedef struct edges_params {
   void *grad_attr;               /* [E,FE] or NULL */
   void *carry;          /* [E,FE] sums of grad_attr over earlier heads */
   const void *bias;     /* [E,H]: EDGE_BIAS */
+  void *weights;        /* [E,H], in log2 units: EDGE_WEIGHTS */
   void *grad_bias;      /* [E,H] or NULL */
   void *pairs;          /* [E,H,2]: P after dropout, dS */
   const void *edge_of;  /* columns: the edge of each; as wide as offsets */
   void *lse;            /* [N,H]; forward: or NULL */
   const void *grad_lse; /* [N,H], which delta is less by; or NULL */
   void *totals;         /* [blocks,H*D,F]: parts of the gradient of W */
+  /* Of items, EDGE_ITEMS: [slots,tensors,H,D]; forward: (m, l) [slots,H,2], GAT
+   * backward: the gradients of its scores [slots,H]. */
+  void *partial, *partial_state;
   dropout_params dropout;
   double scale, slope;
 

@@ -2,15 +2,17 @@
  * and of W */
 #include "base/error.h"
 #include "kernels/attention/cuda/edges_plans.h"
+#include "kernels/attention/cuda/qk_norm_launch.h"
 
-enum { LANES, UNROLL, COLUMNS, ROWS, BLOCKS };
+enum { LANES, UNROLL, COLUMNS, ROWS, BLOCKS, EDGES };
 
 static edges_plan rows_plan(const int *x) {
   return (edges_plan){.lanes = x[LANES],
                       .unroll = x[UNROLL],
                       .rows = x[ROWS],
                       .blocks = x[BLOCKS],
-                      .backward = 1};
+                      .backward = 1,
+                      .item_edges = x[EDGES]};
 }
 
 /* Walks over columns are blocks of 4 warps. */
@@ -19,14 +21,20 @@ static edges_plan columns_plan(const int *x) {
                       .unroll = x[COLUMNS],
                       .rows = 4,
                       .blocks = 2,
-                      .columns = 1};
+                      .columns = 1,
+                      .item_edges = x[EDGES]};
 }
 
 static int legal(const int *x) { return x[ROWS] * x[BLOCKS] <= 24; }
 
 /* ---- the gradient of W --------------------------------------------------- */
 
-enum { WEIGHT_ROWS = 8, WEIGHT_BLOCKS = 3, TILE_FEATURES = 16 };
+enum {
+  WEIGHT_ROWS = 8,
+  WEIGHT_BLOCKS = 3,
+  TILE_FEATURES = 16,
+  STATIC_SHARED = 64 /* bytes, at most: which rows have edges */
+};
 
 /* The constants of edge_outer<> (edges_weight.cuh). */
 typedef struct weight_shape {
@@ -74,7 +82,7 @@ static weight_shape weight_shape_of(const dfgnn_setting *setting, int ones) {
   const size_t rows =
       dfgnn_dtype_size(problem->dtype) * 2 * WEIGHT_ROWS *
       (size_t)(s.heads * problem->dim + dfgnn__wide_vector(problem->dtype));
-  const size_t all = (size_t)setting->device->shared_bytes;
+  const size_t all = (size_t)setting->device->shared_bytes - STATIC_SHARED;
   s.staged = sums + rows <= all;
   s.shared = sums + (s.staged ? rows : 0);
   s.blocks = problem->dtype == DFGNN_F64 ? 1 : WEIGHT_BLOCKS;
@@ -85,7 +93,8 @@ static weight_shape weight_shape_of(const dfgnn_setting *setting, int ones) {
 
 /* Blocks that share the rows out; each leaves a whole W, or a slice of it. */
 static int64_t weight_blocks(const dfgnn_setting *s, const weight_shape *w) {
-  const int64_t tiles = dfgnn__ceil_div(s->matrix->destinations, WEIGHT_ROWS);
+  const int64_t tiles =
+      dfgnn__ceil_div(dfgnn__edges_units(s, s->parameter[EDGES]), WEIGHT_ROWS);
   const int64_t share =
       dfgnn__ceil_div(w->blocks * s->device->units, w->slices);
   return tiles < share ? (tiles > 0 ? tiles : 1) : share;
@@ -94,7 +103,7 @@ static int64_t weight_blocks(const dfgnn_setting *s, const weight_shape *w) {
 /* ---- memory -------------------------------------------------------------- */
 
 typedef struct edges_memory {
-  char *pairs, *carry, *totals;
+  char *pairs, *carry, *totals, *partial;
   size_t bytes;
 } edges_memory;
 
@@ -130,17 +139,22 @@ static edges_memory memory_of(const dfgnn_setting *s, char *base) {
     m.carry = take(&m, base, s->matrix->edges * problem->edge_dim, size);
   m.totals =
       take(&m, base, (most > blocks ? most : blocks) * matrix_size, size);
+  m.partial =
+      take(&m, base, dfgnn__edges_partial(s, s->parameter[EDGES], 2), size);
   return m;
 }
 
 static size_t workspace(const dfgnn_setting *s) {
-  return memory_of(s, NULL).bytes;
+  return dfgnn__qk_norm_workspace(s) + memory_of(s, NULL).bytes;
 }
 
 static int views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  (void)s;
-  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  return 1;
+  const int items = s->parameter[EDGES];
+  int count = 0;
+  requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  for (int columns = 0; columns < 2; columns++)
+    count += dfgnn__edges_item_views(requests + count, items, columns);
+  return count;
 }
 
 static const char *applicable(const dfgnn_setting *s) {
@@ -155,7 +169,7 @@ static const char *applicable(const dfgnn_setting *s) {
                           dfgnn__vector_width(s->problem), 1) ||
       w.slices > DFGNN_GRID_Y_MAX || shape.tiles > DFGNN_GRID_Y_MAX)
     return "a lane would hold more than registers can";
-  if (w.shared > (size_t)s->device->shared_bytes)
+  if (w.shared + STATIC_SHARED > (size_t)s->device->shared_bytes)
     return "a block needs more shared memory than there is";
   return NULL;
 }
@@ -167,7 +181,8 @@ static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
   const int ones = p->constant != NULL;
   const int edge = (problem->bias ? EDGE_BIAS : 0) |
                    (launch->args->dropout > 0 ? EDGE_DROPOUT : 0) |
-                   (p->grad_attr ? EDGE_WRITE : 0);
+                   (p->grad_attr ? EDGE_WRITE : 0) |
+                   (p->schedule.item_row ? EDGE_ITEMS : 0);
   edges_plan plan = rows_plan(launch->setting.parameter);
   edges_shape shape;
   const dfgnn_status status =
@@ -180,12 +195,17 @@ static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
       shape.states, plan.unroll, (int)problem->heads, (int)problem->dim,
       shape.packed, (int)problem->edge_dim, ones, dfgnn__edges_use(problem),
       edge, plan.rows, plan.blocks, shape.staged);
-  return dfgnn__launch_struct(
+  const dfgnn_status walked = dfgnn__launch_struct(
       launch->setting.queue, &program,
-      (dfgnn_grid){.blocks = {dfgnn__edges_blocks(&launch->setting, &plan)},
+      (dfgnn_grid){.blocks = {dfgnn__edges_blocks(&launch->setting, &plan,
+                                                  p->schedule.units)},
                    .threads = (unsigned)plan.rows * 32,
                    .shared = (unsigned)shape.shared},
       p);
+  return walked || !plan.item_edges || !p->grad_query.data
+             ? walked
+             : dfgnn__edges_merge_gradients(p, &p->grad_query, 1, NULL,
+                                            launch->views[1], launch);
 }
 
 static dfgnn_status walk_columns(const edges_params *rows,
@@ -202,6 +222,8 @@ static dfgnn_status walk_columns(const edges_params *rows,
                        "a column has %lld edges, expected below 2^31",
                        (long long)matrix.max_degree);
   p.schedule = dfgnn__schedule_rows(&matrix);
+  if (plan.item_edges)
+    dfgnn__schedule_items(&p.schedule, launch->views[2], &matrix);
   p.edge_of = launch->views[0]->array[2];
   if ((status =
            dfgnn__edges_shape_for(&shape, &plan, &p, &launch->setting, 0)) ||
@@ -212,8 +234,8 @@ static dfgnn_status walk_columns(const edges_params *rows,
       "kernels/attention/cuda/edges_columns.cuh", "dfgnn::edge_columns",
       DFGNN_TYPE(problem->dtype), shape.vector, plan.lanes, shape.head_lanes,
       shape.states, plan.unroll, (int)problem->heads, (int)problem->dim,
-      shape.packed, warps);
-  return dfgnn__launch_struct(
+      shape.packed, plan.item_edges != 0, warps);
+  status = dfgnn__launch_struct(
       launch->setting.queue, &program,
       (dfgnn_grid){
           .blocks = {(unsigned)dfgnn__ceil_div(p.schedule.units, warps),
@@ -221,6 +243,11 @@ static dfgnn_status walk_columns(const edges_params *rows,
           .threads = (unsigned)warps * 32,
           .carveout = DFGNN_CARVEOUT_L1},
       &p);
+  const tensor_view to[2] = {p.grad_key, p.grad_value};
+  return status || !plan.item_edges
+             ? status
+             : dfgnn__edges_merge_gradients(&p, to, 2, NULL, launch->views[2],
+                                            launch);
 }
 
 static dfgnn_status weight_gradient(const edges_params *p,
@@ -237,7 +264,7 @@ static dfgnn_status weight_gradient(const edges_params *p,
       DFGNN_TYPE(problem->dtype), vectors ? vector : 1, 32, w.head_lanes,
       w.states, w.heads, w.units, (int)problem->heads, (int)problem->dim,
       vectors, (int)problem->edge_dim, ones, dfgnn__edges_use(problem),
-      WEIGHT_ROWS, w.blocks, w.staged);
+      WEIGHT_ROWS, w.blocks, w.staged, p->schedule.item_row != NULL);
   const dfgnn_program total = DFGNN_PROGRAM(
       "kernels/attention/cuda/edges_weight.cuh", "dfgnn::edge_weight_total",
       DFGNN_TYPE(problem->dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32));
@@ -266,7 +293,7 @@ static dfgnn_status weight_gradient(const edges_params *p,
       &t);
 }
 
-static dfgnn_status launch(const dfgnn_launch *launch) {
+static dfgnn_status gradients(const dfgnn_launch *launch) {
   const dfgnn_args *a = launch->args;
   const edges_memory m = memory_of(&launch->setting, launch->workspace);
   edges_params p;
@@ -276,6 +303,10 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   p.pairs = m.pairs;
   p.carry = m.carry;
   p.totals = m.totals;
+  p.partial = m.partial;
+  if (launch->setting.parameter[EDGES])
+    dfgnn__schedule_items(&p.schedule, launch->views[1],
+                          launch->setting.matrix);
   p.grad_attr = a->grad_edge_attr;
   p.grad_bias = a->grad_bias;
   if ((status = walk_rows(&p, launch)))
@@ -284,6 +315,10 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
     return status;
   return a->grad_edge_weight || a->grad_edge_bias ? weight_gradient(&p, launch)
                                                   : DFGNN_OK;
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  return dfgnn__qk_norm_launch(launch, gradients);
 }
 
 DFGNN_FAMILIES(attention_cuda_edges_backward) = {
@@ -299,11 +334,13 @@ DFGNN_FAMILIES(attention_cuda_edges_backward) = {
      .deterministic = 1,
      .bias = 1,
      .dropout = 1,
+     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 3, .values = {8, 16, 32}},
                     {.name = "unroll", .count = 2, .values = {1, 2}},
                     {.name = "columns", .count = 3, .values = {1, 2, 4}},
                     {.name = "rows", .count = 2, .values = {8, 16}},
-                    {.name = "blocks", .count = 3, .values = {1, 2, 3}}},
+                    {.name = "blocks", .count = 3, .values = {1, 2, 3}},
+                    DFGNN_EDGES_ITEMS},
      .legal = legal,
      .applicable = applicable,
      .workspace = workspace,

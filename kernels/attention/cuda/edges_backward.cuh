@@ -229,17 +229,21 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
   }
 
   __device__ __forceinline__ void store(gradients &z, const A *product,
-                                        int row) const {
+                                        const row_work &w) const {
     if (this->side() != 0 || !p.grad_query.data)
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      if (KEYS && this->has(c))
+      /* W times 0 is NaN where W is: rows without weights have none of it. */
+      if (KEYS && this->has(c) && z.lse[map::state(c)] != A(INFINITY))
         this->add_product(z.acc[c], product, c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         z.acc[c][i] *= A(p.scale);
-      this->give(p.grad_query, row, c, z.acc[c]);
+      if (walk_t::whole(w))
+        this->give(p.grad_query, w.row, c, z.acc[c]);
+      else
+        this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
     }
   }
 };
@@ -261,8 +265,9 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
   const int warp = threadIdx.x / 32;
   const int step = gridDim.x * ROWS, units = p.schedule.units;
-  const typename work_t::rows_of queries{staged},
-      grads{staged + work_t::rows_of::SIZE};
+  const int *items = p.schedule.item_row;
+  const typename work_t::rows_of queries{staged, items},
+      grads{staged + work_t::rows_of::SIZE, items};
   const typename work_t::matrix w{static_cast<const T *>(p.weight),
                                   static_cast<const T *>(p.constant),
                                   staged + 2 * work_t::rows_of::SIZE};
@@ -282,16 +287,16 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   typename work_t::gradients z;
   typename work_t::early e;
   for (; row0 < units; row0 += step) {
-    const int rows = min(ROWS, units - row0), row = row0 + warp;
+    const int rows = min(ROWS, units - row0);
     const row_work now = edges;
     work.fetch(e, now, 0);
     copy_wait<0>();
     __syncthreads();
-    edges = row_of_unit(p.schedule, min(row + step, units - 1));
+    edges = row_of_unit(p.schedule, min(row0 + warp + step, units - 1));
     for (int t = 0; t < work_t::TILES; ++t) {
       work.first = t * work_t::TILE;
       if (warp < rows)
-        work.load_rows(z, queries, grads, row);
+        work.load_rows(z, queries, grads, now.row);
       if (work_t::KEYS)
         work_t::project::run(tile, w, queries, p.query, row0, rows, work.first,
                              A(p.scale) * A(kLog2e));
@@ -315,7 +320,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
         __syncthreads();
       }
       if (warp < rows)
-        work.store(z, product, row);
+        work.store(z, product, now);
     }
   }
 }

@@ -9,7 +9,7 @@
 namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED>
+          int PACKED, int ITEMS>
 struct edge_column : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1>;
   using map::C, map::SIDES;
@@ -55,8 +55,8 @@ struct edge_column : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
         }
   }
 
-  __device__ __forceinline__ void run(int row) const {
-    const row_work w = row_of_unit(p.schedule, row);
+  __device__ __forceinline__ void run(int unit) const {
+    const row_work w = row_of_unit(p.schedule, unit);
     const offsets_t edge_of{p.edge_of, p.schedule.offsets64};
     const int64_t begin = w.indices - p.schedule.indices;
     const char *queries = this->base(p.query), *grads = this->base(p.grad_out);
@@ -87,6 +87,11 @@ struct edge_column : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         key[c][i] *= A(p.scale);
+      if (ITEMS && w.slot >= 0) {
+        this->give_partial(p.partial, w.slot, 2, 0, c, key[c]);
+        this->give_partial(p.partial, w.slot, 2, 1, c, value[c]);
+        continue;
+      }
       if (p.grad_key.data)
         this->give(p.grad_key, w.row, c, key[c]);
       if (p.grad_value.data)
@@ -96,12 +101,12 @@ struct edge_column : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
 };
 
 template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int WARPS>
+          int PACKED, int ITEMS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32)
     edge_columns(const __grid_constant__ edges_params p) {
-  const int row = blockIdx.x * WARPS + threadIdx.x / 32;
-  if (row < p.schedule.units)
-    edge_column<T, VEC, L, HL, S, U, HEADS, DIM, PACKED>(p).run(row);
+  const int unit = blockIdx.x * WARPS + threadIdx.x / 32;
+  if (unit < p.schedule.units)
+    edge_column<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, ITEMS>(p).run(unit);
 }
 
 } // namespace dfgnn

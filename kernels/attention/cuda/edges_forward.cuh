@@ -27,7 +27,8 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
   using walk_t::BIAS, walk_t::C, walk_t::CHUNK, walk_t::DROPOUT, walk_t::FP;
   using walk_t::features, walk_t::first, walk_t::key, walk_t::p;
   using walk_t::FPL, walk_t::KEYS, walk_t::SIDES, walk_t::TILE;
-  using walk_t::VALUES, walk_t::WRITE;
+  using walk_t::VALUES;
+  static constexpr bool WEIGHTS = EDGE & EDGE_WEIGHTS;
 
   /* The lane's part of a row in progress. */
   struct softmax {
@@ -103,6 +104,10 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
         s[i] += __ldcs(static_cast<const A *>(p.bias) +
                        (edge + u * SIDES) * HEADS + this->head(h)) *
                 A(kLog2e);
+      if (WEIGHTS && live && this->has_head(h) && this->first_of_head())
+        __stcs(static_cast<A *>(p.weights) + (edge + u * SIDES) * HEADS +
+                   this->head(h),
+               s[i]);
       if (!live)
         s[i] = -A(INFINITY);
     }
@@ -156,8 +161,9 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
             int64_t edge) { step(z, keys, values, index, from, left, edge); });
   }
 
-  /* Merges the sides, makes the row's softmax whole, leaves z to the block. */
-  __device__ __forceinline__ void finish(softmax &z, int row) const {
+  /* Merges the sides, makes the row's softmax whole, leaves z to the block.  Of
+   * an item, sums stay relative to its own maximum. */
+  __device__ __forceinline__ void finish(softmax &z, const row_work &w) const {
     this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
     this->sum_sides(z.acc);
     if (VALUES)
@@ -165,25 +171,37 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       const A l = z.l[h];
-      if (p.lse && this->side() == 0 && this->first_of_head() &&
-          this->has_head(h))
-        static_cast<A *>(p.lse)[int64_t(row) * HEADS + this->head(h)] =
-            l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
-      rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+      const bool writes =
+          this->side() == 0 && this->first_of_head() && this->has_head(h);
+      if (walk_t::whole(w)) {
+        if (p.lse && writes)
+          static_cast<A *>(p.lse)[int64_t(w.row) * HEADS + this->head(h)] =
+              l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
+        rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+      } else if (writes) {
+        A *state = static_cast<A *>(p.partial_state) +
+                   (int64_t(w.slot) * HEADS + this->head(h)) * 2;
+        state[0] = z.m[h];
+        state[1] = l;
+      }
       if (VALUES)
         this->leave_sums(z.z[h], h);
     }
   }
 
   __device__ __forceinline__ void store(softmax &z, const A *product,
-                                        int row) const {
+                                        const row_work &w) const {
     if (this->side() != 0)
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      if (VALUES && this->has(c))
+      /* W times 0 is NaN where W is: a row without edges has none of it. */
+      if (VALUES && this->has(c) && z.l[map::state(c)] != A(0))
         this->add_product(z.acc[c], product, c);
-      this->give(p.out, row, c, z.acc[c]);
+      if (walk_t::whole(w))
+        this->give(p.out, w.row, c, z.acc[c]);
+      else
+        this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
     }
   }
 };
@@ -204,7 +222,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
   const int warp = threadIdx.x / 32;
   const int step = gridDim.x * ROWS, units = p.schedule.units;
-  const typename work_t::rows_of queries{staged};
+  const typename work_t::rows_of queries{staged, p.schedule.item_row};
   const typename work_t::matrix w{static_cast<const T *>(p.weight),
                                   static_cast<const T *>(p.constant),
                                   staged + work_t::rows_of::SIZE};
@@ -220,19 +238,19 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   typename work_t::softmax z;
   typename work_t::early e;
   for (; row0 < units; row0 += step) {
-    const int rows = min(ROWS, units - row0), row = row0 + warp;
+    const int rows = min(ROWS, units - row0);
     const row_work now = edges;
     work.fetch(e, now, 0);
     copy_wait<0>();
     __syncthreads();
-    edges = row_of_unit(p.schedule, min(row + step, units - 1));
+    edges = row_of_unit(p.schedule, min(row0 + warp + step, units - 1));
     for (int t = 0; t < work_t::TILES; ++t) {
       work.first = t * work_t::TILE;
       if (work_t::KEYS)
         work_t::project::run(tile, w, queries, p.query, row0, rows, work.first,
                              A(p.scale) * A(kLog2e));
       if (warp < rows)
-        work.load_query(z, queries, row);
+        work.load_query(z, queries, now.row);
       __syncthreads();
       if (t == work_t::TILES - 1 && row0 + step < units) {
         queries.copy(p.query, row0 + step, min(ROWS, units - row0 - step), 0,
@@ -242,7 +260,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
       if (warp < rows) {
         work.begin(z);
         work.walk(z, e, now);
-        work.finish(z, row);
+        work.finish(z, now);
       }
       if (work_t::VALUES) {
         __syncthreads();
@@ -252,7 +270,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
         __syncthreads();
       }
       if (warp < rows)
-        work.store(z, product, row);
+        work.store(z, product, now);
     }
   }
 }

@@ -167,6 +167,19 @@ struct edge_lanes {
           x);
   }
 
+  /* Sums of an item: tensor t of so many a slot. */
+  __device__ __forceinline__ void give_partial(void *partial, int64_t slot,
+                                               int tensors, int t, int c,
+                                               const A (&x)[VEC]) const {
+    if (!has(c))
+      return;
+    A *to = static_cast<A *>(partial) +
+            ((slot * tensors + t) * HEADS + head(state(c))) * DIM + feature(c);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      to[i] = x[i];
+  }
+
   /* Sums over the lanes of a head. */
   template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
 #pragma unroll

@@ -2,8 +2,9 @@
  * features; GT and GATv2 with edges as [E,H,D]; GAT with a scalar an edge and
  * head */
 #include "kernels/attention/cuda/edges_lift_plans.h"
+#include "kernels/attention/cuda/qk_norm_launch.h"
 
-enum { LANES, UNROLL, WARPS, BLOCKS };
+enum { LANES, UNROLL, WARPS, BLOCKS, EDGES };
 
 static lift_plan plan_of(const dfgnn_setting *setting, lift_walk walk) {
   const int *x = setting->parameter;
@@ -11,16 +12,12 @@ static lift_plan plan_of(const dfgnn_setting *setting, lift_walk walk) {
                      .unroll = x[UNROLL],
                      .warps = x[WARPS],
                      .blocks = x[BLOCKS],
+                     .item_edges = x[EDGES],
                      .walk = walk};
 }
 
 static int legal(const int *x) {
   return x[WARPS] * x[BLOCKS] <= 32 && x[WARPS] * x[BLOCKS] >= 8;
-}
-
-static int edge_mode_of(const dfgnn_launch *launch) {
-  return (launch->setting.problem->bias ? EDGE_BIAS : 0) |
-         (launch->args->dropout > 0 ? EDGE_DROPOUT : 0);
 }
 
 /* ---- forward ------------------------------------------------------------- */
@@ -58,19 +55,44 @@ static dfgnn_status walk_rows(const edges_params *p, const dfgnn_launch *launch,
       p);
 }
 
-static dfgnn_status forward_launch(const dfgnn_launch *launch) {
+static size_t forward_workspace(const dfgnn_setting *setting) {
+  return dfgnn__qk_norm_workspace(setting) +
+         dfgnn__edges_forward_memory(NULL, setting, setting->parameter[EDGES],
+                                     NULL);
+}
+
+static int forward_views(const dfgnn_setting *setting,
+                         dfgnn_view_request *requests) {
+  return dfgnn__edges_item_views(requests, setting->parameter[EDGES], 0);
+}
+
+static dfgnn_status attend(const dfgnn_launch *launch) {
+  const int items = launch->setting.parameter[EDGES];
   edges_params p;
-  const dfgnn_status status = dfgnn__lift_fill(&p, launch);
-  return status ? status
-                : walk_rows(&p, launch, LIFT_FORWARD, edge_mode_of(launch),
-                            "kernels/attention/cuda/edges_lift_forward.cuh",
-                            "dfgnn::lift_attend");
+  dfgnn_status status = dfgnn__lift_fill(&p, launch);
+  if (status)
+    return status;
+  dfgnn__edges_forward_memory(&p, &launch->setting, items, launch->workspace);
+  if (items)
+    dfgnn__schedule_items(&p.schedule, launch->views[0],
+                          launch->setting.matrix);
+  if ((status = walk_rows(&p, launch, LIFT_FORWARD,
+                          dfgnn__edges_forward_mode(launch, items),
+                          "kernels/attention/cuda/edges_lift_forward.cuh",
+                          "dfgnn::lift_attend")))
+    return status;
+  return dfgnn__edges_forward_finish(&p, items ? launch->views[0] : NULL,
+                                     launch);
+}
+
+static dfgnn_status forward_launch(const dfgnn_launch *launch) {
+  return dfgnn__qk_norm_launch(launch, attend);
 }
 
 /* ---- backward ------------------------------------------------------------ */
 
 typedef struct lift_memory {
-  char *pairs, *carry, *totals;
+  char *pairs, *carry, *totals, *partial, *partial_state;
   size_t bytes;
 } lift_memory;
 
@@ -97,25 +119,31 @@ static lift_memory memory_of(const dfgnn_setting *s, char *base) {
     m.carry = take(&m, base, s->matrix->edges * problem->edge_dim, size);
   if (problem->op == DFGNN_OP_GATV2) {
     const int64_t blocks =
-        dfgnn__lift_blocks(s, &sums, s->matrix->destinations);
+        dfgnn__lift_blocks(s, &sums, dfgnn__edges_units(s, sums.item_edges));
     m.totals =
         take(&m, base,
              (blocks > s->device->units ? blocks : s->device->units) *
                  problem->heads * problem->dim * total_columns(problem, 1),
              size);
   }
+  m.partial_state =
+      take(&m, base, dfgnn__edges_partial_state(s, rows.item_edges), size);
+  m.partial = take(&m, base, dfgnn__edges_partial(s, rows.item_edges, 2), size);
   return m;
 }
 
 static size_t backward_workspace(const dfgnn_setting *s) {
-  return memory_of(s, NULL).bytes;
+  return dfgnn__qk_norm_workspace(s) + memory_of(s, NULL).bytes;
 }
 
 static int backward_views(const dfgnn_setting *s,
                           dfgnn_view_request *requests) {
-  (void)s;
-  requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  return 1;
+  const int items = s->parameter[EDGES];
+  int count = 0;
+  requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  for (int columns = 0; columns < 2; columns++)
+    count += dfgnn__edges_item_views(requests + count, items, columns);
+  return count;
 }
 
 static const char *backward_applicable(const dfgnn_setting *s) {
@@ -136,12 +164,14 @@ static dfgnn_status walk_columns(const edges_params *rows,
   const dfgnn_matrix matrix =
       dfgnn__transposed(setting->matrix, launch->views[0]);
   const int ones = rows->constant != NULL;
+  const int gt = problem->op == DFGNN_OP_GT;
   lift_plan plan = plan_of(setting, LIFT_COLUMNS);
   lift_shape shape;
   edges_params p = *rows;
-  const dfgnn_status status =
-      dfgnn__lift_shape_for(&shape, &plan, &p, setting, ones);
+  dfgnn_status status = dfgnn__lift_shape_for(&shape, &plan, &p, setting, ones);
   p.schedule = dfgnn__schedule_rows(&matrix);
+  if (plan.item_edges)
+    dfgnn__schedule_items(&p.schedule, launch->views[2], &matrix);
   p.edge_of = launch->views[0]->array[2];
   if (status || p.schedule.units == 0)
     return status;
@@ -150,28 +180,35 @@ static dfgnn_status walk_columns(const edges_params *rows,
       (int)problem->op, DFGNN_TYPE(problem->dtype), shape.vector, plan.lanes,
       shape.head_lanes, shape.states, plan.unroll, (int)problem->heads,
       (int)problem->dim, shape.packed, dfgnn__lift_width(problem), ones,
-      plan.warps, plan.blocks, shape.staged);
+      plan.item_edges ? EDGE_ITEMS : 0, plan.warps, plan.blocks, shape.staged);
   /* GT gathers no edges here. */
   const dfgnn_program plain = DFGNN_PROGRAM(
       "kernels/attention/cuda/edges_columns.cuh", "dfgnn::edge_columns",
       DFGNN_TYPE(problem->dtype), shape.vector, plan.lanes, shape.head_lanes,
       shape.states, plan.unroll, (int)problem->heads, (int)problem->dim,
-      shape.packed, plan.warps);
-  if (problem->op == DFGNN_OP_GT)
-    return dfgnn__launch_struct(
+      shape.packed, plan.item_edges != 0, plan.warps);
+  if (gt)
+    status = dfgnn__launch_struct(
         setting->queue, &plain,
         (dfgnn_grid){
             .blocks = {(unsigned)dfgnn__ceil_div(p.schedule.units, plan.warps),
                        (unsigned)shape.tiles},
             .threads = (unsigned)plan.warps * 32},
         &p);
-  return dfgnn__launch_struct(
-      setting->queue, &lifted,
-      (dfgnn_grid){
-          .blocks = {dfgnn__lift_blocks(setting, &plan, p.schedule.units)},
-          .threads = (unsigned)plan.warps * 32,
-          .shared = (unsigned)shape.shared},
-      &p);
+  else
+    status = dfgnn__launch_struct(
+        setting->queue, &lifted,
+        (dfgnn_grid){
+            .blocks = {dfgnn__lift_blocks(setting, &plan, p.schedule.units)},
+            .threads = (unsigned)plan.warps * 32,
+            .shared = (unsigned)shape.shared},
+        &p);
+  const tensor_view to[2] = {gt ? p.grad_key : p.grad_value, p.grad_value};
+  return status || !plan.item_edges
+             ? status
+             : dfgnn__edges_merge_gradients(&p, to, gt ? 2 : 1,
+                                            p.grad_score_src, launch->views[2],
+                                            launch);
 }
 
 /* The gradients of W, its bias and att. */
@@ -187,8 +224,8 @@ static dfgnn_status sums(const edges_params *p, const dfgnn_launch *launch) {
       dfgnn__lift_shape_for(&shape, &plan, p, setting, ones);
   if (status)
     return status;
-  const unsigned blocks =
-      dfgnn__lift_blocks(setting, &plan, setting->matrix->destinations);
+  const unsigned blocks = dfgnn__lift_blocks(
+      setting, &plan, dfgnn__edges_units(setting, plan.item_edges));
   const int slices =
       width > 0 ? (int)dfgnn__ceil_div(width + ones, shape.slice) : 1;
   const dfgnn_program program = DFGNN_PROGRAM(
@@ -228,8 +265,10 @@ static dfgnn_status sums(const edges_params *p, const dfgnn_launch *launch) {
       &t);
 }
 
-static dfgnn_status backward_launch(const dfgnn_launch *launch) {
+static dfgnn_status gradients(const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
+  const int items = launch->setting.parameter[EDGES];
   const lift_memory m = memory_of(&launch->setting, launch->workspace);
   edges_params p;
   dfgnn_status status = dfgnn__lift_fill(&p, launch);
@@ -238,12 +277,25 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
   p.pairs = m.pairs;
   p.carry = m.carry;
   p.totals = m.totals;
+  p.partial = m.partial;
+  p.partial_state = m.partial_state;
   p.grad_attr = a->grad_edge_attr;
   p.grad_bias = a->grad_bias;
+  if (items)
+    dfgnn__schedule_items(&p.schedule, launch->views[1],
+                          launch->setting.matrix);
   if ((status = walk_rows(&p, launch, LIFT_ROWS,
-                          edge_mode_of(launch) | (p.grad_attr ? EDGE_WRITE : 0),
+                          (problem->bias ? EDGE_BIAS : 0) |
+                              (a->dropout > 0 ? EDGE_DROPOUT : 0) |
+                              (p.grad_attr ? EDGE_WRITE : 0) |
+                              (items ? EDGE_ITEMS : 0),
                           "kernels/attention/cuda/edges_lift_backward.cuh",
                           "dfgnn::lift_gradient")))
+    return status;
+  if (items && p.schedule.units &&
+      (status = dfgnn__edges_merge_gradients(
+           &p, &p.grad_query, problem->op != DFGNN_OP_GAT, p.grad_score_dst,
+           launch->views[1], launch)))
     return status;
   if ((p.grad_key.data || p.grad_value.data || p.grad_score_src) &&
       (status = walk_columns(&p, launch)))
@@ -251,6 +303,10 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
   return a->grad_att || a->grad_edge_weight || a->grad_edge_bias
              ? sums(&p, launch)
              : DFGNN_OK;
+}
+
+static dfgnn_status backward_launch(const dfgnn_launch *launch) {
+  return dfgnn__qk_norm_launch(launch, gradients);
 }
 
 /* ---- families ------------------------------------------------------------ */
@@ -261,9 +317,9 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
   {                                                                            \
     {.name = "lanes", .count = 3, .values = {8, 16, 32}},                      \
         {.name = "unroll", .count = 3, .values = {1, 2, 4}},                   \
-        {.name = "warps", .count = 2, .values = {4, 8}}, {                     \
-      .name = "blocks", .count = 4, .values = { 1, 2, 3, 4 }                   \
-    }                                                                          \
+        {.name = "warps", .count = 2, .values = {4, 8}},                       \
+        {.name = "blocks", .count = 4, .values = {1, 2, 3, 4}},                \
+        DFGNN_EDGES_ITEMS                                                      \
   }
 
 DFGNN_FAMILIES(attention_cuda_edges_lift) = {
@@ -277,11 +333,15 @@ DFGNN_FAMILIES(attention_cuda_edges_lift) = {
      .edges_only = 1,
      .revision = 1,
      .deterministic = 1,
+     .weights = 1,
      .bias = 1,
      .dropout = 1,
+     .qk_norm = 1,
      .parameters = LIFT_PARAMETERS,
      .legal = legal,
      .applicable = forward_applicable,
+     .workspace = forward_workspace,
+     .views = forward_views,
      .launch = forward_launch},
     {.name = "cuda.attention.bwd.lift",
      .algorithm = "lift",
@@ -295,6 +355,7 @@ DFGNN_FAMILIES(attention_cuda_edges_lift) = {
      .deterministic = 1,
      .bias = 1,
      .dropout = 1,
+     .qk_norm = 1,
      .parameters = LIFT_PARAMETERS,
      .legal = legal,
      .applicable = backward_applicable,

@@ -25,6 +25,7 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   static constexpr bool GT = OP == DFGNN_OP_GT, GAT = OP == DFGNN_OP_GAT;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
+  static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
   static constexpr int ALL_HEADS = HEADS;
   static constexpr bool GIVEN = (FE < 0), MATRIX = (FE > 0);
   static constexpr int WIDTH = MATRIX ? FE : 1, F = MATRIX ? FE + ONE : 1;
@@ -158,6 +159,11 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
     return static_cast<const T *>(p.attr) + edge * WIDTH;
   }
 
+  /* Is the unit a whole row? */
+  static __device__ __forceinline__ bool whole(const row_work &w) {
+    return !ITEMS || w.slot < 0;
+  }
+
   /* Calls step(keys, values, indices of the chunk, the side's first edge in it,
    * edges that are left from there, its number) for U edges of each side at a
    * time. */
@@ -188,7 +194,7 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   }
 };
 
-/* A warp a row, blocks that come back for more. */
+/* A warp a row or item, blocks that come back for more. */
 template <class Work, int WARPS>
 __device__ __forceinline__ void lift_rows(const edges_params &p) {
   extern __shared__ double edges_shared[];
@@ -201,7 +207,7 @@ __device__ __forceinline__ void lift_rows(const edges_params &p) {
          work.first += Work::TILE) {
       work.begin(z, w.row);
       work.walk(z, w);
-      work.finish(z, w.row);
+      work.finish(z, w);
     }
   }
 }

@@ -227,16 +227,18 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     });
   }
 
-  __device__ __forceinline__ void finish(state &z, int row) const {
+  __device__ __forceinline__ void finish(state &z, const row_work &w) const {
     if constexpr (GAT) {
       this->sum_sides(z.sum);
 #pragma unroll
       for (int h = 0; h < S; ++h)
         if (p.grad_score_dst && this->side() == 0 && this->first_of_head() &&
-            this->has_head(h))
-          static_cast<A *>(
-              p.grad_score_dst)[int64_t(row) * HEADS + this->head(h)] =
+            this->has_head(h)) {
+          const bool whole = lift_t::whole(w);
+          A *to = static_cast<A *>(whole ? p.grad_score_dst : p.partial_state);
+          to[int64_t(whole ? w.row : w.slot) * HEADS + this->head(h)] =
               z.sum[h];
+        }
     } else {
       this->sum_sides(z.acc);
       if (!p.grad_query.data || this->side() != 0)
@@ -247,7 +249,10 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
 #pragma unroll
           for (int i = 0; i < VEC; ++i)
             z.acc[c][i] *= A(p.scale);
-        this->give(p.grad_query, row, c, z.acc[c]);
+        if (lift_t::whole(w))
+          this->give(p.grad_query, w.row, c, z.acc[c]);
+        else
+          this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
       }
     }
   }

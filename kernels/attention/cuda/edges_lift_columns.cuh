@@ -8,11 +8,11 @@
 namespace dfgnn {
 
 template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
-          int DIM, int PACKED, int FE, int ONE, int STAGED>
+          int DIM, int PACKED, int FE, int ONE, int EDGE, int STAGED>
 struct edge_lift_column : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
-                                    FE, ONE, 0, STAGED> {
+                                    FE, ONE, EDGE, STAGED> {
   using lift_t = edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE, ONE,
-                           0, STAGED>;
+                           EDGE, STAGED>;
   using lift_t::C, lift_t::CHUNK, lift_t::GAT, lift_t::MATRIX, lift_t::p;
   using lift_t::PITCH, lift_t::SIDES;
   using typename lift_t::A;
@@ -88,14 +88,15 @@ struct edge_lift_column : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
     __syncwarp();
   }
 
-  __device__ __forceinline__ void run(gradients &z, int row) const {
-    const row_work w = row_of_unit(p.schedule, row);
+  __device__ __forceinline__ void run(gradients &z, int unit) const {
+    const row_work w = row_of_unit(p.schedule, unit);
+    const bool whole = lift_t::whole(w);
     const offsets_t edge_of{p.edge_of, p.schedule.offsets64};
     const int64_t begin = w.indices - p.schedule.indices;
     const char *queries = GAT ? nullptr : this->base(p.query);
     const char *grads = this->base(p.grad_out);
     if constexpr (!GAT)
-      this->own(z.y, p.value, row);
+      this->own(z.y, p.value, w.row);
     this->load_att(z.att);
     this->clear_sums(z.acc);
 #pragma unroll
@@ -123,30 +124,35 @@ struct edge_lift_column : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
       return;
 #pragma unroll
     for (int h = 0; h < S; ++h)
-      if (GAT && p.grad_score_src && this->first_of_head() && this->has_head(h))
-        static_cast<A *>(
-            p.grad_score_src)[int64_t(row) * HEADS + this->head(h)] = z.sum[h];
+      if (GAT && p.grad_score_src && this->first_of_head() &&
+          this->has_head(h)) {
+        A *to = static_cast<A *>(whole ? p.grad_score_src : p.partial_state);
+        to[int64_t(whole ? w.row : w.slot) * HEADS + this->head(h)] = z.sum[h];
+      }
     if (p.grad_value.data)
 #pragma unroll
       for (int c = 0; c < C; ++c)
-        this->give(p.grad_value, row, c, z.acc[c]);
+        if (whole)
+          this->give(p.grad_value, w.row, c, z.acc[c]);
+        else
+          this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
   }
 };
 
 template <int OP, typename T, int VEC, int L, int HL, int S, int U, int HEADS,
-          int DIM, int PACKED, int FE, int ONE, int WARPS, int BLOCKS,
+          int DIM, int PACKED, int FE, int ONE, int EDGE, int WARPS, int BLOCKS,
           int STAGED>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     lift_columns(const __grid_constant__ edges_params p) {
   using work_t = edge_lift_column<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
-                                  FE, ONE, STAGED>;
+                                  FE, ONE, EDGE, STAGED>;
   extern __shared__ double edges_shared[];
   work_t work(p, reinterpret_cast<typename work_t::A *>(edges_shared));
   typename work_t::gradients z;
-  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
-       row += gridDim.x * WARPS)
+  for (int unit = blockIdx.x * WARPS + threadIdx.x / 32;
+       unit < p.schedule.units; unit += gridDim.x * WARPS)
     for (work.first = 0; work.first < HEADS; work.first += work_t::TILE)
-      work.run(z, row);
+      work.run(z, unit);
 }
 
 } // namespace dfgnn

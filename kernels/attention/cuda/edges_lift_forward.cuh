@@ -17,6 +17,7 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
   using typename lift_t::A;
   using typename lift_t::pack;
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr bool WEIGHTS = EDGE & EDGE_WEIGHTS;
   static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
 
   struct state {
@@ -93,6 +94,9 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       if (!GT)
         s[i] *= A(kLog2e);
       s[i] = live ? s[i] + this->bias_of(edge[u], h, live) : -A(INFINITY);
+      if (WEIGHTS && live && this->has_head(h) && this->first_of_head())
+        __stcs(static_cast<A *>(p.weights) + edge[u] * HEADS + this->head(h),
+               s[i]);
     }
     edge_soften<U>(weight, s, z.m, z.l,
                    [&](int h, A scale) { rescale(z, h, scale); });
@@ -131,22 +135,34 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     });
   }
 
-  __device__ __forceinline__ void finish(state &z, int row) const {
+  __device__ __forceinline__ void finish(state &z, const row_work &w) const {
     this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
     this->sum_sides(z.acc);
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       const A l = z.l[h];
-      if (p.lse && this->side() == 0 && this->first_of_head() &&
-          this->has_head(h))
-        static_cast<A *>(p.lse)[int64_t(row) * HEADS + this->head(h)] =
-            l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
-      rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+      const bool writes =
+          this->side() == 0 && this->first_of_head() && this->has_head(h);
+      if (lift_t::whole(w)) {
+        if (p.lse && writes)
+          static_cast<A *>(p.lse)[int64_t(w.row) * HEADS + this->head(h)] =
+              l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
+        rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+      } else if (writes) { /* sums stay relative to the item's own maximum */
+        A *state = static_cast<A *>(p.partial_state) +
+                   (int64_t(w.slot) * HEADS + this->head(h)) * 2;
+        state[0] = z.m[h];
+        state[1] = l;
+      }
     }
-    if (this->side() == 0)
+    if (this->side() != 0)
+      return;
 #pragma unroll
-      for (int c = 0; c < C; ++c)
-        this->give(p.out, row, c, z.acc[c]);
+    for (int c = 0; c < C; ++c)
+      if (lift_t::whole(w))
+        this->give(p.out, w.row, c, z.acc[c]);
+      else
+        this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
   }
 };
 

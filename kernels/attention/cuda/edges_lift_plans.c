@@ -5,8 +5,12 @@
 
 /* It serves every problem. */
 static lift_plan plain_of(const lift_plan *plan) {
-  return (lift_plan){
-      .lanes = 32, .unroll = 1, .warps = 4, .blocks = 1, .walk = plan->walk};
+  return (lift_plan){.lanes = 32,
+                     .unroll = 1,
+                     .warps = 4,
+                     .blocks = 1,
+                     .item_edges = plan->item_edges,
+                     .walk = plan->walk};
 }
 
 static int is_plain(const lift_plan *plan) {
@@ -173,6 +177,7 @@ dfgnn_status dfgnn__lift_shape_for(lift_shape *shape, lift_plan *plan,
 
 const char *dfgnn__lift_refusal(const dfgnn_setting *s, const lift_plan *plan) {
   const dfgnn_problem *problem = s->problem;
+  const char *reason;
   lift_shape shape;
   if (problem->op == DFGNN_OP_GT && problem->edge_dim > 0)
     return "is for edges that are projected already";
@@ -180,10 +185,8 @@ const char *dfgnn__lift_refusal(const dfgnn_setting *s, const lift_plan *plan) {
     return "more than 64 features an edge";
   if (problem->dim > 1024)
     return "more than 1024 features";
-  if (s->matrix->max_degree > INT32_MAX ||
-      s->matrix->destinations > INT32_MAX - 65536 ||
-      s->matrix->sources > INT32_MAX - 65536)
-    return "a row or the number of rows exceeds 2^31";
+  if ((reason = dfgnn__edges_items_refusal(s, plan->item_edges)))
+    return reason;
   return dfgnn__lift_shape(&shape, s, plan, 1, dfgnn__vector_width(problem), 1)
              ? NULL
              : "a block would need more registers or shared memory than there "
@@ -213,8 +216,8 @@ dfgnn_status dfgnn__lift_fill(edges_params *p, const dfgnn_launch *launch) {
 }
 
 unsigned dfgnn__lift_blocks(const dfgnn_setting *s, const lift_plan *plan,
-                            int64_t rows) {
-  const int64_t all = dfgnn__ceil_div(rows, plan->warps);
+                            int64_t units) {
+  const int64_t all = dfgnn__ceil_div(units, plan->warps);
   const int64_t resident = (int64_t)s->device->units * plan->blocks;
   return (unsigned)(all < resident ? all : resident);
 }

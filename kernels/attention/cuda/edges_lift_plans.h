@@ -14,10 +14,11 @@ typedef enum lift_walk {
 } lift_walk;
 
 typedef struct lift_plan {
-  int lanes;  /* of an edge */
-  int unroll; /* edges in flight */
-  int warps;  /* a block */
-  int blocks; /* a multiprocessor */
+  int lanes;      /* of an edge */
+  int unroll;     /* edges in flight */
+  int warps;      /* a block */
+  int blocks;     /* a multiprocessor */
+  int item_edges; /* rows are cut into items of at most these; 0: whole */
   lift_walk walk;
 } lift_plan;
 
@@ -48,8 +49,8 @@ dfgnn_status dfgnn__lift_shape_for(lift_shape *shape, lift_plan *plan,
                                    const dfgnn_setting *setting, int ones);
 /* Fills what arguments and matrix say of walks over rows. */
 dfgnn_status dfgnn__lift_fill(edges_params *p, const dfgnn_launch *launch);
-/* Blocks of a launch over so many rows. */
+/* Blocks of a launch over so many units. */
 unsigned dfgnn__lift_blocks(const dfgnn_setting *setting, const lift_plan *plan,
-                            int64_t rows);
+                            int64_t units);
 
 #endif

@@ -1,9 +1,10 @@
 /* edges_lift_weight.cuh - GATv2: the gradients of W and of att, sums over all
  * edges, from dS of each edge and head
  *
- * A warp takes rows by turns and keeps the sums of its lanes' features and of
- * FS features of edges (a slice: blockIdx.y) in registers; the warps of a block
- * add theirs up one after the other, the blocks' sums are added afterwards. */
+ * A warp takes rows, or items of split rows, by turns and keeps the sums of its
+ * lanes' features and of FS features of edges (a slice: blockIdx.y) in
+ * registers; the warps of a block add theirs up one after the other, the
+ * blocks' sums are added afterwards. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
 
@@ -80,8 +81,8 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
     }
   }
 
-  __device__ __forceinline__ void add_row(sums &z, int row, int f0) const {
-    const row_work w = row_of_unit(p.schedule, row);
+  __device__ __forceinline__ void add_row(sums &z, int unit, int f0) const {
+    const row_work w = row_of_unit(p.schedule, unit);
     const int64_t begin = w.indices - p.schedule.indices;
     const char *values = this->base(p.value);
     this->own(z.x, p.query, w.row);
@@ -162,9 +163,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 #pragma unroll
   for (int k = 0; k < FS; ++k)
     work.clear_sums(z.weight[k]);
-  for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < p.schedule.units;
-       row += gridDim.x * WARPS)
-    work.add_row(z, row, f0);
+  for (int unit = blockIdx.x * WARPS + threadIdx.x / 32;
+       unit < p.schedule.units; unit += gridDim.x * WARPS)
+    work.add_row(z, unit, f0);
   work.finish(z, shared + work_t::MATRIX_SIZE + WARPS * work_t::CHUNK_SIZE, f0);
 }
 

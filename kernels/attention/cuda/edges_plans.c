@@ -12,7 +12,8 @@ edges_plan dfgnn__edges_plain(const edges_plan *plan) {
                       .rows = 8,
                       .blocks = 1,
                       .backward = plan->backward,
-                      .columns = plan->columns};
+                      .columns = plan->columns,
+                      .item_edges = plan->item_edges};
 }
 
 static int is_plain(const edges_plan *plan) {
@@ -207,8 +208,9 @@ dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
                      (long long)problem->dim);
 }
 
-unsigned dfgnn__edges_blocks(const dfgnn_setting *s, const edges_plan *plan) {
-  const int64_t all = dfgnn__ceil_div(s->matrix->destinations, plan->rows);
+unsigned dfgnn__edges_blocks(const dfgnn_setting *s, const edges_plan *plan,
+                             int64_t units) {
+  const int64_t all = dfgnn__ceil_div(units, plan->rows);
   const int64_t resident = (int64_t)s->device->units * plan->blocks;
   return (unsigned)(all < resident ? all : resident);
 }
@@ -226,6 +228,7 @@ const char *dfgnn__edges_refusal(const dfgnn_setting *s,
                                  const edges_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   const int vector = dfgnn__vector_width(problem);
+  const char *reason;
   edges_shape shape;
   if (problem->edge_dim <= 0)
     return "is for edge features that W projects";
@@ -235,10 +238,8 @@ const char *dfgnn__edges_refusal(const dfgnn_setting *s,
     return "more than 1024 features";
   if (!has_products(s))
     return "needs tensor cores of sm_80 or later";
-  if (s->matrix->max_degree > INT32_MAX ||
-      s->matrix->destinations > INT32_MAX - 65536 ||
-      s->matrix->sources > INT32_MAX - 65536)
-    return "a row or the number of rows exceeds 2^31";
+  if ((reason = dfgnn__edges_items_refusal(s, plan->item_edges)))
+    return reason;
   return dfgnn__edges_shape(&shape, s, plan, 1, vector, 1)
              ? NULL
              : "a block would need more registers or shared memory than there "
@@ -270,6 +271,7 @@ dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch) {
                       .weight = a->edge_weight,
                       .constant = a->edge_bias,
                       .bias = problem->bias ? a->bias : NULL,
+                      .weights = problem->weights ? a->weights : NULL,
                       .lse = a->lse,
                       .grad_lse = a->grad_lse,
                       .dropout = dfgnn__dropout_params(problem, a),

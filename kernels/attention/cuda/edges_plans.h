@@ -8,12 +8,13 @@
 
 /* What the parameters of a variant say of a kernel. */
 typedef struct edges_plan {
-  int lanes;    /* of an edge */
-  int unroll;   /* edges in flight */
-  int rows;     /* a block, one a warp */
-  int blocks;   /* a multiprocessor */
-  int backward; /* gradients by rows: more of everything in registers */
-  int columns;  /* gradients by columns: edges have no features there */
+  int lanes;      /* of an edge */
+  int unroll;     /* edges in flight */
+  int rows;       /* a block, one a warp */
+  int blocks;     /* a multiprocessor */
+  int backward;   /* gradients by rows: more of everything in registers */
+  int columns;    /* gradients by columns: edges have no features there */
+  int item_edges; /* rows are cut into items of at most these; 0: whole */
 } edges_plan;
 
 /* The constants of edge_lanes<> (edges_lanes.cuh). */
@@ -42,9 +43,9 @@ int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
 dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
                                     const edges_params *p,
                                     const dfgnn_setting *setting, int ones);
-/* Blocks of a launch whose blocks come back for more rows. */
+/* Blocks of a launch over so many units whose blocks come back for more. */
 unsigned dfgnn__edges_blocks(const dfgnn_setting *setting,
-                             const edges_plan *plan);
+                             const edges_plan *plan, int64_t units);
 
 /* NULL if a plan serves the setting, else the reason. */
 const char *dfgnn__edges_refusal(const dfgnn_setting *setting,
@@ -52,6 +53,56 @@ const char *dfgnn__edges_refusal(const dfgnn_setting *setting,
 
 /* EDGES_KEYS, EDGES_VALUES or both. */
 int dfgnn__edges_use(const dfgnn_problem *problem);
+
+/* ---- items of split rows: edges_items.c ---------------------------------- */
+
+/* The parameter of families: edges of an item; all: rows are whole. */
+#define DFGNN_EDGES_ITEMS                                                      \
+  {                                                                            \
+    .name = "edges", .count = 3, .values = {0, 128, 1024}, .labels = { "all" } \
+  }
+
+/* NULL if rows may be cut into items of so many edges, or stay whole (0), else
+ * the reason. */
+const char *dfgnn__edges_items_refusal(const dfgnn_setting *setting,
+                                       int item_edges);
+/* Most units of a walk over rows. */
+int64_t dfgnn__edges_units(const dfgnn_setting *setting, int item_edges);
+/* Numbers of `partial` with so many tensors, and of `partial_state`. */
+int64_t dfgnn__edges_partial(const dfgnn_setting *setting, int item_edges,
+                             int tensors);
+int64_t dfgnn__edges_partial_state(const dfgnn_setting *setting,
+                                   int item_edges);
+/* Requests the items of rows, or of columns; returns how many requests. */
+int dfgnn__edges_item_views(dfgnn_view_request *requests, int item_edges,
+                            int columns);
+
+/* ---- around a forward walk: edges_items.c -------------------------------- */
+
+/* What of enum edge_mode a forward walk needs. */
+int dfgnn__edges_forward_mode(const dfgnn_launch *launch, int item_edges);
+/* Places what a forward walk keeps in a workspace; returns its bytes.  p may be
+ * NULL. */
+size_t dfgnn__edges_forward_memory(edges_params *p,
+                                   const dfgnn_setting *setting, int item_edges,
+                                   void *workspace);
+/* Merges what items left (NULL: rows are whole), and makes weights of scores.
+ */
+dfgnn_status dfgnn__edges_forward_finish(const edges_params *p,
+                                         const dfgnn_view *items,
+                                         const dfgnn_launch *launch);
+
+/* ---- around a backward walk: edges_items.c ------------------------------- */
+
+/* Adds up what items of a backward walk left: so many tensors, and scalars of
+ * nodes where to_scalar is not NULL. */
+dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p,
+                                          const tensor_view *to, int tensors,
+                                          void *to_scalar,
+                                          const dfgnn_view *items,
+                                          const dfgnn_launch *launch);
+
+/* ---- arguments ----------------------------------------------------------- */
 
 /* Fills what arguments and matrix say of walks over rows. */
 dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch);

@@ -70,19 +70,25 @@ struct edge_matrix {
   }
 };
 
-/* WIDTH features of ROWS rows of a tensor: copied if STAGED, else read where
- * they are.  The features are those of heads from `head` on. */
+/* WIDTH features of the rows of ROWS units: copied if STAGED, else read where
+ * they are.  The features are those of heads from `head` on.  ITEMS: units are
+ * items of rows. */
 template <typename T, int VEC, int WIDTH, int DIM, int ROWS, int PACKED,
-          int STAGED>
+          int STAGED, int ITEMS>
 struct edge_rows {
   using A = accumulator_t<T>;
   static constexpr int WORD = 16 / sizeof(T), PITCH = WIDTH + WORD;
   static constexpr int SIZE = STAGED ? ROWS * PITCH : 0;
   static constexpr bool ASYNC = STAGED && PACKED && VEC == WORD;
   T *staged;
+  const int *item_row; /* ITEMS */
 
-  /* Begins to copy rows row0 .. row0 + rows, features of `heads` heads; threads
-   * wait for their parts by copy_wait(), then meet. */
+  __device__ __forceinline__ int row_of(int unit) const {
+    return ITEMS ? __ldg(item_row + unit) : unit;
+  }
+
+  /* Begins to copy the rows of units row0 .. row0 + rows, features of `heads`
+   * heads; threads wait for their parts by copy_wait(), then meet. */
   __device__ __forceinline__ void copy(const tensor_view &x, int row0, int rows,
                                        int head, int heads) const {
     if constexpr (ASYNC) {
@@ -90,19 +96,20 @@ struct edge_rows {
       for (int i = threadIdx.x; i < ROWS * WORDS; i += blockDim.x) {
         const int r = i / WORDS, at = i % WORDS * WORD;
         if (r < rows && at < heads * DIM)
-          copy_async(
-              staged + r * PITCH + at,
-              reinterpret_cast<const T *>(node_row(
-                  static_cast<const char *>(x.data), row0 + r, x.node_bytes)) +
-                  head * DIM + at,
-              16);
+          copy_async(staged + r * PITCH + at,
+                     reinterpret_cast<const T *>(
+                         node_row(static_cast<const char *>(x.data),
+                                  row_of(row0 + r), x.node_bytes)) +
+                         head * DIM + at,
+                     16);
       }
     } else if constexpr (STAGED) {
 #pragma unroll 4
       for (int i = threadIdx.x; i < ROWS * WIDTH; i += blockDim.x) {
         const int r = i / WIDTH, at = i % WIDTH;
         if (r < rows && at < heads * DIM)
-          staged[r * PITCH + at] = *far(x, row0 + r, head + at / DIM, at % DIM);
+          staged[r * PITCH + at] =
+              *far(x, row_of(row0 + r), head + at / DIM, at % DIM);
       }
     }
   }
@@ -133,7 +140,7 @@ struct edge_rows {
       return at[0].bits | (d + 1 < DIM ? unsigned(at[1].bits) << 16 : 0u);
   }
 
-  /* Features d and d + 1, d even, of row r (of `rows` from row0 on) and of the
+  /* Features d and d + 1, d even, of unit r (of `rows` from row0 on) and of the
    * head `head` + h; zeros where there is none. */
   __device__ __forceinline__ void pair(A (&y)[2], const tensor_view &x,
                                        int row0, int rows, int head, int r,
@@ -151,7 +158,7 @@ struct edge_rows {
       for (int i = 0; i < 2; ++i)
         if (DIM % 2 == 0 || d + i < DIM)
           y[i] = widen(STAGED ? staged[r * PITCH + h * DIM + d + i]
-                              : *far(x, row0 + r, head + h, d + i));
+                              : *far(x, row_of(row0 + r), head + h, d + i));
     }
   }
 };

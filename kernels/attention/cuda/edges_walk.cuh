@@ -18,9 +18,11 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
+  static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
   static constexpr int CHUNK = edge_chunk_of(FP);
   using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
-  using rows_of = edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED>;
+  using rows_of =
+      edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED, ITEMS>;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
   using project =
       edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
@@ -82,6 +84,11 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
                        first > 0, first + TILE >= HEADS);
       __syncwarp();
     }
+  }
+
+  /* Is the unit a whole row? */
+  static __device__ __forceinline__ bool whole(const row_work &w) {
+    return !ITEMS || w.slot < 0;
   }
 
   /* Leaves the first side's sums over e of a head to the block. */

@@ -1,10 +1,11 @@
 /* edges_weight.cuh - the gradient of W: sums over rows of outer products, of
  * the query and sum dS e, of dO and sum P e
  *
- * A block takes every n-th group of ROWS rows and keeps the sums of a slice of
- * W in registers: UNITS times 16 features of SH heads.  Each warp first makes
- * sum dS e and sum P e of one row from (P, dS), while q and dO come; all make
- * the products.  The blocks' sums are added afterwards, in their order. */
+ * A block takes every n-th group of ROWS rows, or items of split rows, and
+ * keeps the sums of a slice of W in registers: UNITS times 16 features of SH
+ * heads.  Each warp first makes sum dS e and sum P e of one row from (P, dS),
+ * while q and dO come; all make the products.  The blocks' sums are added
+ * afterwards, in their order. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_CUH
 
@@ -15,7 +16,7 @@ namespace dfgnn {
 
 template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
           int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int STAGED>
+          int STAGED, int ITEMS>
 struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   using map = edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE>;
   using map::FP, map::FPL, map::SIDES;
@@ -29,7 +30,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   static constexpr int ROW = ceil_div(SH * FP, 32) * 32 + 8; /* banks differ */
   static constexpr int TILE = ROWS * ROW;
   using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED>;
+  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED, ITEMS>;
   static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
                 "a slice is heads, or a part of one");
 
@@ -37,7 +38,8 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   A *tile; /* [2][ROWS][ROW]: scale sum dS e, sum P e */
   chunk features;
   rows_of queries, grads;
-  int unit0; /* of the slice */
+  int unit0;   /* of the slice */
+  bool *there; /* [ROWS]: does the row have edges? */
 
   /* The head of the slice's head 0. */
   __device__ __forceinline__ int head0() const { return unit0 / HEAD_UNITS; }
@@ -126,6 +128,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
                                           int rows) const {
     static_assert(ROWS == 8, "the products are of eight rows");
     const int g = lane_id() / 4, t = lane_id() & 3;
+    const bool used[2] = {there[t], there[t + 4]};
     fragment<2> b[NT];
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
@@ -140,14 +143,15 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 #pragma unroll
           for (int j = 0; j < 2; ++j)
             b[n].template set<false>(
-                j, n * 8 + g < F && t + 4 * j < rows
+                j, n * 8 + g < F && used[j]
                        ? from[(t + 4 * j) * ROW + head * FP + n * 8 + g]
                        : 0.0f);
       fragment<4> a;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        A y[2];
-        x.pair(y, tensor, row0, rows, head0(), t + 4 * j, head, d);
+        A y[2] = {A(0), A(0)};
+        if (used[j])
+          x.pair(y, tensor, row0, rows, head0(), t + 4 * j, head, d);
 #pragma unroll
         for (int k = 0; k < 2; ++k)
           a.template set<is_tf32<T>>(2 * j + k, y[k]);
@@ -166,7 +170,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) {
         int unit, d, f;
-        if (!place(i, unit, d, f))
+        if (!there[r] || !place(i, unit, d, f))
           continue;
         const int head = unit / HEAD_UNITS - head0();
         const A *from = tile + r * ROW + head * FP + f;
@@ -217,13 +221,14 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
 
 template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
           int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int BLOCKS, int STAGED>
+          int BLOCKS, int STAGED, int ITEMS>
 __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
     edge_weight_gradient(const __grid_constant__ edges_params p) {
   using work_t = edge_outer<T, VEC, L, HL, S, SH, UNITS, HEADS, DIM, PACKED, FE,
-                            ONE, USE, ROWS, STAGED>;
+                            ONE, USE, ROWS, STAGED, ITEMS>;
   using A = typename work_t::A;
   extern __shared__ double edges_shared[];
+  __shared__ bool there[ROWS];
   A *tile = reinterpret_cast<A *>(edges_shared);
   A *chunks = tile + 2 * work_t::TILE;
   T *staged = reinterpret_cast<T *>(chunks + ROWS * work_t::CHUNK * work_t::FP);
@@ -233,9 +238,10 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
               p,
               tile,
               {chunks + warp * work_t::CHUNK * work_t::FP},
-              {staged},
-              {staged + work_t::rows_of::SIZE},
-              static_cast<int>(blockIdx.y) * UNITS};
+              {staged, p.schedule.item_row},
+              {staged + work_t::rows_of::SIZE, p.schedule.item_row},
+              static_cast<int>(blockIdx.y) * UNITS,
+              there};
   if constexpr (UNITS < work_t::HEAD_UNITS) {
     constexpr int kParts = ceil_div(work_t::HEAD_UNITS, UNITS);
     work.unit0 =
@@ -261,6 +267,8 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
       work.grads.copy(p.grad_out, row0, rows, work.head0(), heads);
     copy_commit();
     edges = row_of_unit(p.schedule, min(row0 + step + warp, units - 1));
+    if (lane_id() == 0)
+      there[warp] = warp < rows && now.degree > 0;
     if (warp < rows)
       work.sum_row(e, now);
     work.fetch(e, edges, 0);

@@ -1,5 +1,6 @@
 /* online.c - one pass over the rows with an online softmax */
 #include "kernels/attention/cuda/attend_launch.h"
+#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, WARPS, ROWS, SPAN, ORDER, HEADS, NORM };
 enum { NATURAL, BY_DEGREE };
@@ -40,7 +41,8 @@ static const char *applicable(const dfgnn_setting *setting) {
 
 static size_t workspace(const dfgnn_setting *setting) {
   const attend_plan plan = plan_of(setting);
-  return dfgnn__attend_workspace(setting, &plan);
+  return dfgnn__qk_norm_workspace(setting) +
+         dfgnn__attend_workspace(setting, &plan);
 }
 
 static int views(const dfgnn_setting *setting, dfgnn_view_request *request) {
@@ -48,9 +50,13 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *request) {
   return dfgnn__attend_views(&plan, request);
 }
 
-static dfgnn_status launch(const dfgnn_launch *launch) {
+static dfgnn_status attend(const dfgnn_launch *launch) {
   const attend_plan plan = plan_of(&launch->setting);
   return dfgnn__attend(launch, &plan);
+}
+
+static dfgnn_status launch(const dfgnn_launch *launch) {
+  return dfgnn__qk_norm_launch(launch, attend);
 }
 
 DFGNN_FAMILIES(attention_cuda_online) = {
@@ -65,6 +71,7 @@ DFGNN_FAMILIES(attention_cuda_online) = {
      .weights = 1,
      .bias = 1,
      .dropout = 1,
+     .qk_norm = 1,
      .parameters = {{"lanes", 4, {4, 8, 16, 32}, {0}},
                     {"unroll", 4, {1, 2, 4, 8}, {0}},
                     {"warps", 3, {4, 8, 16}, {0}},

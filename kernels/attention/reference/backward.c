@@ -89,6 +89,9 @@ static void at_destination(walk *w, int64_t row, int64_t head) {
   dfgnn_ref_product delta = dfgnn__ref_product(w->grad_out, w->out, p->dim);
   if (args->grad_lse)
     delta.value -= dfgnn__ref_scalar(p, args->grad_lse, row * p->heads + head);
+  if (dfgnn__ref_offset(w->matrix, row) ==
+      dfgnn__ref_offset(w->matrix, row + 1)) /* nothing reads it */
+    delta = (dfgnn_ref_product){.value = 0};
   /* A kernel may form delta from P and dP: out was rounded. */
   w->delta = (dfgnn_ref_number){delta.value, delta.variance +
                                                  (1 + dfgnn__term_roundoff(p)) *
@@ -281,7 +284,7 @@ static part score_part(const walk *w, const projection *p, int64_t d,
                        double repeats, int by_source) {
   const sums *s = &w->sums;
   part r = sum_part(&s->along, d, repeats);
-  if (!by_source && dfgnn__ref_edge_keys(w->problem))
+  if (!by_source && dfgnn__ref_edge_keys(w->problem) && w->lse != -INFINITY)
     add_edges(w, &r, d, repeats);
   double by_delta = s->by_delta[d];
   double narrow = dfgnn__term_roundoff(w->problem);

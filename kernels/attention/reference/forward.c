@@ -202,11 +202,13 @@ typedef struct scratch {
   dfgnn_ref_sum edges; /* of edge features */
   double *weights;     /* [max_degree]; their sum is not yet divided by */
   double *variance;    /* [max_degree] of these weights */
+  double *mean_key;    /* [dim] of keys and their edge features, by weights */
   int32_t *order;      /* a row of the matrix, sorted */
 } scratch;
 
 static size_t scratch_numbers(const dfgnn_problem *problem, int64_t degree) {
-  return (size_t)(dfgnn__ref_edge_numbers(problem) + 2 * degree) +
+  return (size_t)(dfgnn__ref_edge_numbers(problem) + 2 * degree +
+                  problem->dim) +
          dfgnn__ref_sum_numbers(problem->dim) +
          dfgnn__ref_sum_numbers(dfgnn__ref_edge_features(problem));
 }
@@ -214,7 +216,7 @@ static size_t scratch_numbers(const dfgnn_problem *problem, int64_t degree) {
 static scratch scratch_in(double *buffer, const dfgnn_problem *problem,
                           int64_t degree, int bounds) {
   double *weights = buffer + dfgnn__ref_edge_numbers(problem);
-  double *sums = weights + 2 * degree;
+  double *mean_key = weights + 2 * degree, *sums = mean_key + problem->dim;
   dfgnn_ref_edge rows = dfgnn__ref_edge_in(buffer, problem);
   return (scratch){
       .buffer = buffer,
@@ -223,7 +225,8 @@ static scratch scratch_in(double *buffer, const dfgnn_problem *problem,
       .edges = dfgnn__ref_sum_in(sums + dfgnn__ref_sum_numbers(problem->dim),
                                  rows.features, bounds),
       .weights = weights,
-      .variance = weights + degree};
+      .variance = weights + degree,
+      .mean_key = mean_key};
 }
 
 /* The sum of the exponentials of a row, and how it may err, relative. */
@@ -277,6 +280,24 @@ static normalizer exponentials(const dfgnn_problem *problem,
 #define QUOTIENT_VARIANCE 16
 #define RUNNING_SUMS 2
 
+/* A normalised query may be rounded to 16 bits before all edges of its row read
+ * it: scores err together, in the direction of the mean key. */
+static void add_mean_key(const dfgnn_problem *problem, scratch *s,
+                         double weight) {
+  for (int64_t d = 0; d < problem->dim; d++)
+    s->mean_key[d] +=
+        weight * (s->rows.key[d] +
+                  (dfgnn__ref_edge_keys(problem) ? s->rows.projected[d] : 0));
+}
+
+static double shared_variance(const dfgnn_problem *problem,
+                              const dfgnn_args *args, const scratch *s) {
+  double sum = 0;
+  for (int64_t d = 0; d < problem->dim; d++)
+    sum += square(args->scale * s->rows.destination[d] * s->mean_key[d]);
+  return dfgnn__term_roundoff(problem) * sum;
+}
+
 /* One row and head: what is left of the row's weights is their softmax. */
 static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                    const dfgnn_args *args, scratch *s, int64_t row,
@@ -296,19 +317,24 @@ static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
   double divided = n.fixed + QUOTIENT_VARIANCE;
   double logarithm = 4 * length * length + 4 * n.maximum * n.maximum;
 
-  dfgnn__ref_put(lse, 0, length, empty ? 0 : divided + logarithm,
-                 empty ? 0 : repeats);
-  int edges = dfgnn__ref_edge_values(problem);
+  int shared = problem->qk_norm && s->out.bounds && !empty;
+  int edges = dfgnn__ref_edge_values(problem) && !empty;
   double kept_sum = 0;
   dfgnn__ref_sum_begin(&s->out, count);
   dfgnn__ref_sum_begin(&s->edges, count);
+  memset(s->mean_key, 0, (size_t)dim * sizeof *s->mean_key);
   for (int64_t k = 0; k < count; k++) {
     double w = empty ? 0 : s->weights[k] / n.sum;
     double variance = w == 0 ? 0 : s->variance[k] / (n.sum * n.sum);
     dfgnn__ref_put(weights, k * heads, w,
                    variance + w * w * (divided + logarithm), w * w * repeats);
+    if (shared) {
+      dfgnn__ref_load_source(&s->rows, problem, args, indices[k], head);
+      dfgnn__ref_load_edge(&s->rows, problem, args, begin + k, head);
+      add_mean_key(problem, s, w);
+    }
     double kept = empty ? 0 : dfgnn__ref_kept(problem, args, begin + k, head);
-    if (kept == 0)
+    if (kept == 0 && w == w) /* a NaN weight spoils the row, dropped or not */
       continue;
     variance *= kept * kept * dfgnn__ref_repeats(&n.repeated, indices[k]);
     dfgnn__ref_load_source(&s->rows, problem, args, indices[k], head);
@@ -319,6 +345,9 @@ static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     dfgnn__ref_load_edge(&s->rows, problem, args, begin + k, head);
     dfgnn__ref_sum_add(&s->edges, k, kept * w, variance, s->rows.attr);
   }
+  double common = shared ? shared_variance(problem, args, s) : 0;
+  dfgnn__ref_put(lse, 0, length, empty ? 0 : divided + logarithm + common,
+                 empty ? 0 : repeats);
   for (int64_t d = 0; d < dim; d++) {
     double x = s->out.value[d], fixed = dfgnn__ref_sum_fixed(&s->out, d);
     double summed = dfgnn__ref_sum_summed(&s->out, d, repeats);

@@ -51,7 +51,9 @@ void dfgnn__ref_find_jumps(dfgnn_ref_walk *w) {
     double reach =
         DFGNN_BOUND * unit * sqrt(roundings) * (r->magnitude[d] + fabs(x));
     if (fabs(x + r->projected[d]) <= reach)
-      w->jump[d] = r->att[d] * (1 - w->args->slope) / (DFGNN_BOUND * unit);
+      /* what it is multiplied by is rounded, too */
+      w->jump[d] =
+          1.01 * r->att[d] * (1 - w->args->slope) / (DFGNN_BOUND * unit);
   }
 }
 
@@ -113,15 +115,19 @@ static void add_features(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
   int64_t features = w->rows.features;
   int64_t at = k * dfgnn__ref_edge_width(problem) +
                (problem->edge_dim < 0 ? head * features : 0);
-  double ds = t->score.value, p = t->weight.value;
-  double variance = t->score.variance + square(t->p) * w->delta.variance;
+  /* 0 times a NaN is NaN: what the operator does not have is left out. */
+  double ds = g->score ? t->score.value : 0;
+  double p = g->value ? t->weight.value : 0;
+  double variance =
+      g->score ? t->score.variance + square(t->p) * w->delta.variance : 0;
+  double weight = g->value ? t->weight.variance : 0;
   double narrow =
       dfgnn__term_roundoff(problem) + dfgnn__ref_norm_error(problem);
   for (int64_t f = 0; f < features; f++) {
     column s = through(w, g->score, f), v = through(w, g->value, f);
     w->edge[0][at + f] += ds * s.value + p * v.value;
     w->edge[1][at + f] +=
-        variance * square(s.value) + t->weight.variance * square(v.value) +
+        variance * square(s.value) + weight * square(v.value) +
         square(ds) * s.jump +
         2 * narrow * (square(ds * s.size) + square(p * v.size));
     w->edge[2][at + f] += fabs(ds) * s.size + fabs(p) * v.size;
@@ -188,6 +194,12 @@ void dfgnn__ref_add_edge(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
     add_row(w, t, k, repeats);
 }
 
+/* What the error of delta adds to a variance; nothing, be it NaN, where no
+ * score depends on edges. */
+static double by_delta(const dfgnn_ref_walk *w, double factor) {
+  return factor == 0 ? 0 : square(factor) * w->delta.variance;
+}
+
 void dfgnn__ref_end_edges(dfgnn_ref_walk *w, int64_t head,
                           dfgnn_ref_parameters *p) {
   int64_t dim = w->problem->dim, features = w->rows.features;
@@ -195,10 +207,9 @@ void dfgnn__ref_end_edges(dfgnn_ref_walk *w, int64_t head,
     return;
   for (int64_t i = 0; w->bounds && i < dim * features; i++)
     p->weight.spread[head * dim * features + i] +=
-        square(w->by_delta[0][i]) * w->delta.variance;
+        by_delta(w, w->by_delta[0][i]);
   for (int64_t d = 0; w->bounds && d < dim; d++)
-    p->bias.spread[head * dim + d] +=
-        square(w->by_delta[1][d]) * w->delta.variance;
+    p->bias.spread[head * dim + d] += by_delta(w, w->by_delta[1][d]);
   memset(w->by_delta[0], 0, (size_t)(dim * features) * sizeof(double));
   memset(w->by_delta[1], 0, (size_t)dim * sizeof(double));
 }
@@ -230,6 +241,9 @@ void dfgnn__ref_through_norm(dfgnn_ref_walk *w, int side,
                  dim + dfgnn__term_roundoff(problem);
   double mean = 0, along = 0, mean_size = 0, along_size = 0;
   dfgnn_ref_part means = {0, 0, 0}, alongs = {0, 0, 0};
+  /* The gradient of what was normalised may pass through memory. */
+  for (int64_t d = 0; w->bounds && d < problem->dim; d++)
+    w->parts[d].fixed += dfgnn__ref_subnormal(problem);
   for (int64_t d = 0; d < problem->dim; d++) {
     const dfgnn_ref_part *g = &w->parts[d];
     double a = centred * weight[d] / dim, b = weight[d] * unit[d] / dim;

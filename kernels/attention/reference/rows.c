@@ -202,6 +202,8 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
   double size = 0;
   for (int64_t f = 0; f < features; f++) {
     double w = problem->edge_dim < 0 ? d == f : e->weight[d * features + f];
+    if (problem->edge_dim < 0 && d != f) /* of whose sum nothing is read */
+      continue;
     part.value += w * sum->value[f];
     if (!sum->bounds || w == 0)
       continue;

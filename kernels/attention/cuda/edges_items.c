@@ -1,0 +1,141 @@
+/* edges_items.c - rows cut into items whose partial results are merged, for the
+ * kernels with edge features; see edges_plans.h */
+#include "kernels/attention/cuda/attend_launch.h"
+#include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/cuda/edges_plans.h"
+
+/* ---- applicability ------------------------------------------------------- */
+
+/* A warp walks a whole row: one of more edges than these, and than a warp's
+ * fair share of all, is left to variants that cut it. */
+enum { LONG_ROW = 4096 };
+
+/* Edges of the longest row that a pass walks over; columns of a matrix may be
+ * unknown. */
+static int64_t longest_of(const dfgnn_setting *s) {
+  const int64_t row = s->matrix->max_degree;
+  if (s->problem->pass == DFGNN_PASS_FORWARD)
+    return row;
+  const int64_t column = s->signature->max_source_degree;
+  return column > row ? column : row;
+}
+
+const char *dfgnn__edges_items_refusal(const dfgnn_setting *s, int item_edges) {
+  const dfgnn_matrix *matrix = s->matrix;
+  const int64_t longest = longest_of(s);
+  const int64_t more = item_edges ? matrix->edges / item_edges : 0;
+  if (matrix->max_degree > INT32_MAX ||
+      matrix->destinations + more > INT32_MAX - 65536 ||
+      matrix->sources + more > INT32_MAX - 65536)
+    return "a row or the number of rows exceeds 2^31";
+  if (item_edges)
+    return longest <= item_edges ? "no row is longer than an item" : NULL;
+  if (longest > LONG_ROW && longest * 4 * s->device->units > matrix->edges &&
+      s->problem->max_workspace < 0)
+    return "a row of thousands of edges would be one warp's: items of it are "
+           "shared out";
+  return NULL;
+}
+
+/* ---- memory and views ---------------------------------------------------- */
+
+int64_t dfgnn__edges_units(const dfgnn_setting *s, int item_edges) {
+  return s->matrix->destinations +
+         (item_edges ? s->matrix->edges / item_edges : 0);
+}
+
+/* Two results a cut: see row_of_unit(). */
+static int64_t slots_of(const dfgnn_setting *s, int item_edges) {
+  return item_edges ? s->matrix->edges / item_edges * 2 : 0;
+}
+
+int64_t dfgnn__edges_partial(const dfgnn_setting *s, int item_edges,
+                             int tensors) {
+  return slots_of(s, item_edges) * tensors * s->problem->heads *
+         s->problem->dim;
+}
+
+int64_t dfgnn__edges_partial_state(const dfgnn_setting *s, int item_edges) {
+  return slots_of(s, item_edges) * s->problem->heads * 2;
+}
+
+int dfgnn__edges_item_views(dfgnn_view_request *requests, int item_edges,
+                            int columns) {
+  if (item_edges)
+    requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                       .parameter = item_edges,
+                                       .transposed = columns};
+  return item_edges != 0;
+}
+
+/* ---- forward ------------------------------------------------------------- */
+
+int dfgnn__edges_forward_mode(const dfgnn_launch *launch, int item_edges) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  return (problem->bias ? EDGE_BIAS : 0) |
+         (launch->args->dropout > 0 ? EDGE_DROPOUT : 0) |
+         (problem->weights ? EDGE_WEIGHTS : 0) | (item_edges ? EDGE_ITEMS : 0);
+}
+
+static void *take(size_t *bytes, void *base, int64_t count, size_t size) {
+  void *at = base && count ? (char *)base + *bytes : NULL;
+  *bytes += dfgnn__align256((size_t)count * size);
+  return at;
+}
+
+size_t dfgnn__edges_forward_memory(edges_params *p, const dfgnn_setting *s,
+                                   int item_edges, void *workspace) {
+  const dfgnn_problem *problem = s->problem;
+  const size_t size = dfgnn__scalar_size(problem->dtype);
+  const int64_t pairs =
+      problem->weights ? s->matrix->destinations * problem->heads : 0;
+  size_t bytes = 0;
+  void *lse = take(&bytes, workspace, pairs, size);
+  void *state =
+      take(&bytes, workspace, dfgnn__edges_partial_state(s, item_edges), size);
+  void *partial =
+      take(&bytes, workspace, dfgnn__edges_partial(s, item_edges, 1), size);
+  if (!p)
+    return bytes;
+  if (problem->weights && !p->lse) /* the caller has none */
+    p->lse = lse;
+  p->partial_state = state;
+  p->partial = partial;
+  return bytes;
+}
+
+dfgnn_status dfgnn__edges_forward_finish(const edges_params *p,
+                                         const dfgnn_view *items,
+                                         const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const attend_params m = {.schedule = p->schedule,
+                           .partial = p->partial,
+                           .partial_state = p->partial_state,
+                           .out = p->out,
+                           .lse = p->lse};
+  dfgnn_status status = DFGNN_OK;
+  if (items && p->schedule.units)
+    status = dfgnn__attend_merge(&m, problem->dim, items, launch);
+  return status || !problem->weights
+             ? status
+             : dfgnn__attend_weights(p->weights, p->lse, launch);
+}
+
+/* ---- backward ------------------------------------------------------------ */
+
+dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p,
+                                          const tensor_view *to, int tensors,
+                                          void *to_scalar,
+                                          const dfgnn_view *items,
+                                          const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  grad_params g = {.schedule = p->schedule,
+                   .heads = (int)problem->heads,
+                   .dim = (int)problem->dim,
+                   .to_scalar = to_scalar,
+                   .partial = p->partial,
+                   .partial_scalar = p->partial_state};
+  for (int t = 0; t < tensors; t++)
+    g.to[t] = to[t];
+  return dfgnn__grad_merge(&g, tensors, items, launch);
+}

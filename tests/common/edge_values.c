@@ -1,0 +1,256 @@
+#include "tests/common/edge_values.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/operator.h"
+#include "lib/plan.h"
+#include "lib/registry.h"
+#include "tests/common/hubs.h"
+#include "tests/common/shapes.h"
+#include "tests/unit/fixture.h"
+#include "tuner/harness.h"
+
+enum { HEADS = 3, DIM = 20, ROW = HEADS * DIM };
+
+const edge_case edge_cases[EDGE_CASES] = {
+    {.name = "GT", .op = DFGNN_OP_GT, .edge_dim = 5},
+    {.name = "GT, keys",
+     .op = DFGNN_OP_GT,
+     .edge_dim = 5,
+     .use = DFGNN_EDGE_KEYS},
+    {.name = "GT, values",
+     .op = DFGNN_OP_GT,
+     .edge_dim = 5,
+     .use = DFGNN_EDGE_VALUES},
+    {.name = "GT, projected",
+     .op = DFGNN_OP_GT,
+     .edge_dim = DFGNN_EDGE_PROJECTED},
+    {.name = "GT, layer norm",
+     .op = DFGNN_OP_GT,
+     .edge_dim = 11,
+     .norm = DFGNN_QK_NORM_LAYER},
+    {.name = "GT, projected, RMS norm",
+     .op = DFGNN_OP_GT,
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .norm = DFGNN_QK_NORM_RMS},
+    {.name = "GATv2", .op = DFGNN_OP_GATV2, .edge_dim = 5},
+    {.name = "GATv2, projected",
+     .op = DFGNN_OP_GATV2,
+     .edge_dim = DFGNN_EDGE_PROJECTED},
+    {.name = "GAT", .op = DFGNN_OP_GAT, .edge_dim = DFGNN_EDGE_PROJECTED},
+};
+
+/* ---- variants ------------------------------------------------------------ */
+
+typedef struct session {
+  const edge_case *c;
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_problem problem;
+  dfgnn_harness *harness;
+  int64_t first, last; /* edges of row `row` */
+  int64_t row, isolated, edges;
+} session;
+
+static int environment(const char *name, int otherwise) {
+  const char *text = getenv(name);
+  return text ? atoi(text) : otherwise;
+}
+
+/* Every so many-th variant of a family is checked, from one on that changes
+ * with the turn, and at least one; DFGNN_TEST_FEW and DFGNN_TEST_FAMILY as in
+ * tests/common/variants.c. */
+static int checked(const session *s, size_t i, const char *what) {
+  const dfgnn_variant *v = dfgnn__variant(i);
+  const char *wanted = getenv("DFGNN_TEST_FAMILY");
+  const dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
+  dfgnn_plan *plan;
+  double error = 0;
+  if (v->family->reference || (wanted && !strstr(v->name, wanted)) ||
+      dfgnn__variant_refusal(v, &setting))
+    return 0;
+  ck_ok(
+      dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem, v->name));
+  const dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
+  ck_assert_msg(status == DFGNN_OK, "%s, %s, %s %s, %s%s: %s", v->name,
+                s->c->name, dfgnn_pass_name(s->problem.pass),
+                dfgnn_dtype_name(s->problem.dtype), what,
+                s->problem.dropout ? ", dropout" : "", dfgnn_last_error());
+  dfgnn_plan_destroy(plan);
+  return 1;
+}
+
+static int check_variants(const session *s, const char *what, int share,
+                          int turn) {
+  int count = 0;
+  for (size_t first = 0, end; first < dfgnn__variant_count(); first = end) {
+    const dfgnn_family *family = dfgnn__variant(first)->family;
+    int found = 0;
+    for (end = first;
+         end < dfgnn__variant_count() && dfgnn__variant(end)->family == family;)
+      end++;
+    const size_t size = end - first, start = (size_t)turn * 7 % size;
+    for (size_t k = 0; k < size; k++) {
+      const size_t at = first + (start + k) % size;
+      if (found && (environment("DFGNN_TEST_FEW", 0) || k % (size_t)share))
+        continue;
+      found += checked(s, at, what);
+    }
+    count += found;
+  }
+  return count;
+}
+
+static void open_problem(session *s, const edge_case *c, dfgnn_pass pass,
+                         dfgnn_dtype dtype, int bias, int dropout) {
+  dfgnn_problem p = DFGNN_PROBLEM_INIT;
+  p.op = c->op;
+  p.pass = pass;
+  p.dtype = dtype;
+  p.heads = HEADS;
+  p.dim = DIM;
+  p.bias = bias;
+  p.dropout = dropout;
+  p.weights = pass == DFGNN_PASS_FORWARD;
+  p.edge_dim = c->edge_dim;
+  p.edge_use = c->use;
+  p.qk_norm = c->norm;
+  s->c = c;
+  ck_ok(dfgnn__problem_complete(&s->problem, &p));
+  ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
+                              shape_seed()));
+}
+
+static dfgnn_context *context(const char *device) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx = NULL;
+  options.device = device;
+  options.store = "";
+  options.threads = 2;
+  ck_ok(dfgnn_context_create(&ctx, &options));
+  return ctx;
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+static void set(const session *s, const char *tensor, int64_t first,
+                int64_t count, double value) {
+  ck_ok(dfgnn__harness_set(s->harness, tensor, first, count, value));
+}
+
+static int64_t numbers_of_edge(const session *s) {
+  return s->c->op == DFGNN_OP_GAT  ? HEADS
+         : s->problem.edge_dim < 0 ? ROW
+                                   : s->problem.edge_dim;
+}
+
+/* One number of one edge of row s->row. */
+static void set_edge(const session *s, double value) {
+  const int64_t width = numbers_of_edge(s);
+  set(s, s->c->op == DFGNN_OP_GAT ? "score_edge" : "edge_attr",
+      (s->first + 1) * width + width / 2, 1, value);
+}
+
+static void one_nan(const session *s) { set_edge(s, NAN); }
+static void one_infinite(const session *s) { set_edge(s, INFINITY); }
+
+/* Whatever a node without edges holds, nobody sees it. */
+static void nan_without_edges(const session *s) {
+  if (s->c->op == DFGNN_OP_GAT)
+    set(s, "score_dst", s->isolated * HEADS, HEADS, NAN);
+  else
+    set(s, "query", s->isolated * ROW, ROW, NAN);
+  if (s->problem.pass == DFGNN_PASS_BACKWARD)
+    set(s, "grad_out", s->isolated * ROW, ROW, NAN);
+}
+
+/* A row without edges gives zeros, and so does one whose edges are masked. */
+static void nan_weight(const session *s) {
+  if (s->problem.edge_dim > 0)
+    set(s, "edge_weight", 2, 1, NAN);
+}
+
+/* The row's edges, and every third one, are masked; one of those is NaN in what
+ * only its value takes. */
+static void masked(const session *s) {
+  set(s, "bias", s->first * HEADS, (s->last - s->first) * HEADS, -INFINITY);
+  for (int64_t e = 0; e < s->edges; e += 3)
+    set(s, "bias", e * HEADS, HEADS, -INFINITY);
+}
+
+typedef struct special {
+  const char *name;
+  void (*set)(const session *);
+  int bias, forward_only, given_only;
+} special;
+
+static const special specials[] = {
+    {.name = "one NaN", .set = one_nan},
+    {.name = "one infinite number",
+     .set = one_infinite,
+     .forward_only = 1,
+     .given_only = 1},
+    {.name = "NaN in a node without edges", .set = nan_without_edges},
+    {.name = "NaN in W", .set = nan_weight},
+    {.name = "masked edges", .set = masked, .bias = 1},
+};
+
+int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
+                      dfgnn_dtype dtype) {
+  enum { WITH_ISOLATED_ROWS = 3, SHARE = 20 };
+  session s = {.ctx = context(device)};
+  shape graph = shape_make(WITH_ISOLATED_ROWS, shape_seed());
+  const int32_t *offsets = graph.csr.offsets;
+  int checks = 0;
+  for (s.row = 12; offsets[s.row + 1] - offsets[s.row] < 3;)
+    s.row++;
+  for (s.isolated = 1; offsets[s.isolated + 1] != offsets[s.isolated];)
+    s.isolated++;
+  s.first = offsets[s.row];
+  s.last = offsets[s.row + 1];
+  s.edges = graph.csr.edges;
+  ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &graph.csr));
+  for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
+    for (int dropout = 0; dropout < 2; dropout++) {
+      const special *x = &specials[i];
+      if ((x->forward_only && pass != DFGNN_PASS_FORWARD) ||
+          (x->given_only && c->edge_dim > 0))
+        continue;
+      open_problem(&s, c, pass, dtype, x->bias, dropout);
+      x->set(&s);
+      checks += check_variants(&s, x->name, SHARE, (int)i + dropout);
+      dfgnn__harness_destroy(s.harness);
+    }
+  dfgnn_graph_destroy(s.graph);
+  shape_free(&graph);
+  dfgnn_context_destroy(s.ctx);
+  return checks;
+}
+
+/* ---- hubs ---------------------------------------------------------------- */
+
+int check_edge_hubs(const char *device, const edge_case *c, dfgnn_pass pass,
+                    dfgnn_dtype dtype, int64_t degree) {
+  enum { SHARE = 40 };
+  session s = {.ctx = context(device)};
+  int checks = 0;
+  for (int column = 0; column <= (pass == DFGNN_PASS_BACKWARD); column++) {
+    const hub h = {.degree = degree,
+                   .column = column,
+                   .distinct = column ? degree : degree / 3};
+    dfgnn_csr csr = hub_make(&h);
+    ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &csr));
+    open_problem(&s, c, pass, dtype, column, column);
+    checks += check_variants(
+        &s, column ? "a column of many edges" : "a row of many edges", SHARE,
+        column + (int)dtype);
+    dfgnn__harness_destroy(s.harness);
+    dfgnn_graph_destroy(s.graph);
+    hub_free(&csr);
+  }
+  dfgnn_context_destroy(s.ctx);
+  return checks;
+}
