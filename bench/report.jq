@@ -296,6 +296,31 @@ def heads_table: [$goals_heads[] as $g
   | markdown(["graph", "op", "shape", "pass", "ms", "goal", "reached",
     "prototype", "variants"]);
 
+# attention with features of edges
+def edges_of($g; $pass): [$edge_features[] | select(.graph == $g.graph and
+  .heads == $g.heads and .dim == $g.dim and .edge_dim == $g.edge_dim and
+  .dtype == $g.dtype and .pass == $pass)] | min_by(.median_ms);
+def edges_table: [$goals_edges[] as $g
+  | edges_of($g; "forward") as $f | edges_of($g; "backward") as $b
+  | sum_of([$f.median_ms, $b.median_ms]) as $ms | select($ms)
+  | [$g.graph, "\($g.heads) x \($g.dim) \($g.dtype)", ($f.median_ms | time),
+     ($b.median_ms | time), ($ms | time), ($g.ms | time),
+     (if $ms <= $g.ms then "yes" else "no" end), ($g.anemoi | time),
+     (ratio($g.anemoi; $ms) | figure)] | row]
+  | markdown(["graph", "shape", "forward", "backward", "both", "goal", "reached",
+    "anemoi", "faster by"]);
+
+# steps over sampled blocks
+def minibatch_table: [("GATConv", "SAGEConv", "TransformerConv") as $layer
+  | [$python_minibatch[] | select(.layer == $layer)] as $rows
+  | select($rows | length > 0)
+  | [$layer, ($rows[0].pyg_ms | time)]
+    + [("edge_index", "trusted", "known") as $given
+       | first($rows[] | select(.given == $given)) | .dfgnn_ms | time]
+    + [first($rows[] | select(.given == "edge_index")) | .speedup | figure] | row]
+  | markdown(["layer", "PyG", "dfgnn, an edge_index", "a trusted sorted list",
+    "known graphs", "PyG over an edge_index"]);
+
 # what bias and dropout cost
 def mode_ms($k; $pass; $mode): first(($modes[] | select(.graph == $k.graph and
   .op == $k.op and .heads == $k.heads and .dim == $k.dim and .pass == $pass and
@@ -396,7 +421,8 @@ def headline_more: [graphs[] as $g
  steps_short: step_table(["eager", "captured"]),
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
- heads_goals: heads_table, modes: modes_table,
+ heads_goals: heads_table, modes: modes_table, edges: edges_table,
+ minibatch: minibatch_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
       ratio(peer($g; "gt"; 1; 128); $t)] | map(tostring) | join(" ")] | join("\n")),

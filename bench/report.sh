@@ -36,6 +36,7 @@ peers peers.tsv
 goals goals.tsv
 goals_tensor goals_tensor.tsv
 goals_heads goals_heads.tsv
+goals_edges goals_edges.tsv
 f32 results/h200/f32_1x128.json
 eight results/h200/f32_8x16.json
 bf16 results/h200/bf16_1x128.json
@@ -52,6 +53,8 @@ widths_pattern results/h200/widths_pattern.json
 widths_arxiv results/h200/widths_arxiv.json
 heads results/h200/heads.json
 modes results/h200/modes.json
+edge_features results/h200/edge_features.json
+python_minibatch results/h200/python_minibatch.json
 batches results/h200/batches.json
 dispatch results/h200/dispatch.json
 regret_gather results/h200/regret_gather.json

@@ -692,9 +692,11 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   }
 };
 
-/* Two blocks a multiprocessor, where that takes no registers from memory. */
-constexpr int least_blocks(int features, int mode) {
-  return features <= (mode == EDGE_PLAIN ? 16 : 8) ? 2 : 1;
+/* Two blocks a multiprocessor, where that takes few registers or none to
+ * memory: warps in flight are what walks wait for. */
+constexpr int least_blocks(int features, int edges, int mode) {
+  const bool fits = mode == EDGE_PLAIN || edges == 1;
+  return features <= (fits ? 16 : 8) ? 2 : 1;
 }
 
 /* What a block does; p: of its rows, params: what Row is made of. */
@@ -743,7 +745,7 @@ __launch_bounds__(256,
                   least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C
                                        *VEC *int(sizeof(accumulator_t<T>)) /
                                    4,
-                               MODE % GRAD_ADDS))
+                               U, MODE % GRAD_ADDS))
     gradient(const __grid_constant__ grad_params p) {
   walk_block<grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0,
                       MODE % GRAD_ADDS, (MODE & GRAD_ADDS) != 0>>(p, p);
