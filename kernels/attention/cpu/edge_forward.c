@@ -10,6 +10,7 @@ typedef struct forward {
   const dfgnn_problem *problem;
   dfgnn_cpu_edges edges;
   dfgnn_cpu_job job;
+  int shorts; /* may rows of few edges be a call each? */
 } forward;
 
 /* What a thread works in; arrays of scalars but for states. */
@@ -367,11 +368,58 @@ static void sum_features(const forward *w, const scratch *s, int64_t r,
     e->loops->multiply(&m);
 }
 
+/* The states and sums of a row of few edges; 0 if it is not for that. */
+static int attend_short(const forward *w, scratch *s, int64_t r, int64_t first,
+                        int64_t last) {
+  const dfgnn_cpu_job *job = &w->job;
+  const dfgnn_cpu_edges *e = &w->edges;
+  int64_t heads = job->heads, at = r * heads;
+  if (!w->shorts || last - first > DFGNN_CPU_SHORT || first == last)
+    return 0;
+  if (last > s->beyond)
+    open_window(w, s, first);
+  dfgnn_cpu_short row = {
+      .heads = heads,
+      .dim = job->dim,
+      .features = e->features,
+      .count = last - first,
+      .indices = job->indices + first,
+      .far = {job->key.base, job->value.base},
+      .node = {job->key.node, job->value.node},
+      .own = {dfgnn__cpu_at(e, s->query, at * job->dim)},
+      .attr =
+          dfgnn__cpu_at(e, (void *)s->attr_at, (first - s->window) * e->width),
+      .sums = sum_of(w, s, r, 0),
+      .sum_row = (int64_t)(job->sum_bytes / job->scalar_size),
+      .states = s->states};
+  if (e->keys) {
+    row.by[0] = dfgnn__cpu_at(e, s->projected, at * e->features);
+    row.shift[0] = e->bias ? dfgnn__cpu_at(e, s->shift, at) : NULL;
+  }
+  if (e->values) {
+    row.sums_of_attr[1] = dfgnn__cpu_at(e, s->features, at * e->features);
+    row.totals[1] = e->bias ? dfgnn__cpu_at(e, s->weights, at) : NULL;
+  }
+  return e->loops->attend_short(&row);
+}
+
+static void finish_row(const forward *w, const scratch *s, int64_t row,
+                       int64_t r) {
+  const dfgnn_cpu_job *job = &w->job;
+  for (int64_t h = 0; h < job->heads; h++)
+    s->after[r * job->heads + h] =
+        dfgnn__cpu_finish(job, row, h, &s->states[h]);
+}
+
 static void attend(const forward *w, scratch *s, int64_t row, int64_t r) {
   const dfgnn_cpu_job *job = &w->job;
   int64_t first = dfgnn__cpu_offset(job, row), heads = job->heads;
   int64_t last = dfgnn__cpu_offset(job, row + 1);
   int gt = job->op == DFGNN_OP_GT, values = gt && w->edges.values;
+  if (attend_short(w, s, r, first, last)) {
+    finish_row(w, s, row, r);
+    return;
+  }
   for (int64_t h = 0; h < heads; h++)
     s->states[h] = (dfgnn_cpu_softmax)DFGNN_CPU_SOFTMAX_INIT;
   for (int64_t begin = first, end; begin < last; begin = end) {
@@ -401,11 +449,9 @@ static void attend(const forward *w, scratch *s, int64_t row, int64_t r) {
         add_weights(w, s, r, h, count, before);
     }
   }
-  for (int64_t h = 0; h < heads; h++) {
-    s->after[r * heads + h] = dfgnn__cpu_finish(job, row, h, &s->states[h]);
-    if (job->weights)
-      dfgnn__cpu_normalize(job, h, first, last, &s->states[h]);
-  }
+  finish_row(w, s, row, r);
+  for (int64_t h = 0; job->weights && h < heads; h++)
+    dfgnn__cpu_normalize(job, h, first, last, &s->states[h]);
 }
 
 /* Rows without edges have nothing that finish_block could read. */
@@ -451,6 +497,8 @@ static dfgnn_status launch(const dfgnn_launch *given) {
       (char *)given->workspace + dfgnn__cpu_norm_bytes(&given->setting);
   char *shared = dfgnn__cpu_begin(&w.job, &launch, &c);
   dfgnn__cpu_edges_begin(&w.edges, given, c.simd, shared);
+  w.shorts = w.edges.keys &&
+             dfgnn__cpu_edges_short(&w.edges, &w.job, &w.job.key, &w.job.value);
   dfgnn__cpu_rows(&w.job, c.schedule, 4 * ROWS, attend_rows, &w);
   return DFGNN_OK;
 }

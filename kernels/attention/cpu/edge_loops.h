@@ -150,6 +150,10 @@ static CPU_TARGET void products(const dfgnn_cpu_matrices *m) {
   }
 }
 
+/* ---- short rows ---------------------------------------------------------- */
+
+#include "kernels/attention/cpu/edge_short.h"
+
 /* ---- GATv2 --------------------------------------------------------------- */
 
 static CPU_TARGET void add(void *to, const void *x, const void *y,
@@ -282,6 +286,8 @@ const dfgnn_cpu_edge_loops CPU_TABLE = {
     .store = store,
     .multiply = multiply,
     .products = products,
+    .attend_short = attend_short,
+    .grade_short = grade_short,
     .add = add,
     .scores = scores,
     .slopes = slopes,

@@ -57,6 +57,7 @@ typedef struct walk {
   const dfgnn_cpu_edges *e;
   const dfgnn_cpu_edge_loops *loops;
   int64_t heads, dim, features, edges;
+  int shorts; /* may rows of few edges be a call each? */
   dfgnn_cpu_edge_sums sums;
   scratch s;
 } walk;
@@ -219,19 +220,71 @@ static void spread(const walk *k, char *terms, char *by, char *x, int64_t r,
   }
 }
 
+static void store_features(const walk *k, int64_t begin, int64_t count) {
+  char *to = k->w->args->grad_edge_attr;
+  k->loops->store(to + (size_t)(begin * k->e->width) * k->e->element_size,
+                  (int64_t)k->e->element_size, k->s.grad_attr,
+                  count * k->e->width);
+}
+
 static void write_features(const walk *k, char *weights, char *gradients,
                            int64_t r, int64_t begin, int64_t count) {
   const scratch *s = &k->s;
-  char *to = k->w->args->grad_edge_attr;
-  if (!to || !k->e->width)
+  if (!k->w->args->grad_edge_attr || !k->e->width)
     return;
   if (k->e->keys)
     spread(k, gradients, s->by_query, s->query, r, count, 0);
   if (k->e->values)
     spread(k, weights, s->by_out, s->grad_out, r, count, k->e->keys);
-  k->loops->store(to + (size_t)(begin * k->e->width) * k->e->element_size,
-                  (int64_t)k->e->element_size, s->grad_attr,
-                  count * k->e->width);
+  store_features(k, begin, count);
+}
+
+/* A row of few edges; 0 if it is not for that. */
+static int walk_short(const walk *k, int64_t row, int64_t r, int64_t begin,
+                      int64_t end) {
+  const dfgnn_cpu_side *side = &k->w->nodes.rows;
+  const dfgnn_cpu_job *job = &side->job;
+  const scratch *s = &k->s;
+  const int64_t at_row = r * k->heads, count = end - begin;
+  if (!k->shorts || count > DFGNN_CPU_SHORT)
+    return 0;
+  dfgnn_cpu_short x = {
+      .heads = k->heads,
+      .dim = k->dim,
+      .features = k->features,
+      .count = count,
+      .indices = job->indices + begin,
+      .far = {job->key.base, side->product.key.base},
+      .node = {job->key.node, side->product.key.node},
+      .own = {at(k, s->query, at_row * k->dim),
+              at(k, s->grad_out, at_row * k->dim)},
+      .attr = dfgnn__cpu_edges_load(k->e, begin, count, s->attr),
+      .sums = side->wants_scores ? sum_of(k, r, 0) : NULL,
+      .sum_row = (int64_t)(job->sum_bytes / job->scalar_size),
+      .ends = at(k, (void *)job->ends, 2 * row * k->heads),
+      .weights = dfgnn__cpu_edge_weights(k->w, 0, begin),
+      .gradients = dfgnn__cpu_edge_gradients(k->w, 0, begin),
+      .stride = k->edges,
+      .grad_attr = k->w->args->grad_edge_attr ? s->grad_attr : NULL};
+  const int uses[] = {k->e->keys, k->e->values};
+  const int sums[] = {k->e->keys,
+                      k->e->values && dfgnn__cpu_edge_sums_wanted(&k->sums)};
+  for (int i = 0; i < 2; i++) {
+    if (uses[i]) {
+      x.by[i] = at(k, i ? s->by_out : s->by_query, at_row * k->features);
+      x.shift[i] = k->e->bias ? at(k, s->shift[i], at_row) : NULL;
+    }
+    if (sums[i]) {
+      x.sums_of_attr[i] = at(k, i ? s->values : s->keys, at_row * k->features);
+      if (k->e->bias || k->sums.bias)
+        x.totals[i] = at(k, s->totals[i], at_row);
+    }
+  }
+  if (!k->loops->grade_short(&x))
+    return 0;
+  if (x.grad_attr)
+    store_features(k, begin, count);
+  return 1;
 }
 
 static void walk_chunk(const walk *k, int64_t row, int64_t r, int64_t begin,
@@ -364,7 +417,8 @@ static void write_query(const walk *k, int64_t row, int64_t r) {
 void dfgnn__cpu_edge_rows_gt(const dfgnn_cpu_edge_backward *w, char *memory,
                              int64_t begin, int64_t end,
                              const dfgnn_cpu_edge_sums *sums) {
-  const dfgnn_cpu_job *job = &w->nodes.rows.job;
+  const dfgnn_cpu_side *side = &w->nodes.rows;
+  const dfgnn_cpu_job *job = &side->job;
   walk k = {.w = w,
             .e = &w->edges,
             .loops = w->edges.loops,
@@ -372,6 +426,9 @@ void dfgnn__cpu_edge_rows_gt(const dfgnn_cpu_edge_backward *w, char *memory,
             .dim = job->dim,
             .features = w->edges.features,
             .edges = job->edges,
+            .shorts = !side->grad_bias &&
+                      dfgnn__cpu_edges_short(&w->edges, job, &job->key,
+                                             &side->product.key),
             .sums = *sums,
             .s = scratch_in(memory, w->problem, job->sum_bytes)};
   for (int64_t first = begin; first < end; first += ROWS) {
@@ -380,6 +437,8 @@ void dfgnn__cpu_edge_rows_gt(const dfgnn_cpu_edge_backward *w, char *memory,
     for (int64_t r = 0; r < rows; r++) {
       int64_t e = dfgnn__cpu_offset(job, first + r);
       int64_t last = dfgnn__cpu_offset(job, first + r + 1);
+      if (e < last && walk_short(&k, first + r, r, e, last))
+        continue;
       for (int64_t next; e < last; e = next) {
         next = last - e < DFGNN_CPU_EDGES ? last : e + DFGNN_CPU_EDGES;
         walk_chunk(&k, first + r, r, e, next);

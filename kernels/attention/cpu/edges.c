@@ -5,6 +5,22 @@
 
 DFGNN_CPU_TABLES(dfgnn__cpu_edge_loops, dfgnn_cpu_edge_loops, dfgnn__cpu_edge)
 
+static int adjacent(const dfgnn_cpu_edges *e, const dfgnn_cpu_job *job,
+                    const dfgnn_cpu_tensor *t) {
+  const int64_t size = (int64_t)e->element_size;
+  return t->feature == size && t->head == job->dim * size;
+}
+
+int dfgnn__cpu_edges_short(const dfgnn_cpu_edges *edges,
+                           const dfgnn_cpu_job *job,
+                           const dfgnn_cpu_tensor *key,
+                           const dfgnn_cpu_tensor *value) {
+  return job->op == DFGNN_OP_GT && edges->weight &&
+         job->heads <= DFGNN_CPU_SHORT_HEADS && !job->bias && !job->drops &&
+         !job->weights && adjacent(edges, job, key) &&
+         adjacent(edges, job, value);
+}
+
 /* ---- W ------------------------------------------------------------------- */
 
 static int64_t row_numbers(const dfgnn_problem *problem) {

@@ -18,6 +18,33 @@ typedef struct dfgnn_cpu_matrices {
   int add; /* 1: to what is in to */
 } dfgnn_cpu_matrices;
 
+/* Rows of so few edges are a call each, all of their heads together. */
+#define DFGNN_CPU_SHORT 8
+#define DFGNN_CPU_SHORT_HEADS 32
+
+/* A short row of GT; arrays of scalars where nothing else is said.  Side 0 is
+ * scores: query and key; side 1 values: grad_out and value. */
+typedef struct dfgnn_cpu_short {
+  int64_t heads, dim, features, count;
+  const int32_t *indices;
+  const char *far[2];    /* rows [heads, dim] of storage, adjacent */
+  int64_t node[2];       /* bytes from row to row */
+  const void *own[2];    /* [heads, dim] */
+  const void *by[2];     /* [heads, features] W^T of it; NULL: meets no e */
+  const void *shift[2];  /* [heads] <own, b>; NULL: 0 */
+  const void *attr;      /* [count, features] */
+  void *sums;            /* [heads], sum_row apart: of values (attend), of
+                          * keys (grade), or NULL */
+  void *sums_of_attr[2]; /* [heads, features] of dS e, of P e; or NULL */
+  void *totals[2];       /* [heads] of dS, of P; or NULL */
+  int64_t sum_row;
+  dfgnn_cpu_softmax *states; /* attend: [heads] */
+  const void *ends;          /* grade: see dfgnn_cpu_job */
+  void *weights, *gradients; /* grade: [heads, stride] P and dS */
+  int64_t stride;
+  void *grad_attr; /* grade: [count, features], or NULL */
+} dfgnn_cpu_short;
+
 typedef struct dfgnn_cpu_edge_loops {
   /* `count` numbers, `stride` bytes apart, from and to storage. */
   void (*load)(void *to, const char *from, int64_t stride, int64_t count);
@@ -26,6 +53,10 @@ typedef struct dfgnn_cpu_edge_loops {
   void (*multiply)(const dfgnn_cpu_matrices *m);
   /* to[r][c] = sum over k of a[r][k] b[c][k] */
   void (*products)(const dfgnn_cpu_matrices *m);
+  /* Forward and gradients of a short row; 0 if it holds what is not finite, and
+   * nothing was done. */
+  int (*attend_short)(const dfgnn_cpu_short *s);
+  int (*grade_short)(const dfgnn_cpu_short *s);
   /* to = x + y + z */
   void (*add)(void *to, const void *x, const void *y, const void *z,
               int64_t count);
@@ -75,6 +106,14 @@ char *dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
  * rows are edges->width apart. */
 const void *dfgnn__cpu_edges_load(const dfgnn_cpu_edges *edges, int64_t e,
                                   int64_t count, void *buffer);
+
+/* May short rows of this call go to attend_short() and grade_short()?  Their
+ * keys and values are adjacent, their heads few, and nothing is added to scores
+ * or dropped. */
+int dfgnn__cpu_edges_short(const dfgnn_cpu_edges *edges,
+                           const dfgnn_cpu_job *job,
+                           const dfgnn_cpu_tensor *key,
+                           const dfgnn_cpu_tensor *value);
 
 /* Bytes of normalised copies; a launch whose query and key are those copies,
  * for which complete and args are the place. */
