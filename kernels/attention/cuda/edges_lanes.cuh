@@ -68,6 +68,22 @@ __device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
   }
 }
 
+/* A bit for each of S states. */
+template <int S> struct state_bits {
+  unsigned word[ceil_div(S, 32)];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < ceil_div(S, 32); ++i)
+      word[i] = 0;
+  }
+  __device__ __forceinline__ void set(int h, bool bit) {
+    word[h / 32] |= unsigned(bit) << h % 32;
+  }
+  __device__ __forceinline__ bool has(int h) const {
+    return word[h / 32] >> h % 32 & 1;
+  }
+};
+
 template <typename T, int VEC, int L, int HL, int S, int HEADS, int DIM,
           int PACKED, int F>
 struct edge_lanes {
