@@ -243,7 +243,9 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         z.acc[c][i] *= A(p.scale);
-      if (walk_t::whole(w))
+      if (walk_t::whole(w) && EDGE & EDGE_ADDS)
+        this->add(p.grad_query, w.row, c, z.acc[c]);
+      else if (walk_t::whole(w))
         this->give(p.grad_query, w.row, c, z.acc[c]);
       else
         this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);

@@ -183,6 +183,20 @@ struct edge_lanes {
           x);
   }
 
+  /* The same, added to what is there. */
+  __device__ __forceinline__ void add(const tensor_view &t, int row, int c,
+                                      const A (&x)[VEC]) const {
+    if (!has(c))
+      return;
+    A sum[VEC];
+    widen(sum,
+          load_once<VEC>(vector(node_row(base(t), row, t.node_bytes), t, c)));
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      sum[i] += x[i];
+    give(t, row, c, sum);
+  }
+
   /* Sums of an item: tensor t of so many a slot. */
   __device__ __forceinline__ void give_partial(void *partial, int64_t slot,
                                                int tensors, int t, int c,
