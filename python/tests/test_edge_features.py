@@ -330,6 +330,26 @@ def test_a_nan_spoils_what_it_spoils_in_pyg(place, kind, spoil):
     assert results[0] == results[1]
 
 
+def test_many_features_run_in_kernels(place, monkeypatch):
+    """More than a GPU's kernels multiply by W are projected first."""
+    from dfgnn import _composite
+    edges, make, t = inputs(features=80, device=place)
+    att = make(H, D)
+    expected, _ = by_edges(edges, t)
+    of_gatv2 = gatv2_by_edges(edges, t, att)
+
+    def refuse(*_):
+        raise AssertionError("by torch operations")
+    monkeypatch.setattr(_composite, "attention", refuse)
+    out = dfgnn.gt_attention(edges, **t)
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, t, 1e-10)
+    out = dfgnn.gatv2_attention(
+        edges, t["query"], t["key"], att,
+        **{k: t[k] for k in ("edge_attr", "edge_weight", "edge_bias")})
+    close(out, of_gatv2, 1e-11)
+
+
 def test_a_hub_is_right(place):
     """A row and a column of many edges."""
     torch.manual_seed(0)
