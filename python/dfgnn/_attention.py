@@ -80,8 +80,9 @@ def through_weights(graph, made, inputs, bias, seed, out, lse, weights,
     weighted = weights * grad_weights.to(weights.dtype)
     sums = weighted.new_zeros(made.lse_shape).index_add(0, graph.dst, weighted)
     scores = weighted - weights * sums.index_select(0, graph.dst)
-    plain = made.settings.qk_norm == "none" and not made.edge_dim
-    through = SCORE_GRADIENTS[made.op] if plain else _through_edges
+    through = SCORE_GRADIENTS[made.op]
+    if made.edge_dim and made.op != "gt":
+        through = _through_edges
     more = through(graph, made, inputs, scores, needed)
     more.append(scores if needed[-1] else None)
     return [_add(a, b, t) for a, b, t in zip(grads, more, (*inputs, bias))]
@@ -95,22 +96,40 @@ def _add(a, b, like):
 
 
 def _through_products(graph, made, inputs, scores, needed):
-    """Of GT: two products with a sparse matrix."""
-    query, key, _ = (t.contiguous() for t in inputs[:3])
-    scores = (scores * made.settings.scale).contiguous()
-    grad_query = grad_key = None
+    """Of GT: two products with a sparse matrix.  Edge features meet W^T q, of
+    which torch holds [E, H, F]; norms have torch's derivative."""
+    settings = made.settings
+    scaled = (scores * settings.scale).contiguous()
+    with torch.enable_grad():
+        given = [None if t is None else t.detach().requires_grad_(w)
+                 for t, w in zip(inputs, needed)]
+        exact = [None if t is None else t.to(made.exact) for t in given]
+        query, key = _composite.normalized(exact, settings)
+        products = _composite.products_of_edges(query, exact, graph, settings)
+    outs, grads = ([], []) if products is None else ([products], [scaled])
+    x, y = (t.detach().to(made.dtype).contiguous() for t in (query, key))
     try:
-        if needed[0]:
-            outs, _ = _neighbours.forward(graph, "spmm-weighted", key, scores)
-            grad_query = outs["out"]
-        if needed[1]:
-            grad_key, _ = _neighbours.backward(
-                graph, "spmm-weighted", dict(value=key, edge_weight=scores),
-                {"grad_out": query}, True, False)
+        if query.requires_grad:
+            found, _ = _neighbours.forward(graph, "spmm-weighted", y, scaled)
+            outs.append(query)
+            grads.append(found["out"].to(query.dtype))
+        if key.requires_grad:
+            found, _ = _neighbours.backward(
+                graph, "spmm-weighted", dict(value=y, edge_weight=scaled),
+                {"grad_out": x}, True, False)
+            outs.append(key)
+            grads.append(found.to(key.dtype))
     except UnsupportedError:
-        return _through_edges(graph, made, inputs, scores
-                              / made.settings.scale, needed)
-    return [grad_query, grad_key] + [None] * (len(inputs) - 2)
+        return _through_edges(graph, made, inputs, scores, needed)
+    pairs = [pair for pair in zip(outs, grads) if pair[0].requires_grad]
+    sources = [t for t in given if t is not None and t.requires_grad]
+    if not pairs or not sources:
+        return [None] * len(inputs)
+    found = iter(torch.autograd.grad(
+        [out for out, _ in pairs], sources, [grad for _, grad in pairs],
+        allow_unused=True))
+    return [next(found) if t is not None and t.requires_grad else None
+            for t in given]
 
 
 def _through_sums(graph, made, inputs, scores, needed):

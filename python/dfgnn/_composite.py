@@ -61,16 +61,31 @@ def _edge_sums(weights, graph, shape, edge_attr, edge_weight, edge_bias):
     return out + total.unsqueeze(-1) * edge_bias.view(shape[1:])
 
 
-def score_gt(inputs, graph, settings):
+def normalized(inputs, settings):
+    """(query, key) of gt, normalised if the settings say so."""
     query, key = inputs[:2]
-    *edges, query_norm, key_norm = _given(inputs, 5)
-    if settings.qk_norm != "none":
-        query = _normalized(query, query_norm, settings)
-        key = _normalized(key, key_norm, settings)
-    products = _gather(query, graph.dst) * _gather(key, graph.src)
-    scores = products.sum(-1)
-    if edges[0] is not None and settings.edge_use != "values":
-        scores = scores + _edge_products(query, graph, *edges)
+    if settings.qk_norm == "none":
+        return query, key
+    *_, query_norm, key_norm = _given(inputs, 5)
+    return (_normalized(query, query_norm, settings),
+            _normalized(key, key_norm, settings))
+
+
+def products_of_edges(query, inputs, graph, settings):
+    """[E, H] what edge features add to the scores of gt before the scale; None:
+    nothing."""
+    edges = _given(inputs, 3)
+    if edges[0] is None or settings.edge_use == "values":
+        return None
+    return _edge_products(query, graph, *edges)
+
+
+def score_gt(inputs, graph, settings):
+    query, key = normalized(inputs, settings)
+    scores = (_gather(query, graph.dst) * _gather(key, graph.src)).sum(-1)
+    more = products_of_edges(query, inputs, graph, settings)
+    if more is not None:
+        scores = scores + more
     return scores * settings.scale
 
 

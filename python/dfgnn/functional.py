@@ -300,9 +300,12 @@ def _one_of(name, value, words):
     return value
 
 
-def _edge_inputs(edge_attr, edge_weight, edge_bias):
+MOST_EDGE_FEATURES = 64  # that kernels on a GPU multiply by W
+
+
+def _edge_inputs(edge_attr, edge_weight, edge_bias, query):
     """(edge_attr, edge_weight, edge_bias) of a call, all None without
-    features."""
+    features; projected where a GPU has no kernel for so many."""
     if edge_attr is None:
         return None, None, None
     if edge_attr.dim() == 3:
@@ -314,6 +317,12 @@ def _edge_inputs(edge_attr, edge_weight, edge_bias):
         raise ValueError("edge_attr needs edge_weight [heads * features, F]")
     if edge_attr.size(-1) == 0:  # nothing to project
         return None, None, None
+    fits = query.dim() == 3 and edge_weight.shape == (
+        query.size(1) * query.size(2), edge_attr.size(-1))
+    if fits and query.is_cuda and edge_attr.size(-1) > MOST_EDGE_FEATURES:
+        projected = torch.nn.functional.linear(edge_attr, edge_weight,
+                                               edge_bias)
+        return projected.view(-1, *query.shape[1:]), None, None
     return edge_attr, edge_weight, edge_bias
 
 
@@ -357,7 +366,7 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
                              "\"layer\"")
         norm_eps = 0.0
     inputs = (query, key, value)
-    edges = _edge_inputs(edge_attr, edge_weight, edge_bias)
+    edges = _edge_inputs(edge_attr, edge_weight, edge_bias, query)
     if edges[0] is None:
         edge_use = "both"
     if edges[0] is not None or qk_norm != "none":
@@ -422,7 +431,7 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
     """
     dropout = _probability(dropout, training)
     inputs = (x_dst, x_src, att)
-    edges = _edge_inputs(edge_attr, edge_weight, edge_bias)
+    edges = _edge_inputs(edge_attr, edge_weight, edge_bias, x_dst)
     if edges[0] is not None:
         inputs += edges
     return _pick(_attend("gatv2", graph, inputs, bias, slope=negative_slope,

@@ -95,13 +95,39 @@ def test_gt_takes_projected_features():
     same_gradients(out, expected, t, 1e-10)
 
 
-def test_gt_returns_weights_with_gradients():
-    edges, _, t = inputs()
-    out, alpha = dfgnn.gt_attention(edges, **t, return_weights=True)
-    expected, wanted = by_edges(edges, t)
+@pytest.mark.parametrize("use", ["both", "keys", "values"])
+@pytest.mark.parametrize("qk_norm", [None, "rms", "layer"])
+def test_gt_returns_weights_with_gradients(place, use, qk_norm):
+    edges, make, t = inputs(device=place)
+    norms = {"query_norm": make(D), "key_norm": make(D)} if qk_norm else {}
+    out, alpha = dfgnn.gt_attention(edges, **t, edge_use=use, qk_norm=qk_norm,
+                                    return_weights=True, **norms)
+    expected, wanted = by_edges(edges, t, use, qk_norm,
+                                tuple(norms.values()) or (None, None))
     close(alpha, wanted, 1e-11)
     same_gradients(out.sum() + alpha.sin().sum(),
-                   expected.sum() + wanted.sin().sum(), t, 1e-10)
+                   expected.sum() + wanted.sin().sum(), {**t, **norms}, 1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_weights_have_gradients_of_their_own(place, dtype):
+    edges, make, t = inputs(device=place, dtype=dtype)
+    norms = dict(query_norm=make(D), key_norm=make(D))
+    _, alpha = dfgnn.gt_attention(edges, **t, return_weights=True,
+                                  qk_norm="rms", **norms)
+    exact = {k: x.detach().double().requires_grad_()
+             for k, x in {**t, **norms}.items()}
+    rows = {k: exact[k] for k in t}
+    _, wanted = by_edges(edges, rows, "both", "rms",
+                         (exact["query_norm"], exact["key_norm"]))
+    tolerance = 0.1 if dtype == torch.bfloat16 else 1e-4
+    close(alpha.double(), wanted, tolerance)
+    alpha.sin().sum().backward()
+    wanted.sin().sum().backward()
+    for name, x in {**t, **norms}.items():
+        if name != "value":
+            assert x.grad.dtype == dtype
+            near(x.grad.double(), exact[name].grad, tolerance, name)
 
 
 def gatv2_by_edges(edges, t, att):
@@ -241,22 +267,114 @@ def test_layers_have_pygs_outputs_and_gradients(kind):
         near(a, b, 1e-9, name)
 
 
-def test_the_kernels_do_it_themselves(monkeypatch):
+def test_the_kernels_do_it_themselves(place, monkeypatch):
     """Nothing goes the composite way."""
     from dfgnn import _composite
-    edges, make, t = inputs(dtype=torch.float32)
+    edges, make, t = inputs(dtype=torch.float32, device=place)
+    norms = dict(query_norm=make(D), key_norm=make(D))
 
     def refuse(*_):
         raise AssertionError("by torch operations")
     monkeypatch.setattr(_composite, "attention", refuse)
-    out = dfgnn.gt_attention(edges, **t, qk_norm="rms")
-    out.sum().backward()
+    nodes = {k: t[k] for k in ("query", "key", "value")}
+    for kind in ("rms", "layer"):
+        for call in (t, nodes, dict(nodes, edge_attr=make(E, H, D))):
+            out, alpha = dfgnn.gt_attention(edges, **call, qk_norm=kind,
+                                            dropout=0.2, return_weights=True,
+                                            **norms)
+            (out.sum() + alpha.square().sum()).backward()
     att = make(H, D)
-    out = dfgnn.gatv2_attention(edges, t["query"], t["key"], att,
-                                edge_attr=t["edge_attr"],
-                                edge_weight=t["edge_weight"])
+    out, alpha = dfgnn.gatv2_attention(edges, t["query"], t["key"], att,
+                                       edge_attr=t["edge_attr"],
+                                       edge_weight=t["edge_weight"],
+                                       return_weights=True)
     out.sum().backward()
+    assert alpha.shape == (E, H)
     assert t["edge_weight"].grad is not None and att.grad is not None
+    assert all(x.grad is not None for x in norms.values())
+
+
+def spoilt(x):
+    return x.isnan().nonzero().tolist()
+
+
+@pytest.mark.parametrize("kind", range(18))
+@pytest.mark.parametrize("spoil", ["edge", "node", "hidden"])
+def test_a_nan_spoils_what_it_spoils_in_pyg(place, kind, spoil):
+    """One NaN in the features of an edge, or of a node with edges, or of one
+    that no edge reads."""
+    pairs = list(pyg_pairs())
+    if kind >= len(pairs):
+        pytest.skip("fewer layers")
+    _, theirs, ours, arguments = pairs[kind]
+    torch.manual_seed(kind)
+    # the last node sends nothing and gets nothing, unless it has a loop
+    edges = random_edges(N - 1, N - 1, E)[:, :E]
+    peer = theirs(6, D, **arguments).double()
+    layer = ours(6, D, **arguments).double()
+    layer.load_state_dict(peer.state_dict())
+    x = torch.randn(N, 6, dtype=torch.float64)
+    e = torch.randn(E, arguments["edge_dim"], dtype=torch.float64)
+    if spoil == "edge":
+        e[(edges[0] != edges[1]).nonzero()[3], 1] = float("nan")
+    else:
+        x[0 if spoil == "node" else N - 1, 2] = float("nan")
+    results = []
+    for module in (layer, peer):
+        module = module.to(place)
+        leaves = [t.to(place).requires_grad_() for t in (x, e)]
+        out = module(leaves[0], edges.to(place), leaves[1])
+        grads = torch.autograd.grad(out.sum(), [*leaves,
+                                                *module.parameters()])
+        results.append([spoilt(t.cpu()) for t in (out, *grads)])
+    assert results[0] == results[1]
+
+
+def test_many_features_run_in_kernels(place, monkeypatch):
+    """More than a GPU's kernels multiply by W are projected first."""
+    from dfgnn import _composite
+    edges, make, t = inputs(features=80, device=place)
+    att = make(H, D)
+    expected, _ = by_edges(edges, t)
+    of_gatv2 = gatv2_by_edges(edges, t, att)
+
+    def refuse(*_):
+        raise AssertionError("by torch operations")
+    monkeypatch.setattr(_composite, "attention", refuse)
+    out = dfgnn.gt_attention(edges, **t)
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, t, 1e-10)
+    out = dfgnn.gatv2_attention(
+        edges, t["query"], t["key"], att,
+        **{k: t[k] for k in ("edge_attr", "edge_weight", "edge_bias")})
+    close(out, of_gatv2, 1e-11)
+
+
+def test_a_hub_is_right(place):
+    """A row and a column of many edges."""
+    torch.manual_seed(0)
+    many, heads, dim = 3000, 2, 4
+    hub = torch.zeros(many, dtype=torch.int64)
+    others = torch.arange(many)
+    edges = torch.cat([torch.stack([others, hub]), torch.stack([hub, others])],
+                      1).to(place)
+
+    def make(*shape):
+        return torch.randn(shape, dtype=torch.float64, device=place,
+                           requires_grad=True)
+    t = dict(query=make(many, heads, dim), key=make(many, heads, dim),
+             value=make(many, heads, dim), edge_attr=make(2 * many, 3),
+             edge_weight=make(heads * dim, 3))
+    out = dfgnn.gt_attention(edges, **t)
+    src, dst = edges
+    e = F.linear(t["edge_attr"], t["edge_weight"]).view(-1, heads, dim)
+    scores = (t["query"][dst] * (t["key"][src] + e)).sum(-1) / dim ** 0.5
+    exps = (scores - scores.max().detach()).exp()
+    alpha = exps / exps.new_zeros(many, heads).index_add(0, dst, exps)[dst]
+    expected = torch.zeros_like(out).index_add(
+        0, dst, alpha.unsqueeze(-1) * (t["value"][src] + e))
+    close(out, expected, 1e-11)
+    same_gradients(out, expected, t, 1e-10)
 
 
 def test_bad_arguments_are_named():

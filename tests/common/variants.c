@@ -337,7 +337,8 @@ static const edge_problem edge_problems[] = {
 enum { EDGE_PROBLEMS = sizeof edge_problems / sizeof *edge_problems };
 
 int check_edge_features(const char *device, const variant_test *test) {
-  static const int flags[] = {PLAIN, BIAS, DROPOUT, WEIGHTS | BIAS | DROPOUT};
+  static const int flags[] = {PLAIN, BIAS | ACCUMULATE, DROPOUT,
+                              WEIGHTS | BIAS | DROPOUT};
   static const int pairs[][2] = {{8, 8}, {4, 16}, {1, 17}, {3, 64}, {2, 100}};
   session s = {.ctx = context(device, test->dtype)};
   int checks = 0, number = 0, turn = (int)test->dtype + (int)test->pass;

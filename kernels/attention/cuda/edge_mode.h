@@ -9,7 +9,8 @@ typedef enum edge_mode {
   EDGE_DROPOUT = 2, /* drops some of its weights */
   EDGE_WRITE = 4,   /* backward: gradients of biases, scalars that are kept */
   EDGE_WEIGHTS = 8, /* forward: scores, for finish_weights() */
-  EDGE_ITEMS = 32   /* with edge features: units are items of split rows */
+  EDGE_ITEMS = 32,  /* with edge features: units are items of split rows */
+  EDGE_ADDS = 64    /* with edge features, backward by rows: adds */
 } edge_mode;
 
 #endif

@@ -182,6 +182,7 @@ static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
   const int edge = (problem->bias ? EDGE_BIAS : 0) |
                    (launch->args->dropout > 0 ? EDGE_DROPOUT : 0) |
                    (p->grad_attr ? EDGE_WRITE : 0) |
+                   (problem->accumulate ? EDGE_ADDS : 0) |
                    (p->schedule.item_row ? EDGE_ITEMS : 0);
   edges_plan plan = rows_plan(launch->setting.parameter);
   edges_shape shape;
@@ -204,7 +205,7 @@ static dfgnn_status walk_rows(edges_params *p, const dfgnn_launch *launch) {
       p);
   return walked || !plan.item_edges || !p->grad_query.data
              ? walked
-             : dfgnn__edges_merge_gradients(p, &p->grad_query, 1, NULL,
+             : dfgnn__edges_merge_gradients(p, 0, &p->grad_query, 1, NULL,
                                             launch->views[1], launch);
 }
 
@@ -246,8 +247,8 @@ static dfgnn_status walk_columns(const edges_params *rows,
   const tensor_view to[2] = {p.grad_key, p.grad_value};
   return status || !plan.item_edges
              ? status
-             : dfgnn__edges_merge_gradients(&p, to, 2, NULL, launch->views[2],
-                                            launch);
+             : dfgnn__edges_merge_gradients(&p, 1, to, 2, NULL,
+                                            launch->views[2], launch);
 }
 
 static dfgnn_status weight_gradient(const edges_params *p,
@@ -334,6 +335,7 @@ DFGNN_FAMILIES(attention_cuda_edges_backward) = {
      .deterministic = 1,
      .bias = 1,
      .dropout = 1,
+     .accumulate = 1,
      .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 3, .values = {8, 16, 32}},
                     {.name = "unroll", .count = 2, .values = {1, 2}},

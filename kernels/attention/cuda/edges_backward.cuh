@@ -34,6 +34,7 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
     A q[C][VEC], dout[C][VEC], tq[S][FPL], td[S][FPL], lse[S], delta[S],
         by_lse[S];
     A acc[C][VEC], z[S][FPL];
+    state_bits<S> used; /* does some edge have a weight? */
   };
 
   using walk_t::walk_t;
@@ -66,9 +67,11 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
   }
 
   __device__ __forceinline__ void begin(gradients &z) const {
+    z.used.clear();
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       z.delta[h] = A(0);
+      z.used.set(h, z.lse[h] != -A(INFINITY));
       z.lse[h] = z.lse[h] == -A(INFINITY) ? A(INFINITY) : z.lse[h] * A(kLog2e);
 #pragma unroll
       for (int f = 0; f < FPL; ++f)
@@ -235,12 +238,14 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       /* W times 0 is NaN where W is: rows without weights have none of it. */
-      if (KEYS && this->has(c) && z.lse[map::state(c)] != A(INFINITY))
+      if (KEYS && this->has(c) && z.used.has(map::state(c)))
         this->add_product(z.acc[c], product, c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         z.acc[c][i] *= A(p.scale);
-      if (walk_t::whole(w))
+      if (walk_t::whole(w) && EDGE & EDGE_ADDS)
+        this->add(p.grad_query, w.row, c, z.acc[c]);
+      else if (walk_t::whole(w))
         this->give(p.grad_query, w.row, c, z.acc[c]);
       else
         this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);

@@ -33,6 +33,7 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
   /* The lane's part of a row in progress. */
   struct softmax {
     A q[C][VEC], tq[S][FPL], m[S], l[S], acc[C][VEC], z[S][FPL];
+    state_bits<S> used; /* does some edge have a weight? */
   };
 
   using walk_t::walk_t;
@@ -168,9 +169,11 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
     this->sum_sides(z.acc);
     if (VALUES)
       this->sum_sides(z.z);
+    z.used.clear();
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       const A l = z.l[h];
+      z.used.set(h, l != A(0));
       const bool writes =
           this->side() == 0 && this->first_of_head() && this->has_head(h);
       if (walk_t::whole(w)) {
@@ -196,7 +199,7 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       /* W times 0 is NaN where W is: a row without edges has none of it. */
-      if (VALUES && this->has(c) && z.l[map::state(c)] != A(0))
+      if (VALUES && this->has(c) && z.used.has(map::state(c)))
         this->add_product(z.acc[c], product, c);
       if (walk_t::whole(w))
         this->give(p.out, w.row, c, z.acc[c]);

@@ -123,7 +123,7 @@ dfgnn_status dfgnn__edges_forward_finish(const edges_params *p,
 
 /* ---- backward ------------------------------------------------------------ */
 
-dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p,
+dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p, int columns,
                                           const tensor_view *to, int tensors,
                                           void *to_scalar,
                                           const dfgnn_view *items,
@@ -134,7 +134,8 @@ dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p,
                    .dim = (int)problem->dim,
                    .to_scalar = to_scalar,
                    .partial = p->partial,
-                   .partial_scalar = p->partial_state};
+                   .partial_scalar = p->partial_state,
+                   .adds = problem->accumulate && !columns};
   for (int t = 0; t < tensors; t++)
     g.to[t] = to[t];
   return dfgnn__grad_merge(&g, tensors, items, launch);

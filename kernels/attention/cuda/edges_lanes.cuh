@@ -68,6 +68,22 @@ __device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
   }
 }
 
+/* A bit for each of S states. */
+template <int S> struct state_bits {
+  unsigned word[ceil_div(S, 32)];
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < ceil_div(S, 32); ++i)
+      word[i] = 0;
+  }
+  __device__ __forceinline__ void set(int h, bool bit) {
+    word[h / 32] |= unsigned(bit) << h % 32;
+  }
+  __device__ __forceinline__ bool has(int h) const {
+    return word[h / 32] >> h % 32 & 1;
+  }
+};
+
 template <typename T, int VEC, int L, int HL, int S, int HEADS, int DIM,
           int PACKED, int F>
 struct edge_lanes {
@@ -165,6 +181,20 @@ struct edge_lanes {
       store_once<VEC>(
           const_cast<T *>(vector(node_row(base(t), row, t.node_bytes), t, c)),
           x);
+  }
+
+  /* The same, added to what is there. */
+  __device__ __forceinline__ void add(const tensor_view &t, int row, int c,
+                                      const A (&x)[VEC]) const {
+    if (!has(c))
+      return;
+    A sum[VEC];
+    widen(sum,
+          load_once<VEC>(vector(node_row(base(t), row, t.node_bytes), t, c)));
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      sum[i] += x[i];
+    give(t, row, c, sum);
   }
 
   /* Sums of an item: tensor t of so many a slot. */

@@ -206,7 +206,7 @@ static dfgnn_status walk_columns(const edges_params *rows,
   const tensor_view to[2] = {gt ? p.grad_key : p.grad_value, p.grad_value};
   return status || !plan.item_edges
              ? status
-             : dfgnn__edges_merge_gradients(&p, to, gt ? 2 : 1,
+             : dfgnn__edges_merge_gradients(&p, 1, to, gt ? 2 : 1,
                                             p.grad_score_src, launch->views[2],
                                             launch);
 }
@@ -288,13 +288,14 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
                           (problem->bias ? EDGE_BIAS : 0) |
                               (a->dropout > 0 ? EDGE_DROPOUT : 0) |
                               (p.grad_attr ? EDGE_WRITE : 0) |
+                              (problem->accumulate ? EDGE_ADDS : 0) |
                               (items ? EDGE_ITEMS : 0),
                           "kernels/attention/cuda/edges_lift_backward.cuh",
                           "dfgnn::lift_gradient")))
     return status;
   if (items && p.schedule.units &&
       (status = dfgnn__edges_merge_gradients(
-           &p, &p.grad_query, problem->op != DFGNN_OP_GAT, p.grad_score_dst,
+           &p, 0, &p.grad_query, problem->op != DFGNN_OP_GAT, p.grad_score_dst,
            launch->views[1], launch)))
     return status;
   if ((p.grad_key.data || p.grad_value.data || p.grad_score_src) &&
@@ -355,6 +356,7 @@ DFGNN_FAMILIES(attention_cuda_edges_lift) = {
      .deterministic = 1,
      .bias = 1,
      .dropout = 1,
+     .accumulate = 1,
      .qk_norm = 1,
      .parameters = LIFT_PARAMETERS,
      .legal = legal,

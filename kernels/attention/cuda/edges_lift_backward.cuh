@@ -20,6 +20,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
   using typename lift_t::A;
   using typename lift_t::pack;
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
+  static constexpr bool ADDS = EDGE & EDGE_ADDS;
   static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
 
   struct state {
@@ -236,8 +237,8 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
             this->has_head(h)) {
           const bool whole = lift_t::whole(w);
           A *to = static_cast<A *>(whole ? p.grad_score_dst : p.partial_state);
-          to[int64_t(whole ? w.row : w.slot) * HEADS + this->head(h)] =
-              z.sum[h];
+          A &at = to[int64_t(whole ? w.row : w.slot) * HEADS + this->head(h)];
+          at = whole && ADDS ? at + z.sum[h] : z.sum[h];
         }
     } else {
       this->sum_sides(z.acc);
@@ -249,7 +250,9 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
 #pragma unroll
           for (int i = 0; i < VEC; ++i)
             z.acc[c][i] *= A(p.scale);
-        if (lift_t::whole(w))
+        if (lift_t::whole(w) && ADDS)
+          this->add(p.grad_query, w.row, c, z.acc[c]);
+        else if (lift_t::whole(w))
           this->give(p.grad_query, w.row, c, z.acc[c]);
         else
           this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);

@@ -94,9 +94,9 @@ dfgnn_status dfgnn__edges_forward_finish(const edges_params *p,
 
 /* ---- around a backward walk: edges_items.c ------------------------------- */
 
-/* Adds up what items of a backward walk left: so many tensors, and scalars of
- * nodes where to_scalar is not NULL. */
-dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p,
+/* Adds up what items of a backward walk, over rows or columns, left: so many
+ * tensors, and scalars of nodes where to_scalar is not NULL. */
+dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p, int columns,
                                           const tensor_view *to, int tensors,
                                           void *to_scalar,
                                           const dfgnn_view *items,
