@@ -330,7 +330,13 @@ def test_what_is_no_number_is_what_pyg_makes_of_it(reduce, special, where):
     grad = torch.randn_like(out)
     for found, right in zip(torch.autograd.grad(out, wanted, grad),
                             torch.autograd.grad(want, wanted, grad)):
-        torch.testing.assert_close(found, right, equal_nan=True)
+        # An extreme that is NaN passes its gradient on to the message it is
+        # of; torch's scatter makes those of the whole row NaN.
+        numbers = torch.ones_like(right, dtype=torch.bool) \
+            if reduce in ("sum", "mean") else ~right.isnan()
+        torch.testing.assert_close(found[numbers], right[numbers],
+                                   equal_nan=True)
+        assert numbers.sum() > right.numel() // 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16,
