@@ -21,10 +21,14 @@ import dfgnn.nn.pyg as ours
 ZINC, ARXIV, MESH = (2944, 6400, 23), (169343, 1166243, 0), (40320, 645120, 0)
 CASES = [("gine", ZINC, 64, 8), ("gine", ZINC, 64, 64), ("gine", ZINC, 128, 8),
          ("gine", ZINC, 128, 64), ("gine given", ZINC, 64, 64),
-         ("gated", ZINC, 64, None)]
+         ("gated", ZINC, 64, None), ("gated edges", ZINC, 64, 8),
+         ("gine max", ZINC, 64, 8), ("gated max", ZINC, 64, None),
+         ("gated moments", ZINC, 64, 8)]
 CUDA_CASES = [("gine", ARXIV, 128, 11), ("gine", ARXIV, 128, 64),
               ("gine given", ARXIV, 128, 128), ("gated", ARXIV, 128, None),
-              ("gine", MESH, 512, 11)]
+              ("gine", MESH, 512, 11), ("gated edges", ARXIV, 128, 11),
+              ("gine max", ARXIV, 128, 11), ("gated max", ARXIV, 128, None),
+              ("gated moments", ARXIV, 128, 11)]
 
 
 class Same(torch.nn.Module):
@@ -39,10 +43,16 @@ class Same(torch.nn.Module):
 
 
 def layer_of(module, name, dim, fields):
-    if name == "gated":
-        return module.ResGatedGraphConv(dim, dim)
+    aggr = "max" if name.endswith("max") else "add"
+    if name == "gated moments":
+        return module.ResGatedGraphConv(
+            dim, dim, edge_dim=fields, root_weight=False, bias=False,
+            aggr=["mean", "min", "max", "std"])
+    if name.startswith("gated"):
+        return module.ResGatedGraphConv(dim, dim, edge_dim=fields, aggr=aggr)
     edge_dim = None if name == "gine given" else fields
-    return module.GINEConv(Same(dim), edge_dim=edge_dim, train_eps=True)
+    return module.GINEConv(Same(dim), edge_dim=edge_dim, train_eps=True,
+                           aggr=aggr)
 
 
 def edges_of(nodes, edges, graph):

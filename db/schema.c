@@ -155,24 +155,28 @@ static const char upgrade_2[] =
 /* Version 3: what edge features are added to, normalised queries and keys, and
  * messages belong to the problem. */
 
-static const char problem_3[] =
-    "CREATE TABLE problem (\n"
-    "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"
-    "  op TEXT NOT NULL CHECK (length(op) BETWEEN 1 AND 32),\n"
-    "  pass TEXT NOT NULL CHECK (length(pass) BETWEEN 1 AND 32),\n"
-    "  dtype TEXT NOT NULL CHECK (length(dtype) BETWEEN 1 AND 32),\n"
-    "  math TEXT NOT NULL CHECK (length(math) BETWEEN 1 AND 32),\n"
-    "  layout TEXT NOT NULL CHECK (length(layout) BETWEEN 1 AND 32),\n"
-    "  index_type TEXT NOT NULL CHECK (index_type IN ('i32', 'i64')),\n"
-    "  heads INTEGER NOT NULL CHECK (heads >= 1),\n"
-    "  dim INTEGER NOT NULL CHECK (dim >= 1),\n"
-    "  deterministic INTEGER NOT NULL CHECK (deterministic IN (0, 1)),\n"
-    "  weights INTEGER NOT NULL CHECK (weights IN (0, 1)),\n"
-    "  bias INTEGER NOT NULL CHECK (bias IN (0, 1)),\n"
-    "  dropout INTEGER NOT NULL CHECK (dropout IN (0, 1)),\n"
-    "  edge_dim INTEGER NOT NULL CHECK (edge_dim >= -1),\n"
-    "  edge_use INTEGER NOT NULL CHECK (edge_use BETWEEN 0 AND 2),\n"
-    "  qk_norm INTEGER NOT NULL CHECK (qk_norm BETWEEN 0 AND 2),\n"
+/* The columns of all versions from here on, but for how many messages there
+ * are. */
+#define PROBLEM_COLUMNS                                                        \
+  "CREATE TABLE problem (\n"                                                   \
+  "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"              \
+  "  op TEXT NOT NULL CHECK (length(op) BETWEEN 1 AND 32),\n"                  \
+  "  pass TEXT NOT NULL CHECK (length(pass) BETWEEN 1 AND 32),\n"              \
+  "  dtype TEXT NOT NULL CHECK (length(dtype) BETWEEN 1 AND 32),\n"            \
+  "  math TEXT NOT NULL CHECK (length(math) BETWEEN 1 AND 32),\n"              \
+  "  layout TEXT NOT NULL CHECK (length(layout) BETWEEN 1 AND 32),\n"          \
+  "  index_type TEXT NOT NULL CHECK (index_type IN ('i32', 'i64')),\n"         \
+  "  heads INTEGER NOT NULL CHECK (heads >= 1),\n"                             \
+  "  dim INTEGER NOT NULL CHECK (dim >= 1),\n"                                 \
+  "  deterministic INTEGER NOT NULL CHECK (deterministic IN (0, 1)),\n"        \
+  "  weights INTEGER NOT NULL CHECK (weights IN (0, 1)),\n"                    \
+  "  bias INTEGER NOT NULL CHECK (bias IN (0, 1)),\n"                          \
+  "  dropout INTEGER NOT NULL CHECK (dropout IN (0, 1)),\n"                    \
+  "  edge_dim INTEGER NOT NULL CHECK (edge_dim >= -1),\n"                      \
+  "  edge_use INTEGER NOT NULL CHECK (edge_use BETWEEN 0 AND 2),\n"            \
+  "  qk_norm INTEGER NOT NULL CHECK (qk_norm BETWEEN 0 AND 2),\n"
+
+static const char problem_3[] = PROBLEM_COLUMNS
     "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 2)\n"
     ") STRICT, WITHOUT ROWID";
 
@@ -207,6 +211,21 @@ static const char upgrade_4[] =
     "INSERT INTO measurement SELECT * FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
+/* Version 5: one message more, whose gate and value have features of the edge.
+ */
+
+static const char problem_5[] = PROBLEM_COLUMNS
+    "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 3)\n"
+    ") STRICT, WITHOUT ROWID";
+
+static const char upgrade_5[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT * FROM old_graph;"
+    "INSERT INTO problem SELECT * FROM old_problem;"
+    "INSERT INTO run SELECT * FROM old_run;"
+    "INSERT INTO measurement SELECT * FROM old_measurement;"
+    "INSERT INTO pin SELECT * FROM old_pin;";
+
 #define NAMES                                                                  \
   { "device", "graph", "measurement", "pin", "problem", "run" }
 
@@ -221,7 +240,10 @@ static const dfgnn_schema versions[] = {
      .upgrade = upgrade_3},
     {.name = NAMES,
      .sql = {device_1, graph_4, measurement_1, pin_2, problem_3, run_1},
-     .upgrade = upgrade_4}};
+     .upgrade = upgrade_4},
+    {.name = NAMES,
+     .sql = {device_1, graph_4, measurement_1, pin_2, problem_5, run_1},
+     .upgrade = upgrade_5}};
 
 const dfgnn_schemas dfgnn__schemas = {sizeof versions / sizeof *versions,
                                       versions};

@@ -107,10 +107,12 @@ DFGNN_API const char *dfgnn_version(void);
  *   SPMM_SUM       out_i = r_i sum_j c_j x_j
  *   SPMM_MEAN      the same with sum over the number of edges
  *   SPMM_WEIGHTED  out_i = r_i sum_j c_j w_ij x_j
- * Messages of SPMM_SUM, SPMM_MEAN and the reductions: with problem.message, x_j
- * is in the formulas m_ij, which differs from edge to edge:
+ * Messages of SPMM_SUM, SPMM_MEAN, REDUCE_MIN, REDUCE_MAX, REDUCE_MEAN and
+ * REDUCE_PNA (whose out_std is that of REDUCE_STD): with problem.message, x_j is
+ * in the formulas m_ij, which differs from edge to edge:
  *   RELU   relu(x_j + W e_ij + b)                        GINE, GEN
- *   GATE   sigmoid(a_i + b_j [+ W e_ij + b]) x_j         ResGated, GatedGCN
+ *   GATE   sigmoid(a_i + b_j [+ W e_ij + b]) x_j         GatedGCN
+ *   GATE_VALUE  sigmoid(a_i + b_j + W e_ij + b) (x_j + W' e_ij + b')  ResGated
  *          by feature, a and b being args.gate_dst and gate_src
  * Reductions by feature; a row without edges gives 0 (arg -1):
  *   REDUCE_MIN, REDUCE_MAX  and which edge it came from; the first of equals, a
@@ -192,6 +194,7 @@ typedef enum dfgnn_message {
   DFGNN_MESSAGE_COPY = 0, /* x_j */
   DFGNN_MESSAGE_RELU = 1,
   DFGNN_MESSAGE_GATE = 2,
+  DFGNN_MESSAGE_GATE_VALUE = 3,
   DFGNN_MESSAGE_COUNT
 } dfgnn_message;
 
@@ -701,8 +704,9 @@ typedef struct dfgnn_problem {
                             * is its scalar, [E,H].  Not AGNN, SPMM_WEIGHTED. */
   dfgnn_edge_use edge_use; /* GT with edge features */
   dfgnn_qk_norm qk_norm;   /* GT */
-  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_*.  RELU needs edge
-                            * features, GATE may have them, COPY has none. */
+  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN, _PNA.
+                            * RELU needs edge features, GATE may have them,
+                            * GATE_VALUE needs edge_dim F, COPY has none. */
   int accumulate;          /* attention backward: 1: grad_query and
                             * grad_score_dst are added to what is there, as
                             * parts of a graph need it that share destinations */
@@ -773,7 +777,8 @@ typedef struct dfgnn_args {
   uint64_t seed_value;
 
   const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar.  With
-                            * problem.edge_dim F: W [H,D,F].  Storage. */
+                            * problem.edge_dim F: W [H,D,F], with
+                            * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage. */
   const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
   const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
   void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
@@ -793,7 +798,7 @@ typedef struct dfgnn_args {
   void *grad_att;        /* [H,D].  Scalar. */
   void *grad_beta;       /* [1].  Scalar. */
   void *grad_bias;       /* [E,H].  Scalar; only with problem.bias. */
-  void *grad_edge_weight; /* [E,H], or of W [H,D,F].  Scalar. */
+  void *grad_edge_weight; /* [E,H], or as W.  Scalar. */
   dfgnn_strides grad_out_strides, grad_query_strides, grad_key_strides,
       grad_value_strides;
 
@@ -801,15 +806,17 @@ typedef struct dfgnn_args {
    * here in every layout. */
   const void *edge_attr; /* e [E,F], or W e + b [E,H,D].  Storage.  Only with
                           * problem.edge_dim. */
-  const void *edge_bias; /* b [H,D].  Storage; NULL: 0.  Only with edge_dim F. */
+  const void *edge_bias; /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
+                          * Storage; NULL: 0.  Only with edge_dim F. */
   const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
   const void *query_norm, *key_norm; /* w of q and of k [D].  Storage; NULL: 1.
                                       * Only with problem.qk_norm. */
   double norm_eps;       /* 0: 1e-5 */
-  const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE. */
+  const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE and
+                          * MESSAGE_GATE_VALUE. */
   const void *gate_src;  /* b [M,H,D].  Likewise. */
   void *grad_edge_attr;  /* as edge_attr.  Storage. */
-  void *grad_edge_bias;  /* [H,D].  Scalar. */
+  void *grad_edge_bias;  /* as edge_bias.  Scalar. */
   void *grad_score_edge; /* [E,H].  Scalar. */
   void *grad_query_norm, *grad_key_norm; /* [D].  Scalar. */
   void *grad_gate_dst;   /* [N,H,D].  Storage. */

@@ -106,19 +106,18 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
   return DFGNN_OK;
 }
 
-/* Operators whose edges may carry messages other than copies. */
-#define OPS_MESSAGE                                                            \
-  (DFGNN_OPS_REDUCE | DFGNN_BIT(DFGNN_OP_SPMM_SUM) |                           \
-   DFGNN_BIT(DFGNN_OP_SPMM_MEAN))
-
 /* Do edge features, norms and messages go with the operator and each other? */
 static dfgnn_status check_edges(const dfgnn_problem *p) {
   const char *name = dfgnn_op_name(p->op), *wrong = NULL;
-  int sums = OPS_MESSAGE >> p->op & 1;
+  int sums = DFGNN_OPS_MESSAGE >> p->op & 1;
   if (p->message && !sums)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.message is %s, which operator %s does not have",
-                       dfgnn_message_name(p->message), name);
+                       "problem.message is %s, which operator %s does not "
+                       "have%s",
+                       dfgnn_message_name(p->message), name,
+                       DFGNN_OPS_REDUCE >> p->op & 1
+                           ? "; out_std of reduce-pna is their deviation"
+                           : "");
   if (p->qk_norm && p->op != DFGNN_OP_GT)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.qk_norm is %s, which operator %s does not have",
@@ -133,6 +132,11 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.message is relu, but problem.edge_dim is 0: "
                        "expected edge features");
+  if (p->message == DFGNN_MESSAGE_GATE_VALUE && p->edge_dim <= 0)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.message is gate-value, but problem.edge_dim is "
+                       "%lld: expected edge features that a matrix projects",
+                       (long long)p->edge_dim);
   if (!p->edge_dim)
     return DFGNN_OK;
   if (p->op == DFGNN_OP_AGNN || p->op == DFGNN_OP_SPMM_WEIGHTED)

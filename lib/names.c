@@ -20,7 +20,8 @@ static const char *const effort_names[] = {"default", "stored", "estimate",
                                            "measure", "paper",  "race"};
 static const char *const edge_use_names[] = {"both", "keys", "values"};
 static const char *const qk_norm_names[] = {"none", "rms", "layer"};
-static const char *const message_names[] = {"copy", "relu", "gate"};
+static const char *const message_names[] = {"copy", "relu", "gate",
+                                            "gate-value"};
 static const char *const source_names[] = {"exact",  "similar", "nearest",
                                            "rule",   "paper",   "pinned",
                                            "forced", "model"};

@@ -327,10 +327,10 @@ static const dfgnn_operator operators[] = {
      .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 1,
      .reference = dfgnn__reduce_reference},
     {REDUCE(VAR, "var"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 3,
+     .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 3,
      .reference = dfgnn__reduce_reference},
     {REDUCE(STD, "std"), .kind = "reduce.fwd",
-     .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 3,
+     .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 3,
      .reference = dfgnn__reduce_reference},
     {REDUCE(PNA, "pna"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE,
@@ -355,11 +355,11 @@ static const dfgnn_operator operators[] = {
      .tensors = {GRAD_OUT, MESSAGE_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
      .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
     {REDUCE(VAR, "var"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
-     .flops_edge = 4, .reference = dfgnn__reduce_backward_reference},
+     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_VALUE, END}, .flops_edge = 4,
+     .reference = dfgnn__reduce_backward_reference},
     {REDUCE(STD, "std"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
-     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
-     .flops_edge = 4, .reference = dfgnn__reduce_backward_reference},
+     .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_VALUE, END}, .flops_edge = 4,
+     .reference = dfgnn__reduce_backward_reference},
     {REDUCE(PNA, "pna"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT,
                  {STRIDED_AS(grad_out_min, grad_out), N | H | D, GATHERED},
@@ -411,6 +411,8 @@ int64_t dfgnn__tensor_width(const dfgnn_tensor *tensor,
                             const dfgnn_problem *problem) {
   int64_t heads = tensor->shape & DFGNN_DIM_H ? problem->heads : 1;
   int64_t dim = tensor->shape & DFGNN_DIM_D ? problem->dim : 1;
+  if (tensor->flag == DFGNN_FLAG_PROJECTION)
+    heads *= dfgnn__message_parts(problem->message);
   return heads * dim *
          (tensor->shape & DFGNN_DIM_F ? edge_features(problem) : 1);
 }
@@ -442,7 +444,7 @@ int dfgnn__tensor_used(const dfgnn_tensor *tensor,
   case DFGNN_FLAG_MESSAGE:
     return problem->message != DFGNN_MESSAGE_COPY;
   case DFGNN_FLAG_GATE:
-    return problem->message == DFGNN_MESSAGE_GATE;
+    return dfgnn__message_gated(problem->message);
   }
   return 0;
 }

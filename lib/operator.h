@@ -46,7 +46,7 @@ typedef enum dfgnn_flag {
   DFGNN_FLAG_PROJECTION, /* edge_dim is above 0: there is a W */
   DFGNN_FLAG_NORM,       /* qk_norm */
   DFGNN_FLAG_MESSAGE,    /* message is not COPY */
-  DFGNN_FLAG_GATE        /* message is GATE */
+  DFGNN_FLAG_GATE        /* message is GATE or GATE_VALUE */
 } dfgnn_flag;
 
 typedef struct dfgnn_tensor {

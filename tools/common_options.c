@@ -60,7 +60,7 @@ const tool_option tool_options[OPTION_COUNT] = {
                         "(default none)"},
     [OPTION_MESSAGE] = {"message", 0, "LIST",
                         "what an edge carries in spmm and reduce: copy, relu, "
-                        "gate (default copy)"},
+                        "gate, gate-value (default copy)"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
                        "stored, estimate, measure, "
                        "race or paper (default DFGNN_EFFORT, else "

@@ -51,7 +51,9 @@ double dfgnn__bound(const dfgnn_arithmetic *arithmetic, dfgnn_dtype dtype,
                     double expected, double fixed, double summed,
                     int64_t terms) {
   double levels = height(arithmetic->block, terms), computed;
-  if (dtype == DFGNN_DTYPE_COUNT || (fixed == 0 && summed == 0))
+  if (dtype == DFGNN_DTYPE_COUNT)
+    return fixed;
+  if (fixed == 0 && summed == 0)
     return 0;
   fixed *= fixed;
   summed *= summed;

@@ -47,7 +47,8 @@ dfgnn_arithmetic dfgnn__arithmetic(const dfgnn_problem *problem,
                                    const dfgnn_family *family);
 
 /* The bound of one output, stored as dtype (DFGNN_DTYPE_COUNT: an index, which
- * is exact), that is `expected` and a sum of so many terms. */
+ * is exact, or off by `fixed` at most), that is `expected` and a sum of so many
+ * terms. */
 double dfgnn__bound(const dfgnn_arithmetic *arithmetic, dfgnn_dtype dtype,
                     double expected, double fixed, double summed,
                     int64_t terms);

@@ -174,6 +174,15 @@ typedef struct dfgnn_family {
   int local_bytes;
 } dfgnn_family;
 
+/* Is a message gated, and how many parts does an edge have in it, that a matrix
+ * projects each? */
+static inline int dfgnn__message_gated(dfgnn_message message) {
+  return message == DFGNN_MESSAGE_GATE || message == DFGNN_MESSAGE_GATE_VALUE;
+}
+static inline int dfgnn__message_parts(dfgnn_message message) {
+  return message == DFGNN_MESSAGE_GATE_VALUE ? 2 : 1;
+}
+
 #define DFGNN_BIT(x) (1u << (x))
 #define DFGNN_OPS_ATTENTION                                                    \
   (DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_AGNN) |                         \
@@ -185,6 +194,14 @@ typedef struct dfgnn_family {
   (DFGNN_BIT(DFGNN_OP_REDUCE_MIN) | DFGNN_BIT(DFGNN_OP_REDUCE_MAX) |           \
    DFGNN_BIT(DFGNN_OP_REDUCE_MEAN) | DFGNN_BIT(DFGNN_OP_REDUCE_VAR) |          \
    DFGNN_BIT(DFGNN_OP_REDUCE_STD) | DFGNN_BIT(DFGNN_OP_REDUCE_PNA))
+/* Operators whose edges may carry messages other than copies, and those. */
+#define DFGNN_OPS_MESSAGE                                                      \
+  (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN) |              \
+   DFGNN_BIT(DFGNN_OP_REDUCE_MIN) | DFGNN_BIT(DFGNN_OP_REDUCE_MAX) |           \
+   DFGNN_BIT(DFGNN_OP_REDUCE_MEAN) | DFGNN_BIT(DFGNN_OP_REDUCE_PNA))
+#define DFGNN_MESSAGES_ALL                                                     \
+  (DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE) |             \
+   DFGNN_BIT(DFGNN_MESSAGE_GATE_VALUE))
 #define DFGNN_DTYPES_ALL                                                       \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16) |       \
    DFGNN_BIT(DFGNN_F64))

@@ -23,7 +23,7 @@ INDEX_I32, INDEX_I64 = 0, 1
 EDGE_PROJECTED = -1
 EDGE_USES = {"both": 0, "keys": 1, "values": 2}
 QK_NORMS = {"none": 0, "rms": 1, "layer": 2}
-MESSAGES = {"copy": 0, "relu": 1, "gate": 2}
+MESSAGES = {"copy": 0, "relu": 1, "gate": 2, "gate-value": 3}
 EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4,
            "race": 5}
 SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced",

@@ -4,8 +4,10 @@ torch operations.
 A call has six tensors, in this order: value [M, H, D], gate_dst [N, H, D],
 gate_src [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_weight),
 edge_weight [H, D, F] and edge_bias [H, D].  All but value may be None; without
-gates a message is relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.
-Everything by edge is in the graph's own order.
+gates a message is relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an
+edge_weight [2, H, D, F] (and an edge_bias [2, H, D]) the value has features of
+the edge, too: sigmoid(a_i + b_j + e) (x_j + e').  Everything by edge is in the
+graph's own order.
 """
 
 from typing import NamedTuple, Optional
@@ -16,13 +18,17 @@ from . import _abi
 from ._attention import say_once
 from ._execute import Plan
 from ._modes import needs_composite
+from ._neighbours import OPERATORS
 from ._operators import DTYPES, Settings
 from .errors import UnsupportedError
 
 FIELDS = ("value", "gate_dst", "gate_src", "edge_attr", "edge_weight",
           "edge_bias")
-OPS = {"sum": "spmm-sum", "mean": "spmm-mean"}
-REDUCTIONS = (*OPS, "max")
+# What has kernels.
+OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "min": "reduce-min",
+       "max": "reduce-max", "pna": "reduce-pna"}
+PNA = ("mean", "min", "max", "std")
+REDUCTIONS = ("sum", *PNA, "var", "pna")
 
 
 class Tensors(NamedTuple):
@@ -36,45 +42,85 @@ class Tensors(NamedTuple):
 
 # ---- by torch operations ----------------------------------------------------
 
-def composite(graph, reduce, given):
-    """[N, H, D], differentiable as often as wanted."""
-    src, dst = graph.src, graph.dst
-    part = given.edge_attr
-    if given.edge_weight is not None:
-        heads, dim, fields = given.edge_weight.shape
-        part = part @ given.edge_weight.reshape(heads * dim, fields).t()
-        part = part.view(-1, heads, dim)
-        if given.edge_bias is not None:
-            part = part + given.edge_bias
-    sent = given.value.index_select(0, src)
+def _parts(given):
+    """The edges' parts [E, H, D] of the sum or gate, and of the value."""
+    if given.edge_weight is None:
+        return given.edge_attr, None
+    *_, heads, dim, fields = given.edge_weight.shape
+    parts = given.edge_attr @ given.edge_weight.reshape(-1, fields).t()
+    parts = parts.view(parts.size(0), -1, heads, dim)
+    if given.edge_bias is not None:
+        parts = parts + given.edge_bias.view(parts.shape[1:])
+    return parts[:, 0], parts[:, 1] if parts.size(1) > 1 else None
+
+
+def _sent(graph, given):
+    """The messages [E, H, D]."""
+    part, more = _parts(given)
+    sent = given.value.index_select(0, graph.src)
     if given.gate_dst is None:
-        message = (sent + part).relu()
-    else:
-        gate = (given.gate_dst.index_select(0, dst)
-                + given.gate_src.index_select(0, src))
-        message = (gate if part is None else gate + part).sigmoid() * sent
+        return (sent + part).relu()
+    gate = (given.gate_dst.index_select(0, graph.dst)
+            + given.gate_src.index_select(0, graph.src))
+    if more is not None:
+        sent = sent + more
+    return (gate if part is None else gate + part).sigmoid() * sent
+
+
+def composite(graph, reduce, given, args=None):
+    """[N, H, D], four of them of "pna"; differentiable as often as wanted.
+    args: the places of the extremes in their rows by name, where they are
+    known: gradients then go to those edges alone."""
+    message = _sent(graph, given)
+    dst = graph.dst
     zeros = message.new_zeros((graph.num_dst,) + tuple(message.shape[1:]))
-    if reduce == "max":
+
+    def total(x):
+        return zeros.index_add(0, dst, x)
+
+    def extreme(name):
+        if not graph.num_edges:
+            return zeros
+        if args is not None:
+            picked = args["arg_" + name].long()
+            place = picked + graph.offsets[:-1].long().view(-1, 1, 1)
+            return message.gather(0, place.clamp(0, graph.num_edges - 1)) \
+                * (picked >= 0)
         return zeros.scatter_reduce(
-            0, dst.view(-1, 1, 1).expand_as(message), message, "amax",
+            0, dst.view(-1, 1, 1).expand_as(message), message, "a" + name,
             include_self=False)
-    out = zeros.index_add(0, dst, message)
     if reduce == "sum":
-        return out
-    degrees = graph.degrees.clamp(min=1).to(out.dtype)
-    return out / degrees.view(-1, 1, 1)
+        return total(message)
+    if reduce in ("min", "max"):
+        return extreme(reduce)
+    degrees = graph.degrees.clamp(min=1).to(zeros.dtype).view(-1, 1, 1)
+    mean = total(message) / degrees
+    if reduce == "mean":
+        return mean
+    deviation = message - mean.index_select(0, dst)
+    var = total(deviation * deviation) / degrees
+    if reduce == "var":
+        return var
+    std = torch.where(var <= 1e-5, torch.zeros_like(var),
+                      var.clamp(min=1e-5).sqrt())
+    return std if reduce == "std" else (mean, extreme("min"), extreme("max"),
+                                        std)
 
 
-def _differentiate(graph, reduce, given, grad, wants, create_graph):
+def _tuple(outs):
+    return outs if isinstance(outs, tuple) else (outs,)
+
+
+def _differentiate(graph, reduce, given, args, grads, wants, create_graph):
     with torch.enable_grad():
         if create_graph:  # one leaf an argument: a tensor may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
         else:
             given = [None if t is None else t.detach().requires_grad_(w)
                      for t, w in zip(given, wants)]
-        out = composite(graph, reduce, Tensors(*given))
+        outs = _tuple(composite(graph, reduce, Tensors(*given), args))
         sources = [t for t, w in zip(given, wants) if w]
-        found = iter(torch.autograd.grad(out, sources, grad,
+        found = iter(torch.autograd.grad(outs, sources, grads,
                                          create_graph=create_graph))
     return [next(found) if w else None for w in wants]
 
@@ -92,6 +138,8 @@ class _Recipe:
                       else torch.float32)
         self.op = OPS[reduce]
         self.message = "relu" if given.gate_dst is None else "gate"
+        if given.edge_weight is not None and given.edge_weight.dim() == 4:
+            self.message = "gate-value"
         self.edge_dim = 0
         if given.edge_weight is not None:
             self.edge_dim = attr.size(1)
@@ -124,6 +172,7 @@ def _recipe(graph, reduce, given):
     key = ("messages", reduce, given.value.shape[1:], given.value.dtype,
            given.gate_dst is None,
            None if given.edge_attr is None else given.edge_attr.shape[1:],
+           None if given.edge_weight is None else given.edge_weight.dim(),
            torch.are_deterministic_algorithms_enabled())
     found = recipes.get(key)
     if found is None:
@@ -141,16 +190,27 @@ def _run(graph, made, backward, tensors):
 
 
 def forward(graph, reduce, given):
-    """[N, H, D] of contiguous tensors."""
+    """(results, edges of the extremes) by name, of contiguous tensors."""
     made = _recipe(graph, reduce, given)
-    out = given.value.new_empty(made.out_shape)
-    if not graph.num_edges:
-        return out.zero_()
-    _run(graph, made, False, dict(given._asdict(), out=out))
-    return out
+    spec = OPERATORS[made.op]
+    outs = {name: given.value.new_empty(made.out_shape) for name in spec.outs}
+    args = {name: torch.empty(made.out_shape, dtype=torch.int32,
+                              device=graph.device) for name in spec.args}
+    if graph.num_edges:
+        _run(graph, made, False, dict(given._asdict(), **outs, **args))
+        return outs, args
+    return ({n: t.zero_() for n, t in outs.items()},
+            {n: t.fill_(-1) for n, t in args.items()})
 
 
-def backward(graph, reduce, given, grad, wants):
+def _saved(reduce, outs, args):
+    """What the gradient reads of what forward made."""
+    known = dict(outs, **args)
+    return {name: known[name] for name in OPERATORS[OPS[reduce]].saved
+            if name in known}
+
+
+def backward(graph, reduce, given, saved, grads, wants):
     """The gradients of the tensors, None where they are not wanted."""
     made = _recipe(graph, reduce, given)
     new = torch.empty if graph.num_edges else torch.zeros
@@ -158,8 +218,11 @@ def backward(graph, reduce, given, grad, wants):
              if w else None
              for name, t, w in zip(FIELDS, given, wants)]
     if graph.num_edges:
-        grads = {"grad_" + name: t for name, t in zip(FIELDS, found)}
-        _run(graph, made, True, dict(given._asdict(), grad_out=grad, **grads))
+        found_by_name = {"grad_" + name: t for name, t in zip(FIELDS, found)}
+        names = OPERATORS[made.op].outs
+        given_grads = {"grad_" + name: t for name, t in zip(names, grads)}
+        _run(graph, made, True, dict(given._asdict(), **saved, **given_grads,
+                                     **found_by_name))
     return [t if t is None or t.dtype == x.dtype else t.to(x.dtype)
             for t, x in zip(found, given)]
 
@@ -168,41 +231,47 @@ class Messages(torch.autograd.Function):
     @staticmethod
     def forward(ctx, graph, reduce, *given):
         given = Tensors(*given)
-        out = forward(graph, reduce, given)
-        ctx.save_for_backward(*given)
-        ctx.call = graph, reduce
-        return out
+        outs, args = forward(graph, reduce, given)
+        saved = _saved(reduce, outs, args)
+        ctx.save_for_backward(*given, *saved.values())
+        ctx.call = graph, reduce, tuple(saved)
+        return tuple(outs.values())
 
     @staticmethod
-    def backward(ctx, grad):
-        graph, reduce = ctx.call
-        given = Tensors(*ctx.saved_tensors)
+    def backward(ctx, *grads):
+        graph, reduce, names = ctx.call
+        given = Tensors(*ctx.saved_tensors[:len(FIELDS)])
+        saved = dict(zip(names, ctx.saved_tensors[len(FIELDS):]))
         wants = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():
             say_once("gradients of gradients are made by torch operations, "
                      "which hold every edge's features")
-            found = _differentiate(graph, reduce, given, grad, wants, True)
+            found = _differentiate(graph, reduce, given, saved, grads, wants,
+                                   True)
         else:
-            found = gradients(graph, reduce, given, grad, wants)
+            found = gradients(graph, reduce, given, saved, grads, wants)
         return (None, None, *found)
 
 
-def gradients(graph, reduce, given, grad, wants):
+def gradients(graph, reduce, given, saved, grads, wants):
     """By kernels, or by torch operations where there is none."""
     try:
-        return backward(graph, reduce, given, grad.contiguous(), wants)
+        return backward(graph, reduce, given, saved,
+                        [g.contiguous() for g in grads], wants)
     except UnsupportedError as error:
         say_once(f"{error}; gradients are made by torch operations instead")
-    return _differentiate(graph, reduce, given, grad, wants, False)
+    return _differentiate(graph, reduce, given, saved, grads, wants, False)
 
 
 def fused(graph, reduce, given):
-    """[N, H, D] with gradients; what is by edge is in the graph's order."""
+    """[N, H, D], four of them of "pna", with gradients; what is by edge is in
+    the graph's order."""
     if needs_composite() or reduce not in OPS:
         return composite(graph, reduce, given)
     given = Tensors(*(None if t is None else t.contiguous() for t in given))
     try:
-        return Messages.apply(graph, reduce, *given)
+        outs = Messages.apply(graph, reduce, *given)
+        return outs if len(outs) > 1 else outs[0]
     except UnsupportedError as error:
         say_once(f"{error}; it runs by torch operations instead")
     return composite(graph, reduce, given)

@@ -54,9 +54,25 @@ LAYERS = {
                                     eps=.1, bias=True),
     "gated": lambda m: m.ResGatedGraphConv(DIM, 9),
     "gated mean": lambda m: m.ResGatedGraphConv(DIM, 9, aggr="mean"),
+    "gated edges": lambda m: m.ResGatedGraphConv(DIM, 9, edge_dim=5),
+    "gated edges max": lambda m: m.ResGatedGraphConv(DIM, 9, edge_dim=5,
+                                                     aggr="max"),
+    "gated edges several": lambda m: m.ResGatedGraphConv(
+        DIM, 9, edge_dim=5, root_weight=False, bias=False,
+        aggr=["mean", "min", "max", "std"]),
+    "gated min": lambda m: m.ResGatedGraphConv(DIM, 9, aggr="min"),
+    "gine max": lambda m: m.GINEConv(network(), edge_dim=5, aggr="max"),
+    "gine min": lambda m: m.GINEConv(network(), aggr="min"),
+    "gine std": lambda m: m.GINEConv(network(), edge_dim=5, aggr="std"),
+    "gen max": lambda m: m.GENConv(DIM, DIM, aggr="max", edge_dim=5,
+                                   norm="layer", eps=.1),
+    "gen several": lambda m: m.GENConv(
+        DIM, DIM, aggr=["mean", "min", "max", "std"], edge_dim=5,
+        norm="layer", eps=.1),
 }
 FIELDS = {"gine": DIM, "gine one field": 1, "gine many fields": 70,
-          "gen mean": DIM, "gated": None, "gated mean": None}
+          "gen mean": DIM, "gated": None, "gated mean": None,
+          "gated min": None, "gine min": DIM}
 
 
 def both(name, flow="source_to_target", where=ours):
@@ -133,7 +149,7 @@ def test_layers_without_pyg_refuse_what_they_cannot_do():
     with pytest.raises(ValueError, match="Node and edge feature dimension"):
         layer(x, edges(), torch.randn(EDGES, 5))
     with pytest.raises(ValueError, match="dfgnn.nn.pyg takes every"):
-        dfgnn.nn.GINEConv(network(), aggr="std")
+        dfgnn.nn.GINEConv(network(), aggr="median")
     with pytest.raises(ValueError, match="edge_dim is 5, and edge_attr is"):
         dfgnn.nn.ResGatedGraphConv(DIM, 9, edge_dim=5)(x, edges())
     with pytest.raises(ValueError, match="edge_dim is None, and edge_attr"):
@@ -141,17 +157,15 @@ def test_layers_without_pyg_refuse_what_they_cannot_do():
 
 
 @pytest.mark.parametrize("where", ["pyg", "nn"])
-@pytest.mark.parametrize("name", ["max", "edges", "act"])
+@pytest.mark.parametrize("name", ["var", "act"])
 def test_what_has_no_kernel_gives_what_pyg_gives(name, where):
     ours = dfgnn.nn.pyg if where == "pyg" else dfgnn.nn
 
     def make(m):
-        if name == "max":
-            return m.GINEConv(network(), edge_dim=5, aggr="max").double()
-        if name == "act":
-            return m.ResGatedGraphConv(DIM, 9, torch.nn.Tanh(), 5,
-                                       aggr="mean").double()
-        return m.ResGatedGraphConv(DIM, 9, edge_dim=5).double()
+        if name == "var":
+            return m.GINEConv(network(), edge_dim=5, aggr="var").double()
+        return m.ResGatedGraphConv(DIM, 9, torch.nn.Tanh(), 5,
+                                   aggr="mean").double()
     torch.manual_seed(2)
     theirs, mine = make(pyg), make(ours)
     mine.load_state_dict(theirs.state_dict())
@@ -164,7 +178,7 @@ def test_what_has_no_kernel_gives_what_pyg_gives(name, where):
 
 # ---- the functions ----------------------------------------------------------
 
-def tensors(heads, fields, gated):
+def tensors(heads, fields, gated, parts=()):
     torch.manual_seed(4)
 
     def new(*shape):
@@ -177,8 +191,8 @@ def tensors(heads, fields, gated):
         given.update(edge_attr=new(EDGES, heads, DIM))
     elif fields is not None:
         given.update(edge_attr=new(EDGES, fields),
-                     edge_weight=new(heads, DIM, fields),
-                     edge_bias=new(heads, DIM))
+                     edge_weight=new(*parts, heads, DIM, fields),
+                     edge_bias=new(*parts, heads, DIM))
     return _messages.Tensors(**given)
 
 
@@ -186,7 +200,7 @@ CASES = [(1, -1, False), (3, 4, False), (2, None, True), (2, -1, True),
          (1, 6, True)]
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max"])
 @pytest.mark.parametrize("heads, fields, gated", CASES)
 def test_functions_are_the_formula(heads, fields, gated, reduce, kernels):
     graph = dfgnn.as_graph(edges(), (NODES, NODES - 1))
@@ -208,13 +222,121 @@ def test_functions_are_the_formula(heads, fields, gated, reduce, kernels):
     assert kernels.calls == 1
 
 
-def test_gradients_of_gradients():
+def same_gradients(outs, wants, given):
+    wanted = [t for t in given if t is not None]
+    grads = [torch.randn_like(out) for out in outs]
+    for found, right in zip(torch.autograd.grad(outs, wanted, grads),
+                            torch.autograd.grad(wants, wanted, grads)):
+        torch.testing.assert_close(found, right)
+
+
+@pytest.mark.parametrize("heads, fields, gated", CASES)
+def test_four_moments_come_in_one_pass(heads, fields, gated, kernels):
+    graph = dfgnn.as_graph(edges(), (NODES, NODES - 1))
+    given = tensors(heads, fields, gated)
+    x, a, b, attr, weight, bias = given
+    if gated:
+        outs = dfgnn.gated_messages(graph, x, a, b, attr, weight, bias, "pna")
+    else:
+        outs = dfgnn.relu_messages(graph, x, attr, weight, bias, "pna")
+    ordered = given._replace(edge_attr=None if attr is None
+                             else graph.to_graph_order(attr))
+    wants = _messages.composite(graph, "pna", ordered)
+    assert len(outs) == 4 and kernels.calls == 1
+    for out, want in zip(outs, wants):
+        torch.testing.assert_close(out, want)
+    same_gradients(outs, wants, given)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max", "pna"])
+def test_values_take_features_of_the_edge(reduce, kernels):
+    graph = dfgnn.as_graph(edges(), (NODES, NODES - 1))
+    given = tensors(2, 5, True, (2,))
+    x, a, b, attr, weight, bias = given
+    outs = dfgnn.gated_messages(
+        graph, x, a, b, attr, weight[0], bias[0], reduce,
+        value_weight=weight[1], value_bias=bias[1])
+    part, more = ((attr @ w.flatten(0, 1).t()).view(EDGES, 2, DIM) + c
+                  for w, c in zip(weight, bias))
+    src, dst = edges()
+    message = torch.sigmoid(a[dst] + b[src] + part) * (x[src] + more)
+    wants = dfgnn.aggregate(
+        dfgnn.as_graph(torch.stack([torch.arange(EDGES), dst]),
+                       (EDGES, NODES - 1)), message, reduce)
+    outs, wants = (t if isinstance(t, tuple) else (t,) for t in (outs, wants))
+    assert kernels.calls == 1
+    for out, want in zip(outs, wants):
+        torch.testing.assert_close(out, want)
+    same_gradients(outs, wants, given)
+
+
+def test_several_reductions_share_a_pass(kernels):
     graph = dfgnn.as_graph(edges(), NODES)
-    given = tensors(2, 4, False)
-    x, attr = given.value, given.edge_attr
-    assert torch.autograd.gradgradcheck(
-        lambda x, attr: dfgnn.relu_messages(
-            graph, x, attr, given.edge_weight.detach()), (x, attr))
+    x, _, _, attr, weight, bias = tensors(1, 4, False)
+    names = ["std", "sum", "max", "var"]
+    outs = dfgnn.relu_messages(graph, x, attr, weight, bias, names)
+    assert kernels.calls == 2
+    ordered = _messages.Tensors(x, None, None, graph.to_graph_order(attr),
+                                weight, bias)
+    for name, out in zip(names, outs):
+        torch.testing.assert_close(
+            out, _messages.composite(graph, name, ordered))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max", "pna"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_gradients_of_gradients(reduce, gated):
+    graph = dfgnn.as_graph(edges(), NODES)
+    given = tensors(1, 4, gated)
+    weight = given.edge_weight.detach()
+    if gated:
+        a = torch.zeros(NODES, 1, DIM, dtype=torch.float64)
+
+        def function(x, attr):
+            return dfgnn.gated_messages(graph, x, a, given.gate_src.detach(),
+                                        attr, weight, reduce=reduce)
+    else:
+        def function(x, attr):
+            return dfgnn.relu_messages(graph, x, attr, weight, reduce=reduce)
+    assert torch.autograd.gradgradcheck(function,
+                                        (given.value, given.edge_attr),
+                                        fast_mode=True)
+
+
+@pytest.mark.parametrize("where", ["value", "edge_attr", "gate_dst",
+                                   "gate_src"])
+@pytest.mark.parametrize("special", [float("nan"), float("inf"),
+                                     -float("inf")])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max"])
+def test_what_is_no_number_is_what_pyg_makes_of_it(reduce, special, where):
+    graph = dfgnn.as_graph(edges(), (NODES, NODES - 1))
+    given = tensors(1, -1, where.startswith("gate"))
+    with torch.no_grad():
+        getattr(given, where)[3, 0, 2] = special
+        getattr(given, where)[5, 0, 7] = special
+    x, a, b, attr, _, _ = given
+    if a is None:
+        out = dfgnn.relu_messages(graph, x, attr, reduce=reduce)
+    else:
+        out = dfgnn.gated_messages(graph, x, a, b, attr, reduce=reduce)
+    src, dst = edges()
+    part = x[src] + attr if a is None else None
+    message = part.relu() if a is None else \
+        torch.sigmoid(a[dst] + b[src] + attr) * x[src]
+    want = pyg.aggr.MultiAggregation([reduce])(
+        message.flatten(1), dst, dim_size=NODES - 1).view(out.shape)
+    torch.testing.assert_close(out, want, equal_nan=True)
+    wanted = [t for t in given if t is not None]
+    grad = torch.randn_like(out)
+    for found, right in zip(torch.autograd.grad(out, wanted, grad),
+                            torch.autograd.grad(want, wanted, grad)):
+        # An extreme that is NaN passes its gradient on to the message it is
+        # of; torch's scatter makes those of the whole row NaN.
+        numbers = torch.ones_like(right, dtype=torch.bool) \
+            if reduce in ("sum", "mean") else ~right.isnan()
+        torch.testing.assert_close(found[numbers], right[numbers],
+                                   equal_nan=True)
+        assert numbers.sum() > right.numel() // 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16,
@@ -239,8 +361,10 @@ def test_a_graph_without_edges():
     assert not out.any() and not x.grad.any() and not weight.grad.any()
 
 
-def test_compiled_layers_keep_their_graph():
-    layer = LAYERS["gine lin"](ours)
+@pytest.mark.parametrize("name", ["gine lin", "gine max", "gated edges",
+                                  "gated edges several"])
+def test_compiled_layers_keep_their_graph(name):
+    layer = LAYERS[name](ours)
     x, attr = torch.randn(NODES, DIM), torch.randn(EDGES, 5)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, edges(), attr),

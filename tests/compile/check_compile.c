@@ -50,7 +50,8 @@ static const struct {
                 {DFGNN_MESSAGE_RELU, 11},
                 {DFGNN_MESSAGE_GATE, 0},
                 {DFGNN_MESSAGE_GATE, DFGNN_EDGE_PROJECTED},
-                {DFGNN_MESSAGE_GATE, 64}};
+                {DFGNN_MESSAGE_GATE, 64},
+                {DFGNN_MESSAGE_GATE_VALUE, 8}};
 
 static const int architectures[] = {80, 90, 100, 120};
 

@@ -4,6 +4,7 @@
  * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
  * table) and includes this once. */
 #include "kernels/common/cpu_panel.h"
+#include "kernels/common/cpu_select.h"
 #include "kernels/message/cpu/message.h"
 
 /* Vectors of a panel.  Portable kernels are for machines without others, and
@@ -24,18 +25,31 @@ enum {
   ROWS = DFGNN_CPU_MESSAGE_ROWS,
   NONE = DFGNN_CPU_EDGES_NONE,
   GIVEN = DFGNN_CPU_EDGES_GIVEN,
-  PROJECTED = DFGNN_CPU_EDGES_PROJECTED
+  PROJECTED = DFGNN_CPU_EDGES_PROJECTED,
+  RELU = DFGNN_CPU_MESSAGE_RELU,
+  GATE = DFGNN_CPU_MESSAGE_GATE,
+  GATE_VALUE = DFGNN_CPU_MESSAGE_GATE_VALUE
 };
 
 typedef dfgnn_cpu_message message_job;
 
 /* Operators of the compilers' vector extension, in every instruction set. */
-CPU_INLINE vec v_minus(vec a, vec b) { return a - b; }
 CPU_INLINE vec v_over(vec a, vec b) { return a / b; }
 
 #include "kernels/message/cpu/project.h"
 
 /* ---- the message --------------------------------------------------------- */
+
+/* The gradient of relu(sum): 0 where sum <= 0; a NaN passes it on. */
+CPU_INLINE vec v_rectified(vec sum, vec grad) {
+#if CPU_ISA == CPU_AVX512
+  return V(maskz_mov)(V_COMPARE(sum, v_zero(), _CMP_NLE_UQ), grad);
+#elif CPU_ISA == CPU_AVX2
+  return V(andnot)(V(cmp)(sum, v_zero(), _CMP_LE_OQ), grad);
+#else
+  return v_choose((bits)(sum <= v_zero()), v_zero(), grad);
+#endif
+}
 
 typedef struct sigmoid {
   vec on, off; /* sigma(z) and 1 - sigma(z) */
@@ -43,27 +57,28 @@ typedef struct sigmoid {
 
 CPU_INLINE sigmoid v_sigmoid(vec z) {
   vec zero = v_zero(), one = v_set(1);
-  vec small = v_exp(v_minus(zero, v_max(z, v_minus(zero, z))));
+  vec small = v_exp(v_sub(zero, v_max(z, v_sub(zero, z))));
   vec large = v_over(one, v_add(one, small));
   small = v_mul(small, large);
   return (sigmoid){v_step(z, large, small), v_step(z, small, large)};
 }
 
 /* The terms of one edge for a vector of features: of the sum and, of gradients,
- * of its part of the message. */
+ * of its part of the message.  The term of the sum by source is also that of
+ * the edge's part of the value. */
 typedef struct term {
   vec sum, edge;
 } term;
 
-/* x: of the source; gates: the nodes' parts of z; grad: f dO_i of a backward
- * pass. */
+/* x: of the source, with the edge's part of it; gates: the nodes' parts of z;
+ * grad: the gradient of the message of a backward pass. */
 CPU_INLINE term term_of(vec x, vec gates, vec edge, vec grad, const int pass,
-                        const int gated) {
-  if (!gated) {
+                        const int kind) {
+  if (kind == RELU) {
     vec sum = v_add(x, edge);
     if (pass == FORWARD)
       return (term){v_max(v_zero(), sum), v_zero()}; /* a NaN stays */
-    vec on = v_step(sum, grad, v_zero());
+    vec on = v_rectified(sum, grad);
     return (term){on, on};
   }
   sigmoid s = v_sigmoid(v_add(gates, edge));
@@ -108,8 +123,9 @@ CPU_INLINE void end_sum(storage *out, scalar *sum, int fresh, vec x, vec after,
 
 CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
                       const int cut, const int pass, const int edges,
-                      const int gated) {
+                      const int kind) {
   const message_job *job = g->job;
+  const int gated = kind != RELU;
   const int both = pass == COLUMNS && gated;
   const int64_t bytes = job->pieces.dim * (int64_t)sizeof(storage);
   vec sum[WIDEST], sum_gate[WIDEST], own[WIDEST], own_gate[WIDEST];
@@ -136,19 +152,22 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
     CPU_EACH(i, width) {
       int last = cut && i == width - 1;
       vec read = load_cut(far + i * VECTOR, t, last);
-      vec part = edges == GIVEN ? load_cut(attr + i * VECTOR, t, last)
-                 : edges == PROJECTED
-                     ? s_load(g->projected + e * job->projection.padded_width +
-                              d + i * VECTOR)
-                     : v_zero();
+      const scalar *projected = g->projected;
+      if (edges == PROJECTED)
+        projected += e * job->projection.row + d + i * VECTOR;
+      vec part = edges == GIVEN       ? load_cut(attr + i * VECTOR, t, last)
+                 : edges == PROJECTED ? s_load(projected)
+                                      : v_zero();
+      vec x = pass == COLUMNS ? own[i] : read;
+      if (kind == GATE_VALUE)
+        x = v_add(x, s_load(projected + job->projection.padded_width));
       vec gates =
           gated ? v_add(own_gate[i], load_cut(far_gate + i * VECTOR, t, last))
                 : v_zero();
       vec grad = pass == COLUMNS ? v_mul(factor, read)
                  : pass == ROWS  ? v_mul(factor, own[i])
                                  : v_zero();
-      term y = term_of(pass == COLUMNS ? own[i] : read, gates, part, grad, pass,
-                       gated);
+      term y = term_of(x, gates, part, grad, pass, kind);
       sum[i] =
           pass == FORWARD ? v_fma(factor, y.sum, sum[i]) : v_add(y.sum, sum[i]);
       if (both)
@@ -192,7 +211,7 @@ CPU_INLINE scalar after_of(const message_job *job, int64_t row) {
 
 CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
                      int64_t begin, int64_t end, void *state, int whole,
-                     const int pass, const int edges, const int gated) {
+                     const int pass, const int edges, const int kind) {
   int64_t dim = job->pieces.dim, e = begin;
   tail t = v_tail(dim % VECTOR);
   const scalar *scale = job->scale;
@@ -232,10 +251,10 @@ CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
       switch (vectors < WIDEST ? 2 * vectors + cut : 2 * WIDEST + cut) {
 #define CASE(width)                                                            \
   case 2 * width:                                                              \
-    panel(&g, d, t, width, 0, pass, edges, gated);                             \
+    panel(&g, d, t, width, 0, pass, edges, kind);                              \
     break;                                                                     \
   case 2 * width + 1:                                                          \
-    panel(&g, d, t, width, 1, pass, edges, gated);                             \
+    panel(&g, d, t, width, 1, pass, edges, kind);                              \
     break;
         EACH_WIDTH(CASE)
 #undef CASE
@@ -246,25 +265,29 @@ CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
   } while (e < end);
 }
 
-#define FOLD(name, pass, edges, gated)                                         \
-  static CPU_TARGET void name(const void *job, int64_t row, int64_t piece,     \
-                              int64_t begin, int64_t end, void *state,         \
-                              int whole) {                                     \
-    fold(job, row, piece, begin, end, state, whole, pass, edges, gated);       \
+/* A fold for each pass, source of the edge's part and kind of message. */
+#define EACH_KIND(FOLD, pass_name, pass)                                       \
+  FOLD(pass_name##_gate_none, pass, NONE, GATE)                                \
+  FOLD(pass_name##_gate_given, pass, GIVEN, GATE)                              \
+  FOLD(pass_name##_gate_projected, pass, PROJECTED, GATE)                      \
+  FOLD(pass_name##_gate_value, pass, PROJECTED, GATE_VALUE)
+#define EACH_RELU(FOLD, pass_name, pass)                                       \
+  FOLD(pass_name##_relu_given, pass, GIVEN, RELU)                              \
+  FOLD(pass_name##_relu_projected, pass, PROJECTED, RELU)
+#define EACH_FOLD(FOLD)                                                        \
+  EACH_RELU(FOLD, forward, FORWARD)                                            \
+  EACH_KIND(FOLD, forward, FORWARD)                                            \
+  EACH_RELU(FOLD, columns, COLUMNS)                                            \
+  EACH_KIND(FOLD, columns, COLUMNS)                                            \
+  EACH_KIND(FOLD, rows, ROWS)
+
+#define SUM(name, pass, edges, kind)                                           \
+  static CPU_TARGET void sum_##name(const void *job, int64_t row,              \
+                                    int64_t piece, int64_t begin, int64_t end, \
+                                    void *state, int whole) {                  \
+    fold(job, row, piece, begin, end, state, whole, pass, edges, kind);        \
   }
-FOLD(forward_relu_given, FORWARD, GIVEN, 0)
-FOLD(forward_relu_projected, FORWARD, PROJECTED, 0)
-FOLD(forward_gate_none, FORWARD, NONE, 1)
-FOLD(forward_gate_given, FORWARD, GIVEN, 1)
-FOLD(forward_gate_projected, FORWARD, PROJECTED, 1)
-FOLD(columns_relu_given, COLUMNS, GIVEN, 0)
-FOLD(columns_relu_projected, COLUMNS, PROJECTED, 0)
-FOLD(columns_gate_none, COLUMNS, NONE, 1)
-FOLD(columns_gate_given, COLUMNS, GIVEN, 1)
-FOLD(columns_gate_projected, COLUMNS, PROJECTED, 1)
-FOLD(rows_gate_none, ROWS, NONE, 1)
-FOLD(rows_gate_given, ROWS, GIVEN, 1)
-FOLD(rows_gate_projected, ROWS, PROJECTED, 1)
+EACH_FOLD(SUM)
 
 static CPU_TARGET void merge(const void *data, int64_t piece, void *to,
                              const void *from, int64_t before, int64_t count) {
@@ -293,47 +316,46 @@ static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
                 after_of(job, row));
 }
 
+#include "kernels/message/cpu/reduce.h"
+
 /* ---- gradients of projections -------------------------------------------- */
 
-/* Makes of an edge's projected part the gradient of that part, in place. */
-CPU_INLINE void grade_piece(const message_job *job, int64_t row, int64_t column,
-                            int64_t piece, scalar factor, scalar *part,
-                            const int gated) {
-  int64_t dim = job->pieces.dim;
-  vec f = v_set(factor);
-  const storage *grad =
-      (const storage *)place(job, &job->own.first, row, piece);
-  const storage *x =
-      (const storage *)place(job, &job->far.first, column, piece);
-  const storage *gates[2] = {
-      (const storage *)place(job, &job->own.gate, row, piece),
-      (const storage *)place(job, &job->far.gate, column, piece)};
-  part += piece * dim;
+/* Makes of an edge's projected parts the gradients of those parts, in place. */
+CPU_INLINE void grade_piece(const sender *s, const receiver *r, int64_t dim,
+                            scalar factor, int64_t number, dfgnn_op op,
+                            const int kind) {
+  int sums = dfgnn__cpu_message_sums(op);
   for (int64_t d = 0; d < dim; d += VECTOR) {
     int cut = dim - d < VECTOR;
     tail t = v_tail(dim % VECTOR);
-    vec nodes = gated ? v_add(load_cut(gates[0] + d, t, cut),
-                              load_cut(gates[1] + d, t, cut))
-                      : v_zero();
-    term y =
-        term_of(load_cut(x + d, t, cut), nodes, s_load_cut(part + d, t, cut),
-                v_mul(f, load_cut(grad + d, t, cut)), ROWS, gated);
-    s_store_cut(part + d, y.edge, t, cut);
+    inputs in = inputs_at(s, d, t, cut, PROJECTED, kind);
+    vec grad = sums ? v_mul(v_set(factor), load_cut(r->out + d, t, cut))
+                    : gradient_at(r, d, t, cut, number, &in, op, kind);
+    term y = term_of(in.x, in.gates, in.part, grad, COLUMNS, kind);
+    s_store_cut((scalar *)s->part + d, y.edge, t, cut);
+    if (kind == GATE_VALUE)
+      s_store_cut((scalar *)s->part_value + d, y.sum, t, cut);
   }
 }
 
 CPU_INLINE void grade_window(const message_job *job, int64_t begin,
                              int64_t count, int64_t *row, scalar *parts,
-                             const int gated) {
+                             const int kind) {
   const scalar *scale = job->scale;
   for (int64_t k = 0; k < count; k++) {
     int64_t e = begin + k, column = job->indices[e];
     while (dfgnn__cpu_edge(job->offsets64, job->offsets, *row + 1) <= e)
       ++*row;
+    int64_t number = e - dfgnn__cpu_edge(job->offsets64, job->offsets, *row);
     scalar factor = after_of(job, *row) * (scale ? scale[column] : 1);
-    for (int64_t piece = 0; piece < job->pieces.count; piece++)
-      grade_piece(job, *row, column, piece, factor,
-                  parts + k * job->projection.padded_width, gated);
+    for (int64_t piece = 0; piece < job->pieces.count; piece++) {
+      sender s = {0};
+      set_nodes(&s, job, &job->far, column, &job->own, *row, piece, kind);
+      s.part = parts + k * job->projection.row + piece * job->pieces.dim;
+      s.part_value = s.part + job->projection.padded_width;
+      receiver r = receiver_of(job, *row, piece);
+      grade_piece(&s, &r, job->pieces.dim, factor, number, job->op, kind);
+    }
   }
 }
 
@@ -356,10 +378,16 @@ static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
   for (int64_t e = begin; e < end; e += WINDOW) {
     int64_t count = end - e < WINDOW ? end - e : WINDOW;
     project(job, e, count, scratch);
-    if (job->gated)
-      grade_window(job, e, count, &row, window_parts(scratch), 1);
-    else
-      grade_window(job, e, count, &row, window_parts(scratch), 0);
+    switch (job->kind) {
+    case DFGNN_CPU_MESSAGE_RELU:
+      grade_window(job, e, count, &row, window_parts(scratch), RELU);
+      break;
+    case DFGNN_CPU_MESSAGE_GATE:
+      grade_window(job, e, count, &row, window_parts(scratch), GATE);
+      break;
+    default:
+      grade_window(job, e, count, &row, window_parts(scratch), GATE_VALUE);
+    }
     if (job->projection.grad_attr)
       grade_fields(job, e, count, scratch);
     if (sums)
@@ -370,19 +398,13 @@ static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
 /* ---- the table ----------------------------------------------------------- */
 
 const dfgnn_cpu_message_kernels CPU_TABLE = {
-    .pass = {[FORWARD] = {[NONE] = {{NULL}, {forward_gate_none}},
-                          [GIVEN] = {{forward_relu_given},
-                                     {forward_gate_given}},
-                          [PROJECTED] = {{forward_relu_projected},
-                                         {forward_gate_projected}}},
-             [COLUMNS] = {[NONE] = {{NULL}, {columns_gate_none}},
-                          [GIVEN] = {{columns_relu_given},
-                                     {columns_gate_given}},
-                          [PROJECTED] = {{columns_relu_projected},
-                                         {columns_gate_projected}}},
-             [ROWS] = {[NONE] = {{NULL}, {rows_gate_none}},
-                       [GIVEN] = {{NULL}, {rows_gate_given}},
-                       [PROJECTED] = {{NULL}, {rows_gate_projected}}}},
+#define SUM_AT(name, pass, edges, kind) [pass][edges][kind] = {sum_##name},
+#define REDUCED_AT(name, pass, edges, kind)                                    \
+  [pass][edges][kind] = {reduce_##name},
+    .pass = {EACH_FOLD(SUM_AT)},
+    .reduced = {EACH_FOLD(REDUCED_AT)},
+    .merge_reduced = merge_reduced,
+    .finish_reduced = finish_reduced,
     .merge = merge,
     .finish = finish,
     .edges = edges};

@@ -1,4 +1,5 @@
-/* message.c - the CPU families of sums of messages, forward and backward */
+/* message.c - the CPU families of sums and reductions of messages, forward and
+ * backward */
 #include "kernels/message/cpu/message.h"
 
 #include <string.h>
@@ -27,7 +28,24 @@ static int backward(const dfgnn_problem *problem) {
 }
 
 static int gated(const dfgnn_problem *problem) {
-  return problem->message == DFGNN_MESSAGE_GATE;
+  return dfgnn__message_gated(problem->message);
+}
+
+/* Is the operator a reduction that is no sum? */
+static int reduces(const dfgnn_problem *problem) {
+  return !dfgnn__cpu_message_sums(problem->op);
+}
+
+static int is_mean(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_SPMM_MEAN ||
+         problem->op == DFGNN_OP_REDUCE_MEAN;
+}
+
+static dfgnn_cpu_message_kind kind_of(const dfgnn_problem *problem) {
+  return problem->message == DFGNN_MESSAGE_RELU ? DFGNN_CPU_MESSAGE_RELU
+         : problem->message == DFGNN_MESSAGE_GATE
+             ? DFGNN_CPU_MESSAGE_GATE
+             : DFGNN_CPU_MESSAGE_GATE_VALUE;
 }
 
 static int64_t width_of(const dfgnn_problem *problem) {
@@ -62,16 +80,15 @@ static layout lay_out(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
   size_t scalar = dfgnn__cpu_scalar_bytes(p), next = 0;
   int64_t fields = p->edge_dim > 0 ? p->edge_dim : 0;
-  int64_t width = padded(width_of(p)), padded_fields = padded(fields + 1);
+  int64_t width = padded(width_of(p)) * dfgnn__message_parts(p->message);
+  int64_t padded_fields = padded(fields + 1);
   layout l = {0};
 #define PART(part, numbers)                                                    \
   do {                                                                         \
     l.part = next;                                                             \
     next += dfgnn__cpu_aligned((size_t)(numbers)*scalar);                      \
   } while (0)
-  PART(scales, backward(p) && p->op == DFGNN_OP_SPMM_MEAN
-                   ? setting->matrix->destinations
-                   : 0);
+  PART(scales, backward(p) && is_mean(p) ? setting->matrix->destinations : 0);
   if (fields) {
     l.scratch_bytes =
         dfgnn__cpu_aligned(DFGNN_CPU_MESSAGE_HEAD +
@@ -79,7 +96,7 @@ static layout lay_out(const dfgnn_setting *setting) {
                                (size_t)(width + 2 * padded_fields) * scalar);
     l.sums_bytes = dfgnn__cpu_aligned((size_t)((fields + 1) * width) * scalar);
     PART(matrix, (fields + 1) * width);
-    PART(by_feature, backward(p) ? width_of(p) * padded_fields : 0);
+    PART(by_feature, backward(p) ? width * padded_fields : 0);
     l.scratch = next;
     next += l.scratch_bytes * (size_t)setting->device->units;
     l.sums = next;
@@ -92,7 +109,9 @@ static layout lay_out(const dfgnn_setting *setting) {
 }
 
 static size_t state_bytes(const dfgnn_problem *problem) {
-  int sums = backward(problem) && gated(problem) ? 2 : 1;
+  int sums = backward(problem)  ? 1 + gated(problem)
+             : reduces(problem) ? DFGNN_CPU_MESSAGE_KNOWN
+                                : 1;
   return dfgnn__cpu_aligned((size_t)(sums * width_of(problem)) *
                             dfgnn__cpu_scalar_bytes(problem));
 }
@@ -138,8 +157,8 @@ typedef struct call {
   dfgnn_cpu_algorithm algorithm;
   layout layout;
   char *memory;
-  const void *scale_dst; /* with a mean's share, backward */
-  dfgnn_cpu_message job; /* what all passes have in common */
+  const void *scale_src, *scale_dst; /* with a mean's share, backward */
+  dfgnn_cpu_message job;             /* what all passes have in common */
   dfgnn_cpu_table value, grad_out, gate_dst, gate_src;
 } call;
 
@@ -147,7 +166,7 @@ typedef struct call {
 static void divide(void *data, int64_t begin, int64_t end) {
   const call *c = data;
   const dfgnn_matrix *m = c->launch->setting.matrix;
-  const void *scale = c->launch->args->scale_dst;
+  const void *scale = c->scale_dst;
   int wide = c->launch->setting.problem->dtype == DFGNN_F64;
   for (int64_t i = begin; i < end; i++) {
     int64_t degree = dfgnn__cpu_edge(m->offsets64, m->offsets, i + 1) -
@@ -166,6 +185,23 @@ static int64_t feature_of(const call *c, int64_t at) {
   return at % p->heads * p->dim + at / p->heads;
 }
 
+/* Rows of the matrix, those of all parts. */
+static int64_t parameters_of(const call *c) {
+  return c->job.width *
+         dfgnn__message_parts(c->launch->setting.problem->message);
+}
+
+/* Where row k stands in the caller's matrix, [parts, H, D], and in ours. */
+typedef struct place_of_parameter {
+  int64_t given, padded;
+} place_of_parameter;
+
+static place_of_parameter find_parameter(const call *c, int64_t k) {
+  int64_t width = c->job.width, at = k % width;
+  return (place_of_parameter){k - at + feature_of(c, at),
+                              k / width * padded(width) + at};
+}
+
 static void convert_projection(call *c) {
   const dfgnn_problem *p = c->launch->setting.problem;
   const dfgnn_args *args = c->launch->args;
@@ -173,21 +209,22 @@ static void convert_projection(call *c) {
   char *matrix = c->memory + c->layout.matrix;
   char *by_feature = c->memory + c->layout.by_feature;
   int wide = p->dtype == DFGNN_F64;
-  int64_t fields = to->fields, width = c->job.width;
+  int64_t fields = to->fields;
   size_t scalar = dfgnn__cpu_scalar_bytes(p);
-  memset(matrix, 0, (size_t)((fields + 1) * to->padded_width) * scalar);
+  memset(matrix, 0, (size_t)((fields + 1) * to->row) * scalar);
   if (backward(p))
-    memset(by_feature, 0, (size_t)(width * to->padded_fields) * scalar);
-  for (int64_t at = 0; at < width; at++) {
-    int64_t i = feature_of(c, at);
+    memset(by_feature, 0, (size_t)(to->row * to->padded_fields) * scalar);
+  for (int64_t k = 0; k < parameters_of(c); k++) {
+    place_of_parameter place = find_parameter(c, k);
+    int64_t i = place.given, at = place.padded;
     for (int64_t f = 0; f < fields; f++) {
       double x = number_at(args->edge_weight, i * fields + f, p->dtype);
-      set_scalar(matrix, f * to->padded_width + at, x, wide);
+      set_scalar(matrix, f * to->row + at, x, wide);
       if (backward(p))
         set_scalar(by_feature, at * to->padded_fields + f, x, wide);
     }
     if (args->edge_bias)
-      set_scalar(matrix, fields * to->padded_width + at,
+      set_scalar(matrix, fields * to->row + at,
                  number_at(args->edge_bias, i, p->dtype), wide);
   }
   to->matrix = matrix;
@@ -197,14 +234,15 @@ static void convert_projection(call *c) {
 static void make_projection(call *c) {
   const dfgnn_problem *p = c->launch->setting.problem;
   const dfgnn_args *args = c->launch->args;
-  c->job.projection =
-      (dfgnn_cpu_projection){.fields = p->edge_dim,
-                             .padded_fields = padded(p->edge_dim + 1),
-                             .padded_width = padded(c->job.width),
-                             .attr = args->edge_attr,
-                             .grad_attr = args->grad_edge_attr,
-                             .scratch = c->memory + c->layout.scratch,
-                             .scratch_bytes = c->layout.scratch_bytes};
+  c->job.projection = (dfgnn_cpu_projection){
+      .fields = p->edge_dim,
+      .padded_fields = padded(p->edge_dim + 1),
+      .padded_width = padded(c->job.width),
+      .row = padded(c->job.width) * dfgnn__message_parts(p->message),
+      .attr = args->edge_attr,
+      .grad_attr = args->grad_edge_attr,
+      .scratch = c->memory + c->layout.scratch,
+      .scratch_bytes = c->layout.scratch_bytes};
   convert_projection(c);
 }
 
@@ -214,22 +252,54 @@ static dfgnn_cpu_table edge_table(const dfgnn_problem *problem,
   return dfgnn__cpu_table(problem, base, &strides);
 }
 
+/* Dense tables of positions; without base where the operator has none. */
+static void find_positions(dfgnn_cpu_reduced *to, const dfgnn_problem *p,
+                           const dfgnn_args *args) {
+  if (p->op != DFGNN_OP_REDUCE_MAX)
+    to->arg_min = dfgnn__cpu_dense(p, args->arg_min, sizeof(int32_t));
+  if (p->op != DFGNN_OP_REDUCE_MIN)
+    to->arg_max = dfgnn__cpu_dense(p, args->arg_max, sizeof(int32_t));
+}
+
+/* What a reduction writes, or the gradients of messages read. */
+static dfgnn_cpu_reduced reduced_of(const dfgnn_problem *p,
+                                    const dfgnn_args *args) {
+  int back = backward(p);
+  const dfgnn_strides *s = back ? &args->grad_out_strides : &args->out_strides;
+  dfgnn_cpu_reduced r = {
+      .out = dfgnn__cpu_table(p, back ? args->grad_out : args->out, s)};
+  if (reduces(p))
+    find_positions(&r, p, args);
+  if (p->op != DFGNN_OP_REDUCE_PNA)
+    return r;
+  r.least = dfgnn__cpu_table(p, back ? args->grad_out_min : args->out_min, s);
+  r.most = dfgnn__cpu_table(p, back ? args->grad_out_max : args->out_max, s);
+  r.std = dfgnn__cpu_table(p, back ? args->grad_out_std : args->out_std, s);
+  if (back) {
+    r.mean = dfgnn__cpu_table(p, args->out, &args->out_strides);
+    r.deviation = dfgnn__cpu_table(p, args->out_std, &args->out_strides);
+  }
+  return r;
+}
+
 static void cut_pieces(call *c) {
   const dfgnn_problem *p = c->launch->setting.problem;
   const dfgnn_args *args = c->launch->args;
   size_t size = dfgnn_dtype_size(p->dtype);
+  const dfgnn_cpu_reduced *r = &c->job.reduced;
   const dfgnn_cpu_table outs[] = {
-      dfgnn__cpu_table(p, args->out, &args->out_strides),
       dfgnn__cpu_table(p, args->grad_value, &args->grad_value_strides),
       dfgnn__cpu_table(p, args->grad_gate_src, &args->grad_gate_src_strides),
       dfgnn__cpu_table(p, args->grad_gate_dst, &args->grad_gate_dst_strides)};
-  const dfgnn_cpu_table *tables[] = {&c->value,    &c->grad_out, &c->gate_dst,
-                                     &c->gate_src, &c->job.attr, &outs[0],
-                                     &outs[1],     &outs[2],     &outs[3]};
-  enum { TABLES = sizeof tables / sizeof *tables };
+  const dfgnn_cpu_table *tables[] = {
+      &r->arg_min,  &r->arg_max,  &c->value,    &c->grad_out,
+      &c->gate_dst, &c->gate_src, &c->job.attr, &outs[0],
+      &outs[1],     &outs[2],     &r->out,      &r->least,
+      &r->most,     &r->std,      &r->mean,     &r->deviation};
+  enum { TABLES = sizeof tables / sizeof *tables, POSITIONS = 2 };
   size_t elements[TABLES];
   for (int i = 0; i < TABLES; i++)
-    elements[i] = size;
+    elements[i] = i < POSITIONS ? sizeof(int32_t) : size;
   c->job.pieces = dfgnn__cpu_pieces(p, 0, tables, elements, TABLES);
 }
 
@@ -245,8 +315,14 @@ static void make_job(call *c) {
                           .offsets = setting->matrix->offsets,
                           .indices = setting->matrix->indices,
                           .prefetch = setting->parameter[DFGNN_CPU_P_PREFETCH],
-                          .gated = gated(p)};
-  c->scale_dst = args->scale_dst;
+                          .kind = kind_of(p),
+                          .op = p->op,
+                          .reduced = reduced_of(p, args),
+                          .row_offsets = setting->matrix->offsets};
+  if (p->op == DFGNN_OP_SPMM_SUM || p->op == DFGNN_OP_SPMM_MEAN) {
+    c->scale_dst = args->scale_dst;
+    c->scale_src = args->scale_src;
+  }
   c->value = dfgnn__cpu_table(p, args->value, &args->value_strides);
   if (backward(p))
     c->grad_out = dfgnn__cpu_table(p, args->grad_out, &args->grad_out_strides);
@@ -285,9 +361,15 @@ static void walk(const call *c, const dfgnn_cpu_message *job,
       .job = job,
       .pieces = job->pieces.count,
       .state_bytes = state_bytes(setting->problem),
-      .fold = c->kernels->pass[pass][edges][job->gated].fold,
+      .fold = c->kernels->pass[pass][edges][job->kind].fold,
       .merge = c->kernels->merge,
       .finish = c->kernels->finish};
+  if (reduces(setting->problem))
+    aggregate.fold = c->kernels->reduced[pass][edges][job->kind].fold;
+  if (reduces(setting->problem) && pass == DFGNN_CPU_MESSAGE_FORWARD) {
+    aggregate.merge = c->kernels->merge_reduced;
+    aggregate.finish = c->kernels->finish_reduced;
+  }
   forget_windows(c);
   dfgnn__cpu_walk_run(&rows, &aggregate, c->algorithm, setting->parameter,
                       items);
@@ -300,9 +382,9 @@ static void walk_forward(const call *c, const dfgnn_view *items) {
   job.own.gate = c->gate_dst;
   job.far = (dfgnn_cpu_message_ends){c->value, c->gate_src};
   job.to = dfgnn__cpu_table(p, args->out, &args->out_strides);
-  job.scale = args->scale_src;
-  job.after = args->scale_dst;
-  job.mean = p->op == DFGNN_OP_SPMM_MEAN;
+  job.scale = c->scale_src;
+  job.after = c->scale_dst;
+  job.mean = is_mean(p);
   walk(c, &job, c->launch->setting.matrix, DFGNN_CPU_MESSAGE_FORWARD, items);
 }
 
@@ -321,13 +403,13 @@ static void walk_columns(const call *c, const dfgnn_view *items) {
   job.own = (dfgnn_cpu_message_ends){c->value, c->gate_src};
   job.far = (dfgnn_cpu_message_ends){c->grad_out, c->gate_dst};
   job.to = dfgnn__cpu_table(p, args->grad_value, &args->grad_value_strides);
-  if (job.gated)
+  if (gated(p))
     job.to_gate =
         dfgnn__cpu_table(p, args->grad_gate_src, &args->grad_gate_src_strides);
   if (job.attr.base)
     job.grad_attr = edge_table(p, args->grad_edge_attr);
   job.scale = c->scale_dst;
-  job.after = args->scale_src;
+  job.after = c->scale_src;
   if (job.to.base || job.to_gate.base || job.grad_attr.base)
     walk(c, &job, &columns, DFGNN_CPU_MESSAGE_COLUMNS, items);
 }
@@ -337,7 +419,7 @@ static dfgnn_cpu_message by_row(const call *c) {
   dfgnn_cpu_message job = c->job;
   job.own = (dfgnn_cpu_message_ends){c->grad_out, c->gate_dst};
   job.far = (dfgnn_cpu_message_ends){c->value, c->gate_src};
-  job.scale = c->launch->args->scale_src;
+  job.scale = c->scale_src;
   job.after = c->scale_dst;
   return job;
 }
@@ -345,7 +427,7 @@ static dfgnn_cpu_message by_row(const call *c) {
 static void walk_rows(const call *c, const dfgnn_view *items) {
   const dfgnn_args *args = c->launch->args;
   dfgnn_cpu_message job = by_row(c);
-  if (!job.gated || !args->grad_gate_dst)
+  if (!gated(c->launch->setting.problem) || !args->grad_gate_dst)
     return;
   job.to = dfgnn__cpu_table(c->launch->setting.problem, args->grad_gate_dst,
                             &args->grad_gate_dst_strides);
@@ -380,18 +462,19 @@ static void walk_blocks(void *data, int64_t begin, int64_t end) {
   }
 }
 
-/* Adds the blocks' sums of some features, in order. */
+/* Adds the blocks' sums of some rows of the matrix, in order. */
 static void add_blocks(void *data, int64_t begin, int64_t end) {
   const edge_blocks *b = data;
   const dfgnn_args *args = b->call->launch->args;
   const dfgnn_cpu_projection *p = &b->job.projection;
   int wide = b->call->launch->setting.problem->dtype == DFGNN_F64;
-  for (int64_t at = begin; at < end; at++)
+  for (int64_t row = begin; row < end; row++)
     for (int64_t f = 0; f <= p->fields; f++) {
-      int64_t i = feature_of(b->call, at);
+      place_of_parameter place = find_parameter(b->call, row);
+      int64_t i = place.given, at = f * p->row + place.padded;
       double sum = 0;
       for (int64_t k = 0; k < b->count; k++)
-        sum += scalar_at(sums_of(b->call, k), f * p->padded_width + at, wide);
+        sum += scalar_at(sums_of(b->call, k), at, wide);
       if (f < p->fields && args->grad_edge_weight)
         set_scalar(args->grad_edge_weight, i * p->fields + f, sum, wide);
       else if (f == p->fields && args->grad_edge_bias)
@@ -408,7 +491,7 @@ static void walk_edges(const call *c) {
     return;
   dfgnn__cpu_for(threads, b.count, 1, walk_blocks, &b);
   if (sums)
-    dfgnn__cpu_for(threads, b.job.width, 64, add_blocks, &b);
+    dfgnn__cpu_for(threads, parameters_of(c), 64, add_blocks, &b);
 }
 
 /* ---- launches ------------------------------------------------------------ */
@@ -429,7 +512,7 @@ static dfgnn_status launch(const dfgnn_launch *launch,
     walk_forward(&c, split ? launch->views[0] : NULL);
     return DFGNN_OK;
   }
-  if (problem->op == DFGNN_OP_SPMM_MEAN) {
+  if (is_mean(problem)) {
     dfgnn__cpu_for(setting->device->units, setting->matrix->destinations, 4096,
                    divide, &c);
     c.scale_dst = c.memory + c.layout.scales;
@@ -474,12 +557,10 @@ static const char *split_applicable(const dfgnn_setting *setting) {
   return reason ? reason : dfgnn__cpu_split_applicable(setting);
 }
 
-#define OPS (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN))
-#define MESSAGES (DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE))
 #define FAMILY(label, pass_name, pass)                                         \
-  DFGNN_CPU_WALK_FAMILY(label, "message", OPS, pass_name, pass,                \
+  DFGNN_CPU_WALK_FAMILY(label, "message", DFGNN_OPS_MESSAGE, pass_name, pass,  \
                         DFGNN_CPU_MESSAGE_CHUNK),                              \
-      .messages = MESSAGES, .edge_ops = OPS
+      .messages = DFGNN_MESSAGES_ALL, .edge_ops = DFGNN_OPS_MESSAGE
 #define FAMILIES(pass_name, pass)                                              \
   {FAMILY(row, pass_name, pass), .parameters = DFGNN_CPU_ROW_PARAMETERS,       \
    .legal = dfgnn__cpu_row_legal, .applicable = applicable,                    \

@@ -2,7 +2,7 @@
  * gradients; a part of kernels.h
  *
  * A thread's scratch holds the window's place, its features as scalars,
- * [WINDOW][padded_fields], and its projected parts, [WINDOW][padded_width].
+ * [WINDOW][padded_fields], and its projected parts, [WINDOW][row].
  * The offset is the matrix's last field, which is 1 of every edge.  Blocks of
  * ROWS_BLOCK by COLUMNS_BLOCK vectors stay in registers. */
 
@@ -23,7 +23,7 @@ CPU_INLINE scalar *window_parts(char *scratch) {
 }
 
 CPU_INLINE scalar *window_fields(const message_job *job, char *scratch) {
-  return window_parts(scratch) + WINDOW * job->projection.padded_width;
+  return window_parts(scratch) + WINDOW * job->projection.row;
 }
 
 /* `rows` by `columns` vectors of the sum over `terms` of a^T b or a b: a's
@@ -96,8 +96,8 @@ static CPU_TARGET void project(const message_job *job, int64_t begin,
       fields[k * p->padded_fields + f] = storage_number(from + f);
     fields[k * p->padded_fields + p->fields] = 1; /* of the offset */
   }
-  multiply(window_parts(scratch), p->padded_width, fields, p->padded_fields, 1,
-           matrix, p->padded_width, p->fields + 1, count, p->padded_width, 0);
+  multiply(window_parts(scratch), p->row, fields, p->padded_fields, 1, matrix,
+           p->row, p->fields + 1, count, p->row, 0);
 }
 
 /* The projected part of walked edge e, of which more follow: count becomes how
@@ -116,7 +116,7 @@ CPU_INLINE const scalar *project_window(const message_job *job, int64_t e,
   }
   if (window->end - e < *count)
     *count = window->end - e;
-  return window_parts(scratch) + (e - window->begin) * p->padded_width;
+  return window_parts(scratch) + (e - window->begin) * p->row;
 }
 
 /* ---- gradients ----------------------------------------------------------- */
@@ -126,9 +126,9 @@ CPU_INLINE void grade_fields(const message_job *job, int64_t begin,
                              int64_t count, char *scratch) {
   const dfgnn_cpu_projection *p = &job->projection;
   scalar *to = window_fields(job, scratch) + WINDOW * p->padded_fields;
-  multiply(to, p->padded_fields, window_parts(scratch), p->padded_width, 1,
-           (const scalar *)p->by_feature, p->padded_fields, job->width, count,
-           p->padded_fields, 0);
+  multiply(to, p->padded_fields, window_parts(scratch), p->row, 1,
+           (const scalar *)p->by_feature, p->padded_fields,
+           p->row - p->padded_width + job->width, count, p->padded_fields, 0);
   for (int64_t k = 0; k < count; k++)
     store_times((storage *)p->grad_attr + (begin + k) * p->fields,
                 to + k * p->padded_fields, p->fields, 1);
@@ -138,7 +138,6 @@ CPU_INLINE void grade_fields(const message_job *job, int64_t begin,
 CPU_INLINE void add_parameters(const message_job *job, int64_t count,
                                char *scratch, void *sums) {
   const dfgnn_cpu_projection *p = &job->projection;
-  multiply(sums, p->padded_width, window_fields(job, scratch), 1,
-           p->padded_fields, window_parts(scratch), p->padded_width, count,
-           p->fields + 1, p->padded_width, 1);
+  multiply(sums, p->row, window_fields(job, scratch), 1, p->padded_fields,
+           window_parts(scratch), p->row, count, p->fields + 1, p->row, 1);
 }

@@ -1,9 +1,12 @@
-/* message.c - shapes, arguments and passes of sums of messages on a GPU */
+/* message.c - shapes, arguments and passes of sums and reductions of messages
+ * on a GPU */
 #include "base/error.h"
 #include "kernels/message/cuda/message_host.h"
+#include "kernels/reduce/cuda/reduce.h"
 #include "kernels/spmm/cuda/spmm.h"
 
 #define SOURCE "kernels/message/cuda/message.cuh"
+#define REDUCE_SOURCE "kernels/message/cuda/reduce.cuh"
 
 /* ---- shapes -------------------------------------------------------------- */
 
@@ -18,7 +21,40 @@ static int backward(const dfgnn_problem *problem) {
 }
 
 static int gated(const dfgnn_problem *problem) {
-  return problem->message == DFGNN_MESSAGE_GATE;
+  return dfgnn__message_gated(problem->message);
+}
+
+static int is_mean(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_SPMM_MEAN ||
+         problem->op == DFGNN_OP_REDUCE_MEAN;
+}
+
+/* What a reduction finds, with its edges; 0: it is a sum. */
+static int found_by(const dfgnn_problem *problem) {
+  switch (problem->op) {
+  case DFGNN_OP_REDUCE_MIN:
+    return REDUCE_MIN | REDUCE_ARG;
+  case DFGNN_OP_REDUCE_MAX:
+    return REDUCE_MAX | REDUCE_ARG;
+  case DFGNN_OP_REDUCE_PNA:
+    return REDUCE_ALL | REDUCE_ARG;
+  default:
+    return 0;
+  }
+}
+
+int dfgnn__message_what(const dfgnn_problem *problem) {
+  const int grade = !found_by(problem) || !backward(problem) ? 0
+                    : problem->op == DFGNN_OP_REDUCE_PNA     ? MESSAGE_MOMENTS
+                                                             : MESSAGE_PICK;
+  return (gated(problem) ? MESSAGE_GATED : 0) |
+         (dfgnn__message_parts(problem->message) > 1 ? MESSAGE_VALUE : 0) |
+         grade;
+}
+
+const int *dfgnn__message_arg(const dfgnn_problem *problem,
+                              const dfgnn_args *args) {
+  return problem->op == DFGNN_OP_REDUCE_MAX ? args->arg_max : args->arg_min;
 }
 
 /* Features of an edge that one load can read. */
@@ -31,21 +67,39 @@ static int together(const dfgnn_problem *problem, const void *attr) {
   return count;
 }
 
-/* The constants of an instance in one number, for dfgnn__gather_refusal. */
+/* The constants of an instance in one number, for dfgnn__gather_refusal: bits
+ * of MESSAGE_..., features of an edge, and what a forward pass finds. */
+enum { WHAT_BITS = 16, FIELD_BITS = 8 };
+
 static int instance(const dfgnn_problem *problem, int pass, const void *attr) {
   const int what =
-      pass + (gated(problem) ? MESSAGE_GATED : 0) +
+      pass | dfgnn__message_what(problem) |
       (problem->edge_dim > 0 ? MESSAGE_TOGETHER * together(problem, attr) : 0);
-  return what | (int)(problem->edge_dim + 1) << 8;
+  const int found = pass == MESSAGE_FORWARD ? found_by(problem) : 0;
+  return what | (int)(problem->edge_dim + 1) << WHAT_BITS |
+         found << (WHAT_BITS + FIELD_BITS);
 }
 
-static int find_program(dfgnn_program *program, dfgnn_dtype dtype, int what,
+/* What all of PNA needs of an edge and row is too much for a lane with several
+ * vectors. */
+static int find_program(dfgnn_program *program, dfgnn_dtype dtype, int instance,
                         const gather_shape *shape, int width) {
-  const dfgnn_program rows_program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::message_rows", DFGNN_TYPE(dtype),
-                    shape->vector, shape->lanes, shape->vectors, shape->unroll,
-                    what & 255, (what >> 8) - 1, width);
-  *program = rows_program;
+  const int what = instance & ((1 << WHAT_BITS) - 1);
+  const int fields = (instance >> WHAT_BITS & ((1 << FIELD_BITS) - 1)) - 1;
+  const int found = instance >> (WHAT_BITS + FIELD_BITS);
+  const int moments = found & REDUCE_MOMENTS || what & MESSAGE_MOMENTS;
+  const int unroll = moments && shape->vector > 1
+                         ? (shape->vector > 4 ? 1 : shape->unroll / 2)
+                         : shape->unroll;
+  const dfgnn_program sums = DFGNN_PROGRAM(
+      SOURCE, "dfgnn::message_rows", DFGNN_TYPE(dtype), shape->vector,
+      shape->lanes, shape->vectors, unroll, what, fields, width);
+  const dfgnn_program reductions = DFGNN_PROGRAM(
+      REDUCE_SOURCE, "dfgnn::reduce_messages", DFGNN_TYPE(dtype), shape->vector,
+      shape->lanes, shape->vectors, unroll, found, what, fields, width);
+  *program = found ? reductions : sums;
+  if (moments && shape->vector > 1 && shape->vectors > 1)
+    return 0;
   return dfgnn__gather_listed(shape->vector == 1 ? dfgnn__gather_narrow_shapes
                                                  : dfgnn__message_shapes,
                               shape->lanes, shape->vectors, shape->unroll);
@@ -83,25 +137,41 @@ static int sums_of(const dfgnn_problem *problem) {
   return backward(problem) && gated(problem) ? 2 : 1;
 }
 
+/* Numbers of a partial result, a feature. */
+static int parts_of(const dfgnn_problem *problem) {
+  const int found = backward(problem) ? 0 : found_by(problem);
+  return !found ? sums_of(problem) : found & REDUCE_MOMENTS ? 7 : 2;
+}
+
+static size_t table_bytes(const dfgnn_setting *setting) {
+  const dfgnn_problem *p = setting->problem;
+  return backward(p) && p->op == DFGNN_OP_REDUCE_PNA
+             ? dfgnn__gather_bytes(setting->matrix->destinations *
+                                       dfgnn__gather_width(p),
+                                   dfgnn__scalar_size(p->dtype))
+             : 0;
+}
+
 message_layout dfgnn__message_layout(const dfgnn_setting *setting,
                                      int item_edges) {
   const dfgnn_problem *p = setting->problem;
   const size_t scalar = dfgnn__scalar_size(p->dtype);
   const int64_t width = dfgnn__gather_width(p);
   const int64_t fields = p->edge_dim > 0 ? p->edge_dim : 0;
+  const int64_t rows = width * dfgnn__message_parts(p->message);
   message_layout l = {.blocks = dfgnn__message_blocks(setting)};
   l.matrix = dfgnn__spmm_scale_bytes(setting);
   l.sums = l.matrix +
-           (fields ? dfgnn__gather_bytes((fields + 1) * width, scalar) : 0);
-  l.partial =
-      l.sums +
-      (fields && backward(p)
-           ? dfgnn__gather_bytes(l.blocks * (fields + 1) * width, scalar)
-           : 0);
+           (fields ? dfgnn__gather_bytes((fields + 1) * rows, scalar) : 0);
+  l.tables = l.sums +
+             (fields && backward(p)
+                  ? dfgnn__gather_bytes(l.blocks * (fields + 1) * rows, scalar)
+                  : 0);
+  l.partial = l.tables + 2 * table_bytes(setting);
   l.bytes = l.partial +
             (item_edges ? dfgnn__gather_bytes(dfgnn__gather_item_slots(
                                                   setting->matrix, item_edges) *
-                                                  width * sums_of(p),
+                                                  width * parts_of(p),
                                               scalar)
                         : 0);
   return l;
@@ -149,13 +219,64 @@ static int list_tensors(tensor_argument *list, message_params *p, int pass,
 
 /* Which scales belong to the rows, and which to what they gather. */
 static void fill_scales(message_params *p, const message_call *call, int pass) {
-  const dfgnn_args *args = call->launch->args;
+  const int columns = pass == MESSAGE_COLUMNS;
   gather_params *g = &p->gather;
-  g->row_scale = pass == MESSAGE_COLUMNS ? args->scale_src : call->scale_dst;
-  g->gathered_scale =
-      pass == MESSAGE_COLUMNS ? call->scale_dst : args->scale_src;
-  g->mean = pass == MESSAGE_FORWARD &&
-            call->launch->setting.problem->op == DFGNN_OP_SPMM_MEAN;
+  g->row_scale = columns ? call->scale_src : call->scale_dst;
+  g->gathered_scale = columns ? call->scale_dst : call->scale_src;
+  g->mean = pass == MESSAGE_FORWARD && is_mean(call->launch->setting.problem);
+}
+
+/* What a reduction writes beside its first result. */
+static void fill_results(gather_params *g, const dfgnn_problem *problem,
+                         const dfgnn_args *args) {
+  g->arg_min = problem->op == DFGNN_OP_REDUCE_MAX ? NULL : args->arg_min;
+  g->arg_max = problem->op == DFGNN_OP_REDUCE_MIN ? NULL : args->arg_max;
+  if (problem->op != DFGNN_OP_REDUCE_PNA)
+    return;
+  g->out_min = args->out_min;
+  g->out_max = args->out_max;
+  g->out_std = args->out_std;
+}
+
+/* What the gradient of a reduction's message reads of its row. */
+static dfgnn_status fill_grades(gather_params *g, const message_call *call) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  const dfgnn_args *args = call->launch->args;
+  g->row_offsets = dfgnn__gather_offsets(call->launch->setting.matrix);
+  g->row_arg = dfgnn__message_arg(problem, args);
+  if (problem->op != DFGNN_OP_REDUCE_PNA)
+    return DFGNN_OK;
+  g->row_arg2 = args->arg_max;
+  g->coefficient = call->coefficient;
+  g->offset = call->offset;
+  dfgnn_status status =
+      dfgnn__gather_tensor(&g->grad_min, "grad_out_min", args->grad_out_min,
+                           &args->grad_out_strides, problem->dtype);
+  if (!status)
+    status =
+        dfgnn__gather_tensor(&g->grad_max, "grad_out_max", args->grad_out_max,
+                             &args->grad_out_strides, problem->dtype);
+  if (!status)
+    status = dfgnn__gather_tensor(&g->mean_out, "out", args->out,
+                                  &args->out_strides, problem->dtype);
+  return status;
+}
+
+/* Are all tensors fit for 16-byte loads that lists of tensors do not name? */
+static int others_aligned(const gather_params *g, const dfgnn_args *args,
+                          const dfgnn_problem *problem, int pass) {
+  const void *const arrays[] = {g->arg_min, g->arg_max, g->row_arg,
+                                g->row_arg2};
+  int aligned = dfgnn__gather_aligned(g, &g->grad_min, problem->dtype) &&
+                dfgnn__gather_aligned(g, &g->grad_max, problem->dtype) &&
+                dfgnn__gather_aligned(g, &g->mean_out, problem->dtype);
+  for (int i = 0; i < 4; i++)
+    aligned &= (uintptr_t)arrays[i] % 16 == 0;
+  if (pass != MESSAGE_FORWARD || problem->op != DFGNN_OP_REDUCE_PNA)
+    return aligned;
+  return aligned && (uintptr_t)args->out_min % 16 == 0 &&
+         (uintptr_t)args->out_max % 16 == 0 &&
+         (uintptr_t)args->out_std % 16 == 0;
 }
 
 /* Fills the parameters and finds the program for the tensors given, which may
@@ -176,11 +297,20 @@ static dfgnn_status prepare(message_params *p, dfgnn_program *program,
   if (pass == MESSAGE_COLUMNS && given)
     p->grad_attr = args->grad_edge_attr;
   fill_scales(p, call, pass);
+  if (found_by(problem) && pass == MESSAGE_FORWARD) {
+    p->gather.square_root = 1;
+    fill_results(&p->gather, problem, args);
+  } else if (found_by(problem)) {
+    dfgnn_status status = fill_grades(&p->gather, call);
+    if (status)
+      return status;
+  }
   *shape = call->shape;
   const int count = list_tensors(list, p, pass, args);
   int aligned =
       (uintptr_t)args->edge_attr % 16 == 0 && (uintptr_t)p->grad_attr % 16 == 0;
   aligned |= !given;
+  aligned &= others_aligned(&p->gather, args, problem, pass);
   for (int i = 0; i < count; i++) {
     dfgnn_status status =
         dfgnn__gather_tensor(list[i].to, list[i].name, list[i].data,
@@ -245,8 +375,39 @@ static dfgnn_status run_pass(const message_call *call, int pass) {
                              call->rows, call->span);
   if (status || !items)
     return status;
+  const int found = found_by(launch->setting.problem);
+  if (found && pass == MESSAGE_FORWARD)
+    return dfgnn__reduce_merge_items(&p.gather, items, launch, found);
   return merge(&p, items, launch,
                pass == MESSAGE_COLUMNS ? sums_of(launch->setting.problem) : 1);
+}
+
+/* Tables of what PNA's mean and deviation pass on. */
+static dfgnn_status fill_tables(message_call *call) {
+  const dfgnn_launch *launch = call->launch;
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *args = launch->args;
+  feature_tensor grad, grad_std, std;
+  gather_params p;
+  call->coefficient = (char *)launch->workspace + call->layout.tables;
+  call->offset = (char *)call->coefficient + table_bytes(&launch->setting);
+  dfgnn__gather_fill(&p, problem, launch->setting.matrix);
+  p.row_offsets = dfgnn__gather_offsets(launch->setting.matrix);
+  p.coefficient = call->coefficient;
+  p.offset = call->offset;
+  dfgnn_status status =
+      dfgnn__gather_tensor(&grad, "grad_out", args->grad_out,
+                           &args->grad_out_strides, problem->dtype);
+  if (!status)
+    status = dfgnn__gather_tensor(&grad_std, "grad_out_std", args->grad_out_std,
+                                  &args->grad_out_strides, problem->dtype);
+  if (!status)
+    status = dfgnn__gather_tensor(&std, "out_std", args->out_std,
+                                  &args->out_strides, problem->dtype);
+  return status ? status
+                : dfgnn__reduce_fill_tables(
+                      &p, &grad, &grad_std, &std,
+                      (int)launch->setting.matrix->destinations, launch);
 }
 
 int dfgnn__message_views(const dfgnn_setting *setting,
@@ -262,18 +423,23 @@ dfgnn_status dfgnn__message_run(message_call *call) {
   const dfgnn_args *args = launch->args;
   const int given = problem->edge_dim == DFGNN_EDGE_PROJECTED;
   dfgnn_status status = DFGNN_OK;
-  call->scale_dst = args->scale_dst;
+  if (problem->op == DFGNN_OP_SPMM_SUM || problem->op == DFGNN_OP_SPMM_MEAN) {
+    call->scale_dst = args->scale_dst;
+    call->scale_src = args->scale_src;
+  }
   if (problem->edge_dim > 0) {
     call->matrix = (char *)launch->workspace + call->layout.matrix;
     status = dfgnn__message_convert(call);
   }
   if (status || !backward(problem))
     return status ? status : run_pass(call, MESSAGE_FORWARD);
-  if (problem->op == DFGNN_OP_SPMM_MEAN) {
+  if (is_mean(problem)) {
     void *scales = (char *)launch->workspace + call->layout.scales;
-    status = dfgnn__spmm_mean_scales(scales, args->scale_dst, launch);
+    status = dfgnn__spmm_mean_scales(scales, call->scale_dst, launch);
     call->scale_dst = scales;
   }
+  if (!status && problem->op == DFGNN_OP_REDUCE_PNA)
+    status = fill_tables(call);
   if (!status && (args->grad_value || args->grad_gate_src ||
                   (given && args->grad_edge_attr)))
     status = run_pass(call, MESSAGE_COLUMNS);

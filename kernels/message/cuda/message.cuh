@@ -7,6 +7,15 @@
 
 namespace dfgnn {
 
+template <bool ON, typename X, typename Y> struct conditional {
+  using type = X;
+};
+template <typename X, typename Y> struct conditional<false, X, Y> {
+  using type = Y;
+};
+template <bool ON, typename X, typename Y>
+using conditional_t = typename conditional<ON, X, Y>::type;
+
 /* FIELDS: what a matrix projects of an edge, or MESSAGE_EDGES_...; WHAT: the
  * pass and more. */
 template <typename T, int VEC_, int L, int C, int WHAT, int FIELDS, int W>
@@ -15,27 +24,46 @@ struct message_op {
   static constexpr int VEC = VEC_;
   static constexpr int PASS = WHAT & MESSAGE_PASS;
   static constexpr bool GATED = (WHAT & MESSAGE_GATED) != 0;
+  static constexpr int GRADE =
+      PASS == MESSAGE_FORWARD ? 0 : WHAT & MESSAGE_GRADE;
+  static constexpr bool FORWARD = PASS == MESSAGE_FORWARD;
+  static constexpr bool COLUMNS = PASS == MESSAGE_COLUMNS;
+  static constexpr bool ROWS = PASS == MESSAGE_ROWS;
+  static constexpr int PARTS = WHAT & MESSAGE_VALUE ? 2 : 1;
   static constexpr bool GIVEN = FIELDS == MESSAGE_EDGES_GIVEN;
   static constexpr bool PROJECTED = FIELDS > 0;
   static constexpr int TOGETHER = WHAT / MESSAGE_TOGETHER;
-  static constexpr int SUMS = PASS == MESSAGE_COLUMNS && GATED ? 2 : 1;
+  static constexpr int SUMS = COLUMNS && GATED ? 2 : 1;
   static constexpr int G = GATED ? C : 1, E = GIVEN ? C : 1;
-  static constexpr int kSize =
-      sizeof(T) * (1 + GATED + GIVEN) + (PROJECTED ? sizeof(A) : 0);
+  static constexpr int S = COLUMNS ? 1 : C, O = COLUMNS ? C : 1;
+  using grades_t = message_grades<T, VEC, L, C, GRADE, W>;
+  static constexpr int kSize = sizeof(T) * (GATED + GIVEN + !COLUMNS) +
+                               (COLUMNS ? grades_t::kSize : 0) +
+                               (PROJECTED ? PARTS * sizeof(A) : 0);
   static constexpr int kHeld =
-      C * VEC * sizeof(A) / 4 * (SUMS + (PASS != MESSAGE_FORWARD) + GATED) + 8;
+      C * VEC * sizeof(A) / 4 * (SUMS + COLUMNS + GATED) +
+      (ROWS ? C * VEC * grades_t::kSize / 4 : 0) + 8;
   static constexpr bool kNotes = true;
 
+  struct nothing {};
+  using read_t = typename grades_t::read;
   struct edge {
-    packed<T, VEC> x[C], gate[G], attr[E];
+    packed<T, VEC> x[S], gate[G], attr[E];
+    conditional_t<COLUMNS, read_t, nothing> grades;
   };
   struct note {
     A scale;
     int64_t id;
+    unsigned first; /* the lower half of the place of its row's first */
   };
-  using mark = note;
+  struct mark {
+    A scale;
+    int64_t id;
+    int position;
+  };
   struct state {
-    A now[SUMS][C][VEC], own[C][VEC], gate[G][VEC], after;
+    A now[SUMS][C][VEC], own[O][VEC], gate[G][VEC], after;
+    conditional_t<ROWS, read_t, nothing> grades;
     bool folded;
   };
   struct older {
@@ -49,12 +77,14 @@ struct message_op {
   const message_params &m;
   const lane_features<VEC, L, C, W> features;
   const lane_table<T, VEC, L, C, W> table, gate_table;
+  const grades_t grades;
 
   /* The parameters of the launch begin with those of the gather. */
   __device__ __forceinline__ explicit message_op(const gather_params &params)
       : p(params), m(reinterpret_cast<const message_params &>(params)),
         features(params), table(params, params.table, features),
-        gate_table(params, GATED ? m.far_gate : params.table, features) {}
+        gate_table(params, GATED ? m.far_gate : params.table, features),
+        grades(params, ROWS ? m.own : params.table) {}
 
   __device__ __forceinline__ void begin(state &z, int row, int) const {
     z.folded = false;
@@ -68,21 +98,41 @@ struct message_op {
 #pragma unroll
         for (int s = 0; s < SUMS; ++s)
           z.now[s][c][i] = A(0);
-        z.own[c][i] = z.gate[GATED ? c : 0][i] = A(0);
+        z.own[COLUMNS ? c : 0][i] = A(0);
       }
-      if (!features.has(c) || p.schedule.rows == 0)
-        continue;
-      if (PASS != MESSAGE_FORWARD)
-        load_row<T, VEC>(z.own[c], p, m.own, row, features.at(c));
-      if (GATED)
-        load_row<T, VEC>(z.gate[c], p, m.own_gate, row, features.at(c));
+      if constexpr (COLUMNS)
+        if (features.has(c) && p.schedule.rows > 0)
+          load_row<T, VEC>(z.own[c], p, m.own, row, features.at(c));
+    }
+    if constexpr (ROWS)
+      grades.template load<false>(z.grades, row, p.schedule.rows > 0);
+    load_gates(z.gate, row);
+  }
+
+  /* The gates of a row. */
+  __device__ __forceinline__ void load_gates(A (&gate)[G][VEC], int row) const {
+#pragma unroll
+    for (int c = 0; c < G; ++c) {
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        gate[c][i] = A(0);
+      if constexpr (GATED)
+        if (features.has(c) && p.schedule.rows > 0)
+          load_row<T, VEC>(gate[c], p, m.own_gate, row, features.at(c));
     }
   }
 
   __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
-    note n = {A(live ? 1 : 0), e.edge()};
-    load_number_if(n.scale, static_cast<const A *>(p.gathered_scale) + e.index,
-                   live && p.gathered_scale);
+    note n = {A(live ? 1 : 0), e.edge(), 0};
+    if constexpr (GRADE == 0)
+      load_number_if(n.scale,
+                     static_cast<const A *>(p.gathered_scale) + e.index,
+                     live && p.gathered_scale);
+    else if constexpr (COLUMNS)
+      load_number_if(n.first,
+                     static_cast<const unsigned *>(p.row_offsets.array) +
+                         int64_t(e.index) * (p.row_offsets.wide ? 2 : 1),
+                     live);
     return n;
   }
 
@@ -90,16 +140,25 @@ struct message_op {
   __device__ __forceinline__ void pass(mark (&to)[U], const note &n, int from,
                                        int sides) const {
 #pragma unroll
-    for (int u = 0; u < U; ++u)
-      to[u] = {__shfl_sync(kFullMask, n.scale, from + u * sides),
-               __shfl_sync(kFullMask, n.id, from + u * sides)};
+    for (int u = 0; u < U; ++u) {
+      to[u] = {A(1), __shfl_sync(kFullMask, n.id, from + u * sides), 0};
+      if constexpr (GRADE == 0)
+        to[u].scale = __shfl_sync(kFullMask, n.scale, from + u * sides);
+      else if constexpr (COLUMNS)
+        to[u].position =
+            static_cast<int>(static_cast<unsigned>(to[u].id) -
+                             __shfl_sync(kFullMask, n.first, from + u * sides));
+    }
   }
 
   template <bool WHOLE>
   __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+    if constexpr (COLUMNS)
+      grades.template load<WHOLE>(x.grades, j, live);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
+      if constexpr (!COLUMNS)
+        table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
       if constexpr (GATED)
         gate_table.template load<WHOLE>(x.gate[c], j, c,
                                         live && features.has(c));
@@ -128,22 +187,25 @@ struct message_op {
   __device__ __forceinline__ void start(state &, const edge &, int, int) const {
   }
 
-  /* The projected parts of U edges. */
+  /* The projected parts of U edges: of the sum or gate, and of the value. */
   template <int U>
-  __device__ __forceinline__ void project(A (&part)[U][C][VEC],
+  __device__ __forceinline__ void project(A (&part)[U][PARTS][C][VEC],
                                           const mark (&n)[U]) const {
     if constexpr (PROJECTED) {
       const A *matrix = static_cast<const A *>(m.matrix);
       const T *attr = static_cast<const T *>(m.attr);
       A w[C][VEC];
-      load_matrix(w, matrix + FIELDS * p.width);
 #pragma unroll
-      for (int u = 0; u < U; ++u)
+      for (int s = 0; s < PARTS; ++s) {
+        load_matrix(w, matrix + int64_t(FIELDS * PARTS + s) * p.width);
 #pragma unroll
-        for (int c = 0; c < C; ++c)
+        for (int u = 0; u < U; ++u)
 #pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            part[u][c][i] = w[c][i];
+          for (int c = 0; c < C; ++c)
+#pragma unroll
+            for (int i = 0; i < VEC; ++i)
+              part[u][s][c][i] = w[c][i];
+      }
 #pragma unroll 1
       for (int f = 0; f < FIELDS; f += TOGETHER) {
         packed<T, TOGETHER> x[U];
@@ -151,16 +213,18 @@ struct message_op {
         for (int u = 0; u < U; ++u)
           x[u] = load_packed<TOGETHER>(attr + n[u].id * FIELDS + f);
 #pragma unroll
-        for (int k = 0; k < TOGETHER; ++k) {
-          load_matrix(w, matrix + (f + k) * p.width);
+        for (int k = 0; k < TOGETHER; ++k)
 #pragma unroll
-          for (int u = 0; u < U; ++u)
+          for (int s = 0; s < PARTS; ++s) {
+            load_matrix(w, matrix + int64_t((f + k) * PARTS + s) * p.width);
 #pragma unroll
-            for (int c = 0; c < C; ++c)
+            for (int u = 0; u < U; ++u)
 #pragma unroll
-              for (int i = 0; i < VEC; ++i)
-                part[u][c][i] += widen(x[u].item[k]) * w[c][i];
-        }
+              for (int c = 0; c < C; ++c)
+#pragma unroll
+                for (int i = 0; i < VEC; ++i)
+                  part[u][s][c][i] += widen(x[u].item[k]) * w[c][i];
+          }
       }
     }
   }
@@ -180,27 +244,50 @@ struct message_op {
       }
   }
 
-  __device__ __forceinline__ void add_terms(state &z, const edge &x,
-                                            const mark &n,
-                                            const A (&part)[C][VEC]) const {
+  /* What a number of a message is made of. */
+  struct inputs {
+    A x, gates, part;
+    __device__ __forceinline__ A message() const {
+      return term_of<MESSAGE_FORWARD, GATED>(x, gates, part, A(0)).value;
+    }
+  };
+  __device__ __forceinline__ static inputs
+  inputs_of(const A (&own)[O][VEC], const A (&gate)[G][VEC], const edge &x,
+            const A (&part)[PARTS][C][VEC], int c, int i) {
+    inputs in;
+    if constexpr (COLUMNS)
+      in.x = own[c][i];
+    else
+      in.x = widen(x.x[c].item[i]);
+    in.gates =
+        GATED ? gate[GATED ? c : 0][i] + widen(x.gate[GATED ? c : 0].item[i])
+              : A(0);
+    in.part = GIVEN       ? widen(x.attr[GIVEN ? c : 0].item[i])
+              : PROJECTED ? part[0][c][i]
+                          : A(0);
+    if (PARTS > 1)
+      in.x += part[PARTS - 1][c][i];
+    return in;
+  }
+
+  __device__ __forceinline__ void
+  add_terms(state &z, const edge &x, const mark &n, int position,
+            const A (&part)[PARTS][C][VEC]) const {
 #pragma unroll
     for (int c = 0; c < C; ++c) {
       A grad_attr[VEC];
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
-        const A read = widen(x.x[c].item[i]);
-        const A gates = GATED ? z.gate[GATED ? c : 0][i] +
-                                    widen(x.gate[GATED ? c : 0].item[i])
-                              : A(0);
-        const A y = GIVEN       ? widen(x.attr[GIVEN ? c : 0].item[i])
-                    : PROJECTED ? part[c][i]
-                                : A(0);
-        const A grad = PASS == MESSAGE_COLUMNS ? n.scale * read
-                       : PASS == MESSAGE_ROWS  ? n.scale * z.own[c][i]
-                                               : A(0);
-        const message_term<A> t = term_of<PASS, GATED>(
-            PASS == MESSAGE_COLUMNS ? z.own[c][i] : read, gates, y, grad);
-        if (PASS == MESSAGE_FORWARD)
+        const inputs in = inputs_of(z.own, z.gate, x, part, c, i);
+        const A sent = GRADE & MESSAGE_MOMENTS ? in.message() : A(0);
+        A grad = A(0);
+        if constexpr (COLUMNS)
+          grad = grades_t::grade(x.grades, c, i, n.scale, n.position, sent);
+        else if constexpr (ROWS)
+          grad = grades_t::grade(z.grades, c, i, n.scale, position, sent);
+        const message_term<A> t =
+            term_of<PASS, GATED>(in.x, in.gates, in.part, grad);
+        if (FORWARD)
           z.now[0][c][i] += n.scale * t.value;
         else
           z.now[0][c][i] += t.value;
@@ -208,7 +295,7 @@ struct message_op {
           z.now[SUMS - 1][c][i] += t.gate;
         grad_attr[i] = t.gate * z.after;
       }
-      if (GIVEN && PASS == MESSAGE_COLUMNS && m.grad_attr && features.has(c))
+      if (GIVEN && COLUMNS && m.grad_attr && features.has(c))
         store_once<VEC>(static_cast<T *>(m.grad_attr) +
                             place(n.id, features.at(c)),
                         grad_attr);
@@ -217,26 +304,26 @@ struct message_op {
 
   template <bool WHOLE>
   __device__ __forceinline__ void add(state &z, const edge &x, const mark &n,
-                                      int, bool live) const {
+                                      int position, bool live) const {
     if (!WHOLE && !live)
       return;
-    A part[1][C][VEC];
+    A part[1][PARTS][C][VEC];
     const mark one[1] = {n};
     project(part, one);
-    add_terms(z, x, n, part[0]);
+    add_terms(z, x, n, position, part[0]);
   }
 
   /* Edges beyond the row are those that lanes did not read. */
   template <bool WHOLE, int U>
   __device__ __forceinline__ void step(state &z, const edge (&x)[U],
-                                       const mark (&n)[U], int, int sides,
-                                       int left) const {
-    A part[U][C][VEC];
+                                       const mark (&n)[U], int position,
+                                       int sides, int left) const {
+    A part[U][PARTS][C][VEC];
     project(part, n);
 #pragma unroll
     for (int u = 0; u < U; ++u)
       if (WHOLE || u * sides < left)
-        add_terms(z, x[u], n[u], part[u]);
+        add_terms(z, x[u], n[u], position + u * sides, part[u]);
   }
 
   __device__ __forceinline__ void fold(state &z, older &old, int, int,

@@ -1,4 +1,5 @@
-/* message_host.h - sums of messages on a GPU: what the families share */
+/* message_host.h - sums and reductions of messages on a GPU: what the families
+ * share */
 #ifndef DFGNN_MESSAGE_CUDA_MESSAGE_HOST_H
 #define DFGNN_MESSAGE_CUDA_MESSAGE_HOST_H
 
@@ -22,6 +23,7 @@ typedef struct message_layout {
   size_t matrix;  /* of projections, as scalars */
   size_t sums;    /* of blocks of edges, of the gradient of the matrix */
   int blocks;     /* of those */
+  size_t tables;  /* by destination, of the gradients of PNA: two of them */
   size_t partial; /* results of items; of the largest pass */
   size_t bytes;
 } message_layout;
@@ -42,8 +44,9 @@ typedef struct message_call {
   const dfgnn_view *order;     /* DEGREE_ORDER of FORWARD, or of COLUMNS */
   const dfgnn_view *items;     /* WORK_ITEMS of the same; NULL: whole rows */
   const dfgnn_view *row_items; /* and of ROWS */
-  const void *scale_dst;       /* with a mean's share */
-  const void *matrix;          /* in the workspace */
+  const void *scale_dst, *scale_src; /* of SpMM; with a mean's share */
+  void *coefficient, *offset;        /* PNA's tables, in the workspace */
+  const void *matrix;                /* in the workspace */
 } message_call;
 
 /* Requests the views that backward wants beside those of the schedule, from
@@ -51,6 +54,13 @@ typedef struct message_call {
 int dfgnn__message_views(const dfgnn_setting *setting,
                          dfgnn_view_request *requests, int count);
 dfgnn_status dfgnn__message_run(message_call *call);
+
+/* Bits of MESSAGE_... that a problem has in each of its passes. */
+int dfgnn__message_what(const dfgnn_problem *problem);
+/* The positions of the extremes that come first: the least, if there are
+ * two. */
+const int *dfgnn__message_arg(const dfgnn_problem *problem,
+                              const dfgnn_args *args);
 
 /* Writes args->grad_edge_attr, grad_edge_weight and grad_edge_bias of a
  * projection. */

@@ -11,13 +11,18 @@ static int64_t feature_tiles(const dfgnn_problem *problem) {
   return dfgnn__ceil_div(dfgnn__gather_width(problem), EDGES_FEATURES);
 }
 
+static int parts_of(const dfgnn_problem *problem) {
+  return dfgnn__message_parts(problem->message);
+}
+
 static int64_t edge_tiles(const dfgnn_matrix *matrix) {
   return dfgnn__ceil_div(matrix->edges, EDGES_TILE);
 }
 
 int dfgnn__message_blocks(const dfgnn_setting *setting) {
   const int64_t resident = (int64_t)setting->device->units * BLOCK_WAVES * 4;
-  int64_t blocks = dfgnn__ceil_div(resident, feature_tiles(setting->problem));
+  int64_t blocks = dfgnn__ceil_div(resident, feature_tiles(setting->problem) *
+                                                 parts_of(setting->problem));
   const int64_t most =
       dfgnn__ceil_div(edge_tiles(setting->matrix), LEAST_TILES);
   blocks = blocks > most ? most : blocks;
@@ -29,6 +34,7 @@ int dfgnn__message_blocks(const dfgnn_setting *setting) {
 dfgnn_status dfgnn__message_convert(const message_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
   const message_matrix_params p = {.fields = (int)problem->edge_dim,
+                                   .parts = parts_of(problem),
                                    .width = dfgnn__gather_width(problem),
                                    .heads = (int)problem->heads,
                                    .dim = (int)problem->dim,
@@ -39,9 +45,10 @@ dfgnn_status dfgnn__message_convert(const message_call *call) {
                                    .to = (void *)call->matrix};
   const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::message_matrix",
                                               DFGNN_TYPE(problem->dtype));
-  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(
-                               (int64_t)(p.fields + 1) * p.width, 256)},
-                           .threads = 256};
+  const dfgnn_grid grid = {
+      .blocks = {(unsigned)dfgnn__ceil_div(
+          (int64_t)(p.fields + 1) * p.parts * p.width, 256)},
+      .threads = 256};
   return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
 }
 
@@ -58,26 +65,39 @@ static dfgnn_status fill(message_edges_params *p, const message_call *call) {
       .heads = (int)problem->heads,
       .dim = (int)problem->dim,
       .heads_inner = problem->layout == DFGNN_LAYOUT_NDH,
+      .tiles = (int)feature_tiles(problem),
       .offsets = dfgnn__gather_offsets(m),
       .indices = m->indices,
       .row_of_edge = call->row_of_edge->array[0],
       .scale_dst = call->scale_dst,
-      .scale_src = a->scale_src,
+      .scale_src = call->scale_src,
+      .arg = dfgnn__message_arg(problem, a),
+      .arg2 = a->arg_max,
+      .coefficient = call->coefficient,
+      .offset = call->offset,
       .attr = a->edge_attr,
       .matrix = call->matrix,
       .grad_attr = a->grad_edge_attr,
       .sums = (char *)call->launch->workspace + call->layout.sums};
-  dfgnn_status status = dfgnn__gather_tensor(&p->value, "value", a->value,
-                                             &a->value_strides, problem->dtype);
-  if (!status)
-    status = dfgnn__gather_tensor(&p->grad_out, "grad_out", a->grad_out,
-                                  &a->grad_out_strides, problem->dtype);
-  if (!status)
-    status = dfgnn__gather_tensor(&p->gate_dst, "gate_dst", a->gate_dst,
-                                  &a->gate_dst_strides, problem->dtype);
-  if (!status)
-    status = dfgnn__gather_tensor(&p->gate_src, "gate_src", a->gate_src,
-                                  &a->gate_src_strides, problem->dtype);
+  const struct {
+    feature_tensor *to;
+    const char *name;
+    const void *data;
+    const dfgnn_strides *strides;
+  } tensors[] = {
+      {&p->value, "value", a->value, &a->value_strides},
+      {&p->grad_out, "grad_out", a->grad_out, &a->grad_out_strides},
+      {&p->gate_dst, "gate_dst", a->gate_dst, &a->gate_dst_strides},
+      {&p->gate_src, "gate_src", a->gate_src, &a->gate_src_strides},
+      {&p->grad_min, "grad_out_min", a->grad_out_min, &a->grad_out_strides},
+      {&p->grad_max, "grad_out_max", a->grad_out_max, &a->grad_out_strides},
+      {&p->mean, "out", a->out, &a->out_strides}};
+  const size_t count = problem->op == DFGNN_OP_REDUCE_PNA ? 7 : 4;
+  dfgnn_status status = DFGNN_OK;
+  for (size_t i = 0; i < count && !status; i++)
+    status =
+        dfgnn__gather_tensor(tensors[i].to, tensors[i].name, tensors[i].data,
+                             tensors[i].strides, problem->dtype);
   return status;
 }
 
@@ -92,12 +112,12 @@ static dfgnn_status run_tiles(const message_call *call, const char *name,
                               message_edges_params *p, unsigned blocks,
                               unsigned tiles, int stride) {
   const dfgnn_problem *problem = call->launch->setting.problem;
-  const dfgnn_program program = {
-      .source = SOURCE,
-      .name = name,
-      .count = 3,
-      .constant = {DFGNN_TYPE(problem->dtype),
-                   problem->message == DFGNN_MESSAGE_GATE, p->fields}};
+  const dfgnn_program program = {.source = SOURCE,
+                                 .name = name,
+                                 .count = 3,
+                                 .constant = {DFGNN_TYPE(problem->dtype),
+                                              dfgnn__message_what(problem),
+                                              p->fields}};
   const dfgnn_grid grid = {.blocks = {blocks, tiles},
                            .threads = EDGES_THREADS,
                            .shared = shared_bytes(problem, stride)};
@@ -108,21 +128,24 @@ static dfgnn_status add_parameters(const message_call *call,
                                    const message_edges_params *e, int blocks) {
   const dfgnn_args *args = call->launch->args;
   const int wide = call->launch->setting.problem->dtype == DFGNN_F64;
-  const message_parameters_params p = {.blocks = blocks,
-                                       .fields = e->fields,
-                                       .width = e->width,
-                                       .heads = e->heads,
-                                       .dim = e->dim,
-                                       .heads_inner = e->heads_inner,
-                                       .sums = e->sums,
-                                       .grad_matrix = args->grad_edge_weight,
-                                       .grad_offset = args->grad_edge_bias};
+  const message_parameters_params p = {
+      .blocks = blocks,
+      .fields = e->fields,
+      .parts = parts_of(call->launch->setting.problem),
+      .width = e->width,
+      .heads = e->heads,
+      .dim = e->dim,
+      .heads_inner = e->heads_inner,
+      .sums = e->sums,
+      .grad_matrix = args->grad_edge_weight,
+      .grad_offset = args->grad_edge_bias};
   const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::message_parameter_sums",
                     DFGNN_TYPE(wide ? DFGNN_F64 : DFGNN_F32));
-  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(
-                               (int64_t)(p.fields + 1) * p.width, 256)},
-                           .threads = 256};
+  const dfgnn_grid grid = {
+      .blocks = {(unsigned)dfgnn__ceil_div(
+          (int64_t)(p.fields + 1) * p.parts * p.width, 256)},
+      .threads = 256};
   return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
 }
 
@@ -141,8 +164,8 @@ dfgnn_status dfgnn__message_grade_projection(const message_call *call) {
   if (status || (!args->grad_edge_weight && !args->grad_edge_bias))
     return status;
   p.chunks = (int)dfgnn__ceil_div(tiles, call->layout.blocks);
-  status = run_tiles(call, "dfgnn::message_parameters", &p,
-                     (unsigned)call->layout.blocks,
-                     (unsigned)feature_tiles(setting->problem), EDGES_FEATURES);
+  status = run_tiles(
+      call, "dfgnn::message_parameters", &p, (unsigned)call->layout.blocks,
+      (unsigned)(p.tiles * parts_of(setting->problem)), EDGES_FEATURES);
   return status ? status : add_parameters(call, &p, call->layout.blocks);
 }

@@ -3,7 +3,9 @@
  *
  * A block computes the gradients of a tile of edges' parts, EDGES_TILE edges by
  * EDGES_FEATURES features in shared memory, and multiplies them from there.
- * FIELDS is the number of an edge's features; one more is 1, of the offset. */
+ * FIELDS is the number of an edge's features; one more is 1, of the offset.
+ * WHAT has the bits of message_op: with MESSAGE_VALUE an edge has two parts,
+ * whose gradients are made one after the other. */
 #ifndef DFGNN_MESSAGE_CUDA_PROJECTION_CUH
 #define DFGNN_MESSAGE_CUDA_PROJECTION_CUH
 
@@ -11,15 +13,24 @@
 
 namespace dfgnn {
 
+/* Where a row of all parts, features in the order of the layout, stands with
+ * heads first. */
+template <class P>
+__device__ __forceinline__ int64_t parameter_row(const P &p, int row) {
+  const int f = row % p.width;
+  return row - f + heads_first(p, f);
+}
+
 /* Matrix and offset as scalars by field, features in the layout's order. */
 template <typename T>
 __global__ void
 message_matrix(const __grid_constant__ message_matrix_params p) {
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (k >= int64_t(p.fields + 1) * p.width)
+  const int rows = p.parts * p.width;
+  if (k >= int64_t(p.fields + 1) * rows)
     return;
-  const int field = static_cast<int>(k / p.width);
-  const int64_t i = heads_first(p, static_cast<int>(k % p.width));
+  const int field = static_cast<int>(k / rows);
+  const int64_t i = parameter_row(p, static_cast<int>(k % rows));
   const T *matrix = static_cast<const T *>(p.matrix);
   const T *offset = static_cast<const T *>(p.offset);
   static_cast<accumulator_t<T> *>(p.to)[k] =
@@ -32,8 +43,12 @@ message_matrix(const __grid_constant__ message_matrix_params p) {
 
 constexpr int kQuad = 4; /* edges, and features, of a thread */
 
-template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
+template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
   using A = accumulator_t<T>;
+  static constexpr bool GATED = (WHAT & MESSAGE_GATED) != 0;
+  static constexpr bool PICK = (WHAT & MESSAGE_GRADE) != 0;
+  static constexpr bool MOMENTS = (WHAT & MESSAGE_MOMENTS) != 0;
+  static constexpr int PARTS = WHAT & MESSAGE_VALUE ? 2 : 1;
   static constexpr int kFields = FIELDS + 1;
   const message_edges_params &p;
   A *const attr;   /* [EDGES_TILE][kFields] */
@@ -45,13 +60,17 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
       : p(params), attr(shared), matrix(attr + EDGES_TILE * kFields),
         grad(matrix + kFields * EDGES_FEATURES) {}
 
-  __device__ __forceinline__ void load_matrix(int first) const {
+  /* Where a row of the matrix begins. */
+  __device__ __forceinline__ const A *matrix_at(int field, int which) const {
+    return static_cast<const A *>(p.matrix) +
+           (int64_t(field) * PARTS + which) * p.width;
+  }
+
+  __device__ __forceinline__ void load_matrix(int first, int which) const {
     for (int k = threadIdx.x; k < kFields * EDGES_FEATURES;
          k += EDGES_THREADS) {
       const int field = k / EDGES_FEATURES, f = first + k % EDGES_FEATURES;
-      matrix[k] = f < p.width ? __ldg(static_cast<const A *>(p.matrix) +
-                                      int64_t(field) * p.width + f)
-                              : A(0);
+      matrix[k] = f < p.width ? __ldg(matrix_at(field, which) + f) : A(0);
     }
   }
 
@@ -89,19 +108,15 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
                        : r;
   }
 
-  /* A thread makes four features of four edges. */
-  __device__ __forceinline__ void compute(int64_t first_edge,
-                                          int first_feature) const {
-    constexpr int kQuads = EDGES_FEATURES / kQuad;
-    const int f0 = threadIdx.x % kQuads * kQuad;
-    const int e0 = threadIdx.x / kQuads * kQuad;
-    A part[kQuad][kQuad] = {};
+  /* Adds a thread's numbers of a part: row(k) is what the matrix has of its
+   * features in field k. */
+  template <class Row>
+  __device__ __forceinline__ void project(A (&part)[kQuad][kQuad], int e0,
+                                          const Row &row) const {
 #pragma unroll 4
     for (int k = 0; k < kFields; ++k) {
       A w[kQuad];
-#pragma unroll
-      for (int i = 0; i < kQuad; ++i)
-        w[i] = matrix[k * EDGES_FEATURES + f0 + i];
+      row(w, k);
 #pragma unroll
       for (int u = 0; u < kQuad; ++u) {
         const A x = attr[(e0 + u) * kFields + k];
@@ -110,17 +125,64 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
           part[u][i] += x * w[i];
       }
     }
-    int row[kQuad], column[kQuad];
+  }
+
+  /* The gradient of message m at a position of a row; f: a feature in the order
+   * of the layout, which is at grad_at in a node. */
+  __device__ __forceinline__ A grade(int row, int position, int f,
+                                     int64_t grad_at, A scale, A m) const {
+    if constexpr (!PICK)
+      return scale * number(p.grad_out, row, grad_at);
+    const int64_t at = int64_t(row) * p.width + f;
+    A sum = A(0);
+    if (__ldg(p.arg + at) == position)
+      sum = number(MOMENTS ? p.grad_min : p.grad_out, row, grad_at);
+    if constexpr (MOMENTS) {
+      if (__ldg(p.arg2 + at) == position)
+        sum += number(p.grad_max, row, grad_at);
+      sum += __ldg(static_cast<const A *>(p.offset) + at) +
+             __ldg(static_cast<const A *>(p.coefficient) + at) *
+                 (m - number(p.mean, row, place(p.mean, f)));
+    }
+    return sum;
+  }
+
+  /* A thread makes four features of four edges: the gradients of their part
+   * `which`, whose matrix is loaded. */
+  __device__ __forceinline__ void compute(int64_t first_edge, int first_feature,
+                                          int which) const {
+    constexpr int kQuads = EDGES_FEATURES / kQuad;
+    const int f0 = threadIdx.x % kQuads * kQuad;
+    const int e0 = threadIdx.x / kQuads * kQuad;
+    A part[PARTS][kQuad][kQuad] = {};
+    project(part[0], e0, [&](A(&w)[kQuad], int k) {
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i)
+        w[i] = matrix[k * EDGES_FEATURES + f0 + i];
+    });
+    if constexpr (PARTS > 1)
+      project(part[1], e0, [&](A(&w)[kQuad], int k) {
+        const A *other = matrix_at(k, 1 - which);
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i)
+          w[i] = first_feature + f0 + i < p.width
+                     ? __ldg(other + first_feature + f0 + i)
+                     : A(0);
+      });
+    int row[kQuad], column[kQuad], position[kQuad];
     A scale[kQuad];
 #pragma unroll
     for (int u = 0; u < kQuad; ++u) {
       const int64_t e = first_edge + e0 + u;
-      row[u] = column[u] = 0;
+      row[u] = column[u] = position[u] = 0;
       scale[u] = A(0);
       if (e < p.edges) {
         row[u] = __ldg(p.row_of_edge + e);
         column[u] = __ldg(p.indices + e);
-        scale[u] = factor(row[u], column[u]);
+        if constexpr (PICK)
+          position[u] = static_cast<int>(e - p.offsets[row[u]]);
+        else
+          scale[u] = factor(row[u], column[u]);
       }
     }
 #pragma unroll
@@ -138,10 +200,19 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
           const A gates = GATED ? number(p.gate_dst, row[u], dst_at) +
                                       number(p.gate_src, column[u], src_at)
                                 : A(0);
-          y = term_of<MESSAGE_ROWS, GATED>(
-                  number(p.value, column[u], x_at), gates, part[u][i],
-                  scale[u] * number(p.grad_out, row[u], grad_at))
-                  .gate;
+          A x = number(p.value, column[u], x_at), own = part[0][u][i];
+          if (PARTS > 1) {
+            x += which ? own : part[PARTS - 1][u][i];
+            own = which ? part[PARTS - 1][u][i] : own;
+          }
+          const A sent =
+              MOMENTS
+                  ? term_of<MESSAGE_FORWARD, GATED>(x, gates, own, A(0)).value
+                  : A(0);
+          const message_term<A> t = term_of<MESSAGE_COLUMNS, GATED>(
+              x, gates, own,
+              grade(row[u], position[u], f, grad_at, scale[u], sent));
+          y = which ? t.value : t.gate;
         }
         grad[(e0 + u) * STRIDE + f0 + i] = y;
       }
@@ -151,7 +222,7 @@ template <typename T, bool GATED, int FIELDS, int STRIDE> struct edges_tile {
 
 /* ---- gradients of features ----------------------------------------------- */
 
-template <typename T, bool GATED, int FIELDS>
+template <typename T, int WHAT, int FIELDS>
 __global__ void __launch_bounds__(EDGES_THREADS)
     message_fields(const __grid_constant__ message_edges_params p) {
   using A = accumulator_t<T>;
@@ -159,16 +230,17 @@ __global__ void __launch_bounds__(EDGES_THREADS)
   constexpr int kStep = EDGES_THREADS / EDGES_TILE;
   constexpr int kOwn = (FIELDS + kStep - 1) / kStep;
   extern __shared__ double shared[];
-  const edges_tile<T, GATED, FIELDS, kStride> tile(
-      p, reinterpret_cast<A *>(shared));
+  using tile_t = edges_tile<T, WHAT, FIELDS, kStride>;
+  const tile_t tile(p, reinterpret_cast<A *>(shared));
   const int64_t first = int64_t(blockIdx.x) * EDGES_TILE;
   const int edge = threadIdx.x % EDGES_TILE, field = threadIdx.x / EDGES_TILE;
   A sum[kOwn] = {};
   tile.load_attr(first);
-  for (int from = 0; from < p.width; from += EDGES_FEATURES) {
-    tile.load_matrix(from);
+  for (int k = 0; k < p.tiles * tile_t::PARTS; ++k) {
+    const int which = k / p.tiles, from = k % p.tiles * EDGES_FEATURES;
+    tile.load_matrix(from, which);
     __syncthreads();
-    tile.compute(first, from);
+    tile.compute(first, from, which);
     __syncthreads();
 #pragma unroll 4
     for (int d = 0; d < EDGES_FEATURES; ++d) {
@@ -190,7 +262,7 @@ __global__ void __launch_bounds__(EDGES_THREADS)
 
 /* ---- gradients of matrix and offset -------------------------------------- */
 
-template <typename T, bool GATED, int FIELDS>
+template <typename T, int WHAT, int FIELDS>
 __global__ void __launch_bounds__(EDGES_THREADS)
     message_parameters(const __grid_constant__ message_edges_params p) {
   using A = accumulator_t<T>;
@@ -199,19 +271,20 @@ __global__ void __launch_bounds__(EDGES_THREADS)
   constexpr int kStep = EDGES_THREADS / kQuads;
   constexpr int kOwn = (kFields + kStep - 1) / kStep;
   extern __shared__ double shared[];
-  const edges_tile<T, GATED, FIELDS, EDGES_FEATURES> tile(
-      p, reinterpret_cast<A *>(shared));
-  const int from = blockIdx.y * EDGES_FEATURES;
+  using tile_t = edges_tile<T, WHAT, FIELDS, EDGES_FEATURES>;
+  const tile_t tile(p, reinterpret_cast<A *>(shared));
+  const int which = blockIdx.y / p.tiles;
+  const int from = blockIdx.y % p.tiles * EDGES_FEATURES;
   const int f0 = threadIdx.x % kQuads * kQuad, field = threadIdx.x / kQuads;
   A sum[kOwn][kQuad] = {};
-  tile.load_matrix(from);
+  tile.load_matrix(from, which);
   for (int chunk = 0; chunk < p.chunks; ++chunk) {
     const int64_t first = (int64_t(blockIdx.x) * p.chunks + chunk) * EDGES_TILE;
     if (first >= p.edges)
       break;
     tile.load_attr(first);
     __syncthreads();
-    tile.compute(first, from);
+    tile.compute(first, from, which);
     __syncthreads();
 #pragma unroll 4
     for (int e = 0; e < EDGES_TILE; ++e) {
@@ -239,8 +312,10 @@ __global__ void __launch_bounds__(EDGES_THREADS)
     for (int i = 0; i < kQuad; ++i)
       if (own < kFields && from + f0 + i < p.width)
         static_cast<A *>(
-            p.sums)[(int64_t(blockIdx.x) * kFields + own) * p.width + from +
-                    f0 + i] = sum[k][i];
+            p.sums)[((int64_t(blockIdx.x) * kFields + own) * tile_t::PARTS +
+                     which) *
+                        p.width +
+                    from + f0 + i] = sum[k][i];
   }
 }
 
@@ -249,11 +324,12 @@ template <typename A>
 __global__ void
 message_parameter_sums(const __grid_constant__ message_parameters_params p) {
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t count = int64_t(p.fields + 1) * p.width;
+  const int rows = p.parts * p.width;
+  const int64_t count = int64_t(p.fields + 1) * rows;
   if (k >= count)
     return;
-  const int field = static_cast<int>(k / p.width);
-  const int64_t i = heads_first(p, static_cast<int>(k % p.width));
+  const int field = static_cast<int>(k / rows);
+  const int64_t i = parameter_row(p, static_cast<int>(k % rows));
   A sum = A(0);
   for (int b = 0; b < p.blocks; ++b)
     sum += static_cast<const A *>(p.sums)[b * count + k];

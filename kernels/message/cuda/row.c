@@ -67,14 +67,12 @@ static dfgnn_status row_launch(const dfgnn_launch *launch) {
       "order", 2, {NATURAL, BY_DEGREE}, { "natural", "degree" }                \
     }                                                                          \
   }
-#define OPS (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN))
 #define FAMILY(pass_name, pass)                                                \
   {                                                                            \
     .name = "cuda.message." pass_name ".row", .algorithm = "row",              \
-    .backend = "cuda", .ops = OPS, .passes = DFGNN_BIT(pass),                  \
+    .backend = "cuda", .ops = DFGNN_OPS_MESSAGE, .passes = DFGNN_BIT(pass),    \
     .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,             \
-    .edge_ops = OPS,                                                           \
-    .messages = DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE), \
+    .edge_ops = DFGNN_OPS_MESSAGE, .messages = DFGNN_MESSAGES_ALL,             \
     .parameters = PARAMETERS, .legal = row_legal,                              \
     .applicable = row_applicable, .workspace = row_workspace,                  \
     .views = row_views, .launch = row_launch                                   \

@@ -42,7 +42,7 @@ static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
     requests[count++] = items;
     items.transposed = 0;
   }
-  if (!backward || s->problem->message == DFGNN_MESSAGE_GATE)
+  if (!backward || dfgnn__message_gated(s->problem->message))
     requests[count++] = items;
   return dfgnn__message_views(s, requests, count);
 }
@@ -63,7 +63,7 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
   if (s->problem->pass == DFGNN_PASS_BACKWARD)
     call.transpose = *next++;
   call.items = *next++;
-  if (call.transpose && s->problem->message == DFGNN_MESSAGE_GATE)
+  if (call.transpose && dfgnn__message_gated(s->problem->message))
     call.row_items = *next++;
   if (call.transpose && s->problem->edge_dim > 0)
     call.row_of_edge = *next;
@@ -79,13 +79,12 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
   }
 #define DTYPES                                                                 \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16))
-#define OPS (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN))
 #define FAMILY(pass_name, pass)                                                \
   {                                                                            \
     .name = "cuda.message." pass_name ".split", .algorithm = "split",          \
-    .backend = "cuda", .ops = OPS, .passes = DFGNN_BIT(pass),                  \
-    .dtypes = DTYPES, .revision = 1, .deterministic = 1, .edge_ops = OPS,      \
-    .messages = DFGNN_BIT(DFGNN_MESSAGE_RELU) | DFGNN_BIT(DFGNN_MESSAGE_GATE), \
+    .backend = "cuda", .ops = DFGNN_OPS_MESSAGE, .passes = DFGNN_BIT(pass),    \
+    .dtypes = DTYPES, .revision = 1, .deterministic = 1,                       \
+    .edge_ops = DFGNN_OPS_MESSAGE, .messages = DFGNN_MESSAGES_ALL,             \
     .parameters = PARAMETERS, .legal = split_legal,                            \
     .applicable = split_applicable, .workspace = split_workspace,              \
     .views = split_views, .launch = split_launch                               \

@@ -15,12 +15,17 @@ static int64_t width_of(const dfgnn_problem *problem) {
   return problem->heads * problem->dim;
 }
 
+/* Rows of the matrix. */
+static int64_t rows_of(const dfgnn_problem *problem) {
+  return width_of(problem) * dfgnn__message_parts(problem->message);
+}
+
 size_t dfgnn__ref_message_parameters(const dfgnn_problem *problem) {
-  return (size_t)(width_of(problem) * (fields_of(problem) + 1));
+  return (size_t)(rows_of(problem) * (fields_of(problem) + 1));
 }
 
 size_t dfgnn__ref_message_numbers(const dfgnn_problem *problem) {
-  return (size_t)(11 * width_of(problem) + fields_of(problem));
+  return (size_t)(13 * width_of(problem) + fields_of(problem));
 }
 
 /* Reads row i of a dense array of so many storage numbers a row. */
@@ -35,14 +40,14 @@ static void load_dense(double *to, const dfgnn_problem *problem,
 void dfgnn__ref_message_convert(double *parameters,
                                 const dfgnn_problem *problem,
                                 const dfgnn_args *args) {
-  int64_t width = width_of(problem), fields = fields_of(problem);
+  int64_t rows = rows_of(problem), fields = fields_of(problem);
   if (!args->edge_weight)
     return;
-  load_dense(parameters, problem, args->edge_weight, 0, width * fields);
-  for (int64_t i = 0; i < width; i++)
-    parameters[width * fields + i] = 0;
+  load_dense(parameters, problem, args->edge_weight, 0, rows * fields);
+  for (int64_t i = 0; i < rows; i++)
+    parameters[rows * fields + i] = 0;
   if (args->edge_bias)
-    load_dense(parameters + width * fields, problem, args->edge_bias, 0, width);
+    load_dense(parameters + rows * fields, problem, args->edge_bias, 0, rows);
 }
 
 dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
@@ -53,16 +58,20 @@ dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
   dfgnn_ref_message m = {.problem = problem,
                          .args = args,
                          .width = width,
+                         .parts = dfgnn__message_parts(problem->message),
                          .fields = fields,
                          .unit = dfgnn__arithmetic(problem, NULL).unit,
                          .matrix = args->edge_weight ? parameters : NULL,
-                         .offset = args->edge_bias ? parameters + width * fields
-                                                   : NULL};
+                         .offset = args->edge_bias
+                                       ? parameters + rows_of(problem) * fields
+                                       : NULL};
   double **arrays[] = {&m.value,
                        &m.gate_dst,
                        &m.gate_src,
                        &m.edge.value,
                        &m.edge.variance,
+                       &m.edge_value.value,
+                       &m.edge_value.variance,
                        &m.message.value,
                        &m.message.variance,
                        &m.by_value.value,
@@ -102,19 +111,22 @@ void dfgnn__ref_message_source(dfgnn_ref_message *m, int64_t column) {
 static void load_edge(dfgnn_ref_message *m, int64_t edge) {
   const dfgnn_problem *problem = m->problem;
   dfgnn_strides dense = {m->width, problem->dim, 1};
-  for (int64_t i = 0; i < m->width; i++)
+  for (int64_t i = 0; i < m->width; i++) {
     m->edge.value[i] = m->edge.variance[i] = 0;
+    m->edge_value.value[i] = m->edge_value.variance[i] = 0;
+  }
   if (m->args->edge_attr && !m->matrix)
     dfgnn__ref_message_load(m->edge.value, m, m->args->edge_attr, &dense, edge);
   if (!m->matrix)
     return;
   load_dense(m->attr, problem, m->args->edge_attr, edge, m->fields);
-  for (int64_t i = 0; i < m->width; i++) {
+  for (int64_t i = 0; i < m->parts * m->width; i++) {
     dfgnn_ref_product p =
         dfgnn__ref_product(m->matrix + i * m->fields, m->attr, m->fields);
     double offset = m->offset ? m->offset[i] : 0;
-    m->edge.value[i] = p.value + offset;
-    m->edge.variance[i] =
+    const dfgnn_ref_numbers *to = i < m->width ? &m->edge : &m->edge_value;
+    to->value[i % m->width] = p.value + offset;
+    to->variance[i % m->width] =
         p.variance + square(offset) + square(p.value + offset);
   }
 }
@@ -136,10 +148,12 @@ static void rectify(dfgnn_ref_message *m, int64_t i) {
   m->by_value.variance[i] = m->by_edge.variance[i] = step;
 }
 
-/* sigma(a_i + b_j + e) x_j.  The exponential errs by 4 units and by those of
- * its argument, which may have been scaled. */
+/* sigma(a_i + b_j + e) (x_j + e').  The exponential errs by 4 units and by
+ * those of its argument, which may have been scaled. */
 static void gate(dfgnn_ref_message *m, int64_t i) {
-  double x = m->value[i], nodes = m->gate_dst[i] + m->gate_src[i];
+  double x = m->value[i] + m->edge_value.value[i];
+  double x_error = m->parts > 1 ? m->edge_value.variance[i] + square(x) : 0;
+  double nodes = m->gate_dst[i] + m->gate_src[i];
   double z = nodes + m->edge.value[i];
   double argument =
       m->edge.variance[i] + square(nodes) + 4 * square(z) + square(4);
@@ -147,18 +161,20 @@ static void gate(dfgnn_ref_message *m, int64_t i) {
   double slope = s * rest;
   double error = square(slope) * argument + 4 * square(s);
   m->message.value[i] = s * x;
-  m->message.variance[i] = square(x) * error + square(s * x);
+  m->message.variance[i] =
+      square(x) * error + square(s * x) + square(s) * x_error;
   m->by_value.value[i] = s;
   m->by_value.variance[i] = error;
   m->by_edge.value[i] = slope * x;
   m->by_edge.variance[i] =
-      square(x) * (square(rest - s) * error + 4 * square(slope));
+      square(x) * (square(rest - s) * error + 4 * square(slope)) +
+      square(slope) * x_error;
 }
 
 void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t edge) {
   load_edge(m, edge);
   for (int64_t i = 0; i < m->width; i++)
-    if (m->problem->message == DFGNN_MESSAGE_GATE)
+    if (dfgnn__message_gated(m->problem->message))
       gate(m, i);
     else
       rectify(m, i);

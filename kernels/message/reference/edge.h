@@ -20,16 +20,20 @@ typedef struct dfgnn_ref_message {
   const dfgnn_problem *problem;
   const dfgnn_args *args;
   int64_t width;        /* heads times features */
+  int parts;            /* of an edge: of the gate or the sum, of the value */
   int64_t fields;       /* of args.edge_attr, where a matrix projects them */
   double unit;          /* roundoff of what kernels compute in */
-  const double *matrix; /* [width][fields]; NULL: edges are as they are given */
-  const double *offset; /* [width]; NULL: 0 */
+  const double *matrix; /* [parts][width][fields]; NULL: edges are as they are
+                         * given */
+  const double *offset; /* [parts][width]; NULL: 0 */
 
   double *value, *gate_dst, *gate_src; /* what is read of the nodes */
   double *attr;                        /* [fields] of the edge */
   dfgnn_ref_numbers edge;              /* the edge's part of the sum */
+  dfgnn_ref_numbers edge_value;        /* and of the value; 0 if it has none */
   dfgnn_ref_numbers message;
-  dfgnn_ref_numbers by_value; /* the message's derivative by value */
+  dfgnn_ref_numbers by_value; /* the message's derivative by value, and by the
+                               * edge's part of it */
   dfgnn_ref_numbers by_edge;  /* by the edge's part, and by either gate */
 } dfgnn_ref_message;
 

@@ -1,9 +1,10 @@
-/* message.c - float64 sums of messages by the formulas, and their gradients
+/* message.c - float64 sums of messages by the formulas, and the gradients of
+ * sums and reductions
  *
  * out_i = sum_j f_ij m_ij, where f_ij has the scales of SpMM and a mean's share
- * in it.  With G = f_ij dO_i, the gradient of a node is the sum of G times a
- * derivative of the message over its edges, that of an edge's part is such a
- * term itself. */
+ * in it.  With G the gradient of the message m_ij, f_ij dO_i of a sum, the
+ * gradient of a node is the sum of G times a derivative of the message over its
+ * edges, that of an edge's part is such a term itself. */
 #include "kernels/message/reference/message.h"
 
 #include <math.h>
@@ -19,6 +20,15 @@
 
 static double square(double x) { return x * x; }
 
+/* What the gradient of a message needs of its row, [width] each. */
+typedef struct row_grads {
+  double *out, *least, *most, *std; /* gradients */
+  double *mean, *deviation;         /* of PNA */
+  double *arg_min, *arg_max;        /* positions of edges in the row */
+} row_grads;
+
+enum { ROW_GRADS = 8 };
+
 /* What a thread sums in. */
 typedef struct walk {
   const dfgnn_problem *problem;
@@ -26,8 +36,9 @@ typedef struct walk {
   const dfgnn_args *args;
   int bounds;
   dfgnn_ref_message m;
-  double *grad;              /* [width] of the destination */
-  double *terms, *variances; /* [width] of an edge */
+  row_grads row;             /* of the destination */
+  dfgnn_ref_numbers grad;    /* [width] of an edge's message */
+  double *terms, *variances; /* [parts][width] of an edge */
   int32_t *order;            /* a row of the matrix, sorted */
   dfgnn_ref_sum value, gate;
   double *memory;
@@ -41,8 +52,8 @@ static int open_walk(walk *w, const dfgnn_problem *problem,
   size_t sum = dfgnn__ref_sum_numbers(width);
   *w = (walk){
       .problem = problem, .matrix = matrix, .args = args, .bounds = bounds};
-  w->memory =
-      malloc((message + 2 * sum + (size_t)(3 * width)) * sizeof *w->memory);
+  w->memory = malloc((message + 2 * sum + (size_t)((ROW_GRADS + 6) * width)) *
+                     sizeof *w->memory);
   w->order = malloc((size_t)(degree + 1) * sizeof *w->order);
   if (!w->memory || !w->order)
     return 0;
@@ -50,8 +61,14 @@ static int open_walk(walk *w, const dfgnn_problem *problem,
   w->m = dfgnn__ref_message(problem, args, parameters, next);
   w->value = dfgnn__ref_sum_in(next += message, width, bounds);
   w->gate = dfgnn__ref_sum_in(next += sum, width, bounds);
-  w->grad = next += sum;
-  w->terms = next + width;
+  next += sum;
+  double **arrays[] = {&w->row.out,      &w->row.least,   &w->row.most,
+                       &w->row.std,      &w->row.mean,    &w->row.deviation,
+                       &w->row.arg_min,  &w->row.arg_max, &w->grad.value,
+                       &w->grad.variance};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, next += width)
+    *arrays[i] = next;
+  w->terms = next;
   w->variances = next + 2 * width;
   return 1;
 }
@@ -69,19 +86,14 @@ static dfgnn_ref_row row_of(const walk *w, const int32_t *indices,
 }
 
 static double factor(const walk *w, int64_t row, int64_t column, int64_t edge) {
-  return dfgnn__spmm_reference_factor(w->problem, w->matrix, w->args, row,
-                                      column, edge, 0);
-}
-
-/* Terms f g x of a sum; g NULL: 1. */
-static void make_terms(walk *w, double f, const double *g,
-                       const dfgnn_ref_numbers *x, double repeats) {
-  for (int64_t i = 0; i < w->m.width; i++) {
-    double scale = g ? f * g[i] : f;
-    w->terms[i] = scale * x->value[i];
-    w->variances[i] = repeats * (square(scale) * x->variance[i] +
-                                 FACTOR_VARIANCE * square(scale * x->value[i]));
+  dfgnn_problem problem = *w->problem;
+  dfgnn_args args = *w->args;
+  if (problem.op == DFGNN_OP_REDUCE_MEAN) {
+    problem.op = DFGNN_OP_SPMM_MEAN;
+    args.scale_dst = args.scale_src = NULL;
   }
+  return dfgnn__spmm_reference_factor(&problem, w->matrix, &args, row, column,
+                                      edge, 0);
 }
 
 static void put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
@@ -89,6 +101,27 @@ static void put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
   for (int64_t i = 0; i < sum->width; i++)
     dfgnn__ref_put(to, i, sum->value[i], dfgnn__ref_sum_fixed(sum, i),
                    dfgnn__ref_sum_summed(sum, i, repeats));
+}
+
+/* The gradient of every message is f. */
+static void set_grads(walk *w, double f) {
+  for (int64_t i = 0; i < w->m.width; i++) {
+    w->grad.value[i] = f;
+    w->grad.variance[i] = FACTOR_VARIANCE * square(f);
+  }
+}
+
+/* Terms g x of a sum, g the gradient of the message, as those of a part. */
+static void make_terms(walk *w, int part, const dfgnn_ref_numbers *x,
+                       double repeats) {
+  double *terms = w->terms + part * w->m.width;
+  double *variances = w->variances + part * w->m.width;
+  for (int64_t i = 0; i < w->m.width; i++) {
+    double g = w->grad.value[i];
+    terms[i] = g * x->value[i];
+    variances[i] = repeats * (square(g) * x->variance[i] +
+                              w->grad.variance[i] * square(x->value[i]));
+  }
 }
 
 /* ---- forward ------------------------------------------------------------- */
@@ -103,8 +136,8 @@ static void sum_row(walk *w, int64_t row, const dfgnn_ref_result *out) {
   for (int64_t k = 0; k < count; k++) {
     dfgnn__ref_message_source(&w->m, indices[k]);
     dfgnn__ref_message_edge(&w->m, begin + k);
-    make_terms(w, factor(w, row, indices[k], begin + k), NULL, &w->m.message,
-               dfgnn__ref_repeats(&repeated, indices[k]));
+    set_grads(w, factor(w, row, indices[k], begin + k));
+    make_terms(w, 0, &w->m.message, dfgnn__ref_repeats(&repeated, indices[k]));
     dfgnn__ref_sum_add_each(&w->value, k, w->terms, w->variances);
   }
   put_sum(out, &w->value, repeated.repeats);
@@ -154,6 +187,88 @@ dfgnn_status dfgnn__message_reference(const dfgnn_problem *problem,
   return ended(failed);
 }
 
+/* ---- the gradients of messages ------------------------------------------- */
+
+static int is_sum(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_SPMM_SUM ||
+         problem->op == DFGNN_OP_SPMM_MEAN ||
+         problem->op == DFGNN_OP_REDUCE_MEAN;
+}
+
+static void load_positions(double *to, const walk *w, const int32_t *arg,
+                           int64_t row) {
+  const dfgnn_problem *p = w->problem;
+  for (int64_t i = 0; i < w->m.width; i++) {
+    int64_t at =
+        p->layout == DFGNN_LAYOUT_NDH ? i % p->dim * p->heads + i / p->dim : i;
+    to[i] = arg[row * w->m.width + at];
+  }
+}
+
+/* Reads what belongs to a destination. */
+static void load_row(walk *w, int64_t row) {
+  const dfgnn_args *args = w->args;
+  const row_grads *to = &w->row;
+  dfgnn_op op = w->problem->op;
+#define LOAD(member, array, strides)                                           \
+  dfgnn__ref_message_load(to->member, &w->m, args->array, &args->strides, row)
+  LOAD(out, grad_out, grad_out_strides);
+  if (op == DFGNN_OP_REDUCE_MIN || op == DFGNN_OP_REDUCE_PNA)
+    load_positions(to->arg_min, w, args->arg_min, row);
+  if (op == DFGNN_OP_REDUCE_MAX || op == DFGNN_OP_REDUCE_PNA)
+    load_positions(to->arg_max, w, args->arg_max, row);
+  if (op != DFGNN_OP_REDUCE_PNA)
+    return;
+  LOAD(least, grad_out_min, grad_out_strides);
+  LOAD(most, grad_out_max, grad_out_strides);
+  LOAD(std, grad_out_std, grad_out_strides);
+  LOAD(mean, out, out_strides);
+  LOAD(deviation, out_std, out_strides);
+#undef LOAD
+}
+
+/* Of a product of some factors. */
+#define PRODUCT_VARIANCE 16
+
+/* PNA's gradient of message i of edge k of a row. */
+static void grade_moments(walk *w, int64_t i, int64_t k, double degree) {
+  const row_grads *row = &w->row;
+  double mean = row->mean[i], m = w->m.message.value[i];
+  double low = row->arg_min[i] == (double)k ? row->least[i] : 0;
+  double high = row->arg_max[i] == (double)k ? row->most[i] : 0;
+  double share = row->out[i] / degree;
+  double slope =
+      row->deviation[i] == 0 ? 0 : row->std[i] / (degree * row->deviation[i]);
+  double g = low + high + share + slope * (m - mean);
+  double size = fabs(low) + fabs(high) + fabs(share) +
+                fabs(slope) * (fabs(m - mean) + fabs(mean));
+  w->grad.value[i] = g;
+  w->grad.variance[i] = PRODUCT_VARIANCE * (square(g) + square(size)) +
+                        square(slope) * w->m.message.variance[i];
+}
+
+/* The gradients of the messages of an edge, whose messages are made and whose
+ * row is loaded. */
+static void grade_edge(walk *w, int64_t row, int64_t column, int64_t edge) {
+  int64_t begin = dfgnn__ref_offset(w->matrix, row), k = edge - begin;
+  double degree = (double)(dfgnn__ref_offset(w->matrix, row + 1) - begin);
+  dfgnn_op op = w->problem->op;
+  double f = is_sum(w->problem) ? factor(w, row, column, edge) : 0;
+  for (int64_t i = 0; i < w->m.width; i++) {
+    const double *arg =
+        op == DFGNN_OP_REDUCE_MIN ? w->row.arg_min : w->row.arg_max;
+    if (op == DFGNN_OP_REDUCE_PNA) {
+      grade_moments(w, i, k, degree);
+    } else if (is_sum(w->problem)) {
+      w->grad.value[i] = f * w->row.out[i];
+      w->grad.variance[i] = FACTOR_VARIANCE * square(f * w->row.out[i]);
+    } else {
+      w->grad.value[i] = arg[i] == (double)k ? w->row.out[i] : 0;
+      w->grad.variance[i] = FACTOR_VARIANCE * square(w->grad.value[i]);
+    }
+  }
+}
+
 /* ---- backward, by source ------------------------------------------------- */
 
 static void sum_column(walk *w, const dfgnn_view *view, int64_t column,
@@ -169,15 +284,14 @@ static void sum_column(walk *w, const dfgnn_view *view, int64_t column,
   dfgnn__ref_message_source(&w->m, column);
   for (int64_t k = 0; k < count; k++) {
     int64_t i = indices[k], e = dfgnn__ref_edge(&t, view, begin + k);
-    double f = factor(w, i, column, e);
     double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_message_destination(&w->m, i);
     dfgnn__ref_message_edge(&w->m, e);
-    dfgnn__ref_message_load(w->grad, &w->m, w->args->grad_out,
-                            &w->args->grad_out_strides, i);
-    make_terms(w, f, w->grad, &w->m.by_value, repeats);
+    load_row(w, i);
+    grade_edge(w, i, column, e);
+    make_terms(w, 0, &w->m.by_value, repeats);
     dfgnn__ref_sum_add_each(&w->value, k, w->terms, w->variances);
-    make_terms(w, f, w->grad, &w->m.by_edge, repeats);
+    make_terms(w, 0, &w->m.by_edge, repeats);
     dfgnn__ref_sum_add_each(&w->gate, k, w->terms, w->variances);
   }
   put_sum(value, &w->value, repeated.repeats);
@@ -186,7 +300,8 @@ static void sum_column(walk *w, const dfgnn_view *view, int64_t column,
 
 /* ---- backward, by destination and edge ----------------------------------- */
 
-/* The gradients of matrix and offset, [width][fields + 1], over all edges. */
+/* The gradients of matrix and offset, [parts][width][fields + 1], over all
+ * edges. */
 typedef struct parameter_sums {
   double *buffer;
   size_t numbers;
@@ -196,7 +311,7 @@ typedef struct parameter_sums {
 
 static int open_parameters(parameter_sums *p, const dfgnn_ref_message *m,
                            int64_t edges, int bounds) {
-  int64_t count = m->matrix ? m->width * (m->fields + 1) : 0;
+  int64_t count = m->matrix ? m->parts * m->width * (m->fields + 1) : 0;
   p->numbers = dfgnn__ref_sum_numbers(count);
   p->buffer = calloc(p->numbers + 1, sizeof *p->buffer);
   p->sum = dfgnn__ref_sum_in(p->buffer, count, bounds);
@@ -210,7 +325,7 @@ static void add_parameters(parameter_sums *p, const walk *w, int64_t edge) {
   double *cell = p->sum.bounds && p->sum.terms > DFGNN_REF_LONG
                      ? dfgnn__ref_sum_cell(&p->sum, edge)
                      : NULL;
-  for (int64_t i = 0; i < w->m.width; i++)
+  for (int64_t i = 0; i < w->m.parts * w->m.width; i++)
     for (int64_t f = 0; f <= fields; f++) {
       int64_t at = i * (fields + 1) + f;
       double x = f < fields ? w->m.attr[f] : 1, term = w->terms[i] * x;
@@ -224,10 +339,10 @@ static void add_parameters(parameter_sums *p, const walk *w, int64_t edge) {
     }
 }
 
-/* The gradient of an edge's features is W^T times that of its part. */
+/* The gradient of an edge's features is W^T times that of its parts. */
 static void put_projected(const walk *w, int64_t k,
                           const dfgnn_ref_result *attr) {
-  int64_t width = w->m.width, fields = w->m.fields;
+  int64_t width = w->m.parts * w->m.width, fields = w->m.fields;
   for (int64_t f = 0; f < fields; f++) {
     double value = 0, size = 0, squares = 0, spread = 0;
     for (int64_t i = 0; i < width; i++) {
@@ -255,14 +370,15 @@ static void walk_row(walk *w, int64_t row, const row_results *to) {
   dfgnn_ref_row repeated = row_of(w, indices, count);
   dfgnn__ref_sum_begin(&w->gate, count);
   dfgnn__ref_message_destination(&w->m, row);
-  dfgnn__ref_message_load(w->grad, &w->m, w->args->grad_out,
-                          &w->args->grad_out_strides, row);
+  load_row(w, row);
   for (int64_t k = 0; k < count; k++) {
     double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
     dfgnn__ref_message_source(&w->m, indices[k]);
     dfgnn__ref_message_edge(&w->m, begin + k);
-    make_terms(w, factor(w, row, indices[k], begin + k), w->grad, &w->m.by_edge,
-               repeats);
+    grade_edge(w, row, indices[k], begin + k);
+    make_terms(w, 0, &w->m.by_edge, repeats);
+    if (w->m.parts > 1)
+      make_terms(w, 1, &w->m.by_value, repeats);
     dfgnn__ref_sum_add_each(&w->gate, k, w->terms, w->variances);
     if (to->attr.value && w->m.matrix)
       put_projected(w, k, &to->attr);

@@ -1,4 +1,5 @@
-/* message.h - float64 sums of messages of edges by the formulas */
+/* message.h - float64 sums and reductions of messages of edges by the formulas
+ */
 #ifndef DFGNN_MESSAGE_REFERENCE_H
 #define DFGNN_MESSAGE_REFERENCE_H
 
@@ -12,6 +13,12 @@ dfgnn_status dfgnn__message_reference(const dfgnn_problem *problem,
                                       const dfgnn_matrix *matrix,
                                       const dfgnn_args *args,
                                       const dfgnn_expected *expected);
+/* The reductions that are no sums. */
+dfgnn_status dfgnn__message_reduce_reference(const dfgnn_problem *problem,
+                                             const dfgnn_matrix *matrix,
+                                             const dfgnn_args *args,
+                                             const dfgnn_expected *expected);
+/* Of sums and reductions. */
 dfgnn_status dfgnn__message_backward_reference(const dfgnn_problem *problem,
                                                const dfgnn_matrix *matrix,
                                                const dfgnn_args *args,

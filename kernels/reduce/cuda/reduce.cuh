@@ -278,15 +278,18 @@ struct reduce_op {
 #pragma unroll
       for (int c = 0; c < C; ++c)
 #pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          A y = widen(x.x[c].item[i]);
-          if (group > lanes)
-            y = __shfl_sync(kFullMask, y,
-                            (threadIdx.x & 31 & ~(group - 1)) |
-                                (threadIdx.x & (lanes - 1)));
-          z.now[c][i].moments.shift = y - y == A(0) ? y : A(0);
-        }
+        for (int i = 0; i < VEC; ++i)
+          shift_by(z.now[c][i], widen(x.x[c].item[i]), lanes, group);
     }
+  }
+
+  __device__ __forceinline__ static void shift_by(total &now, A y, int lanes,
+                                                  int group) {
+    if (group > lanes)
+      y = __shfl_sync(kFullMask, y,
+                      (threadIdx.x & 31 & ~(group - 1)) |
+                          (threadIdx.x & (lanes - 1)));
+    now.moments.shift = y - y == A(0) ? y : A(0);
   }
 
   template <bool WHOLE, int U>
@@ -298,6 +301,18 @@ struct reduce_op {
       add<WHOLE>(z, x[u], m[u], position + u * sides, u * sides < left);
   }
 
+  __device__ __forceinline__ static void take(total &now, A y, int position) {
+    if (WHAT & REDUCE_MIN)
+      now.least.add(y, position);
+    if (WHAT & REDUCE_MAX)
+      now.most.add(y, position);
+    if (WHAT & REDUCE_MOMENTS) {
+      const A d = y - now.moments.shift;
+      now.moments.sum += d;
+      now.moments.square += d * d;
+    }
+  }
+
   template <bool WHOLE>
   __device__ __forceinline__ void add(state &z, const edge &x, const mark &,
                                       int position, bool live) const {
@@ -306,19 +321,8 @@ struct reduce_op {
 #pragma unroll
     for (int c = 0; c < C; ++c)
 #pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        const A y = widen(x.x[c].item[i]);
-        reduced<WHAT, A> &now = z.now[c][i];
-        if (WHAT & REDUCE_MIN)
-          now.least.add(y, position);
-        if (WHAT & REDUCE_MAX)
-          now.most.add(y, position);
-        if (WHAT & REDUCE_MOMENTS) {
-          const A d = y - now.moments.shift;
-          now.moments.sum += d;
-          now.moments.square += d * d;
-        }
-      }
+      for (int i = 0; i < VEC; ++i)
+        take(z.now[c][i], widen(x.x[c].item[i]), position);
   }
 
   /* Sums of a long row are of differences to about its mean: they stay small,

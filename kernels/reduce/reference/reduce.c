@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/common/accuracy.h"
+#include "kernels/message/reference/message.h"
 
 /* All statistics of a row and head, by feature. */
 typedef struct moments {
@@ -217,6 +218,10 @@ dfgnn_status dfgnn__reduce_reference(const dfgnn_problem *problem,
                                      const dfgnn_expected *expected) {
   int64_t heads = problem->heads, dim = problem->dim;
   int failed = 0;
+  if (problem->message && problem->op == DFGNN_OP_REDUCE_MEAN)
+    return dfgnn__message_reference(problem, matrix, args, expected);
+  if (problem->message)
+    return dfgnn__message_reduce_reference(problem, matrix, args, expected);
 #pragma omp parallel reduction(|                                               \
                                : failed) if (matrix->edges * heads * dim >     \
                                              50000)
@@ -499,6 +504,8 @@ dfgnn_status dfgnn__reduce_backward_reference(const dfgnn_problem *problem,
   int64_t heads = problem->heads, dim = problem->dim;
   dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
   double *known = NULL;
+  if (problem->message)
+    return dfgnn__message_backward_reference(problem, matrix, args, expected);
   if (!value.value)
     return DFGNN_OK;
   if (own_moments(problem))

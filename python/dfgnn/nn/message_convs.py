@@ -1,5 +1,5 @@
-"""GINEConv and ResGatedGraphConv, as torch_geometric.nn has them: sums of
-messages that have features of the edge in them."""
+"""GINEConv and ResGatedGraphConv, as torch_geometric.nn has them: reductions
+of messages that have features of the edge in them."""
 
 import torch
 from torch import nn
@@ -14,17 +14,35 @@ from ._linear import Linear, added
 from ._overrides import by_pyg
 
 
+_NAMES = ("add", "sum", "mean", "min", "max", "std", "var")
+
+
+def gated_parts(linears, k, q, v):
+    """What linear layers of [x, edge_attr] (of key, query and value) are over
+    nodes, (value, key, query), and what they make of edge_attr by name."""
+    key, query, value = linears
+    nodes = [F.linear(x, linear.weight[:, :x.size(1)], linear.bias)
+             for x, linear in ((v, value), (k, key), (q, query))]
+    edges = dict(edge_weight=key.weight[:, k.size(1):]
+                 + query.weight[:, q.size(1):],
+                 value_weight=value.weight[:, v.size(1):])
+    return nodes, edges
+
+
 class _MessageConv(Conv):
     def take_aggr(self, aggr, kwargs):
-        if aggr not in ("add", "sum", "mean", "max"):
-            raise ValueError(f"{type(self).__name__} has aggr 'add', 'sum', "
-                             f"'mean' or 'max', got {aggr!r}; "
+        names = [aggr] if isinstance(aggr, str) else aggr
+        if not isinstance(names, (list, tuple)) or not names or any(
+                name not in _NAMES for name in names):
+            raise ValueError(f"{type(self).__name__} has aggr one or several "
+                             f"of {', '.join(_NAMES)}, got {aggr!r}; "
                              "dfgnn.nn.pyg takes every aggregation of PyG")
         return aggr
 
     @property
     def _reduce(self):
-        return "sum" if self.aggr == "add" else self.aggr
+        names = [self.aggr] if isinstance(self.aggr, str) else self.aggr
+        return ["sum" if name == "add" else name for name in names]
 
     def _take(self, x, edge_index, size):
         """(sources, destinations or None, edges, number of destinations)."""
@@ -35,6 +53,10 @@ class _MessageConv(Conv):
         count = destinations(edge_index, size, src, self.flow) \
             if dst is None or size is not None else dst.size(0)
         return src, dst, count
+
+
+def _joined(outs):
+    return outs[0] if len(outs) == 1 else torch.cat(outs, -1)
 
 
 class GINEConv(OwnFeatures, _MessageConv):
@@ -81,17 +103,17 @@ class GINEConv(OwnFeatures, _MessageConv):
                              "attribute of 'GINEConv'")
         weight, bias = (None, None) if self.lin is None else \
             (self.lin.weight, self.lin.bias)
-        out = relu_messages(self.edges(edge_index, edge_attr), src, edge_attr,
-                            weight, bias, self._reduce, num_dst=count)
-        return self.with_own(out, dst)
+        outs = relu_messages(self.edges(edge_index, edge_attr), src, edge_attr,
+                             weight, bias, self._reduce, num_dst=count)
+        return self.with_own(_joined(outs), dst)
 
 
 class ResGatedGraphConv(_MessageConv):
     """torch_geometric.nn.ResGatedGraphConv   Bresson & Laurent 2017
 
-    Without edge_dim the messages sigmoid(k_i + q_j) v_j are made and summed
-    edge by edge.  With it v has features of the edge in it: what is linear in
-    nodes is then made by node, and the messages [E, out_channels] are reduced.
+    The messages sigmoid(k_i + q_j + W e) (v_j + W' e) are made and reduced edge
+    by edge; e are edge features, of layers with edge_dim.  With another act than
+    a sigmoid messages [E, out_channels] are made.
     """
 
     def __init__(self, in_channels, out_channels, act=None, edge_dim=None,
@@ -139,10 +161,14 @@ class ResGatedGraphConv(_MessageConv):
                 f"edge_dim is {self.edge_dim}, and edge_attr is "
                 + ("None" if edge_attr is None else "given"))
         edges = self.edges(edge_index, edge_attr)
-        if self.edge_dim is None and type(self.act) is nn.Sigmoid:
-            out = gated_messages(edges, self.lin_value(src), self.lin_key(dst),
-                                 self.lin_query(src), reduce=self._reduce,
-                                 num_dst=count)
+        if type(self.act) is nn.Sigmoid:
+            nodes, matrices = gated_parts(
+                (self.lin_key, self.lin_query, self.lin_value), dst, src, src)
+            if edge_attr is None:
+                matrices = {}
+            out = _joined(gated_messages(
+                edges, *nodes, edge_attr, reduce=self._reduce, num_dst=count,
+                **matrices))
         else:
             out = self._by_edge(edges, src, dst, edge_attr, count)
         if self.root_weight:
@@ -168,8 +194,8 @@ class ResGatedGraphConv(_MessageConv):
         message = gate * part(self.lin_value, src, source)
         places = torch.arange(target.size(0), dtype=target.dtype,
                               device=target.device)
-        return aggregate(torch.stack([places, target]), message, self._reduce,
-                         num_dst=count)
+        return _joined([aggregate(torch.stack([places, target]), message, name,
+                                  num_dst=count) for name in self._reduce])
 
     def __repr__(self):
         return f"ResGatedGraphConv({self.in_channels}, {self.out_channels})"

@@ -6,9 +6,10 @@ from torch_geometric.nn import Linear
 
 from ... import ops
 from ...messages import gated_messages, relu_messages
+from ..message_convs import gated_parts
 from ._edges import degrees, ends, graph_of, known
 from ._mixin import fits
-from ._reduce import combine, edge_messages, reduce_edges, reductions
+from ._reduce import combine, edge_messages, reductions
 
 
 def _plain_linear(module):
@@ -18,17 +19,11 @@ def _plain_linear(module):
         or module._backward_hooks or module._backward_pre_hooks)
 
 
-def _reduction(layer):
-    """"sum" or "mean", None if the layer reduces otherwise."""
-    names = reductions(layer.aggr_module)
-    return names[0] if names in (("sum",), ("mean",)) else None
-
-
 def _relu_sums(layer, edge_index, size, x, edge_attr, linear):
-    """(reductions of relu(x_j + e), graph), or None: e is edge_attr, or what a
-    linear layer makes of it."""
-    reduce, met = _reduction(layer), ends(layer, x, size)
-    if (reduce is None or met is None or edge_attr is None
+    """(list of reductions of relu(x_j + e), graph), or None: e is edge_attr, or
+    what a linear layer makes of it."""
+    names, met = reductions(layer.aggr_module), ends(layer, x, size)
+    if (names is None or met is None or edge_attr is None
             or not known(edge_index) or not fits(met.src, edge_attr)
             or met.src.dim() != 2 or edge_attr.dim() != 2):
         return None
@@ -41,7 +36,7 @@ def _relu_sums(layer, edge_index, size, x, edge_attr, linear):
     if width != met.src.size(-1):
         return None
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    return relu_messages(graph, met.src, edge_attr, weight, bias, reduce,
+    return relu_messages(graph, met.src, edge_attr, weight, bias, list(names),
                          num_dst=met.num_dst), graph
 
 
@@ -51,7 +46,7 @@ def isomorphism_with_edges(layer, edge_index, size, x, edge_attr=None):
     if made is None:
         return edge_messages(layer, edge_index, size, x=x,
                              edge_attr=edge_attr)
-    return combine(layer.aggr_module, [made[0]], made[1])
+    return combine(layer.aggr_module, *made)
 
 
 def generalized_with_edges(layer, edge_index, size, x, edge_attr):
@@ -63,51 +58,35 @@ def generalized_with_edges(layer, edge_index, size, x, edge_attr):
                       getattr(layer, "lin_edge", None))
     if made is None:
         return None
-    out, graph = made
-    count = degrees(graph, out.dtype).view(-1, 1)
-    if _reduction(layer) != "sum":
-        count = (count > 0).to(out.dtype)
-    return combine(layer.aggr_module, [out + layer.eps * count], graph)
+    outs, graph = made
+    names = reductions(layer.aggr_module)
+    count = degrees(graph, outs[0].dtype).view(-1, 1)
+    there = (count > 0).to(count.dtype)
+    more = dict(sum=count, mean=there, min=there, max=there)
+    return combine(layer.aggr_module, [
+        out + layer.eps * more[name] if name in more else out
+        for name, out in zip(names, outs)], graph)
 
 
 # ---- gates ------------------------------------------------------------------
 
 def residual_gates(layer, edge_index, size, k, q, v, edge_attr=None):
-    """ResGatedGraphConv.  With edge features its value has some of them, too:
-    then messages are made edge by edge of what is made by node."""
-    reduce, met = _reduction(layer), ends(layer, v, size)
+    """ResGatedGraphConv.  With edge features its linear layers are over those
+    of a node and of the edge, and its value has some of the latter, too."""
+    names, met = reductions(layer.aggr_module), ends(layer, v, size)
     given = dict(k=k, q=q, v=v, edge_attr=edge_attr)
-    if (reduce is None or met is None or type(layer.act) is not torch.nn.Sigmoid
+    linears = layer.lin_key, layer.lin_query, layer.lin_value
+    if (names is None or met is None or type(layer.act) is not torch.nn.Sigmoid
             or layer.act._forward_hooks or layer.act._forward_pre_hooks
             or not known(edge_index) or not fits(k, q, v, edge_attr)
-            or v.dim() != 2):
+            or v.dim() != 2
+            or edge_attr is not None and (edge_attr.dim() != 2 or not all(
+                map(_plain_linear, linears)))):
         return edge_messages(layer, edge_index, size, **given)
     graph = graph_of(layer, edge_index, met.num_src, k.size(0))
-    if edge_attr is None:
-        out = gated_messages(graph, v, k, q, reduce=reduce,
-                             num_dst=k.size(0))
-        return combine(layer.aggr_module, [out], graph)
-    linears = layer.lin_key, layer.lin_query, layer.lin_value
-    if ops.compiling() or edge_attr.dim() != 2 or not all(
-            map(_plain_linear, linears)):
-        return edge_messages(layer, edge_index, size, **given)
-    return _with_edge_values(layer, edge_index, graph, linears, given)
-
-
-def _with_edge_values(layer, edge_index, graph, linears, given):
-    def split(linear, nodes, index):
-        width = nodes.size(1)
-        made = torch.nn.functional.linear(
-            nodes, linear.weight[:, :width], linear.bias)
-        return made.index_select(0, index), linear.weight[:, width:]
-    src, dst = graph.edge_index
-    key, key_edge = split(linears[0], given["k"], dst)
-    query, query_edge = split(linears[1], given["q"], src)
-    value, value_edge = split(linears[2], given["v"], src)
-    edges = given["edge_attr"]
-    gate = (key + query + edges @ (key_edge + query_edge).t()).sigmoid()
-    return reduce_edges(layer, edge_index,
-                        gate * (value + edges @ value_edge.t()),
-                        graph.num_src, graph.num_dst)
-
-
+    nodes, edges = (v, k, q), {}
+    if edge_attr is not None:
+        nodes, edges = gated_parts(linears, k, q, v)
+    outs = gated_messages(graph, *nodes, edge_attr, reduce=list(names),
+                          num_dst=k.size(0), **edges)
+    return combine(layer.aggr_module, outs, graph)

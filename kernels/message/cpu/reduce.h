@@ -1,0 +1,414 @@
+/* reduce.h - extremes and moments of messages, and the gradients that a row
+ * has for its messages; a part of kernels.h
+ *
+ * Messages of a chunk of edges are made for a vector of features, then reduced.
+ * Means are kept as differences from the first message of the chunk that came
+ * first, its origin, which an offset of all messages leaves exact. */
+
+/* What an edge's message is made of, from the piece's first feature on. */
+typedef struct sender {
+  const storage *x, *gate_dst, *gate_src, *attr;
+  const scalar *part, *part_value; /* projected */
+} sender;
+
+/* The same for a vector of features. */
+typedef struct inputs {
+  vec x, gates, part; /* x: with the edge's part of the value */
+} inputs;
+
+CPU_INLINE void set_nodes(sender *s, const message_job *job,
+                          const dfgnn_cpu_message_ends *source, int64_t column,
+                          const dfgnn_cpu_message_ends *destination,
+                          int64_t row, int64_t piece, const int kind) {
+  s->x = (const storage *)place(job, &source->first, column, piece);
+  if (kind == RELU)
+    return;
+  s->gate_src = (const storage *)place(job, &source->gate, column, piece);
+  s->gate_dst = (const storage *)place(job, &destination->gate, row, piece);
+}
+
+CPU_INLINE inputs inputs_at(const sender *s, int64_t d, tail t, const int cut,
+                            const int edges, const int kind) {
+  inputs in = {load_cut(s->x + d, t, cut), v_zero(), v_zero()};
+  if (kind != RELU)
+    in.gates = v_add(load_cut(s->gate_dst + d, t, cut),
+                     load_cut(s->gate_src + d, t, cut));
+  if (edges == GIVEN)
+    in.part = load_cut(s->attr + d, t, cut);
+  else if (edges == PROJECTED)
+    in.part = s_load_cut(s->part + d, t, cut);
+  if (kind == GATE_VALUE)
+    in.x = v_add(in.x, s_load_cut(s->part_value + d, t, cut));
+  return in;
+}
+
+CPU_INLINE vec message_of(const inputs *in, const int kind) {
+  return term_of(in->x, in->gates, in->part, v_zero(), FORWARD, kind).sum;
+}
+
+/* Some edges of a row and piece, laid out to be walked feature by feature. */
+typedef struct chunk {
+  sender edge[CHUNK];
+  int64_t count;
+} chunk;
+
+/* Lays out the edges from e on, at most up to `end`. */
+CPU_INLINE void lay_chunk(chunk *c, const message_job *job, int64_t row,
+                          int64_t piece, int64_t e, int64_t end,
+                          const int columns, const int edges, const int kind) {
+  const scalar *parts = NULL;
+  c->count = end - e < CHUNK ? end - e : CHUNK;
+  if (edges == PROJECTED && c->count > 0)
+    parts = project_window(job, e, &c->count) + piece * job->pieces.dim;
+  for (int64_t k = 0; k < c->count; k++) {
+    sender *s = &c->edge[k];
+    int64_t j = job->indices[e + k];
+    if (columns)
+      set_nodes(s, job, &job->own, row, &job->far, j, piece, kind);
+    else
+      set_nodes(s, job, &job->far, j, &job->own, row, piece, kind);
+    if (edges == GIVEN)
+      s->attr =
+          (const storage *)place(job, &job->attr, edge_id(job, e + k), piece);
+    if (edges == PROJECTED)
+      s->part = parts + k * job->projection.row;
+    if (kind == GATE_VALUE)
+      s->part_value = s->part + job->projection.padded_width;
+  }
+}
+
+/* ---- what is known of some edges ----------------------------------------- */
+
+enum { LOW = 1, HIGH = 2, MOMENTS = 4 }; /* what a reduction finds */
+
+typedef struct known {
+  vec origin, mean, square; /* mean: above the origin; square: the sum of
+                             * squared differences from the mean */
+  vec low, high, arg_low, arg_high;
+} known;
+
+CPU_INLINE int found_by(dfgnn_op op) {
+  return op == DFGNN_OP_REDUCE_MIN   ? LOW
+         : op == DFGNN_OP_REDUCE_MAX ? HIGH
+                                     : LOW | HIGH | MOMENTS;
+}
+
+CPU_INLINE known load_known(const scalar *p, int64_t width, tail t,
+                            const int cut, int what) {
+  known k;
+  k.origin = k.mean = k.square = v_zero();
+  k.low = k.high = k.arg_low = k.arg_high = v_zero();
+  if (what & MOMENTS) {
+    k.origin = s_load_cut(p, t, cut);
+    k.mean = s_load_cut(p + width, t, cut);
+    k.square = s_load_cut(p + 2 * width, t, cut);
+  }
+  if (what & LOW) {
+    k.low = s_load_cut(p + 3 * width, t, cut);
+    k.arg_low = s_load_cut(p + 4 * width, t, cut);
+  }
+  if (what & HIGH) {
+    k.high = s_load_cut(p + 5 * width, t, cut);
+    k.arg_high = s_load_cut(p + 6 * width, t, cut);
+  }
+  return k;
+}
+
+CPU_INLINE void store_known(scalar *p, const known *k, int64_t width, tail t,
+                            const int cut, int what) {
+  if (what & MOMENTS) {
+    s_store_cut(p, k->origin, t, cut);
+    s_store_cut(p + width, k->mean, t, cut);
+    s_store_cut(p + 2 * width, k->square, t, cut);
+  }
+  if (what & LOW) {
+    s_store_cut(p + 3 * width, k->low, t, cut);
+    s_store_cut(p + 4 * width, k->arg_low, t, cut);
+  }
+  if (what & HIGH) {
+    s_store_cut(p + 5 * width, k->high, t, cut);
+    s_store_cut(p + 6 * width, k->arg_high, t, cut);
+  }
+}
+
+/* a, of the first `before` edges, takes in b, of the next `count`.  Means are
+ * weighted, so that an infinite one stays. */
+CPU_INLINE void join(known *a, const known *b, int64_t before, int64_t count,
+                     int what) {
+  if (what & MOMENTS) {
+    double share = (double)count / (double)(before + count);
+    vec mean = v_add(v_sub(b->origin, a->origin), b->mean);
+    vec difference = v_sub(mean, a->mean);
+    a->square = v_fma(v_mul(difference, difference),
+                      v_set((scalar)((double)before * share)),
+                      v_add(a->square, b->square));
+    a->mean = v_fma(mean, v_set((scalar)share),
+                    v_mul(a->mean, v_set((scalar)(1 - share))));
+  }
+  if (what & LOW)
+    v_take(&a->low, &a->arg_low, b->low, b->arg_low, 1, 1);
+  if (what & HIGH)
+    v_take(&a->high, &a->arg_high, b->high, b->arg_high, -1, 1);
+}
+
+/* Of `count` messages, the first of which is edge `number` of its row. */
+static CPU_TARGET known reduce_chunk(const vec *m, int64_t count,
+                                     int64_t number, int what) {
+  known k = {.low = m[0], .high = m[0]};
+  k.arg_low = k.arg_high = v_index(number);
+  if (what & LOW)
+    for (int64_t e = 1; e < count; e++)
+      v_take(&k.low, &k.arg_low, m[e], v_index(number + e), 1, 1);
+  if (what & HIGH)
+    for (int64_t e = 1; e < count; e++)
+      v_take(&k.high, &k.arg_high, m[e], v_index(number + e), -1, 1);
+  if (what & MOMENTS) {
+    vec sum = v_zero(), square = v_zero();
+    /* an infinite one would make the mean NaN */
+    k.origin = v_where_equal(v_sub(m[0], m[0]), v_zero(), m[0]);
+    for (int64_t e = 0; e < count; e++) {
+      vec y = v_sub(m[e], k.origin);
+      sum = v_add(sum, y);
+      square = v_fma(y, y, square);
+    }
+    k.mean = v_mul(sum, v_set((scalar)(1 / (double)count)));
+    k.square = v_max(v_zero(), v_sub(square, v_mul(sum, k.mean)));
+  }
+  return k;
+}
+
+CPU_INLINE void put(const message_job *job, const dfgnn_cpu_table *to,
+                    int64_t row, int64_t piece, int64_t d, vec x, tail t,
+                    const int cut) {
+  store_cut((storage *)place(job, to, row, piece) + d, x, t, cut);
+}
+
+CPU_INLINE void put_index(const message_job *job, const dfgnn_cpu_table *to,
+                          int64_t row, int64_t piece, int64_t d, vec x, tail t,
+                          const int cut) {
+  int32_t *p = (int32_t *)place(job, to, row, piece);
+  if (p && cut)
+    v_index_store_tail(p + d, x, t);
+  else if (p)
+    v_index_store(p + d, x);
+}
+
+CPU_INLINE void emit(const message_job *job, int64_t row, int64_t piece,
+                     int64_t d, int64_t degree, const known *k, tail t,
+                     const int cut, int what) {
+  const dfgnn_cpu_reduced *to = &job->reduced;
+  if (what & MOMENTS) {
+    scalar share = (scalar)(degree > 0 ? 1 / (double)degree : 0);
+    put(job, &to->out, row, piece, d, v_add(k->origin, k->mean), t, cut);
+    put(job, &to->std, row, piece, d,
+        v_deviation(v_mul(k->square, v_set(share))), t, cut);
+    put(job, &to->least, row, piece, d, k->low, t, cut);
+    put(job, &to->most, row, piece, d, k->high, t, cut);
+  } else {
+    put(job, &to->out, row, piece, d, what & LOW ? k->low : k->high, t, cut);
+  }
+  if (what & LOW)
+    put_index(job, &to->arg_min, row, piece, d, k->arg_low, t, cut);
+  if (what & HIGH)
+    put_index(job, &to->arg_max, row, piece, d, k->arg_high, t, cut);
+}
+
+CPU_INLINE int64_t degree_of(const message_job *job, const void *offsets,
+                             int64_t row) {
+  return dfgnn__cpu_edge(job->offsets64, offsets, row + 1) -
+         dfgnn__cpu_edge(job->offsets64, offsets, row);
+}
+
+static CPU_TARGET void emit_empty(const message_job *job, int64_t row,
+                                  int64_t piece) {
+  int64_t dim = job->pieces.dim;
+  known k = {.arg_low = v_index(-1), .arg_high = v_index(-1)};
+  for (int64_t d = 0; d < dim; d += VECTOR)
+    emit(job, row, piece, d, 0, &k, v_tail(dim % VECTOR), dim - d < VECTOR,
+         found_by(job->op));
+}
+
+CPU_INLINE void reduce_forward(const message_job *job, int64_t row,
+                               int64_t piece, int64_t begin, int64_t end,
+                               void *state, int whole, const int edges,
+                               const int kind) {
+  int64_t dim = job->pieces.dim, width = job->width;
+  int64_t first = dfgnn__cpu_edge(job->offsets64, job->offsets, row);
+  int what = found_by(job->op);
+  tail t = v_tail(dim % VECTOR);
+  chunk c;
+  vec message[CHUNK];
+  if (begin == end) {
+    emit_empty(job, row, piece);
+    return;
+  }
+  for (int64_t e = begin; e < end; e += c.count) {
+    lay_chunk(&c, job, row, piece, e, end, 0, edges, kind);
+    int last = whole && e + c.count == end;
+    for (int64_t d = 0; d < dim; d += VECTOR) {
+      int cut = dim - d < VECTOR;
+      scalar *at = (scalar *)state + piece * dim + d;
+      for (int64_t k = 0; k < c.count; k++) {
+        inputs in = inputs_at(&c.edge[k], d, t, cut, edges, kind);
+        message[k] = message_of(&in, kind);
+      }
+      known all = reduce_chunk(message, c.count, e - first, what);
+      if (e > begin) {
+        known old = load_known(at, width, t, cut, what);
+        join(&old, &all, e - begin, c.count, what);
+        all = old;
+      }
+      if (last)
+        emit(job, row, piece, d, end - begin, &all, t, cut, what);
+      else
+        store_known(at, &all, width, t, cut, what);
+    }
+  }
+}
+
+static CPU_TARGET void merge_reduced(const void *data, int64_t piece, void *to,
+                                     const void *from, int64_t before,
+                                     int64_t count) {
+  const message_job *job = data;
+  int64_t dim = job->pieces.dim;
+  int what = found_by(job->op);
+  for (int64_t d = 0; d < dim; d += VECTOR) {
+    int cut = dim - d < VECTOR;
+    tail t = v_tail(dim % VECTOR);
+    scalar *at = (scalar *)to + piece * dim + d;
+    known a = load_known(at, job->width, t, cut, what);
+    known b = load_known((const scalar *)from + piece * dim + d, job->width, t,
+                         cut, what);
+    join(&a, &b, before, count, what);
+    store_known(at, &a, job->width, t, cut, what);
+  }
+}
+
+static CPU_TARGET void finish_reduced(const void *data, int64_t row,
+                                      int64_t piece, void *state) {
+  const message_job *job = data;
+  int64_t dim = job->pieces.dim;
+  int what = found_by(job->op);
+  for (int64_t d = 0; d < dim; d += VECTOR) {
+    int cut = dim - d < VECTOR;
+    tail t = v_tail(dim % VECTOR);
+    known k = load_known((const scalar *)state + piece * dim + d, job->width, t,
+                         cut, what);
+    emit(job, row, piece, d, degree_of(job, job->offsets, row), &k, t, cut,
+         what);
+  }
+}
+
+/* ---- gradients ----------------------------------------------------------- */
+
+/* What a row has for the gradients of its messages, from the piece's first
+ * feature on. */
+typedef struct receiver {
+  const storage *out, *least, *most, *std, *mean, *deviation;
+  const int32_t *arg_min, *arg_max;
+  scalar share; /* 1 / degree */
+} receiver;
+
+CPU_INLINE receiver receiver_of(const message_job *job, int64_t row,
+                                int64_t piece) {
+  const dfgnn_cpu_reduced *from = &job->reduced;
+#define AT(table) (const storage *)place(job, &from->table, row, piece)
+  return (receiver){
+      .out = AT(out),
+      .least = AT(least),
+      .most = AT(most),
+      .std = AT(std),
+      .mean = AT(mean),
+      .deviation = AT(deviation),
+      .arg_min = (const int32_t *)place(job, &from->arg_min, row, piece),
+      .arg_max = (const int32_t *)place(job, &from->arg_max, row, piece),
+      .share = (scalar)(1 / (double)degree_of(job, job->row_offsets, row))};
+#undef AT
+}
+
+CPU_INLINE vec selected(const storage *grad, const int32_t *arg, int64_t d,
+                        tail t, const int cut, vec number) {
+  vec found = cut ? v_index_load_tail(arg + d, t) : v_index_load(arg + d);
+  return v_where_equal(found, number, load_cut(grad + d, t, cut));
+}
+
+/* The gradient of the message of edge `number` of a row. */
+CPU_INLINE vec gradient_at(const receiver *r, int64_t d, tail t, const int cut,
+                           int64_t number, const inputs *in, dfgnn_op op,
+                           const int kind) {
+  vec n = v_index(number);
+  if (op == DFGNN_OP_REDUCE_MIN)
+    return selected(r->out, r->arg_min, d, t, cut, n);
+  if (op == DFGNN_OP_REDUCE_MAX)
+    return selected(r->out, r->arg_max, d, t, cut, n);
+  vec share = v_set(r->share);
+  vec deviation = load_cut(r->deviation + d, t, cut);
+  vec slope = v_over(v_mul(load_cut(r->std + d, t, cut), share), deviation);
+  vec above = v_sub(message_of(in, kind), load_cut(r->mean + d, t, cut));
+  vec grad = v_add(selected(r->least, r->arg_min, d, t, cut, n),
+                   selected(r->most, r->arg_max, d, t, cut, n));
+  grad = v_fma(load_cut(r->out + d, t, cut), share, grad);
+  return v_fma(v_step(deviation, slope, v_zero()), above, grad);
+}
+
+CPU_INLINE void reduce_backward(const message_job *job, int64_t row,
+                                int64_t piece, int64_t begin, int64_t end,
+                                void *state, int whole, const int pass,
+                                const int edges, const int kind) {
+  int64_t dim = job->pieces.dim, e = begin;
+  const int both = pass == COLUMNS && kind != RELU;
+  tail t = v_tail(dim % VECTOR);
+  scalar *sums = job->to.base ? (scalar *)state + piece * dim : NULL;
+  scalar *gate_sums =
+      job->to_gate.base ? (scalar *)state + job->width + piece * dim : NULL;
+  storage *out = (storage *)place(job, &job->to, row, piece);
+  storage *out_gate = (storage *)place(job, &job->to_gate, row, piece);
+  vec one = v_set(1);
+  chunk c;
+  receiver receivers[CHUNK];
+  int64_t numbers[CHUNK];
+  do {
+    lay_chunk(&c, job, row, piece, e, end, pass == COLUMNS, edges, kind);
+    for (int64_t k = 0; k < c.count; k++) {
+      int64_t i = pass == COLUMNS ? job->indices[e + k] : row;
+      receivers[k] = receiver_of(job, i, piece);
+      numbers[k] = edge_id(job, e + k) -
+                   dfgnn__cpu_edge(job->offsets64, job->row_offsets, i);
+    }
+    int last = whole && e + c.count == end;
+    for (int64_t d = 0; d < dim; d += VECTOR) {
+      int cut = dim - d < VECTOR;
+      vec sum = v_zero(), sum_gate = v_zero();
+      for (int64_t k = 0; k < c.count; k++) {
+        inputs in = inputs_at(&c.edge[k], d, t, cut, edges, kind);
+        vec grad = gradient_at(&receivers[k], d, t, cut, numbers[k], &in,
+                               job->op, kind);
+        term y = term_of(in.x, in.gates, in.part, grad, pass, kind);
+        sum = v_add(y.sum, sum);
+        if (both)
+          sum_gate = v_add(y.edge, sum_gate);
+        if (edges == GIVEN && pass == COLUMNS && job->grad_attr.base)
+          put(job, &job->grad_attr, edge_id(job, e + k), piece, d, y.edge, t,
+              cut);
+      }
+      if (sums)
+        end_sum(last ? out + d : NULL, sums + d, e == begin, sum, one, t, cut);
+      if (both && gate_sums)
+        end_sum(last ? out_gate + d : NULL, gate_sums + d, e == begin, sum_gate,
+                one, t, cut);
+    }
+    e += c.count;
+  } while (e < end);
+}
+
+#define REDUCED(name, pass, edges, kind)                                       \
+  static CPU_TARGET void reduce_##name(const void *job, int64_t row,           \
+                                       int64_t piece, int64_t begin,           \
+                                       int64_t end, void *state, int whole) {  \
+    if (pass == FORWARD)                                                       \
+      reduce_forward(job, row, piece, begin, end, state, whole, edges, kind);  \
+    else                                                                       \
+      reduce_backward(job, row, piece, begin, end, state, whole, pass, edges,  \
+                      kind);                                                   \
+  }
+EACH_FOLD(REDUCED)
