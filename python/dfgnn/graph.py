@@ -286,6 +286,8 @@ class Graph:
     def _derive(self, key, make):
         found = self._derived.get(key)
         if found is None:
+            if compiling():  # its memory may be that of a CUDA graph of torch
+                return make()
             found = self._derived[key] = lasting(make)
         return found
 
