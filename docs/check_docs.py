@@ -33,7 +33,7 @@ import textwrap
 
 # Pages name files and hosts that are not here; this is what stands for them.
 REWRITTEN = [("/shared/dfgnn/", "shared/"), ("/local/", "local/"),
-             ("--budget 10s", "--budget 0.1s"), ("budget=5", "budget=0.1"),
+             ("--budget 10s", "--budget 1s"), ("budget=5", "budget=0.1"),
              ("sm_80,sm_90", "sm_90")]
 SHELL = re.compile(r"(\$ )?(dfgnn-\w+|make|cc|export|[A-Z_]+=\S* ?\w*|tools/|data/stores/|"
                    r"mpirun|pip|python3|torchrun|build/)\b")
