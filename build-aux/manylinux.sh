@@ -51,7 +51,7 @@ if [ ! -e Makefile ]; then
   PKG_CONFIG_PATH="$folder/$cpu/lib/pkgconfig" quietly configure \
     "$source/configure" ${HOST:+--host="$HOST"} --disable-static \
     --with-metis="$folder/$cpu" --with-lzma CPPFLAGS="-I$folder/$cpu/include" \
-    LDFLAGS="-L$folder/$cpu/lib -s"
+    LDFLAGS="-L$folder/$cpu/lib"
 fi
 say "building libdfgnn for $cpu"
 quietly build make -j"$jobs" libdfgnn.la
@@ -69,4 +69,5 @@ missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 |
   say 'libdfgnn lacks these symbols'
   exit 1
 }
-cp .libs/libdfgnn.so.0 "$folder/libdfgnn-$cpu.so"
+"$cpu-linux-gnu-strip" --strip-unneeded -o "$folder/libdfgnn-$cpu.so" \
+  .libs/libdfgnn.so.0

@@ -3,20 +3,32 @@
 # position-independent, compiled by $CC from Debian's source packages.
 #
 #   CC=COMMAND    the compiler (old-glibc-cc.sh for a wheel)
-#   HOST=TRIPLET  of a cross compiler, as configure's --host
+#   HOST=TRIPLET  of a cross compiler, as configure's --host; its binutils, too
 #
-# What is in PREFIX already is not built again.
+# What is in PREFIX already is not built again.  Needs dpkg-dev, autoconf, libtool and
+# tcl, with which SQLite's one file is put together.
 set -eu
 
 prefix=$(mkdir -p "$1" && cd "$1" && pwd)
 sources=$prefix/src
 CC=${CC:-gcc}
 CFLAGS="-O2 -fPIC"
-export CC CFLAGS
+AR=${HOST:+$HOST-}ar RANLIB=${HOST:+$HOST-}ranlib
+export CC CFLAGS AR RANLIB
 host=${HOST:+--host=$HOST}
 jobs=$(nproc 2>/dev/null || echo 2)
 
+log=
+
 say() { echo "static-libs: $*" >&2; }
+say_failed() {
+  status=$?
+  if [ $status -ne 0 ] && [ -e "$log" ]; then
+    tail -n 20 "$log" >&2
+    say "the build failed; all of its output: $log"
+  fi
+}
+trap say_failed EXIT
 
 # Source packages come from where this machine's packages do.
 apt_get() {
@@ -26,10 +38,13 @@ apt_get() {
 }
 prepare() {
   [ ! -e "$sources/apt.list" ] || return 0
-  command -v dpkg-source >/dev/null || {
-    say 'dpkg-source is missing; on Debian: apt install dpkg-dev'
-    exit 1
-  }
+  for program in dpkg-source autoreconf libtoolize tclsh "$AR"; do
+    command -v "$program" >/dev/null || {
+      say "$program is missing; on Debian: apt install dpkg-dev autoconf" \
+        "automake libtool tcl${HOST:+ binutils-$HOST}"
+      exit 1
+    }
+  done
   mkdir -p "$sources/lists/partial"
   # shellcheck disable=SC2016
   apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
@@ -50,55 +65,59 @@ fetch() { # PACKAGE: its unpacked source is $source
   }
   source=$(find "$sources" -mindepth 1 -maxdepth 1 -type d -name "$1-*" | head -n 1)
 }
-missing() { [ ! -e "$prefix/lib/$1" ] && say "building $1"; }
+missing() { # FILE NAME: of the library, of its log
+  log=$sources/$2.build
+  [ ! -e "$prefix/lib/$1" ] && say "building $1"
+}
 
-if missing libz.a; then
+if missing libz.a zlib; then
   fetch zlib
-  (cd "$source" && ./configure --static --prefix="$prefix" &&
-    make -j"$jobs" libz.a && make install) >"$sources/zlib.build" 2>&1
+  (cd "$source" && CHOST=${HOST-} ./configure --static --prefix="$prefix" &&
+    make -j"$jobs" libz.a && make install) >"$log" 2>&1
 fi
-if missing libminizip.a; then
+if missing libminizip.a minizip; then
   fetch zlib
   (cd "$source/contrib/minizip" && autoreconf -fi &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic \
       CPPFLAGS="-I$prefix/include" LDFLAGS="-L$prefix/lib" &&
     make -j"$jobs" libminizip.la && make install-libLTLIBRARIES \
       install-data) \
-    >"$sources/minizip.build" 2>&1
+    >"$log" 2>&1
 fi
-if missing libsqlite3.a; then
+if missing libsqlite3.a sqlite3; then
   fetch sqlite3
   (cd "$source" && ./configure $host --prefix="$prefix" --disable-shared \
     --with-pic --disable-tcl --disable-readline --disable-load-extension &&
-    make -j"$jobs" libsqlite3.la && cp sqlite3.h "$prefix/include/" &&
+    make -j"$jobs" ${HOST:+CROSS_BUILDING=yes} libsqlite3.la &&
+    cp sqlite3.h "$prefix/include/" &&
     cp sqlite3.pc "$prefix/lib/pkgconfig/" &&
-    cp .libs/libsqlite3.a "$prefix/lib/") >"$sources/sqlite3.build" 2>&1
+    cp .libs/libsqlite3.a "$prefix/lib/") >"$log" 2>&1
 fi
-if missing libsodium.a; then
+if missing libsodium.a libsodium; then
   fetch libsodium
   (cd "$source" && autoreconf -fi &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic \
       --disable-pie && make -j"$jobs" && make install) \
-    >"$sources/libsodium.build" 2>&1
+    >"$log" 2>&1
 fi
-if missing liblzma.a; then
+if missing liblzma.a xz-utils; then
   fetch xz-utils
   (cd "$source" &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic \
       --disable-xz --disable-xzdec --disable-lzmadec --disable-lzmainfo \
       --disable-lzma-links --disable-scripts --disable-doc --disable-nls \
       --disable-threads && make -j"$jobs" -C src/liblzma install) \
-    >"$sources/xz-utils.build" 2>&1
+    >"$log" 2>&1
 fi
-if missing libmetis.a; then
+if missing libmetis.a metis; then
   fetch metis
   (cd "$source" && mkdir -p static && cd static &&
     for file in ../GKlib/*.c ../libmetis/*.c; do
       "$CC" $CFLAGS -DNDEBUG -DLINUX -D_FILE_OFFSET_BITS=64 -D_GNU_SOURCE \
         -std=gnu99 -w -I../GKlib -I../include -I../libmetis -c "$file" \
         -o "$(echo "${file#../}" | tr / _).o" || exit # both have a util.c
-    done && ar rcs "$prefix/lib/libmetis.a" ./*.o &&
-    cp ../include/metis.h "$prefix/include/") >"$sources/metis.build" 2>&1
+    done && "$AR" rcs "$prefix/lib/libmetis.a" ./*.o &&
+    cp ../include/metis.h "$prefix/include/") >"$log" 2>&1
 fi
 # With these libtool would leave out a library that has no shared one.
 rm -f "$prefix"/lib/*.la

@@ -12,6 +12,8 @@ comment before it, which no reader sees, says what cannot be told from the block
     <!-- check-docs: c -->, python, shell     what an indented block is
     <!-- check-docs: python: fresh -->        with models nobody has touched
     <!-- check-docs: output -->               what the block before it prints
+    <!-- check-docs: kernel: STEM -->         C: a file of kernels, as DFGNN_FAMILIES(STEM)
+    <!-- check-docs: compiler -->             commands that need NVRTC
 
 Lines after one that begins with "$ " are what it prints, compared word by word: numbers,
 units and variants may be any, and columns and rows may be left out.  Lines that begin with
@@ -31,10 +33,10 @@ import textwrap
 
 # Pages name files and hosts that are not here; this is what stands for them.
 REWRITTEN = [("/shared/dfgnn/", "shared/"), ("/local/", "local/"),
-             ("--budget 10s", "--budget 0.1s"), ("budget=5", "budget=0.1"),
+             ("--budget 10s", "--budget 1s"), ("budget=5", "budget=0.1"),
              ("sm_80,sm_90", "sm_90")]
 SHELL = re.compile(r"(\$ )?(dfgnn-\w+|make|cc|export|[A-Z_]+=\S* ?\w*|tools/|data/stores/|"
-                   r"mpirun|pip|python3|torchrun)\b")
+                   r"mpirun|pip|python3|torchrun|build/)\b")
 
 # Names that the C blocks use without declaring them.
 C_FRAME = """
@@ -69,6 +71,14 @@ int main(void) {
   }
   fputs(dfgnn_last_error(), stderr);
   return *dfgnn_last_error() != 0;
+}
+"""
+
+# Adds the families of a page's kernel to those of a test that is begun with it.
+KERNEL_FRAME = """
+#include "lib/registry.h"
+__attribute__((constructor)) static void add(void) {
+  dfgnn__registry_add(dfgnn__families_%s);
 }
 """
 
@@ -124,7 +134,8 @@ class Block:
 
     def guess(self):
         word = self.mark.partition(":")[0]
-        if word in ("skip", "text", "c", "python", "shell", "output"):
+        if word in ("skip", "text", "c", "python", "shell", "output", "kernel",
+                    "compiler"):
             return word
         if SHELL.match(self.text):
             return "shell"
@@ -216,8 +227,10 @@ class Checker:
             "PYTHONDONTWRITEBYTECODE": "1",
             "DFGNN_LIBRARY": os.path.join(self.build, ".libs", "libdfgnn.so"),
             "PKG_CONFIG_PATH": folder}
-        for name in ("data", "examples", "tools", "bench"):
+        for name in ("data", "examples", "tools", "bench", "kernels",
+                     "engine", "include"):
             os.symlink(os.path.join(self.source, name), os.path.join(folder, name))
+        os.symlink(self.build, os.path.join(folder, "build"))
         for name in ("shared", "local", "graphs"):
             os.mkdir(os.path.join(folder, name))
         place = dict(cwd=folder, env=self.environment, check=True,
@@ -264,11 +277,17 @@ class Checker:
                 continue
             dry = re.match(r"(\w+=\S+ )*make ", command)
             script = command.replace("make ", "make -n ", 1) if dry else command
+            script = script.replace("-C build ", "")
+            if self.kernel and "check_variants" in command:
+                script = f"LD_PRELOAD={self.kernel} {script}"
             kept = os.path.join(folder, "exported")
             script = (f". {kept} 2>/dev/null\n{script}\nstatus=$?\n"
                       f"export -p >{kept}\nexit $status")
             status, printed = run(["bash", "-c", script],
                                   self.build if dry else folder, self.environment)
+            if status == 77 and block.kind == "compiler":
+                self.skip("there is no NVRTC")
+                return
             if status:
                 self.fail(block, f"`{command}` ends with {status}:\n{printed[-2000:]}")
                 return
@@ -288,6 +307,24 @@ class Checker:
         self.count["run"] += 1
         if status:
             self.fail(block, f"ends with {status}:\n{printed[-2000:]}")
+
+    compiler = shell
+
+    def kernel_file(self, block, folder):
+        """Compiles a page's kernel; the page's own commands test it then."""
+        stem = block.mark.partition(":")[2].strip()
+        with open(os.path.join(folder, "kernel.c"), "w", encoding="utf-8") as file:
+            file.write(block.text + KERNEL_FRAME % stem)
+        self.kernel = os.path.join(folder, "kernel.so")
+        libs = os.path.join(self.build, "tests", ".libs")
+        status, printed = run(
+            ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fopenmp", "-fPIC",
+             "-shared", f"-I{self.source}/include", f"-I{self.source}", f"-I{self.build}",
+             "kernel.c", "-o", "kernel.so", f"-L{libs}", f"-Wl,-rpath,{libs}",
+             "-ldfgnn_test"], folder, self.environment)
+        self.count["run"] += 1
+        if status:
+            self.fail(block, f"does not compile:\n{printed[-2000:]}")
 
     def python(self, page, found, folder):
         """The Python blocks of a page, in one process, and what they print."""
@@ -316,7 +353,7 @@ class Checker:
                 self.fail(block, f"shows\n{shown}but prints\n{part}")
 
     def page(self, page):
-        python = []
+        python, self.kernel = [], None
         with tempfile.TemporaryDirectory() as folder:
             self.prepare(folder)
             for block in blocks(page):
@@ -326,6 +363,8 @@ class Checker:
                     self.count["text"] += 1
                 elif block.kind == "python":
                     python.append([block, ""])
+                elif block.kind == "kernel":
+                    self.kernel_file(block, folder)
                 elif block.kind == "output":
                     python[-1][1] = block.text
                     self.count["run"] += 1

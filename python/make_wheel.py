@@ -99,6 +99,14 @@ def read_stripped(path):
         return read(copy)
 
 
+def notices(folder):
+    """(name, bytes) of the licences of Debian's source packages."""
+    paths = sorted(glob.glob(os.path.join(folder, "*", "debian", "copyright")))
+    if not paths:
+        raise SystemExit(f"make_wheel: {folder} has no source packages")
+    return [(path.split(os.sep)[-3], read(path)) for path in paths]
+
+
 def digest(data):
     raw = hashlib.sha256(data).digest()
     return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
@@ -113,6 +121,8 @@ def main():
     parser.add_argument("--platform", help="its tag, such as "
                         "manylinux_2_28_x86_64, if that is not this machine")
     parser.add_argument("--license", help="the file of the licence")
+    parser.add_argument("--notices", help="folder of the Debian source packages "
+                        "of what the library links: their licences come along")
     parser.add_argument("--out", default="dist")
     options = parser.parse_args()
     tag = f"py3-none-{options.platform or platform_tag()}"
@@ -123,6 +133,9 @@ def main():
     files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode()))
     if options.license:
         files.append((f"{info}/LICENSE", read(options.license)))
+    if options.notices:
+        files += [(f"{info}/licenses/{name}", data)
+                  for name, data in notices(options.notices)]
     record = [f"{name},{digest(data)},{len(data)}" for name, data in files]
     record.append(f"{info}/RECORD,,\n")
     files.append((f"{info}/RECORD", "\n".join(record).encode()))

@@ -223,9 +223,10 @@ static void put_all(dfgnn_page *page, const report_data *d,
   if (count) {
     put_times(page, list, count);
     dfgnn__page_raw(page, "<div class=\"wide tall\"><table class=\"rank "
-                          "sort\"><thead><tr><th>verdict<th>problem<th>here"
-                          "<th>there<th>ratio<th>interval<th>the other's "
-                          "winner<th>winner there<th>winner here, if it changed"
+                          "sort\"><thead><tr><th>verdict<th class=k>problem"
+                          "<th>here<th>there<th>ratio<th>interval"
+                          "<th>the other's winner<th class=k>winner there"
+                          "<th class=k>winner here, if it changed"
                           "<tbody>\n");
   }
   size_t listed = 0;

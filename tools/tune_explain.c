@@ -255,12 +255,10 @@ const tool_command tune_explain = {
     -1,
     "Say what a program will run, and why",
     "For each graph and problem: the variant a plan would use, where the "
-    "choice "
-    "comes from (exact, similar or nearest measurements, the rule, the paper's "
-    "rule, a pin, DFGNN_FORCE_VARIANT), and of each family the best variant "
-    "and "
-    "why it was not chosen, and the stores that hold what answered; with --all "
-    "every variant. --json has them all.",
+    "choice comes from (exact, similar or nearest measurements, a model, the "
+    "rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), and of each family "
+    "the best variant and why it was not chosen, and the stores that hold "
+    "what answered; with --all every variant. --json has them all.",
     HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(ALL) |
         HAS_ALWAYS,
     command};

@@ -123,6 +123,13 @@ def commands(source, build):
     return "\n".join(out)
 
 
+REPORT = """# A report of what was measured
+
+[The page of the package's store](h200.html), as `dfgnn-tune report` writes it for any
+store: one file that needs no network. [Tuning your own graphs](tuning.md) says what is in it.
+"""
+
+
 def main():
     source, build, pages = sys.argv[1:]
     shutil.rmtree(pages, ignore_errors=True)
@@ -143,6 +150,7 @@ def main():
     write(pages, "c-reference.md", c_reference(os.path.join(source, "include/dfgnn.h")))
     write(pages, "python-reference.md",
           python_reference(os.path.join(source, "python/dfgnn")))
+    write(pages, "report.md", REPORT)
     write(pages, "commands.md", commands(source, build))
 
 

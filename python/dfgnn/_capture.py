@@ -65,6 +65,16 @@ def capture(step, *examples, warmup=3, limit=16, copy=True):
     return captured
 
 
+def _hashable(form):
+    """A form of arguments, or its text where this torch (2.4 is one) has forms
+    that cannot be hashed."""
+    try:
+        hash(form)
+    except TypeError:
+        return repr(form)
+    return form
+
+
 class Captured:
     """What :func:`capture` returns."""
 
@@ -119,7 +129,7 @@ class Captured:
         device = _device(leaves)
         if device is None:
             return None
-        key = (form, device, _modes(), *[
+        key = (_hashable(form), device, _modes(), *[
             self._key_of(number, leaf) for number, leaf in enumerate(leaves)])
         found = self._recordings.get(key)
         if found is not None and found.outdated():

@@ -267,7 +267,11 @@ class Graph:
             there = torch.zeros(self.unlooped_edges + self.loops,
                                 dtype=torch.bool, device=self.device)
             there[self._array(2).long()] = True
-            return there[:self.unlooped_edges].nonzero().view(-1)
+            there = there[:self.unlooped_edges]
+            if compiling():  # the size of nonzero() would be unknown
+                return there.logical_not().byte().argsort(stable=True)[
+                    :self.num_edges - self.loops]
+            return there.nonzero().view(-1)
         return self._derive("kept", make)
 
     @property

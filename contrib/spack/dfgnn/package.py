@@ -25,6 +25,7 @@ class Dfgnn(AutotoolsPackage):
     depends_on("sqlite@3.37:")
     depends_on("libsodium")
     depends_on("minizip")
+    depends_on("xz")
     depends_on("zlib-api")
     depends_on("jansson")
     depends_on("libcyaml")
