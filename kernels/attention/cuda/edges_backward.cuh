@@ -108,6 +108,10 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       this->gather(k[u], keys, p.key, j, u * SIDES < left);
       this->gather(v[u], values, p.value, j, u * SIDES < left);
     }
+    typename walk_t::kept_t drawn;
+    if constexpr (DROPOUT)
+      drawn.draw(p.dropout, key, edge - this->side(), left + this->side(),
+                 first);
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       this->share(e[u], features.at + (from + u * SIDES) * FP);
@@ -138,7 +142,8 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 #pragma unroll
       for (int h = 0; h < S; ++h)
         weigh(s[u * S + h], dp[u * S + h], z, h, u * SIDES < left,
-              edge + u * SIDES);
+              edge + u * SIDES,
+              !DROPOUT || drawn.has(u, this->side(), this->head(h), first));
         /* s is now dS, dp what remains of P. */
 #pragma unroll
     for (int u = 0; u < U; ++u) {
@@ -160,16 +165,14 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 
   /* s and <dO, v> of an edge become dS and P. */
   __device__ __forceinline__ void weigh(A &s, A &dp, const gradients &z, int h,
-                                        bool live, int64_t edge) const {
+                                        bool live, int64_t edge,
+                                        bool keeps) const {
     const bool there = live && this->has_head(h);
     const int64_t at = edge * HEADS + this->head(h);
     if (BIAS && there)
       s += __ldcs(static_cast<const A *>(p.bias) + at) * A(kLog2e);
     const A weight = there ? exp2_fast(s - z.lse[h]) : A(0);
-    A kept = A(1);
-    if constexpr (DROPOUT)
-      kept = kept_of(p.dropout, A(p.dropout.keep), key, edge, HEADS,
-                     this->head(h));
+    const A kept = !DROPOUT ? A(1) : keeps ? A(p.dropout.keep) : A(0);
     /* 0 times an infinite number is none. */
     s = weight == A(0)
             ? A(0)

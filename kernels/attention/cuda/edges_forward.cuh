@@ -78,6 +78,10 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       this->gather(k[u], keys, p.key, j, u * SIDES < left);
       this->gather(v[u], values, p.value, j, u * SIDES < left);
     }
+    typename walk_t::kept_t drawn;
+    if constexpr (DROPOUT)
+      drawn.draw(p.dropout, key, edge - this->side(), left + this->side(),
+                 first);
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       this->share(e[u], features.at + (from + u * SIDES) * FP);
@@ -120,8 +124,9 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 #pragma unroll
       for (int h = 0; h < S; ++h) {
         if constexpr (DROPOUT)
-          weight[u * S + h] *= kept_of(p.dropout, A(p.dropout.keep), key,
-                                       edge + u * SIDES, HEADS, this->head(h));
+          weight[u * S + h] *= drawn.has(u, this->side(), this->head(h), first)
+                                   ? A(p.dropout.keep)
+                                   : A(0);
         /* 0 times an infinite value is none. */
         kept[h] = !DROPOUT || weight[u * S + h] != A(0);
       }

@@ -9,7 +9,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_CUH
 
-#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edges_dropout.cuh"
 #include "kernels/attention/cuda/edges_lanes.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
 
@@ -26,6 +26,7 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
   static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
+  using kept_t = edge_kept<U, SIDES, TILE, HEADS>;
   static constexpr int ALL_HEADS = HEADS;
   static constexpr bool GIVEN = (FE < 0), MATRIX = (FE > 0);
   static constexpr int WIDTH = MATRIX ? FE : 1, F = MATRIX ? FE + ONE : 1;

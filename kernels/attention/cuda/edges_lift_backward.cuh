@@ -81,6 +81,10 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
         this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
       this->gather(v[u], values, p.value, j[u], u * SIDES < left);
     }
+    typename lift_t::kept_t drawn;
+    if constexpr (lift_t::DROPOUT)
+      drawn.draw(p.dropout, key, begin - this->side(), left + this->side(),
+                 this->first);
     if constexpr (!GAT)
       this->lift(x, from, edge, left);
 #pragma unroll
@@ -123,7 +127,9 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       }
       if (!GT)
         s[i] *= A(kLog2e);
-      weigh(s[i], dp[i], slope[i], z, h, live, edge[u]);
+      weigh(s[i], dp[i], slope[i], z, h, live, edge[u],
+            !lift_t::DROPOUT ||
+                drawn.has(u, this->side(), this->head(h), this->first));
     }
     /* s is now dS, dp what remains of P. */
     if constexpr (!GAT)
@@ -132,15 +138,13 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
 
   /* s and <dO, v> of an edge become dS and P. */
   __device__ __forceinline__ void weigh(A &s, A &dp, A slope, state &z, int h,
-                                        bool live, int64_t edge) const {
+                                        bool live, int64_t edge,
+                                        bool keeps) const {
     const bool there = live && this->has_head(h);
     const int64_t at = edge * HEADS + this->head(h);
     s += this->bias_of(edge, h, live);
     const A weight = there ? exp2_fast(s - z.lse[h]) : A(0);
-    A kept = A(1);
-    if constexpr (lift_t::DROPOUT)
-      kept = kept_of(p.dropout, A(p.dropout.keep), key, edge, HEADS,
-                     this->head(h));
+    const A kept = !lift_t::DROPOUT ? A(1) : keeps ? A(p.dropout.keep) : A(0);
     /* 0 times an infinite number is none. */
     const A ds =
         weight == A(0)

@@ -63,6 +63,10 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
         this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
       this->gather(v[u], values, p.value, j[u], u * SIDES < left);
     }
+    typename lift_t::kept_t drawn;
+    if constexpr (lift_t::DROPOUT)
+      drawn.draw(p.dropout, key, begin - this->side(), left + this->side(),
+                 this->first);
     if constexpr (!GAT)
       this->lift(x, from, edge, left);
 #pragma unroll
@@ -100,11 +104,13 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     }
     edge_soften<U>(weight, s, z.m, z.l,
                    [&](int h, A scale) { rescale(z, h, scale); });
+    if constexpr (lift_t::DROPOUT)
 #pragma unroll
-    for (int i = 0; i < U * S; ++i)
-      if constexpr (lift_t::DROPOUT)
-        weight[i] *= kept_of(p.dropout, A(p.dropout.keep), key, edge[i / S],
-                             HEADS, this->head(i % S));
+      for (int i = 0; i < U * S; ++i)
+        weight[i] *=
+            drawn.has(i / S, this->side(), this->head(i % S), this->first)
+                ? A(p.dropout.keep)
+                : A(0);
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll

@@ -3,7 +3,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 
-#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/edges_dropout.cuh"
 #include "kernels/attention/cuda/edges_project.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
 
@@ -19,6 +19,7 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
   static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
+  using kept_t = edge_kept<U, SIDES, TILE, HEADS>;
   static constexpr int CHUNK = edge_chunk_of(FP);
   using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
   using rows_of =

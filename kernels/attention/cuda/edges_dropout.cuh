@@ -1,0 +1,53 @@
+/* edges_dropout.cuh - which weights of the edges in flight a warp keeps
+ *
+ * The lanes share the words of the generator out, one for two heads of an edge,
+ * and tell each other what came of them. */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_DROPOUT_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_DROPOUT_CUH
+
+#include "kernels/attention/cuda/dropout.cuh"
+#include "kernels/attention/cuda/lanes.cuh"
+
+namespace dfgnn {
+
+/* U edges of each of SIDES sides, and TILE heads from `first` on; heads beyond
+ * are those of other tiles. */
+template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
+  static constexpr bool EVEN = TILE % 2 == 0 || HEADS <= TILE; /* is `first`? */
+  static constexpr int PAIRS = EVEN ? (TILE + 1) / 2 : TILE / 2 + 1;
+  static constexpr int EDGES = U * SIDES, WORDS = EDGES * PAIRS;
+  static constexpr int N = ceil_div(WORDS, 32);
+  unsigned upper[N], lower[N]; /* a bit a word: of even heads, of odd ones */
+
+  /* edge: the first in flight, of side 0, from which `left` are there.  All
+   * lanes of the warp call it. */
+  __device__ __forceinline__ void draw(const dropout_params &d, uint64_t key,
+                                       int64_t edge, int left, int first) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const int place = lane_id() + 32 * i, at = place / PAIRS;
+      uint64_t word = 0;
+      if (at < EDGES && at < left)
+        word =
+            dfgnn__dropout_word(key, d.number ? d.number[edge + at] : edge + at,
+                                HEADS, first / 2 + place % PAIRS);
+      upper[i] = __ballot_sync(kFullMask, unsigned(word >> 32) >= d.threshold);
+      lower[i] = __ballot_sync(kFullMask, unsigned(word) >= d.threshold);
+    }
+  }
+  /* Edge u of a side in a head of the tile. */
+  __device__ __forceinline__ bool has(int u, int side, int head,
+                                      int first) const {
+    const int place = (u * SIDES + side) * PAIRS + head / 2 - first / 2;
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (N == 1 || place / 32 == i)
+        bits = head & 1 ? lower[i] : upper[i];
+    return bits >> (place & 31) & 1;
+  }
+};
+
+} // namespace dfgnn
+
+#endif
