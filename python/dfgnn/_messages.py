@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi
+from . import _abi, _recording
 from ._attention import say_once
 from ._execute import Plan
 from ._modes import needs_composite
@@ -168,6 +168,8 @@ class _Recipe:
 
 
 def _recipe(graph, reduce, given):
+    if _recording.current is not None:
+        _recording.current.graph(graph)
     recipes = graph.handle.recipes
     key = ("messages", reduce, given.value.shape[1:], given.value.dtype,
            given.gate_dst is None,

@@ -270,6 +270,33 @@ def test_values_take_features_of_the_edge(reduce, kernels):
     same_gradients(outs, wants, given)
 
 
+def test_values_with_features_of_the_edge_have_second_gradients():
+    given = tensors(1, 4, True, (2,))
+    a, b, weight = (t.detach() for t in (given.gate_dst, given.gate_src[1:],
+                                         given.edge_weight))
+    graph = dfgnn.as_graph(edges().clamp(max=NODES - 2), NODES - 1)
+    assert torch.autograd.gradgradcheck(
+        lambda x, attr: dfgnn.gated_messages(
+            graph, x, a, b, attr, weight[0], reduce="max",
+            value_weight=weight[1]),
+        (given.value[1:].detach().requires_grad_(), given.edge_attr),
+        fast_mode=True)
+
+
+def test_accelerated_models_reduce_by_kernels(kernels):
+    model = torch.nn.ModuleList([
+        pyg.GINEConv(network(), edge_dim=5, aggr="max"),
+        pyg.ResGatedGraphConv(DIM, 9, edge_dim=5, aggr=["min", "std"],
+                              root_weight=False, bias=False)]).double()
+    x = torch.randn(NODES, DIM, dtype=torch.float64)
+    attr = torch.randn(EDGES, 5, dtype=torch.float64)
+    wants = [layer(x, edges(), attr) for layer in model]
+    dfgnn.accelerate(model)
+    for layer, want in zip(model, wants):
+        torch.testing.assert_close(layer(x, edges(), attr), want)
+    assert kernels.calls == 2
+
+
 def test_several_reductions_share_a_pass(kernels):
     graph = dfgnn.as_graph(edges(), NODES)
     x, _, _, attr, weight, bias = tensors(1, 4, False)
