@@ -18,8 +18,8 @@ enum { LEAST_GROUPS = 8, FIRST = 4 };
 #define NEAR 0.3
 
 const char *dfgnn__judged_name(dfgnn_judged way) {
-  static const char *const names[] = {"choice", "model", "race", "nearest",
-                                      "rule"};
+  static const char *const names[] = {"choice",  "model", "race",
+                                      "nearest", "rule",  "paper"};
   return way < DFGNN_JUDGED_WAYS ? names[way] : NULL;
 }
 
@@ -108,12 +108,15 @@ static void judge_model(dfgnn_judgement *j, const judge *by, size_t group) {
 static void judge_others(dfgnn_judgement *j, const judge *by, size_t group) {
   const dfgnn_train_group *g = &by->rows->group[group];
   const dfgnn_query query = {.setting = dfgnn__train_setting(g), .family = ""};
-  dfgnn_choice near, rule;
+  dfgnn_choice near, rule, paper;
   dfgnn__table_select(&near, by->table, &query, g->signature->fingerprint);
   dfgnn__rule_choice(&rule, &query);
+  dfgnn__paper_choice(&paper, &query, DFGNN_PAPER_CAPACITY);
   j->distance = near.distance;
   if (rule.variant)
     j->chosen[DFGNN_JUDGED_RULE] = rule.variant->name;
+  if (paper.variant)
+    j->chosen[DFGNN_JUDGED_PAPER] = paper.variant->name;
   j->chosen[DFGNN_JUDGED_NEAREST] =
       near.variant ? near.variant->name : j->chosen[DFGNN_JUDGED_RULE];
   const int close = near.variant && (near.source != DFGNN_SOURCE_NEAREST ||

@@ -14,9 +14,10 @@ typedef enum dfgnn_judged {
   DFGNN_JUDGED_RACE, /* the best of the model's first four */
   DFGNN_JUDGED_NEAREST,
   DFGNN_JUDGED_RULE,
+  DFGNN_JUDGED_PAPER, /* the rule of the DF-GNN paper */
   DFGNN_JUDGED_WAYS
 } dfgnn_judged;
-/* "choice", "model", "race", "nearest", "rule" */
+/* "choice", "model", "race", "nearest", "rule", "paper" */
 const char *dfgnn__judged_name(dfgnn_judged way);
 
 /* A problem whose graph was left out. */
