@@ -308,7 +308,7 @@ static int train(const tool_settings *settings, int count, char **operands) {
 
 /* ---- judge --------------------------------------------------------------- */
 
-enum { CURVE = 8 }; /* shares of the graphs that are learned from */
+enum { CURVE = 4 }; /* shares of the graphs that are learned from */
 
 /* The regret by the share of graphs that was learned from. */
 static int add_curve(json_t *rows, const material *m,
