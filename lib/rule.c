@@ -77,6 +77,14 @@ static int dense_blocks(const dfgnn_setting *s) {
          s->problem->dim > 32 && s->problem->op != DFGNN_OP_GATV2;
 }
 
+/* Several sums a feature: registers are short.  On ppa and reddit_comm PNA with
+ * two vectors a lane takes 1.4 times as long (the package's store). */
+static int sums_moments(const dfgnn_setting *s) {
+  const dfgnn_op op = s->problem->op;
+  return op == DFGNN_OP_REDUCE_PNA || op == DFGNN_OP_REDUCE_VAR ||
+         op == DFGNN_OP_REDUCE_STD;
+}
+
 /* Edge features of scores that are products, or normalised queries and keys. */
 static int with_edges(const dfgnn_setting *s) {
   const dfgnn_problem *p = s->problem;
@@ -148,6 +156,10 @@ static const rule_row rules[] = {
      "no memory by edges is allowed"},
 
     {"cuda", SUMS, uneven, "split", NULL, "rows are uneven: they are cut"},
+    {"cuda", SUMS, sums_moments, "row",
+     "vectors=1,span=once,rows=1,order=natural,lanes=32,lanes=16,lanes=8,"
+     "unroll=4",
+     "several sums a feature take the registers of few vectors"},
     {"cuda", SUMS, short_rows, "row",
      "span=piece,rows=2,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4,"
      "order=natural",
