@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Regret by the distance to the nearest measured graph, as SVG:
 
-    dfgnn-tune model train STORE.db... --all --json >rows.json
-    regret_distance.py rows.json >docs/figures/regret_distance.svg
+    dfgnn-tune model judge STORE.db... --all --json >rows.json
+    regret_distance.py rows.json... >docs/figures/regret_distance.svg
 
 Each dot is a problem whose graph was left out; lines are geometric means of
 equal shares of the problems, by distance."""
@@ -14,7 +14,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, SHARES = 640, 360, 60, 50, 8
 WAYS = (("nearest", "near graphs", "#d95f02"), ("model", "the model", "#1b6ca8"),
         ("race", "best of its first four", "#2a9d4a"))
 
-rows = [r for r in json.load(open(sys.argv[1], encoding="utf-8"))
+rows = [r for name in sys.argv[1:] for r in json.load(open(name, encoding="utf-8"))
         if r.get("graph") and r.get("distance") is not None and r["distance"] >= 0]
 rows.sort(key=lambda r: r["distance"])
 far = min(max(r["distance"] for r in rows), 4)

@@ -236,6 +236,59 @@ static double flights_of_source(const dfgnn_setting *s, const int *v) {
   return source_mean(s) / in_flight(v);
 }
 
+/* Steps that the longest row, or the longest piece of one, takes one after the
+ * other: nothing ends before them. */
+static double steps_of_heaviest(const dfgnn_setting *s, const int *v) {
+  return ceil((double)s->signature->max_degree / in_flight(v));
+}
+static double steps_of_piece(const dfgnn_setting *s, const int *v) {
+  const double longest = (double)s->signature->max_degree;
+  const double piece = at_least_one(v[2]);
+  return ceil((piece < longest ? piece : longest) / in_flight(v));
+}
+
+static double steps_of_heaviest_source(const dfgnn_setting *s, const int *v) {
+  return of_sources(
+      s, ceil((double)s->signature->max_source_degree / in_flight(v)));
+}
+
+/* Steps of all rows, each by a warp of its own, a unit. */
+static double steps_a_unit(const dfgnn_setting *s, const int *v) {
+  const double *share = s->signature->histogram, chunk = in_flight(v);
+  double steps = 0;
+  for (int b = 1; b < DFGNN_HISTOGRAM_BINS; b++) {
+    const double degree = b == 1 ? 1 : 0.75 * (double)(1u << b);
+    const double bin_steps = share[b] * ceil(degree / chunk);
+    steps += bin_steps;
+  }
+  return steps * (double)s->signature->destinations / units(s);
+}
+static double heaviest_over_unit(const dfgnn_setting *s, const int *v) {
+  return per(steps_of_heaviest(s, v), steps_a_unit(s, v));
+}
+static double piece_over_unit(const dfgnn_setting *s, const int *v) {
+  return per(steps_of_piece(s, v), steps_a_unit(s, v));
+}
+
+/* Pieces that rows are cut to, each row to one at least, a unit. */
+static double cut_rows_a_unit(const dfgnn_setting *s, const int *v) {
+  const double *share = s->signature->histogram, piece = at_least_one(v[0]);
+  double pieces = 0;
+  for (int b = 1; b < DFGNN_HISTOGRAM_BINS; b++) {
+    const double degree = b == 1 ? 1 : 0.75 * (double)(1u << b);
+    const double bin_pieces = share[b] * ceil(degree / piece);
+    pieces += bin_pieces;
+  }
+  return pieces * (double)s->signature->destinations / units(s);
+}
+
+/* Warps that rows keep busy, a unit. */
+static double warps_a_unit(const dfgnn_setting *s, const int *v) {
+  const double lanes = v[0] > 0 && v[0] < 32 ? v[0] : 32;
+  return (double)s->signature->destinations * lanes / 32 / at_least_one(v[1]) /
+         units(s);
+}
+
 static double pieces_a_unit(const dfgnn_setting *s, const int *v) {
   return (double)s->signature->edges / at_least_one(v[0]) / units(s);
 }
@@ -270,6 +323,20 @@ static const dfgnn_pair_feature pair_features[] = {
     {"slots an edge", {"lanes", "unroll"}, idle_slots},
     {"mean degree over flight", {"lanes", "unroll"}, degree_over_flight},
     {"mean source degree over flight", {"lanes", "unroll"}, flights_of_source},
+    {"steps of the heaviest row", {"lanes", "unroll"}, steps_of_heaviest},
+    {"steps of a piece", {"lanes", "unroll", "edges"}, steps_of_piece},
+    {"steps of the heaviest source",
+     {"lanes", "unroll"},
+     steps_of_heaviest_source},
+    {"steps a unit", {"lanes", "unroll"}, steps_a_unit},
+    {"heaviest row's steps over a unit's",
+     {"lanes", "unroll"},
+     heaviest_over_unit},
+    {"a piece's steps over a unit's",
+     {"lanes", "unroll", "edges"},
+     piece_over_unit},
+    {"pieces of cut rows a unit", {"edges"}, cut_rows_a_unit},
+    {"warps a unit", {"lanes", "rows"}, warps_a_unit},
     {"pieces a unit", {"edges"}, pieces_a_unit},
     {"pieces of the heaviest row", {"edges"}, pieces_of_heaviest},
     {"pieces of the heaviest source", {"edges"}, pieces_of_heaviest_source},

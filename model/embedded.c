@@ -14,6 +14,7 @@
 
 EMBED(h200, "h200.model");
 EMBED(cpu, "cpu.model");
+EMBED(cpu_avx512, "cpu_avx512.model");
 
 static const struct {
   const char *name;
@@ -21,6 +22,8 @@ static const struct {
 } embedded[] = {
     {"the package's model h200", dfgnn__model_h200, dfgnn__model_h200_end},
     {"the package's model cpu", dfgnn__model_cpu, dfgnn__model_cpu_end},
+    {"the package's model cpu_avx512", dfgnn__model_cpu_avx512,
+     dfgnn__model_cpu_avx512_end},
 };
 
 const void *dfgnn__forests_embedded(size_t i, const char **name, size_t *size) {

@@ -176,9 +176,8 @@ static json_t *put_graph(const dfgnn_judgement *j) {
   return row;
 }
 
-/* A row a shape of problem, one for all, then the graphs on which the model
- * does worst (with --all: every graph). */
-static json_t *report_of(const dfgnn_trained *t, int all) {
+/* A row a shape of problem, then one for all. */
+static json_t *shapes_of(const dfgnn_trained *t) {
   json_t *rows = json_array();
   for (size_t i = 0; i < t->count; i++) {
     const dfgnn_measurement *p = &t->judgement[i].decision->problem;
@@ -188,9 +187,17 @@ static json_t *report_of(const dfgnn_trained *t, int all) {
     if (k == i)
       json_array_append_new(rows, summarize(t, p));
   }
+  if (t->count)
+    json_array_append_new(rows, summarize(t, NULL));
+  return rows;
+}
+
+/* Those, then the graphs on which the model does worst (with --all: every
+ * graph). */
+static json_t *report_of(const dfgnn_trained *t, int all) {
+  json_t *rows = shapes_of(t);
   if (!t->count)
     return rows;
-  json_array_append_new(rows, summarize(t, NULL));
   const dfgnn_judgement **order = calloc(t->count, sizeof *order);
   if (!order)
     return rows;
@@ -245,6 +252,22 @@ static int save(const dfgnn_trained *t, const tool_settings *settings) {
   return status;
 }
 
+#define JUDGED(key, label)                                                     \
+  {key, label, TOOL_FIGURE}, { key "_worst", "WORST", TOOL_FIGURE }
+
+/* Fits by the options and prints what report makes of it. */
+static int fit(dfgnn_trained *trained, const material *m,
+               const tool_settings *settings, dfgnn_train_options *options) {
+  options->boost.threads = settings->threads > 0 ? settings->threads : 1;
+  options->boost.seed = settings->seed;
+  options->progress = settings->quiet ? NULL : progress;
+  options->data = (void *)settings;
+  dfgnn_status done = dfgnn__train(trained, m->records.row, m->records.count,
+                                   m->graph, m->graphs, options);
+  tool_progress_end(settings);
+  return done ? tool_fail(done) : TOOL_DONE;
+}
+
 static int train(const tool_settings *settings, int count, char **operands) {
   static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
                                         {"pass", "PASS", TOOL_TEXT},
@@ -253,43 +276,86 @@ static int train(const tool_settings *settings, int count, char **operands) {
                                         {"dim", "DIM", TOOL_COUNT},
                                         {"graph", "GRAPH", TOOL_TEXT},
                                         {"problems", "PROBLEMS", TOOL_COUNT},
-                                        {"choice", "CHOICE", TOOL_FIGURE},
-                                        {"choice_worst", "WORST", TOOL_FIGURE},
-                                        {"model", "MODEL", TOOL_FIGURE},
-                                        {"model_worst", "WORST", TOOL_FIGURE},
-                                        {"race", "RACE", TOOL_FIGURE},
-                                        {"race_worst", "WORST", TOOL_FIGURE},
-                                        {"nearest", "NEAREST", TOOL_FIGURE},
-                                        {"nearest_worst", "WORST", TOOL_FIGURE},
-                                        {"rule", "RULE", TOOL_FIGURE},
-                                        {"rule_worst", "WORST", TOOL_FIGURE},
+                                        JUDGED("choice", "CHOICE"),
+                                        JUDGED("model", "MODEL"),
+                                        JUDGED("race", "RACE"),
+                                        JUDGED("nearest", "NEAREST"),
+                                        JUDGED("rule", "RULE"),
+                                        JUDGED("paper", "PAPER"),
                                         {"distance", "DISTANCE", TOOL_FIGURE},
                                         {NULL, NULL, 0}};
   material m = {0};
   dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
   dfgnn_trained trained;
   int status = gather(&m, settings, count, operands);
+  if (!status)
+    status = fit(&trained, &m, settings, &options);
   if (!status) {
-    options.boost.threads = settings->threads > 0 ? settings->threads : 1;
-    options.boost.seed = settings->seed;
-    options.progress = settings->quiet ? NULL : progress;
-    options.data = (void *)settings;
-    dfgnn_status done = dfgnn__train(&trained, m.records.row, m.records.count,
-                                     m.graph, m.graphs, &options);
-    tool_progress_end(settings);
-    status = done ? tool_fail(done) : TOOL_DONE;
-    if (!done) {
-      status = save(&trained, settings);
-      const int printed =
-          tool_report(settings, report_of(&trained, settings->all), columns);
-      status = status ? status : printed;
-      if (!trained.count && !settings->quiet)
-        fprintf(stderr,
-                "%s: nothing is judged: no problem has %d measured variants, "
-                "as stores that keep winners alone have fewer\n",
-                tool_name, options.least);
-      dfgnn__trained_free(&trained);
-    }
+    status = save(&trained, settings);
+    const int printed =
+        tool_report(settings, report_of(&trained, settings->all), columns);
+    status = status ? status : printed;
+    if (!trained.count && !settings->quiet)
+      fprintf(stderr,
+              "%s: nothing is judged: no problem has %d measured variants, "
+              "as stores that keep winners alone have fewer\n",
+              tool_name, options.least);
+    dfgnn__trained_free(&trained);
+  }
+  let_go(&m);
+  return status;
+}
+
+/* ---- judge --------------------------------------------------------------- */
+
+enum { CURVE = 4 }; /* shares of the graphs that are learned from */
+
+/* The regret by the share of graphs that was learned from. */
+static int add_curve(json_t *rows, const material *m,
+                     const tool_settings *settings) {
+  int status = TOOL_DONE;
+  for (int k = 1; k < CURVE && !status; k++) {
+    dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
+    dfgnn_trained trained;
+    options.share = (double)k / CURVE;
+    status = fit(&trained, m, settings, &options);
+    if (status)
+      break;
+    json_t *row = summarize(&trained, NULL);
+    tool_put_number(row, "share", options.share);
+    json_array_append_new(rows, row);
+    dfgnn__trained_free(&trained);
+  }
+  return status;
+}
+
+static int judge(const tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"dtype", "DTYPE", TOOL_TEXT},
+                                        {"heads", "HEADS", TOOL_COUNT},
+                                        {"dim", "DIM", TOOL_COUNT},
+                                        {"share", "OF GRAPHS", TOOL_SHARE},
+                                        {"problems", "PROBLEMS", TOOL_COUNT},
+                                        JUDGED("choice", "CHOICE"),
+                                        JUDGED("model", "MODEL"),
+                                        JUDGED("race", "RACE"),
+                                        JUDGED("shape", "SHAPE"),
+                                        JUDGED("shape_race", "RACE"),
+                                        {NULL, NULL, 0}};
+  material m = {0};
+  dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
+  dfgnn_trained trained;
+  int status = gather(&m, settings, count, operands);
+  options.shapes = 1;
+  if (!status)
+    status = fit(&trained, &m, settings, &options);
+  if (!status) {
+    json_t *rows = settings->all ? report_of(&trained, 1) : shapes_of(&trained);
+    status = trained.count ? add_curve(rows, &m, settings) : TOOL_DONE;
+    const int printed = tool_report(settings, rows, columns);
+    status = status ? status : printed;
+    dfgnn__trained_free(&trained);
   }
   let_go(&m);
   return status;
@@ -377,15 +443,18 @@ static int show(const tool_settings *settings, int count, char **operands) {
 static int command(tool_settings *settings, int count, char **operands) {
   if (!strcmp(operands[0], "train"))
     return train(settings, count - 1, operands + 1);
+  if (!strcmp(operands[0], "judge"))
+    return judge(settings, count - 1, operands + 1);
   if (!strcmp(operands[0], "show") && count <= 2)
     return show(settings, count - 1, operands + 1);
-  return tool_usage("'%s' is no command of model, expected train or show",
-                    operands[0]);
+  return tool_usage(
+      "'%s' is no command of model, expected train, judge or show",
+      operands[0]);
 }
 
 const tool_command tune_model = {
     "model",
-    "train|show [FILE...]",
+    "train|judge|show [FILE...]",
     1,
     -1,
     "Fit the model that ranks variants on graphs nobody measured",
@@ -397,10 +466,16 @@ const tool_command tune_model = {
     "report leaves graphs out, an eighth of them at a time: the geometric mean "
     "and the worst of the time chosen over the best measured, by what a "
     "context chooses, by the model alone, by the best of its first four "
-    "(--effort race), by near graphs, and by the rule; then the graphs on "
-    "which "
-    "the model does worst (--all: every graph). A way that chooses what was "
+    "(--effort race), by near graphs, by the rule and by that of the "
+    "DF-GNN paper; then the graphs on which the model does worst (--all: every "
+    "graph). A way that chooses what was "
     "not measured on a graph is not judged by it.\n"
+    "\n"
+    "'model judge [STORE.db|GRAPH]...' writes no model. It also leaves out, "
+    "with the graphs, all problems of the judged width and number of heads "
+    "(SHAPE, and the best of that model's first four), and says how the regret "
+    "falls with the share of the graphs that are learned from. It fits a "
+    "forest for each of these: minutes.\n"
     "\n"
     "'model show [FILE]' lists what the models in use, or a file's, were "
     "fitted to, and how much each feature explains.",

@@ -11,19 +11,25 @@
 typedef enum dfgnn_judged {
   DFGNN_JUDGED_CHOICE = 0, /* what a context does: near, model, rule */
   DFGNN_JUDGED_MODEL,
-  DFGNN_JUDGED_RACE, /* the best of the model's first four */
+  DFGNN_JUDGED_RACE,       /* the best of the model's first four */
+  DFGNN_JUDGED_SHAPE,      /* a model that knows neither graph nor width nor, if
+                            * it is above one, number of heads */
+  DFGNN_JUDGED_SHAPE_RACE, /* the best of that model's first four */
   DFGNN_JUDGED_NEAREST,
   DFGNN_JUDGED_RULE,
+  DFGNN_JUDGED_PAPER, /* the rule of the DF-GNN paper */
   DFGNN_JUDGED_WAYS
 } dfgnn_judged;
-/* "choice", "model", "race", "nearest", "rule" */
+/* "choice", "model", "race", "shape", "shape_race", "nearest", "rule", "paper"
+ */
 const char *dfgnn__judged_name(dfgnn_judged way);
 
 /* A problem whose graph was left out. */
 typedef struct dfgnn_judgement {
   const dfgnn_decision *decision;
   double regret[DFGNN_JUDGED_WAYS]; /* time over the best measured; NaN: what
-                                     * was chosen was not measured */
+                                     * was chosen was not measured, or the way
+                                     * is not judged */
   double distance;     /* to the nearest graph that was left in; -1: none */
   double disagreement; /* of the members, as in lib/predict.h */
   const char *chosen[DFGNN_JUDGED_WAYS]; /* variants; NULL: none */
@@ -33,6 +39,7 @@ typedef struct dfgnn_train_options {
   dfgnn_boost_options boost;
   int folds;    /* parts into which graphs are left out; 0: nothing is judged */
   int least;    /* measured variants of a problem to be judged by */
+  int shapes;   /* 1: shapes are left out, too, which takes a forest each */
   double share; /* of the graphs that are learned from, 0 .. 1: for curves */
   void (*progress)(void *data, double done, const char *what);
   void *data;

@@ -291,7 +291,7 @@ START_TEST(the_packages_models_are_whole_and_small) {
     ck_assert_uint_le(size, 300 << 10);
     dfgnn__forests_free(&forests);
   }
-  ck_assert_uint_eq(models, 2);
+  ck_assert_uint_eq(models, 3);
 }
 END_TEST
 

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""The table of docs/tuning.md about the regret of models, of what
+`dfgnn-tune model judge STORE GRAPH... --all --json` printed:
+
+    regret_table.py bench/results/h200/model_judge_*.json
+
+Rows that have no graph and no share of graphs are those of a shape of problems."""
+import json
+import math
+import sys
+
+WAYS = ("model", "race", "shape", "shape_race", "nearest", "rule", "paper")
+TITLES = ("model", "race", "shape left out", "race", "nearest", "rule", "paper")
+
+rows = [r for name in sys.argv[1:] for r in json.load(open(name, encoding="utf-8"))]
+judged = [r for r in rows if r.get("graph")]
+
+
+def cell(part, way):
+    known = [r[way] for r in part if r.get(way)]
+    if not known:
+        return ""
+    mean = math.exp(sum(map(math.log, known)) / len(known))
+    return f"{mean:.2f} ({max(known):.2f})"
+
+
+def line(title, part):
+    cells = " | ".join([str(len(part))] + [cell(part, way) for way in WAYS])
+    print(f"| {title} | {cells} |")
+
+
+shapes = {}
+for r in judged:
+    shapes.setdefault((r["op"], r["pass"], r["heads"], r["dim"]), []).append(r)
+print("| problem | " + " | ".join(("problems",) + TITLES) + " |")
+print("|---" * (len(TITLES) + 2) + "|")
+for (op, direction, heads, dim), part in sorted(shapes.items()):
+    line(f"{op} {direction} {heads}x{dim}", part)
+line("all", judged)

@@ -1,0 +1,24 @@
+/* judge.h - forests judged on graphs, and shapes, that they were not fitted to
+ */
+#ifndef DFGNN_TUNER_JUDGE_H
+#define DFGNN_TUNER_JUDGE_H
+
+#include "tuner/train.h"
+#include "tuner/train_rows.h"
+
+enum { DFGNN_LEAST_GROUPS = 8 }; /* problems that a forest is fitted to */
+
+typedef struct dfgnn_judge {
+  const dfgnn_train_rows *rows;
+  const dfgnn_forest *forest; /* its features */
+  const uint8_t *bins;        /* of the rows */
+  const dfgnn_table *table;   /* of all measurements, for near graphs */
+  const dfgnn_train_options *options;
+} dfgnn_judge;
+
+/* Adds judgements of the problems whose graphs are of this fold, by a forest
+ * that is fitted to the others. */
+dfgnn_status dfgnn__judge_fold(dfgnn_trained *trained, const dfgnn_judge *by,
+                               int fold);
+
+#endif
