@@ -4,10 +4,10 @@ torch operations.
 A call has six tensors, in this order: value [M, H, D], gate_dst [N, H, D],
 gate_src [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_weight),
 edge_weight [H, D, F] and edge_bias [H, D].  All but value may be None; without
-gates a message is relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an
-edge_weight [2, H, D, F] (and an edge_bias [2, H, D]) the value has features of
-the edge, too: sigmoid(a_i + b_j + e) (x_j + e').  Everything by edge is in the
-graph's own order.
+gates a message is relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With
+an edge_weight [2, H, D, F] (and an edge_bias [2, H, D]) the value has features
+of the edge, too: sigmoid(a_i + b_j + e) (x_j + e').  Everything by edge is in
+the graph's own order.
 """
 
 from typing import NamedTuple, Optional

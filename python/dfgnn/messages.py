@@ -335,8 +335,8 @@ def relu_messages(graph, x, edge_attr, edge_weight=None, edge_bias=None,
 def gated_messages(graph, x, gate_dst, gate_src, edge_attr=None,
                    edge_weight=None, edge_bias=None, reduce="sum", *,
                    value_weight=None, value_bias=None, num_dst=None):
-    """out_i = the sum over in-edges of sigmoid(a_i + b_j [+ e_ij]) x_j, feature
-    by feature, as GatedGCN has it, or another reduction.
+    """out_i = the sum over in-edges of sigmoid(a_i + b_j [+ e_ij]) x_j,
+    feature by feature, as GatedGCN has it, or another reduction.
 
     x and gate_src b [M, F] or [M, H, D], gate_dst a [N, F] or [N, H, D];
     the others as in relu_messages().

@@ -111,9 +111,9 @@ class GINEConv(OwnFeatures, _MessageConv):
 class ResGatedGraphConv(_MessageConv):
     """torch_geometric.nn.ResGatedGraphConv   Bresson & Laurent 2017
 
-    The messages sigmoid(k_i + q_j + W e) (v_j + W' e) are made and reduced edge
-    by edge; e are edge features, of layers with edge_dim.  With another act than
-    a sigmoid messages [E, out_channels] are made.
+    The messages sigmoid(k_i + q_j + W e) (v_j + W' e) are made and reduced
+    edge by edge; e are edge features, of layers with edge_dim.  With another
+    act than a sigmoid messages [E, out_channels] are made.
     """
 
     def __init__(self, in_channels, out_channels, act=None, edge_dim=None,

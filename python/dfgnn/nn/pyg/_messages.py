@@ -1,5 +1,5 @@
 """Layers whose messages have features of the edge in them: a kernel makes and
-sums them, edge by edge, and keeps none."""
+reduces them, edge by edge, and keeps none."""
 
 import torch
 from torch_geometric.nn import Linear
@@ -19,9 +19,9 @@ def _plain_linear(module):
         or module._backward_hooks or module._backward_pre_hooks)
 
 
-def _relu_sums(layer, edge_index, size, x, edge_attr, linear):
-    """(list of reductions of relu(x_j + e), graph), or None: e is edge_attr, or
-    what a linear layer makes of it."""
+def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
+    """(list of reductions of relu(x_j + e), graph), or None: e is edge_attr,
+    or what a linear layer makes of it."""
     names, met = reductions(layer.aggr_module), ends(layer, x, size)
     if (names is None or met is None or edge_attr is None
             or not known(edge_index) or not fits(met.src, edge_attr)
@@ -42,7 +42,7 @@ def _relu_sums(layer, edge_index, size, x, edge_attr, linear):
 
 def isomorphism_with_edges(layer, edge_index, size, x, edge_attr=None):
     """GINEConv."""
-    made = _relu_sums(layer, edge_index, size, x, edge_attr, layer.lin)
+    made = _relu_reductions(layer, edge_index, size, x, edge_attr, layer.lin)
     if made is None:
         return edge_messages(layer, edge_index, size, x=x,
                              edge_attr=edge_attr)
@@ -54,7 +54,7 @@ def generalized_with_edges(layer, edge_index, size, x, edge_attr):
     kernels do not have it.  Each message is eps more than its relu."""
     if ops.compiling():
         return None
-    made = _relu_sums(layer, edge_index, size, x, edge_attr,
+    made = _relu_reductions(layer, edge_index, size, x, edge_attr,
                       getattr(layer, "lin_edge", None))
     if made is None:
         return None
