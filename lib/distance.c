@@ -7,8 +7,8 @@
 
 #include "lib/select.h"
 
-/* Farther away near graphs are no better than the rule: both 1.23 times the best,
- * over 27 problems of bench/results/h200/model_judge_*.json. */
+/* Farther away near graphs are no better than the rule: both 1.23 times the
+ * best, over 27 problems of bench/results/h200/model_judge_*.json. */
 const double dfgnn__trusted_radius = 2.0;
 
 /* Up to here near graphs cost 1.001 times the best and the model 1.03 (14
