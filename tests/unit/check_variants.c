@@ -18,7 +18,8 @@ END_TEST
 START_TEST(every_variant_with_edge_features_matches_the_reference) {
   TEST(_i);
   int checks = check_edge_features("cpu", &test);
-  if (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2)
+  if (!getenv("DFGNN_TEST_FAMILY") &&
+      (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2))
     ck_assert_int_gt(checks, 8);
 }
 END_TEST
