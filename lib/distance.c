@@ -15,23 +15,44 @@ const double dfgnn__trusted_radius = 2.0;
  * problems of the same files); from here to 1, 1.07 and 1.05 (382 problems). */
 const double dfgnn__near_distance = 0.3;
 
+enum {
+  DESTINATIONS,     /* log2 */
+  EDGES,            /* log2 */
+  MEAN_DEGREE,      /* log2 */
+  MAX_DEGREE,       /* log2 */
+  HEAVIEST_ROW,     /* log2 of its share of a unit's work */
+  DEGREE_VARIATION, /* log2(1 + cv) */
+  ISOLATED,         /* share of the rows */
+  P99_OVER_MEAN,    /* log2 */
+  REUSE,
+  LOCALITY,
+  GRAPHS,           /* log2 */
+  DENSITY,          /* log2 */
+  TABLE_OVER_CACHE, /* log2 of the gathered table's bytes over the cache's */
+  DIM,              /* log2 */
+  HEADS,            /* log2 */
+  SOURCES_A_DESTINATION, /* log2 */
+  COUNT
+};
+_Static_assert(COUNT == DFGNN_FEATURES, "a feature is missing");
+
 static const double weights[DFGNN_FEATURES] = {
-    0.15, /* log2 destinations */
-    0.25, /* log2 edges */
-    0.60, /* log2 mean degree */
-    0.20, /* log2 max degree */
-    0.40, /* log2 of the heaviest row's share of a unit's work */
-    0.50, /* degree coefficient of variation, log2(1 + cv) */
-    1.00, /* share of isolated rows */
-    0.20, /* log2 p99 over mean */
-    0.80, /* reuse */
-    0.40, /* locality */
-    0.05, /* log2 graphs */
-    0.30, /* density, log2 */
-    0.35, /* log2 gathered table over cache */
-    0.90, /* log2 dim */
-    0.50, /* log2 heads */
-    0.10, /* log2 sources over destinations */
+    [DESTINATIONS] = 0.15,
+    [EDGES] = 0.25,
+    [MEAN_DEGREE] = 0.60,
+    [MAX_DEGREE] = 0.20,
+    [HEAVIEST_ROW] = 0.40,
+    [DEGREE_VARIATION] = 0.50,
+    [ISOLATED] = 1.00,
+    [P99_OVER_MEAN] = 0.20,
+    [REUSE] = 0.80,
+    [LOCALITY] = 0.40,
+    [GRAPHS] = 0.05,
+    [DENSITY] = 0.30,
+    [TABLE_OVER_CACHE] = 0.35,
+    [DIM] = 0.90,
+    [HEADS] = 0.50,
+    [SOURCES_A_DESTINATION] = 0.10,
 };
 
 static double log2_at_least(double x, double least) {
@@ -46,27 +67,30 @@ void dfgnn__features(double f[DFGNN_FEATURES], const dfgnn_signature *s,
   double mean = s->mean_degree, cache = (double)device->cache_bytes;
   double table =
       (double)s->sources * (double)heads * (double)dim * (double)element_size;
-  f[0] = log2_at_least((double)s->destinations, 1);
-  f[1] = log2_at_least(edges, 1);
-  f[2] = log2_at_least(mean, 0.25);
-  f[3] = log2_at_least((double)s->max_degree, 1);
-  f[4] = edges > 0
-             ? log2_at_least((double)s->max_degree * units / edges, 1.0 / 16)
-             : -4;
-  f[5] = log2(1 + s->degree_cv);
-  f[6] = s->isolated;
-  f[7] = log2_at_least((double)s->p99_degree / (mean > 0 ? mean : 1), 1);
-  f[8] = s->reuse;
-  f[9] = s->locality;
-  f[10] = log2_at_least((double)s->graphs, 1);
-  f[11] = log2_at_least(s->density, 1e-3);
-  f[12] = log2_at_least(table / (cache > 0 ? cache : 1), 1.0 / 64);
-  f[13] = log2((double)dim);
-  f[14] = log2((double)heads);
-  f[15] = s->destinations > 0
-              ? log2_at_least((double)s->sources / (double)s->destinations,
-                              1.0 / 64)
-              : 0;
+  f[DESTINATIONS] = log2_at_least((double)s->destinations, 1);
+  f[EDGES] = log2_at_least(edges, 1);
+  f[MEAN_DEGREE] = log2_at_least(mean, 0.25);
+  f[MAX_DEGREE] = log2_at_least((double)s->max_degree, 1);
+  f[HEAVIEST_ROW] =
+      edges > 0 ? log2_at_least((double)s->max_degree * units / edges, 1.0 / 16)
+                : -4;
+  f[DEGREE_VARIATION] = log2(1 + s->degree_cv);
+  f[ISOLATED] = s->isolated;
+  f[P99_OVER_MEAN] =
+      log2_at_least((double)s->p99_degree / (mean > 0 ? mean : 1), 1);
+  f[REUSE] = s->reuse;
+  f[LOCALITY] = s->locality;
+  f[GRAPHS] = log2_at_least((double)s->graphs, 1);
+  f[DENSITY] = log2_at_least(s->density, 1e-3);
+  f[TABLE_OVER_CACHE] =
+      log2_at_least(table / (cache > 0 ? cache : 1), 1.0 / 64);
+  f[DIM] = log2((double)dim);
+  f[HEADS] = log2((double)heads);
+  f[SOURCES_A_DESTINATION] =
+      s->destinations > 0
+          ? log2_at_least((double)s->sources / (double)s->destinations,
+                          1.0 / 64)
+          : 0;
 }
 
 double dfgnn__distance(const double a[DFGNN_FEATURES],

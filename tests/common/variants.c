@@ -33,7 +33,6 @@ typedef struct session {
   dfgnn_harness *harness;
 } session;
 
-/* Threads share out rows alike for every type: one type shows it. */
 /* DFGNN_TEST_FAMILY=TEXT looks at families alone whose names hold TEXT, for
  * whoever works on one. */
 static const char *wanted_family(void) { return getenv("DFGNN_TEST_FAMILY"); }
@@ -51,15 +50,20 @@ static void check_wanted_is_known(const char *backend) {
                wanted_family());
 }
 
-static dfgnn_context *context(const char *device, dfgnn_dtype dtype) {
+static dfgnn_context *context_of(const char *device, int threads) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
   check_wanted_is_known(device);
   options.device = device;
   options.store = "";
-  options.threads = dtype == DFGNN_F32 ? 2 : 1;
+  options.threads = threads;
   ck_ok(dfgnn_context_create(&ctx, &options));
   return ctx;
+}
+
+/* Threads share out rows alike for every type: one type shows it. */
+static dfgnn_context *context(const char *device, dfgnn_dtype dtype) {
+  return context_of(device, dtype == DFGNN_F32 ? 2 : 1);
 }
 
 static void open_shape(session *s, int which, int wide) {
@@ -565,8 +569,11 @@ void check_strides(const char *device, const variant_test *test) {
 
 /* ---- repeated calls ------------------------------------------------------ */
 
-/* Copies whatever the operator writes, one after the other; returns the end. */
-static char *take_outputs(session *s, char *to) {
+enum { OUTPUT_BYTES = 4 << 20 }; /* of two calls */
+
+/* Copies whatever the operator writes, one after the other; returns the end,
+ * which is not beyond room. */
+static char *take_outputs(session *s, char *to, const char *room) {
   const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
   const dfgnn_matrix *m = &s->graph->matrix;
   dfgnn_args args = *dfgnn__harness_args(s->harness);
@@ -577,6 +584,7 @@ static char *take_outputs(session *s, char *to) {
     size_t bytes = (size_t)dfgnn__tensor_elements(
                        t, &s->problem, m->destinations, m->sources, m->edges) *
                    dfgnn__tensor_element_size(t, &s->problem);
+    ck_assert_int_le((int64_t)bytes, room - to);
     ck_ok(s->ctx->backend->copy(s->ctx->device, to, from, bytes));
     to += bytes;
   }
@@ -592,24 +600,31 @@ static void repeats(session *s, dfgnn_plan *plan, void *data) {
     ck_ok(dfgnn_execute(plan, args, workspace, NULL));
     ck_ok(s->ctx->backend->synchronize(s->ctx->device, NULL));
     second = k ? end : first;
-    end = take_outputs(s, second);
+    end = take_outputs(s, second, first + OUTPUT_BYTES);
+    ck_assert_ptr_ne(end, second);
   }
   ck_assert_msg(!memcmp(first, second, (size_t)(second - first)),
                 "%s differs from call to call", dfgnn_plan_variant(plan));
 }
 
-enum { OUTPUT_BYTES = 4 << 20 };
-
+/* Rows that are cut, rows that are many, a batch; shared out differently. */
 void check_repeats(const char *device, const variant_test *test) {
-  session s = {.ctx = context(device, test->dtype)};
-  open_shape(&s, 4, 0);
-  s.problem = problem_of(test, HEADS, DIM, DFGNN_LAYOUT_NHD, BIAS | DROPOUT);
+  static const struct { int shape, threads; } runs[] = {{4, 2}, {6, 3}, {8, 5}};
   char *outputs = malloc(OUTPUT_BYTES);
-  if (open_problem(&s)) {
-    each_variant(&s, repeats, outputs, 0, NULL);
-    dfgnn__harness_destroy(s.harness);
+  int checks = 0, opened = 0;
+  for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+    session s = {.ctx = context_of(device, runs[k].threads)};
+    open_shape(&s, runs[k].shape, 0);
+    s.problem = problem_of(test, HEADS, DIM, DFGNN_LAYOUT_NHD, BIAS | DROPOUT);
+    if (open_problem(&s)) {
+      opened = 1;
+      checks += each_variant(&s, repeats, outputs, (int)k, NULL);
+      dfgnn__harness_destroy(s.harness);
+    }
+    close_shape(&s);
+    dfgnn_context_destroy(s.ctx);
   }
+  if (opened)
+    some_were_checked(checks);
   free(outputs);
-  close_shape(&s);
-  dfgnn_context_destroy(s.ctx);
 }

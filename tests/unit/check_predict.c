@@ -154,7 +154,12 @@ static void expect(const char *store, const char *variant,
   dfgnn_graph *graph;
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   dfgnn_plan *plan = plan_of(ctx, graph);
-  ck_assert_int_eq(dfgnn_plan_source(plan), source);
+  dfgnn_explanation *explanation;
+  ck_ok(dfgnn_plan_explain(&explanation, plan));
+  ck_assert_msg(dfgnn_plan_source(plan) == source,
+                "found source %d, not %d: %s", (int)dfgnn_plan_source(plan),
+                (int)source, explanation->because);
+  dfgnn_explanation_free(explanation);
   if (variant)
     ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
   dfgnn_plan_destroy(plan);

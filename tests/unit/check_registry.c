@@ -1,0 +1,181 @@
+/* check_registry.c - names of variants, and why one cannot run a problem */
+#include "tests/unit/fixture.h"
+
+#include <stdio.h>
+
+#include "lib/registry.h"
+
+enum { BYTES = 1000 };
+
+static dfgnn_status no_launch(const dfgnn_launch *launch) {
+  (void)launch;
+  return DFGNN_ERROR_UNSUPPORTED;
+}
+
+static size_t thousand(const dfgnn_setting *setting) {
+  (void)setting;
+  return BYTES;
+}
+
+static const char *even_widths(const dfgnn_setting *setting) {
+  return setting->problem->dim % 2 ? "needs an even width" : NULL;
+}
+
+/* One does all that there is, the other GT alone. */
+static const dfgnn_family fakes[] = {
+    {.name = "cpu.attention.fwd.able",
+     .algorithm = "able",
+     .backend = "cpu",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),
+     .dtypes = DFGNN_DTYPES_ALL,
+     .revision = 4,
+     .deterministic = 1,
+     .weights = 1,
+     .bias = 1,
+     .dropout = 1,
+     .accumulate = 1,
+     .qk_norm = 1,
+     .edge_ops = DFGNN_OPS_ATTENTION,
+     .messages = DFGNN_BIT(DFGNN_MESSAGE_GATE),
+     .applicable = even_widths,
+     .workspace = thousand,
+     .launch = no_launch},
+    {.name = "cpu.attention.fwd.bare",
+     .algorithm = "bare",
+     .backend = "cpu",
+     .ops = DFGNN_BIT(DFGNN_OP_GT),
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_BIT(DFGNN_F32),
+     .revision = 1,
+     .launch = no_launch},
+    {.name = "cpu.attention.fwd.edged",
+     .algorithm = "edged",
+     .backend = "cpu",
+     .ops = DFGNN_BIT(DFGNN_OP_GT),
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_BIT(DFGNN_F32),
+     .revision = 1,
+     .deterministic = 1,
+     .edge_ops = DFGNN_BIT(DFGNN_OP_GT),
+     .edges_only = 1,
+     .launch = no_launch},
+    DFGNN_FAMILIES_END};
+
+static dfgnn_problem problem;
+
+static const char *refusal_by(const char *variant, const char *backend) {
+  static const dfgnn_signature signature;
+  static const dfgnn_matrix matrix;
+  dfgnn_device_info device = {.units = 1};
+  snprintf(device.backend, sizeof device.backend, "%s", backend);
+  const dfgnn_setting setting = {.problem = &problem,
+                                 .matrix = &matrix,
+                                 .signature = &signature,
+                                 .device = &device};
+  const dfgnn_variant *v = dfgnn__variant_find(variant);
+  ck_assert_ptr_nonnull(v);
+  return dfgnn__variant_refusal(v, &setting);
+}
+
+static void set_up(void) {
+  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem.dim = 32;
+}
+
+START_TEST(every_variant_is_found_by_its_name) {
+  size_t count = dfgnn__variant_count();
+  ck_assert_uint_gt(count, 100);
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    ck_assert_ptr_eq(dfgnn__variant_find(v->name), v); /* so names differ */
+    ck_assert_uint_eq(dfgnn__variant_index(v), i);
+  }
+  ck_assert_ptr_null(dfgnn__variant(count));
+  ck_assert_ptr_null(dfgnn__variant_find("cpu.attention.fwd.abl"));
+}
+END_TEST
+
+START_TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
+  int checked = 0;
+  problem.deterministic = 0;
+  ck_assert_ptr_null(refusal_by("cpu.attention.fwd.bare", "cpu"));
+  ck_assert_ptr_null(refusal_by("cpu.attention.fwd.able", "cpu"));
+#define REFUSED(member, value, text)                                           \
+  do {                                                                         \
+    const dfgnn_problem before = problem;                                      \
+    problem.member = value;                                                    \
+    const char *reason = refusal_by("cpu.attention.fwd.bare", "cpu");          \
+    ck_assert_msg(reason != NULL, #member " is not refused");                  \
+    ck_assert_str_eq(reason, text);                                            \
+    ck_assert_msg(!refusal_by("cpu.attention.fwd.able", "cpu"),                \
+                  #member " is refused by who can do it");                     \
+    problem = before;                                                          \
+    checked++;                                                                 \
+  } while (0)
+  REFUSED(op, DFGNN_OP_GAT, "another operator");
+  REFUSED(pass, DFGNN_PASS_BACKWARD, "another pass");
+  REFUSED(dtype, DFGNN_F16, "does not take this dtype");
+  REFUSED(weights, 1, "does not write attention weights");
+  REFUSED(bias, 1, "does not take an edge bias");
+  REFUSED(dropout, 1, "has no dropout");
+  REFUSED(accumulate, 1, "does not add to gradients");
+  REFUSED(edge_dim, 8, "does not take edge features");
+  REFUSED(edge_dim, DFGNN_EDGE_PROJECTED, "does not take edge features");
+  REFUSED(qk_norm, DFGNN_QK_NORM_RMS, "does not normalise queries and keys");
+  REFUSED(message, DFGNN_MESSAGE_GATE, "does not compute such messages");
+  REFUSED(deterministic, 1, "not deterministic");
+#undef REFUSED
+  ck_assert_int_eq(checked, 12);
+  ck_assert_str_eq(refusal_by("cpu.attention.fwd.able", "cuda"),
+                   "another backend");
+  ck_assert_str_eq(refusal_by("cpu.attention.fwd.edged", "cpu"),
+                   "is for edge features alone");
+}
+END_TEST
+
+START_TEST(a_family_refuses_by_its_own_reasons_last) {
+  problem.dim = 33;
+  ck_assert_str_eq(refusal_by("cpu.attention.fwd.able", "cpu"),
+                   "needs an even width");
+}
+END_TEST
+
+START_TEST(a_workspace_as_large_as_its_limit_is_allowed) {
+  problem.max_workspace = BYTES;
+  ck_assert_ptr_null(refusal_by("cpu.attention.fwd.able", "cpu"));
+  problem.max_workspace = BYTES - 1;
+  ck_assert_str_eq(refusal_by("cpu.attention.fwd.able", "cpu"),
+                   "needs more workspace than max_workspace");
+  problem.max_workspace = 0;
+  ck_assert_ptr_nonnull(refusal_by("cpu.attention.fwd.able", "cpu"));
+}
+END_TEST
+
+START_TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
+  const char *able = "cpu.attention.fwd.able";
+  ck_assert_int_eq(dfgnn__variant_use(able, 4), DFGNN_USE_CURRENT);
+  ck_assert_int_eq(dfgnn__variant_use(able, 3), DFGNN_USE_OLDER);
+  ck_assert_int_eq(dfgnn__variant_use(able, 5), DFGNN_USE_NEWER);
+  ck_assert_int_eq(dfgnn__variant_use("cpu.gone", 1), DFGNN_USE_UNKNOWN);
+  ck_assert_int_eq(dfgnn__variant_use("hip.other", 1), DFGNN_USE_FOREIGN);
+}
+END_TEST
+
+int main(void) {
+  dfgnn__registry_add(fakes);
+  Suite *suite = suite_create("registry");
+  TCase *tests = tcase_create("registry");
+  tcase_add_checked_fixture(tests, set_up, NULL);
+  tcase_add_test(tests, every_variant_is_found_by_its_name);
+  tcase_add_test(tests, what_a_family_cannot_do_is_refused_with_the_reason);
+  tcase_add_test(tests, a_family_refuses_by_its_own_reasons_last);
+  tcase_add_test(tests, a_workspace_as_large_as_its_limit_is_allowed);
+  tcase_add_test(tests, what_was_measured_of_a_revision_is_of_use_or_not);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

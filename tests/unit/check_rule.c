@@ -1,0 +1,199 @@
+/* check_rule.c - what is chosen where nothing was measured, and the numbers
+ * that a model looks at */
+#include "tests/unit/fixture.h"
+
+#include "lib/feature.h"
+#include "lib/operator.h"
+#include "lib/select.h"
+
+static const dfgnn_device_info devices[] = {
+    {.backend = "cpu",
+     .arch = "x86-64",
+     .model = "a CPU",
+     .units = 8,
+     .cache_bytes = 32 << 20,
+     .shared_bytes = 1 << 20},
+    {.backend = "cuda",
+     .arch = "sm_90",
+     .model = "a GPU",
+     .units = 132,
+     .cache_bytes = 50 << 20,
+     .memory_bytes = (int64_t)1 << 37,
+     .shared_bytes = 227 << 10},
+};
+enum { DEVICES = sizeof devices / sizeof *devices };
+
+static dfgnn_signature graph_of(int64_t nodes, int64_t edges, int64_t longest,
+                                int64_t graphs) {
+  double mean = nodes ? (double)edges / (double)nodes : 0;
+  return (dfgnn_signature){.struct_size = sizeof(dfgnn_signature),
+                           .destinations = nodes,
+                           .sources = nodes,
+                           .edges = edges,
+                           .max_degree = longest,
+                           .mean_degree = mean,
+                           .p50_degree = (int64_t)mean,
+                           .p90_degree = (int64_t)mean,
+                           .p99_degree = longest,
+                           .max_source_degree = longest,
+                           .p50_source_degree = (int64_t)mean,
+                           .p99_source_degree = longest,
+                           .reuse = 1,
+                           .graphs = graphs,
+                           .largest_graph = graphs ? nodes / graphs : nodes,
+                           .density = 0.01,
+                           .fingerprint = 1};
+}
+
+static dfgnn_matrix matrix_of(const dfgnn_signature *s) {
+  return (dfgnn_matrix){.destinations = s->destinations,
+                        .sources = s->sources,
+                        .edges = s->edges,
+                        .max_degree = s->max_degree};
+}
+
+/* One edge, a small one, a batch, a super node, a large one. */
+static int graphs(dfgnn_signature to[5]) {
+  to[0] = graph_of(1, 1, 1, 1);
+  to[1] = graph_of(2708, 10556, 168, 1);
+  to[2] = graph_of(256 * 24, 256 * 100, 12, 256);
+  to[3] = graph_of(10000, 1000000, 9000, 1);
+  to[4] = graph_of(2000000, 60000000, 12000, 1);
+  return 5;
+}
+
+START_TEST(every_problem_on_every_graph_has_a_rule) {
+  dfgnn_signature graph[5];
+  int checked = 0, kinds = graphs(graph);
+  for (int d = 0; d < DEVICES; d++)
+    for (int op = 0; op < DFGNN_OP_COUNT; op++)
+      for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
+        for (int dtype = 0; dtype < DFGNN_DTYPE_COUNT; dtype++)
+          for (int g = 0; g < kinds; g++) {
+            dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+            dfgnn_matrix matrix = matrix_of(&graph[g]);
+            dfgnn_choice choice;
+            problem.op = (dfgnn_op)op;
+            problem.pass = (dfgnn_pass)pass;
+            problem.dtype = (dfgnn_dtype)dtype;
+            problem.heads = 1 + g;
+            problem.dim = 16 << g;
+            if (!dfgnn__operator(problem.op, problem.pass))
+              continue;
+            const dfgnn_query query = {.setting = {.problem = &problem,
+                                                   .matrix = &matrix,
+                                                   .signature = &graph[g],
+                                                   .device = &devices[d]},
+                                       .family = ""};
+            dfgnn__rule_choice(&choice, &query);
+            ck_assert_msg(
+                choice.variant != NULL, "%s %s %s on graph %d of %s",
+                dfgnn_op_name(problem.op), dfgnn_pass_name(problem.pass),
+                dfgnn_dtype_name(problem.dtype), g, devices[d].backend);
+            ck_assert_ptr_null(
+                dfgnn__variant_refusal(choice.variant, &query.setting));
+            ck_assert_str_eq(choice.variant->family->backend,
+                             devices[d].backend);
+            ck_assert_int_ne(*choice.because, 0);
+            checked++;
+          }
+  ck_assert_int_ge(checked,
+                   DEVICES * (DFGNN_OP_COUNT + 4) * DFGNN_DTYPE_COUNT * kinds);
+}
+END_TEST
+
+/* Rows of as many edges as the capacity holds elements are super nodes. */
+START_TEST(the_papers_rule_turns_at_its_capacity) {
+  static const struct {
+    dfgnn_op op;
+    dfgnn_dtype dtype;
+    int64_t longest;
+    const char *algorithm;
+  } expected[] = {
+      {DFGNN_OP_GT, DFGNN_F32, 3071, "smmf"},
+      {DFGNN_OP_GT, DFGNN_F32, 3072, "pmf"},
+      {DFGNN_OP_GT, DFGNN_F16, 6143, "smmf"},
+      {DFGNN_OP_GT, DFGNN_F16, 6144, "pmf"},
+      {DFGNN_OP_AGNN, DFGNN_F64, 1535, "smmf"},
+      {DFGNN_OP_AGNN, DFGNN_F64, 1536, "pmf"},
+      {DFGNN_OP_GAT, DFGNN_F32, 3072, "smmf"}, /* no dot product */
+      {DFGNN_OP_GATV2, DFGNN_F32, 21657, "smmf"},
+  };
+  for (size_t k = 0; k < sizeof expected / sizeof *expected; k++)
+    for (int d = 0; d < DEVICES; d++) {
+      const dfgnn_signature graph =
+          graph_of(30000, 900000, expected[k].longest, 1);
+      const dfgnn_matrix matrix = matrix_of(&graph);
+      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+      dfgnn_choice choice;
+      problem.op = expected[k].op;
+      problem.dtype = expected[k].dtype;
+      problem.dim = 64;
+      const dfgnn_query query = {.setting = {.problem = &problem,
+                                             .matrix = &matrix,
+                                             .signature = &graph,
+                                             .device = &devices[d]},
+                                 .family = ""};
+      dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
+      ck_assert_int_eq(choice.source, DFGNN_SOURCE_PAPER);
+      ck_assert_ptr_nonnull(choice.variant);
+      ck_assert_msg(
+          !strcmp(choice.variant->family->algorithm, expected[k].algorithm),
+          "%s of %lld edges: found %s, expected %s", dfgnn_op_name(problem.op),
+          (long long)expected[k].longest, choice.variant->family->algorithm,
+          expected[k].algorithm);
+    }
+}
+END_TEST
+
+/* ---- features ------------------------------------------------------------ */
+
+static double pair_number(const char *name, const dfgnn_setting *setting,
+                          const int *value) {
+  for (size_t i = 0; i < dfgnn__pair_feature_count(); i++)
+    if (!strcmp(dfgnn__pair_feature(i)->name, name))
+      return dfgnn__pair_feature(i)->number(setting, value);
+  ck_abort_msg("no feature is called %s", name);
+}
+
+/* Rows of 4 to 7 edges stand for 6 of them: 8 in flight leave two idle, 4 in
+ * flight take two rounds. */
+START_TEST(slots_an_edge_are_those_of_whole_rounds) {
+  dfgnn_signature graph = graph_of(100, 600, 7, 1);
+  const dfgnn_setting setting = {.signature = &graph, .device = &devices[1]};
+  graph.histogram[3] = 1;
+  ck_assert_double_eq_tol(
+      pair_number("slots an edge", &setting, (int[]){4, 1, 0}), 8.0 / 6, 1e-12);
+  ck_assert_double_eq_tol(
+      pair_number("slots an edge", &setting, (int[]){8, 1, 0}), 8.0 / 6, 1e-12);
+  ck_assert_double_eq_tol(
+      pair_number("slots an edge", &setting, (int[]){4, 2, 0}), 16.0 / 6,
+      1e-12);
+}
+END_TEST
+
+START_TEST(features_of_a_problem_have_names_that_differ) {
+  size_t count = dfgnn__problem_feature_count();
+  ck_assert_uint_gt(count, 30);
+  for (size_t i = 0; i < count; i++)
+    for (size_t j = 0; j < i; j++)
+      ck_assert_str_ne(dfgnn__problem_feature_name(i),
+                       dfgnn__problem_feature_name(j));
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("rule");
+  TCase *tests = tcase_create("rule");
+  tcase_set_timeout(tests, 60);
+  tcase_add_test(tests, every_problem_on_every_graph_has_a_rule);
+  tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
+  tcase_add_test(tests, slots_an_edge_are_those_of_whole_rounds);
+  tcase_add_test(tests, features_of_a_problem_have_names_that_differ);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
