@@ -335,7 +335,8 @@ START_TEST(the_bound_is_what_the_header_says) {
   ck_assert_double_eq_tol(dfgnn__bound(&a, DFGNN_F32, 0, 0, 1, MILLION),
                           u * 5 * sqrt(256 + 4e6 / 256), tiny);
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_F32, 7, 0, 0, 1000), 0);
-  ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 1, 1, 1000), 0);
+  ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 0, 1, 1000), 0);
+  ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 3, 1, 1000), 3);
 }
 END_TEST
 
