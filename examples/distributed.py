@@ -172,6 +172,7 @@ def main():
                   f"{r['edges']} edges, halo {r['halo']}{memory}")
         print(f"a step takes {ms:.1f} ms, one over {args.nodes} nodes alone "
               f"{single:.1f} ms: scaling {single / ms:.2f}; loss {loss:.3f}")
+    dist.barrier()  # nobody leaves while another still reads
     dist.destroy_process_group()
 
 

@@ -74,14 +74,19 @@ def test_the_example_trains_and_goes_on_with_another_number_of_ranks(tmp_path):
     example = os.path.join(os.path.dirname(WORKER), "..", "..", "examples",
                            "distributed.py")
     losses = []
-    for world in (2, 1):
-        done = subprocess.run(
+
+    def run(world):
+        return subprocess.run(
             [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node",
              str(world), "--master-port", str(free_port()), example, "--json",
              "--nodes", str(2000 // world), "--steps", "8", "--depth", "1",
              "--checkpoint", str(tmp_path / "model.pt")],
             env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
             capture_output=True, timeout=100)
+    for world in (2, 1):
+        done = run(world)
+        if "terminate called without an active exception" in done.stderr:
+            done = run(world)  # a thread of Gloo's outlived its owner
         assert done.returncode == 0, done.stderr
         rows = json.loads(done.stdout.splitlines()[-1])
         assert len(rows) == world
