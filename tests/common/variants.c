@@ -569,7 +569,7 @@ void check_strides(const char *device, const variant_test *test) {
 
 /* ---- repeated calls ------------------------------------------------------ */
 
-enum { OUTPUT_BYTES = 4 << 20 }; /* of two calls */
+enum { OUTPUT_BYTES = 16 << 20 }; /* of two calls */
 
 /* Copies whatever the operator writes, one after the other; returns the end,
  * which is not beyond room. */
