@@ -109,7 +109,7 @@ static const block *find_block(const block *blocks, size_t count,
   return NULL;
 }
 
-/* Which revision of its anchor a row was measured against. */
+/* The revision of its anchor that a row was measured against. */
 static int anchor_revision(const dfgnn_measurement *row, const block *anchor) {
   if (row->anchor_revision > 0 || !anchor)
     return row->anchor_revision;

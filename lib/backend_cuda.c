@@ -193,7 +193,7 @@ static int capturing(dfgnn_device *device, void *stream) {
 
 /* ---- graphs ------------------------------------------------------------- */
 
-/* For messages: what cannot be read stays as it is. */
+/* Reads what a message quotes; `to` stays as it is if nothing can be read. */
 static void peek(void *to, const void *from, size_t bytes) {
   (void)dfgnn__driver()->Memcpy(cu_address(to), cu_address(from), bytes);
 }
@@ -260,26 +260,6 @@ static dfgnn_status check_counts(const dfgnn_matrix *m,
     return bad_index(m, ~c->bad_index_row, ~c->bad_index_edge);
   if (c->bad_block_row)
     return bad_block((int64_t)~c->bad_block_row, graphs, graph_ptr);
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn__cuda_check_graph_ptr(const dfgnn_matrix *m, int64_t graphs,
-                                         const int64_t *ptr) {
-  if (!graphs)
-    return DFGNN_OK;
-  if (m->destinations != m->sources)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "graph_ptr needs a square matrix, found %lld x %lld",
-                       (long long)m->destinations, (long long)m->sources);
-  if (ptr[0] != 0 || ptr[graphs] != m->destinations)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "graph_ptr goes from %lld to %lld, expected 0 to %lld",
-                       (long long)ptr[0], (long long)ptr[graphs],
-                       (long long)m->destinations);
-  for (int64_t g = 0; g < graphs; g++)
-    if (ptr[g + 1] < ptr[g])
-      return dfgnn__fail(DFGNN_ERROR_INVALID, "graph_ptr falls at graph %lld",
-                         (long long)g);
   return DFGNN_OK;
 }
 
@@ -404,7 +384,7 @@ static dfgnn_status analyze_begin(dfgnn_device *device,
                 .graphs = graphs,
                 .graph_ptr = graph_ptr,
                 .units = device->units};
-  dfgnn_status status = dfgnn__cuda_check_graph_ptr(matrix, graphs, graph_ptr);
+  dfgnn_status status = dfgnn__check_graph_ptr(matrix, graphs, graph_ptr);
   if (status)
     return status;
   int entered = dfgnn__cuda_enter(device);

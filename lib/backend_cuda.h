@@ -121,9 +121,6 @@ dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
                                   dfgnn_signature *signature,
                                   const dfgnn_graph_counts *counts,
                                   int64_t graphs, const int64_t *graph_ptr);
-dfgnn_status dfgnn__cuda_check_graph_ptr(const dfgnn_matrix *matrix,
-                                         int64_t graphs,
-                                         const int64_t *graph_ptr);
 
 /* lib/backend_cuda_views.c */
 dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,

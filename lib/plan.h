@@ -35,8 +35,8 @@ dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem);
 /* Hashes every byte of a complete problem, whose padding is zero. */
 uint64_t dfgnn__problem_hash(const dfgnn_problem *problem);
 
-/* Which variant a plan gets.  avoided: by variant index, beside those that are
- * broken; NULL: none. */
+/* Chooses the variant that a plan gets.  avoided says by variant index which
+ * ones are passed over beside those that are broken; NULL: none. */
 dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_problem *problem,
                            const unsigned char *avoided);
