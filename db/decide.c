@@ -1,3 +1,4 @@
+/* decide.c - the rows of each problem become its decision */
 #include "db/decide.h"
 #include "base/error.h"
 

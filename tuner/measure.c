@@ -1,5 +1,7 @@
+/* measure.c - one trial on the device: checked, then sampled */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "tuner/session.h"
@@ -26,6 +28,12 @@ static dfgnn_sampled reject(dfgnn_session *s, size_t i, dfgnn_status status) {
       s->ctx->backend->synchronize(s->ctx->device, NULL))
     return DFGNN_SAMPLED_LOST;
   return DFGNN_SAMPLED_FAILED;
+}
+
+double dfgnn__seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static dfgnn_status time_roughly(dfgnn_session *s, size_t i, double *ms) {
@@ -64,8 +72,9 @@ dfgnn_sampled dfgnn__trial_sample(dfgnn_session *s, size_t i, double *ms) {
   dfgnn_status status =
       dfgnn__harness_call(&c, s->harness, s->trials.trial[i].plan);
   if (!status)
-    status = s->ctx->backend->time(s->ctx->device, &sample, execute, &c, 0,
-                                   s->problem.cold);
+    status =
+        s->ctx->backend->time(s->ctx->device, &sample, dfgnn__harness_execute,
+                              &c, 0, s->problem.cold);
   if (status)
     return reject(s, i, status);
   *ms = sample.ms > 1e-6 ? sample.ms : 1e-6; /* the clock's own step */

@@ -1,3 +1,4 @@
+/* check_graph.c - what is refused as a graph, and signatures of the others */
 #include "tests/unit/fixture.h"
 
 #include <math.h>
