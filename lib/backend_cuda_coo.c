@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "lib/backend_cuda.h"
 #include "lib/coo.h"
+#include "lib/signature.h"
 
 typedef struct edge_list {
   dfgnn_device *device;
