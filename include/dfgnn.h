@@ -744,9 +744,8 @@ typedef struct dfgnn_strides {
  * A backward pass reads what forward read, what forward wrote (out and lse of
  * attention; arg_min, arg_max, out and out_std of reductions) and grad_out, and
  * writes each gradient whose pointer is not NULL, whole: nothing is added to
- * what was there, except to two gradients with problem.accumulate.  Where one
- * array was both query and value (AGNN), its gradient is the sum of grad_query
- * and grad_value.
+ * what was there, except to two gradients with problem.accumulate.  Where one array was both query and value (AGNN), its gradient
+ * is the sum of grad_query and grad_value.
  *
  * Dropout multiplies a weight by 0 with probability args.dropout, else by 1 /
  * (1 - dropout), by a counter-based generator: the same for (seed, edge, head)
