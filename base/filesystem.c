@@ -1,4 +1,5 @@
 /* filesystem.c - what a file lies on, and names of files in the making */
+#define _GNU_SOURCE /* renameat2 */
 #include "base/filesystem.h"
 
 #include <errno.h>
@@ -89,4 +90,21 @@ int dfgnn__make_folders(const char *path) {
     if (!end)
       return 0;
   }
+}
+
+int dfgnn__link_new(const char *made, const char *path) {
+  int error = 0;
+  if (link(made, path) != 0) {
+    error = errno;
+    /* Some file systems have no hard links. */
+    if (error != EEXIST && error != ENOENT && error != ENOSPC)
+      error = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE)
+                  ? errno
+                  : 0;
+  }
+  if (error == 0) {
+    unlink(made);
+    dfgnn__sync_directory(path);
+  }
+  return error;
 }

@@ -15,5 +15,8 @@ int dfgnn__make_folders(const char *path);
 char *dfgnn__temporary_name(const char *path);
 /* Brings what happened to the names in path's directory to the disk. */
 void dfgnn__sync_directory(const char *path);
+/* Gives a finished file its name unless that is taken: 0 or an errno, with the
+ * file still under its first name. */
+int dfgnn__link_new(const char *made, const char *path);
 
 #endif

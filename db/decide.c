@@ -1,3 +1,4 @@
+/* decide.c - the rows of each problem become its decision */
 #include "db/decide.h"
 #include "base/error.h"
 
@@ -109,7 +110,7 @@ static const block *find_block(const block *blocks, size_t count,
   return NULL;
 }
 
-/* Which revision of its anchor a row was measured against. */
+/* The revision of its anchor that a row was measured against. */
 static int anchor_revision(const dfgnn_measurement *row, const block *anchor) {
   if (row->anchor_revision > 0 || !anchor)
     return row->anchor_revision;

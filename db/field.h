@@ -20,7 +20,7 @@ typedef enum dfgnn_field_kind {
   DFGNN_FIELD_REALS   /* double[DFGNN_HISTOGRAM_BINS] */
 } dfgnn_field_kind;
 
-/* In the order of the tables' columns. */
+/* The tables of the store. */
 typedef enum dfgnn_field_group {
   DFGNN_GROUP_DEVICE,
   DFGNN_GROUP_PROBLEM,

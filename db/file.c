@@ -15,23 +15,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-int dfgnn__link_new(const char *made, const char *path) {
-  int error = 0;
-  if (link(made, path) != 0) {
-    error = errno;
-    /* Some file systems have no hard links. */
-    if (error != EEXIST && error != ENOENT && error != ENOSPC)
-      error = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE)
-                  ? errno
-                  : 0;
-  }
-  if (error == 0) {
-    unlink(made);
-    dfgnn__sync_directory(path);
-  }
-  return error;
-}
-
 static dfgnn_status make_directories(const char *path) {
   char directory[PATH_MAX];
   dfgnn__directory_of(directory, path);

@@ -76,9 +76,6 @@ dfgnn_status dfgnn__schema_check(dfgnn_store *store, int *version,
 dfgnn_status dfgnn__store_migrate(dfgnn_store *store, int from);
 /* Replaces the connection by a migrated copy in memory. */
 dfgnn_status dfgnn__store_migrate_copy(dfgnn_store *store);
-/* Gives a finished file its name unless that is taken: 0 or an errno, with the
- * file still under its first name. */
-int dfgnn__link_new(const char *made, const char *path);
 
 #define DFGNN_STORE_CAP_BYTES (256ll << 20)
 

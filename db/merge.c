@@ -1,3 +1,4 @@
+/* merge.c - the union of stores, and many rows in one transaction */
 #include "base/error.h"
 #include "db/internal.h"
 

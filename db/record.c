@@ -1,3 +1,4 @@
+/* record.c - rows and pins are written, and pins read */
 #include "base/error.h"
 #include "db/internal.h"
 

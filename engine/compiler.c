@@ -3,7 +3,6 @@
 #include "engine/compiler.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/library.h"
 #include "engine/sources.h"
 
 static dfgnn_nvrtc nvrtc;
@@ -74,54 +74,19 @@ static int load(const char *path, int flags) {
   return library && take(library, path);
 }
 
-static int load_matching(const char *pattern) {
-  glob_t found;
-  int ok = 0;
-  if (glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = found.gl_pathc; !ok && i > 0; i--)
-      if (!strstr(found.gl_pathv[i - 1], ".alt."))
-        ok = load(found.gl_pathv[i - 1], 0);
-    globfree(&found);
-  }
-  return ok;
-}
-
-/* In the environments that the folders of PATH belong to. */
-static int load_from_wheels(void) {
-  static const char *const places[] = {"nvidia/cu*/lib",
-                                       "nvidia/cuda_nvrtc/lib"};
-  const char *path = getenv("PATH");
-  char pattern[1024];
-  while (path && *path) {
-    int length = (int)strcspn(path, ":");
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-      snprintf(pattern, sizeof pattern,
-               "%.*s/../lib/python3*/*-packages/%s/libnvrtc.so.1[23]", length,
-               path, places[i]);
-      if (load_matching(pattern))
-        return 1;
-    }
-    path += length + (path[length] == ':');
-  }
-  return 0;
-}
+static int load_found(const char *path) { return load(path, 0); }
 
 static int find_anywhere(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-  static const char *const patterns[] = {
-      "/usr/local/cuda/lib64/libnvrtc.so.1[23]",
-      "/usr/local/cuda*/lib64/libnvrtc.so.1[23]",
-      "/usr/local/cuda*/targets/*/lib/libnvrtc.so.1[23]"};
+  static const char *const folders[] = {"nvidia/cu*/lib",
+                                        "nvidia/cuda_nvrtc/lib", NULL};
   for (int i = 0; i < 2; i++)
     if (load(names[i], RTLD_NOLOAD))
       return 1;
   for (int i = 0; i < 2; i++)
     if (load(names[i], 0))
       return 1;
-  for (int i = 0; i < 3; i++)
-    if (load_matching(patterns[i]))
-      return 1;
-  return load_from_wheels();
+  return dfgnn__library_find("libnvrtc.so.1[23]", folders, load_found);
 }
 
 static void find(void) {

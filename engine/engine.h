@@ -127,7 +127,7 @@ dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
                                    const dfgnn_programs *programs, int threads,
                                    const atomic_int *stop);
 
-/* For an offline engine: keep sees each image that is compiled or found in the
+/* An offline engine calls keep with each image that is compiled or found in the
  * cache, one at a time. */
 struct dfgnn_keys_of;
 struct dfgnn_image;

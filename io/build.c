@@ -1,3 +1,4 @@
+/* build.c - matrices out of lists of edges, and what owns their arrays */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -79,8 +79,8 @@ static dfgnn_status open_archive(archive *a, const char *path) {
   return DFGNN_OK;
 }
 
-/* Which of two entries of one name is meant, readers disagree; of what is
- * encrypted no password is known. */
+/* Refuses two entries of one name, of which readers take either, and entries
+ * that are encrypted. */
 static dfgnn_status check_entries(archive *a) {
   static const char *const names[] = {"format.npy", "shape.npy",
                                       "indptr.npy", "indices.npy",

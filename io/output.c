@@ -1,10 +1,9 @@
+/* output.c - text of graph files is buffered, and files are replaced whole */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "io/output.h"
 #include "base/error.h"
-#include "io/formats.h"
-#include "io/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,17 +16,14 @@
 #define BUFFER_BYTES (1 << 18)
 #define MARGIN 32 /* the longest integer and the byte after it */
 
-static int ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n > m && !strcmp(text + n - m, end);
-}
-
 dfgnn_status dfgnn__writer_open(dfgnn__writer *w, const char *path,
                                 const char *temporary) {
   *w = (dfgnn__writer){.path = path, .buffer = malloc(BUFFER_BYTES + MARGIN)};
   if (!w->buffer)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot buffer", path);
-  w->file = gzopen(temporary, ends_with(path, ".gz") ? "wbe6" : "wbeT");
+  size_t n = strlen(path);
+  int packed = n > 3 && !strcmp(path + n - 3, ".gz");
+  w->file = gzopen(temporary, packed ? "wbe6" : "wbeT");
   if (!w->file) {
     free(w->buffer);
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write: %s", path,
@@ -78,26 +74,6 @@ void dfgnn__put_integer(dfgnn__writer *w, int64_t value, char after) {
     flush(w);
 }
 
-typedef dfgnn_status write_function(const dfgnn_csr *csr, const char *path,
-                                    const char *temporary);
-
-static write_function *find_writer(const char *path) {
-  static const struct {
-    const char *extension;
-    write_function *write;
-  } table[] = {
-      {".npz", dfgnn__write_npz},        {".mtx", dfgnn__write_mtx},
-      {".mtx.gz", dfgnn__write_mtx},     {".graph", dfgnn__write_metis},
-      {".graph.gz", dfgnn__write_metis}, {".txt", dfgnn__write_edges},
-      {".txt.gz", dfgnn__write_edges},   {".csv", dfgnn__write_edges},
-      {".csv.gz", dfgnn__write_edges},   {".tsv", dfgnn__write_edges},
-      {".tsv.gz", dfgnn__write_edges},   {NULL, NULL}};
-  int k = 0;
-  while (table[k].extension && !ends_with(path, table[k].extension))
-    k++;
-  return table[k].write;
-}
-
 /* The new file is on the disk before it takes the old one's name. */
 static dfgnn_status replace(const char *path, const char *temporary) {
   int fd = open(temporary, O_RDONLY | O_CLOEXEC);
@@ -134,23 +110,4 @@ dfgnn_status dfgnn__write_whole(const char *path, dfgnn__file_writer *write,
 out:
   free(temporary);
   return status;
-}
-
-static dfgnn_status write_csr(const void *data, const char *path,
-                              const char *temporary) {
-  return find_writer(path)(data, path, temporary);
-}
-
-dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
-  if (!csr || !path)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "path" : "csr");
-  dfgnn_status status = dfgnn__csr_check(csr);
-  if (status)
-    return dfgnn__fail_prefix(status, "%s: ", path);
-  if (!find_writer(path))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s: found no known extension, expected .npz, or .mtx, "
-                       ".graph, .txt, .csv, .tsv, each also with .gz",
-                       path);
-  return dfgnn__write_whole(path, write_csr, csr);
 }

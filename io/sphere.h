@@ -39,8 +39,9 @@ dfgnn_status dfgnn__icosphere(dfgnn__places *places, dfgnn__edges *edges,
 /* The largest whole number whose square is at most n. */
 int64_t dfgnn__root(int64_t n);
 
-/* For each edge three numbers into parts: the length from row to source, and
- * where the source lies as seen from the row, to the east and to the north. */
+/* Writes three numbers of each edge into parts: the length from row to source,
+ * and where the source lies as seen from the row, to the east and to the north.
+ */
 dfgnn_status dfgnn__sphere_attributes(dfgnn__parts *parts,
                                       const dfgnn__places *rows,
                                       const dfgnn__places *sources);

@@ -43,7 +43,8 @@ struct dfgnn_device {
       goto out;                                                                \
   } while (0)
 
-/* The caller's current device is put back by leave. */
+/* lib/backend_cuda_device.c: the caller's current device is put back by
+ * leave. */
 int dfgnn__cuda_enter(const dfgnn_device *device);
 void dfgnn__cuda_leave(int entered);
 
@@ -115,15 +116,26 @@ dfgnn_status dfgnn__cuda_defer(dfgnn_deferred **deferred,
                                const dfgnn_matrix *matrix, void *workspace,
                                int64_t graphs, const int64_t *graph_ptr);
 
-/* lib/backend_cuda.c: checks counts of an analysis and fills signature and
- * max_degree. */
+/* lib/backend_cuda_analyze.c: the functions of lib/backend.h. */
+dfgnn_status dfgnn__cuda_signature(dfgnn_device *device, dfgnn_matrix *matrix,
+                                   dfgnn_signature *signature, int64_t graphs,
+                                   const int64_t *graph_ptr);
+dfgnn_status dfgnn__cuda_signature_begin(dfgnn_device *device,
+                                         dfgnn_deferred **deferred,
+                                         const dfgnn_matrix *matrix,
+                                         int64_t graphs,
+                                         const int64_t *graph_ptr);
+dfgnn_status dfgnn__cuda_signature_end(dfgnn_device *device, dfgnn_deferred *d,
+                                       dfgnn_matrix *matrix,
+                                       dfgnn_signature *signature);
+dfgnn_status dfgnn__cuda_narrow_indices(dfgnn_device *device, int32_t *to,
+                                        const int64_t *from, int64_t count);
+
+/* Checks counts of an analysis and fills signature and max_degree. */
 dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
                                   dfgnn_signature *signature,
                                   const dfgnn_graph_counts *counts,
                                   int64_t graphs, const int64_t *graph_ptr);
-dfgnn_status dfgnn__cuda_check_graph_ptr(const dfgnn_matrix *matrix,
-                                         int64_t graphs,
-                                         const int64_t *graph_ptr);
 
 /* lib/backend_cuda_views.c */
 dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,

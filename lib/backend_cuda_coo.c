@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "lib/backend_cuda.h"
 #include "lib/coo.h"
+#include "lib/signature.h"
 
 typedef struct edge_list {
   dfgnn_device *device;
@@ -81,7 +82,7 @@ static dfgnn_status enqueue_analysis(const dfgnn_queue *queue,
              : DFGNN_OK;
 }
 
-/* Of a list taken as sorted. */
+/* Takes the list as sorted. */
 static dfgnn_status enqueue_sorted(const dfgnn_queue *queue, const edge_list *l,
                                    const dfgnn_sorted_edges *sorted) {
   const dfgnn_coo *coo = l->coo;
@@ -243,9 +244,9 @@ static dfgnn_status take_arrays(edge_list *l, dfgnn_sorted_edges *sorted) {
   return status;
 }
 
-/* With the analysis at once if the graph is large, or if its checks are
- * deferred to it.  How many edges are left beside loops, it would have to wait
- * for. */
+/* 1 if the graph is analyzed at once: it is large, or its checks are deferred
+ * to the analysis.  Where loops are removed the analysis would have to wait for
+ * the number of edges that are left. */
 static int is_analyzed(const edge_list *l) {
   const dfgnn_coo *coo = l->coo;
   if (coo->trusted || l->loops)
@@ -274,7 +275,7 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                      .edges = coo->edges,
                      .offsets64 = coo->edges + l.loops > INT32_MAX};
   dfgnn_status status =
-      dfgnn__cuda_check_graph_ptr(&sorted->matrix, l.graphs, coo->graph_ptr);
+      dfgnn__check_graph_ptr(&sorted->matrix, l.graphs, coo->graph_ptr);
   if (status)
     return status;
   int entered = dfgnn__cuda_enter(device);

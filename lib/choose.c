@@ -7,13 +7,15 @@
 #include "lib/operator.h"
 #include "lib/table.h"
 
-#define NEIGHBOURS 4 /* that vote */
-#define ABSENT_PENALTY                                                         \
-  0.2                  /* log-ratio of a variant a neighbour did not see       \
-                        */
-#define WORST_VOTE 1.5 /* log-ratios beyond it count alike */
+/* How many neighbours vote. */
+#define NEIGHBOURS 4
+/* What is added to the worst log-ratio of a neighbour for a variant that was
+ * not measured there. */
+#define ABSENT_PENALTY 0.2
+/* Log-ratios beyond this one count alike. */
+#define WORST_VOTE 1.5
 
-/* What is looked up for: the problem that was asked for, or one like it. */
+/* The keys of the problem that was asked for, or of one like it. */
 typedef struct lookup {
   dfgnn_measurement key; /* the problem's fields alone */
   uint64_t gate, size, exact;

@@ -23,7 +23,7 @@ int dfgnn__decided_find(dfgnn_choice *choice, dfgnn_context *ctx, uint64_t key);
 /* Keeps a choice, in the place of an older one if there are many. */
 void dfgnn__decided_keep(dfgnn_context *ctx, uint64_t key,
                          const dfgnn_choice *choice);
-/* With ctx->lock held, or where nobody else has the context. */
+/* The caller holds ctx->lock, or nobody else has the context. */
 void dfgnn__decided_forget(dfgnn_context *ctx);
 
 #endif

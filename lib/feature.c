@@ -214,13 +214,17 @@ static double in_flight(const int *v) {
   return groups * at_least_one(v[1]);
 }
 
-/* Slots of edges over edges, if rows are filled up to what is in flight: the
- * histogram's classes stand for 3/4 of their upper end. */
+/* What a class of the histogram stands for: 3/4 of its upper end. */
+static double class_degree(int b) {
+  return b == 1 ? 1 : 0.75 * (double)(1u << b);
+}
+
+/* Slots of edges over edges, if rows are filled up to what is in flight. */
 static double idle_slots(const dfgnn_setting *s, const int *v) {
   const double *share = s->signature->histogram, chunk = in_flight(v);
   double slots = 0, edges = 0;
   for (int b = 1; b < DFGNN_HISTOGRAM_BINS; b++) {
-    const double degree = b == 1 ? 1 : 0.75 * (double)(1u << b);
+    const double degree = class_degree(b);
     const double chunks = ceil(degree / chunk);
     const double bin_slots = share[b] * chunks;
     const double bin_edges = share[b] * degree;
@@ -257,7 +261,7 @@ static double steps_a_unit(const dfgnn_setting *s, const int *v) {
   const double *share = s->signature->histogram, chunk = in_flight(v);
   double steps = 0;
   for (int b = 1; b < DFGNN_HISTOGRAM_BINS; b++) {
-    const double degree = b == 1 ? 1 : 0.75 * (double)(1u << b);
+    const double degree = class_degree(b);
     const double bin_steps = share[b] * ceil(degree / chunk);
     steps += bin_steps;
   }
@@ -275,7 +279,7 @@ static double cut_rows_a_unit(const dfgnn_setting *s, const int *v) {
   const double *share = s->signature->histogram, piece = at_least_one(v[0]);
   double pieces = 0;
   for (int b = 1; b < DFGNN_HISTOGRAM_BINS; b++) {
-    const double degree = b == 1 ? 1 : 0.75 * (double)(1u << b);
+    const double degree = class_degree(b);
     const double bin_pieces = share[b] * ceil(degree / piece);
     pieces += bin_pieces;
   }

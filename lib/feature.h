@@ -8,13 +8,12 @@
 
 #include "lib/registry.h"
 
-/* Of the problem, its graph and the device. */
+/* Numbers of the problem, its graph and the device. */
 size_t dfgnn__problem_feature_count(void);
 const char *dfgnn__problem_feature_name(size_t i);
 double dfgnn__problem_feature(size_t i, const dfgnn_setting *setting);
 
-/* Of a variant on a problem: a number of its parameters' values and the
- * problem. */
+/* A number that a variant's parameters and the problem make together. */
 #define DFGNN_PAIR_PARAMETERS 3
 typedef struct dfgnn_pair_feature {
   const char *name;
@@ -29,9 +28,9 @@ int dfgnn__pair_values(int value[DFGNN_PAIR_PARAMETERS],
                        const dfgnn_pair_feature *pair,
                        const dfgnn_variant *variant);
 
-/* Of a variant alone: "parameter lanes" is the parameter's value, "algorithm
- * online" 1 for variants of that algorithm and 0 for others.  NaN: it is
- * neither. */
+/* A number of a variant alone: "parameter lanes" is the parameter's value,
+ * "algorithm online" 1 for variants of that algorithm and 0 for others.  NaN:
+ * it is neither. */
 double dfgnn__variant_feature(const char *name, const dfgnn_variant *variant);
 
 #endif

@@ -306,7 +306,7 @@ dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
   return DFGNN_OK;
 }
 
-/* With the graph's lock held. */
+/* The caller holds the graph's lock. */
 static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
                              const dfgnn_view_request *request) {
   static const dfgnn_view_request transpose = {DFGNN_VIEW_TRANSPOSE, 0, 0};

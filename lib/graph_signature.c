@@ -47,7 +47,7 @@ static dfgnn_status remember_refusal(dfgnn_graph *graph, dfgnn_status status) {
   return status;
 }
 
-/* With the graph's lock held. */
+/* The caller holds the graph's lock. */
 static dfgnn_status find_out(dfgnn_graph *graph) {
   const dfgnn_backend *backend = graph->ctx->backend;
   dfgnn_device *device = graph->ctx->device;

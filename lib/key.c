@@ -1,3 +1,4 @@
+/* key.c - what a problem and a measurement must share: hashes and words */
 #include "lib/key.h"
 
 #include <stdarg.h>

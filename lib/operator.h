@@ -37,7 +37,7 @@ typedef enum dfgnn_element {
   DFGNN_ELEMENT_INDEX    /* int32 */
 } dfgnn_element;
 
-/* Which flag of the problem brings a tensor in. */
+/* The flag of a problem that brings a tensor in. */
 typedef enum dfgnn_flag {
   DFGNN_FLAG_NONE,
   DFGNN_FLAG_WEIGHTS,
@@ -72,7 +72,7 @@ typedef struct dfgnn_operator {
   /* Algorithms the paper's rule chooses: below its capacity, and above. */
   const char *paper[2];
   int gathers; /* distinct rows a fused kernel gathers an edge: GT 2 */
-  /* On host arrays and complete arguments. */
+  /* Computes with host arrays and complete arguments. */
   dfgnn_status (*reference)(const dfgnn_problem *problem,
                             const dfgnn_matrix *matrix, const dfgnn_args *args,
                             const dfgnn_expected *expected);

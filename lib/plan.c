@@ -1,3 +1,4 @@
+/* plan.c - plans are made and executed */
 #include "lib/plan.h"
 
 #include <stdio.h>
@@ -22,56 +23,6 @@ dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                          .matrix = known ? &graph->exact : &graph->matrix,
                          .signature = known ? &graph->signature : &graph->guess,
                          .device = &graph->ctx->info};
-}
-
-/* ---- the cache of a graph ----------------------------------------------- */
-
-_Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
-               "a problem is hashed by words");
-
-uint64_t dfgnn__problem_hash(const dfgnn_problem *problem) {
-  uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
-  memcpy(words, problem, sizeof words);
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    h += words[i] * (0x9e3779b97f4a7c15u * (2 * i + 1));
-  return dfgnn__mix(h);
-}
-
-static dfgnn_plan *cache_find(dfgnn_graph *graph, uint64_t hash,
-                              const dfgnn_problem *problem) {
-  size_t mask = graph->plan_capacity - 1;
-  if (!graph->plan_capacity)
-    return NULL;
-  for (size_t s = hash & mask; graph->plans[s]; s = (s + 1) & mask)
-    if (graph->plans[s]->hash == hash &&
-        !memcmp(&graph->plans[s]->problem, problem, sizeof *problem))
-      return graph->plans[s];
-  return NULL;
-}
-
-static void cache_place(dfgnn_plan **plans, size_t capacity, dfgnn_plan *plan) {
-  size_t s = plan->hash & (capacity - 1);
-  while (plans[s])
-    s = (s + 1) & (capacity - 1);
-  plans[s] = plan;
-}
-
-static dfgnn_status cache_add(dfgnn_graph *graph, dfgnn_plan *plan) {
-  if (2 * (graph->plan_count + 1) > graph->plan_capacity) {
-    size_t capacity = graph->plan_capacity ? 2 * graph->plan_capacity : 16;
-    dfgnn_plan **grown = calloc(capacity, sizeof *grown);
-    if (!grown)
-      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-    for (size_t s = 0; s < graph->plan_capacity; s++)
-      if (graph->plans[s])
-        cache_place(grown, capacity, graph->plans[s]);
-    free(graph->plans);
-    graph->plans = grown;
-    graph->plan_capacity = capacity;
-  }
-  cache_place(graph->plans, graph->plan_capacity, plan);
-  graph->plan_count++;
-  return DFGNN_OK;
 }
 
 dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem) {
@@ -127,19 +78,6 @@ static void drop_reference(dfgnn_plan *plan) {
     release_plan(plan);
 }
 
-void dfgnn__graph_forget_plans(dfgnn_graph *graph) {
-  pthread_rwlock_wrlock(&graph->plans_lock);
-  dfgnn_plan **plans = graph->plans;
-  size_t capacity = graph->plan_capacity;
-  graph->plans = NULL;
-  graph->plan_count = graph->plan_capacity = 0;
-  pthread_rwlock_unlock(&graph->plans_lock);
-  for (size_t s = 0; s < capacity; s++) /* which takes the lock */
-    if (plans[s])
-      drop_reference(plans[s]);
-  free(plans);
-}
-
 int dfgnn__graph_orphan_plans(dfgnn_graph *graph) {
   int count = 0;
   pthread_rwlock_wrlock(&graph->plans_lock);
@@ -148,28 +86,6 @@ int dfgnn__graph_orphan_plans(dfgnn_graph *graph) {
   graph->alive = NULL;
   pthread_rwlock_unlock(&graph->plans_lock);
   return count;
-}
-
-/* Takes a plan whose launch was refused out of the cache; the hash chain is
- * rebuilt, which is rare. */
-static void cache_remove(dfgnn_graph *graph, dfgnn_plan *plan) {
-  dfgnn_plan **old = graph->plans;
-  int found = 0;
-  graph->plans = calloc(graph->plan_capacity, sizeof *graph->plans);
-  if (!graph->plans) {
-    graph->plans = old;
-    return;
-  }
-  for (size_t s = 0; s < graph->plan_capacity; s++)
-    if (old[s] == plan)
-      found = 1;
-    else if (old[s])
-      cache_place(graph->plans, graph->plan_capacity, old[s]);
-  free(old);
-  if (found) {
-    graph->plan_count--;
-    drop_reference(plan);
-  }
 }
 
 static int enter_device(const dfgnn_context *ctx) {
@@ -400,21 +316,11 @@ static void break_circuit(dfgnn_plan *plan) {
   dfgnn__record_refusal(plan);
 }
 
-static dfgnn_plan *find_cached(dfgnn_graph *graph, uint64_t hash,
-                               const dfgnn_problem *problem) {
-  pthread_rwlock_rdlock(&graph->plans_lock);
-  dfgnn_plan *plan = cache_find(graph, hash, problem);
-  if (plan)
-    atomic_fetch_add(&plan->references, 1);
-  pthread_rwlock_unlock(&graph->plans_lock);
-  return plan;
-}
-
 dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
                                dfgnn_graph *graph,
                                const dfgnn_problem *problem) {
   dfgnn_problem full;
-  dfgnn_plan *plan, *other;
+  dfgnn_plan *plan;
   if (!out)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "plan is NULL");
   dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
@@ -422,8 +328,7 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
     status = complete(&full, ctx, problem);
   if (status)
     return status;
-  uint64_t hash = dfgnn__problem_hash(&full);
-  plan = find_cached(graph, hash, &full);
+  plan = dfgnn__plan_kept(graph, &full);
   if (plan && !atomic_load_explicit(&plan->refused, memory_order_relaxed)) {
     atomic_fetch_add_explicit(&ctx->cached, 1, memory_order_relaxed);
     if (plan->race)
@@ -433,9 +338,7 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
   }
   if (plan) {
     break_circuit(plan);
-    pthread_rwlock_wrlock(&graph->plans_lock);
-    cache_remove(graph, plan);
-    pthread_rwlock_unlock(&graph->plans_lock);
+    dfgnn__plan_give_up(plan);
     drop_reference(plan);
   }
   if (dfgnn__graph_inner(graph) != graph) {
@@ -445,17 +348,9 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
   }
   if (status)
     return status;
-  pthread_rwlock_wrlock(&graph->plans_lock);
-  other = cache_find(graph, hash, &full); /* another thread was faster */
-  if (!other)
-    status = cache_add(graph, plan);
-  if (other || !status)
-    atomic_fetch_add(&(other ? other : plan)->references, 1);
-  pthread_rwlock_unlock(&graph->plans_lock);
-  if (other || status)
-    drop_reference(plan);
+  status = dfgnn__plan_keep(&plan);
   if (!status)
-    *out = other ? other : plan;
+    *out = plan;
   return status;
 }
 

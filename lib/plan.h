@@ -35,8 +35,20 @@ dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem);
 /* Hashes every byte of a complete problem, whose padding is zero. */
 uint64_t dfgnn__problem_hash(const dfgnn_problem *problem);
 
-/* Which variant a plan gets.  avoided: by variant index, beside those that are
- * broken; NULL: none. */
+/* lib/plan_cache.c: a graph keeps the plans that were created of it, whose
+ * problems differ. */
+/* One more reference to the plan that the graph keeps of a complete problem;
+ * NULL if there is none. */
+dfgnn_plan *dfgnn__plan_kept(dfgnn_graph *graph, const dfgnn_problem *problem);
+/* Has the plan's graph keep it, with a reference of its own.  If another thread
+ * was faster, or on failure, the plan is given up, and *plan is the other's or
+ * NULL. */
+dfgnn_status dfgnn__plan_keep(dfgnn_plan **plan);
+/* The graph no longer keeps the plan, nor its reference. */
+void dfgnn__plan_give_up(dfgnn_plan *plan);
+
+/* Chooses the variant that a plan gets.  avoided says by variant index which
+ * ones are passed over beside those that are broken; NULL: none. */
 dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_problem *problem,
                            const unsigned char *avoided);

@@ -64,7 +64,7 @@ dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
   return status ? status : choose_forced(choice, variant, &query);
 }
 
-/* By what was measured, else by the rule. */
+/* Chooses by what was measured, else by the rule. */
 static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_query *query) {
   dfgnn_context *ctx = graph->ctx;

@@ -18,7 +18,8 @@ typedef void (*dfgnn_model_log)(void *data, const char *message);
  * DFGNN_MODEL names. */
 dfgnn_status dfgnn__model_open(dfgnn_model **model, dfgnn_model_log log,
                                void *data);
-/* Of forests that stay the caller's, for tests and for judging a forest. */
+/* A model of forests that stay the caller's, for tests and for judging a
+ * forest. */
 dfgnn_status dfgnn__model_of(dfgnn_model **model, const dfgnn_forests *forests);
 void dfgnn__model_close(dfgnn_model *model);
 

@@ -221,9 +221,10 @@ static double sample_locality(const dfgnn_matrix *m) {
   return edges ? (double)near / (double)edges : 1;
 }
 
-static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
-                                 int64_t graphs, const int64_t *ptr) {
-  double squares = 0;
+dfgnn_status dfgnn__check_graph_ptr(const dfgnn_matrix *m, int64_t graphs,
+                                    const int64_t *ptr) {
+  if (!graphs)
+    return DFGNN_OK;
   if (m->destinations != m->sources)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "graph_ptr needs a square matrix, found %lld x %lld",
@@ -237,6 +238,15 @@ static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
     if (ptr[g + 1] < ptr[g])
       return dfgnn__fail(DFGNN_ERROR_INVALID, "graph_ptr falls at graph %lld",
                          (long long)g);
+  return DFGNN_OK;
+}
+
+static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
+                                 int64_t graphs, const int64_t *ptr) {
+  double squares = 0;
+  dfgnn_status status = dfgnn__check_graph_ptr(m, graphs, ptr);
+  if (status)
+    return status;
   for (int64_t g = 0; g < graphs; g++) {
     int64_t size = ptr[g + 1] - ptr[g];
     for (int64_t i = ptr[g]; i < ptr[g + 1]; i++)

@@ -41,6 +41,11 @@ double dfgnn__variation(uint64_t squares, int64_t edges, int64_t nodes);
 dfgnn_status dfgnn__source_statistics(dfgnn_signature *signature,
                                       const uint32_t *degree);
 
+/* Refuses numbers that do not cut the nodes of a square matrix into graphs; its
+ * edges are not looked at. */
+dfgnn_status dfgnn__check_graph_ptr(const dfgnn_matrix *matrix, int64_t graphs,
+                                    const int64_t *graph_ptr);
+
 /* analyze() of the CPU backend: see lib/backend.h. */
 dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,
                             int64_t graphs, const int64_t *graph_ptr,

@@ -24,7 +24,7 @@ static int usable_row(void *data, const char *name, int revision) {
   return v && !v->family->reference && v->family->revision == revision;
 }
 
-/* By gate, then the decisions of this very model first. */
+/* Orders entries by gate, and decisions of this very model before others. */
 static int compare_entries(const void *a, const void *b) {
   const dfgnn_entry *x = a, *y = b;
   if (x->gate != y->gate)

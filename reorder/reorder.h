@@ -27,8 +27,8 @@ dfgnn_status dfgnn__adjacency_build(dfgnn__adjacency *graph,
                                     const dfgnn_csr *csr);
 void dfgnn__adjacency_free(dfgnn__adjacency *graph);
 
-/* By falling degree, in and out together: the rows, then, of a rectangular
- * matrix, the columns as nodes N .. N + M - 1. */
+/* Orders nodes by falling degree, in and out together; those of a rectangular
+ * matrix are its rows, and then its columns as N .. N + M - 1. */
 dfgnn_status dfgnn__order_degree(int32_t *order, const dfgnn_csr *csr);
 
 /* Reverse Cuthill-McKee (Cuthill & McKee 1969, George & Liu 1981). */

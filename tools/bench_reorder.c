@@ -228,27 +228,15 @@ static void prepare(session *s, entry *e) {
   }
 }
 
-typedef struct call {
-  const dfgnn_plan *plan;
-  const dfgnn_args *args;
-  void *workspace;
-} call;
-
-static dfgnn_status execute(void *data, void *stream) {
-  const call *c = data;
-  return dfgnn_execute(c->plan, c->args, c->workspace, stream);
-}
-
 static void sample(session *s, entry *e, int k) {
   const tool_settings *settings = s->bench->settings;
   dfgnn_context *ctx = s->each->ctx;
   dfgnn_sample result = {0};
-  call c = {e->plan[k], dfgnn__harness_args(s->side[k].harness), NULL};
-  dfgnn_status status =
-      dfgnn__harness_workspace(&c.workspace, s->side[k].harness, e->plan[k]);
+  dfgnn_harness_call c;
+  dfgnn_status status = dfgnn__harness_call(&c, s->side[k].harness, e->plan[k]);
   for (int attempt = 0; attempt < 3 && !status; attempt++) {
-    status = ctx->backend->time(ctx->device, &result, execute, &c,
-                                settings->repeats, settings->cold);
+    status = ctx->backend->time(ctx->device, &result, dfgnn__harness_execute,
+                                &c, settings->repeats, settings->cold);
     if (!result.tainted)
       break;
   }

@@ -121,7 +121,8 @@ static int add_named(session *s, const char *pattern) {
   return found;
 }
 
-/* In the parameters of a name: an item that has no '=', or a '/', starts. */
+/* Names are separated by commas, as their parameters are: an item without '=',
+ * or with a '/', begins a name. */
 char *bench_next_variant(char **rest) {
   char *item = *rest;
   if (!item || !*item)
@@ -201,27 +202,15 @@ static void prepare(session *s, entry *e) {
     reject(e, status == DFGNN_ERROR_WRONG ? "wrong" : "failed");
 }
 
-typedef struct call {
-  const dfgnn_plan *plan;
-  const dfgnn_args *args;
-  void *workspace;
-} call;
-
-static dfgnn_status execute(void *data, void *stream) {
-  const call *c = data;
-  return dfgnn_execute(c->plan, c->args, c->workspace, stream);
-}
-
 static void sample(session *s, entry *e, int round) {
   const tool_settings *settings = s->bench->settings;
   dfgnn_context *ctx = s->each->ctx;
   dfgnn_sample result = {0};
-  call c = {e->plan, dfgnn__harness_args(s->harness), NULL};
-  dfgnn_status status =
-      dfgnn__harness_workspace(&c.workspace, s->harness, e->plan);
+  dfgnn_harness_call c;
+  dfgnn_status status = dfgnn__harness_call(&c, s->harness, e->plan);
   for (int attempt = 0; attempt < 3 && !status; attempt++) {
-    status = ctx->backend->time(ctx->device, &result, execute, &c,
-                                settings->repeats, settings->cold);
+    status = ctx->backend->time(ctx->device, &result, dfgnn__harness_execute,
+                                &c, settings->repeats, settings->cold);
     if (!result.tainted)
       break;
   }
@@ -270,7 +259,8 @@ static void run_rounds(session *s) {
 
 /* ---- figures ------------------------------------------------------------ */
 
-/* On a machine that is never quiet disturbed samples are all there is. */
+/* Keeps disturbed samples where there are too few others: some machines are
+ * never quiet. */
 static int settle(const session *s, entry *e) {
   int clean = 0;
   for (int r = 0; r < s->rounds; r++)

@@ -26,10 +26,10 @@ static const tool_section sections[] = {
     {NULL, NULL}};
 
 static const tool_command *const commands[] = {
-    &tune_run,     &tune_compile, &tune_show,   &tune_explain, &tune_variants,
-    &tune_info,    &tune_stat,    &tune_export, &tune_import,  &tune_merge,
-    &tune_publish, &tune_sign,    &tune_verify, &tune_prune,   &tune_diff,
-    &tune_doctor,  &tune_pin,     &tune_model,  &tune_report,  NULL};
+#define LISTED(name) &tune_##name,
+    TUNE_COMMANDS(LISTED)
+#undef LISTED
+        NULL};
 
 static const tool_program program = {
     "dfgnn-tune", "tune fused attention kernels for graphs and this machine",

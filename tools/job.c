@@ -140,7 +140,7 @@ static int line_of(const char *text, const char *key, int otherwise) {
   return otherwise;
 }
 
-/* For an unexpected key it tells the line of the value before it. */
+/* An unexpected key is reported with the line of the value before it. */
 static int complain(const complaint *c, const char *path, const char *text,
                     cyaml_err_t bad) {
   char words[600];

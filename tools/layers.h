@@ -14,7 +14,7 @@ dfgnn_status tool_layer_open(dfgnn_store **store, const char *path);
 void tool_layers_of(const tool_case *each, const dfgnn_choice *choice,
                     void (*found)(void *data, const char *path), void *data);
 
-/* For each layer, of how many of the context's decisions it holds the winner;
+/* Counts for each layer the decisions of the context whose winner it holds;
  * returns how many decisions there are. */
 size_t tool_layers_winners(int64_t *winners, const dfgnn_context *ctx);
 

@@ -54,6 +54,13 @@ void tool_put_flag(json_t *row, const char *key, int x);
     "message", "MESSAGE", TOOL_TEXT                                            \
   }
 
+/* The columns that tables of problems begin with. */
+#define TOOL_PROBLEM_COLUMNS                                                   \
+  {"graph", "GRAPH", TOOL_TEXT}, {"op", "OP", TOOL_TEXT},                      \
+      {"pass", "PASS", TOOL_TEXT}, {"dtype", "DTYPE", TOOL_TEXT},              \
+      {"heads", "HEADS", TOOL_COUNT}, {"dim", "DIM", TOOL_COUNT},              \
+      TOOL_FLAG_COLUMNS
+
 /* The keys edge_dim, edge_use, qk_norm and message of a problem, each only
  * where it is not the usual one. */
 void tool_put_edges(json_t *row, const dfgnn_measurement *problem);

@@ -4,9 +4,16 @@
 
 #include "tools/common.h"
 
-extern const tool_command tune_run, tune_compile, tune_show, tune_explain,
-    tune_variants, tune_info, tune_stat, tune_export, tune_import, tune_merge,
-    tune_publish, tune_sign, tune_verify, tune_prune, tune_diff, tune_doctor,
-    tune_pin, tune_model, tune_report;
+/* THE list of commands, in the order of the help. */
+/* clang-format off */
+#define TUNE_COMMANDS(X)                                                       \
+  X(run) X(compile) X(show) X(explain) X(variants) X(info) X(stat) X(export)   \
+  X(import) X(merge) X(publish) X(sign) X(verify) X(prune) X(diff) X(doctor)   \
+  X(pin) X(model) X(report)
+/* clang-format on */
+
+#define TUNE_DECLARED(name) extern const tool_command tune_##name;
+TUNE_COMMANDS(TUNE_DECLARED)
+#undef TUNE_DECLARED
 
 #endif

@@ -41,19 +41,11 @@ static int wanted(const tool_settings *settings, const dfgnn_decision *d) {
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {{"graph", "GRAPH", TOOL_TEXT},
-                                        {"op", "OP", TOOL_TEXT},
-                                        {"pass", "PASS", TOOL_TEXT},
-                                        {"dtype", "DTYPE", TOOL_TEXT},
-                                        {"heads", "HEADS", TOOL_COUNT},
-                                        {"dim", "DIM", TOOL_COUNT},
-                                        TOOL_FLAG_COLUMNS,
-                                        {"device", "DEVICE", TOOL_TEXT},
-                                        {"a", "A", TOOL_TEXT},
-                                        {"a_loss_in_b", "IN B", TOOL_TIMES},
-                                        {"b", "B", TOOL_TEXT},
-                                        {"b_loss_in_a", "IN A", TOOL_TIMES},
-                                        {NULL, NULL, 0}};
+  static const tool_column columns[] = {
+      TOOL_PROBLEM_COLUMNS,  {"device", "DEVICE", TOOL_TEXT},
+      {"a", "A", TOOL_TEXT}, {"a_loss_in_b", "IN B", TOOL_TIMES},
+      {"b", "B", TOOL_TEXT}, {"b_loss_in_a", "IN A", TOOL_TIMES},
+      {NULL, NULL, 0}};
   tool_records a = {0}, b = {0};
   size_t same = 0;
   (void)count;

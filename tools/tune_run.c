@@ -196,13 +196,7 @@ static int estimate(void *data, const tool_case *each) {
 }
 
 static const tool_column columns[] = {
-    {"graph", "GRAPH", TOOL_TEXT},
-    {"op", "OP", TOOL_TEXT},
-    {"pass", "PASS", TOOL_TEXT},
-    {"dtype", "DTYPE", TOOL_TEXT},
-    {"heads", "HEADS", TOOL_COUNT},
-    {"dim", "DIM", TOOL_COUNT},
-    TOOL_FLAG_COLUMNS,
+    TOOL_PROBLEM_COLUMNS,
     {"before", "BEFORE", TOOL_TEXT},
     {"variant", "VARIANT", TOOL_TEXT},
     {"median_ms", "TIME", TOOL_MS},
@@ -217,13 +211,7 @@ static const tool_column columns[] = {
     {NULL, NULL, 0}};
 
 static const tool_column dry_columns[] = {
-    {"graph", "GRAPH", TOOL_TEXT},
-    {"op", "OP", TOOL_TEXT},
-    {"pass", "PASS", TOOL_TEXT},
-    {"dtype", "DTYPE", TOOL_TEXT},
-    {"heads", "HEADS", TOOL_COUNT},
-    {"dim", "DIM", TOOL_COUNT},
-    TOOL_FLAG_COLUMNS,
+    TOOL_PROBLEM_COLUMNS,
     {"backend", "BACKEND", TOOL_TEXT},
     {"candidates", "CANDIDATES", TOOL_COUNT},
     {"measured", "STORED", TOOL_COUNT},

@@ -159,13 +159,7 @@ static void put_decision(json_t *rows, const tool_settings *settings,
 }
 
 static const tool_column columns[] = {
-    {"graph", "GRAPH", TOOL_TEXT},
-    {"op", "OP", TOOL_TEXT},
-    {"pass", "PASS", TOOL_TEXT},
-    {"dtype", "DTYPE", TOOL_TEXT},
-    {"heads", "HEADS", TOOL_COUNT},
-    {"dim", "DIM", TOOL_COUNT},
-    TOOL_FLAG_COLUMNS,
+    TOOL_PROBLEM_COLUMNS,
     {"arch", "DEVICE", TOOL_TEXT},
     {"variant", "VARIANT", TOOL_TEXT},
     {"median_ms", "TIME", TOOL_MS},

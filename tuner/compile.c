@@ -21,8 +21,8 @@ static void *compile_all(void *data) {
   return NULL;
 }
 
-/* In the order in which the candidates are looked at; a candidate whose
- * programs cannot be listed is left to its own plan. */
+/* Lists programs in the order in which their candidates are looked at; a
+ * candidate whose programs cannot be listed is left to its own plan. */
 static void list_programs(dfgnn_programs *programs, const dfgnn_trials *trials,
                           const dfgnn_setting *setting) {
   for (size_t k = 0; k < trials->count; k++) {

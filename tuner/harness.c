@@ -343,3 +343,16 @@ dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *h,
   *workspace = h->workspace;
   return DFGNN_OK;
 }
+
+dfgnn_status dfgnn__harness_call(dfgnn_harness_call *call,
+                                 dfgnn_harness *harness,
+                                 const dfgnn_plan *plan) {
+  *call =
+      (dfgnn_harness_call){.plan = plan, .args = dfgnn__harness_args(harness)};
+  return dfgnn__harness_workspace(&call->workspace, harness, plan);
+}
+
+dfgnn_status dfgnn__harness_execute(void *call, void *stream) {
+  const dfgnn_harness_call *c = call;
+  return dfgnn_execute(c->plan, c->args, c->workspace, stream);
+}

@@ -38,6 +38,18 @@ const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
 dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *harness,
                                       const dfgnn_plan *plan);
 
+/* A plan with the harness's arguments and a workspace, to be timed: f of
+ * backend->time() is dfgnn__harness_execute, and data a call. */
+typedef struct dfgnn_harness_call {
+  const dfgnn_plan *plan;
+  const dfgnn_args *args;
+  void *workspace;
+} dfgnn_harness_call;
+dfgnn_status dfgnn__harness_call(dfgnn_harness_call *call,
+                                 dfgnn_harness *harness,
+                                 const dfgnn_plan *plan);
+dfgnn_status dfgnn__harness_execute(void *call, void *stream);
+
 /* Poisons outputs and workspace, executes, and compares what the plan wrote
  * with the reference, which is computed once: all rows up to 10 M edges and 64
  * M numbers of out, above that a sample with the heaviest and an empty row.

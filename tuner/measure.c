@@ -1,5 +1,7 @@
+/* measure.c - one trial on the device: checked, then sampled */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "tuner/session.h"
@@ -28,29 +30,19 @@ static dfgnn_sampled reject(dfgnn_session *s, size_t i, dfgnn_status status) {
   return DFGNN_SAMPLED_FAILED;
 }
 
-typedef struct call {
-  const dfgnn_plan *plan;
-  const dfgnn_args *args;
-  void *workspace;
-} call;
-
-static dfgnn_status execute(void *data, void *stream) {
-  const call *c = data;
-  return dfgnn_execute(c->plan, c->args, c->workspace, stream);
-}
-
-static dfgnn_status call_of(call *c, dfgnn_session *s, size_t i) {
-  c->plan = s->trials.trial[i].plan;
-  c->args = dfgnn__harness_args(s->harness);
-  return dfgnn__harness_workspace(&c->workspace, s->harness, c->plan);
+double dfgnn__seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static dfgnn_status time_roughly(dfgnn_session *s, size_t i, double *ms) {
-  call c;
-  dfgnn_status status = call_of(&c, s, i);
+  dfgnn_harness_call c;
+  dfgnn_status status =
+      dfgnn__harness_call(&c, s->harness, s->trials.trial[i].plan);
   double begin = dfgnn__seconds();
   if (!status)
-    status = execute(&c, NULL);
+    status = dfgnn__harness_execute(&c, NULL);
   if (!status)
     status = s->ctx->backend->synchronize(s->ctx->device, NULL);
   *ms = 1e3 * (dfgnn__seconds() - begin);
@@ -75,12 +67,14 @@ dfgnn_sampled dfgnn__trial_admit(dfgnn_session *s, size_t i, double *rough_ms) {
 }
 
 dfgnn_sampled dfgnn__trial_sample(dfgnn_session *s, size_t i, double *ms) {
-  call c;
+  dfgnn_harness_call c;
   dfgnn_sample sample = {0};
-  dfgnn_status status = call_of(&c, s, i);
+  dfgnn_status status =
+      dfgnn__harness_call(&c, s->harness, s->trials.trial[i].plan);
   if (!status)
-    status = s->ctx->backend->time(s->ctx->device, &sample, execute, &c, 0,
-                                   s->problem.cold);
+    status =
+        s->ctx->backend->time(s->ctx->device, &sample, dfgnn__harness_execute,
+                              &c, 0, s->problem.cold);
   if (status)
     return reject(s, i, status);
   *ms = sample.ms > 1e-6 ? sample.ms : 1e-6; /* the clock's own step */

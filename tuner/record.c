@@ -1,3 +1,4 @@
+/* record.c - rows of trials go to the store, or stay with the context */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

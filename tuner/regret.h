@@ -36,8 +36,8 @@ typedef struct dfgnn_regret {
   size_t candidates; /* measured variants */
 } dfgnn_regret;
 
-/* By stored figures alone, for one of the table's decisions; no device and no
- * model.  DFGNN_ERROR_NOT_TUNED if none of its variants runs here. */
+/* Judges one of the table's decisions by stored figures alone, without a device
+ * and a model.  DFGNN_ERROR_NOT_TUNED if none of its variants runs here. */
 dfgnn_status dfgnn__regret_stored(dfgnn_regret *regret,
                                   const dfgnn_table *table,
                                   const dfgnn_decision *decision,

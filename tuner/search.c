@@ -1,3 +1,4 @@
+/* search.c - who is sampled next, and when the race is over */
 #include "tuner/search.h"
 
 #include <math.h>

@@ -63,9 +63,9 @@ typedef struct dfgnn_search {
   size_t arms;
   size_t anchor;       /* one of them, already admitted */
   const size_t *order; /* of first looks, all arms; NULL: by number */
-  /* By arm, if not NULL: the logarithm of the time that a model predicts, up to
-   * a constant; infinity: none.  Arms that are not expected to win are not
-   * looked at (tuner/foretell.c); order has to be by it. */
+  /* NULL, or for each arm the logarithm of the time that a model predicts, up
+   * to a constant; infinity where it predicts none.  Arms that are not expected
+   * to win are not looked at (tuner/foretell.c); order has to be by it. */
   const double *predicted;
   double deadline; /* by now(); infinity: none */
   double margin;   /* a ratio told to this precision is resolved */

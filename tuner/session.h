@@ -25,9 +25,9 @@ typedef struct dfgnn_session {
   char message[512];
 } dfgnn_session;
 
-double dfgnn__seconds(void);
-
 /* ---- measure.c: a trial on the device ----------------------------------- */
+
+double dfgnn__seconds(void);
 
 /* Plan, check against the reference, one rough time.  A trial that fails is
  * recorded with its reason. */

@@ -1,3 +1,4 @@
+/* tune.c - dfgnn_tune: a problem is measured, and what was measured kept */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,6 @@
 #include "lib/reorder.h"
 #include "tuner/compile.h"
 #include "tuner/session.h"
-
-double dfgnn__seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the search's view of the device ------------------------------------ */
 

@@ -88,7 +88,8 @@ __device__ ull first_of_code(int code) {
   return ull(dfgnn__first_of_code(code));
 }
 
-/* By a warp: which counter the rank falls in, and its rank there; -1: none. */
+/* Called by a warp: finds the counter that the rank falls in, and its rank
+ * there; -1: none. */
 __device__ int counter_of_rank(const unsigned *counters, int count, ull *rank) {
   const int lane = threadIdx.x % 32, share = (count + 31) / 32;
   const int first = min(lane * share, count), end = min(first + share, count);
@@ -114,7 +115,8 @@ __device__ int counter_of_rank(const unsigned *counters, int count, ull *rank) {
   return __shfl_sync(~0u, found, __ffs(who) - 1);
 }
 
-/* By a block: the degree of a rank among the rows of a code, by its digits. */
+/* Called by a block: finds the degree of a rank among the rows of a code, digit
+ * by digit. */
 __device__ ull select_heavy(const dfgnn_analysis &w, int code, ull rank,
                             unsigned *digits) {
   __shared__ ull chosen, left;
@@ -148,7 +150,7 @@ __device__ ull select_heavy(const dfgnn_analysis &w, int code, ull rank,
   return least + prefix;
 }
 
-/* By the last block to finish: histogram and percentiles. */
+/* The last block to finish makes histogram and percentiles. */
 __device__ void select_degrees(const dfgnn_analysis &w, int64_t n,
                                unsigned *counters) {
   __shared__ int code[kTargets];
@@ -374,7 +376,7 @@ __global__ void __launch_bounds__(kThreads)
     walk_edges(int64_t(block) - sampling, offsets, indices, n, m, edges, w);
 }
 
-/* By the last block to finish: percentiles of the columns' degrees. */
+/* The last block to finish finds percentiles of the columns' degrees. */
 __device__ void select_columns(const dfgnn_analysis &w, unsigned *counters) {
   const double share[2] = {0.5, 0.99};
   const int t = threadIdx.x / 32;

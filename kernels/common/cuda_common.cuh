@@ -146,7 +146,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return ptx::exp2_approximate(x);
 }
 __device__ __forceinline__ double exp2_fast(double x) { return exp2(x); }
-/* For x from 1: 1 / x and log2(x) within 2 ulp or 2^-22. */
+/* 1 / x and log2(x) of x >= 1, within 2 ulp or 2^-22. */
 __device__ __forceinline__ float reciprocal(float x) {
   return __fdividef(1.0f, x);
 }

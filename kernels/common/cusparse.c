@@ -3,11 +3,12 @@
 #include "kernels/common/cusparse.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/library.h"
 
 static dfgnn_cusparse table;
 static int loaded;
@@ -48,43 +49,11 @@ static int load(const char *path) {
   return 1;
 }
 
-static int load_matching(const char *pattern) {
-  glob_t found;
-  int ok = 0;
-  if (glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = found.gl_pathc; !ok && i > 0; i--)
-      ok = load(found.gl_pathv[i - 1]);
-    globfree(&found);
-  }
-  return ok;
-}
-
-/* In the environments that the folders of PATH belong to. */
-static int load_from_wheels(void) {
-  static const char *const places[] = {"nvidia/cu*/lib", "nvidia/cusparse/lib"};
-  const char *path = getenv("PATH");
-  char pattern[1024];
-  while (path && *path) {
-    int length = (int)strcspn(path, ":");
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-      snprintf(pattern, sizeof pattern,
-               "%.*s/../lib/python3*/*-packages/%s/libcusparse.so.*", length,
-               path, places[i]);
-      if (load_matching(pattern))
-        return 1;
-    }
-    path += length + (path[length] == ':');
-  }
-  return 0;
-}
-
 static void find(void) {
   static const char *const names[] = {"libcusparse.so.12", "libcusparse.so.13",
                                       "libcusparse.so"};
-  static const char *const patterns[] = {
-      "/usr/local/cuda/lib64/libcusparse.so.*",
-      "/usr/local/cuda*/lib64/libcusparse.so.*",
-      "/usr/local/cuda*/targets/*/lib/libcusparse.so.*"};
+  static const char *const folders[] = {"nvidia/cu*/lib", "nvidia/cusparse/lib",
+                                        NULL};
   const char *given = getenv("DFGNN_CUSPARSE");
   if (given) {
     loaded = load(given);
@@ -92,10 +61,8 @@ static void find(void) {
   }
   for (size_t i = 0; !loaded && i < sizeof names / sizeof *names; i++)
     loaded = load(names[i]);
-  for (size_t i = 0; !loaded && i < sizeof patterns / sizeof *patterns; i++)
-    loaded = load_matching(patterns[i]);
   if (!loaded)
-    loaded = load_from_wheels();
+    loaded = dfgnn__library_find("libcusparse.so.*", folders, load);
 }
 
 const dfgnn_cusparse *dfgnn__cusparse(void) {

@@ -66,8 +66,8 @@ __device__ __forceinline__ S sum_before(S mine, S *part) {
   return before;
 }
 
-/* By the thread of a digit: the counters of all warps become what the warps
- * before have; returns how many keys have the digit. */
+/* Called by the thread of a digit: each warp's counter becomes the sum of the
+ * warps before it; returns how many keys have the digit. */
 template <int WARPS, int RADIX>
 __device__ __forceinline__ uint32_t sum_warps(uint32_t (*count)[RADIX],
                                               int digit) {

@@ -19,7 +19,7 @@ template <int OP> struct Scan {
 /* A state's low half is the value. */
 constexpr ull kScanOwn = 1ull << 32, kScanAll = 2ull << 32;
 
-/* By one warp: what all tiles before come to, 32 of them at a time. */
+/* Called by one warp: joins all tiles before, 32 of them at a time. */
 template <int OP>
 __device__ int32_t scan_look_back(const ull *state, int64_t tile) {
   const int lane = threadIdx.x % 32;

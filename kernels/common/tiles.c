@@ -191,7 +191,7 @@ static int32_t parts_of(const builder *b, const window *w) {
              : 1;
 }
 
-/* By falling rank; ties as they were. */
+/* Orders tiles by falling rank, and tiles of one rank as they were. */
 static int before(const void *a, const void *b) {
   const dfgnn_tile *x = a, *y = b;
   const int32_t rank = dfgnn__tile_rank(x->chunks);

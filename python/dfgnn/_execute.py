@@ -78,8 +78,9 @@ class Recipe:
     found once need not be found again."""
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
-                 "dim", "biased", "edge_dim", "inputs", "out_shape", "lse_shape", "weights_shape",
-                 "empty", "plans", "places", "grads", "casts")
+                 "dim", "biased", "edge_dim", "inputs", "out_shape",
+                 "lse_shape", "weights_shape", "empty", "plans", "places",
+                 "grads", "casts")
 
     def __init__(self, graph, op, inputs, bias, settings):
         self.op = op

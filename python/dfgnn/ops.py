@@ -42,18 +42,21 @@ _CALL = (", ".join(f"Tensor{'?' if i > 1 else ''} {name}"
          "float dropout, bool weights, bool deterministic, bool tf32, "
          "str edge_use, str qk_norm, float norm_eps")
 
-# the arguments of _CALL
-_Call = namedtuple("_Call", "inputs bias seed edge_index graph num_src num_dst "
-                            "num_edges loops op settings")
+# the arguments of _CALL: all inputs, these, and the fields of Settings
+_BETWEEN = ("bias", "seed", "edge_index", "graph", "num_src", "num_dst",
+            "num_edges", "loops", "op")
+_Call = namedtuple("_Call", ("inputs", *_BETWEEN, "settings"))
+_TENSORS = INPUTS + _BETWEEN.index("graph")  # the others are numbers and names
+_OP = INPUTS + _BETWEEN.index("op")
+_SETTINGS = INPUTS + len(_BETWEEN)
 
 
 def _call(arguments):
-    rest = arguments[INPUTS:INPUTS + 9]
-    spec = OPERATORS[rest[-1]]
-    inputs = arguments[:len(spec.inputs)]
+    inputs = arguments[:len(OPERATORS[arguments[_OP]].inputs)]
     if all(t is None for t in inputs[3:]):
         inputs = inputs[:3]
-    return _Call(inputs, *rest, Settings(*arguments[INPUTS + 9:]))
+    return _Call(inputs, *arguments[INPUTS:_SETTINGS],
+                 Settings(*arguments[_SETTINGS:]))
 
 
 def _of_edges(spec, call):
@@ -166,8 +169,8 @@ def _backward_fake(grad_out, grad_weights, alpha, out, lse, needed,
 
 
 def _save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:INPUTS + 3], *output)
-    ctx.rest = inputs[INPUTS + 3:]
+    ctx.save_for_backward(*inputs[:_TENSORS], *output)
+    ctx.rest = inputs[_TENSORS:]
     ctx.set_materialize_grads(False)
 
 

@@ -397,3 +397,17 @@ def test_bad_arguments_are_named():
     with pytest.raises(TypeError, match="one dtype"):
         dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"].float(),
                            edge_weight=t["edge_weight"])
+
+
+@pytest.mark.parametrize("name,reduce", [
+    ("add", torch.sum), ("sum", torch.sum), ("mean", torch.mean),
+    ("min", torch.amin), ("max", torch.amax), ("mul", torch.prod)])
+def test_features_of_loops_are_those_of_the_edges_reduced(name, reduce):
+    from dfgnn._loops import reduce_edges
+    features = torch.randn(7, 3)
+    rows = torch.tensor([0, 2, 2, 0, 2, 3, 5])  # 5 has no loop, 1 no edge
+    found = reduce_edges(features, rows, 4, name)
+    for node in (0, 2, 3):
+        torch.testing.assert_close(found[node],
+                                   reduce(features[rows == node], 0))
+    assert found.shape == (4, 3)

@@ -380,3 +380,15 @@ def test_a_model_pickles_with_its_graph():
     copy, again = pickle.loads(pickle.dumps((layer, graph)))
     x = torch.randn(14, 8)
     assert torch.equal(copy(x, again), layer(x, graph))
+
+
+def test_calls_of_several_types_share_a_graph():
+    graph = dfgnn.generate("uniform:nodes=60,edges=400,seed=1")
+    x = torch.randn(60, 2, 8, dtype=torch.float64)
+    expected = dfgnn.gt_attention(graph, x, x, x)
+    for dtype in (torch.float32, torch.float16, torch.float64):
+        y = x.to(dtype)
+        found = dfgnn.gt_attention(graph, y, y, y)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), expected, atol=0.02,
+                                   rtol=0.02)

@@ -27,6 +27,17 @@ assert "without dropout" not in because, because
 tune(dropout=True, bias=True, backward=True)
 assert source(dropout=True, bias=True, backward=True)[0] == "exact"
 assert source(dropout=True, bias=True)[0] == "similar"
+
+# calls keep their plan until something is measured
+import torch
+x = torch.randn(200, 2, 8)
+def plans():
+    dfgnn.gt_attention(graph, x, x, x)
+    return len(graph.handle.owned_plans)
+first = plans()
+assert plans() == first
+tune()
+assert plans() == first + 1
 """
 
 

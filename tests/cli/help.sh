@@ -14,10 +14,15 @@ compare() { # FILE COMMAND...
 
 promise "--help is what the golden files hold"
 compare dfgnn-tune.txt dfgnn-tune --help
-for c in run compile show explain variants info stat export import merge \
-  publish sign verify prune diff doctor pin model report; do
-  compare "dfgnn-tune-$c.txt" dfgnn-tune $c --help
+commands=$(sed -n '/^#define TUNE_COMMANDS/,/^$/p' "$top/tools/tune.h" |
+  grep -o 'X([a-z]*)' | tr -d 'X()')
+[ "$(echo "$commands" | wc -l)" -gt 15 ] || fail "tools/tune.h has no list"
+for c in $commands; do
+  compare "dfgnn-tune-$c.txt" dfgnn-tune "$c" --help
 done
+set -- "$golden"/dfgnn-tune-*.txt
+[ $# -eq "$(echo "$commands" | wc -l)" ] ||
+  fail "a golden file is of no command"
 compare dfgnn-bench.txt dfgnn-bench --help
 
 promise "--version names the tool and the library's version"

@@ -1,3 +1,4 @@
+/* check_decide.c - which variants stored rows make the winners */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

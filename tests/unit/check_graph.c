@@ -1,3 +1,4 @@
+/* check_graph.c - what is refused as a graph, and signatures of the others */
 #include "tests/unit/fixture.h"
 
 #include <math.h>
@@ -122,7 +123,24 @@ START_TEST(degrees_are_counted_exactly) {
   ck_assert_double_eq_tol(s.histogram[1], 0.25, 1e-12);         /* degree 1 */
   ck_assert_double_eq_tol(s.histogram[2], 2999. / 6000, 1e-12); /* 2, 3 */
   ck_assert_double_eq_tol(s.histogram[13], 1. / 6000, 1e-12);
-  ck_assert(s.degree_cv > 20);
+  /* 1500 rows of each degree up to 3, but one row of 5000 in place of 3 */
+  double mean = 13997.0 / 6000, squares = 1500 * 14 - 9 + 5000.0 * 5000;
+  ck_assert_double_eq_tol(s.degree_cv,
+                          sqrt(squares / 6000 - mean * mean) / mean, 1e-12);
+  ring_free(&csr);
+}
+END_TEST
+
+static int one_two_five(int64_t i) { return (int[]){5, 1, 2}[i]; }
+
+/* Percentile p is of the row of rank floor(p (n - 1)). */
+START_TEST(percentiles_are_those_of_a_rank) {
+  dfgnn_csr csr = ring(3, one_two_five);
+  dfgnn_signature s = signature_of(&csr);
+  ck_assert_int_eq(s.p50_degree, 2);
+  ck_assert_int_eq(s.p90_degree, 2);
+  ck_assert_int_eq(s.p99_degree, 2);
+  ck_assert_int_eq(s.max_degree, 5);
   ring_free(&csr);
 }
 END_TEST
@@ -202,6 +220,7 @@ int main(void) {
   tcase_add_test(tc, an_edge_that_leaves_its_graph_is_named);
   tcase_add_test(tc, an_empty_graph_is_a_graph);
   tcase_add_test(tc, degrees_are_counted_exactly);
+  tcase_add_test(tc, percentiles_are_those_of_a_rank);
   tcase_add_test(tc, width_of_arrays_does_not_change_the_fingerprint);
   tcase_add_test(tc, one_moved_edge_changes_the_fingerprint);
   tcase_add_test(tc, diagonal_blocks_are_found);

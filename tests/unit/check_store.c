@@ -1,3 +1,4 @@
+/* check_store.c - rows, pins, filters and merges of a store */
 #include <float.h>
 #include <math.h>
 

@@ -450,11 +450,31 @@ START_TEST(the_same_seed_takes_the_same_samples) {
 }
 END_TEST
 
+/* Arms that share no rounds are compared by their intervals: what is above the
+ * one and below the other makes their difference larger. */
+START_TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
+  dfgnn_search s;
+  ck_assert(dfgnn__search_init(&s, 3));
+  s.arm[1].ratio = (dfgnn_interval){.center = 1, .low = 0.7, .high = 1.1};
+  s.arm[2].ratio = (dfgnn_interval){.center = 0.5, .low = 0.3, .high = 0.9};
+  dfgnn_interval i = dfgnn__search_compare(&s, 1, 2);
+  ck_assert_double_eq_tol(i.center, 0.5, 1e-12);
+  ck_assert_double_eq_tol(i.low, 0.5 - hypot(0.3, 0.4), 1e-12);
+  ck_assert_double_eq_tol(i.high, 0.5 + hypot(0.1, 0.2), 1e-12);
+  dfgnn_interval back = dfgnn__search_compare(&s, 2, 1);
+  ck_assert_double_eq_tol(back.low, -i.high, 1e-12);
+  ck_assert_double_eq_tol(back.high, -i.low, 1e-12);
+  dfgnn__search_free(&s);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("tuner search");
   TCase *all = tcase_create("all");
   tcase_set_timeout(all, 30);
   tcase_add_test(all, the_fastest_wins_under_noise);
+  tcase_add_test(all,
+                 arms_without_shared_rounds_are_compared_by_their_intervals);
   tcase_add_test(all, the_fastest_wins_among_outliers);
   tcase_add_test(all, the_fastest_wins_under_drift);
   tcase_add_test(all, the_fastest_wins_under_all_at_once);

@@ -89,6 +89,17 @@ START_TEST(the_interval_narrows_with_more_samples) {
 }
 END_TEST
 
+/* Below six samples there is no rank test: the noise of all arms says it. */
+START_TEST(few_samples_have_the_interval_of_their_noise) {
+  double x[] = {2, 2, 2, 2}, scratch[10];
+  dfgnn_interval one = dfgnn__location(x, 1, 0.01, scratch);
+  dfgnn_interval four = dfgnn__location(x, 4, 0.01, scratch);
+  ck_assert_double_eq_tol(one.high - 2, 0.025, 1e-12);
+  ck_assert_double_eq_tol(four.high - 2, 0.0125, 1e-12);
+  ck_assert_double_eq_tol(2 - four.low, 0.0125, 1e-12);
+}
+END_TEST
+
 START_TEST(pooled_noise_moves_from_the_prior_to_the_data) {
   double residual[400];
   state = 17;
@@ -108,6 +119,7 @@ int main(void) {
   tcase_add_test(all, intervals_hold_the_truth_95_times_in_100);
   tcase_add_test(all, the_location_bears_a_quarter_of_outliers);
   tcase_add_test(all, the_interval_narrows_with_more_samples);
+  tcase_add_test(all, few_samples_have_the_interval_of_their_noise);
   tcase_add_test(all, pooled_noise_moves_from_the_prior_to_the_data);
   suite_add_tcase(suite, all);
   SRunner *runner = srunner_create(suite);

@@ -1,3 +1,4 @@
+/* passes.c - the launches that unfused attention is made of */
 #include "kernels/attention/cuda/passes_launch.h"
 
 size_t dfgnn__passes_score_bytes(const dfgnn_setting *setting) {
