@@ -13,17 +13,37 @@
 #   DEVICE=cuda   any device that the tools know
 #   BUDGET=TIME   a problem (default 1s)
 #   PART=N        a round is an N-th of all problems (default 29)
+#   SHAPES=LINES  what is measured on each graph in place of the list below: a
+#                 line has options of dfgnn-tune run
 . "$(dirname "$0")/lib.sh"
 needs dfgnn-tune
 
 [ $# -ge 3 ] || {
-  sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 store=$1
 end=$(($(date +%s) + $2))
 shift 2
 part=${PART:-29}
+both="--pass forward,backward"
+attention="--op gt,gat,gatv2 $both"
+sums="--op spmm-sum,reduce-max $both"
+shapes=${SHAPES:-"
+$attention --heads 1 --dim 32,128
+$sums --heads 1 --dim 32,64,128
+$attention --heads 8 --dim 8,16
+$attention --heads 16 --dim 32
+$attention --heads 4 --dim 24
+$attention --heads 2 --dim 16,64
+$attention --heads 4 --dim 32,64
+$attention --heads 8 --dim 32
+$attention --heads 8 --dim 8,16 --dtype f16
+--op gt,gatv2 $both --heads 16 --dim 32,64 --dtype bf16
+--op gt,gatv2 $both --heads 4 --dim 32 --edge-dim 11
+--op gt,gatv2 $both --heads 8 --dim 8 --edge-dim 8
+--op gt $both --heads 16 --dim 32 --edge-dim 11 --dtype f16
+--op gt,gatv2 $both --heads 4 --dim 16 --edge-dim 64"}
 generated="
 rmat:scale=10,edges=30000,seed=1
 rmat:scale=13,edges=120000,seed=2
@@ -60,7 +80,7 @@ measured() {
   # shellcheck disable=SC2086
   dfgnn-tune run "$@" --shard "$shard/$part" --store "$store" -q \
     --device "${DEVICE:-cuda}" --budget "${BUDGET:-1s}" \
-    --time-limit "${left}s" >/dev/null || code=$?
+    --time-limit "${left}s" </dev/null >/dev/null || code=$?
   [ $code -eq 0 ] || [ $code -eq 3 ] || say "dfgnn-tune exits with $code"
 }
 
@@ -69,16 +89,9 @@ round=1
 while [ $round -le "$part" ]; do
   say "round $round of $part"
   [ $((round % 3)) -ne 0 ] || export DFGNN_MODEL=none
-  measured $round "$@" $generated --heads 1 --dim 32,128 \
-    --op gt,gat,gatv2,spmm-sum,reduce-max --pass forward,backward &&
-    measured $round "$@" $generated --heads 8 --dim 8,16 \
-      --op gt,gat,gatv2 --pass forward,backward &&
-    measured $round "$@" $generated --heads 16 --dim 32 \
-      --op gt,gat,gatv2 --pass forward,backward &&
-    measured $round "$@" $generated --heads 4 --dim 24 \
-      --op gt,gat,gatv2 --pass forward,backward &&
-    measured $round "$@" $generated --heads 1 --dim 64 \
-      --op spmm-sum,reduce-max --pass forward,backward || break
+  echo "$shapes" | while read -r shape; do
+    [ -z "$shape" ] || measured $round "$@" $generated $shape || exit 1
+  done || break
   unset DFGNN_MODEL
   round=$((round + 1))
 done
