@@ -68,6 +68,21 @@ void dfgnn__context_drop(dfgnn_context *ctx);
 void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
                                 void *data);
 
+/* The engine of the context's device; NULL on a CPU. */
+static inline dfgnn_engine *dfgnn__context_engine(const dfgnn_context *ctx) {
+  return ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
+}
+/* Makes the context's device the thread's current one; leaving takes what this
+ * returned and restores the one before. */
+static inline int dfgnn__context_enter(const dfgnn_context *ctx) {
+  return ctx->backend->enter ? ctx->backend->enter(ctx->device) : -1;
+}
+static inline void dfgnn__context_leave(const dfgnn_context *ctx,
+                                        int previous) {
+  if (ctx->backend->leave)
+    ctx->backend->leave(previous);
+}
+
 /* The store that tuning writes: its path, or NULL if there is none. */
 const char *dfgnn__context_store(const dfgnn_context *ctx);
 

@@ -1,3 +1,4 @@
+/* graph.c - graphs are created and destroyed */
 #include "lib/graph.h"
 
 #include <stdlib.h>
@@ -5,13 +6,8 @@
 
 #include "base/error.h"
 #include "lib/handle.h"
+#include "lib/plan.h"
 #include "lib/reorder.h"
-
-typedef struct dfgnn_view_node {
-  dfgnn_view view;
-  unsigned borrowed; /* bits of arrays that are the caller's */
-  struct dfgnn_view_node *next;
-} dfgnn_view_node;
 
 static dfgnn_status check_csr(const dfgnn_csr *csr) {
   if (!csr)
@@ -54,52 +50,6 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn__graph_place(const void **placed, void **owned,
-                                dfgnn_graph *g, const void *array, size_t bytes,
-                                int on_device) {
-  const dfgnn_backend *backend = g->ctx->backend;
-  if (on_device || !strcmp(backend->name, "cpu")) {
-    *placed = array;
-    return DFGNN_OK;
-  }
-  dfgnn_status status = backend->allocate(g->ctx->device, owned, bytes);
-  if (!status)
-    status = backend->copy(g->ctx->device, *owned, array, bytes);
-  *placed = *owned;
-  if (!status)
-    g->owned_bytes += bytes;
-  return status;
-}
-
-static dfgnn_status place_indices(dfgnn_graph *g, const dfgnn_csr *csr) {
-  const dfgnn_backend *backend = g->ctx->backend;
-  size_t edges = (size_t)csr->edges;
-  const void *placed;
-  if (csr->index_type == DFGNN_INDEX_I32) {
-    dfgnn_status status =
-        dfgnn__graph_place(&placed, &g->owned_indices, g, csr->indices,
-                           edges * sizeof(int32_t), csr->on_device);
-    g->matrix.indices = placed;
-    return status;
-  }
-  void *wide = NULL, *narrow = NULL;
-  dfgnn_status status = dfgnn__graph_place(
-      &placed, &wide, g, csr->indices, edges * sizeof(int64_t), csr->on_device);
-  if (!status)
-    status =
-        backend->allocate(g->ctx->device, &narrow, edges * sizeof(int32_t));
-  if (!status)
-    status = backend->narrow(g->ctx->device, narrow, placed, csr->edges);
-  if (wide) {
-    backend->release(g->ctx->device, wide);
-    g->owned_bytes -= edges * sizeof(int64_t);
-  }
-  g->owned_indices = narrow;
-  g->matrix.indices = narrow;
-  g->owned_bytes += edges * sizeof(int32_t);
-  return status;
-}
-
 /* What is known of the matrix now, and what is found out while the host goes
  * on. */
 static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
@@ -140,53 +90,58 @@ static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
                                 g->graph_ptr);
 }
 
-static dfgnn_graph *start(dfgnn_context *ctx, const dfgnn_csr *csr) {
+dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
+                                const char *family, const char *name) {
   dfgnn_graph *g = calloc(1, sizeof *g);
+  *graph = g;
   if (!g)
-    return NULL;
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   g->kind = DFGNN_HANDLE_GRAPH;
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->order_lock, NULL);
   pthread_rwlock_init(&g->plans_lock, NULL);
   g->ctx = ctx;
   dfgnn__context_hold(ctx);
-  g->family = strdup(csr->family ? csr->family : "");
-  g->name = strdup(csr->name ? csr->name : "");
-  g->matrix.destinations = csr->destinations;
-  g->matrix.sources = csr->sources;
-  g->matrix.edges = csr->edges;
-  g->matrix.offsets64 = csr->offset_type == DFGNN_INDEX_I64;
-  return g;
+  g->family = strdup(family ? family : "");
+  g->name = strdup(name ? name : "");
+  return g->family && g->name
+             ? DFGNN_OK
+             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
 }
 
 dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_csr *csr,
                                const dfgnn_sorted_edges *sorted) {
-  dfgnn_status status = DFGNN_OK;
-  dfgnn_graph *g = start(ctx, csr);
-  if (!g)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  const void *indices = NULL;
+  dfgnn_graph *g;
+  dfgnn_status status = dfgnn__graph_start(&g, ctx, csr->family, csr->name);
+  if (status)
+    goto out;
+  g->matrix.destinations = csr->destinations;
+  g->matrix.sources = csr->sources;
+  g->matrix.edges = csr->edges;
+  g->matrix.offsets64 = csr->offset_type == DFGNN_INDEX_I64;
   const size_t offsets =
       ((size_t)csr->destinations + 1) * (g->matrix.offsets64 ? 8 : 4);
-  if (!g->family || !g->name)
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (!status && !sorted && csr->on_device && ctx->backend->follow)
+  if (!sorted && csr->on_device && ctx->backend->follow)
     status = ctx->backend->follow(ctx->device, csr->stream);
   if (!status)
     status = dfgnn__graph_place(&g->matrix.offsets, &g->owned_offsets, g,
                                 csr->offsets, offsets, csr->on_device);
   if (!status)
-    status = place_indices(g, csr);
+    status = dfgnn__graph_place_indices(&indices, &g->owned_indices, g,
+                                        csr->indices, csr);
+  g->matrix.indices = indices;
   if (!status)
     status = look_at(g, csr, sorted);
   if (!status && !sorted)
     status = dfgnn__graph_take_columns(g, csr);
-  if (status) {
+out:
+  if (status)
     dfgnn_graph_destroy(g);
-    return status;
-  }
-  *graph = g;
-  return DFGNN_OK;
+  else
+    *graph = g;
+  return status;
 }
 
 dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
@@ -206,7 +161,8 @@ typedef struct leave {
   void *stream;
 } leave;
 
-static void give_back(const leave *l, const void *memory) {
+static void give_back(const void *data, const void *memory) {
+  const leave *l = data;
   dfgnn_context *ctx = l->ctx;
   if (memory && l->ordered && ctx->backend->retire)
     ctx->backend->retire(ctx->device, (void *)memory, l->stream);
@@ -233,16 +189,12 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   if (left)
     dfgnn__log(ctx, DFGNN_LOG_DEBUG,
                "graph %s destroyed before %d of its plans", graph->name, left);
-  dfgnn__reordered_free(graph);
+  dfgnn_graph *inner = graph->reordered ? graph->reordered->inner : NULL;
+  dfgnn__reordered_free(ctx, graph->reordered);
+  dfgnn_graph_destroy(inner);
   forget_analysis(graph);
   (void)dfgnn__graph_follow(graph, l.stream);
-  for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
-    next = node->next;
-    for (int k = 0; k < 4; k++)
-      if (!(node->borrowed >> k & 1))
-        give_back(&l, node->view.array[k]);
-    free(node);
-  }
+  dfgnn__graph_free_views(graph, give_back, &l);
   give_back(&l, graph->owned_offsets);
   give_back(&l, graph->owned_indices);
   give_back(&l, graph->edge_order);
@@ -277,70 +229,4 @@ size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
     bytes +=
         graph->reordered->bytes + dfgnn_graph_bytes(graph->reordered->inner);
   return bytes;
-}
-
-static dfgnn_view *find_view(const dfgnn_graph *graph,
-                             const dfgnn_view_request *request) {
-  dfgnn_view_node *node = graph->views;
-  while (node && (node->view.request.kind != request->kind ||
-                  node->view.request.parameter != request->parameter ||
-                  node->view.request.transposed != request->transposed))
-    node = node->next;
-  return node ? &node->view : NULL;
-}
-
-dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
-                                   unsigned borrowed) {
-  const dfgnn_backend *backend = graph->ctx->backend;
-  dfgnn_view_node *node = calloc(1, sizeof *node);
-  if (!node) {
-    for (int k = 0; k < 4; k++)
-      if (view->array[k] && !(borrowed >> k & 1))
-        backend->release(graph->ctx->device, (void *)view->array[k]);
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  }
-  *node = (dfgnn_view_node){
-      .view = *view, .borrowed = borrowed, .next = graph->views};
-  graph->views = node;
-  graph->view_bytes += view->bytes;
-  return DFGNN_OK;
-}
-
-/* The caller holds the graph's lock. */
-static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
-                             const dfgnn_view_request *request) {
-  static const dfgnn_view_request transpose = {DFGNN_VIEW_TRANSPOSE, 0, 0};
-  dfgnn_context *ctx = graph->ctx;
-  dfgnn_matrix matrix =
-      dfgnn__graph_known(graph) ? graph->exact : graph->matrix;
-  dfgnn_status status = DFGNN_OK;
-  if ((*view = find_view(graph, request)))
-    return DFGNN_OK;
-  if (request->transposed) {
-    const dfgnn_view *columns;
-    status = get_view(&columns, graph, &transpose);
-    if (status)
-      return status;
-    matrix = dfgnn__transposed(&matrix, columns);
-  }
-  dfgnn_view built = {.request = *request};
-  status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);
-  if (!status)
-    status = ctx->backend->build_view(
-        ctx->device, &built, &matrix,
-        dfgnn__graph_known(graph) ? &graph->signature : &graph->guess);
-  if (status)
-    return status;
-  dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
-  status = dfgnn__graph_add_view(graph, &built, 0);
-  *view = status ? NULL : &graph->views->view;
-  return status;
-}
-
-dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
-                               const dfgnn_view_request *request) {
-  pthread_mutex_lock(&graph->lock);
-  dfgnn_status status = get_view(view, graph, request);
-  pthread_mutex_unlock(&graph->lock);
-  return status;
 }

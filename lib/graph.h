@@ -50,17 +50,24 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_csr *csr,
                                const dfgnn_sorted_edges *sorted);
 
-/* An array where the device can read it: *owned is a copy of it, or NULL. */
+/* A graph with its locks and names, and nothing else yet.  If it fails *graph
+ * is NULL or is to be destroyed. */
+dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
+                                const char *family, const char *name);
+
+/* lib/graph_place.c: an array where the device can read it; *owned is a copy of
+ * it, or NULL. */
 dfgnn_status dfgnn__graph_place(const void **placed, void **owned,
                                 dfgnn_graph *graph, const void *array,
                                 size_t bytes, int on_device);
+/* The same for an array of csr->edges indices of csr->index_type, which becomes
+ * 32-bit. */
+dfgnn_status dfgnn__graph_place_indices(const void **placed, void **owned,
+                                        dfgnn_graph *graph, const void *array,
+                                        const dfgnn_csr *csr);
 /* lib/graph_columns.c: the transposed view, if csr has columns. */
 dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
                                        const dfgnn_csr *csr);
-/* A view that is there already; borrowed: bits of arrays that are not the
- * graph's. */
-dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
-                                   unsigned borrowed);
 
 /* What is on the stream now makes the graph's arrays. */
 void dfgnn__graph_mark(dfgnn_graph *graph, void *stream);
@@ -83,13 +90,24 @@ static inline int dfgnn__graph_known(const dfgnn_graph *graph) {
  * matrix that is checked only now. */
 dfgnn_status dfgnn__graph_know(dfgnn_graph *graph);
 
-/* The view, built now if it is the first request. */
+/* lib/graph_views.c: the view, built now if this is the first request. */
 dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
                                const dfgnn_view_request *request);
+/* Adds a view that is there already; borrowed: bits of arrays that are not the
+ * graph's. */
+dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
+                                   unsigned borrowed);
+/* Frees the views; release() gets each array that is the graph's own, or NULL.
+ */
+void dfgnn__graph_free_views(dfgnn_graph *graph,
+                             void (*release)(const void *data,
+                                             const void *memory),
+                             const void *data);
 
-/* lib/plan.c: drops the cached plans of a graph. */
+/* lib/plan_cache.c: drops the plans that the graph keeps. */
 void dfgnn__graph_forget_plans(dfgnn_graph *graph);
-/* Tells the plans that are left that their graph is gone; returns how many. */
+/* lib/plan.c: tells the plans that are left that their graph is gone; returns
+ * how many. */
 int dfgnn__graph_orphan_plans(dfgnn_graph *graph);
 
 #endif

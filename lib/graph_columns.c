@@ -65,30 +65,6 @@ static int64_t most_of_a_column(const dfgnn_matrix *m, const void *offsets) {
   return most;
 }
 
-/* Rows of edges as kernels read them; *owned is a copy, or NULL. */
-static dfgnn_status place_rows(const void **rows, void **owned,
-                               dfgnn_graph *graph, const dfgnn_csr *csr) {
-  const dfgnn_backend *backend = graph->ctx->backend;
-  dfgnn_device *device = graph->ctx->device;
-  const size_t edges = (size_t)csr->edges;
-  const int wide = csr->index_type == DFGNN_INDEX_I64;
-  void *narrow = NULL;
-  dfgnn_status status =
-      dfgnn__graph_place(rows, owned, graph, csr->column_rows,
-                         edges * (wide ? 8 : 4), csr->on_device);
-  if (status || !wide)
-    return status;
-  status = backend->allocate(device, &narrow, edges * sizeof(int32_t));
-  if (!status)
-    status = backend->narrow(device, narrow, *rows, csr->edges);
-  if (*owned) {
-    backend->release(device, *owned);
-    graph->owned_bytes -= edges * sizeof(int64_t);
-  }
-  *rows = *owned = narrow;
-  return status;
-}
-
 dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
                                        const dfgnn_csr *csr) {
   const dfgnn_backend *backend = graph->ctx->backend;
@@ -105,7 +81,8 @@ dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
       dfgnn__graph_place(&view.array[0], &owned[0], graph, csr->column_offsets,
                          ((size_t)m->sources + 1) * width, csr->on_device);
   if (!status)
-    status = place_rows(&view.array[1], &owned[1], graph, csr);
+    status = dfgnn__graph_place_indices(&view.array[1], &owned[1], graph,
+                                        csr->column_rows, csr);
   if (!status)
     status =
         dfgnn__graph_place(&view.array[2], &owned[2], graph, csr->column_edges,

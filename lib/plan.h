@@ -7,6 +7,8 @@
 #include "lib/graph.h"
 #include "lib/operator.h"
 
+enum { DFGNN_WORKSPACE_ALIGNMENT = 256 }; /* bytes */
+
 struct dfgnn_plan {
   uint32_t kind; /* lib/handle.h */
   dfgnn_context *ctx;
@@ -35,8 +37,8 @@ dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem);
 /* Hashes every byte of a complete problem, whose padding is zero. */
 uint64_t dfgnn__problem_hash(const dfgnn_problem *problem);
 
-/* lib/plan_cache.c: a graph keeps the plans that were created of it, whose
- * problems differ. */
+/* ---- plan_cache.c: a graph keeps the plans that were created of it ------- */
+
 /* One more reference to the plan that the graph keeps of a complete problem;
  * NULL if there is none. */
 dfgnn_plan *dfgnn__plan_kept(dfgnn_graph *graph, const dfgnn_problem *problem);
@@ -46,6 +48,8 @@ dfgnn_plan *dfgnn__plan_kept(dfgnn_graph *graph, const dfgnn_problem *problem);
 dfgnn_status dfgnn__plan_keep(dfgnn_plan **plan);
 /* The graph no longer keeps the plan, nor its reference. */
 void dfgnn__plan_give_up(dfgnn_plan *plan);
+
+/* ---- plan_choose.c, plan_create.c, plan_compile.c ------------------------ */
 
 /* Chooses the variant that a plan gets.  avoided says by variant index which
  * ones are passed over beside those that are broken; NULL: none. */

@@ -4,18 +4,6 @@
 
 #include "base/error.h"
 #include "lib/plan.h"
-#include "lib/signature.h"
-
-_Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
-               "a problem is hashed by words");
-
-uint64_t dfgnn__problem_hash(const dfgnn_problem *problem) {
-  uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
-  memcpy(words, problem, sizeof words);
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    h += words[i] * (0x9e3779b97f4a7c15u * (2 * i + 1));
-  return dfgnn__mix(h);
-}
 
 static dfgnn_plan *cache_find(dfgnn_graph *graph, uint64_t hash,
                               const dfgnn_problem *problem) {

@@ -67,8 +67,6 @@ void dfgnn__race_free(dfgnn_plan *plan) {
   for (size_t i = 0; i < CALLS; i++)
     if (r->watch[i])
       plan->ctx->backend->watch_destroy(plan->ctx->device, r->watch[i]);
-  for (size_t k = 0; k < r->count; k++)
-    dfgnn_plan_destroy(r->entrant[k]);
   free(r);
   plan->race = NULL;
 }
@@ -129,50 +127,46 @@ static int take_call(struct dfgnn_plan_race *r) {
   return -1;
 }
 
-static dfgnn_status timed_call(const dfgnn_plan *plan, int call,
-                               const dfgnn_args *args, void *workspace,
-                               void *stream) {
-  struct dfgnn_plan_race *r = plan->race;
-  const dfgnn_backend *backend = plan->ctx->backend;
-  dfgnn_device *device = plan->ctx->device;
-  dfgnn_plan *entrant = r->entrant[(size_t)call % r->count];
-  dfgnn_status status = backend->watch_mark(device, r->watch[call], 0, stream);
-  if (!status)
-    status = dfgnn_execute(entrant, args, workspace, stream);
-  if (!status)
-    status = backend->watch_mark(device, r->watch[call], 1, stream);
-  if (status)
-    atomic_store(&r->state[call], CALL_VOID);
-  else
-    atomic_store(&r->made[call], 1);
-  return status;
-}
-
-dfgnn_status dfgnn__race_execute(const dfgnn_plan *plan, const dfgnn_args *args,
-                                 void *workspace, void *stream) {
+dfgnn_race_call dfgnn__race_take(const dfgnn_plan *plan, void *stream) {
   struct dfgnn_plan_race *r = plan->race;
   const int winner = atomic_load(&r->winner);
-  if (winner >= 0)
-    return dfgnn_execute(r->entrant[winner], args, workspace, stream);
-  if (plan->ctx->backend->capturing(plan->ctx->device, stream))
-    return dfgnn_execute(r->entrant[0], args, workspace, stream);
+  if (winner >= 0 || plan->ctx->backend->capturing(plan->ctx->device, stream)) {
+    const dfgnn_plan *entrant = r->entrant[winner >= 0 ? winner : 0];
+    return (dfgnn_race_call){.entrant = entrant, .best = entrant, .call = -1};
+  }
   read_times(plan);
   const size_t best = fastest(r);
   const int call = take_call(r);
-  if (call >= 0) {
-    const size_t k = (size_t)call % r->count;
-    if (!is_slow(r, k, best)) {
-      const dfgnn_status status =
-          timed_call(plan, call, args, workspace, stream);
-      /* A launch that the device refuses is an entrant's, not the caller's. */
-      if (status != DFGNN_ERROR_DEVICE || k == best)
-        return status;
-    }
+  dfgnn_race_call taken = {
+      .entrant = r->entrant[best], .best = r->entrant[best], .call = -1};
+  if (call < 0) {
+    decide(plan);
+  } else if (is_slow(r, (size_t)call % r->count, best)) {
     atomic_store(&r->state[call], CALL_VOID);
   } else {
-    decide(plan);
+    taken.entrant = r->entrant[(size_t)call % r->count];
+    taken.call = call;
   }
-  return dfgnn_execute(r->entrant[best], args, workspace, stream);
+  return taken;
+}
+
+dfgnn_status dfgnn__race_mark(const dfgnn_plan *plan, dfgnn_race_call taken,
+                              int end, void *stream) {
+  return plan->ctx->backend->watch_mark(
+      plan->ctx->device, plan->race->watch[taken.call], end, stream);
+}
+
+void dfgnn__race_made(const dfgnn_plan *plan, dfgnn_race_call taken,
+                      dfgnn_status status) {
+  struct dfgnn_plan_race *r = plan->race;
+  if (status)
+    atomic_store(&r->state[taken.call], CALL_VOID);
+  else
+    atomic_store(&r->made[taken.call], 1);
+}
+
+dfgnn_plan *dfgnn__race_entrant(const dfgnn_plan *plan, size_t k) {
+  return k < plan->race->count ? plan->race->entrant[k] : NULL;
 }
 
 const dfgnn_plan *dfgnn__race_current(const dfgnn_plan *plan) {

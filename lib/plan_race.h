@@ -14,11 +14,28 @@ enum { DFGNN_RACE_ENTRANTS = 4, DFGNN_RACE_ROUNDS = 3 };
  * is the choice without a race.  On failure they stay the caller's. */
 dfgnn_status dfgnn__race_begin(dfgnn_plan *plan, dfgnn_plan *const *entrant,
                                size_t count);
+/* Frees the race, not the entrants. */
 void dfgnn__race_free(dfgnn_plan *plan);
 
-/* Runs an entrant; takes no lock, allocates nothing, does not synchronise. */
-dfgnn_status dfgnn__race_execute(const dfgnn_plan *plan, const dfgnn_args *args,
-                                 void *workspace, void *stream);
+/* The k-th entrant; NULL past the last. */
+dfgnn_plan *dfgnn__race_entrant(const dfgnn_plan *plan, size_t k);
+
+/* One call of a racing plan. */
+typedef struct dfgnn_race_call {
+  const dfgnn_plan *entrant; /* runs the call */
+  const dfgnn_plan *best;    /* runs it if the device refuses the entrant */
+  int call;                  /* its number in the race; -1: it is not timed */
+} dfgnn_race_call;
+
+/* Says which entrant runs the next call.  None of these takes a lock, allocates
+ * or synchronises. */
+dfgnn_race_call dfgnn__race_take(const dfgnn_plan *plan, void *stream);
+/* Marks the begin or the end of a timed call on the stream. */
+dfgnn_status dfgnn__race_mark(const dfgnn_plan *plan, dfgnn_race_call taken,
+                              int end, void *stream);
+/* Says how a timed call ended. */
+void dfgnn__race_made(const dfgnn_plan *plan, dfgnn_race_call taken,
+                      dfgnn_status status);
 
 /* The plan that runs: of a race the winner, before there is one the first. */
 const dfgnn_plan *dfgnn__race_current(const dfgnn_plan *plan);

@@ -82,19 +82,6 @@ static int64_t *copy_order(const int64_t *order, int64_t count) {
   return copy && order ? memcpy(copy, order, bytes) : copy;
 }
 
-static void release(dfgnn_context *ctx, dfgnn_reordered *r) {
-  if (!r)
-    return;
-  if (r->device_rows)
-    ctx->backend->release(ctx->device, r->device_rows);
-  if (r->device_columns)
-    ctx->backend->release(ctx->device, r->device_columns);
-  dfgnn_graph_destroy(r->inner);
-  free(r->rows);
-  free(r->columns);
-  free(r);
-}
-
 /* ---- making one ---------------------------------------------------------- */
 
 /* Fails unless each of 0 .. count - 1 comes once; permuting checks only what it
@@ -235,23 +222,12 @@ static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
         upload(&r->device_columns, &r->bytes, ctx, r->columns, m->sources, 0);
   if (status)
     return status;
-  dfgnn_graph *g = calloc(1, sizeof *g);
-  if (!g)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  g->kind = DFGNN_HANDLE_GRAPH;
-  pthread_mutex_init(&g->lock, NULL);
-  pthread_mutex_init(&g->order_lock, NULL);
-  pthread_rwlock_init(&g->plans_lock, NULL);
-  g->ctx = ctx;
-  dfgnn__context_hold(ctx);
-  g->matrix = *m;
-  dfgnn__graph_set_known(g, &r->inner->signature);
-  g->family = strdup(r->inner->family);
-  g->name = strdup(r->inner->name);
-  *graph = g;
-  return g->family && g->name
-             ? DFGNN_OK
-             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  status = dfgnn__graph_start(graph, ctx, r->inner->family, r->inner->name);
+  if (!status) {
+    (*graph)->matrix = *m;
+    dfgnn__graph_set_known(*graph, &r->inner->signature);
+  }
+  return status;
 }
 
 static dfgnn_status check_how(const dfgnn_reordering *how) {
@@ -306,31 +282,9 @@ out:
     else
       *graph = made;
   } else {
-    release(ctx, r);
+    if (r)
+      dfgnn_graph_destroy(r->inner);
+    dfgnn__reordered_free(ctx, r);
   }
   return status;
-}
-
-void dfgnn__reordered_free(dfgnn_graph *graph) {
-  release(graph->ctx, graph->reordered);
-}
-
-/* ---- asking -------------------------------------------------------------- */
-
-dfgnn_graph *dfgnn__graph_inner(dfgnn_graph *graph) {
-  return graph->reordered && graph->reordered->inner ? graph->reordered->inner
-                                                     : graph;
-}
-
-dfgnn_status dfgnn_graph_order(int64_t *rows, int64_t *columns,
-                               const dfgnn_graph *graph) {
-  dfgnn_status status = dfgnn__check_graph(graph);
-  if (status)
-    return status;
-  const dfgnn_reordered *r = graph->reordered;
-  for (int64_t i = 0; rows && i < graph->matrix.destinations; i++)
-    rows[i] = r && r->rows ? r->rows[i] : i;
-  for (int64_t j = 0; columns && j < graph->matrix.sources; j++)
-    columns[j] = r && r->columns ? r->columns[j] : j;
-  return DFGNN_OK;
 }

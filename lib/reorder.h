@@ -12,19 +12,28 @@ typedef struct dfgnn_reordered {
   dfgnn_graph *inner; /* inside: the reordered graph that runs, else NULL */
 } dfgnn_reordered;
 
-void dfgnn__reordered_free(dfgnn_graph *graph);
+/* Frees all but the inner graph; r may be NULL. */
+void dfgnn__reordered_free(dfgnn_context *ctx, dfgnn_reordered *r);
 
 /* The graph that is tuned and run: itself, or what an inside graph holds. */
 dfgnn_graph *dfgnn__graph_inner(dfgnn_graph *graph);
 
-/* A plan for an inside graph around one for its inner graph, of a variant
- * (NULL: the best). */
-dfgnn_status dfgnn__reordered_plan(dfgnn_plan **plan, dfgnn_graph *graph,
-                                   const dfgnn_problem *problem,
-                                   const char *variant);
+/* ---- reorder_plan.c: plans of an inside graph ---------------------------- */
 
-/* Moves inputs into the order, runs, moves outputs back. */
-dfgnn_status dfgnn__reordered_execute(const dfgnn_plan *plan,
+/* A plan of an inside graph around a plan of its inner graph, of which it takes
+ * the reference; on failure that stays the caller's. */
+dfgnn_status dfgnn__reordered_plan(dfgnn_plan **plan, dfgnn_graph *graph,
+                                   dfgnn_plan *inner);
+
+/* Copies what the inner plan reads into its order, behind the inner plan's
+ * workspace; *inner_args names the copies. */
+dfgnn_status dfgnn__reordered_gather(dfgnn_args *inner_args,
+                                     const dfgnn_plan *plan,
+                                     const dfgnn_args *args, void *workspace,
+                                     void *stream);
+/* Copies what the inner plan wrote back into the caller's order. */
+dfgnn_status dfgnn__reordered_scatter(const dfgnn_args *inner_args,
+                                      const dfgnn_plan *plan,
                                       const dfgnn_args *args, void *workspace,
                                       void *stream);
 

@@ -25,27 +25,16 @@ static size_t bytes_of(const dfgnn_tensor *t, const dfgnn_plan *plan) {
 }
 
 dfgnn_status dfgnn__reordered_plan(dfgnn_plan **out, dfgnn_graph *graph,
-                                   const dfgnn_problem *problem,
-                                   const char *variant) {
-  const dfgnn_reordered *r = graph->reordered;
-  dfgnn_plan *inner;
-  dfgnn_status status =
-      variant ? dfgnn_plan_create_forced(&inner, graph->ctx, r->inner, problem,
-                                         variant)
-              : dfgnn_plan_create(&inner, graph->ctx, r->inner, problem);
-  if (status)
-    return status;
+                                   dfgnn_plan *inner) {
   dfgnn_plan *plan = dfgnn__plan_make(graph, &inner->problem);
-  if (!plan) {
-    dfgnn_plan_destroy(inner);
+  if (!plan)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  }
   plan->variant = inner->variant;
   plan->choice = inner->choice;
   plan->inner = inner;
   plan->workspace = ALIGN(inner->workspace);
   for (const dfgnn_tensor *t = plan->op->tensors; t->name; t++)
-    if (moved(t, problem, r))
+    if (moved(t, &plan->problem, graph->reordered))
       plan->workspace += bytes_of(t, plan);
   *out = plan;
   return DFGNN_OK;
@@ -100,21 +89,25 @@ static dfgnn_status move(const dfgnn_plan *plan, const dfgnn_tensor *t,
   return plan->ctx->backend->move(plan->ctx->device, &x, stream);
 }
 
-dfgnn_status dfgnn__reordered_execute(const dfgnn_plan *plan,
-                                      const dfgnn_args *args, void *workspace,
-                                      void *stream) {
-  const dfgnn_reordered *r = plan->graph->reordered;
-  const dfgnn_tensor *t;
-  dfgnn_args inner = *args;
-  char *copy = (char *)workspace + ALIGN(plan->inner->workspace);
+/* The first copy of a tensor in a plan's workspace. */
+static char *first_copy(const dfgnn_plan *plan, void *workspace) {
+  return (char *)workspace + ALIGN(plan->inner->workspace);
+}
+
+dfgnn_status dfgnn__reordered_gather(dfgnn_args *inner_args,
+                                     const dfgnn_plan *plan,
+                                     const dfgnn_args *args, void *workspace,
+                                     void *stream) {
+  char *copy = first_copy(plan, workspace);
   dfgnn_status status = DFGNN_OK;
   if (args->edge_number && plan->problem.dropout)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "args.edge_number is given, but the graph is reordered "
                        "inside, expected NULL");
-  for (t = plan->op->tensors; t->name && !status; t++) {
-    void **slot = dfgnn__tensor_slot(t, &inner);
-    if (!moved(t, &plan->problem, r))
+  *inner_args = *args;
+  for (const dfgnn_tensor *t = plan->op->tensors; t->name && !status; t++) {
+    void **slot = dfgnn__tensor_slot(t, inner_args);
+    if (!moved(t, &plan->problem, plan->graph->reordered))
       continue;
     if (*slot) {
       if (dfgnn__role_reads(t->role) ||
@@ -122,18 +115,25 @@ dfgnn_status dfgnn__reordered_execute(const dfgnn_plan *plan,
         status = move(plan, t, args, copy, 0, stream);
       *slot = copy;
       if (t->strides)
-        *(dfgnn_strides *)((char *)&inner + t->strides) =
+        *(dfgnn_strides *)((char *)inner_args + t->strides) =
             dense(t, &plan->problem);
     }
     copy += bytes_of(t, plan);
   }
-  if (!status)
-    status = dfgnn_execute(plan->inner, &inner, workspace, stream);
-  copy = (char *)workspace + ALIGN(plan->inner->workspace);
-  for (t = plan->op->tensors; t->name && !status; t++) {
-    if (!moved(t, &plan->problem, r))
+  return status;
+}
+
+dfgnn_status dfgnn__reordered_scatter(const dfgnn_args *inner_args,
+                                      const dfgnn_plan *plan,
+                                      const dfgnn_args *args, void *workspace,
+                                      void *stream) {
+  char *copy = first_copy(plan, workspace);
+  dfgnn_status status = DFGNN_OK;
+  for (const dfgnn_tensor *t = plan->op->tensors; t->name && !status; t++) {
+    if (!moved(t, &plan->problem, plan->graph->reordered))
       continue;
-    if (!dfgnn__role_reads(t->role) && *dfgnn__tensor_slot(t, &inner))
+    if (!dfgnn__role_reads(t->role) &&
+        *dfgnn__tensor_slot(t, (dfgnn_args *)inner_args))
       status = move(plan, t, args, copy, 1, stream);
     copy += bytes_of(t, plan);
   }

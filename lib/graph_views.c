@@ -1,0 +1,92 @@
+/* graph_views.c - the views of a graph: built at the first request, kept with
+ * it */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "lib/graph.h"
+
+typedef struct dfgnn_view_node {
+  dfgnn_view view;
+  unsigned borrowed; /* bits of arrays that are the caller's */
+  struct dfgnn_view_node *next;
+} dfgnn_view_node;
+
+static dfgnn_view *find_view(const dfgnn_graph *graph,
+                             const dfgnn_view_request *request) {
+  dfgnn_view_node *node = graph->views;
+  while (node && (node->view.request.kind != request->kind ||
+                  node->view.request.parameter != request->parameter ||
+                  node->view.request.transposed != request->transposed))
+    node = node->next;
+  return node ? &node->view : NULL;
+}
+
+dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
+                                   unsigned borrowed) {
+  const dfgnn_backend *backend = graph->ctx->backend;
+  dfgnn_view_node *node = calloc(1, sizeof *node);
+  if (!node) {
+    for (int k = 0; k < 4; k++)
+      if (view->array[k] && !(borrowed >> k & 1))
+        backend->release(graph->ctx->device, (void *)view->array[k]);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  *node = (dfgnn_view_node){
+      .view = *view, .borrowed = borrowed, .next = graph->views};
+  graph->views = node;
+  graph->view_bytes += view->bytes;
+  return DFGNN_OK;
+}
+
+/* The caller holds the graph's lock. */
+static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
+                             const dfgnn_view_request *request) {
+  static const dfgnn_view_request transpose = {DFGNN_VIEW_TRANSPOSE, 0, 0};
+  dfgnn_context *ctx = graph->ctx;
+  dfgnn_matrix matrix =
+      dfgnn__graph_known(graph) ? graph->exact : graph->matrix;
+  dfgnn_status status = DFGNN_OK;
+  if ((*view = find_view(graph, request)))
+    return DFGNN_OK;
+  if (request->transposed) {
+    const dfgnn_view *columns;
+    status = get_view(&columns, graph, &transpose);
+    if (status)
+      return status;
+    matrix = dfgnn__transposed(&matrix, columns);
+  }
+  dfgnn_view built = {.request = *request};
+  status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);
+  if (!status)
+    status = ctx->backend->build_view(
+        ctx->device, &built, &matrix,
+        dfgnn__graph_known(graph) ? &graph->signature : &graph->guess);
+  if (status)
+    return status;
+  dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
+  status = dfgnn__graph_add_view(graph, &built, 0);
+  *view = status ? NULL : &graph->views->view;
+  return status;
+}
+
+dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
+                               const dfgnn_view_request *request) {
+  pthread_mutex_lock(&graph->lock);
+  dfgnn_status status = get_view(view, graph, request);
+  pthread_mutex_unlock(&graph->lock);
+  return status;
+}
+
+void dfgnn__graph_free_views(dfgnn_graph *graph,
+                             void (*release)(const void *data,
+                                             const void *memory),
+                             const void *data) {
+  for (dfgnn_view_node *node = graph->views, *next; node; node = next) {
+    next = node->next;
+    for (int k = 0; k < 4; k++)
+      if (!(node->borrowed >> k & 1))
+        release(data, node->view.array[k]);
+    free(node);
+  }
+  graph->views = NULL;
+}

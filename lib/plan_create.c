@@ -1,0 +1,306 @@
+/* plan_create.c - plans are made: a variant is chosen, what it needs prepared
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/decided.h"
+#include "lib/describe.h"
+#include "lib/handle.h"
+#include "lib/plan_race.h"
+#include "lib/reorder.h"
+
+static void count_source(dfgnn_context *ctx, dfgnn_source source) {
+  atomic_uint_fast64_t *const counters[] = {
+      [DFGNN_SOURCE_EXACT] = &ctx->exact,
+      [DFGNN_SOURCE_SIMILAR] = &ctx->similar,
+      [DFGNN_SOURCE_NEAREST] = &ctx->nearest,
+      [DFGNN_SOURCE_RULE] = &ctx->misses,
+      [DFGNN_SOURCE_MODEL] = &ctx->model_choices};
+  if (source < sizeof counters / sizeof *counters && counters[source])
+    atomic_fetch_add(counters[source], 1);
+}
+
+static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
+                             const dfgnn_problem *given) {
+  dfgnn_status status = dfgnn__problem_complete(problem, given);
+  if (status)
+    return status;
+  if (problem->effort == DFGNN_EFFORT_DEFAULT)
+    problem->effort = ctx->effort;
+  if (ctx->force_deterministic >= 0)
+    problem->deterministic = !!ctx->force_deterministic;
+  if (!dfgnn__operator(problem->op, problem->pass))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       dfgnn_op_name(problem->op),
+                       dfgnn_pass_name(problem->pass));
+  return DFGNN_OK;
+}
+
+/* Programs depend on the problem and the variant alone: they are looked for
+ * once. */
+static dfgnn_status compile(dfgnn_plan *plan, const dfgnn_setting *setting,
+                            dfgnn_engine *engine) {
+  const dfgnn_query query = {.setting = *setting};
+  const uint64_t key =
+      dfgnn__decided_compiled(&query, plan->hash, plan->variant);
+  if (dfgnn__decided_find(NULL, plan->ctx, key))
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn__plan_compile(plan, setting, engine);
+  if (!status)
+    dfgnn__decided_keep(plan->ctx, key, &plan->choice);
+  return status;
+}
+
+static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
+                               const dfgnn_problem *problem,
+                               const dfgnn_choice *choice) {
+  const dfgnn_family *family = choice->variant->family;
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  dfgnn_plan *plan = dfgnn__plan_make(graph, problem);
+  dfgnn_status status = DFGNN_OK;
+  if (!plan)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  plan->variant = choice->variant;
+  plan->choice = *choice;
+  dfgnn_setting setting = {.problem = &plan->problem,
+                           .matrix = plan->matrix,
+                           .signature = plan->signature,
+                           .device = &graph->ctx->info,
+                           .parameter = plan->variant->parameter};
+  const dfgnn_queue queue = {.engine = dfgnn__context_engine(graph->ctx)};
+  setting.queue = &queue;
+  if (family->workspace)
+    plan->workspace =
+        (family->workspace(&setting) + DFGNN_WORKSPACE_ALIGNMENT - 1) /
+        DFGNN_WORKSPACE_ALIGNMENT * DFGNN_WORKSPACE_ALIGNMENT;
+  int views = family->views ? family->views(&setting, requests) : 0;
+  for (int k = 0; k < views && !status; k++)
+    status = dfgnn__graph_view(&plan->views[k], graph, &requests[k]);
+  if (!status && family->prepare)
+    status = dfgnn__graph_settle(graph);
+  if (!status && family->prepare) {
+    int previous = dfgnn__context_enter(graph->ctx);
+    status = family->prepare(&plan->state, &setting, plan->views);
+    dfgnn__context_leave(graph->ctx, previous);
+  }
+  if (!status && queue.engine)
+    status = compile(plan, &setting, queue.engine);
+  if (status) {
+    dfgnn_plan_destroy(plan);
+    return status;
+  }
+  *out = plan;
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
+                                 const dfgnn_context *ctx,
+                                 const dfgnn_family *family) {
+  const size_t count = dfgnn__variant_count();
+  if (!*avoided) {
+    *avoided = calloc(count + 1, 1);
+    if (!*avoided)
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+    memcpy(*avoided, ctx->broken, count);
+  }
+  for (size_t i = 0; i < count; i++)
+    if (dfgnn__variant(i)->family == family)
+      (*avoided)[i] = 1;
+  return DFGNN_OK;
+}
+
+static void add_to_reason(dfgnn_choice *choice, const char *refused) {
+  size_t length = strlen(choice->because);
+  snprintf(choice->because + length, sizeof choice->because - length,
+           "; not %s, which this graph is not for", refused);
+}
+
+/* The variants that are to race with a choice: the model's first. */
+static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
+                          const dfgnn_problem *problem,
+                          const unsigned char *avoided) {
+  dfgnn_context *ctx = graph->ctx;
+  const dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
+                             .family = graph->family,
+                             .broken = avoided ? avoided : ctx->broken};
+  size_t count = 0;
+  if (!ctx->model)
+    return 0;
+  pthread_mutex_lock(&ctx->lock);
+  const dfgnn_prediction *p = dfgnn__predict(ctx->model, &query);
+  if (p)
+    count = dfgnn__predicted_first(rival, DFGNN_RACE_ENTRANTS, p);
+  pthread_mutex_unlock(&ctx->lock);
+  return count;
+}
+
+/* A choice that no measurement of this very problem backs races with the
+ * model's first; a rival that cannot be built stays away. */
+static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
+                               const dfgnn_problem *problem,
+                               const unsigned char *avoided) {
+  const dfgnn_variant *rival[DFGNN_RACE_ENTRANTS];
+  dfgnn_plan *entrant[DFGNN_RACE_ENTRANTS] = {*plan}, *race;
+  dfgnn_choice choice = (*plan)->choice;
+  size_t count = 1;
+  if (choice.source == DFGNN_SOURCE_EXACT ||
+      choice.source == DFGNN_SOURCE_PINNED ||
+      choice.source == DFGNN_SOURCE_FORCED)
+    return DFGNN_OK;
+  const size_t rivals = list_rivals(rival, graph, problem, avoided);
+  for (size_t k = 0; k < rivals && count < DFGNN_RACE_ENTRANTS; k++) {
+    choice.variant = rival[k];
+    if (rival[k] != (*plan)->variant &&
+        !build_plan(&entrant[count], graph, problem, &choice))
+      count++;
+  }
+  if (count == 1)
+    return DFGNN_OK;
+  dfgnn_status status = (race = dfgnn__plan_make(graph, problem))
+                            ? dfgnn__race_begin(race, entrant, count)
+                            : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (status) {
+    for (size_t k = 0; k < count; k++)
+      dfgnn_plan_destroy(entrant[k]);
+    if (race)
+      dfgnn_plan_destroy(race);
+    return status;
+  }
+  race->variant = (*plan)->variant;
+  race->choice = (*plan)->choice;
+  size_t length = strlen(race->choice.because);
+  snprintf(race->choice.because + length, sizeof race->choice.because - length,
+           "; the first calls race %zu variants", count);
+  *plan = race;
+  return DFGNN_OK;
+}
+
+/* What near graphs were measured with may ask more of a graph than its
+ * signature tells: then the next choice is taken. */
+static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
+                                     const dfgnn_problem *problem) {
+  unsigned char *avoided = NULL;
+  const char *refused = NULL;
+  dfgnn_choice choice;
+  dfgnn_status status;
+  for (;;) {
+    status = dfgnn__choose(&choice, graph, problem, avoided);
+    if (status)
+      break;
+    if (refused)
+      add_to_reason(&choice, refused);
+    status = build_plan(plan, graph, problem, &choice);
+    if (status != DFGNN_ERROR_UNSUPPORTED ||
+        choice.source == DFGNN_SOURCE_FORCED)
+      break;
+    refused = choice.variant->family->name;
+    dfgnn__log(graph->ctx, DFGNN_LOG_INFO, "%s is passed over: %s", refused,
+               dfgnn_last_error());
+    status = dfgnn__avoid_family(&avoided, graph->ctx, choice.variant->family);
+    if (status)
+      break;
+  }
+  if (!status && problem->effort == DFGNN_EFFORT_RACE)
+    status = start_race(plan, graph, problem, avoided);
+  if (!status)
+    count_source(graph->ctx, choice.source);
+  free(avoided);
+  return status;
+}
+
+/* A launch of this plan was refused: the variant is avoided from now on. */
+static void break_circuit(dfgnn_plan *plan) {
+  dfgnn_context *ctx = plan->ctx;
+  size_t i = dfgnn__variant_index(plan->variant);
+  pthread_mutex_lock(&ctx->lock);
+  int first = !ctx->broken[i];
+  ctx->broken[i] = 1;
+  pthread_mutex_unlock(&ctx->lock);
+  if (!first)
+    return;
+  dfgnn__log(ctx, DFGNN_LOG_WARN, "the device refused %s; it is avoided",
+             plan->variant->name);
+  dfgnn__record_refusal(plan);
+}
+
+/* A plan of a graph that is reordered inside, around one of its inner graph;
+ * name: of a variant, NULL: the best. */
+static dfgnn_status wrap_inner(dfgnn_plan **out, dfgnn_graph *graph,
+                               const dfgnn_problem *problem, const char *name) {
+  dfgnn_graph *inner_graph = dfgnn__graph_inner(graph);
+  dfgnn_plan *inner;
+  dfgnn_status status =
+      name ? dfgnn_plan_create_forced(&inner, graph->ctx, inner_graph, problem,
+                                      name)
+           : dfgnn_plan_create(&inner, graph->ctx, inner_graph, problem);
+  if (status)
+    return status;
+  status = dfgnn__reordered_plan(out, graph, inner);
+  if (status)
+    dfgnn_plan_destroy(inner);
+  return status;
+}
+
+dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
+                               dfgnn_graph *graph,
+                               const dfgnn_problem *problem) {
+  dfgnn_problem full;
+  dfgnn_plan *plan;
+  if (!out)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "plan is NULL");
+  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
+  if (!status)
+    status = complete(&full, ctx, problem);
+  if (status)
+    return status;
+  plan = dfgnn__plan_kept(graph, &full);
+  if (plan && !atomic_load_explicit(&plan->refused, memory_order_relaxed)) {
+    atomic_fetch_add_explicit(&ctx->cached, 1, memory_order_relaxed);
+    if (plan->race)
+      dfgnn__race_store(plan);
+    *out = plan;
+    return DFGNN_OK;
+  }
+  if (plan) {
+    break_circuit(plan);
+    dfgnn__plan_give_up(plan);
+    dfgnn_plan_destroy(plan);
+  }
+  if (dfgnn__graph_inner(graph) != graph)
+    status = wrap_inner(&plan, graph, &full, NULL);
+  else
+    status = choose_and_build(&plan, graph, &full);
+  if (status)
+    return status;
+  status = dfgnn__plan_keep(&plan);
+  if (!status)
+    *out = plan;
+  return status;
+}
+
+dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
+                                      dfgnn_graph *graph,
+                                      const dfgnn_problem *problem,
+                                      const char *name) {
+  dfgnn_problem full;
+  dfgnn_choice choice;
+  if (!out || !name)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
+                       out ? "variant" : "plan");
+  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
+  if (!status)
+    status = complete(&full, ctx, problem);
+  if (status)
+    return status;
+  const dfgnn_variant *variant = dfgnn__variant_find(name);
+  if (!variant)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "unknown variant '%s'; `dfgnn-tune variants` lists them",
+                       name);
+  if (dfgnn__graph_inner(graph) != graph)
+    return wrap_inner(out, graph, &full, name);
+  status = dfgnn__choose_forced(&choice, graph, &full, variant);
+  return status ? status : build_plan(out, graph, &full, &choice);
+}

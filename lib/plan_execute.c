@@ -1,0 +1,111 @@
+/* plan_execute.c - plans are executed */
+#include "base/error.h"
+#include "lib/handle.h"
+#include "lib/plan_race.h"
+#include "lib/reorder.h"
+
+/* A launch that the device refuses is an entrant's, not the caller's: the best
+ * runs in its place. */
+static dfgnn_status execute_race(const dfgnn_plan *plan, const dfgnn_args *args,
+                                 void *workspace, void *stream) {
+  const dfgnn_race_call taken = dfgnn__race_take(plan, stream);
+  if (taken.call < 0)
+    return dfgnn_execute(taken.entrant, args, workspace, stream);
+  dfgnn_status status = dfgnn__race_mark(plan, taken, 0, stream);
+  if (!status)
+    status = dfgnn_execute(taken.entrant, args, workspace, stream);
+  if (!status)
+    status = dfgnn__race_mark(plan, taken, 1, stream);
+  dfgnn__race_made(plan, taken, status);
+  if (status != DFGNN_ERROR_DEVICE || taken.entrant == taken.best)
+    return status;
+  return dfgnn_execute(taken.best, args, workspace, stream);
+}
+
+static dfgnn_status execute_inner(const dfgnn_plan *plan,
+                                  const dfgnn_args *args, void *workspace,
+                                  void *stream) {
+  dfgnn_args inner;
+  dfgnn_status status =
+      dfgnn__reordered_gather(&inner, plan, args, workspace, stream);
+  if (!status)
+    status = dfgnn_execute(plan->inner, &inner, workspace, stream);
+  if (!status)
+    status = dfgnn__reordered_scatter(&inner, plan, args, workspace, stream);
+  return status;
+}
+
+dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
+                           void *workspace, void *stream) {
+  dfgnn_args full;
+  dfgnn_status status = dfgnn__check_plan(plan);
+  if (!status && plan->race)
+    return execute_race(plan, args, workspace, stream);
+  if (!status)
+    status = dfgnn__args_complete(&full, args, &plan->problem);
+  if (status)
+    return status;
+  if (plan->workspace && !workspace)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "workspace is NULL, the plan needs %zu bytes",
+                       plan->workspace);
+  const int alignment = plan->ctx->backend->alignment
+                            ? plan->ctx->backend->alignment
+                            : DFGNN_WORKSPACE_ALIGNMENT;
+  if (plan->workspace && (uintptr_t)workspace & (uintptr_t)(alignment - 1))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "workspace is %p, expected an address aligned to %d",
+                       workspace, alignment);
+  dfgnn_launch launch = {.setting = {.problem = &plan->problem,
+                                     .matrix = plan->matrix,
+                                     .signature = plan->signature,
+                                     .device = &plan->ctx->info},
+                         .args = &full,
+                         .views = plan->views,
+                         .workspace = workspace,
+                         .stream = stream,
+                         .state = plan->state};
+  const dfgnn_queue queue = {.engine = dfgnn__context_engine(plan->ctx),
+                             .stream = stream};
+  launch.setting.parameter = plan->variant->parameter;
+  launch.setting.queue = &queue;
+  atomic_int *elsewhere = &plan->graph->elsewhere;
+  if (stream && !atomic_load_explicit(elsewhere, memory_order_relaxed))
+    atomic_store(elsewhere, 1);
+  int previous = dfgnn__context_enter(plan->ctx);
+  status = dfgnn__graph_follow(plan->graph, stream);
+  if (!status)
+    status = plan->inner ? execute_inner(plan, &full, workspace, stream)
+                         : plan->variant->family->launch(&launch);
+  dfgnn__context_leave(plan->ctx, previous);
+  if (status == DFGNN_ERROR_DEVICE)
+    atomic_store(&((dfgnn_plan *)plan)->refused, 1);
+  return status;
+}
+
+dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
+                        const dfgnn_problem *problem, const dfgnn_args *args,
+                        void *stream) {
+  dfgnn_plan *plan;
+  dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
+  if (status)
+    return status;
+  pthread_mutex_lock(&ctx->lock);
+  if (plan->workspace > ctx->workspace_bytes) {
+    void *grown = NULL;
+    status = ctx->backend->allocate(ctx->device, &grown, plan->workspace);
+    if (!status && ctx->workspace) { /* work may still use the old one */
+      status = ctx->backend->synchronize(ctx->device, stream);
+      ctx->backend->release(ctx->device, ctx->workspace);
+    }
+    if (!status) {
+      ctx->workspace = grown;
+      ctx->workspace_bytes = plan->workspace;
+    }
+  }
+  if (!status)
+    status = dfgnn_execute(plan, args, ctx->workspace, stream);
+  pthread_mutex_unlock(&ctx->lock);
+  dfgnn_plan_destroy(plan);
+  return status;
+}
