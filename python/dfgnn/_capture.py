@@ -124,8 +124,8 @@ class Captured:
         self._full = False
 
     def _recording(self, leaves, form):
-        """The _Step of these arguments, recorded yet or not; None if they are to
-        run without a recording."""
+        """The _Step of these arguments, recorded yet or not; None if they are
+        to run without a recording."""
         device = _device(leaves)
         if device is None:
             return None

@@ -104,13 +104,13 @@ def _apart(function):
         return threads.submit(run).result()
 
 
-def refuse_in_cuda_graphs(what):
+def refuse_in_cuda_graphs(argument):
     """Raises where torch's own CUDA graphs run, which give wrong numbers or
-    none with the input that `what` names."""
+    none with the argument that is named."""
     if _torchs_cuda_graphs():
         raise RuntimeError(
-            f'{what} cannot be in a model that torch.compile made with mode='
-            '"reduce-overhead"; give the layer dfgnn.as_graph(edge_index, '
+            f'{argument} cannot be in a model that torch.compile made with '
+            'mode="reduce-overhead"; give the layer dfgnn.as_graph(edge_index, '
             "num_nodes) in place of the edge_index, or use dfgnn.capture")
 
 

@@ -9,7 +9,7 @@ current = None
 
 class Recording:
     """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
-    version) of the tensors that kept graphs were made of."""
+    version) of the tensors that kept objects were made of."""
 
     def __init__(self):
         self.graphs = {}
