@@ -215,7 +215,8 @@ def test_what_is_wrong_is_named():
 
 
 def test_the_declarations_are_those_of_the_header(tmp_path):
-    """lib/xla_ffi.h lies as xla/ffi/api/c_api.h of this JAX does."""
+    """The structs of lib/xla_ffi.h lie as those of xla/ffi/api/c_api.h of this
+    JAX do."""
     import shutil
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     include = getattr(dj._ffi, "include_dir", lambda: "")()
