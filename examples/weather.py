@@ -119,7 +119,7 @@ def weather(points, count, generator, bumps=12, step=0.25):
         heights = torch.randn(bumps, generator=generator)
         age = float(torch.rand((), generator=generator))
         for fields, time in ((now, age), (later, age + step)):
-            # what is here now was west of here when the bumps were round
+            # the air that is here now was in the west when bumps were round
             start = longitude - time * (0.5 + latitude.cos() ** 2)
             near = on_sphere(latitude, start) @ centres.T
             fields.append((heights * ((near - 1) / 0.06).exp()).sum(1))

@@ -88,7 +88,7 @@ class Captured:
 
     @property
     def recorded(self):
-        """How many CUDA graphs there are."""
+        """The number of CUDA graphs that are recorded."""
         return sum(r.graph is not None for r in self._recordings.values())
 
     def __repr__(self):

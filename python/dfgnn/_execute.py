@@ -75,8 +75,8 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
 
 
 class Recipe:
-    """All that calls with the same shapes, types and settings share: what was
-    found once need not be found again."""
+    """The checks, shapes and plans that calls with the same shapes, types and
+    settings share: they are made once."""
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
                  "dim", "biased", "edge_dim", "inputs", "out_shape",

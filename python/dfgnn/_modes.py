@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import torch
 
-# whether torch.compile traces; it cannot trace a question for inference mode
+# whether torch.compile traces: it cannot trace is_inference_mode_enabled()
 compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                     lambda: False)
 

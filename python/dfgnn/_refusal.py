@@ -1,4 +1,5 @@
-"""Why a step cannot be captured: which operation it was, and what to do."""
+"""The error of a step that cannot be captured: it names the operation and says
+what to do."""
 
 import linecache
 import os

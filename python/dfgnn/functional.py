@@ -301,7 +301,8 @@ def _one_of(name, value, words):
     return value
 
 
-MOST_EDGE_FEATURES = 64  # of an edge, which kernels on a GPU multiply by W
+# the most features of an edge that kernels on a GPU multiply by W
+MOST_EDGE_FEATURES = 64
 
 
 def _edge_inputs(edge_attr, edge_weight, edge_bias, query):

@@ -53,7 +53,7 @@ def check(theirs, mine, x, edges, *args, tolerance=1e-4, **options):
 @pytest.mark.parametrize("shape", [(3, N, 6), (2, 2, N, 6)])
 def test_static_graphs(name, options, weighted, shape, place):
     edges = random_edges(N, N, 40, place)
-    if weighted:  # of two loops of a node PyG takes either on a GPU
+    if weighted:  # on a GPU PyG takes either of two loops of a node
         edges = edges.unique(dim=1)
     args = (torch.rand(edges.size(1), device=place),) if weighted else ()
     if options.get("aggr") == "median":  # PyG's takes two dimensions alone

@@ -15,8 +15,8 @@ class Split:
     """The edges of a rank in two matrices: interior (columns are own nodes)
     and outer (columns are the halo), whose rows are those of `boundary`."""
 
-    # from this share of rows on the outer matrix has all, so that none are
-    # gathered
+    # if at least this share of the rows reads the halo, the outer matrix has
+    # all rows, so that none are gathered
     ALL_ROWS = 0.7
 
     def __init__(self, table, num_dst, numbers):

@@ -56,7 +56,7 @@ def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
     filled = torch.cat([filled, filled.new_zeros(1)])
     if there == "add":
         return filled.index_add(0, rows, weight)[:num_nodes]
-    # of several loops of a node the last counts, as PyG has it on a CPU; on a
+    # if a node has several loops, the last counts, as PyG has it on a CPU; on a
     # GPU an assignment by index would take any of them
     place = torch.arange(rows.size(0), device=rows.device)
     last = place.new_full((num_nodes + 1,), -1).scatter_reduce(
