@@ -68,8 +68,8 @@ def _sent(graph, given):
 
 
 def composite(graph, reduce, given, args=None):
-    """[N, H, D], and a tuple of four such for "pna"; differentiable as often
-    as wanted.
+    """[N, H, D], or a tuple of four such for "pna"; differentiable as often as
+    wanted.
 
     args: by name the position in its row of the edge that gave each extreme,
         if known: gradients then go to those edges alone.
@@ -270,8 +270,8 @@ def gradients(graph, reduce, given, saved, grads, wants):
 
 
 def fused(graph, reduce, given):
-    """[N, H, D], and a tuple of four such for "pna", with gradients; tensors
-    by edge are in the graph's order."""
+    """[N, H, D], or a tuple of four such for "pna", with gradients; tensors by
+    edge are in the graph's order."""
     if needs_composite() or reduce not in OPS:
         return composite(graph, reduce, given)
     given = Tensors(*(None if t is None else t.contiguous() for t in given))

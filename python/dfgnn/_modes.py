@@ -85,8 +85,8 @@ def _torchs_cuda_graphs():
 
 
 def _apart(function):
-    """The result of function(), which runs to its end in a thread of its own:
-    the memory that it allocates there is no CUDA graph's."""
+    """The result of function(), which runs to its end in a thread of its own,
+    so that no CUDA graph of torch owns the memory that it allocates."""
     from concurrent.futures import ThreadPoolExecutor
     device, done = torch.cuda.current_device(), None
     if not torch.cuda.is_current_stream_capturing():

@@ -259,8 +259,8 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
 
     x [M, F] or [M, H, D]; weight [E] or [E, H], in the caller's edge order:
     by default the values of a sparse matrix, and 1 for other graphs.
-    num_dst: the number of destinations; by default the graph's, or that of
-        the sources where graph is no Graph.
+    num_dst: the number of destinations; by default the graph's, or, of an
+        edge_index, that of the sources.
     self_loops: sums over the edges of ``graph.with_self_loops()``.  weight
         has an entry for each of them, or [E + nodes] entries: for all edges of
         the graph and then for a loop of each node; the entries of edges that

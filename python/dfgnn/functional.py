@@ -450,8 +450,8 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
     """Softmax of given scores [E, H] over in-edges, and the weighted sum of
     value [M, H, D]: attention of any other kind.
 
-    num_dst: the number of destinations; by default the graph's, or that of
-        the sources where graph is no Graph.
+    num_dst: the number of destinations; by default that of a Graph, and for
+        other edges that of the sources.
     self_loops: attends over the edges of ``graph.with_self_loops()``.  scores
         has a row for each of them, or [E + nodes, H] rows: for all edges of
         the graph and then for a loop of each node; the rows of edges that are

@@ -326,8 +326,8 @@ def relu_messages(graph, x, edge_attr, edge_weight=None, edge_bias=None,
         operations, which hold every edge's features.  The gradient of an
         extreme goes to the first of equal messages, where PyG without
         torch_scatter divides it among them.
-    num_dst: the number of destinations; by default the graph's, or that of
-        the sources where graph is no Graph.
+    num_dst: the number of destinations; by default that of a Graph, and for
+        other edges that of the sources.
     """
     if edge_attr is None:
         raise ValueError("edge_attr is None; relu_messages needs features of "

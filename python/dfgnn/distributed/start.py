@@ -85,8 +85,8 @@ def _advice(name):
 
 
 def agree(exchange, group):
-    """Tells exchange whether any rank sends anything, and the generator of
-    dropout's seeds, which all ranks share."""
+    """Sets in exchange whether any rank sends anything, and the generator of
+    dropout's seeds, which gives all ranks the same."""
     base = int(torch.randint((1 << 62), (1,)))
     found = _gather((exchange.num_halo, base), group)
     exchange.silent = not any(count for count, _ in found)
