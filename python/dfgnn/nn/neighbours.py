@@ -68,8 +68,9 @@ def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
 
 
 def _kind(edges):
-    """PyG's fate of the loops that edges have, as _loop_weights() takes it: an
-    edge_index, a sparse tensor of torch and a SparseTensor differ."""
+    """PyG's treatment of the loops that edges have, in the words of
+    _loop_weights(): an edge_index, a sparse tensor of torch and a SparseTensor
+    differ in it."""
     if isinstance(edges, torch.Tensor):
         return "add" if is_adjacency(edges) else "stay"
     return "go" if hasattr(edges, "sparse_sizes") else "stay"
