@@ -75,8 +75,8 @@ MODELS = {"gat": GAT, "transformer": Transformer}
 
 
 def fit(model, data, options, clock):
-    """(accuracy on the test nodes at the best epoch of the validation ones,
-    whether steps were replayed)."""
+    """(accuracy on the test nodes at the epoch that is best on the validation
+    nodes, whether steps were replayed)."""
     x, labels, edges, split = data
     cuda = options.device.startswith("cuda")
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3,

@@ -3,10 +3,11 @@
     torchrun --nproc-per-node 2 examples/distributed.py
     torchrun --nproc-per-node 8 examples/distributed.py --nodes 2000000
 
-The graph grows with the number of ranks: --nodes a rank.  Rank 0 makes and
-divides it; then each rank loads its own part.  Parameters are DDP's.  At the
-end stand the memory of a rank and the scaling: how long a step over a graph of
-one rank's size takes alone, over how long one of the whole takes.
+The graph grows with the number of ranks: --nodes is for each.  Rank 0 makes
+and divides it; then each rank loads its own part.  Parameters are DDP's.  At
+the end it prints the memory of each rank and the scaling: the time of a step
+over a graph of one rank's size on one device, divided by the time of a step
+over the whole graph on all of them.
 """
 
 import argparse
@@ -44,15 +45,16 @@ class Transformer(nn.Module):
 
 
 def generate(nodes, degree):
-    """A power law whose edges mostly stay near, as those of communities."""
+    """A graph with power-law degrees whose edges mostly lead to near nodes, as
+    in communities."""
     return dfgnn.generate(
         f"powerlaw:nodes={nodes},edges={nodes * degree},"
         f"max-degree={min(nodes // 4, 4000)},columns=local")
 
 
 def features_of(nodes, width, classes):
-    """(features, classes) of nodes by their numbers in the whole, so that
-    every rank makes its own: neighbours are alike."""
+    """(features, classes) of nodes from their numbers, the same on each rank:
+    nodes with near numbers are alike."""
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(1024, width, generator=generator)
     community = nodes // 256
@@ -61,7 +63,7 @@ def features_of(nodes, width, classes):
 
 
 def step_ms(model, optimizer, graph, x, y, total, world, steps):
-    """(milliseconds a step, the last loss, summed over ranks)."""
+    """(median milliseconds of a step, the last loss, summed over ranks)."""
     times = []
     for _ in range(steps):
         if x.is_cuda:
@@ -93,7 +95,8 @@ def share_folder(make):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=20000, help="a rank")
+    parser.add_argument("--nodes", type=int, default=20000,
+                        help="nodes of each rank")
     parser.add_argument("--degree", type=int, default=16)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
@@ -102,8 +105,9 @@ def options():
     parser.add_argument("--halo", choices=["keep", "fetch"], default="keep")
     parser.add_argument("--method", choices=["metis", "range"],
                         default="metis")
-    parser.add_argument("--checkpoint", help="resumed from, if it is there, "
-                        "and written at the end, by any number of ranks")
+    parser.add_argument("--checkpoint", help="file that training starts from, "
+                        "if it exists, and that is written at the end; any "
+                        "number of ranks can load it")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -115,7 +119,8 @@ def prepared(args, device):
 
 
 def alone(args, device):
-    """Milliseconds a step of a graph of one rank's size, without others."""
+    """Median milliseconds of a step over a graph of one rank's size, without
+    other ranks."""
     graph = generate(args.nodes, args.degree).to(device)
     x, y = features_of(torch.arange(args.nodes), 16, 8)
     model, optimizer = prepared(args, device)

@@ -24,7 +24,7 @@ static float *matrix(int64_t numbers, int random) {
   return x;
 }
 
-/* Turns out into the loss's gradient; returns the loss. */
+/* Writes the loss's gradient by out to grad; returns the loss. */
 static double differentiate(float *grad, const float *out, const float *target,
                             int64_t numbers) {
   double loss = 0;

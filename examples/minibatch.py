@@ -3,11 +3,12 @@
     python3 examples/minibatch.py --nodes 200000
 
 The graph is generated: each node has a hidden class, most of its neighbours
-are of the same one, and its features tell the class faintly, so that who reads
-neighbours does much better than who reads the node alone (the column alone). A
-step takes some training nodes, samples neighbours of neighbours, and trains on
-what it found: PyG's NeighborLoader does it where pyg-lib or torch-sparse is
-there, a few lines of torch otherwise. The edges of each step are new ones.
+are of the same one, and its features tell the class faintly, so that a model
+that reads neighbours does much better than one that reads the node alone (the
+column alone). A step takes some training nodes, samples neighbours of
+neighbours, and trains on them: PyG's NeighborLoader samples where pyg-lib or
+torch-sparse is installed, a few lines of torch otherwise. The edges of each
+step are new ones.
 """
 
 import statistics
@@ -42,8 +43,8 @@ def planted_graph(nodes, degree, classes, width, generator):
 
 
 class Sampler:
-    """Batches of (nodes, edge_index among them, how many of the first are to
-    be trained on), with replacement, on the device of the graph."""
+    """Gives batches (nodes, edge_index among them, how many of the first nodes
+    are trained on); samples with replacement on the device of the graph."""
 
     def __init__(self, edges, num_nodes, seeds, counts, batch):
         self.sources = edges[0]
@@ -131,7 +132,7 @@ def graph_of(edges, num_nodes, library):
 
 
 def alone(x, labels, seeds, tests, classes):
-    """Accuracy of who reads each node's features alone."""
+    """The accuracy of a linear model that reads each node's features alone."""
     model = nn.Linear(x.size(1), classes).to(x.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(100):
@@ -175,11 +176,11 @@ def train_one(kind, data, options):
                                            options.library))[:count]
             right += int((out.argmax(1) == labels[nodes[:count]]).sum())
             total += count
-    half = len(stepping) // 4  # the first choose kernels
+    first = len(stepping) // 4  # the steps before choose kernels
     return {"model": kind, "steps": len(stepping),
             "accuracy": 100 * right / total,
-            "sample_ms": statistics.median(sampling[half:]),
-            "step_ms": statistics.median(stepping[half:])}
+            "sample_ms": statistics.median(sampling[first:]),
+            "step_ms": statistics.median(stepping[first:])}
 
 
 def train(options):

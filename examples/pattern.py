@@ -6,11 +6,11 @@ Each graph is a stochastic block model in which one and the same pattern is
 planted, and the task is to tell the pattern's nodes (Dwivedi et al. 2023).
 Accuracies are balanced and of batches that are not trained on.
 
-What the nodes bring decides whether attention can learn it. The pattern's
+Whether attention can learn it depends on the nodes' features. The pattern's
 nodes have more neighbours than others of their graph, and an attention layer
 averages its neighbours: it does not see how many they are. Signals alone leave
-it at 50 %, so each node also tells its degree, by how far it is from its
-graph's mean (the centrality of Ying et al. 2021).
+it at 50 %, so each node also has its degree as a feature, in standard
+deviations from its graph's mean (the centrality of Ying et al. 2021).
 
 Without --capture a graph is made of each batch in each step, as with a data
 loader whose batches are new; with it, each batch's step is one CUDA graph.
@@ -26,7 +26,7 @@ import training
 
 
 class Batch(NamedTuple):
-    """Many graphs in one; ptr: the first node of each."""
+    """Many graphs as one; ptr: the first node of each graph."""
     edges: torch.Tensor
     signals: torch.Tensor
     centrality: torch.Tensor
@@ -65,8 +65,8 @@ def make_batches(count, graphs, seed):
                torch.randint(0, 3, (20,), generator=generator))
 
     def make():
-        several = [pattern_graph(generator, planted) for _ in range(graphs)]
-        edges, signals, centrality, labels = zip(*several)
+        made = [pattern_graph(generator, planted) for _ in range(graphs)]
+        edges, signals, centrality, labels = zip(*made)
         sizes = torch.tensor([s.numel() for s in signals])
         ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
         return Batch(torch.cat([e + p for e, p in zip(edges, ptr)], 1),
@@ -127,7 +127,7 @@ class Trainer:
                               graph_ptr=batch.ptr, family="pattern")
 
     def moved(self, batch):
-        """(signals, centrality, labels, edges) where the model is."""
+        """(signals, centrality, labels, edges) on the device of the model."""
         return (*(t.to(self.device) for t in batch[1:4]),
                 self.graph_of(batch))
 

@@ -1,4 +1,4 @@
-"""What the training examples share: layers by library, timing, a table."""
+"""Code that the training examples share: layers by library, timing, a table."""
 
 import argparse
 import json
@@ -43,9 +43,9 @@ def settle(device):
 
 
 class Clock:
-    """Milliseconds of epochs.  Of the first twenty every other one is split
-    into its parts, each waited for; the rest are waited for at their ends
-    alone, as a loop that nobody watches would run."""
+    """Milliseconds of epochs.  Every other one of the first twenty is split
+    into parts, each of which is waited for; the others are waited for at their
+    ends alone, as a loop without a clock would run."""
 
     def __init__(self, device, parts=True):
         self.device = device
@@ -76,7 +76,7 @@ class Clock:
         return result
 
     def epoch(self, function):
-        """function is called; what laps it has are its parts."""
+        """Calls function and times it; its laps are the parts."""
         self.splitting = not self.splitting and self.left > 0
         self.left -= 1
         result, ms = self._time(function)
@@ -95,7 +95,8 @@ class Clock:
                     None)
 
     def medians(self, laps=1):
-        """By part, then epoch_ms; laps: of each part in an epoch."""
+        """The median of each part, then that of epochs, epoch_ms; laps: how
+        often an epoch runs each part."""
         found = {name: statistics.median(times[2 * laps:] or times)
                  * min(laps, len(times))
                  for name, times in self.parts.items()}
@@ -105,7 +106,7 @@ class Clock:
 
 def capture(step, library, device, limit=16):
     """(step as a CUDA graph where it can be one, a function that says whether
-    it is): the layers may be anybody's."""
+    it is); the layers may be those of any library."""
     import dfgnn
     if not device.startswith("cuda"):
         return step, lambda: False
@@ -124,14 +125,14 @@ def capture(step, library, device, limit=16):
 
 
 def peak_mib(device):
-    """Of GPU memory, or of the process."""
+    """The peak of GPU memory, or of the process on a CPU."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated() / 2 ** 20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 10
 
 
 def graph_mib(edges):
-    """Of memory that a dfgnn.Graph holds beside torch's."""
+    """The memory that a dfgnn.Graph holds beside torch's."""
     return 0.0 if isinstance(edges, torch.Tensor) else edges.nbytes / 2 ** 20
 
 
@@ -157,7 +158,7 @@ def surroundings(device):
 
 def main(options, train):
     """Runs train(options) with each library in a process of its own, so that
-    peaks of memory do not mix.  It returns a row, or several."""
+    peaks of memory do not mix.  train returns a row, or a list of rows."""
     if options.library:
         rows = train(options)
         rows = [{"library": options.library, **row}
@@ -176,7 +177,7 @@ def main(options, train):
             stdout=subprocess.PIPE, text=True, check=True)
         rows += [json.loads(line) for line in done.stdout.splitlines()
                  if line.startswith("{")]
-        if options.json:  # should the other library not come to its end
+        if options.json:  # in case the other library does not end
             print(json.dumps(rows[-1]), file=sys.stderr)
     for row in rows:
         theirs = next(r for r in rows if r["library"] == "pyg"
@@ -195,6 +196,6 @@ def main(options, train):
 
 
 def thinned(curve, count=12):
-    """About as many points of a curve, the last among them."""
+    """About count points of a curve, the last among them."""
     step = max(1, -(-len(curve) // count))
     return curve[:-1:step] + curve[-1:]

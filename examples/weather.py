@@ -23,7 +23,7 @@ from torch.nn import functional as F
 import training
 
 
-# ---- where ------------------------------------------------------------------
+# ---- points and edges -------------------------------------------------------
 
 def icosahedron():
     """(12 points, 20 triangles): an antiprism of two rings and two poles."""
@@ -43,7 +43,7 @@ def icosahedron():
 
 
 def sides(faces):
-    """[2, edges] of triangles, each once, smaller end first."""
+    """[2, E] the sides of triangles, each once, smaller end first."""
     pairs = torch.cat([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     return pairs.sort(1).values.unique(dim=0).T
 
@@ -85,7 +85,7 @@ def on_sphere(latitude, longitude):
 
 
 def nearest(points, others, count):
-    """edge_index: to each of points from the nearest of others."""
+    """The edge_index to each of points from the count nearest of others."""
     near = torch.cat([(part @ others.T).topk(count).indices
                       for part in points.split(4096)])
     dst = torch.arange(len(points)).repeat_interleave(count)
@@ -94,7 +94,7 @@ def nearest(points, others, count):
 
 def edge_features(edges, sources, destinations):
     """[E, 4] where the source lies as the destination sees it (up, east,
-    north), and how far away; of unit size."""
+    north), and how far away; each is scaled to a standard deviation of 1."""
     at = destinations[edges[1]]
     east = F.normalize(torch.stack(
         [-at[:, 1], at[:, 0], torch.zeros(len(at))], 1), dim=1)
@@ -119,7 +119,7 @@ def weather(points, count, generator, bumps=12, step=0.25):
         heights = torch.randn(bumps, generator=generator)
         age = float(torch.rand((), generator=generator))
         for fields, time in ((now, age), (later, age + step)):
-            # what is here now was west of here when the bumps were round
+            # the air that is here now was in the west when bumps were round
             start = longitude - time * (0.5 + latitude.cos() ** 2)
             near = on_sphere(latitude, start) @ centres.T
             fields.append((heights * ((near - 1) / 0.06).exp()).sum(1))
@@ -167,11 +167,13 @@ class Forecast(nn.Module):
 
 
 def make_earth(options):
-    """Points, and (edges, their features) of the three parts."""
+    """({points, and (edges, their features) of the three parts}, points of the
+    grid)."""
     rows, columns = (int(n) for n in options.grid.split("x"))
     grid = latitudes_and_longitudes(rows, columns)
     mesh, between = icosphere(options.level)
-    # each point of the grid reaches a point of the mesh
+    # each point of the grid sends to the two points of the mesh that are
+    # nearest
     up = nearest(grid, mesh, 2).flip(0)
     down = nearest(grid, mesh, 3)
     device = options.device

@@ -1,12 +1,13 @@
 #!/bin/sh
 # check_wheel.sh WHEEL TORCH...: checks a wheel as a user meets it.
 #
-# Its library may ask for no symbol that is newer than its tag's glibc.  For each version of
-# torch it is installed into a virtual environment of its own, which holds nothing
-# of the checkout, and the package's tests are run there.
+# The wheel's library may ask for no symbol that is newer than the glibc of the
+# wheel's tag.  For each version of torch the wheel is installed into a virtual
+# environment of its own, which holds nothing of the checkout, and the package's
+# tests are run there.
 #
-#   VENVS=DIR     where the environments are kept (default: beside the wheel)
-#   PYTEST_FLAGS  of the tests (default -q); TEST_QUICK=1 runs a part of them
+#   VENVS=DIR     folder of the environments (default: beside the wheel)
+#   PYTEST_FLAGS  flags of pytest (default -q); TEST_QUICK=1 runs fewer tests
 set -eu
 
 wheel=$(realpath "$1")
@@ -23,15 +24,15 @@ newest=$(objdump -T "$work/wheel/dfgnn/lib/libdfgnn.so.0" |
 size=$(du -k "$wheel" | cut -f 1)
 echo "$(basename "$wheel"): $size KiB, symbols of glibc $newest and older"
 [ -n "$newest" ] || {
-  echo 'check_wheel: no version of glibc was found' >&2
+  echo 'check_wheel: libdfgnn.so.0 has no symbol of a version of glibc' >&2
   exit 1
 }
 [ "$(printf '%s\n' "$newest" "$tag" | sort -V | tail -n 1)" = "$tag" ] || {
-  echo "check_wheel: its tag promises glibc $tag" >&2
+  echo "check_wheel: libdfgnn.so.0 needs glibc $newest, its tag says $tag" >&2
   exit 1
 }
 [ "$size" -le 12288 ] || {
-  echo 'check_wheel: it is larger than 12 MiB' >&2
+  echo "check_wheel: the wheel has $size KiB, expected at most 12288" >&2
   exit 1
 }
 

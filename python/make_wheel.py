@@ -53,7 +53,7 @@ def dependencies(library):
                             stdout=subprocess.PIPE).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", header)
     if all(OUTSIDE.match(name) for name in needed):
-        return {}  # perhaps of another processor, which ldd does not read
+        return {}  # ldd cannot read a library of another processor
     listed = subprocess.run(["ldd", library], check=True, text=True,
                             stdout=subprocess.PIPE).stdout
     found = {}
@@ -88,7 +88,7 @@ def read(path):
 
 
 def read_stripped(path):
-    """The library without what a debugger reads, seven eighths of it."""
+    """The library without symbols for debuggers, seven eighths of it."""
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, os.path.basename(path))
         try:
@@ -118,11 +118,12 @@ def main():
     parser.add_argument("--store")
     parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)
-    parser.add_argument("--platform", help="its tag, such as "
-                        "manylinux_2_28_x86_64, if that is not this machine")
+    parser.add_argument("--platform", help="the wheel's tag, such as "
+                        "manylinux_2_28_x86_64; this machine's by default")
     parser.add_argument("--license", help="the file of the licence")
-    parser.add_argument("--notices", help="folder of the Debian source packages "
-                        "of what the library links: their licences come along")
+    parser.add_argument("--notices", help="folder of the Debian source "
+                        "packages of the libraries that are linked in, whose "
+                        "licences are added")
     parser.add_argument("--out", default="dist")
     options = parser.parse_args()
     tag = f"py3-none-{options.platform or platform_tag()}"
@@ -143,7 +144,7 @@ def main():
     path = os.path.join(options.out, f"dfgnn-{options.version}-{tag}.whl")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in files:
-            entry = zipfile.ZipInfo(name)  # 1980: the same wheel every time
+            entry = zipfile.ZipInfo(name)  # dated 1980: always the same bytes
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, data)

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Tunes a job file with an array of tasks, one GPU and one store a task, and
-# merges the stores at the end:
+# Tunes a job file with an array of tasks, one GPU and one store for each task,
+# and merges the stores at the end:
 #
 #   export JOB=/shared/job.yaml STORES=/shared/stores
 #   sbatch --array=1-8 --gpus-per-task=1 --time=02:00:00 slurm.sh
 #
 # Each task measures every 8th problem into a store on its own disk, copies it
-# to $STORES whole, and whoever finds all of them there merges and publishes.
-# A task that was stopped resumes when the array is submitted again.
+# to $STORES whole, and the task that finds all of them there merges and
+# publishes.  A task that was stopped resumes when the array is submitted again.
 #SBATCH --job-name=dfgnn-tune
 #SBATCH --ntasks=1
 #SBATCH --signal=B:TERM@120
 set -eu
 
-job=${JOB:?the job file}
-stores=${STORES:?a directory that all tasks share}
+job=${JOB:?set it to the job file}
+stores=${STORES:?set it to a directory that all tasks share}
 task=${SLURM_ARRAY_TASK_ID:?submit it with --array=1-N}
 first=${SLURM_ARRAY_TASK_MIN:-1}
 tasks=${SLURM_ARRAY_TASK_COUNT:?}
@@ -36,7 +36,8 @@ while kill -0 $pid 2>/dev/null; do
   wait $pid || status=$?
 done
 
-# the locks of network file systems are not trusted: a whole file or none
+# publish writes a whole file or none: locks of network file systems are not
+# trusted
 dfgnn-tune publish "$kept" --store "$local" --quiet
 [ "$status" -eq 0 ] || exit "$status"
 : >"$stores/done-$task"

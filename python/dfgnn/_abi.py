@@ -358,7 +358,8 @@ class VariantInfo(Descriptor):
     ]
 
 
-# name: (result, arguments); a result of Status is checked
+# The functions by name: (type of the result, types of the arguments).  Callers
+# pass a Status to _library.check().
 Status = c_int
 FUNCTIONS = {
     "dfgnn_version": (c_char_p, []),

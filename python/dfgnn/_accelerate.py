@@ -1,4 +1,5 @@
-"""dfgnn.accelerate: layers of a PyG or DGL model made ours, in place."""
+"""dfgnn.accelerate: gives the layers of a PyG or DGL model the kernels of
+dfgnn, in place."""
 
 import sys
 from typing import NamedTuple
@@ -17,7 +18,7 @@ class Layer(NamedTuple):
 
 
 class Report:
-    """What :func:`accelerate` did: ``swapped`` and ``kept`` are lists of
+    """The result of :func:`accelerate`: ``swapped`` and ``kept`` are lists of
     (name, kind, reason)."""
 
     def __init__(self, verb):
@@ -65,7 +66,8 @@ def accelerate(model, *, undo=False):
 
 
 def _libraries():
-    """Those that a model can have layers of, since somebody imported them."""
+    """The adapters of the libraries that are imported: a model has layers of
+    no others."""
     found = []
     if "torch_geometric" in sys.modules:
         from .nn.pyg import accelerated
@@ -80,7 +82,7 @@ def _swap(module, kind):
     state = module.__dict__
     if "propagate" in state and not state.get("_explain") \
             and state.get("_decomposed_layers", 1) == 1:
-        # PyG leaves its own propagate there after an explanation
+        # PyG leaves its own propagate in the module after an explanation
         del state["propagate"]
     state.pop("_dfgnn_weights", None)
     module.__class__ = kind

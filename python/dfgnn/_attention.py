@@ -1,5 +1,5 @@
-"""Attention with gradients: the fused passes, and the composite path where
-they end."""
+"""Attention with gradients: the fused passes, and torch operations for calls
+that no kernel supports."""
 
 import logging
 
@@ -19,7 +19,7 @@ def say_once(message):
 
 
 def forward(graph, made, inputs, bias, seed, with_lse=True):
-    """(out, lse or None, weights or None) without gradients."""
+    """(out, lse or None, weights or None); records nothing for gradients."""
     try:
         return _execute.forward(graph, made, inputs, bias, seed, with_lse)
     except UnsupportedError as error:
@@ -52,7 +52,7 @@ def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
         if not create_graph:
             given = [None if t is None else t.detach().requires_grad_(w)
                      for t, w in zip(given, wanted)]
-        else:  # one leaf an argument: a tensor may be given twice
+        else:  # a view for each argument: a tensor may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
         out, weights = _composite.attention(
             made.op, given[:-1], given[-1], seed, graph, made.settings)
@@ -67,8 +67,8 @@ def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
 
 def through_weights(graph, made, inputs, bias, seed, out, lse, weights,
                     grad_out, grad_weights, needed):
-    """Gradients of a loss that looks at the weights, too: the fused ones, and
-    what the weights' own gradient sends on through the scores."""
+    """Gradients of a loss that reads the weights, too: the sum of the fused
+    gradients and of those that grad_weights sends through the scores."""
     if lse is None or made.empty:
         return differentiate(graph, made, inputs, bias, seed, grad_out,
                              grad_weights, needed, False)
@@ -96,8 +96,9 @@ def _add(a, b, like):
 
 
 def _through_products(graph, made, inputs, scores, needed):
-    """Of GT: two products with a sparse matrix.  Edge features meet W^T q, of
-    which torch holds [E, H, F]; norms have torch's derivative."""
+    """The inputs' gradients from those of GT's scores: two products with a
+    sparse matrix.  torch differentiates the norms, and the edge features'
+    products with W^T q, of which it holds [E, H, F]."""
     settings = made.settings
     scaled = (scores * settings.scale).contiguous()
     with torch.enable_grad():
@@ -133,7 +134,8 @@ def _through_products(graph, made, inputs, scores, needed):
 
 
 def _through_sums(graph, made, inputs, scores, needed):
-    """Of GAT: nothing has features."""
+    """The inputs' gradients from those of GAT's scores; no tensor of edges has
+    features."""
     _, score_dst, score_src = inputs[:3]
     x = (score_dst.index_select(0, graph.dst)
          + score_src.index_select(0, graph.src))
@@ -148,7 +150,8 @@ def _through_sums(graph, made, inputs, scores, needed):
 
 
 def _through_edges(graph, made, inputs, scores, needed):
-    """Of the others: torch's derivative of the score of each edge."""
+    """The inputs' gradients from those of any operator's scores: torch's
+    derivative of the score of each edge."""
     say_once(f"gradients through the weights of {made.op} are made by torch "
              "operations, which hold every edge's features")
     with torch.enable_grad():
@@ -170,7 +173,7 @@ SCORE_GRADIENTS = {"gt": _through_products, "gat": _through_sums,
 
 
 class Attention(torch.autograd.Function):
-    """out, or (out, weights) if settings.weights."""
+    """Gives out, or (out, weights) if settings.weights."""
 
     @staticmethod
     def forward(ctx, graph, made, bias, seed, *inputs):

@@ -52,8 +52,8 @@ def capture(step, *examples, warmup=3, limit=16, copy=True):
     each replay.  Results have no history for autograd.
 
     Optimizers must be made with capturable=True.  Where the tensors are on the
-    CPU, step runs as it is.  Raises :class:`dfgnn.CaptureError` for what
-    cannot be recorded: which operation it was, and what to do.
+    CPU, step runs as it is.  Raises :class:`dfgnn.CaptureError` if step cannot
+    be recorded; the message names the operation and says what to do.
     """
     if not callable(step):
         raise TypeError(f"step must be callable, got {type(step).__name__}")
@@ -66,8 +66,8 @@ def capture(step, *examples, warmup=3, limit=16, copy=True):
 
 
 def _hashable(form):
-    """A form of arguments, or its text where this torch (2.4 is one) has forms
-    that cannot be hashed."""
+    """The form of the arguments; its text if it cannot be hashed, as in torch
+    2.4."""
     try:
         hash(form)
     except TypeError:
@@ -76,7 +76,7 @@ def _hashable(form):
 
 
 class Captured:
-    """What :func:`capture` returns."""
+    """A step with its recordings; :func:`capture` makes it."""
 
     def __init__(self, step, warmup, limit, copy):
         self.step, self.warmup, self.limit = step, warmup, limit
@@ -88,7 +88,7 @@ class Captured:
 
     @property
     def recorded(self):
-        """How many CUDA graphs there are."""
+        """The number of CUDA graphs that are recorded."""
         return sum(r.graph is not None for r in self._recordings.values())
 
     def __repr__(self):
@@ -124,8 +124,8 @@ class Captured:
         self._full = False
 
     def _recording(self, leaves, form):
-        """The recording for such arguments, be it complete or not; None if
-        they are to run plainly."""
+        """The _Step of these arguments, recorded yet or not; None if they are
+        to run without a recording."""
         device = _device(leaves)
         if device is None:
             return None
@@ -166,8 +166,8 @@ class Captured:
                 "and graphs", self, len(self._recordings))
 
     def learn(self, numbers, key):
-        """Graphs were made of arguments: from now on each such tensor has a
-        recording of its own."""
+        """Notes that graphs were made of the arguments with these numbers:
+        from now on each such tensor has a recording of its own."""
         self._structural |= numbers
         self._recordings.pop(key, None)
 
@@ -215,8 +215,8 @@ class _Step:
             return self.owner.step(*args, **kwargs)
 
     def warm(self):
-        """One step beside the current stream, as torch wants it before a
-        capture; the last one finds what would wait for the device."""
+        """Runs one step on a side stream, as torch wants it before a capture;
+        the last such step raises at operations that wait for the device."""
         self.left -= 1
         try:
             results = self.gpu.aside(self.run, strict=not self.left)
@@ -266,8 +266,8 @@ class Gpu:
             self.side = torch.cuda.Stream()
 
     def aside(self, run, strict):
-        """run() beside the current stream, as torch wants it before a
-        recording.  strict: what waits for the device raises."""
+        """run() on a side stream, as torch wants it before a recording.
+        strict: operations that wait for the device raise."""
         with torch.cuda.device(self.device):
             current = torch.cuda.current_stream()
             before = torch.cuda.get_sync_debug_mode()
@@ -290,7 +290,7 @@ class Gpu:
         graph, results, failed = torch.cuda.CUDAGraph(), None, None
         state = torch.cuda.get_rng_state(self.device)
         try:
-            # threads that load data may do what only this one may not
+            # other threads, which load data, may do what a capture forbids
             with torch.cuda.device(self.device), torch.cuda.graph(
                     graph, pool=self.pool, stream=self.side,
                     capture_error_mode="thread_local"):
@@ -305,8 +305,8 @@ class Gpu:
         return graph, results
 
     def _recover(self, state):
-        """A recording that failed leaves torch's generator, and perhaps its
-        allocator, recording."""
+        """Cleans up after a recording that failed, which leaves torch's
+        generator, and perhaps its allocator, recording."""
         generator = torch.cuda.default_generators[self.device.index]
         attempts = [
             lambda: torch._C._cuda_endAllocateToPool(self.device.index,
@@ -317,7 +317,7 @@ class Gpu:
             try:
                 attempt()
             except (AttributeError, RuntimeError, TypeError):
-                pass  # another torch, or nothing to recover
+                pass  # this torch lacks the function, or nothing was left
         self.pool = torch.cuda.graph_pool_handle()
 
     def replay(self, graph):
@@ -327,13 +327,14 @@ class Gpu:
 
 def _watch_waits(mode):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is a prototype
+        warnings.simplefilter("ignore")  # torch warns that it is a prototype
         torch.cuda.set_sync_debug_mode(mode)
 
 
 def _device(leaves):
-    """The GPU that the arguments are on; without any, the current one if
-    there is one.  None if the step is to run as it is."""
+    """The GPU that the arguments are on; the current GPU, if CUDA is in use,
+    where they hold neither tensors nor graphs.  None if the step is to run
+    without a recording."""
     devices = {leaf.device for leaf in leaves
                if isinstance(leaf, (torch.Tensor, Graph))}
     gpus = {d for d in devices if d.type == "cuda"}

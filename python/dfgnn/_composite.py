@@ -1,8 +1,8 @@
 """Attention by plain torch operations, edge by edge.
 
-The path of what the kernels do not do (derivatives of derivatives, gradients
-through returned weights, a type or a pass without a variant) and the tests'
-second opinion.  Everything per edge is in the graph's own order; scores are
+It serves what the kernels do not do (derivatives of derivatives, gradients
+through returned weights, a type or a pass without a variant), and the tests
+as a second opinion.  Tensors by edge are in the graph's own order; scores are
 [E, H], messages [E, H, D].
 """
 
@@ -11,7 +11,7 @@ from collections import namedtuple
 import torch
 import torch.nn.functional as F
 
-# what scores look at of a graph
+# the part of a graph that scores read
 Edges = namedtuple("Edges", "src dst")
 
 
@@ -27,12 +27,13 @@ def _normalized(x, weight, settings):
 
 
 def _given(inputs, count):
-    """The inputs from the fourth on, None for those that are not there."""
+    """count inputs from the fourth on, None for those that a call has not."""
     return (*inputs[3:], *[None] * count)[:count]
 
 
 def _edge_products(x, graph, edge_attr, edge_weight, edge_bias):
-    """[E, H] <x_i, W e + b>, as <W^T x_i, e>: nothing is [E, H, D]."""
+    """[E, H] <x_i, W e + b>, computed as <W^T x_i, e> + <x_i, b>, so that no
+    tensor is [E, H, D]."""
     if edge_attr.dim() == 3:
         return (_gather(x, graph.dst) * edge_attr).sum(-1)
     weight = edge_weight.view(x.size(1), x.size(2), -1)
@@ -72,8 +73,8 @@ def normalized(inputs, settings):
 
 
 def products_of_edges(query, inputs, graph, settings):
-    """[E, H] what edge features add to the scores of gt before the scale; None:
-    nothing."""
+    """[E, H] the term that edge features add to the scores of gt before the
+    scale; None if they add none."""
     edges = _given(inputs, 3)
     if edges[0] is None or settings.edge_use == "values":
         return None
@@ -122,11 +123,11 @@ VALUE = {"gt": 2, "agnn": 1, "gat": 0, "gatv2": 1}
 
 
 def softmax(scores, graph):
-    """Over the in-edges of each destination; a row whose scores are all -inf
-    gives zeros."""
+    """Softmax over the in-edges of each destination; a row whose scores are
+    all -inf gives zeros."""
     rows = graph.dst.view(-1, 1).expand_as(scores)
     shape = (graph.num_dst, scores.size(1))
-    # no_grad() alone would leave the tangents of forward AD
+    # detached, since no_grad() alone would leave the tangents of forward AD
     fixed = scores.detach()
     with torch.no_grad():
         largest = fixed.new_full(shape, float("-inf"))
@@ -187,8 +188,11 @@ def _splitmix(z):
 
 
 def keep_factors(seed, edges, heads, dropout, edge_number=None):
-    """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout);
-    edge_number [E]: what it draws by, the place of an edge by default."""
+    """[E, H] 0 where dropout drops a weight, else 1 / (1 - dropout).
+
+    edge_number [E]: the number that each edge draws by; by default its
+        position.
+    """
     key = _splitmix(seed + _STEP)
     pairs = (heads + 1) // 2
     if edge_number is None:

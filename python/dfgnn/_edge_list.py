@@ -1,4 +1,4 @@
-"""A graph while torch.jit.trace records: its edges by torch operations."""
+"""The graph of a call that torch.jit.trace records, by torch operations."""
 
 import torch
 

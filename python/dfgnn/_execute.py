@@ -13,13 +13,14 @@ _generation = 0
 
 
 def forget_plans():
-    """Plans are chosen anew: something was measured."""
+    """Makes later calls choose their plans anew: something was measured."""
     global _generation
     _generation += 1
 
 
 class Plan:
-    """A dfgnn_plan and what a call of it needs."""
+    """A dfgnn_plan, its workspace size, and the arguments that its calls
+    share."""
 
     __slots__ = ("pointer", "workspace", "template", "execute")
 
@@ -32,7 +33,7 @@ class Plan:
                 ctypes.byref(self.pointer), handle.context.handle,
                 handle.pointer, ctypes.byref(wanted)))
         status = create()
-        # what gives other bits each time serves where nothing else does
+        # a variant that is not deterministic serves where no other does
         if status == _abi.ERROR_UNSUPPORTED and not settings.deterministic:
             wanted.deterministic = 0
             status = create()
@@ -74,8 +75,8 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
 
 
 class Recipe:
-    """All that calls with the same shapes, types and settings share: what was
-    found once need not be found again."""
+    """The checks, shapes and plans that calls with the same shapes, types and
+    settings share: they are made once."""
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
                  "dim", "biased", "edge_dim", "inputs", "out_shape",
@@ -109,7 +110,8 @@ class Recipe:
                          in zip((*inputs, bias), self.grads))
 
     def _places(self):
-        """(field, dtype of a dense tensor, or None for one with strides)."""
+        """(field, dtype) of each input; dtype is None if the input may have
+        strides and keeps its own."""
         found = []
         for input_ in self.inputs:
             dtype = self.exact if input_.scalar else None
@@ -140,7 +142,7 @@ class Recipe:
 
 
 def recipe(graph, op, inputs, bias, settings):
-    """Raises what is wrong with the inputs, the first time they are seen."""
+    """The Recipe of a call, whose inputs are checked when it is made."""
     if _recording.current is not None:
         _recording.current.graph(graph)
     recipes = graph.handle.recipes
@@ -181,7 +183,7 @@ def _place_exact(args, name, tensor, dtype):
 
 
 def _place_inputs(args, graph, made, inputs, bias, seed):
-    """Returns what must stay alive until the call was made."""
+    """Returns the tensors that must stay alive until the call was made."""
     kept = []
     for (field, dtype), tensor in zip(made.places, inputs):
         if tensor is None:
@@ -200,15 +202,15 @@ def _place_inputs(args, graph, made, inputs, bias, seed):
 
 
 def _like(tensor, dtype):
-    """A new dense tensor; torch makes it sooner when it can look at
-    another."""
+    """A new dense tensor of the same shape; torch's empty_like() takes less
+    time than its empty()."""
     if tensor.dtype == dtype and tensor.is_contiguous():
         return torch.empty_like(tensor)
     return torch.empty(tensor.shape, dtype=dtype, device=tensor.device)
 
 
 def forward(graph, made, inputs, bias, seed, with_lse=True):
-    """(out, lse or None, weights or None); per edge in the graph's order."""
+    """(out, lse or None, weights in the graph's edge order or None)."""
     if made.empty:
         return _without_edges(made)
     plan = made.plan(graph, False)
@@ -241,8 +243,8 @@ def _without_edges(made):
 def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed,
              grad_lse=None, into=None):
     """Gradients of the inputs and of bias; None where needed is false.
-    grad_lse: the gradient of lse, if it has one; into: tensors for the
-    gradients of the inputs, where one is not None."""
+    grad_lse: the gradient of lse, if it has one; into: for each input the
+    tensor that takes its gradient, or None for a new one."""
     if made.empty:
         return [torch.zeros_like(t) if n and t is not None else None
                 for t, n in zip((*inputs, bias), needed)]

@@ -56,9 +56,9 @@ def _narrow(tensor):
 
 
 def _narrowed(offsets, indices, columns, trusted):
-    """The arrays in 32 bits, as kernels and measurements are made for, where
-    that takes no check: sources that are not trusted are narrowed by the
-    library, which looks at them."""
+    """The arrays in 32 bits, the width that kernels and measurements are made
+    for.  Sources that are not trusted keep theirs: the library checks them as
+    it narrows them."""
     if indices.numel() > 0x7fffffff:
         return offsets, indices, columns
     if trusted:
@@ -115,7 +115,7 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
 
 
 def edges(handle):
-    """How many edges the library's graph has."""
+    """The number of edges of the library's graph."""
     csr = _abi.Csr()
     check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
     return csr.edges
@@ -130,7 +130,7 @@ def _in_words_of_edge_index(error):
 
 
 class _CudaArray:
-    """What torch.as_tensor takes for memory that somebody else owns."""
+    """Memory of another owner in the form that torch.as_tensor() takes."""
 
     def __init__(self, pointer, count, dtype, owner):
         self.owner = owner
@@ -140,7 +140,7 @@ class _CudaArray:
 
 
 def _view(pointer, count, dtype, device, owner):
-    """A tensor over the handle's memory, which it keeps alive."""
+    """A tensor over memory of owner, which it keeps alive."""
     if not count:
         return torch.empty(0, dtype=dtype, device=device)
     if device.type == "cuda":
@@ -153,7 +153,8 @@ def _view(pointer, count, dtype, device, owner):
 
 
 def matrix(handle, device):
-    """(offsets, indices, edge order or None) of a graph made from a list."""
+    """(offsets, indices, edge order or None) of a graph made from an edge
+    list."""
     csr = _abi.Csr()
     check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
     offsets = _view(csr.offsets, csr.destinations + 1,

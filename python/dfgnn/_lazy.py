@@ -7,8 +7,9 @@ def lazy(namespace, modules):
     """(__all__, __getattr__, __dir__) of a package.
 
     namespace: the package's globals().
-    modules: for each module of the package the names that it brings there; a
-        module whose name has no underscore in front is such a name itself.
+    modules: for each module of the package the names that the package takes
+        from it; a module whose name has no underscore in front is such a name
+        itself.
     """
     package = namespace["__name__"]
     home = {name: module for module, names in modules.items()

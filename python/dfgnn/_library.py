@@ -30,7 +30,8 @@ def _find():
 def _open_openmp():
     """Makes OpenMP's functions visible to the wheel's library, which links no
     runtime of its own: two in a process would each keep a thread on every
-    core.  torch's is taken where it is loaded or lies."""
+    core.  A runtime that is loaded is taken first, then the one beside
+    torch."""
     loaded = set()
     try:
         with open("/proc/self/maps") as maps:
@@ -45,7 +46,7 @@ def _open_openmp():
                  "libomp.so.5", "libiomp5.so"]:
         try:
             runtime = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-            runtime.GOMP_parallel  # what GCC's programs call
+            runtime.GOMP_parallel  # the function that GCC's programs call
             return
         except (OSError, AttributeError):
             continue
@@ -55,8 +56,8 @@ def _open_openmp():
 
 
 def _open_needed():
-    """Loads what the wheel's library links.  Each may need another, so those
-    that fail are tried again as long as one succeeds."""
+    """Loads the libraries that the wheel's library links.  One may need
+    another, so those that fail are tried again as long as one succeeds."""
     waiting = glob.glob(os.path.join(_HERE, "lib", "needed", "*"))
     loaded = True
     while waiting and loaded:

@@ -4,8 +4,8 @@ import torch
 
 
 def loop_plan(edge_index, num_nodes):
-    """(numbers of the edges that are no loops, those edges with a loop for
-    each of the first num_nodes nodes behind them)."""
+    """(numbers of the edges that are no loops, those edges followed by a loop
+    for each of the first num_nodes nodes)."""
     kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
     loops = torch.arange(num_nodes, dtype=edge_index.dtype,
                          device=edge_index.device)
@@ -15,8 +15,8 @@ def loop_plan(edge_index, num_nodes):
 
 
 def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
-    """Features of the kept edges and of the loops behind them; edge_index is
-    that of the graph with loops."""
+    """Features of the kept edges and of the loops that follow them; edge_index
+    is that of the graph with loops."""
     edge_attr = edge_attr.index_select(0, kept)
 
     def reduced():
@@ -27,9 +27,9 @@ def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
 
 
 def all_loop_features(edge_attr, edge_index, num_nodes, fill_value, row=1):
-    """[E + num_nodes] features of all edges, and of a loop for each node; a
-    reduction takes the edges that are no loops, by row of edge_index.  How
-    long it is depends on no value, so that torch.compile can trace it."""
+    """[E + num_nodes] features of all edges, and of a loop for each node.  A
+    reduction takes the edges that are no loops, by edge_index[row].  The
+    length depends on no value, so that torch.compile can trace it."""
     def reduced():
         is_loop = edge_index[0] == edge_index[1]
         rows = edge_index[row].long().masked_fill(is_loop, num_nodes)
@@ -61,8 +61,8 @@ _REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "min": "amin",
 
 
 def reduce_edges(edge_attr, destinations, num_nodes, reduction):
-    """Features of the edges into each of the first num_nodes nodes; edges into
-    others are left out."""
+    """The reduced features of the edges into each of the first num_nodes
+    nodes; edges into other nodes are left out."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"fill_value must be one of {sorted(_REDUCTIONS)}, "
                          f"got {reduction!r}")

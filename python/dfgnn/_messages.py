@@ -1,12 +1,12 @@
-"""The fused passes over messages of edges, their gradients, and the same by
-torch operations.
+"""The fused passes over messages of edges, their gradients, and the torch
+operations that stand in for both.
 
 A call has six tensors, in this order: value [M, H, D], gate_dst [N, H, D],
 gate_src [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_weight),
 edge_weight [H, D, F] and edge_bias [H, D].  All but value may be None; without
 gates a message is relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With
 an edge_weight [2, H, D, F] (and an edge_bias [2, H, D]) the value has features
-of the edge, too: sigmoid(a_i + b_j + e) (x_j + e').  Everything by edge is in
+of the edge, too: sigmoid(a_i + b_j + e) (x_j + e').  Tensors by edge are in
 the graph's own order.
 """
 
@@ -24,7 +24,7 @@ from .errors import UnsupportedError
 
 FIELDS = ("value", "gate_dst", "gate_src", "edge_attr", "edge_weight",
           "edge_bias")
-# What has kernels.
+# The operator whose kernels make each reduction.
 OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "min": "reduce-min",
        "max": "reduce-max", "pna": "reduce-pna"}
 PNA = ("mean", "min", "max", "std")
@@ -43,7 +43,7 @@ class Tensors(NamedTuple):
 # ---- by torch operations ----------------------------------------------------
 
 def _parts(given):
-    """The edges' parts [E, H, D] of the sum or gate, and of the value."""
+    """(e, e' or None), [E, H, D] each."""
     if given.edge_weight is None:
         return given.edge_attr, None
     *_, heads, dim, fields = given.edge_weight.shape
@@ -68,9 +68,12 @@ def _sent(graph, given):
 
 
 def composite(graph, reduce, given, args=None):
-    """[N, H, D], four of them of "pna"; differentiable as often as wanted.
-    args: the places of the extremes in their rows by name, where they are
-    known: gradients then go to those edges alone."""
+    """[N, H, D], or a tuple of four such for "pna"; differentiable as often as
+    wanted.
+
+    args: by name the position in its row of the edge that gave each extreme,
+        if known: gradients then go to those edges alone.
+    """
     message = _sent(graph, given)
     dst = graph.dst
     zeros = message.new_zeros((graph.num_dst,) + tuple(message.shape[1:]))
@@ -113,7 +116,7 @@ def _tuple(outs):
 
 def _differentiate(graph, reduce, given, args, grads, wants, create_graph):
     with torch.enable_grad():
-        if create_graph:  # one leaf an argument: a tensor may be given twice
+        if create_graph:  # a view for each argument: one may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
         else:
             given = [None if t is None else t.detach().requires_grad_(w)
@@ -128,7 +131,7 @@ def _differentiate(graph, reduce, given, args, grads, wants, create_graph):
 # ---- by kernels -------------------------------------------------------------
 
 class _Recipe:
-    """What calls with the same shapes and types share."""
+    """The shapes and plans that calls with the same shapes and types share."""
 
     def __init__(self, graph, reduce, given):
         value, attr = given.value, given.edge_attr
@@ -192,7 +195,8 @@ def _run(graph, made, backward, tensors):
 
 
 def forward(graph, reduce, given):
-    """(results, edges of the extremes) by name, of contiguous tensors."""
+    """(results, positions of the extremes in their rows) by name; all tensors
+    of given are contiguous."""
     made = _recipe(graph, reduce, given)
     spec = OPERATORS[made.op]
     outs = {name: given.value.new_empty(made.out_shape) for name in spec.outs}
@@ -206,7 +210,7 @@ def forward(graph, reduce, given):
 
 
 def _saved(reduce, outs, args):
-    """What the gradient reads of what forward made."""
+    """The results of forward() that the gradient reads, by name."""
     known = dict(outs, **args)
     return {name: known[name] for name in OPERATORS[OPS[reduce]].saved
             if name in known}
@@ -256,7 +260,7 @@ class Messages(torch.autograd.Function):
 
 
 def gradients(graph, reduce, given, saved, grads, wants):
-    """By kernels, or by torch operations where there is none."""
+    """backward(), or its torch operations where no kernel supports it."""
     try:
         return backward(graph, reduce, given, saved,
                         [g.contiguous() for g in grads], wants)
@@ -266,8 +270,8 @@ def gradients(graph, reduce, given, saved, grads, wants):
 
 
 def fused(graph, reduce, given):
-    """[N, H, D], four of them of "pna", with gradients; what is by edge is in
-    the graph's order."""
+    """[N, H, D], or a tuple of four such for "pna", with gradients; tensors by
+    edge are in the graph's order."""
     if needs_composite() or reduce not in OPS:
         return composite(graph, reduce, given)
     given = Tensors(*(None if t is None else t.contiguous() for t in given))

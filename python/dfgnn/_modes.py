@@ -1,5 +1,5 @@
-"""What surrounds a call: torch.func, forward AD, torch.jit.trace, inference
-mode, torch.compile."""
+"""The modes of torch that a call can run in: torch.func, forward AD,
+torch.jit.trace, inference mode, torch.compile."""
 
 import functools
 import sys
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import torch
 
-# torch.compile does not trace questions for inference mode
+# whether torch.compile traces: it cannot trace is_inference_mode_enabled()
 compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                     lambda: False)
 
@@ -73,11 +73,11 @@ _thread = threading.local()  # .apart: whether _apart() made it
 
 
 def _torchs_cuda_graphs():
-    """Whether a model that torch.compile made with CUDA graphs runs: it wants
-    all memory that is asked for to be its own."""
+    """Whether a model that torch.compile made with CUDA graphs runs: it takes
+    all memory that is allocated meanwhile for its own."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
     if trees is None or not torch.cuda.is_initialized() or \
-            getattr(_thread, "apart", False):  # which has no manager to ask
+            getattr(_thread, "apart", False):  # that thread has no manager
         return False
     manager = trees.get_manager(torch.cuda.current_device(), False)
     return manager is not None and \
@@ -85,8 +85,8 @@ def _torchs_cuda_graphs():
 
 
 def _apart(function):
-    """function() in a thread of its own, whose memory is that of everybody,
-    waited for."""
+    """The result of function(), which runs to its end in a thread of its own,
+    so that no CUDA graph of torch owns the memory that it allocates."""
     from concurrent.futures import ThreadPoolExecutor
     device, done = torch.cuda.current_device(), None
     if not torch.cuda.is_current_stream_capturing():
@@ -104,13 +104,13 @@ def _apart(function):
         return threads.submit(run).result()
 
 
-def refuse_in_cuda_graphs(what):
-    """Raises where torch's own CUDA graphs run: with what, they give wrong
-    numbers or none."""
+def refuse_in_cuda_graphs(argument):
+    """Raises where torch's own CUDA graphs run, which give wrong numbers or
+    none with the argument that is named."""
     if _torchs_cuda_graphs():
         raise RuntimeError(
-            f'{what} cannot be in a model that torch.compile made with mode='
-            '"reduce-overhead"; give the layer dfgnn.as_graph(edge_index, '
+            f'{argument} cannot be in a model that torch.compile made with '
+            'mode="reduce-overhead"; give the layer dfgnn.as_graph(edge_index, '
             "num_nodes) in place of the edge_index, or use dfgnn.capture")
 
 
@@ -125,8 +125,9 @@ def _skip_code(code):
 
 
 def untraced(function):
-    """torch.compiler.disable(function), which takes a second to import what
-    compiles: torch.compile breaks its graph where it is called."""
+    """torch.compiler.disable(function) without the second that it takes to
+    import the compiler: torch.compile breaks its graph where the function is
+    called."""
     try:
         from torch._C._dynamo.eval_frame import set_eval_frame
 
@@ -146,7 +147,7 @@ def untraced(function):
 
 
 def constant(function):
-    """torch.compiler.assume_constant_result(function), without importing what
-    compiles."""
+    """torch.compiler.assume_constant_result(function) without importing the
+    compiler."""
     function._dynamo_marked_constant = True
     return function

@@ -8,8 +8,8 @@ from . import _abi, _recording
 from ._execute import Plan
 from ._operators import DTYPES, Settings
 
-# outs: what forward writes; args: which edges gave the extremes; saved: what
-# its gradient reads
+# The tensors of an operator: outs, which forward writes; args, which hold the
+# positions of the extremes in their rows; saved, which the gradient reads.
 Op = namedtuple("Op", "outs args saved")
 _PNA = ("out", "out_min", "out_max", "out_std")
 
@@ -27,12 +27,12 @@ OPERATORS = {
 }
 
 
-# those whose gradient reads nothing that forward had
+# the operators whose gradient reads no tensor of forward
 SUMS = frozenset(("spmm-sum", "spmm-mean", "reduce-mean"))
 
 
 class _Recipe:
-    """What calls with the same shapes and types share."""
+    """The shapes and plans that calls with the same shapes and types share."""
 
     def __init__(self, graph, op, heads, dim, dtype, deterministic):
         self.op, self.dtype = op, dtype
@@ -81,8 +81,9 @@ def _run(graph, made, backward, tensors, scales):
 
 
 def forward(graph, op, value, weight, scales=None):
-    """(outputs, edges of the extremes) by name; value [M, H, D] and weight
-    [E, H] contiguous, scales None or those of destinations and sources."""
+    """(outputs, positions of the extremes in their rows) by name; value
+    [M, H, D] and weight [E, H] contiguous; scales None or (of destinations, of
+    sources)."""
     made = _recipe(graph, op, value)
     spec = OPERATORS[op]
     outs = {name: value.new_empty(made.out_shape) for name in spec.outs}
@@ -97,8 +98,9 @@ def forward(graph, op, value, weight, scales=None):
 
 
 def backward(graph, op, saved, grads, wants_value, wants_weight, scales=None):
-    """(gradient of value, of weight), None where not wanted; saved: by name,
-    as OPERATORS says; grads: grad_out and the others, by name."""
+    """(gradient of value, gradient of weight), None where not wanted; saved:
+    the tensors that OPERATORS names, by name; grads: grad_out and the other
+    gradients of outputs, by name."""
     made = _recipe(graph, op, grads["grad_out"])
     new = torch.empty if graph.num_edges else torch.zeros
     device = graph.device
@@ -114,7 +116,7 @@ def backward(graph, op, saved, grads, wants_value, wants_weight, scales=None):
     return found.get("grad_value"), found.get("grad_edge_weight")
 
 
-# ---- sums, which a training step spends no time on but its own
+# ---- sums, with as little Python in each call as can be
 
 def _run_sum(graph, made, backward, value, out, scales):
     plan = made.plan(graph, backward)
@@ -139,7 +141,7 @@ def sum_forward(graph, op, value, scales):
 
 
 def sum_backward(graph, op, grad, scales):
-    """backward() of one."""
+    """backward() of an operator of SUMS; grad [N, H, D] contiguous."""
     made = _recipe(graph, op, grad)
     if not graph.num_edges:
         return grad.new_zeros(made.value_shape)

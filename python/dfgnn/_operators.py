@@ -1,4 +1,4 @@
-"""What each attention operator reads, and checking it."""
+"""The inputs of each attention operator, and their checks."""
 
 from collections import namedtuple
 
@@ -7,9 +7,9 @@ import torch
 from . import _abi
 from .graph import describe
 
-# dims of a tensor: Destinations N, Sources M, Heads, D features, Edges, F
-# features of an edge, P all features of the heads; scalar: float32 whatever the
-# features are (float64 with them), as the library wants scores
+# dims: a letter for each dimension: N destinations, M sources, H heads, D
+# features of a head, E edges, F features of an edge, P = H * D.  scalar: the
+# library reads float32, or float64 beside features of float64.
 Input = namedtuple("Input", "name field dims scalar optional")
 Operator = namedtuple("Operator", "name number inputs value")
 
@@ -18,7 +18,7 @@ def _input(name, field, dims, scalar=False, optional=False):
     return Input(name, field, dims, scalar, optional)
 
 
-# what problems with edge features read besides
+# the inputs that problems with edge features add
 _EDGES = (_input("edge_attr", "edge_attr", "EF", optional=True),
           _input("edge_weight", "edge_weight", "PF", optional=True),
           _input("edge_bias", "edge_bias", "P", optional=True))
@@ -57,13 +57,13 @@ _WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
 
 
 def by_edge(op, inputs, change):
-    """The inputs, those by edges changed."""
+    """The inputs; change() is applied to those by edge."""
     return tuple(change(t) if t is not None and spec.dims[0] == "E" else t
                  for spec, t in zip(op.inputs, inputs))
 
 
 def edge_dim(op, inputs):
-    """problem.edge_dim of a call."""
+    """The edge_dim of a call's problem."""
     for spec, tensor in zip(op.inputs, inputs):
         if tensor is None or spec.field not in ("edge_attr", "score_edge"):
             continue
@@ -97,8 +97,8 @@ def _check_tensor(name, tensor, dims, sizes, device):
 
 
 def check_inputs(op, inputs, bias, sizes, device):
-    """Raises what is wrong with a call; sizes holds N, M and E (or not, where
-    the graph is not built yet)."""
+    """Raises if an input is wrong; sizes holds N, M and E, or none of them
+    where the graph is not built yet."""
     sizes = dict(sizes, **{"1": 1})
     for spec, tensor in zip(op.inputs, inputs):
         if tensor is None and spec.optional:

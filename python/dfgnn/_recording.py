@@ -1,5 +1,5 @@
-"""What a step that dfgnn.capture() runs reads beside its tensors: the graphs,
-and the tensors they were made of."""
+"""The graphs that a step of dfgnn.capture() reads, and the tensors that they
+were made of."""
 
 import contextlib
 
@@ -8,8 +8,8 @@ current = None
 
 
 class Recording:
-    """graphs: those that kernels ran on.  sources: (tensor, its version) of
-    whatever something was made of once and kept."""
+    """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
+    version) of the tensors that kept objects were made of."""
 
     def __init__(self):
         self.graphs = {}

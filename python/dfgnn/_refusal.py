@@ -1,4 +1,5 @@
-"""Why a step cannot be captured: which operation it was, and what to do."""
+"""The error of a step that cannot be captured: it names the operation and says
+what to do."""
 
 import linecache
 import os
@@ -11,7 +12,7 @@ from .errors import CaptureError
 _OWN = tuple(os.path.dirname(os.path.abspath(p)) + os.sep
              for p in (torch.__file__, __file__))
 
-# (what the message or the line of the step looks like, what to do)
+# (pattern of the error's message or of the step's line, what to do)
 _ADVICE = [
     (r"capturable",
      "make the optimizer with capturable=True, such as "
@@ -58,8 +59,8 @@ def refusal(error):
 
 
 def _where(error):
-    """(file:line, the source) of the innermost line that is neither torch's
-    nor ours; of the innermost at all if there is none."""
+    """(file:line, its source) of the innermost line that is neither torch's
+    nor dfgnn's; if there is none, of the innermost line."""
     frames, step = [], error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code

@@ -1,4 +1,4 @@
-"""A page about what was measured."""
+"""dfgnn.report: a page of HTML about measurements."""
 
 import base64
 import ctypes
@@ -52,15 +52,15 @@ def _bytes(path):
 
 def report(*graphs, store=None, against=None, title=None, copy_gbps=0.0,
            all=False):
-    """What was measured, as a Report.
+    """The measurements of a store as a Report.
 
     graphs: files, or specifications of generated graphs, whose degrees are to
         be shown.
-    store: a file, or several; without it those that are in use.
+    store: a file, or several; by default the stores that are in use.
     against: a store to compare with.
-    copy_gbps: copy bandwidth of the device in GB/s, for floors; 0: what is
-        known of it.
-    all: every variant, not the best of each problem alone.
+    copy_gbps: copy bandwidth of the device in GB/s, for floors; 0: the one
+        that the library knows of the device.
+    all: every variant is shown, not the best of each problem alone.
     """
     if store is not None and not isinstance(store, (str, os.PathLike)):
         store = ":".join(os.fspath(path) for path in store)

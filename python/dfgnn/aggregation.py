@@ -14,7 +14,7 @@ from .graph import Graph, describe
 __all__ = ["spmm", "aggregate"]
 
 
-# ---- the same by torch operations -------------------------------------------
+# ---- by torch operations ----------------------------------------------------
 
 def _scaled(x, scale):
     return x if scale is None else x * scale.view(-1, 1, 1).to(x.dtype)
@@ -87,7 +87,7 @@ def _median(graph, messages):
 
 def _differentiate(graph, op, scales, saved, grads, wants):
     """Gradients that are differentiable themselves."""
-    if "value" not in saved:  # linear in the gradients, or picks of them
+    if "value" not in saved:  # a linear function of the gradient
         return _transposed(graph, op, scales, saved, grads[0]), None
     value, weight = saved["value"], saved.get("edge_weight")
     with torch.enable_grad():
@@ -143,8 +143,8 @@ class Aggregation(torch.autograd.Function):
 
 
 class Sum(torch.autograd.Function):
-    """Aggregation by an operator whose gradient reads nothing but the
-    gradient: what is left to do is to run two plans."""
+    """Aggregation by an operator of _neighbours.SUMS: its gradient reads no
+    tensor of forward, so none is saved."""
 
     @staticmethod
     def forward(ctx, graph, op, scales, value):
@@ -166,7 +166,7 @@ class Sum(torch.autograd.Function):
 
 def normalization(graph, dtype):
     """Scales of GCN, 1 / sqrt(degree) of destinations and of sources, made
-    once a graph."""
+    once for each graph."""
     def make():
         degrees = graph.degrees.to(torch.float64)
         scale = degrees.pow(-0.5)
@@ -239,7 +239,7 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         graph = _graph_of(graph, (x.size(0), num_dst), self_loops)
         if self_loops and weight is not None:
             weight = graph.to_looped_edges(weight)
-        if not jit_tracing():  # which makes tensors of sizes
+        if not jit_tracing():  # a trace makes tensors of sizes
             _check(graph, value, weight)
         if weight is not None:
             weight = in_order(graph, value, weight)
@@ -248,7 +248,7 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
 
 
 def in_order(graph, value, weight):
-    """Weights as the kernels read them."""
+    """The weights in the graph's edge order and the type that kernels read."""
     exact = torch.float64 if value.dtype == torch.float64 else torch.float32
     return graph.to_graph_order(weight).to(exact).contiguous()
 
@@ -259,10 +259,12 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
 
     x [M, F] or [M, H, D]; weight [E] or [E, H], in the caller's edge order:
     by default the values of a sparse matrix, and 1 for other graphs.
-    num_dst: destinations; those of the graph, or as many as there are sources.
-    self_loops: over the edges of ``graph.with_self_loops()``; weight is by its
-        edges, or by all edges of the graph and then by a loop for each node,
-        [E + nodes]: those of the loops that are there are not read.
+    num_dst: the number of destinations; by default the graph's, or, of an
+        edge_index, that of the sources.
+    self_loops: sums over the edges of ``graph.with_self_loops()``.  weight
+        has an entry for each of them, or [E + nodes] entries: for all edges of
+        the graph and then for a loop of each node; the entries of edges that
+        are self loops are not read.
     """
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be 'sum' or 'mean', got {reduce!r}")
@@ -285,7 +287,7 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
 
 def gcn(graph, x, self_loops):
     """The sum over in-edges of x_j / sqrt(d_i d_j), d the number of in-edges
-    of a square graph: nothing is as long as the edges."""
+    of a square graph; no tensor by edge is made."""
     return _call(graph, "spmm-sum", x, None, x.size(0), self_loops, True)[0]
 
 
@@ -295,11 +297,11 @@ REDUCTIONS = ("min", "max", "mean", "var", "std", "pna", "mul", "median")
 def aggregate(graph, x, reduce, weight=None, *, num_dst=None):
     """Neighbours reduced feature by feature: "sum", "mean", "min", "max",
     "var", "std", "mul", "median", or "pna": mean, min, max and std in one
-    pass.  A destination without edges gives 0, and 1 of "mul".
+    pass.  A destination without edges gives 0, or 1 for "mul".
 
-    weight [E] or [E, H]: multiplies the features before they are reduced.  It
-    has kernels for "sum" and "mean"; the others, "mul" and "median" run by
-    torch operations, which hold every edge's features.
+    weight [E] or [E, H]: multiplies the features before they are reduced.
+    Kernels take it for "sum" and "mean"; other reductions with a weight, "mul"
+    and "median" run by torch operations, which hold every edge's features.
 
     Where several edges have the same minimum or maximum, the fused kernels
     give the whole gradient to the first of them in the graph's own order; PyG

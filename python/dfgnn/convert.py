@@ -57,8 +57,8 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
 
 def known_graph(edges, num_nodes, loops=False):
     """The graph of an edge_index that as_graph(edges, num_nodes), or
-    looped_graph(), made before; None if none did: a training loop asks for it
-    in each call."""
+    looped_graph(), made before; None if neither did.  A training loop asks for
+    it in each call."""
     entry = _cache.get(id(edges))
     if entry is None or entry[0]() is not edges or \
             entry[1] != edges._version:
@@ -69,8 +69,8 @@ def known_graph(edges, num_nodes, loops=False):
 
 
 def looped_graph(edges, num_nodes=None):
-    """as_graph(edges, num_nodes).with_self_loops(); of an edge_index without
-    making the graph that has no loops."""
+    """as_graph(edges, num_nodes).with_self_loops(); the graph without loops is
+    not made of an edge_index."""
     if type(edges) is torch.Tensor and edges.layout is torch.strided and \
             not jit_tracing():
         edges = unwrapped(edges)
@@ -98,9 +98,8 @@ def _from_tensor(edges, num_nodes, options):
 
 
 def _kept(owner, num_nodes, options, make):
-    """The graph that was made of owner, while it lives and, if it is a
-    tensor, was not written to; otherwise that of make(), kept if it can
-    be."""
+    """The graph that was made of owner before, unless owner is a tensor that
+    was written to since; otherwise the graph of make(), kept if it can be."""
     graphs = None
     if options["graph_ptr"] is None and owner is not None:
         graphs = _graphs_of(owner)
@@ -115,8 +114,9 @@ def _kept(owner, num_nodes, options, make):
 
 
 def _graphs_of(owner):
-    """The graphs made of this very object with this very content; None if it
-    cannot tell whether it was written to."""
+    """The graphs made of this very object with this very content; None if they
+    cannot be kept: writes to the object are not counted, or it takes no weak
+    reference."""
     version = None
     if isinstance(owner, torch.Tensor):
         if hasattr(owner, "is_inference") and owner.is_inference():
@@ -145,7 +145,8 @@ def _make(edges, num_nodes, options):
 
 
 def _from_edge_index(edges, num_nodes, options):
-    """PyG's EdgeIndex sorts itself once and keeps the permutation."""
+    """The graph of PyG's EdgeIndex, which sorts itself once and keeps the
+    permutation; None if its offsets are not of num_nodes destinations."""
     plain = edges.as_tensor()
     if not edges.is_sorted_by_col and (
             getattr(edges, "_T_indptr", None) is None
@@ -168,8 +169,8 @@ def _from_edge_index(edges, num_nodes, options):
 
 
 def _columns_of_edge_index(edges, num_src, options):
-    """The other direction, if PyG has it: by row, and where each of those
-    edges is among the edges by column."""
+    """Graph's columns, if PyG has them: offsets and destinations of the edges
+    by source, and where each of these is among the edges by destination."""
     if not edges.is_sorted_by_col or \
             getattr(edges, "_T_perm", None) is None or \
             getattr(edges, "_T_indptr", None) is None:
@@ -219,8 +220,8 @@ def _from_data(data, num_nodes, options):
 
 
 def _from_dgl(graph, num_nodes, options):
-    # DGL replaces this object whenever edges or nodes change, and shares it
-    # between graphs that have the same ones
+    # DGL replaces _graph whenever edges or nodes change, and shares it between
+    # graphs that have the same ones
     return _kept(getattr(graph, "_graph", None),
                  getattr(graph, "batch_size", 1), options,
                  lambda: _make_from_dgl(graph, dict(options)))

@@ -1,4 +1,4 @@
-"""What goes wrong, as Python exceptions."""
+"""The exceptions of dfgnn."""
 
 
 class Error(RuntimeError):
@@ -14,7 +14,7 @@ class UnsupportedError(Error, NotImplementedError):
 
 
 class NotTunedError(Error):
-    """Effort "stored", and nothing stored matches."""
+    """The effort is "stored", and no stored measurement matches."""
 
 
 class DeviceError(Error):

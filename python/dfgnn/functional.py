@@ -1,4 +1,4 @@
-"""Attention over a graph, each a fused kernel.
+"""Functions of attention over a graph, each a fused kernel.
 
 Tensors by node are [nodes, heads, features]; tensors by edge are in the
 caller's edge order: that of the edge_index the graph was made from.
@@ -20,7 +20,7 @@ __all__ = ["gt_attention", "agnn_attention", "gat_attention",
            "gatv2_attention", "score_attention", "edge_scores"]
 
 
-# ---- what the surroundings ask for ------------------------------------------
+# ---- types, dropout and settings of a call ----------------------------------
 
 if hasattr(torch, "get_autocast_dtype"):
     def _autocast_dtype(device_type):
@@ -46,9 +46,9 @@ def autocast_dtype(device_type):
 
 
 def _autocast(spec, inputs):
-    """Features in the type of the autocast region, as matrix products have it;
-    scores stay as exact as they are.  Cosines are as exact as the features,
-    since no matrix product is in them."""
+    """The inputs with features in the type of the autocast region, as autocast
+    has it for matrix products; scores keep their type.  Features of AGNN keep
+    theirs, too, since no matrix product is in its cosines."""
     value = inputs[spec.value]
     if not _any_autocast() or not isinstance(value, torch.Tensor) \
             or spec.name == "agnn":
@@ -71,7 +71,7 @@ def _probability(dropout, training):
 @constant  # torch.compile starts again when the setting changes
 def _tf32_allowed():
     if hasattr(torch._C, "_get_fp32_precision_getter"):
-        # the older question raises where newer settings were made
+        # get_float32_matmul_precision() raises if the newer settings are used
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
     return torch.get_float32_matmul_precision() != "highest"
 
@@ -86,8 +86,8 @@ def _settings(value, scale, slope, dropout, return_weights, edge_use="both",
 
 
 def make_seed(device):
-    """[1] a number of torch's generator, on the device: nothing waits for it,
-    and a captured CUDA graph draws a new one at each replay."""
+    """[1] a number of torch's generator, on the device: the host does not wait
+    for it, and a captured CUDA graph draws a new one at each replay."""
     return torch.randint((1 << 63) - 1, (1,), dtype=torch.int64,
                          device=device)
 
@@ -104,9 +104,9 @@ def _size(spec, inputs):
 def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
             return_weights=False, self_loops=False, edge_use="both",
             qk_norm="none", norm_eps=0.0, return_lse=False):
-    """out, or (out, weights before dropout, factors of dropout or None); per
-    edge in the caller's order.  With return_lse (out, weights or None, factors
-    or None, lse)."""
+    """out, or (out, weights before dropout, factors of dropout or None), the
+    latter two in the caller's edge order.  With return_lse (out, weights or
+    None, factors or None, lse)."""
     spec = OPERATORS[name]
     inputs = _autocast(spec, inputs)
     if not isinstance(graph, Graph):
@@ -127,8 +127,7 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
 
 
 def _all_dropped(result, return_weights):
-    """What is left when every weight is dropped: zeros, with gradients of
-    zero."""
+    """The result if every weight is dropped: zeros, with gradients of zero."""
     if not return_weights:
         return result * 0
     out, weights, _ = result
@@ -142,7 +141,8 @@ def _run(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     settings = _settings(inputs[spec.value], scale, slope, dropout,
                          return_weights, **edges)
     if ops.compiling():
-        if self_loops and return_weights:  # whose number the operator needs
+        # the operator has to know the number of weights, loops included
+        if self_loops and return_weights:
             graph, inputs, bias = _looped(spec, graph, inputs, bias)
             self_loops = False
         return ops.attend(name, graph, inputs, bias, seed, settings,
@@ -220,7 +220,7 @@ def _with_lse(name, graph, inputs, bias, dropout, scale, slope,
 
 
 def extended(graph, x):
-    """A tensor of nodes by the sources of edges."""
+    """x by the graph's sources, from x by the nodes of this process."""
     return graph.extend(x) if isinstance(graph, Graph) else x
 
 
@@ -246,14 +246,14 @@ def _check_inputs(spec, graph, inputs, bias):
 
 
 def _in_graph_order(spec, graph, inputs, bias):
-    """Inputs and bias by edge, in the graph's own order of edges."""
+    """(inputs, bias) with all tensors by edge in the graph's own order."""
     inputs = by_edge(spec, inputs, graph.to_graph_order)
     return inputs, None if bias is None else graph.to_graph_order(bias)
 
 
 def _by_torch(spec, graph, inputs, bias, seed, settings):
     """_run() inside torch.func, forward AD and torch.jit.trace."""
-    if not jit_tracing():  # which makes tensors of sizes
+    if not jit_tracing():  # a trace makes tensors of sizes
         _check_inputs(spec, graph, inputs, bias)
     inputs, bias = _in_graph_order(spec, graph, inputs, bias)
     out, weights = _composite.attention(spec.name, inputs, bias, seed, graph,
@@ -273,7 +273,8 @@ if not ops.AVAILABLE:
 
 
 def _pick(result, return_weights, return_lse=False):
-    """What the caller asked for: "after" are weights as they were used."""
+    """The part of a result that the caller asked for; weights are those after
+    dropout if return_weights is "after"."""
     if return_lse:
         out, weights, factors, lse = result
         if not return_weights:
@@ -300,12 +301,14 @@ def _one_of(name, value, words):
     return value
 
 
-MOST_EDGE_FEATURES = 64  # that kernels on a GPU multiply by W
+# the most features of an edge that kernels on a GPU multiply by W
+MOST_EDGE_FEATURES = 64
 
 
 def _edge_inputs(edge_attr, edge_weight, edge_bias, query):
     """(edge_attr, edge_weight, edge_bias) of a call, all None without
-    features; projected where a GPU has no kernel for so many."""
+    features; edge_attr is projected here if it is on a GPU, whose kernels take
+    no more than MOST_EDGE_FEATURES."""
     if edge_attr is None:
         return None, None, None
     if edge_attr.dim() == 3:
@@ -343,13 +346,13 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
     dropout: probability that an edge's weight is dropped while training.
     edge_attr [E, F], edge_weight [H * D, F], edge_bias [H * D] or None: their
         product, and the bias, are added to the keys and the values, as
-        TransformerConv does with edge_dim; nothing of [E, H, D] is made.
+        TransformerConv does with edge_dim; no tensor [E, H, D] is made.
         edge_attr [E, H, D] is that product already.
     edge_use: "both", or "keys" or "values" alone.
     qk_norm: "rms" or "layer": queries and keys are normalised over D first,
         with the weights query_norm and key_norm [D] (None: 1) and norm_eps.
-    return_weights: also return alpha [E, H], before dropout; "after": alpha
-        with what dropout made of it.
+    return_weights: also return alpha [E, H], before dropout; "after": after
+        dropout.
     return_lse: also return, last, the log-sum-exp of the scores [N, H], for
         :func:`dfgnn.merge_attention`; it has a gradient.
     """
@@ -401,10 +404,11 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
 
     h [M, H, D], score_dst a [N, H], score_src b [M, H].
     edge_score [E, H]: added to a_i + b_j, inside the leaky ReLU.
-    bias [E, H]: added to the scores, outside of it.
-    self_loops: over the edges of ``graph.with_self_loops()``: edge_score and
-        bias are by all edges of the graph and then by the loops,
-        [E + nodes, H], and those of the loops that are there are not read.
+    bias [E, H]: added to the scores, outside of the leaky ReLU.
+    self_loops: attends over the edges of ``graph.with_self_loops()``.
+        edge_score and bias have a row for each of them, or [E + nodes, H]
+        rows: for all edges of the graph and then for a loop of each node; the
+        rows of edges that are self loops are not read.
     """
     dropout = _probability(dropout, training)
     inputs = (h, score_dst, score_src)
@@ -425,7 +429,7 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
     edge_attr [E, F], edge_weight [H * D, F], edge_bias [H * D] or None: their
-        product, and the bias, are added to x_i + y_j; nothing of [E, H, D] is
+        product, and the bias, are added to x_i + y_j; no tensor [E, H, D] is
         made.  edge_attr [E, H, D] is that product already.
     self_loops: as in gat_attention().
     """
@@ -446,10 +450,12 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
     """Softmax of given scores [E, H] over in-edges, and the weighted sum of
     value [M, H, D]: attention of any other kind.
 
-    num_dst: destinations; those of the graph, or as many as there are sources.
-    self_loops: over the edges of ``graph.with_self_loops()``; scores are by
-        its edges, or by all edges of the graph and then by a loop for each
-        node, [E + nodes]: those of the loops that are there are not read.
+    num_dst: the number of destinations; by default that of a Graph, and for
+        other edges that of the sources.
+    self_loops: attends over the edges of ``graph.with_self_loops()``.  scores
+        has a row for each of them, or [E + nodes, H] rows: for all edges of
+        the graph and then for a loop of each node; the rows of edges that are
+        self loops are not read.
     """
     dropout = _probability(dropout, training)
     num_src, heads, _ = value.shape

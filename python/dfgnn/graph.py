@@ -16,7 +16,7 @@ _registry = weakref.WeakValueDictionary()
 
 
 def describe(value):
-    """What an error message says of an argument."""
+    """An argument in the words of an error message."""
     if isinstance(value, torch.Tensor):
         shape = ", ".join(str(n) for n in value.shape)
         kind = str(value.dtype).replace("torch.", "")
@@ -36,7 +36,7 @@ def check_index(name, value, dim=1):
                          f"{'s' if dim > 1 else ''}, got " + describe(value))
 
 
-def _plain(tensor):
+def _detached(tensor):
     tensor = tensor.detach().contiguous()
     return tensor.clone() if tensor.is_inference() else tensor
 
@@ -62,7 +62,8 @@ class Graph:
 
     num_src: how many sources there are; as many as destinations if not given.
     edge_order: the caller's number of each edge, if the caller has the edges
-        in another order: edge features and attention weights are in it.
+        in another order: edge features and attention weights are in that
+        order.
     graph_ptr: the first node of each graph of a batch, [graphs + 1].
     family: a name shared by graphs of one kind, such as the mini-batches of a
         data loader, so that they share their measurements.
@@ -78,9 +79,10 @@ class Graph:
         taken with trusted only.
     """
 
-    exchange = None  # of a DistGraph: how ranks send nodes to each other
+    exchange = None  # a DistGraph's Exchange with other ranks
     # [E] int64, in the graph's own order: the number that dropout draws by, so
-    # that a part drops what the whole does; None: the place of an edge
+    # that a part drops the edges that the whole graph drops; None: an edge's
+    # position
     edge_number = None
 
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
@@ -113,10 +115,10 @@ class Graph:
                     f"edge_order must have {indices.numel()} elements on "
                     f"{indices.device}, got " + describe(edge_order))
         if edge_order is not None:
-            edge_order = _plain(edge_order)
+            edge_order = _detached(edge_order)
         if columns is not None:
             columns = self._check_columns(columns, indices, num_src)
-        self._arrays = _plain(offsets), _plain(indices), edge_order
+        self._arrays = _detached(offsets), _detached(indices), edge_order
         self.trusted, self._columns = bool(trusted), columns
         self._fill((num_dst, num_src, indices.numel()), indices.device,
                    _host_ptr(graph_ptr), family, name)
@@ -136,14 +138,13 @@ class Graph:
                 raise ValueError(
                     f"{name} of columns must have {size} elements on "
                     f"{indices.device}, got " + describe(tensor))
-        return tuple(_plain(tensor) for tensor in columns)
+        return tuple(_detached(tensor) for tensor in columns)
 
     _arrays = None  # (offsets, indices, edge order), once they are asked for
     _columns = None
     _given = None  # (weak reference to an edge_index, its version)
     trusted = False
-    # of a graph that the library gave its loops: how many
-    loops = None
+    loops = None  # how many self loops the library added, if it did
 
     def _fill(self, sizes, device, graph_ptr, family, name):
         self.num_dst, self.num_src, self.num_edges = sizes
@@ -154,8 +155,8 @@ class Graph:
         self._handle = None
         self._lock = threading.Lock()
         self._derived = {}
-        self.looped = None  # with_self_loops()
-        self.unlooped_edges = None  # of the graph that it was made of
+        self.looped = None  # the result of with_self_loops()
+        self.unlooped_edges = None  # how many edges there were before loops
         self.id = next(_ids)
         self.label = str(self.id)
         _registry[self.id] = self
@@ -170,8 +171,8 @@ class Graph:
         num_nodes: an int, or (sources, destinations) of a bipartite graph; by
             default the largest index plus one.
         sorted: the destinations never fall, as a sampler gives them.  On a GPU
-            nothing waits then: what is wrong with the list is raised by the
-            first call that needs to know.
+            nothing waits then: a fault of the list is raised by the first call
+            that needs to know.
         trusted: nothing is checked.  A node out of range, or a list that is
             not sorted as was said, is then undefined behaviour, that is, a
             crash or wrong numbers.
@@ -222,7 +223,8 @@ class Graph:
                                                           self.device))
 
     def _array(self, which):
-        if compiling():  # which must not see them missing, and then there
+        # torch.compile must not see the arrays missing first and then there
+        if compiling():
             _fetch_arrays(self.label)
         else:
             self._fetch()
@@ -247,8 +249,8 @@ class Graph:
         return self._derive("edge order", self._number_looped)
 
     def _number_looped(self):
-        """The library counts all edges and then loops; the caller those that
-        were kept and then loops."""
+        """edge_order of a graph with loops: the library numbers all edges
+        and then the loops, the caller the kept edges and then the loops."""
         order = self._array(2).long()
         compact = torch.empty(self.unlooped_edges + self.loops,
                               dtype=order.dtype, device=self.device)
@@ -258,8 +260,8 @@ class Graph:
 
     @property
     def kept(self):
-        """Which of the edges that the graph had before it got its loops it has
-        still; None if it got none."""
+        """The numbers of the edges that were kept when the library replaced
+        the self loops; None if it did not."""
         if self.loops is None:
             return None
 
@@ -285,12 +287,12 @@ class Graph:
                     handle = self._handle = self._make_handle()
         return handle
 
-    # ---- what layers and tests look at
+    # ---- properties that layers and tests read
 
     def _derive(self, key, make):
         found = self._derived.get(key)
         if found is None:
-            if compiling():  # its memory may be that of a CUDA graph of torch
+            if compiling():  # the memory may belong to torch's CUDA graphs
                 return make()
             found = self._derived[key] = lasting(make)
         return found
@@ -344,26 +346,26 @@ class Graph:
         return self._derive("edge_index", make)
 
     def extend(self, x):
-        """A tensor by sources, from one by the nodes that are here: itself,
-        but for a DistGraph, whose sources are also nodes of other ranks."""
+        """x by sources, from x by the nodes of this process: x itself, but for
+        a DistGraph, whose sources are also nodes of other ranks."""
         return x
 
     def to_graph_order(self, edges):
-        """A tensor by the caller's edges as the kernels want it."""
+        """A tensor by edge in the graph's order, from one in the caller's."""
         if self.edge_order is None:
             return edges
         return edges.index_select(0, self.order)
 
     def to_caller_order(self, edges):
-        """A tensor by the graph's edges as the caller knows them."""
+        """A tensor by edge in the caller's order, from one in the graph's."""
         if self.edge_order is None:
             return edges
         return edges.index_select(0, self.inverse)
 
     def with_self_loops(self):
-        """Each self loop removed, then one for each node that is both a source
-        and a destination, as the last edges: what PyG's attention layers
-        do."""
+        """The graph without its self loops, and with one new loop for each
+        node that is both a source and a destination, as the last edges: PyG's
+        attention layers do the same."""
         if self.looped is None:
             self.looped = lasting(self._make_looped)
         return self.looped
@@ -374,7 +376,8 @@ class Graph:
             self.family, self.name, trusted=self.trusted, self_loops=True)
 
     def _list(self):
-        """The caller's list, if it is there still and as it was."""
+        """The caller's edge list if it still exists and is unchanged, else
+        edge_index."""
         given = self._given
         if given is not None:
             edges, version = given[0](), given[1]
@@ -383,15 +386,16 @@ class Graph:
         return self.edge_index
 
     def to_looped_edges(self, edges):
-        """Of a tensor by the edges of the graph without loops and then by the
-        loops, [E + min(M, N)], what belongs to the edges of this graph, which
-        with_self_loops() made."""
+        """A tensor by the edges of this graph, which with_self_loops() made,
+        from one [E + min(M, N)] by the edges before loops were added and then
+        by the loops."""
         if edges.size(0) == self.num_edges or self.loops is None:
             return edges
         return edges.index_select(0, self._looped_rows())
 
     def from_looped_edges(self, edges, count):
-        """The other way: the rows of removed loops are 0."""
+        """The inverse of to_looped_edges(), with count rows: those of removed
+        loops are 0."""
         if count == self.num_edges or self.loops is None:
             return edges
         out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
@@ -407,13 +411,14 @@ class Graph:
     def nbytes(self):
         """Memory that the library holds for the graph, with that of
         with_self_loops(): matrices and the views that kernels asked for.  On a
-        GPU it is none of what torch counts as its own."""
+        GPU torch's counters do not include it."""
         from ._library import library
         own = library().dfgnn_graph_bytes(self.handle.pointer)
         return own + (self.looped.nbytes if self.looped is not None else 0)
 
     def signature(self):
-        """What selection looks at: degrees, density, locality."""
+        """The statistics that selection looks at: degrees, density,
+        locality."""
         from .tuning import signature
         return signature(self)
 
@@ -444,8 +449,8 @@ class Graph:
         return self.to("cuda" if device is None else device)
 
     def __reduce__(self):
-        # copies, since the library's memory is not torch's to share with a
-        # process; kept, since that sharing needs them until the process starts
+        # copies, since torch cannot share the library's memory with another
+        # process; kept, since sharing needs them until that process starts
         copies = self._derive("copies", lambda: tuple(
             None if t is None else t.clone()
             for t in (self.offsets, self.indices, self.edge_order)))

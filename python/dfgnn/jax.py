@@ -128,8 +128,10 @@ def _scalar(dtype):
 
 
 def _call(op, pass_, settings, graph, dtype, heads, dim, arguments, results):
-    """The arrays that results ({name: (shape, dtype)}) names, of a custom call
-    with arguments ({name: array})."""
+    """The results of a custom call, by name.
+
+    arguments: {name: array}; results: {name: (shape, dtype)}.
+    """
     _register()
     scale, slope, deterministic, tf32 = settings
     call = _ffi.ffi_call(
@@ -210,8 +212,8 @@ _apply.defvjp(_forward, _backward)
 # ---- operators --------------------------------------------------------------
 
 def _check(graph, **shapes):
-    """Fails for an array that has not the shape expected; names of dimensions
-    that are letters may be any number, the same everywhere."""
+    """Raises for an array that has not the expected shape.  N, M and E are the
+    graph's sizes; another letter is any number, the same in all shapes."""
     sizes = {"N": graph.num_dst, "M": graph.num_src,
              "E": graph.indices.shape[0]}
     for name, (array, shape) in shapes.items():

@@ -20,7 +20,7 @@ __all__ = ["merge_attention"]
 def _merged(outs, lses):
     """(out, lse, share [N, H] of each part)."""
     lse = torch.logsumexp(torch.stack(lses), 0)
-    # a row without edges in any part: -inf - -inf
+    # a row without edges in any part would give -inf - -inf
     fixed = torch.where(lse == float("-inf"), torch.zeros_like(lse), lse)
     shares = [(part - fixed).exp() for part in lses]
     out = sum(share.unsqueeze(-1) * part.to(share.dtype)
@@ -121,7 +121,7 @@ def _log_sums(scores, graph):
 
 
 class _AttentionWithLse(torch.autograd.Function):
-    """(out, lse), each with a gradient."""
+    """Gives (out, lse), each with a gradient."""
 
     @staticmethod
     def forward(ctx, graph, made, bias, seed, *inputs):
@@ -169,7 +169,7 @@ def _differentiate(graph, made, inputs, bias, seed, grad_out, grad_lse,
 
 
 def attention(graph, made, inputs, bias, seed):
-    """(out, lse) by the fused passes; None where they end."""
+    """(out, lse) by the fused passes; None if no kernel supports the call."""
     try:
         if not made.empty:
             made.plan(graph, False)

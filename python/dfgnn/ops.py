@@ -1,9 +1,9 @@
-"""The same attention as operators of torch.library.
+"""Attention, sums and reductions as operators of torch.library.
 
-torch.compile keeps a graph whole when what it meets is an operator with a fake
-kernel and a derivative.  These are pure functions of their tensors: a graph is
-named by its number, or given as an edge_index tensor.  Old versions of torch
-do without.
+torch.compile does not break its graph at an operator that has a fake kernel
+and a derivative.  The operators are pure functions of their tensors: a Graph is
+named by its number, or given as an edge_index tensor.  Versions of torch
+without register_fake() have none of them.
 """
 
 from collections import namedtuple
@@ -26,7 +26,7 @@ else:
         return False
 
 
-# what makes a graph depends on the values of its edges
+# torch.compile cannot trace them: they depend on the values of the edges
 untraced_graph = untraced(as_graph)
 untraced_looped_graph = untraced(looped_graph)
 
@@ -46,7 +46,7 @@ _CALL = (", ".join(f"Tensor{'?' if i > 1 else ''} {name}"
 _BETWEEN = ("bias", "seed", "edge_index", "graph", "num_src", "num_dst",
             "num_edges", "loops", "op")
 _Call = namedtuple("_Call", ("inputs", *_BETWEEN, "settings"))
-_TENSORS = INPUTS + _BETWEEN.index("graph")  # the others are numbers and names
+_TENSORS = INPUTS + _BETWEEN.index("graph")  # numbers and names follow
 _OP = INPUTS + _BETWEEN.index("op")
 _SETTINGS = INPUTS + len(_BETWEEN)
 
@@ -60,14 +60,14 @@ def _call(arguments):
 
 
 def _of_edges(spec, call):
-    """What a call has of each edge, or None."""
+    """A tensor by edge of a call, or None if it has none."""
     found = [call.bias, *(t for t, input_ in zip(call.inputs, spec.inputs)
                           if input_.dims[0] == "E")]
     return next((t for t in found if t is not None), None)
 
 
 def _graph(edge_index, number, num_src, num_dst, loops, given=None):
-    """given: what the call has of each edge, if anything."""
+    """The Graph of a call; given: a tensor by edge of the call, or None."""
     if edge_index is None:
         graph = by_id(number)
     else:
@@ -92,8 +92,8 @@ def _value(call):
 
 
 def _ordered(graph, spec, inputs, bias):
-    """(inputs as the caller has them, but for loops; inputs and bias by the
-    graph's edges)."""
+    """(inputs in the caller's order, inputs in the graph's order, bias in the
+    graph's order), all by the edges of graph, its loops included."""
     inputs = by_edge(spec, inputs, graph.to_looped_edges)
     return (inputs, by_edge(spec, inputs, graph.to_graph_order),
             None if bias is None else graph.to_graph_order(
@@ -212,7 +212,7 @@ _GATHER = ("Tensor value, Tensor? weight, Tensor? edge_index, SymInt graph, "
 
 
 def _spread(found, names, like):
-    """Those of the names that were made, something empty for the rest."""
+    """The tensor found for each name, or an empty one."""
     return tuple(found[n] if n in found else like.new_empty(0) for n in names)
 
 

@@ -1,4 +1,5 @@
-"""Measuring, and asking why."""
+"""Tuning on a graph, explanations of choices, and graphs of files and
+generators."""
 
 import ctypes
 
@@ -36,7 +37,7 @@ def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
         bias by edge: such problems are measured, and answered, apart.
     budget: seconds.
     progress: called with the share done and a message.
-    Returns what was found, as a dict.
+    Returns the fields of the library's dfgnn_tune_report as a dict.
     """
     graph = as_graph(graph)
     handle = graph.handle
@@ -60,8 +61,9 @@ def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
 
 def explain(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
             dropout=False, bias=False):
-    """Why this kernel, and why not each other, as a dict: variant, source,
-    because, distance, and candidates by name."""
+    """The choice of a kernel and its reasons, as a dict: variant, source,
+    because, distance, and candidates, which says by name why each variant was
+    or was not chosen."""
     graph = as_graph(graph)
     handle = graph.handle
     lib = library()
@@ -88,7 +90,7 @@ def explain(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
 
 
 def signature(graph):
-    """What selection looks at of a graph, as a dict."""
+    """The statistics of a graph that selection looks at, as a dict."""
     found = _abi.Signature()
     check(library().dfgnn_graph_signature(ctypes.byref(found),
                                           graph.handle.pointer))

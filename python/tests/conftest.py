@@ -1,6 +1,6 @@
 import os
 
-# what inductor compiled may be of an operator that has changed since
+# inductor's cache may hold code for an operator that has changed since
 os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 
 import pytest  # noqa: E402
@@ -10,7 +10,7 @@ import torch  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def seed(request):
-    """Each test starts from a number that its name and TEST_SEED make."""
+    """Seeds each test with a number made of its name and TEST_SEED."""
     number = int(os.environ.get("TEST_SEED", "1"))
     torch.manual_seed(number * 1000003 + sum(map(ord, request.node.name)))
     print(f"TEST_SEED={number}")
@@ -28,13 +28,13 @@ def device(request):
 @pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available()
                 else ["cpu"])
 def place(request):
-    """As device, for tests of which there are many: without a GPU they are not
-    there, rather than skipped."""
+    """The same as device, for tests with many cases: without a GPU the cases
+    for one do not exist, rather than being skipped."""
     return torch.device(request.param)
 
 
 def to(value, device):
-    """A tensor, or those of a tuple or dict, on a device."""
+    """value with its tensors on a device: a tensor, a tuple or a dict."""
     if isinstance(value, tuple):
         return tuple(to(v, device) for v in value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""What dfgnn looks at of DGL, for machines without it: graphs, and layers with
-DGL's arguments and attributes, whose forward() is the documented formula
-written edge by edge. test_dgl_accelerate.py compares it with DGL where that is
-installed."""
+"""A stand-in for DGL on machines without it: the graphs, and the layers with
+DGL's arguments and attributes, that dfgnn looks at.  A forward() is the
+documented formula written edge by edge; test_dgl_accelerate.py compares it with
+DGL's where DGL is installed."""
 
 import sys
 import types
@@ -178,7 +178,7 @@ class GINConv(_Layer):
 
 
 class GATConv(_Layer):
-    """Serves EdgeGATConv, too."""
+    """GATConv, and the base of EdgeGATConv."""
 
     def __init__(self, in_feats, out_feats, num_heads, feat_drop=0.0,
                  attn_drop=0.0, negative_slope=0.2, residual=False,
@@ -351,7 +351,7 @@ LAYERS = [GraphConv, SAGEConv, GINConv, GATConv, EdgeGATConv, GATv2Conv,
 
 
 def install(monkeypatch):
-    """Makes the modules dgl and dgl.nn of this."""
+    """Installs modules dgl and dgl.nn with the classes of this file."""
     top, layers = types.ModuleType("dgl"), types.ModuleType("dgl.nn")
     top.DGLError, top.nn = DGLError, layers
     for kind in LAYERS:

@@ -1,4 +1,4 @@
-"""One rank of the tests of dfgnn.distributed: what test_distributed.py starts.
+"""One rank of the tests of dfgnn.distributed; test_distributed.py starts it.
 
 Each case compares this rank's share with a single process's result, which
 every rank computes for itself.
@@ -28,8 +28,9 @@ def whole_graph(seed, nodes=90, edges=700):
 
 
 def owners(kind, nodes, world):
-    """"bad": every edge crosses; "empty": the last rank has no node;
-    "apart": blocks without halos."""
+    """The rank of each node.  "bad": nodes are dealt in turn, so that most
+    edges cross; "empty": the last rank has no node; "apart": blocks, which
+    have no halos since Bench leaves out edges between them."""
     ranks = torch.arange(nodes)
     if kind == "bad":
         return ranks % world
@@ -81,7 +82,8 @@ def total(tensor):
 
 def compare(bench, layer, width=WIDTH, edge_dim=None, tolerance=1e-5,
             dtype=torch.float32, edge_weight=False, ties=False):
-    """Output, gradient of x, of edge features and of parameters."""
+    """Compares the output and the gradients of x, of edge features and of
+    parameters."""
     torch.manual_seed(5)
     layer = layer().to(DEVICE, dtype)
     x = torch.randn(bench.nodes, width).to(DEVICE, dtype)
@@ -111,7 +113,8 @@ def compare(bench, layer, width=WIDTH, edge_dim=None, tolerance=1e-5,
     for a, b in zip(more2, more1):
         close(a.grad, bench.mine.local_edges(b.grad), tolerance,
               "the gradient of edge features")
-    # that of a key's bias is 0 but for rounding, since softmax is blind to it
+    # one scale for all: the gradient of a key's bias is 0 but for rounding,
+    # since softmax is blind to it
     scale = max((float(g.abs().max()) for g in wanted), default=1)
     for p, found in zip(layer.parameters(), wanted):
         close(total(p.grad), found, 10 * tolerance,
@@ -160,10 +163,10 @@ def case_edges():
             edge_dim=5)
     compare(bench, lambda: layers.GCNConv(WIDTH, 7), edge_weight=True)
     compare(bench, lambda: layers.GraphConv(WIDTH, 7), edge_weight=True)
-    # of equal extremes the first edge has the gradient, wherever it is
+    # of equal extremes the first edge gets the gradient, wherever it is
     for name in ("max", "min"):
         compare(bench, LAYERS[name], ties=True)
-    # what looks at the weights goes by the table of own nodes and halo
+    # a call that returns weights goes by the table of own nodes and halo
     layer = layers.TransformerConv(WIDTH, 4, HEADS).to(DEVICE)
     x = torch.randn(bench.nodes, WIDTH, generator=torch.Generator()
                     .manual_seed(1)).to(DEVICE)
@@ -195,18 +198,18 @@ def case_types():
 
 
 def case_dropout():
-    """An edge is dropped in a part if it is in the whole."""
+    """An edge is dropped in a part if it is dropped in the whole graph."""
     from dfgnn import functional
     bench = Bench()
     seed = torch.tensor([12345], device=DEVICE)
     functional.make_seed = lambda device: seed
     bench.mine.exchange.seed = lambda device: seed
-    for halo in ("gt", "gat", "gatv2"):
+    for name in ("gt", "gat", "gatv2"):
         compare(bench, {
             "gt": lambda: layers.TransformerConv(WIDTH, 4, HEADS, dropout=.5),
             "gat": lambda: layers.GATConv(WIDTH, 4, HEADS, dropout=.5),
             "gatv2": lambda: layers.GATv2Conv(WIDTH, 4, HEADS, dropout=.5,
-                                              add_self_loops=False)}[halo])
+                                              add_self_loops=False)}[name])
 
 
 class Model(torch.nn.Module):
@@ -270,7 +273,7 @@ def case_repeat():
 
 
 def case_checkpoint():
-    """What is saved by this many ranks is loaded by one, and back."""
+    """Nodes that are gathered from these ranks can be loaded by one rank."""
     bench = Bench()
     x = torch.randn(bench.nodes, 3, generator=torch.Generator().manual_seed(4))
     whole = bench.mine.gather_nodes(bench.local(x))
@@ -301,7 +304,7 @@ def case_buffers():
 
 
 def case_mismatch():
-    """A rank with another partition, or another store, is named."""
+    """A rank with another partition, or with another rank's part, is named."""
     from dfgnn.distributed import DistributedError
     rank, world = dist.get_rank(), dist.get_world_size()
     edges = whole_graph(3)
@@ -314,7 +317,7 @@ def case_mismatch():
         except DistributedError as error:
             assert all(w in str(error) for w in words), str(error)
         else:
-            raise AssertionError("a mismatch was taken")
+            raise AssertionError("parts that do not fit were accepted")
 
 
 def case_stores():
@@ -324,7 +327,7 @@ def case_stores():
     except DistributedError as error:
         assert "rank 1" in str(error) and "store" in str(error), str(error)
     else:
-        raise AssertionError("another store was taken")
+        raise AssertionError("a rank with another store was accepted")
 
 
 def case_death():

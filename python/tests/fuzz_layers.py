@@ -35,7 +35,8 @@ class Spec(NamedTuple):
 
 
 def spread(layer):
-    """Parameters that PyG starts at zero or one take other values."""
+    """Moves parameters, so that those that PyG starts at zero or one have
+    other values."""
     with torch.no_grad():
         for parameter in layer.parameters():
             if not isinstance(parameter, torch.nn.UninitializedParameter):
@@ -48,8 +49,8 @@ def _ins(case, lazy=0.0):
     return (WIDTH, WIDTH) if case.bipartite else WIDTH
 
 
-def plain(kind, *rest, lazy=0.0):
-    """Of layers that take the width of x, and then what rest says."""
+def by_width(kind, *rest, lazy=0.0):
+    """A maker of layers that take the width of x, and then rest."""
     return lambda case, rng, options: kind(_ins(case, lazy), *rest, **options)
 
 
@@ -102,7 +103,7 @@ def rgat(case, rng, options):
     if options.get("dropout"):
         options["mod"] = None
     layer = G.RGATConv(WIDTH, 4, RELATIONS, **options)
-    torch.nn.init.normal_(layer.l2)  # PyG leaves it as memory had it
+    torch.nn.init.normal_(layer.l2)  # PyG leaves it uninitialised
     return layer
 
 
@@ -138,19 +139,19 @@ _GAT = dict(_ATTENTION, negative_slope=[0.1], add_self_loops=YES,
 _NORM = dict(add_self_loops=YES)
 
 SPECS = [
-    Spec("GCNConv", plain(G.GCNConv, OUT, lazy=0.1),
+    Spec("GCNConv", by_width(G.GCNConv, OUT, lazy=0.1),
          dict(improved=YES, cached=YES, bias=YES), weight=0.5, static=True,
          sparse=True),
     Spec("GCNConv without loops", fixed(G.GCNConv, WIDTH, OUT, False, False,
                                         False),
          dict(normalize=YES, aggr=["mean", "max"]), weight=0.5, static=True,
          sparse=True),
-    Spec("SAGEConv", plain(G.SAGEConv, OUT, lazy=0.1),
+    Spec("SAGEConv", by_width(G.SAGEConv, OUT, lazy=0.1),
          dict(aggr=REDUCTIONS, normalize=YES, root_weight=YES, bias=YES),
          pair=True, half=True, size=True, static=True, sparse=True),
-    Spec("SAGEConv with projection", plain(G.SAGEConv, OUT),
+    Spec("SAGEConv with projection", by_width(G.SAGEConv, OUT),
          dict(aggr=["mean", "max"], project=[True]), pair=True, size=True),
-    Spec("GraphConv", plain(G.GraphConv, OUT, lazy=0.1),
+    Spec("GraphConv", by_width(G.GraphConv, OUT, lazy=0.1),
          dict(aggr=SIMPLE, bias=YES), pair=True, half=True, size=True,
          weight=0.5, static=True, sparse=True),
     Spec("GINConv", lambda c, r, o: G.GINConv(network(WIDTH, r), **o),
@@ -158,11 +159,11 @@ SPECS = [
          half=True, size=True, static=True, sparse=True),
     Spec("GINEConv", gine, dict(eps=[0.3], train_eps=YES, aggr=SIMPLE),
          pair=True, half=True, size=True, edge_attr=True),
-    Spec("GATConv", plain(G.GATConv, OUT, lazy=0.1), _GAT, pair=True,
+    Spec("GATConv", by_width(G.GATConv, OUT, lazy=0.1), _GAT, pair=True,
          half=True, size=True, attention=True),
-    Spec("GATv2Conv", plain(G.GATv2Conv, OUT, lazy=0.1),
+    Spec("GATv2Conv", by_width(G.GATv2Conv, OUT, lazy=0.1),
          dict(_GAT, share_weights=YES), pair=True, attention=True),
-    Spec("TransformerConv", plain(G.TransformerConv, OUT, lazy=0.1),
+    Spec("TransformerConv", by_width(G.TransformerConv, OUT, lazy=0.1),
          dict(_ATTENTION, beta=YES, edge_dim=[EDGE_WIDTH], root_weight=YES),
          pair=True, attention=True),
     Spec("AGNNConv", fixed(G.AGNNConv), dict(requires_grad=YES, **_NORM)),
@@ -203,7 +204,7 @@ SPECS = [
          sparse=True),
     Spec("MixHopConv", fixed(G.MixHopConv, WIDTH, OUT),
          dict(powers=[[0, 1], [1, 3]], bias=YES, **_NORM), weight=0.4),
-    Spec("LEConv", plain(G.LEConv, OUT), dict(bias=YES), pair=True,
+    Spec("LEConv", by_width(G.LEConv, OUT), dict(bias=YES), pair=True,
          weight=0.5),
     Spec("FAConv", fixed(G.FAConv, WIDTH),
          dict(eps=[0.0], cached=YES, dropout=[0.4], **_NORM), root=True,
@@ -237,8 +238,8 @@ SPECS = [
         attention=YES, attention_type=["dot_product", "additive"],
         l2_normalize=YES, bias=YES, edge_dim=[EDGE_WIDTH]), pair=True,
         size=True),
-    Spec("FiLMConv", plain(G.FiLMConv, OUT), dict(act=[None], aggr=SIMPLE),
+    Spec("FiLMConv", by_width(G.FiLMConv, OUT), dict(act=[None], aggr=SIMPLE),
          pair=True),
-    Spec("FiLMConv of relations", plain(G.FiLMConv, OUT, RELATIONS),
+    Spec("FiLMConv of relations", by_width(G.FiLMConv, OUT, RELATIONS),
          dict(act=[None]), types=True),
 ]

@@ -4,8 +4,9 @@
     python3 python/tests/fuzz_pyg.py --seed 1234        # one case again
 
 A case is made of its seed alone.  Outputs, returned attention and all
-gradients are compared: float64 with PyG's, lower precision with PyG's in
-float64, from which ours may not be farther than a few times what PyG's is.
+gradients are compared: those in float64 with PyG's, those of lower precision
+with PyG's in float64, from which ours may differ by a few times as much as
+PyG's of that precision.
 """
 
 import argparse
@@ -26,7 +27,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.bfloat16: 2e-2,
 
 
 class Case:
-    """What a seed makes: a layer, its inputs, and how it is called."""
+    """A layer, its inputs, and how it is called, made from a seed."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -182,7 +183,7 @@ class Case:
 # ---- running ----------------------------------------------------------------
 
 def _cast(value, dtype):
-    """Leaves that want gradients."""
+    """value with its tensors in dtype, as leaves that want gradients."""
     if isinstance(value, tuple):
         return tuple(_cast(v, dtype) for v in value)
     if isinstance(value, dict):
@@ -205,7 +206,7 @@ def _flat(value):
 
 
 def run(layer, case, dtype, autocast):
-    """Everything that a step makes, by name."""
+    """The results and gradients of a step, by name."""
     layer = copy.deepcopy(layer).to(dtype)
     given = {name: _cast(v, dtype) for name, v in case.inputs.items()}
     torch.manual_seed(case.seed)
@@ -240,8 +241,8 @@ def _distance(a, b):
 
 
 def near(a, b, tolerance=1e-9, what="results"):
-    """Asserts that two tensors are as good as equal, by the larger of 1 and
-    the largest value: a gradient that should be zero has no size of its
+    """Asserts that two tensors are as good as equal, relative to the larger of
+    1 and the largest value: a gradient that should be zero has no size of its
     own."""
     assert a.shape == b.shape and a.dtype == b.dtype, what
     found = _distance(a.detach(), b.detach())
@@ -253,9 +254,9 @@ def _dense(tensor):
 
 
 def compare(case, theirs, ours, truth):
-    """What differs, or None."""
+    """The first difference in words, or None."""
     if theirs.keys() != ours.keys():
-        return f"{sorted(theirs)} and {sorted(ours)}"
+        return f"PyG has {sorted(theirs)}, ours {sorted(ours)}"
     for name, a in theirs.items():
         b = ours[name]
         if a is None or b is None:
@@ -267,18 +268,18 @@ def compare(case, theirs, ours, truth):
             continue
         a, b = _dense(a.detach()), _dense(b.detach())
         if a.dtype != b.dtype:
-            return f"{name}: {a.dtype} is {b.dtype}"
+            return f"{name}: PyG's is {a.dtype}, ours {b.dtype}"
         if a.shape != b.shape:
-            return f"{name}: {list(a.shape)} is {list(b.shape)}"
+            return f"{name}: PyG's is {list(a.shape)}, ours {list(b.shape)}"
         if not a.is_floating_point():
             if not torch.equal(a, b):
-                return f"{name} is another"
+                return f"{name} differs"
             continue
         kind = torch.bfloat16 if case.autocast else case.dtype
         allowed = TOLERANCE[kind]
         if name.startswith("gradient") and kind == torch.bfloat16:
-            # PyG multiplies in float32 in autocast regions; what the kernels
-            # keep has 16 bits, and gradients of scores cancel
+            # PyG multiplies in float32 in autocast regions; the kernels keep
+            # 16 bits, and gradients of scores cancel
             allowed *= 6
         exact = a if truth is None else _dense(truth[name].detach())
         if exact.shape != b.shape:
@@ -310,7 +311,7 @@ class Watch:
 
 
 def _compared(case, fast):
-    """(what differs, whether PyG raised)."""
+    """(the difference in words or None, whether PyG raised)."""
     def attempt(layer, dtype, autocast):
         try:
             return run(layer, case, dtype, autocast), None
@@ -330,24 +331,24 @@ def _compared(case, fast):
 
 
 def check(seed):
-    """(case, what differs or None, whether a kernel ran, whether PyG
-    raised)."""
+    """(case, the difference in words or None, whether a kernel ran, whether
+    PyG raised)."""
     case = Case(seed)
     fast = copy.deepcopy(case.layer)
     assert dfgnn.accelerate(fast).swapped, f"{type(fast).__name__} stays"
     with Watch() as watch:
-        what, raised = _compared(case, fast)
+        difference, raised = _compared(case, fast)
     ran = bool(watch.count)
-    if what is None and not raised:
-        what, _ = _compared(case, fast)  # with what the first call remembered
-        what = what and "the second time: " + what
+    if difference is None and not raised:  # the first call kept its graphs
+        difference, _ = _compared(case, fast)
+        difference = difference and "the second time: " + difference
     edges = case.inputs.get("edge_index")
-    if what is None and not raised and edges is not None \
+    if difference is None and not raised and edges is not None \
             and edges.layout == torch.strided and case.rng.random() < 0.3:
         edges.copy_(edges[:, torch.randperm(edges.size(1))])
-        what, _ = _compared(case, fast)
-        what = what and "with edges written to: " + what
-    return case, what, ran, raised
+        difference, _ = _compared(case, fast)
+        difference = difference and "with edges written to: " + difference
+    return case, difference, ran, raised
 
 
 def main():
@@ -362,16 +363,16 @@ def main():
     fused, total = collections.Counter(), collections.Counter()
     raised = 0
     for seed in seeds:
-        case, what, ran, error = check(seed)
+        case, difference, ran, error = check(seed)
         name = case.spec.name
         total[name] += 1
         fused[name] += ran
         raised += error
         if given.seed is not None:
             print(case)
-        if what is not None:
+        if difference is not None:
             wrong.append(seed)
-            print(f"DIFFERENT {case}\n    {what}", flush=True)
+            print(f"DIFFERENT {case}\n    {difference}", flush=True)
     print(f"{len(seeds)} cases, {len(wrong)} different, {sum(fused.values())} "
           f"by kernels, {raised} that PyG refuses")
     for name in sorted(total):

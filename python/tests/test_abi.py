@@ -30,7 +30,7 @@ def structs():
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """What the C compiler says: "struct.field" to its offset and size."""
+    """The C compiler's numbers: by "struct.field" its offset and size."""
     if not shutil.which("cc"):
         pytest.skip("no C compiler")
     lines = []
@@ -73,7 +73,7 @@ def test_structs_lie_as_the_compiler_lays_them(name, compiled):
     for field, _ in kind._fields_:
         place = getattr(kind, field)
         assert (place.offset, place.size) == compiled[f"{name}.{field}"], field
-    # a header that is newer may have fields more, at the end
+    # a newer header may have more fields, at the end
     assert ctypes.sizeof(kind) <= compiled[name][1]
 
 

@@ -21,7 +21,7 @@ N = 12
 
 
 class SparseTensor:
-    """What dfgnn looks at of a SparseTensor of torch_sparse."""
+    """The part of torch_sparse's SparseTensor that dfgnn looks at."""
 
     class Storage:
         pass
@@ -62,7 +62,7 @@ FORMS = {
 
 
 def weighted(num_src=N, num_dst=N, loops=True):
-    """(matrix by rows of destinations, edge_index, weights)."""
+    """(matrix whose rows are destinations, edge_index, weights)."""
     matrix = torch.rand(num_dst, num_src) * (torch.rand(num_dst, num_src) < .3)
     if not loops:
         matrix.fill_diagonal_(0)
@@ -93,7 +93,7 @@ def test_values_are_in_the_order_of_the_graphs_edges(form):
     ("GCNConv", {}), ("GCNConv", dict(improved=True)),
     ("GCNConv", dict(add_self_loops=False))])
 def test_layers_weigh_by_the_values(form, name, options):
-    # loops of matrices are another test's: each form has its own of PyG's
+    # other tests have loops: PyG treats those of each form in another way
     matrix, edges, weight = weighted(loops=False)
     theirs, mine = pair(name, 6, 4, **options)
     x = torch.randn(N, 6)
@@ -113,7 +113,7 @@ def test_loops_of_a_sparse_tensor_are_added_to_as_pyg_adds(layout, options):
 
 @pytest.mark.parametrize("with_values", [True, False])
 def test_loops_of_a_sparse_matrix_of_torch_sparse_give_way(with_values):
-    """As torch_sparse.fill_diag has it: the loop has fill_value."""
+    """The loop has fill_value, as torch_sparse.fill_diag sets it."""
     matrix, _, _ = weighted()
     given = SparseTensor(matrix, with_values)
     if not with_values:

@@ -1,4 +1,4 @@
-"""SpMM and reductions: against PyG's, differentiated."""
+"""SpMM and reductions, and their gradients, against PyG's."""
 
 import pytest
 import torch
@@ -150,7 +150,7 @@ def test_layers_are_those_of_pyg(name, sizes, options, weighted, place):
 
 
 def loops_once(edges):
-    """The edges less all but the first loop of each node."""
+    """The edges without any but the first loop of each node."""
     seen, kept = set(), []
     for i, (a, b) in enumerate(edges.t().tolist()):
         if a != b or a not in seen:

@@ -1,4 +1,4 @@
-"""What is wrong is an exception that names the argument, what it got and what
+"""Bad input raises an exception that names the argument, what it got and what
 it takes; the process goes on."""
 
 import pytest

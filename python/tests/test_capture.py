@@ -1,5 +1,5 @@
-"""dfgnn.capture: what is recorded and replayed, what is refused; with a GPU,
-that replays are right, without one, over something that behaves like one."""
+"""dfgnn.capture: what is recorded and replayed, and what is refused, on a
+FakeGpu; tests on a GPU see that replays are right."""
 
 import copy
 import importlib
@@ -53,15 +53,16 @@ class FakeGpu:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """What the recorded step returns is what its last run returned."""
+    """Steps are recorded on a FakeGpu; a recorded step returns what its last
+    run returned."""
     FakeGpu.state, FakeGpu.waits = (), False
     monkeypatch.setattr(module, "Gpu", FakeGpu)
     monkeypatch.setattr(module, "_device", lambda leaves: torch.device("cpu"))
-    plain = module._Step.__call__
+    original = module._Step.__call__
 
     def call(self, leaves):
         recorded = self.graph is not None or not self.left
-        found = plain(self, leaves)
+        found = original(self, leaves)
         return FakeGpu.results if recorded else found
     monkeypatch.setattr(module._Step, "__call__", call)
 
@@ -139,13 +140,13 @@ def test_features_are_copied_in_and_results_are_copies(fake):
 @pytest.mark.parametrize("name", ["GCNConv", "GATConv", "SAGEConv"])
 def test_an_edge_index_that_graphs_are_made_of_is_no_input(fake, layers,
                                                            name):
-    """A recording has the graph that its edges had: others must not get
-    it."""
+    """A recording has the graph of its edge_index: another edge_index must not
+    get it."""
     layer = getattr(importlib.import_module(layers), name)(IN, CLASSES)
     captured = dfgnn.capture(layer, warmup=2)
-    several = [random_edges(N, N, 57) for _ in range(3)]
+    edge_indices = [random_edges(N, N, 57) for _ in range(3)]
     for _ in range(5):
-        for edges in several:
+        for edges in edge_indices:
             x = torch.randn(N, IN)
             close(captured(x, edges), layer(x, edges).detach(), 1e-5)
     assert captured.recorded == 3
@@ -432,16 +433,16 @@ def test_padded_batches_have_a_recording_for_each_shape():
 @pytest.mark.parametrize("edges_as", ["graph", "edge_index"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_reduce_overhead(name, edges_as, place):
-    """torch's own CUDA graphs around the operators; on a CPU the same without
-    them."""
+    """torch's own CUDA graphs hold the operators; on a CPU there are none, and
+    the results must be the same."""
     pytest.importorskip("torch._inductor")
     if place.type == "cpu" and (edges_as == "graph" or name != "gat"):
         pytest.skip("one is enough where there are no CUDA graphs")
     torch._dynamo.reset()
     layer, edges = LAYERS[name]().to(place), random_edges(N, N, 60, place)
-    several = [edges]
+    edge_indices = [edges]
     if place.type == "cuda":
-        several.append(random_edges(N, N, edges.size(1) - 3, place))
+        edge_indices.append(random_edges(N, N, edges.size(1) - 3, place))
     compiled = torch.compile(layer, mode="reduce-overhead")
     if place.type == "cuda" and edges_as == "edge_index" and (
             "with" in name):
@@ -451,7 +452,7 @@ def test_reduce_overhead(name, edges_as, place):
                      *features_of(name, edges))
         return
     for round_ in range(4):
-        for edges in several:
+        for edges in edge_indices:
             more = features_of(name, edges)
             graph = dfgnn.as_graph(edges, N) if edges_as == "graph" else edges
             leaf = torch.randn(N, IN, device=place, requires_grad=True)

@@ -81,7 +81,7 @@ CASES = {
     "agnn": (lambda n, i: n.AGNNConv(2.0), {}),
 }
 SINGLE = ("gat as wide", "edge gat as wide", "gatv2 shared")
-"""Those that DGL makes for one kind of nodes alone."""
+"""The cases whose layer DGL makes for one kind of nodes alone."""
 
 
 def run(layer, graph, x, more):
@@ -258,7 +258,8 @@ def test_training_goes_the_same_way(theirs):
 
 
 def names(layer):
-    """What a layer has, be it a parameter, a buffer or a plain attribute."""
+    """The names of a layer's parameters, buffers, modules and plain
+    attributes."""
     state = vars(layer)
     return set(state).union(*(state[kind] for kind in (
         "_parameters", "_buffers", "_modules")))
@@ -267,7 +268,7 @@ def names(layer):
 @pytest.mark.skipif(not INSTALLED, reason="no dgl")
 @pytest.mark.parametrize("name", CASES)
 def test_the_stand_in_is_faithful(name, monkeypatch):
-    """Attributes, parameters and results of DGL's own layer."""
+    """It has the attributes, parameters and results of DGL's own layer."""
     make, more = CASES[name]
     real, edges = Real(None), everyone(N, N)
     graph, theirs = real.graph(*edges, N, N), make(real.nn, IN)

@@ -29,7 +29,7 @@ def dense(edges, weight=None, num_dst=N, num_src=N):
 
 
 def check_gradients(layer, graph, wanted, x, *args):
-    """The result and the gradients of a formula."""
+    """Compares a layer's result and gradients with those of a formula."""
     leaf = x.clone().requires_grad_()
     out, expected = layer(graph, leaf, *args), wanted(leaf)
     close(out, expected, 1e-5)
@@ -98,7 +98,7 @@ def test_sage_conv(kind, weighted, sizes):
             h = torch.stack([messages[edges[1] == i].max(0).values
                              for i in range(N)])
         return F.elu(layer.fc_self(x) + layer.fc_neigh(h))
-    if kind == "pool":  # equal maxima share a gradient, or do not
+    if kind == "pool":  # no gradients: equal maxima may share one or not
         close(layer(dfgnn.as_graph(edges, N), x, weight), wanted(x), 1e-5)
         return
     check_gradients(layer, dfgnn.as_graph(edges, N), wanted, x, weight)
@@ -184,7 +184,8 @@ def test_edge_gat_conv(residual):
 
 
 def columns(layer, graph, x, *args):
-    """What a layer gives for each of the features between, one by one."""
+    """A layer's results for each index of the dimensions between, one by
+    one."""
     flat = x.flatten(1, -2)
     outs = [layer(graph, flat[:, i], *args) for i in range(flat.size(1))]
     return torch.stack(outs, 1).view(
@@ -251,7 +252,8 @@ def test_errors_are_those_of_dgl_where_it_is_there(monkeypatch):
 
 
 class Index:
-    """What a DGL graph has its edges in; it is another one after a change."""
+    """The object that holds a DGL graph's edges; a change of the graph replaces
+    it."""
 
 
 class CountingGraph(DGLGraph):
@@ -273,7 +275,7 @@ def test_a_dgl_graph_is_converted_once_until_it_changes():
     out = layer(theirs, x)
     close(layer(theirs, x), out, 1e-6)
     assert theirs.conversions == 1
-    local = CountingGraph(graph, index)  # as local_var() shares edges
+    local = CountingGraph(graph, index)  # local_var() shares edges like this
     layer(local, x)
     assert local.conversions == 0
     other = dfgnn.as_graph(everyone(), N)

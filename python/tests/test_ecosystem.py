@@ -1,5 +1,5 @@
-"""Layers inside of what people put layers into: HeteroConv, JumpingKnowledge,
-copies, pickles, data parallel training, checkpoints, export."""
+"""Layers in HeteroConv and with JumpingKnowledge, in copies, pickles, data
+parallel training, checkpoints and exports."""
 
 import copy
 import os
@@ -39,7 +39,7 @@ def test_hetero_conv_of_lazy_bipartite_layers():
                 (-1, -1), 4, add_self_loops=False),
             ("paper", "cites", "paper"): where.GCNConv(-1, 4)}, aggr="sum")
     theirs, mine = build(pyg), build(nn)
-    mine.load_state_dict(theirs.state_dict())  # lazy
+    mine.load_state_dict(theirs.state_dict())  # parameters are lazy still
     theirs(x, edges)
     mine(x, edges)
     mine.load_state_dict(theirs.state_dict())

@@ -57,7 +57,7 @@ def by_edges(edges, t, use="both", qk_norm=None, norms=(None, None)):
 
 
 def near(a, b, tolerance, what):
-    """As close(), but what should be 0 may be rounding."""
+    """Like close(), but values that should be 0 may be rounding errors."""
     assert (a - b).abs().max() <= tolerance * (1 + b.abs().max()), what
 
 
@@ -268,13 +268,13 @@ def test_layers_have_pygs_outputs_and_gradients(kind):
 
 
 def test_the_kernels_do_it_themselves(place, monkeypatch):
-    """Nothing goes the composite way."""
+    """No call takes the composite path."""
     from dfgnn import _composite
     edges, make, t = inputs(dtype=torch.float32, device=place)
     norms = dict(query_norm=make(D), key_norm=make(D))
 
     def refuse(*_):
-        raise AssertionError("by torch operations")
+        raise AssertionError("a call ran by torch operations")
     monkeypatch.setattr(_composite, "attention", refuse)
     nodes = {k: t[k] for k in ("query", "key", "value")}
     for kind in ("rms", "layer"):
@@ -301,8 +301,8 @@ def spoilt(x):
 @pytest.mark.parametrize("kind", range(18))
 @pytest.mark.parametrize("spoil", ["edge", "node", "hidden"])
 def test_a_nan_spoils_what_it_spoils_in_pyg(place, kind, spoil):
-    """One NaN in the features of an edge, or of a node with edges, or of one
-    that no edge reads."""
+    """One NaN in the features of an edge, or of a node with edges, or of a
+    node that no edge reads."""
     pairs = list(pyg_pairs())
     if kind >= len(pairs):
         pytest.skip("fewer layers")
@@ -331,7 +331,8 @@ def test_a_nan_spoils_what_it_spoils_in_pyg(place, kind, spoil):
 
 
 def test_many_features_run_in_kernels(place, monkeypatch):
-    """More than a GPU's kernels multiply by W are projected first."""
+    """Features of an edge are projected first if there are more than a GPU's
+    kernels multiply by W."""
     from dfgnn import _composite
     edges, make, t = inputs(features=80, device=place)
     att = make(H, D)
@@ -339,7 +340,7 @@ def test_many_features_run_in_kernels(place, monkeypatch):
     of_gatv2 = gatv2_by_edges(edges, t, att)
 
     def refuse(*_):
-        raise AssertionError("by torch operations")
+        raise AssertionError("a call ran by torch operations")
     monkeypatch.setattr(_composite, "attention", refuse)
     out = dfgnn.gt_attention(edges, **t)
     close(out, expected, 1e-11)

@@ -1,4 +1,4 @@
-"""The examples learn: on two CPU threads, in settings that take seconds."""
+"""The examples learn, on a CPU and in settings that take seconds."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""A worker that a process forks after it ran in parallel, as DataLoader's are."""
+"""Layers run in a worker that a process forks after it ran in parallel, as
+DataLoader forks its workers."""
 import multiprocessing
 import queue
 

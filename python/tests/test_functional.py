@@ -1,5 +1,5 @@
-"""The functions: against written-out formulas, differentiated, in every
-setting that torch may put them in."""
+"""The functions and their gradients, against written-out formulas, in every
+mode that torch may put them in."""
 
 import logging
 import pickle
@@ -43,7 +43,8 @@ def call(op, graph, inputs, **options):
 
 
 def formula(op, edges, inputs, bias=None, kept=None):
-    """Dense, in float64, one matrix [N, M] for each head, edges added up."""
+    """(out, weights) in float64 on the CPU, written out row by row; kept: the
+    factors of dropout."""
     src, dst = edges.cpu().long()
     x = [t.detach().cpu().double() for t in inputs]
     if op == "gt":
@@ -61,9 +62,9 @@ def formula(op, edges, inputs, bias=None, kept=None):
         s, value = (s * x[2]).sum(-1), x[1]
     if bias is not None:
         s = s + bias.detach().cpu().double()
-    num_dst = {"gat": 1}.get(op, 0)
+    by_destination = x[1 if op == "gat" else 0]
     alpha = torch.zeros_like(s)
-    out = torch.zeros(x[num_dst].size(0), *value.shape[1:],
+    out = torch.zeros(by_destination.size(0), *value.shape[1:],
                       dtype=torch.float64)
     for i in range(out.size(0)):
         rows = dst == i
@@ -113,7 +114,7 @@ def test_gradients_of_the_float64_path(op, biased, dropout):
                             requires_grad=True),)
 
     def function(*tensors):
-        torch.manual_seed(5)  # one mask for all that gradcheck calls
+        torch.manual_seed(5)  # one mask for all calls of gradcheck
         return call(op, graph, tensors[:len(inputs)], dropout=dropout,
                     bias=tensors[len(inputs)] if biased else None)
     assert torch.autograd.gradcheck(function, inputs + bias)

@@ -1,4 +1,4 @@
-"""Graphs: from whatever describes one, to wherever they are needed."""
+"""Graphs: made of every form of edges, kept, pickled, moved and tuned."""
 
 import gc
 import multiprocessing
@@ -103,7 +103,7 @@ def test_an_edge_index_of_pyg(sort):
 
 
 class DGLGraph:
-    """What dfgnn looks at of a DGL graph."""
+    """The part of a DGL graph that dfgnn looks at."""
 
     batch_size = 1
 

@@ -1,4 +1,4 @@
-"""What `import dfgnn` brings, and what it leaves."""
+"""The modules that `import dfgnn` loads, and those that it leaves for later."""
 
 import re
 

@@ -215,7 +215,8 @@ def test_what_is_wrong_is_named():
 
 
 def test_the_declarations_are_those_of_the_header(tmp_path):
-    """lib/xla_ffi.h lies as xla/ffi/api/c_api.h of this JAX does."""
+    """The structs of lib/xla_ffi.h lie as those of xla/ffi/api/c_api.h of this
+    JAX do."""
     import shutil
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     include = getattr(dj._ffi, "include_dir", lambda: "")()
@@ -274,9 +275,12 @@ xla_ordinal_arguments.ordinal XLA_FFI_DeviceOrdinal_Get_Args.device_ordinal
                  (ours.split("."), theirs.split("."))]
         lines.append(f"_Static_assert({place[0].format('')} == "
                      f"{place[1].format('')}, \"{ours}\");")
-    for ours, theirs in (("XLA_S32", "DataType_S32"), ("XLA_S64", "DataType_S64"),
-                         ("XLA_F16", "DataType_F16"), ("XLA_F32", "DataType_F32"),
-                         ("XLA_F64", "DataType_F64"), ("XLA_BF16", "DataType_BF16"),
+    for ours, theirs in (("XLA_S32", "DataType_S32"),
+                         ("XLA_S64", "DataType_S64"),
+                         ("XLA_F16", "DataType_F16"),
+                         ("XLA_F32", "DataType_F32"),
+                         ("XLA_F64", "DataType_F64"),
+                         ("XLA_BF16", "DataType_BF16"),
                          ("XLA_STAGE_EXECUTE", "ExecutionStage_EXECUTE"),
                          ("XLA_ATTRIBUTE_SCALAR", "AttrType_SCALAR"),
                          ("XLA_ATTRIBUTE_STRING", "AttrType_STRING"),

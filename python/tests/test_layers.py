@@ -1,4 +1,5 @@
-"""The layers against PyG's: results, gradients, parameters both ways."""
+"""The layers against PyG's: results, gradients, and parameters that each loads
+from the other."""
 
 import itertools
 import os

@@ -1,5 +1,6 @@
-"""What fuzzing against PyG found to differ: static graphs, overridden methods,
-flows, types under autocast, reductions, lazy sizes, initial parameters."""
+"""Cases in which fuzzing found layers to differ from PyG's: static graphs,
+overridden methods, flows, types under autocast, reductions, lazy sizes, initial
+parameters."""
 
 import copy
 import pickle
@@ -24,7 +25,7 @@ def pair(name, *args, **options):
 
 
 def check(theirs, mine, x, edges, *args, tolerance=1e-4, **options):
-    """Results, and gradients of x and of parameters."""
+    """Compares results, and gradients of x and of parameters."""
     found = []
     for layer in (mine, theirs):
         leaf = x.detach().clone().requires_grad_()
@@ -52,10 +53,10 @@ def check(theirs, mine, x, edges, *args, tolerance=1e-4, **options):
 @pytest.mark.parametrize("shape", [(3, N, 6), (2, 2, N, 6)])
 def test_static_graphs(name, options, weighted, shape, place):
     edges = random_edges(N, N, 40, place)
-    if weighted:  # of two loops of a node PyG takes either on a GPU
+    if weighted:  # on a GPU PyG takes either of two loops of a node
         edges = edges.unique(dim=1)
     args = (torch.rand(edges.size(1), device=place),) if weighted else ()
-    if options.get("aggr") == "median":  # PyG's takes two dimensions
+    if options.get("aggr") == "median":  # PyG's takes two dimensions alone
         mine = nn.SAGEConv(6, 4, **options).to(place)
         x = torch.randn(shape, device=place)
         flat = x.view(-1, N, 6)
@@ -89,7 +90,7 @@ def test_static_graphs_are_refused_by_name_elsewhere(make):
         layer(torch.randn(3, N, 6), random_edges(N, N, 40))
 
 
-# ---- what a subclass overrides ----------------------------------------------
+# ---- methods that a subclass overrides --------------------------------------
 
 class OwnGCN(nn.GCNConv):
     def message(self, x_j, edge_weight):
@@ -280,7 +281,7 @@ def test_weights_of_graph_conv_in_every_reduction(aggr):
 
 
 def test_the_first_of_equal_maxima_has_the_gradient():
-    """As aggregate() documents; PyG divides it."""
+    """aggregate() documents it; PyG divides the gradient among them."""
     edges = torch.tensor([[2, 1, 0], [0, 0, 0]])
     x = torch.tensor([[1.0], [1.0], [0.5]], requires_grad=True)
     from dfgnn import aggregate
@@ -320,8 +321,8 @@ def test_lazy_layers_have_a_state_before_and_after_a_call(name, sizes,
         close(other(given, edges, *args), wanted, 1e-5)
         for a, b in zip(other.state_dict().values(),
                         theirs.state_dict().values()):
-            # A layer of PyG's that is never called keeps a bias of whatever
-            # was in memory: a NaN, too.
+            # A layer of PyG's that is never called has a bias that is not
+            # initialised and may be NaN.
             if not torch.nn.parameter.is_lazy(a):
                 torch.testing.assert_close(a, b, rtol=0, atol=0,
                                            equal_nan=True)

@@ -85,7 +85,7 @@ def both(name, flow="source_to_target", where=ours):
 
 
 def results(layer, x, edge_index, edge_attr):
-    """out and every gradient."""
+    """[the output, the gradients of x, of edge_attr and of parameters]."""
     tensors = [x] + ([] if edge_attr is None else [edge_attr])
     tensors = [t.detach().clone().requires_grad_() for t in tensors]
     out = layer(tensors[0], edge_index, *tensors[1:])
@@ -357,8 +357,8 @@ def test_what_is_no_number_is_what_pyg_makes_of_it(reduce, special, where):
     grad = torch.randn_like(out)
     for found, right in zip(torch.autograd.grad(out, wanted, grad),
                             torch.autograd.grad(want, wanted, grad)):
-        # An extreme that is NaN passes its gradient on to the message it is
-        # of; torch's scatter makes those of the whole row NaN.
+        # An extreme that is NaN passes its gradient on to the message that
+        # gave it; torch's scatter makes the gradients of the whole row NaN.
         numbers = torch.ones_like(right, dtype=torch.bool) \
             if reduce in ("sum", "mean") else ~right.isnan()
         torch.testing.assert_close(found[numbers], right[numbers],

@@ -1,5 +1,5 @@
-"""torch.func, forward AD and torch.jit.trace: the numbers of torch operations,
-and nothing kept that a later call could stumble over."""
+"""torch.func, forward AD and torch.jit.trace: results are those of torch
+operations, and nothing is kept that a later call could stumble over."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_torch_func_gives_the_gradients_of_autograd(name, form, place):
     wanted = torch.autograd.grad(out, [leaf, *layer.parameters()])
     close(found_x, wanted[0], 1e-5)
     for key, value in zip(parameters, wanted[1:]):
-        if value.abs().max() > 1e-5:  # that of a key's bias is rounding
+        if value.abs().max() > 1e-5:  # a key's bias has a rounding error alone
             close(found[key], value, 1e-4, key)
 
 

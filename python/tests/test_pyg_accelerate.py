@@ -43,7 +43,7 @@ def basic(name, edges):
 
 
 def step(model, x, edges, *rest):
-    """(output, gradients of everything)."""
+    """[output, gradient of x, gradients of parameters]."""
     x = x.detach().clone().requires_grad_()
     model.zero_grad()
     out = model(x, edges, *rest)

@@ -1,5 +1,5 @@
-"""What PyG builds around layers: heterogeneous models, explainers, compilation
-and embeddings."""
+"""Layers in what PyG builds around them: heterogeneous models, explainers,
+compilation and embeddings."""
 
 import copy
 
@@ -184,7 +184,7 @@ def test_summary_names_the_layers(x, edges):
     assert G.summary(model, x, edges) == expected
 
 
-# ---- dropout, static graphs, precision -----------------------------------------
+# ---- dropout and precision --------------------------------------------------
 
 def test_dropout_keeps_what_it_returns(x, edges):
     layer = ours.GATConv(WIDTH, OUT, heads=2, dropout=0.5, bias=False).double()
@@ -226,7 +226,8 @@ def compiled(model, whole=True):
 
 
 def compiles_whole(model, *args):
-    """Of PyG's own layers: torch 2.4 breaks those that mask edges."""
+    """Whether torch.compile takes a layer of PyG's whole: torch 2.4 breaks
+    those that mask edges."""
     try:
         compiled(model)(*args)
     except torch._dynamo.exc.Unsupported:

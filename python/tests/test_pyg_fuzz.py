@@ -25,12 +25,12 @@ def _count():
 def test_random_layers_are_pygs(part):
     wrong = []
     for seed in range(FIRST + part, FIRST + _count(), PARTS):
-        case, what, ran, refused = fuzz_pyg.check(seed)
+        case, difference, ran, refused = fuzz_pyg.check(seed)
         _by_kernels["cases"] += 1
         _by_kernels["kernels"] += ran
         _by_kernels["refused"] += refused
-        if what is not None:
-            wrong.append(f"{case}\n    {what}")
+        if difference is not None:
+            wrong.append(f"{case}\n    {difference}")
     assert not wrong, "\n".join(
         wrong + ["again: python3 python/tests/fuzz_pyg.py --seed SEED"])
 

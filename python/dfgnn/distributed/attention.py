@@ -30,7 +30,8 @@ def lerp_rows(out, rows, far, share):
 
 
 def merge_into(out, lse, rows, far_out, far_lse):
-    """(out, lse) of some rows with those of the same rows over other edges."""
+    """Merges attention over other edges into some rows of out and lse; rows
+    None: all."""
     near = lse if rows is None else lse.index_select(0, rows)
     share = torch.sigmoid(far_lse - near)
     share = torch.nan_to_num(share, nan=0.0)  # no edge in either
@@ -43,14 +44,15 @@ def merge_into(out, lse, rows, far_out, far_lse):
 
 
 def _near_inputs(call, inputs):
-    """What the interior reads."""
+    """The inputs of the interior matrix."""
     edges = call.graph.split.near_edges
     return by_edge(OPERATORS[call.name], inputs,
                    lambda t: t.index_select(0, edges))
 
 
 def _far_inputs(call, inputs, halo):
-    """What the outer matrix reads: rows of the boundary, and the halo."""
+    """The inputs of the outer matrix: its destinations are the boundary, its
+    sources the halo."""
     split, halo = call.graph.split, iter(halo)
     inputs = [next(halo) if spec.dims[0] == "M" and t is not None else
               split.at_boundary(t) if spec.dims[0] == "N" else t
@@ -68,7 +70,7 @@ def _shipped(call, inputs):
 
 
 class DistAttention(torch.autograd.Function):
-    """(out, lse or None) of own nodes."""
+    """Gives (out, lse) of own nodes; lse has no gradient."""
 
     @staticmethod
     def forward(ctx, call, bias, *inputs):
@@ -151,8 +153,8 @@ class DistAttention(torch.autograd.Function):
 
 
 def _add_rows(call, grads, far_grads, split):
-    """The outer matrix's share of gradients of own rows, of edges and of
-    parameters."""
+    """Adds the outer matrix's gradients of own rows, of edges and of
+    parameters to grads."""
     for number, spec in enumerate(
             OPERATORS[call.name].inputs[:len(grads) - 1]):
         if spec.dims[0] == "M" or grads[number] is None:
@@ -169,7 +171,7 @@ def _add_rows(call, grads, far_grads, split):
 @untraced
 def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
            self_loops, return_lse, **edges):
-    """functional._attend() of a DistGraph; inputs are of own nodes."""
+    """functional._attend() for a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
     if return_weights:
         return _by_table(name, graph, inputs, bias, dropout, scale, slope,
@@ -203,7 +205,8 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
 
 def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
               self_loops, return_lse, edges):
-    """With the halo at hand, over the rank's rows as they are."""
+    """attend() over graph.table, after the whole halo has come: fused passes
+    over two matrices return no weights."""
     if self_loops:
         graph = graph.with_self_loops()
         inputs = by_edge(OPERATORS[name], inputs, graph.to_looped_edges)

@@ -1,4 +1,4 @@
-"""DistGraph: what a rank holds of a graph, in place of a Graph."""
+"""DistGraph: a rank's share of a graph, used in place of a Graph."""
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,8 @@ class Split:
     """The edges of a rank in two matrices: interior (columns are own nodes)
     and outer (columns are the halo), whose rows are those of `boundary`."""
 
-    # an outer matrix with most rows has all of them: nothing is gathered
+    # if at least this share of the rows reads the halo, the outer matrix has
+    # all rows, so that none are gathered
     ALL_ROWS = 0.7
 
     def __init__(self, table, num_dst, numbers):
@@ -55,19 +56,20 @@ class Split:
         return Graph(offsets, columns.int(), num_src)
 
     def at_boundary(self, tensor):
-        """Rows of the outer matrix."""
+        """The rows of a tensor of own nodes that the outer matrix has."""
         return tensor if self.boundary is None or tensor is None else \
             tensor.index_select(0, self.boundary)
 
     def parts_of(self, edges):
-        """A tensor by edges, by those of both matrices."""
+        """A tensor by edges as (by the interior's edges, by the outer
+        matrix's)."""
         if edges is None:
             return None, None
         return (edges.index_select(0, self.near_edges),
                 edges.index_select(0, self.far_edges))
 
     def whole_of(self, near, far, num_edges):
-        """The other way."""
+        """The tensor by all edges, from those that parts_of() gives."""
         if near is None:
             return None
         out = near.new_empty((num_edges,) + tuple(near.shape[1:]))
@@ -95,8 +97,8 @@ class DistGraph(Graph):
     def __init__(self, part, group=None, device="cpu", *, halo="keep",
                  family=None, name=None):
         """part: a :class:`Part`, of as many parts as the group has ranks.
-        halo: "keep" what came for the backward pass, or "fetch" it again,
-            which takes less memory and more time.
+        halo: "keep" the halo that came for the backward pass, or "fetch" it
+            again, which takes less memory and more time.
         """
         if halo not in _HALO:
             raise ValueError(f"halo must be one of {_HALO}, got {halo!r}")
@@ -124,7 +126,8 @@ class DistGraph(Graph):
 
     @classmethod
     def _derived_of(cls, other, table, numbers):
-        """The same nodes with other edges."""
+        """A DistGraph of other's nodes with the edges of table, which have
+        these numbers in the whole graph."""
         graph = cls.__new__(cls)
         _share(graph, table)
         for name in ("halo_mode", "group", "rank", "world", "total_nodes",
@@ -136,7 +139,7 @@ class DistGraph(Graph):
         graph.unlooped = other
         return graph
 
-    # ---- what layers look at
+    # ---- properties and methods that layers use
 
     @property
     def split(self):
@@ -164,8 +167,9 @@ class DistGraph(Graph):
         return self.looped
 
     def _loop_numbers(self, plain):
-        """What with_self_loops() of the whole graph would number the edges:
-        loops of earlier rows are gone, and each row has one more."""
+        """The numbers that with_self_loops() of the whole graph would give the
+        edges: earlier rows have lost their loops, and have one new loop
+        each."""
         own = self.dst[self.indices == self.dst]
         gone = self.exchange_lists(self.nodes[own])
         first = (self.first_edge + self.nodes
@@ -175,7 +179,7 @@ class DistGraph(Graph):
         return first[plain.dst] + place
 
     def exchange_lists(self, mine):
-        """Lists of all ranks in one, sorted."""
+        """The lists of all ranks as one, sorted."""
         if self.world == 1:
             return mine.sort()[0]
         lists = [None] * self.world
@@ -193,8 +197,9 @@ class DistGraph(Graph):
         return self._derive("edges", make)
 
     def extend(self, x):
-        """[own + halo, ...] of a tensor of own nodes; its gradient adds what
-        other ranks' copies have.  What cannot overlap goes through it."""
+        """[own + halo, ...] from a tensor of own nodes; its gradient adds
+        those of other ranks' copies.  Calls that cannot overlap with the
+        exchange use it."""
         from .extend import extend
         return extend(self, x)
 
@@ -213,8 +218,8 @@ class DistGraph(Graph):
 
     def gather_nodes(self, x, to=None):
         """[N, ...] by the nodes of the whole, from each rank's rows: on rank
-        `to`, None elsewhere; on all ranks by default.  What was saved so can
-        be loaded with any number of ranks."""
+        `to`, None elsewhere; on all ranks by default.  If it is saved, any
+        number of ranks can load it."""
         x = x.detach().cpu()
         found = [None] * self.world
         if self.world == 1:

@@ -1,4 +1,4 @@
-"""What goes wrong between ranks."""
+"""The exception of dfgnn.distributed."""
 
 
 class DistributedError(RuntimeError):

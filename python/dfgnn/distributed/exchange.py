@@ -1,8 +1,9 @@
-"""What ranks send each other: rows of their own nodes, for the halos of
-others, and the gradients of halos back.
+"""The exchange between ranks: each sends rows of its own nodes for the halos
+of others, and the gradients of its halo back.
 
-One all_to_all_single a layer and direction: the tensors of a layer, whatever
-their types, lie side by side in a row of bytes.  Buffers are kept.
+Each layer and direction takes one all_to_all_single: the tensors of a layer,
+whatever their types, lie side by side in rows of bytes.  Buffers are used
+again.
 """
 
 import torch
@@ -14,7 +15,7 @@ _ALIGN = 16  # bytes: kernels read vectors of 16
 
 
 class Layout:
-    """Where each tensor of a row lies."""
+    """The places of several tensors in a row of bytes."""
 
     __slots__ = ("tails", "dtypes", "begins", "bytes")
 
@@ -52,7 +53,7 @@ class _Pending:
         self.got, self.sent = got, sent
 
     def wait(self):
-        """The tensors that came, in the order of ranks.  On a GPU it is the
+        """The received tensors, in the order of ranks.  On a GPU it is the
         stream that waits, not the host."""
         exchange = self.exchange
         if self.work is not None:
@@ -62,7 +63,8 @@ class _Pending:
         return self.layout.views(self.got)
 
     def done(self):
-        """What came is no longer read."""
+        """Gives back the buffer of the received tensors, which are no longer
+        read."""
         self.exchange.give_back(self.got)
         self.got = None
 
@@ -79,7 +81,8 @@ class Exchange:
         self.num_sends = sum(self.send_counts)
         self.num_halo = sum(self.receive_counts)
         self.send_row = torch.from_numpy(part.send_row).to(device)
-        # False sends nothing, and what is computed is wrong: to time the rest
+        # False sends nothing, which makes results wrong: it serves to time
+        # everything else
         self.enabled = True
         self._free = {}
         self._peers = []
@@ -114,8 +117,8 @@ class Exchange:
     # ---- calls
 
     def start(self, tensors):
-        """Sends rows of own nodes, [n, ...] each, to the halos that have
-        them."""
+        """Sends rows of tensors of own nodes, [n, ...] each, to the ranks that
+        have them in their halos."""
         layout = Layout(tensors)
         sent = self.take(self.num_sends, layout.bytes)
         for to, tensor in zip(layout.views(sent), tensors):
@@ -126,8 +129,8 @@ class Exchange:
                          self.send_counts)
 
     def begin_back(self, like):
-        """(layout, buffer, views): where gradients of the halo are to be
-        written for start_back(); like: tensors of own nodes."""
+        """(layout, buffer, views): the gradients of the halo are written to
+        views before start_back(layout, buffer); like: tensors of own nodes."""
         layout = Layout(like)
         buffer = self.take(self.num_halo, layout.bytes)
         return layout, buffer, layout.views(buffer)
@@ -162,8 +165,8 @@ class Exchange:
             f"init_process_group ({error})")
 
     def add_returned(self, grads, returned):
-        """grads [n, ...] += what came back, rank by rank, so that the order of
-        the sums is always the same."""
+        """Adds the returned gradients to grads [n, ...], rank by rank, so that
+        the order of the sums is always the same."""
         if self.num_sends:
             for begin, end in self._peers:
                 rows = self.send_row[begin:end]
@@ -173,6 +176,6 @@ class Exchange:
                             grad.dtype))
 
     def seed(self, device):
-        """[1] the same number in all ranks."""
+        """[1] a random number, the same in all ranks."""
         return torch.randint((1 << 63) - 1, (1,), generator=self.seeds,
                              dtype=torch.int64).to(device)

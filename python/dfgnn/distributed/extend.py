@@ -1,4 +1,5 @@
-"""A table of own nodes and the halo, for what has no path that overlaps."""
+"""A table of own nodes and the halo, for calls that cannot overlap with the
+exchange."""
 
 import torch
 

@@ -21,14 +21,19 @@ _ARRAYS = ("node", "halo", "receive", "send", "send_row", "first_edge",
 
 
 class Part(namedtuple("Part", _HEAD + _ARRAYS)):
-    """What one rank has of a graph: numbers, and NumPy arrays.
+    """One rank's share of a graph: numbers, and NumPy arrays.
 
     A row is one of its own nodes, and a column below len(node) is one, too;
-    the columns after them are its halo.  node and halo hold numbers in the
-    whole graph, receive [parts] how many nodes of the halo each rank owns,
-    send [parts] and send_row the rows that others read, first_edge the number of a
-    row's first edge in the whole graph (its CSR order), offset and index the
-    matrix.
+    the columns after them are its halo.
+
+    node, halo: the numbers of its own nodes and of its halo in the whole
+        graph.
+    receive [parts]: how many nodes of the halo each rank owns.
+    send [parts], send_row: how many rows each rank reads, and which, rank by
+        rank.
+    first_edge: the number of each row's first edge in the whole graph's CSR
+        order.
+    offset, index: the matrix.
     """
 
     __slots__ = ()
@@ -60,7 +65,7 @@ def _check(path, part):
     """Raises if the arrays contradict each other: a file is not trusted."""
     nodes, width = len(part.node), len(part.node) + len(part.halo)
     offset, index = part.offset, part.index
-    for sound, what in (
+    for sound, fault in (
             (0 <= part.rank < part.parts, "its rank is none of its parts"),
             (len(part.send) == len(part.receive) == part.parts,
              "send or receive is not as long as there are parts"),
@@ -79,7 +84,7 @@ def _check(path, part):
             (not len(index) or (0 <= index.min() and index.max() < width),
              "index names a column that is not there")):
         if not sound:
-            raise ValueError(f"{path} is damaged: {what}")
+            raise ValueError(f"{path} is damaged: {fault}")
 
 
 # ---- through the library ----------------------------------------------------
@@ -109,7 +114,7 @@ def _signed(number):
 
 
 class Partition:
-    """Which rank owns each node: owner [N] int32."""
+    """A graph and the rank that owns each node: owner [N] int32."""
 
     def __init__(self, csr, keep, owner, parts):
         self._csr, self._keep = csr, keep
@@ -152,22 +157,22 @@ class Partition:
 
 
 def part_path(folder, rank, parts):
-    """Where a rank's part is."""
+    """The path of a rank's part; raises if there is no such file."""
     path = os.path.join(folder, _NAME.format(rank=rank, parts=parts))
     if not os.path.exists(path):
         there = sorted(n for n in os.listdir(folder)
                        if n.startswith("part-")) if os.path.isdir(folder) \
             else []
         raise FileNotFoundError(
-            f"{path} is not there, but {', '.join(there[:4]) or 'no part'}; "
-            f"expected a partition in {parts} parts, as dfgnn-graph partition "
-            "makes it")
+            f"{path} does not exist; {folder} has "
+            f"{', '.join(there[:4]) or 'no part'}; expected a partition in "
+            f"{parts} parts, as dfgnn-graph partition makes it")
     return path
 
 
 def partition(graph, parts, method="metis", *, num_nodes=None):
     """Divides the nodes of a square graph among ranks, each with about the
-    same work (edges of its rows, and 4 a row).
+    same work (the edges of its rows, and 4 for each row).
 
     graph: a Graph or what :func:`dfgnn.as_graph` takes.
     method: "metis" (parts with few edges between them), "range" (rows in the

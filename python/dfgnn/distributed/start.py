@@ -1,4 +1,4 @@
-"""Before the first exchange: ranks must hold parts of one partition, and
+"""Checks before the first exchange: ranks must hold parts of one partition, and
 choose the same kernels."""
 
 import ctypes
@@ -40,7 +40,8 @@ def all_or_none(problem, group):
 
 
 def decisions(device):
-    """The digest of what the context of a device chooses kernels by."""
+    """The digest of the decisions by which a device's context chooses
+    kernels."""
     ctx = context(device)
     text = ctypes.create_string_buffer(33)
     check(library().dfgnn_context_digest(text, ctx.handle))
@@ -48,7 +49,7 @@ def decisions(device):
 
 
 def check_part(part, group, device):
-    """Compares what all ranks must have alike with rank 0."""
+    """Raises if a rank differs from rank 0 in a thing that all must share."""
     rank, world = ranks(group)
     mine = {
         "parts": part.parts, "partition": part.digest & (1 << 64) - 1,
@@ -84,8 +85,8 @@ def _advice(name):
 
 
 def agree(exchange, group):
-    """What all ranks learn from each other: whether anything is exchanged at
-    all, and the seed of dropout."""
+    """Sets in exchange whether any rank sends anything, and the generator of
+    dropout's seeds, which gives all ranks the same."""
     base = int(torch.randint((1 << 62), (1,)))
     found = _gather((exchange.num_halo, base), group)
     exchange.silent = not any(count for count, _ in found)

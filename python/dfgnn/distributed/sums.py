@@ -1,5 +1,5 @@
-"""Sums and reductions of a rank's rows, like its attention: the interior while
-the halo travels, then the rest."""
+"""Sums and reductions of a rank's rows, in the order of its attention: the
+interior while the halo travels, then the outer matrix."""
 
 import torch
 
@@ -12,7 +12,8 @@ _EXTREMES = {"reduce-min", "reduce-max"}
 
 
 def _rows(scales, split):
-    """Scales of the outer matrix."""
+    """The scales of the outer matrix, from those of all own nodes and of the
+    halo."""
     dst, far = scales
     return (split.at_boundary(dst), far)
 
@@ -74,7 +75,7 @@ class _Sum(torch.autograd.Function):
 
 
 class _Extreme(torch.autograd.Function):
-    """Minima or maxima; of equal values, the first edge of the row has the
+    """Minima or maxima; of equal values, the first edge of the row gets the
     gradient, as in one matrix."""
 
     @staticmethod
@@ -130,7 +131,7 @@ class _Extreme(torch.autograd.Function):
 
 
 def _places(graph, edges, arg, rows):
-    """Which of the rank's edges an extreme is of."""
+    """The number among the rank's edges of the edge that gave each extreme."""
     if not edges.numel():
         return arg.long()
     first = graph.offsets[:-1].long()
@@ -141,7 +142,8 @@ def _places(graph, edges, arg, rows):
 
 
 def _wins(op, near, near_place, far, far_place):
-    """Where the far value is the extreme; a NaN comes before all numbers."""
+    """Whether each far value is the extreme; a NaN comes before all
+    numbers."""
     better = far > near if op == "reduce-max" else far < near
     near_nan, far_nan = near.isnan(), far.isnan()
     same = (far == near) | (near_nan & far_nan)
@@ -149,14 +151,15 @@ def _wins(op, near, near_place, far, far_place):
         same & (far_place < near_place))
 
 
-# ---- what aggregation._call() asks for --------------------------------------
+# ---- the call that aggregation._call() makes --------------------------------
 
 def _degrees(graph, dtype):
     return graph.degrees.to(dtype)
 
 
 def _scales(graph, op, dtype, symmetric):
-    """(scales of the interior, of the outer matrix)."""
+    """(scales of the interior, scales of the outer matrix), None without
+    scales."""
     exact = torch.float64 if dtype == torch.float64 else torch.float32
 
     def make():
@@ -184,7 +187,7 @@ def _scales(graph, op, dtype, symmetric):
 @untraced
 def call(graph, op, value, weight, self_loops, symmetric):
     """Outputs, as aggregation.fused() gives them; value [n, H, D] of own
-    nodes, weight in the order of aggregation's callers."""
+    nodes, weight in the caller's edge order."""
     from ..aggregation import fused, in_order
     if value.size(0) != graph.num_dst:
         raise ValueError(f"x must have a row for each of the rank's "

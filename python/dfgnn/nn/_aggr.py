@@ -1,5 +1,5 @@
-"""How a layer reduces its neighbours: by a name, by several, or by a module
-such as torch_geometric.nn.aggr has them."""
+"""The argument aggr of a layer, which reduces its neighbours: a name, a list of
+names, or a module, such as torch_geometric.nn.aggr has them."""
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ _PNA = ("mean", "min", "max", "std")
 
 
 class _Median(nn.Module):
-    """What a state_dict of PyG has of a median."""
+    """The buffer that a median has in PyG's state_dict."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the layers share."""
+"""The base of the layers: arguments, edges and results that they share."""
 
 import torch
 from torch import nn
@@ -16,7 +16,8 @@ _FLOWS = ("source_to_target", "target_to_source")
 
 
 class Conv(nn.Module):
-    """Takes the arguments of PyG's MessagePassing that mean something here.
+    """A layer that takes the arguments of PyG's MessagePassing that apply to
+    it.
 
     A subclass that overrides message(), aggregate(), update(), edge_update()
     or message_and_aggregate() runs by PyG's own forward(), which calls them.
@@ -57,31 +58,32 @@ class Conv(nn.Module):
             self.inspector = new_inspector(self)
 
     def take_aggr(self, aggr, kwargs):
-        """How neighbours are reduced."""
+        """The layer's aggr, checked; its options are taken out of kwargs."""
         if aggr not in ("add", "sum"):
             raise ValueError(f"{type(self).__name__} has aggr='add', got "
                              f"{aggr!r}")
         return aggr
 
     def edges(self, edges, values=None):
-        """Edges from sources to destinations; values of an adjacency that the
-        layer makes nothing of, and that are not all 1, are refused."""
+        """The edges, from sources to destinations whatever the flow is.  An
+        adjacency whose values are not all 1 is refused if the layer does not
+        use them, that is, if values is None."""
         if isinstance(edges, Graph):
             return edges
-        if _plain(edges):
+        if _is_edge_index(edges):
             return edges.flip(0) if self.flow == _FLOWS[1] else edges
         self.check_flow(edges)
         edges = _structure(edges, type(self).__name__, values is None)
         return edges.flip(0) if self.flow == _FLOWS[1] else edges
 
     def weighted_edges(self, edges, edge_weight):
-        """Edges from sources to destinations; values of an adjacency are for
-        the layer to use, unless edge_weight is given, too: then they are
-        refused if they are not all 1."""
+        """The edges, from sources to destinations whatever the flow is.  The
+        layer uses the values of an adjacency as weights; if edge_weight is
+        given, too, values that are not all 1 are refused."""
         self.check_flow(edges)
         if isinstance(edges, Graph):
             return edges
-        if edge_weight is not None and not _plain(edges):
+        if edge_weight is not None and not _is_edge_index(edges):
             edges = _structure(
                 edges, f"{type(self).__name__} with edge_weight", True)
             if isinstance(edges, Graph):
@@ -106,8 +108,8 @@ class Conv(nn.Module):
                 f"{list(x.shape)}")
 
     def with_loop_features(self, graph, size, edge_attr, fill_value):
-        """edge_attr [E + loops] of the edges and then of the loops that
-        graph.with_self_loops() has instead of those that are there."""
+        """[E + loops] edge_attr, and then the features of the new loops that
+        graph.with_self_loops() has."""
         if isinstance(graph, Graph):
             edge_index = graph.edge_index
         elif isinstance(graph, torch.Tensor) and not is_adjacency(graph):
@@ -120,7 +122,8 @@ class Conv(nn.Module):
                                  0 if flipped else 1)
 
     def result(self, out, edges, graph, alpha, size=None, loops=False):
-        """PyG's (out, (edge_index, alpha)); loops: whether they were added."""
+        """PyG's (out, (edge_index, alpha)); loops: whether self loops were
+        added."""
         if loops:
             looped = graph.looped if isinstance(graph, Graph) else None
             edges = _looped_edges(graph, size) if looped is None else \
@@ -137,7 +140,7 @@ class Conv(nn.Module):
 
 
 class OwnFeatures:
-    """nn((1 + eps) x_i + what neighbours gave), as GIN and GINE have it."""
+    """nn((1 + eps) x_i + the reduced neighbours), as GIN and GINE have it."""
 
     def start_own(self, network, eps, train_eps):
         self.nn = network
@@ -165,14 +168,15 @@ class OwnFeatures:
         return f"{type(self).__name__}(nn={self.nn})"
 
 
-def _plain(edges):
+def _is_edge_index(edges):
     """Whether edges is an edge_index, which has no values."""
     return type(edges) is torch.Tensor and edges.layout is torch.strided
 
 
 @untraced
 def _structure(edges, taker, refusing):
-    """What has values, without them."""
+    """edges without their values; if refusing, values that are not all 1 are
+    refused."""
     if refusing:
         refuse_values(edges, taker)
     return edges if isinstance(edges, torch.Tensor) and \
@@ -197,8 +201,8 @@ def _looped_edges(graph, size):
 
 
 def destinations(edges, size, x_src, flow=_FLOWS[0]):
-    """How many there are if no features of theirs are given: what the edges
-    know, size, or as many as sources."""
+    """The number of destinations if their features are not given: that of the
+    edges, that of size, or the number of sources."""
     column = 1 if flow == _FLOWS[0] else 0
     if isinstance(edges, Graph):
         return edges.num_dst

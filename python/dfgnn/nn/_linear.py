@@ -1,5 +1,5 @@
-"""What PyG's layers are made of: the same parameters, and the same numbers
-drawn for them from the same seed."""
+"""Linear layers like those in PyG's layers: the same parameters, and the same
+numbers drawn for them from the same seed."""
 
 import math
 
@@ -18,7 +18,7 @@ def glorot_(tensor):
 
 
 def reset(module):
-    """Parameters of a module, or of what is in it, are drawn anew."""
+    """Draws the parameters of a module, or of its children, anew."""
     if hasattr(module, "reset_parameters"):
         module.reset_parameters()
     else:
@@ -51,7 +51,7 @@ class Linear(nn.Module):
         with torch.no_grad():
             if self.initializer == "glorot":
                 glorot_(self.weight)
-            else:  # He's, with the slope that torch.nn.Linear has
+            else:  # He's initialization with torch.nn.Linear's slope
                 bound = math.sqrt(6 / ((1 + math.sqrt(5) ** 2)
                                        * self.in_channels))
                 self.weight.uniform_(-bound, bound)
@@ -110,27 +110,27 @@ class Linear(nn.Module):
                 f"bias={self.bias is not None}")
 
 
-def _is_plain(layer):
-    """Whether calling the layer is its product and nothing else: no subclass
-    (a parametrization is one), no hook, a size that is known."""
+def _is_product(layer):
+    """Whether calling the layer is its product and nothing else: it is of no
+    subclass (a parametrization is one), has no hook, and knows its size."""
     return type(layer) is Linear and not (
         layer._forward_hooks or layer._forward_pre_hooks
         or layer._backward_hooks or layer._backward_pre_hooks)
 
 
 def added(out, x, layer):
-    """out + layer(x), in the product where that is the same."""
+    """out + layer(x), as one addmm() where that gives the same."""
     if x.dim() == 2 and out.dim() == 2 and layer.bias is None and \
-            _is_plain(layer) and x.dtype == out.dtype:
+            _is_product(layer) and x.dtype == out.dtype:
         return torch.addmm(out, x, layer.weight.t())
     return out + layer(x)
 
 
 def together(x, layers):
-    """[layer(x) for layer in layers], in one product where that is the
+    """[layer(x) for layer in layers], as one product where that gives the
     same.  torch.compile arranges products by itself."""
     for layer in layers:
-        if compiling() or not _is_plain(layer) or (layer.bias is None) != (
+        if compiling() or not _is_product(layer) or (layer.bias is None) != (
                 layers[0].bias is None):
             return [layer(x) for layer in layers]
     weight = torch.cat([layer.weight for layer in layers])

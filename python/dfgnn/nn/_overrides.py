@@ -1,4 +1,4 @@
-"""Subclasses that override what PyG's MessagePassing calls.
+"""Subclasses that override methods of PyG's MessagePassing.
 
 The kernels know nothing of a message() or an aggregate() that a subclass of a
 layer brings, so PyG runs such a layer: forward() of PyG's class, over an
@@ -20,7 +20,7 @@ def overrides(cls):
 
 @functools.lru_cache(None)
 def _classes(cls):
-    """(PyG's class, one of the methods of cls and of that)."""
+    """(PyG's class, a class that inherits from cls and PyG's class)."""
     own = next(c for c in cls.__mro__ if c.__module__.startswith("dfgnn.nn"))
     try:
         from torch_geometric import nn as pyg
@@ -50,13 +50,13 @@ def _twin(layer):
 
 
 def start_messages(layer, aggr, flow, node_dim, options):
-    """What the constructor of MessagePassing sets."""
+    """Sets the attributes that the constructor of MessagePassing sets."""
     from torch_geometric.nn import MessagePassing
     _, twin = _twin(layer)
     MessagePassing.__init__(twin, aggr, flow=flow, node_dim=node_dim,
                             **options)
     layer.overridden = True
-    # what forward() of PyG's layers looks at and ours do not have
+    # attributes that forward() of PyG's layers reads and ours do not have
     layer._cached_edge_index = layer._cached_adj_t = layer._alpha = None
 
 
@@ -71,7 +71,7 @@ def new_inspector(layer):
 
 
 def by_pyg(layer, x, edges, *args, **kwargs):
-    """What forward() of PyG's class returns."""
+    """The result of forward() of PyG's class."""
     from ..graph import Graph
     base, twin = _twin(layer)
     if isinstance(edges, Graph):

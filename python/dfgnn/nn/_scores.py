@@ -8,8 +8,9 @@ from ..ops import compiling
 
 
 def _matrix(att_src, att_dst):
-    """[H * D, 2 * H] what scores are a product with: column h has the head's
-    att_src, column H + h its att_dst, and zeros for the other heads."""
+    """[H * D, 2 * H] the matrix whose product with features is the scores:
+    column h has att_src of head h, column H + h its att_dst, and zeros for the
+    other heads."""
     _, heads, dim = att_src.shape
     att = torch.cat([att_src, att_dst]).permute(1, 2, 0)
     eye = torch.eye(heads, dtype=att.dtype, device=att.device)
@@ -18,8 +19,8 @@ def _matrix(att_src, att_dst):
 
 
 class _Scores(torch.autograd.Function):
-    """(score_src, score_dst) [N, H].  Both passes are made of operations with
-    derivatives, of what was saved: so are derivatives of derivatives."""
+    """Gives (score_src, score_dst) [N, H].  Gradients are made of saved tensors
+    by operations that have derivatives, so they have derivatives, too."""
 
     @staticmethod
     def forward(ctx, h, att_src, att_dst):
@@ -44,7 +45,8 @@ class _Scores(torch.autograd.Function):
         return tuple(found)
 
 
-# A product with zeros costs more than two passes from here on.
+# With more heads, the product with the zeros of _matrix() costs more than two
+# passes over the features.
 _MOST_HEADS = 16
 
 

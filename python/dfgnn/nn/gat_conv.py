@@ -88,7 +88,8 @@ class GATConv(Conv):
         return h_src, h_dst, residual
 
     def _edge_score(self, edge_attr):
-        """<att, W e> as a product with [H, edge_dim]: nothing is [E, H, D]."""
+        """<att, W e> as a product of e with an [edge_dim, H] matrix, so that no
+        tensor is [E, H, D]."""
         if edge_attr is None or self.lin_edge is None:
             return None
         if edge_attr.dim() == 1:

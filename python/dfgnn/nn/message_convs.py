@@ -18,8 +18,9 @@ _NAMES = ("add", "sum", "mean", "min", "max", "std", "var")
 
 
 def gated_parts(linears, k, q, v):
-    """What linear layers of [x, edge_attr] (of key, query and value) are over
-    nodes, (value, key, query), and what they make of edge_attr by name."""
+    """([value, key, query] of the nodes, the matrices of edge_attr by name) of
+    three linear layers (key, query, value) over [nodes, edge_attr]; k, q and v
+    are their node features."""
     key, query, value = linears
     nodes = [F.linear(x, linear.weight[:, :x.size(1)], linear.bias)
              for x, linear in ((v, value), (k, key), (q, query))]
@@ -45,7 +46,8 @@ class _MessageConv(Conv):
         return ["sum" if name == "add" else name for name in names]
 
     def _take(self, x, edge_index, size):
-        """(sources, destinations or None, edges, number of destinations)."""
+        """(features of sources, features of destinations or None, number of
+        destinations)."""
         src, dst = pair(x)
         self.check_features(src)
         if dst is not None:
@@ -112,8 +114,8 @@ class ResGatedGraphConv(_MessageConv):
     """torch_geometric.nn.ResGatedGraphConv   Bresson & Laurent 2017
 
     The messages sigmoid(k_i + q_j + W e) (v_j + W' e) are made and reduced
-    edge by edge; e are edge features, of layers with edge_dim.  With another
-    act than a sigmoid messages [E, out_channels] are made.
+    edge by edge; e are the edge features of layers with edge_dim.  With another
+    act than a sigmoid, all messages [E, out_channels] are held at once.
     """
 
     def __init__(self, in_channels, out_channels, act=None, edge_dim=None,

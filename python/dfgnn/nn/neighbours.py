@@ -18,14 +18,14 @@ from ._overrides import by_pyg
 
 
 class _Static(Conv):
-    """A layer that takes x [..., nodes, features] too: graphs that share their
-    edges."""
+    """A layer that takes x [..., nodes, features], too: features of graphs
+    that share their edges."""
 
     default_node_dim = -2
 
     def heads_of(self, x):
-        """x [N, F] or [N, B, F], a graph of the batch being a head of the
-        kernels."""
+        """x as [N, F] or [N, B, F]: the kernels take each graph of a batch for
+        a head."""
         if x.dim() == 2 or (x.dim() == 3 and self.node_dim == 0):
             return x
         if x.dim() < 2:
@@ -35,7 +35,7 @@ class _Static(Conv):
         return x.reshape((-1,) + tuple(x.shape[-2:])).transpose(0, 1)
 
     def back(self, out, like):
-        """What heads_of() did, undone."""
+        """out in the dimensions of like, the inverse of heads_of()."""
         if out.dim() == 2 or (like.dim() == 3 and self.node_dim == 0):
             return out
         out = out.transpose(0, 1)
@@ -43,18 +43,20 @@ class _Static(Conv):
 
 
 def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
-    """[num_nodes] the weight of the loop of each node.  there: what becomes of
-    loops that are there: they "stay", "add" to fill_value or give way to it
-    ("go")."""
+    """[num_nodes] the weight of the loop of each node.
+
+    there: the fate of loops that the edges have already: they "stay", "add" to
+        fill_value or give way to it ("go").
+    """
     filled = weight.new_full((num_nodes,), fill_value)
     if there == "go":
         return filled
-    # what is no loop goes to a spare row
+    # edges that are no loops go to a spare row
     rows = src.long().masked_fill(~is_loop, num_nodes)
     filled = torch.cat([filled, filled.new_zeros(1)])
     if there == "add":
         return filled.index_add(0, rows, weight)[:num_nodes]
-    # of several loops of a node the last counts, as PyG has it on a CPU; on a
+    # if a node has several loops, the last counts, as PyG has it on a CPU; on a
     # GPU an assignment by index would take any of them
     place = torch.arange(rows.size(0), device=rows.device)
     last = place.new_full((num_nodes + 1,), -1).scatter_reduce(
@@ -66,8 +68,9 @@ def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
 
 
 def _kind(edges):
-    """What PyG does with the loops of an edge_index, of a sparse tensor of
-    torch and of a SparseTensor."""
+    """PyG's treatment of the loops that edges have, in the words of
+    _loop_weights(): an edge_index, a sparse tensor of torch and a SparseTensor
+    differ in it."""
     if isinstance(edges, torch.Tensor):
         return "add" if is_adjacency(edges) else "stay"
     return "go" if hasattr(edges, "sparse_sizes") else "stay"
@@ -75,7 +78,7 @@ def _kind(edges):
 
 @untraced
 def _matrix(edges, num_nodes, dtype):
-    """(Graph, values, or 1 where there are none) of an adjacency."""
+    """(Graph, values) of an adjacency; the values are 1 if it has none."""
     values = adjacency_values(edges)
     graph = as_graph(edges, num_nodes)
     if values is None:
@@ -131,7 +134,7 @@ class GCNConv(_Static):
             edges = ops.untraced_graph(edges, num_nodes)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
         if edge_weight is None:
-            # PyG fills nothing in where there are no weights
+            # PyG ignores improved where there are no weights
             edge_weight = torch.ones(src.size(0), dtype=dtype,
                                      device=src.device)
             there = "go"
@@ -158,7 +161,7 @@ class GCNConv(_Static):
         return found
 
     def _by_degrees(self, edges, x):
-        """Without weights the graph is enough to know the scales."""
+        """Sums without edge weights, whose scales follow from the graph."""
         num_nodes = x.size(0)
         if self.cached and not ops.compiling():
             edges = self._graph = self._graph or as_graph(edges, num_nodes)
@@ -220,8 +223,8 @@ class _Pair(_Static):
         return self.reduction.name
 
     def gather(self, x, edges, size, edge_weight=None, weighted=False):
-        """Neighbours, reduced; weighted: whether values of an adjacency are
-        edge weights."""
+        """The reduced neighbours; weighted: whether values of an adjacency
+        are edge weights."""
         num_dst = self._num_dst(x, edges, size)
         if not weighted:
             edges = self.edges(edges)

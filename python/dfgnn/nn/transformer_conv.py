@@ -47,9 +47,9 @@ class TransformerConv(Conv):
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes; edge_attr [E, edge_dim].  With
-        return_attention_weights given, whatever it is, also (edge_index, alpha
-        [E, H] before dropout)."""
+        what dfgnn.as_graph takes; edge_attr [E, edge_dim].  If
+        return_attention_weights is not None, be it True or False, also
+        (edge_index, alpha [E, H] before dropout)."""
         if self.overridden:
             return by_pyg(self, x, edge_index, edge_attr,
                           return_attention_weights)
@@ -91,9 +91,9 @@ class TransformerConv(Conv):
                            like_product_scores(alpha, value))
 
     def _project(self, x):
-        """(queries, keys, values, what skips or None), in a product of the
-        sources and one of the destinations, or in one if they are the
-        same."""
+        """(queries, keys, values, term of the skip connection or None), by a
+        product of the sources and one of the destinations, or by a single one
+        if they are the same."""
         skips = (self.lin_skip,) if self.root_weight else ()
         if x[0] is x[1]:
             query, key, value, *root = together(

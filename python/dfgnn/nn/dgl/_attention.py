@@ -10,8 +10,9 @@ from ._base import Checked, as_pair, dgl_error, heads_of, split
 
 
 def _scaled(graph, weights, edge_weight, value):
-    """sum over in-edges of weight times edge_weight [E] times value: DGL
-    multiplies after softmax and dropout, which no softmax can express."""
+    """(the sum over in-edges of weight times edge_weight [E] times value,
+    weight times edge_weight): DGL multiplies after softmax and dropout, which
+    no change of the scores can express."""
     src, dst = graph.edge_index
     weights = weights * edge_weight.view(-1, 1)
     messages = weights.unsqueeze(-1) * value.index_select(0, src)
@@ -20,7 +21,8 @@ def _scaled(graph, weights, edge_weight, value):
 
 
 def _finish(layer, out, weights, get_attention, shape=None):
-    """shape: [..., H, D] of a destination's result, if it is not [H, D]."""
+    """The layer's result; shape: that of a destination's output [..., H, D],
+    if it is not [H, D]."""
     if layer.activation is not None:
         out = layer.activation(out)
     if not get_attention:
@@ -38,8 +40,8 @@ def _matrix_only(layer, feat):
 
 
 def _projected(layer, graph, feat):
-    """([N, ..., H, D] of sources, of destinations, features of destinations
-    after dropout)."""
+    """([N, ..., H, D] products of sources, those of destinations, features of
+    destinations after dropout)."""
     def view(h, out):
         return out.view(tuple(h.shape[:-1]) + (layer._num_heads,
                                                layer._out_feats))

@@ -1,4 +1,4 @@
-"""What the layers of DGL share."""
+"""The base classes and helpers of the layers of dfgnn.nn.dgl."""
 
 import functools
 import sys
@@ -10,8 +10,8 @@ from ...convert import as_graph
 
 
 class DGLError(RuntimeError):
-    """As dgl.DGLError; what is raised is one of those, too, where dgl was
-    imported."""
+    """The counterpart of dgl.DGLError; if dgl was imported, the error that is
+    raised is also a dgl.DGLError."""
 
 
 @functools.lru_cache(None)
@@ -37,7 +37,7 @@ class Layer(nn.Module):
 
 
 class Checked(Layer):
-    """One that refuses destinations without edges unless told otherwise."""
+    """A Layer that refuses destinations without edges unless told otherwise."""
 
     def __init__(self, allow_zero_in_degree):
         super().__init__()
@@ -56,7 +56,7 @@ class Checked(Layer):
 
 
 def _has_isolated(graph):
-    """Looked up once a graph."""
+    """Whether a destination has no edges; found once for each graph."""
     if not hasattr(graph, "_isolated"):
         graph._isolated = bool((graph.degrees == 0).any())
     return graph._isolated
@@ -101,8 +101,8 @@ def reduced(graph, feat, reduce, edge_weight=None):
 
 
 def _weighted_by_features(graph, feat, reduce, edge_weight):
-    """The same where a weight is a number for each feature: DGL multiplies
-    what is broadcast."""
+    """reduced() where a weight has a number for each feature: DGL broadcasts
+    weights and features."""
     src, dst = graph.edge_index
     messages = feat.index_select(0, src) * edge_weight
     shape = (graph.num_dst,) + tuple(messages.shape[1:])

@@ -47,7 +47,7 @@ class GraphConv(Checked):
             nn.init.zeros_(self.bias)
 
     def forward(self, graph, feat, weight=None, edge_weight=None):
-        """feat [N, ..., in_feats], or those of sources and destinations;
+        """feat [N, ..., in_feats], or a pair of sources' and destinations';
         edge_weight [E]."""
         graph = self.graph(graph, feat)
         if weight is not None and self.weight is not None:
@@ -115,7 +115,7 @@ class SAGEConv(Layer):
         nn.init.xavier_uniform_(self.fc_neigh.weight, gain=gain)
 
     def forward(self, graph, feat, edge_weight=None):
-        """feat [N, ..., in_feats], or those of sources and destinations;
+        """feat [N, ..., in_feats], or a pair of sources' and destinations';
         edge_weight [E]."""
         graph = self.graph(graph, feat)
         if isinstance(feat, tuple):
@@ -141,7 +141,8 @@ class SAGEConv(Layer):
         if h_src.size(-1) != h_dst.size(-1):
             raise dgl_error(
                 "aggregator_type 'gcn' adds features of destinations to those "
-                f"of sources: they are {h_dst.size(-1)} and {h_src.size(-1)}")
+                "of sources and needs as many of both, got "
+                f"{h_dst.size(-1)} and {h_src.size(-1)}")
         first = self._in_src_feats > self._out_feats
         if first:
             h_src, h_dst = self.fc_neigh(h_src), self.fc_neigh(h_dst)
@@ -195,7 +196,7 @@ class GINConv(Layer):
             self.register_buffer("eps", eps)
 
     def forward(self, graph, feat, edge_weight=None):
-        """feat [N, ...], or those of sources and destinations; edge_weight
+        """feat [N, ...], or a pair of sources' and destinations'; edge_weight
         [E]."""
         graph = self.graph(graph, feat)
         h_src, h_dst = split(graph, feat)

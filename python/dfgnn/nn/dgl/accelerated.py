@@ -25,7 +25,8 @@ def _say(name, reason):
 
 
 class Accelerated:
-    """Stands in front of a layer of dfgnn.nn.dgl and of DGL's own."""
+    """The first base of a class that also inherits from a layer of
+    dfgnn.nn.dgl and from DGL's own."""
 
     _dfgnn_base = None  # DGL's class
 
@@ -39,7 +40,7 @@ class Accelerated:
 
 
 class _NoGraph(Exception):
-    """The kernels cannot have this graph."""
+    """The graph cannot be converted for the kernels."""
 
 
 def _converted(graph):
@@ -72,7 +73,7 @@ def __getattr__(name):
 
 
 def with_kernels(kind):
-    """Our class of a class of DGL, or None."""
+    """The class with kernels for a class of DGL, or None."""
     if kind.__name__ in _LAYERS and kind is getattr(
             importlib.import_module("dgl.nn"), kind.__name__, None):
         return _over(kind)
@@ -80,7 +81,7 @@ def with_kernels(kind):
 
 
 def without_kernels(kind):
-    """DGL's class of one of ours, or None."""
+    """DGL's class of a class with kernels, or None."""
     return vars(kind).get("_dfgnn_base") if issubclass(kind, Accelerated) \
         else None
 

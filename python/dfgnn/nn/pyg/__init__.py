@@ -4,8 +4,8 @@
 
 Each is a subclass of PyG's own class: parameters, results, hooks, explainers
 and to_hetero are PyG's.  A call that a kernel can serve takes the kernel,
-every other one PyG's own path; the log ``dfgnn`` says why, once a reason.
-``dfgnn.accelerate(model)`` makes these classes of a model's layers.
+every other one PyG's own path; the log ``dfgnn`` says why, once for each
+reason.  ``dfgnn.accelerate(model)`` gives a model's layers these classes.
 """
 
 import torch_geometric.nn as _pyg
@@ -16,7 +16,7 @@ from ._table import rows as _rows
 __all__ = ["Fused", "CLASSES"]
 
 CLASSES = {}
-"""Our class of each class of PyG."""
+"""The class with kernels for each class of PyG."""
 
 for _row in _rows():
     _base = getattr(_pyg, _row.name)

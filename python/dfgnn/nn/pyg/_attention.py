@@ -22,13 +22,14 @@ from ._reduce import (
     combine, edge_messages, is_sum, reduce_neighbours, reductions)
 
 
-# with more relations than this, a call a relation costs more than one of all
+# with more relations, a call for each costs more than one call for all
 FEW_RELATIONS = 16
 
 
 def _attend(function, *args, result=None, **kwargs):
     """An attention as exact as its inputs are: PyG computes scores in their
-    own type inside an autocast region, too.  result: the type of PyG's."""
+    own type inside an autocast region, too.  result: the type of PyG's
+    result."""
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         device = next(a for a in args[1:] if isinstance(a, Tensor)).device.type
         with torch.autocast(device, enabled=False):
@@ -55,7 +56,7 @@ def _certain_dropout(layer):
 
 
 def attends(layer, edge_index, *tensors):
-    """Why a layer that attends takes PyG's path; None if it need not."""
+    """The reason why a layer that attends takes PyG's path, or None."""
     if not known(edge_index):
         return "its edges are no edge_index, but a " \
             + type(edge_index).__name__
@@ -90,8 +91,9 @@ def _with_loops(layer, edge_index, num_src, num_dst, edge_attr):
 
 
 def _can_fill(layer, edge_attr, met):
-    """PyG reduces edge features for as many nodes as have loops, and fails
-    where an edge leads to another."""
+    """Whether PyG can fill in the features of loops: it reduces edge features
+    for as many nodes as have loops, and fails if an edge leads to another
+    node."""
     return (edge_attr is None or not isinstance(layer.fill_value, str)
             or met.num_src == met.num_dst)
 
@@ -104,7 +106,8 @@ def _finish(layer, out, residual):
 
 
 def _loops_fit(layer, edge_attr, wanted):
-    """Whether the loops need no edge made while torch.compile traces."""
+    """False if torch.compile traces and the loops have to be made as edges,
+    whose number depends on values."""
     return not (ops.compiling() and layer.add_self_loops
                 and (wanted or edge_attr is not None))
 
@@ -128,7 +131,8 @@ def _project(layer, x):
 
 
 def _edge_score(layer, edge_attr):
-    """<att, W e> as a product with [H, edge_dim]: nothing is [E, H, C]."""
+    """<att, W e> as a product of e with an [edge_dim, H] matrix, so that no
+    tensor is [E, H, C]."""
     if edge_attr is None or layer.lin_edge is None:
         return None
     if edge_attr.dim() == 1:
@@ -200,7 +204,8 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
 
 
 def _edges_looked_at(layer):
-    """Whether the projection of edge features is more than its weight."""
+    """Whether the projection of edge features is more than a product with its
+    weight: its class is another, or a hook looks at it."""
     lin = layer.lin_edge
     return lin is not None and (
         type(lin) not in (Linear, torch.nn.Linear) or lin._forward_hooks
@@ -282,8 +287,8 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
 # ---- transformers -----------------------------------------------------------
 
 def transformer(pyg_forward):
-    """Propagate cannot know whether the weights are wanted: forward tells
-    it."""
+    """A forward() that sets _dfgnn_weights, since propagate() cannot know
+    whether the caller wants the weights."""
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
         graph = edge_index
@@ -405,8 +410,8 @@ def meta_paths(layer, edge_index, size, x, alpha):
 # ---- HGT --------------------------------------------------------------------
 
 def _joined(original):
-    """construct_bipartite_edge_index whose edges are made once, and whose
-    priors stay those of the kinds of edges."""
+    """A construct_bipartite_edge_index that makes its edges once, and gives a
+    Prior, which is by kind of edge, in place of priors by edge."""
     def construct_bipartite_edge_index(edge_index_dict, src_offset_dict,
                                        dst_offset_dict, edge_attr_dict=None,
                                        num_nodes=None):
@@ -436,9 +441,9 @@ HGT_NAMES = dict(construct_bipartite_edge_index=_joined)
 
 
 def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
-    """HGTConv: dot products times a prior of each kind of edge, which the keys
-    carry: their rows are of one kind.  One softmax over all kinds is the merge
-    of theirs."""
+    """HGTConv: scores are dot products times the prior of the edge's kind.
+    The keys are multiplied by it, since each row of them sends along edges of
+    one kind.  The softmax over all kinds is the merge of one for each kind."""
     reason = attends(layer, edge_index, k, q, v)
     if reason is None and not isinstance(edge_attr, Prior):
         reason = "the kinds of its edges are not known"
@@ -500,7 +505,7 @@ def _by_kind(edge_index, k, q, v, prior, result):
 # ---- GeneralConv ------------------------------------------------------------
 
 def general(layer, edge_index, size, x, edge_attr=None):
-    """GeneralConv without edge features: its messages are made by node."""
+    """GeneralConv; without edge features its messages are made by node."""
     met = ends(layer, x, size)
     names = reductions(layer.aggr_module)
     if (edge_attr is not None or met is None or met.dst is None

@@ -1,5 +1,5 @@
-"""Graphs of the edges that layers get, and what PyG's layers make of edges
-before they send messages: self loops and normalisation, made once a graph."""
+"""Graphs of the edges that layers get, and the self loops and the normalisation
+that PyG's layers add before they send messages, made once for each graph."""
 
 import types
 import weakref
@@ -22,8 +22,8 @@ _kept = {}
 
 def remember(tensor, key, make, others=()):
     """make(), called once for as long as the tensor lives and neither it nor
-    the others are written to.  Of a key the latest is kept: whoever makes new
-    others in each call holds no more than one of them."""
+    the others are written to.  Only the latest result of a key is kept, so
+    that calls with new others each time hold no more than one."""
     if tensor.is_inference() or any(t.is_inference() for t in others):
         return make()
     if _recording.current is not None:
@@ -43,8 +43,8 @@ def remember(tensor, key, make, others=()):
 
 
 def known(edge_index):
-    """Whether these are edges as the kernels' graphs are made of: a Graph or
-    an edge_index, and no matrix."""
+    """Whether the kernels' graph can be made of these edges: they are a Graph
+    or an edge_index, and no matrix."""
     if isinstance(edge_index, Graph):
         return True
     return (type(edge_index) is Tensor and edge_index.layout == torch.strided
@@ -58,7 +58,7 @@ def reverse(layer):
 
 
 def flowed(layer, edge_index):
-    """Edges whose first row has what sends."""
+    """The edges with the nodes that send in their first row."""
     if not reverse(layer) or isinstance(edge_index, Graph):
         return edge_index
     if ops.compiling():
@@ -67,8 +67,8 @@ def flowed(layer, edge_index):
 
 
 def graph_of(layer, edge_index, num_src, num_dst):
-    """The Graph of a layer's edges; what torch.compile traces reads the
-    edge_index itself."""
+    """The Graph of a layer's edges; while torch.compile traces, the edge_index
+    itself."""
     edges = flowed(layer, edge_index)
     if ops.compiling() or isinstance(edges, Graph):
         return edges
@@ -87,7 +87,8 @@ def _made_by_us(edges):
 
 
 def edge_tensor(graph):
-    """[2, E] the edges of a Graph, of which graph_of() finds the Graph."""
+    """[2, E] the edges of a Graph; from this tensor graph_of() finds the
+    Graph."""
     edges = graph.edge_index
     remember(edges, "graph", lambda: weakref.ref(graph))
     return edges
@@ -106,8 +107,8 @@ def degrees(graph, dtype):
 
 
 def by_edge(graph):
-    """The same destinations, whose sources are the edges themselves: what
-    reduces messages that were made edge by edge."""
+    """The Graph with the same destinations whose sources are the edges
+    themselves: it reduces messages that were made edge by edge."""
     def make():
         order = graph.edge_order
         if order is None:
@@ -117,10 +118,11 @@ def by_edge(graph):
     return graph._derive("by edge", make)
 
 
-# ---- what a call says -------------------------------------------------------
+# ---- senders and receivers of a call ----------------------------------------
 
 class Ends(NamedTuple):
-    """Who sends and who receives."""
+    """Features and numbers of the nodes that send and of those that
+    receive."""
     src: Tensor
     dst: Optional[Tensor]
     num_src: int
@@ -131,9 +133,9 @@ def ends(layer, value, size=None):
     """Ends of a tensor or of a pair (x that is sent, x that receives); None
     where sizes contradict each other.
 
-    Whichever way messages flow, PyG's layers send the first of a pair; edges
-    alone are turned around.  PyG mixes the sizes of pairs up then, unless both
-    have as many rows.
+    Whichever way messages flow, PyG's layers send the first of a pair; only
+    the edges are turned around.  PyG mixes the sizes of pairs up then, unless
+    both have as many rows.
     """
     send = 1 if reverse(layer) else 0
     src, dst = (value, None) if isinstance(value, Tensor) else value
@@ -156,12 +158,12 @@ def ends(layer, value, size=None):
 # ---- self loops and normalisation -------------------------------------------
 
 class Looped(NamedTuple):
-    """Stands for the edges that gcn_norm would make, where the kernel needs
-    none of them: neither loops nor weights are as long as the edges."""
+    """Stands for the edges and weights that gcn_norm would make, where the
+    kernel needs no tensors of them."""
     edges: object
     num_nodes: int
     loops: bool
-    graph: Optional[Graph]  # that of explicit weights
+    graph: Optional[Graph]  # the graph with loops, if weights were given
     flipped: bool
     dtype: torch.dtype
 
@@ -181,9 +183,9 @@ class Looped(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Stands for the prior of each edge, which is that of its kind: [1, H],
-    how many sources and how many edges each kind has, and the first node of
-    the type that its edges lead to."""
+    """Stands for the prior of each edge, which is the same for all edges of a
+    kind.  By kind: the prior [1, H], how many sources and how many edges there
+    are, and the first node of the type that the edges lead to."""
     parameters: list
     sources: list
     edges: list
@@ -218,8 +220,8 @@ def normalize(graph, weight):
 
 
 def with_remaining_loops(graph, weight, fill):
-    """(graph with a loop for each node, weights): loops that were there keep
-    their weight."""
+    """(graph with a loop for each node, weights): the loop of a node that had
+    one keeps its weight, the others have weight fill."""
     looped = graph.with_self_loops()
     src, dst = graph.edge_index
     there = graph._derive("loops", lambda: (src == dst).nonzero().view(-1))
@@ -229,15 +231,15 @@ def with_remaining_loops(graph, weight, fill):
 
 
 def _norm(make_tensors, original):
-    """A gcn_norm that makes Looped edges, or tensors where the layer looks at
+    """A gcn_norm that gives Looped edges, or tensors for a layer that reads
     them."""
     def gcn_norm(edge_index, edge_weight=None, num_nodes=None, improved=False,
                  add_self_loops=True, flow="source_to_target", dtype=None):
-        plain = (known(edge_index) and num_nodes is not None
-                 and (edge_weight is None or edge_weight.dim() == 1
-                      and edge_weight.is_floating_point()))
-        symmetric = edge_weight is None  # PyG forgets improved then, too
-        if not plain or ops.compiling() and (make_tensors or not symmetric):
+        fit = (known(edge_index) and num_nodes is not None
+               and (edge_weight is None or edge_weight.dim() == 1
+                    and edge_weight.is_floating_point()))
+        symmetric = edge_weight is None  # PyG ignores improved then, too
+        if not fit or ops.compiling() and (make_tensors or not symmetric):
             return original(edge_index, edge_weight, num_nodes, improved,
                             add_self_loops, flow, dtype)
         flipped = flow == "target_to_source"
@@ -260,7 +262,7 @@ def _norm(make_tensors, original):
         else:
             kind = edge_weight.dtype
             if kind in (torch.float16, torch.bfloat16):
-                edge_weight = edge_weight.float()  # sums of many, and roots
+                edge_weight = edge_weight.float()  # for sums and their roots
             if add_self_loops:
                 graph, edge_weight = with_remaining_loops(
                     graph, edge_weight, 2.0 if improved else 1.0)
@@ -294,7 +296,7 @@ def _replace_loops(original):
 
 
 def _append_loops(original):
-    """add_self_loops of a layer that keeps the loops there are."""
+    """add_self_loops of a layer that keeps the loops that the edges have."""
     def add_self_loops(edge_index, edge_attr=None, fill_value=None,
                        num_nodes=None):
         if ops.compiling() or not known(edge_index):
@@ -303,21 +305,21 @@ def _append_loops(original):
             edge_index, None, None, num_nodes)[0])
         if edge_attr is None:
             return edges, None
-        none = torch.arange(edge_index.size(1), device=edge_index.device)
-        return edges, loop_features(edge_attr, none, edge_index, num_nodes,
+        kept = torch.arange(edge_index.size(1), device=edge_index.device)
+        return edges, loop_features(edge_attr, kept, edge_index, num_nodes,
                                     fill_value)
     return add_self_loops
 
 
 def with_names(forward, **makers):
-    """PyG's forward, in which some functions of PyG are others: each maker
-    gets the one it replaces.  None if PyG's forward has no such name."""
+    """PyG's forward with some of the functions that it calls replaced: each
+    maker gets the function of its name.  None if there is no such name."""
     scope = dict(forward.__globals__)
     for name, make in makers.items():
         if name not in scope:
             return None
         scope[name] = make(scope[name])
-    # without a name of the module, torch.compile reads this scope itself
+    # without __name__, torch.compile reads this scope and not PyG's module
     del scope["__name__"]
     made = types.FunctionType(forward.__code__, scope, forward.__name__,
                               forward.__defaults__, forward.__closure__)

@@ -13,15 +13,15 @@ from ._reduce import combine, edge_messages, reductions
 
 
 def _plain_linear(module):
-    """Whether a module is x W^T + b, and nobody looks at it."""
+    """Whether a module is x W^T + b, and no hook looks at it."""
     return type(module) in (torch.nn.Linear, Linear) and not (
         module._forward_hooks or module._forward_pre_hooks
         or module._backward_hooks or module._backward_pre_hooks)
 
 
 def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
-    """(list of reductions of relu(x_j + e), graph), or None: e is edge_attr,
-    or what a linear layer makes of it."""
+    """(list of reductions of relu(x_j + e), graph), or None if the kernels
+    cannot make them: e is edge_attr, or a linear layer's result for it."""
     names, met = reductions(layer.aggr_module), ends(layer, x, size)
     if (names is None or met is None or edge_attr is None
             or not known(edge_index) or not fits(met.src, edge_attr)
@@ -41,7 +41,7 @@ def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
 
 
 def isomorphism_with_edges(layer, edge_index, size, x, edge_attr=None):
-    """GINEConv."""
+    """Propagation of GINEConv."""
     made = _relu_reductions(layer, edge_index, size, x, edge_attr, layer.lin)
     if made is None:
         return edge_messages(layer, edge_index, size, x=x,
@@ -50,12 +50,12 @@ def isomorphism_with_edges(layer, edge_index, size, x, edge_attr=None):
 
 
 def generalized_with_edges(layer, edge_index, size, x, edge_attr):
-    """GENConv with edge features, unless it reduces by a softmax; None if the
-    kernels do not have it.  Each message is eps more than its relu."""
+    """Propagation of GENConv with edge features; None if the kernels cannot
+    make it, as for a softmax.  Each message is eps more than its relu."""
     if ops.compiling():
         return None
     made = _relu_reductions(layer, edge_index, size, x, edge_attr,
-                      getattr(layer, "lin_edge", None))
+                            getattr(layer, "lin_edge", None))
     if made is None:
         return None
     outs, graph = made
@@ -71,8 +71,9 @@ def generalized_with_edges(layer, edge_index, size, x, edge_attr):
 # ---- gates ------------------------------------------------------------------
 
 def residual_gates(layer, edge_index, size, k, q, v, edge_attr=None):
-    """ResGatedGraphConv.  With edge features its linear layers are over those
-    of a node and of the edge, and its value has some of the latter, too."""
+    """Propagation of ResGatedGraphConv.  With edge features its linear layers
+    are over the features of a node and of the edge together, the value's,
+    too."""
     names, met = reductions(layer.aggr_module), ends(layer, v, size)
     given = dict(k=k, q=q, v=v, edge_attr=edge_attr)
     linears = layer.lin_key, layer.lin_query, layer.lin_value

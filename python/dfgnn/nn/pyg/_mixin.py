@@ -1,4 +1,4 @@
-"""What makes a layer of PyG take the kernels: a mixin over PyG's own class."""
+"""The mixin over PyG's own class that makes a layer take the kernels."""
 
 import functools
 import logging
@@ -17,8 +17,8 @@ from ._edges import Looped, Prior, edges_as_given
 log = logging.getLogger("dfgnn")
 _said = set()
 
-# The methods that make a layer what it is: whoever replaces one of them gets
-# PyG's own path, which calls it.
+# The methods that define a layer: whoever replaces one of them gets PyG's own
+# path, which calls it.
 METHODS = ("message", "aggregate", "update", "message_and_aggregate",
            "edge_update")
 _PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
@@ -32,8 +32,8 @@ def _say(name, reason):
 
 
 def unfit(layer, reason):
-    """Says once why the layer takes PyG's own path.  What fused paths return
-    then."""
+    """Says once why the layer takes PyG's own path; gives the result with which
+    a fused path then returns."""
     if not ops.compiling():
         _say(type(layer).__name__, reason)
     return NotImplemented
@@ -58,8 +58,8 @@ def _replaced(state):
 
 
 def _surroundings():
-    """What traces, transforms or watches torch's operations from outside, and
-    so must see PyG's."""
+    """The reason why PyG's own operations must run: something outside traces,
+    transforms or watches them; None if nothing does."""
     if torch._C._get_tracing_state() is not None:
         return "torch.jit traces"
     if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -72,8 +72,8 @@ def _surroundings():
 
 
 def obstacle(layer):
-    """Why this call cannot be the known one, whatever its arguments are; None
-    if it can."""
+    """The reason why this call cannot take the fused path, whatever its
+    arguments are, or None."""
     state = layer.__dict__
     if state["_explain"]:
         return "its messages are explained"
@@ -99,7 +99,7 @@ def usual(layer):
 
 
 def fits(*tensors):
-    """Whether kernels read these tensors; None is no tensor to be read."""
+    """Whether kernels can read these tensors; None is passed over."""
     for tensor in tensors:
         if tensor is None:
             continue
@@ -110,7 +110,7 @@ def fits(*tensors):
 
 
 def attempt(function, layer, *args, **kwargs):
-    """What a fused path gives; NotImplemented where the library finds fault
+    """The result of a fused path; NotImplemented if the library finds fault
     with the edges, since PyG has errors of its own."""
     if ops.compiling():
         return function(layer, *args, **kwargs)
@@ -133,8 +133,8 @@ class Fused:
         base = cls._dfgnn_base
         if base is None:
             return
-        # what PyG's layer calls beside these, such as SuperGAT's
-        # get_attention, counts, too
+        # other methods that PyG's layer calls, such as SuperGAT's
+        # get_attention, count, too
         own = [name for name, value in vars(base).items()
                if callable(value) and not name.startswith("_")
                and name not in ("forward", "propagate", "reset_parameters")]
@@ -163,8 +163,8 @@ class Fused:
                                           **kwargs)
 
     def _set_jittable_templates(self, raise_on_error=False):
-        """PyG writes its specialised propagate into the class of the layer:
-        into its own class, where ours finds it, and not over ours."""
+        """Makes PyG write its specialised propagate() into PyG's class, where
+        ours finds it, and not over the one of the layer's class."""
         cls = type(self)
         if "_dfgnn_base" not in cls.__dict__:
             # a user's subclass: PyG's general propagate reads its signatures
@@ -189,8 +189,8 @@ class Fused:
 
 
 def fuse(base, fused, forward, methods, module):
-    """The class of PyG with the kernels behind it; what the others are, a row
-    of the table says."""
+    """The class with kernels for a class of PyG; fused, forward and methods
+    are those of a _table.Row."""
     names = {"__module__": module, "__doc__": base.__doc__,
              "_dfgnn_base": base, "_dfgnn_fused": fused,
              "propagate": Fused.propagate,

@@ -1,4 +1,5 @@
-"""PyG's aggregations of neighbours that are not made edge by edge."""
+"""PyG's aggregations by kernels: of neighbours, whose messages are not made,
+and of messages that PyG's layers make edge by edge."""
 
 import torch
 from torch_geometric.nn import MessagePassing, aggr
@@ -28,8 +29,8 @@ def _name(module):
 
 
 def reductions(module):
-    """Names of what an aggregation module reduces by, or None if the kernels
-    do not have all of it."""
+    """The names of an aggregation module's reductions, or None if the kernels
+    do not have all of them."""
     if type(module) is aggr.DegreeScalerAggregation:
         if _hooked(module) or ops.compiling():
             return None
@@ -49,8 +50,8 @@ def is_sum(layer):
 
 
 def reduce_neighbours(graph, value, names, num_dst):
-    """Each reduction of value [M, F] or [M, H, D]; several of mean, min, max
-    and std in one pass."""
+    """Each reduction of value [M, F] or [M, H, D]; two or more of mean, min,
+    max and std are made in one pass."""
     found = {}
     together = [name for name in dict.fromkeys(names)
                 if name in _IN_ONE_PASS]
@@ -68,7 +69,7 @@ def reduce_neighbours(graph, value, names, num_dst):
 
 
 def combine(module, outs, graph):
-    """What an aggregation module makes of its reductions."""
+    """The result of an aggregation module from those of its reductions."""
     inner = module.aggr if type(module) is aggr.DegreeScalerAggregation \
         else module
     out = outs[0] if len(outs) == 1 else inner.combine(outs)
@@ -76,7 +77,7 @@ def combine(module, outs, graph):
 
 
 def _scaled(module, graph, out):
-    """What DegreeScalerAggregation does after it has reduced."""
+    """The scaling that DegreeScalerAggregation does after its reductions."""
     degree = degrees(graph, out.dtype).view([-1] + [1] * (out.dim() - 1))
     least = degree.clamp(min=1)
     factors = {
@@ -95,14 +96,16 @@ def _scaled(module, graph, out):
 # ---- features of any number of dimensions ----------------------------------
 
 class Shape:
-    """Features with nodes on any axis, as the kernels have them: [N, F] or
-    [N, H, D], where PyG's static graphs [B, N, F] have the batch as heads."""
+    """Turns features with nodes on any axis into those of kernels, [N, F] or
+    [N, H, D], and back: the batch of PyG's static graphs [B, N, F] becomes
+    heads."""
 
     def __init__(self, layer, x):
         self.dims = x.dim()
         axis = layer.node_dim
         self.axis = axis + self.dims if axis < 0 else axis
-        self.weights = self.axis == self.dims - 2  # weight.view(-1, 1) * x_j
+        # whether PyG's weight.view(-1, 1) * x_j has a weight for each edge
+        self.weights = self.axis == self.dims - 2
         self.served = (self.dims >= 2 and 0 <= self.axis < self.dims - 1
                        and (self.axis == 0 or self.weights))
 
@@ -170,7 +173,7 @@ def edge_index_size(edges):
 
 
 def _normalized(layer, looped, x, edge_weight):
-    """Sums over edges that gcn_norm did not have to make."""
+    """Sums over the edges that a Looped stands for."""
     shape = Shape(layer, x)
     if not (is_sum(layer) and fits(x, edge_weight) and shape.served
             and shape.weights):
@@ -212,7 +215,7 @@ def edge_messages(layer, edge_index, size, **given):
 
 class _EdgeSum(torch.autograd.Function):
     """Sums or means of messages [E, ...] by destination; the gradient of a
-    message is that of its destination, for which nothing is transposed."""
+    message is that of its destination, so that no graph is transposed."""
 
     @staticmethod
     def forward(ctx, message, graph, name):

@@ -22,8 +22,8 @@ from ._reduce import neighbours
 # ---- RGCN -------------------------------------------------------------------
 
 def by_relation(pyg_forward):
-    """RGCNConv: the edges of each relation are a graph, kept with those of
-    all."""
+    """RGCNConv: the edges of each relation are a graph, kept for as long as
+    edge_index is."""
     def forward(self, x, edge_index, edge_type=None):
         if isinstance(edge_index, Graph):
             edge_index = edges_as_given(self, edge_index)
@@ -39,8 +39,8 @@ def by_relation(pyg_forward):
 
 
 def _parts(edge_index, edge_type, count):
-    """The edges of each relation; kept as long as both tensors are as they
-    were."""
+    """The edges of each relation; kept as long as both tensors are
+    unchanged."""
     return remember(
         edge_index, ("relations", count),
         lambda: [edge_index[:, edge_type == r] for r in range(count)],
@@ -91,7 +91,8 @@ def one_relation(layer, edge_index, size, x, edge_type_ptr=None):
 # ---- RGAT -------------------------------------------------------------------
 
 def tells_weights(make):
-    """A forward that tells propagate whether its weights are wanted."""
+    """A maker of forwards that tell propagate whether its weights are
+    wanted."""
     def made(pyg_forward):
         inner = make(pyg_forward)
 
@@ -107,8 +108,8 @@ def tells_weights(make):
 
 
 def _merges(layer):
-    """Whether one softmax over all relations is all that the layer does: each
-    relation's attention, merged."""
+    """Whether the layer takes one softmax over all relations and does nothing
+    else: that is the merge of an attention for each relation."""
     return (layer.attention_mode == "additive-self-attention"
             and layer.attention_mechanism == "across-relation"
             and layer.mod is None and layer.dim == 1
@@ -118,8 +119,8 @@ def _merges(layer):
 
 
 def _merged(layer, edge_index, edge_type, h, own, num_nodes):
-    """[N, H, C] without anything as long as the edges, but for own [E, H] of
-    edge features."""
+    """[N, H, C] the merged attention; no tensor is by edge but own [E, H], the
+    scores of edge features."""
     heads, channels = layer.heads, layer.out_channels
     value = h.view(layer.num_relations, num_nodes, heads, channels)
     query = torch.matmul(h, layer.q).view(-1, num_nodes, heads)
@@ -139,7 +140,7 @@ def _merged(layer, edge_index, edge_type, h, own, num_nodes):
 
 
 def _by_type(edge_index, edge_type, num_nodes, layer):
-    """Edges whose sources are (relation, node)."""
+    """The edges with source relation * num_nodes + node."""
     def make():
         send = 1 if reverse(layer) else 0
         src = edge_type * num_nodes + edge_index[send]
@@ -149,7 +150,8 @@ def _by_type(edge_index, edge_type, num_nodes, layer):
 
 
 def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
-    """RGATConv: nodes are transformed once a relation, not once an edge."""
+    """RGATConv: nodes are transformed once for each relation, not for each
+    edge."""
     reason = attends(layer, edge_index, x, edge_attr)
     if reason is None and (
             ops.compiling() or x.dim() != 2 or size is not None
@@ -168,7 +170,7 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
         own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
     if _merges(layer):
         out = _merged(layer, edge_index, edge_type, h, own, num_nodes)
-        layer._alpha = out  # PyG wants one, and gives it to nobody
+        layer._alpha = out  # PyG asks that it is set, and returns it to nobody
         return layer.update(out)
     own = 0 if own is None else own
     edges = _by_type(edge_index, edge_type, num_nodes, layer)
@@ -195,7 +197,7 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
 
 
 def _transformed(layer, x):
-    """[R * N, H * C] of each node by each relation."""
+    """[R * N, H * C] each node transformed by each relation."""
     width = layer.heads * layer.out_channels
     if layer.num_blocks is not None:
         blocks = x.view(x.size(0), layer.num_blocks, -1)
@@ -208,7 +210,8 @@ def _transformed(layer, x):
 
 
 def _modulated(layer, graph, h, alpha, num_nodes):
-    """[N, H, dim, C] the sums by alpha [E, H * dim], as mod has them."""
+    """[N, H, dim, C] the sums weighted by alpha [E, H * dim], modulated as
+    layer.mod says."""
     heads, dim, channels = layer.heads, layer.dim, layer.out_channels
     value = h.view(-1, heads, channels)
     degree = degrees(graph, alpha.dtype).view(-1, 1)

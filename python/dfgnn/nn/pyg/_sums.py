@@ -1,5 +1,5 @@
-"""Layers whose messages are x_j, weighted or not, and what can be made of
-them by sums over nodes."""
+"""Layers whose messages are x_j, weighted or not, and layers whose results
+follow from sums of such messages."""
 
 import torch
 import torch.nn.functional as F
@@ -22,14 +22,15 @@ from ._reduce import (
 # ---- forwards ---------------------------------------------------------------
 
 def _tensors_for_graphs(layer, values):
-    """A dfgnn.Graph as the edge_index that PyG's forward looks at."""
+    """values, each dfgnn.Graph replaced by the edge_index that PyG's forward
+    reads."""
     return [edges_as_given(layer, v) if isinstance(v, Graph) else v
             for v in values]
 
 
 def renamed(makers, otherwise=None, when=None):
-    """A forward that is PyG's with other functions for making edges; those of
-    otherwise when a predicate of the layer says so."""
+    """A maker of forwards that are PyG's with other functions for making
+    edges, those of makers; those of otherwise if when(layer) is true."""
     def make(pyg_forward):
         first = with_names(pyg_forward, **makers)
         second = with_names(pyg_forward, **otherwise) if otherwise else None
@@ -50,7 +51,7 @@ def renamed(makers, otherwise=None, when=None):
 
 
 def keeps_edges(layer):
-    """Whether the layer holds or changes what gcn_norm makes."""
+    """Whether the layer keeps or changes the edges that gcn_norm makes."""
     return layer.cached or (getattr(layer, "dropout", 0) > 0
                             and layer.training)
 
@@ -66,8 +67,8 @@ def weighted(layer, edge_index, size, x, edge_weight=None):
 
 
 def own_edges(layer, edge_index, size, x, edge_weight=None):
-    """Weighted sums over edges that forward made: what torch.compile traces
-    makes them anew each time, and no graph can be kept of them."""
+    """Weighted sums over edges that forward made: in a call that torch.compile
+    traces they are new each time, and no graph of them can be kept."""
     if ops.compiling() and not isinstance(edge_index, Looped):
         return NotImplemented
     return neighbours(layer, edge_index, size, x, edge_weight)
@@ -78,7 +79,8 @@ def chebyshev(layer, edge_index, size, x, norm):
 
 
 def laplacian(layer_norm):
-    """ChebConv's __norm__, made once a graph where nothing in it learns."""
+    """ChebConv's __norm__, made once for each graph if it depends on no
+    parameter."""
     def __norm__(self, edge_index, num_nodes, edge_weight, normalization,
                  lambda_max=None, dtype=None, batch=None):
         def make():
@@ -96,7 +98,7 @@ def laplacian(layer_norm):
 
 
 def local_extrema(layer, edge_index, size, a, b, edge_weight=None):
-    """LEConv: the sum of w (a_j - b_i) is the sum of w a_j, less b_i times the
+    """LEConv: the sum of w (a_j - b_i) is the sum of w a_j minus b_i times the
     sum of w."""
     met = ends(layer, a, size)
     if not (known(edge_index) and is_sum(layer) and a.dim() == 2
@@ -137,7 +139,7 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
 
 def _first_linear(network):
     """(the Linear that a message network begins with, the modules after it);
-    (None, None) if it begins otherwise or somebody looks at it."""
+    (None, None) if it begins otherwise or a hook looks at it."""
     modules = [network]
     if type(network) is torch.nn.Sequential:
         modules = list(network)
@@ -150,8 +152,8 @@ def _first_linear(network):
 
 
 def principal(layer, edge_index, size, x, edge_attr=None):
-    """PNAConv: a linear message network A x_i + B x_j needs no message an
-    edge: A x_i only shifts mean, min and max, and std and var not at all."""
+    """PNAConv: a linear message network A x_i + B x_j needs no message for
+    each edge: A x_i shifts mean, min and max, and leaves std and var alone."""
     names = reductions(layer.aggr_module)
     linears = [_first_linear(nn) for nn in layer.pre_nns]
     if (names is None or any(first is None or rest for first, rest in linears)
@@ -216,7 +218,8 @@ def generalized(layer, edge_index, size, x, edge_attr=None):
 
 def edge_network(layer, edge_index, size, x):
     """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j
-    is made by node, and if there is nothing else, reduced by a kernel."""
+    is made by node and, if the network has no other module, reduced by a
+    kernel."""
     names = reductions(layer.aggr_module)
     linear, rest = _first_linear(layer.nn)
     met = ends(layer, x, size)
@@ -254,8 +257,8 @@ def _shifted(names, outs, own, graph):
 
 
 def film(layer, edge_index, size, x, beta, gamma):
-    """FiLMConv without an activation: gamma_i times the sum of x_j, and beta_i
-    times as many."""
+    """FiLMConv without an activation: gamma_i times the sum of x_j, plus
+    beta_i times their number."""
     met = ends(layer, x, size)
     names = reductions(layer.aggr_module)
     if (layer.act is not None or names not in (("sum",), ("mean",))

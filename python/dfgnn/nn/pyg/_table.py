@@ -1,4 +1,4 @@
-"""The layers of PyG that have kernels behind them: one row a class."""
+"""The layers of PyG that have kernels behind them: one row for each class."""
 
 from typing import Callable, NamedTuple, Optional
 
@@ -16,10 +16,10 @@ class Row(NamedTuple):
     # propagate by kernels: (layer, edge_index, size, **kwargs) -> a tensor, or
     # NotImplemented where PyG's own path is to be taken
     fused: Optional[Callable] = None
-    # makes the forward of PyG's, where the edges of propagate are made anew in
-    # each forward, or the scores edge by edge
+    # makes the forward from PyG's, for layers whose forward makes the edges of
+    # propagate anew each time, or scores edge by edge
     forward: Optional[Callable] = None
-    # other methods of the class, each made of PyG's
+    # by name, makers of other methods from PyG's
     methods: dict = {}
 
 
@@ -64,7 +64,7 @@ TABLE = [
     Row("RGATConv", relations.relational,
         relations.tells_weights(sums.renamed({}))),
     Row("GeneralConv", attention.general),
-    # messages of a network, where it is linear or of one node alone
+    # messages of a network, if it is linear or reads one node alone
     Row("PNAConv", sums.principal),
     Row("GENConv", sums.generalized),
     Row("EdgeConv", sums.edge_network),
@@ -76,5 +76,5 @@ TABLE = [
 
 
 def rows():
-    """Those of the table that this version of PyG has."""
+    """The rows whose class this version of PyG has."""
     return [row for row in TABLE if hasattr(pyg, row.name)]

@@ -1,4 +1,4 @@
-"""Which class of dfgnn.nn.pyg dfgnn.accelerate() gives a layer of PyG."""
+"""The class of dfgnn.nn.pyg that dfgnn.accelerate() gives a layer of PyG."""
 
 from torch_geometric.nn import MessagePassing
 
@@ -8,12 +8,12 @@ _THEIRS = {ours: theirs for theirs, ours in CLASSES.items()}
 
 
 def with_kernels(kind):
-    """Our class of a class of PyG, or None."""
+    """The class with kernels for a class of PyG, or None."""
     return CLASSES.get(kind)
 
 
 def without_kernels(kind):
-    """PyG's class of one of ours, or None."""
+    """PyG's class of a class with kernels, or None."""
     return _THEIRS.get(kind)
 
 
