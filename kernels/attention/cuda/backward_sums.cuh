@@ -8,7 +8,7 @@
 
 namespace dfgnn {
 
-/* ---- what columns gather of destinations --------------------------------- */
+/* ---- stats of destinations, without a walk over rows --------------------- */
 
 template <typename T, int VEC>
 __global__ void __launch_bounds__(256)
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(256)
   if (p.count > STAT_EXTRA) {
     to[STAT_EXTRA] =
         p.score ? static_cast<const A *>(p.score)[pair] : inverse_norm(square);
-    to[STAT_EXTRA + 1] = A(0); /* read with the others */
+    to[STAT_EXTRA + 1] = A(0); /* padding, loaded with the others */
   }
 }
 

@@ -1,4 +1,4 @@
-/* dropout_params.h - attention dropout as kernels take it */
+/* dropout_params.h - arguments of attention dropout in a kernel */
 #ifndef DFGNN_ATTENTION_CUDA_DROPOUT_PARAMS_H
 #define DFGNN_ATTENTION_CUDA_DROPOUT_PARAMS_H
 
