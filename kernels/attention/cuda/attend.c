@@ -224,8 +224,7 @@ dfgnn_status dfgnn__attend_run(attend_params *p, int score,
       .blocks = {(unsigned)share_out(p, setting, plan, rows),
                  (unsigned)lane->tiles},
       .threads = (unsigned)plan->warps * 32,
-      /* A larger L1 costs items of split rows 6 % on arxiv (H200, GT 1 x 128).
-       */
+      /* A large L1 costs items 6 % on arxiv (H200, GT 1 x 128). */
       .carveout =
           p->schedule.item_row ? DFGNN_CARVEOUT_DEFAULT : DFGNN_CARVEOUT_L1};
   if (lane->tiles > DFGNN_GRID_Y_MAX)

@@ -54,13 +54,12 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/* ---- split rows -----------------------------------------------------------
- */
+/* ---- split rows ---------------------------------------------------------- */
 
 constexpr int kMergeThreads = 256;
 
-/* A block a row and head: each slice of threads takes every n-th item, then
- * the slices' sums are added in their order. */
+/* A block takes a row and head: each slice of threads takes every n-th item,
+ * then the slices' sums are added in their order. */
 template <typename T>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_gradients(const __grid_constant__ grad_merge_params p) {
@@ -116,8 +115,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   }
 }
 
-/* ---- gradients that all rows share ----------------------------------------
- */
+/* ---- gradients of parameters --------------------------------------------- */
 
 constexpr int kTotalColumns = 32, kTotalRows = 16;
 
@@ -143,8 +141,7 @@ __global__ void __launch_bounds__(kTotalColumns *kTotalRows)
   static_cast<A *>(p.to)[column] = sum;
 }
 
-/* ---- GAT: rows of spilled scalars -----------------------------------------
- */
+/* ---- GAT: sums over rows of spilled dS ----------------------------------- */
 
 template <typename A>
 __global__ void __launch_bounds__(256)

@@ -173,7 +173,7 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       s += __ldcs(static_cast<const A *>(p.bias) + at) * A(kLog2e);
     const A weight = there ? exp2_fast(s - z.lse[h]) : A(0);
     const A kept = !DROPOUT ? A(1) : keeps ? A(p.dropout.keep) : A(0);
-    /* An edge without weight may have an infinite dp: 0 times it is NaN. */
+    /* At weight 0 dp may be infinite, and 0 times infinity is NaN. */
     s = weight == A(0)
             ? A(0)
             : weight * ((kept == A(0) ? A(0) : dp * kept) - z.delta[h]);

@@ -1,5 +1,5 @@
-/* lanes.h - tensors as kernels see them, and how lanes of a warp share their
- * features
+/* lanes.h - arguments of kernels: tensors, and how the lanes of a warp share
+ * their features
  *
  * The types are those of host and device code. */
 #ifndef DFGNN_ATTENTION_CUDA_LANES_H
@@ -17,7 +17,7 @@ typedef struct tensor_view {
 typedef struct lane_shape {
   int vector;     /* elements a load */
   int lanes;      /* of an edge, a power of two */
-  int vectors;    /* that a lane holds of a row */
+  int vectors;    /* of a row, in a lane */
   int tile_heads; /* heads that the lanes of an edge work on */
   int tiles;      /* of tile_heads heads: blockIdx.y */
 } lane_shape;

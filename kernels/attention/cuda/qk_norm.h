@@ -14,7 +14,7 @@ typedef struct qk_norm_params {
   int64_t pairs;        /* nodes times heads */
   int32_t heads, dim;
   int32_t lanes; /* of a pair, a power of two up to 32 */
-  int32_t adds;  /* the gradient of x is added to what is there */
+  int32_t adds;  /* 1: adds the gradient of x to the numbers of `to` */
   double eps;
 } qk_norm_params;
 

@@ -40,8 +40,7 @@ typedef struct dfgnn_ref_edge {
                            * unless the norm is LAYER) */
 } dfgnn_ref_edge;
 
-/* The features of an edge: F, or dim if they are projected, or 0 without any.
- */
+/* The number of features of an edge: F, or dim if they are projected, or 0. */
 int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem);
 /* The number of doubles of a dfgnn_ref_edge, and one that lies in `buffer`. */
 int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem);
@@ -68,8 +67,7 @@ typedef struct dfgnn_ref_number {
   double value, variance;
 } dfgnn_ref_number;
 
-/* A result, and the squares of its sensitivities (kernels/common/accuracy.h).
- */
+/* A result and the squares of its sensitivities: kernels/common/accuracy.h. */
 typedef struct dfgnn_ref_part {
   double value, fixed, summed;
 } dfgnn_ref_part;

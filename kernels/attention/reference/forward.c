@@ -37,8 +37,7 @@ double dfgnn__ref_subnormal(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F16 ? 0.25 : 0;
 }
 
-/* The roundings of a product of two rows and the factors that make it a score.
- */
+/* The roundings of a product of two rows and of the factors of a score. */
 #define SCORE_ROUNDINGS 9
 
 /* The product of the two rows of an edge, times a factor. */
@@ -283,8 +282,7 @@ static normalizer exponentials(const dfgnn_problem *problem,
 #define RUNNING_SUMS 2
 
 /* A kernel may round a normalised query to 16 bits before the edges of its row
- * read it: their scores then share one error, in the direction of the mean key.
- */
+ * read it: then their scores share an error along the mean key. */
 static void add_mean_key(const dfgnn_problem *problem, scratch *s,
                          double weight) {
   for (int64_t d = 0; d < problem->dim; d++)
