@@ -52,7 +52,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   const attend_params &p;
   const char *k_lane, *v_lane;
   A att[HC][VEC];
-  uint64_t key; /* of the dropout generator */
+  uint64_t key; /* the key of the dropout generator */
 
   /* The lane's part of a row in progress. */
   struct softmax {
@@ -238,7 +238,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     }
 
     A s[U * S], weight[U * S], kept[DROPOUT ? U * S : 1];
-    int64_t edge = 0; /* of this side's first edge, in the matrix */
+    int64_t edge = 0; /* the number of this side's first edge */
     if constexpr (Score::GIVEN || EDGE != 0)
       edge = chunk - p.schedule.indices - group + (from - lane_id());
     if constexpr (Score::KEY)

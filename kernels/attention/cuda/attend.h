@@ -25,7 +25,7 @@ typedef struct attend_params {
   const void *bias;              /* EDGE_BIAS: [E,H] */
   void *weights;                 /* EDGE_WEIGHTS: [E,H], in log2 units */
   dropout_params dropout;        /* EDGE_DROPOUT */
-  void *partial, *partial_state; /* of items: [slots,H,D], [slots,H,2] */
+  void *partial, *partial_state; /* items' sums [slots,H,D], m, l [slots,H,2] */
   void *lse;                     /* [N,H] or NULL */
   double scale;                  /* GATv2: -1 if slope > 1, else 1 */
   double slope;

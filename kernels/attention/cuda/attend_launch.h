@@ -10,12 +10,12 @@
 typedef enum attend_span {
   ATTEND_ONCE = 0,  /* a block has one round of units */
   ATTEND_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
-  ATTEND_DEALT = 2  /* as many, the rounds dealt to blocks in turn */
+  ATTEND_DEALT = 2  /* so many warps; blocks take the rounds in turn */
 } attend_span;
 
 /* The parameters of a variant, by name. */
 typedef struct attend_plan {
-  int lanes;  /* of an edge */
+  int lanes;  /* lanes of an edge */
   int unroll; /* edges in flight */
   int warps;  /* a block */
   int rows;   /* a warp, side by side */

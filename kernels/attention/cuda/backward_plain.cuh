@@ -18,7 +18,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
 
   const grad_params &p;
   int lane, head, dim, heads;
-  A *sum[2], *att_total; /* of the warp, [dim] each */
+  A *sum[2], *att_total; /* the warp's, [dim] each */
   A beta, beta_total;
   uint64_t key;
 

@@ -10,13 +10,13 @@
 typedef enum grad_span {
   GRAD_ONCE = 0,  /* a block has one round of units */
   GRAD_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
-  GRAD_DEALT = 2  /* as many, the rounds dealt to blocks in turn */
+  GRAD_DEALT = 2  /* so many warps; blocks take the rounds in turn */
 } grad_span;
 
-/* How a variant of backward runs. */
+/* The parameters of a variant, by name. */
 typedef struct grad_plan {
   int lanes, unroll, warps, rows;
-  int heads; /* of enum lane_heads */
+  int heads; /* enum lane_heads */
   grad_span span;
   int by_degree;  /* views: rows, then columns, by falling degree */
   int item_edges; /* 0: whole rows; else views: items of rows, then columns */

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   const int first = p.schedule.row_item[row],
             count = p.schedule.row_item[row + 1] - first;
   const int64_t base = int64_t(first - row);
-  const auto slot = [&](int k) { /* as row_of_unit() numbers them */
+  const auto slot = [&](int k) { /* see row_of_unit() */
                                  return k == 0 ? p.schedule.extra_items + base
                                                : base + k - 1;
   };

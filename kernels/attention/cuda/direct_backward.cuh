@@ -229,7 +229,7 @@ struct direct_gradient {
   }
 
   struct chunk {
-    int column; /* of the lane */
+    int column; /* the lane's */
     unsigned mask[2];
   };
   __device__ __forceinline__ chunk chunk_at(int i) const {

@@ -27,7 +27,7 @@ struct direct_forward {
   typename math::own query;
   float sums[math::TILES][4], m[2], l[2];
   float row[2]; /* GAT: scores of the rows; else the factor of all scores */
-  int64_t number[EDGES ? 2 : 1]; /* of each row's first edge in the chunk */
+  int64_t number[EDGES ? 2 : 1]; /* the rows' first edges in the chunk */
   uint64_t key;
 
   __device__ __forceinline__ int row_of(int r) const {
@@ -43,7 +43,7 @@ struct direct_forward {
   /* ---- columns and masks of a chunk -------------------------------------- */
 
   struct chunk {
-    int column; /* of the lane */
+    int column; /* the lane's */
     unsigned mask[2];
     float scalar;
   };

@@ -37,8 +37,8 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
 
   const edges_params &p;
   A *matrix;      /* [F][H*D] */
-  chunk features; /* of the warp */
-  uint64_t key;   /* of the dropout generator */
+  chunk features; /* the warp's */
+  uint64_t key;   /* the key of the dropout generator */
 
   __device__ __forceinline__ edge_lift(const edges_params &params, A *shared)
       : p(params), matrix(shared), features{shared + MATRIX_SIZE +

@@ -34,7 +34,7 @@ static int registers(const dfgnn_problem *problem, const lift_plan *plan,
   const int rows_gathered = gt || plan->walk == LIFT_COLUMNS ? 2 : 1;
   const int gathered =
       rows_gathered * plan->unroll * ((features * size + 3) / 4);
-  /* The vectors of the row; `lifted` are those of W e. */
+  /* The vectors of the row; `lifted`: the vectors W e of the edges. */
   const int own = plan->walk == LIFT_FORWARD   ? (gat  ? 1
                                                   : gt ? 2
                                                        : 3)

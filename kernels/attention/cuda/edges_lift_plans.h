@@ -14,7 +14,7 @@ typedef enum lift_walk {
 } lift_walk;
 
 typedef struct lift_plan {
-  int lanes;      /* of an edge */
+  int lanes;      /* lanes of an edge */
   int unroll;     /* edges in flight */
   int warps;      /* a block */
   int blocks;     /* a multiprocessor */
@@ -27,7 +27,7 @@ typedef struct lift_shape {
   int vector, packed;
   int head_lanes, states;
   int tile_heads, tiles;
-  int vectors;   /* of a row, in a lane */
+  int vectors;   /* vectors of a row in a lane */
   int staged;    /* W is in shared memory */
   int slice;     /* LIFT_SUMS: edge features of which a block has sums */
   size_t shared; /* bytes of a block */

@@ -22,7 +22,7 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
   using lift_t::PITCH, lift_t::SIDES;
   using typename lift_t::A;
   using typename lift_t::pack;
-  static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* of totals */
+  static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* columns of totals */
 
   struct sums {
     A x[C][VEC], att[C][VEC], weight[FS][C][VEC], leaky[C][VEC];

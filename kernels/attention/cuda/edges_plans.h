@@ -8,7 +8,7 @@
 
 /* The parameters of a variant, by name, for one of its kernels. */
 typedef struct edges_plan {
-  int lanes;      /* of an edge */
+  int lanes;      /* lanes of an edge */
   int unroll;     /* edges in flight */
   int rows;       /* a block, one a warp */
   int blocks;     /* a multiprocessor */
@@ -22,7 +22,7 @@ typedef struct edges_shape {
   int vector, packed;
   int head_lanes, states; /* lanes of a head, heads of a lane */
   int tile_heads, tiles;
-  int pitch, chunk; /* of the staged features of edges */
+  int pitch, chunk; /* staged features: numbers of an edge, edges of a chunk */
   int staged;       /* W and rows that it multiplies are in shared memory */
   size_t shared;    /* bytes of a block of rows */
 } edges_shape;

@@ -32,7 +32,7 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   const edges_params &p;
   A *tile; /* [ROWS][PITCH]: W^T q, then the row's weighted sum of e */
   chunk features;
-  uint64_t key; /* of the dropout generator */
+  uint64_t key; /* the key of the dropout generator */
 
   /* These loads are started before a row's walk begins. */
   struct early {

@@ -95,7 +95,7 @@ template <typename S, int EXACT, int DIM> struct fragments {
     return b;
   }
 
-  /* s[j] = the products of the own rows and those of group j. */
+  /* s[j] = the products of the own rows and the rows of group j. */
   template <int GROUPS>
   static __device__ __forceinline__ void
   scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {

@@ -2,7 +2,7 @@
  *
  * Scores are kept in base 2 (times log2 e), one plane a head: score of edge e
  * and head h at scores[h * edges + e].  The softmax overwrites them with the
- * weights.  The types are those of host and device code. */
+ * weights.  Host and device code share the types. */
 #ifndef DFGNN_ATTENTION_CUDA_PASSES_H
 #define DFGNN_ATTENTION_CUDA_PASSES_H
 
@@ -37,7 +37,7 @@ enum {
 };
 
 typedef struct dfgnn_smmf {
-  int rows;        /* of a block */
+  int rows;        /* rows of a block */
   int by_row;      /* scores: a warp takes a row, not a share of the edges */
   int redundant;   /* the same as DFGNN_ROWS_REDUNDANT */
   uint64_t shared; /* bytes for scores; a block that needs more uses
@@ -49,7 +49,7 @@ typedef struct most_edges_params {
   const void *offsets;
   int offsets64;
   int block;    /* rows of a block */
-  int64_t rows; /* of the matrix */
+  int64_t rows; /* rows of the matrix */
   uint64_t *most;
 } most_edges_params;
 

@@ -9,7 +9,7 @@ namespace dfgnn {
 
 struct row_work {
   int row;
-  int slot; /* of the partial result; -1: the row is whole */
+  int slot; /* the place of the partial result; -1: the row is whole */
   int degree;
   const int *indices;
 };

@@ -76,7 +76,7 @@ struct grad_tile_walk {
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int EXTRAS = GRAD_TILE_EXTRAS(OP, COLUMNS);
-  static constexpr int UNITS = W * sizeof(T) / 16; /* of a row */
+  static constexpr int UNITS = W * sizeof(T) / 16; /* units of a row */
   static constexpr int STEP = GRAD_TILE_STEP, TILES = STEP / 8;
   static constexpr int VEC = F32 ? 4 : 2; /* features in a piece of a row */
 
@@ -85,8 +85,8 @@ struct grad_tile_walk {
   uint4 *own;                      /* [OWN][window][UNITS] */
   uint4 *far;                      /* [stages][FAR][STEP][UNITS] */
   float *extra;                    /* [stages][STEP][EXTRAS] */
-  int columns, columns_ahead;      /* of a chunk, by lane */
-  unsigned mask[2], mask_ahead[2]; /* of rows g and g + 8 */
+  int columns, columns_ahead;      /* a chunk's columns, one a lane */
+  unsigned mask[2], mask_ahead[2]; /* masks of rows g and g + 8 */
   float lse[2], delta[2], own_extra[2], inner[2], beta;
   /* EDGES: the place in the matrix of the first edge in the chunk, of rows g
    * and g + 8. */
@@ -752,7 +752,7 @@ struct grad_tile_walk {
 
   __device__ void finish() {
     const bool part = tile.flags & DFGNN_TILE_PARTIAL;
-    unsigned again[2] = {0, 0}; /* of rows g and g + 8 */
+    unsigned again[2] = {0, 0}; /* results of rows g and g + 8 */
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (!GT) {

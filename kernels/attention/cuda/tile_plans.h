@@ -8,7 +8,7 @@
 
 /* The parameters of a variant, by name. */
 typedef struct tile_plan {
-  int rows;   /* of a window */
+  int rows;   /* rows of a window */
   int stages; /* forward: chunks in shared memory */
   int split;  /* the most chunks of an item; 0: windows are whole */
   int dense;  /* 1: the columns of an item follow each other */

@@ -156,7 +156,7 @@ static double slope_at(const walk *w, double x) {
  * The first is in w->direction, the second has a sum of its own. */
 typedef struct direction {
   double cosine;   /* beta cos / |x|, the factor of dS in that sum; or 0 */
-  double variance; /* of the direction, relative */
+  double variance; /* the relative variance of the direction */
   double cosine_variance;
 } direction;
 

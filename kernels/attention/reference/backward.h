@@ -32,7 +32,7 @@ typedef struct dfgnn_ref_walk {
   const dfgnn_matrix *matrix;
   const dfgnn_args *args;
   dfgnn_ref_edge rows;
-  double *grad_out, *out; /* of the destination */
+  double *grad_out, *out; /* the destination's */
   double *direction;      /* the factor of dS in a gradient */
   double *att_by_delta;   /* [D] the derivative by delta of a row's part of
                            * grad_att; [0] of grad_beta */
