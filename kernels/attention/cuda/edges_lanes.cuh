@@ -21,8 +21,8 @@ constexpr int edge_share(int features, int lanes) {
 }
 
 /* Sums N values over the lanes whose numbers differ in the bits STEP .. LAST.
- * Each step halves the values of a lane.  Returns the first value that it has
- * in the end; first: the first of x. */
+ * Each step halves the values of a lane.  Returns the number of the first value
+ * that is left in x[0]; first: the number of the one that x[0] has before. */
 template <int N, int STEP, int LAST, typename A>
 __device__ __forceinline__ int fold(A *x, int first) {
   if constexpr (STEP < LAST) {

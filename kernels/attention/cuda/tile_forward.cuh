@@ -67,7 +67,7 @@ struct tile_forward {
   /* ---- copies ------------------------------------------------------------ */
 
   /* Copies rows first, first + step, ... below `last`; lane r has the node of
-   * row r.  WIDE: with several rows side by side in place of each. */
+   * row r.  WIDE: `first` and `step` count groups of 32 / kLanes rows. */
   __device__ __forceinline__ void copy(T *to, const tensor_view &t, int node,
                                        int first, int last, int step) const {
     const char *base =
