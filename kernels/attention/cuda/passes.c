@@ -111,14 +111,14 @@ dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
 
 dfgnn_status dfgnn__passes_rows(const dfgnn_passes *passes,
                                 const dfgnn_setting *setting, int vector,
-                                int what) {
-  const int gather = !!(what & DFGNN_ROWS_GATHER);
+                                int steps) {
+  const int gather = !!(steps & DFGNN_ROWS_GATHER);
   /* Where rows are many, a warp takes several: neighbours share the L1. */
   int each = PASS_THREADS / 32 * (passes->rows > 65536 ? 4 : 1);
   const dfgnn_program program = DFGNN_PROGRAM(
       "kernels/attention/cuda/rows.cuh", "dfgnn::pass_rows",
       DFGNN_TYPE(setting->problem->dtype), gather ? vector : 1, gather);
-  void *arguments[] = {(void *)passes, &what, &each};
+  void *arguments[] = {(void *)passes, &steps, &each};
   if (passes->rows == 0)
     return DFGNN_OK;
   return dfgnn__launch(

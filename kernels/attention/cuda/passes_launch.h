@@ -23,9 +23,9 @@ int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row);
 dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
                                   const dfgnn_setting *setting, int vector,
                                   int by_row);
-/* Launches the softmax of rows, their sums, or both; what: DFGNN_ROWS_... */
+/* Launches the softmax of rows, their sums, or both; steps: DFGNN_ROWS_... */
 dfgnn_status dfgnn__passes_rows(const dfgnn_passes *passes,
                                 const dfgnn_setting *setting, int vector,
-                                int what);
+                                int steps);
 
 #endif

@@ -201,13 +201,13 @@ dfgnn_status dfgnn__qk_norm_launch(const dfgnn_launch *given,
   const tensor_view query = dense_view(problem, m.query),
                     key = dense_view(problem, m.key);
   dfgnn_launch launch = *given;
-  dfgnn_problem plain = *problem;
+  dfgnn_problem without_norm = *problem;
   dfgnn_args args = *given->args;
   const dfgnn_args *a = given->args;
   dfgnn_status status;
-  plain.qk_norm = DFGNN_QK_NORM_NONE;
-  plain.accumulate = 0;
-  launch.setting.problem = &plain;
+  without_norm.qk_norm = DFGNN_QK_NORM_NONE;
+  without_norm.accumulate = 0;
+  launch.setting.problem = &without_norm;
   launch.args = &args;
   launch.workspace = (char *)given->workspace + m.bytes;
   place((void **)&args.query, &args.query_strides, m.query, problem);
