@@ -5,8 +5,8 @@
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* Vectors that a lane may hold.  Key and value rows of `unroll` edges, a query
- * and sums have to fit registers. */
+/* The vectors that a lane may hold: the key and value rows of `unroll` edges, a
+ * query and sums have to fit its registers. */
 static int most_vectors(const attend_plan *plan, int vector) {
   const int features = plan->heads == HEADS_ROW ? 16 : 32;
   const int most = features / (vector * plan->unroll);
@@ -22,7 +22,8 @@ static int find_shape(attend_shape *shape, const dfgnn_problem *problem,
                            plan->heads, most_vectors(plan, vector));
 }
 
-/* One head and one row a warp, of vectors that all tensors are aligned to. */
+/* Replaces a shape by one head and one row a warp, with vectors that all
+ * tensors are aligned to. */
 static int narrow_shape(attend_shape *shape, const attend_params *p,
                         const dfgnn_problem *problem) {
   enum { MOST = 32 };
@@ -49,9 +50,9 @@ const char *dfgnn__attend_refusal(const dfgnn_setting *s,
   if (plan->item_edges && s->matrix->max_degree <= plan->item_edges)
     return "no row is longer than an item";
   if (plan->heads != HEADS_GRID && problem->heads == 1)
-    return "one head";
+    return "the problem has one head";
   if (plan->norms_table && problem->op != DFGNN_OP_AGNN)
-    return "norms are of AGNN";
+    return "AGNN alone has a table of norms";
   if (problem->dim > 1024)
     return "more than 1024 features";
   if (!find_shape(&shape, problem, plan))
@@ -88,9 +89,9 @@ static places place(const dfgnn_setting *s, const attend_plan *plan,
   places at = {0};
   if (plan->norms_table)
     at.norms = take(&at, workspace, s->matrix->sources * heads, size);
-  if (problem->weights) /* in case the caller has none */
+  if (problem->weights) /* finish_weights() reads lse; args may have none */
     at.lse = take(&at, workspace, s->matrix->destinations * heads, size);
-  if (plan->item_edges) { /* two results a cut: see row_of_unit() */
+  if (plan->item_edges) { /* two partial results a cut: see row_of_unit() */
     const int64_t slots = s->matrix->edges / plan->item_edges * 2 * heads;
     at.state = take(&at, workspace, slots * 2, size);
     at.partial = take(&at, workspace, slots * problem->dim, size);
@@ -165,7 +166,7 @@ static int packed(const attend_params *p, const dfgnn_problem *problem) {
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* Shares the units of a launch out to blocks; returns how many there are. */
+/* Shares the units of a launch out to blocks; returns the number of blocks. */
 static int64_t share_out(attend_params *p, const dfgnn_setting *setting,
                          const attend_plan *plan, int rows) {
   const int block_rows = plan->warps * rows;
@@ -188,7 +189,7 @@ static int64_t share_out(attend_params *p, const dfgnn_setting *setting,
 
 static int edge_mode_of(const dfgnn_problem *problem, int score) {
   const int dropout = problem->dropout ? EDGE_DROPOUT : 0;
-  if (score == DFGNN_SCORE_GIVEN) /* which have their bias */
+  if (score == DFGNN_SCORE_GIVEN) /* scores in memory have their bias */
     return dropout;
   return dropout | (problem->bias ? EDGE_BIAS : 0) |
          (problem->weights ? EDGE_WEIGHTS : 0);
@@ -223,7 +224,7 @@ dfgnn_status dfgnn__attend_run(attend_params *p, int score,
       .blocks = {(unsigned)share_out(p, setting, plan, rows),
                  (unsigned)lane->tiles},
       .threads = (unsigned)plan->warps * 32,
-      /* Items of split rows lose 6 % on arxiv by it (H200, GT 1 x 128). */
+      /* A large L1 costs items 6 % on arxiv (H200, GT 1 x 128). */
       .carveout =
           p->schedule.item_row ? DFGNN_CARVEOUT_DEFAULT : DFGNN_CARVEOUT_L1};
   if (lane->tiles > DFGNN_GRID_Y_MAX)
@@ -256,7 +257,8 @@ dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
   if (blocks == 0)
     return DFGNN_OK;
   if (blocks > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld rows to merge",
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld rows to merge need more than 2^31 - 1 blocks",
                        (long long)blocks);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,

@@ -6,8 +6,8 @@
  * is used.  Each side keeps a softmax of its own (m, l, sums) for every head;
  * those merge once, at the end of the row.
  *
- * Steps of which every side has all its edges take no masks for edges; they
- * are most where rows are long.
+ * A step in which every side has all its U edges needs no masks; most steps of
+ * long rows are such.
  *
  * Scores are kept in units of log2(e), so that softmax is exp2. */
 #ifndef DFGNN_ATTENTION_CUDA_ATTEND_CUH
@@ -52,7 +52,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   const attend_params &p;
   const char *k_lane, *v_lane;
   A att[HC][VEC];
-  uint64_t key; /* of the dropout generator */
+  uint64_t key; /* the key of the dropout generator */
 
   /* The lane's part of a row in progress. */
   struct softmax {
@@ -91,7 +91,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         clear(z.value[u][c]);
   }
 
-  /* What of a row can be asked for before its turn comes. */
+  /* The part of a row that is loaded before its turn comes. */
   struct early {
     row_work w;
     bool active;
@@ -238,7 +238,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     }
 
     A s[U * S], weight[U * S], kept[DROPOUT ? U * S : 1];
-    int64_t edge = 0; /* of this side's first edge, in the matrix */
+    int64_t edge = 0; /* the number of this side's first edge */
     if constexpr (Score::GIVEN || EDGE != 0)
       edge = chunk - p.schedule.indices - group + (from - lane_id());
     if constexpr (Score::KEY)
@@ -259,7 +259,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int c = 0; c < C; ++c)
-        /* 0 times an infinite value is none. */
+        /* A dropped value may be infinite, and 0 times infinity is NaN. */
         if (!DROPOUT || kept[DROPOUT ? u * S + state(c) : 0] != A(0))
 #pragma unroll
           for (int i = 0; i < VEC; ++i)
@@ -315,7 +315,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       inverse[i] = inverse_norm(inverse[i]);
   }
 
-  /* A scalar a source and head. */
+  /* Reads a scalar of each source and head. */
   template <bool WHOLE>
   __device__ __forceinline__ void read_scalars(A (&x)[U * S], const void *from,
                                                const int (&j)[U],
@@ -342,7 +342,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       s[i] = leaky(row_score[i % S] + s[i], A(p.slope)) * A(kLog2e);
   }
 
-  /* From scores in memory and their log-sum-exp. */
+  /* Finds weights from scores in memory and their log-sum-exp. */
   template <bool WHOLE>
   __device__ __forceinline__ void given_weights(A (&weight)[U * S],
                                                 const A (&lse2)[S],
@@ -360,7 +360,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       }
   }
 
-  /* Adds the bias of numbered edges; writes their scores. */
+  /* Adds the bias of each edge to its scores, and writes them, as EDGE says. */
   template <bool WHOLE>
   __device__ __forceinline__ void number_scores(A (&s)[U * S], int64_t edge,
                                                 int left) const {
@@ -446,7 +446,8 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       if constexpr (Score::GIVEN) {
         if (w.slot >= 0)
           store_state(w, active, h, A(0),
-                      A(w.slot >= p.schedule.extra_items)); /* 1 a row */
+                      /* The first item has l = 1, the others 0: 1 a row. */
+                      A(w.slot >= p.schedule.extra_items));
       } else {
         const A factor = merge_state(w, active, h, z.m[h], z.l[h]);
 #pragma unroll

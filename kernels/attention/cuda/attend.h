@@ -8,7 +8,7 @@
 #include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
 
-/* What attend() scores by: an operator, or scores in memory. */
+/* The score of attend() is an operator, or this: scores in memory. */
 enum { DFGNN_SCORE_GIVEN = DFGNN_OP_GATV2 + 1 };
 
 typedef struct attend_params {
@@ -25,16 +25,16 @@ typedef struct attend_params {
   const void *bias;              /* EDGE_BIAS: [E,H] */
   void *weights;                 /* EDGE_WEIGHTS: [E,H], in log2 units */
   dropout_params dropout;        /* EDGE_DROPOUT */
-  void *partial, *partial_state; /* of items: [slots,H,D], [slots,H,2] */
+  void *partial, *partial_state; /* items' sums [slots,H,D], m, l [slots,H,2] */
   void *lse;                     /* [N,H] or NULL */
-  double scale;                  /* GATv2: the sign of leaky()'s argument */
+  double scale;                  /* GATv2: -1 if slope > 1, else 1 */
   double slope;
 } attend_params;
 
-/* The partial results of rows of several items. */
+/* Arguments of merge(), which adds up the partial results of split rows. */
 typedef struct merge_params {
   row_schedule schedule;
-  const int *heavy; /* the rows */
+  const int *heavy; /* the split rows */
   const void *partial, *partial_state;
   tensor_view out;
   void *lse; /* [N,H] or NULL */

@@ -6,17 +6,16 @@
 #include "kernels/attention/cuda/attend.h"
 #include "kernels/attention/cuda/layout.h"
 
-/* A row once; or 32 warps a multiprocessor that come back for more, each block
- * with rows in one piece or with every n-th. */
+/* How the units of a launch are shared out to blocks. */
 typedef enum attend_span {
-  ATTEND_ONCE = 0,
-  ATTEND_PIECE = 1,
-  ATTEND_DEALT = 2
+  ATTEND_ONCE = 0,  /* a block has one round of units */
+  ATTEND_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
+  ATTEND_DEALT = 2  /* so many warps; blocks take the rounds in turn */
 } attend_span;
 
-/* What the parameters of a variant say. */
+/* The parameters of a variant, by name. */
 typedef struct attend_plan {
-  int lanes;  /* of an edge */
+  int lanes;  /* lanes of an edge */
   int unroll; /* edges in flight */
   int warps;  /* a block */
   int rows;   /* a warp, side by side */
@@ -45,22 +44,22 @@ typedef struct attend_shape {
   int64_t dim; /* features of each head */
 } attend_shape;
 
-/* Fills what the arguments and the matrix say. */
+/* Fills the parameters that follow from the arguments and the matrix. */
 dfgnn_status dfgnn__attend_fill(attend_params *p, const dfgnn_launch *launch);
-/* Can vectors of so many elements be loaded from all of its tensors? */
+/* Can vectors of so many elements be loaded from all tensors of p? */
 int dfgnn__attend_aligned(const attend_params *p, const dfgnn_problem *problem,
                           int vector);
 /* Launches attend() for a score (an operator or DFGNN_SCORE_GIVEN) in the order
- * of the plan; narrower loads serve what is not aligned. */
+ * of the plan; tensors that are not aligned are loaded by narrower vectors. */
 dfgnn_status dfgnn__attend_run(attend_params *p, int score,
                                const dfgnn_launch *launch,
                                const attend_shape *shape,
                                const attend_plan *plan);
-/* Merges the partial results of rows of several items. */
+/* Merges the partial results of split rows. */
 dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
                                  const dfgnn_view *items,
                                  const dfgnn_launch *launch);
-/* Scores in log2 units, [E,H], become weights; lse [N,H]. */
+/* Turns `weights` [E,H] from scores in log2 units into weights; lse: [N,H]. */
 dfgnn_status dfgnn__attend_weights(void *weights, const void *lse,
                                    const dfgnn_launch *launch);
 

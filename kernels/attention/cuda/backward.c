@@ -13,8 +13,9 @@ int dfgnn__grad_legal(int lanes, int unroll, int heads) {
   return unroll <= (lanes >= 16 ? 4 : 2);
 }
 
-/* A walk holds four rows of a lane's features, and two of each edge in flight:
- * so many features, of 16-bit types in half the registers. */
+/* A walk holds four rows of a lane's features and two rows of each edge in
+ * flight, which bounds the features of a lane; 16-bit types take half the
+ * registers. */
 int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
                       const grad_plan *plan, int unroll) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
@@ -27,8 +28,8 @@ int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
                                        plan->heads, most);
 }
 
-/* Edges in flight of a walk over spilled dS, which holds less: not for tuning.
- */
+/* The lanes of a walk over spilled dS.  It holds fewer rows, so it has as many
+ * edges in flight as fit, up to 4, whatever the plan says. */
 static int given_shape(lane_shape *shape, const dfgnn_problem *problem,
                        const grad_plan *plan, int *unroll) {
   for (*unroll = 4; *unroll > 0; *unroll /= 2) {
@@ -81,7 +82,7 @@ const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
   if (problem->heads > DFGNN_GRID_Y_MAX)
     return "more than 65535 heads";
   if (plan->heads && problem->heads == 1)
-    return "one head";
+    return "the problem has one head";
   return NULL;
 }
 
@@ -192,7 +193,7 @@ static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
       p);
 }
 
-/* Rows of totals are as many as blocks. */
+/* Launches gradient_plain(), of which each block leaves a row of totals. */
 static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
                                const grad_plan *plan, int columns,
                                int64_t *blocks) {
@@ -217,8 +218,8 @@ static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
       p);
 }
 
-/* Do vectors serve the arguments?  Of either walk alike, so that delta, which
- * one may leave for the other, is summed as dP is. */
+/* Can both walks load vectors?  They share the answer, so that delta, which one
+ * may leave for the other, is summed in the order of dP. */
 static int is_wide(const grad_params *rows, const grad_params *columns,
                    const dfgnn_problem *problem, const grad_plan *plan) {
   const int vector = dfgnn__vector_width(problem);
@@ -295,7 +296,7 @@ static int gives_columns(const grad_params *p) {
   return p->to[0].data || p->to[1].data || p->to_scalar;
 }
 
-/* Stats without a walk over rows. */
+/* Computes stats for calls without a walk over rows. */
 static dfgnn_status stats_alone(const grad_params *rows,
                                 const dfgnn_launch *launch,
                                 const grad_plan *plan, int wide) {
@@ -304,7 +305,7 @@ static dfgnn_status stats_alone(const grad_params *rows,
       wide ? dfgnn__vector_width(launch->setting.problem) : 1, launch);
 }
 
-/* Columns first: they keep what rows need of an edge. */
+/* Walks over columns first, which keep dS of each edge for the rows. */
 static dfgnn_status spill_launch(const dfgnn_launch *launch,
                                  const grad_plan *plan,
                                  const grad_memory *memory, grad_params *rows,
@@ -317,7 +318,7 @@ static dfgnn_status spill_launch(const dfgnn_launch *launch,
   if (status)
     return status;
   columns->grad_bias = a->grad_bias;
-  if (by_rows && a->grad_bias && !gat) /* dS itself is wanted: it is kept */
+  if (by_rows && a->grad_bias && !gat) /* grad_bias is dS: rows read it */
     rows->spill = a->grad_bias;
   else if (by_rows)
     rows->spill = columns->spill = memory->spill;

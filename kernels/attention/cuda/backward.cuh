@@ -15,8 +15,8 @@
 
 namespace dfgnn {
 
-/* How many tensors a walk has of its own and gathers; the score's comes first,
- * that of values last. */
+/* The number of tensors that belong to the row of a walk (own), and that its
+ * edges gather (far).  The score's comes first, that of values last. */
 constexpr int own_count(int op, bool columns, int mode) {
   const bool gt = op == DFGNN_OP_GT, gat = op == DFGNN_OP_GAT;
   return columns              ? (gt ? 2 : 1)
@@ -30,11 +30,11 @@ constexpr int far_count(int op, bool columns, int mode) {
 }
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
-/* What a lane knows of the edge that it read of a chunk, for kernels of
- * numbered edges. */
+/* The edge that a lane read of a chunk, for kernels that look something up by
+ * the number of an edge. */
 struct edge_label {
   int64_t number; /* in the CSR matrix */
-  unsigned kept;  /* bit i: is the weight of the tile's head i? */
+  unsigned kept;  /* bit i: is the weight in the tile's head i kept? */
 };
 
 /* Works on the rows that a warp takes at once, from unit on. */
@@ -106,13 +106,13 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS);
   static constexpr int YO = at_least_1(OWN) - 1, YF = FAR - 1;
   static constexpr int YT = at_least_1(TO) - 1;
-  static constexpr int SUMS = GIVEN || GAT ? 1 : 2; /* an edge and head */
+  static constexpr int SUMS = GIVEN || GAT ? 1 : 2; /* for an edge and head */
   static constexpr bool FAR_SCALAR = !COLUMNS && (AGNN || GAT);
   static constexpr bool TOTALS = !COLUMNS && (AGNN || GATV2);
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int HC = GATV2 ? C : 1;
   static constexpr int kBlockTotals = GATV2 ? L * C * VEC : 1;
-  /* leaky(x + y) takes the place of the gathered x. */
+  /* leaky(own + x) takes the place of the gathered x. */
   static constexpr bool KEEPS = GATV2 && !GIVEN && sizeof(T) == sizeof(A);
 
   const grad_params &p;
@@ -219,7 +219,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     }
   }
 
-  /* extra = 1 / |own|, of vectors as long as inverse_norm() takes them. */
+  /* extra = 1 / |own|, at most inverse_norm(0). */
   __device__ __forceinline__ void own_norm(state &z) const {
 #pragma unroll
     for (int h = 0; h < S; ++h)
@@ -270,7 +270,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         to[STAT_DELTA] = z.delta[h];
         if constexpr (STATS > STAT_EXTRA) {
           to[STAT_EXTRA] = z.extra[h];
-          to[STAT_EXTRA + 1] = A(0); /* read with the others */
+          to[STAT_EXTRA + 1] = A(0); /* padding, loaded with the others */
         }
       }
     }
@@ -286,7 +286,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     int j[U];
     nodes(j, index, from);
     fetch<WHOLE>(z, j, left);
-    A weight[U * S], score[U * S]; /* multiples of the value's, score's row */
+    A weight[U * S], score[U * S]; /* factors of the value's, score's row */
     terms<WHOLE>(weight, score, z, w, j, label, from, left);
     add(z, weight, score);
   }
@@ -423,8 +423,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       static_cast<A *>(p.spill)[at] = GAT ? t.score * t.inner : t.score;
   }
 
-  /* The number in the CSR matrix of an edge whose source is at `at`, if it is
-   * there. */
+  /* The number in the CSR matrix of the edge whose far node is at `at`; there:
+   * is an edge there? */
   __device__ __forceinline__ int64_t number_at(const int *at,
                                                bool there) const {
     if constexpr (!EDGES)
@@ -451,7 +451,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int h = 0; h < S; ++h) {
-        constexpr int N = sizeof(A) == 8 ? 2 : STATS; /* a load */
+        constexpr int N = sizeof(A) == 8 ? 2 : STATS; /* numbers a load */
         packed<A, N> x[STATS / N];
         const A *from = static_cast<const A *>(p.stats) +
                         (int64_t(j[u]) * HEADS + head(h)) * STATS;
@@ -501,7 +501,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         }
   }
 
-  /* An edge that adds nothing is left out: 0 times infinity is none. */
+  /* An edge whose factors are 0 is left out: its rows may be infinite, and 0
+   * times infinity is NaN. */
   __device__ __forceinline__ void add(state &z, const A (&weight)[U * S],
                                       const A (&score)[U * S]) const {
     if constexpr (TO > 0) {
@@ -565,8 +566,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       });
   }
 
-  /* The gradient of x / |x| leaves out what is along x; a norm that was raised
-   * is a constant. */
+  /* The gradient of x / |x| leaves out the part along x.  A norm that
+   * inverse_norm() raised is a constant, so that nothing is left out. */
   __device__ __forceinline__ void project(state &z) const {
     if constexpr (GIVEN) {
 #pragma unroll
@@ -641,7 +642,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
   /* ---- the end of a block ------------------------------------------------ */
 
-  /* What all rows of the block add to grad_att or grad_beta, warp by warp. */
+  /* Stores the part of grad_att or grad_beta that the rows of the block add,
+   * summed warp by warp. */
   __device__ __forceinline__ void store_totals(state &z, A *shared) const {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
     const int lane = lane_id();
@@ -692,14 +694,15 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   }
 };
 
-/* Two blocks a multiprocessor, where that takes few registers or none to
- * memory: warps in flight are what walks wait for. */
+/* Two blocks a multiprocessor where that spills few registers or none: a walk
+ * waits for memory, so more warps in flight make it faster. */
 constexpr int least_blocks(int features, int edges, int mode) {
   const bool fits = mode == EDGE_PLAIN || edges == 1;
   return features <= (fits ? 16 : 8) ? 2 : 1;
 }
 
-/* What a block does; p: of its rows, params: what Row is made of. */
+/* The body of a kernel.  p: the parameters of its rows; params: the argument of
+ * Row's constructor. */
 template <class Row, class Params>
 __device__ __forceinline__ void walk_block(const Params &params,
                                            const grad_params &p) {
@@ -723,7 +726,7 @@ __device__ __forceinline__ void walk_block(const Params &params,
     if (!several)
       break;
     if constexpr (Row::TOTALS) {
-      ticket += at_once; /* sums of several rows need an order */
+      ticket += at_once; /* totals add up rows in a fixed order */
     } else {
       if (lane_id() == 0)
         ticket = atomicAdd(&taken, rows);

@@ -1,16 +1,16 @@
-/* backward.h - what host code and the kernels of backward share
+/* backward.h - arguments of the kernels of backward
  *
  * A pass walks rows (of the CSR matrix: destinations) or columns (rows of its
- * transpose: sources).  "Own" is what belongs to the row of the walk, "far"
- * what its edges gather:
+ * transpose: sources).  "Own" tensors belong to the row of the walk, "far"
+ * tensors are gathered by its edges:
  *
  *             own             far           gives
  *   rows      q, dO [, O]     k, v          grad_query, grad_score_dst, ...
  *   columns   k, v            q, dO         grad_key, grad_value, ...
  *
- * One tensor where both are the same (AGNN, GATv2) or the score reads none
- * (GAT).  Rows leave what columns gather of a destination besides q and dO, its
- * log-sum-exp and delta = <dO, O>, in `stats`; without a walk over rows a small
+ * In AGNN and GATv2 k and v are one tensor; GAT has neither q nor k.  Columns
+ * also gather the log-sum-exp and delta = <dO, O> of a destination from
+ * `stats`, where the walk over rows leaves them; without such a walk a small
  * kernel does. */
 #ifndef DFGNN_ATTENTION_CUDA_BACKWARD_H
 #define DFGNN_ATTENTION_CUDA_BACKWARD_H
@@ -23,20 +23,21 @@
 #include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
 
-/* The mode of a walk is of enum edge_mode (what numbers of edges are for), or
- * GRAD_GIVEN: dS was spilled by the other walk; of rows alone. */
+/* The mode of a walk is bits of enum edge_mode, or GRAD_GIVEN for a walk over
+ * rows that reads dS, which the walk over columns spilled. */
 enum { GRAD_GIVEN = 8 };
 
-/* A bit that gradient() takes beside the mode: the walk adds to what is there.
- */
+/* A bit that gradient() takes beside the mode: the walk adds to its outputs. */
 enum { GRAD_ADDS = 16 };
 
-/* Numbers of `stats` a destination and head: lse (log2; +inf if it is -inf),
- * delta, and what else the score needs: AGNN's inverse norm, GAT's score. */
+/* The numbers of `stats` for a destination and head: lse (in log2 units; +inf
+ * for -inf), delta, and a scalar of the score: AGNN's inverse norm, GAT's
+ * score. */
 enum { STAT_LSE = 0, STAT_DELTA = 1, STAT_EXTRA = 2 };
 #define GRAD_STATS(op) ((op) == DFGNN_OP_AGNN || (op) == DFGNN_OP_GAT ? 4 : 2)
 
-/* Tensors that a walk gives: the score's comes first, that of values last. */
+/* The number of tensors that a walk writes: the score's comes first, that of
+ * values last. */
 #define GRAD_SUMS(op, columns)                                                 \
   ((columns) ? ((op) == DFGNN_OP_GT ? 2 : 1) : (op) == DFGNN_OP_GAT ? 0 : 1)
 
@@ -46,18 +47,18 @@ typedef struct grad_params {
    * plus span, in rounds round_step apart; a row takes `group` lanes. */
   int32_t first_step, span, round_step, group;
   int32_t heads, dim;
-  int32_t mode; /* for kernels of which it is no constant */
-  int32_t adds; /* likewise: to and to_scalar are added to */
+  int32_t mode; /* for kernels that have no constant for it */
+  int32_t adds; /* likewise; 1: the walk adds to `to` and to_scalar */
   tensor_view own[2], far[2], to[2];
   tensor_view out;        /* rows */
   const void *lse;        /* rows: [N,H] */
-  const void *grad_lse;   /* rows: [N,H], which delta is less by; or NULL */
+  const void *grad_lse;   /* rows: [N,H], subtracted from delta; or NULL */
   void *stats;            /* [N,H,GRAD_STATS]: rows write, columns read */
   const void *own_scalar; /* GAT: score of the own node, [rows,H] */
   const void *far_scalar; /* rows: AGNN inverse norm, GAT score, [M,H] */
   void *to_scalar;        /* GAT: [rows,H] */
   const void *att, *beta;
-  const void *edge_of; /* columns: the edge of each; as wide as offsets */
+  const void *edge_of; /* columns: numbers of edges, as wide as offsets */
   const void *bias;    /* [E,H] or NULL, like all that follow */
   void *grad_bias, *spill;
   dropout_params dropout;

@@ -15,7 +15,8 @@ int64_t dfgnn__grad_resident(const dfgnn_setting *setting, int warps) {
   return (int64_t)setting->device->units * (32 / warps);
 }
 
-/* Numbers that the blocks of a walk leave of gradients that all rows share. */
+/* The size of the parts of the parameters' gradients that the blocks of a walk
+ * leave. */
 static int64_t totals_count(const dfgnn_setting *s, const grad_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   int64_t units = s->matrix->destinations;
@@ -45,7 +46,7 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
     m.spill = dfgnn__grad_part(&m, base, matrix->edges * heads, size);
   if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2)
     m.totals = dfgnn__grad_part(&m, base, totals_count(s, plan), size);
-  if (plan->item_edges) { /* two results a cut: see row_of_unit() */
+  if (plan->item_edges) { /* two partial results a cut: see row_of_unit() */
     const int64_t slots = matrix->edges / plan->item_edges * 2 * heads;
     m.partial = dfgnn__grad_part(&m, base,
                                  slots * problem->dim * GRAD_SUMS(op, 1), size);

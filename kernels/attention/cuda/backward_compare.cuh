@@ -1,4 +1,4 @@
-/* backward_compare.cuh - is a matrix its transpose? */
+/* backward_compare.cuh - compares a matrix with its transpose */
 #ifndef DFGNN_ATTENTION_CUDA_BACKWARD_COMPARE_CUH
 #define DFGNN_ATTENTION_CUDA_BACKWARD_COMPARE_CUH
 

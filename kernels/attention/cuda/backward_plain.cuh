@@ -18,7 +18,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
 
   const grad_params &p;
   int lane, head, dim, heads;
-  A *sum[2], *att_total; /* of the warp, [dim] each */
+  A *sum[2], *att_total; /* the warp's, [dim] each */
   A beta, beta_total;
   uint64_t key;
 
@@ -84,7 +84,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
         to[STAT_DELTA] = delta;
         if (STATS > STAT_EXTRA) {
           to[STAT_EXTRA] = extra;
-          to[STAT_EXTRA + 1] = A(0); /* read with the others */
+          to[STAT_EXTRA + 1] = A(0); /* padding, loaded with the others */
         }
       }
     }
@@ -216,7 +216,7 @@ template <int OP, typename T, bool COLUMNS> struct plain_row {
   }
 };
 
-/* Shared memory: three vectors a warp.  Warps take every n-th unit. */
+/* A warp has three vectors in shared memory, and takes every n-th unit. */
 template <int OP, typename T, int COLUMNS>
 __global__ void __launch_bounds__(128)
     gradient_plain(const __grid_constant__ grad_params p) {

@@ -1,23 +1,22 @@
-/* backward_plans.h - the host's side of backward: what families say, and the
- * pieces that they are launched with */
+/* backward_plans.h - host code of backward: plans of the families, arguments
+ * and launches of the kernels */
 #ifndef DFGNN_ATTENTION_CUDA_BACKWARD_PLANS_H
 #define DFGNN_ATTENTION_CUDA_BACKWARD_PLANS_H
 
 #include "kernels/attention/cuda/backward.h"
 #include "kernels/attention/cuda/layout.h"
 
-/* One row a warp and lane group; or 32 warps a multiprocessor that come back
- * for more, each block with rows in one piece or with every n-th. */
+/* How the units of a walk are shared out to blocks. */
 typedef enum grad_span {
-  GRAD_ONCE = 0,
-  GRAD_PIECE = 1,
-  GRAD_DEALT = 2
+  GRAD_ONCE = 0,  /* a block has one round of units */
+  GRAD_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
+  GRAD_DEALT = 2  /* so many warps; blocks take the rounds in turn */
 } grad_span;
 
-/* How a variant of backward runs. */
+/* The parameters of a variant, by name. */
 typedef struct grad_plan {
   int lanes, unroll, warps, rows;
-  int heads; /* of enum lane_heads */
+  int heads; /* enum lane_heads */
   grad_span span;
   int by_degree;  /* views: rows, then columns, by falling degree */
   int item_edges; /* 0: whole rows; else views: items of rows, then columns */
@@ -26,10 +25,9 @@ typedef struct grad_plan {
 
 /* ---- for families: backward.c -------------------------------------------- */
 
-/* Is there a walk of these parameters for some problem? */
+/* Do these parameters make a walk for some problem? */
 int dfgnn__grad_legal(int lanes, int unroll, int heads);
-/* NULL if no size is beyond what any walk of the plan takes, else the reason.
- */
+/* NULL if every size is within the limits of all walks, else the reason. */
 const char *dfgnn__grad_limits(const dfgnn_setting *setting,
                                const grad_plan *plan);
 /* NULL if the plan can run, else the reason. */
@@ -39,25 +37,27 @@ int dfgnn__grad_views(const grad_plan *plan, dfgnn_view_request *requests);
 dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
                                 const grad_plan *plan);
 
-/* For problems that vectors do not serve, and arguments that they cannot load:
- * single features at any stride. */
+/* The plan for problems and arguments that vectors cannot load: it loads single
+ * features at any stride. */
 grad_plan dfgnn__grad_plain_plan(void);
-/* Is it the setting that stands for that plan? */
+/* Are the parameters those of dfgnn__grad_plain_plan()? */
 int dfgnn__grad_is_plain(const grad_plan *plan);
 
 /* The lanes of a walk with so many edges in flight; 0 if a lane would hold more
  * than registers can. */
 int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
                       const grad_plan *plan, int unroll);
-/* Deals the rows to blocks of plan->warps warps; returns how many blocks. */
+/* Shares the units out to blocks of plan->warps warps; returns the number of
+ * blocks. */
 int64_t dfgnn__grad_lay_out(grad_params *p, const dfgnn_setting *setting,
                             const grad_plan *plan, const lane_shape *shape);
-/* GATv2: where leaky(t) is the larger of t and slope t, of the sign of t. */
+/* GATv2: is leaky(t) the larger of t and slope t, with the sign of t?  1 for
+ * the other operators. */
 int dfgnn__grad_usual_slope(const grad_params *p, const dfgnn_problem *problem);
 
 /* ---- arguments: backward_arguments.c ------------------------------------- */
 
-/* Where the parts of a workspace are; NULL: not there. */
+/* The parts of a workspace; NULL: absent. */
 typedef struct grad_memory {
   char *stats, *norms, *spill, *totals, *partial, *partial_scalar;
   size_t bytes;
@@ -68,33 +68,35 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *setting,
                                const grad_plan *plan, void *workspace);
 size_t dfgnn__grad_workspace(const dfgnn_setting *setting,
                              const grad_plan *plan);
-/* Puts an array behind the others; NULL if base is. */
+/* Appends an array to the parts; returns NULL if base is NULL. */
 char *dfgnn__grad_part(grad_memory *memory, char *base, int64_t count,
                        size_t size);
-/* Blocks of a walk whose blocks leave totals, or take rows by turns. */
+/* The number of blocks of a walk that leaves totals, or whose blocks take rows
+ * in several rounds: 32 warps a multiprocessor. */
 int64_t dfgnn__grad_resident(const dfgnn_setting *setting, int warps);
 
-/* What the arguments and the matrix say of a walk; launch->views[0] is the
- * TRANSPOSE view. */
+/* Fills the parameters of a walk from the arguments and the matrix;
+ * launch->views[0] is the TRANSPOSE view. */
 dfgnn_status dfgnn__grad_fill(grad_params *p, const dfgnn_launch *launch,
                               const grad_memory *memory, int columns);
-/* The tensors alone. */
+/* Fills the tensors alone. */
 dfgnn_status dfgnn__grad_tensors(grad_params *p, const dfgnn_launch *launch,
                                  int columns);
-/* Can vectors of so many elements be loaded of all tensors? */
+/* Can vectors of so many elements be loaded from all tensors? */
 int dfgnn__grad_aligned(const grad_params *p, const dfgnn_problem *problem,
                         int vector);
-/* Are the heads of all tensors behind each other? */
+/* Are all tensors packed, as dfgnn__view_packed() has it? */
 int dfgnn__grad_packed(const grad_params *p, const dfgnn_problem *problem);
 
 /* ---- around the walks: backward_sums.c ----------------------------------- */
 
-/* What a walk over rows leaves in stats, from the arguments of one, summed in
- * the order of a walk with so many lanes and elements a vector: where an edge
- * has the whole weight of its row, dP - delta is 0 then. */
+/* Computes the stats that a walk over rows with parameters p would leave.
+ * delta is summed in the order of a walk with so many lanes and elements a
+ * vector, so that dP - delta is 0 where an edge has the whole weight of its
+ * row. */
 dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
                                const dfgnn_launch *launch);
-/* Sums the partial gradients of rows of several items. */
+/* Sums the partial gradients of split rows. */
 dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
                                const dfgnn_view *items,
                                const dfgnn_launch *launch);

@@ -1,5 +1,6 @@
-/* backward_red.c - gradients by one walk over rows, those of keys and
- * values by additions in memory: no transposed matrix, no order of sums */
+/* backward_red.c - gradients by one walk over rows, which adds those of keys
+ * and values to memory by atomic operations: it needs no transposed matrix, but
+ * their sums have no fixed order */
 #include "kernels/attention/cuda/backward_red.h"
 
 #include "kernels/attention/cuda/backward_plans.h"
@@ -59,7 +60,7 @@ static size_t red_workspace(const dfgnn_setting *s) {
 
 /* ---- launch -------------------------------------------------------------- */
 
-/* to = what accumulators hold, or zeros. */
+/* Stores accumulators as the gradient `to`; zeros if from is NULL. */
 static dfgnn_status store_rows(const tensor_view *to, const float *from,
                                const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
@@ -82,7 +83,8 @@ static dfgnn_status store_rows(const tensor_view *to, const float *from,
       &p);
 }
 
-/* Zeros what the walk adds to: the gradient itself, or accumulators of it. */
+/* Clears the sums that the walk adds to: the gradient itself, or its
+ * accumulators. */
 static dfgnn_status clear_sums(tensor_view *sums, const tensor_view *gradient,
                                float *accumulators,
                                const dfgnn_launch *launch) {

@@ -61,7 +61,7 @@ struct red_row : grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
         const int n = u * S + rows_t::map::state(c);
         if ((weight[n] == A(0) && score[n] == A(0)) || !this->has(c))
           continue;
-        /* The own query is in log2 units. */
+        /* own[0] is scale log2(e) q. */
         give(r.key, j[u], c, score[n] / A(kLog2e), z.own[0][c]);
         give(r.value, j[u], c, weight[n], z.own[1][c]);
       }

@@ -1,5 +1,5 @@
 /* backward_red_plain.cuh - the walk of backward_red.cuh for any stride
- * and width, and what is done before and after it */
+ * and width, and the kernel that clears and stores gradients around it */
 #ifndef DFGNN_ATTENTION_CUDA_BACKWARD_RED_PLAIN_CUH
 #define DFGNN_ATTENTION_CUDA_BACKWARD_RED_PLAIN_CUH
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ char *row_of(const tensor_view &t, int node,
          int64_t(node) * t.node_bytes + int64_t(head) * t.head_bytes;
 }
 
-/* A lane's sums are of features that no other lane touches. */
+/* Each lane has features of its own, so lanes need no barrier around `sum`. */
 template <typename T>
 __global__ void __launch_bounds__(128)
     gradient_red_plain(const __grid_constant__ grad_red_params p) {
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(128)
     dp = lanes_sum<32>(dp);
     const edge_terms<float> t =
         terms_of<DFGNN_OP_GT, float>(0, product, dp, lse, delta, 0, 0, 1, 0, 1);
-    if (t.weight == 0 && t.score == 0) /* 0 times infinity is none */
+    if (t.weight == 0 && t.score == 0) /* 0 times infinity would be NaN */
       continue;
     float *to_key = reinterpret_cast<float *>(row_of(p.key, j, head));
     float *to_value = reinterpret_cast<float *>(row_of(p.value, j, head));

@@ -1,6 +1,6 @@
 /* backward_spill.c - gradients by a walk over columns that keeps dS of
  * each edge and head, then one over rows that gathers the score's row alone
- * (GAT: sums what was kept) */
+ * (GAT: sums the dS that was kept) */
 #include "kernels/attention/cuda/backward_plans.h"
 
 enum { LANES, UNROLL, ROWS, SPAN, HEADS };

@@ -5,12 +5,13 @@
 
 static const char source[] = "kernels/attention/cuda/backward_sums.cuh";
 
-static dfgnn_status too_many(const char *what, int64_t count) {
-  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld %s are too many",
-                     (long long)count, what);
+static dfgnn_status too_many(const char *things, int64_t count) {
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                     "%lld %s need more than 2^31 - 1 blocks", (long long)count,
+                     things);
 }
 
-/* float, or double of double tensors. */
+/* The type of sums: double for tensors of double, else float. */
 static int sum_type(const dfgnn_launch *launch) {
   return launch->setting.problem->dtype == DFGNN_F64 ? DFGNN_TYPE(DFGNN_F64)
                                                      : DFGNN_TYPE(DFGNN_F32);
@@ -59,7 +60,7 @@ dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
 dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
                                const dfgnn_view *items,
                                const dfgnn_launch *launch) {
-  enum { THREADS = 256 }; /* kMergeThreads */
+  enum { THREADS = 256 }; /* kMergeThreads of backward_sums.cuh */
   const dfgnn_dtype dtype = launch->setting.problem->dtype;
   const dfgnn_program program =
       DFGNN_PROGRAM(source, "dfgnn::merge_gradients", DFGNN_TYPE(dtype));
@@ -92,7 +93,7 @@ dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
 
 dfgnn_status dfgnn__grad_totals(void *to, const void *totals, int64_t rows,
                                 int64_t width, const dfgnn_launch *launch) {
-  enum { COLUMNS = 32, ROWS = 16 }; /* kTotalColumns, kTotalRows */
+  enum { COLUMNS = 32, ROWS = 16 }; /* kTotalColumns, kTotalRows there */
   const dfgnn_program program =
       DFGNN_PROGRAM(source, "dfgnn::sum_totals", sum_type(launch));
   const grad_totals_params p = {

@@ -8,7 +8,7 @@
 
 namespace dfgnn {
 
-/* ---- what columns gather of destinations --------------------------------- */
+/* ---- stats of destinations, without a walk over rows --------------------- */
 
 template <typename T, int VEC>
 __global__ void __launch_bounds__(256)
@@ -50,17 +50,16 @@ __global__ void __launch_bounds__(256)
   if (p.count > STAT_EXTRA) {
     to[STAT_EXTRA] =
         p.score ? static_cast<const A *>(p.score)[pair] : inverse_norm(square);
-    to[STAT_EXTRA + 1] = A(0); /* read with the others */
+    to[STAT_EXTRA + 1] = A(0); /* padding, loaded with the others */
   }
 }
 
-/* ---- split rows -----------------------------------------------------------
- */
+/* ---- split rows ---------------------------------------------------------- */
 
 constexpr int kMergeThreads = 256;
 
-/* A block a row and head: each slice of threads takes every n-th item, then
- * the slices' sums are added in their order. */
+/* A block takes a row and head: each slice of threads takes every n-th item,
+ * then the slices' sums are added in their order. */
 template <typename T>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_gradients(const __grid_constant__ grad_merge_params p) {
@@ -72,7 +71,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   const int first = p.schedule.row_item[row],
             count = p.schedule.row_item[row + 1] - first;
   const int64_t base = int64_t(first - row);
-  const auto slot = [&](int k) { /* as row_of_unit() numbers them */
+  const auto slot = [&](int k) { /* see row_of_unit() */
                                  return k == 0 ? p.schedule.extra_items + base
                                                : base + k - 1;
   };
@@ -116,8 +115,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   }
 }
 
-/* ---- gradients that all rows share ----------------------------------------
- */
+/* ---- gradients of parameters --------------------------------------------- */
 
 constexpr int kTotalColumns = 32, kTotalRows = 16;
 
@@ -143,8 +141,7 @@ __global__ void __launch_bounds__(kTotalColumns *kTotalRows)
   static_cast<A *>(p.to)[column] = sum;
 }
 
-/* ---- GAT: rows of spilled scalars -----------------------------------------
- */
+/* ---- GAT: sums over rows of spilled dS ----------------------------------- */
 
 template <typename A>
 __global__ void __launch_bounds__(256)

@@ -1,5 +1,5 @@
-/* backward_symmetric.c - gradients by one walk, of matrices that equal
- * their transpose: an edge is read once, nothing is kept of it */
+/* backward_symmetric.c - gradients by one walk over a matrix that equals its
+ * transpose: an edge is read once, and nothing is kept of it */
 #include "kernels/attention/cuda/backward_symmetric.h"
 
 #include "base/error.h"
@@ -18,7 +18,8 @@ static grad_plan plan_of(const int *x) {
                      .span = (grad_span)x[SPAN]};
 }
 
-/* Both walks hold their rows at once: half as many features as one. */
+/* A lane holds the rows of both walks at once, so it has room for half as many
+ * features as in one. */
 static int shape_of(lane_shape *shape, const dfgnn_problem *problem,
                     const grad_plan *plan) {
   return dfgnn__grad_shape(shape, problem, plan, plan->unroll * 2);
@@ -57,8 +58,8 @@ static int symmetric_views(const dfgnn_setting *s,
 
 /* ---- is it symmetric? ---------------------------------------------------- */
 
-/* Columns of a transposed matrix are in order, so that of rows which are not
- * differs too. */
+/* The rows of a transposed matrix are sorted, so a matrix whose rows are not
+ * differs from its transpose, too. */
 static dfgnn_status differs(int32_t *differ, const dfgnn_setting *s,
                             const dfgnn_view *transpose) {
   static const dfgnn_program program = {
@@ -110,7 +111,7 @@ static dfgnn_status walk_both(grad_both_params *p, const dfgnn_launch *launch,
                     packed, plan->unroll);
   *blocks = 0;
   p->columns.schedule = p->rows.schedule;
-  p->rows.stats = NULL; /* columns read them of other rows */
+  p->rows.stats = NULL; /* no writing: other blocks read the stats */
   if (p->rows.schedule.units == 0)
     return DFGNN_OK;
   *blocks = dfgnn__grad_lay_out(&p->rows, &launch->setting, plan, shape);

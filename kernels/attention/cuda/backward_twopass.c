@@ -1,5 +1,5 @@
 /* backward_twopass.c - gradients by a walk over rows and one over columns
- * that find each edge's probability anew: nothing is kept of edges */
+ * that both compute each edge's weight: nothing is kept of edges */
 #include "kernels/attention/cuda/backward_plans.h"
 #include "kernels/attention/cuda/qk_norm_launch.h"
 

@@ -59,7 +59,7 @@ const char *dfgnn__cusparse_refusal(const dfgnn_setting *setting) {
   return NULL;
 }
 
-/* It loads 16-byte words whatever the stride. */
+/* cuSPARSE loads 16-byte words whatever the stride. */
 static int serves(const dfgnn_operand *x) {
   return x->feature == 1 && x->node % 4 == 0 && x->head % 4 == 0 &&
          (uintptr_t)x->data % 16 == 0;
@@ -91,7 +91,7 @@ void dfgnn__cusparse_close(dfgnn_cusparse_state *state) {
   free(state);
 }
 
-/* Points a dense matrix at an operand; made anew when its stride changes. */
+/* Points a dense matrix at an operand; makes it anew if its stride changed. */
 static dfgnn_status bind(dfgnn_cusparse_state *state, slot *s, int which,
                          const void *data, int64_t leading) {
   const dfgnn_cusparse *api = state->api;
@@ -111,7 +111,7 @@ out:
   return status;
 }
 
-/* Any pointer that is not NULL does until a call sets the real ones. */
+/* The descriptors need pointers that are not NULL; calls set the real ones. */
 static dfgnn_status open_slot(dfgnn_cusparse_state *state, slot *s,
                               const dfgnn_setting *setting) {
   const dfgnn_cusparse *api = state->api;

@@ -14,15 +14,15 @@ const char *dfgnn__cusparse_refusal(const dfgnn_setting *setting);
 dfgnn_status dfgnn__cusparse_open(dfgnn_cusparse_state **state,
                                   const dfgnn_setting *setting, int algorithm);
 void dfgnn__cusparse_close(dfgnn_cusparse_state *state);
-/* Bytes of buffer behind the scores; a call's own, as it may still be in use
- * when the next call comes. */
+/* Bytes of the buffer behind the scores in the workspace.  It is a call's own,
+ * as it may still be in use when the next call comes. */
 size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting, int algorithm);
 
-/* Can it follow the strides of this call? */
+/* Can cuSPARSE follow the strides of this call? */
 int dfgnn__cusparse_serves_scores(const dfgnn_passes *passes);
 int dfgnn__cusparse_serves_gather(const dfgnn_passes *passes);
 
-/* buffer: behind the scores in the workspace. */
+/* buffer: the one behind the scores in the workspace. */
 dfgnn_status dfgnn__cusparse_scores(dfgnn_cusparse_state *state,
                                     const dfgnn_passes *passes, void *buffer,
                                     void *stream);

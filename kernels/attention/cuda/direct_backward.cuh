@@ -2,8 +2,8 @@
  * operands go from memory into registers
  *
  * The walk is that of tile_backward.h; each warp has 16 rows in one head and
- * walks the columns, 16 a step, by itself.  What bits and results that are not
- * finite mean is what tile_backward.cuh says. */
+ * walks the columns, 16 a step, by itself.  tile_backward.cuh says what the
+ * bits of masks mean and why results that are not finite are computed again. */
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 
@@ -29,10 +29,10 @@ struct direct_gradient {
   typename math::own own[OWN];
   float sum[YT + 1][math::TILES][4];
   float lse[2], delta[2], own_extra[2], inner[2];
-  /* Edges: places in the matrix of the first of rows g and g + 8 in the chunk;
-   * rows of which a number that was written of an edge is not finite. */
+  /* EDGES: the place in the matrix of the first edge in the chunk, of rows g
+   * and g + 8. */
   int64_t place_of[EDGES ? 2 : 1];
-  unsigned odd;
+  unsigned odd; /* bit h: an edge of row g + 8 h has a dS that is not finite */
   uint64_t key;
 
   __device__ __forceinline__ int64_t pair(int node) const {
@@ -80,7 +80,7 @@ struct direct_gradient {
     __syncwarp();
   }
 
-  /* What columns read of a destination. */
+  /* Finds lse and delta of a destination, and leaves them for columns. */
   __device__ __forceinline__ void own_stats(int h, int node) {
     typename math::own out;
     math::load_own(out, h, row_at(p.walk.out, node), lane);
@@ -94,7 +94,7 @@ struct direct_gradient {
     to[STAT_DELTA] = delta[h];
     if constexpr (STATS > STAT_EXTRA) {
       to[STAT_EXTRA] = own_extra[h];
-      to[STAT_EXTRA + 1] = 0.0f; /* read with the others */
+      to[STAT_EXTRA + 1] = 0.0f; /* padding, loaded with the others */
     }
   }
 
@@ -102,7 +102,8 @@ struct direct_gradient {
 
   using scores = float[GROUPS][4];
 
-  /* Numbers beside the gathered rows: of columns 8 n + 2 t and + 1. */
+  /* The scalars of the gathered nodes: [n][e] is column 8 n + 2 t + e, with t =
+   * lane % 4. */
   struct extras {
     float lse[GROUPS][2], delta[GROUPS][2], other[GROUPS][2];
   };
@@ -131,8 +132,9 @@ struct direct_gradient {
       }
   }
 
-  /* S and dP become what weighs far rows of the score, P that of the value.
-   * mask: of the chunk's edges; first: of the step's columns in it. */
+  /* s and dp become dS and P, the factors of the far rows of the score and of
+   * the value.  mask: the edges of the chunk; first: the first column of the
+   * step in the chunk. */
   __device__ __forceinline__ void terms(scores &s, scores &dp, const extras &x,
                                         const unsigned (&mask)[2], int first) {
     unsigned kept[2];
@@ -216,7 +218,7 @@ struct direct_gradient {
       const Node &node) {
     if constexpr (sizeof(T) == 2) {
       math::add(to, weight, far);
-    } else { /* in another order, from the L1 */
+    } else { /* the rows are needed in another order: loads them from the L1 */
       typename math::weighed y[GROUPS];
 #pragma unroll
       for (int n = 0; n < GROUPS; ++n)
@@ -227,7 +229,7 @@ struct direct_gradient {
   }
 
   struct chunk {
-    int column; /* of the lane */
+    int column; /* the lane's */
     unsigned mask[2];
   };
   __device__ __forceinline__ chunk chunk_at(int i) const {
@@ -270,8 +272,8 @@ struct direct_gradient {
 
   /* ---- results ----------------------------------------------------------- */
 
-  /* Which results of row g + 8 h must be found anew: bit t: sum t;
-   * GRAD_TILE_INNER, GRAD_TILE_EDGES. */
+  /* The results of row g + 8 h that must be computed again.  Bit t: sum t;
+   * besides, GRAD_TILE_INNER and GRAD_TILE_EDGES. */
   __device__ __forceinline__ unsigned bad_of(int h) const {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;

@@ -2,9 +2,10 @@
  * memory into registers
  *
  * A block takes an item of a TILES view, in as many heads as it has warps for:
- * what heads lie side by side they read together.  Each warp has 16 rows in one
- * head and walks the chunks of 32 columns by itself.  What bits and rows that
- * are not finite mean is what tile_forward.cuh says. */
+ * heads that lie side by side in memory are read together.  Each warp has 16
+ * rows in one head and walks the chunks of 32 columns by itself.
+ * tile_forward.cuh says what the bits of masks mean and why rows that are not
+ * finite are computed again. */
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 
@@ -25,8 +26,8 @@ struct direct_forward {
 
   typename math::own query;
   float sums[math::TILES][4], m[2], l[2];
-  float row[2]; /* GAT: scores; else what scores are multiplied by */
-  int64_t number[EDGES ? 2 : 1]; /* of each row's first edge in the chunk */
+  float row[2]; /* GAT: scores of the rows; else the factor of all scores */
+  int64_t number[EDGES ? 2 : 1]; /* the rows' first edges in the chunk */
   uint64_t key;
 
   __device__ __forceinline__ int row_of(int r) const {
@@ -39,10 +40,10 @@ struct direct_forward {
     return static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
   }
 
-  /* ---- what is read of a chunk ------------------------------------------- */
+  /* ---- columns and masks of a chunk -------------------------------------- */
 
   struct chunk {
-    int column; /* of the lane */
+    int column; /* the lane's */
     unsigned mask[2];
     float scalar;
   };
@@ -95,8 +96,8 @@ struct direct_forward {
       }
   }
 
-  /* f(score or weight, row, number of its edge in the row's part of the chunk)
-   * of the edges among them. */
+  /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
+   * weight of edge k of row r in the chunk. */
   template <class F>
   __device__ __forceinline__ void numbered(tile &s, const chunk &at,
                                            const F &f) const {

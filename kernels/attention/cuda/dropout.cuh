@@ -1,4 +1,4 @@
-/* dropout.cuh - attention dropout in kernels of numbered edges */
+/* dropout.cuh - attention dropout, by the number of an edge */
 #ifndef DFGNN_ATTENTION_CUDA_DROPOUT_CUH
 #define DFGNN_ATTENTION_CUDA_DROPOUT_CUH
 
@@ -8,12 +8,12 @@
 
 namespace dfgnn {
 
-/* Once a thread. */
+/* The key of the generator; a thread computes it once. */
 __device__ __forceinline__ uint64_t dropout_key(const dropout_params &d) {
   return dfgnn__dropout_key(d.seed ? *d.seed : d.seed_value);
 }
 
-/* What a weight is multiplied by: 0, or `keep`, which is d.keep. */
+/* The factor of a weight: 0, or `keep`, which is d.keep. */
 template <typename A>
 __device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
                                      uint64_t key, int64_t edge, int heads,
@@ -22,8 +22,8 @@ __device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
   return dfgnn__dropped(key, number, heads, head, d.threshold) ? A(0) : keep;
 }
 
-/* Bit i of the result: is the weight of head first + i kept?  Of TILE heads, up
- * to 32, from one word a pair where `first` is even for sure. */
+/* Bit i of the result: is the weight of head first + i kept?  There are up to
+ * 32 heads, TILE; where `first` is even for sure, a word serves two of them. */
 template <int TILE, int HEADS>
 __device__ __forceinline__ unsigned
 kept_heads(const dropout_params &d, uint64_t key, int64_t edge, int first) {

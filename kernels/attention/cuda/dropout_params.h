@@ -1,4 +1,4 @@
-/* dropout_params.h - attention dropout as kernels take it */
+/* dropout_params.h - arguments of attention dropout in a kernel */
 #ifndef DFGNN_ATTENTION_CUDA_DROPOUT_PARAMS_H
 #define DFGNN_ATTENTION_CUDA_DROPOUT_PARAMS_H
 
@@ -10,7 +10,7 @@ typedef struct dropout_params {
   double keep;          /* 1 / (1 - p) */
   const uint64_t *seed; /* in device memory; NULL: seed_value */
   uint64_t seed_value;
-  const int64_t *number; /* of each edge; NULL: its place in the matrix */
+  const int64_t *number; /* numbers of edges; NULL: places in the matrix */
 } dropout_params;
 
 #endif

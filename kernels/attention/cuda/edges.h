@@ -12,8 +12,8 @@
  * gradient of W sums outer products of q and sum dS e, dO and sum P e.
  *
  * Units of a walk are rows, or items of split rows, each with products with W
- * of its own: what is not the whole of a row goes to `partial`, W z included,
- * and a merge adds it up. */
+ * of its own: the results of an item go to `partial`, W z included, and a merge
+ * adds them up. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_H
 #define DFGNN_ATTENTION_CUDA_EDGES_H
 
@@ -25,7 +25,7 @@
 #include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
 
-/* What takes W e. */
+/* The operands that take W e. */
 enum { EDGES_KEYS = 1, EDGES_VALUES = 2 };
 
 typedef struct edges_params {
@@ -35,35 +35,37 @@ typedef struct edges_params {
   const void *attr;              /* [E,FE] */
   const void *weight, *constant; /* [H*D,FE]; [H*D], the bias of W */
   void *grad_attr;               /* [E,FE] or NULL */
-  void *carry;          /* [E,FE] sums of grad_attr over earlier heads */
-  const void *bias;     /* [E,H]: EDGE_BIAS */
-  void *weights;        /* [E,H], in log2 units: EDGE_WEIGHTS */
-  void *grad_bias;      /* [E,H] or NULL */
-  void *pairs;          /* [E,H,2]: P after dropout, dS */
-  const void *edge_of;  /* columns: the edge of each; as wide as offsets */
+  void *carry;      /* [E,FE] sums of grad_attr over earlier tiles of heads */
+  const void *bias; /* [E,H]: EDGE_BIAS */
+  void *weights;    /* [E,H], in log2 units: EDGE_WEIGHTS */
+  void *grad_bias;  /* [E,H] or NULL */
+  void *pairs;      /* [E,H,2]: P after dropout, dS */
+  const void *edge_of;  /* columns: numbers of edges, as wide as offsets */
   void *lse;            /* [N,H]; forward: or NULL */
-  const void *grad_lse; /* [N,H], which delta is less by; or NULL */
+  const void *grad_lse; /* [N,H], subtracted from delta; or NULL */
   void *totals;         /* [blocks,H*D,F]: parts of the gradient of W */
-  /* Of items, EDGE_ITEMS: [slots,tensors,H,D]; forward: (m, l) [slots,H,2], GAT
-   * backward: the gradients of its scores [slots,H]. */
+  /* Partial results of items (EDGE_ITEMS).  partial: [slots,tensors,H,D];
+   * partial_state: (m, l) [slots,H,2] of forward, or the gradients of GAT's
+   * scores [slots,H] of backward. */
   void *partial, *partial_state;
   dropout_params dropout;
   double scale, slope;
 
-  /* Of the kernels that make W e of an edge. */
+  /* For the kernels that compute W e of an edge. */
   const void *att;                   /* GATv2 [H,D] */
   const void *score_dst, *score_src; /* GAT [N,H], [M,H] */
   const void *score_edge;            /* GAT [E,H] */
   void *grad_score_dst, *grad_score_src, *grad_score_edge;
 } edges_params;
 
-/* Adds up the parts of the gradient of W; of GATv2 a last column is that of
- * att. */
+/* Arguments of the kernels that add up the parts of the gradient of W.  GATv2
+ * has one more column, the gradient of att. */
 typedef struct edges_total_params {
   const void *totals;
-  void *weight, *constant, *att;     /* gradients, each may be NULL */
-  int64_t features;                  /* H*D */
-  int32_t blocks, width, ones, atts; /* FE, ONE, 1 of GATv2 */
+  void *weight, *constant, *att; /* gradients, each may be NULL */
+  int64_t features;              /* H*D */
+  int32_t blocks, width, ones,
+      atts; /* width: FE; ones: ONE; atts: 1 of GATv2 */
 } edges_total_params;
 
 #endif

@@ -33,7 +33,7 @@ enum {
   WEIGHT_ROWS = 8,
   WEIGHT_BLOCKS = 3,
   TILE_FEATURES = 16,
-  STATIC_SHARED = 64 /* bytes, at most: which rows have edges */
+  STATIC_SHARED = 64 /* at most so many bytes tell which rows have edges */
 };
 
 /* The constants of edge_outer<> (edges_weight.cuh). */
@@ -91,7 +91,8 @@ static weight_shape weight_shape_of(const dfgnn_setting *setting, int ones) {
   return s;
 }
 
-/* Blocks that share the rows out; each leaves a whole W, or a slice of it. */
+/* The number of blocks that share the rows out; each leaves a sum of the size
+ * of W, or of a slice of it. */
 static int64_t weight_blocks(const dfgnn_setting *s, const weight_shape *w) {
   const int64_t tiles =
       dfgnn__ceil_div(dfgnn__edges_units(s, s->parameter[EDGES]), WEIGHT_ROWS);

@@ -39,12 +39,12 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
 
   using walk_t::walk_t;
 
-  /* What all rows' products with W do not change. */
+  /* Loads the inputs of a row that do not wait for products with W. */
   __device__ __forceinline__ void load_rows(gradients &z,
                                             const rows_of &queries,
                                             const rows_of &grads,
                                             int row) const {
-    this->own(z.acc, p.out, row); /* for a while */
+    this->own(z.acc, p.out, row); /* until begin() makes delta of it */
     if constexpr (STAGED) {
       const int at = threadIdx.x / 32 * rows_of::PITCH;
       this->own(z.q, queries.staged + at);
@@ -144,7 +144,7 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
         weigh(s[u * S + h], dp[u * S + h], z, h, u * SIDES < left,
               edge + u * SIDES,
               !DROPOUT || drawn.has(u, this->side(), this->head(h), first));
-        /* s is now dS, dp what remains of P. */
+        /* s is now dS, dp the weight after dropout. */
 #pragma unroll
     for (int u = 0; u < U; ++u) {
 #pragma unroll
@@ -173,7 +173,7 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       s += __ldcs(static_cast<const A *>(p.bias) + at) * A(kLog2e);
     const A weight = there ? exp2_fast(s - z.lse[h]) : A(0);
     const A kept = !DROPOUT ? A(1) : keeps ? A(p.dropout.keep) : A(0);
-    /* 0 times an infinite number is none. */
+    /* At weight 0 dp may be infinite, and 0 times infinity is NaN. */
     s = weight == A(0)
             ? A(0)
             : weight * ((kept == A(0) ? A(0) : dp * kept) - z.delta[h]);
@@ -185,7 +185,8 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       static_cast<A *>(p.grad_bias)[at] = s;
   }
 
-  /* What lanes of all heads add to the features of U edges of each side. */
+  /* Sums the gradients of the features of U edges of each side over the lanes
+   * of all heads, and puts them in place of the features. */
   __device__ __forceinline__ void edge_gradients(const gradients &z,
                                                  const A (&ds)[U * S],
                                                  const A (&weight)[U * S],
@@ -206,7 +207,7 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
         x[u * FPL + f] = sum;
       }
     const int begin = fold<U * FPL, L / 2, HL>(x, 0);
-    __syncwarp(); /* all have read what is overwritten */
+    __syncwarp(); /* all lanes have read the features */
 #pragma unroll
     for (int i = 0; i < LEFT; ++i) {
       const int u = (begin + i) / FPL, f = (begin + i) % FPL;
@@ -240,7 +241,7 @@ struct edge_backward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      /* W times 0 is NaN where W is: rows without weights have none of it. */
+      /* A NaN in W times 0 is NaN: rows without weights skip the product. */
       if (KEYS && this->has(c) && z.used.has(map::state(c)))
         this->add_product(z.acc[c], product, c);
 #pragma unroll

@@ -10,17 +10,18 @@
 
 namespace dfgnn {
 
-/* U edges of each of SIDES sides, and TILE heads from `first` on; heads beyond
- * are those of other tiles. */
+/* The bits of U edges of each of SIDES sides in TILE heads from `first` on.  A
+ * pair of heads may have one of another tile. */
 template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
-  static constexpr bool EVEN = TILE % 2 == 0 || HEADS <= TILE; /* is `first`? */
+  /* Is `first` even for sure? */
+  static constexpr bool EVEN = TILE % 2 == 0 || HEADS <= TILE;
   static constexpr int PAIRS = EVEN ? (TILE + 1) / 2 : TILE / 2 + 1;
   static constexpr int EDGES = U * SIDES, WORDS = EDGES * PAIRS;
   static constexpr int N = ceil_div(WORDS, 32);
   unsigned upper[N], lower[N]; /* a bit a word: of even heads, of odd ones */
 
-  /* edge: the first in flight, of side 0, from which `left` are there.  All
-   * lanes of the warp call it. */
+  /* edge: the first in flight, which is side 0's; the row has `left` edges from
+   * it on.  All lanes of the warp call it. */
   __device__ __forceinline__ void draw(const dropout_params &d, uint64_t key,
                                        int64_t edge, int left, int first) {
 #pragma unroll
@@ -35,7 +36,7 @@ template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
       lower[i] = __ballot_sync(kFullMask, unsigned(word) >= d.threshold);
     }
   }
-  /* Edge u of a side in a head of the tile. */
+  /* Is the weight of edge u of a side kept in a head of the tile? */
   __device__ __forceinline__ bool has(int u, int side, int head,
                                       int first) const {
     const int place = (u * SIDES + side) * PAIRS + head / 2 - first / 2;

@@ -2,9 +2,9 @@
  * has warps
  *
  * All warps make W^T q of the block's rows; each walks the edges of one row;
- * all make W z of the sums z = sum alpha e; each adds its row's to the sum of
- * its values.  Meanwhile the queries of the next rows come.  Scores are kept in
- * units of log2(e). */
+ * all make W z of the sums z = sum alpha e; each adds its row's W z to the
+ * row's sum of values.  Meanwhile the queries of the next rows come.  Scores
+ * are kept in units of log2(e). */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
 
@@ -66,7 +66,7 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
     }
   }
 
-  /* U edges of each side, of which so many are there from the side's first. */
+  /* U edges of each side; edge u is live if u * SIDES < left. */
   __device__ __forceinline__ void step(softmax &z, const char *keys,
                                        const char *values, int index, int from,
                                        int left, int64_t edge) const {
@@ -127,7 +127,7 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
           weight[u * S + h] *= drawn.has(u, this->side(), this->head(h), first)
                                    ? A(p.dropout.keep)
                                    : A(0);
-        /* 0 times an infinite value is none. */
+        /* A dropped value may be infinite, and 0 times infinity is NaN. */
         kept[h] = !DROPOUT || weight[u * S + h] != A(0);
       }
 #pragma unroll
@@ -167,8 +167,8 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
             int64_t edge) { step(z, keys, values, index, from, left, edge); });
   }
 
-  /* Merges the sides, makes the row's softmax whole, leaves z to the block.  Of
-   * an item, sums stay relative to its own maximum. */
+  /* Merges the sides, divides by the row's sum, leaves z to the block.  The
+   * sums of an item stay relative to its own maximum. */
   __device__ __forceinline__ void finish(softmax &z, const row_work &w) const {
     this->merge_sides(z.m, z.l, [&](int h, A scale) { rescale(z, h, scale); });
     this->sum_sides(z.acc);
@@ -203,7 +203,7 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       return;
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      /* W times 0 is NaN where W is: a row without edges has none of it. */
+      /* A NaN in W times 0 is NaN: rows without weights skip the product. */
       if (VALUES && this->has(c) && z.used.has(map::state(c)))
         this->add_product(z.acc[c], product, c);
       if (walk_t::whole(w))

@@ -6,12 +6,13 @@
 
 /* ---- applicability ------------------------------------------------------- */
 
-/* A warp walks a whole row: one of more edges than these, and than a warp's
- * fair share of all, is left to variants that cut it. */
+/* A warp walks a whole row.  A row of more edges than these, which is also more
+ * than the share of each of 4 warps a multiprocessor, is left to the variants
+ * that cut rows. */
 enum { LONG_ROW = 4096 };
 
-/* Edges of the longest row that a pass walks over; columns of a matrix may be
- * unknown. */
+/* Edges of the longest row or column that a pass walks over; the longest column
+ * may be unknown, 0. */
 static int64_t longest_of(const dfgnn_setting *s) {
   const int64_t row = s->matrix->max_degree;
   if (s->problem->pass == DFGNN_PASS_FORWARD)
@@ -32,8 +33,8 @@ const char *dfgnn__edges_items_refusal(const dfgnn_setting *s, int item_edges) {
     return longest <= item_edges ? "no row is longer than an item" : NULL;
   if (longest > LONG_ROW && longest * 4 * s->device->units > matrix->edges &&
       s->problem->max_workspace < 0)
-    return "a row of thousands of edges would be one warp's: items of it are "
-           "shared out";
+    return "one warp would walk a row of thousands of edges; variants that cut "
+           "rows share it out";
   return NULL;
 }
 
@@ -44,7 +45,7 @@ int64_t dfgnn__edges_units(const dfgnn_setting *s, int item_edges) {
          (item_edges ? s->matrix->edges / item_edges : 0);
 }
 
-/* Two results a cut: see row_of_unit(). */
+/* The number of partial results, two a cut: see row_of_unit(). */
 static int64_t slots_of(const dfgnn_setting *s, int item_edges) {
   return item_edges ? s->matrix->edges / item_edges * 2 : 0;
 }

@@ -13,15 +13,16 @@
 
 namespace dfgnn {
 
-/* Features of edges that each of n lanes holds: so many that vectors of two
- * load them. */
+/* The features of an edge that each of `lanes` lanes holds: 1, or an even
+ * number, so that vectors of two load them. */
 constexpr int edge_share(int features, int lanes) {
   const int share = ceil_div(features, lanes);
   return share <= 1 ? 1 : ceil_div(share, 2) * 2;
 }
 
-/* A warp's sums over lanes whose numbers differ in the bits of STEP .. LAST:
- * each lane ends with fewer of the N values, those from `first` on. */
+/* Sums N values over the lanes whose numbers differ in the bits STEP .. LAST.
+ * Each step halves the values of a lane.  Returns the number of the first value
+ * that is left in x[0]; first: the number of the one that x[0] has before. */
 template <int N, int STEP, int LAST, typename A>
 __device__ __forceinline__ int fold(A *x, int first) {
   if constexpr (STEP < LAST) {
@@ -41,12 +42,12 @@ __device__ __forceinline__ int fold(A *x, int first) {
     return fold<HALF, STEP / 2, LAST>(x, upper ? first + N - HALF : first);
   }
 }
-/* How many values fold() leaves a lane. */
+/* The number of values that fold() leaves a lane. */
 constexpr int folded(int n, int step, int last) {
   return step < last ? n : folded((n + 1) / 2, step / 2, last);
 }
 
-/* Consecutive numbers of shared memory, aligned as vectors of them are. */
+/* Loads consecutive numbers of shared memory, aligned to their vectors. */
 template <int N, typename A>
 __device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
   if constexpr (N % 4 == 0 && sizeof(A) == 4) {
@@ -121,7 +122,7 @@ struct edge_lanes {
   }
   __device__ __forceinline__ bool first_of_head() const { return part() == 0; }
 
-  /* Where the lane's vectors of a node's row begin. */
+  /* The address of the lane's first vector in row 0 of a tensor. */
   __device__ __forceinline__ const char *base(const tensor_view &t) const {
     const char *at = static_cast<const char *>(t.data);
     if (PACKED)
@@ -139,7 +140,7 @@ struct edge_lanes {
         node_row(base, heads, t.head_bytes), features, t.feature_bytes));
   }
 
-  /* A gathered row; zeros where there is none. */
+  /* Loads a gathered row; zeros where there is none. */
   __device__ __forceinline__ void gather(pack (&x)[C], const char *base,
                                          const tensor_view &t, int node,
                                          bool live) const {
@@ -150,7 +151,7 @@ struct edge_lanes {
       load_if<VEC>(x[c], vector(at, t, c), int(live && has(c)));
     }
   }
-  /* The row's own vectors. */
+  /* Loads the row's own vectors. */
   __device__ __forceinline__ void own(A (&to)[C][VEC], const tensor_view &t,
                                       int row) const {
     const char *at = node_row(base(t), row, t.node_bytes);
@@ -163,7 +164,7 @@ struct edge_lanes {
       widen(to[c], x);
     }
   }
-  /* The same of a copy in shared memory, heads from the tensor's first on. */
+  /* The same from a copy in shared memory, which has all heads. */
   __device__ __forceinline__ void own(A (&to)[C][VEC], const T *copy) const {
 #pragma unroll
     for (int c = 0; c < C; ++c) {
@@ -183,7 +184,7 @@ struct edge_lanes {
           x);
   }
 
-  /* The same, added to what is there. */
+  /* Adds to vector c of a row, where give() stores it. */
   __device__ __forceinline__ void add(const tensor_view &t, int row, int c,
                                       const A (&x)[VEC]) const {
     if (!has(c))
@@ -197,7 +198,7 @@ struct edge_lanes {
     give(t, row, c, sum);
   }
 
-  /* Sums of an item: tensor t of so many a slot. */
+  /* Stores vector c of an item's partial result: tensor t of so many a slot. */
   __device__ __forceinline__ void give_partial(void *partial, int64_t slot,
                                                int tensors, int t, int c,
                                                const A (&x)[VEC]) const {
@@ -233,7 +234,7 @@ struct edge_lanes {
       sum_sides(x[i]);
   }
 
-  /* Gives all sides one softmax; scale(h, factor) scales sums of state h. */
+  /* Merges the sides' softmax; scale(h, factor) scales the sums of state h. */
   template <class Scale>
   __device__ __forceinline__ void merge_sides(A (&m)[S], A (&l)[S],
                                               const Scale &scale) const {
@@ -253,13 +254,13 @@ struct edge_lanes {
     }
   }
 
-  /* The lane's share of a row of features, in shared memory. */
+  /* Loads the lane's share of a row of features in shared memory. */
   static __device__ __forceinline__ void share(A (&x)[FPL], const A *row) {
     load_vector(x, row + (lane_id() & (HL - 1)) * FPL);
   }
 };
 
-/* P after dropout and dS of an edge and head. */
+/* Load and store P after dropout and dS of an edge and head. */
 template <typename A>
 __device__ __forceinline__ void edge_pair(A &weight, A &ds, const void *pairs,
                                           int64_t at) {
@@ -282,7 +283,7 @@ __device__ __forceinline__ void edge_put_pair(A weight, A ds, void *pairs,
 
 /* weight = exp2(s - m) of U edges, and l their sum.  m follows the largest
  * score at a distance, so that older sums are seldom scaled: scale(h, factor)
- * scales those of state h. */
+ * scales the sums of state h. */
 template <int U, int N, int S, typename A, class Scale>
 __device__ __forceinline__ void edge_soften(A (&weight)[N], const A (&s)[N],
                                             A (&m)[S], A (&l)[S],
@@ -325,7 +326,7 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
       at[i] = A(ONE && i % FP == FE);
     __syncwarp();
   }
-  /* The first elements of a chunk, asked for before they are wanted. */
+  /* The first elements of a chunk, loaded before its turn comes. */
   struct early {
     T x[4];
   };
@@ -351,8 +352,8 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
         at[to / FE * FP + to % FE] = widen(e.x[k]);
     }
   }
-  /* Of `count` edges from attr on, of which e has the first elements; those up
-   * to `room` become zeros. */
+  /* Loads the features of `count` edges from attr on, of which e has the first
+   * elements; rows count .. room - 1 become zeros. */
   __device__ __forceinline__ void load(early &e, const T *attr, int count,
                                        int room) const {
     put(e, room * FE, lane_id());
@@ -362,8 +363,9 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
     }
     __syncwarp();
   }
-  /* Writes what took their place: sums over heads, to which earlier tiles
-   * (carry) may belong, or whose last tile is yet to come. */
+  /* Writes the gradients that took the place of the features: sums over heads.
+   * begun: carry has the sums of earlier tiles of heads.  last: this tile is
+   * the last, and its sums go to `to`, not to carry. */
   __device__ __forceinline__ void store(T *to, A *carry, int count, bool begun,
                                         bool last) const {
     __syncwarp();
@@ -380,7 +382,7 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
   }
 };
 
-/* Edges whose features a warp stages at a time. */
+/* The number of edges whose features a warp stages at a time. */
 constexpr int edge_chunk_of(int pitch) {
   return pitch <= 16 ? 32 : pitch <= 32 ? 16 : 8;
 }

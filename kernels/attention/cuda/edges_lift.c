@@ -27,7 +27,7 @@ static const char *forward_applicable(const dfgnn_setting *setting) {
   return dfgnn__lift_refusal(setting, &plan);
 }
 
-/* A walk over rows. */
+/* Launches a walk over rows. */
 static dfgnn_status walk_rows(const edges_params *p, const dfgnn_launch *launch,
                               lift_walk walk, int edge, const char *source,
                               const char *name) {
@@ -102,7 +102,7 @@ static char *take(lift_memory *m, char *base, int64_t count, size_t size) {
   return at;
 }
 
-/* Columns of a block's totals: those of W, and att. */
+/* The number of columns of a block's totals: those of W, and one of att. */
 static int total_columns(const dfgnn_problem *problem, int ones) {
   const int width = dfgnn__lift_width(problem);
   return (width > 0 ? width + ones : 0) + 1;
@@ -181,7 +181,7 @@ static dfgnn_status walk_columns(const edges_params *rows,
       shape.head_lanes, shape.states, plan.unroll, (int)problem->heads,
       (int)problem->dim, shape.packed, dfgnn__lift_width(problem), ones,
       plan.item_edges ? EDGE_ITEMS : 0, plan.warps, plan.blocks, shape.staged);
-  /* GT gathers no edges here. */
+  /* GT reads no features of edges here. */
   const dfgnn_program plain = DFGNN_PROGRAM(
       "kernels/attention/cuda/edges_columns.cuh", "dfgnn::edge_columns",
       DFGNN_TYPE(problem->dtype), shape.vector, plan.lanes, shape.head_lanes,
@@ -211,7 +211,7 @@ static dfgnn_status walk_columns(const edges_params *rows,
                                             launch);
 }
 
-/* The gradients of W, its bias and att. */
+/* Computes the gradients of W, its bias and att. */
 static dfgnn_status sums(const edges_params *p, const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   const dfgnn_problem *problem = setting->problem;

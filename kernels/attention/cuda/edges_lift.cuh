@@ -1,11 +1,10 @@
-/* edges_lift.cuh - W e of an edge, or what the caller made of it, in the lanes
- * that need it
+/* edges_lift.cuh - W e of an edge, in the lanes that need it
  *
- * For scores that are not linear in W e (GATv2), and for edges that come as
- * [E,H,D].  W lies transposed in shared memory, [F][H*D], if STAGED; a lane
- * multiplies the rows of its own features with the edge's, which a warp stages
- * chunk by chunk.  FE is -1 where edges come as [E,H,D], and 0 where they have
- * a scalar a head (GAT). */
+ * It serves scores that are not linear in W e (GATv2), and edges that come
+ * projected, as [E,H,D].  W lies transposed in shared memory, [F][H*D], if
+ * STAGED; a lane multiplies the rows of W of its own features with the edge's
+ * features, which a warp stages chunk by chunk.  FE is -1 if edges come as
+ * [E,H,D], and 0 if they come as a scalar a head (GAT). */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_CUH
 
@@ -24,7 +23,7 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   using typename map::pack;
   static constexpr bool GT = OP == DFGNN_OP_GT, GAT = OP == DFGNN_OP_GAT;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
-  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
+  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* writes grad_attr */
   static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
   using kept_t = edge_kept<U, SIDES, TILE, HEADS>;
   static constexpr int ALL_HEADS = HEADS;
@@ -38,8 +37,8 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
 
   const edges_params &p;
   A *matrix;      /* [F][H*D] */
-  chunk features; /* of the warp */
-  uint64_t key;   /* of the dropout generator */
+  chunk features; /* the warp's */
+  uint64_t key;   /* the key of the dropout generator */
 
   __device__ __forceinline__ edge_lift(const edges_params &params, A *shared)
       : p(params), matrix(shared), features{shared + MATRIX_SIZE +
@@ -60,8 +59,8 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
       return p.constant ? widen(static_cast<const T *>(p.constant)[row]) : A(0);
     return widen(static_cast<const T *>(p.weight)[row * WIDTH + f]);
   }
-  /* Feature f of edges in W, for features of vector c; zeros where the lane has
-   * none. */
+  /* Column f of W in the rows of vector c; zeros where the lane has no such
+   * vector. */
   __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
     const int row = this->head(map::state(c)) * DIM + this->feature(c);
 #pragma unroll
@@ -78,8 +77,8 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
     }
   }
 
-  /* W e of U edges of each side, whose chunk rows are `from` on, and which are
-   * edge, edge + SIDES, ... of the matrix; zeros where there is none. */
+  /* Finds W e of U edges of each side.  Edge u has number edge[u] in the matrix
+   * and row from + u * SIDES in the chunk. */
   __device__ __forceinline__ void
   lift(A (&x)[U][C][VEC], int from, const int64_t (&edge)[U], int left) const {
 #pragma unroll
@@ -112,13 +111,13 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
       }
     }
   }
-  /* Where vector c of an edge is that comes as [H,D]. */
+  /* The address of vector c of an edge that comes as [H,D]. */
   __device__ __forceinline__ const T *given(int64_t edge, int c) const {
     return static_cast<const T *>(p.attr) + edge * (HEADS * DIM) +
            this->head(map::state(c)) * DIM + this->feature(c);
   }
 
-  /* A scalar a node and head; 0 where the lane has no such head. */
+  /* Loads a scalar of a node and head; 0 where the lane has no such head. */
   __device__ __forceinline__ A scalar(const void *from, int64_t node,
                                       int h) const {
     return this->has_head(h) ? __ldg(static_cast<const A *>(from) +
@@ -195,7 +194,7 @@ struct edge_lift : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, 1> {
   }
 };
 
-/* A warp a row or item, blocks that come back for more. */
+/* Walks over the units: each warp takes every n-th. */
 template <class Work, int WARPS>
 __device__ __forceinline__ void lift_rows(const edges_params &p) {
   extern __shared__ double edges_shared[];

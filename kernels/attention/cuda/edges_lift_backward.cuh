@@ -1,7 +1,8 @@
-/* edges_lift_backward.cuh - gradients by rows of attention whose lanes make W e
- * of each edge: of queries, of edges, and (P, dS) of each edge and head
+/* edges_lift_backward.cuh - backward by rows of attention whose lanes make W e
+ * of each edge: gradients of queries and edges, and (P, dS) of each edge and
+ * head
  *
- * Of GAT, dS is that of the sum in its leaky ReLU. */
+ * For GAT, dS is the gradient of the argument of leaky ReLU. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_BACKWARD_CUH
 
@@ -131,7 +132,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
             !lift_t::DROPOUT ||
                 drawn.has(u, this->side(), this->head(h), this->first));
     }
-    /* s is now dS, dp what remains of P. */
+    /* s is now dS, dp the weight after dropout. */
     if constexpr (!GAT)
       edge_gradients(z, x, k, s, dp, from, edge, left);
   }
@@ -145,7 +146,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
     s += this->bias_of(edge, h, live);
     const A weight = there ? exp2_fast(s - z.lse[h]) : A(0);
     const A kept = !lift_t::DROPOUT ? A(1) : keeps ? A(p.dropout.keep) : A(0);
-    /* 0 times an infinite number is none. */
+    /* At weight 0 dp may be infinite, and 0 times infinity is NaN. */
     const A ds =
         weight == A(0)
             ? A(0)
@@ -194,7 +195,8 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       feature_gradients(x, from);
   }
 
-  /* W^T times the gradients of W e, summed over all features. */
+  /* Finds the gradients of edge features, W^T times those of W e, and puts them
+   * in place of the features. */
   __device__ __forceinline__ void feature_gradients(const A (&x)[U][C][VEC],
                                                     int from) const {
     constexpr int LEFT = folded(U * F, L / 2, 1);
@@ -216,7 +218,7 @@ struct edge_lift_backward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       }
     }
     const int begin = fold<U * F, L / 2, 1>(sum, 0);
-    __syncwarp(); /* all have read what is overwritten */
+    __syncwarp(); /* all lanes have read the features */
 #pragma unroll
     for (int i = 0; i < LEFT; ++i) {
       const int u = (begin + i) / F, f = (begin + i) % F;

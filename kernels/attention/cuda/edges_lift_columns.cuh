@@ -1,5 +1,6 @@
-/* edges_lift_columns.cuh - gradients of values by columns, of GATv2 (whose
- * edges are lifted once more) and of GAT, from (P, dS) of each edge and head */
+/* edges_lift_columns.cuh - gradients of the values of GATv2 and GAT, and of
+ * GAT's scores, by columns from (P, dS) of each edge and head; GATv2 computes
+ * W e once more */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_COLUMNS_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_COLUMNS_CUH
 
@@ -73,7 +74,7 @@ struct edge_lift_column : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM, PACKED,
     }
   }
 
-  /* Stages the features of edges that lie anywhere. */
+  /* Stages the features of a column's edges, which lie apart in memory. */
   __device__ __forceinline__ void stage(int64_t number, int count,
                                         int room) const {
     for (int first = 0; first < room * FE; first += 32) {

@@ -1,4 +1,4 @@
-/* edges_lift_forward.cuh - attention whose lanes make W e of each edge */
+/* edges_lift_forward.cuh - forward pass whose lanes make W e of each edge */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_FORWARD_CUH
 
@@ -116,7 +116,7 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
 #pragma unroll
       for (int c = 0; c < C; ++c) {
         const A w = weight[u * S + lift_t::state(c)];
-        /* 0 times an infinite value is none. */
+        /* A dropped value may be infinite, and 0 times infinity is NaN. */
         if (!lift_t::DROPOUT || w != A(0))
 #pragma unroll
           for (int i = 0; i < VEC; ++i)

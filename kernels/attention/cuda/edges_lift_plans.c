@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* It serves every problem. */
+/* The plan that serves every problem. */
 static lift_plan plain_of(const lift_plan *plan) {
   return (lift_plan){.lanes = 32,
                      .unroll = 1,
@@ -34,7 +34,7 @@ static int registers(const dfgnn_problem *problem, const lift_plan *plan,
   const int rows_gathered = gt || plan->walk == LIFT_COLUMNS ? 2 : 1;
   const int gathered =
       rows_gathered * plan->unroll * ((features * size + 3) / 4);
-  /* Vectors of the row, and W e of the edges. */
+  /* The vectors of the row; `lifted`: the vectors W e of the edges. */
   const int own = plan->walk == LIFT_FORWARD   ? (gat  ? 1
                                                   : gt ? 2
                                                        : 3)
@@ -55,8 +55,9 @@ static int budget_of(const lift_plan *plan) {
   return (share < MOST_REGISTERS ? share : MOST_REGISTERS) - OTHER_REGISTERS;
 }
 
-/* The layout of as few tiles of heads as registers allow, then of lanes that
- * all have features, then of few sums over lanes. */
+/* Finds the layout of the fewest tiles of heads that registers allow; of those
+ * the one with the fewest features a lane, so that all lanes have some; then
+ * the one with the fewest sums over lanes. */
 static int best_shape(lift_shape *shape, const dfgnn_problem *problem,
                       const lift_plan *plan, int budget) {
   lift_shape best = *shape;
@@ -93,8 +94,7 @@ static int best_shape(lift_shape *shape, const dfgnn_problem *problem,
   return found;
 }
 
-/* Features of edges of which a lane holds sums, and the bytes of their
- * exchange. */
+/* Finds the number of edge features of which a lane holds sums. */
 static void slice_sums(lift_shape *shape, int width) {
   enum { MOST_SUMS = 64 };
   const int features = shape->vectors * shape->vector;
@@ -107,7 +107,7 @@ static void slice_sums(lift_shape *shape, int width) {
 
 static int fit_shared(lift_shape *shape, const dfgnn_setting *s,
                       const lift_plan *plan, int width) {
-  enum { RESERVED = 1024 }; /* the driver's, of each block */
+  enum { RESERVED = 1024 }; /* bytes that the driver takes of each block */
   const dfgnn_problem *problem = s->problem;
   const int pitch = (width + 3) / 4 * 4;
   const int chunk = pitch <= 16 ? 32 : pitch <= 32 ? 16 : 8;
@@ -171,7 +171,7 @@ dfgnn_status dfgnn__lift_shape_for(lift_shape *shape, lift_plan *plan,
     return DFGNN_OK;
   return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                      "no kernel for edge features and unaligned tensors of "
-                     "%lld heads of %lld",
+                     "%lld heads of %lld features",
                      (long long)problem->heads, (long long)problem->dim);
 }
 
@@ -180,7 +180,7 @@ const char *dfgnn__lift_refusal(const dfgnn_setting *s, const lift_plan *plan) {
   const char *reason;
   lift_shape shape;
   if (problem->op == DFGNN_OP_GT && problem->edge_dim > 0)
-    return "is for edges that are projected already";
+    return "serves GT only with edges that are projected already";
   if (problem->edge_dim > 64)
     return "more than 64 features an edge";
   if (problem->dim > 1024)

@@ -1,9 +1,9 @@
 /* edges_lift_weight.cuh - GATv2: the gradients of W and of att, sums over all
  * edges, from dS of each edge and head
  *
- * A warp takes rows, or items of split rows, by turns and keeps the sums of its
- * lanes' features and of FS features of edges (a slice: blockIdx.y) in
- * registers; the warps of a block add theirs up one after the other, the
+ * A warp takes every n-th row, or item of a split row, and keeps the sums of
+ * its lanes' features and of FS features of edges (a slice: blockIdx.y) in
+ * registers.  The warps of a block add up their sums one after the other; the
  * blocks' sums are added afterwards. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
@@ -22,7 +22,7 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
   using lift_t::PITCH, lift_t::SIDES;
   using typename lift_t::A;
   using typename lift_t::pack;
-  static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* of totals */
+  static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* columns of totals */
 
   struct sums {
     A x[C][VEC], att[C][VEC], weight[FS][C][VEC], leaky[C][VEC];
@@ -61,7 +61,7 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
         for (int i = 0; i < VEC; ++i) {
           const A t = z.x[c][i] + widen(v[u][c].item[i]) + x[u][c][i];
           const A d = ds[lift_t::state(c)];
-          /* Where no edge is, t is of zeros. */
+          /* Where there is no edge, d is 0, but t may be infinite. */
           z.leaky[c][i] += d == A(0) ? A(0) : d * this->leaky(t);
           x[u][c][i] = d * z.att[c][i] * this->slope_of(t);
         }
@@ -104,8 +104,8 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
     }
   }
 
-  /* Adds the warps' sums up, in `shared`: [FS + 1][C][VEC] of 32 lanes.  Those
-   * of column FS are att's. */
+  /* Adds the warps' sums up in `shared`, [FS + 1][C][VEC][32 lanes].  Sums k <
+   * FS are those of W, sum FS is that of att. */
   __device__ __forceinline__ void finish(sums &z, A *shared, int f0) const {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
 #pragma unroll

@@ -33,7 +33,7 @@ int dfgnn__edges_use(const dfgnn_problem *problem) {
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* As edge_share() of edges_lanes.cuh. */
+/* The same as edge_share() of edges_lanes.cuh. */
 static int share_of(int features, int lanes) {
   const int share = (int)dfgnn__ceil_div(features, lanes);
   return share <= 1 ? 1 : (share + 1) / 2 * 2;
@@ -55,10 +55,10 @@ static int registers(const dfgnn_problem *problem, const edges_plan *plan,
                              plan->unroll * (share + 2 * states));
 }
 
-/* Registers that the kernels take beside those (what ptxas says of sm_90 less
- * the count above, for 16 x 32 and 16 x 64 halves: 28 .. 52).  Plans that are
- * measured may be short of some: a few that go to memory can cost less than
- * half the warps. */
+/* Registers that the kernels take beside those: the report of ptxas for sm_90
+ * less the count above is 28 .. 52 for 16 x 32 and 16 x 64 halves.  Plans that
+ * are measured may count too few: to spill some registers can cost less than to
+ * run half as many warps. */
 enum {
   OTHER_REGISTERS = 40,
   LEAST_OTHER_REGISTERS = 16,
@@ -72,8 +72,9 @@ static int budget_of(const edges_plan *plan) {
          (is_plain(plan) ? OTHER_REGISTERS : LEAST_OTHER_REGISTERS);
 }
 
-/* The layout with so many lanes a head: of as few tiles as registers allow.
- * *features becomes how many a lane holds; 0 if there is none. */
+/* Finds the layout with so many lanes a head and the fewest tiles that
+ * registers allow; returns 0 if there is none.  *features becomes the number of
+ * features of a lane. */
 static int lay_out(edges_shape *shape, const dfgnn_problem *problem,
                    const edges_plan *plan, int width, int head_lanes,
                    int budget, int *features) {
@@ -98,8 +99,8 @@ static int lay_out(edges_shape *shape, const dfgnn_problem *problem,
   return 0;
 }
 
-/* Few tiles come first, then lanes that all have features, then few sums over
- * lanes. */
+/* Is layout a better than b?  Fewer tiles are better, then fewer features a
+ * lane, so that all lanes have some, then fewer sums over lanes. */
 static int better(const edges_shape *a, int a_features, const edges_shape *b,
                   int b_features) {
   if (a->tiles != b->tiles)
@@ -127,13 +128,13 @@ static int best_shape(edges_shape *shape, const dfgnn_problem *problem,
   return found;
 }
 
-/* As edge_pitch() of edges_project.cuh. */
+/* The same as edge_pitch() of edges_project.cuh. */
 static int64_t apart(int64_t features) {
   return dfgnn__ceil_div(features, 32) * 32 + 4;
 }
 
-/* Bytes of a block: products with W of each row, before and after the walk,
- * features of edges, rows and W where they are staged. */
+/* Bytes of shared memory of a block: each row's products with W before and
+ * after the walk, features of edges, and if they are staged rows and W. */
 static size_t shared_of(const dfgnn_problem *problem, const edges_plan *plan,
                         const edges_shape *shape, int width, int staged) {
   const int use = dfgnn__edges_use(problem);
@@ -156,10 +157,11 @@ static size_t shared_of(const dfgnn_problem *problem, const edges_plan *plan,
          (staged ? (size_t)(rows + matrix) * size : 0);
 }
 
-/* Stages what there is room for; 0 if blocks do not fit. */
+/* Stages rows and W if there is room for them; returns 0 if the blocks do not
+ * fit even without. */
 static int fit_shared(edges_shape *shape, const dfgnn_setting *s,
                       const edges_plan *plan, int width) {
-  enum { RESERVED = 1024 }; /* the driver's, of each block */
+  enum { RESERVED = 1024 }; /* bytes that the driver takes of each block */
   const size_t all = (size_t)s->device->shared_bytes + RESERVED;
   for (shape->staged = 1; shape->staged >= 0; shape->staged--) {
     shape->shared = shared_of(s->problem, plan, shape, width, shape->staged);
@@ -203,7 +205,7 @@ dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
     return DFGNN_OK;
   return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                      "no kernel for %lld features an edge and unaligned "
-                     "tensors of %lld heads of %lld",
+                     "tensors of %lld heads of %lld features",
                      (long long)problem->edge_dim, (long long)problem->heads,
                      (long long)problem->dim);
 }
@@ -217,7 +219,7 @@ unsigned dfgnn__edges_blocks(const dfgnn_setting *s, const edges_plan *plan,
 
 /* ---- applicability ------------------------------------------------------- */
 
-/* Do W's products, which tensor cores do but for doubles, run here? */
+/* Can the device make products with W?  All types but f64 need tensor cores. */
 static int has_products(const dfgnn_setting *s) {
   const char *arch = s->device->arch;
   return s->problem->dtype == DFGNN_F64 ||
@@ -231,7 +233,7 @@ const char *dfgnn__edges_refusal(const dfgnn_setting *s,
   const char *reason;
   edges_shape shape;
   if (problem->edge_dim <= 0)
-    return "is for edge features that W projects";
+    return "serves only edge features that W projects";
   if (problem->edge_dim > 64)
     return "more than 64 features an edge";
   if (problem->dim > 1024)

@@ -6,14 +6,14 @@
 #include "kernels/attention/cuda/edges.h"
 #include "kernels/attention/cuda/layout.h"
 
-/* What the parameters of a variant say of a kernel. */
+/* The parameters of a variant, by name, for one of its kernels. */
 typedef struct edges_plan {
-  int lanes;      /* of an edge */
+  int lanes;      /* lanes of an edge */
   int unroll;     /* edges in flight */
   int rows;       /* a block, one a warp */
   int blocks;     /* a multiprocessor */
-  int backward;   /* gradients by rows: more of everything in registers */
-  int columns;    /* gradients by columns: edges have no features there */
+  int backward;   /* 1: gradients by rows, which take more registers */
+  int columns;    /* 1: gradients by columns, which read no edge features */
   int item_edges; /* rows are cut into items of at most these; 0: whole */
 } edges_plan;
 
@@ -22,7 +22,7 @@ typedef struct edges_shape {
   int vector, packed;
   int head_lanes, states; /* lanes of a head, heads of a lane */
   int tile_heads, tiles;
-  int pitch, chunk; /* of the staged features of edges */
+  int pitch, chunk; /* staged features: numbers of an edge, edges of a chunk */
   int staged;       /* W and rows that it multiplies are in shared memory */
   size_t shared;    /* bytes of a block of rows */
 } edges_shape;
@@ -30,7 +30,7 @@ typedef struct edges_shape {
 /* The plan that serves every problem. */
 edges_plan dfgnn__edges_plain(const edges_plan *plan);
 
-/* How many features an edge has, with the one that stands for the bias. */
+/* The number of features of an edge, with the one for the bias if ones is 1. */
 int dfgnn__edges_width(const dfgnn_problem *problem, int ones);
 
 /* Lays lanes over the heads, with vectors of so many elements.  0 if registers
@@ -43,7 +43,8 @@ int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
 dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
                                     const edges_params *p,
                                     const dfgnn_setting *setting, int ones);
-/* Blocks of a launch over so many units whose blocks come back for more. */
+/* The number of blocks of a launch over so many units: at most as many as run
+ * at once. */
 unsigned dfgnn__edges_blocks(const dfgnn_setting *setting,
                              const edges_plan *plan, int64_t units);
 
@@ -56,7 +57,7 @@ int dfgnn__edges_use(const dfgnn_problem *problem);
 
 /* ---- items of split rows: edges_items.c ---------------------------------- */
 
-/* The parameter of families: edges of an item; all: rows are whole. */
+/* A parameter of families: the edges of an item; all: rows are whole. */
 #define DFGNN_EDGES_ITEMS                                                      \
   {                                                                            \
     .name = "edges", .count = 3, .values = {0, 128, 1024}, .labels = { "all" } \
@@ -66,36 +67,37 @@ int dfgnn__edges_use(const dfgnn_problem *problem);
  * the reason. */
 const char *dfgnn__edges_items_refusal(const dfgnn_setting *setting,
                                        int item_edges);
-/* Most units of a walk over rows. */
+/* The most units that a walk over rows can have. */
 int64_t dfgnn__edges_units(const dfgnn_setting *setting, int item_edges);
-/* Numbers of `partial` with so many tensors, and of `partial_state`. */
+/* The number of elements of `partial` with so many tensors, and of
+ * `partial_state`. */
 int64_t dfgnn__edges_partial(const dfgnn_setting *setting, int item_edges,
                              int tensors);
 int64_t dfgnn__edges_partial_state(const dfgnn_setting *setting,
                                    int item_edges);
-/* Requests the items of rows, or of columns; returns how many requests. */
+/* Requests the items of rows, or of columns; returns the number of requests. */
 int dfgnn__edges_item_views(dfgnn_view_request *requests, int item_edges,
                             int columns);
 
 /* ---- around a forward walk: edges_items.c -------------------------------- */
 
-/* What of enum edge_mode a forward walk needs. */
+/* The bits of enum edge_mode for a forward walk. */
 int dfgnn__edges_forward_mode(const dfgnn_launch *launch, int item_edges);
-/* Places what a forward walk keeps in a workspace; returns its bytes.  p may be
- * NULL. */
+/* Places the arrays of a forward walk in a workspace; returns its bytes.  p may
+ * be NULL. */
 size_t dfgnn__edges_forward_memory(edges_params *p,
                                    const dfgnn_setting *setting, int item_edges,
                                    void *workspace);
-/* Merges what items left (NULL: rows are whole), and makes weights of scores.
- */
+/* Merges the results of items (NULL: rows are whole), and turns scores into
+ * weights. */
 dfgnn_status dfgnn__edges_forward_finish(const edges_params *p,
                                          const dfgnn_view *items,
                                          const dfgnn_launch *launch);
 
 /* ---- around a backward walk: edges_items.c ------------------------------- */
 
-/* Adds up what items of a backward walk, over rows or columns, left: so many
- * tensors, and scalars of nodes where to_scalar is not NULL. */
+/* Adds up the results of items of a backward walk over rows or columns: so many
+ * tensors, and scalars of nodes unless to_scalar is NULL. */
 dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p, int columns,
                                           const tensor_view *to, int tensors,
                                           void *to_scalar,
@@ -104,7 +106,7 @@ dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p, int columns,
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* Fills what arguments and matrix say of walks over rows. */
+/* Fills the parameters of walks over rows from the arguments and the matrix. */
 dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch);
 /* Can vectors of so many elements be loaded from all tensors, and do heads and
  * features lie side by side? */

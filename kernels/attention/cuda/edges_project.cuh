@@ -1,8 +1,8 @@
 /* edges_project.cuh - products with W of all rows of a block, whose results
  * (and operands, if STAGED) lie in shared memory
  *
- * On tensor cores, by TF32 products that keep all digits: 16-bit numbers are
- * TF32 numbers; others are the sum of two. */
+ * Tensor cores make them, by TF32 products that keep all digits: a 16-bit
+ * number is a TF32 number, a float the sum of two.  Doubles take none. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_PROJECT_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_PROJECT_CUH
 
@@ -12,7 +12,7 @@ namespace dfgnn {
 
 template <typename T> constexpr bool is_tf32 = sizeof(T) == 2;
 
-/* N words of a fragment; low: what high leaves of them. */
+/* N numbers of a fragment, each high + low. */
 template <int N> struct fragment {
   unsigned high[N], low[N];
   template <bool EXACT> __device__ __forceinline__ void set(int i, float x) {
@@ -23,7 +23,7 @@ template <int N> struct fragment {
   }
 };
 
-/* d += a b; A_LOW, B_LOW: they have low parts. */
+/* d += a b; A_LOW, B_LOW: a and b have low parts. */
 template <bool A_LOW, bool B_LOW>
 __device__ __forceinline__ void mma_all(float (&d)[4], const fragment<4> &a,
                                         const fragment<2> &b) {
@@ -34,18 +34,18 @@ __device__ __forceinline__ void mma_all(float (&d)[4], const fragment<4> &a,
   mma_tf32(d, a.high, b.high[0], b.high[1]);
 }
 
-/* How many heads a tile has that starts at `first`. */
+/* The number of heads of the tile that starts at `first`. */
 template <int HEADS, int TILE>
 __device__ __forceinline__ int heads_of_tile(int first) {
   return HEADS % TILE == 0 ? TILE : min(TILE, HEADS - first);
 }
 
-/* Distance of rows in what edge_project and edge_expand write, so that lanes of
+/* Distance of rows in the results of edge_project and edge_expand: the lanes of
  * a fragment meet different banks. */
 constexpr int edge_pitch(int features) {
   return ceil_div(features, 32) * 32 + 4;
 }
-/* Distance of heads in what edge_expand writes. */
+/* Distance of heads in the results of edge_expand. */
 constexpr int edge_head_pitch(int dim) { return ceil_div(dim, 4) * 4 + 4; }
 
 /* A 16-bit number of a pair. */
@@ -210,7 +210,7 @@ struct edge_expand {
     }
   }
 
-  /* Feature f of edges and f + 1 take places t and t + 4 of the products. */
+  /* Edge features f and f + 1 take the places t and t + 4 of a product. */
   template <int NT>
   static __device__ __forceinline__ void
   pairs(float (&d)[NT][4], const matrix &w, const float *z, int head, int d0) {

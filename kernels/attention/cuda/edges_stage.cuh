@@ -1,5 +1,5 @@
-/* edges_stage.cuh - what a block of rows keeps in shared memory beside its
- * results: W, once, and the rows of tensors that products with W read */
+/* edges_stage.cuh - the operands of products with W, staged in the shared
+ * memory of a block: W, once, and the rows of tensors */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_STAGE_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_STAGE_CUH
 
@@ -29,7 +29,7 @@ struct edge_matrix {
       return load_packed<1>(weight + row * FE + f).item[0];
     return ONE && f == FE ? load_packed<1>(constant + row).item[0] : T{};
   }
-  /* By all threads of the block, which meet before they read it. */
+  /* All threads of the block call it, and meet before they read W. */
   __device__ __forceinline__ void stage() const {
     if constexpr (STAGED) {
 #pragma unroll 8
@@ -44,8 +44,7 @@ struct edge_matrix {
       }
     }
   }
-  /* Feature d of a head, feature f of edges; 0 beyond, up to a multiple of 16.
-   */
+  /* W[head,d,f]; 0 beyond DIM and F, up to multiples of 16. */
   __device__ __forceinline__ A at(int head, int d, int f) const {
     if (DIM % 16 != 0 && d >= DIM)
       return A(0);
@@ -128,8 +127,8 @@ struct edge_rows {
         node_row(node_row(at, head, x.head_bytes), d, x.feature_bytes));
   }
 
-  /* The same of a 16-bit type that is staged, as they lie in memory; of rows
-   * that are not there, anything. */
+  /* Features d and d + 1, d even, of a staged row of a 16-bit type, as one
+   * word; any numbers for rows that do not exist. */
   __device__ __forceinline__ unsigned word(int r, int h, int d) const {
     if (DIM % 16 != 0 && d >= DIM)
       return 0;
@@ -140,8 +139,8 @@ struct edge_rows {
       return at[0].bits | (d + 1 < DIM ? unsigned(at[1].bits) << 16 : 0u);
   }
 
-  /* Features d and d + 1, d even, of unit r (of `rows` from row0 on) and of the
-   * head `head` + h; zeros where there is none. */
+  /* Features d and d + 1, d even, of unit row0 + r (r < rows) and head `head` +
+   * h; zeros where there is none. */
   __device__ __forceinline__ void pair(A (&y)[2], const tensor_view &x,
                                        int row0, int rows, int head, int r,
                                        int h, int d) const {

@@ -1,5 +1,5 @@
 /* edges_walk.cuh - a warp's walk over the edges of a row, with their features
- * in shared memory: what both passes of GT with edge features share */
+ * in shared memory, for both passes of GT with edge features */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 
@@ -17,7 +17,7 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   using typename map::A;
   static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
-  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* grad_attr is wanted */
+  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* writes grad_attr */
   static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
   using kept_t = edge_kept<U, SIDES, TILE, HEADS>;
   static constexpr int CHUNK = edge_chunk_of(FP);
@@ -30,9 +30,9 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
   using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
   const edges_params &p;
-  A *tile; /* [ROWS][PITCH]: W^T q, then the row's sums over e */
+  A *tile; /* [ROWS][PITCH]: W^T q, then the row's weighted sum of e */
   chunk features;
-  uint64_t key; /* of the dropout generator */
+  uint64_t key; /* the key of the dropout generator */
 
   /* These loads are started before a row's walk begins. */
   struct early {
@@ -92,7 +92,7 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
     return !ITEMS || w.slot < 0;
   }
 
-  /* Leaves the first side's sums over e of a head to the block. */
+  /* Leaves a head's weighted sum of e in the tile, for the block. */
   __device__ __forceinline__ void leave_sums(const A (&z)[FPL], int h) const {
     if (this->side() == 0 && this->has_head(h))
 #pragma unroll
@@ -101,7 +101,7 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
           row_of_tile(h)[this->part() * FPL + f] = z[f];
   }
 
-  /* Adds the row's part of W times the sums. */
+  /* Adds the row's vector c of W times the weighted sum of e. */
   __device__ __forceinline__ void add_product(A (&acc)[VEC], const A *product,
                                               int c) const {
     A y[VEC];

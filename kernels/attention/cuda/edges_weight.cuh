@@ -38,7 +38,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   A *tile; /* [2][ROWS][ROW]: scale sum dS e, sum P e */
   chunk features;
   rows_of queries, grads;
-  int unit0;   /* of the slice */
+  int unit0;   /* the first unit of the slice */
   bool *there; /* [ROWS]: does the row have edges? */
 
   /* The head of the slice's head 0. */
@@ -53,7 +53,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
            (w.indices - p.schedule.indices + at) * FE;
   }
 
-  /* Sums of a row over its edges. */
+  /* Finds sum dS e and sum P e of a row. */
   __device__ __forceinline__ void sum_row(typename chunk::early &e,
                                           const row_work &w) const {
     constexpr int U = 4;
@@ -186,7 +186,7 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
       }
   }
 
-  /* Where the thread's sum i belongs. */
+  /* Finds the place of the thread's sum i in W; false if it has none. */
   __device__ __forceinline__ bool place(int i, int &unit, int &d,
                                         int &f) const {
     if constexpr (sizeof(T) == 8) {
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   work.store(sums);
 }
 
-/* Adds up the blocks' sums; a thread a number of W or of its bias. */
+/* Adds up the blocks' sums; each thread has a number of W, its bias or att. */
 template <typename A>
 __global__ void __launch_bounds__(256)
     edge_weight_total(const __grid_constant__ edges_total_params p) {

@@ -2,10 +2,14 @@
  * them read from memory straight into the registers of tensor cores
  *
  * Heads of up to 64 features are rows so short that a few loads of a warp bring
- * eight of them: nothing is staged, no warp waits for another.  Of lane
- * 4 g + t, a score s[j] has [0], [1]: row g, columns 8 j + 2 t and + 1; [2],
- * [3]: row g + 8.  The order of the features in a product is that of the loads,
- * alike in both operands, and so is that of the features in sums. */
+ * eight of them: nothing is staged, no warp waits for another.  Lane 4 g + t
+ * has these scores:
+ *
+ *   s[j][0], s[j][1]   row g, columns 8 j + 2 t and 8 j + 2 t + 1
+ *   s[j][2], s[j][3]   row g + 8, the same columns
+ *
+ * The features of a product are in the order of the loads, which is the same in
+ * both operands; so are the features of sums. */
 #ifndef DFGNN_ATTENTION_CUDA_FRAGMENTS_CUH
 #define DFGNN_ATTENTION_CUDA_FRAGMENTS_CUH
 
@@ -13,15 +17,15 @@
 
 namespace dfgnn {
 
-/* The transposed 8 x 8 matrix of 16-bit numbers: of lane 4 g + t row g, columns
- * 2 t and 2 t + 1 become rows 2 t and 2 t + 1 of column g. */
+/* Transposes an 8 x 8 matrix of 16-bit numbers: lane 4 g + t has columns 2 t
+ * and 2 t + 1 of row g, and gets rows 2 t and 2 t + 1 of column g. */
 using ptx::transpose_matrix;
 
 /* ---- 16-bit types ---------------------------------------------------------
  *
- * A lane loads VEC features of row or column g, from 4 VEC c + VEC t on.  Those
- * words are the fragment of a score as they are, and transposed that of a sum.
- */
+ * A lane loads VEC features of row or column g, from 4 VEC c + VEC t on.  These
+ * words are the fragment of a score as they are, and that of a sum after
+ * transpose_matrix(). */
 template <typename S, int EXACT, int DIM> struct fragments {
   using T = S;
   static constexpr int VEC = DIM % 32 == 0 ? 8 : 4, WORDS = VEC / 2;
@@ -31,11 +35,11 @@ template <typename S, int EXACT, int DIM> struct fragments {
   struct own {
     unsigned x[CHUNKS][2][WORDS];
   };
-  /* Rows of eight columns. */
+  /* The gathered rows of eight columns. */
   struct far {
     unsigned x[CHUNKS][WORDS];
   };
-  using weighed = far; /* what sums take serves scores too */
+  using weighed = far; /* sums take the rows as scores do */
 
   static __device__ __forceinline__ void load_words(unsigned (&x)[WORDS],
                                                     const T *from) {
@@ -57,7 +61,7 @@ template <typename S, int EXACT, int DIM> struct fragments {
     for (int c = 0; c < CHUNKS; ++c)
       load_words(a.x[c][r], from + 4 * VEC * c);
   }
-  /* The sum of products of two rows, this lane's part. */
+  /* This lane's part of the product of two rows. */
   static __device__ __forceinline__ float dot(const own &a, const own &b,
                                               int r) {
     float sum = 0.0f;
@@ -91,7 +95,7 @@ template <typename S, int EXACT, int DIM> struct fragments {
     return b;
   }
 
-  /* s[j] = the products of the own rows and those of group j. */
+  /* s[j] = the products of the own rows and the rows of group j. */
   template <int GROUPS>
   static __device__ __forceinline__ void
   scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
@@ -111,8 +115,8 @@ template <typename S, int EXACT, int DIM> struct fragments {
     }
   }
 
-  /* sums += weight times the rows.  An mma adds by truncation, so that what the
-   * groups give is summed apart. */
+  /* sums += weight times the rows.  An mma truncates what it adds, so the
+   * products of the groups are summed from 0, and then added to sums. */
   template <int GROUPS>
   static __device__ __forceinline__ void add(float (&sums)[TILES][4],
                                              const float (&weight)[GROUPS][4],
@@ -139,7 +143,7 @@ template <typename S, int EXACT, int DIM> struct fragments {
       }
   }
 
-  /* visit(feature, x) of the lane's pieces of row g + 8 r. */
+  /* Calls visit(feature, x) for the lane's pieces of row g + 8 r. */
   template <class Visit>
   static __device__ __forceinline__ void
   pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
@@ -154,7 +158,7 @@ template <typename S, int EXACT, int DIM> struct fragments {
   }
 };
 
-/* ---- float: tf32, of which EXACT takes three products ---------------------
+/* ---- float: TF32, of which EXACT takes three products ---------------------
  *
  * Scores: a lane loads features 16 c + 4 t .. + 3 of row or column g, those of
  * two products.  Sums: it loads features 8 VEC c + VEC g .. of columns 2 t and
@@ -185,7 +189,7 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
   };
   struct own {
     part x[PARTS][2][4];
-    float whole[PARTS][2][4]; /* dead where dot() is not asked for */
+    float whole[PARTS][2][4]; /* for dot(); else the compiler drops it */
   };
   struct far {
     float4 x[PARTS];

@@ -68,7 +68,7 @@ struct lane_map {
   }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
   __device__ __forceinline__ int sides() const { return group / L; }
-  /* Which of the heads side by side the lane works on. */
+  /* The place of the lane's heads among the heads side by side. */
   __device__ __forceinline__ int place_beside() const {
     return BESIDE > 1 ? (lane_id() & (L - 1)) / HEAD_LANES : 0;
   }
@@ -78,7 +78,7 @@ struct lane_map {
     return BESIDE > 1 ? first + (lane_id() & (L - 1)) / HEAD_LANES + h * BESIDE
                       : first + h;
   }
-  /* The first of vector c. */
+  /* The first feature of vector c. */
   __device__ __forceinline__ int feature(int c) const {
     return ((lane_id() & (HEAD_LANES - 1)) + place(c) * HEAD_LANES) * VEC;
   }
@@ -93,7 +93,7 @@ struct lane_map {
   __device__ __forceinline__ bool has_head(int h) const {
     return FULL_HEADS || head(h) < HEADS;
   }
-  /* True in the lane that writes what a head has one of. */
+  /* Is this the lane that writes the scalars of a head? */
   __device__ __forceinline__ bool first_of_head() const {
     return (lane_id() & (HEAD_LANES - 1)) == 0;
   }
@@ -106,7 +106,7 @@ struct lane_map {
     return VEC > 1 ? base + feature(0) * int(sizeof(T))
                    : node_row(base, feature(0), t.feature_bytes);
   }
-  /* From a lane's first vector to vector c. */
+  /* The address of vector c; at: that of the lane's first vector. */
   __device__ __forceinline__ const char *
   vector_at(const char *at, const tensor_view &t, int c) const {
     const int heads = state(c) * BESIDE, features = place(c) * HEAD_LANES * VEC;
@@ -122,9 +122,9 @@ struct lane_map {
     return vector_at(node_row(lane_base(t), row, t.node_bytes), t, c);
   }
 
-  /* Vector c of a gathered row, from its lane base.  WHOLE: the edge is there;
-   * x is then 0, and stays it, where the lane has no features.  EAGER: not sunk
-   * to where it is used. */
+  /* Loads vector c of a gathered row; at: its lane base.  WHOLE: the edge is
+   * there; where the lane has no features x must be 0 before, and stays 0.
+   * EAGER: the compiler may not move the load to where x is used. */
   template <bool WHOLE, bool EAGER>
   __device__ __forceinline__ void gather(pack &x, const char *at,
                                          const tensor_view &t, int c,
@@ -143,7 +143,7 @@ struct lane_map {
                                : int(has(c)));
   }
 
-  /* The row's own vectors; zeros where it has none. */
+  /* Loads the row's own vectors; zeros where it has none. */
   __device__ __forceinline__ void
   load_own(A (&to)[C][VEC], const tensor_view &t, int row, bool active) const {
 #pragma unroll

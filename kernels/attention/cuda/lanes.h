@@ -1,7 +1,7 @@
-/* lanes.h - tensors as kernels see them, and how lanes of a warp share their
- * features
+/* lanes.h - arguments of kernels: tensors, and how the lanes of a warp share
+ * their features
  *
- * The types are those of host and device code. */
+ * Host and device code share the types. */
 #ifndef DFGNN_ATTENTION_CUDA_LANES_H
 #define DFGNN_ATTENTION_CUDA_LANES_H
 
@@ -16,18 +16,18 @@ typedef struct tensor_view {
 /* The constants of lane_map<> (lanes.cuh) for a problem. */
 typedef struct lane_shape {
   int vector;     /* elements a load */
-  int lanes;      /* of an edge, a power of two */
-  int vectors;    /* that a lane holds of a row */
+  int lanes;      /* lanes of an edge, a power of two */
+  int vectors;    /* vectors of a row in a lane */
   int tile_heads; /* heads that the lanes of an edge work on */
-  int tiles;      /* of tile_heads heads: blockIdx.y */
+  int tiles;      /* tiles of so many heads: blockIdx.y */
 } lane_shape;
 
 /* Which heads the lanes of an edge work on. */
 typedef enum lane_heads {
-  HEADS_GRID = 0, /* one */
-  HEADS_WARP = 1, /* as many as 32 vectors span */
-  HEADS_ROW = 2,  /* all, or as many as registers can hold */
-  HEADS_LANES = 3 /* as many as there are lanes for: a vector each */
+  HEADS_GRID = 0, /* one head */
+  HEADS_WARP = 1, /* the heads that 32 vectors span */
+  HEADS_ROW = 2,  /* all heads, or as many as registers can hold */
+  HEADS_LANES = 3 /* the heads that one vector a lane spans */
 } lane_heads;
 
 #endif

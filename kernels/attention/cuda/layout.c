@@ -115,7 +115,7 @@ void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items,
   schedule->extra_items = (int)(items->count - matrix->destinations);
 }
 
-/* ---- the rest ------------------------------------------------------------ */
+/* ---- dropout and norms --------------------------------------------------- */
 
 dropout_params dfgnn__dropout_params(const dfgnn_problem *problem,
                                      const dfgnn_args *args) {
@@ -144,7 +144,8 @@ dfgnn_status dfgnn__inverse_norms(void *inverse, const tensor_view *tensor,
   if (blocks == 0)
     return DFGNN_OK;
   if (blocks > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld norms are too many",
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld norms need more than 2^31 - 1 blocks",
                        (long long)p.pairs);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,

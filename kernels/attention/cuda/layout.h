@@ -10,26 +10,26 @@
 
 /* ---- tensors ------------------------------------------------------------- */
 
-/* The view of an argument; of NULL, one without data. */
+/* Makes the view of an argument; the view of NULL has no data. */
 dfgnn_status dfgnn__view_tensor(tensor_view *view, const char *name,
                                 const void *data, const dfgnn_strides *strides,
                                 size_t size);
 /* The tensor from a feature on. */
 tensor_view dfgnn__view_from(const tensor_view *view, int feature);
-/* Can vectors of `vector` elements of `size` bytes be loaded?  Of a view
- * without data: yes. */
+/* Can vectors of `vector` elements of `size` bytes be loaded?  1 for a view
+ * without data. */
 int dfgnn__view_aligned(const tensor_view *view, int64_t heads, int vector,
                         size_t size);
-/* Are features side by side, and heads behind each other?  Of a view without
- * data: yes.  heads: those that a lane steps over; of one any stride will do.
+/* Are features side by side, and heads behind each other?  1 for a view without
+ * data.  heads: the number that a lane steps over; with 1, any stride will do.
  */
 int dfgnn__view_packed(const tensor_view *view, int64_t heads, int64_t dim,
                        size_t size);
 
 /* ---- lanes --------------------------------------------------------------- */
 
-/* Elements of the widest vector, of 16 bytes at most, that whole vectors of
- * make a row of a head. */
+/* The elements of the widest vector, of 16 bytes at most, that divide the width
+ * of a head. */
 int dfgnn__vector_width(const dfgnn_problem *problem);
 
 /* Lays lanes over the features of a problem.  0 if a lane would hold more than
@@ -46,7 +46,7 @@ row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix);
 void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items,
                            const dfgnn_matrix *matrix);
 
-/* ---- the rest ------------------------------------------------------------ */
+/* ---- dropout and norms --------------------------------------------------- */
 
 dropout_params dfgnn__dropout_params(const dfgnn_problem *problem,
                                      const dfgnn_args *args);

@@ -1,5 +1,5 @@
-/* merge.cuh - the second half of split rows: each row's partial (m, l, sums)
- * become its softmax and output */
+/* merge.cuh - the second kernel of split rows: merges the partial (m, l, sums)
+ * of a row's items into its softmax and output */
 #ifndef DFGNN_ATTENTION_CUDA_MERGE_CUH
 #define DFGNN_ATTENTION_CUDA_MERGE_CUH
 
@@ -8,8 +8,8 @@
 
 namespace dfgnn {
 
-/* A block a row and head: each slice of threads takes every n-th item, then
- * the slices' results merge in shared memory, always in the same order. */
+/* A block takes a row and head: each slice of threads takes every n-th item,
+ * then the slices' results merge in shared memory, always in the same order. */
 template <typename T>
 __global__ void __launch_bounds__(256)
     merge(const __grid_constant__ merge_params p) {

@@ -1,4 +1,4 @@
-/* most_edges.cuh - how much a block of consecutive rows must hold */
+/* most_edges.cuh - the most edges of a block of consecutive rows */
 #ifndef DFGNN_ATTENTION_CUDA_MOST_EDGES_CUH
 #define DFGNN_ATTENTION_CUDA_MOST_EDGES_CUH
 

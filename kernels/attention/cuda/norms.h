@@ -9,7 +9,7 @@ typedef struct norms_params {
   tensor_view tensor;
   int64_t pairs; /* nodes times heads */
   int heads, dim;
-  int lanes; /* of a pair, a power of two */
+  int lanes; /* lanes of a pair, a power of two */
 } norms_params;
 
 #endif

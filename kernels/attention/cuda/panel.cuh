@@ -1,10 +1,10 @@
 /* panel.cuh - the passes of `sliced` over one table at a time
  *
- * score_panel() adds to each edge's score what a panel of features gives: L
+ * score_panel() adds the part of a panel of features to each edge's score: L
  * lanes an edge, one vector a lane, U edges of each side in flight.  The U
- * sums of a side are reduced together: each step halves how many a lane holds,
- * so that lanes end with the scores of neighbouring edges and store them in
- * one piece. */
+ * sums of a side are reduced together: each step halves the sums of a lane, so
+ * that lanes end with the scores of neighbouring edges and store them in one
+ * piece. */
 #ifndef DFGNN_ATTENTION_CUDA_PANEL_CUH
 #define DFGNN_ATTENTION_CUDA_PANEL_CUH
 
@@ -111,8 +111,8 @@ struct panel_row {
     store(gather_sums<U>(s, L / 2), index, k, left, side, to);
   }
 
-  /* Lane b of a side, of bits b1 b2 ..., ends with sum b1 * U/2 + b2 * U/4 ...
-   * over the side. */
+  /* Reduces the U sums over the lanes of a side.  Lane b, of bits b1 b2 ...
+   * from the highest on, ends with sum b1 * U/2 + b2 * U/4 + ... */
   template <int LEFT>
   static __device__ __forceinline__ A gather_sums(A (&s)[U], int o) {
     if constexpr (LEFT > 1) {

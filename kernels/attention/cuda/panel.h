@@ -9,7 +9,7 @@
 typedef struct panel_params {
   row_schedule schedule;
   int heads;
-  int first, last; /* panel of the table */
+  int first, last; /* 1: it is the first, the last panel of the table */
   tensor_view query, source;
   const void *att, *beta, *inverse_dst, *inverse_src;
   int64_t att_head; /* elements between heads of att */

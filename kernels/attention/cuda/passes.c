@@ -1,4 +1,4 @@
-/* passes.c - the launches that unfused attention is made of */
+/* passes.c - launches of the separate passes: scores, softmax and sums */
 #include "kernels/attention/cuda/passes_launch.h"
 
 size_t dfgnn__passes_score_bytes(const dfgnn_setting *setting) {
@@ -40,7 +40,7 @@ int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
       .edges = matrix->edges,
       .heads = (int)problem->heads,
       .dim = (int)problem->dim,
-      /* Few rows leave room to split them; many keep every warp busy. */
+      /* A block for a row pays off where rows are too few for all warps. */
       .heavy = matrix->destinations < 65536 ? 96 : 256,
       .offsets64 = matrix->offsets64,
       .offsets = matrix->offsets,
@@ -68,15 +68,15 @@ int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
 int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row) {
   const int64_t vectors = problem->dim / vector;
   const int held = PASS_HELD_VECTORS(vector);
-  if (problem->op == DFGNN_OP_GAT) /* which reads no features */
+  if (problem->op == DFGNN_OP_GAT) /* its scores read no features */
     return by_row ? 32 : 1;
   const int fewest = pass_lanes(vectors < 4 ? vectors : 4);
   const int wanted = pass_lanes(dfgnn__ceil_div(vectors, held));
   return wanted > fewest ? wanted : fewest;
 }
 
-/* Long shares keep queries in registers and keys in the L1, short ones fill the
- * device: about four waves of blocks on a large GPU. */
+/* The edges of a group of lanes.  Many keep queries in registers and keys in
+ * the L1, few fill the device: 1600 blocks are four waves of a large GPU. */
 static int chunk_for(int64_t scores, int lanes) {
   const int64_t threads = (int64_t)1600 * PASS_THREADS;
   const int64_t chunk = scores * lanes / threads;
@@ -111,14 +111,14 @@ dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
 
 dfgnn_status dfgnn__passes_rows(const dfgnn_passes *passes,
                                 const dfgnn_setting *setting, int vector,
-                                int what) {
-  const int gather = !!(what & DFGNN_ROWS_GATHER);
-  /* Several rows a warp let neighbours share the L1 where there are many. */
+                                int steps) {
+  const int gather = !!(steps & DFGNN_ROWS_GATHER);
+  /* Where rows are many, a warp takes several: neighbours share the L1. */
   int each = PASS_THREADS / 32 * (passes->rows > 65536 ? 4 : 1);
   const dfgnn_program program = DFGNN_PROGRAM(
       "kernels/attention/cuda/rows.cuh", "dfgnn::pass_rows",
       DFGNN_TYPE(setting->problem->dtype), gather ? vector : 1, gather);
-  void *arguments[] = {(void *)passes, &what, &each};
+  void *arguments[] = {(void *)passes, &steps, &each};
   if (passes->rows == 0)
     return DFGNN_OK;
   return dfgnn__launch(

@@ -13,7 +13,7 @@ constexpr int kPassThreads = PASS_THREADS;
 constexpr int kPassWarps = kPassThreads / 32;
 constexpr int kScoreEdges = 2; /* in flight in a group */
 constexpr int kGatherEdges = 4;
-constexpr int kHeldScores = 4; /* of a lane, in registers */
+constexpr int kHeldScores = 4; /* in the registers of a lane */
 
 template <typename A> __device__ __forceinline__ A log2e() { return A(kLog2e); }
 template <typename A> __device__ __forceinline__ A ln2() { return A(kLn2); }
@@ -108,7 +108,7 @@ template <typename T, int OP, int VEC> struct query_cache {
 
 /* Scores edges first .. end - 1 of one head by an aligned group of `lanes`
  * lanes.  All lanes of the warp call it with the same lanes and steps >= the
- * edges of every group.  row_of(e) is asked in rising order. */
+ * edges of every group.  row_of(e) is called with rising e. */
 template <typename T, int OP, int VEC, typename RowOf, typename Write>
 __device__ __forceinline__ void
 score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
@@ -127,7 +127,7 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
   query_cache<T, OP, VEC> q;
   if (whole)
     q.load_att(p, head, lane, lanes, vectors);
-  /* The next edges' ends are loaded while these are scored. */
+  /* Rows and columns of the next edges are loaded while these are scored. */
   int next_row[kScoreEdges];
   int next_column[kScoreEdges];
   auto look_ahead = [&](int64_t step) {
@@ -209,8 +209,8 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
 
 /* The threads that work on one row: a warp, or a block of kPassWarps. */
 template <typename A> struct team {
-  int rank, size; /* of a thread */
-  A *scratch;     /* shared, one a warp; NULL: a warp */
+  int rank, size; /* the number of this thread, and of all threads */
+  A *scratch;     /* shared, a number for each warp; NULL: the team is a warp */
 
   __device__ __forceinline__ void sync() const {
     if (scratch)
@@ -239,7 +239,8 @@ template <typename A> struct team {
 };
 
 template <typename A> struct row_sums {
-  A maximum, inverse; /* -inf becomes 0; 1 / sum, 0 for a row of weight 0 */
+  /* The maximum, or 0 for -inf; 1 / sum, or 0 for a sum of 0. */
+  A maximum, inverse;
 };
 
 template <typename A>
@@ -252,8 +253,8 @@ __device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
     static_cast<A *>(p.weights)[(first + k) * p.heads + head] = w;
 }
 
-/* Softmax of one head of a row whose scores are s[0 .. degree - 1]; a row of a
- * warp that fits is held in registers. */
+/* Computes the softmax of one head of a row, whose scores are the first
+ * `degree` numbers of s; a warp holds them in registers if they fit. */
 template <typename A>
 __device__ __forceinline__ row_sums<A>
 softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
@@ -309,7 +310,7 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
   return sums;
 }
 
-/* The column indices of a row that a team's thread hands out first. */
+/* The first column index of a row that a thread of the team hands out. */
 template <typename A>
 __device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
                                                 const team<A> &t, int64_t first,
@@ -317,9 +318,10 @@ __device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
   return t.rank < degree ? __ldg(p.indices + first + t.rank) : 0;
 }
 
-/* out of heads head .. head + heads - 1 of a row: the sum of gathered rows by
- * weights w[h * plane + k].  part: shared, 32 * VEC sums a warp, for a block.
- * redundant: w are scores, and sums those of the only tile's head. */
+/* Writes out in heads head .. head + heads - 1 of a row: the sum of gathered
+ * rows by weights w[h * plane + k].  part: shared, 32 * VEC sums for each warp
+ * of a block.  redundant: w are scores, of which each lane makes the softmax of
+ * its head. */
 template <typename T, int VEC>
 __device__ __forceinline__ void
 gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,

@@ -2,20 +2,20 @@
  *
  * Scores are kept in base 2 (times log2 e), one plane a head: score of edge e
  * and head h at scores[h * edges + e].  The softmax overwrites them with the
- * weights.  The types are those of host and device code. */
+ * weights.  Host and device code share the types. */
 #ifndef DFGNN_ATTENTION_CUDA_PASSES_H
 #define DFGNN_ATTENTION_CUDA_PASSES_H
 
 #include <stdint.h>
 
-enum { PASS_THREADS = 256 }; /* of a block */
+enum { PASS_THREADS = 256 }; /* threads of a block */
 
 typedef struct dfgnn_operand {
   const void *data;
   int64_t node, head, feature; /* strides in elements */
 } dfgnn_operand;
 
-/* A call as the kernels see it. */
+/* The arguments of a call. */
 typedef struct dfgnn_passes {
   int64_t rows, edges;
   int heads, dim;
@@ -37,9 +37,9 @@ enum {
 };
 
 typedef struct dfgnn_smmf {
-  int rows;        /* of a block */
+  int rows;        /* rows of a block */
   int by_row;      /* scores: a warp takes a row, not a share of the edges */
-  int redundant;   /* as DFGNN_ROWS_REDUNDANT */
+  int redundant;   /* the same as DFGNN_ROWS_REDUNDANT */
   uint64_t shared; /* bytes for scores; a block that needs more uses
                     * passes.scores */
 } dfgnn_smmf;
@@ -49,14 +49,14 @@ typedef struct most_edges_params {
   const void *offsets;
   int offsets64;
   int block;    /* rows of a block */
-  int64_t rows; /* of the matrix */
+  int64_t rows; /* rows of the matrix */
   uint64_t *most;
 } most_edges_params;
 
 /* Vectors of a row that a lane of a score keeps in registers. */
 #define PASS_HELD_VECTORS(vector) ((vector) == 8 ? 2 : 4)
 
-/* The least power of two from x on, 32 at most. */
+/* The smallest power of two that is not below x, 32 at most. */
 static inline int pass_lanes(int64_t x) {
   int p = 1;
   while (p < x && p < 32)

@@ -5,9 +5,9 @@
 #include "kernels/attention/cuda/passes.h"
 #include "kernels/common/cuda_host.h"
 
-/* scalar: never load more than one element at a time.  scores is the
- * workspace, row_of_edge the first view if there is one.  Returns the elements
- * of a load. */
+/* Fills the arguments of a call and returns the elements of a load.  scalar:
+ * load one element at a time.  The scores are the workspace, row_of_edge is the
+ * first view if there is one. */
 int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
                        int scalar);
 
@@ -18,14 +18,14 @@ size_t dfgnn__passes_score_bytes(const dfgnn_setting *setting);
  * than make whole sectors; by_row: a warp takes a row. */
 int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row);
 
-/* Scores of all edges.  by_row: a warp takes a row, else every group of lanes
- * the same number of edges (row_of_edge needed). */
+/* Launches the scores of all edges.  by_row: a warp takes a row; else every
+ * group of lanes takes the same number of edges, which needs row_of_edge. */
 dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
                                   const dfgnn_setting *setting, int vector,
                                   int by_row);
-/* what: DFGNN_ROWS_... */
+/* Launches the softmax of rows, their sums, or both; steps: DFGNN_ROWS_... */
 dfgnn_status dfgnn__passes_rows(const dfgnn_passes *passes,
                                 const dfgnn_setting *setting, int vector,
-                                int what);
+                                int steps);
 
 #endif

@@ -11,8 +11,8 @@ enum { THREADS = 256 /* kNormThreads */, BLOCKS_PER_UNIT = 8 };
 
 typedef struct norm_memory {
   char *query, *key; /* normalised, dense */
-  char *grad_query;  /* where the caller's own place does not serve */
-  char *totals;      /* [blocks,D] */
+  char *grad_query; /* of the normalised query, unless args.grad_query has it */
+  char *totals;     /* [blocks,D] */
   size_t bytes;
 } norm_memory;
 
@@ -83,21 +83,21 @@ static dfgnn_status normalize(const dfgnn_launch *launch, const char *name,
     return status;
   if (blocks > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%lld rows of heads to normalise are too many",
+                       "%lld rows to normalise need more than 2^31 - 1 blocks",
                        (long long)p.pairs);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,
       (dfgnn_grid){.blocks = {(unsigned)blocks}, .threads = THREADS}, &p);
 }
 
-/* What a gradient goes through: a tensor and its normalised self. */
+/* A tensor that is normalised, and the gradients of both. */
 typedef struct side {
   const char *name;
   const void *data, *weight;
   const dfgnn_strides *strides;
   int64_t nodes;
-  tensor_view gradient; /* of the normalised; without data: not wanted */
-  tensor_view to;       /* of the tensor; without data: not wanted */
+  tensor_view gradient; /* of the normalised one; without data: not wanted */
+  tensor_view to;       /* of the tensor itself; without data: not wanted */
   void *grad_weight;    /* NULL: not wanted */
 } side;
 
@@ -143,7 +143,7 @@ static tensor_view dense_view(const dfgnn_problem *problem, const void *data) {
                        .feature_bytes = size};
 }
 
-/* Where the family leaves the gradient of a normalised tensor. */
+/* Makes an argument of the family a dense tensor of the workspace. */
 static void place(void **data, dfgnn_strides *strides, void *to,
                   const dfgnn_problem *problem) {
   *data = to;
@@ -172,8 +172,8 @@ static dfgnn_status backward(const dfgnn_launch *given, dfgnn_launch *launch,
   dfgnn_status status;
   if (a->grad_query ? problem->accumulate : query.grad_weight != NULL)
     place(&args->grad_query, &args->grad_query_strides, m->grad_query, problem);
-  /* Nobody reads a normalised key once its column is walked, and the walk over
-   * rows comes first. */
+  /* The gradient of a normalised key may replace the key: nobody reads the key
+   * once its column is walked, and the walk over rows comes first. */
   if (key.grad_weight && !a->grad_key)
     place(&args->grad_key, &args->grad_key_strides, m->key, problem);
   if ((status = part(launch)) ||
@@ -201,13 +201,13 @@ dfgnn_status dfgnn__qk_norm_launch(const dfgnn_launch *given,
   const tensor_view query = dense_view(problem, m.query),
                     key = dense_view(problem, m.key);
   dfgnn_launch launch = *given;
-  dfgnn_problem plain = *problem;
+  dfgnn_problem without_norm = *problem;
   dfgnn_args args = *given->args;
   const dfgnn_args *a = given->args;
   dfgnn_status status;
-  plain.qk_norm = DFGNN_QK_NORM_NONE;
-  plain.accumulate = 0;
-  launch.setting.problem = &plain;
+  without_norm.qk_norm = DFGNN_QK_NORM_NONE;
+  without_norm.accumulate = 0;
+  launch.setting.problem = &without_norm;
   launch.args = &args;
   launch.workspace = (char *)given->workspace + m.bytes;
   place((void **)&args.query, &args.query_strides, m.query, problem);

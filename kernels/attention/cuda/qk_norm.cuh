@@ -14,7 +14,7 @@ namespace dfgnn {
 
 constexpr int kNormThreads = 256;
 
-/* A row of a head, of which each of some lanes takes every n-th feature. */
+/* A row of a head; each of its lanes takes every n-th feature. */
 template <typename T, int LAYER> struct norm_row {
   using A = accumulator_t<T>;
   const qk_norm_params &p;
@@ -46,7 +46,7 @@ template <typename T, int LAYER> struct norm_row {
       for (int i = lane; i < p.dim; i += p.lanes)
         f(i);
   }
-  /* Over the lanes of the row, which are those of a warp in one place. */
+  /* The mean over the row; x: the lane's sum.  The row's lanes are adjacent. */
   __device__ __forceinline__ A mean(A x) const {
     for (int o = p.lanes / 2; o > 0; o >>= 1)
       x += __shfl_xor_sync(kFullMask, x, o);

@@ -1,9 +1,9 @@
 /* qk_norm_launch.h - queries and keys of GT normalised over a head
  * (problem.qk_norm), around any family that knows nothing of it
  *
- * Copies of queries and keys come before what the family launches, which reads
- * them instead; its gradients of them go through the norm afterwards.  The
- * copies lie at the front of the workspace. */
+ * Normalised copies of queries and keys are made before the family launches its
+ * kernels, which read them instead; its gradients of the copies go through the
+ * norm afterwards.  The copies lie at the front of the workspace. */
 #ifndef DFGNN_ATTENTION_CUDA_QK_NORM_LAUNCH_H
 #define DFGNN_ATTENTION_CUDA_QK_NORM_LAUNCH_H
 

@@ -1,4 +1,4 @@
-/* schedule.cuh - which edges a unit of a row_schedule stands for */
+/* schedule.cuh - the row and the edges of a unit of a row_schedule */
 #ifndef DFGNN_ATTENTION_CUDA_SCHEDULE_CUH
 #define DFGNN_ATTENTION_CUDA_SCHEDULE_CUH
 
@@ -9,7 +9,7 @@ namespace dfgnn {
 
 struct row_work {
   int row;
-  int slot; /* of the partial result; -1: the row is whole */
+  int slot; /* the place of the partial result; -1: the row is whole */
   int degree;
   const int *indices;
 };
@@ -28,8 +28,8 @@ __device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
     const int last = __ldg(p.row_item + w.row + 1);
     const int64_t left = offsets[w.row + 1] - begin;
     w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
-    /* All but the first item of a row are counted from 0 over the rows; first
-     * ones of split rows follow. */
+    /* The first items of split rows have slots from extra_items on, the items
+     * after the first of a row slots below that. */
     if (last - first > 1)
       w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
   } else {

@@ -10,10 +10,11 @@ typedef struct row_schedule {
   int offsets64;
   const void *offsets;
   const int *indices;
-  const int *order;    /* rows by degree; NULL: as they are */
-  const int *item_row; /* NULL: units are rows */
-  const int64_t *item_first;
-  const int *row_item;
+  const int *order;          /* rows by degree; NULL: natural order */
+  const int *item_row;       /* the row of an item; NULL: units are rows */
+  const int64_t *item_first; /* its first edge */
+  const int *row_item;       /* [rows + 1]: the first item of a row */
+  /* The most edges of an item; the number of items beyond one for each row. */
   int item_edges, extra_items;
 } row_schedule;
 

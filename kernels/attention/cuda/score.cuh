@@ -17,7 +17,7 @@ struct plain_score {
   static constexpr bool NORM = false, GIVEN = false;
 };
 
-/* s += what feature x of the gathered row adds, for q of the destination. */
+/* Adds the part of feature x of the gathered row to s; q: the destination's. */
 struct dot_product {
   template <typename A>
   static __device__ __forceinline__ void add(A &s, A q, A x, A, A, A) {
@@ -38,8 +38,8 @@ template <> struct score_of<DFGNN_OP_AGNN> : plain_score, dot_product {
 
 template <> struct score_of<DFGNN_OP_GAT> : plain_score {};
 
-/* leaky(t) is max(t, slope t) for slopes up to 1, above that -max(-t, -slope
- * t): q and att come multiplied by that sign. */
+/* leaky(t) is max(t, slope t) for slopes up to 1, and -max(-t, -slope t) above:
+ * then q and att come multiplied by `sign`, -1. */
 template <> struct score_of<DFGNN_OP_GATV2> : plain_score {
   static constexpr bool SUM = true, QUERY = true, HEAD = true;
   template <typename A>

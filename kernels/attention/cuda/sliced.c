@@ -1,15 +1,15 @@
 /* sliced.c - scores, softmax and sums as passes over one table at a time, in
  * panels of features narrow enough that the gathered panel stays in the L2
  * cache; for tables beyond it whose rows are gathered at random.  As scores are
- * in memory, it also gives the attention weights.  One panel of all features is
- * the unfused baseline with kernels of ours. */
+ * in memory, it also gives the attention weights.  With one panel of all
+ * features it is the unfused baseline by our own kernels. */
 #include "base/error.h"
 #include "kernels/attention/cuda/attend_launch.h"
 #include "kernels/attention/cuda/panel.h"
 
 enum { PANEL, UNROLL, WARPS, EDGES };
 
-/* ---- what it can do ------------------------------------------------------ */
+/* ---- applicability ------------------------------------------------------- */
 
 /* Lanes that span a panel with the widest vectors; 0 if they cannot. */
 static int panel_lanes(const dfgnn_setting *s) {
@@ -39,7 +39,7 @@ static const char *whole_applicable(const dfgnn_setting *s) {
   if (s->parameter[PANEL] < s->problem->dim)
     return "more features than a panel holds";
   if (s->parameter[PANEL] > 32 && s->parameter[PANEL] / 2 >= s->problem->dim)
-    return "panel wider than the features";
+    return "a narrower panel would hold all features";
   return refusal(s);
 }
 
@@ -56,7 +56,7 @@ static char *take(places *at, void *workspace, int64_t count, size_t size) {
   return here;
 }
 
-/* Where things lie in the workspace. */
+/* The arrays of the workspace. */
 static places place(const dfgnn_setting *s, void *workspace) {
   const dfgnn_problem *problem = s->problem;
   const size_t size = dfgnn__scalar_size(problem->dtype);
@@ -85,12 +85,12 @@ static int views(const dfgnn_setting *s, dfgnn_view_request *request) {
 
 /* ---- the passes ---------------------------------------------------------- */
 
-/* Lanes over a panel. */
+/* How lanes share a panel. */
 typedef struct panel_shape {
   int vector, lanes, unroll;
 } panel_shape;
 
-/* Panels of single elements serve all that is not aligned. */
+/* Tensors that are not aligned get panels of single elements. */
 static panel_shape shape_of(const dfgnn_setting *s, const attend_params *p) {
   const int vector = dfgnn__vector_width(s->problem), lanes = panel_lanes(s);
   if (lanes && (vector == 1 || dfgnn__attend_aligned(p, s->problem, vector)))
@@ -249,10 +249,10 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   .backend = "cuda", .ops = DFGNN_OPS_ATTENTION,                               \
   .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_DTYPES_ALL,         \
   .revision = 1, .deterministic = 1, .weights = 1, .bias = 1, .dropout = 1,    \
-  .parameters = {{"panel", 4, {32, 64, 128, 256}, {0}},                        \
-                 {"unroll", 2, {4, 8}, {0}},                                   \
-                 {"warps", 1, {4}, {0}},                                       \
-                 {"edges", 2, {256, 1024}, {0}}},                              \
+  .parameters = {{.name = "panel", .count = 4, .values = {32, 64, 128, 256}},  \
+                 {.name = "unroll", .count = 2, .values = {4, 8}},             \
+                 {.name = "warps", .count = 1, .values = {4}},                 \
+                 {.name = "edges", .count = 2, .values = {256, 1024}}},        \
   .workspace = workspace, .views = views, .launch = launch
 
 DFGNN_FAMILIES(attention_cuda_sliced) = {{.name = "cuda.attention.fwd.sliced",

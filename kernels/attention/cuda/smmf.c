@@ -1,14 +1,16 @@
-/* smmf.c - Shared Memory Maximization Fusion of the DF-GNN paper: one
- * kernel, see smmf.cuh.  Shared memory is sized by what the
- * heaviest block of the graph needs, up to a share of the device's; blocks
- * beyond that keep their scores in the workspace. */
+/* smmf.c - Shared Memory Maximization Fusion of the DF-GNN paper: one kernel,
+ * see smmf.cuh
+ *
+ * Shared memory has the size that the heaviest block of the graph needs, up to
+ * a share of the device's; blocks that need more keep their scores in the
+ * workspace. */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "kernels/attention/cuda/passes_launch.h"
 
 enum { ROWS, BALANCE, VEC, SOFTMAX };
-enum { BLOCKS_RESIDENT = 4 }; /* that a multiprocessor should hold */
+enum { BLOCKS_RESIDENT = 4 }; /* blocks that a multiprocessor should hold */
 
 typedef struct smmf_state {
   size_t shared;
@@ -126,10 +128,19 @@ DFGNN_FAMILIES(attention_cuda_smmf) = {
      .revision = 1,
      .deterministic = 1,
      .weights = 1,
-     .parameters = {{"rows", 3, {8, 16, 32}, {NULL}},
-                    {"balance", 2, {0, 1}, {"edge", "row"}},
-                    {"vec", 2, {0, 1}, {"wide", "1"}},
-                    {"softmax", 2, {0, 1}, {"once", "redundant"}}},
+     .parameters = {{.name = "rows", .count = 3, .values = {8, 16, 32}},
+                    {.name = "balance",
+                     .count = 2,
+                     .values = {0, 1},
+                     .labels = {"edge", "row"}},
+                    {.name = "vec",
+                     .count = 2,
+                     .values = {0, 1},
+                     .labels = {"wide", "1"}},
+                    {.name = "softmax",
+                     .count = 2,
+                     .values = {0, 1},
+                     .labels = {"once", "redundant"}}},
      .legal = legal,
      .workspace = workspace,
      .prepare = prepare,

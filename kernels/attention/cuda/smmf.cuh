@@ -8,9 +8,9 @@
 
 namespace dfgnn {
 
-constexpr int kSmmfRows = 32; /* of a block, at most */
+constexpr int kSmmfRows = 32; /* the most rows of a block */
 
-/* Scores of heads head .. head + heads - 1 of the block's edges. */
+/* Scores the block's edges in heads head .. head + heads - 1. */
 template <typename T, int OP, int VEC>
 __device__ __forceinline__ void
 block_scores(const dfgnn_passes &p, const int64_t *begin, int rows,

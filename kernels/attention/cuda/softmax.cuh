@@ -7,7 +7,7 @@
 
 namespace dfgnn {
 
-/* Rows above this are shared by the warps of a block. */
+/* All warps of a block share a row of more edges than this. */
 constexpr int kLongRow = 2048;
 
 template <typename A> struct softmax_sum {
@@ -32,8 +32,8 @@ template <typename A> struct softmax_sum {
   }
 };
 
-/* Every `stride`-th score of a row from `at`; GAT computes it first, a bias is
- * added. */
+/* Sums every `stride`-th score of a row from `at` on.  GAT's scores are
+ * computed here, and the bias is added here. */
 template <typename A, int GAT, int BIAS>
 __device__ __forceinline__ void
 sum_row(softmax_sum<A> &sum, const softmax_params &p, int row, int head,
@@ -63,9 +63,9 @@ sum_row(softmax_sum<A> &sum, const softmax_params &p, int row, int head,
   }
 }
 
-/* Scores far from 0 lose digits against a log-sum-exp of their size, so those
- * of such a row are replaced by their distance to the largest.  Returns what
- * was taken off.  Each thread shifts what it summed. */
+/* Scores far from 0 lose digits against a log-sum-exp of their size, so in such
+ * a row they are replaced by their distance to the largest.  Returns the number
+ * that was subtracted.  Each thread shifts the scores that it summed. */
 template <typename A>
 __device__ __forceinline__ A shift_row(const softmax_sum<A> &sum,
                                        const softmax_params &p, int head,
@@ -92,7 +92,7 @@ __device__ __forceinline__ void finish_row(const softmax_sum<A> &sum, A shift,
                                            const softmax_params &p, int row,
                                            int head) {
   const int64_t at = int64_t(row) * p.heads + head;
-  /* Weights of a row of -inf are exp2(-inf - 0). */
+  /* In a row of -inf lse2 is 0, so that weights are exp2(-inf - 0) = 0. */
   static_cast<A *>(p.lse2)[at] = lse2_of(sum, shift);
   if (p.lse)
     static_cast<A *>(p.lse)[at] =
@@ -109,7 +109,7 @@ __device__ __forceinline__ void weigh_row(A lse2, const softmax_params &p,
         exp2_fast(scores[i] - lse2);
 }
 
-/* A warp a row and head; long rows after that by whole blocks. */
+/* A warp takes a row and head; after that whole blocks take the long rows. */
 template <typename A, int GAT, int BIAS>
 __global__ void __launch_bounds__(256)
     row_softmax(const __grid_constant__ softmax_params p) {

@@ -1,7 +1,10 @@
-/* terms.cuh - what an edge adds to the gradients, from its two products
+/* terms.cuh - the factors by which an edge adds to gradients, from its two
+ * products
  *
- * With P = exp(s - lse), the kept factor r and delta = <dO, O>:
- *     weight = P r, of dO in grad_value         score = P (r dP - delta) = dS
+ * With P = exp(s - lse), the factor r of dropout and delta = <dO, O>:
+ *
+ *     weight = P r                     the factor of dO in grad_value
+ *     score  = P (r dP - delta) = dS   the gradient of the score
  */
 #ifndef DFGNN_ATTENTION_CUDA_TERMS_CUH
 #define DFGNN_ATTENTION_CUDA_TERMS_CUH
@@ -20,8 +23,8 @@ template <typename A> __device__ __forceinline__ A slope_at(A x, A slope) {
   return x > A(0) ? A(1) : slope;
 }
 
-/* product: of the score, GT's in log2 units.  own, far: see STAT_EXTRA.  bias:
- * in log2 units. */
+/* product: the sum over features of the score, GT's in log2 units.  own, far:
+ * scalars of both nodes, see STAT_EXTRA.  bias: in log2 units. */
 template <int OP, typename A>
 __device__ __forceinline__ edge_terms<A> terms_of(A slope, A product, A dp,
                                                   A lse, A delta, A own, A far,
@@ -46,7 +49,7 @@ __device__ __forceinline__ edge_terms<A> terms_of(A slope, A product, A dp,
   return t;
 }
 
-/* log2 units, +inf if no edge of the row has a weight. */
+/* The log-sum-exp in log2 units; +inf if no edge of the row has a weight. */
 template <typename A> __device__ __forceinline__ A lse_of(A lse) {
   return lse == -A(INFINITY) ? A(INFINITY) : lse * A(kLog2e);
 }

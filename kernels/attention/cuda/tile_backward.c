@@ -1,4 +1,4 @@
-/* tile_backward.c - the host's side of gradients over tiles */
+/* tile_backward.c - host code of gradients over tiles */
 #include "kernels/attention/cuda/tile_backward.h"
 
 #include "kernels/attention/cuda/backward_plans.h"
@@ -21,7 +21,8 @@ static size_t shared_bytes(const dfgnn_problem *problem, int columns,
                                           (far * row + extras * sizeof(float));
 }
 
-/* Rows of partial results; of either pass, since they follow each other. */
+/* The rows of partial results: the larger number of the two passes, which use
+ * the memory one after the other. */
 typedef struct partial_rows {
   int64_t sums, scalars;
 } partial_rows;
@@ -41,7 +42,7 @@ static partial_rows partial_of(const dfgnn_setting *s, const tile_plan *plan) {
 
 /* ---- applicability ------------------------------------------------------- */
 
-/* So many windows a multiprocessor need no cutting. */
+/* With so many windows a multiprocessor, none needs to be cut. */
 enum { WINDOWS_ENOUGH = 8 };
 
 static const char *split_refusal(const dfgnn_setting *s,
@@ -53,7 +54,7 @@ static const char *split_refusal(const dfgnn_setting *s,
   if (partial.scalars == 0)
     return "no window is longer than an item";
   if ((n < m ? n : m) / plan->rows > (int64_t)s->device->units * WINDOWS_ENOUGH)
-    return "there are windows enough without cutting them";
+    return "there are enough windows without cutting them";
   return partial.sums > 4 * (n + 2 * m) * s->problem->heads
              ? "partial results might take four times the memory of gradients"
              : NULL;
@@ -115,7 +116,8 @@ static grad_tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
   return m;
 }
 
-/* Or that of what serves unaligned arguments. */
+/* The larger of this plan's workspace and that of the plan for unaligned
+ * arguments. */
 size_t dfgnn__grad_tile_workspace(const dfgnn_setting *s,
                                   const tile_plan *plan) {
   const grad_plan plain = dfgnn__grad_plain_plan();
@@ -197,7 +199,7 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
       p);
 }
 
-/* grad_beta, of the numbers that rows leave. */
+/* Sums grad_beta from the numbers that rows leave in totals. */
 static dfgnn_status sum_beta(const grad_tile_memory *memory,
                              const dfgnn_launch *launch) {
   const int64_t pairs =

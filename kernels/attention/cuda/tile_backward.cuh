@@ -2,18 +2,24 @@
  *
  * Own rows stay in shared memory; gathered ones come in steps of 16, two in
  * flight.  Rows lie there as 16-byte units, unit u of row r at u ^ turn(r), so
- * that all of these take the least number of turns of the banks:
- *   - as rows of a product over features, f32: lane 4g + t reads unit 4c + t of
- *     row g, features that serve two products, as k of which it does not
- *     matter; 16-bit: ldmatrix
- *   - as k of a product over rows, f32: unit 8J + g of rows 2t and 2t + 1,
- * which is four products with output column 32J + 4g + jj; 16-bit:
- * ldmatrix.trans The accumulators of S are the A fragments of the sums as they
- * are: k slots t and t + 4 of tf32 are columns 2t and 2t + 1.
+ * that these loads have the fewest bank conflicts:
  *
- * What is no edge is left out by its bit.  Times a row that is not finite it
- * still gives NaN, as the parts of infinity do: rows of results that are not
- * finite are done again along their edges. */
+ *   products over features (S, dP), rows of either operand
+ *     f32     lane 4 g + t reads unit 4 c + t of row g, features of two
+ *             products; the order of k is the same in both operands
+ *     16-bit  ldmatrix
+ *   products over gathered rows (sums), which are k there
+ *     f32     lane 4 g + t reads unit 8 J + g of rows 2 t and 2 t + 1, for four
+ *             products with output columns 32 J + 4 g + jj
+ *     16-bit  ldmatrix.trans
+ *
+ * The accumulators of S are the A fragments of the sums as they are: k slots t
+ * and t + 4 of TF32 are columns 2 t and 2 t + 1.
+ *
+ * A bit of a mask says that a pair is an edge; other pairs have weight 0.  But
+ * 0 times a row that is not finite is NaN, and so are the TF32 parts of
+ * infinity: rows of results that are not finite are computed again along their
+ * edges. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_CUH
 
@@ -22,8 +28,8 @@
 
 namespace dfgnn {
 
-/* Operands of tf32.  TERMS 3: of two parts each, which is as exact as f32; 1:
- * rounded. */
+/* Operands of TF32 products.  TERMS 3: each number is the sum of two parts,
+ * which is as exact as f32; 1: it is rounded. */
 template <int TERMS, int N> struct grad_tile_parts {
   unsigned high[N], low[TERMS == 3 ? N : 1];
 
@@ -39,8 +45,8 @@ template <int TERMS, int N> struct grad_tile_parts {
   __device__ __forceinline__ void set(int i, float x) {
     set(i, __float_as_uint(x));
   }
-  /* With the higher part truncated by the tensor core itself: where numbers lie
-   * in registers as it takes them, that is an instruction less. */
+  /* Leaves it to the tensor core to truncate the high part: an instruction less
+   * where numbers lie in registers as it takes them. */
   __device__ __forceinline__ void set_whole(int i, unsigned x) {
     if constexpr (TERMS == 3) {
       high[i] = x;
@@ -70,7 +76,7 @@ struct grad_tile_walk {
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int EXTRAS = GRAD_TILE_EXTRAS(OP, COLUMNS);
-  static constexpr int UNITS = W * sizeof(T) / 16; /* of a row */
+  static constexpr int UNITS = W * sizeof(T) / 16; /* units of a row */
   static constexpr int STEP = GRAD_TILE_STEP, TILES = STEP / 8;
   static constexpr int VEC = F32 ? 4 : 2; /* features in a piece of a row */
 
@@ -79,13 +85,13 @@ struct grad_tile_walk {
   uint4 *own;                      /* [OWN][window][UNITS] */
   uint4 *far;                      /* [stages][FAR][STEP][UNITS] */
   float *extra;                    /* [stages][STEP][EXTRAS] */
-  int columns, columns_ahead;      /* of a chunk, by lane */
-  unsigned mask[2], mask_ahead[2]; /* of rows g and g + 8 */
+  int columns, columns_ahead;      /* a chunk's columns, one a lane */
+  unsigned mask[2], mask_ahead[2]; /* masks of rows g and g + 8 */
   float lse[2], delta[2], own_extra[2], inner[2], beta;
-  /* Edges: places in the matrix of the first of rows g and g + 8 in the chunk;
-   * rows of which a number that was written of an edge is not finite. */
+  /* EDGES: the place in the matrix of the first edge in the chunk, of rows g
+   * and g + 8. */
   int64_t place_of[EDGES ? 2 : 1];
-  unsigned odd;
+  unsigned odd; /* bit h: an edge of row g + 8 h has a dS that is not finite */
   uint64_t key;
   float s[TILES][4], dp[TILES][4];
   float sum[YT + 1][W / 8][4];
@@ -144,7 +150,7 @@ struct grad_tile_walk {
                : 0;
   }
 
-  /* Column i of a step. */
+  /* The node of column i of a step. */
   __device__ __forceinline__ int column(int step, int i) const {
     if (p.dense)
       return tile.column + min(step * STEP + i, tile.columns - 1);
@@ -191,13 +197,13 @@ struct grad_tile_walk {
       mask_ahead[i] = chunk < tile.chunks ? __ldg(from + 8 * i) : 0;
   }
 
-  /* ---- a step -------------------------------------------------------------
-   */
+  /* ---- a step ------------------------------------------------------------ */
 
   using a_parts = grad_tile_parts<TERMS, 8>; /* two fragments */
   using b_parts = grad_tile_parts<TERMS, 4>;
 
-  /* d += fragment k of a, by that of b. */
+  /* d += fragment ka of a times numbers b0 and b1 of b.  TERM 0: the low part
+   * of a; 1: the low part of b; 2: the high parts. */
   template <int TERM, class A, class B>
   __device__ static __forceinline__ void
   product(float (&d)[4], const A &a, int ka, const B &b, int b0, int b1) {
@@ -208,7 +214,7 @@ struct grad_tile_walk {
     mma_tf32(d, x, b.template at<LOW_B>(b0), b.template at<LOW_B>(b1));
   }
 
-  /* Units 4c + t of rows g and g + 8. */
+  /* Loads units 4 c + t of rows g and g + 8. */
   __device__ __forceinline__ void own_parts(a_parts &a, int t, int c) const {
     const uint4 *at = own + (t * p.window + first_row() + group()) * UNITS +
                       ((4 * c) ^ (place() ^ turn(group())));
@@ -244,7 +250,7 @@ struct grad_tile_walk {
     }
   }
 
-  /* S and dP. */
+  /* Computes S and dP. */
   __device__ __forceinline__ void scores(const uint4 *stage) {
 #pragma unroll
     for (int n = 0; n < TILES; ++n)
@@ -281,7 +287,8 @@ struct grad_tile_walk {
     }
   }
 
-  /* Tensor cores truncate sums: what is small is added apart. */
+  /* Tensor cores truncate what they add: products of low parts are small, and
+   * have sums of their own. */
   __device__ __forceinline__ void scores_f32(const uint4 *stage) {
     float s_rest[TILES][4] = {}, dp_rest[TILES][4] = {};
 #pragma unroll
@@ -315,8 +322,8 @@ struct grad_tile_walk {
         }
   }
 
-  /* Edges of a row are in the order of their columns (dfgnn__tile_prepare()),
-   * as bits are. */
+  /* The edges of a row are in the order of their columns, as bits are:
+   * dfgnn__tile_prepare() checks it. */
   __device__ __forceinline__ int64_t number_at(int h, unsigned bit) const {
     if constexpr (EDGES != 0)
       return edge_number<COLUMNS, EDGES>(
@@ -338,7 +345,8 @@ struct grad_tile_walk {
     }
   }
 
-  /* S and dP become what weighs far rows of the score, P that of the value. */
+  /* s and dp become dS and P, the factors of the far rows of the score and of
+   * the value. */
   __device__ __forceinline__ void terms(int step) {
     const float *numbers = extra + step % GRAD_TILE_STAGES * STEP * EXTRAS;
     const int begin = step * STEP % 32; /* in the chunk */
@@ -397,12 +405,12 @@ struct grad_tile_walk {
       add_pairs(to, x, from);
   }
 
-  /* With TERMS 3 what a step adds is summed apart, as tensor cores would
-   * truncate long sums at every turn. */
+  /* With TERMS 3 the products of a step are summed from 0, and then added to
+   * the sums, which tensor cores would truncate at every step. */
   __device__ __forceinline__ void add_f32(float (&to)[W / 8][4],
                                           const float (&x)[TILES][4],
                                           const uint4 *from) const {
-    constexpr int PAIR = W % 64 == 0 && TO == 1 ? 2 : 1; /* of four tiles */
+    constexpr int PAIR = W % 64 == 0 && TO == 1 ? 2 : 1; /* times four tiles */
     grad_tile_parts<TERMS, 4> a[TILES];
 #pragma unroll
     for (int n = 0; n < TILES; ++n) {
@@ -430,7 +438,7 @@ struct grad_tile_walk {
     }
   }
 
-  /* Adds the products of rows r and r + 1 from unit 8j + g on. */
+  /* Adds the products of rows r and r + 1 from unit 8 j + g on. */
   template <int PAIR>
   __device__ static __forceinline__ void
   add_tiles(float (&d)[4 * PAIR][4], const grad_tile_parts<TERMS, 4> &a,
@@ -491,8 +499,7 @@ struct grad_tile_walk {
         add(sum[0], s, stage);
   }
 
-  /* ---- an item ------------------------------------------------------------
-   */
+  /* ---- an item ----------------------------------------------------------- */
 
   __device__ void begin() {
 #pragma unroll
@@ -521,7 +528,7 @@ struct grad_tile_walk {
       }
   }
 
-  /* The lane's 16 bytes of an own row; zeros beyond it. */
+  /* Loads the lane's 16 bytes of an own row; zeros beyond it. */
   static constexpr int UNIT = 16 / sizeof(T);
   __device__ __forceinline__ packed<T, UNIT> own_unit(const tensor_view &t,
                                                       int r) const {
@@ -536,7 +543,7 @@ struct grad_tile_walk {
     return x;
   }
 
-  /* What grad_stats() does, by the same sums, for the rows of the warp. */
+  /* Finds the stats of the rows of the warp, by the sums of node_stats(). */
   __device__ __forceinline__ void own_stats() {
     constexpr int AT_ONCE = 4, SUMS = AGNN ? 2 : 1;
 #pragma unroll
@@ -590,7 +597,7 @@ struct grad_tile_walk {
     to[STAT_DELTA] = delta[h];
     if constexpr (STATS > STAT_EXTRA) {
       to[STAT_EXTRA] = own_extra[h];
-      to[STAT_EXTRA + 1] = 0; /* read with the others */
+      to[STAT_EXTRA + 1] = 0; /* padding, loaded with the others */
     }
   }
 
@@ -609,7 +616,7 @@ struct grad_tile_walk {
       number_rows();
     for (int step = 0; step < count; ++step) {
       copy_wait<0>();
-      __syncthreads(); /* it is there, and nobody reads the one before */
+      __syncthreads(); /* the stage is loaded, and the one before is read */
       if (step + 1 < count)
         fetch(step + 1);
       if (step % (32 / STEP) == 0) {
@@ -631,10 +638,9 @@ struct grad_tile_walk {
     finish();
   }
 
-  /* ---- results ------------------------------------------------------------
-   */
+  /* ---- results ----------------------------------------------------------- */
 
-  /* Visits this lane's pieces of row g + 8h: visit(feature, x). */
+  /* Calls visit(feature, x) for this lane's pieces of row g + 8 h. */
   template <class Visit>
   __device__ __forceinline__ void pieces(float (&from)[W / 8][4], int h,
                                          const Visit &visit) {
@@ -669,8 +675,9 @@ struct grad_tile_walk {
         reinterpret_cast<const char *>(own + r * UNITS + u) + at % 16);
   }
 
-  /* Ends a row like grad_tile_row::finish().  It returns which results must be
-   * found anew: bit t: sum t; GRAD_TILE_INNER. */
+  /* Ends a row as grad_tile_row::finish() does.  Returns the results that must
+   * be computed again.  Bit t: sum t; besides, GRAD_TILE_INNER and
+   * GRAD_TILE_EDGES. */
   __device__ __forceinline__ unsigned finish_row(int h) {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;
@@ -745,7 +752,7 @@ struct grad_tile_walk {
 
   __device__ void finish() {
     const bool part = tile.flags & DFGNN_TILE_PARTIAL;
-    unsigned again[2] = {0, 0}; /* of rows g and g + 8 */
+    unsigned again[2] = {0, 0}; /* results of rows g and g + 8 */
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (!GT) {

@@ -1,13 +1,16 @@
-/* tile_backward.h - gradients over the TILES view: what host code and
- * kernels share
+/* tile_backward.h - arguments of the kernels of gradients over the TILES view
  *
  * A block has an item of the view (kernels/common/tiles.h), a warp 16 rows of
- * its window.  A pass over the graph's tiles gives what belongs to
- * destinations, one over those of its transpose what belongs to sources; "own"
- * and "far" are those of backward.h.  With the edges of a tile as matrices
- *     S = own far^T, P = exp(S - lse), dP = own' far'^T, dS = P (dP - delta)
- * the sums are  dS far  and, over sources,  P far'.  No GATv2: its score is no
- * product. */
+ * its window.  A pass over the graph's tiles gives the gradients of
+ * destinations, one over the tiles of its transpose those of sources; "own" and
+ * "far" are those of backward.h, with ' for the tensors of dP.  With the edges
+ * of a tile as matrices
+ *
+ *     S  = own far^T       P  = exp(S - lse)
+ *     dP = own' far'^T     dS = P (dP - delta)
+ *
+ * the sums are  dS far  and, in the pass over the transpose,  P far'.  GATv2 is
+ * left out: its score is no product. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_H
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_H
 
@@ -20,8 +23,9 @@ typedef struct grad_tile_params {
   const int32_t *columns;
   const uint32_t *masks;
   const dfgnn_tile_cut *cuts;
-  int32_t window, dense; /* rows of the view */
-  void *row_totals;      /* AGNN, rows: [N,H] of grad_beta, or NULL */
+  /* The rows of a window; 1 if the columns of an item follow each other. */
+  int32_t window, dense;
+  void *row_totals; /* AGNN, rows: [N,H] of grad_beta, or NULL */
 } grad_tile_params;
 
 enum {
@@ -30,15 +34,15 @@ enum {
   GRAD_TILE_MOST_WIDTH = 128
 };
 
-/* Features are padded to this many. */
+/* The number of features after padding. */
 #define GRAD_TILE_WIDTH(dim) (((dim) + 31) / 32 * 32)
 
-/* Tensors: of own rows, gathered. */
+/* The number of tensors of own rows, and of gathered rows. */
 #define GRAD_TILE_OWN(op, columns)                                             \
   ((op) == DFGNN_OP_GT || ((op) == DFGNN_OP_AGNN && !(columns)) ? 2 : 1)
 #define GRAD_TILE_FAR(op, columns)                                             \
   ((op) == DFGNN_OP_GT || ((op) == DFGNN_OP_AGNN && (columns)) ? 2 : 1)
-/* Numbers beside a gathered row. */
+/* The number of scalars beside a gathered row. */
 #define GRAD_TILE_EXTRAS(op, columns)                                          \
   ((columns) ? GRAD_STATS(op) : (op) == DFGNN_OP_GT ? 0 : 1)
 

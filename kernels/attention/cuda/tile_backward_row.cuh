@@ -1,6 +1,6 @@
 /* tile_backward_row.cuh - one row of gradients by a warp, 16 bytes a lane:
- * along its edges where tiles cannot say it all or gave no number, and from the
- * partial sums of cut windows */
+ * along its edges where tiles have duplicate edges or gave a result that is not
+ * finite, and from the partial sums of cut windows */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 
@@ -14,9 +14,9 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-/* In a mask of results, beside bit t for sum t: the sum of dS times the score's
- * inner derivative, which gives GAT's grad_score and AGNN's grad_beta; what is
- * written of edges. */
+/* Bits of a mask of results, beside bit t for sum t.  GRAD_TILE_INNER: the sum
+ * of dS times the score's inner derivative, which gives GAT's grad_score and
+ * AGNN's grad_beta.  GRAD_TILE_EDGES: the numbers written for edges. */
 constexpr unsigned GRAD_TILE_INNER = 4, GRAD_TILE_EDGES = 8;
 
 template <int OP, typename T, int DIM, bool COLUMNS, int EDGES>
@@ -44,8 +44,8 @@ struct grad_tile_row {
     return static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes +
            int64_t(head) * t.head_bytes;
   }
-  /* Lane l has features K l .. K l + K - 1, as where delta is summed: of a row
-   * with one edge, dP - delta is 0. */
+  /* Lane l has features K l .. K l + K - 1, as it has when delta is summed: so
+   * dP - delta is 0 in a row with one edge. */
   __device__ static int first() { return (threadIdx.x & 31) * K; }
   __device__ bool has() const { return first() < DIM; }
   __device__ void load(float (&to)[K], const tensor_view &t, int node) const {
@@ -83,7 +83,7 @@ struct grad_tile_row {
       beta = scalar(p.walk.beta, 0);
   }
 
-  /* number: of the edge in the CSR matrix.  emits: write what is of edges. */
+  /* number: of the edge in the CSR matrix.  emits: write its gradients. */
   __device__ void edge(int j, int64_t number, bool emits) {
     float x[FAR][K], product = 0, dp = 0, far = 0;
 #pragma unroll
@@ -118,7 +118,7 @@ struct grad_tile_row {
     if (AGNN)
       score *= COLUMNS ? far * extra * beta : far;
     if constexpr (TO > 0)
-      if (t.weight != 0 || score != 0) /* 0 times infinity is none */
+      if (t.weight != 0 || score != 0) /* 0 times infinity would be NaN */
         add(x, t.weight, score);
   }
 
@@ -145,7 +145,7 @@ struct grad_tile_row {
     return AGNN && !(extra < inverse_norm(0.0f));
   }
 
-  /* What backward.cuh's finish() does. */
+  /* Ends the row as finish() of backward.cuh does. */
   __device__ void finish() {
     if (AGNN) {
       const float along =
@@ -165,7 +165,7 @@ struct grad_tile_row {
     }
   }
 
-  /* Which results must be found anew. */
+  /* The results that must be computed again. */
   __device__ unsigned bad() const {
     unsigned x = is_finite(inner) ? 0 : GRAD_TILE_INNER;
 #pragma unroll
@@ -205,8 +205,8 @@ __device__ void grad_tile_slow_row(const grad_tile_params &p, int row, int head,
   r.store(wanted);
 }
 
-/* A block a window that was cut, a warp a row at a time: the items' sums in
- * their order. */
+/* A block takes a window that was cut, a warp a row of it at a time, and adds
+ * the items' sums in their order. */
 template <int OP, typename T, int DIM, int COLUMNS, int EDGES>
 __global__ void __launch_bounds__(256, 1)
     grad_tile_merge(const __grid_constant__ grad_tile_params p) {

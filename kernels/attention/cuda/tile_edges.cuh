@@ -1,9 +1,8 @@
-/* tile_edges.cuh - bias and dropout of tiles: numbers of edges, and what is
- * looked up by them
+/* tile_edges.cuh - bias and dropout over tiles, by the number of an edge
  *
  * A bit of a mask does not say which edge it is.  Where the edges of a row are
- * in the order of their columns, the bits below it do; other matrices are
- * refused by dfgnn__tile_prepare() of a problem with bias or dropout. */
+ * in the order of their columns, the number of bits below it does; for a
+ * problem with bias or dropout dfgnn__tile_prepare() refuses other matrices. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_EDGES_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_EDGES_CUH
 
@@ -29,7 +28,7 @@ __device__ __forceinline__ int64_t edge_from(const Params &p, int row,
   return low;
 }
 
-/* In log2 units. */
+/* The bias of an edge and head in log2 units; 0 without. */
 template <int EDGES, class Params>
 __device__ __forceinline__ float bias_of(const Params &p, int64_t edge,
                                          int head) {
@@ -46,7 +45,7 @@ __device__ __forceinline__ uint64_t edge_key(const Params &p) {
   return 0;
 }
 
-/* What a weight is multiplied by. */
+/* The factor of a weight by dropout; 1 without. */
 template <int EDGES, class Params>
 __device__ __forceinline__ float edge_kept(const Params &p, uint64_t key,
                                            int64_t edge, int head) {
@@ -55,8 +54,8 @@ __device__ __forceinline__ float edge_kept(const Params &p, uint64_t key,
   return 1.0f;
 }
 
-/* Backward.  The number in the CSR matrix of the edge at a place of the matrix
- * of a walk. */
+/* The number in the CSR matrix of the edge that is at place `at` of the matrix
+ * that a pass of backward walks over. */
 template <bool COLUMNS, int EDGES, class Params>
 __device__ __forceinline__ int64_t edge_number(const Params &p, int64_t at) {
   if constexpr (COLUMNS && EDGES)
@@ -64,9 +63,9 @@ __device__ __forceinline__ int64_t edge_number(const Params &p, int64_t at) {
   return at;
 }
 
-/* Bit k of the result: is the weight of a row's k-th edge of `count` in a chunk
- * kept?  The row has four adjacent lanes, which share them out; all lanes of
- * the warp call it. */
+/* Bit k of the result: is the weight of a row's edge first + k kept, for k <
+ * count?  The row's four adjacent lanes share the edges out; all lanes of the
+ * warp call it. */
 template <bool COLUMNS, int EDGES, class Params>
 __device__ __forceinline__ unsigned
 kept_edges(const Params &p, uint64_t key, int64_t first, int count, int head) {
@@ -84,7 +83,7 @@ kept_edges(const Params &p, uint64_t key, int64_t first, int count, int head) {
   return bits;
 }
 
-/* The gradient of a bias is dS. */
+/* Writes the gradient of an edge's bias, which is dS. */
 template <bool COLUMNS, int EDGES, class Params>
 __device__ __forceinline__ void emit_edge(const Params &p, int64_t edge,
                                           int head, float score) {

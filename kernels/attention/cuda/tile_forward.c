@@ -1,4 +1,4 @@
-/* tile_forward.c - the host's side of forward over tiles */
+/* tile_forward.c - host code of forward over tiles */
 #include "kernels/attention/cuda/tile_forward.h"
 
 #include "base/error.h"
@@ -7,13 +7,13 @@
 
 static const char source[] = "kernels/attention/cuda/tile_forward.cuh";
 
-/* ---- what a setting needs ------------------------------------------------ */
+/* ---- memory and applicability -------------------------------------------- */
 
 static int width_of(const dfgnn_problem *problem) {
   return TILE_WIDTH((int)problem->dim);
 }
 
-/* The shared memory of a block; tile_forward lays it out alike. */
+/* Bytes of shared memory of a block, as tile_forward<> lays it out. */
 static size_t shared_bytes(const dfgnn_problem *problem,
                            const tile_plan *plan) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
@@ -192,7 +192,8 @@ static dfgnn_status merge(const tile_params *p, const dfgnn_launch *launch,
   const int64_t blocks = dfgnn__ceil_div(cuts * p->rows, WARPS);
   const dfgnn_program program = merge_program(launch->setting.problem, edges);
   if (blocks > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld windows to merge",
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld windows to merge need more than 2^31 - 1 blocks",
                        (long long)cuts);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,

@@ -6,9 +6,9 @@
  * on, and its values during the next scores; with two stages the next chunk is
  * copied whole meanwhile.
  *
- * The mask decides what is an edge, never a value.  But a weight of zero times
- * an infinite value is a NaN: rows that do not come out finite are done again,
- * edge by edge. */
+ * A bit of the mask says that a pair is an edge; other pairs have weight 0. But
+ * 0 times an infinite value is NaN: rows that do not come out finite are
+ * computed again, edge by edge. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 
@@ -22,13 +22,13 @@ struct tile_forward {
   using T = typename Math::T;
   static constexpr bool kKey = OP == DFGNN_OP_GT;
   static constexpr bool kDot = OP == DFGNN_OP_GT || OP == DFGNN_OP_AGNN;
-  /* A number a column that is found from its staged row. */
+  /* Has each column a number that is computed from its staged row? */
   static constexpr bool kReduced = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GATV2;
   /* GATv2 reads the query a feature at a time. */
   static constexpr bool kOwn = kDot ? Math::kQueryShared : OP == DFGNN_OP_GATV2;
   static constexpr int W = TILE_WIDTH(DIM);
   static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
-  /* Lanes of a staged row: a power of two; of 96 features some rest. */
+  /* The lanes of a staged row, a power of two; with 96 features some rest. */
   static constexpr int kLanes = kVectors <= 4    ? 4
                                 : kVectors <= 8  ? 8
                                 : kVectors <= 16 ? 16
@@ -66,8 +66,8 @@ struct tile_forward {
 
   /* ---- copies ------------------------------------------------------------ */
 
-  /* Rows first, first + step, ... below 32 or `last`; row r is of the node in
-   * lane r. */
+  /* Copies rows first, first + step, ... below `last`; lane r has the node of
+   * row r.  WIDE: `first` and `step` count groups of 32 / kLanes rows. */
   __device__ __forceinline__ void copy(T *to, const tensor_view &t, int node,
                                        int first, int last, int step) const {
     const char *base =
@@ -116,14 +116,14 @@ struct tile_forward {
 
   struct state {
     float sums[W / 8][4], m[2], l[2];
-    float row[2]; /* GAT: scores; else what scores are multiplied by */
+    float row[2]; /* GAT, GATv2: added to scores; else multiplies them */
     typename Math::template query<W> query;
-    /* Edges: the number of each row's first in this chunk. */
+    /* EDGES: the number of each row's first edge in this chunk. */
     int64_t number[EDGES ? 2 : 1];
     uint64_t key;
   };
 
-  /* Those of the chunk's staged rows; lanes of a row side by side. */
+  /* Computes the numbers of columns (kReduced) from the chunk's staged rows. */
   __device__ __forceinline__ void reduce_columns(int stage) const {
     constexpr int side = 32 / kLanes;
     const int column = lane % kLanes * kVector;
@@ -136,7 +136,7 @@ struct tile_forward {
         scalars()[row] = OP == DFGNN_OP_AGNN ? inverse_norm(x) : x * p.slope;
     }
   }
-  /* What the features from `first` on add. */
+  /* The part of kVector features from `first` on. */
   __device__ __forceinline__ float reduced(const T *row, int first) const {
     float x[kVector], y[kVector], sum = 0.0f;
     load_staged(x, row + first);
@@ -178,7 +178,8 @@ struct tile_forward {
       additive_scores<T, W>(s, own(), value_at(stage), att(), lane);
   }
 
-  /* To log2 units. */
+  /* Completes the scores with the numbers of rows and columns; they end in log2
+   * units. */
   __device__ __forceinline__ void finish_scores(tile_scores &s, const state &z,
                                                 float column_scalar) const {
     const int t = lane % 4;
@@ -204,8 +205,8 @@ struct tile_forward {
       }
   }
 
-  /* f(score or weight, row, number of its edge in the row's part of the chunk)
-   * of the edges among them. */
+  /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
+   * weight of edge k of row r in the chunk. */
   template <class F>
   __device__ __forceinline__ void
   numbered(tile_scores &s, const unsigned (&mask)[2], const F &f) const {
@@ -222,7 +223,7 @@ struct tile_forward {
         }
   }
 
-  /* Scores become weights; scale: of what was summed before. */
+  /* Turns scores into weights; scale: the factor of the sums before. */
   __device__ __forceinline__ void soften(tile_scores &s, float (&scale)[2],
                                          state &z,
                                          const unsigned (&mask)[2]) const {
@@ -268,8 +269,8 @@ struct tile_forward {
                ? item.column
                : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS);
   }
-  /* Edges of a row are in the order of their columns (dfgnn__tile_prepare()),
-   * as bits are. */
+  /* The edges of a row are in the order of their columns, as bits are:
+   * dfgnn__tile_prepare() checks it. */
   __device__ __forceinline__ void number_rows(state &z,
                                               const dfgnn_tile &item) const {
     z.key = edge_key<EDGES>(p);
@@ -545,13 +546,13 @@ struct tile_forward {
   }
 };
 
-/* Up to 168 registers a thread: 12 warps a multiprocessor; 128 and 16 of narrow
- * tiles.  WIDE: tensors may be read and written by 16 bytes. */
+/* 12 warps a multiprocessor leave a thread 168 registers; 16 warps of narrow
+ * tiles leave 128.  WIDE: tensors may be read and written by 16 bytes. */
 template <int OP, typename T, int EXACT, int DIM, int WIDE, int EDGES>
 __global__ void __launch_bounds__(TILE_WIDTH(DIM) > 64 ? 384 : 512, 1)
     tile_attend(const __grid_constant__ tile_params p) {
   extern __shared__ uint4 tile_shared[];
-  /* By a shuffle, so that the compiler knows it to be the same in a warp. */
+  /* The shuffle tells the compiler that `warp` is the same in all lanes. */
   const int warp = __shfl_sync(kFullMask, int(threadIdx.x / 32), 0);
   const int lane = threadIdx.x & 31, head = blockIdx.y;
   const dfgnn_tile item = p.items[blockIdx.x];

@@ -1,4 +1,4 @@
-/* tile_forward.h - what host code and the kernels of tile_forward.cuh share */
+/* tile_forward.h - arguments of the kernels of forward over the TILES view */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_H
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_H
 
@@ -23,10 +23,10 @@ typedef struct tile_params {
   const float *row_scalar, *column_scalar; /* GAT */
   const void *att;
   const float *beta;
-  float *partial, *partial_state; /* [slot][head][R] of W sums, of m and l */
+  float *partial, *partial_state; /* [slot][head][R] of W sums, of (m, l) */
   float *lse;
   float scale, slope;
-  /* The matrix, for rows that tiles cannot do and for numbers of edges. */
+  /* The matrix, for rows along their edges and for numbers of edges. */
   const void *offsets;
   int32_t offsets64;
   const int32_t *indices;
@@ -40,7 +40,7 @@ enum {
   TILE_PAD_BYTES = 16
 };
 
-/* Features are padded to this many. */
+/* The number of features after padding. */
 #define TILE_WIDTH(dim) (((dim) + 31) / 32 * 32)
 
 #endif

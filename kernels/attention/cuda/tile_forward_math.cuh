@@ -1,13 +1,17 @@
 /* tile_forward_math.cuh - products of a warp's 16 rows with a chunk of 32
  * columns, by storage type
  *
- * The lanes 4 g + t of a warp have, of scores[j], [0] and [1]: row order(g),
- * columns 8 j + t and 8 j + t + 4; [2] and [3]: row order(g) + 8.  Rows are
- * staged 4 words, modulo 32, apart: so rows order(g) are read along the
- * features, 16 bytes a lane, and rows t across them without bank conflicts.
- * sums[n] are the like, of feature(n, ...).  An mma adds to 24 bits by
- * truncation, so sums of a chunk start at zero and are added to the others
- * outside. */
+ * Lane 4 g + t of a warp has these scores and sums:
+ *
+ *   s[j][0], s[j][1]         row tile_order(g), columns 8 j + t, 8 j + t + 4
+ *   s[j][2], s[j][3]         row tile_order(g) + 8, the same columns
+ *   sums[n][e], e = 0, 1     row tile_order(g), feature(n, e, t)
+ *   sums[n][e], e = 2, 3     row tile_order(g) + 8, the same features
+ *
+ * Staged rows are 4 words, modulo 32, apart: so there are no bank conflicts
+ * where rows tile_order(g) are read along the features, 16 bytes a lane, nor
+ * where rows t are read across them.  An mma truncates what it adds to 24 bits,
+ * so the sums of a chunk start at 0, and are then added to the sums before. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
 
@@ -21,7 +25,7 @@ using tile_scores = float[4][4];
 template <typename T, int W>
 constexpr int kTileStride = W + TILE_PAD_BYTES / int(sizeof(T));
 
-/* 0 .. 7, neighbours 4 apart. */
+/* An order of 0 .. 7 whose neighbours are 4 apart. */
 __device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
 
 __device__ __forceinline__ void clear(tile_scores &s) {
@@ -52,7 +56,7 @@ __device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
       sums[first + n][e] = fmaf(sums[first + n][e], scale[e / 2], chunk[n][e]);
 }
 
-/* N numbers of shared memory, 16 bytes a load. */
+/* Loads N numbers of shared memory, 16 bytes at a time. */
 template <typename T, int N>
 __device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
   constexpr int VEC = 16 / sizeof(T);
@@ -66,11 +70,11 @@ __device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
   }
 }
 
-/* ---- float: tf32, of which SPLIT takes three products --------------------
+/* ---- float: TF32, of which SPLIT takes three products --------------------
  *
- * The scores' k slots t and t + 4 of two mma are features 4 t .. 4 t + 3 of 16,
- * so that a lane reads them at once.  Those of the sums are columns t and
- * t + 4: the scores are the fragment as they are. */
+ * The k slots t and t + 4 of two mma for scores are features 4 t .. 4 t + 3 of
+ * 16, so that a lane reads them at once.  The k slots for sums are columns t
+ * and t + 4: the scores are the fragment as they are. */
 template <bool SPLIT> struct tile_math_f32 {
   using T = float;
   static constexpr bool kQueryShared = true;
@@ -126,7 +130,7 @@ template <bool SPLIT> struct tile_math_f32 {
     clear(rest);
 #pragma unroll 1
     for (int f = 0; f < W; f += 32) {
-      tile_scores some; /* few, for the truncation */
+      tile_scores some; /* a short sum, because of the truncation */
       clear(some);
 #pragma unroll
       for (int c = f; c < f + 32; c += 16) {
@@ -197,7 +201,7 @@ template <bool SPLIT> struct tile_math_f32 {
   static __device__ __forceinline__ int group(int n) {
     return n / 4 * 32 + n / 2 % 2 * 8;
   }
-  /* The feature of sums[n][e]: two n and two e are four adjacent ones. */
+  /* The feature of sums[n][e]; n, n + 1 (n even) and e = 0, 1 are adjacent. */
   static __device__ __forceinline__ int feature(int n, int e, int t) {
     return group(n) + t % 2 * 16 + t / 2 * 4 + (e & 1) * 2 + n % 2;
   }
@@ -221,7 +225,7 @@ template <bool SPLIT> struct tile_math_f32 {
 
 /* ---- 16-bit types ---------------------------------------------------------
  *
- * The scores' k slots of two mma are features 8 t .. 8 t + 7 of 32. */
+ * The k slots of two mma for scores are features 8 t .. 8 t + 7 of 32. */
 template <typename S> struct tile_math_16 {
   using T = S;
   static constexpr bool kQueryShared = false;
@@ -307,10 +311,11 @@ template <typename S> struct tile_math_16 {
     }
   }
 };
+
 /* ---- GATv2's scores: no product ------------------------------------------
  *
- * leaky(x) = slope x + (1 - slope) max(x, 0), and the sums of att x are one
- * number a row and one a column: this is what is left, the sums of
+ * leaky(x) = slope x + (1 - slope) max(x, 0).  The sum of att x is the sum of a
+ * number of the row and one of the column; this function adds up the rest,
  * att max(q + y, 0). */
 template <typename T, int W>
 __device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,

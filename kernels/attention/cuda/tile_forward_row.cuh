@@ -1,6 +1,6 @@
-/* tile_forward_row.cuh - a row by its edges, one after the other, as the
- * formulas say: for rows whose numbers are not finite, where a product with a
- * weight of zero is not nothing, and for edges that are there twice */
+/* tile_forward_row.cuh - a row along its edges, one after the other, by the
+ * formulas: for rows whose numbers are not finite, where a product with a
+ * weight of 0 is NaN, and for rows with duplicate edges */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_ROW_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_ROW_CUH
 
@@ -10,7 +10,7 @@
 
 namespace dfgnn {
 
-/* A warp's; a lane has every 32nd feature. */
+/* The row of a warp; a lane has every 32nd feature. */
 template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   static constexpr int N = TILE_WIDTH(DIM) / 32;
   const tile_params &p;
@@ -63,7 +63,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
     return lanes_sum<32>(sum);
   }
 
-  /* In log2 units. */
+  /* The score of an edge in log2 units. */
   __device__ __forceinline__ float score(int column, int64_t edge) const {
     return score_of(column) + bias_of<EDGES>(p, edge, head);
   }
@@ -106,7 +106,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
       const float kept = edge_kept<EDGES>(p, key, e, head);
       float x[N];
       l += weight;
-      if (kept == 0.0f) /* 0 times infinity is none */
+      if (kept == 0.0f) /* 0 times infinity would be NaN */
         continue;
       load(x, p.value, column);
 #pragma unroll

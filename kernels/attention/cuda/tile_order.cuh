@@ -7,7 +7,7 @@
 
 namespace dfgnn {
 
-/* A warp a row at a time. */
+/* A warp takes a row at a time. */
 __global__ void __launch_bounds__(256)
     find_disorder(const __grid_constant__ tile_order_params p) {
   const offsets_t offsets{p.offsets, p.offsets64};

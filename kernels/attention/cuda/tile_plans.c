@@ -1,4 +1,4 @@
-/* tile_plans.c - what forward and backward over tiles have in common */
+/* tile_plans.c - host code that forward and backward over tiles share */
 #include "kernels/attention/cuda/tile_plans.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
     return "a row or the number of rows exceeds 2^31";
   if (plan->dense && matrix->destinations != matrix->sources)
     return "the matrix is not square";
-  /* A bit a pair of nodes of a block, 32 bits an edge. */
+  /* Masks have a bit for each pair of nodes of a block, edges 32 bits each. */
   if (plan->dense && !(s->signature->density >= 1.0 / 64))
     return "the blocks of the batch are too sparse";
   return NULL;

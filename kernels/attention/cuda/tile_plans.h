@@ -1,34 +1,34 @@
-/* tile_plans.h - the host's side of attention over the TILES view, for the
- * families `dense` and `window` of either pass */
+/* tile_plans.h - host code of attention over the TILES view, for the families
+ * `dense`, `window` and `direct` of either pass */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_PLANS_H
 #define DFGNN_ATTENTION_CUDA_TILE_PLANS_H
 
 #include "kernels/common/cuda_host.h"
 #include "kernels/common/tiles.h"
 
-/* One setting of a family. */
+/* The parameters of a variant, by name. */
 typedef struct tile_plan {
-  int rows;   /* of a window */
+  int rows;   /* rows of a window */
   int stages; /* forward: chunks in shared memory */
   int split;  /* the most chunks of an item; 0: windows are whole */
-  int dense;
-  int direct; /* fragments.cuh; in shared memory if arguments do not allow it */
+  int dense;  /* 1: the columns of an item follow each other */
+  int direct; /* 1: by fragments.cuh, if the arguments are aligned */
 } tile_plan;
 
 /* ---- either pass --------------------------------------------------------- */
 
-/* NULL if the device, the width and the rows are such that tiles serve them. */
+/* NULL if tiles serve the device, the width and the rows, else the reason. */
 const char *dfgnn__tile_limits(const dfgnn_setting *setting,
                                const tile_plan *plan);
-/* NULL if fragments.cuh serves the problem. */
+/* NULL if fragments.cuh serves the problem, else the reason. */
 const char *dfgnn__direct_limits(const dfgnn_problem *problem);
-/* The heads of a block of 8 warps at most. */
+/* The number of heads of a block, which has at most 8 warps. */
 int dfgnn__direct_heads(int heads, int rows);
 dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed);
-/* What a call looks up by the numbers of edges, of enum edge_mode. */
+/* The bits of enum edge_mode for a call. */
 int dfgnn__tile_edges(const dfgnn_problem *problem, const dfgnn_args *args);
-/* Refuses what masks do not say all of: with bias or dropout, rows whose edges
- * are not in the order of their columns. */
+/* Refuses matrices whose masks do not tell the numbers of edges: with bias or
+ * dropout, rows whose edges are not in the order of their columns. */
 dfgnn_status dfgnn__tile_prepare(const dfgnn_setting *setting);
 
 /* ---- forward: tile_forward.c --------------------------------------------- */
@@ -78,7 +78,7 @@ int dfgnn__grad_tile_views(const tile_plan *plan, dfgnn_view_request *requests);
 dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
                                      const tile_plan *plan);
 
-/* The same of a backward family. */
+/* The same functions of a backward family. */
 #define DFGNN_TILE_BACKWARD(label)                                             \
   static const char *label##_applicable(const dfgnn_setting *s) {              \
     const tile_plan plan = plan_of(s);                                         \

@@ -1,5 +1,5 @@
 /* unfused.c - the baseline: sampled product, edge softmax, sparse product,
- * each a pass over the edges; products of cuSPARSE or plain ones of ours */
+ * each a pass over the edges; products by cuSPARSE or by our own kernels */
 #include "kernels/attention/cuda/cusparse.h"
 #include "kernels/common/cusparse.h"
 
@@ -45,8 +45,8 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
                             const dfgnn_view *const *views) {
   (void)views;
   *state = NULL;
-  /* A queue of programs has no device for the library; the programs are those
-   * for strides that it does not follow. */
+  /* A queue that only lists programs has no device for cuSPARSE; it lists our
+   * kernels, which serve the strides that cuSPARSE does not follow. */
   if (!algorithm(setting) || empty(setting->matrix) || setting->queue->list)
     return DFGNN_OK;
   return dfgnn__cusparse_open((dfgnn_cusparse_state **)state, setting,
@@ -62,7 +62,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const int vector = dfgnn__passes_fill(&passes, launch, 0);
   void *buffer = (char *)launch->workspace + score_bytes(setting);
   void *stream = setting->queue->stream;
-  /* Strides that the library does not follow are ours. */
+  /* Our kernels serve the strides that the library does not follow. */
   const int gather_by_library =
       library && dfgnn__cusparse_serves_gather(&passes);
   const int score_by_library = library && library_scores(setting) &&
@@ -91,7 +91,13 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
 /* alg2 adds in an order that differs from run to run. */
 DFGNN_FAMILIES(attention_cuda_unfused) = {
     {UNFUSED, .deterministic = 1,
-     .parameters = {{"lib", 2, {0, 2}, {"own", "cusparse-alg3"}}}},
+     .parameters = {{.name = "lib",
+                     .count = 2,
+                     .values = {0, 2},
+                     .labels = {"own", "cusparse-alg3"}}}},
     {UNFUSED, .deterministic = 0,
-     .parameters = {{"lib", 1, {1}, {"cusparse-alg2"}}}},
+     .parameters = {{.name = "lib",
+                     .count = 1,
+                     .values = {1},
+                     .labels = {"cusparse-alg2"}}}},
     DFGNN_FAMILIES_END};

@@ -8,40 +8,41 @@
 extern "C" {
 #endif
 
-/* out, lse and weights. */
+/* Computes out, lse and weights. */
 dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                         const dfgnn_matrix *matrix,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected);
-/* Gradients, from out and lse as forward left them. */
+/* Computes the gradients, from out and lse as forward left them. */
 dfgnn_status dfgnn__attention_backward_reference(
     const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     const dfgnn_args *args, const dfgnn_expected *expected);
 
-/* ---- what both share ----------------------------------------------------- */
+/* ---- helpers of both passes ---------------------------------------------- */
 
-/* What an edge reads of one head; vectors are of dim doubles unless they say
- * otherwise. */
+/* The inputs of an edge in one head.  Vectors have dim doubles unless their
+ * comment says otherwise. */
 typedef struct dfgnn_ref_edge {
   double *destination; /* query, normalised */
-  double *key;         /* what the score reads of the source; normalised */
+  double *key;         /* the source's row that the score reads, normalised */
   double *value;       /* may be key */
   double *att;
-  int64_t features;  /* of the edge, F; dim of projected ones; 0: none */
+  int64_t features;  /* F of the edge; dim if they are projected; 0: none */
   double *attr;      /* [features] e */
-  double *weight;    /* [dim, features] W, unless they are projected */
+  double *weight;    /* [dim, features] W, unless e is projected already */
   double *bias;      /* b */
   double *projected; /* W e + b */
   double *magnitude; /* |W| |e| + |b| */
-  /* Of queries and keys, with qk_norm. */
-  double *unit[2];        /* normalised, before the weight */
+  /* With qk_norm: element 0 belongs to the query, element 1 to the key. */
+  double *unit[2];        /* the normalised vector, before the weight */
   double *norm_weight[2]; /* the weight */
-  double *deviation;      /* [2] what was divided by, and [2] the mean of |x|
-                           * over that */
+  double *deviation;      /* [2] the divisor s, and [2] the mean of |x| / s (0
+                           * unless the norm is LAYER) */
 } dfgnn_ref_edge;
 
-/* Columns of W: F, dim of projected features, 0 without any. */
+/* The number of features of an edge: F, or dim if they are projected, or 0. */
 int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem);
+/* The number of doubles of a dfgnn_ref_edge, and one that lies in `buffer`. */
 int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem);
 dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer, const dfgnn_problem *problem);
 void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
@@ -52,7 +53,7 @@ void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
                             const dfgnn_problem *problem,
                             const dfgnn_args *args, int64_t column,
                             int64_t head);
-/* W and b of a head; the features of an edge, once they are loaded. */
+/* Load W and b of a head, then the features of an edge. */
 void dfgnn__ref_load_head(const dfgnn_ref_edge *to,
                           const dfgnn_problem *problem, const dfgnn_args *args,
                           int64_t head);
@@ -60,18 +61,19 @@ void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
                           const dfgnn_problem *problem, const dfgnn_args *args,
                           int64_t edge, int64_t head);
 
-/* A number and the variance of what a kernel makes of it, in squares of the
- * unit roundoff. */
+/* A number, and the variance of a kernel's result for it in squares of the unit
+ * roundoff. */
 typedef struct dfgnn_ref_number {
   double value, variance;
 } dfgnn_ref_number;
 
-/* A result that is one number, and the squares of its sensitivities. */
+/* A result and the squares of its sensitivities: kernels/common/accuracy.h. */
 typedef struct dfgnn_ref_part {
   double value, fixed, summed;
 } dfgnn_ref_part;
 
-/* <a, W e + b>, as it stands or as <W^T a, e>. */
+/* <a, W e + b>.  A kernel may compute <W^T a, e> instead, so the variance
+ * covers both. */
 dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_problem *problem,
                                          const dfgnn_ref_edge *e,
                                          const double *a);
@@ -82,11 +84,11 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
                                   double repeats);
 /* The relative variance of normalised queries and keys. */
 double dfgnn__ref_norm_error(const dfgnn_problem *problem);
-/* How far the mean that LAYER takes away moves normalised numbers, in u and
- * before their weight; 0 without. */
+/* How far the rounding of the mean that LAYER subtracts moves the normalised
+ * numbers, in u and before their weight; 0 for other norms. */
 double dfgnn__ref_mean_error(const dfgnn_problem *problem,
                              const dfgnn_ref_edge *e, int side);
-/* What GAT applies leaky ReLU to. */
+/* The argument of GAT's leaky ReLU. */
 double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
                            int64_t row, int64_t column, int64_t edge,
                            int64_t head);
@@ -112,10 +114,10 @@ double dfgnn__ref_exp_variance(const dfgnn_problem *problem,
                                const dfgnn_ref_number *score, double shift);
 /* The relative variance of the norm of `dim` features. */
 double dfgnn__ref_norm_variance(int64_t dim);
-/* The variance of what is as small as 16 bits can hold: half the distance of
- * the subnormal numbers of f16, squared. */
+/* The variance of rounding a subnormal number of f16: the square of half the
+ * distance between two of them; 0 for other types. */
 double dfgnn__ref_subnormal(const dfgnn_problem *problem);
-/* 0 or 1 / (1 - p) by dropout; 1 without. */
+/* The factor of a weight by dropout: 0 or 1 / (1 - p); 1 without dropout. */
 double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
                        int64_t edge, int64_t head);
 

@@ -1,10 +1,15 @@
 /* backward.c - float64 gradients of attention, by the formulas
  *
- * With P = softmax(s) = exp(s - lse), the kept factor r of dropout and delta_i
- * = <dO_i, O_i>: dP_ij = r_ij <dO_i, v_j>       dS_ij = P_ij (dP_ij - delta_i)
- *     dv_j += P_ij r_ij dO_i         and dS goes on into what the score read.
- * One walk over rows gives what belongs to destinations and edges, one over
- * columns what belongs to sources. */
+ * With P = softmax(s) = exp(s - lse), the factor r of dropout (0 or
+ * 1 / (1 - p)) and delta_i = <dO_i, O_i>:
+ *
+ *     dP_ij = r_ij <dO_i, v_j>
+ *     dS_ij = P_ij (dP_ij - delta_i)
+ *     dv_j += P_ij r_ij dO_i
+ *
+ * and dS goes on into the tensors that the score reads.  A walk over the rows
+ * gives the gradients of destinations and edges, a walk over the columns those
+ * of sources. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +26,7 @@ typedef dfgnn_ref_parameters parameters;
 
 #define TERM_VARIANCE DFGNN_REF_TERM_VARIANCE
 
-enum { VECTORS = 8 }; /* of dim numbers: make_walk places them */
+enum { VECTORS = 8 }; /* vectors of dim numbers that make_walk() places */
 
 static size_t walk_numbers(const dfgnn_problem *problem, int64_t degree) {
   int64_t dim = problem->dim, features = dfgnn__ref_edge_features(problem);
@@ -90,9 +95,10 @@ static void at_destination(walk *w, int64_t row, int64_t head) {
   if (args->grad_lse)
     delta.value -= dfgnn__ref_scalar(p, args->grad_lse, row * p->heads + head);
   if (dfgnn__ref_offset(w->matrix, row) ==
-      dfgnn__ref_offset(w->matrix, row + 1)) /* nothing reads it */
+      dfgnn__ref_offset(w->matrix, row + 1)) /* no edge reads delta */
     delta = (dfgnn_ref_product){.value = 0};
-  /* A kernel may form delta from P and dP: out was rounded. */
+  /* A kernel may sum delta from P and dP, which differs from <dO, out> by the
+   * rounding of out. */
   w->delta = (dfgnn_ref_number){delta.value, delta.variance +
                                                  (1 + dfgnn__term_roundoff(p)) *
                                                      delta.square +
@@ -141,16 +147,20 @@ static double slope_at(const walk *w, double x) {
 
 /* ---- directions ---------------------------------------------------------- */
 
-/* What dS of an edge is multiplied by, on the side of x; y is the other row.
- * Cosines: beta / (|x| |y|) y - cos x / |x| has its second part in a sum of its
- * own. */
+/* The direction of an edge is the gradient of its score by x, one of the two
+ * rows that the score reads; y is the other.  The vector is in w->direction.
+ * The gradient of a cosine (AGNN) has two parts:
+ *
+ *     beta y / (|x| |y|)  -  beta cos x / |x|^2
+ *
+ * The first is in w->direction, the second has a sum of its own. */
 typedef struct direction {
-  double cosine;   /* of dS in that sum; 0: there is none */
-  double variance; /* of the direction, relative */
+  double cosine;   /* beta cos / |x|, the factor of dS in that sum; or 0 */
+  double variance; /* the relative variance of the direction */
   double cosine_variance;
 } direction;
 
-/* A norm that was raised to 1e-12 is a constant. */
+/* A norm that was raised to 1e-12 is a constant: its gradient is 0. */
 static direction through_cosine(const walk *w, const double *x,
                                 const double *y) {
   int64_t dim = w->problem->dim;
@@ -169,7 +179,7 @@ static direction through_cosine(const walk *w, const double *x,
                          (product.variance + norms * square(product.value))};
 }
 
-/* What GATv2 applies leaky ReLU to. */
+/* The argument of GATv2's leaky ReLU, feature d. */
 static double argument(const walk *w, int64_t d) {
   const dfgnn_ref_edge *r = &w->rows;
   return r->destination[d] + r->value[d] + (r->features ? r->projected[d] : 0);
@@ -216,8 +226,9 @@ static void begin_sums(walk *w, int64_t terms) {
   s->cosine_by_delta = s->delta_spread = 0;
 }
 
-/* repeats: how often the edge stands in its row.  The errors of delta are
- * those of one row, or of every row of a column. */
+/* repeats: how often the edge stands in its row.  All edges of a row share one
+ * delta, whose error is added when the row ends; the edges of a column bring
+ * the deltas of different rows. */
 static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
                       double repeats, int by_source) {
   sums *s = &w->sums;
@@ -247,8 +258,9 @@ static part sum_part(const dfgnn_ref_sum *sum, int64_t d, double repeats) {
                 dfgnn__ref_sum_summed(sum, d, repeats)};
 }
 
-/* What dS gives to the gradient of x, of d.  The cosines of AGNN may be taken
- * edge by edge, or of the sums: along - x <x, along>. */
+/* The part along x, which the gradient of x / |x| leaves out (AGNN).  A kernel
+ * may take it from the cosine of every edge, or from the sums: it is
+ * x <x, along> / |x|^2. */
 typedef struct projection {
   const double *x;
   double norm, along_fixed, along_summed;
@@ -270,7 +282,8 @@ static projection project(const walk *w, const double *x, double repeats) {
   return p;
 }
 
-/* The keys' share of edge features: W times their sum. */
+/* Adds the part of the query's gradient that goes through the edge features of
+ * keys: W times the sum of dS scale e, and b times the sum of dS scale. */
 static void add_edges(const walk *w, part *r, int64_t d, double repeats) {
   part e = dfgnn__ref_project(w->problem, &w->rows, &w->sums.edges, d, repeats);
   part s = sum_part(&w->sums.scores, 0, repeats);
@@ -404,7 +417,7 @@ static void add_parameters(walk *w, const terms *t, int64_t head, int64_t edge,
   }
 }
 
-/* The errors of delta in what a row adds to the parameters. */
+/* Adds the error of a row's delta to the bounds of the parameters. */
 static void end_parameters(const walk *w, int64_t head, parameters *p) {
   int64_t dim = w->problem->dim;
   if (!w->bounds)
@@ -670,7 +683,8 @@ dfgnn_status dfgnn__attention_backward_reference(
 
 /* ---- the same as a variant ----------------------------------------------- */
 
-/* What a row gives besides its features: a number, and numbers of edges. */
+/* The doubles that the results of a node take: two vectors, a scalar, and the
+ * numbers of the edges of a row. */
 static size_t row_numbers(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
   return (size_t)(2 * problem->dim + 1 +
@@ -690,7 +704,7 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   return 1;
 }
 
-/* An array of scalars by edge and head. */
+/* Writes the scalars of a row's edges in one head. */
 static void set_edges(const walk *w, void *array, int64_t row, int64_t head,
                       const dfgnn_ref_result *from) {
   int64_t begin = dfgnn__ref_offset(w->matrix, row);
@@ -713,7 +727,7 @@ static void store_edges(const walk *w, int64_t row,
                      from->value + (e - begin) * wide.dim);
 }
 
-/* results: [2 D] features, a number, and numbers of a row's edges. */
+/* results: [2 D] features, a scalar, and the numbers of a row's edges. */
 static void write_rows(walk *w, parameters *p, double *results) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_args *args = w->args;

@@ -37,10 +37,10 @@ double dfgnn__ref_subnormal(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F16 ? 0.25 : 0;
 }
 
-/* Roundings of a product that the score is made of by factors. */
+/* The roundings of a product of two rows and of the factors of a score. */
 #define SCORE_ROUNDINGS 9
 
-/* A product of the rows of an edge, times a factor. */
+/* The product of the two rows of an edge, times a factor. */
 static dfgnn_ref_number scaled_product(const dfgnn_problem *problem,
                                        const double *a, const double *b,
                                        double factor) {
@@ -62,7 +62,8 @@ double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
   return x;
 }
 
-/* Sums of numbers that are given: their error is that of the largest. */
+/* GAT: leaky ReLU of the sum of two or three scalars.  With three, the rounding
+ * of a partial sum counts, too. */
 static dfgnn_ref_number additive(const dfgnn_problem *problem,
                                  const dfgnn_args *args, int64_t row,
                                  int64_t column, int64_t edge, int64_t head) {
@@ -76,7 +77,7 @@ static dfgnn_ref_number additive(const dfgnn_problem *problem,
                  (problem->edge_dim ? square(x - c) + square(c) : 0)};
 }
 
-/* att leaky(x), in sums of any order. */
+/* <att, leaky(x)>, summed in any order. */
 static dfgnn_ref_number gatv2(const dfgnn_problem *problem,
                               const dfgnn_args *args, const dfgnn_ref_edge *e) {
   double value = 0, size = 0, squares = 0, projection = 0;
@@ -194,15 +195,15 @@ double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
              : 1 / (1 - args->dropout);
 }
 
-/* What a thread sums in. */
+/* The memory of a thread. */
 typedef struct scratch {
   double *buffer;
   dfgnn_ref_edge rows;
   dfgnn_ref_sum out;
-  dfgnn_ref_sum edges; /* of edge features */
-  double *weights;     /* [max_degree]; their sum is not yet divided by */
+  dfgnn_ref_sum edges; /* the weighted sum of edge features */
+  double *weights;     /* [max_degree] not yet divided by their sum */
   double *variance;    /* [max_degree] of these weights */
-  double *mean_key;    /* [dim] of keys and their edge features, by weights */
+  double *mean_key;    /* [dim] the weighted mean of k + W e */
   int32_t *order;      /* a row of the matrix, sorted */
 } scratch;
 
@@ -229,10 +230,10 @@ static scratch scratch_in(double *buffer, const dfgnn_problem *problem,
       .mean_key = mean_key};
 }
 
-/* The sum of the exponentials of a row, and how it may err, relative. */
+/* The sum of the exponentials of a row, and its relative variance. */
 typedef struct normalizer {
   double maximum, sum;
-  double fixed; /* the variance of its terms, relative to it */
+  double fixed; /* the variance of the terms, over the square of the sum */
   dfgnn_ref_row repeated;
 } normalizer;
 
@@ -275,13 +276,13 @@ static normalizer exponentials(const dfgnn_problem *problem,
   return n;
 }
 
-/* The roundings of a quotient of sums, and those of scaling a running sum to a
- * new maximum, as many as additions. */
+/* The variance of a quotient of sums; and 2 for sums that are scaled to a new
+ * maximum on the way, which rounds as often as their additions do. */
 #define QUOTIENT_VARIANCE 16
 #define RUNNING_SUMS 2
 
-/* A normalised query may be rounded to 16 bits before all edges of its row read
- * it: scores err together, in the direction of the mean key. */
+/* A kernel may round a normalised query to 16 bits before the edges of its row
+ * read it: then their scores share an error along the mean key. */
 static void add_mean_key(const dfgnn_problem *problem, scratch *s,
                          double weight) {
   for (int64_t d = 0; d < problem->dim; d++)
@@ -298,7 +299,7 @@ static double shared_variance(const dfgnn_problem *problem,
   return dfgnn__term_roundoff(problem) * sum;
 }
 
-/* One row and head: what is left of the row's weights is their softmax. */
+/* Computes out, lse and weights of one row and head. */
 static void attend(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                    const dfgnn_args *args, scratch *s, int64_t row,
                    int64_t head, const dfgnn_ref_result *out,
@@ -377,7 +378,7 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
   int failed = first == NULL;
 
   if (!failed) {
-    /* Small ones are not worth waking threads for. */
+    /* A small problem is not worth waking threads for. */
 #pragma omp parallel reduction(|                                               \
                                : failed) if (first[count] * heads * dim >      \
                                              50000)
@@ -414,7 +415,7 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
 
 /* ---- the same as a variant ---------------------------------------------- */
 
-/* out, lse and the weights of a row and head, after the scratch. */
+/* The scratch, then out, lse and the weights of a row. */
 static size_t workspace(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
   int64_t degree = setting->matrix->max_degree;

@@ -1,8 +1,12 @@
 /* gradients.c - gradients of edge features, of their projection and of norms
  *
- * With x_d what dS of an edge is multiplied by (scale q of GT, att leaky' of
- * GATv2), the gradient of (W e + b)_d is g_d = dS x_d + P r dO_d, either part
- * where the operator has it.  So de = W^T g, dW = sum g e^T and db = sum g. */
+ * Let x_d be the factor of dS in the gradient of (W e + b)_d: scale q_d of GT,
+ * att_d leaky' of GATv2.  Then that gradient is
+ *
+ *     g_d = dS x_d + P r dO_d
+ *
+ * with the first part if keys take W e, and the second if values do.  So
+ * de = W^T g, dW = sum g e^T and db = sum g. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -20,7 +24,7 @@ int64_t dfgnn__ref_edge_width(const dfgnn_problem *problem) {
 void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
                            int64_t k, double factor, double variance,
                            const double *x) {
-  /* cells are as far apart as the whole sum is wide */
+  /* Cells are as far apart as the whole sum is wide. */
   double *cell = sum->bounds && sum->terms > DFGNN_REF_LONG
                      ? dfgnn__ref_sum_cell(sum, k) + at
                      : NULL;
@@ -36,8 +40,8 @@ void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
   }
 }
 
-/* A slope is that of the other side where rounding may have changed the sign
- * of its argument. */
+/* Where rounding may have changed the sign of its argument, leaky ReLU may have
+ * its other slope. */
 void dfgnn__ref_find_jumps(dfgnn_ref_walk *w) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_ref_edge *r = &w->rows;
@@ -51,7 +55,7 @@ void dfgnn__ref_find_jumps(dfgnn_ref_walk *w) {
     double reach =
         DFGNN_BOUND * unit * sqrt(roundings) * (r->magnitude[d] + fabs(x));
     if (fabs(x + r->projected[d]) <= reach)
-      /* what it is multiplied by is rounded, too */
+      /* 1.01: dS, by which the jump is multiplied, is rounded, too. */
       w->jump[d] =
           1.01 * r->att[d] * (1 - w->args->slope) / (DFGNN_BOUND * unit);
   }
@@ -67,7 +71,8 @@ void dfgnn__ref_find_shifts(dfgnn_ref_walk *w, int side) {
 
 /* ---- edges --------------------------------------------------------------- */
 
-/* What dS and P r of an edge are multiplied by; NULL: nothing. */
+/* The factors of dS and of P r in the gradient of W e; NULL: it has no such
+ * part. */
 typedef struct gradient {
   const double *score, *value;
 } gradient;
@@ -88,7 +93,7 @@ static gradient gradient_of(dfgnn_ref_walk *w) {
   return g;
 }
 
-/* Column f of W times a vector; of projected features the vector itself. */
+/* Number f of W^T x; of x itself if the features are projected. */
 typedef struct column {
   double value, size, jump;
 } column;
@@ -115,7 +120,8 @@ static void add_features(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
   int64_t features = w->rows.features;
   int64_t at = k * dfgnn__ref_edge_width(problem) +
                (problem->edge_dim < 0 ? head * features : 0);
-  /* 0 times a NaN is NaN: what the operator does not have is left out. */
+  /* 0 times a NaN is NaN, so a part that the operator does not have is left
+   * out. */
   double ds = g->score ? t->score.value : 0;
   double p = g->value ? t->weight.value : 0;
   double variance =
@@ -168,7 +174,8 @@ static void add_projection(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
   }
 }
 
-/* What W and b are multiplied by in the gradient of the query. */
+/* Adds an edge to the sums that W and b are multiplied by in the gradient of
+ * the query. */
 static void add_row(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
                     double repeats) {
   const double one = 1;
@@ -194,8 +201,8 @@ void dfgnn__ref_add_edge(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
     add_row(w, t, k, repeats);
 }
 
-/* What the error of delta adds to a variance; nothing, be it NaN, where no
- * score depends on edges. */
+/* The variance that the error of delta adds; 0 where no score depends on the
+ * edge features, even if the error is NaN. */
 static double by_delta(const dfgnn_ref_walk *w, double factor) {
   return factor == 0 ? 0 : square(factor) * w->delta.variance;
 }
@@ -229,8 +236,11 @@ void dfgnn__ref_put_edges(const dfgnn_ref_walk *w, int64_t count,
 
 /* ---- norms --------------------------------------------------------------- */
 
-/* With u = (x - mean) / s and g the gradient of w u, that of x is (w g -
- * mean(w g) - u mean(w g u)) / s; RMS has no mean to take away. */
+/* With u = (x - mean) / s and g the gradient of w u, the gradient of x is
+ *
+ *     (w g - mean(w g) - u mean(w g u)) / s
+ *
+ * RMS subtracts no mean, so the second term is missing there. */
 void dfgnn__ref_through_norm(dfgnn_ref_walk *w, int side,
                              dfgnn_ref_parameters *p) {
   const dfgnn_problem *problem = w->problem;
@@ -241,7 +251,7 @@ void dfgnn__ref_through_norm(dfgnn_ref_walk *w, int side,
                  dim + dfgnn__term_roundoff(problem);
   double mean = 0, along = 0, mean_size = 0, along_size = 0;
   dfgnn_ref_part means = {0, 0, 0}, alongs = {0, 0, 0};
-  /* The gradient of what was normalised may pass through memory. */
+  /* A kernel may keep the gradient of the normalised vector in memory. */
   for (int64_t d = 0; w->bounds && d < problem->dim; d++)
     w->parts[d].fixed += dfgnn__ref_subnormal(problem);
   for (int64_t d = 0; d < problem->dim; d++) {

@@ -1,5 +1,5 @@
-/* rows.c - what an edge reads, in double: rows of its nodes, normalised if the
- * problem says so, and its features with their projection */
+/* rows.c - loads the inputs of an edge as double: the rows of its nodes,
+ * normalised if the problem says so, and its features with their projection */
 #include "kernels/attention/reference/attention.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static int64_t weight_numbers(const dfgnn_problem *problem) {
   return problem->edge_dim > 0 ? problem->dim * problem->edge_dim : 0;
 }
 
-/* Vectors of dim numbers. */
+/* The vectors of dim numbers at the start of the buffer. */
 enum {
   DESTINATION,
   KEY,
@@ -66,7 +66,7 @@ dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Replaces x by its normalised self. */
+/* Normalises x in place. */
 static void normalize(const dfgnn_ref_edge *to, const dfgnn_problem *problem,
                       const dfgnn_args *args, int side, double *x) {
   const dfgnn_strides dense = {0, 0, 1};
@@ -97,7 +97,7 @@ static void load_projection(const dfgnn_ref_edge *to,
                             const dfgnn_args *args, int64_t head) {
   const dfgnn_strides dense = {0, problem->dim, 1};
   int64_t count = weight_numbers(problem);
-  dfgnn_problem one = *problem; /* of as many features as W has numbers */
+  dfgnn_problem one = *problem; /* with W of a head as its one row */
   one.dim = count;
   memset(to->bias, 0, (size_t)problem->dim * sizeof *to->bias);
   if (!count)
@@ -170,8 +170,7 @@ void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
   }
 }
 
-/* W or its transpose times a vector may be rounded to 16 bits on the way, or
- * the projection itself. */
+/* A kernel may round W^T a, or the projection W e, to 16 bits on the way. */
 dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_problem *problem,
                                          const dfgnn_ref_edge *e,
                                          const double *a) {
@@ -202,7 +201,7 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
   double size = 0;
   for (int64_t f = 0; f < features; f++) {
     double w = problem->edge_dim < 0 ? d == f : e->weight[d * features + f];
-    if (problem->edge_dim < 0 && d != f) /* of whose sum nothing is read */
+    if (problem->edge_dim < 0 && d != f) /* 0 times a NaN would be NaN */
       continue;
     part.value += w * sum->value[f];
     if (!sum->bounds || w == 0)
