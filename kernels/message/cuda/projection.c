@@ -1,10 +1,12 @@
-/* projection.c - launches what concerns the matrix of edge features */
+/* projection.c - launches the kernels of the matrix that projects edge
+ * features, and of its gradients */
 #include "base/error.h"
 #include "kernels/message/cuda/message_host.h"
 
 #define SOURCE "kernels/message/cuda/projection.cuh"
 
-/* Waves of blocks, each of which has sums of its own. */
+/* Waves of blocks, each block with sums of its own and with at least so many
+ * tiles of edges. */
 enum { BLOCK_WAVES = 2, LEAST_TILES = 4 };
 
 static int64_t feature_tiles(const dfgnn_problem *problem) {
