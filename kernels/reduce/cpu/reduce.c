@@ -281,8 +281,7 @@ static dfgnn_status launch(const dfgnn_launch *launch,
   return DFGNN_OK;
 }
 
-/* Backward asks for work items of the columns, then (for moments) of the rows.
- */
+/* Backward asks for work items of the columns, then of the rows. */
 static int split_views(const dfgnn_setting *setting,
                        dfgnn_view_request *requests) {
   int count = dfgnn__cpu_split_views(setting, requests);

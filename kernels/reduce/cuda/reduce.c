@@ -199,8 +199,7 @@ static dfgnn_status run_mean(const reduce_call *call) {
                                         call->rows, call->span);
 }
 
-/* Finds extremes and moments by row of the matrix; order and items may be NULL.
- */
+/* Finds extremes and moments of the matrix's rows, in order or by items. */
 static dfgnn_status run_forward(gather_params *p, const reduce_call *call,
                                 int what, const dfgnn_view *order,
                                 const dfgnn_view *items) {

@@ -113,8 +113,7 @@ static void reduce_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
 }
 
 /* Kernels may take differences from any element of the row and subtract the
- * squares of their means: terms are as large as that of the farthest element.
- */
+ * squares of their means: terms are as large as the farthest element's. */
 #define SHIFTED_TERMS 6
 
 static double variance_size(const moments *m, int64_t d) {
