@@ -99,8 +99,7 @@ struct dfgnn_cpu_kernels {
                int64_t stride);
   void (*normalize)(void *weights, int64_t count, int64_t stride, double shift,
                     double factor);
-  /* Multiplies the weights of `count` edges from begin on by 0 or drop_scale.
-   */
+  /* Multiplies the weights of `count` edges, from begin, by 0 or drop_scale. */
   void (*drop)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
                int64_t count, void *weights);
   /* Computes job->inverse of the sources begin .. end - 1. */

@@ -303,7 +303,7 @@ static size_t scatter_workspace(const dfgnn_setting *setting) {
 static const char *scatter_applicable(const dfgnn_setting *setting) {
   if (setting->problem->op == DFGNN_OP_REDUCE_PNA &&
       narrow_storage(setting->problem))
-    return "sums into 16-bit gradients would be rounded";
+    return "sums in 16-bit gradients would be rounded at every edge";
   return dfgnn__cpu_applicable(setting);
 }
 

@@ -414,6 +414,8 @@ dfgnn_status dfgnn__reduce_fill_tables(const gather_params *p,
     return DFGNN_OK;
   if (blocks > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%d rows of %d features are too many", rows, p->width);
+                       "%d rows of %d features are too many: a grid has 2^31 "
+                       "blocks of 256 features",
+                       rows, p->width);
   return dfgnn__launch(launch->setting.queue, &program, grid, arguments);
 }

@@ -62,9 +62,9 @@ static const char *applicable(const dfgnn_setting *setting) {
   if ((double)m->edges > (double)m->destinations * (double)m->sources)
     return "cuSPARSE does not take more edges than pairs of nodes";
   if (m->offsets64)
-    return "cuSPARSE needs offsets of the indices' width";
+    return "cuSPARSE needs 32-bit offsets, as wide as the indices";
   if (empty(m))
-    return "nothing to multiply";
+    return "the matrix has no edges to multiply by";
   if (!dfgnn__cusparse())
     return "libcusparse was not found (DFGNN_CUSPARSE names it)";
   return NULL;
