@@ -10,12 +10,13 @@
  *   ROWS      destinations   grad_out    value       grad_gate_dst
  * clang-format on
  *
- * An edge's part of the message is read from the caller's tensor, or it is
- * projected: a matrix multiplies the features of DFGNN_CPU_MESSAGE_WINDOW edges
- * at a time into the thread's scratch, where the next rows find the parts of
- * their edges, too.  With GATE_VALUE an edge has a second part, which is added
- * to the value.  The gradients of matrix, offset and projected features come
- * from a pass over blocks of edges; the sums of the blocks are added in order.
+ * An edge's part of the message is given by the caller, who has projected the
+ * edge's features (DFGNN_EDGE_PROJECTED), or it is projected here: a matrix
+ * multiplies the features of DFGNN_CPU_MESSAGE_WINDOW edges at a time into the
+ * thread's scratch, where the next rows find the parts of their edges, too.
+ * With GATE_VALUE an edge has a second part, which is added to the value.  The
+ * gradients of matrix, offset and features come from a pass over blocks of
+ * edges; the sums of the blocks are added in order.
  *
  * Reductions walk the same way: forward finds extremes and moments of messages;
  * backward computes the gradient of each message from the gradients of its
@@ -41,7 +42,8 @@ typedef enum dfgnn_cpu_message_pass {
   DFGNN_CPU_MESSAGE_PASSES
 } dfgnn_cpu_message_pass;
 
-/* Whether messages have a part of the edge, and whether it is projected. */
+/* The edge's part of a message: none, given by the caller, or projected here.
+ */
 typedef enum dfgnn_cpu_message_edges {
   DFGNN_CPU_EDGES_NONE,
   DFGNN_CPU_EDGES_GIVEN,
@@ -100,7 +102,7 @@ typedef struct dfgnn_cpu_message {
                      * NULL: the same edge */
   dfgnn_cpu_message_ends own, far;
   dfgnn_cpu_table to, to_gate; /* sums; base NULL: not wanted */
-  dfgnn_cpu_table attr;        /* unprojected edge features */
+  dfgnn_cpu_table attr;        /* the edges' parts that are given */
   dfgnn_cpu_table grad_attr;   /* their gradient; base NULL: not wanted */
   const void *scale;           /* factors by far node; NULL: 1 */
   const void *after;           /* factors by walked row; NULL: 1 */

@@ -108,9 +108,9 @@ static int find_program(dfgnn_program *program, dfgnn_dtype dtype, int instance,
                               shape->lanes, shape->vectors, shape->unroll);
 }
 
-/* Must elements be loaded one by one?  Unprojected edge features have heads
- * first, so where the layout has heads last no vector of theirs fits one of
- * nodes. */
+/* Must elements be loaded one by one?  Edge features that the caller projected
+ * have heads first, so where the layout has heads last no vector of theirs fits
+ * one of nodes. */
 static int element_wise(const dfgnn_problem *problem) {
   return problem->edge_dim == DFGNN_EDGE_PROJECTED &&
          problem->layout == DFGNN_LAYOUT_NDH;

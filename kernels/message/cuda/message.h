@@ -31,16 +31,16 @@ enum {
                          * if they are projected */
 };
 
-/* FIELDS of edges without features, and of unprojected ones; else the number of
- * features that a matrix projects. */
+/* FIELDS of edges without features, and of edges whose features the caller has
+ * projected (DFGNN_EDGE_PROJECTED); else the number of features to project. */
 enum { MESSAGE_EDGES_NONE = 0, MESSAGE_EDGES_GIVEN = -1 };
 
 /* gather.table is far.first and gather.out the first sum. */
 typedef struct message_params {
   gather_params gather;
   feature_tensor own, own_gate, far_gate, out_gate;
-  const void *attr;   /* [E, fields]; unprojected [E, width], heads first */
-  void *grad_attr;    /* [E, width], unprojected only; NULL: not wanted */
+  const void *attr;   /* [E, fields]; given parts [E, width], heads first */
+  void *grad_attr;    /* of given parts, [E, width]; NULL: not wanted */
   const void *matrix; /* [fields + 1][parts][width] scalars, features in the
                        * order of the layout; the last row is the offset */
 } message_params;

@@ -24,8 +24,8 @@ typedef struct dfgnn_ref_message {
   int parts;            /* 2: the edge has a part of the value, too */
   int64_t fields;       /* of args.edge_attr, where a matrix projects them */
   double unit;          /* unit roundoff of the type that kernels compute in */
-  const double *matrix; /* [parts][width][fields]; NULL: edge features are not
-                         * projected */
+  const double *matrix; /* [parts][width][fields]; NULL: edges have no features
+                         * or given parts */
   const double *offset; /* [parts][width]; NULL: 0 */
 
   double *value, *gate_dst, *gate_src; /* of the edge's nodes */

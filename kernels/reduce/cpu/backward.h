@@ -1,8 +1,12 @@
 /* backward.h - the backward half of kernels.h */
 
-/* Bits of a loop: the gradient of an extreme, and of PNA's second one; that of
- * the deviation or variance; PNA's share of the mean's gradient. */
-enum { SELECT = 1, SELECT_BOTH = 2, THROUGH = 4, SHARE = 8 };
+/* Bits of a loop: the gradients that reach an element. */
+enum {
+  SELECT = 1,      /* of min or max, or PNA's min */
+  SELECT_BOTH = 2, /* of PNA's max */
+  THROUGH = 4,     /* of var or std */
+  SHARE = 8        /* of PNA's mean */
+};
 
 /* Each extreme has a pair, its gradient and its arg: one pair, or PNA's two. */
 typedef struct back {
@@ -13,7 +17,7 @@ typedef struct back {
   int64_t count, ahead;
   const storage *own;
   scalar *sum;
-  storage *out; /* NULL: to sum */
+  storage *out; /* NULL: the result goes to sum */
   int fresh;
 } back;
 

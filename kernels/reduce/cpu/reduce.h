@@ -43,9 +43,8 @@ typedef struct dfgnn_cpu_reduce {
   int64_t record_piece;       /* features of a piece in it */
   const void *row_offsets;    /* of the graph's rows */
   const int32_t *row_indices; /* and its columns */
-  const void
-      *edge; /* the graph's edge of each walked one, as wide as offsets */
-  int64_t rows, columns; /* of the graph */
+  const void *edge;           /* the graph's edge of each, as wide as offsets */
+  int64_t rows, columns;      /* of the graph */
 } dfgnn_cpu_reduce;
 
 /* Kinds of inner loops. */
