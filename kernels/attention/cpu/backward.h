@@ -33,7 +33,7 @@ typedef struct dfgnn_cpu_side {
   char *partials;          /* results of items of cut rows */
   size_t partial_bytes;
   /* The gradients of parameters, first beta's, then att's, are summed by parts
-   * of the rows, which are the same for any number of threads; 0: none is. */
+   * of the rows, which are the same for any number of threads; 0: no sums. */
   int64_t parts;
   char *parameters;
   size_t parameter_bytes;

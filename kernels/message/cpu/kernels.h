@@ -98,9 +98,9 @@ typedef struct gather {
   const storage *own, *own_gate;
   const char *far, *far_gate;
   const int32_t *index;
-  int64_t count, ahead;    /* ahead: the edges that prefetch another */
-  int64_t position;        /* of the first edge */
-  const scalar *factors;   /* NULL: 1 */
+  int64_t count, ahead, position; /* ahead: the edges that prefetch another;
+                                   * position: of the first edge */
+  const scalar *factors;          /* NULL: 1 */
   const scalar *projected; /* the piece of the first edge's projected part */
   const char *attr;
   char *grad_attr;         /* NULL: not wanted */

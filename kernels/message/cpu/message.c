@@ -541,7 +541,6 @@ DFGNN_CPU_WALK_ALGORITHM(row, DFGNN_CPU_ROW, workspace, launch)
 DFGNN_CPU_WALK_ALGORITHM(split, DFGNN_CPU_SPLIT, workspace, launch)
 DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, workspace, launch)
 
-/* The families of SpMM and reduce serve copies. */
 static const char *no_message(const dfgnn_setting *setting) {
   return setting->problem->message == DFGNN_MESSAGE_COPY
              ? "messages are copies of nodes, which spmm and reduce serve"

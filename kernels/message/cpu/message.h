@@ -42,8 +42,7 @@ typedef enum dfgnn_cpu_message_pass {
   DFGNN_CPU_MESSAGE_PASSES
 } dfgnn_cpu_message_pass;
 
-/* The edge's part of a message: none, given by the caller, or projected here.
- */
+/* The edge's part of a message: none, given by the caller or projected. */
 typedef enum dfgnn_cpu_message_edges {
   DFGNN_CPU_EDGES_NONE,
   DFGNN_CPU_EDGES_GIVEN,
