@@ -1,4 +1,5 @@
-/* attention.c - what comes before, between and after the rows */
+/* attention.c - workspace, norms and packed copies of CPU attention, its tasks
+ * for threads, and the end of a row */
 #include "kernels/attention/cpu/attention.h"
 #include "kernels/common/cpu_tables.h"
 
@@ -20,7 +21,7 @@ size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* Heads innermost: the features of a head are not adjacent. */
+/* With heads innermost, the features of a head are not adjacent. */
 int dfgnn__cpu_packs(const dfgnn_problem *problem) {
   return problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
          problem->dim > 1;
@@ -218,7 +219,7 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
 
 /* ---- work shared out to threads ------------------------------------------ */
 
-/* The first row of which `work` edges, and two more a row, lie before. */
+/* The first row before which lies `work` or more: 1 an edge, 2 a row. */
 static int64_t row_after(const dfgnn_cpu_job *job, int64_t work) {
   int64_t low = 0, high = job->destinations;
   while (low < high) {
@@ -275,7 +276,7 @@ void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
 
 void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
                      dfgnn_cpu_body body, void *data) {
-  /* A part of fewer edges is not worth waking a thread for. */
+  /* A part of less work than 64 is not worth waking a thread for. */
   int64_t work = job->edges + 2 * job->destinations;
   int64_t parts = work / 64 < 8 * (int64_t)job->threads
                       ? work / 64

@@ -1,4 +1,5 @@
-/* attention.h - what the CPU families of attention share
+/* attention.h - the job, inner loops and workspace of the CPU families of
+ * attention
  *
  * An algorithm is plain C over a table of inner loops, one table for each
  * instruction set and storage type; all algorithms share them.  Scores and sums
@@ -20,7 +21,7 @@ typedef struct dfgnn_cpu_tensor {
 } dfgnn_cpu_tensor;
 
 typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
-typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* cpu_dense.h */
+typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* dense.h */
 
 typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
@@ -31,7 +32,7 @@ typedef struct dfgnn_cpu_job {
   int offsets64;
   const void *offsets;
   const int32_t *indices;
-  dfgnn_cpu_tensor query, key, value, out; /* key: what scores gather */
+  dfgnn_cpu_tensor query, key, value, out; /* key: gathered by scores */
   const void *score_dst, *score_src, *att;
   const void *score_edge; /* GAT [edges, heads], or NULL */
   void *inverse;          /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
@@ -39,26 +40,29 @@ typedef struct dfgnn_cpu_job {
   const void *grad_lse;   /* backward: [destinations, heads], or NULL */
   double scale, slope;
   const void *bias;    /* [edges, heads], or NULL */
-  const void *numbers; /* of edges, as wide as offsets; NULL: as they come */
-  int drops;           /* weights, by: */
+  const void *numbers; /* the graph's edge of each, as wide as offsets; NULL:
+                        * the same edge */
+  int drops;           /* 1: weights are dropped, by the next three */
   uint64_t drop_key;
   uint32_t drop_threshold;
-  double drop_scale;    /* of weights that are kept */
-  const int64_t *drawn; /* what dropout draws by for an edge of the graph; NULL:
-                         * the edge's number */
+  double drop_scale;    /* the factor of weights that are kept */
+  const int64_t *drawn; /* the number by which dropout draws for an edge of the
+                         * graph; NULL: the edge's own */
   const void *ends;     /* backward: [the graph's destinations, heads] pairs of
-                         * -lse (or -inf: no weights) and -<grad_out, out> */
-  int by_source;        /* the graph's destinations are gathered */
+                         * -lse (or -inf: no weights) and
+                         * grad_lse - <grad_out, out> */
+  int by_source;        /* rows are sources, and destinations are gathered */
   int packed;           /* features of every input are adjacent */
-  int out_packed;       /* those of out are */
+  int out_packed;       /* features of out are adjacent */
   int out_adds;         /* store adds to what is in out */
-  int64_t prefetch;     /* edges ahead whose rows are asked for; 0: none */
+  int64_t prefetch;     /* rows are prefetched so many edges ahead; 0: not */
   char *thread_memory;  /* one slice a thread */
   size_t thread_bytes;
   size_t sum_bytes; /* of accumulate's sum with its padding */
 } dfgnn_cpu_job;
 
-/* The running softmax of a row: scores seen so far sum to sum * e^shift. */
+/* The running softmax of a row: the exponentials of the scores seen so far sum
+ * to sum * e^shift. */
 typedef struct dfgnn_cpu_softmax {
   double shift, sum;
 } dfgnn_cpu_softmax;
@@ -67,13 +71,13 @@ typedef struct dfgnn_cpu_softmax {
   { -INFINITY, 0.0 }
 
 struct dfgnn_cpu_kernels {
-  /* Scores of the edges begin .. end - 1 of a row, by edges in flight (4, 8)
-   * and operator. */
+  /* Computes the scores of the edges begin .. end - 1 of a row; indexed by
+   * edges in flight (4, 8) and operator. */
   void (*score[2][DFGNN_OP_COUNT])(const dfgnn_cpu_job *job, int64_t row,
                                    int64_t head, int64_t begin, int64_t end,
                                    void *scores);
-  /* Replaces scores by e^(score - shift), updates state, and returns what
-   * earlier sums have to be multiplied by. */
+  /* Replaces scores by e^(score - shift), updates state, and returns the
+   * factor by which earlier sums have to be multiplied. */
   double (*weigh)(void *scores, int64_t count, dfgnn_cpu_softmax *state);
   /* sum = before * sum + weights x values of the edges; before < 0 starts a
    * sum.  With row >= 0 the sum is complete: after * sum goes to out, and what
@@ -89,42 +93,41 @@ struct dfgnn_cpu_kernels {
                   int64_t count);
   /* x *= factor. */
   void (*multiply)(void *x, int64_t count, double factor);
-  /* Scores into weights at a stride, and those weights to e^(w - shift) *
-   * factor. */
+  /* keep copies scores to weights at a stride; normalize replaces such weights
+   * w by e^(w - shift) * factor. */
   void (*keep)(void *weights, const void *scores, int64_t count,
                int64_t stride);
   void (*normalize)(void *weights, int64_t count, int64_t stride, double shift,
                     double factor);
-  /* Multiplies the weights of edges begin .. by 0 or drop_scale. */
+  /* Multiplies the weights of `count` edges, from begin, by 0 or drop_scale. */
   void (*drop)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
                int64_t count, void *weights);
-  /* job->inverse of the sources begin .. end - 1. */
+  /* Computes job->inverse of the sources begin .. end - 1. */
   void (*norms)(const dfgnn_cpu_job *job, int64_t begin, int64_t end);
-  /* A tensor with adjacent features from one without: nodes begin .. end - 1.
-   */
+  /* Copies nodes begin .. end - 1 to a tensor with adjacent features. */
   void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
                const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
 
   /* ---- dense blocks ---- */
 
   const dfgnn_cpu_dense *dense;
-  /* Scores of a row's edges begin .. from its products with the nodes first ..
-   */
+  /* Computes the scores of a row's `count` edges, from begin on, from the row's
+   * products with the nodes from `first` on. */
   void (*take)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                int64_t begin, int64_t count, const void *products,
                int64_t first, void *scores);
-  /* Weights x factor of those edges to a row of all `columns` nodes: zeros
-   * where there is no edge. */
+  /* Writes the weights of such edges, times factor, to a row of `columns`
+   * nodes, from `first` on, with zeros where there is no edge. */
   void (*scatter)(const dfgnn_cpu_job *job, int64_t begin, int64_t count,
                   const void *weights, double factor, int64_t first,
                   int64_t columns, void *to);
-  /* x is read in whole vectors. */
+  /* Is every number finite?  x is read in whole vectors. */
   int (*finite)(const void *x, int64_t count);
-  /* The smallest and the largest index; INT32_MAX and -1 of none. */
+  /* Finds the smallest and the largest index; INT32_MAX and -1 of none. */
   void (*span)(const int32_t *index, int64_t count, int32_t *first,
                int32_t *last);
-  /* Marks the columns, counted from first, of a row's edges; 0 if one of them
-   * is there twice. */
+  /* Marks the columns, counted from first, of a row's edges; returns 0 if an
+   * edge is there twice. */
   int (*mark)(const int32_t *index, int64_t count, int64_t first,
               int64_t columns, uint8_t *marks);
   /* Replaces a row of products by e^(scale * product - shift) where it is
@@ -134,15 +137,16 @@ struct dfgnn_cpu_kernels {
 
   /* ---- backward ---- */
 
-  /* job->ends of nodes begin .. end - 1, from lse, query and key (grad_out and
-   * out). */
+  /* Writes job->ends of nodes begin .. end - 1, from lse, query (grad_out) and
+   * key (out). */
   void (*ends)(const dfgnn_cpu_job *job, int64_t begin, int64_t end, void *to);
-  /* Scores to weights P r, and <grad_out, value> to gradients dS of the scores
-   * (NULL: not wanted).  Returns 1 if some P is zero. */
+  /* Replaces scores by weights P r, and <grad_out, value> by the gradients dS
+   * of the scores (NULL: not wanted).  Returns 1 if some P is zero. */
   int (*terms)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                int64_t begin, int64_t count, void *weights, void *gradients);
-  /* Takes the terms of edges from [heads, edges] arrays in the order of their
-   * numbers; returns 1 if some gradient is zero.  Puts gradients into one. */
+  /* fetch reads the terms of edges from [heads, edges] arrays in the order of
+   * the graph's edges, and returns 1 if some gradient is zero; spread writes
+   * gradients to such an array. */
   int (*fetch)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
                int64_t count, const void *from_weights,
                const void *from_gradients, void *weights, void *gradients);
@@ -153,21 +157,21 @@ struct dfgnn_cpu_kernels {
   int64_t (*compact)(const dfgnn_cpu_job *job, int64_t begin, int64_t count,
                      const void *weights, const void *gradients,
                      int32_t *to_indices, void *to_weights, void *to_gradients);
-  /* AGNN: to = gradients over the norms of what is gathered. */
+  /* AGNN: to = gradients over the norms of the gathered rows. */
   void (*divide)(const dfgnn_cpu_job *job, int64_t head, int64_t begin,
                  int64_t count, const void *gradients, void *to);
-  /* AGNN: sum, of normalised rows times dS, to the gradient of the own row;
-   * returns the sum of dS cos. */
+  /* AGNN: turns the sum of normalised rows times dS into the gradient of the
+   * own row; returns the sum of dS cos. */
   double (*cosine)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                    void *sum);
-  /* GAT: the sum of dS times the slopes; those go to edges [edges, heads] as
-   * well if it is not NULL. */
+  /* GAT: returns the sum of dS times the slopes of leaky ReLU, and writes these
+   * products to edges [edges, heads] unless it is NULL. */
   double (*additive)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                      int64_t begin, int64_t end, const void *gradients,
                      void *edges);
   /* GATv2: sum = before * sum + att times the sum of dS times the slopes
-   * (before < 0 starts a sum); att_sum, if not NULL, gets dS times what att was
-   * multiplied by. */
+   * (before < 0 starts a sum); att_sum, unless it is NULL, += the sum of dS
+   * times the values of leaky ReLU. */
   void (*slopes)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                  int64_t begin, int64_t end, const void *gradients, void *sum,
                  double before, void *att_sum);
@@ -177,7 +181,7 @@ struct dfgnn_cpu_kernels {
  * row. */
 #define DFGNN_CPU_BLOCK 256
 
-/* Widest vector, in bytes: how far buffers must reach beyond their end. */
+/* The widest vector in bytes: buffers must reach so far beyond their end. */
 #define DFGNN_CPU_PADDING 64
 
 /* ---- parameters that families share ------------------------------------- */
@@ -194,14 +198,14 @@ const dfgnn_cpu_kernels *dfgnn__cpu_kernels(int simd, dfgnn_dtype dtype);
 typedef struct dfgnn_cpu_choice {
   int simd, schedule, prefetch;
   size_t thread_bytes; /* of each thread's slice */
-  size_t shared_bytes; /* of the family's own */
+  size_t shared_bytes; /* of the family's own memory */
 } dfgnn_cpu_choice;
 
-/* Bytes for what every family needs (norms, packed copies) and for choice's. */
+/* Bytes of the workspace: norms and packed copies, and the bytes of choice. */
 size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
                             const dfgnn_cpu_choice *choice);
-/* Fills job and does what comes before any row: norms, packed copies.
- * Returns where the family's own bytes begin.  Of the forward pass. */
+/* Fills the job of a forward pass, and computes norms and packed copies.
+ * Returns the address of the family's own memory. */
 void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
                        const dfgnn_cpu_choice *choice);
 
@@ -210,17 +214,17 @@ size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem);
 dfgnn_cpu_tensor dfgnn__cpu_tensor_of(const dfgnn_problem *problem,
                                       const void *base,
                                       const dfgnn_strides *strides);
-/* What all tensors of a launch have in common. */
+/* Fills job from the launch, without norms and packed copies. */
 void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
                          const dfgnn_cpu_choice *choice);
-/* Are features copied to be adjacent?  Bytes of a copy; copies, and returns the
- * end. */
+/* Are features copied to be adjacent?  The bytes of a copy.  Copies t to
+ * memory, sets t to the copy, and returns its end. */
 int dfgnn__cpu_packs(const dfgnn_problem *problem);
 size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes);
 char *dfgnn__cpu_pack(const dfgnn_cpu_job *job, const dfgnn_problem *problem,
                       dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
                       char *memory);
-/* job->inverse of all sources. */
+/* Computes job->inverse of all sources. */
 void dfgnn__cpu_find_norms(const dfgnn_cpu_job *job, int schedule);
 
 /* ---- work shared out to threads ----------------------------------------- */
@@ -241,7 +245,7 @@ void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
 void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
                       int64_t step, dfgnn_cpu_body body, void *data);
 
-/* Where the part-th of `parts` pieces of about equal work begins. */
+/* The first row of the part-th of `parts` pieces of about equal work. */
 int64_t dfgnn__cpu_part(const dfgnn_cpu_job *job, int64_t part, int64_t parts);
 
 static inline int64_t dfgnn__cpu_offset(const dfgnn_cpu_job *job, int64_t row) {
@@ -252,8 +256,8 @@ static inline int64_t dfgnn__cpu_offset(const dfgnn_cpu_job *job, int64_t row) {
 /* The row that edge e is in: the last whose first edge is <= e. */
 int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e);
 
-/* The log-sum-exp of a row whose scores are all seen.  Returns 1 / sum, or 0
- * if there was nothing to sum: then out is done, too. */
+/* Writes the log-sum-exp of a row whose scores are all seen.  Returns 1 / sum,
+ * or 0 if the sum is 0: then out is cleared, too. */
 double dfgnn__cpu_finish(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                          const dfgnn_cpu_softmax *state);
 
@@ -262,7 +266,8 @@ static inline void *dfgnn__cpu_scalar(const dfgnn_cpu_job *job, void *array,
   return (char *)array + (size_t)i * job->scalar_size;
 }
 
-/* The weights of a row's edges begin .. end - 1, which hold scores. */
+/* Turns scores in args.weights into the weights of a row's edges begin ..
+ * end - 1. */
 static inline void dfgnn__cpu_normalize(const dfgnn_cpu_job *job, int64_t head,
                                         int64_t begin, int64_t end,
                                         const dfgnn_cpu_softmax *state) {
@@ -274,7 +279,7 @@ static inline void dfgnn__cpu_normalize(const dfgnn_cpu_job *job, int64_t head,
                           state->sum == 0 ? 0 : 1 / state->sum);
 }
 
-/* Weights that are known go to args.weights, if that is asked for. */
+/* Copies weights, or scores to be normalised, to args.weights, if wanted. */
 static inline void dfgnn__cpu_keep(const dfgnn_cpu_job *job, int64_t head,
                                    int64_t begin, int64_t count,
                                    const void *weights) {
@@ -299,7 +304,7 @@ static inline int64_t dfgnn__cpu_number(const dfgnn_cpu_job *job, int64_t k) {
                         : ((const int32_t *)job->numbers)[k];
 }
 
-/* The number that dropout draws by. */
+/* The number by which dropout draws for an edge. */
 static inline int64_t dfgnn__cpu_drawn(const dfgnn_cpu_job *job, int64_t k) {
   int64_t edge = dfgnn__cpu_number(job, k);
   return job->drawn ? job->drawn[edge] : edge;
@@ -308,7 +313,7 @@ static inline int64_t dfgnn__cpu_drawn(const dfgnn_cpu_job *job, int64_t k) {
 /* Clears out of a row without weights. */
 void dfgnn__cpu_clear(const dfgnn_cpu_job *job, int64_t row, int64_t head);
 
-/* The rest of a row whose scores have been weighed in one piece. */
+/* Finishes a row whose scores have been weighed in one piece. */
 void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                        int64_t begin, int64_t end, void *weights, void *sum,
                        const dfgnn_cpu_softmax *state);

@@ -1,10 +1,10 @@
-/* backward.c - what comes before the walks: memory, copies, norms, and a
- * pair of numbers for each destination and head */
+/* backward.c - preparations for the walks: memory, copies, norms, and a pair of
+ * numbers for each destination and head */
 #include "kernels/attention/cpu/backward.h"
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Where everything begins in the workspace. */
+/* The offsets of the parts of the workspace. */
 typedef struct layout {
   size_t query, key, value, grad_out; /* packed copies */
   size_t inverse[2];                  /* of destinations, of sources */
@@ -34,8 +34,8 @@ static int has_parameters(const dfgnn_problem *problem) {
   return problem->op == DFGNN_OP_AGNN || problem->op == DFGNN_OP_GATV2;
 }
 
-/* A column or row of k items has k - 1 more than its share of one a row, and k
- * <= 2 (k - 1): as in the forward pass. */
+/* Bytes of partial results: a row or column of k > 1 items has k - 1 items more
+ * than one, and k <= 2 (k - 1), as in split.c. */
 static size_t partial_bytes(const dfgnn_setting *setting, int64_t split) {
   const dfgnn_problem *problem = setting->problem;
   return split
@@ -45,6 +45,7 @@ static size_t partial_bytes(const dfgnn_setting *setting, int64_t split) {
 }
 
 static int64_t count_parts(const dfgnn_setting *setting) {
+  /* Least work and rows of a part, and most parts. */
   enum { WORK = 2048, MOST = 256, ROWS = 8 };
   const dfgnn_matrix *m = setting->matrix;
   int64_t parts = (m->edges + 2 * m->destinations) / WORK;
@@ -112,7 +113,7 @@ static void set_out(dfgnn_cpu_job *job, const dfgnn_problem *problem,
   job->out_packed = job->out.feature == (int64_t)job->element_size;
 }
 
-/* <own, gathered>, without what scores have besides. */
+/* The job of <own, gathered>, without the scale and bias of scores. */
 static dfgnn_cpu_job plain_product(const dfgnn_cpu_job *scores,
                                    const dfgnn_cpu_tensor *own,
                                    const dfgnn_cpu_tensor *gathered) {
@@ -134,7 +135,7 @@ static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->product = plain_product(base, grad_out, &base->value);
   s->scores = *base;
   s->scores.value = base->key;
-  s->scores.prefetch = 0; /* scoring asked for them */
+  s->scores.prefetch = 0; /* scoring prefetches them */
   set_out(&s->scores, p, args->grad_query, &args->grad_query_strides);
   s->scores.out_adds = s->adds = p->accumulate;
   s->grad_bias = args->grad_bias;

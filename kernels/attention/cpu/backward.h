@@ -1,38 +1,39 @@
-/* backward.h - what the CPU families of backward attention share
+/* backward.h - the two walks of the CPU families of backward attention
  *
- * Two walks: over rows for what belongs to destinations and edges, over columns
- * (the transposed matrix) for what belongs to sources.  Both are the same code:
- * the side that is walked has the own rows, the other is gathered. */
+ * A walk over rows computes the gradients of destinations and edges, a walk
+ * over columns (the transposed matrix) those of sources.  Both are the same
+ * code: the side that is walked has the own rows, and those of the other are
+ * gathered. */
 #ifndef DFGNN_ATTENTION_CPU_BACKWARD_H
 #define DFGNN_ATTENTION_CPU_BACKWARD_H
 
 #include "kernels/attention/cpu/attention.h"
 
-/* Where a walk has the terms P r and dS of its edges from. */
+/* How a walk gets the terms P r and dS of its edges. */
 typedef enum dfgnn_cpu_terms {
-  DFGNN_CPU_COMPUTE, /* scores and products anew */
-  DFGNN_CPU_SPILL,   /* the same, and leaves them in memory */
-  DFGNN_CPU_READ     /* from memory */
+  DFGNN_CPU_COMPUTE, /* it computes scores and products */
+  DFGNN_CPU_SPILL,   /* it computes them and leaves the terms in memory */
+  DFGNN_CPU_READ     /* it reads terms from memory */
 } dfgnn_cpu_terms;
 
 typedef struct dfgnn_cpu_side {
-  dfgnn_cpu_job job;     /* of scores: query the own rows, key the gathered */
+  dfgnn_cpu_job job;     /* scores: query has own rows, key gathered ones */
   dfgnn_cpu_job product; /* <grad_out, value> */
   dfgnn_cpu_job values;  /* sums of P r grad_out, to grad_value */
-  dfgnn_cpu_job scores;  /* sums of dS, to the gradient of what scores read */
+  dfgnn_cpu_job scores;  /* sums of dS times gathered rows, for own ones */
   dfgnn_cpu_terms terms;
   char *weights, *gradients; /* terms in memory, [heads, edges] */
   int wanted;                /* does the walk write anything? */
   int wants_values, wants_scores, wants_gradients;
-  void *grad_scalar; /* GAT: of the score's own part */
-  int adds; /* grad_scalar and the sums of scores add to what is there */
+  void *grad_scalar; /* GAT: the gradient of score_dst or score_src */
+  int adds;          /* grad_scalar and the output of scores are added to */
   void *grad_bias;
   void *grad_score_edge;   /* GAT */
-  const dfgnn_view *items; /* rows are cut into these; NULL: they are not */
-  char *partials;          /* of rows of several items */
+  const dfgnn_view *items; /* of rows that are cut; NULL: rows are whole */
+  char *partials;          /* results of items of cut rows */
   size_t partial_bytes;
-  /* Sums of parameters, first beta's, then att's, by parts of the rows that are
-   * the same for any number of threads; 0: none are wanted. */
+  /* The gradients of parameters, first beta's, then att's, are summed by parts
+   * of the rows, which are the same for any number of threads; 0: no sums. */
   int64_t parts;
   char *parameters;
   size_t parameter_bytes;
@@ -43,19 +44,19 @@ typedef struct dfgnn_cpu_backward {
   dfgnn_cpu_side rows, columns;
 } dfgnn_cpu_backward;
 
-/* What a family asks for. */
+/* The options of a family. */
 typedef struct dfgnn_cpu_plan {
   int simd, schedule, prefetch;
-  int spill;     /* arrays of terms: 0, 1 of gradients, 2 of weights too */
+  int spill;     /* terms in memory: 0: none, 1: gradients, 2: weights, too */
   int64_t split; /* edges of an item; 0: whole rows */
 } dfgnn_cpu_plan;
 
 size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,
                                      const dfgnn_cpu_plan *plan);
-/* The transposed matrix, and items of both sides if they are split. */
+/* Requests the transposed matrix and, to split rows, items of both sides. */
 int dfgnn__cpu_backward_views(const dfgnn_cpu_plan *plan,
                               dfgnn_view_request *requests);
-/* Fills b and does what comes before the walks: packed copies, norms, ends. */
+/* Fills b, and computes packed copies, norms and ends before the walks. */
 void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
                                const dfgnn_launch *launch,
                                const dfgnn_cpu_plan *plan);

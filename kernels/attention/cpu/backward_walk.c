@@ -1,6 +1,8 @@
 /* backward_walk.c - the walk over the rows of one side */
 #include "kernels/attention/cpu/backward.h"
 
+/* Edges of a chunk; the index of scores with 8 edges in flight; rows, items and
+ * cut rows of a task. */
 enum { CHUNK = 64, FLIGHT_8 = 1, ROWS = 64, ITEMS = 16, HEAVY = 4 };
 
 /* ---- the memory of a thread ---------------------------------------------- */
@@ -35,7 +37,7 @@ static scratch scratch_in(const dfgnn_cpu_side *side, char *memory) {
 typedef struct chunk {
   int64_t begin, end;
   const char *weights, *gradients;
-  int zero; /* may some be zero? */
+  int zero; /* may some terms be zero? */
 } chunk;
 
 static void compute(const dfgnn_cpu_side *s, int64_t row, int64_t head,
@@ -66,7 +68,7 @@ static void terms_of(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
     c->weights = m->weights;
     c->gradients = m->gradients;
   } else if (s->terms == DFGNN_CPU_READ) {
-    c->weights = NULL; /* rows have no use for them */
+    c->weights = NULL; /* a walk over rows needs none */
     c->gradients = s->gradients + at;
     c->zero = kernels->has_zero(c->gradients, count);
   } else if (s->terms == DFGNN_CPU_SPILL && !job->by_source) {
@@ -92,7 +94,8 @@ with_indices(dfgnn_cpu_job *copy, const dfgnn_cpu_job *job, int32_t *indices) {
   return copy;
 }
 
-/* Edges without any weight must not touch what may be infinite there. */
+/* Leaves out edges without weight and gradient: 0 times an infinite feature
+ * would be NaN. */
 static void leave_out_zeros(const dfgnn_cpu_side *s, const scratch *m,
                             gathering *g, chunk *c) {
   c->end =
@@ -107,8 +110,8 @@ static void leave_out_zeros(const dfgnn_cpu_side *s, const scratch *m,
   g->scores = with_indices(&g->copies[2], &s->scores, m->indices);
 }
 
-/* Adds a chunk to the sums.  row >= 0: the sums are complete, and those that
- * are the gradients themselves are written. */
+/* Adds a chunk to the sums.  row >= 0: the sums are complete then, and those of
+ * GT and GAT, which are gradients but for a factor, are written. */
 static void add(const dfgnn_cpu_side *s, const scratch *m, const gathering *g,
                 const chunk *c, int64_t own, int64_t head, double before,
                 int64_t row, void *att_sum) {
@@ -139,14 +142,14 @@ static void add(const dfgnn_cpu_side *s, const scratch *m, const gathering *g,
 
 /* ---- a row, or a piece of one -------------------------------------------- */
 
-/* Where sums of parameters go. */
+/* The sums of the gradients of parameters. */
 typedef struct parameters {
   double *beta;
   char *att; /* [heads, dim], or NULL */
 } parameters;
 
-/* Edges begin .. end - 1; whole: they are all of the row.  Returns the sum of
- * GAT's score. */
+/* Walks the edges begin .. end - 1; whole: they are all of the row.  Returns
+ * the gradient of GAT's score of the row. */
 static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
                         int64_t head, int64_t begin, int64_t end, int whole,
                         const parameters *p) {
@@ -193,8 +196,8 @@ static double scalar_at(const dfgnn_cpu_job *job, const void *array,
                                             : ((const float *)array)[i];
 }
 
-/* Writes what the sums of a row make.  direct: those that are gradients
- * themselves are written. */
+/* Writes the gradients that follow from the sums of a row.  direct: add() has
+ * written those of GT and GAT. */
 static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
                    int64_t row, int64_t head, double scalar, int direct,
                    const parameters *p) {

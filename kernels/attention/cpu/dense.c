@@ -1,7 +1,7 @@
 /* dense.c - dense blocks of a batch as products of matrices: scores and
  * sums of some rows with all nodes of their block come from tiles of registers,
- * so that a vector loaded serves several rows; what is no edge has no score and
- * weighs zero
+ * so that a loaded vector serves several rows; pairs of nodes that are no edge
+ * have weight zero
  *
  * A block is a run of rows whose ranges of columns overlap; one with too few
  * edges goes edge by edge. */
@@ -10,9 +10,9 @@
 #include <limits.h>
 
 enum { SIMD, ROWS, FILL, SCHEDULE };
-enum { DOT = 3 }; /* of SIMD */
-/* Rows that are scored, weighed and summed together; most columns of a block;
- * what columns round up to when cells are counted. */
+enum { DOT = 3 }; /* the value of SIMD for the dot products of AVX512-BF16 */
+/* Rows that are scored, weighed and summed together; the most columns of a
+ * block; the multiple to which columns are rounded up to count cells. */
 enum { STRIP = 8 * DFGNN_CPU_DENSE_ROWS, WIDEST = 1024, LANES = 16 };
 
 static int64_t round_up(int64_t x, int64_t to) {
@@ -25,7 +25,7 @@ static int has_products(dfgnn_op op) {
 
 /* ---- memory of a thread -------------------------------------------------- */
 
-/* Where what lies, in bytes; strides in scalars. */
+/* The offsets of a thread's arrays in bytes; strides in scalars. */
 typedef struct layout {
   int64_t widest, query_stride, score_stride, sum_stride;
   size_t head_keys, head_values; /* of one head */
@@ -76,8 +76,8 @@ typedef struct plan {
 } plan;
 
 typedef struct block {
-  int64_t row, rows;      /* the first, how many */
-  int64_t first, columns; /* nodes that they have edges to, and between */
+  int64_t row, rows;      /* the first row, and how many */
+  int64_t first, columns; /* the range of nodes to which they have edges */
 } block;
 
 static void score(const dfgnn_cpu_job *job, const plan *p, int64_t row,
@@ -86,7 +86,7 @@ static void score(const dfgnn_cpu_job *job, const plan *p, int64_t row,
   job->kernels->score[flight_8][job->op](job, row, head, begin, end, scores);
 }
 
-/* Edge by edge, with the place of queries for the sum. */
+/* Attends to a row edge by edge; the sum is kept in the memory of queries. */
 static void attend_row(const dfgnn_cpu_job *job, const plan *p, char *memory,
                        int64_t row, int64_t head) {
   dfgnn_cpu_softmax state = DFGNN_CPU_SOFTMAX_INIT;
@@ -99,8 +99,8 @@ static void attend_row(const dfgnn_cpu_job *job, const plan *p, char *memory,
                     &state);
 }
 
-/* Turns products of a row with the nodes of its block to weights; edges are
- * scored one by one where there is more to a score than the product. */
+/* Turns the products of a row with the nodes of its block into weights;
+ * operators without products score the edges one by one. */
 static void weigh_edges(const dfgnn_cpu_job *job, const plan *p, char *memory,
                         const block *b, int64_t row, int64_t head,
                         void *cells) {
@@ -126,8 +126,7 @@ static void weigh_edges(const dfgnn_cpu_job *job, const plan *p, char *memory,
                    round_up(b->columns, p->dense->elements), cells);
 }
 
-/* The same where a score is a product; returns what sums have to be multiplied
- * by. */
+/* The same where a score is a scaled product; returns the factor of the sum. */
 static double weigh_cells(const dfgnn_cpu_job *job, const uint8_t *marks,
                           const block *b, int64_t row, int64_t head,
                           void *cells) {
@@ -143,8 +142,8 @@ typedef struct strip {
   int by_cell[STRIP]; /* products are scores, and no edge is there twice */
 } strip;
 
-/* Weights of zero times values that are not finite are no zeros: such rows go
- * edge by edge. */
+/* A weight of zero times a value that is not finite is NaN: rows whose sums are
+ * not finite are done again, edge by edge. */
 static void attend_strip(const dfgnn_cpu_job *job, const plan *p, char *memory,
                          const block *b, const strip *s, int64_t head) {
   const dfgnn_cpu_dense *dense = p->dense;
@@ -186,7 +185,7 @@ static void attend_strip(const dfgnn_cpu_job *job, const plan *p, char *memory,
 
 static void attend_dense(const dfgnn_cpu_job *job, const plan *p, char *memory,
                          const block *b) {
-  int plain =
+  int products_only =
       job->op == DFGNN_OP_GT && !job->bias && !job->weights && !job->drops;
   strip s = {.marks = (uint8_t *)memory + p->at.marks};
 
@@ -203,9 +202,10 @@ static void attend_dense(const dfgnn_cpu_job *job, const plan *p, char *memory,
     for (int64_t r = 0; r < s.rows; r++) {
       int64_t begin = dfgnn__cpu_offset(job, s.row + r);
       int64_t end = dfgnn__cpu_offset(job, s.row + r + 1);
-      s.by_cell[r] = plain && job->kernels->mark(
-                                  job->indices + begin, end - begin, b->first,
-                                  b->columns, s.marks + r * p->at.score_stride);
+      s.by_cell[r] =
+          products_only &&
+          job->kernels->mark(job->indices + begin, end - begin, b->first,
+                             b->columns, s.marks + r * p->at.score_stride);
     }
     for (int64_t h = 0; h < job->heads; h++)
       attend_strip(job, p, memory, b, &s, h);
@@ -289,7 +289,7 @@ static const char *applicable(const dfgnn_setting *setting) {
   if (p[SIMD] != DOT)
     return dfgnn__cpu_simd_missing(p[SIMD]);
   if (setting->problem->dtype != DFGNN_BF16)
-    return "dot products are of bfloat16";
+    return "avx512bf16 multiplies bfloat16 only";
 #ifdef __x86_64__
   if (!__builtin_cpu_supports("avx512bf16"))
     return "the processor has no AVX512-BF16";
@@ -297,7 +297,7 @@ static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(2);
 }
 
-/* Rows a task count when tasks are rows. */
+/* ROWS, the rows of a task, matters only to the schedule dynamic. */
 static int legal(const int *p) {
   if (p[ROWS] != 256 && p[SCHEDULE] != DFGNN_CPU_DYNAMIC)
     return 0;

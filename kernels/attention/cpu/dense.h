@@ -9,20 +9,21 @@
 
 #include "kernels/attention/cpu/attention.h"
 
-/* Rows of a register tile: what products round rows up to. */
+/* Rows of a register tile; products round rows up to a multiple. */
 #define DFGNN_CPU_DENSE_ROWS 6
 /* The widest panel of all: 4 vectors of 16. */
 #define DFGNN_CPU_DENSE_PANEL 64
 
 struct dfgnn_cpu_dense {
   int elements; /* of a word: 1 or 2 */
-  /* The right operand of scores: nodes first .. are columns, features depth. */
+  /* Packs the right operand of scores: the `count` nodes from `first` on are
+   * columns, features are the depth. */
   void (*keys)(const dfgnn_cpu_job *job, int64_t head, int64_t first,
                int64_t count, void *to);
-  /* The right operand of sums: features are columns, nodes depth. */
+  /* Packs the right operand of sums: features are columns, nodes the depth. */
   void (*values)(const dfgnn_cpu_job *job, int64_t head, int64_t first,
                  int64_t count, void *to);
-  /* The left operand of scores, `stride` words a row. */
+  /* Packs the left operand of scores, `stride` words a row. */
   void (*queries)(const dfgnn_cpu_job *job, int64_t head, int64_t first,
                   int64_t count, void *to, int64_t stride);
   /* Rounds a left operand of `count` scalars, in place, to words. */

@@ -25,7 +25,7 @@ static const storage *row_of(const dfgnn_cpu_tensor *t, int64_t node,
   return (const storage *)(t->base + node * t->node + head * t->head);
 }
 
-/* The features d .. d + count - 1 of a node, and zeros up to `whole`. */
+/* Copies the features d .. d + count - 1 of a node, and zeros up to `whole`. */
 CPU_INLINE void load_features(const dfgnn_cpu_job *job,
                               const dfgnn_cpu_tensor *t, int64_t node,
                               int64_t head, int64_t d, int64_t count,
@@ -68,7 +68,7 @@ static CPU_TARGET void keys(const dfgnn_cpu_job *job, int64_t head,
   }
 }
 
-/* VECTOR features of a node, from d on, in the lower halves of words. */
+/* Loads VECTOR features of a node, from d on, into lower halves of words. */
 CPU_INLINE __m512i load_halves(const dfgnn_cpu_job *job, int64_t node,
                                int64_t head, int64_t d) {
   int64_t n = job->dim - d < VECTOR ? job->dim - d : VECTOR;

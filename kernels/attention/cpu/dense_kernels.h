@@ -1,5 +1,4 @@
-/* dense_kernels.h - the inner loops of dense blocks; the end of
- * cpu_kernels.h */
+/* dense_kernels.h - the inner loops of dense blocks; a part of kernels.h */
 #include "kernels/attention/cpu/dense.h"
 
 typedef scalar word;
@@ -7,8 +6,8 @@ typedef scalar word;
 #define TILE_STEP(sum, a, b) v_fma(a, b, sum)
 #include "kernels/attention/cpu/dense_tile.h"
 
-/* The features d .. d + count - 1 of a node as scalars, and zeros up to a whole
- * vector. */
+/* Loads the features d .. d + count - 1 of a node as scalars, and zeros up to a
+ * whole vector. */
 CPU_INLINE void load_features(const dfgnn_cpu_job *job,
                               const dfgnn_cpu_tensor *tensor, int64_t node,
                               int64_t head, int64_t d, int64_t count,
@@ -60,8 +59,8 @@ static CPU_TARGET void dense_values(const dfgnn_cpu_job *job, int64_t head,
   }
 }
 
-/* A copy even of what could be used in place: a tile reads its rows side by
- * side, which memory is slow at. */
+/* Copies even queries that could be used in place: a tile reads several rows
+ * side by side, which is slow from memory. */
 static CPU_TARGET void dense_queries(const dfgnn_cpu_job *job, int64_t head,
                                      int64_t first, int64_t count, void *to,
                                      int64_t stride) {
@@ -78,7 +77,7 @@ static const dfgnn_cpu_dense dense = {
     .product = product,
 };
 
-/* Lanes of x whose byte is 255, not 0; the others of fill. */
+/* The lanes of x whose mark is 255, and those of fill whose mark is 0. */
 CPU_INLINE vec v_marked(vec x, const uint8_t *marks, vec fill) {
 #if CPU_ISA == CPU_AVX512 && CPU_DTYPE == CPU_F64
   __m128i m = _mm_loadl_epi64((const __m128i *)marks);
@@ -99,8 +98,8 @@ CPU_INLINE vec v_marked(vec x, const uint8_t *marks, vec fill) {
 #endif
 }
 
-/* 255 for a column that a row has an edge to, else 0, up to whole vectors and
- * words. */
+/* Marks are 255 for a column to which the row has an edge, else 0, up to whole
+ * vectors and words. */
 static CPU_TARGET int mark(const int32_t *index, int64_t count, int64_t first,
                            int64_t columns, uint8_t *marks) {
   int64_t whole = (columns + 15) / 16 * 16, ones = 0;
@@ -138,7 +137,6 @@ static CPU_TARGET void weigh_marked(void *cells, const uint8_t *marks,
   state->sum = v_sum(sum);
 }
 
-/* Scores of a row's edges from products with the nodes first .. */
 static CPU_TARGET void take(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                             int64_t begin, int64_t count, const void *products,
                             int64_t first, void *scores) {
@@ -154,8 +152,7 @@ static CPU_TARGET void take(const dfgnn_cpu_job *job, int64_t row, int64_t head,
   add_bias(job, head, begin, count, s);
 }
 
-/* Weights of a row's edges into a row of `columns` scalars.  Edges that are
- * there twice add up. */
+/* The weights of edges that are there twice add up. */
 static CPU_TARGET void scatter(const dfgnn_cpu_job *job, int64_t begin,
                                int64_t count, const void *weights,
                                double factor, int64_t first, int64_t columns,
@@ -168,7 +165,6 @@ static CPU_TARGET void scatter(const dfgnn_cpu_job *job, int64_t begin,
     row[index[e] - first] += f * w[e];
 }
 
-/* The smallest and the largest index; INT32_MAX and -1 of none. */
 static CPU_TARGET void span(const int32_t *index, int64_t count, int32_t *first,
                             int32_t *last) {
   int32_t low = INT32_MAX, high = -1;
@@ -180,7 +176,7 @@ static CPU_TARGET void span(const int32_t *index, int64_t count, int32_t *first,
   *last = high;
 }
 
-/* Is every number finite?  x is read in whole vectors. */
+/* The sum of 0 times the numbers is 0 if all are finite, else NaN. */
 static CPU_TARGET int all_finite(const void *x, int64_t count) {
   const scalar *p = x;
   vec sum = v_zero(), zero = v_zero();

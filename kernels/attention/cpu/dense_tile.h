@@ -4,7 +4,7 @@
  * sum plus the products of a word of a, in all lanes, and a vector of words of
  * b; and word, the type of a word that is broadcast by TILE_SET. */
 
-/* Vectors of a panel: with six rows, what the registers have room for. */
+/* Vectors of a panel: the registers have room for six rows of them. */
 #if CPU_ISA == CPU_AVX512
 #define TILE 4
 #else
@@ -12,7 +12,8 @@
 #endif
 #define DENSE_PANEL (TILE * VECTOR)
 
-/* Words [VECTOR][VECTOR] to columns `stride` words apart, the first `count`. */
+/* Transposes words [VECTOR][VECTOR]: writes the first `count` columns, `stride`
+ * words apart. */
 CPU_INLINE void transpose(const word *rows, word *to, int64_t stride,
                           int64_t count) {
 #if CPU_ISA == CPU_AVX512 && CPU_DTYPE != CPU_F64
@@ -49,7 +50,7 @@ CPU_INLINE void transpose(const word *rows, word *to, int64_t stride,
 #endif
 }
 
-/* The rows from `rows` on repeat the last one. */
+/* Computes a tile of c; rows from `rows` on repeat the last one. */
 CPU_INLINE void tile(const word *a, int64_t a_stride, int64_t rows,
                      const word *b, int64_t depth, scalar *c, int64_t c_stride,
                      const int width) {

@@ -1,5 +1,5 @@
-/* edge_backward.c - gradients of attention with edge features or norms: what
- * comes before, between and after the walks */
+/* edge_backward.c - gradients of attention with edge features or norms: memory,
+ * sums by parts, and normalised keys */
 #include "kernels/attention/cpu/edge_backward.h"
 
 enum { SIMD, SCHEDULE };
@@ -7,7 +7,7 @@ enum { SIMD, SCHEDULE };
 /* ---- memory -------------------------------------------------------------- */
 
 #define MOST_PARTS 64
-#define PARTS_BYTES ((size_t)16 << 20) /* of all parts' sums */
+#define PARTS_BYTES ((size_t)16 << 20) /* of the sums of all parts */
 
 static size_t weight_numbers(const dfgnn_problem *p) {
   return p->edge_dim > 0 ? (size_t)(p->heads * p->dim * p->edge_dim) : 0;
@@ -70,7 +70,7 @@ static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
-/* ---- what the walks share ------------------------------------------------ */
+/* ---- shared by the walks ------------------------------------------------- */
 
 dfgnn_cpu_edge_sums dfgnn__cpu_edge_part(const dfgnn_cpu_edge_backward *w,
                                          int64_t part) {
@@ -131,7 +131,7 @@ static void walk_parts(const dfgnn_cpu_job *job, void *data, char *memory,
   }
 }
 
-/* Adds up the parts in pairs, and writes what they come to. */
+/* Adds up the parts in pairs, and writes the sums. */
 static void add_parts(const dfgnn_cpu_edge_backward *w) {
   const dfgnn_problem *p = w->problem;
   const dfgnn_args *args = w->args;
@@ -159,7 +159,7 @@ static void add_parts(const dfgnn_cpu_edge_backward *w) {
 
 /* ---- keys that were normalised ------------------------------------------- */
 
-/* grad_key is that of normalised keys, in parts of the sources. */
+/* Replaces the gradients of normalised keys in grad_key by those of keys. */
 static void through_norm(const dfgnn_cpu_job *job, void *data, char *memory,
                          int64_t begin, int64_t end) {
   const dfgnn_cpu_edge_backward *w = data;
@@ -204,7 +204,7 @@ static void finish_keys(const dfgnn_cpu_edge_backward *w, int schedule) {
 
 /* ---- launch -------------------------------------------------------------- */
 
-/* Gradients of normalised keys need a place, wanted or not. */
+/* Gradients of normalised keys need memory, even if grad_key is not wanted. */
 static dfgnn_status launch(const dfgnn_launch *given) {
   const dfgnn_setting *setting = &given->setting;
   const dfgnn_problem *p = setting->problem;

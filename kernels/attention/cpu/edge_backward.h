@@ -1,9 +1,9 @@
-/* edge_backward.h - what the gradients with edge features share
+/* edge_backward.h - the walks of the gradients with edge features
  *
  * A walk over rows computes P r and dS of every edge and head, leaves them in
- * memory for the columns, and writes all that belongs to rows and edges; W, b,
- * att and the query's norm are summed by parts of the rows that are the same
- * for any number of threads. */
+ * memory for the columns, and writes the gradients of rows and edges.  Those of
+ * W, b, att and the query's norm are summed by parts of the rows, which are the
+ * same for any number of threads. */
 #ifndef DFGNN_ATTENTION_CPU_EDGE_BACKWARD_H
 #define DFGNN_ATTENTION_CPU_EDGE_BACKWARD_H
 
@@ -34,10 +34,10 @@ static inline int dfgnn__cpu_edge_sums_wanted(const dfgnn_cpu_edge_sums *p) {
   return p->weight || p->bias;
 }
 
-/* Rows of a node, all heads, as scalars. */
+/* Loads the rows of a node, all heads, as scalars. */
 void dfgnn__cpu_edge_load_row(const dfgnn_cpu_edge_backward *w, char *to,
                               const dfgnn_cpu_tensor *t, int64_t node);
-/* Terms of a head's edges in memory. */
+/* The addresses of the terms of a head and edge. */
 static inline char *dfgnn__cpu_edge_weights(const dfgnn_cpu_edge_backward *w,
                                             int64_t head, int64_t e) {
   return dfgnn__cpu_at(&w->edges, w->nodes.rows.weights,
@@ -48,12 +48,12 @@ static inline char *dfgnn__cpu_edge_gradients(const dfgnn_cpu_edge_backward *w,
   return dfgnn__cpu_at(&w->edges, w->nodes.rows.gradients,
                        head * w->nodes.rows.job.edges + e);
 }
-/* Scores and <grad_out, value> are in memory: makes P r and dS of them, and
+/* Replaces scores and <grad_out, value> in memory by P r and dS, and writes
  * grad_bias. */
 void dfgnn__cpu_edge_terms(const dfgnn_cpu_edge_backward *w, int64_t row,
                            int64_t begin, int64_t end);
 
-/* The rows begin .. end - 1 of a part. */
+/* Walk the rows begin .. end - 1 of a part; bytes of memory of a thread. */
 size_t dfgnn__cpu_edge_rows_gt_bytes(const dfgnn_setting *setting);
 void dfgnn__cpu_edge_rows_gt(const dfgnn_cpu_edge_backward *w, char *memory,
                              int64_t begin, int64_t end,
@@ -62,7 +62,7 @@ size_t dfgnn__cpu_edge_rows_gatv2_bytes(const dfgnn_setting *setting);
 void dfgnn__cpu_edge_rows_gatv2(const dfgnn_cpu_edge_backward *w, char *memory,
                                 int64_t begin, int64_t end,
                                 const dfgnn_cpu_edge_sums *sums);
-/* GATv2: columns. */
+/* GATv2: walks the columns begin .. end - 1. */
 void dfgnn__cpu_edge_columns(const dfgnn_cpu_job *job, void *data, char *memory,
                              int64_t begin, int64_t end);
 

@@ -1,6 +1,6 @@
-/* edge_forward.c - forward attention with edge features: blocks of rows whose
- * queries meet W before their edges, and whose sums of edge features do so
- * after; GATv2 in chunks of edges */
+/* edge_forward.c - forward attention with edge features: W multiplies the
+ * queries of a block of rows before their edges are walked, and their sums of
+ * edge features after; GATv2's W multiplies chunks of edges */
 #include "kernels/attention/cpu/edges.h"
 
 enum { SIMD, SCHEDULE };
@@ -10,17 +10,17 @@ typedef struct forward {
   const dfgnn_problem *problem;
   dfgnn_cpu_edges edges;
   dfgnn_cpu_job job;
-  int shorts; /* may rows of few edges be a call each? */
+  int shorts; /* may a row of few edges take one call? */
 } forward;
 
-/* What a thread works in; arrays of scalars but for states. */
+/* The memory of a thread; arrays are of scalars unless typed. */
 typedef struct scratch {
   dfgnn_cpu_softmax *states; /* [heads] */
-  double *after;             /* [ROWS, heads] what sums are multiplied by */
+  double *after;             /* [ROWS, heads] the factors of sums */
   char *query;               /* [ROWS, heads, dim] scaled */
-  char *projected;           /* [ROWS, heads, features] W^T of them */
+  char *projected;           /* [ROWS, heads, features] W^T query */
   char *shift;               /* [ROWS, heads] <query, b> */
-  char *weights;             /* [ROWS, heads] their sum, which b meets */
+  char *weights;             /* [ROWS, heads] sums of weights, factors of b */
   char *features;            /* [ROWS, heads, features] sums of e */
   char *sums;                /* [ROWS, heads] of values, sum_bytes apart */
   char *scores;              /* [heads, stride] */
@@ -33,7 +33,7 @@ typedef struct scratch {
   size_t end;
 } scratch;
 
-/* Scores of a head are so far apart. */
+/* The distance from the scores of a head to those of the next. */
 #define STRIDE (DFGNN_CPU_EDGES + 16)
 
 static char *place(scratch *s, char *memory, size_t bytes) {
@@ -106,7 +106,8 @@ static void load_row(const forward *w, char *to, const dfgnn_cpu_tensor *t,
                          job->dim);
 }
 
-/* Queries as scalars; of GT scaled, and what edges and b multiply. */
+/* Loads queries as scalars.  GT: scales them, and computes W^T query and
+ * <query, b>; GATv2: adds b. */
 static void begin_block(const forward *w, const scratch *s, int64_t first,
                         int64_t rows) {
   const dfgnn_cpu_job *job = &w->job;
@@ -147,7 +148,7 @@ static void begin_block(const forward *w, const scratch *s, int64_t first,
   }
 }
 
-/* sums += W (sums of edge features) + b (sum of weights) */
+/* sums += W (sums of edge features) + b (sum of weights), and to out */
 static void finish_block(const forward *w, const scratch *s, int64_t first,
                          int64_t rows) {
   const dfgnn_cpu_job *job = &w->job;
@@ -247,8 +248,8 @@ static double bias_at(const dfgnn_cpu_job *job, int64_t i) {
                                             : ((const float *)job->bias)[i];
 }
 
-/* Features of the edges from e on, of several rows if these are short; of GATv2
- * projected at once. */
+/* Loads the features of the edges from e on, of several rows if these are
+ * short, and projects those of GATv2. */
 static void open_window(const forward *w, scratch *s, int64_t e) {
   const dfgnn_cpu_edges *edges = &w->edges;
   int64_t left = s->last - e, row = w->job.heads * w->job.dim;
@@ -313,7 +314,7 @@ static void add_weights(const forward *w, const scratch *s, int64_t r,
     *(float *)to = (float)(before < 0 ? sum : before * *(float *)to + sum);
 }
 
-/* Are numbers, of edges, all finite? */
+/* Are `count` numbers of edges finite? */
 static int finite_numbers(const dfgnn_cpu_edges *e, const void *attr,
                           int64_t count) {
   double spoilt = 0;
@@ -323,8 +324,8 @@ static int finite_numbers(const dfgnn_cpu_edges *e, const void *attr,
   return spoilt == 0;
 }
 
-/* The same product without the edges whose weight is 0: 0 times an infinite
- * number is none. */
+/* Computes the product m without the edges whose weight is 0: 0 times an
+ * infinite feature would be NaN. */
 static void multiply_kept(const dfgnn_cpu_edges *e, dfgnn_cpu_matrices m) {
   const int64_t count = m.inner;
   char *a = (char *)m.a, *b = (char *)m.b;
@@ -340,7 +341,7 @@ static void multiply_kept(const dfgnn_cpu_edges *e, dfgnn_cpu_matrices m) {
   }
 }
 
-/* Sums of edge features of one head, from weights. */
+/* Sums the edge features of one head by weights. */
 static void sum_features(const forward *w, const scratch *s, int64_t r,
                          int64_t head, int64_t count, double before,
                          const void *attr) {
@@ -355,7 +356,7 @@ static void sum_features(const forward *w, const scratch *s, int64_t r,
                           .a_inner = 1,
                           .b_row = e->width,
                           .add = before >= 0};
-  if (!e->weight) { /* they are values themselves */
+  if (!e->weight) { /* projected features are added to values */
     m.to = sum_of(w, s, r, head);
     m.b = dfgnn__cpu_at(e, (void *)attr, head * e->features);
     m.add = 1;
@@ -368,7 +369,8 @@ static void sum_features(const forward *w, const scratch *s, int64_t r,
     e->loops->multiply(&m);
 }
 
-/* The states and sums of a row of few edges; 0 if it is not for that. */
+/* Computes the states and sums of a row of few edges in one call; returns 0 if
+ * the row cannot be served so. */
 static int attend_short(const forward *w, scratch *s, int64_t r, int64_t first,
                         int64_t last) {
   const dfgnn_cpu_job *job = &w->job;
@@ -454,7 +456,7 @@ static void attend(const forward *w, scratch *s, int64_t row, int64_t r) {
     dfgnn__cpu_normalize(job, h, first, last, &s->states[h]);
 }
 
-/* Rows without edges have nothing that finish_block could read. */
+/* Clears the sums of a row without edges, which finish_block reads as well. */
 static void clear_row(const forward *w, const scratch *s, int64_t row,
                       int64_t r) {
   int64_t heads = w->job.heads;

@@ -62,7 +62,7 @@ static CPU_TARGET void store(char *to, int64_t stride, const void *from,
 
 /* ---- products of matrices ------------------------------------------------ */
 
-/* `rows` rows and `width` vectors of to; the last vector is cut to t. */
+/* Computes `rows` rows by `width` vectors of to; the last is cut to t. */
 CPU_INLINE void block(const dfgnn_cpu_matrices *m, int64_t r, int64_t c, tail t,
                       const int rows, const int width) {
   const scalar *a = (const scalar *)m->a + r * m->a_row;
@@ -187,7 +187,7 @@ static CPU_TARGET void scores(void *to, int64_t stride, const void *z,
   }
 }
 
-/* A vector of slopes(). */
+/* slopes() for one vector. */
 CPU_INLINE vec step(vec x, vec w, vec above, vec below, vec *along) {
   vec g = v_step(x, above, below);
   *along = v_mul(g, x);

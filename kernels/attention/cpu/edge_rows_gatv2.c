@@ -1,8 +1,8 @@
 /* edge_rows_gatv2.c - rows and columns of GATv2's gradients with edge features
  *
- * W e is made for a window of edges at a time, of several rows if these are
- * short; the gradients g of the arguments of leaky ReLU take its place, and
- * make those of e and W when the window is full. */
+ * W e is computed for a window of edges at a time, of several rows if these are
+ * short.  The gradients g of the arguments of leaky ReLU take its place; when
+ * the window is full, the gradients of e and W follow from them. */
 #include "kernels/attention/cpu/edge_backward.h"
 
 /* Arrays of scalars. */
@@ -10,7 +10,7 @@ typedef struct scratch {
   char *own;                 /* [heads dim] of the row */
   char *gathered;            /* [heads dim] of the other end of an edge */
   char *sum;                 /* [heads dim] of g */
-  char *values;              /* sum_bytes: of P r grad_out */
+  char *values;              /* sum_bytes: the sum of P r grad_out */
   char *attr, *grad_attr;    /* [EDGES, width] */
   char *arguments;           /* [EDGES, heads dim] */
   char *weights, *gradients; /* [heads, STRIDE] of a column's edges */
@@ -74,7 +74,7 @@ static char *at(const walk *k, const void *array, int64_t i) {
   return dfgnn__cpu_at(k->e, (void *)array, i);
 }
 
-/* The own row, and b, which all its edges add to it. */
+/* Loads the own row, and adds b, which is the same for all its edges. */
 static void load_own(const walk *k, const dfgnn_cpu_tensor *t, int64_t node) {
   dfgnn__cpu_edge_load_row(k->w, k->s.own, t, node);
   if (k->e->bias)
@@ -83,7 +83,7 @@ static void load_own(const walk *k, const dfgnn_cpu_tensor *t, int64_t node) {
 
 /* ---- windows ------------------------------------------------------------- */
 
-/* W e of the window, whose features are in k->attr; projected ones are it. */
+/* Computes W e of the window from the features k->attr, unless they are W e. */
 static void project(const walk *k) {
   int64_t count = k->beyond - k->window;
   const dfgnn_cpu_matrices m = {.to = k->s.arguments,
@@ -103,7 +103,7 @@ static void project(const walk *k) {
            (size_t)(count * k->row) * k->e->scalar_size);
 }
 
-/* x + y + W e of an edge of the window, for a gathered node. */
+/* Adds the own row and a gathered node's to W e of an edge of the window. */
 static char *argue(const walk *k, const dfgnn_cpu_tensor *t, int64_t node,
                    int64_t e) {
   char *z = at(k, k->s.arguments, (e - k->window) * k->row);
@@ -119,7 +119,7 @@ static void open_rows(walk *k, int64_t e, int64_t last) {
   project(k);
 }
 
-/* The gradients of the window's features and of W, once g is there. */
+/* Writes the gradients of the window's features, and adds to that of W. */
 static void close_rows(const walk *k) {
   int64_t count = k->beyond - k->window;
   char *to = k->w->args->grad_edge_attr;
@@ -171,7 +171,7 @@ static void add_bias(const walk *k, int64_t e) {
   }
 }
 
-/* Edges of one row that are in the window. */
+/* Walks the edges of one row that are in the window. */
 static void walk_edges(const walk *k, int64_t row, int64_t begin, int64_t end) {
   const dfgnn_cpu_side *side = &k->w->nodes.rows;
   const dfgnn_cpu_job *job = &side->job;
@@ -227,7 +227,7 @@ void dfgnn__cpu_edge_rows_gatv2(const dfgnn_cpu_edge_backward *w, char *memory,
 
 /* ---- columns ------------------------------------------------------------- */
 
-/* Features of the edges whose numbers are at k, k + 1, ... of the columns. */
+/* Loads and projects features of edges from position i of the columns on. */
 static void open_columns(walk *k, const dfgnn_cpu_job *job, int64_t i,
                          int64_t last) {
   size_t size = (size_t)k->e->width;

@@ -1,8 +1,8 @@
 /* edge_rows_gt.c - the rows of GT's gradients with edge features
  *
- * W^T q and W^T dO are made of a block of rows; with them scores and <dO, v +
- * W e> are products with e, de is a sum of them, and the gradients of q and W
- * need sum dS e and sum P r e of each row. */
+ * W^T q and W^T dO are computed for a block of rows.  With them, scores and
+ * <dO, v + W e> are products with e, and de is a sum of them by dS and P r.
+ * The gradients of q and W follow from each row's sums of dS e and of P r e. */
 #include "kernels/attention/cpu/edge_backward.h"
 
 enum { ROWS = 16 }; /* of a block */
@@ -10,7 +10,7 @@ enum { ROWS = 16 }; /* of a block */
 /* Arrays of scalars. */
 typedef struct scratch {
   char *query, *grad_out;  /* [ROWS, heads, dim]; query scaled */
-  char *by_query, *by_out; /* [ROWS, heads, features] W^T of them */
+  char *by_query, *by_out; /* [ROWS, heads, features] W^T query, W^T grad_out */
   char *shift[2];          /* [ROWS, heads] <query, b>, <grad_out, b> */
   char *keys, *values;     /* [ROWS, heads, features] sums of e */
   char *totals[2];         /* [ROWS, heads] of dS, of P r */
@@ -57,7 +57,7 @@ typedef struct walk {
   const dfgnn_cpu_edges *e;
   const dfgnn_cpu_edge_loops *loops;
   int64_t heads, dim, features, edges;
-  int shorts; /* may rows of few edges be a call each? */
+  int shorts; /* may a row of few edges take one call? */
   dfgnn_cpu_edge_sums sums;
   scratch s;
 } walk;
@@ -109,7 +109,7 @@ static void begin_block(const walk *k, int64_t first, int64_t rows) {
   int64_t row = k->heads * k->dim;
   size_t size = k->e->scalar_size;
   for (int64_t r = 0; r < rows; r++) {
-    if (!has_edges(side, first + r)) { /* 0 times what is there may be NaN */
+    if (!has_edges(side, first + r)) { /* 0 times an infinity is NaN */
       memset(at(k, s->query, r * row), 0, (size_t)row * size);
       memset(at(k, s->grad_out, r * row), 0, (size_t)row * size);
       continue;
@@ -167,7 +167,7 @@ static void add_products(const walk *k, char *to, char *by, char *x,
         ((float *)to)[h * k->edges + i] += ((float *)shift)[row + h];
 }
 
-/* to [heads, features] += terms [heads, edges] times e; total their sums. */
+/* to [heads, features] += terms [heads, edges] times e; total += their sums. */
 static void add_features(const walk *k, char *to, char *total, char *terms,
                          int64_t r, const void *attr, int64_t count) {
   int64_t row = r * k->heads;
@@ -192,7 +192,8 @@ static void add_features(const walk *k, char *to, char *total, char *terms,
         ((float *)total)[row + h] += ((float *)terms)[h * k->edges + i];
 }
 
-/* grad_attr [count, width] = terms [heads, edges] times the rows they meet */
+/* grad_attr [count, width] = terms [heads, edges] times rows of `by`, or of x
+ * if e is projected; add: += */
 static void spread(const walk *k, char *terms, char *by, char *x, int64_t r,
                    int64_t count, int add) {
   int64_t row = r * k->heads;
@@ -239,7 +240,7 @@ static void write_features(const walk *k, char *weights, char *gradients,
   store_features(k, begin, count);
 }
 
-/* A row of few edges; 0 if it is not for that. */
+/* Walks a row of few edges in one call; returns 0 if it cannot be served so. */
 static int walk_short(const walk *k, int64_t row, int64_t r, int64_t begin,
                       int64_t end) {
   const dfgnn_cpu_side *side = &k->w->nodes.rows;
@@ -336,7 +337,7 @@ static void walk_chunk(const walk *k, int64_t row, int64_t r, int64_t begin,
 
 /* ---- a block, after its edges -------------------------------------------- */
 
-/* W (sum of dS e) + b (sum of dS) to the sums of grad_query. */
+/* Adds W (sum of dS e) + b (sum of dS) to the sums of grad_query. */
 static void finish_sums(const walk *k, int64_t rows) {
   int64_t sum = (int64_t)(k->w->nodes.rows.job.sum_bytes / k->e->scalar_size);
   for (int64_t h = 0; h < k->heads; h++) {
@@ -362,7 +363,7 @@ static void finish_sums(const walk *k, int64_t rows) {
   }
 }
 
-/* The parameters += x^T (sums of e), and of b x^T (totals). */
+/* Adds x^T (sums of e) to the gradient of W, and x^T totals to that of b. */
 static void add_parameters(const walk *k, char *x, char *features, char *totals,
                            int64_t rows) {
   for (int64_t h = 0; h < k->heads; h++) {

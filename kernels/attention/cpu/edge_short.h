@@ -1,15 +1,15 @@
 /* edge_short.h - rows of few edges of GT with edge features, all heads at once;
  * a part of edge_loops.h
  *
- * A molecule's atom has two or three neighbours: what is done once a row and
- * head costs more there than what is done once an edge.  Numbers by edges and
- * heads are [edges, heads], so that vectors lie along the heads. */
+ * A molecule's atom has two or three neighbours: work that is done once a row
+ * and head costs more there than work that is done once an edge.  Numbers by
+ * edges and heads are [edges, heads], so that vectors lie along the heads. */
 
 typedef struct short_numbers {
   scalar at[DFGNN_CPU_SHORT][DFGNN_CPU_SHORT_HEADS + VECTOR];
 } short_numbers;
 
-/* Part `dim` of a row of scalars times one of storage. */
+/* The products of scalars with storage, summed by lane. */
 CPU_INLINE vec gathered_dot(const scalar *a, const storage *b, int64_t count) {
   vec sum = v_zero();
   int64_t k = 0;
@@ -29,8 +29,8 @@ CPU_INLINE vec short_dot(const dfgnn_cpu_short *s, const scalar *own,
   return by ? v_add(x, dot(by + h * s->features, attr, s->features)) : x;
 }
 
-/* to = <own, far> + <by, e> + shift of all edges and heads; 0 if one of them is
- * not finite. */
+/* to = <own, far> + <by, e> + shift for all edges and heads; returns 0 if one
+ * of them is not finite. */
 CPU_INLINE int short_products(const dfgnn_cpu_short *s, int side,
                               short_numbers *to) {
   const scalar *own = s->own[side], *by = s->by[side], *shift = s->shift[side];
@@ -123,7 +123,7 @@ static CPU_TARGET int attend_short(const dfgnn_cpu_short *s) {
     s_store_tail(shift + h, most, t);
     s_store_tail(total + h, sum, t);
   }
-  if (v_top(top) == 0) /* 0 times an infinite value is none */
+  if (v_top(top) == 0) /* 0 times an infinite value is NaN */
     return 0;
   for (int64_t h = 0; h < s->heads; h++)
     s->states[h] = (dfgnn_cpu_softmax){shift[h], total[h]};

@@ -1,5 +1,5 @@
-/* edges.c - what comes before the rows of a launch with edge features or
- * norms: W and its transpose as scalars, normalised copies */
+/* edges.c - preparations of a launch with edge features or norms: W and its
+ * transpose as scalars, normalised copies */
 #include "kernels/attention/cpu/edges.h"
 #include "kernels/common/cpu_tables.h"
 

@@ -1,9 +1,13 @@
 /* gradients.h - the inner loops of backward attention for one instruction
- * set and storage type; a part of cpu_kernels.h
+ * set and storage type; a part of kernels.h
  *
- * With P = exp(score - lse) and r by dropout: dS = P (r <grad_out, value> -
- * delta).  lse and delta belong to the graph's destinations, which are the own
- * rows of a walk over rows and gathered in one over columns. */
+ * The gradient of a score is
+ *
+ *   dS = P (r <grad_out, value> - <grad_out, out> + grad_lse)
+ *
+ * where P = exp(score - lse) and r is the factor of dropout.  lse, grad_lse and
+ * <grad_out, out> belong to the graph's destinations, which are the own rows of
+ * a walk over rows and are gathered in a walk over columns. */
 
 /* ---- terms of edges ------------------------------------------------------ */
 
@@ -21,7 +25,7 @@ static CPU_TARGET void ends(const dfgnn_cpu_job *job, int64_t begin,
       else
         delta = strided_score(job, (const char *)x, (const char *)y, NULL,
                               DFGNN_OP_GT);
-      /* No edge of a row without a sum has a weight. */
+      /* exp(score - inf) = 0: a row whose sum is 0 has no weights. */
       pair[0] = l == -INFINITY ? l : -l;
       pair[1] = (by_lse ? by_lse[j * job->heads + h] : 0) - delta;
     }
@@ -145,7 +149,7 @@ static CPU_TARGET void divide(const dfgnn_cpu_job *job, int64_t head,
     x[e] = g[e] * inverse[job->indices[begin + e] * job->heads];
 }
 
-/* What a row of AGNN is multiplied by. */
+/* The factors that turn the sum of an AGNN row into its gradient. */
 typedef struct projection {
   double total;         /* the sum of dS cos */
   scalar along, factor; /* gradient = factor * (sum - along * row) */
@@ -238,7 +242,7 @@ static CPU_TARGET double additive_slopes(const dfgnn_cpu_job *job, int64_t row,
   return (double)v_sum(sum);
 }
 
-/* `width` vectors of features from d on; the last is cut to t. */
+/* slopes() for `width` vectors of features from d on; the last is cut to t. */
 CPU_INLINE void slope_panel(const dfgnn_cpu_job *job, const storage *q,
                             const char *base, const storage *att,
                             const int32_t *index, int64_t count,

@@ -186,7 +186,7 @@ CPU_INLINE void additive(const dfgnn_cpu_job *job, int64_t row, int64_t head,
     s[e] = s[e] + a > 0 ? s[e] + a : (scalar)job->slope * (s[e] + a);
 }
 
-/* AGNN: cosines from products. */
+/* AGNN: turns products into scores, which are scaled cosines. */
 CPU_INLINE void cosines(const dfgnn_cpu_job *job, const storage *q,
                         int64_t head, const int32_t *index, int64_t count,
                         scalar *s) {
@@ -343,7 +343,7 @@ static CPU_TARGET void multiply(void *x, int64_t count, double factor) {
 
 /* ---- weighted sums ------------------------------------------------------- */
 
-/* What one call of accumulate works on. */
+/* The operands of one call of accumulate. */
 typedef struct gather {
   const dfgnn_cpu_job *job;
   const char *base;
@@ -393,7 +393,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
   for (int u = 1; u < flight; u++)
     CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
   CPU_EACH(i, width) {
-    if (g->before >= 0) /* sums of blocks keep the digits of a long one */
+    if (g->before >= 0) /* to sum by blocks keeps the digits of a long sum */
       a[i] = v_fma(v_set(g->before), s_load(sum + d + i * VECTOR), a[i]);
     if (!out)
       s_store(sum + d + i * VECTOR, a[i]);
@@ -487,7 +487,7 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
     store(job, row, head, sum, after);
 }
 
-/* A factor of 0 hides what it multiplies. */
+/* A factor of 0 gives 0 even where it multiplies an infinity. */
 static CPU_TARGET void combine(void *to, double a, const void *from, double b,
                                int64_t count) {
   scalar *x = to;

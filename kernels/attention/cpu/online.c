@@ -23,8 +23,9 @@ static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
-/* The product of all values would be hundreds.  Rows a task count when tasks
- * are rows; the narrower sets have registers for four edges. */
+/* The product of all values would be hundreds of variants.  ROWS, the rows of a
+ * task, matters only to the schedule dynamic; narrower instruction sets have
+ * registers for four edges in flight. */
 static int legal(const int *p) {
   if (p[ROWS] != 64 && (p[SCHEDULE] != DFGNN_CPU_DYNAMIC || p[CHUNK] != 64 ||
                         p[FLIGHT] != 8 || p[SIMD] == 0))

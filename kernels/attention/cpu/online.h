@@ -5,7 +5,7 @@
 
 #include "kernels/attention/cpu/attention.h"
 
-/* Scores of a chunk, then the sum; each with the padding after it. */
+/* Bytes of the scores of a chunk, then of the sum, each with its padding. */
 static inline size_t dfgnn__cpu_online_bytes(const dfgnn_setting *setting,
                                              int64_t chunk) {
   return (size_t)(chunk + setting->problem->dim) * sizeof(double) +
@@ -17,9 +17,9 @@ static inline void *dfgnn__cpu_online_sum(const dfgnn_cpu_job *job,
   return memory + (size_t)chunk * job->scalar_size + DFGNN_CPU_PADDING;
 }
 
-/* Edges begin .. end - 1 of a row.  whole: they are all of it, and the row is
- * finished; else state and the sum in memory are left for a merge, and weights
- * hold scores. */
+/* Attends to the edges begin .. end - 1 of a row.  whole: they are all of it,
+ * and the row is finished; else state and the sum in memory are left for a
+ * merge, and args.weights holds scores. */
 static inline void dfgnn__cpu_online(const dfgnn_cpu_job *job, int64_t row,
                                      int64_t head, int64_t begin, int64_t end,
                                      int64_t chunk, int flight, char *memory,

@@ -1,6 +1,6 @@
-/* pmf.c - DF-GNN's Parallelism Maximization Fusion on a CPU: scores by
- * edges into memory, however long a row is; then softmax and sum of a row
- * together */
+/* pmf.c - DF-GNN's Parallelism Maximization Fusion on a CPU: tasks of equally
+ * many edges, however long rows are, write scores to memory; then tasks of rows
+ * do softmax and sum together */
 #include "kernels/attention/cpu/attention.h"
 
 enum { SIMD, EDGES, PREFETCH, SCHEDULE };

@@ -7,8 +7,8 @@
 enum { SIMD, ROWS, PREFETCH, SCHEDULE };
 enum { EDGES_A_ROW = 32, FLIGHT_8 = 1 };
 
-/* A block ends at so many rows or, if they are long, scores; a row with more is
- * a block of its own, for which the buffer has room. */
+/* The scores at which a block of long rows ends before it has ROWS rows.  A row
+ * with more is a block of its own, for which the buffer has room. */
 static int64_t block_scores(const int *p) {
   return (int64_t)p[ROWS] * EDGES_A_ROW;
 }

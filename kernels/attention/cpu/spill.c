@@ -1,7 +1,6 @@
-/* spill.c - the terms of all edges are computed in one walk and left in
- * memory; the other walk is a sum of rows by those weights.  It costs numbers
- * for each edge and head: of dS if columns come first, of P as well if rows do
- */
+/* spill.c - the first walk computes the terms of all edges and leaves them in
+ * memory; the second only sums rows by these terms.  The memory holds dS of
+ * each edge and head if columns are walked first, and P as well if rows are */
 #include "kernels/attention/cpu/backward.h"
 
 enum { SIMD, FIRST, PREFETCH, SCHEDULE };

@@ -4,16 +4,18 @@
 #include "kernels/attention/cpu/online.h"
 
 enum { SIMD, EDGES, PREFETCH };
+/* Edges of a chunk and in flight; items and cut rows of a task. */
 enum { CHUNK = 64, FLIGHT = 8, ITEMS = 16, HEAVY = 4 };
 
-/* A partial result: its softmax, then dim scalars. */
+/* Bytes of a partial result: its softmax, then dim scalars. */
 static size_t partial_bytes(const dfgnn_problem *problem) {
   return sizeof(dfgnn_cpu_softmax) + (size_t)problem->dim * sizeof(double);
 }
 
-/* Partial results of a head: a row of k > 1 items has k - 1 items more than its
- * share of one a row, and k <= 2 (k - 1).  So row i's begin at twice the items
- * before it that exceed one a row, and all rows need twice edges / EDGES. */
+/* The first partial result of a row, for a head.  A row of k > 1 items has
+ * k - 1 items more than one, and k <= 2 (k - 1).  So the results of a row begin
+ * at twice the number of items before it that exceed one a row, and all rows
+ * have at most 2 edges / EDGES. */
 static int64_t first_partial(const dfgnn_view *items, int64_t row) {
   return 2 * (((const int32_t *)items->array[2])[row] - row);
 }
@@ -92,8 +94,7 @@ static void attend_items(const dfgnn_cpu_job *job, void *data, char *memory,
       attend_item(job, data, memory, item, h);
 }
 
-/* Folds the second of two softmaxes into the first; a and b are what their sums
- * count. */
+/* Merges softmax `from` into `to`; a and b become the factors of their sums. */
 static void merge_softmax(dfgnn_cpu_softmax *to, const dfgnn_cpu_softmax *from,
                           double *a, double *b) {
   double shift = from->shift > to->shift ? from->shift : to->shift;

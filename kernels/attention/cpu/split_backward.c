@@ -1,6 +1,6 @@
 /* split_backward.c - the two walks of twopass over rows and columns cut
- * into items of at most `edges` edges; the sums of the items of a long one are
- * added in their order */
+ * into items of at most `edges` edges; the sums of the items of a long row or
+ * column are added in the order of the items */
 #include "kernels/attention/cpu/backward.h"
 
 enum { SIMD, EDGES, PREFETCH };
@@ -23,8 +23,9 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   return dfgnn__cpu_backward_views(&plan, requests);
 }
 
-/* The largest degree of a column is not known here; that of an undirected graph
- * is that of a row, and a mean above it leaves some column above it. */
+/* The largest degree of a column is not known here.  In an undirected graph it
+ * is that of a row; and if the mean degree of columns is above the limit, so is
+ * some column's. */
 static const char *applicable(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
   const dfgnn_matrix *m = setting->matrix;

@@ -1,10 +1,10 @@
-/* unfused.c - three passes, scores and weights in memory between them: what
- * a composition of SDDMM, edge softmax and SpMM does, with the same inner loops
- * as the fused families */
+/* unfused.c - three passes with scores and weights in memory between them, like
+ * a composition of SDDMM, edge softmax and SpMM, but with the inner loops of
+ * the fused families */
 #include "kernels/attention/cpu/attention.h"
 
 enum { SIMD, FLIGHT, PREFETCH, SCHEDULE };
-enum { ROWS = 64 }; /* a task */
+enum { ROWS = 64 }; /* of a task */
 
 static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   const int *p = setting->parameter;

@@ -7,8 +7,8 @@
 #include "kernels/common/cpu_select.h"
 #include "kernels/message/cpu/message.h"
 
-/* Vectors of a panel.  Portable kernels are for machines without others, and
- * take their compiler long. */
+/* Vectors of a panel.  Portable kernels serve machines that no other kernel
+ * serves; they have one width only, since they take long to compile. */
 #if CPU_ISA == CPU_PORTABLE
 #define EACH_WIDTH(CASE) CASE(1)
 enum { WIDEST = 1 };
@@ -33,7 +33,7 @@ enum {
 
 typedef dfgnn_cpu_message message_job;
 
-/* Operators of the compilers' vector extension, in every instruction set. */
+/* The compilers' vector extension divides in every instruction set. */
 CPU_INLINE vec v_over(vec a, vec b) { return a / b; }
 
 #include "kernels/message/cpu/project.h"
@@ -63,15 +63,17 @@ CPU_INLINE sigmoid v_sigmoid(vec z) {
   return (sigmoid){v_step(z, large, small), v_step(z, small, large)};
 }
 
-/* The terms of one edge for a vector of features: of the sum and, of gradients,
- * of its part of the message.  The term of the sum by source is also that of
- * the edge's part of the value. */
+/* The terms of one edge for a vector of features: `sum` is added to the row's
+ * sum; `edge`, of a backward pass, is the gradient of the edge's part of the
+ * gate or sum.  In the pass COLUMNS, `sum` is also the gradient of the edge's
+ * part of the value. */
 typedef struct term {
   vec sum, edge;
 } term;
 
-/* x: of the source, with the edge's part of it; gates: the nodes' parts of z;
- * grad: the gradient of the message of a backward pass. */
+/* x: the value of the source, with the edge's part added; gates: the sum of the
+ * nodes' gates; edge: the edge's part of the gate or sum; grad: the gradient of
+ * the message, of a backward pass. */
 CPU_INLINE term term_of(vec x, vec gates, vec edge, vec grad, const int pass,
                         const int kind) {
   if (kind == RELU) {
@@ -90,19 +92,20 @@ CPU_INLINE term term_of(vec x, vec gates, vec edge, vec grad, const int pass,
 
 /* ---- panels -------------------------------------------------------------- */
 
-/* Some edges of a row and piece. */
+/* The edges of a chunk of a row, for one piece. */
 typedef struct gather {
   const message_job *job;
   const storage *own, *own_gate;
   const char *far, *far_gate;
   const int32_t *index;
-  int64_t count, ahead, position; /* of the first edge */
+  int64_t count, ahead, position; /* ahead: the edges that prefetch another;
+                                   * position: of the first edge */
   const scalar *factors;          /* NULL: 1 */
-  const scalar *projected;        /* of the first edge and piece */
+  const scalar *projected; /* the piece of the first edge's projected part */
   const char *attr;
   char *grad_attr;         /* NULL: not wanted */
-  int fresh;               /* sums begin: they hold nothing */
-  storage *out, *out_gate; /* NULL: to sum */
+  int fresh;               /* the first chunk: sums hold nothing yet */
+  storage *out, *out_gate; /* NULL: results go to the sums */
   scalar *sum, *sum_gate;  /* NULL: not wanted */
   scalar after;
 } gather;
@@ -192,14 +195,15 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Most features are one piece, for which nothing is divided. */
+/* The address of a piece of a row; NULL if the table has no base.  Most
+ * problems have one piece, for which nothing is divided. */
 CPU_INLINE char *place(const message_job *job, const dfgnn_cpu_table *t,
                        int64_t row, int64_t piece) {
   int64_t at = piece ? dfgnn__cpu_piece_at(t, &job->pieces, piece) : 0;
   return t->base ? t->base + row * t->node + at : NULL;
 }
 
-/* What the terms of a row are multiplied by; an empty one stays 0. */
+/* The factor of a row's terms; 1 for an empty row, whose sum stays 0. */
 CPU_INLINE scalar after_of(const message_job *job, int64_t row) {
   const scalar *after = job->after;
   double degree =
@@ -320,7 +324,7 @@ static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
 
 /* ---- gradients of projections -------------------------------------------- */
 
-/* Makes of an edge's projected parts the gradients of those parts, in place. */
+/* Replaces an edge's projected parts by their gradients. */
 CPU_INLINE void grade_piece(const sender *s, const receiver *r, int64_t dim,
                             scalar factor, int64_t number, dfgnn_op op,
                             const int kind) {

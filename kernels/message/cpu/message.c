@@ -31,7 +31,7 @@ static int gated(const dfgnn_problem *problem) {
   return dfgnn__message_gated(problem->message);
 }
 
-/* Is the operator a reduction that is no sum? */
+/* Is the operator a reduction other than a sum? */
 static int reduces(const dfgnn_problem *problem) {
   return !dfgnn__cpu_message_sums(problem->op);
 }
@@ -57,8 +57,8 @@ static int64_t padded(int64_t count) {
          DFGNN_CPU_MESSAGE_PAD;
 }
 
-/* Blocks of edges whose sums of parameters are kept apart: as many with any
- * number of threads. */
+/* The gradients of matrix and offset are summed by blocks of edges.  The number
+ * of blocks does not depend on that of threads, so that results do not. */
 enum { BLOCK_EDGES = 2048, MOST_BLOCKS = 16 };
 
 static int64_t count_blocks(int64_t edges) {
@@ -66,13 +66,13 @@ static int64_t count_blocks(int64_t edges) {
   return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
 }
 
-/* Where the parts of the workspace begin. */
+/* The offsets of the parts of the workspace, and their sizes. */
 typedef struct layout {
-  size_t scales;     /* of the destinations, of the gradients of means */
-  size_t matrix;     /* of projections */
-  size_t by_feature; /* the same, of gradients */
+  size_t scales;     /* scales by destination, for the gradients of means */
+  size_t matrix;     /* of the projection */
+  size_t by_feature; /* its transpose, for gradients */
   size_t scratch, scratch_bytes;
-  size_t sums, sums_bytes; /* of blocks of edges */
+  size_t sums, sums_bytes; /* of the blocks of edges */
   size_t walk;
 } layout;
 
@@ -157,12 +157,12 @@ typedef struct call {
   dfgnn_cpu_algorithm algorithm;
   layout layout;
   char *memory;
-  const void *scale_src, *scale_dst; /* with a mean's share, backward */
-  dfgnn_cpu_message job;             /* what all passes have in common */
+  const void *scale_src, *scale_dst; /* backward, dst has a mean's share */
+  dfgnn_cpu_message job;             /* the fields common to all passes */
   dfgnn_cpu_table value, grad_out, gate_dst, gate_src;
 } call;
 
-/* 1 / degree times the scales of the destinations. */
+/* Divides the scales of the destinations by their degrees. */
 static void divide(void *data, int64_t begin, int64_t end) {
   const call *c = data;
   const dfgnn_matrix *m = c->launch->setting.matrix;
@@ -177,7 +177,7 @@ static void divide(void *data, int64_t begin, int64_t end) {
   }
 }
 
-/* Where number `at` of a padded row of all pieces stands in [H, D]. */
+/* The position in [H, D] of number `at` of a row in the order of pieces. */
 static int64_t feature_of(const call *c, int64_t at) {
   const dfgnn_problem *p = c->launch->setting.problem;
   if (c->job.pieces.count > 1 || p->layout != DFGNN_LAYOUT_NDH)
@@ -185,13 +185,14 @@ static int64_t feature_of(const call *c, int64_t at) {
   return at % p->heads * p->dim + at / p->heads;
 }
 
-/* Rows of the matrix, those of all parts. */
+/* The number of rows of the caller's matrix: features of all parts. */
 static int64_t parameters_of(const call *c) {
   return c->job.width *
          dfgnn__message_parts(c->launch->setting.problem->message);
 }
 
-/* Where row k stands in the caller's matrix, [parts, H, D], and in ours. */
+/* The positions of a row of the caller's matrix, [parts, H, D], there and in
+ * our padded matrix. */
 typedef struct place_of_parameter {
   int64_t given, padded;
 } place_of_parameter;
@@ -252,7 +253,7 @@ static dfgnn_cpu_table edge_table(const dfgnn_problem *problem,
   return dfgnn__cpu_table(problem, base, &strides);
 }
 
-/* Dense tables of positions; without base where the operator has none. */
+/* Sets the dense tables of positions; base stays NULL where there are none. */
 static void find_positions(dfgnn_cpu_reduced *to, const dfgnn_problem *p,
                            const dfgnn_args *args) {
   if (p->op != DFGNN_OP_REDUCE_MAX)
@@ -261,7 +262,7 @@ static void find_positions(dfgnn_cpu_reduced *to, const dfgnn_problem *p,
     to->arg_max = dfgnn__cpu_dense(p, args->arg_max, sizeof(int32_t));
 }
 
-/* What a reduction writes, or the gradients of messages read. */
+/* The tensors that a reduction writes, or that its gradients read. */
 static dfgnn_cpu_reduced reduced_of(const dfgnn_problem *p,
                                     const dfgnn_args *args) {
   int back = backward(p);
@@ -414,7 +415,7 @@ static void walk_columns(const call *c, const dfgnn_view *items) {
     walk(c, &job, &columns, DFGNN_CPU_MESSAGE_COLUMNS, items);
 }
 
-/* The job of gradients by destination and edge. */
+/* The job of the gradients by destination and by edge. */
 static dfgnn_cpu_message by_row(const call *c) {
   dfgnn_cpu_message job = c->job;
   job.own = (dfgnn_cpu_message_ends){c->grad_out, c->gate_dst};
@@ -462,7 +463,7 @@ static void walk_blocks(void *data, int64_t begin, int64_t end) {
   }
 }
 
-/* Adds the blocks' sums of some rows of the matrix, in order. */
+/* Adds up the blocks' sums for some rows of the matrix, in order. */
 static void add_blocks(void *data, int64_t begin, int64_t end) {
   const edge_blocks *b = data;
   const dfgnn_args *args = b->call->launch->args;
@@ -523,7 +524,7 @@ static dfgnn_status launch(const dfgnn_launch *launch,
   return DFGNN_OK;
 }
 
-/* Backward asks for the columns' items and those of the rows. */
+/* Backward asks for work items of the columns, then of the rows. */
 static int split_views(const dfgnn_setting *setting,
                        dfgnn_view_request *requests) {
   int count = dfgnn__cpu_split_views(setting, requests);
@@ -540,10 +541,9 @@ DFGNN_CPU_WALK_ALGORITHM(row, DFGNN_CPU_ROW, workspace, launch)
 DFGNN_CPU_WALK_ALGORITHM(split, DFGNN_CPU_SPLIT, workspace, launch)
 DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, workspace, launch)
 
-/* Copies are SpMM. */
 static const char *no_message(const dfgnn_setting *setting) {
   return setting->problem->message == DFGNN_MESSAGE_COPY
-             ? "messages are copies of nodes"
+             ? "messages are copies of nodes, which spmm and reduce serve"
              : NULL;
 }
 

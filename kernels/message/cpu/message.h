@@ -1,7 +1,7 @@
 /* message.h - sums and reductions over the messages of edges on a CPU
  *
- * Three passes are one aggregate, which differs in what is read of a walked row
- * (own) and of the node at the other end of its edges (far):
+ * Three passes share one aggregate.  They differ in the tensors that are read
+ * at the walked row (own) and at the node at the other end of an edge (far):
  *
  * clang-format off
  *             rows are       own.first   far.first   sums
@@ -10,15 +10,17 @@
  *   ROWS      destinations   grad_out    value       grad_gate_dst
  * clang-format on
  *
- * An edge's part of the message is read as it is given, or projected by a
- * matrix, DFGNN_CPU_MESSAGE_WINDOW edges at a time, into memory of the thread:
- * rows that follow find theirs there.  A value that has features of the edge,
- * too, is a second part beside it.  Gradients of matrix, offset and unprojected
- * features are made by a pass over blocks of edges, whose sums are added in
- * order.
+ * An edge's part of the message is given by the caller, who has projected the
+ * edge's features (DFGNN_EDGE_PROJECTED), or it is projected here: a matrix
+ * multiplies the features of DFGNN_CPU_MESSAGE_WINDOW edges at a time into the
+ * thread's scratch, where the next rows find the parts of their edges, too.
+ * With GATE_VALUE an edge has a second part, which is added to the value.  The
+ * gradients of matrix, offset and features come from a pass over blocks of
+ * edges; the sums of the blocks are added in order.
  *
- * Reductions walk alike: forward finds extremes and moments of messages, and
- * backward gives each message the gradient that its row has for it. */
+ * Reductions walk the same way: forward finds extremes and moments of messages;
+ * backward computes the gradient of each message from the gradients of its
+ * row's results. */
 #ifndef DFGNN_MESSAGE_CPU_MESSAGE_H
 #define DFGNN_MESSAGE_CPU_MESSAGE_H
 
@@ -28,9 +30,9 @@
 #define DFGNN_CPU_MESSAGE_CHUNK 64
 /* Edges that are projected together. */
 #define DFGNN_CPU_MESSAGE_WINDOW 32
-/* What rows of scalars in the workspace are padded to. */
+/* Rows of scalars in the workspace are padded to a multiple of this. */
 #define DFGNN_CPU_MESSAGE_PAD 16
-/* Bytes of a scratch before its numbers. */
+/* Bytes of a thread's scratch before its numbers: room for its window. */
 #define DFGNN_CPU_MESSAGE_HEAD 64
 
 typedef enum dfgnn_cpu_message_pass {
@@ -40,7 +42,7 @@ typedef enum dfgnn_cpu_message_pass {
   DFGNN_CPU_MESSAGE_PASSES
 } dfgnn_cpu_message_pass;
 
-/* Where the edge's part comes from. */
+/* The edge's part of a message: none, given by the caller or projected. */
 typedef enum dfgnn_cpu_message_edges {
   DFGNN_CPU_EDGES_NONE,
   DFGNN_CPU_EDGES_GIVEN,
@@ -48,7 +50,7 @@ typedef enum dfgnn_cpu_message_edges {
   DFGNN_CPU_EDGES_KINDS
 } dfgnn_cpu_message_edges;
 
-/* How messages are made. */
+/* The formulas of messages, named as in dfgnn_message. */
 typedef enum dfgnn_cpu_message_kind {
   DFGNN_CPU_MESSAGE_RELU,
   DFGNN_CPU_MESSAGE_GATE,
@@ -56,34 +58,36 @@ typedef enum dfgnn_cpu_message_kind {
   DFGNN_CPU_MESSAGE_KINDS
 } dfgnn_cpu_message_kind;
 
-/* What is read of a node. */
+/* The tensors that are read at one end of an edge. */
 typedef struct dfgnn_cpu_message_ends {
   dfgnn_cpu_table first, gate;
 } dfgnn_cpu_message_ends;
 
-/* What a reduction of a destination writes, or what the gradient of a message
- * reads of it. */
+/* The tensors by destination that a reduction writes (forward), or that the
+ * gradient of a message reads (backward). */
 typedef struct dfgnn_cpu_reduced {
-  dfgnn_cpu_table out, least, most, std; /* or their gradients; out: PNA's mean,
-                                          * else the only result */
-  dfgnn_cpu_table mean, deviation;       /* PNA's, backward */
-  dfgnn_cpu_table arg_min, arg_max;      /* of int32; without base: none */
+  dfgnn_cpu_table out, least, most, std; /* results, or backward their
+                                          * gradients; out: PNA's mean, else the
+                                          * only result */
+  dfgnn_cpu_table mean, deviation;       /* PNA's results, read backward */
+  dfgnn_cpu_table arg_min, arg_max;      /* of int32; base NULL: none */
 } dfgnn_cpu_reduced;
 
 /* Edge features that a matrix projects.  Rows of scalars are padded with
- * zeros; one has a part of padded_width, or two. */
+ * zeros; a projected row has one part of padded_width numbers, or two. */
 typedef struct dfgnn_cpu_projection {
   int64_t fields;         /* features of an edge */
-  int64_t padded_fields;  /* with one more, of the offset */
-  int64_t padded_width;   /* of a part */
-  int64_t row;            /* of all parts */
+  int64_t padded_fields;  /* fields + 1, for the offset, padded */
+  int64_t padded_width;   /* the width of a part, padded */
+  int64_t row;            /* the width of all parts */
   const char *attr;       /* [E][fields] storage */
-  char *grad_attr;        /* the same; NULL: not wanted */
-  const char *matrix;     /* [fields + 1][row] scalars by field, in the order of
+  char *grad_attr;        /* its gradient; NULL: not wanted */
+  const char *matrix;     /* [fields + 1][row] scalars, each row in the order of
                            * pieces; the last row is the offset */
-  const char *by_feature; /* [row][padded_fields] scalars; for grad_attr */
-  char *scratch;          /* of all threads */
-  size_t scratch_bytes;   /* of a thread */
+  const char *by_feature; /* the matrix transposed, [row][padded_fields]
+                           * scalars; for grad_attr */
+  char *scratch;          /* the scratches of all threads */
+  size_t scratch_bytes;   /* of one thread */
 } dfgnn_cpu_projection;
 
 typedef struct dfgnn_cpu_message {
@@ -93,24 +97,25 @@ typedef struct dfgnn_cpu_message {
   int offsets64;
   const void *offsets;
   const int32_t *indices;
-  const void *edge; /* the graph's edge of each, as offsets; NULL: its own */
+  const void *edge; /* the graph's edge of each walked edge, as wide as offsets;
+                     * NULL: the same edge */
   dfgnn_cpu_message_ends own, far;
-  dfgnn_cpu_table to, to_gate; /* sums; without base: not wanted */
-  dfgnn_cpu_table attr;        /* edges as they are given */
-  dfgnn_cpu_table grad_attr;   /* of those; without base: not wanted */
-  const void *scale;           /* by the far end; NULL: 1 */
-  const void *after;           /* by row; NULL: 1 */
+  dfgnn_cpu_table to, to_gate; /* sums; base NULL: not wanted */
+  dfgnn_cpu_table attr;        /* the edges' parts that are given */
+  dfgnn_cpu_table grad_attr;   /* their gradient; base NULL: not wanted */
+  const void *scale;           /* factors by far node; NULL: 1 */
+  const void *after;           /* factors by walked row; NULL: 1 */
   int mean;                    /* after is divided by the degree */
   int64_t prefetch;            /* edges ahead; 0: none */
   dfgnn_cpu_message_kind kind;
   dfgnn_op op;
   dfgnn_cpu_reduced reduced;
-  const void *row_offsets; /* of the graph's rows */
+  const void *row_offsets; /* of the graph's rows, in every pass */
   dfgnn_cpu_projection projection;
 } dfgnn_cpu_message;
 
-/* What is in a thread's scratch, before its numbers: the walked edges that are
- * projected. */
+/* The head of a thread's scratch: it holds the projected parts of the walked
+ * edges begin .. end - 1. */
 typedef struct dfgnn_cpu_window {
   int64_t begin, end;
 } dfgnn_cpu_window;
@@ -126,19 +131,19 @@ typedef struct dfgnn_cpu_message_kernels {
   void (*merge)(const void *job, int64_t piece, void *to, const void *from,
                 int64_t before, int64_t count);
   void (*finish)(const void *job, int64_t row, int64_t piece, void *state);
-  /* The same of what reductions find. */
+  /* The same for the states of reductions. */
   void (*merge_reduced)(const void *job, int64_t piece, void *to,
                         const void *from, int64_t before, int64_t count);
   void (*finish_reduced)(const void *job, int64_t row, int64_t piece,
                          void *state);
-  /* Of the graph's edges begin .. end - 1: writes grad_attr of the projection
-   * and sums, [fields + 1][row], if it is not NULL.  The job is that of ROWS.
-   */
+  /* For the graph's edges begin .. end - 1, writes grad_attr of the projection,
+   * if it is wanted, and adds the gradients of matrix and offset to sums,
+   * [fields + 1][row], unless it is NULL.  The job is one of the pass ROWS. */
   void (*edges)(const dfgnn_cpu_message *job, int64_t begin, int64_t end,
                 char *scratch, void *sums);
 } dfgnn_cpu_message_kernels;
 
-/* Components of what a reduction knows of some edges, each [width]. */
+/* Components of a reduction's state, [width] each: see reduce.h. */
 #define DFGNN_CPU_MESSAGE_KNOWN 7
 
 /* Does an operator add messages up? */
@@ -150,7 +155,7 @@ static inline int dfgnn__cpu_message_sums(dfgnn_op op) {
 const dfgnn_cpu_message_kernels *dfgnn__cpu_message_kernels(int simd,
                                                             dfgnn_dtype dtype);
 
-/* The thread's number. */
+/* The number of the calling thread. */
 int dfgnn__cpu_thread(void);
 
 #endif

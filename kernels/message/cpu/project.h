@@ -1,10 +1,12 @@
 /* project.h - the projection of edge features, some edges at a time, and its
  * gradients; a part of kernels.h
  *
- * A thread's scratch holds the window's place, its features as scalars,
- * [WINDOW][padded_fields], and its projected parts, [WINDOW][row].
- * The offset is the matrix's last field, which is 1 of every edge.  Blocks of
- * ROWS_BLOCK by COLUMNS_BLOCK vectors stay in registers. */
+ * A thread's scratch holds a dfgnn_cpu_window, the projected parts of its
+ * edges, [WINDOW][row], the edges' features as scalars,
+ * [WINDOW][padded_fields], and the gradients of these features in the same
+ * shape.  The offset is the last row of the matrix: every edge has a last
+ * feature of 1.  Products keep blocks of ROWS_BLOCK rows by COLUMNS_BLOCK
+ * vectors in registers. */
 
 enum { ROWS_BLOCK = 4, COLUMNS_BLOCK = CPU_ISA == CPU_AVX512 ? 4 : 2 };
 
@@ -26,9 +28,9 @@ CPU_INLINE scalar *window_fields(const message_job *job, char *scratch) {
   return window_parts(scratch) + WINDOW * job->projection.row;
 }
 
-/* `rows` by `columns` vectors of the sum over `terms` of a^T b or a b: a's
- * number of row r and term k is a[r * a_row + k * a_term], and b's row of a
- * term is b + k * b_term.  add: to what `to` holds. */
+/* Computes `rows` rows by `columns` vectors of the matrix product a b: the
+ * number of a in row r and term k is a[r * a_row + k * a_term], and row k of b
+ * begins at b + k * b_term.  add: the product is added to what `to` holds. */
 CPU_INLINE void multiply_block(scalar *to, int64_t to_row, const scalar *a,
                                int64_t a_row, int64_t a_term, const scalar *b,
                                int64_t b_term, int64_t terms, const int rows,
@@ -67,7 +69,7 @@ CPU_INLINE void multiply_columns(scalar *to, int64_t to_row, const scalar *a,
                    b_term, terms, 1, columns, add);
 }
 
-/* All rows, and columns up to the padding. */
+/* The whole product; columns is a multiple of VECTOR, by the padding. */
 CPU_INLINE void multiply(scalar *to, int64_t to_row, const scalar *a,
                          int64_t a_row, int64_t a_term, const scalar *b,
                          int64_t b_term, int64_t terms, int64_t rows,
@@ -94,21 +96,22 @@ static CPU_TARGET void project(const message_job *job, int64_t begin,
     const storage *from = (const storage *)p->attr + e * p->fields;
     for (int64_t f = 0; f < p->fields; f++)
       fields[k * p->padded_fields + f] = storage_number(from + f);
-    fields[k * p->padded_fields + p->fields] = 1; /* of the offset */
+    fields[k * p->padded_fields + p->fields] = 1; /* for the offset */
   }
   multiply(window_parts(scratch), p->row, fields, p->padded_fields, 1, matrix,
            p->row, p->fields + 1, count, p->row, 0);
 }
 
-/* The projected part of walked edge e, of which more follow: count becomes how
- * many there are, at most. */
+/* Returns the projected parts of walked edge e and of the edges after it;
+ * lowers *count to the number of them that the window has. */
 CPU_INLINE const scalar *project_window(const message_job *job, int64_t e,
                                         int64_t *count) {
   const dfgnn_cpu_projection *p = &job->projection;
   char *scratch = p->scratch + (size_t)dfgnn__cpu_thread() * p->scratch_bytes;
   dfgnn_cpu_window *window = (dfgnn_cpu_window *)scratch;
   if (e < window->begin || e >= window->end) {
-    /* Where windows begin sets what is summed first: it depends on nothing. */
+    /* A chunk ends where a window ends, which sets the order of summation: so
+     * windows begin at multiples of WINDOW, whichever edge asks first. */
     window->begin = e / WINDOW * WINDOW;
     int64_t left = job->edges - window->begin;
     window->end = window->begin + (left < WINDOW ? left : WINDOW);
@@ -121,7 +124,8 @@ CPU_INLINE const scalar *project_window(const message_job *job, int64_t e,
 
 /* ---- gradients ----------------------------------------------------------- */
 
-/* grad_attr of the window's edges, whose parts are gradients by now. */
+/* Writes grad_attr of the window's edges; grade_window() has replaced their
+ * parts by gradients. */
 CPU_INLINE void grade_fields(const message_job *job, int64_t begin,
                              int64_t count, char *scratch) {
   const dfgnn_cpu_projection *p = &job->projection;

@@ -1,19 +1,20 @@
 /* reduce.h - extremes and moments of messages, and the gradients that a row
  * has for its messages; a part of kernels.h
  *
- * Messages of a chunk of edges are made for a vector of features, then reduced.
- * Means are kept as differences from the first message of the chunk that came
- * first, its origin, which an offset of all messages leaves exact. */
+ * The messages of a chunk of edges are computed for a vector of features, then
+ * reduced.  A mean is kept as its difference from an origin, the first message
+ * of the row's first chunk, so that an offset common to all messages costs no
+ * digits. */
 
-/* What an edge's message is made of, from the piece's first feature on. */
+/* The operands of an edge's message, from the piece's first feature on. */
 typedef struct sender {
   const storage *x, *gate_dst, *gate_src, *attr;
   const scalar *part, *part_value; /* projected */
 } sender;
 
-/* The same for a vector of features. */
+/* The operands of a message for one vector of features. */
 typedef struct inputs {
-  vec x, gates, part; /* x: with the edge's part of the value */
+  vec x, gates, part; /* x includes the edge's part of the value */
 } inputs;
 
 CPU_INLINE void set_nodes(sender *s, const message_job *job,
@@ -46,13 +47,13 @@ CPU_INLINE vec message_of(const inputs *in, const int kind) {
   return term_of(in->x, in->gates, in->part, v_zero(), FORWARD, kind).sum;
 }
 
-/* Some edges of a row and piece, laid out to be walked feature by feature. */
+/* The operands of a chunk's edges, to be walked feature by feature. */
 typedef struct chunk {
   sender edge[CHUNK];
   int64_t count;
 } chunk;
 
-/* Lays out the edges from e on, at most up to `end`. */
+/* Lays out a chunk of the edges e .. end - 1; columns: rows are sources. */
 CPU_INLINE void lay_chunk(chunk *c, const message_job *job, int64_t row,
                           int64_t piece, int64_t e, int64_t end,
                           const int columns, const int edges, const int kind) {
@@ -77,9 +78,9 @@ CPU_INLINE void lay_chunk(chunk *c, const message_job *job, int64_t row,
   }
 }
 
-/* ---- what is known of some edges ----------------------------------------- */
+/* ---- the state of some edges --------------------------------------------- */
 
-enum { LOW = 1, HIGH = 2, MOMENTS = 4 }; /* what a reduction finds */
+enum { LOW = 1, HIGH = 2, MOMENTS = 4 }; /* results that a reduction finds */
 
 typedef struct known {
   vec origin, mean, square; /* mean: above the origin; square: the sum of
@@ -131,8 +132,9 @@ CPU_INLINE void store_known(scalar *p, const known *k, int64_t width, tail t,
   }
 }
 
-/* a, of the first `before` edges, takes in b, of the next `count`.  Means are
- * weighted, so that an infinite one stays. */
+/* Merges b, the state of `count` edges, into a, that of the `before` edges
+ * before them.  The mean is a weighted sum, in which an infinite mean stays
+ * infinite. */
 CPU_INLINE void join(known *a, const known *b, int64_t before, int64_t count,
                      int what) {
   if (what & MOMENTS) {
@@ -151,7 +153,7 @@ CPU_INLINE void join(known *a, const known *b, int64_t before, int64_t count,
     v_take(&a->high, &a->arg_high, b->high, b->arg_high, -1, 1);
 }
 
-/* Of `count` messages, the first of which is edge `number` of its row. */
+/* The state of `count` messages; the first is edge `number` of its row. */
 static CPU_TARGET known reduce_chunk(const vec *m, int64_t count,
                                      int64_t number, int what) {
   known k = {.low = m[0], .high = m[0]};
@@ -164,7 +166,7 @@ static CPU_TARGET known reduce_chunk(const vec *m, int64_t count,
       v_take(&k.high, &k.arg_high, m[e], v_index(number + e), -1, 1);
   if (what & MOMENTS) {
     vec sum = v_zero(), square = v_zero();
-    /* an infinite one would make the mean NaN */
+    /* differences from an infinite origin would make the mean NaN */
     k.origin = v_where_equal(v_sub(m[0], m[0]), v_zero(), m[0]);
     for (int64_t e = 0; e < count; e++) {
       vec y = v_sub(m[e], k.origin);
@@ -301,8 +303,8 @@ static CPU_TARGET void finish_reduced(const void *data, int64_t row,
 
 /* ---- gradients ----------------------------------------------------------- */
 
-/* What a row has for the gradients of its messages, from the piece's first
- * feature on. */
+/* A row's tensors from which the gradients of its messages are computed, from
+ * the piece's first feature on. */
 typedef struct receiver {
   const storage *out, *least, *most, *std, *mean, *deviation;
   const int32_t *arg_min, *arg_max;

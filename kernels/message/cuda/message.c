@@ -10,6 +10,7 @@
 
 /* ---- shapes -------------------------------------------------------------- */
 
+/* Lanes, vectors, edges in flight. */
 /* clang-format off */
 const gather_choice dfgnn__message_shapes[] = {
     {32, 1, 2}, {32, 1, 4}, {32, 2, 2}, {16, 1, 2}, {16, 1, 4}, {16, 2, 2},
@@ -29,7 +30,8 @@ static int is_mean(const dfgnn_problem *problem) {
          problem->op == DFGNN_OP_REDUCE_MEAN;
 }
 
-/* What a reduction finds, with its edges; 0: it is a sum. */
+/* The REDUCE_... bits of a reduction, which keeps the edges of its extremes; 0:
+ * the operator is a sum. */
 static int found_by(const dfgnn_problem *problem) {
   switch (problem->op) {
   case DFGNN_OP_REDUCE_MIN:
@@ -67,8 +69,8 @@ static int together(const dfgnn_problem *problem, const void *attr) {
   return count;
 }
 
-/* The constants of an instance in one number, for dfgnn__gather_refusal: bits
- * of MESSAGE_..., features of an edge, and what a forward pass finds. */
+/* The constants of an instance in one number, for dfgnn__gather_refusal: the
+ * MESSAGE_... bits, edge_dim + 1, and the REDUCE_... bits of a forward pass. */
 enum { WHAT_BITS = 16, FIELD_BITS = 8 };
 
 static int instance(const dfgnn_problem *problem, int pass, const void *attr) {
@@ -80,8 +82,9 @@ static int instance(const dfgnn_problem *problem, int pass, const void *attr) {
          found << (WHAT_BITS + FIELD_BITS);
 }
 
-/* What all of PNA needs of an edge and row is too much for a lane with several
- * vectors. */
+/* Fills the program of a shape; 0 if there is none.  PNA takes so many
+ * registers an edge and row that its lanes have one vector and fewer edges in
+ * flight. */
 static int find_program(dfgnn_program *program, dfgnn_dtype dtype, int instance,
                         const gather_shape *shape, int width) {
   const int what = instance & ((1 << WHAT_BITS) - 1);
@@ -105,8 +108,9 @@ static int find_program(dfgnn_program *program, dfgnn_dtype dtype, int instance,
                               shape->lanes, shape->vectors, shape->unroll);
 }
 
-/* Edges as they are given have heads first, which vectors of a layout that has
- * them last do not. */
+/* Must elements be loaded one by one?  Edge features that the caller projected
+ * have heads first, so where the layout has heads last no vector of theirs fits
+ * one of nodes. */
 static int element_wise(const dfgnn_problem *problem) {
   return problem->edge_dim == DFGNN_EDGE_PROJECTED &&
          problem->layout == DFGNN_LAYOUT_NDH;
@@ -118,9 +122,9 @@ const char *dfgnn__message_refusal(gather_shape *shape,
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *m = setting->matrix;
   if (problem->message == DFGNN_MESSAGE_COPY)
-    return "messages are copies of nodes";
+    return "messages are copies of nodes, which spmm and reduce serve";
   if (problem->edge_dim > DFGNN_MESSAGE_FIELDS)
-    return "more than 64 features an edge: project them before";
+    return "more than 64 features an edge: pass them projected";
   if (m->max_degree > INT32_MAX - 65536 ||
       m->destinations > INT32_MAX - 65536 || m->sources > INT32_MAX - 65536)
     return "a row or the number of rows exceeds 2^31";
@@ -137,7 +141,7 @@ static int sums_of(const dfgnn_problem *problem) {
   return backward(problem) && gated(problem) ? 2 : 1;
 }
 
-/* Numbers of a partial result, a feature. */
+/* The numbers of a partial result per feature. */
 static int parts_of(const dfgnn_problem *problem) {
   const int found = backward(problem) ? 0 : found_by(problem);
   return !found ? sums_of(problem) : found & REDUCE_MOMENTS ? 7 : 2;
@@ -217,7 +221,7 @@ static int list_tensors(tensor_argument *list, message_params *p, int pass,
   return counts[pass];
 }
 
-/* Which scales belong to the rows, and which to what they gather. */
+/* Sets the scales of the rows and of the nodes that they gather. */
 static void fill_scales(message_params *p, const message_call *call, int pass) {
   const int columns = pass == MESSAGE_COLUMNS;
   gather_params *g = &p->gather;
@@ -226,7 +230,7 @@ static void fill_scales(message_params *p, const message_call *call, int pass) {
   g->mean = pass == MESSAGE_FORWARD && is_mean(call->launch->setting.problem);
 }
 
-/* What a reduction writes beside its first result. */
+/* Sets the tensors that a reduction writes beside its first result. */
 static void fill_results(gather_params *g, const dfgnn_problem *problem,
                          const dfgnn_args *args) {
   g->arg_min = problem->op == DFGNN_OP_REDUCE_MAX ? NULL : args->arg_min;
@@ -238,7 +242,8 @@ static void fill_results(gather_params *g, const dfgnn_problem *problem,
   g->out_std = args->out_std;
 }
 
-/* What the gradient of a reduction's message reads of its row. */
+/* Sets the tensors by destination that the gradient of a reduction's message
+ * reads. */
 static dfgnn_status fill_grades(gather_params *g, const message_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
   const dfgnn_args *args = call->launch->args;
@@ -262,7 +267,7 @@ static dfgnn_status fill_grades(gather_params *g, const message_call *call) {
   return status;
 }
 
-/* Are all tensors fit for 16-byte loads that lists of tensors do not name? */
+/* Are the tensors that list_tensors() leaves out fit for 16-byte loads? */
 static int others_aligned(const gather_params *g, const dfgnn_args *args,
                           const dfgnn_problem *problem, int pass) {
   const void *const arrays[] = {g->arg_min, g->arg_max, g->row_arg,
@@ -382,7 +387,8 @@ static dfgnn_status run_pass(const message_call *call, int pass) {
                pass == MESSAGE_COLUMNS ? sums_of(launch->setting.problem) : 1);
 }
 
-/* Tables of what PNA's mean and deviation pass on. */
+/* Fills PNA's tables: mean and deviation give a message m the gradient
+ * offset + coefficient (m - mean). */
 static dfgnn_status fill_tables(message_call *call) {
   const dfgnn_launch *launch = call->launch;
   const dfgnn_problem *problem = launch->setting.problem;

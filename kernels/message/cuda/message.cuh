@@ -16,8 +16,8 @@ template <typename X, typename Y> struct conditional<false, X, Y> {
 template <bool ON, typename X, typename Y>
 using conditional_t = typename conditional<ON, X, Y>::type;
 
-/* FIELDS: what a matrix projects of an edge, or MESSAGE_EDGES_...; WHAT: the
- * pass and more. */
+/* FIELDS: the features of an edge that a matrix projects, or MESSAGE_EDGES_...;
+ * WHAT: the bits of message.h. */
 template <typename T, int VEC_, int L, int C, int WHAT, int FIELDS, int W>
 struct message_op {
   using A = accumulator_t<T>;
@@ -54,7 +54,7 @@ struct message_op {
   struct note {
     A scale;
     int64_t id;
-    unsigned first; /* the lower half of the place of its row's first */
+    unsigned first; /* the lower half of the number of its row's first edge */
   };
   struct mark {
     A scale;
@@ -165,7 +165,7 @@ struct message_op {
     }
   }
 
-  /* Where the number of an edge's feature lies in [E, width]. */
+  /* The position of feature f of an edge in [E, width]. */
   __device__ __forceinline__ int64_t place(int64_t id, int f) const {
     return id * p.width + (VEC > 1 ? f : heads_first(p, f));
   }
@@ -187,7 +187,8 @@ struct message_op {
   __device__ __forceinline__ void start(state &, const edge &, int, int) const {
   }
 
-  /* The projected parts of U edges: of the sum or gate, and of the value. */
+  /* The projected parts of U edges: those of the gate or sum, then those of the
+   * value. */
   template <int U>
   __device__ __forceinline__ void project(A (&part)[U][PARTS][C][VEC],
                                           const mark (&n)[U]) const {
@@ -244,7 +245,7 @@ struct message_op {
       }
   }
 
-  /* What a number of a message is made of. */
+  /* The operands of one number of a message. */
   struct inputs {
     A x, gates, part;
     __device__ __forceinline__ A message() const {
@@ -313,7 +314,7 @@ struct message_op {
     add_terms(z, x, n, position, part[0]);
   }
 
-  /* Edges beyond the row are those that lanes did not read. */
+  /* Edges beyond the row, which lanes did not read, are skipped. */
   template <bool WHOLE, int U>
   __device__ __forceinline__ void step(state &z, const edge (&x)[U],
                                        const mark (&n)[U], int position,

@@ -1,5 +1,4 @@
-/* message_host.h - sums and reductions of messages on a GPU: what the families
- * share */
+/* message_host.h - host functions that the GPU families of messages share */
 #ifndef DFGNN_MESSAGE_CUDA_MESSAGE_HOST_H
 #define DFGNN_MESSAGE_CUDA_MESSAGE_HOST_H
 
@@ -9,23 +8,24 @@
 /* The shapes that are worth tuning for. */
 extern const gather_choice dfgnn__message_shapes[];
 
-/* Features of an edge that a block of gradients holds in shared memory. */
+/* The most features of an edge that blocks of the gradient kernels hold in
+ * shared memory. */
 enum { DFGNN_MESSAGE_FIELDS = 64 };
 
-/* Why no shape serves the setting, or NULL. */
+/* Returns NULL and the shape that serves the setting, or why none does. */
 const char *dfgnn__message_refusal(gather_shape *shape,
                                    const dfgnn_setting *setting, int lanes,
                                    int vectors, int unroll);
 
-/* Where the parts of the workspace begin. */
+/* The offsets of the parts of the workspace. */
 typedef struct message_layout {
-  size_t scales;  /* by destination, of the gradients of means */
-  size_t matrix;  /* of projections, as scalars */
-  size_t sums;    /* of blocks of edges, of the gradient of the matrix */
-  int blocks;     /* of those */
-  size_t tables;  /* by destination, of the gradients of PNA: two of them */
-  size_t partial; /* results of items; of the largest pass */
-  size_t bytes;
+  size_t scales;  /* scales by destination, for the gradients of means */
+  size_t matrix;  /* the projection's matrix as scalars */
+  size_t sums;    /* each block's gradients of matrix and offset */
+  int blocks;     /* the number of these blocks of edges */
+  size_t tables;  /* coefficients and offsets of PNA's gradients */
+  size_t partial; /* partial results of items; room for the largest pass */
+  size_t bytes;   /* of all */
 } message_layout;
 
 /* item_edges: 0 if rows are whole. */
@@ -41,24 +41,24 @@ typedef struct message_call {
   int warps, rows;
   gather_span span;
   const dfgnn_view *transpose, *row_of_edge; /* backward */
-  const dfgnn_view *order;     /* DEGREE_ORDER of FORWARD, or of COLUMNS */
-  const dfgnn_view *items;     /* WORK_ITEMS of the same; NULL: whole rows */
-  const dfgnn_view *row_items; /* and of ROWS */
-  const void *scale_dst, *scale_src; /* of SpMM; with a mean's share */
+  const dfgnn_view *order;     /* DEGREE_ORDER for FORWARD or COLUMNS */
+  const dfgnn_view *items;     /* WORK_ITEMS for the same; NULL: whole rows */
+  const dfgnn_view *row_items; /* WORK_ITEMS for ROWS */
+  const void *scale_dst, *scale_src; /* SpMM's; backward, scale_dst has a mean's
+                                      * share */
   void *coefficient, *offset;        /* PNA's tables, in the workspace */
   const void *matrix;                /* in the workspace */
 } message_call;
 
-/* Requests the views that backward wants beside those of the schedule, from
- * position `count` on; returns how many there are then. */
+/* Requests the views that backward needs beside those of the schedule, from
+ * position `count` on; returns the number of requests so far. */
 int dfgnn__message_views(const dfgnn_setting *setting,
                          dfgnn_view_request *requests, int count);
 dfgnn_status dfgnn__message_run(message_call *call);
 
-/* Bits of MESSAGE_... that a problem has in each of its passes. */
+/* The MESSAGE_... bits that all passes of a problem have. */
 int dfgnn__message_what(const dfgnn_problem *problem);
-/* The positions of the extremes that come first: the least, if there are
- * two. */
+/* The positions of the only extreme, or of PNA's least. */
 const int *dfgnn__message_arg(const dfgnn_problem *problem,
                               const dfgnn_args *args);
 
@@ -67,7 +67,7 @@ const int *dfgnn__message_arg(const dfgnn_problem *problem,
 dfgnn_status dfgnn__message_grade_projection(const message_call *call);
 /* Converts the matrix of a projection into call->matrix. */
 dfgnn_status dfgnn__message_convert(const message_call *call);
-/* Blocks that share out the edges, whose sums are kept apart. */
+/* The number of blocks of edges, each with sums of its own. */
 int dfgnn__message_blocks(const dfgnn_setting *setting);
 
 #endif

@@ -1,10 +1,12 @@
-/* projection.c - launches what concerns the matrix of edge features */
+/* projection.c - launches the kernels of the matrix that projects edge
+ * features, and of its gradients */
 #include "base/error.h"
 #include "kernels/message/cuda/message_host.h"
 
 #define SOURCE "kernels/message/cuda/projection.cuh"
 
-/* Waves of blocks, each of which has sums of its own. */
+/* Waves of blocks, each block with sums of its own and with at least so many
+ * tiles of edges. */
 enum { BLOCK_WAVES = 2, LEAST_TILES = 4 };
 
 static int64_t feature_tiles(const dfgnn_problem *problem) {
@@ -155,8 +157,9 @@ dfgnn_status dfgnn__message_grade_projection(const message_call *call) {
   const int64_t tiles = edge_tiles(setting->matrix);
   message_edges_params p;
   if (tiles > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld edges are too many",
-                       (long long)setting->matrix->edges);
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld edges are too many: a grid has 2^31 tiles of %d",
+                       (long long)setting->matrix->edges, EDGES_TILE);
   dfgnn_status status = fill(&p, call);
   if (!status && args->grad_edge_attr && tiles > 0)
     status = run_tiles(call, "dfgnn::message_fields", &p, (unsigned)tiles, 1,

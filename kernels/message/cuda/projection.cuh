@@ -3,9 +3,9 @@
  *
  * A block computes the gradients of a tile of edges' parts, EDGES_TILE edges by
  * EDGES_FEATURES features in shared memory, and multiplies them from there.
- * FIELDS is the number of an edge's features; one more is 1, of the offset.
- * WHAT has the bits of message_op: with MESSAGE_VALUE an edge has two parts,
- * whose gradients are made one after the other. */
+ * FIELDS is the number of an edge's features; one more feature, for the offset,
+ * is always 1.  WHAT has the bits of message_op: with MESSAGE_VALUE an edge has
+ * two parts, whose gradients are computed one after the other. */
 #ifndef DFGNN_MESSAGE_CUDA_PROJECTION_CUH
 #define DFGNN_MESSAGE_CUDA_PROJECTION_CUH
 
@@ -13,15 +13,16 @@
 
 namespace dfgnn {
 
-/* Where a row of all parts, features in the order of the layout, stands with
- * heads first. */
+/* The position, heads first, of a row of all parts, whose features are in the
+ * order of the layout. */
 template <class P>
 __device__ __forceinline__ int64_t parameter_row(const P &p, int row) {
   const int f = row % p.width;
   return row - f + heads_first(p, f);
 }
 
-/* Matrix and offset as scalars by field, features in the layout's order. */
+/* Writes matrix and offset as scalars, [fields + 1][parts][width], features in
+ * the order of the layout. */
 template <typename T>
 __global__ void
 message_matrix(const __grid_constant__ message_matrix_params p) {
@@ -41,7 +42,7 @@ message_matrix(const __grid_constant__ message_matrix_params p) {
 
 /* ---- a tile of gradients ------------------------------------------------- */
 
-constexpr int kQuad = 4; /* edges, and features, of a thread */
+constexpr int kQuad = 4; /* edges of a thread, and features */
 
 template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
   using A = accumulator_t<T>;
@@ -60,7 +61,7 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
       : p(params), attr(shared), matrix(attr + EDGES_TILE * kFields),
         grad(matrix + kFields * EDGES_FEATURES) {}
 
-  /* Where a row of the matrix begins. */
+  /* The first number of a row of the matrix. */
   __device__ __forceinline__ const A *matrix_at(int field, int which) const {
     return static_cast<const A *>(p.matrix) +
            (int64_t(field) * PARTS + which) * p.width;
@@ -85,7 +86,7 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
     }
   }
 
-  /* Where a feature lies in a node of a tensor. */
+  /* The position of feature f within a node of a tensor. */
   __device__ __forceinline__ int64_t place(const feature_tensor &t,
                                            int f) const {
     const int i = heads_first(p, f);
@@ -108,8 +109,8 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
                        : r;
   }
 
-  /* Adds a thread's numbers of a part: row(k) is what the matrix has of its
-   * features in field k. */
+  /* Adds up a thread's numbers of a part: row(w, k) reads the matrix's numbers
+   * of field k at the thread's features. */
   template <class Row>
   __device__ __forceinline__ void project(A (&part)[kQuad][kQuad], int e0,
                                           const Row &row) const {
@@ -127,8 +128,8 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
     }
   }
 
-  /* The gradient of message m at a position of a row; f: a feature in the order
-   * of the layout, which is at grad_at in a node. */
+  /* The gradient of message m at a position of a row; f: the feature, in the
+   * order of the layout; grad_at: its position in a node of the gradient. */
   __device__ __forceinline__ A grade(int row, int position, int f,
                                      int64_t grad_at, A scale, A m) const {
     if constexpr (!PICK)
@@ -147,8 +148,8 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
     return sum;
   }
 
-  /* A thread makes four features of four edges: the gradients of their part
-   * `which`, whose matrix is loaded. */
+  /* Computes the gradients of part `which`, whose matrix is loaded: a thread
+   * takes four features of four edges. */
   __device__ __forceinline__ void compute(int64_t first_edge, int first_feature,
                                           int which) const {
     constexpr int kQuads = EDGES_FEATURES / kQuad;
@@ -319,7 +320,7 @@ __global__ void __launch_bounds__(EDGES_THREADS)
   }
 }
 
-/* Adds the blocks' sums, in order. */
+/* Adds up the blocks' sums, in order. */
 template <typename A>
 __global__ void
 message_parameter_sums(const __grid_constant__ message_parameters_params p) {

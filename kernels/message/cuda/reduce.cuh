@@ -7,7 +7,7 @@
 
 namespace dfgnn {
 
-/* A reduction of what edges send: FIND is that of reduce_op, WHAT and FIELDS
+/* A reduction of messages: FIND is the WHAT of reduce_op; WHAT and FIELDS are
  * those of message_op. */
 template <typename T, int VEC_, int L, int C, int FIND, int WHAT, int FIELDS,
           int W>
@@ -66,8 +66,8 @@ struct message_reduce_op : reduce_op<T, VEC_, L, C, FIND, W> {
     return sender_t::inputs_of(own, z.gate, x, part, c, i).message();
   }
 
-  /* Lanes come here together: the first message of the first side shifts
-   * all. */
+  /* All lanes come here together, so that the first message of the first side
+   * can shift all sides. */
   template <bool WHOLE, int U>
   __device__ __forceinline__ void step(state &z, const edge (&x)[U],
                                        const mark (&n)[U], int position,

@@ -1,4 +1,4 @@
-/* row.c - rows by groups of lanes */
+/* row.c - the row family: a group of lanes takes a row */
 #include "base/error.h"
 #include "kernels/message/cuda/message_host.h"
 

@@ -12,7 +12,7 @@ static int split_legal(const int *x) {
                               x[UNROLL]);
 }
 
-/* The longest row is known of the forward pass only. */
+/* The longest row is known in the forward pass only: backward walks columns. */
 static const char *split_applicable(const dfgnn_setting *s) {
   const int *x = s->parameter;
   const dfgnn_matrix *m = s->matrix;

@@ -1,5 +1,5 @@
-/* term.cuh - the message of an edge, its derivatives, and what a row has for
- * its gradient */
+/* term.cuh - the message of an edge, its derivatives, and its gradient from the
+ * tensors of its row */
 #ifndef DFGNN_MESSAGE_CUDA_TERM_CUH
 #define DFGNN_MESSAGE_CUDA_TERM_CUH
 
@@ -20,12 +20,14 @@ template <typename A> struct sigmoid {
   }
 };
 
-/* What an edge adds to a row's first sum (value) and to that of its gate, which
- * are also the gradients of the edge's own parts. */
+/* The terms that an edge adds to a row's first sum (value) and to the sum of
+ * its gate.  In the pass COLUMNS they are also the gradients of the edge's
+ * parts. */
 template <typename A> struct message_term { A value, gate; };
 
-/* x: of the source, with the edge's part of it; gates: the nodes' parts of z;
- * part: the edge's own; grad: of the destination, of a backward pass. */
+/* x: the value of the source, with the edge's part added; gates: the sum of the
+ * nodes' gates; part: the edge's part of the gate or sum; grad: the gradient of
+ * the message, of a backward pass. */
 template <int PASS, bool GATED, typename A>
 __device__ __forceinline__ message_term<A> term_of(A x, A gates, A part,
                                                    A grad) {
@@ -50,8 +52,8 @@ enum {
   MESSAGE_GRADE = MESSAGE_PICK | MESSAGE_MOMENTS /* 0: a share of grad_out */
 };
 
-/* What the destinations have for the gradients of their messages; a lane's
- * view.  GRADE: bits of MESSAGE_GRADE. */
+/* A lane's view of the tensors by destination from which the gradients of
+ * messages are computed.  GRADE: bits of MESSAGE_GRADE. */
 template <typename T, int VEC, int L, int C, int GRADE, int W>
 struct message_grades {
   using A = accumulator_t<T>;
@@ -114,7 +116,7 @@ struct message_grades {
   }
 };
 
-/* Where feature f of the layout stands with heads first. */
+/* The position, heads first, of feature f of the layout. */
 template <class P>
 __device__ __forceinline__ int heads_first(const P &p, int f) {
   return p.heads_inner ? f % p.heads * p.dim + f / p.heads : f;

@@ -1,4 +1,5 @@
-/* edge.c - the message of one edge in float64, with what rounding does to it */
+/* edge.c - the message of one edge in float64, with the variance of its
+ * rounding errors */
 #include "kernels/message/reference/edge.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ static int64_t width_of(const dfgnn_problem *problem) {
   return problem->heads * problem->dim;
 }
 
-/* Rows of the matrix. */
+/* The number of rows of the matrix. */
 static int64_t rows_of(const dfgnn_problem *problem) {
   return width_of(problem) * dfgnn__message_parts(problem->message);
 }
@@ -28,7 +29,7 @@ size_t dfgnn__ref_message_numbers(const dfgnn_problem *problem) {
   return (size_t)(13 * width_of(problem) + fields_of(problem));
 }
 
-/* Reads row i of a dense array of so many storage numbers a row. */
+/* Reads row i of a dense array with `count` storage numbers a row. */
 static void load_dense(double *to, const dfgnn_problem *problem,
                        const void *array, int64_t i, int64_t count) {
   dfgnn_problem flat = *problem;
@@ -134,7 +135,8 @@ static void load_edge(dfgnn_ref_message *m, int64_t edge) {
 /* ---- messages ------------------------------------------------------------ */
 
 /* relu(x_j + e).  The sum of two given numbers keeps its sign when it is
- * rounded; that of a product, so near to 0, may be on the other side. */
+ * rounded.  If e is a product, itself rounded, a sum near 0 may have the other
+ * sign. */
 static void rectify(dfgnn_ref_message *m, int64_t i) {
   double sum = m->value[i] + m->edge.value[i];
   double variance = m->edge.variance[i] + square(sum);
@@ -148,8 +150,8 @@ static void rectify(dfgnn_ref_message *m, int64_t i) {
   m->by_value.variance[i] = m->by_edge.variance[i] = step;
 }
 
-/* sigma(a_i + b_j + e) (x_j + e').  The exponential errs by 4 units and by
- * those of its argument, which may have been scaled. */
+/* sigma(a_i + b_j + e) (x_j + e').  The exponential errs by 4 units, beside
+ * the errors of its argument, which kernels may have scaled. */
 static void gate(dfgnn_ref_message *m, int64_t i) {
   double x = m->value[i] + m->edge_value.value[i];
   double x_error = m->parts > 1 ? m->edge_value.variance[i] + square(x) : 0;

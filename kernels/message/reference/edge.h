@@ -1,4 +1,5 @@
-/* edge.h - the message of one edge in float64, with what rounding does to it */
+/* edge.h - the message of one edge in float64, with the variance of its
+ * rounding errors */
 #ifndef DFGNN_MESSAGE_REFERENCE_EDGE_H
 #define DFGNN_MESSAGE_REFERENCE_EDGE_H
 
@@ -14,30 +15,31 @@ typedef struct dfgnn_ref_numbers {
   double *value, *variance;
 } dfgnn_ref_numbers;
 
-/* What an edge's message is made of.  Arrays have one number a head and
- * feature, heads first. */
+/* The operands of one edge's message, the message and its derivatives.  Arrays
+ * have one number a head and feature, heads first. */
 typedef struct dfgnn_ref_message {
   const dfgnn_problem *problem;
   const dfgnn_args *args;
   int64_t width;        /* heads times features */
-  int parts;            /* of an edge: of the gate or the sum, of the value */
+  int parts;            /* 2: the edge has a part of the value, too */
   int64_t fields;       /* of args.edge_attr, where a matrix projects them */
-  double unit;          /* roundoff of what kernels compute in */
-  const double *matrix; /* [parts][width][fields]; NULL: edges are as they are
-                         * given */
+  double unit;          /* unit roundoff of the type that kernels compute in */
+  const double *matrix; /* [parts][width][fields]; NULL: edges have no features
+                         * or given parts */
   const double *offset; /* [parts][width]; NULL: 0 */
 
-  double *value, *gate_dst, *gate_src; /* what is read of the nodes */
+  double *value, *gate_dst, *gate_src; /* of the edge's nodes */
   double *attr;                        /* [fields] of the edge */
-  dfgnn_ref_numbers edge;              /* the edge's part of the sum */
-  dfgnn_ref_numbers edge_value;        /* and of the value; 0 if it has none */
+  dfgnn_ref_numbers edge;              /* the edge's part of the gate or sum */
+  dfgnn_ref_numbers edge_value;        /* its part of the value; 0 if none */
   dfgnn_ref_numbers message;
   dfgnn_ref_numbers by_value; /* the message's derivative by value, and by the
                                * edge's part of it */
-  dfgnn_ref_numbers by_edge;  /* by the edge's part, and by either gate */
+  dfgnn_ref_numbers by_edge; /* its derivative by the edge's part of the gate or
+                              * sum, and by either gate */
 } dfgnn_ref_message;
 
-/* Doubles that parameters and one edge take. */
+/* The numbers of doubles of `parameters` and `buffer` below. */
 size_t dfgnn__ref_message_parameters(const dfgnn_problem *problem);
 size_t dfgnn__ref_message_numbers(const dfgnn_problem *problem);
 

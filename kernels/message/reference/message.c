@@ -1,10 +1,10 @@
 /* message.c - float64 sums of messages by the formulas, and the gradients of
  * sums and reductions
  *
- * out_i = sum_j f_ij m_ij, where f_ij has the scales of SpMM and a mean's share
- * in it.  With G the gradient of the message m_ij, f_ij dO_i of a sum, the
- * gradient of a node is the sum of G times a derivative of the message over its
- * edges, that of an edge's part is such a term itself. */
+ * out_i = sum_j f_ij m_ij, where f_ij is the product of SpMM's scales and a
+ * mean's share.  Let G be the gradient of the message m_ij (f_ij dO_i for a
+ * sum).  The gradient of a node is the sum over its edges of G times a
+ * derivative of the message; that of an edge's part is one such term. */
 #include "kernels/message/reference/message.h"
 
 #include <math.h>
@@ -15,12 +15,13 @@
 #include "kernels/message/reference/edge.h"
 #include "kernels/spmm/reference/spmm.h"
 
-/* The factor, and a term of it. */
+/* The error variance of a factor and its product with a message, over the
+ * square of the product. */
 #define FACTOR_VARIANCE 4
 
 static double square(double x) { return x * x; }
 
-/* What the gradient of a message needs of its row, [width] each. */
+/* The numbers of a row that the gradient of a message reads, [width] each. */
 typedef struct row_grads {
   double *out, *least, *most, *std; /* gradients */
   double *mean, *deviation;         /* of PNA */
@@ -29,7 +30,7 @@ typedef struct row_grads {
 
 enum { ROW_GRADS = 8 };
 
-/* What a thread sums in. */
+/* The memory of a thread. */
 typedef struct walk {
   const dfgnn_problem *problem;
   const dfgnn_matrix *matrix;
@@ -37,7 +38,7 @@ typedef struct walk {
   int bounds;
   dfgnn_ref_message m;
   row_grads row;             /* of the destination */
-  dfgnn_ref_numbers grad;    /* [width] of an edge's message */
+  dfgnn_ref_numbers grad;    /* [width] the gradient of an edge's message */
   double *terms, *variances; /* [parts][width] of an edge */
   int32_t *order;            /* a row of the matrix, sorted */
   dfgnn_ref_sum value, gate;
@@ -103,7 +104,7 @@ static void put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
                    dfgnn__ref_sum_summed(sum, i, repeats));
 }
 
-/* The gradient of every message is f. */
+/* Sets the gradient of every message to f. */
 static void set_grads(walk *w, double f) {
   for (int64_t i = 0; i < w->m.width; i++) {
     w->grad.value[i] = f;
@@ -111,7 +112,7 @@ static void set_grads(walk *w, double f) {
   }
 }
 
-/* Terms g x of a sum, g the gradient of the message, as those of a part. */
+/* Computes the terms g x of part `part`; g is the gradient of the message. */
 static void make_terms(walk *w, int part, const dfgnn_ref_numbers *x,
                        double repeats) {
   double *terms = w->terms + part * w->m.width;
@@ -205,7 +206,7 @@ static void load_positions(double *to, const walk *w, const int32_t *arg,
   }
 }
 
-/* Reads what belongs to a destination. */
+/* Reads the tensors of a destination. */
 static void load_row(walk *w, int64_t row) {
   const dfgnn_args *args = w->args;
   const row_grads *to = &w->row;
@@ -227,7 +228,7 @@ static void load_row(walk *w, int64_t row) {
 #undef LOAD
 }
 
-/* Of a product of some factors. */
+/* The error variance of a product of some factors, over its square. */
 #define PRODUCT_VARIANCE 16
 
 /* PNA's gradient of message i of edge k of a row. */
@@ -247,8 +248,8 @@ static void grade_moments(walk *w, int64_t i, int64_t k, double degree) {
                         square(slope) * w->m.message.variance[i];
 }
 
-/* The gradients of the messages of an edge, whose messages are made and whose
- * row is loaded. */
+/* Computes the gradients of an edge's messages; the messages and the row's
+ * tensors are there already. */
 static void grade_edge(walk *w, int64_t row, int64_t column, int64_t edge) {
   int64_t begin = dfgnn__ref_offset(w->matrix, row), k = edge - begin;
   double degree = (double)(dfgnn__ref_offset(w->matrix, row + 1) - begin);
@@ -352,7 +353,7 @@ static void put_projected(const walk *w, int64_t k,
       squares += square(term);
       spread += square(x) * w->variances[i];
     }
-    /* as dfgnn__ref_product has it */
+    /* the variance of a product, as in dfgnn__ref_product */
     double order = (double)width * (size + fabs(value)) / 2 * size + squares;
     dfgnn__ref_put(attr, k * fields + f, value, order + spread, 0);
   }
@@ -438,7 +439,7 @@ static int walk_columns(const dfgnn_problem *problem,
   return failed;
 }
 
-/* One thread: the sums of parameters are long, and added in order. */
+/* One thread walks all rows: the sums of parameters add all edges in order. */
 static int walk_rows(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                      const dfgnn_args *args, const dfgnn_expected *expected,
                      const double *parameters) {

@@ -13,12 +13,12 @@ dfgnn_status dfgnn__message_reference(const dfgnn_problem *problem,
                                       const dfgnn_matrix *matrix,
                                       const dfgnn_args *args,
                                       const dfgnn_expected *expected);
-/* The reductions that are no sums. */
+/* The same for the reductions other than sums. */
 dfgnn_status dfgnn__message_reduce_reference(const dfgnn_problem *problem,
                                              const dfgnn_matrix *matrix,
                                              const dfgnn_args *args,
                                              const dfgnn_expected *expected);
-/* Of sums and reductions. */
+/* The gradients of sums and reductions. */
 dfgnn_status dfgnn__message_backward_reference(const dfgnn_problem *problem,
                                                const dfgnn_matrix *matrix,
                                                const dfgnn_args *args,

@@ -9,14 +9,14 @@
 
 static double square(double x) { return x * x; }
 
-/* All that is known of a row, [width] each. */
+/* The statistics of a row, [width] each. */
 typedef struct known {
   double *minimum, *maximum, *arg_min, *arg_max;
   double *min_variance, *max_variance; /* of the extremes' own errors */
   double *min_unsure, *max_unsure;     /* 1: rounding may choose another edge */
   double *variance;                    /* of the messages */
   double *farthest; /* the largest difference from the mean, squared */
-  double *drift;    /* the mean of those differences: rounding of the mean */
+  double *drift;    /* the mean difference: 0 but for rounding */
   double *error;    /* the largest variance of a message's error */
 } known;
 
@@ -94,7 +94,7 @@ static void find_extremes(const reduction *r, int64_t k) {
   }
 }
 
-/* May rounding put a message where the extreme is? */
+/* May rounding make a message the extreme? */
 static int near(const reduction *r, int64_t i, double extreme,
                 double variance) {
   double reach = DFGNN_BOUND * r->m.unit *
@@ -119,7 +119,7 @@ static void look_again(const reduction *r, int64_t k, double share) {
   }
 }
 
-/* Of a term that is divided by the degree. */
+/* The error variance of a term divided by the degree, over its square. */
 #define SHARE_VARIANCE 4
 
 static void reduce_row(reduction *r, int64_t row) {
@@ -159,7 +159,8 @@ static void reduce_row(reduction *r, int64_t row) {
     dfgnn__ref_message_edge(&r->m, begin + k);
     look_again(r, k, share);
   }
-  /* What the rounding of the mean added: equal values have no variance. */
+  /* Subtracts what the rounding of the mean added: equal values have no
+   * variance. */
   for (int64_t i = 0; i < width; i++) {
     double variance = all->variance[i] - square(all->drift[i]);
     all->variance[i] = variance < 0 ? 0 : variance; /* a NaN stays */
@@ -168,8 +169,9 @@ static void reduce_row(reduction *r, int64_t row) {
 
 /* ---- results ------------------------------------------------------------- */
 
-/* Differences may be taken from any message of the row, and squares of their
- * means be subtracted; a message's own error counts twice its difference. */
+/* Kernels may take differences from any message of the row and subtract the
+ * squares of their means: terms are as large as those of the farthest message.
+ * A message's own error counts by twice its difference. */
 #define SHIFTED_TERMS 6
 
 static double variance_fixed(const reduction *r, int64_t i) {
@@ -197,7 +199,7 @@ static void put_std(const reduction *r, const dfgnn_ref_result *to, int64_t i,
   double all = fixed + (double)degree * summed;
   double reach = DFGNN_BOUND * r->m.unit;
   if (r->mean.bounds && fabs(variance - LEAST_VARIANCE) <= reach * sqrt(all)) {
-    /* 0 is right, and its root */
+    /* 0 is right, and so is the root of the variance */
     double least = LEAST_VARIANCE / square(reach);
     dfgnn__ref_put(to, i, std, 2 * least + 2 * all / LEAST_VARIANCE, 0);
   } else if (std == 0) {
@@ -214,7 +216,7 @@ static void put_extreme(const reduction *r, const dfgnn_ref_result *to,
     dfgnn__ref_put(to, i, from[i], r->row.error[i], 0);
 }
 
-/* Where rounding chooses, any edge of the row may be it. */
+/* Where rounding may choose the extreme, any edge of the row is right. */
 static void put_arg(const reduction *r, const dfgnn_ref_result *to,
                     const double *from, const double *unsure, int64_t degree) {
   for (int64_t i = 0; i < r->m.width; i++)
@@ -239,7 +241,7 @@ static void put_row(const reduction *r, const dfgnn_expected *expected,
   put_extreme(r, op == DFGNN_OP_REDUCE_MIN ? &out : &least, r->row.minimum);
   put_extreme(r, op == DFGNN_OP_REDUCE_MAX ? &out : &most, r->row.maximum);
   for (int64_t i = 0; op == DFGNN_OP_REDUCE_PNA && i < r->m.width; i++) {
-    /* The mean is a shift plus the mean of the differences to it. */
+    /* Kernels add a shift and the mean of the differences from it. */
     double far = r->mean.bounds ? r->row.farthest[i] : 0;
     dfgnn__ref_put(&out, i, r->mean.value[i],
                    dfgnn__ref_sum_fixed(&r->mean, i) + 4 * far,

@@ -5,10 +5,10 @@
 
 typedef struct output {
   void *to;                     /* the caller's; NULL: not wanted */
-  double **of;                  /* where the reference writes */
+  double **of;                  /* the reference's array of it */
   const dfgnn_strides *strides; /* NULL: dense */
-  int64_t count;                /* nodes, or numbers */
-  int scalar, index;
+  int64_t count;                /* nodes; numbers if dense */
+  int scalar, index;            /* of type scalar, or int32; else storage */
 } output;
 
 enum { OUTPUTS = 12, FORWARD_OUTPUTS = 6 };
@@ -137,7 +137,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
 
 static const char *applicable(const dfgnn_setting *setting) {
   return setting->problem->message == DFGNN_MESSAGE_COPY
-             ? "messages are copies of nodes"
+             ? "messages are copies of nodes, which spmm and reduce serve"
              : NULL;
 }
 

@@ -1,9 +1,14 @@
-/* backward.h - the backward half of cpu_reduce_kernels.h */
+/* backward.h - the backward half of kernels.h */
 
-enum { SELECT = 1, SELECT_BOTH = 2, THROUGH = 4, SHARE = 8 };
+/* Bits of a loop: the gradients that reach an element. */
+enum {
+  SELECT = 1,      /* of min or max, or PNA's min */
+  SELECT_BOTH = 2, /* of PNA's max */
+  THROUGH = 4,     /* of var or std */
+  SHARE = 8        /* of PNA's mean */
+};
 
-/* MIN has its gradient and numbers where MAX has them: one pair, or PNA's two.
- */
+/* Each extreme has a pair, its gradient and its arg: one pair, or PNA's two. */
 typedef struct back {
   const dfgnn_cpu_reduce *job;
   const char *grad[2], *arg[2], *record;
@@ -12,7 +17,7 @@ typedef struct back {
   int64_t count, ahead;
   const storage *own;
   scalar *sum;
-  storage *out; /* NULL: to sum */
+  storage *out; /* NULL: the result goes to sum */
   int fresh;
 } back;
 
@@ -76,7 +81,7 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
   }
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
-    if (!b->fresh) /* sums of chunks keep the digits of a long one */
+    if (!b->fresh) /* to sum by chunks keeps the digits of a long sum */
       sum[i] = v_add(s_load_cut(b->sum + at, t, cut), sum[i]);
     if (b->out)
       store_cut(b->out + at, sum[i], t, cut);
@@ -85,7 +90,7 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
   }
 }
 
-/* Which edge of its row each edge is. */
+/* Finds the number of each edge within its row of the graph. */
 CPU_INLINE void find_numbers(int32_t *to, const dfgnn_cpu_reduce *job,
                              int64_t begin, int64_t count) {
   for (int64_t e = 0; e < count; e++)

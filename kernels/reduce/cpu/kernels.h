@@ -7,17 +7,17 @@
 #include "kernels/common/cpu_select.h"
 #include "kernels/reduce/cpu/reduce.h"
 
-enum { LOW = 1, HIGH = 2, MOMENTS = 4, ARGS = 8 }; /* what a loop finds */
+enum { LOW = 1, HIGH = 2, MOMENTS = 4, ARGS = 8 }; /* results of a loop */
 enum { WIDEST = 4 };                               /* vectors of a panel */
 
-/* What is known of some edges, for a vector of features. */
+/* The state of some edges, for a vector of features. */
 typedef struct known {
-  vec mean;   /* above the row's first element */
+  vec mean;   /* minus the row's first element */
   vec square; /* the sum of squared differences from the mean */
   vec low, high, arg_low, arg_high;
 } known;
 
-/* A state has those components that are known, in this order. */
+/* A state in memory has the components that `what` names, in this order. */
 CPU_INLINE known load_known(const scalar *p, int64_t width, tail t,
                             const int cut, const int what) {
   known k = {v_zero(), v_zero(), v_zero(), v_zero(), v_zero(), v_zero()};
@@ -64,7 +64,8 @@ CPU_INLINE void store_known(scalar *p, const known *k, int64_t width, tail t,
 #undef NEXT
 }
 
-/* a, of the first `before` edges, takes in b, of the next `count`. */
+/* Merges b, the state of `count` edges, into a, that of the `before` edges
+ * before them. */
 CPU_INLINE void join(known *a, const known *b, int64_t before, int64_t count,
                      const int what) {
   if (what & MOMENTS) {
@@ -109,7 +110,7 @@ CPU_INLINE double degree_of(const dfgnn_cpu_reduce *job, int64_t row) {
                   dfgnn__cpu_edge(job->offsets64, job->offsets, row));
 }
 
-/* x / y, 0 where y is. */
+/* x / y, or 0 where y is 0. */
 CPU_INLINE vec v_quotient(vec x, vec y) {
   scalar a[VECTOR], b[VECTOR];
   s_store(a, x);
@@ -140,8 +141,8 @@ CPU_INLINE void put_record(const dfgnn_cpu_reduce *job, int64_t row,
   s_store_cut(to + job->width, mean, t, cut);
 }
 
-/* The first element of a row: means are kept as differences from it, which an
- * offset of all leaves exact. */
+/* The first element of a row: means are kept as differences from it, so that an
+ * offset common to all elements costs no digits. */
 CPU_INLINE vec origin(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
                       int64_t d, tail t, const int cut) {
   int64_t e = dfgnn__cpu_edge(job->offsets64, job->offsets, row);
@@ -150,7 +151,7 @@ CPU_INLINE vec origin(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
   return load_cut(p + d, t, cut);
 }
 
-/* Returns 1 if a mean is NaN. */
+/* Writes the results of a row; returns 1 if a mean is NaN. */
 CPU_INLINE int emit(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
                     int64_t d, double degree, const known *k, tail t,
                     const int cut, const int what) {
@@ -188,12 +189,12 @@ CPU_INLINE int emit(const dfgnn_cpu_reduce *job, int64_t row, int64_t piece,
   return nan;
 }
 
-/* A row without edges. */
+/* Writes the results of a row without edges. */
 CPU_INLINE void emit_empty(const dfgnn_cpu_reduce *job, int64_t row,
                            int64_t piece, int64_t d, tail t, const int cut,
                            const int what) {
   known k = {v_zero(), v_zero(), v_zero(), v_zero(), v_index(-1), v_index(-1)};
-  if (!job->record) /* no edge will read it */
+  if (!job->record) /* no edge reads the record of such a row */
     emit(job, row, piece, d, 0, &k, t, cut, what);
 }
 
@@ -217,8 +218,8 @@ CPU_INLINE storage element_of(scalar x) {
 #endif
 }
 
-/* Differences from an infinity are NaN: the sums themselves say what the means
- * are. */
+/* Computes the means of a row from plain sums, since differences from an
+ * infinite element are NaN. */
 static CPU_TARGET void sum_again(const dfgnn_cpu_reduce *job, int64_t row,
                                  int64_t piece) {
   int64_t begin = dfgnn__cpu_edge(job->offsets64, job->offsets, row);

@@ -9,7 +9,7 @@
 DFGNN_CPU_TABLES(dfgnn__cpu_reduce_kernels, dfgnn_cpu_reduce_kernels,
                  dfgnn__cpu_reduce)
 
-/* ---- what an operator needs ---------------------------------------------- */
+/* ---- operators ----------------------------------------------------------- */
 
 static int back(const dfgnn_problem *problem) {
   return problem->pass == DFGNN_PASS_BACKWARD;
@@ -80,7 +80,7 @@ static size_t records_bytes(const dfgnn_setting *setting) {
                             record_bytes(setting->problem));
 }
 
-/* Sums of the columns while scatter runs, where storage is too narrow. */
+/* Bytes of scatter's scalar sums by column, where storage is narrower. */
 static size_t sums_bytes(const dfgnn_setting *setting) {
   return narrow_storage(setting->problem)
              ? dfgnn__cpu_aligned((size_t)setting->matrix->sources *
@@ -104,7 +104,7 @@ typedef struct call {
   const dfgnn_cpu_reduce_kernels *kernels;
   dfgnn_cpu_algorithm algorithm;
   dfgnn_cpu_reduce job;
-  char *memory; /* of walks */
+  char *memory; /* of the walks */
 } call;
 
 static void forward_tables(dfgnn_cpu_reduce *job, const dfgnn_problem *problem,
@@ -134,7 +134,7 @@ static void backward_tables(dfgnn_cpu_reduce *job, const dfgnn_problem *problem,
   }
 }
 
-/* What a slice of features shifts, and how wide its elements are. */
+/* The tables that a slice of features shifts; the first ones hold int32. */
 enum { TABLES = 12, INDEX_TABLES = 2 };
 
 static void list_tables(dfgnn_cpu_table *list[TABLES], dfgnn_cpu_reduce *job) {
@@ -234,7 +234,7 @@ static void record_rows(void *data, int64_t begin, int64_t end) {
   c->kernels->record(&c->job, begin, end);
 }
 
-/* What the columns will read of each row. */
+/* Writes the record of each row, which the columns read. */
 static void make_records(call *c, const dfgnn_view *items) {
   const dfgnn_setting *setting = &c->launch->setting;
   dfgnn_cpu_reduce *job = &c->job;
@@ -281,7 +281,7 @@ static dfgnn_status launch(const dfgnn_launch *launch,
   return DFGNN_OK;
 }
 
-/* Backward asks for the columns' items and, for moments, those of the rows. */
+/* Backward asks for work items of the columns, then of the rows. */
 static int split_views(const dfgnn_setting *setting,
                        dfgnn_view_request *requests) {
   int count = dfgnn__cpu_split_views(setting, requests);
@@ -303,7 +303,7 @@ static size_t scatter_workspace(const dfgnn_setting *setting) {
 static const char *scatter_applicable(const dfgnn_setting *setting) {
   if (setting->problem->op == DFGNN_OP_REDUCE_PNA &&
       narrow_storage(setting->problem))
-    return "sums into 16-bit gradients would be rounded";
+    return "sums in 16-bit gradients would be rounded at every edge";
   return dfgnn__cpu_applicable(setting);
 }
 
@@ -366,7 +366,7 @@ static dfgnn_status scatter_launch(const dfgnn_launch *launch) {
   call c = {.launch = launch,
             .kernels =
                 dfgnn__cpu_reduce_kernels(p[SCATTER_SIMD], problem->dtype),
-            .algorithm = DFGNN_CPU_SLICED, /* its parameters are the same */
+            .algorithm = DFGNN_CPU_SLICED, /* scatter has its parameters */
             .memory = memory + sums_bytes(setting)};
   make_job(&c);
   if (has_moments(problem)) {

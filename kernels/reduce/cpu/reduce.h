@@ -1,24 +1,27 @@
 /* reduce.h - reductions on a CPU
  *
- * Forward: min and max with the edge they come from, and moments by chunks of
- * a row: sums of differences from the chunk's first element, joined as Chan,
- * Golub and LeVeque (1983) do, so that neither an offset common to all nor the
- * number of edges costs digits.
+ * Forward finds min and max with the edges from which they come, and moments by
+ * chunks of a row: sums of differences from the chunk's first element, joined
+ * as in Chan, Golub and LeVeque (1983), so that neither an offset common to all
+ * elements nor the number of edges costs digits.
  *
- * Backward walks the transpose.  What it needs of a destination i lies together
- * in its record, made before:
+ * Backward walks the transpose.  A destination i has a record, written before:
+ *
+ * clang-format off
  *   coefficient  d out_i / d (x_j - mean_i), times the gradient
  *   mean         of the row
  *   share        PNA: the gradient of the mean over the degree
- * and a gradient of min or max passes where the edge is the one that arg names.
- * scatter sends those from the rows instead: a task is some features of all
- * rows, so that no two write to one place. */
+ * clang-format on
+ *
+ * The gradient of min or max passes to the edge that arg names.  The scatter
+ * family sends it from the rows instead: a task takes some features of all
+ * rows, so that no two tasks write to one place. */
 #ifndef DFGNN_REDUCE_CPU_REDUCE_H
 #define DFGNN_REDUCE_CPU_REDUCE_H
 
 #include "kernels/common/cpu_walk.h"
 
-/* Edges whose results are joined at once. */
+/* Edges of a chunk. */
 #define DFGNN_CPU_REDUCE_CHUNK 64
 
 typedef struct dfgnn_cpu_reduce {
@@ -30,18 +33,17 @@ typedef struct dfgnn_cpu_reduce {
   const int32_t *indices;
   int64_t prefetch; /* edges ahead; 0: none */
   dfgnn_cpu_table value;
-  /* Forward: out, or PNA's mean, and its others. */
+  /* Forward: out is PNA's mean or the only result. */
   dfgnn_cpu_table out, out_min, out_max, out_std;
   dfgnn_cpu_table arg_min, arg_max; /* of int32 */
   /* Backward. */
   dfgnn_cpu_table grad_out, grad_min, grad_max, grad_std, grad_value;
-  char
-      *record; /* [N, components, width]; forward: to be written, if not NULL */
+  char *record; /* [N, components, width]; forward: written unless NULL */
   int64_t record_bytes;       /* of a row */
   int64_t record_piece;       /* features of a piece in it */
   const void *row_offsets;    /* of the graph's rows */
   const int32_t *row_indices; /* and its columns */
-  const void *edge;           /* the graph's edge of each, as offsets */
+  const void *edge;           /* the graph's edge of each, as wide as offsets */
   int64_t rows, columns;      /* of the graph */
 } dfgnn_cpu_reduce;
 
@@ -57,7 +59,7 @@ typedef enum dfgnn_cpu_fold {
   DFGNN_CPU_FOLD_BACK_SELECT,  /* min, max */
   DFGNN_CPU_FOLD_BACK_MOMENTS, /* var, std */
   DFGNN_CPU_FOLD_BACK_PNA,
-  DFGNN_CPU_FOLD_BACK_PNA_REST, /* less min and max */
+  DFGNN_CPU_FOLD_BACK_PNA_REST, /* PNA without min and max */
   DFGNN_CPU_FOLDS
 } dfgnn_cpu_fold;
 
@@ -71,14 +73,14 @@ typedef struct dfgnn_cpu_folding {
 
 typedef struct dfgnn_cpu_reduce_kernels {
   dfgnn_cpu_folding folding[DFGNN_CPU_FOLDS];
-  /* PNA's records of the rows begin .. end - 1. */
+  /* Writes PNA's records of the rows begin .. end - 1. */
   void (*record)(const dfgnn_cpu_reduce *job, int64_t begin, int64_t end);
-  /* Adds grad x where arg says to the columns' scalars at `to`: features begin
-   * .. end - 1 of a piece of all rows. */
+  /* Adds grad to the scalars `to` of the columns that arg names, for the
+   * features begin .. end - 1 of a piece of all rows. */
   void (*scatter)(const dfgnn_cpu_reduce *job, const dfgnn_cpu_table *to,
                   const dfgnn_cpu_table *grad, const dfgnn_cpu_table *arg,
                   int64_t piece, int64_t begin, int64_t end);
-  /* The columns begin .. end - 1 of grad_value from scalars. */
+  /* Converts the scalars of the columns begin .. end - 1 to grad_value. */
   void (*narrow)(const dfgnn_cpu_reduce *job, const dfgnn_cpu_table *from,
                  int64_t begin, int64_t end);
 } dfgnn_cpu_reduce_kernels;

@@ -1,8 +1,8 @@
-/* find.h - what kernels of reductions find and gather: constants of theirs */
+/* find.h - constants that tell reduction kernels what to find or gather */
 #ifndef DFGNN_REDUCE_CUDA_FIND_H
 #define DFGNN_REDUCE_CUDA_FIND_H
 
-/* What a forward kernel finds, in one pass. */
+/* The results that a forward kernel finds, in one pass. */
 enum {
   REDUCE_MIN = 1,
   REDUCE_MAX = 2,
@@ -11,10 +11,10 @@ enum {
   REDUCE_ALL = REDUCE_MIN | REDUCE_MAX | REDUCE_MOMENTS
 };
 
-/* What a backward kernel gathers. */
+/* The gradients that a backward kernel gathers. */
 enum {
   REDUCE_PICK,   /* the gradient where an edge was the extreme */
-  REDUCE_SPREAD, /* a (x - mean), of var and std */
+  REDUCE_SPREAD, /* coefficient (x - mean), of var and std */
   REDUCE_BOTH    /* all of PNA */
 };
 

@@ -1,7 +1,7 @@
 /* gradient.cuh - gradients of reductions, gathered by source
  *
- * Edge e of row i gives its source what row i's gradient is worth there: where
- * e was the extreme, or by how far x is from the mean. */
+ * Edge e of row i passes to its source the gradient of an extreme, if e was the
+ * extreme, and that of moments, in proportion to x - mean. */
 #ifndef DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
 #define DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
 
@@ -41,8 +41,8 @@ template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
     packed<T, VEC> grad, grad2, mean;
     words<A, VEC> coefficient, offset;
   };
-  /* Lower halves of an edge's id and of its row's first: of edges beyond the
-   * row such that no edge has the place. */
+  /* The lower halves of an edge's id and of its row's first edge.  Beyond the
+   * row, their difference is a position that no edge has. */
   struct note {
     unsigned id, first;
   };
@@ -114,7 +114,7 @@ template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
       mean.template load<false>(x.mean, j, 0, on);
   }
 
-  /* Gradients are read where they count. */
+  /* Gradients of extremes are read only where the edge was the extreme. */
   template <bool WHOLE>
   __device__ __forceinline__ void fetch(edge &x, int j, const mark &m,
                                         bool live) const {

@@ -7,8 +7,8 @@
 
 namespace dfgnn {
 
-/* The result of several items; moments merge by Chan, Golub and LeVeque 1979,
- * in double. */
+/* The result of several items; moments merge as in Chan, Golub and LeVeque
+ * 1979, in double. */
 template <int WHAT, typename A> struct merged {
   static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
   extreme<true, ARG, A> least;
@@ -53,8 +53,8 @@ template <int WHAT, typename A> struct merged {
   }
 };
 
-/* A block a row; slices of it take every n-th item, then their results merge,
- * always in the same order. */
+/* A block takes a row: each of its n slices takes every n-th item, then the
+ * slices' results merge, always in the same order. */
 template <typename T, int WHAT>
 __global__ void reduce_items(const __grid_constant__ gather_params p,
                              const int *heavy, int columns) {
@@ -109,8 +109,8 @@ __global__ void reduce_items(const __grid_constant__ gather_params p,
   }
 }
 
-/* What a mean and a deviation pass on: g / degree, and g_std over degree and
- * deviation. */
+/* Fills PNA's tables by destination: offset = grad / degree, coefficient =
+ * grad_std / (degree std), or 0 where std is 0. */
 template <typename T>
 __global__ void fill_tables(const __grid_constant__ gather_params p,
                             feature_tensor grad, feature_tensor grad_std,

@@ -16,8 +16,8 @@ static const gather_choice extreme_shapes[] = {
     {32, 1, 4}, {32, 1, 8}, {32, 2, 4}, {16, 1, 4}, {16, 2, 1}, {16, 2, 2},
     {16, 2, 4}, {8, 1, 4}, {8, 2, 4}, {8, 4, 1}, {8, 4, 2}, {4, 1, 4},
     {4, 2, 4}, {0}};
-/* Extremes with their edges, which take more registers: at most so many edges
- * are in flight, whatever the variant asks for. */
+/* Extremes with their edges take more registers: this list sets the edges in
+ * flight of a shape, whatever the variant asks for. */
 static const gather_choice edge_shapes[] = {
     {32, 1, 4}, {32, 2, 2}, {16, 1, 4}, {16, 2, 2}, {8, 1, 4}, {8, 2, 2},
     {8, 4, 1}, {4, 1, 4}, {4, 2, 2}, {0}};
@@ -56,7 +56,7 @@ static int unroll_of(int what, const gather_shape *shape) {
   return 0;
 }
 
-/* what: which extremes and moments are found. */
+/* what: REDUCE_... bits of the results to find. */
 static int find_forward(dfgnn_program *program, dfgnn_dtype dtype, int what,
                         const gather_shape *shape, int width) {
   const int unroll = unroll_of(what, shape);
@@ -67,7 +67,8 @@ static int find_forward(dfgnn_program *program, dfgnn_dtype dtype, int what,
   return unroll > 0;
 }
 
-/* what: which gradients are gathered.  REDUCE_BOTH reads seven rows an edge. */
+/* what: the gradients to gather.  REDUCE_BOTH reads seven rows an edge, hence
+ * fewer edges in flight. */
 static int find_gradient(dfgnn_program *program, dfgnn_dtype dtype, int what,
                          const gather_shape *shape, int width) {
   int unroll = shape->vector == 1 ? 4 : shape->unroll;
@@ -84,7 +85,7 @@ static int find_gradient(dfgnn_program *program, dfgnn_dtype dtype, int what,
   return listed;
 }
 
-/* What the forward pass of an operator finds. */
+/* The REDUCE_... bits of an operator's forward pass. */
 static int found_by(dfgnn_op op) {
   switch (op) {
   case DFGNN_OP_REDUCE_MIN:
@@ -132,7 +133,7 @@ const char *dfgnn__reduce_refusal(gather_shape *shape,
 
 /* ---- workspace ----------------------------------------------------------- */
 
-/* Numbers of a partial result, a feature. */
+/* The numbers of a partial result per feature. */
 static int parts_of(const dfgnn_problem *problem) {
   const int what = found_by(problem->op);
   const int sums = problem->op == DFGNN_OP_REDUCE_MEAN ? 1 : 3;
@@ -198,7 +199,7 @@ static dfgnn_status run_mean(const reduce_call *call) {
                                         call->rows, call->span);
 }
 
-/* Extremes and moments of the rows of the matrix.  items: of those rows. */
+/* Finds extremes and moments of the matrix's rows, in order or by items. */
 static dfgnn_status run_forward(gather_params *p, const reduce_call *call,
                                 int what, const dfgnn_view *order,
                                 const dfgnn_view *items) {
@@ -259,7 +260,8 @@ dfgnn_status dfgnn__reduce_forward(const reduce_call *call) {
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* a and mean of var and std: a first pass over the rows. */
+/* Fills coefficient and mean, for the gradient of var and std, by a forward
+ * pass over the rows. */
 static dfgnn_status fill_moments(const gather_params *to,
                                  const reduce_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
@@ -274,7 +276,7 @@ static dfgnn_status fill_moments(const gather_params *to,
   p.square_root = problem->op == DFGNN_OP_REDUCE_STD;
   p.coefficient = to->coefficient;
   p.offset = to->offset;
-  /* Gradients have instances of fewer edges in flight. */
+  /* Shapes of gradients may have 2 edges in flight, those of moments have 4. */
   reduce_call rows = *call;
   if (rows.shape.vector > 1)
     rows.shape.unroll = 4;
@@ -412,6 +414,8 @@ dfgnn_status dfgnn__reduce_fill_tables(const gather_params *p,
     return DFGNN_OK;
   if (blocks > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%d rows of %d features are too many", rows, p->width);
+                       "%d rows of %d features are too many: a grid has 2^31 "
+                       "blocks of 256 features",
+                       rows, p->width);
   return dfgnn__launch(launch->setting.queue, &program, grid, arguments);
 }

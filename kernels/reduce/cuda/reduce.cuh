@@ -1,7 +1,7 @@
 /* reduce.cuh - extremes and moments of gathered rows, in one pass
  *
- * Moments are sums of differences to the row's first value, then to the mean of
- * its first ones, so that data far from 0 lose nothing. */
+ * Moments are sums of differences from the row's first value, later from the
+ * mean of its first values, so that values far from 0 lose no digits. */
 #ifndef DFGNN_REDUCE_CUDA_REDUCE_CUH
 #define DFGNN_REDUCE_CUDA_REDUCE_CUH
 
@@ -11,7 +11,7 @@
 
 namespace dfgnn {
 
-/* Is x to be taken for the best so far?  A NaN is before all numbers. */
+/* Does x replace the best value so far?  A NaN is before all numbers. */
 template <bool MIN, typename A>
 __device__ __forceinline__ bool before(A x, A best) {
   return !(MIN ? x >= best : x <= best) && best == best;
@@ -27,14 +27,14 @@ template <bool MIN> __device__ __forceinline__ float better(float a, float b) {
 
 constexpr int kNoEdge = 0x7fffffff;
 
-/* An extreme and the edge it came from, which counts where ARG. */
+/* An extreme and, if ARG, the edge from which it came. */
 template <bool MIN, bool ARG, typename A> struct extreme {
   A value;
   int arg;
 
   __device__ __forceinline__ void begin(int first) {
     value = MIN ? A(INFINITY) : -A(INFINITY);
-    arg = first; /* of a row of nothing worse */
+    arg = first; /* it stays if all values are this infinity */
   }
   __device__ __forceinline__ void add(A x, int edge) {
     if (!ARG) {
@@ -64,7 +64,7 @@ template <bool MIN, bool ARG, typename A> struct extreme {
 /* Sums of x - shift and of its square. */
 template <typename A> struct moment_sums { A shift, sum, square; };
 
-/* All that is known of a feature of a row, or of a part of it. */
+/* The results of one feature over a row or part of a row. */
 template <int WHAT, typename A> struct reduced {
   static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;
   static constexpr int kExtremeParts = ARG ? 2 : 1;
@@ -153,12 +153,13 @@ store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
 }
 
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
-/* Within an ulp. */
+/* The error is within an ulp. */
 __device__ __forceinline__ float root(float x) {
   return ptx::sqrt_approximate(x);
 }
 
-/* What var and std become, or what their gradient is multiplied by. */
+/* Writes var, std or, for PNA, mean and std; with row_grad, the coefficient and
+ * the mean for the gradient of var or std instead. */
 template <typename T, int VEC, typename A>
 __device__ __forceinline__ void
 store_moments(const gather_params &p, bool pna, int row, int degree, int f,
@@ -247,7 +248,8 @@ struct reduce_op {
   __device__ __forceinline__ void pass(mark (&)[U], const note &, int,
                                        int) const {}
 
-  /* One extreme needs no mask where what is not read is worse than all. */
+  /* A single extreme needs no mask: numbers that are not read are infinities,
+   * which no value is worse than. */
   static constexpr bool kFilled = WHAT == REDUCE_MIN || WHAT == REDUCE_MAX;
 
   template <bool WHOLE>
@@ -270,8 +272,8 @@ struct reduce_op {
   __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
   }
 
-  /* The first side's first value shifts all sides.  An infinite one would make
-   * the mean NaN. */
+  /* The first side's first value shifts all sides, unless it is infinite, which
+   * would make the mean NaN. */
   __device__ __forceinline__ void start(state &z, const edge &x, int lanes,
                                         int group) const {
     if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
@@ -325,8 +327,8 @@ struct reduce_op {
         take(z.now[c][i], widen(x.x[c].item[i]), position);
   }
 
-  /* Sums of a long row are of differences to about its mean: they stay small,
-   * and so does what rounding loses of them. */
+  /* Moves the shift of a long row to about its mean: sums of differences from
+   * there stay small, and so do their rounding errors. */
   __device__ __forceinline__ void recentre(state &z, int edges, int lanes,
                                            int group) const {
     const int sides = group / lanes;

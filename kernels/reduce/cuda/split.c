@@ -1,5 +1,5 @@
-/* split.c - light rows several a warp, heavy ones cut into items
- * of bounded size, whose results are merged by a second kernel */
+/* split.c - the split family: a warp takes one or several light rows; a
+ * heavy row is cut into items of bounded size, which a second kernel merges */
 #include "base/error.h"
 #include "kernels/reduce/cuda/reduce.h"
 
@@ -57,7 +57,7 @@ static dfgnn_status forward_launch(const dfgnn_launch *launch) {
   return status ? status : dfgnn__reduce_forward(&call);
 }
 
-/* Var and std go over the rows of the matrix first. */
+/* var and std walk the rows of the matrix first. */
 static int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
   const int64_t edges = s->parameter[EDGES];
   request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};

@@ -1,5 +1,4 @@
-/* reduce.c - float64 reductions by the formulas, feature by feature
- */
+/* reduce.c - float64 reductions by the formulas, feature by feature */
 #include "kernels/reduce/reference/reduce.h"
 
 #include <math.h>
@@ -10,13 +9,13 @@
 #include "kernels/common/accuracy.h"
 #include "kernels/message/reference/message.h"
 
-/* All statistics of a row and head, by feature. */
+/* The statistics of a row and head, by feature. */
 typedef struct moments {
   dfgnn_ref_sum mean;
   double *variance, *minimum, *maximum, *arg_min, *arg_max;
   double *farthest; /* the largest difference from the mean, squared */
-  double *drift;    /* the mean of those differences: rounding of the mean */
-  double *x;        /* of one source */
+  double *drift;    /* the mean difference: 0 but for rounding */
+  double *x;        /* the features of one source */
   int32_t *order;   /* a row of the matrix, sorted */
   double *buffer;
   double repeats;
@@ -50,7 +49,8 @@ static int before(double x, double best, int sign) {
   return isnan(x) ? !isnan(best) : sign * x < sign * best;
 }
 
-#define SHARE_VARIANCE 4 /* of a term that is divided by the degree */
+/* The error variance of a term divided by the degree, over its square. */
+#define SHARE_VARIANCE 4
 
 static void find_extremes(moments *m, int64_t k) {
   for (int64_t d = 0; d < m->mean.width; d++) {
@@ -104,15 +104,16 @@ static void reduce_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
         m->farthest[d] = square;
     }
   }
-  /* What the rounding of the mean added: equal values have no variance. */
+  /* Subtracts what the rounding of the mean added: equal values have no
+   * variance. */
   for (int64_t d = 0; d < dim; d++) {
     double variance = m->variance[d] - m->drift[d] * m->drift[d];
     m->variance[d] = variance < 0 ? 0 : variance; /* a NaN stays */
   }
 }
 
-/* Differences may be taken from any element of the row, and squares of their
- * means be subtracted: the terms are as large as those from the farthest. */
+/* Kernels may take differences from any element of the row and subtract the
+ * squares of their means: terms are as large as the farthest element's. */
 #define SHIFTED_TERMS 6
 
 static double variance_size(const moments *m, int64_t d) {
@@ -129,8 +130,9 @@ static double variance_summed(const moments *m, int64_t d) {
   return m->mean.bounds ? m->repeats * size * size : 0;
 }
 
-/* Where variances are found too, the mean is a shift plus the mean of the
- * differences to it, whose sums are as large as the farthest makes them. */
+/* Where kernels find variances, too, the mean is a shift plus the mean of the
+ * differences from it, whose sums may be as large as the farthest element makes
+ * them. */
 static double mean_fixed(const dfgnn_problem *problem, const moments *m,
                          int64_t d) {
   double shifted = problem->op == DFGNN_OP_REDUCE_MEAN ? 0 : 4 * m->farthest[d];
@@ -150,7 +152,7 @@ static double deviation(double variance) {
   return variance <= LEAST_VARIANCE ? 0 : sqrt(variance); /* a NaN stays */
 }
 
-/* May a kernel find the variance on the other side of the least one? */
+/* May rounding put a kernel's variance on the other side of LEAST_VARIANCE? */
 static int near_least(const dfgnn_problem *problem, double variance,
                       double squares) {
   double unit = dfgnn__arithmetic(problem, NULL).unit;
@@ -165,7 +167,7 @@ static void put_std(const dfgnn_problem *problem, const dfgnn_ref_result *to,
   double fixed = variance_fixed(m, d), summed = variance_summed(m, d);
   double all = fixed + (double)degree * summed;
   if (m->mean.bounds && near_least(problem, variance, all)) {
-    /* 0 is right, and its root */
+    /* 0 is right, and so is the root of the variance */
     double least = LEAST_VARIANCE / (DFGNN_BOUND * DFGNN_BOUND * unit * unit);
     dfgnn__ref_put(to, at, std, 2 * least + 2 * all / LEAST_VARIANCE, 0);
   } else if (std == 0) {
@@ -182,7 +184,7 @@ static void put_exact(const dfgnn_ref_result *to, int64_t at, int64_t dim,
     dfgnn__ref_put(to, at + d, from[d], 0, 0);
 }
 
-/* One row's results, from number `at` on. */
+/* Writes the results of one row and head, from number `at` on. */
 static void put_row(const dfgnn_problem *problem,
                     const dfgnn_expected *expected, int64_t at,
                     const moments *m, int64_t degree) {
@@ -246,20 +248,26 @@ dfgnn_status dfgnn__reduce_reference(const dfgnn_problem *problem,
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* What the gradients of a column need of one of its rows, by feature. */
+/* The numbers of a row that the gradient of a column reads, by feature. */
 typedef struct row_state {
   double *grad, *grad_min, *grad_max, *grad_std;
-  double *mean, *std; /* std: or the variance */
-  double *mean_error; /* the variance of the kernel's mean */
-  double *std_error;  /* that of its deviation, relative; INFINITY: or 0 */
+  double *mean, *std; /* std: of REDUCE_VAR, the variance */
+  double *mean_error; /* the error variance of a kernel's mean */
+  double *std_error;  /* that of its std over std squared; INFINITY: a kernel's
+                       * std may be 0 */
 } row_state;
 
 #define ROW_STATE 8
 
 static row_state row_state_in(double *buffer, int64_t dim) {
-  return (row_state){buffer,           buffer + dim,     buffer + 2 * dim,
-                     buffer + 3 * dim, buffer + 4 * dim, buffer + 5 * dim,
-                     buffer + 6 * dim, buffer + 7 * dim};
+  return (row_state){.grad = buffer,
+                     .grad_min = buffer + dim,
+                     .grad_max = buffer + 2 * dim,
+                     .grad_std = buffer + 3 * dim,
+                     .mean = buffer + 4 * dim,
+                     .std = buffer + 5 * dim,
+                     .mean_error = buffer + 6 * dim,
+                     .std_error = buffer + 7 * dim};
 }
 
 static int own_moments(const dfgnn_problem *problem) {
@@ -277,7 +285,8 @@ static int32_t arg_at(const dfgnn_problem *problem, const int32_t *arg,
 
 #define KNOWN 4
 
-/* Mean, variance or deviation and the errors of both of a row. */
+/* Writes a row's mean, its variance or deviation, and the error variances of
+ * both. */
 static void put_known(double *to, const dfgnn_problem *problem,
                       const moments *m, int64_t degree) {
   int64_t dim = problem->dim;
@@ -295,8 +304,8 @@ static void put_known(double *to, const dfgnn_problem *problem,
   }
 }
 
-/* What put_known makes of the rows that hold a column wanted: [N, H, KNOWN, D].
- * NULL without memory. */
+/* Returns the results of put_known() for all rows with an edge from a wanted
+ * column, [N, H, KNOWN, D]; NULL without memory. */
 static double *rows_moments(const dfgnn_problem *problem,
                             const dfgnn_matrix *matrix, const dfgnn_args *args,
                             const dfgnn_expected *expected) {
@@ -363,14 +372,14 @@ static void load_row(const dfgnn_problem *problem, const dfgnn_args *args,
   }
 }
 
-/* d std / dx = (x - mean) / (degree std), 0 where std is. */
+/* d std / dx = (x - mean) / (degree std), or 0 where std is 0. */
 static double through_std(double x, double mean, double std, double degree) {
   return std == 0 ? 0 : (x - mean) / (degree * std);
 }
 
-/* Returns what edge k of the row adds to its column's gradient.  *extremes is
- * the sum of the sizes of what reaches it as the least and the greatest of PNA,
- * which the other parts may cancel. */
+/* Returns the term that edge k of the row adds to its column's gradient.
+ * *extremes becomes the sum of the magnitudes of the parts of PNA's min and
+ * max, which the other parts may cancel. */
 static double through(const dfgnn_problem *problem, const dfgnn_args *args,
                       const row_state *s, int64_t row, int64_t head, int64_t d,
                       double x, double degree, int64_t k, double *extremes) {
@@ -398,9 +407,10 @@ static double through(const dfgnn_problem *problem, const dfgnn_args *args,
   }
 }
 
-#define TERM_VARIANCE 16 /* of a product of some factors */
+/* The error variance of a product of some factors, over its square. */
+#define TERM_VARIANCE 16
 
-/* The variance of what through() gives, beside that of its parts. */
+/* The error variance of the term of through(), with that of mean and std. */
 static double through_variance(const dfgnn_problem *problem, const row_state *s,
                                int64_t d, double x, double degree, double term,
                                double extremes) {
@@ -413,7 +423,7 @@ static double through_variance(const dfgnn_problem *problem, const row_state *s,
     return rounded + slope * slope * (s->mean_error[d] + x * x);
   case DFGNN_OP_REDUCE_STD:
     grad = fabs(s->grad[d]) / degree;
-    if (isinf(s->std_error[d])) /* 0 is right, and what is not */
+    if (isinf(s->std_error[d])) /* std may be 0, or not */
       return rounded + grad * grad * difference * difference /
                            (LEAST_VARIANCE * unit * unit);
     if (s->std[d] == 0)
@@ -434,7 +444,7 @@ static double through_variance(const dfgnn_problem *problem, const row_state *s,
   }
 }
 
-/* What a thread sums columns in. */
+/* The memory of a thread that sums columns. */
 typedef struct column_sum {
   double *x, *terms, *variances; /* [D] */
   row_state row;
@@ -538,7 +548,7 @@ dfgnn_status dfgnn__reduce_backward_reference(const dfgnn_problem *problem,
 
 /* ---- as a variant -------------------------------------------------------- */
 
-/* Doubles of one result, and where the n-th begins. */
+/* The number of doubles of one result. */
 static size_t result_count(const dfgnn_setting *setting) {
   const dfgnn_matrix *m = setting->matrix;
   int64_t nodes = setting->problem->pass == DFGNN_PASS_FORWARD ? m->destinations
@@ -587,12 +597,15 @@ static dfgnn_status forward(const dfgnn_launch *launch) {
     void *array;
     int index;
   } results[] = {
-      {1, &to->out, args->out, 0},
-      {pna, &to->out_min, args->out_min, 0},
-      {pna, &to->out_max, args->out_max, 0},
-      {pna, &to->out_std, args->out_std, 0},
-      {low, (void **)&to->arg_min, args->arg_min, 1},
-      {high, (void **)&to->arg_max, args->arg_max, 1},
+#define RESULT(condition, field, is_index)                                     \
+  {.wanted = condition,                                                        \
+   .expected = (void **)&to->field,                                            \
+   .array = args->field,                                                       \
+   .index = is_index}
+      RESULT(1, out, 0),       RESULT(pna, out_min, 0),
+      RESULT(pna, out_max, 0), RESULT(pna, out_std, 0),
+      RESULT(low, arg_min, 1), RESULT(high, arg_max, 1),
+#undef RESULT
   };
   for (size_t i = 0; i < sizeof results / sizeof *results; i++)
     if (results[i].wanted) {

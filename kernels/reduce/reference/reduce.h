@@ -1,4 +1,4 @@
-/* reduce.h - float64 reduce by the formulas, forward and backward */
+/* reduce.h - float64 reductions by the formulas, forward and backward */
 #ifndef DFGNN_REDUCE_REFERENCE_H
 #define DFGNN_REDUCE_REFERENCE_H
 

@@ -18,8 +18,8 @@ typedef struct gather {
   const int32_t *index;
   int64_t count, ahead;
   const scalar *factors;
-  int fresh;    /* a sum begins: sum holds nothing */
-  storage *out; /* NULL: to sum */
+  int fresh;    /* the first chunk: sum holds nothing yet */
+  storage *out; /* NULL: the result goes to sum */
   scalar *sum;
   scalar after;
 } gather;
@@ -98,7 +98,7 @@ CPU_INLINE void panels(const gather *g, const int weighted) {
 static CPU_TARGET void plain_panels(const gather *g) { panels(g, 0); }
 static CPU_TARGET void weighted_panels(const gather *g) { panels(g, 1); }
 
-/* Where the weights of edge e begin. */
+/* The position of the first weight of walked edge e. */
 CPU_INLINE int64_t weight_at(const dfgnn_cpu_spmm *job, int64_t e) {
   return (job->edge ? dfgnn__cpu_edge(job->offsets64, job->edge, e) : e) *
          job->heads;
@@ -114,7 +114,7 @@ CPU_INLINE void find_factors(scalar *to, const dfgnn_cpu_spmm *job,
     to[e] *= weight[weight_at(job, begin + e) + head];
 }
 
-/* What the sum of a row is multiplied by; an empty one stays 0. */
+/* The factor of a row's sum; 1 for an empty row, whose sum stays 0. */
 CPU_INLINE scalar after_of(const dfgnn_cpu_spmm *job, int64_t row) {
   const scalar *after = job->after;
   double degree =
@@ -126,7 +126,7 @@ CPU_INLINE scalar after_of(const dfgnn_cpu_spmm *job, int64_t row) {
 
 /* ---- gradients of weights ------------------------------------------------ */
 
-/* The products of a row's own features with `flight` gathered ones. */
+/* The dot products of a row's own features with `flight` gathered rows. */
 CPU_INLINE void products(scalar *to, const storage *own,
                          const storage *const *x, int64_t dim,
                          const int flight) {
@@ -155,7 +155,7 @@ CPU_INLINE scalar element(const char *p) {
 #endif
 }
 
-/* Features that are not adjacent: all pieces of a head at once. */
+/* The same for features that are not adjacent: all pieces of a head at once. */
 CPU_INLINE void strided_products(scalar *to, const dfgnn_cpu_spmm *job,
                                  const char *own, const char *base,
                                  const int32_t *index, int64_t count) {

@@ -12,7 +12,7 @@ static int mean(const dfgnn_problem *problem) {
          problem->op == DFGNN_OP_REDUCE_MEAN;
 }
 
-/* Backward, each row gathered is scaled by its own 1 / degree. */
+/* Backward, each gathered row of a mean is scaled by 1 / its own degree. */
 static size_t scale_bytes(const dfgnn_setting *setting) {
   return mean(setting->problem) && setting->problem->pass == DFGNN_PASS_BACKWARD
              ? dfgnn__cpu_aligned((size_t)setting->matrix->destinations *
@@ -113,7 +113,7 @@ static void run(const dfgnn_cpu_spmm *job, const dfgnn_launch *launch,
     if (job->to.base)
       part.to.base = job->to.base + d * size;
     if (d > 0)
-      part.grad_weight = NULL; /* the first slice made the whole products */
+      part.grad_weight = NULL; /* the first slice computed all of it */
     if (part.to.base || part.grad_weight)
       dfgnn__cpu_walk_run(walk, &aggregate, algorithm, p, items);
   }
@@ -129,7 +129,7 @@ dfgnn_status dfgnn__cpu_spmm_launch(const dfgnn_launch *launch,
   int threads = setting->device->units;
   char *memory = launch->workspace;
   if (problem->op == DFGNN_OP_REDUCE_MEAN)
-    args.scale_dst = args.scale_src = NULL; /* not its own */
+    args.scale_dst = args.scale_src = NULL; /* it has none */
   if (back && mean(problem)) {
     scaling s = {setting->matrix, args.scale_dst, memory,
                  problem->dtype == DFGNN_F64};

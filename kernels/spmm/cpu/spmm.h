@@ -1,16 +1,20 @@
 /* spmm.h - sums over gathered rows on a CPU, for SpMM and means
  *
- * Both passes are one aggregate: to_i = after_i sum over the edges (i, j) of
- * factor_ij from_j.  Forward, i is a destination; backward walks the transpose,
- * where i is a source, from the gradient of the output, and the gradient of an
- * edge's weight is a product of the row gathered with the row's own. */
+ * Both passes are one aggregate:
+ *
+ *   to_i = after_i sum over the edges (i, j) of factor_ij from_j
+ *
+ * Forward, i is a destination, and values are gathered.  Backward walks the
+ * transpose: i is a source, and the gradient of the output is gathered; the
+ * gradient of an edge's weight is the dot product of the gathered row with the
+ * source's own values. */
 #ifndef DFGNN_SPMM_CPU_SPMM_H
 #define DFGNN_SPMM_CPU_SPMM_H
 
 #include "kernels/common/cpu_walk.h"
 
 /* Edges summed on their own before they join the sum of a row, so that the sum
- * of a long one keeps its digits. */
+ * of a long row keeps its digits. */
 #define DFGNN_CPU_SPMM_CHUNK 256
 
 typedef struct dfgnn_cpu_spmm_kernels {
@@ -27,13 +31,14 @@ typedef struct dfgnn_cpu_spmm {
   int offsets64;
   const void *offsets;
   const int32_t *indices;
-  dfgnn_cpu_table from, to; /* to: without base, only weights are wanted */
-  const void *scale;        /* by what is gathered; NULL: 1 */
-  const void *after;        /* by row; NULL: 1 */
+  dfgnn_cpu_table from, to; /* to: base NULL: only grad_weight is wanted */
+  const void *scale;        /* factors by gathered node; NULL: 1 */
+  const void *after;        /* factors by walked row; NULL: 1 */
   int mean;                 /* after is divided by the degree */
   const void *weight;       /* [E, H]; NULL: 1 */
-  const void *edge; /* the weights' edge of each, as offsets; NULL: its own */
-  dfgnn_cpu_table own; /* a row's part of the products */
+  const void *edge; /* the graph's edge of each walked one, as wide as offsets;
+                     * NULL: the same edge */
+  dfgnn_cpu_table own; /* the values of a walked row, for grad_weight */
   void *grad_weight;   /* [E, H]; NULL: not wanted */
   int64_t prefetch;    /* edges ahead; 0: none */
 } dfgnn_cpu_spmm;

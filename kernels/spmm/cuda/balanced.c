@@ -1,6 +1,7 @@
-/* balanced.c - every group of lanes takes as many edges and ends of
- * rows as any other (merge-based CSR: Merrill and Garland 2016); rows that span
- * several groups are summed by a second kernel, always in the same order */
+/* balanced.c - the balanced family: every group of lanes takes as many edges
+ * and ends of rows as any other (merge-based CSR: Merrill and Garland 2016);
+ * rows that span several groups are summed by a second kernel, always in the
+ * same order */
 #include "base/error.h"
 #include "kernels/spmm/cuda/spmm.h"
 

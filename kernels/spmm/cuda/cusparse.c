@@ -26,7 +26,7 @@ typedef struct product {
   int64_t rows[DENSE], dim;
   dfgnn_matrix matrix; /* of the product: the graph's or its transpose */
   float *values;       /* without scales: ones, or one over degrees */
-  dfgnn_queue queue;   /* that values are of */
+  dfgnn_queue queue;   /* from which values are borrowed */
   slot slots[SLOTS];
 } product;
 
@@ -62,9 +62,9 @@ static const char *applicable(const dfgnn_setting *setting) {
   if ((double)m->edges > (double)m->destinations * (double)m->sources)
     return "cuSPARSE does not take more edges than pairs of nodes";
   if (m->offsets64)
-    return "cuSPARSE needs offsets of the indices' width";
+    return "cuSPARSE needs 32-bit offsets, as wide as the indices";
   if (empty(m))
-    return "nothing to multiply";
+    return "the matrix has no edges to multiply by";
   if (!dfgnn__cusparse())
     return "libcusparse was not found (DFGNN_CUSPARSE names it)";
   return NULL;
@@ -99,7 +99,7 @@ static void release(void *state) {
   free(p);
 }
 
-/* Points a dense matrix at a tensor; made anew when its stride changes. */
+/* Points a dense matrix at a tensor; makes it anew when its stride changes. */
 static dfgnn_status bind(product *p, slot *s, int which, const void *data,
                          int64_t leading) {
   const dfgnn_cusparse *api = p->api;
@@ -181,7 +181,7 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
   product *p = NULL;
   *state = NULL;
   if (setting->queue->list)
-    return DFGNN_OK; /* launch lists what both need */
+    return DFGNN_OK; /* launch lists the programs of both */
   dfgnn_status status = open_product(&p, setting, &matrix, SLOTS);
   if (status)
     return status;
@@ -254,7 +254,7 @@ static void give(slot *s) {
   atomic_flag_clear_explicit(&s->busy, memory_order_release);
 }
 
-/* Where the values of a head are, made if need be. */
+/* Finds the values of a head, and computes them if need be. */
 static dfgnn_status values_of(float **found, const product *p,
                               const dfgnn_launch *launch,
                               const dfgnn_view *transpose, int64_t head) {
@@ -280,15 +280,16 @@ static dfgnn_status values_of(float **found, const product *p,
   return dfgnn__spmm_values(&v, setting->queue);
 }
 
-/* It loads 16-byte words whatever the stride; the rest is for our kernels. */
+/* Does cuSPARSE serve a tensor?  It loads 16-byte words whatever the stride;
+ * our own kernels serve other tensors. */
 static int serves(const void *data, const dfgnn_strides *strides,
                   const dfgnn_problem *p) {
   return strides->feature == 1 && strides->node % 4 == 0 &&
          (p->heads == 1 || strides->head % 4 == 0) && (uintptr_t)data % 16 == 0;
 }
 
-/* Our own kernels beside the library: that for values; those for strides which
- * the library does not follow are compiled when such strides first come. */
+/* Lists the kernel that computes values.  Our kernels for strides that cuSPARSE
+ * does not serve are compiled when such strides first come. */
 static dfgnn_status list_programs(const dfgnn_launch *launch) {
   const dfgnn_spmm_values some = {.rows = 1, .edges = 1};
   return dfgnn__spmm_values(&some, launch->setting.queue);
@@ -359,7 +360,7 @@ static dfgnn_status backward(const dfgnn_launch *launch) {
             .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .launch = backward
 #define ALG3                                                                   \
   .deterministic = 1, .parameters = {{"alg", 1, {CUSPARSE_SPMM_ALG3}, {"3"}}}
-/* Their order of adding differs from run to run. */
+/* Algorithms 1 and 2 add in an order that differs from run to run. */
 #define OTHERS                                                                 \
   .deterministic = 0,                                                          \
   .parameters = {                                                              \

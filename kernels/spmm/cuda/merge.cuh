@@ -7,9 +7,9 @@
 
 namespace dfgnn {
 
-/* Slices of a block take every n-th result of a row, number `part` of its
- * PARTS; then their sums are added, always in the same order.  A block of 256
- * threads serves a row and `columns` features at a time. */
+/* Adds up number `part` of PARTS of the `count` partial results of a row,
+ * `columns` features at a time.  Each of the n slices of a block adds every
+ * n-th result; then the slices' sums are added, always in the same order. */
 template <typename T, int PARTS, class Slots>
 __device__ __forceinline__ void
 merge_row(const gather_params &p, const feature_tensor &to, int part,
@@ -41,7 +41,7 @@ merge_row(const gather_params &p, const feature_tensor &to, int part,
   }
 }
 
-/* Where the items of a row that was cut have their parts. */
+/* The slots of the partial results of a cut row's items. */
 struct item_slots {
   int count, base, extra;
   __device__ __forceinline__ item_slots(const gather_schedule &s, int row)
@@ -60,7 +60,7 @@ __global__ void merge_items(const __grid_constant__ gather_params p,
   merge_row<T, 1>(p, p.out, 0, columns, row, slots.count, slots);
 }
 
-/* A block a share that completes a row of earlier ones. */
+/* A block takes a share that completes a row begun in earlier shares. */
 template <typename T>
 __global__ void merge_shares(const __grid_constant__ gather_params p,
                              int columns) {
@@ -70,7 +70,7 @@ __global__ void merge_shares(const __grid_constant__ gather_params p,
     return;
   const int first = static_cast<int>((s.offsets[row] + row) / s.share);
   const int64_t own = s.offsets[int64_t(row) + 1] + row -
-                      int64_t(unit) * s.share; /* edges of it in this share */
+                      int64_t(unit) * s.share; /* of the row, in this share */
   merge_row<T, 1>(p, p.out, 0, columns, row, unit - first + (own > 0),
                   [&](int k) -> int64_t {
                     return k < unit - first ? 2 * int64_t(first + k) + 1
@@ -78,7 +78,7 @@ __global__ void merge_shares(const __grid_constant__ gather_params p,
                   });
 }
 
-/* What a mean's gradient is multiplied by. */
+/* Writes the scales by which a mean's gradient is multiplied. */
 template <typename A>
 __global__ void mean_scales(A *to, const A *scale, csr_offsets offsets,
                             int rows) {

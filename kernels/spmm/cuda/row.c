@@ -1,5 +1,5 @@
-/* row.c - rows by groups of lanes; narrow shapes of lanes and
- * vectors work in panels of features, which fit the L2 where rows do not */
+/* row.c - the row family: a group of lanes takes a row; shapes narrower than a
+ * row work in panels of features, which fit the L2 where whole rows do not */
 #include "base/error.h"
 #include "kernels/spmm/cuda/spmm.h"
 

@@ -1,6 +1,5 @@
-/* split.c - rows cut into items of bounded size, so that a row with
- * many edges is shared by many warps; the items of such rows are summed by a
- * second kernel */
+/* split.c - rows cut into items of bounded size, so that many warps share a row
+ * with many edges; a second kernel sums the items of such rows */
 #include "base/error.h"
 #include "kernels/spmm/cuda/spmm.h"
 
@@ -13,7 +12,7 @@ static int split_legal(const int *x) {
                               x[UNROLL]);
 }
 
-/* The longest row is known of the forward pass only. */
+/* The longest row is known in the forward pass only: backward walks columns. */
 static const char *split_applicable(const dfgnn_setting *s) {
   const int *x = s->parameter;
   const dfgnn_matrix *m = s->matrix;

@@ -9,8 +9,9 @@
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* Lanes, vectors, edges in flight.  16-bit types, of twice as many features a
- * vector, have no registers for the second half of each list. */
+/* Lanes, vectors, edges in flight.  Only float has the registers for the shapes
+ * behind the first LIGHT_... of each list: a vector of 16-bit numbers has twice
+ * as many features. */
 /* clang-format off */
 const gather_choice dfgnn__spmm_row_shapes[] = {
     {32, 1, 4}, {32, 1, 8}, {32, 2, 2}, {16, 1, 4}, {16, 1, 8}, {16, 2, 1},
@@ -68,7 +69,7 @@ const char *dfgnn__spmm_refusal(gather_shape *shape,
                                heads_mix(problem), lanes, vectors, unroll);
 }
 
-/* The program for the tensors given, which may need another shape. */
+/* Finds the program for the tensors given, which may need another shape. */
 static int choose(dfgnn_program *program, gather_shape *shape,
                   const gather_params *p, const dfgnn_problem *problem,
                   int shares) {
@@ -209,7 +210,7 @@ dfgnn_status dfgnn__spmm_items(const spmm_call *call, const dfgnn_view *items,
   return status ? status : dfgnn__spmm_merge_items(&p, items, call->launch);
 }
 
-/* Numbers of partial results, of `slots` rows. */
+/* Bytes of the partial results of `slots` rows. */
 static size_t partial_bytes(const dfgnn_setting *setting, int64_t slots) {
   const dfgnn_problem *problem = setting->problem;
   return dfgnn__gather_bytes(slots * dfgnn__gather_width(problem),
@@ -221,7 +222,7 @@ size_t dfgnn__spmm_item_bytes(const dfgnn_setting *setting, int item_edges) {
                        dfgnn__gather_item_slots(setting->matrix, item_edges));
 }
 
-/* Rows of whichever matrix the pass walks. */
+/* The number of shares of the matrix that the pass walks. */
 static int64_t count_shares(const dfgnn_setting *setting, int share) {
   dfgnn_matrix matrix = *setting->matrix;
   if (setting->problem->pass == DFGNN_PASS_BACKWARD)

@@ -7,7 +7,7 @@
 
 namespace dfgnn {
 
-/* A long sum: what rounding lost of the older part is kept beside it. */
+/* A long sum: what its additions lose by rounding is kept beside it. */
 template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
   A sum, lost;
 
@@ -16,14 +16,14 @@ template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
     lost += x - (t - sum);
     sum = t;
   }
-  /* An infinite sum has lost NaN. */
+  /* In an infinite sum, `lost` is NaN. */
   __device__ __forceinline__ A value(A more) const {
     return lost - lost == A(0) ? sum + (lost + more) : sum + more;
   }
 };
 
-/* Numbers that a lane seldom needs are kept APART, in local memory, to spare
- * registers. */
+/* Moves the sums so far to `older`.  APART: a lane keeps `older`, which it
+ * seldom needs, in local memory, to spare registers. */
 template <bool APART, typename A, int C, int VEC>
 __device__ __forceinline__ void
 fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
@@ -55,7 +55,8 @@ close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
   }
 }
 
-/* Predicated, so that no load waits for another's branch. */
+/* Loads a number if `on`, predicated, so that no load waits for another's
+ * branch. */
 template <typename N>
 __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
   if constexpr (sizeof(N) == 4) {
@@ -67,7 +68,7 @@ __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
   }
 }
 
-/* What sums of a row are multiplied by. */
+/* The factor of a row's sums. */
 template <typename A>
 __device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
                                          int degree) {
@@ -90,7 +91,7 @@ struct spmm_op {
   struct edge {
     packed<T, VEC> x[C];
   };
-  /* An edge's weight or, with several heads, where that is. */
+  /* An edge's weight or, with several heads, the id by which to find it. */
   struct note {
     A weight, scale;
     int64_t id;
@@ -210,7 +211,7 @@ struct spmm_op {
   __device__ __forceinline__ void start(state &, const edge &, int, int) const {
   }
 
-  /* An edge's part of a sum, added to others of the step. */
+  /* Adds an edge to the sum of a step. */
   __device__ __forceinline__ static A part(A sum, const edge &x, const mark &m,
                                            int c, int i) {
     const A y = widen(x.x[c].item[i]);
@@ -231,7 +232,7 @@ struct spmm_op {
         z.now[c][i] = part(z.now[c][i], x, m, c, i);
   }
 
-  /* Edges beyond the row are zeros times zero. */
+  /* Edges beyond the row add zero times zero. */
   template <bool WHOLE, int U>
   __device__ __forceinline__ void
   step(state &z, const edge (&x)[U], const mark (&m)[U], int, int, int) const {

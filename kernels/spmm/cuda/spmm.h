@@ -1,9 +1,10 @@
-/* spmm.h - SpMM on a GPU: what its families and kernels share
+/* spmm.h - host functions that the GPU families of SpMM share
  *
  * One kernel serves both passes.  Forward gathers values by the rows of the
  * matrix, backward grad_out by the rows of its transpose; both multiply what
  * they gather by edge weights and by a scale of the node gathered, and the sum
- * by a scale of the row.  Means of the backward pass are such scales. */
+ * by a scale of the row.  The backward pass of a mean divides the scales of the
+ * nodes gathered by their degrees. */
 #ifndef DFGNN_SPMM_CUDA_SPMM_H
 #define DFGNN_SPMM_CUDA_SPMM_H
 
@@ -13,22 +14,23 @@
 
 /* The shapes that rows are worth tuning for. */
 extern const gather_choice dfgnn__spmm_row_shapes[];
-/* The same of balanced shares. */
+/* The shapes that balanced shares are worth tuning for. */
 extern const gather_choice dfgnn__spmm_share_shapes[];
 
-/* Why no shape serves the setting, or NULL.  shares: balanced. */
+/* Returns NULL and the shape that serves the setting, or why none does; shares
+ * is 1 for balanced shares. */
 const char *dfgnn__spmm_refusal(gather_shape *shape,
                                 const dfgnn_setting *setting, int shares,
                                 int lanes, int vectors, int unroll);
 
-/* Bytes for scales by destination: of the backward pass of means. */
+/* Bytes of scales by destination, for the backward pass of a mean; else 0. */
 size_t dfgnn__spmm_scale_bytes(const dfgnn_setting *setting);
-/* Fills them: what a mean's gradient is multiplied by. */
+/* Fills these scales: `scale` (NULL: 1) over the degree. */
 dfgnn_status dfgnn__spmm_mean_scales(void *to, const void *scale,
                                      const dfgnn_launch *launch);
 
-/* One pass over rows.  The transpose is NULL in the forward pass; scales has
- * spmm_scale_bytes.  DFGNN_OP_REDUCE_MEAN is served as well. */
+/* One pass over rows.  The transpose is NULL in the forward pass; scales points
+ * to dfgnn__spmm_scale_bytes.  DFGNN_OP_REDUCE_MEAN is served as well. */
 typedef struct spmm_call {
   const dfgnn_launch *launch;
   const dfgnn_view *transpose;
@@ -39,11 +41,11 @@ typedef struct spmm_call {
 /* order: DEGREE_ORDER or NULL. */
 dfgnn_status dfgnn__spmm_rows(const spmm_call *call, const dfgnn_view *order,
                               int warps, int rows, gather_span span);
-/* Rows cut into the items of a view.  partial: spmm_item_bytes. */
+/* Walks rows cut into the items of a view.  partial: dfgnn__spmm_item_bytes. */
 dfgnn_status dfgnn__spmm_items(const spmm_call *call, const dfgnn_view *items,
                                void *partial, int warps, int rows);
 size_t dfgnn__spmm_item_bytes(const dfgnn_setting *setting, int item_edges);
-/* Equal shares of rows and edges.  partial: spmm_share_bytes. */
+/* Walks equal shares of rows and edges.  partial: dfgnn__spmm_share_bytes. */
 dfgnn_status dfgnn__spmm_shares(const spmm_call *call, int share, void *partial,
                                 int warps);
 size_t dfgnn__spmm_share_bytes(const dfgnn_setting *setting, int share);
@@ -57,8 +59,8 @@ dfgnn_status dfgnn__spmm_merge_shares(gather_params *p,
 /* Fills the values that cuSPARSE multiplies by. */
 dfgnn_status dfgnn__spmm_values(const dfgnn_spmm_values *values,
                                 const dfgnn_queue *queue);
-/* The sums of a pass by kernels of ours, at any strides.  scales: of the
- * backward pass of means, a number a destination. */
+/* Computes the sums of a pass by our own kernels, at any strides.  scales: for
+ * the backward pass of a mean, workspace of a number a destination. */
 dfgnn_status dfgnn__spmm_plain(const dfgnn_launch *launch,
                                const dfgnn_view *transpose, void *scales);
 

@@ -1,5 +1,5 @@
-/* values.cuh - the values of a sparse matrix whose product with the features is
- * an SpMM: what cuSPARSE multiplies by */
+/* values.cuh - the values of the sparse matrix by which cuSPARSE multiplies the
+ * features */
 #ifndef DFGNN_SPMM_CUDA_VALUES_CUH
 #define DFGNN_SPMM_CUDA_VALUES_CUH
 
@@ -8,7 +8,7 @@
 
 namespace dfgnn {
 
-/* A warp a row; a thread an edge. */
+/* A warp takes a row; a lane takes an edge at a time. */
 __global__ void fill_values(const __grid_constant__ dfgnn_spmm_values v) {
   const int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (row >= v.rows)

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* For the edges of the matrix, or of its transpose if there are edge_ids. */
+/* The arguments of fill_values, for the edges of the matrix or, if there are
+ * edge_ids, of its transpose. */
 typedef struct dfgnn_spmm_values {
   float *to;    /* [edges] */
   int64_t rows; /* of the matrix of offsets and indices */
@@ -14,7 +15,7 @@ typedef struct dfgnn_spmm_values {
   const int32_t *indices;
   const float *row_scale, *gathered_scale, *weights; /* NULL: 1 */
   int64_t heads, head;                               /* of the weights */
-  int mean; /* over the edges of destinations */
+  int mean; /* values are divided by the destinations' degrees */
   const void *destination_offsets;
 } dfgnn_spmm_values;
 

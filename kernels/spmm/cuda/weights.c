@@ -46,8 +46,10 @@ dfgnn_status dfgnn__spmm_grad_weights(const dfgnn_launch *launch) {
   const int vectors = needed > 32 ? 2 : 1, unroll = needed > 32 ? 2 : 4;
   const int64_t blocks = dfgnn__ceil_div(runs * lanes, WEIGH_THREADS);
   if (blocks > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%lld edges are too many",
-                       (long long)p.edges);
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%lld edges are too many: they take %lld blocks, and a "
+                       "grid has 2^31",
+                       (long long)p.edges, (long long)blocks);
   const dfgnn_program program =
       DFGNN_PROGRAM("kernels/spmm/cuda/weights.cuh", "dfgnn::weigh_edges",
                     DFGNN_TYPE(problem->dtype), vector, lanes, vectors, unroll);

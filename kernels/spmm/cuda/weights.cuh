@@ -20,7 +20,7 @@ __device__ __forceinline__ const T *features_at(const feature_tensor &t,
   return row + head * t.head + (VEC > 1 ? int64_t(d) : d * t.feature);
 }
 
-/* Lanes whose features are beyond the head's count zeros. */
+/* Lanes whose features are beyond the head get zeros. */
 template <typename T, int VEC, int L, int C>
 __device__ __forceinline__ void
 read_features(packed<T, VEC> (&x)[C], const weigh_params &p,
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(WEIGH_THREADS)
   int row = run < last ? row_of_edge(p, run) : 0, loaded = -1;
   int64_t end = p.offsets[int64_t(row) + 1];
   packed<T, VEC> g[C], x[U][C];
-  for (int64_t e = run; e < run + WEIGH_RUN;
-       e += U) { /* as often in every lane */
+  /* Every lane takes as many steps, for lanes_sum. */
+  for (int64_t e = run; e < run + WEIGH_RUN; e += U) {
     const int count =
         static_cast<int>(max(min(last - e, int64_t(U)), int64_t(0)));
     A dot[U], scale[U];
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(WEIGH_THREADS)
                                  u < count);
       int r = row, done = 0;
       int64_t r_end = end;
-      while (done < count) { /* over the rows that these edges are of */
+      while (done < count) { /* over the rows of these edges */
         const int stop = static_cast<int>(min(r_end - e, int64_t(count)));
         if (done < stop) {
           if (loaded != r || p.dim > kWidth)

@@ -4,7 +4,10 @@
 
 #include "kernels/common/cuda_gather.h"
 
-enum { WEIGH_RUN = 64, WEIGH_THREADS = 128 }; /* edges of a group of lanes */
+enum {
+  WEIGH_RUN = 64,     /* edges of a group of lanes */
+  WEIGH_THREADS = 128 /* threads of a block */
+};
 
 typedef struct weigh_params {
   int64_t edges;

@@ -28,10 +28,11 @@ double dfgnn__spmm_reference_factor(const dfgnn_problem *problem,
   return f;
 }
 
-/* A product of scales, weight and share of a mean, and the term itself. */
+/* The error variance of a term, over its square: the product of scales, weight
+ * and a mean's share has errors, and so has its product with x. */
 #define FACTOR_VARIANCE 4
 
-/* What a thread sums in. */
+/* The memory of a thread. */
 typedef struct scratch {
   double *x;      /* [2 dim] rows that are read */
   int32_t *order; /* a row of the matrix, sorted */
@@ -59,7 +60,7 @@ static void put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
                    dfgnn__ref_sum_summed(sum, d, repeats));
 }
 
-/* How often the column of an edge stands in its row; 1 if nobody asks. */
+/* How often each column stands in a row; without bounds, once. */
 static dfgnn_ref_row row_of(const scratch *s, const int32_t *indices,
                             int64_t count) {
   if (!s->sum.bounds)

@@ -1,4 +1,4 @@
-/* spmm.h - float64 spmm by the formulas, forward and backward */
+/* spmm.h - float64 SpMM by the formulas, forward and backward */
 #ifndef DFGNN_SPMM_REFERENCE_H
 #define DFGNN_SPMM_REFERENCE_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What x_j counts in out_i, for the edge e = (i, j). */
+/* The factor of x_j in out_i, for the edge e = (i, j). */
 double dfgnn__spmm_reference_factor(const dfgnn_problem *problem,
                                     const dfgnn_matrix *matrix,
                                     const dfgnn_args *args, int64_t row,
