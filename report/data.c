@@ -277,8 +277,3 @@ const report_problem *dfgnn__report_find(const report_data *d, size_t graph,
   const report_problem *p = &d->problem[low];
   return low < d->problems && p->shape == shape && p->graph == graph ? p : NULL;
 }
-
-const dfgnn_report_note *dfgnn__report_note_of(const report_data *d,
-                                               const dfgnn_measurement *row) {
-  return d->input->note && row ? &d->input->note[row - d->input->row] : NULL;
-}

@@ -112,8 +112,11 @@ const report_problem *dfgnn__report_find(const report_data *data, size_t graph,
 /* Time over the fastest's, measured; NaN if the variant was not. */
 double dfgnn__report_loss(const report_problem *problem, const char *variant);
 /* The note of a row, NULL if there is none. */
-const dfgnn_report_note *dfgnn__report_note_of(const report_data *data,
-                                               const dfgnn_measurement *row);
+static inline const dfgnn_report_note *
+dfgnn__report_note_of(const report_data *data, const dfgnn_measurement *row) {
+  const dfgnn_report_input *input = data->input;
+  return input->note && row ? &input->note[row - input->row] : NULL;
+}
 
 const char *dfgnn__report_way_name(report_way way);
 

@@ -32,6 +32,8 @@ char *bench_next_variant(char **rest);
 
 int bench_regret(tool_settings *settings, const tool_graphs *graphs);
 
+/* The commit that the program was built from, "" if that is not known. */
+const char *bench_commit(void);
 /* Copy bandwidth in bytes/s, measured once a run; NaN if not known. */
 double bench_bandwidth(const tool_case *each);
 

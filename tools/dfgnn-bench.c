@@ -3,43 +3,6 @@
 #include "tools/bench.h"
 #include <math.h>
 #include <string.h>
-#if __has_include("tools/commit.h")
-#include "tools/commit.h"
-#else
-#define DFGNN_COMMIT ""
-#endif
-
-double bench_bandwidth(const tool_case *each) {
-  static struct {
-    const dfgnn_context *ctx;
-    double bandwidth;
-  } known[TOOL_MAX_DEVICES];
-  int i = 0;
-  while (i < TOOL_MAX_DEVICES - 1 && known[i].ctx && known[i].ctx != each->ctx)
-    i++;
-  if (known[i].ctx != each->ctx) {
-    known[i].ctx = each->ctx;
-    if (each->ctx->backend->copy_bandwidth(each->ctx->device,
-                                           &known[i].bandwidth))
-      known[i].bandwidth = NAN;
-  }
-  return known[i].bandwidth;
-}
-
-void bench_put_environment(json_t *row, const tool_case *each) {
-  tool_put_count(row, "units", each->info->units);
-  tool_put(row, "driver", each->info->driver);
-  tool_put(row, "runtime", each->info->runtime);
-  tool_put(row, "version", dfgnn_version());
-  tool_put(row, "commit", DFGNN_COMMIT);
-}
-
-void bench_fail(bench *b, const tool_case *each, dfgnn_status status) {
-  char text[128];
-  tool_problem_text(text, sizeof text, each->problem);
-  dfgnn__fail_prefix(status, "%s, %s: ", each->label, text);
-  b->failed = tool_fail(status);
-}
 
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
@@ -74,7 +37,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   int written = TOOL_DONE;
   if (b.report)
     written =
-        bench_report_write(b.report, settings->report, DFGNN_COMMIT, b.gbps);
+        bench_report_write(b.report, settings->report, bench_commit(), b.gbps);
   bench_report_free(b.report);
   tool_say_sources(settings, b.rows, "answer", "tuned choices");
   int printed = tool_report(settings, b.rows,

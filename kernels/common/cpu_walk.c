@@ -67,7 +67,7 @@ dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,
                           .memory = memory};
 }
 
-static int thread_number(void) {
+int dfgnn__cpu_thread(void) {
 #ifdef _OPENMP
   return omp_get_thread_num();
 #else
@@ -78,7 +78,7 @@ static int thread_number(void) {
 /* The memory of a walk: a state a thread, then the partial ones. */
 static char *own_state(const dfgnn_cpu_walk *walk,
                        const dfgnn_cpu_aggregate *a) {
-  return walk->memory + (size_t)thread_number() * a->state_bytes;
+  return walk->memory + (size_t)dfgnn__cpu_thread() * a->state_bytes;
 }
 
 static char *partial(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,

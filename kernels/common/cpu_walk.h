@@ -178,6 +178,9 @@ void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
 int64_t dfgnn__cpu_slice(dfgnn_cpu_algorithm algorithm, const int *parameter,
                          int64_t dim);
 
+/* The number of the calling OpenMP thread. */
+int dfgnn__cpu_thread(void);
+
 /* Calls body on ranges of `step` that cover 0 .. count - 1 once. */
 typedef void (*dfgnn_cpu_body_of)(void *data, int64_t begin, int64_t end);
 void dfgnn__cpu_for(int threads, int64_t count, int64_t step,

@@ -31,8 +31,6 @@ static double leaky_relu(double x, double slope) {
 
 static double square(double x) { return x * x; }
 
-double dfgnn__ref_norm_variance(int64_t dim) { return (double)dim / 4 + 4; }
-
 double dfgnn__ref_subnormal(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F16 ? 0.25 : 0;
 }

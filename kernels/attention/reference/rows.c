@@ -215,6 +215,8 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
   return part;
 }
 
+double dfgnn__ref_norm_variance(int64_t dim) { return (double)dim / 4 + 4; }
+
 double dfgnn__ref_mean_error(const dfgnn_problem *problem,
                              const dfgnn_ref_edge *e, int side) {
   return sqrt(2 * dfgnn__ref_norm_variance(problem->dim)) *

@@ -3,23 +3,12 @@
 #include "kernels/message/cpu/message.h"
 
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "kernels/common/cpu_tables.h"
 #include "kernels/common/half.h"
 
 DFGNN_CPU_TABLES(dfgnn__cpu_message_kernels, dfgnn_cpu_message_kernels,
                  dfgnn__cpu_message)
-
-int dfgnn__cpu_thread(void) {
-#ifdef _OPENMP
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
 
 /* ---- the workspace ------------------------------------------------------- */
 

@@ -155,7 +155,4 @@ static inline int dfgnn__cpu_message_sums(dfgnn_op op) {
 const dfgnn_cpu_message_kernels *dfgnn__cpu_message_kernels(int simd,
                                                             dfgnn_dtype dtype);
 
-/* The number of the calling thread. */
-int dfgnn__cpu_thread(void);
-
 #endif

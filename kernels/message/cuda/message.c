@@ -45,7 +45,7 @@ static int found_by(const dfgnn_problem *problem) {
   }
 }
 
-int dfgnn__message_what(const dfgnn_problem *problem) {
+static int bits_of(const dfgnn_problem *problem) {
   const int grade = !found_by(problem) || !backward(problem) ? 0
                     : problem->op == DFGNN_OP_REDUCE_PNA     ? MESSAGE_MOMENTS
                                                              : MESSAGE_PICK;
@@ -54,8 +54,8 @@ int dfgnn__message_what(const dfgnn_problem *problem) {
          grade;
 }
 
-const int *dfgnn__message_arg(const dfgnn_problem *problem,
-                              const dfgnn_args *args) {
+static const int *extreme_of(const dfgnn_problem *problem,
+                             const dfgnn_args *args) {
   return problem->op == DFGNN_OP_REDUCE_MAX ? args->arg_max : args->arg_min;
 }
 
@@ -75,7 +75,7 @@ enum { WHAT_BITS = 16, FIELD_BITS = 8 };
 
 static int instance(const dfgnn_problem *problem, int pass, const void *attr) {
   const int what =
-      pass | dfgnn__message_what(problem) |
+      pass | bits_of(problem) |
       (problem->edge_dim > 0 ? MESSAGE_TOGETHER * together(problem, attr) : 0);
   const int found = pass == MESSAGE_FORWARD ? found_by(problem) : 0;
   return what | (int)(problem->edge_dim + 1) << WHAT_BITS |
@@ -248,7 +248,7 @@ static dfgnn_status fill_grades(gather_params *g, const message_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
   const dfgnn_args *args = call->launch->args;
   g->row_offsets = dfgnn__gather_offsets(call->launch->setting.matrix);
-  g->row_arg = dfgnn__message_arg(problem, args);
+  g->row_arg = call->extreme;
   if (problem->op != DFGNN_OP_REDUCE_PNA)
     return DFGNN_OK;
   g->row_arg2 = args->arg_max;
@@ -429,6 +429,8 @@ dfgnn_status dfgnn__message_run(message_call *call) {
   const dfgnn_args *args = launch->args;
   const int given = problem->edge_dim == DFGNN_EDGE_PROJECTED;
   dfgnn_status status = DFGNN_OK;
+  call->bits = bits_of(problem);
+  call->extreme = extreme_of(problem, args);
   if (problem->op == DFGNN_OP_SPMM_SUM || problem->op == DFGNN_OP_SPMM_MEAN) {
     call->scale_dst = args->scale_dst;
     call->scale_src = args->scale_src;

@@ -40,6 +40,8 @@ typedef struct message_call {
   message_layout layout;
   int warps, rows;
   gather_span span;
+  int bits; /* the MESSAGE_... bits that all passes of a problem have */
+  const int *extreme; /* the positions of the only extreme, or of PNA's least */
   const dfgnn_view *transpose, *row_of_edge; /* backward */
   const dfgnn_view *order;     /* DEGREE_ORDER for FORWARD or COLUMNS */
   const dfgnn_view *items;     /* WORK_ITEMS for the same; NULL: whole rows */
@@ -55,12 +57,6 @@ typedef struct message_call {
 int dfgnn__message_views(const dfgnn_setting *setting,
                          dfgnn_view_request *requests, int count);
 dfgnn_status dfgnn__message_run(message_call *call);
-
-/* The MESSAGE_... bits that all passes of a problem have. */
-int dfgnn__message_what(const dfgnn_problem *problem);
-/* The positions of the only extreme, or of PNA's least. */
-const int *dfgnn__message_arg(const dfgnn_problem *problem,
-                              const dfgnn_args *args);
 
 /* Writes args->grad_edge_attr, grad_edge_weight and grad_edge_bias of a
  * projection. */

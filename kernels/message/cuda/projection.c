@@ -73,7 +73,7 @@ static dfgnn_status fill(message_edges_params *p, const message_call *call) {
       .row_of_edge = call->row_of_edge->array[0],
       .scale_dst = call->scale_dst,
       .scale_src = call->scale_src,
-      .arg = dfgnn__message_arg(problem, a),
+      .arg = call->extreme,
       .arg2 = a->arg_max,
       .coefficient = call->coefficient,
       .offset = call->offset,
@@ -114,12 +114,11 @@ static dfgnn_status run_tiles(const message_call *call, const char *name,
                               message_edges_params *p, unsigned blocks,
                               unsigned tiles, int stride) {
   const dfgnn_problem *problem = call->launch->setting.problem;
-  const dfgnn_program program = {.source = SOURCE,
-                                 .name = name,
-                                 .count = 3,
-                                 .constant = {DFGNN_TYPE(problem->dtype),
-                                              dfgnn__message_what(problem),
-                                              p->fields}};
+  const dfgnn_program program = {
+      .source = SOURCE,
+      .name = name,
+      .count = 3,
+      .constant = {DFGNN_TYPE(problem->dtype), call->bits, p->fields}};
   const dfgnn_grid grid = {.blocks = {blocks, tiles},
                            .threads = EDGES_THREADS,
                            .shared = shared_bytes(problem, stride)};

@@ -7,27 +7,6 @@
 #include "base/error.h"
 #include "kernels/message/reference/message.h"
 
-static double scale(const dfgnn_problem *problem, const void *scales,
-                    int64_t node) {
-  return scales ? dfgnn__ref_scalar(problem, scales, node) : 1;
-}
-
-double dfgnn__spmm_reference_factor(const dfgnn_problem *problem,
-                                    const dfgnn_matrix *matrix,
-                                    const dfgnn_args *args, int64_t row,
-                                    int64_t column, int64_t edge,
-                                    int64_t head) {
-  double f = scale(problem, args->scale_dst, row) *
-             scale(problem, args->scale_src, column);
-  if (problem->op == DFGNN_OP_SPMM_WEIGHTED)
-    f *= dfgnn__ref_scalar(problem, args->edge_weight,
-                           edge * problem->heads + head);
-  else if (problem->op == DFGNN_OP_SPMM_MEAN)
-    f /= (double)(dfgnn__ref_offset(matrix, row + 1) -
-                  dfgnn__ref_offset(matrix, row));
-  return f;
-}
-
 /* The error variance of a term, over its square: the product of scales, weight
  * and a mean's share has errors, and so has its product with x. */
 #define FACTOR_VARIANCE 4
@@ -122,8 +101,7 @@ static void weigh_row(const dfgnn_problem *problem, const dfgnn_matrix *matrix,
                   head);
   for (int64_t e = begin; e < dfgnn__ref_offset(matrix, row + 1); e++) {
     int64_t j = matrix->indices[e];
-    double f = scale(problem, args->scale_dst, row) *
-               scale(problem, args->scale_src, j);
+    double f = dfgnn__spmm_reference_scale(problem, args, row, j);
     dfgnn__ref_load(x, problem, args->value, &args->value_strides, j, head);
     dfgnn_ref_product p = dfgnn__ref_product(x, y, problem->dim);
     dfgnn__ref_put(grad, (e - begin) * problem->heads, p.value * f,

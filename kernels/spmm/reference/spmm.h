@@ -8,6 +8,10 @@
 extern "C" {
 #endif
 
+/* The product of both ends' scales; 1 without them. */
+double dfgnn__spmm_reference_scale(const dfgnn_problem *problem,
+                                   const dfgnn_args *args, int64_t row,
+                                   int64_t column);
 /* The factor of x_j in out_i, for the edge e = (i, j). */
 double dfgnn__spmm_reference_factor(const dfgnn_problem *problem,
                                     const dfgnn_matrix *matrix,
