@@ -8,11 +8,8 @@
 #include "lib/plan.h"
 #include "lib/registry.h"
 #include "tests/common/shapes.h"
+#include "tests/unit/fixture.h"
 #include "tuner/harness.h"
-
-#define ck_ok(expression)                                                      \
-  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
-                dfgnn_last_error())
 
 #define UNTOUCHED 0x5a
 
@@ -152,12 +149,9 @@ static void set_ones(bare *b, const char *name, int64_t count) {
 
 int check_bare_calls(const char *device, const variant_test *test) {
   static const int shapes[] = {4, 5}, heads[] = {1, 2}, dims[] = {128, 20};
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  bare b = {.op = dfgnn__operator(test->op, test->pass)};
+  bare b = {.ctx = context_on(device, "", 0),
+            .op = dfgnn__operator(test->op, test->pass)};
   int count = 0;
-  options.device = device;
-  options.store = "";
-  ck_ok(dfgnn_context_create(&b.ctx, &options));
   for (int k = 0; k < 2; k++) {
     shape s = shape_make(shapes[k], shape_seed());
     dfgnn_problem problem = DFGNN_PROBLEM_INIT;

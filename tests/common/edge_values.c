@@ -15,7 +15,7 @@
 
 enum { HEADS = 3, DIM = 20, ROW = HEADS * DIM };
 
-const edge_case edge_cases[EDGE_CASES] = {
+static const edge_case cases[EDGE_CASES] = {
     {.name = "GT", .op = DFGNN_OP_GT, .edge_dim = 5},
     {.name = "GT, keys",
      .op = DFGNN_OP_GT,
@@ -42,6 +42,13 @@ const edge_case edge_cases[EDGE_CASES] = {
      .edge_dim = DFGNN_EDGE_PROJECTED},
     {.name = "GAT", .op = DFGNN_OP_GAT, .edge_dim = DFGNN_EDGE_PROJECTED},
 };
+
+edge_test edge_test_make(int i) {
+  return (edge_test){
+      .c = &cases[i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT)],
+      .pass = (dfgnn_pass)(i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT),
+      .dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
+}
 
 /* ---- variants ------------------------------------------------------------ */
 
@@ -100,17 +107,18 @@ static int check_variants(const session *s, const char *what, size_t most,
   return count;
 }
 
-static void open_problem(session *s, const edge_case *c, dfgnn_pass pass,
-                         dfgnn_dtype dtype, int bias, int dropout) {
+static void open_problem(session *s, const edge_test *test, int bias,
+                         int dropout) {
+  const edge_case *c = test->c;
   dfgnn_problem p = DFGNN_PROBLEM_INIT;
   p.op = c->op;
-  p.pass = pass;
-  p.dtype = dtype;
+  p.pass = test->pass;
+  p.dtype = test->dtype;
   p.heads = HEADS;
   p.dim = DIM;
   p.bias = bias;
   p.dropout = dropout;
-  p.weights = pass == DFGNN_PASS_FORWARD;
+  p.weights = test->pass == DFGNN_PASS_FORWARD;
   p.edge_dim = c->edge_dim;
   p.edge_use = c->use;
   p.qk_norm = c->norm;
@@ -118,16 +126,6 @@ static void open_problem(session *s, const edge_case *c, dfgnn_pass pass,
   ck_ok(dfgnn__problem_complete(&s->problem, &p));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
                               shape_seed()));
-}
-
-static dfgnn_context *context(const char *device) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
-  options.device = device;
-  options.store = "";
-  options.threads = 2;
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  return ctx;
 }
 
 /* ---- values -------------------------------------------------------------- */
@@ -194,10 +192,9 @@ static const special specials[] = {
     {.name = "masked edges", .set = masked, .bias = 1},
 };
 
-int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
-                      dfgnn_dtype dtype) {
+int check_edge_values(const char *device, const edge_test *test) {
   enum { WITH_ISOLATED_ROWS = 3, VARIANTS = 2 };
-  session s = {.ctx = context(device)};
+  session s = {.ctx = context_on(device, "", 2)};
   shape graph = shape_make(WITH_ISOLATED_ROWS, shape_seed());
   const int32_t *offsets = graph.csr.offsets;
   int checks = 0;
@@ -212,15 +209,15 @@ int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
   for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
     for (int dropout = 0; dropout < 2; dropout++) {
       const special *x = &specials[i];
-      if ((x->forward_only && pass != DFGNN_PASS_FORWARD) ||
-          (x->given_only && c->edge_dim > 0))
+      if ((x->forward_only && test->pass != DFGNN_PASS_FORWARD) ||
+          (x->given_only && test->c->edge_dim > 0))
         continue;
       /* What is NaN in the value of an edge that was dropped: some variants
        * multiply its gradient by 0, others leave it out. */
-      if (x->set == one_nan && dropout && pass == DFGNN_PASS_BACKWARD &&
-          c->use == DFGNN_EDGE_VALUES)
+      if (x->set == one_nan && dropout && test->pass == DFGNN_PASS_BACKWARD &&
+          test->c->use == DFGNN_EDGE_VALUES)
         continue;
-      open_problem(&s, c, pass, dtype, x->bias, dropout);
+      open_problem(&s, test, x->bias, dropout);
       x->set(&s);
       checks += check_variants(&s, x->name, VARIANTS, (int)i + dropout);
       dfgnn__harness_destroy(s.harness);
@@ -233,21 +230,21 @@ int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
 
 /* ---- hubs ---------------------------------------------------------------- */
 
-int check_edge_hubs(const char *device, const edge_case *c, dfgnn_pass pass,
-                    dfgnn_dtype dtype, int64_t degree) {
+int check_edge_hubs(const char *device, const edge_test *test, int64_t degree) {
   enum { VARIANTS = 4 };
-  session s = {.ctx = context(device)};
+  session s = {.ctx = context_on(device, "", 2)};
+  const int columns = test->pass == DFGNN_PASS_BACKWARD;
   int checks = 0;
-  for (int column = 0; column <= (pass == DFGNN_PASS_BACKWARD); column++) {
+  for (int column = 0; column <= columns; column++) {
     const hub h = {.degree = degree,
                    .column = column,
                    .distinct = column ? degree : degree / 3};
     dfgnn_csr csr = hub_make(&h);
     ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &csr));
-    open_problem(&s, c, pass, dtype, column, column);
+    open_problem(&s, test, column, column);
     checks += check_variants(
         &s, column ? "a column of many edges" : "a row of many edges", VARIANTS,
-        column + (int)dtype);
+        column + (int)test->dtype);
     dfgnn__harness_destroy(s.harness);
     dfgnn_graph_destroy(s.graph);
     hub_free(&csr);

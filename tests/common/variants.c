@@ -13,11 +13,8 @@
 #include "lib/registry.h"
 #include "tests/common/shapes.h"
 #include "tests/common/strided.h"
+#include "tests/unit/fixture.h"
 #include "tuner/harness.h"
-
-#define ck_ok(expression)                                                      \
-  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
-                dfgnn_last_error())
 
 /* Problems of check_every_variant are 18; those of a variant, in a family of so
  * many times TURN, that fraction of them. */
@@ -51,14 +48,8 @@ static void check_wanted_is_known(const char *backend) {
 }
 
 static dfgnn_context *context_of(const char *device, int threads) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
   check_wanted_is_known(device);
-  options.device = device;
-  options.store = "";
-  options.threads = threads;
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  return ctx;
+  return context_on(device, "", threads);
 }
 
 /* Threads share out rows alike for every type: one type shows it. */

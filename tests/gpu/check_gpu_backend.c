@@ -1,7 +1,6 @@
 /* check_gpu_backend.c - the CUDA backend against the CPU's: analysis, views,
  * errors, timing */
 #include <math.h>
-#include <time.h>
 
 #include "tests/gpu/gpu.h"
 
@@ -449,12 +448,6 @@ START_TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
 }
 END_TEST
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
 START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   dfgnn_context *gpu = gpu_context();
   dfgnn_csr *csr = NULL;
@@ -470,9 +463,9 @@ START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   there.on_device = 1;
   for (int i = 0; i < 5; i++) {
     dfgnn_graph *graph = NULL;
-    double begin = now_ms();
+    double begin = seconds_now();
     ck_ok(dfgnn_graph_create(&graph, gpu, &there));
-    double ms = now_ms() - begin;
+    double ms = 1e3 * (seconds_now() - begin);
     best = ms < best ? ms : best;
     dfgnn_graph_destroy(graph);
   }
@@ -574,20 +567,19 @@ int main(void) {
   Suite *suite = suite_create("gpu_backend");
   const struct {
     const char *name;
-    const TTest *tests[6];
+    const TTest *tests[6]; /* NULL after the last */
   } cases[] = {
-      {"device", {the_device_is_described, NULL, NULL, NULL}},
+      {"device", {the_device_is_described}},
       {"signature",
        {the_signature_is_the_same_on_both_devices,
-        diagonal_blocks_are_found_as_on_the_cpu, small_graphs_have_signatures,
-        NULL}},
-      {"views", {views_are_the_same_on_both_devices, NULL, NULL, NULL}},
+        diagonal_blocks_are_found_as_on_the_cpu, small_graphs_have_signatures}},
+      {"views", {views_are_the_same_on_both_devices}},
       {"arrays",
        {device_arrays_of_64_bits_are_read,
         a_wrong_device_matrix_names_its_first_wrong_row,
         edge_lists_are_sorted_as_on_the_cpu,
         a_list_that_is_not_sorted_as_was_said_is_refused_late,
-        columns_in_device_memory_are_taken, NULL}},
+        columns_in_device_memory_are_taken}},
       /* compute-sanitizer reports refused calls and slows timing */
       {"time",
        {time_follows_the_work, a_failing_call_fails_its_timing,
@@ -596,7 +588,7 @@ int main(void) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases - (quick() != 0); i++) {
     TCase *tests = tcase_create(cases[i].name);
     tcase_set_timeout(tests, 0);
-    for (int k = 0; k < 4 && cases[i].tests[k]; k++)
+    for (int k = 0; cases[i].tests[k]; k++)
       tcase_add_test(tests, cases[i].tests[k]);
     suite_add_tcase(suite, tests);
   }

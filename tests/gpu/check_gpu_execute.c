@@ -1,7 +1,5 @@
 /* check_gpu_execute.c - what execute promises on a GPU: any stream, capture and
  * replay, the same bits every time, little host time */
-#include <time.h>
-
 #include "tests/gpu/gpu.h"
 
 static const char *const graph_spec =
@@ -256,12 +254,6 @@ START_TEST(a_graph_is_destroyed_behind_its_work) {
 }
 END_TEST
 
-static double now_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
 static int by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -274,10 +266,10 @@ static double host_us(const call *c, cu_stream stream) {
   double sample[BATCHES];
   for (int b = 0; b < BATCHES; b++) {
     ck_cu(CtxSynchronize);
-    double begin = now_us();
+    double begin = seconds_now();
     for (int i = 0; i < CALLS; i++)
       execute(c, stream);
-    sample[b] = (now_us() - begin) / CALLS;
+    sample[b] = 1e6 * (seconds_now() - begin) / CALLS;
   }
   qsort(sample, BATCHES, sizeof *sample, by_value);
   return sample[BATCHES / 2];

@@ -29,18 +29,6 @@ START_TEST(every_call_gives_the_same_bits) {
 }
 END_TEST
 
-/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
- * processes side by side. */
-static int in_part(int number) {
-  const char *value = getenv("DFGNN_TEST_PART");
-  int part = 0, parts = 1;
-  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
-    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
-    exit(EXIT_FAILURE);
-  }
-  return number % parts == part % parts;
-}
-
 int main(void) {
   Suite *suite = suite_create("gpu_messages");
   TCase *tests = tcase_create("messages");

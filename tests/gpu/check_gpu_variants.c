@@ -57,18 +57,6 @@ START_TEST(rows_of_2048_features_are_served) {
 }
 END_TEST
 
-/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
- * processes side by side. */
-static int in_part(int test) {
-  const char *value = getenv("DFGNN_TEST_PART");
-  int part = 0, parts = 1;
-  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
-    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
-    exit(EXIT_FAILURE);
-  }
-  return test % parts == part % parts;
-}
-
 int main(void) {
   /* Check's CK_RUN_CASE runs one of these alone. */
   const struct {

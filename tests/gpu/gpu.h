@@ -72,13 +72,20 @@ static inline int few(void) {
   return n > 1 ? n : 1;
 }
 
+/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
+ * processes side by side. */
+static inline int in_part(int number) {
+  const char *value = getenv("DFGNN_TEST_PART");
+  int part = 0, parts = 1;
+  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
+    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
+    exit(EXIT_FAILURE);
+  }
+  return number % parts == part % parts;
+}
+
 static inline dfgnn_context *gpu_context(void) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
-  options.device = "cuda";
-  options.store = "";
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  return ctx;
+  return context_on("cuda", "", 0);
 }
 
 static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
@@ -115,8 +122,7 @@ static inline int run_on_gpu(Suite *suite) {
     result = EXIT_FAILURE;
   } else {
     srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    result = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_all(runner);
   }
   srunner_free(runner);
   return result;

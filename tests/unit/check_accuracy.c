@@ -355,9 +355,5 @@ int main(void) {
   tcase_add_loop_test(tcase, no_variant_is_called_wrong_on_a_hub, 0,
                       VARIANT_TESTS);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -13,11 +13,8 @@
 #include "lib/registry.h"
 #include "lib/views.h"
 #include "tests/common/shapes.h"
+#include "tests/unit/fixture.h"
 #include "tuner/harness.h"
-
-#define ck_ok(expression)                                                      \
-  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
-                dfgnn_last_error())
 
 /* ---- finite differences -------------------------------------------------- */
 
@@ -376,18 +373,14 @@ typedef struct session {
 
 static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
                          int threads) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  options.device = "cpu";
-  options.store = "";
-  options.threads = threads;
   problem.op = op;
   problem.pass = pass;
   problem.heads = HEADS;
   problem.dim = 20;
   problem.dropout = 1;
   s->shape = shape_make(which, shape_seed());
-  ck_ok(dfgnn_context_create(&s->ctx, &options));
+  s->ctx = context_on("cpu", "", threads);
   ck_ok(dfgnn_graph_create(&s->graph, s->ctx, &s->shape.csr));
   ck_ok(dfgnn__problem_complete(&s->problem, &problem));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
@@ -561,9 +554,5 @@ int main(void) {
   tcase_add_test(tcase, dropout_follows_its_seed_wherever_that_is);
   tcase_add_test(tcase, dropout_keeps_the_mean_of_out);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -355,9 +355,5 @@ int main(void) {
   tcase_add_test(tests, a_pin_of_this_graph_goes_before_one_of_any);
   tcase_add_test(tests, a_pin_for_bias_answers_where_there_is_bias);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

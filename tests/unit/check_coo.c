@@ -330,9 +330,5 @@ int main(void) {
   tcase_add_test(tc, columns_list_their_edges_in_order);
   tcase_add_test(tc, views_of_columns_are_those_of_the_transposed_matrix);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

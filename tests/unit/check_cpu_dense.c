@@ -214,9 +214,5 @@ int main(void) {
   tcase_add_test(tcase, rows_wider_than_every_block_go_edge_by_edge);
   tcase_add_test(tcase, sparse_graphs_are_refused_with_the_reason);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -547,9 +547,5 @@ int main(void) {
                  tunes_of_usual_noise_disagree_once_in_a_thousand_at_most);
   tcase_add_test(cases, disagreement_widens_a_combined_interval);
   suite_add_tcase(suite, cases);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_tests(suite);
 }

@@ -946,9 +946,5 @@ int main(void) {
   tcase_add_test(tests, where_keys_are_set_a_pack_must_be_signed);
   tcase_add_test(tests, a_pack_that_is_given_up_leaves_no_file);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -309,9 +309,5 @@ int main(void) {
   tcase_add_test(tests, a_file_gives_back_what_was_saved);
   tcase_add_test(tests, the_packages_models_are_whole_and_small);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_tests(suite);
 }

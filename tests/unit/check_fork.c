@@ -164,9 +164,5 @@ int main(void) {
   tcase_add_test(tc, a_child_made_inside_a_parallel_region_runs);
   tcase_add_test(tc, a_device_that_does_not_survive_is_refused);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

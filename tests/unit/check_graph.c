@@ -227,9 +227,5 @@ int main(void) {
   tcase_add_test(tc, a_given_graph_ptr_is_used);
   tcase_add_test(tc, reuse_counts_distinct_columns_of_a_window);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

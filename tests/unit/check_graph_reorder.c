@@ -381,9 +381,5 @@ int main(void) {
   tcase_add_test(tc, an_inside_graph_is_tuned_as_what_runs);
   tcase_add_test(tc, a_wrong_reordering_is_refused);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

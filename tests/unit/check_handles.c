@@ -399,9 +399,5 @@ int main(void) {
   tcase_add_test(tc, a_workspace_that_is_not_aligned_is_refused);
   tcase_add_test(tc, orders_that_are_none_are_named_as_they_were_given);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

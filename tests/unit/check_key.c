@@ -171,9 +171,5 @@ int main(void) {
   tcase_add_test(tc, a_problem_is_told_with_its_extras);
   tcase_add_test(tc, only_later_fields_at_zero_are_left_out);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_tests(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/common/messages.h"
+#include "tests/unit/fixture.h"
 
 #define TEST(i)                                                                \
   variant_test test = message_test_make(i);                                    \
@@ -57,19 +58,11 @@ typedef struct results {
 
 static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
                             dfgnn_message message, int64_t edge_dim) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_context *ctx;
+  dfgnn_context *ctx = context_on("cpu", "", 1);
   dfgnn_graph *graph;
-  options.device = "cpu";
-  options.store = "";
-  options.threads = 1;
-  csr.destinations = csr.sources = NODES;
-  csr.edges = EDGES;
-  csr.offsets = offsets;
-  csr.indices = indices;
   problem.op = op;
   problem.pass = pass;
   problem.dim = DIM;
@@ -97,8 +90,7 @@ static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
   args.grad_edge_attr = r->attr;
   args.grad_edge_weight = r->weight;
   args.grad_edge_bias = r->bias;
-  ck_assert_int_eq(dfgnn_context_create(&ctx, &options), DFGNN_OK);
-  ck_assert_int_eq(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_OK);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   dfgnn_status status = dfgnn_call(ctx, graph, &problem, &args, NULL);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
@@ -107,8 +99,7 @@ static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
 
 static void run_op(results *r, dfgnn_op op, dfgnn_pass pass,
                    dfgnn_message message) {
-  ck_assert_msg(attempt(r, op, pass, message, FIELDS) == DFGNN_OK, "%s",
-                dfgnn_last_error());
+  ck_ok(attempt(r, op, pass, message, FIELDS));
 }
 
 static void run(results *r, dfgnn_pass pass, dfgnn_message message) {
@@ -297,9 +288,5 @@ int main(void) {
   tcase_add_loop_test(tcase, any_strides_are_followed, 0, MESSAGE_TESTS);
   tcase_add_loop_test(tcase, every_call_gives_the_same_bits, 0, MESSAGE_TESTS);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

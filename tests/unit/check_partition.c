@@ -108,17 +108,14 @@ END_TEST
 
 START_TEST(the_fingerprint_is_the_signature_s) {
   dfgnn_csr *csr = make("uniform:nodes=60,edges=300");
-  dfgnn_options options = {
-      .struct_size = sizeof options, .device = "cpu", .store = ""};
-  dfgnn_context *ctx;
+  dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   int32_t owner[60] = {0};
   dfgnn_part *part;
-  ck_assert_int_eq(dfgnn_context_create(&ctx, &options), 0);
-  ck_assert_int_eq(dfgnn_graph_create(&graph, ctx, csr), 0);
-  ck_assert_int_eq(dfgnn_graph_signature(&signature, graph), 0);
-  ck_assert_int_eq(dfgnn_part_create(&part, csr, owner, 1, 0), 0);
+  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_signature(&signature, graph));
+  ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
   ck_assert(part->fingerprint == signature.fingerprint);
   dfgnn_part_free(part);
   dfgnn_graph_destroy(graph);
@@ -159,9 +156,5 @@ int main(void) {
   tcase_add_test(tests, the_fingerprint_is_the_signature_s);
   tcase_add_test(tests, mistakes_are_named);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_tests(suite);
 }

@@ -92,10 +92,7 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
-  unlink(path);
-  unlink(strcat(strcpy(side, path), "-wal"));
-  unlink(strcat(strcpy(side, path), "-shm"));
+  remove_store(path);
   ring_free(&csr);
 }
 
@@ -774,9 +771,5 @@ int main(void) {
   tcase_add_test(tc, sixteen_threads_share_a_graph);
   tcase_add_test(tc, a_named_device_or_store_that_is_absent_is_an_error);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -63,11 +63,8 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
-  unlink(store_path);
+  remove_store(store_path);
   unlink(model_path);
-  unlink(strcat(strcpy(side, store_path), "-wal"));
-  unlink(strcat(strcpy(side, store_path), "-shm"));
   ring_free(&csr);
 }
 
@@ -395,9 +392,5 @@ int main(void) {
   tcase_add_test(tests, what_is_measured_does_not_race);
   tcase_add_test(tests, arms_predicted_not_to_win_are_not_looked_at);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_tests(suite);
 }

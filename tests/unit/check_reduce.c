@@ -476,9 +476,5 @@ int main(void) {
   tcase_add_loop_test(tcase, a_super_node_is_cut_the_same_way_each_time,
                       2 * DFGNN_OP_REDUCE_MIN, 2 * DFGNN_OP_REDUCE_PNA + 2);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

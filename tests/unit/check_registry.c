@@ -173,9 +173,5 @@ int main(void) {
   tcase_add_test(tests, a_workspace_as_large_as_its_limit_is_allowed);
   tcase_add_test(tests, what_was_measured_of_a_revision_is_of_use_or_not);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -495,9 +495,5 @@ int main(void) {
   tcase_add_test(tc, too_many_nodes_are_refused);
   tcase_add_test(tc, a_list_that_is_no_order_is_refused);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

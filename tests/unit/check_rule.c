@@ -191,9 +191,5 @@ int main(void) {
   tcase_add_test(tests, slots_an_edge_are_those_of_whole_rounds);
   tcase_add_test(tests, features_of_a_problem_have_names_that_differ);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

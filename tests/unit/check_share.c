@@ -400,9 +400,5 @@ int main(void) {
   tcase_add_test(tc, a_hostile_store_can_only_choose_a_slower_variant);
   tcase_add_test(tc, without_a_home_programs_run_and_tuning_says_what_it_lost);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -373,9 +373,5 @@ int main(void) {
   tcase_add_test(tcase, parameters_come_back_out_of_the_request);
   tcase_add_test(tcase, what_cannot_be_tiled_is_refused_with_its_number);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -181,12 +181,6 @@ static int kills(void) {
   return soak ? atoi(soak) : 20;
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Runs the deed in a process; kills it after so many microseconds (< 0: not).
  * 1 if it reported success. */
 static int attempt(const deed *d, int64_t us) {
@@ -223,9 +217,9 @@ START_TEST(a_deed_that_is_killed_is_done_or_not_done) {
   printf("%s: seed %llu\n", d->name, (unsigned long long)seed);
   make_originals(d);
   restore();
-  double began = seconds();
+  double began = seconds_now();
   ck_assert_int_eq(attempt(d, -1), 1);
-  int64_t whole = (int64_t)(1e6 * (seconds() - began));
+  int64_t whole = (int64_t)(1e6 * (seconds_now() - began));
   for (int i = 0; i < kills(); i++) {
     restore();
     int reported =

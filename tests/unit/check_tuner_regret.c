@@ -114,15 +114,12 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
   for (int g = 0; g < GRAPHS; g++) {
     dfgnn_graph_destroy(graph[g]);
     ring_free(&csr[g]);
   }
   dfgnn_context_destroy(ctx);
-  unlink(path);
-  unlink(strcat(strcpy(side, path), "-wal"));
-  unlink(strcat(strcpy(side, path), "-shm"));
+  remove_store(path);
 }
 
 static const dfgnn_decision *decision_of(int g) {
@@ -250,9 +247,5 @@ int main(void) {
   tcase_add_test(all,
                  a_replay_finds_the_best_in_a_quarter_of_the_exhaustive_time);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/signature.h"
+#include "tests/unit/fixture.h"
 #include "tuner/search.h"
 
 #define ARMS 48
@@ -493,9 +494,5 @@ int main(void) {
   tcase_add_test(all, an_anchor_alone_wins);
   tcase_add_test(all, the_same_seed_takes_the_same_samples);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

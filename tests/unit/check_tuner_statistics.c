@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/signature.h"
+#include "tests/unit/fixture.h"
 #include "tuner/statistics.h"
 
 static uint64_t state;
@@ -122,9 +123,5 @@ int main(void) {
   tcase_add_test(all, few_samples_have_the_interval_of_their_noise);
   tcase_add_test(all, pooled_noise_moves_from_the_prior_to_the_data);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -24,11 +23,6 @@ enum { RIGHT, WRONG, FAILS, FAILS_LATER, OVERWRITES, DEAF };
 static int launches[16], late;
 static double last_us;
 static uint64_t noise_state;
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* deaf: as if there were neither bias nor dropout. */
 static dfgnn_status answer(const dfgnn_launch *l, int deaf) {
@@ -173,11 +167,8 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
   close_context();
-  unlink(path);
-  unlink(strcat(strcpy(side, path), "-wal"));
-  unlink(strcat(strcpy(side, path), "-shm"));
+  remove_store(path);
   ring_free(&csr);
 }
 
@@ -366,9 +357,9 @@ START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
   snprintf(anchor, sizeof anchor, "%s", report.anchor);
   double ratio = report.ratio;
   int rows = stored(NULL).rows, before = launches[RIGHT] + launches[WRONG];
-  double begin = seconds();
+  double begin = seconds_now();
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_WRONG)));
-  ck_assert_double_lt(seconds() - begin, 1);
+  ck_assert_double_lt(seconds_now() - begin, 1);
   ck_assert_int_eq(launches[RIGHT] + launches[WRONG], before);
   ck_assert_int_eq(stored(NULL).rows, rows);
   ck_assert_str_eq(report.variant, FAKE_250);
@@ -487,9 +478,9 @@ START_TEST(exhaustive_runs_measure_every_candidate_to_the_end) {
 END_TEST
 
 static double seconds_of_tuning(void) {
-  double begin = seconds();
+  double begin = seconds_now();
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500, TIE_200, TIE_201)));
-  return seconds() - begin;
+  return seconds_now() - begin;
 }
 
 /* Without a disk to wait for; a busy machine may still be late now and then. */
@@ -700,9 +691,5 @@ int main(void) {
   tcase_add_test(all, a_graph_without_edges_is_tuned);
   tcase_add_test(all, what_is_wrong_in_the_options_is_named);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

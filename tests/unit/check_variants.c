@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/common/variants.h"
+#include "tests/unit/fixture.h"
 
 #define TEST(i)                                                                \
   variant_test test = variant_test_make(i);                                    \
@@ -69,9 +70,5 @@ int main(void) {
                       VARIANT_TESTS);
   tcase_add_test(tcase, attention_has_variants_of_every_storage_type);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

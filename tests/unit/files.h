@@ -134,11 +134,7 @@ static inline int run_suite(const char *name, const TTest *const *tests) {
   for (; *tests; tests++)
     tcase_add_test(tc, *tests);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }
 
 #endif

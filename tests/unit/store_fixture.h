@@ -187,11 +187,7 @@ static inline int run_cases(const char *name, void (*add)(TCase *)) {
   tcase_add_checked_fixture(cases, set_up, tear_down);
   add(cases);
   suite_add_tcase(suite, cases);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_tests(suite);
 }
 
 #endif
