@@ -11,7 +11,8 @@ those of CUDA the emulator (make emulator); without them they are left out, and
 said to be.
 
 A test that fails without the fault, too, does not count.  The exit status is 1
-if a fault was found by no test, 2 if one cannot be planted any more.
+if a fault was found by no test, 2 if one cannot be planted any more or none was
+planted.
 """
 
 import os
@@ -147,7 +148,7 @@ def find(fault, words, before):
 
 def main(wanted):
     words, before = flags(), {}
-    missed, stale = 0, 0
+    planted_count, missed, stale = 0, 0, 0
     for fault in FAULTS:
         label = f"{fault.file}: {fault.what}"
         if wanted and not any(w in label for w in wanted):
@@ -161,6 +162,7 @@ def main(wanted):
             stale += 1
             print(f"stale     {label}: {error}", flush=True)
             continue
+        planted_count += 1
         if found:
             program, names = found
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -169,7 +171,9 @@ def main(wanted):
         else:
             missed += 1
             print(f"MISSED    {label}", flush=True)
-    return 2 if stale else 1 if missed else 0
+    if not planted_count:
+        print("no fault was planted", flush=True)
+    return 2 if stale or not planted_count else 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -41,7 +41,9 @@ END
 
 promise "it names no host"
 status 0 dfgnn-tune export --store "$store"
-for host in $(sed 's/.*"host":"\([^"]*\)".*/\1/' "$work/out" | sort -u); do
+hosts=$(sed 's/.*"host":"\([^"]*\)".*/\1/' "$work/out" | sort -u)
+[ -n "$hosts" ] || fail "no row has a host"
+for host in $hosts; do
   [ -e "$rows/$host.jsonl.gz" ] || fail "host $host"
 done
 

@@ -2,15 +2,6 @@
 # dfgnn-graph: what it prints, what it writes, what it refuses.
 . "$(dirname "$0")/lib.sh"
 
-golden=$top/tests/cli/golden
-compare() { # FILE COMMAND...
-  file=$1
-  shift
-  status 0 "$@"
-  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
-  diff -u "$golden/$file" "$work/out" >&2 ||
-    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
-}
 same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }
 
 promise "--help is what the golden files hold"

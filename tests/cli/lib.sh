@@ -52,8 +52,24 @@ prints() {
   }
 }
 
-# holds FILTER: jq's filter is true of the JSON in out
+golden=$top/tests/cli/golden
+# compare FILE COMMAND...: the command prints what a golden file holds
+compare() {
+  file=$1
+  shift
+  status 0 "$@"
+  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
+  diff -u "$golden/$file" "$work/out" >&2 ||
+    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
+}
+
+# holds FILTER: jq's filter is true of the JSON in out, which is not empty where
+# the filter says something of all its members
 holds() {
+  case $1 in
+  *all\(*) jq -e 'length > 0' "$work/out" >/dev/null ||
+    fail "the JSON is empty, so that this says nothing: $1" ;;
+  esac
   jq -e "$1" "$work/out" >/dev/null || {
     fail "the JSON does not satisfy: $1"
     head -c 600 "$work/out" | sed 's/^/  | /' >&2

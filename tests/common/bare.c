@@ -102,12 +102,16 @@ static void alone(const bare *b, const dfgnn_plan *plan,
 
 static void check_plan(const bare *b, const dfgnn_plan *plan) {
   char *expected[DFGNN_MAX_TENSORS] = {NULL};
+  int outputs = 0;
   double error;
   ck_ok(dfgnn__harness_check(&error, b->harness, plan));
   for (int i = 0; b->op->tensors[i].name; i++)
     if (written(&b->op->tensors[i]) &&
-        dfgnn__tensor_used(&b->op->tensors[i], &b->problem))
+        dfgnn__tensor_used(&b->op->tensors[i], &b->problem)) {
       expected[i] = take(b, &b->op->tensors[i]);
+      outputs++;
+    }
+  ck_assert_int_gt(outputs, 0);
   wipe(b);
   run(b, plan, dfgnn__harness_args(b->harness));
   for (int i = 0; b->op->tensors[i].name; i++)

@@ -157,6 +157,8 @@ static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
     wanted++;
   }
   dfgnn_status status = DFGNN_OK;
+  if (!wanted && !saved)
+    return dfgnn__fail(DFGNN_ERROR_WRONG, "the operator writes nothing");
   if (wanted && saved)
     lent_count = lend(lent, &host, s);
   if (wanted)

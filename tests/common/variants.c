@@ -211,6 +211,24 @@ int variant_test_count(const char *backend, const variant_test *test) {
   return count;
 }
 
+void check_backend_has_variants(const char *backend) {
+  int count[DFGNN_OP_COUNT][DFGNN_PASS_COUNT] = {{0}}, checked = 0;
+  for (int i = 0; i < VARIANT_TESTS; i++) {
+    variant_test test = variant_test_make(i);
+    count[test.op][test.pass] += variant_test_count(backend, &test);
+  }
+  for (int op = 0; op < DFGNN_OP_COUNT; op++)
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+      if (!dfgnn__operator((dfgnn_op)op, (dfgnn_pass)pass))
+        continue;
+      ck_assert_msg(count[op][pass] > 0, "%s has no variant of %s %s", backend,
+                    dfgnn_op_name((dfgnn_op)op),
+                    dfgnn_pass_name((dfgnn_pass)pass));
+      checked++;
+    }
+  ck_assert_int_gt(checked, 0);
+}
+
 static int has(const variant_test *test, const char *tensor) {
   const dfgnn_operator *op = dfgnn__operator(test->op, test->pass);
   int i = op ? dfgnn__tensor_find(op, tensor) : -1;
@@ -615,6 +633,8 @@ void check_repeats(const char *device, const variant_test *test) {
     close_shape(&s);
     dfgnn_context_destroy(s.ctx);
   }
+  /* Only gradients may have no forward variant whose results they read. */
+  ck_assert(opened || test->pass == DFGNN_PASS_BACKWARD);
   if (opened)
     some_were_checked(checks);
   free(outputs);

@@ -20,8 +20,12 @@ typedef struct variant_test {
 
 /* The i-th test, operators varying slowest. */
 variant_test variant_test_make(int i);
-/* How many variants of a backend the test is about. */
+/* The number of variants of a backend that the test checks. */
 int variant_test_count(const char *backend, const variant_test *test);
+
+/* Asserts that a backend has variants of every operator and pass: a loop over
+ * tests of which none has a variant would pass. */
+void check_backend_has_variants(const char *backend);
 
 /* Every variant that applies gives the reference's results on every shape;
  * widths, heads, layouts, index widths, weights, bias and dropout take turns so

@@ -36,6 +36,7 @@ static void list_gradients(call *c, const dfgnn_graph *graph,
   for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
     if (t->role != DFGNN_ROLE_GRADIENT || !dfgnn__tensor_used(t, problem))
       continue;
+    ck_assert_int_lt(c->count, MOST_GRADIENTS);
     gradient *g = &c->gradients[c->count++];
     g->name = t->name;
     g->offset = t->offset;
@@ -46,6 +47,7 @@ static void list_gradients(call *c, const dfgnn_graph *graph,
     g->first = malloc(g->bytes);
     g->again = malloc(g->bytes);
   }
+  ck_assert_int_gt(c->count, 0);
 }
 
 /* 0 if the variant does not apply. */

@@ -57,6 +57,11 @@ START_TEST(rows_of_2048_features_are_served) {
 }
 END_TEST
 
+START_TEST(every_operator_and_pass_has_variants) {
+  check_backend_has_variants("cuda");
+}
+END_TEST
+
 int main(void) {
   /* Check's CK_RUN_CASE runs one of these alone. */
   const struct {
@@ -69,6 +74,9 @@ int main(void) {
       {"strides", strides_of_the_caller_are_followed},
       {"wide_rows", rows_of_2048_features_are_served}};
   Suite *suite = suite_create("gpu_variants");
+  TCase *registry = tcase_create("registry");
+  tcase_add_test(registry, every_operator_and_pass_has_variants);
+  suite_add_tcase(suite, registry);
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     TCase *tests = tcase_create(cases[k].name);
     tcase_set_timeout(tests, 0);

@@ -219,6 +219,11 @@ static void expect_wrong(session *s, mistake m, const char *family,
 
 /* ---- tests --------------------------------------------------------------- */
 
+START_TEST(every_operator_and_pass_has_variants) {
+  check_backend_has_variants("cpu");
+}
+END_TEST
+
 START_TEST(no_variant_is_called_wrong_on_a_hub) {
   variant_test test = variant_test_make(_i);
   if (variant_test_count("cpu", &test))
@@ -229,6 +234,7 @@ END_TEST
 /* A plain loop owes no more than a plain loop can give. */
 START_TEST(a_plain_loop_over_a_million_edges_is_right) {
   const variant_test test = {.op = DFGNN_OP_SPMM_SUM};
+  int checked = 0;
   for (int i = 0; i < HUBS; i++) {
     dfgnn_problem problem;
     if (!hub_problem(&problem, &hubs[i], &test))
@@ -238,7 +244,9 @@ START_TEST(a_plain_loop_over_a_million_edges_is_right) {
     ck_assert_msg(status == DFGNN_OK, "%s: %s", hubs[i].name,
                   dfgnn_last_error());
     close_session(&s);
+    checked++;
   }
+  ck_assert_int_eq(checked, 4); /* the hubs that are rows */
 }
 END_TEST
 
@@ -352,6 +360,7 @@ int main(void) {
   suite_add_tcase(suite, tcase);
   tcase = tcase_create("hubs");
   tcase_set_timeout(tcase, 120);
+  tcase_add_test(tcase, every_operator_and_pass_has_variants);
   tcase_add_loop_test(tcase, no_variant_is_called_wrong_on_a_hub, 0,
                       VARIANT_TESTS);
   suite_add_tcase(suite, tcase);

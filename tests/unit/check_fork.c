@@ -86,7 +86,7 @@ static int threads_of_openmp(void) {
   return threads;
 }
 
-static int generated(void) {
+static int generates(void) {
   dfgnn_csr *made = NULL;
   if (dfgnn_csr_generate(&made, "powerlaw:nodes=20000,edges=200000,seed=3"))
     return 1;
@@ -107,7 +107,7 @@ END_TEST
 
 START_TEST(a_child_runs_a_graph_of_its_own) {
   ck_assert_int_eq(in_child(graph_of_its_own), 0);
-  ck_assert_int_eq(in_child(generated), 0);
+  ck_assert_int_eq(in_child(generates), 0);
 }
 END_TEST
 

@@ -24,12 +24,6 @@ static dfgnn_graph *reordered(dfgnn_context *ctx, const dfgnn_csr *csr,
   return graph;
 }
 
-static dfgnn_csr *generated(const char *spec) {
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
-  return csr;
-}
-
 static dfgnn_signature signature_of(const dfgnn_graph *graph) {
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   ck_ok(dfgnn_graph_signature(&signature, graph));

@@ -178,7 +178,9 @@ static size_t rows_now(void) {
 
 static int kills(void) {
   const char *soak = getenv("DFGNN_SOAK");
-  return soak ? atoi(soak) : 20;
+  int count = soak ? atoi(soak) : 20;
+  ck_assert_msg(count > 0, "DFGNN_SOAK is %s, expected a number above 0", soak);
+  return count;
 }
 
 /* Runs the deed in a process; kills it after so many microseconds (< 0: not).

@@ -53,6 +53,12 @@ static inline dfgnn_csr csr32(int64_t n, int64_t m, const int32_t *offsets,
   return csr;
 }
 
+static inline dfgnn_csr *generated(const char *spec) {
+  dfgnn_csr *csr = NULL;
+  ck_ok(dfgnn_csr_generate(&csr, spec));
+  return csr;
+}
+
 /* A square graph whose row i has degree(i) edges to i + 1, i + 2, ... */
 static inline dfgnn_csr ring(int64_t n, int (*degree)(int64_t i)) {
   int32_t *offsets = malloc(((size_t)n + 1) * sizeof *offsets);
