@@ -78,7 +78,7 @@ static int gradients(const bare *b) {
   return count;
 }
 
-/* One gradient of several. */
+/* Checks a call that wants one gradient of several. */
 static void alone(const bare *b, const dfgnn_plan *plan,
                   const dfgnn_tensor *wanted, const char *expected) {
   dfgnn_args args = *dfgnn__harness_args(b->harness);

@@ -82,9 +82,9 @@ static int checked(const session *s, size_t i, const char *what) {
   return 1;
 }
 
-/* About so many variants of each family are checked, in turn, and one at least
- * where one applies; DFGNN_TEST_FEW, DFGNN_TEST_FAMILY and DFGNN_TEST_FULL as
- * in tests/common/variants.c. */
+/* Checks about `most` variants of each family, in turn, and at least one where
+ * one applies.  DFGNN_TEST_FEW, DFGNN_TEST_FAMILY and DFGNN_TEST_FULL change
+ * that as in tests/common/variants.c.  Returns the number of checks. */
 static int check_variants(const session *s, const char *what, size_t most,
                           int turn) {
   int count = 0;
@@ -141,7 +141,7 @@ static int64_t numbers_of_edge(const session *s) {
                                    : s->problem.edge_dim;
 }
 
-/* One number of one edge of row s->row. */
+/* Sets one number of one edge of row s->row. */
 static void set_edge(const session *s, double value) {
   const int64_t width = numbers_of_edge(s);
   set(s, s->c->op == DFGNN_OP_GAT ? "score_edge" : "edge_attr",
@@ -151,7 +151,7 @@ static void set_edge(const session *s, double value) {
 static void one_nan(const session *s) { set_edge(s, NAN); }
 static void one_infinite(const session *s) { set_edge(s, INFINITY); }
 
-/* Whatever a node without edges holds, nobody sees it. */
+/* Nothing reads the features of a node without edges. */
 static void nan_without_edges(const session *s) {
   if (s->c->op == DFGNN_OP_GAT)
     set(s, "score_dst", s->isolated * HEADS, HEADS, NAN);
@@ -161,14 +161,13 @@ static void nan_without_edges(const session *s) {
     set(s, "grad_out", s->isolated * ROW, ROW, NAN);
 }
 
-/* A row without edges gives zeros, and so does one whose edges are masked. */
+/* A row without edges gives zeros even where W is NaN. */
 static void nan_weight(const session *s) {
   if (s->problem.edge_dim > 0)
     set(s, "edge_weight", 2, 1, NAN);
 }
 
-/* The row's edges, and every third one, are masked; one of those is NaN in what
- * only its value takes. */
+/* Masks every third edge and all of row s->row, which then gives zeros. */
 static void masked(const session *s) {
   set(s, "bias", s->first * HEADS, (s->last - s->first) * HEADS, -INFINITY);
   for (int64_t e = 0; e < s->edges; e += 3)
@@ -212,8 +211,8 @@ int check_edge_values(const char *device, const edge_test *test) {
       if ((x->forward_only && test->pass != DFGNN_PASS_FORWARD) ||
           (x->given_only && test->c->edge_dim > 0))
         continue;
-      /* What is NaN in the value of an edge that was dropped: some variants
-       * multiply its gradient by 0, others leave it out. */
+      /* An edge that was dropped and whose value is NaN: some variants multiply
+       * its gradient by 0, others leave it out. */
       if (x->set == one_nan && dropout && test->pass == DFGNN_PASS_BACKWARD &&
           test->c->use == DFGNN_EDGE_VALUES)
         continue;

@@ -4,8 +4,8 @@
 
 #include "tests/common/variants.h"
 
-/* Given edges, none, and projections of one feature, of vectors that are whole
- * and of those that are not. */
+/* Edge features that are given projected, none, and projections of one feature,
+ * of whole vectors of features and of others. */
 static const struct {
   dfgnn_message message;
   int64_t edge_dim;
@@ -19,7 +19,9 @@ static const struct {
     {DFGNN_MESSAGE_GATE_VALUE, 5},
 };
 
-/* Those that take a turn together are of every sort. */
+/* Three operators take turns in the tests of one kind, pass and type: every
+ * second one of the list, which are a sum or mean of SpMM and two kinds of
+ * reductions. */
 enum { MESSAGE_TURNS = 3 };
 static const dfgnn_op message_ops[] = {
     DFGNN_OP_SPMM_SUM,    DFGNN_OP_SPMM_MEAN,  DFGNN_OP_REDUCE_MIN,

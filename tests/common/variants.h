@@ -1,7 +1,7 @@
 /* variants.h - promises that every variant of the registry has to keep
  *
- * A test is an operator, a pass and a storage type, or a message of edges too;
- * the checks loop over the registry, so a variant is tested for being in it. */
+ * A test is an operator, a pass and a storage type, and may have a message of
+ * edges.  The checks loop over the registry, so all its variants are tested. */
 #ifndef DFGNN_TESTS_VARIANTS_H
 #define DFGNN_TESTS_VARIANTS_H
 
@@ -35,17 +35,17 @@ void check_backend_has_variants(const char *backend);
  * of checks; fails if a variant of the device met no problem. */
 int check_every_variant(const char *device, const variant_test *test);
 
-/* The same with edge features and normalised queries and keys; 0 of operators
- * that have none. */
+/* The same with edge features and normalised queries and keys; returns 0 for
+ * operators that have neither. */
 int check_edge_features(const char *device, const variant_test *test);
 
-/* NaN, infinities, zero norms and scores far below zero. */
+/* Checks NaN, infinities, zero norms and scores far below zero. */
 void check_special_values(const char *device, const variant_test *test);
 
-/* Rows of 2048 features in 1, 2 and 64 heads. */
+/* Checks rows of 2048 features in 1, 2 and 64 heads. */
 void check_wide_rows(const char *device, const variant_test *test);
 
-/* Strides that are dense in neither layout. */
+/* Checks strides that are dense in neither layout. */
 void check_strides(const char *device, const variant_test *test);
 
 /* Two calls of a deterministic variant agree in every bit. */

@@ -67,7 +67,7 @@ START_TEST(the_signature_is_the_same_on_both_devices) {
     dfgnn_csr *csr = NULL;
     ck_ok(dfgnn_csr_generate(&csr, specs[i]));
     compare_signatures(gpu, cpu, csr, specs[i]);
-    csr->graphs = 0; /* blocks are found, not told */
+    csr->graphs = 0; /* the blocks are found, not given */
     const int64_t *kept = csr->graph_ptr;
     csr->graph_ptr = NULL;
     compare_signatures(gpu, cpu, csr, specs[i]);
@@ -125,7 +125,7 @@ START_TEST(small_graphs_have_signatures) {
 }
 END_TEST
 
-/* ---- views -------------------------------------------------------------- */
+/* ---- views --------------------------------------------------------------- */
 
 static void same_array(dfgnn_context *gpu, const void *found,
                        const void *expected, size_t bytes, const char *what,
@@ -143,7 +143,8 @@ static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
   ck_ok(dfgnn__graph_view(&found, on_gpu, &request));
   ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
   ck_assert_int_eq(found->count, expected->count);
-  /* the largest column of a small matrix is not waited for */
+  /* of a small matrix the GPU gives a bound: it does not wait for the largest
+   * column */
   if (request.kind == DFGNN_VIEW_TRANSPOSE)
     ck_assert_int_ge(found->extra, expected->extra);
   else
@@ -188,7 +189,7 @@ START_TEST(views_are_the_same_on_both_devices) {
 }
 END_TEST
 
-/* ---- arrays in device memory -------------------------------------------- */
+/* ---- arrays in device memory --------------------------------------------- */
 
 static void *to_device(const void *host, size_t bytes) {
   void *device = device_memory(bytes);
@@ -243,7 +244,7 @@ END_TEST
 
 /* ---- edge lists ---------------------------------------------------------- */
 
-/* The edges of a graph in an order that is not sorted, or is. */
+/* The edges of a graph as a list, in the order of rows or shuffled. */
 static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
   const int32_t *offsets = csr->offsets, *indices = csr->indices;
   int32_t *dst = malloc((size_t)csr->edges * 4 + 1);
@@ -254,7 +255,7 @@ static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
   coo.edges = csr->edges;
   for (int64_t i = 0; i < csr->destinations; i++)
     for (int32_t e = offsets[i]; e < offsets[i + 1]; e++) {
-      /* odd edges first, in reverse */
+      /* odd edges come first, in reverse */
       int64_t k = !shuffled ? e
                   : e % 2   ? csr->edges / 2 - 1 - e / 2
                             : csr->edges / 2 + e / 2;
@@ -266,7 +267,8 @@ static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
   return coo;
 }
 
-/* The same list, made a graph with and without being looked at. */
+/* Makes graphs of a list in host memory and in device memory on the GPU, and
+ * compares them with the graph that the CPU makes of it. */
 static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
                           const dfgnn_coo *coo, const char *what) {
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
@@ -408,8 +410,8 @@ static void refused(dfgnn_context *gpu, const int32_t *offsets,
   csr.on_device = 1;
   csr.graphs = graphs;
   csr.graph_ptr = graph_ptr;
-  /* found while the host goes on: the first who has to know is told, and all
-   * others after it */
+  /* The matrix is checked while the host goes on: the first call that needs it
+   * reports the error, and so does every later one. */
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_plan *plan = NULL;
@@ -478,7 +480,7 @@ START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
 }
 END_TEST
 
-/* ---- time and device ---------------------------------------------------- */
+/* ---- time and device ----------------------------------------------------- */
 
 typedef struct fill_call {
   void *memory;
@@ -509,7 +511,7 @@ START_TEST(time_follows_the_work) {
       ck_ok(backend->time(gpu->device, &sample, fill, &f, 0, cold));
       backend->release(gpu->device, f.memory);
       ms[size] = sample.ms;
-      if (size) { /* twice the bytes, less than the copy's traffic a byte */
+      if (size) { /* twice the bytes take twice the time */
         ck_assert_double_gt(ms[1], 1.6 * ms[0]);
         ck_assert_double_lt(ms[1], 2.5 * ms[0]);
         ck_assert_double_gt(1e3 * (double)f.bytes / ms[1], bandwidth / 6);
@@ -580,7 +582,8 @@ int main(void) {
         edge_lists_are_sorted_as_on_the_cpu,
         a_list_that_is_not_sorted_as_was_said_is_refused_late,
         columns_in_device_memory_are_taken}},
-      /* compute-sanitizer reports refused calls and slows timing */
+      /* the last case is left out of DFGNN_TEST_QUICK: compute-sanitizer
+         reports refused calls and slows timing */
       {"time",
        {time_follows_the_work, a_failing_call_fails_its_timing,
         too_large_an_allocation_is_an_error_that_passes,

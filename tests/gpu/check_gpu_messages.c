@@ -4,8 +4,8 @@
 
 #include "tests/common/messages.h"
 
-/* DFGNN_TEST_QUICK checks these alone: each kind of message, pass and storage
- * type in some of them. */
+/* Whether DFGNN_TEST_QUICK checks test i: each kind of message, pass and
+ * storage type is in some of these tests. */
 static int in_quick(int i) { return i % 5 == 0; }
 
 START_TEST(every_variant_matches_the_reference) {

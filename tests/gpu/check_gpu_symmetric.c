@@ -17,8 +17,8 @@ static unsigned below(unsigned bound) {
   return (unsigned)((uint64_t)(state >> 8) * bound >> 24);
 }
 
-/* How many edges i - j: some twice, self loops, one super node, every seventh
- * node isolated. */
+/* The number of edges between i and j: some edges are there twice, some are
+ * self loops, one node is a super node, and every seventh is isolated. */
 static unsigned edges_between(unsigned i, unsigned j) {
   unsigned drawn = below(40);
   if (i % 7 == 3 || j % 7 == 3)
@@ -155,7 +155,8 @@ static int strided_matches(session *s, const dfgnn_family *family,
 }
 
 START_TEST(strides_of_the_caller_are_followed) {
-  /* These are for 2 heads of 20: with gaps, features apart. */
+  /* Strides for 2 heads of 20 features: two with gaps, one whose features lie
+   * apart. */
   static const dfgnn_strides strides[] = {
       {2 * 24 + 8, 24, 1}, {2 * 23 + 5, 23, 1}, {2 * 60 + 3, 60, 3}};
   session s;
@@ -174,7 +175,7 @@ START_TEST(strides_of_the_caller_are_followed) {
 }
 END_TEST
 
-/* The gradients, poisoned before. */
+/* Poisons the gradients, executes, and returns the gradients. */
 static char *run(session *s, dfgnn_plan *plan, dfgnn_harness *harness,
                  size_t bytes) {
   const dfgnn_args *args = dfgnn__harness_args(harness);

@@ -137,7 +137,7 @@ END_TEST
 
 /* ---- time ---------------------------------------------------------------- */
 
-/* The time of the quickest of five builds. */
+/* The milliseconds of the quickest of five builds. */
 static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
                        int dense) {
   const dfgnn_view_request request = {

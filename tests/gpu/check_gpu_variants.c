@@ -4,7 +4,7 @@
 
 #include "tests/common/variants.h"
 
-/* DFGNN_TEST_QUICK checks these alone. */
+/* Whether DFGNN_TEST_QUICK checks a test. */
 static int in_quick(const variant_test *t) {
   return (t->op == DFGNN_OP_GT && t->dtype == DFGNN_F32) ||
          (t->op == DFGNN_OP_GATV2 && t->dtype == DFGNN_BF16) ||

@@ -18,8 +18,7 @@
 #include "engine/driver.h"
 #include "tests/unit/fixture.h"
 
-/* ---- a scripted compiler --------------------------------------------------
- */
+/* ---- a scripted compiler ------------------------------------------------- */
 
 static const char source[] = "kernels/common/cuda_common.cuh";
 static const char name[] = "dfgnn::something";
@@ -117,8 +116,7 @@ static const dfgnn_nvrtc scripted_nvrtc = {.Version = nvrtc_version,
                                            .GetPTXSize = nvrtc_size,
                                            .GetPTX = nvrtc_code};
 
-/* ---- a scripted driver ----------------------------------------------------
- */
+/* ---- a scripted driver --------------------------------------------------- */
 
 static struct {
   int major, minor;
@@ -244,8 +242,7 @@ static const dfgnn_driver scripted_driver = {
     .FuncSetAttribute = gpu_function_set,
     .LaunchKernel = gpu_launch};
 
-/* ---- fixture --------------------------------------------------------------
- */
+/* ---- fixture ------------------------------------------------------------- */
 
 static char folder[] = "/tmp/dfgnn-engine-XXXXXX";
 static char cache[64], pack[64];
@@ -320,8 +317,7 @@ static const dfgnn_grid one = {.blocks = {1}, .threads = 32};
     }                                                                          \
   } while (0)
 
-/* ---- programs -------------------------------------------------------------
- */
+/* ---- programs ------------------------------------------------------------ */
 
 START_TEST(a_program_reads_as_its_template_expression) {
   char text[128];
@@ -347,8 +343,7 @@ START_TEST(a_list_holds_each_program_once_and_launches_nothing) {
 }
 END_TEST
 
-/* ---- launching ------------------------------------------------------------
- */
+/* ---- launching ----------------------------------------------------------- */
 
 START_TEST(a_kernel_is_compiled_and_loaded_once) {
   dfgnn_kernel_info info;
@@ -458,8 +453,7 @@ START_TEST(a_list_is_prepared_by_several_threads) {
 }
 END_TEST
 
-/* ---- failures -------------------------------------------------------------
- */
+/* ---- failures ------------------------------------------------------------ */
 
 START_TEST(what_does_not_compile_says_why) {
   open_engine();
@@ -518,8 +512,7 @@ START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
 }
 END_TEST
 
-/* ---- the user's cache -----------------------------------------------------
- */
+/* ---- the user's cache ---------------------------------------------------- */
 
 START_TEST(a_new_process_finds_what_another_compiled) {
   open_engine();
@@ -737,8 +730,7 @@ START_TEST(a_process_killed_while_it_stores_harms_nobody) {
 }
 END_TEST
 
-/* ---- packs ----------------------------------------------------------------
- */
+/* ---- packs --------------------------------------------------------------- */
 
 static void write_pack(int programs, const char *architecture) {
   dfgnn_pack_writer *writer = NULL;

@@ -303,8 +303,7 @@ START_TEST(an_inside_graph_is_tuned_as_what_runs) {
 }
 END_TEST
 
-/* ---- what is refused ------------------------------------------------------
- */
+/* ---- what is refused ----------------------------------------------------- */
 
 START_TEST(a_wrong_reordering_is_refused) {
   static const int32_t offsets[] = {0, 1, 2}, indices[] = {1, 0};

@@ -231,8 +231,7 @@ START_TEST(a_thread_count_has_bounds) {
 }
 END_TEST
 
-/* ---- orders of destruction ------------------------------------------------
- */
+/* ---- orders of destruction ----------------------------------------------- */
 
 static char logged[4096];
 
@@ -335,8 +334,7 @@ START_TEST(a_context_lives_as_long_as_its_graphs) {
 }
 END_TEST
 
-/* ---- workspaces -----------------------------------------------------------
- */
+/* ---- workspaces ---------------------------------------------------------- */
 
 START_TEST(a_workspace_that_is_not_aligned_is_refused) {
   dfgnn_args args = arguments();

@@ -375,8 +375,7 @@ START_TEST(metis_is_unsupported_without_it) {
 }
 END_TEST
 
-/* ---- what is refused ------------------------------------------------------
- */
+/* ---- what is refused ----------------------------------------------------- */
 
 START_TEST(names_are_parsed) {
   dfgnn_order order;

@@ -179,7 +179,7 @@ static dfgnn_status tune(const char *const *names) {
   return dfgnn_tune(&report, ctx, graph, &problem, &options);
 }
 
-/* ---- what the store holds ----------------------------------------------- */
+/* ---- what the store holds ------------------------------------------------ */
 
 typedef struct found {
   const char *variant;
@@ -221,7 +221,7 @@ static found stored(const char *variant) {
   return f;
 }
 
-/* ---- promises ----------------------------------------------------------- */
+/* ---- promises ------------------------------------------------------------ */
 
 START_TEST(the_fastest_is_kept_and_dispatched) {
   options.tool = "check 1";
