@@ -10,7 +10,7 @@
 
 static time_t told;
 
-/* The library's calls come here, since a program's symbols go first. */
+/* The library's calls of time() come here: a program's symbols go first. */
 time_t time(time_t *t) {
   if (t)
     *t = told;

@@ -26,9 +26,9 @@ static const char name[] = "dfgnn::something";
 static struct {
   atomic_int compiled;
   int fails;       /* CompileProgram's result */
-  int newest;      /* architecture */
-  char target[64]; /* the last */
-  char code[64];   /* what is "compiled" */
+  int newest;      /* the newest architecture */
+  char target[64]; /* of the last compilation */
+  char code[64];   /* the result of every compilation */
 } nvrtc_script;
 
 static int nvrtc_version(int *major, int *minor) {
@@ -121,7 +121,7 @@ static const dfgnn_nvrtc scripted_nvrtc = {.Version = nvrtc_version,
 static struct {
   int major, minor;
   int loaded, unloaded, launched;
-  int load_fails, launch_fails; /* errors to give */
+  int load_fails, launch_fails; /* errors to return */
   char refuses[64];             /* code that no load takes */
   unsigned shared;              /* the last launch's */
   int max_shared;               /* what FuncSetAttribute allowed */
@@ -293,7 +293,7 @@ static dfgnn_status launch(int n, dfgnn_grid grid) {
 
 static const dfgnn_grid one = {.blocks = {1}, .threads = 32};
 
-/* Runs in a child, whose engine knows nothing of this one's. */
+/* Runs the body in a child process, whose engine knows nothing of this one. */
 #define IN_A_NEW_PROCESS(body)                                                 \
   do {                                                                         \
     pid_t child_ = fork();                                                     \
@@ -568,7 +568,7 @@ static void in_sql(const char *sql) {
   sqlite3_close(db);
 }
 
-/* What a child compiles and launches of three kernels that were kept. */
+/* Asserts that a child launches three kernels and compiles n of them. */
 #define EXPECT_COMPILED(n)                                                     \
   IN_A_NEW_PROCESS({                                                           \
     open_engine();                                                             \
@@ -613,7 +613,7 @@ START_TEST(code_that_the_driver_refuses_is_compiled_again) {
 }
 END_TEST
 
-/* All of the cache is in its one file. */
+/* Moves all of the cache into its one file. */
 static void settle(void) { in_sql("PRAGMA wal_checkpoint(TRUNCATE)"); }
 
 static void overwrite(const char *path, const char *text, off_t keep) {
@@ -692,7 +692,7 @@ START_TEST(the_cache_is_bounded_and_the_least_used_go_first) {
   dfgnn_cache_info info;
   setenv("DFGNN_KERNEL_CACHE_MB", "1", 1);
   IN_A_NEW_PROCESS(fill_cache(3));
-  /* Two of three pretend to be large; the first was used long ago. */
+  /* Two of the three entries become large and were used long ago. */
   in_sql("UPDATE kernel SET code = randomblob(600000), used = 1 "
          "WHERE rowid IN (SELECT rowid FROM kernel ORDER BY rowid LIMIT 2)");
   IN_A_NEW_PROCESS({

@@ -45,7 +45,7 @@ static void end(void) {
   ring_free(&csr);
 }
 
-/* How a child that runs the body ends: its exit status, or minus a signal. */
+/* Runs the body in a child; returns its exit status, or minus its signal. */
 static int in_child(int (*body)(void)) {
   int status = 0;
   fflush(NULL);
@@ -139,7 +139,7 @@ static int refused(void) {
              : 1;
 }
 
-/* A copy of the CPU's table says, like CUDA's, that it does not survive. */
+/* A copy of the CPU's backend says, like CUDA's, that it does not survive. */
 START_TEST(a_device_that_does_not_survive_is_refused) {
   dfgnn_backend backend = *ctx->backend;
   const dfgnn_backend *real = ctx->backend;

@@ -48,7 +48,7 @@ static void invalid(dfgnn_status status) {
                 "'%s' does not hold '%s'", dfgnn_last_error(), expected);
 }
 
-/* Every function that takes a context. */
+/* Calls every function that takes a context. */
 static void no_context(dfgnn_context *c) {
   dfgnn_device_info info = DFGNN_DEVICE_INFO_INIT;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
@@ -73,7 +73,7 @@ static void no_context(dfgnn_context *c) {
   ck_assert(!g && !p);
 }
 
-/* Every function that takes a graph. */
+/* Calls every function that takes a graph. */
 static void no_graph(dfgnn_graph *g) {
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_index_type type = DFGNN_INDEX_I64;
@@ -95,7 +95,7 @@ static void no_graph(dfgnn_graph *g) {
   ck_assert_uint_eq(dfgnn_graph_bytes(g), 0);
 }
 
-/* Every function that takes a plan. */
+/* Calls every function that takes a plan. */
 static void no_plan(dfgnn_plan *p) {
   dfgnn_explanation *why = NULL;
   dfgnn_args args = arguments();

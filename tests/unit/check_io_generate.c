@@ -85,7 +85,8 @@ START_TEST(cluster_has_the_parameters_of_the_benchmark) {
 }
 END_TEST
 
-/* Nodes and edges a graph as shared/peers.md has them. */
+/* The nodes and edges of a graph are those of the data sets that the presets
+ * imitate. */
 START_TEST(presets_of_batches_have_the_stated_sizes) {
   static const struct {
     const char *spec;
@@ -182,8 +183,7 @@ START_TEST(grids_have_four_or_eight_neighbours) {
 }
 END_TEST
 
-/* Against the definition: the k smallest squared distances. */
-/* Rows, sources and edges as shared/peers.md has them. */
+/* The sizes of the graphs of weather models that the presets make. */
 typedef struct sizes {
   const char *spec;
   int64_t rows, sources, edges, most; /* edges of a row */
@@ -231,6 +231,7 @@ START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
 }
 END_TEST
 
+/* By the definition, fewer than k points are nearer than the k-th neighbour. */
 START_TEST(neighbours_are_the_nearest) {
   enum { N = 400, K = 5 };
   static dfgnn__point points[N];
@@ -261,7 +262,7 @@ static int64_t cross(const dfgnn__point *a, const dfgnn__point *b,
   return (b->x - a->x) * (c->y - a->y) - (b->y - a->y) * (c->x - a->x);
 }
 
-/* Edges (a, b) and (c, d) cross in a point inside both. */
+/* Whether edges (a, b) and (c, d) cross in a point inside both. */
 static int intersect(const dfgnn__point *a, const dfgnn__point *b,
                      const dfgnn__point *c, const dfgnn__point *d) {
   return (cross(a, b, c) > 0) != (cross(a, b, d) > 0) &&
@@ -269,8 +270,9 @@ static int intersect(const dfgnn__point *a, const dfgnn__point *b,
          cross(a, b, d) && cross(c, d, a) && cross(c, d, b);
 }
 
-/* No two edges cross, each point's nearest is its neighbour, and Euler's
- * formula leaves 3 n - 3 - (points on the hull) edges. */
+/* Asserts that no two edges cross, that each point's nearest is its neighbour,
+ * and that there are 3 n - 3 - (points on the hull) edges, as Euler's formula
+ * says. */
 static void check_triangulation(dfgnn__point *points, int64_t n) {
   dfgnn__edges edges = {0};
   ck_ok(dfgnn__delaunay(&edges, points, n));
@@ -344,7 +346,8 @@ START_TEST(points_on_one_place_are_refused) {
 }
 END_TEST
 
-/* Pinned: these graphs are the same on every machine and in every release. */
+/* The hashes are fixed: graphs are the same on every machine and in every
+ * release. */
 START_TEST(the_same_specification_makes_the_same_graph) {
   static const struct {
     const char *spec;

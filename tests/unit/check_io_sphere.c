@@ -1,4 +1,4 @@
-/* check_io_sphere.c - grids of the sphere, and who is near whom on them */
+/* check_io_sphere.c - grids of the sphere, and nearest neighbours on them */
 #include "io/generators.h"
 #include "io/io.h"
 #include "io/sphere.h"
@@ -38,7 +38,7 @@ START_TEST(points_are_on_the_sphere) {
 }
 END_TEST
 
-/* Every pair is looked at, for rows that search and for sources that do. */
+/* All pairs are compared, where rows search and where sources search. */
 START_TEST(neighbours_on_the_sphere_are_the_nearest) {
   static const char *const search[] = {"rows", "sources"};
   for (int turned = 0; turned < 2; turned++) {
@@ -94,7 +94,8 @@ START_TEST(neighbours_within_a_radius_are_all_there) {
 }
 END_TEST
 
-/* Against the same in floating point, with the axes of the place itself. */
+/* The same attributes are computed in floating point, from the axes of the
+ * place itself. */
 START_TEST(edges_of_the_sphere_have_length_and_direction) {
   dfgnn_csr *csr = generated("sphere:row-size=6,source-size=6,k=5");
   dfgnn__places p;

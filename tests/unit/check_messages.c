@@ -39,7 +39,7 @@ static const int32_t offsets[] = {0, 2, 2};
 static const int32_t indices[] = {1, 0};
 static const float x[NODES * DIM] = {1, -2, 3, 4};
 static const float attr[EDGES * FIELDS] = {-1, 2};
-/* The second parts are those of the value. */
+/* The second halves of weight and bias are those of the value. */
 static const float weight[2 * DIM * FIELDS] = {2, .5f, -1, 3};
 static const float bias[2 * DIM] = {.5f, 0, .25f, -1};
 static const float a[NODES * DIM] = {.25f, -1, 9, 9};
@@ -111,7 +111,7 @@ static void same(const float *found, const double *expected, int count) {
     ck_assert_double_eq_tol((double)found[i], expected[i], 1e-5);
 }
 
-/* Parts W e + b are (-1.5, -.5) of edge 0 and (4.5, 1) of edge 1, sums x + part
+/* W e + b is (-1.5, -.5) for edge 0 and (4.5, 1) for edge 1; with x added it is
  * (1.5, 3.5) and (5.5, -1). */
 START_TEST(relu_is_that_of_the_formula) {
   results r;
@@ -162,7 +162,7 @@ START_TEST(gates_are_those_of_the_formula) {
 }
 END_TEST
 
-/* Messages (1.5, 3.5) of edge 0 and (5.5, 0) of edge 1. */
+/* The message of edge 0 is (1.5, 3.5), that of edge 1 is (5.5, 0). */
 START_TEST(extremes_say_which_edge_they_came_from) {
   results r;
   memset(&r, 0, sizeof r);
@@ -182,8 +182,8 @@ START_TEST(extremes_say_which_edge_they_came_from) {
 }
 END_TEST
 
-/* Of two messages the deviation is half their difference, and its slope is half
- * their sign. */
+/* The deviation of two messages is half their difference, and its slope is half
+ * the sign of that. */
 START_TEST(moments_are_those_of_the_formula) {
   results r;
   memset(&r, 0, sizeof r);
@@ -248,8 +248,7 @@ static const struct {
 } refused[] = {
     {DFGNN_OP_REDUCE_STD, DFGNN_MESSAGE_RELU, 1,
      "problem.message is relu, which operator reduce-std does not have; "
-     "out_std "
-     "of reduce-pna"},
+     "out_std of reduce-pna"},
     {DFGNN_OP_REDUCE_VAR, DFGNN_MESSAGE_GATE, 0,
      "problem.message is gate, which operator reduce-var does not have"},
     {DFGNN_OP_SPMM_WEIGHTED, DFGNN_MESSAGE_RELU, 1,

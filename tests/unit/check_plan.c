@@ -1,5 +1,5 @@
 /* Fake families of the CPU backend stand in for kernels, so that the tests say
- * who is chosen and why, not how fast anything is. */
+ * which variant is chosen and why, not how fast anything is. */
 #include "tests/unit/fixture.h"
 
 #include <pthread.h>
@@ -96,7 +96,7 @@ static void tear_down(void) {
   ring_free(&csr);
 }
 
-/* A store in which `variant` is the fastest by far. */
+/* Stores a measurement of `variant`: it took `ratio` of the anchor's time. */
 static void store_row(const char *variant, int revision, const char *arch,
                       double ratio) {
   dfgnn_context *ctx = cpu_context("");
@@ -130,7 +130,7 @@ static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
   return plan;
 }
 
-/* The variant and source a program would get from the store. */
+/* Asserts which variant a program gets from the store, and its source. */
 static void expect(const char *variant, dfgnn_source source) {
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph;
@@ -239,7 +239,7 @@ START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
 }
 END_TEST
 
-/* What a program would get, and the reason that explain gives. */
+/* Asserts what a program gets, and the reason that explain gives. */
 static void expect_because(const char *variant, dfgnn_source source,
                            const char *because) {
   dfgnn_context *ctx = cpu_context(path);
@@ -357,9 +357,9 @@ START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
 }
 END_TEST
 
-/* ---- graphs like those that were chosen for ------------------------------ */
+/* ---- graphs of a shape that was chosen for ------------------------------- */
 
-/* A list of so many edges into each of the rows. */
+/* A graph of a list that has `each` edges into each row. */
 static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
                                   const char *family) {
   dfgnn_coo coo = DFGNN_COO_INIT;
@@ -381,7 +381,7 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
   return graph;
 }
 
-/* Chooses, and says whether the signature was asked for. */
+/* Chooses a variant; returns whether the signature was asked for. */
 static int choose_for(dfgnn_context *ctx, int rows, int each,
                       const char *family, char variant[96]) {
   dfgnn_graph *graph = graph_of_list(ctx, rows, each, family);

@@ -1,5 +1,5 @@
-/* Fake families of the CPU backend, a model that was fitted to what they are
- * said to take, and who is chosen by it. */
+/* Fake families of the CPU backend, a model that is fitted to scripted times of
+ * them, and the variants that it chooses. */
 #include "tests/unit/fixture.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 
 static int launches;
 
-/* "sleep" milliseconds, whatever the model thinks of it. */
+/* Takes "sleep" milliseconds, whatever the model predicts. */
 static dfgnn_status fake_launch(const dfgnn_launch *launch) {
   const struct timespec t = {0, launch->setting.parameter[0] * 1000000L};
   launches++;
@@ -68,9 +68,9 @@ static void tear_down(void) {
   ring_free(&csr);
 }
 
-/* Rows of graphs of several sizes on which "sleep" of `best` is fastest, and
- * each step away from it costs a fifth; other variants take three times that.
- */
+/* Rows of graphs of several sizes on which "sleep" of `best` is the fastest,
+ * and each step away from it costs a fifth; other variants take three times as
+ * long. */
 enum { GRAPHS = 24 };
 static dfgnn_measurement *make_rows(size_t *count, dfgnn_context *ctx,
                                     int best) {
@@ -164,7 +164,8 @@ static void expect(const char *store, const char *variant,
   dfgnn_context_destroy(ctx);
 }
 
-/* A store in which sleep=4 was measured on a graph that differs by so much. */
+/* Stores a measurement of sleep=4 on a graph whose edges and mean degree are
+ * larger by the arguments. */
 static void store_row(int64_t edges_more, double mean_more) {
   setenv("DFGNN_MODEL", "none", 1);
   dfgnn_context *ctx = cpu_context("");
@@ -248,8 +249,8 @@ START_TEST(a_model_that_was_named_must_be_one) {
 }
 END_TEST
 
-/* The first member swears, three times as loud, by what the others hold worst.
- */
+/* The first member of the forest predicts the opposite of what it was fitted
+ * to. */
 START_TEST(members_that_disagree_abstain) {
   make_model(6);
   dfgnn_forests forests;
@@ -313,8 +314,8 @@ static void call(dfgnn_plan *plan) {
   ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
 }
 
-/* The model swears by 8 ms; the calls find that 2 ms are less, in at most three
- * calls an entrant, and the store knows it afterwards. */
+/* The model predicts that sleep=8 is the fastest.  The calls find that sleep=2
+ * is, in at most three calls an entrant, and the store has it afterwards. */
 START_TEST(a_race_finds_what_the_model_did_not) {
   make_model(8);
   dfgnn_context *ctx = cpu_context(store_path);

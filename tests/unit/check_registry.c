@@ -21,7 +21,8 @@ static const char *even_widths(const dfgnn_setting *setting) {
   return setting->problem->dim % 2 ? "needs an even width" : NULL;
 }
 
-/* One does all that there is, the other GT alone. */
+/* "able" does all that there is, "bare" plain GT, "edged" GT with edge
+ * features. */
 static const dfgnn_family fakes[] = {
     {.name = "cpu.attention.fwd.able",
      .algorithm = "able",

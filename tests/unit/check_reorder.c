@@ -56,7 +56,7 @@ static void same_graph(const dfgnn_csr *a, const dfgnn_csr *b) {
     ck_assert_int_eq(dfgnn__csr_index(a, e), dfgnn__csr_index(b, e));
 }
 
-/* A graph whose numbers say nothing: shuffled by a seed. */
+/* The graph with its nodes numbered at random, by a seed. */
 static dfgnn_csr *shuffled(const dfgnn_csr *csr, uint64_t seed) {
   dfgnn_csr *mixed = NULL;
   int64_t *order = numbers(csr->destinations);
@@ -438,7 +438,7 @@ START_TEST(a_wrong_matrix_is_refused) {
 END_TEST
 
 START_TEST(too_many_nodes_are_refused) {
-  /* 1.2 milliard columns beside as many rows, none of which is looked at */
+  /* 1.2e9 columns beside as many rows, none of which is read */
   dfgnn__adjacency graph;
   dfgnn_csr csr = DFGNN_CSR_INIT;
   csr.destinations = 1200000000;

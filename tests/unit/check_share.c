@@ -275,7 +275,7 @@ static void fill(float *x, size_t count, uint64_t seed) {
     x[i] = (float)(random_next(&seed) >> 40) / 0x1p24f - .5f;
 }
 
-/* What a program computes with these stores. */
+/* Computes a call as a program does with these stores. */
 static void compute(float *out, char variant[160], const char *stores,
                     const float *q, const float *k, const float *v) {
   dfgnn_context *ctx = cpu_context(stores);
@@ -311,7 +311,7 @@ START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
        i = i + 7 < last || i == last ? i + 7 : last) {
-    /* the store swears by this one; the last is not for this type */
+    /* by the store this variant is the fastest; the last has not this type */
     const dfgnn_variant *best = dfgnn__variant(i);
     dfgnn_measurement rows[4];
     for (int r = 0; r < 4; r++) {

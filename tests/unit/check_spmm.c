@@ -1,4 +1,4 @@
-/* SpMM: what loops over the registry do not show. */
+/* SpMM beyond the loops over the registry: small sums by hand, gradients. */
 #include <math.h>
 
 #include "tests/common/aggregate.h"

@@ -138,7 +138,7 @@ START_TEST(stored_figures_give_the_regret_of_each_choice) {
     ck_assert_double_eq_tol(r[g].regret[DFGNN_REGRET_EXACT], 1, 1e-9);
     ck_assert_uint_eq(r[g].candidates, VARIANTS);
   }
-  /* The twin of a hidden graph answers for it. */
+  /* The graph that is like the one left out answers for it. */
   ck_assert_str_eq(r[0].choice[DFGNN_REGRET_LEFT_OUT]->name, names[1]);
   ck_assert_double_eq_tol(r[0].regret[DFGNN_REGRET_LEFT_OUT], 1, 1e-9);
   ck_assert_int_ne(r[0].left_out_source, DFGNN_SOURCE_EXACT);

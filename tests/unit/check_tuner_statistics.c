@@ -90,7 +90,7 @@ START_TEST(the_interval_narrows_with_more_samples) {
 }
 END_TEST
 
-/* Below six samples there is no rank test: the noise of all arms says it. */
+/* Fewer than six samples have no rank test: the noise of all arms serves. */
 START_TEST(few_samples_have_the_interval_of_their_noise) {
   double x[] = {2, 2, 2, 2}, scratch[10];
   dfgnn_interval one = dfgnn__location(x, 1, 0.01, scratch);

@@ -24,7 +24,7 @@ static int launches[16], late;
 static double last_us;
 static uint64_t noise_state;
 
-/* deaf: as if there were neither bias nor dropout. */
+/* Gives the reference's results; if deaf, without bias and dropout. */
 static dfgnn_status answer(const dfgnn_launch *l, int deaf) {
   const dfgnn_matrix *m = l->setting.matrix;
   const dfgnn_problem *p = l->setting.problem;
@@ -136,7 +136,7 @@ static dfgnn_backend scripted;
 
 static int degree(int64_t i) { return (int)(i % 4); }
 
-/* The device "refused" all variants but the fakes. */
+/* Opens a context whose device "refused" all variants but the fakes. */
 static void open_context(const char *store) {
   ctx = cpu_context(store);
   scripted = *ctx->backend;
@@ -541,7 +541,7 @@ START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
     ck_exact(FAKE_250);
     ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
     ck_assert_int_eq(report.resumed, 2);
-    /* said once, where somebody wanted them kept */
+    /* it is said once, where a store was asked for */
     ck_assert_int_eq(warnings, i);
   }
   ck_assert_ptr_nonnull(strstr(warning, "cannot be kept: /dev/null/tuning.db"));

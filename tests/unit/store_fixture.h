@@ -55,7 +55,7 @@ static inline int record(dfgnn_store *store, const dfgnn_measurement *row) {
   return added;
 }
 
-/* A store of `count` rows that differ in their time. */
+/* Makes a store of `count` rows that differ in their time. */
 static inline void make_store(int count) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   ck_ok(dfgnn__store_execute(store, "BEGIN", "test"));
@@ -82,7 +82,7 @@ static inline size_t count_rows(uint64_t *invalid) {
   return count;
 }
 
-/* Changes the file by SQL, as anyone may. */
+/* Changes the file by SQL, as any program may. */
 static inline void execute_raw(const char *sql) {
   sqlite3 *db;
   char *message = NULL;
