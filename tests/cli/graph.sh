@@ -1,5 +1,5 @@
 #!/bin/sh
-# dfgnn-graph: what it prints, what it writes, what it refuses.
+# dfgnn-graph: its output, the files that it writes, the input that it refuses.
 . "$(dirname "$0")/lib.sh"
 
 same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }

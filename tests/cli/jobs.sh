@@ -1,5 +1,5 @@
 #!/bin/sh
-# Job files: what they ask for is measured; mistakes have a file and a line.
+# Job files: the problems of a job are measured; errors name a file and a line.
 . "$(dirname "$0")/lib.sh"
 
 job=$work/job.yaml

@@ -1,4 +1,4 @@
-# lib.sh - what the command line tests share; sourced, not run
+# lib.sh - functions of the command line tests; it is sourced, not run
 #
 # A test makes its files in $work, which is removed at the end, and says what it
 # promises: `promise "text"` names the one that `fail` then reports.
@@ -45,6 +45,7 @@ says() {
   }
 }
 
+# prints PATTERN: standard output of the last status command has a line like it
 prints() {
   grep -q -e "$1" "$work/out" || {
     fail "standard output lacks '$1'"
@@ -76,7 +77,7 @@ holds() {
   }
 }
 
-# A graph of three kinds of rows that is tuned in a moment.
+# A graph with three kinds of rows, which is tuned in a moment.
 small="powerlaw:nodes=300,edges=2400,max-degree=90,seed=7"
 quick="--device cpu --dim 8 --budget 300ms --quiet"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# all.sh - runs every test of tests/gpu on an emulated GPU: `make check-emulated`
+# all.sh - runs all tests of tests/gpu on an emulated GPU (make check-emulated)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 failed=0

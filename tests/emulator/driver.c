@@ -112,8 +112,8 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return 0;
 }
 
-/* The attributes are an H200's, but for its units: 132 would only make larger
- * grids. */
+/* The attributes are an H200's, but for fewer units, as 132 would only make
+ * larger grids, and a smaller L2 cache. */
 cu_result cuDeviceGetAttribute(int *value, int what, int device) {
   const char *units = getenv("DFGNN_EMULATOR_UNITS");
   (void)device;
@@ -312,7 +312,7 @@ struct cu_module_st {
   struct cu_function_st functions[8];
 };
 
-/* Static shared memory of a module are its variables of a thread. */
+/* Finds the static shared memory of a module: its thread-local variables. */
 static int find_shared(struct dl_phdr_info *info, size_t size, void *data) {
   struct cu_module_st *m = data;
   const char *inside = (const char *)m->what;
@@ -339,7 +339,7 @@ static size_t image_bytes(const char *image) {
              : 0;
 }
 
-/* The loader wants a file, whose name no other module has had. */
+/* The loader wants a file with a name that no other module has had. */
 static void *open_image(const char *image, size_t bytes) {
   const char *parent = getenv("TMPDIR");
   char path[512];
