@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/dfgnn-cli.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 XDG_DATA_HOME=$work/home
 export XDG_DATA_HOME
-# What is not tuned is chosen by the rule, unless a test is about models.
+# The rule chooses where nothing is tuned, unless a test is about models.
 DFGNN_MODEL=none
 export DFGNN_MODEL
 top=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}

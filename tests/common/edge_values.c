@@ -62,7 +62,7 @@ typedef struct session {
   int64_t row, isolated, edges;
 } session;
 
-static int checked(const session *s, size_t i, const char *what) {
+static int checked(const session *s, size_t i, const char *label) {
   const dfgnn_variant *v = dfgnn__variant(i);
   const char *wanted = getenv("DFGNN_TEST_FAMILY");
   const dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
@@ -76,7 +76,7 @@ static int checked(const session *s, size_t i, const char *what) {
   const dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
   ck_assert_msg(status == DFGNN_OK, "%s, %s, %s %s, %s%s: %s", v->name,
                 s->c->name, dfgnn_pass_name(s->problem.pass),
-                dfgnn_dtype_name(s->problem.dtype), what,
+                dfgnn_dtype_name(s->problem.dtype), label,
                 s->problem.dropout ? ", dropout" : "", dfgnn_last_error());
   dfgnn_plan_destroy(plan);
   return 1;
@@ -85,7 +85,7 @@ static int checked(const session *s, size_t i, const char *what) {
 /* Checks about `most` variants of each family, in turn, and at least one where
  * one applies.  DFGNN_TEST_FEW, DFGNN_TEST_FAMILY and DFGNN_TEST_FULL change
  * that as in tests/common/variants.c.  Returns the number of checks. */
-static int check_variants(const session *s, const char *what, size_t most,
+static int check_variants(const session *s, const char *label, size_t most,
                           int turn) {
   int count = 0;
   for (size_t first = 0, end; first < dfgnn__variant_count(); first = end) {
@@ -100,7 +100,7 @@ static int check_variants(const session *s, const char *what, size_t most,
       const size_t at = first + (start + k) % size;
       if (found && (getenv("DFGNN_TEST_FEW") || k % share))
         continue;
-      found += checked(s, at, what);
+      found += checked(s, at, label);
     }
     count += found;
   }

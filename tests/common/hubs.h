@@ -11,7 +11,7 @@ enum { HUBS = 6 };
 
 typedef struct hub {
   const char *name;
-  int64_t degree;   /* of the hub */
+  int64_t degree;   /* edges of the hub */
   int column;       /* 1: it is a source, which only backward sums over */
   int64_t distinct; /* neighbours; if fewer than degree, edges repeat */
   int alternates;   /* 1: neighbours' features alternate in sign */

@@ -18,7 +18,7 @@ typedef struct item {
   void *host, *device;
   size_t bytes;
   int64_t numbers;       /* elements, without the gaps between features */
-  double *expected;      /* of a tensor that is saved or written */
+  double *expected;      /* the reference's, if saved or written */
   float *fixed, *summed; /* the two parts of its bounds */
 } item;
 

@@ -11,7 +11,7 @@ typedef struct variant_test {
   dfgnn_op op;
   dfgnn_pass pass;
   dfgnn_dtype dtype;
-  dfgnn_message message; /* of SpMM and reductions */
+  dfgnn_message message; /* for SpMM and reductions */
   int64_t edge_dim;
 } variant_test;
 

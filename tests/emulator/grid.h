@@ -18,7 +18,7 @@ enum { EMULATED_MOST_THREADS = 1024, EMULATED_MOST_SHARED = 227 << 10 };
 /* Returns 0 or an error of the driver; the kernel's error is told on stderr. */
 int emulated_run_grid(const emulated_launch *launch);
 
-/* Where an address lies, for reports; the text is static. */
+/* Tells where an address lies, for reports; the text is static. */
 const char *emulated_describe_address(const void *p);
 
 #endif

@@ -19,10 +19,10 @@ static const char *const specs[] = {
 };
 
 static void same_signature(const dfgnn_signature *gpu,
-                           const dfgnn_signature *cpu, const char *what) {
+                           const dfgnn_signature *cpu, const char *label) {
 #define SAME(field)                                                            \
   ck_assert_msg(gpu->field == cpu->field,                                      \
-                "%s: " #field " is %.17g, CPU %.17g", what,                    \
+                "%s: " #field " is %.17g, CPU %.17g", label,                   \
                 (double)gpu->field, (double)cpu->field)
   SAME(destinations);
   SAME(sources);
@@ -44,19 +44,19 @@ static void same_signature(const dfgnn_signature *gpu,
 #undef SAME
   ck_assert_msg(fabs(gpu->degree_cv - cpu->degree_cv) <=
                     1e-9 * (1 + cpu->degree_cv),
-                "%s: degree_cv is %.17g, CPU %.17g", what, gpu->degree_cv,
+                "%s: degree_cv is %.17g, CPU %.17g", label, gpu->degree_cv,
                 cpu->degree_cv);
 }
 
 static void compare_signatures(dfgnn_context *gpu, dfgnn_context *cpu,
-                               const dfgnn_csr *csr, const char *what) {
+                               const dfgnn_csr *csr, const char *label) {
   dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
   ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
   ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
   ck_ok(dfgnn_graph_signature(&found, on_gpu));
   ck_ok(dfgnn_graph_signature(&expected, on_cpu));
-  same_signature(&found, &expected, what);
+  same_signature(&found, &expected, label);
   dfgnn_graph_destroy(on_gpu);
   dfgnn_graph_destroy(on_cpu);
 }
@@ -128,22 +128,22 @@ END_TEST
 /* ---- views --------------------------------------------------------------- */
 
 static void same_array(dfgnn_context *gpu, const void *found,
-                       const void *expected, size_t bytes, const char *what,
+                       const void *expected, size_t bytes, const char *label,
                        int slot) {
   char *host = malloc(bytes + 1);
   ck_ok(gpu->backend->copy(gpu->device, host, found, bytes));
-  ck_assert_msg(!memcmp(host, expected, bytes), "%s: array %d differs", what,
+  ck_assert_msg(!memcmp(host, expected, bytes), "%s: array %d differs", label,
                 slot);
   free(host);
 }
 
 static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
-                          dfgnn_view_request request, const char *what) {
+                          dfgnn_view_request request, const char *label) {
   const dfgnn_view *found = NULL, *expected = NULL;
   ck_ok(dfgnn__graph_view(&found, on_gpu, &request));
   ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
   ck_assert_int_eq(found->count, expected->count);
-  /* of a small matrix the GPU gives a bound: it does not wait for the largest
+  /* the GPU gives a bound for a small matrix, without waiting for its largest
    * column */
   if (request.kind == DFGNN_VIEW_TRANSPOSE)
     ck_assert_int_ge(found->extra, expected->extra);
@@ -161,8 +161,8 @@ static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
                : request.kind == DFGNN_VIEW_TRANSPOSE ? 3
                                                       : 1;
   for (int k = 0; k < arrays; k++)
-    same_array(on_gpu->ctx, found->array[k], expected->array[k], bytes[k], what,
-               k);
+    same_array(on_gpu->ctx, found->array[k], expected->array[k], bytes[k],
+               label, k);
 }
 
 START_TEST(views_are_the_same_on_both_devices) {
@@ -270,7 +270,7 @@ static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
 /* Makes graphs of a list in host memory and in device memory on the GPU, and
  * compares them with the graph that the CPU makes of it. */
 static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
-                          const dfgnn_coo *coo, const char *what) {
+                          const dfgnn_coo *coo, const char *label) {
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
   dfgnn_csr found = DFGNN_CSR_INIT, expected = found;
   dfgnn_coo there = *coo;
@@ -286,15 +286,15 @@ static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
     ck_assert_int_eq(found.edges, expected.edges);
     edges = (size_t)expected.edges;
     same_array(gpu, found.offsets, expected.offsets,
-               ((size_t)coo->destinations + 1) * 4, what, 0);
-    same_array(gpu, found.indices, expected.indices, edges * 4, what, 1);
+               ((size_t)coo->destinations + 1) * 4, label, 0);
+    same_array(gpu, found.indices, expected.indices, edges * 4, label, 1);
     const void *order = dfgnn_graph_edge_order(on_gpu, NULL);
     const void *right = dfgnn_graph_edge_order(on_cpu, NULL);
     /* nobody looks whether a trusted list is sorted */
     if (!coo->trusted || coo->sorted)
       ck_assert_int_eq(order != NULL, right != NULL);
     if (order && right)
-      same_array(gpu, order, right, edges * 4, what, 2);
+      same_array(gpu, order, right, edges * 4, label, 2);
     dfgnn_graph_destroy(on_gpu);
   }
   dfgnn_graph_destroy(on_cpu);

@@ -5,11 +5,11 @@
 #include "tests/gpu/gpu.h"
 
 static void some_were_checked(int checks, const edge_test *test,
-                              const char *what) {
+                              const char *label) {
   if (!getenv("DFGNN_TEST_FAMILY"))
     ck_assert_int_gt(checks, 0);
   printf("%s %s %s, %s: %d checks\n", test->c->name,
-         dfgnn_pass_name(test->pass), dfgnn_dtype_name(test->dtype), what,
+         dfgnn_pass_name(test->pass), dfgnn_dtype_name(test->dtype), label,
          checks);
 }
 

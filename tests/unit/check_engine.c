@@ -27,7 +27,7 @@ static struct {
   atomic_int compiled;
   int fails;       /* CompileProgram's result */
   int newest;      /* the newest architecture */
-  char target[64]; /* of the last compilation */
+  char target[64]; /* the last compilation's first option */
   char code[64];   /* the result of every compilation */
 } nvrtc_script;
 
@@ -124,7 +124,7 @@ static struct {
   int load_fails, launch_fails; /* errors to return */
   char refuses[64];             /* code that no load takes */
   unsigned shared;              /* the last launch's */
-  int max_shared;               /* what FuncSetAttribute allowed */
+  int max_shared;               /* bytes that FuncSetAttribute allowed */
   int carveouts;                /* calls that set one */
   cu_context current;
   int pushed;
@@ -138,9 +138,9 @@ static cu_result gpu_get(int *device, int ordinal) {
   *device = ordinal;
   return ordinal > 1 ? 101 : 0;
 }
-static cu_result gpu_attribute(int *value, int what, int device) {
+static cu_result gpu_attribute(int *value, int attribute, int device) {
   (void)device;
-  *value = what == CU_CAPABILITY_MAJOR ? gpu.major : gpu.minor;
+  *value = attribute == CU_CAPABILITY_MAJOR ? gpu.major : gpu.minor;
   return 0;
 }
 static cu_result gpu_retain(cu_context *context, int device) {
@@ -197,16 +197,18 @@ static cu_result gpu_function(cu_function *function, cu_module module,
   *function = (cu_function)1;
   return 0;
 }
-static cu_result gpu_function_get(int *value, int what, cu_function function) {
+static cu_result gpu_function_get(int *value, int attribute,
+                                  cu_function function) {
   (void)function;
-  *value = what == CU_FUNCTION_REGISTERS     ? 40
-           : what == CU_FUNCTION_LOCAL_BYTES ? 16
-                                             : 1024;
+  *value = attribute == CU_FUNCTION_REGISTERS     ? 40
+           : attribute == CU_FUNCTION_LOCAL_BYTES ? 16
+                                                  : 1024;
   return 0;
 }
-static cu_result gpu_function_set(cu_function function, int what, int value) {
+static cu_result gpu_function_set(cu_function function, int attribute,
+                                  int value) {
   (void)function;
-  if (what == CU_FUNCTION_MAX_SHARED)
+  if (attribute == CU_FUNCTION_MAX_SHARED)
     gpu.max_shared = value;
   else
     gpu.carveouts++;

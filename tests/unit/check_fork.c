@@ -1,4 +1,4 @@
-/* What a child of fork() may do after its parent ran in parallel. */
+/* A child of fork() may use the library after its parent ran in parallel. */
 #include "tests/unit/fixture.h"
 
 #include <omp.h>

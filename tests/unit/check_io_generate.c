@@ -231,7 +231,7 @@ START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
 }
 END_TEST
 
-/* By the definition, fewer than k points are nearer than the k-th neighbour. */
+/* Fewer than k points are nearer than the farthest of k neighbours. */
 START_TEST(neighbours_are_the_nearest) {
   enum { N = 400, K = 5 };
   static dfgnn__point points[N];

@@ -268,7 +268,7 @@ START_TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
                  "measured without bias, without dropout");
   store_row(FAKE_3, 3, NULL, 0.4);
   expect_because(FAKE_3, DFGNN_SOURCE_EXACT, "measured on this graph");
-  problem.bias = 0; /* what was measured with a bias does not answer */
+  problem.bias = 0; /* measurements with a bias do not answer */
   expect_because(FAKE_2, DFGNN_SOURCE_SIMILAR, "measured without dropout");
   problem.dropout = 0;
   expect(PLAIN, DFGNN_SOURCE_EXACT);
@@ -302,10 +302,10 @@ START_TEST(this_graph_without_an_extra_answers_before_another_with_it) {
   problem.dropout = 1;
   store_row(FAKE_3, 3, NULL, 0.5);
   ring_free(&csr);
-  csr = ring(410, three); /* not measured, and nearer to that one */
+  csr = ring(410, three); /* not measured, and nearer to the graph with it */
   expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
   ring_free(&csr);
-  csr = ring(97, three); /* nearer to the one without */
+  csr = ring(97, three); /* nearer to the graph without it */
   expect_because(FAKE_2, DFGNN_SOURCE_NEAREST, "without dropout");
   ring_free(&csr);
   csr = here;
@@ -326,7 +326,8 @@ START_TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
   expect(FAKE_2, DFGNN_SOURCE_EXACT);
   problem.dropout = 1;
   expect(FAKE_1, DFGNN_SOURCE_PINNED);
-  pin.dropout = 0; /* with or without, after the one that says more */
+  pin.dropout =
+      0; /* with dropout or without; a pin that says more goes first */
   pin.variant = FAKE_3;
   ck_ok(dfgnn__store_pin(store, &pin));
   dfgnn__store_close(store);

@@ -1,5 +1,5 @@
-/* What programs on many ranks and threads rely on: equal choices, changing
- * stores, and that no store can do worse than choose a slower variant. */
+/* Programs on many ranks and threads rely on equal choices, on stores that may
+ * change, and on no store doing worse than to choose a slower variant. */
 #include "tests/unit/fixture.h"
 
 #include <fcntl.h>
@@ -311,7 +311,7 @@ START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
        i = i + 7 < last || i == last ? i + 7 : last) {
-    /* by the store this variant is the fastest; the last has not this type */
+    /* the store calls this one the fastest; the last has no f32 */
     const dfgnn_variant *best = dfgnn__variant(i);
     dfgnn_measurement rows[4];
     for (int r = 0; r < 4; r++) {

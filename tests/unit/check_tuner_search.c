@@ -12,7 +12,7 @@
 
 typedef struct fake {
   double ms[ARMS];
-  double noise;    /* of one sample, relative */
+  double noise;    /* relative, of one sample */
   double outliers; /* share of samples that take 1.3 to 3 times as long */
   double drift;    /* relative change a second */
   double swing;    /* amplitude of a slow oscillation */
