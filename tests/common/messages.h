@@ -37,9 +37,9 @@ static const dfgnn_op message_ops[] = {
 static inline variant_test message_test_make(int i) {
   variant_test test = {.dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
   int pass = i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT;
-  int rest = i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT);
-  int kind = rest % MESSAGE_COUNT(message_kinds);
-  int turn = rest / MESSAGE_COUNT(message_kinds);
+  int number = i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT);
+  int kind = number % MESSAGE_COUNT(message_kinds);
+  int turn = number / MESSAGE_COUNT(message_kinds);
   test.pass = (dfgnn_pass)pass;
   test.op = message_ops[(kind + pass + (int)test.dtype + 2 * turn) %
                         MESSAGE_COUNT(message_ops)];

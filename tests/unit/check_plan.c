@@ -7,10 +7,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "db/store.h"
-#include "lib/describe.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
+#include "tests/unit/measured.h"
 
 static int launches_fail, graphs_are_odd, prepared;
 
@@ -101,22 +100,13 @@ static void store_row(const char *variant, int revision, const char *arch,
                       double ratio) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
-  dfgnn_measurement m;
   dfgnn_store *store;
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
-  dfgnn__describe(&m, ctx, graph, &problem);
+  dfgnn_measurement m =
+      measurement_of(ctx, graph, &problem, variant, FAKE_1, ratio);
   if (arch)
     m.arch = arch;
-  m.variant = variant;
   m.revision = revision;
-  m.tool = "check_plan";
-  m.run = "0123456789abcdef0123456789abcdef";
-  m.time = 1;
-  m.status = "ok";
-  m.anchor = FAKE_1;
-  m.median_ms = m.ci_low_ms = m.ci_high_ms = ratio;
-  m.ratio = m.ratio_low = m.ratio_high = ratio;
-  m.samples = 9;
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
   ck_ok(dfgnn__store_record(store, NULL, &m));
   dfgnn__store_close(store);

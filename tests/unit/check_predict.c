@@ -7,11 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "db/store.h"
-#include "lib/describe.h"
 #include "lib/graph.h"
 #include "lib/predict.h"
 #include "lib/registry.h"
+#include "tests/unit/measured.h"
 #include "tuner/search.h"
 #include "tuner/train.h"
 
@@ -87,24 +86,15 @@ static dfgnn_measurement *make_rows(size_t *count, dfgnn_context *ctx,
       if (v->family->reference || dfgnn__variant_refusal(v, &setting))
         continue;
       const int fake = v->family == &fakes[0];
-      dfgnn__describe(m, ctx, graph, &problem);
+      double ratio = fake ? 1 + 0.1 * abs(v->parameter[0] - best) : 3;
+      if (v->parameter[0] == 8 && fake)
+        ratio = 1 + 0.1 * (8 - best);
+      ratio /= 1 + 0.1 * (8 - best);
+      *m = measurement_of(ctx, graph, &problem, v->name, SLEEP(8), ratio);
       m->signature.fingerprint += (uint64_t)g * 977;
       m->signature.mean_degree += g;
       m->signature.edges += 1000 * g;
-      m->variant = v->name;
       m->revision = v->family->revision;
-      m->tool = "check_predict";
-      m->run = "0123456789abcdef0123456789abcdef";
-      m->time = 1;
-      m->status = "ok";
-      m->anchor = SLEEP(8);
-      m->ratio = fake ? 1 + 0.1 * abs(v->parameter[0] - best) : 3;
-      if (v->parameter[0] == 8 && fake)
-        m->ratio = 1 + 0.1 * (8 - best);
-      m->ratio /= 1 + 0.1 * (8 - best);
-      m->ratio_low = m->ratio_high = m->ratio;
-      m->median_ms = m->ci_low_ms = m->ci_high_ms = m->ratio;
-      m->samples = 9;
       ck_assert_uint_lt(++*count, most);
     }
   dfgnn_graph_destroy(graph);
@@ -170,22 +160,14 @@ static void store_row(int64_t edges_more, double mean_more) {
   setenv("DFGNN_MODEL", "none", 1);
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
-  dfgnn_measurement m;
   dfgnn_store *store;
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
-  dfgnn__describe(&m, ctx, graph, &problem);
+  dfgnn_measurement m =
+      measurement_of(ctx, graph, &problem, SLEEP(4), SLEEP(4), 1);
   m.signature.fingerprint++;
   m.signature.edges += edges_more;
   m.signature.mean_degree += mean_more;
-  m.variant = m.anchor = SLEEP(4);
   m.revision = 3;
-  m.tool = "check_predict";
-  m.run = "0123456789abcdef0123456789abcdef";
-  m.time = 1;
-  m.status = "ok";
-  m.median_ms = m.ci_low_ms = m.ci_high_ms = 1;
-  m.ratio = m.ratio_low = m.ratio_high = 1;
-  m.samples = 9;
   ck_ok(dfgnn__store_open(&store, store_path, DFGNN_STORE_WRITE));
   ck_ok(dfgnn__store_record(store, NULL, &m));
   dfgnn__store_close(store);

@@ -10,10 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "db/store.h"
-#include "lib/describe.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
+#include "tests/unit/measured.h"
 #include "tests/unit/rows.h"
 
 static dfgnn_status fake_launch(const dfgnn_launch *launch) {
@@ -65,20 +64,12 @@ static void tear_down(void) {
 static dfgnn_measurement measured(const dfgnn_context *ctx,
                                   const dfgnn_graph *graph, const char *variant,
                                   double ratio) {
-  dfgnn_measurement m;
-  dfgnn__describe(&m, ctx, graph, &problem);
-  m.variant = variant;
+  dfgnn_measurement m =
+      measurement_of(ctx, graph, &problem, variant, fake_names[0], ratio);
   m.revision = 3;
-  m.tool = "check_share";
   m.run = RUN_A;
-  m.time = 1;
-  m.status = "ok";
-  m.anchor = fake_names[0];
-  m.median_ms = m.ci_low_ms = m.ci_high_ms = ratio;
-  m.ratio = ratio;
   m.ratio_low = ratio * .996;
   m.ratio_high = ratio * 1.004;
-  m.samples = 9;
   return m;
 }
 

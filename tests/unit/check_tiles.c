@@ -299,7 +299,7 @@ END_TEST
 
 /* The shapes have the items that kernels treat apart. */
 START_TEST(the_shapes_have_duplicates_and_cuts) {
-  int duplicates = 0, cuts = 0, shared = 0, several = 0;
+  int duplicates = 0, cuts = 0, shared = 0, many_chunks = 0;
   for (int i = 0; i < TILED; i++) {
     dfgnn_csr csr = tiled_make(i);
     dfgnn_matrix matrix = {.destinations = csr.destinations,
@@ -316,7 +316,7 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
     for (int64_t k = 0; k < view.count; k++) {
       duplicates += item[k].flags == DFGNN_TILE_DUPLICATES;
       shared += item[k].rows > 16 && item[k].columns <= item[k].rows;
-      several += item[k].columns > 64;
+      many_chunks += item[k].columns > 64;
     }
     cuts += (int)view.extra;
     for (int k = 0; k < 4; k++)
@@ -326,7 +326,7 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
   ck_assert_int_gt(duplicates, 0);
   ck_assert_int_gt(cuts, 0);
   ck_assert_int_gt(shared, 0);
-  ck_assert_int_gt(several, 0);
+  ck_assert_int_gt(many_chunks, 0);
 }
 END_TEST
 
