@@ -53,6 +53,16 @@ prints() {
   }
 }
 
+# wrong_usage PATTERN COMMAND...: the command is refused with 2 and says why
+wrong_usage() {
+  pattern=$1
+  shift
+  promise "'$*' is wrong usage"
+  status 2 "$@"
+  says "$pattern"
+  [ ! -s "$work/out" ] || fail "it prints on standard output"
+}
+
 golden=$top/tests/cli/golden
 # compare FILE COMMAND...: the command prints what a golden file holds
 compare() {
