@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 class Fault(NamedTuple):
     file: str
-    what: str   # is wrong
+    what: str  # what is wrong
     old: str    # text that the file has once
     new: str
-    tests: tuple  # that ought to notice, most likely first
-    unit: str = ""  # what is compiled, if a header is changed
+    tests: tuple  # programs that ought to notice, the most likely first
+    unit: str = ""  # the file that is compiled, if `file` is a header
 
 
 ATTENTION = "kernels/attention/cpu/"
@@ -81,7 +81,8 @@ CPU = [
           "return 2 * (((const int32_t *)items->array[2])[row] - row);",
           "return ((const int32_t *)items->array[2])[row] - row;",
           variants("cpu.spmm.fwd")),
-    Fault("kernels/message/cpu/message.c", "threads keep the last call's window",
+    Fault("kernels/message/cpu/message.c",
+          "threads keep the last call's window",
           "(dfgnn_cpu_window){0, 0};", "(dfgnn_cpu_window){0, 1};",
           ("check_messages",)),
 ]
@@ -103,7 +104,8 @@ STORE = [
           "scratch[n].mean = place[a].mean + x.mean - y.mean;",
           "scratch[n].mean = place[a].mean - x.mean + y.mean;",
           ("check_decide",)),
-    Fault("db/combine.c", "runs that disagree are believed like runs that agree",
+    Fault("db/combine.c",
+          "runs that disagree are believed like runs that agree",
           "if (n > 1 && chi2 > (double)(n - 1))",
           "if (n > 1000 && chi2 > (double)(n - 1))", ("check_decide",)),
     Fault("db/hash.c", "a default of a later version changes the hash",
@@ -115,7 +117,8 @@ STORE = [
     Fault("db/merge.c", "rows that were known are counted as added",
           "m->counts.added += added != 0;", "m->counts.added += 1;",
           ("check_store",)),
-    Fault("db/record.c", "a pin that is removed takes those of other graphs along",
+    Fault("db/record.c",
+          "a pin that is removed takes those of other graphs along",
           '"AND bias = ?4 AND dropout = ?5 AND fingerprint = ?6"',
           '"AND bias = ?4 AND dropout = ?5 AND ?6 = ?6"', ("check_store",)),
     Fault("db/load.c", "rows of other heads match",
@@ -132,7 +135,9 @@ CHOICE = [
           "choice->distance <= dfgnn__near_distance",
           "choice->distance > dfgnn__near_distance",
           ("check_predict", "check_tuner_regret")),
-    Fault("lib/distance.c", "heads are no distance", "[HEADS] = 0.50", "[HEADS] = 0", ("check_plan", "check_choose")),
+    Fault("lib/distance.c",
+          "heads are no distance", "[HEADS] = 0.50", "[HEADS] = 0",
+          ("check_plan", "check_choose")),
     Fault("lib/distance.c", "distances are squared", "return sqrt(sum);",
           "return sum;", ("check_plan", "check_choose")),
     Fault("lib/choose.c", "near and far neighbours vote alike",
@@ -147,9 +152,11 @@ CHOICE = [
           "return n->bias + n->dropout - 4 * (n->fingerprint != 0);",
           ("check_plan", "check_choose")),
     Fault("lib/choose.c", "a pin for bias answers where there is none",
-          "n->bias <= p->bias &&", "n->bias >= p->bias &&", ("check_plan", "check_choose")),
+          "n->bias <= p->bias &&", "n->bias >= p->bias &&",
+          ("check_plan", "check_choose")),
     Fault("lib/choose.c", "a graph that is left out is its own neighbour",
-          "if (exclude && e->decision->problem.signature.fingerprint == exclude)",
+          "if (exclude && e->decision->problem.signature.fingerprint == "
+          "exclude)",
           "if (exclude && e->decision->problem.signature.fingerprint == 0)",
           ("check_tuner_regret", "check_choose")),
     Fault("lib/choose.c", "what a device refused is chosen again",
@@ -196,14 +203,17 @@ TUNER = [
           "if (dfgnn__search_compare(s, i, s->best).low <= -1e9)",
           ("check_tuner_search",)),
     Fault("tuner/search.c", "an unpaired comparison takes the wrong sides",
-          "hypot(x->ratio.center - x->ratio.low, y->ratio.high - y->ratio.center);",
-          "hypot(x->ratio.high - x->ratio.center, y->ratio.center - y->ratio.low);",
+          "hypot(x->ratio.center - x->ratio.low, y->ratio.high - "
+          "y->ratio.center);",
+          "hypot(x->ratio.high - x->ratio.center, y->ratio.center - "
+          "y->ratio.low);",
           ("check_tuner_search",)),
     Fault("tuner/statistics.c", "more samples make an interval no narrower",
           "double half = 2.5 * noise / sqrt(n);",
           "double half = 2.5 * noise;",
           ("check_tuner_statistics", "check_tuner_search")),
-    Fault("tuner/rounds.c", "the anchor before a sample counts, not those around",
+    Fault("tuner/rounds.c",
+          "the anchor before a sample counts, not those around",
           "log(p->ms) - level, p->round", "log(p->ms) - r->anchor[1], p->round",
           ("check_tuner_search",)),
     Fault("tuner/check.c", "nobody looks before an output",
@@ -213,7 +223,8 @@ TUNER = [
           "if (w.share <= 1)", "if (w.share <= 2)",
           ("check_harness", "check_tuner_tune", "check_accuracy")),
     Fault("tuner/check.c", "nobody looks beyond the workspace",
-          'check_guard(h, (char *)workspace + bytes, "the workspace", "beyond")',
+          'check_guard(h, (char *)workspace + bytes, "the workspace", '
+          '"beyond")',
           "DFGNN_OK", ("check_harness", "check_tuner_tune")),
     Fault("tuner/regret.c", "the spread is that of the best alone",
           "r->spread = exp(most - least);", "r->spread = exp(most - most);",
@@ -247,10 +258,12 @@ FILES = [
     Fault("partition/part.c", "every row is at the boundary",
           "p->shown.boundary += far;", "p->shown.boundary += 1;",
           ("check_partition",)),
-    Fault("partition/part.c", "rows to send are named by the whole graph's numbers",
+    Fault("partition/part.c",
+          "rows to send are named by the whole graph's numbers",
           "m->place[m->found[k]] : m->found[k]",
           "m->found[k] : m->found[k]", ("check_partition",)),
-    Fault("partition/part.c", "other parts of the same graph have the same digest",
+    Fault("partition/part.c",
+          "other parts of the same graph have the same digest",
           "dfgnn__mix(fingerprint ^ (uint64_t)parts)",
           "dfgnn__mix(fingerprint)", ("check_partition",)),
     Fault("partition/groups.c", "a group grows without a limit",
@@ -260,7 +273,8 @@ FILES = [
           "if (bandwidth(r, r->other, count) < bandwidth(r, queue, count))",
           "if (bandwidth(r, r->other, count) > bandwidth(r, queue, count))",
           ("check_reorder",)),
-    Fault("reorder/permute.c", "a node that moves to the next graph keeps the batch",
+    Fault("reorder/permute.c",
+          "a node that moves to the next graph keeps the batch",
           "(columns && (columns[p] < begin || columns[p] >= end)))",
           "(columns && (columns[p] < begin || columns[p] > end)))",
           ("check_reorder",)),
@@ -292,12 +306,15 @@ PACKAGE = [
           "middle = first + (degrees - 1).clamp(min=0) // 2",
           "middle = first + degrees.clamp(min=0) // 2",
           ("test_aggregation.py", "test_pyg_mixin.py")),
-    Fault("python/dfgnn/convert.py", "a graph that was written to is found again",
-          "if entry is not None and entry[0]() is owner and entry[1] == version:",
+    Fault("python/dfgnn/convert.py",
+          "a graph that was written to is found again",
+          "if entry is not None and entry[0]() is owner and entry[1] == "
+          "version:",
           "if entry is not None and entry[0]() is owner:",
           ("test_graph.py", "test_adjacency.py")),
     Fault("python/dfgnn/distributed/sums.py", "of equal extremes the last wins",
-          "same & (far_place < near_place))", "same & (far_place > near_place))",
+          "same & (far_place < near_place))",
+          "same & (far_place > near_place))",
           ("test_distributed.py",)),
 ]
 
@@ -315,8 +332,10 @@ EMULATED = [
           "l = l * exp2_fast(m - top) + l2 * exp2_fast(m2 - top);",
           "l = l + l2 * exp2_fast(m2 - top);",
           emulated(0, "cuda.attention.fwd", 9)),
-    Fault("kernels/attention/cuda/merge.cuh", "partial sums are merged unscaled",
-          "sum += partial[at(k) * p.dim + f] * exp2_fast(state[at(k) * 2] - m);",
+    Fault("kernels/attention/cuda/merge.cuh",
+          "partial sums are merged unscaled",
+          "sum += partial[at(k) * p.dim + f] * exp2_fast(state[at(k) * 2] - "
+          "m);",
           "sum += partial[at(k) * p.dim + f];",
           emulated(0, "cuda.attention.fwd.split")),
     Fault("kernels/spmm/cuda/merge.cuh", "a share counts an edge too few",

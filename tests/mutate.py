@@ -7,11 +7,12 @@ Only faults whose file or text holds one of the TEXTs are planted.  Nothing in
 the tree is changed: a file of C with a fault is compiled into a shared object
 that is loaded before the library of the tests; the Python package and the
 device code are copied.  Faults of Python need torch (PYTHON=its interpreter),
-those of CUDA the emulator (make emulator); without them they are left out, and
-said to be.
+those of CUDA the emulator (make emulator); without them the faults are left
+out, which is printed.
 
 A test that fails without the fault, too, does not count.  The exit status is 1
-if a fault was found by no test, 2 if one cannot be planted any more.
+if a fault was found by no test, 2 if one cannot be planted any more or none was
+planted.
 """
 
 import os
@@ -32,7 +33,7 @@ PYTHON = os.environ.get("PYTHON", "python3")
 
 
 def environment():
-    """That of `make check`: nothing of the user's."""
+    """The environment of `make check`, without the user's DFGNN_ variables."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("DFGNN_")}
     home = str(BUILD / "tests/home")
     env.update(DFGNN_MODEL="none", CK_TIMEOUT_MULTIPLIER="2",
@@ -42,7 +43,7 @@ def environment():
 
 
 def flags():
-    """The compiler's words for a file of the library."""
+    """The words of the compiler's command for a file of the library."""
     said = subprocess.run(
         ["make", "-n", "V=1", "-W", os.path.relpath(TOP / "lib/select.c"),
          "lib/libdfgnn_internal_la-select.lo"],
@@ -91,8 +92,9 @@ def plant_cuda(fault, folder, words):
 
 
 def failures(test, extra):
-    """The tests of a program that fail, by name; test: "NAME=VALUE ... FILE",
-    a program of tests/ or a file of pytest, with a case behind it."""
+    """The names of the tests of a program that fail.  `test` is
+    "NAME=VALUE ... FILE", a program of tests/ or a file of pytest, which may
+    have a case behind it."""
     env = dict(environment(), **extra)
     *settings, program = test.split()
     env.update(s.split("=", 1) for s in settings)
@@ -147,7 +149,7 @@ def find(fault, words, before):
 
 def main(wanted):
     words, before = flags(), {}
-    missed, stale = 0, 0
+    planted_count, missed, stale = 0, 0, 0
     for fault in FAULTS:
         label = f"{fault.file}: {fault.what}"
         if wanted and not any(w in label for w in wanted):
@@ -161,6 +163,7 @@ def main(wanted):
             stale += 1
             print(f"stale     {label}: {error}", flush=True)
             continue
+        planted_count += 1
         if found:
             program, names = found
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -169,7 +172,9 @@ def main(wanted):
         else:
             missed += 1
             print(f"MISSED    {label}", flush=True)
-    return 2 if stale else 1 if missed else 0
+    if not planted_count:
+        print("no fault was planted", flush=True)
+    return 2 if stale or not planted_count else 1 if missed else 0
 
 
 if __name__ == "__main__":

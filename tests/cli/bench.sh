@@ -1,5 +1,5 @@
 #!/bin/sh
-# dfgnn-bench: its keys, the variants asked for, the cost of dispatch.
+# dfgnn-bench: its keys, named variants, the cost of dispatch, orders of nodes.
 . "$(dirname "$0")/lib.sh"
 
 promise "rows have the frozen keys"

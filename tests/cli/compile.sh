@@ -10,7 +10,7 @@ export DFGNN_STORE DFGNN_KERNEL_PACK DFGNN_KERNEL_CACHE
 cora="$top/data/cora.npz --op gt --dim 64"
 pack=$work/site.pack
 
-# kernels FILTER: of the rows of `info --json` that speak of kernels
+# kernels FILTER: it is true of the rows of `info --json` whose kind is kernels
 kernels() { holds "map(select(.kind == \"kernels\")) | $1"; }
 
 promise "info and doctor say that there is no compiler, and what to do"

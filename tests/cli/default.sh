@@ -1,6 +1,6 @@
 #!/bin/sh
-# The store that the package brings: sound, of hosts by alias, made of the rows
-# in git and of nothing else.
+# The store that the package brings is sound, names hosts by alias, and is made
+# of the rows in git and of nothing else.
 . "$(dirname "$0")/lib.sh"
 
 rows=$top/data/stores
@@ -16,7 +16,7 @@ holds '.[0].invalid == 0 and .[0].rows > 0'
 
 promise "no row in git is lost"
 rows_in_git=$(cat "$rows"/*.jsonl.gz | gzip -dc | wc -l)
-[ "$rows_in_git" -ge 6541 ] || fail "git has $rows_in_git rows"
+[ "$rows_in_git" -ge 6541 ] || fail "git has $rows_in_git rows, expected at least 6541"
 holds ".[0].rows == $rows_in_git"
 
 promise "its rows are of variants there are (else: data/stores/update.sh FILE)"
@@ -41,8 +41,10 @@ END
 
 promise "it names no host"
 status 0 dfgnn-tune export --store "$store"
-for host in $(sed 's/.*"host":"\([^"]*\)".*/\1/' "$work/out" | sort -u); do
-  [ -e "$rows/$host.jsonl.gz" ] || fail "host $host"
+hosts=$(sed 's/.*"host":"\([^"]*\)".*/\1/' "$work/out" | sort -u)
+[ -n "$hosts" ] || fail "no row has a host"
+for host in $hosts; do
+  [ -e "$rows/$host.jsonl.gz" ] || fail "host $host is no alias: git has no $host.jsonl.gz"
 done
 
 promise "it has the rows in git, in their order"
@@ -57,7 +59,7 @@ cmp -s "$store" "$work/again.db" || fail "the bytes differ"
 promise "every problem of it keeps variants to fall back on"
 status 0 dfgnn-tune export --store "$store" --best 1
 few=$(wc -l <"$work/out")
-[ "$few" -lt "$(wc -l <"$work/kept")" ] || fail "winners alone"
+[ "$few" -lt "$(wc -l <"$work/kept")" ] || fail "it has winners alone"
 
 promise "its maker says what it needs"
 status 1 sh "$rows/make.sh" "$work/no-such-tool" "$work/x.db"

@@ -1,16 +1,7 @@
 #!/bin/sh
-# dfgnn-graph: what it prints, what it writes, what it refuses.
+# dfgnn-graph: its output, the files that it writes, the input that it refuses.
 . "$(dirname "$0")/lib.sh"
 
-golden=$top/tests/cli/golden
-compare() { # FILE COMMAND...
-  file=$1
-  shift
-  status 0 "$@"
-  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
-  diff -u "$golden/$file" "$work/out" >&2 ||
-    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
-}
 same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }
 
 promise "--help is what the golden files hold"
@@ -150,38 +141,31 @@ case $? in
 *) fail "reorder --method metis is neither done nor unsupported" ;;
 esac
 
-wrong() { # PATTERN COMMAND...
-  pattern=$1
-  shift
-  promise "'$*' is wrong usage"
-  status 2 "$@"
-  says "$pattern"
-}
-wrong "no command" dfgnn-graph
-wrong "unknown command 'draw'" dfgnn-graph draw
-wrong "no operand, expected GRAPH" dfgnn-graph info
-wrong "too few operands, expected IN OUT" dfgnn-graph convert a
-wrong "no file to write" dfgnn-graph generate knn
-wrong "no kind and no --preset" dfgnn-graph generate -o "$work/x.npz"
-wrong "expected one kind or preset" dfgnn-graph generate knn grid -o x.npz
-wrong "batch needs a value" dfgnn-graph generate knn -o "$work/x.npz" --batch
-wrong "unknown or ambiguous option --size" \
+wrong_usage "no command" dfgnn-graph
+wrong_usage "unknown command 'draw'" dfgnn-graph draw
+wrong_usage "no operand, expected GRAPH" dfgnn-graph info
+wrong_usage "too few operands, expected IN OUT" dfgnn-graph convert a
+wrong_usage "no file to write" dfgnn-graph generate knn
+wrong_usage "no kind and no --preset" dfgnn-graph generate -o "$work/x.npz"
+wrong_usage "expected one kind or preset" dfgnn-graph generate knn grid -o x.npz
+wrong_usage "batch needs a value" dfgnn-graph generate knn -o "$work/x.npz" --batch
+wrong_usage "unknown or ambiguous option --size" \
   dfgnn-graph generate knn --size 4 -o "$work/x.npz"
-wrong "found the kind 'mesh', expected preset=NAME or one of sbm-pattern" \
+wrong_usage "found the kind 'mesh', expected preset=NAME or one of sbm-pattern" \
   dfgnn-graph generate mesh -o "$work/x.npz"
-wrong "knn: found the setting 'drop', expected one of nodes=71" \
+wrong_usage "knn: found the setting 'drop', expected one of nodes=71" \
   dfgnn-graph generate knn --drop .1 -o "$work/x.npz"
-wrong "found no known extension" dfgnn-graph convert "$top/data/cora.npz" x.y
+wrong_usage "found no known extension" dfgnn-graph convert "$top/data/cora.npz" x.y
 
-wrong "--method: found 'rabbit', expected degree, rcm, metis or community" \
+wrong_usage "--method: found 'rabbit', expected degree, rcm, metis or community" \
   dfgnn-graph reorder --method degree,rabbit "$top/data/cora.npz"
-wrong "several methods, expected one to write" \
+wrong_usage "several methods, expected one to write" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" "$work/x.npz"
-wrong "several methods, expected one to write" \
+wrong_usage "several methods, expected one to write" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" --map x.npz
-wrong "found no known extension" \
+wrong_usage "found no known extension" \
   dfgnn-graph reorder "$top/data/cora.npz" "$work/x.y"
-wrong "unexpected operand 'c'" dfgnn-graph reorder a b c
+wrong_usage "unexpected operand 'c'" dfgnn-graph reorder a b c
 
 promise "files that are no graphs are failures"
 status 1 dfgnn-graph reorder "$work/none.npz"

@@ -2,16 +2,6 @@
 # Help texts are as the golden files say, and man pages hold every option.
 . "$(dirname "$0")/lib.sh"
 
-golden=$top/tests/cli/golden
-compare() { # FILE COMMAND...
-  file=$1
-  shift
-  status 0 "$@"
-  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
-  diff -u "$golden/$file" "$work/out" >&2 ||
-    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
-}
-
 promise "--help is what the golden files hold"
 compare dfgnn-tune.txt dfgnn-tune --help
 commands=$(sed -n '/^#define TUNE_COMMANDS/,/^$/p' "$top/tools/tune.h" |
@@ -33,20 +23,20 @@ done
 
 promise "the manual has every option of the help"
 for t in dfgnn-tune dfgnn-bench; do
-  $t --manual >"$work/manual"
+  $t --manual >"$work/$t.1"
   cat "$golden/$t"*.txt | grep -o -e '^ *\(-., \)\?--[a-z-]*' |
     sed 's/.*--/--/' | sort -u >"$work/options"
   [ "$(wc -l <"$work/options")" -gt 8 ] || fail "the help has no options"
   while read -r option; do
-    grep -q -F -e "$(echo "$option" | sed 's/-/\\-/g')" "$work/manual" ||
+    grep -q -F -e "$(echo "$option" | sed 's/-/\\-/g')" "$work/$t.1" ||
       fail "$t.1 lacks $option"
   done <"$work/options"
 done
 
 promise "the manual has no mistakes of troff"
 if command -v man >/dev/null; then
-  for page in "$work/manual" "$top/docs/man/dfgnn.7" \
-    "$top/docs/man/dfgnn-job.5"; do
+  for page in "$work/dfgnn-tune.1" "$work/dfgnn-bench.1" \
+    "$top/docs/man/dfgnn.7" "$top/docs/man/dfgnn-job.5"; do
     LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" >/dev/null 2>"$work/err"
     [ ! -s "$work/err" ] || fail "$page: $(head -n 1 "$work/err")"
   done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a stranger gives: files without an end, names that a terminal obeys, many
-# stores, slips of the pen.  Nothing hangs, nothing crashes, all is named.
+# Input of strangers: files without an end, names with control characters, many
+# stores, typing errors.  Nothing hangs or crashes, and errors name their cause.
 . "$(dirname "$0")/lib.sh"
 
 # ended N COMMAND...: as status, but a command that hangs is ended and fails

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Job files: what they ask for is measured; mistakes have a file and a line.
+# Job files: the problems of a job are measured; errors name a file and a line.
 . "$(dirname "$0")/lib.sh"
 
 job=$work/job.yaml
@@ -87,6 +87,7 @@ status 1 dfgnn-tune run --job "$work"
 says "directory"
 
 promise "the example jobs are good"
+checked=0
 for j in "$top"/examples/jobs/*.yaml; do
   ! grep -q "^apiVersion:" "$j" || continue # a Kubernetes Job
   case $j in # graphs of a hundred million edges
@@ -95,7 +96,9 @@ for j in "$top"/examples/jobs/*.yaml; do
   esac
   status 0 dfgnn-tune run "$@" --job "$j" --dry-run --json --quiet --device cpu
   holds 'length > 1'
+  checked=$((checked + 1))
 done
+[ $checked -gt 0 ] || fail "there is no example"
 
 promise "the Slurm script tunes by shards, merges and publishes"
 cat >"$work/slurm.yaml" <<EOF

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bias and dropout are of the problem: measured, stored, told and moved apart
-# from problems without them; stores of version 1 keep their rows.
+# Bias and dropout belong to a problem: it is measured, stored, told and moved
+# apart from problems without them.  Stores of version 1 keep their rows.
 . "$(dirname "$0")/lib.sh"
 store=$work/t.db
 here="--device cpu --dim 8"

@@ -5,6 +5,10 @@
 
 kills=${DFGNN_SOAK:-8}
 unset DFGNN_SOAK
+[ "$kills" -gt 0 ] || {
+  echo "DFGNN_SOAK is $kills, expected a number above 0"
+  exit 99
+}
 store=$work/kill.db
 rows() { [ ! -e "$store" ] || dfgnn-tune export --store "$store" | sort; }
 
@@ -29,6 +33,7 @@ while [ $i -lt "$kills" ]; do
   mv "$work/after" "$work/before"
 done
 echo "$kills kills, $(wc -l <"$work/before") rows"
+[ -s "$work/before" ] || fail "no run kept a row before it was killed"
 status 0 dfgnn-tune verify "$store"
 
 promise "the same command resumes"

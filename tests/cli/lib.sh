@@ -1,4 +1,4 @@
-# lib.sh - what the command line tests share; sourced, not run
+# lib.sh - functions of the command line tests; it is sourced, not run
 #
 # A test makes its files in $work, which is removed at the end, and says what it
 # promises: `promise "text"` names the one that `fail` then reports.
@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/dfgnn-cli.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 XDG_DATA_HOME=$work/home
 export XDG_DATA_HOME
-# What is not tuned is chosen by the rule, unless a test is about models.
+# The rule chooses where nothing is tuned, unless a test is about models.
 DFGNN_MODEL=none
 export DFGNN_MODEL
 top=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -45,6 +45,7 @@ says() {
   }
 }
 
+# prints PATTERN: standard output of the last status command has a line like it
 prints() {
   grep -q -e "$1" "$work/out" || {
     fail "standard output lacks '$1'"
@@ -52,15 +53,41 @@ prints() {
   }
 }
 
-# holds FILTER: jq's filter is true of the JSON in out
+# wrong_usage PATTERN COMMAND...: the command is refused with 2 and says why
+wrong_usage() {
+  pattern=$1
+  shift
+  promise "'$*' is wrong usage"
+  status 2 "$@"
+  says "$pattern"
+  [ ! -s "$work/out" ] || fail "it prints on standard output"
+}
+
+golden=$top/tests/cli/golden
+# compare FILE COMMAND...: the command prints what a golden file holds
+compare() {
+  file=$1
+  shift
+  status 0 "$@"
+  [ -z "${REGENERATE-}" ] || cp "$work/out" "$golden/$file"
+  diff -u "$golden/$file" "$work/out" >&2 ||
+    fail "'$*' differs from tests/cli/golden/$file (REGENERATE=1 rewrites it)"
+}
+
+# holds FILTER: jq's filter is true of the JSON in out, which is not empty where
+# the filter says something of all its members
 holds() {
+  case $1 in
+  *all\(*) jq -e 'length > 0' "$work/out" >/dev/null ||
+    fail "the JSON is empty, so that this says nothing: $1" ;;
+  esac
   jq -e "$1" "$work/out" >/dev/null || {
     fail "the JSON does not satisfy: $1"
     head -c 600 "$work/out" | sed 's/^/  | /' >&2
   }
 }
 
-# A graph of three kinds of rows that is tuned in a moment.
+# A graph with three kinds of rows, which is tuned in a moment.
 small="powerlaw:nodes=300,edges=2400,max-degree=90,seed=7"
 quick="--device cpu --dim 8 --budget 300ms --quiet"
 

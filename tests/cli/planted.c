@@ -1,9 +1,9 @@
-/* planted.c - a variant that is wrong, to see what the tools make of one */
+/* planted.c - a variant that is wrong, to test what the tools do with one */
 #include "lib/registry.h"
 
 #include <string.h>
 
-/* Zeros, which are right for rows without edges alone. */
+/* Writes zeros, which are right only for rows without edges. */
 static dfgnn_status planted_launch(const dfgnn_launch *launch) {
   const dfgnn_problem *p = launch->setting.problem;
   int64_t numbers = launch->setting.matrix->destinations * p->heads * p->dim;

@@ -118,7 +118,7 @@ promise "prune removes what no library can use, and nothing else"
 jq -c '.variant |= sub("fwd"; "gone")' "$work/base.jsonl" >"$work/gone.jsonl"
 jq -c '.revision = 0 | .seed = "00000000000000bb"' "$work/base.jsonl" \
   >"$work/older.jsonl"
-# Without c, whose variants a library with CUDA knows to exist nowhere.
+# Store c is left out: a library with CUDA knows that it has no such variants.
 status 0 dfgnn-tune merge "$work/prune.db" "$work/a.db" "$work/b.db" --quiet
 usable=$(export_of "$work/prune.db" | cksum)
 status 0 dfgnn-tune import "$work/gone.jsonl" "$work/older.jsonl" \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The backward pass in every tool.
+# Every tool knows the backward pass.
 . "$(dirname "$0")/lib.sh"
 store=$work/t.db
 both="--pass forward,backward"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Published stores are immutable, and may be signed and asked to be.
+# Published stores are immutable, and may be signed; signatures may be required.
 . "$(dirname "$0")/lib.sh"
 
 # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
 #!/bin/sh
-# From run to explain: what is measured is stored, shown, and answers.
+# From run to explain: measurements are stored and shown, and decide the choice.
 . "$(dirname "$0")/lib.sh"
 store=$work/t.db
 

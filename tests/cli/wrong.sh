@@ -1,7 +1,7 @@
 #!/bin/sh
-# A variant that fails its check, planted in programs that are otherwise the
-# tools: see tests/cli/planted.c.  It is predicted to be
-# slow, so it is measured late: the budget has to reach it.
+# A variant that fails its check is planted in programs that are otherwise the
+# tools (tests/cli/planted.c).  It is predicted to be slow, so it is measured
+# late: the budget has to reach it.
 . "$(dirname "$0")/lib.sh"
 planted=cpu.attention.fwd.planted
 tune=$top_builddir/tests/cli/planted-tune

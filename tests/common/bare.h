@@ -1,12 +1,13 @@
-/* bare.h - calls without what they may leave out */
+/* bare.h - calls that leave out tensors which they may leave out */
 #ifndef DFGNN_TESTS_BARE_H
 #define DFGNN_TESTS_BARE_H
 
 #include "tests/common/variants.h"
 
-/* Every deterministic variant gives the same bits without optional outputs, and
- * without scales as with scales of 1; and each gradient alone as with the
- * others, which stay as they were.  Returns the number of checks. */
+/* Asserts that every deterministic variant gives the same bits without optional
+ * outputs, and without scales as with scales of 1; and that each gradient has
+ * the same bits where it is wanted alone, and the others are not written.
+ * Returns the number of checks. */
 int check_bare_calls(const char *device, const variant_test *test);
 
 #endif

@@ -15,7 +15,7 @@
 
 enum { HEADS = 3, DIM = 20, ROW = HEADS * DIM };
 
-const edge_case edge_cases[EDGE_CASES] = {
+static const edge_case cases[EDGE_CASES] = {
     {.name = "GT", .op = DFGNN_OP_GT, .edge_dim = 5},
     {.name = "GT, keys",
      .op = DFGNN_OP_GT,
@@ -43,6 +43,13 @@ const edge_case edge_cases[EDGE_CASES] = {
     {.name = "GAT", .op = DFGNN_OP_GAT, .edge_dim = DFGNN_EDGE_PROJECTED},
 };
 
+edge_test edge_test_make(int i) {
+  return (edge_test){
+      .c = &cases[i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT)],
+      .pass = (dfgnn_pass)(i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT),
+      .dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
+}
+
 /* ---- variants ------------------------------------------------------------ */
 
 typedef struct session {
@@ -55,7 +62,7 @@ typedef struct session {
   int64_t row, isolated, edges;
 } session;
 
-static int checked(const session *s, size_t i, const char *what) {
+static int checked(const session *s, size_t i, const char *label) {
   const dfgnn_variant *v = dfgnn__variant(i);
   const char *wanted = getenv("DFGNN_TEST_FAMILY");
   const dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
@@ -69,16 +76,16 @@ static int checked(const session *s, size_t i, const char *what) {
   const dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
   ck_assert_msg(status == DFGNN_OK, "%s, %s, %s %s, %s%s: %s", v->name,
                 s->c->name, dfgnn_pass_name(s->problem.pass),
-                dfgnn_dtype_name(s->problem.dtype), what,
+                dfgnn_dtype_name(s->problem.dtype), label,
                 s->problem.dropout ? ", dropout" : "", dfgnn_last_error());
   dfgnn_plan_destroy(plan);
   return 1;
 }
 
-/* About so many variants of each family are checked, in turn, and one at least
- * where one applies; DFGNN_TEST_FEW, DFGNN_TEST_FAMILY and DFGNN_TEST_FULL as
- * in tests/common/variants.c. */
-static int check_variants(const session *s, const char *what, size_t most,
+/* Checks about `most` variants of each family, in turn, and at least one where
+ * one applies.  DFGNN_TEST_FEW, DFGNN_TEST_FAMILY and DFGNN_TEST_FULL change
+ * that as in tests/common/variants.c.  Returns the number of checks. */
+static int check_variants(const session *s, const char *label, size_t most,
                           int turn) {
   int count = 0;
   for (size_t first = 0, end; first < dfgnn__variant_count(); first = end) {
@@ -93,24 +100,25 @@ static int check_variants(const session *s, const char *what, size_t most,
       const size_t at = first + (start + k) % size;
       if (found && (getenv("DFGNN_TEST_FEW") || k % share))
         continue;
-      found += checked(s, at, what);
+      found += checked(s, at, label);
     }
     count += found;
   }
   return count;
 }
 
-static void open_problem(session *s, const edge_case *c, dfgnn_pass pass,
-                         dfgnn_dtype dtype, int bias, int dropout) {
+static void open_problem(session *s, const edge_test *test, int bias,
+                         int dropout) {
+  const edge_case *c = test->c;
   dfgnn_problem p = DFGNN_PROBLEM_INIT;
   p.op = c->op;
-  p.pass = pass;
-  p.dtype = dtype;
+  p.pass = test->pass;
+  p.dtype = test->dtype;
   p.heads = HEADS;
   p.dim = DIM;
   p.bias = bias;
   p.dropout = dropout;
-  p.weights = pass == DFGNN_PASS_FORWARD;
+  p.weights = test->pass == DFGNN_PASS_FORWARD;
   p.edge_dim = c->edge_dim;
   p.edge_use = c->use;
   p.qk_norm = c->norm;
@@ -118,16 +126,6 @@ static void open_problem(session *s, const edge_case *c, dfgnn_pass pass,
   ck_ok(dfgnn__problem_complete(&s->problem, &p));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
                               shape_seed()));
-}
-
-static dfgnn_context *context(const char *device) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
-  options.device = device;
-  options.store = "";
-  options.threads = 2;
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  return ctx;
 }
 
 /* ---- values -------------------------------------------------------------- */
@@ -143,7 +141,7 @@ static int64_t numbers_of_edge(const session *s) {
                                    : s->problem.edge_dim;
 }
 
-/* One number of one edge of row s->row. */
+/* Sets one number of one edge of row s->row. */
 static void set_edge(const session *s, double value) {
   const int64_t width = numbers_of_edge(s);
   set(s, s->c->op == DFGNN_OP_GAT ? "score_edge" : "edge_attr",
@@ -153,7 +151,7 @@ static void set_edge(const session *s, double value) {
 static void one_nan(const session *s) { set_edge(s, NAN); }
 static void one_infinite(const session *s) { set_edge(s, INFINITY); }
 
-/* Whatever a node without edges holds, nobody sees it. */
+/* Nothing reads the features of a node without edges. */
 static void nan_without_edges(const session *s) {
   if (s->c->op == DFGNN_OP_GAT)
     set(s, "score_dst", s->isolated * HEADS, HEADS, NAN);
@@ -163,14 +161,13 @@ static void nan_without_edges(const session *s) {
     set(s, "grad_out", s->isolated * ROW, ROW, NAN);
 }
 
-/* A row without edges gives zeros, and so does one whose edges are masked. */
+/* A row without edges gives zeros even where W is NaN. */
 static void nan_weight(const session *s) {
   if (s->problem.edge_dim > 0)
     set(s, "edge_weight", 2, 1, NAN);
 }
 
-/* The row's edges, and every third one, are masked; one of those is NaN in what
- * only its value takes. */
+/* Masks every third edge and all of row s->row, which then gives zeros. */
 static void masked(const session *s) {
   set(s, "bias", s->first * HEADS, (s->last - s->first) * HEADS, -INFINITY);
   for (int64_t e = 0; e < s->edges; e += 3)
@@ -194,10 +191,9 @@ static const special specials[] = {
     {.name = "masked edges", .set = masked, .bias = 1},
 };
 
-int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
-                      dfgnn_dtype dtype) {
+int check_edge_values(const char *device, const edge_test *test) {
   enum { WITH_ISOLATED_ROWS = 3, VARIANTS = 2 };
-  session s = {.ctx = context(device)};
+  session s = {.ctx = context_on(device, "", 2)};
   shape graph = shape_make(WITH_ISOLATED_ROWS, shape_seed());
   const int32_t *offsets = graph.csr.offsets;
   int checks = 0;
@@ -212,15 +208,15 @@ int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
   for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
     for (int dropout = 0; dropout < 2; dropout++) {
       const special *x = &specials[i];
-      if ((x->forward_only && pass != DFGNN_PASS_FORWARD) ||
-          (x->given_only && c->edge_dim > 0))
+      if ((x->forward_only && test->pass != DFGNN_PASS_FORWARD) ||
+          (x->given_only && test->c->edge_dim > 0))
         continue;
-      /* What is NaN in the value of an edge that was dropped: some variants
-       * multiply its gradient by 0, others leave it out. */
-      if (x->set == one_nan && dropout && pass == DFGNN_PASS_BACKWARD &&
-          c->use == DFGNN_EDGE_VALUES)
+      /* An edge that was dropped and whose value is NaN: some variants multiply
+       * its gradient by 0, others leave it out. */
+      if (x->set == one_nan && dropout && test->pass == DFGNN_PASS_BACKWARD &&
+          test->c->use == DFGNN_EDGE_VALUES)
         continue;
-      open_problem(&s, c, pass, dtype, x->bias, dropout);
+      open_problem(&s, test, x->bias, dropout);
       x->set(&s);
       checks += check_variants(&s, x->name, VARIANTS, (int)i + dropout);
       dfgnn__harness_destroy(s.harness);
@@ -233,21 +229,21 @@ int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
 
 /* ---- hubs ---------------------------------------------------------------- */
 
-int check_edge_hubs(const char *device, const edge_case *c, dfgnn_pass pass,
-                    dfgnn_dtype dtype, int64_t degree) {
+int check_edge_hubs(const char *device, const edge_test *test, int64_t degree) {
   enum { VARIANTS = 4 };
-  session s = {.ctx = context(device)};
+  session s = {.ctx = context_on(device, "", 2)};
+  const int columns = test->pass == DFGNN_PASS_BACKWARD;
   int checks = 0;
-  for (int column = 0; column <= (pass == DFGNN_PASS_BACKWARD); column++) {
+  for (int column = 0; column <= columns; column++) {
     const hub h = {.degree = degree,
                    .column = column,
                    .distinct = column ? degree : degree / 3};
     dfgnn_csr csr = hub_make(&h);
     ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &csr));
-    open_problem(&s, c, pass, dtype, column, column);
+    open_problem(&s, test, column, column);
     checks += check_variants(
         &s, column ? "a column of many edges" : "a row of many edges", VARIANTS,
-        column + (int)dtype);
+        column + (int)test->dtype);
     dfgnn__harness_destroy(s.harness);
     dfgnn_graph_destroy(s.graph);
     hub_free(&csr);

@@ -14,18 +14,27 @@ typedef struct edge_case {
   dfgnn_qk_norm norm;
 } edge_case;
 
-enum { EDGE_CASES = 9 };
-extern const edge_case edge_cases[EDGE_CASES];
+typedef struct edge_test {
+  const edge_case *c;
+  dfgnn_pass pass;
+  dfgnn_dtype dtype;
+} edge_test;
 
-/* Variants agree with the reference where features of one edge, W, or nodes
- * without edges are NaN or infinite, and where edges are masked.  Returns how
- * many checks were made. */
-int check_edge_values(const char *device, const edge_case *c, dfgnn_pass pass,
-                      dfgnn_dtype dtype);
+enum {
+  EDGE_CASES = 9,
+  EDGE_TESTS = EDGE_CASES * (int)DFGNN_PASS_COUNT * (int)DFGNN_DTYPE_COUNT
+};
 
-/* Variants agree with the reference on a row, and on a column, of so many
- * edges.  Returns how many checks were made. */
-int check_edge_hubs(const char *device, const edge_case *c, dfgnn_pass pass,
-                    dfgnn_dtype dtype, int64_t degree);
+/* The i-th test, storage types varying fastest. */
+edge_test edge_test_make(int i);
+
+/* Asserts that variants agree with the reference where features of one edge, W,
+ * or nodes without edges are NaN or infinite, and where edges are masked.
+ * Returns the number of checks. */
+int check_edge_values(const char *device, const edge_test *test);
+
+/* Asserts that variants agree with the reference on a row, and on a column, of
+ * `degree` edges.  Returns the number of checks. */
+int check_edge_hubs(const char *device, const edge_test *test, int64_t degree);
 
 #endif

@@ -7,7 +7,8 @@
 #include "lib/plan.h"
 #include "tests/unit/fixture.h"
 
-/* The hub is the last of so many, so that its last edge is the graph's. */
+/* The hub is the last of OTHERS rows or columns, so that its last edge is the
+ * last of the graph. */
 enum { OTHERS = 8, HUB = OTHERS - 1, MANY = 40000, MILLION = 1000000 };
 
 const hub hubs[HUBS] = {
@@ -16,14 +17,14 @@ const hub hubs[HUBS] = {
      .distinct = MILLION,
      .heads = 1,
      .dim = 4,
-     .wide_only = 1},
+     .f32_only = 1},
     {.name = "a column of 10^6 edges",
      .degree = MILLION,
      .column = 1,
      .distinct = MILLION,
      .heads = 1,
      .dim = 4,
-     .wide_only = 1},
+     .f32_only = 1},
     {.name = "a row", .degree = MANY, .distinct = MANY, .heads = 2, .dim = 20},
     {.name = "a column",
      .degree = MANY,
@@ -44,7 +45,8 @@ const hub hubs[HUBS] = {
      .dim = 20},
 };
 
-/* Rows or columns beside the hub have two edges each. */
+/* Every row but the hub has two edges; if the hub is a column, one of them
+ * leads to it. */
 dfgnn_csr hub_make(const hub *h) {
   int64_t side = h->distinct > OTHERS ? h->distinct : OTHERS;
   int64_t rows = h->column ? side : OTHERS;
@@ -75,13 +77,13 @@ int hub_problem(dfgnn_problem *problem, const hub *h,
   p.heads = h->heads;
   p.dim = h->dim;
   if ((h->column && test->pass == DFGNN_PASS_FORWARD) ||
-      (h->wide_only && test->dtype != DFGNN_F32))
+      (h->f32_only && test->dtype != DFGNN_F32))
     return 0;
   return dfgnn__problem_complete(problem, &p) == DFGNN_OK &&
          dfgnn__operator(test->op, test->pass);
 }
 
-/* A value by node that has either sign and a size in 0.5 .. 1.5. */
+/* A value of size 0.5 to 1.5 whose sign alternates from node to node. */
 static double alternating(const void *row, int64_t i) {
   int64_t node = i / *(const int64_t *)row;
   uint64_t x = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
@@ -102,7 +104,8 @@ dfgnn_status hub_fill(dfgnn_harness *harness, const hub *h,
 
 /* ---- every variant ------------------------------------------------------- */
 
-/* The table's program is no test. */
+/* Ends the program on an error: tests/accuracy is no test, so Check cannot
+ * report it. */
 static void must(dfgnn_status status) {
   if (!status)
     return;
@@ -152,7 +155,7 @@ static int visit_hub(hub_result *r, dfgnn_context *ctx, int turn,
       first = i;
       checked = 0;
     }
-    /* The first that applies, and those whose turn it is. */
+    /* The first variant that applies is checked, and those whose turn it is. */
     if (checked && !has_turn(i - first, turn))
       continue;
     if (!check_variant(r, ctx, graph, harness))

@@ -11,19 +11,19 @@ enum { HUBS = 6 };
 
 typedef struct hub {
   const char *name;
-  int64_t degree;   /* of the hub */
+  int64_t degree;   /* edges of the hub */
   int column;       /* 1: it is a source, which only backward sums over */
-  int64_t distinct; /* its neighbours; fewer than degree: edges repeat */
+  int64_t distinct; /* neighbours; if fewer than degree, edges repeat */
   int alternates;   /* 1: neighbours' features alternate in sign */
   int heads, dim;
-  int wide_only; /* 1: with one type and few features, for time's sake */
+  int f32_only; /* 1: for time's sake no other type is checked */
 } hub;
 
 extern const hub hubs[HUBS];
 
 dfgnn_csr hub_make(const hub *h);
 void hub_free(dfgnn_csr *csr);
-/* The problem of a test on a hub; 0 if the hub has nothing to say about it. */
+/* Sets the problem of a test on a hub; 0 if the hub does not check it. */
 int hub_problem(dfgnn_problem *problem, const hub *h, const variant_test *test);
 /* Gives features alternating signs, if the hub wants them. */
 dfgnn_status hub_fill(dfgnn_harness *harness, const hub *h,
@@ -37,9 +37,9 @@ typedef struct hub_result {
   dfgnn_accuracy accuracy;
 } hub_result;
 
-/* Checks variants of the device on every hub and calls visit with each result;
- * of a large family some, in turn, unless DFGNN_TEST_FULL is set.  Returns how
- * many were checked. */
+/* Checks variants of the device on every hub and calls visit with each result.
+ * Variants of a large family take turns, unless DFGNN_TEST_FULL is set. Returns
+ * the number of checks. */
 int hubs_visit(const char *device, const variant_test *test,
                void (*visit)(const hub_result *, void *), void *data);
 

@@ -1,4 +1,3 @@
-/* inside.c - what an inside graph computes, against the graph as it is */
 #include "tests/common/inside.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 
 typedef struct setting {
   dfgnn_context *ctx;
-  dfgnn_graph *graph; /* as it is */
+  dfgnn_graph *graph; /* in the caller's order */
   dfgnn_problem problem;
   const dfgnn_operator *op;
 } setting;
@@ -27,7 +26,8 @@ static size_t bytes_of(const setting *s, const dfgnn_tensor *t) {
   return elements_of(s, t) * dfgnn__tensor_element_size(t, &s->problem);
 }
 
-/* What a harness leaves out or shares: outputs and modifiers. */
+/* Whether each run has a tensor of its own: outputs and modifiers, which the
+ * harness shares or leaves out. */
 static int own(const setting *s, const dfgnn_tensor *t) {
   return (!dfgnn__role_reads(t->role) || t->role == DFGNN_ROLE_MODIFIER) &&
          dfgnn__tensor_used(t, &s->problem);
@@ -84,6 +84,7 @@ static double number(const setting *s, const dfgnn_tensor *t, const void *array,
 
 static void compare(const setting *s, dfgnn_args *found, dfgnn_args *expected) {
   double tolerance = s->problem.dtype == DFGNN_F64 ? 1e-11 : 2e-4;
+  int compared = 0;
   for (const dfgnn_tensor *t = s->op->tensors; t->name; t++) {
     if (dfgnn__role_reads(t->role) || !own(s, t))
       continue;
@@ -98,7 +99,9 @@ static void compare(const setting *s, dfgnn_args *found, dfgnn_args *expected) {
     }
     free(x);
     free(y);
+    compared++;
   }
+  ck_assert_int_gt(compared, 0);
 }
 
 static void run(const setting *s, dfgnn_graph *graph, const dfgnn_args *args) {
@@ -121,7 +124,8 @@ static void run(const setting *s, dfgnn_graph *graph, const dfgnn_args *args) {
   dfgnn_plan_destroy(plan);
 }
 
-/* Case i, as far as some variant serves it: without bias if need be. */
+/* Sets the problem of case i, without bias if no variant takes one; returns 0
+ * if no variant serves it. */
 static int find_problem(setting *s, int i, dfgnn_dtype dtype) {
   dfgnn_plan *plan = NULL;
   dfgnn_problem *p = &s->problem;

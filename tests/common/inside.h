@@ -1,10 +1,11 @@
-/* inside.h - what an inside graph computes, against the graph as it is */
+/* inside.h - results of graphs that are reordered inside, against those of the
+ * same graphs in the caller's order */
 #ifndef DFGNN_TESTS_INSIDE_H
 #define DFGNN_TESTS_INSIDE_H
 
 #include "dfgnn.h"
 
-/* Operators and passes. */
+/* A case is an operator and a pass. */
 #define INSIDE_CASES (DFGNN_OP_COUNT * DFGNN_PASS_COUNT)
 
 /* Asserts that case i gives the same on a graph reordered inside and on csr.

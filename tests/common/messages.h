@@ -4,8 +4,8 @@
 
 #include "tests/common/variants.h"
 
-/* Given edges, none, and projections of one feature, of vectors that are whole
- * and of those that are not. */
+/* Edge features that are given projected, none, and projections of one feature,
+ * of whole vectors of features and of others. */
 static const struct {
   dfgnn_message message;
   int64_t edge_dim;
@@ -19,7 +19,9 @@ static const struct {
     {DFGNN_MESSAGE_GATE_VALUE, 5},
 };
 
-/* Those that take a turn together are of every sort. */
+/* Three operators take turns in the tests of one kind, pass and type: every
+ * second one of the list, which are a sum or mean of SpMM and two kinds of
+ * reductions. */
 enum { MESSAGE_TURNS = 3 };
 static const dfgnn_op message_ops[] = {
     DFGNN_OP_SPMM_SUM,    DFGNN_OP_SPMM_MEAN,  DFGNN_OP_REDUCE_MIN,
@@ -35,9 +37,9 @@ static const dfgnn_op message_ops[] = {
 static inline variant_test message_test_make(int i) {
   variant_test test = {.dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
   int pass = i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT;
-  int rest = i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT);
-  int kind = rest % MESSAGE_COUNT(message_kinds);
-  int turn = rest / MESSAGE_COUNT(message_kinds);
+  int number = i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT);
+  int kind = number % MESSAGE_COUNT(message_kinds);
+  int turn = number / MESSAGE_COUNT(message_kinds);
   test.pass = (dfgnn_pass)pass;
   test.op = message_ops[(kind + pass + (int)test.dtype + 2 * turn) %
                         MESSAGE_COUNT(message_ops)];

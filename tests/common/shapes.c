@@ -25,7 +25,8 @@ static int32_t many(int32_t row) { return (void)row, 20 + below(50); }
 static int32_t often_none(int32_t row) {
   return row % 3 == 0 ? 1 + below(8) : 0;
 }
-/* Longer than every chunk, work item and score buffer of a block of rows. */
+/* The super node has more edges than every chunk, work item and score buffer of
+ * a block of rows holds. */
 static int32_t super(int32_t row) { return row == 7 ? 2100 : below(10); }
 static int32_t pairs(int32_t row) { return 2 * (row % 5); }
 
@@ -40,11 +41,11 @@ static int32_t twice(int32_t row, int32_t k, int32_t columns) {
 }
 static int32_t to_seven(int32_t row) { return row % 8; }
 
-/* Blocks of ten nodes. */
+/* Sources in blocks of ten nodes. */
 static int32_t in_block(int32_t row, int32_t k, int32_t columns) {
   return (void)k, (void)columns, row / 10 * 10 + below(10);
 }
-/* The same, each once and in order. */
+/* Sources in blocks of ten nodes, each once and in order. */
 static int32_t in_order(int32_t row, int32_t k, int32_t columns) {
   return (void)columns, row / 10 * 10 + k + (k >= 3 ? row % 3 : 0);
 }

@@ -1,4 +1,4 @@
-/* shapes.h - small graphs of every shape a kernel has to stand */
+/* shapes.h - small graphs of every shape that a kernel has to serve */
 #ifndef DFGNN_TESTS_SHAPES_H
 #define DFGNN_TESTS_SHAPES_H
 
@@ -10,7 +10,8 @@ typedef struct shape {
 } shape;
 
 #define SHAPES 9
-/* One more: a batch, the edges of each row in the order of their columns. */
+/* The number of one more shape: a batch, the edges of each row in the order of
+ * their columns. */
 #define SHAPE_IN_ORDER SHAPES
 
 /* The i-th shape; the same for a seed. */
@@ -19,7 +20,7 @@ shape shape_make(int i, unsigned seed);
 void shape_widen(shape *s);
 void shape_free(shape *s);
 
-/* DFGNN_TEST_SEED, else a fixed one; printed once. */
+/* The seed of DFGNN_TEST_SEED, else a fixed one; it is printed once. */
 unsigned shape_seed(void);
 
 #endif

@@ -17,9 +17,9 @@ typedef struct item {
   const dfgnn_tensor *tensor;
   void *host, *device;
   size_t bytes;
-  int64_t numbers;       /* without what lies between the features */
-  double *expected;      /* of what is saved or written */
-  float *fixed, *summed; /* of its bounds */
+  int64_t numbers;       /* elements, without the gaps between features */
+  double *expected;      /* the reference's, if saved or written */
+  float *fixed, *summed; /* the two parts of its bounds */
 } item;
 
 struct strided {
@@ -36,7 +36,8 @@ static double number(unsigned *state) {
   return (double)(*state >> 8) / (1 << 23) - 1;
 }
 
-/* DFGNN_DTYPE_COUNT: 32-bit integers. */
+/* The type of a tensor's elements; DFGNN_DTYPE_COUNT stands for 32-bit
+ * integers. */
 static dfgnn_dtype type_of(const strided *s, const dfgnn_tensor *t) {
   if (t->element == DFGNN_ELEMENT_INDEX)
     return DFGNN_DTYPE_COUNT;
@@ -69,7 +70,7 @@ static double get(const void *array, int64_t i, dfgnn_dtype dtype) {
              : dfgnn__bf16_to_float(((const uint16_t *)array)[i]);
 }
 
-/* Where the i-th number (nodes, heads, features) lies. */
+/* The position of the i-th number in the order of nodes, heads, features. */
 static int64_t place(const strided *s, const dfgnn_tensor *t, int64_t i) {
   int64_t heads = s->problem.heads, dim = s->problem.dim;
   int64_t node = i / (heads * dim), head = i / dim % heads, d = i % dim;
@@ -114,7 +115,8 @@ static dfgnn_status make_item(strided *s, dfgnn_context *ctx,
   return status;
 }
 
-/* Dense tensors of the forward pass that backward has no use for; how many. */
+/* Makes dense tensors that forward has and backward has not; returns their
+ * number. */
 static int lend(void **lent, dfgnn_args *host, const strided *s) {
   const dfgnn_operator *op = dfgnn__operator(s->problem.op, DFGNN_PASS_FORWARD);
   unsigned state = 1;
@@ -134,7 +136,8 @@ static int lend(void **lent, dfgnn_args *host, const strided *s) {
   return count;
 }
 
-/* What forward saves for backward (saved), or what the problem writes. */
+/* Computes the tensors that forward saves for backward, if `saved`, else those
+ * that the problem writes. */
 static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
   dfgnn_problem problem = s->problem;
   dfgnn_args complete, host = s->host;
@@ -157,6 +160,8 @@ static dfgnn_status expect(strided *s, const dfgnn_view *transpose, int saved) {
     wanted++;
   }
   dfgnn_status status = DFGNN_OK;
+  if (!wanted && !saved)
+    return dfgnn__fail(DFGNN_ERROR_WRONG, "the operator writes nothing");
   if (wanted && saved)
     lent_count = lend(lent, &host, s);
   if (wanted)
@@ -231,8 +236,9 @@ void strided_free(strided *s, dfgnn_context *ctx) {
   free(s);
 }
 
-/* The largest error as a part of its bound, of a sum over all edges; what is
- * compared is overwritten, so that only what no feature owns is left. */
+/* The largest error as a part of the bound of a sum over all edges.  Each
+ * number that was compared is overwritten, so that only the gaps between
+ * features are left, which must be untouched. */
 static double compare(const strided *s, const item *it, char *found,
                       const dfgnn_arithmetic *arithmetic) {
   size_t size = dfgnn__tensor_element_size(it->tensor, &s->problem);
@@ -258,7 +264,7 @@ static double compare(const strided *s, const item *it, char *found,
   return worst;
 }
 
-/* Writes UNTOUCHED to every output, or compares them all. */
+/* Writes UNTOUCHED to every output or, with `after`, compares all outputs. */
 static dfgnn_status outputs(double *error, const strided *s, dfgnn_context *ctx,
                             const dfgnn_arithmetic *after) {
   dfgnn_status status = DFGNN_OK;

@@ -8,7 +8,7 @@
 
 typedef struct strided strided;
 
-/* NULL, with dfgnn_last_error(), if something fails. */
+/* Returns NULL, with dfgnn_last_error(), if something fails. */
 strided *strided_make(dfgnn_context *ctx, const shape *shape,
                       const dfgnn_problem *problem,
                       const dfgnn_strides *strides, unsigned seed);

@@ -12,19 +12,19 @@ static int32_t below(int32_t bound) {
 
 static int32_t block_sizes(int kind, int32_t k) {
   switch (kind) {
-  case 0: /* fit in one window of 16 or 32, or take several of any */
+  case 0: /* blocks that fit in one window of 16 or 32 rows, or take several */
     return 1 + below(k % 4 == 0 ? 200 : 20);
-  case 1: /* as large as a window, half a window, and one more */
+  case 1: /* as large as a window or half of one, or a little larger */
     return (k % 2 ? 8 : 16) + k % 3;
-  case 2: /* nodes without an edge between others */
+  case 2: /* nodes without an edge between blocks */
     return k % 3 == 0 ? 30 : 1;
   default:
     return 300;
   }
 }
 
-/* Blocks on the diagonal, each held together by a cycle; columns are in no
- * order, and appear twice now and then if asked. */
+/* Blocks on the diagonal, each held together by a cycle.  Columns are in no
+ * order, and with `twice` some appear twice. */
 static dfgnn_csr blocks(int kind, int twice) {
   enum { N = 700 };
   int32_t *offsets = calloc(N + 1, sizeof *offsets);
@@ -51,8 +51,8 @@ static dfgnn_csr blocks(int kind, int twice) {
   return csr32(N, N, offsets, indices);
 }
 
-/* Short rows of columns all over, in falling order, and one of many columns
- * that lie close. */
+/* Short rows whose columns lie far apart, in falling order, and one row of many
+ * columns that lie close together. */
 static dfgnn_csr wide(int32_t rows, int32_t columns, int32_t many, int step) {
   int32_t *offsets = calloc((size_t)rows + 1, sizeof *offsets);
   int32_t *indices = malloc((size_t)(rows * 40 + many) * sizeof *indices);
@@ -76,7 +76,7 @@ dfgnn_csr tiled_make(int i) {
     return shape_make(i, shape_seed()).csr;
   i -= SHAPES;
   state = shape_seed() + (unsigned)i;
-  if (i < 2) /* of one node, with a loop and without */
+  if (i < 2) /* one node, without a loop and with one */
     return csr32(1, 1, memcpy(malloc(8), i ? loop : alone, 8), calloc(1, 4));
   if (i < 8)
     return blocks((i - 2) % 4, i >= 6);

@@ -8,7 +8,7 @@
 
 enum {
   TILED = SHAPES + 9,
-  TILED_WIDE = TILED + 2 /* and with columns by the hundred thousand */
+  TILED_WIDE = TILED + 2 /* and graphs of several 100000 columns */
 };
 
 /* 32-bit offsets and indices; the same for a seed (shape_seed). */

@@ -13,14 +13,11 @@
 #include "lib/registry.h"
 #include "tests/common/shapes.h"
 #include "tests/common/strided.h"
+#include "tests/unit/fixture.h"
 #include "tuner/harness.h"
 
-#define ck_ok(expression)                                                      \
-  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
-                dfgnn_last_error())
-
-/* Problems of check_every_variant are 18; those of a variant, in a family of so
- * many times TURN, that fraction of them. */
+/* check_every_variant has 18 problems; a variant of a family of n variants is
+ * checked in one of 1 + n / TURN of them. */
 enum { TURN = 5 };
 
 /* ---- loops --------------------------------------------------------------- */
@@ -33,8 +30,8 @@ typedef struct session {
   dfgnn_harness *harness;
 } session;
 
-/* DFGNN_TEST_FAMILY=TEXT looks at families alone whose names hold TEXT, for
- * whoever works on one. */
+/* DFGNN_TEST_FAMILY=TEXT checks only variants whose names hold TEXT, for work
+ * on one family. */
 static const char *wanted_family(void) { return getenv("DFGNN_TEST_FAMILY"); }
 
 static int is_wanted(const dfgnn_variant *variant) {
@@ -51,17 +48,11 @@ static void check_wanted_is_known(const char *backend) {
 }
 
 static dfgnn_context *context_of(const char *device, int threads) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
   check_wanted_is_known(device);
-  options.device = device;
-  options.store = "";
-  options.threads = threads;
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  return ctx;
+  return context_on(device, "", threads);
 }
 
-/* Threads share out rows alike for every type: one type shows it. */
+/* Threads share out rows alike for every type, so one type runs with two. */
 static dfgnn_context *context(const char *device, dfgnn_dtype dtype) {
   return context_of(device, dtype == DFGNN_F32 ? 2 : 1);
 }
@@ -78,8 +69,8 @@ static void close_shape(session *s) {
   shape_free(&s->shape);
 }
 
-/* Must this variant stand in this problem?  All do in a full test; else those
- * of a large family take turns. */
+/* Whether a variant is checked in a problem.  All are in a full test; else the
+ * variants of a large family take turns. */
 static int has_turn(int in_family, int of_family, int turn) {
   static int full = -1;
   if (full < 0)
@@ -88,9 +79,9 @@ static int has_turn(int in_family, int of_family, int turn) {
   return (in_family + turn) % share == 0;
 }
 
-/* DFGNN_TEST_FEW=N takes one problem of N, and one variant of each family in
- * it: little enough for the emulator, which compiles thousands of kernels
- * slowly. 0 without it. */
+/* N of DFGNN_TEST_FEW=N, else 0.  The tests then take one problem of N, and one
+ * variant of each family in it: little enough for the emulator, which compiles
+ * thousands of kernels slowly. */
 static int few(void) {
   const char *text = getenv("DFGNN_TEST_FEW");
   return text ? atoi(text) : 0;
@@ -134,8 +125,8 @@ static int visit_variant(session *s, const dfgnn_variant *variant, visit f,
   return 1;
 }
 
-/* Calls f with a plan of the first variant that applies, from one on that
- * changes with the turn. */
+/* Calls f with a plan of the first variant of a family that applies, from a
+ * place on that changes with the turn.  Returns the number of calls. */
 static int one_variant(session *s, visit f, void *data, int turn, size_t first,
                        int size, unsigned char *met) {
   for (int k = 0; k < size; k++) {
@@ -150,8 +141,8 @@ static int one_variant(session *s, visit f, void *data, int turn, size_t first,
 }
 
 /* Calls f with a plan of each variant that applies and has its turn or was
- * never met, and of one more of a family none of which was called; returns how
- * many, and marks them in met. */
+ * never met, and of one variant of each family that has none of these.  Returns
+ * the number of calls and marks the variants in met. */
 static int each_variant(session *s, visit f, void *data, int turn,
                         unsigned char *met) {
   int count = 0;
@@ -220,14 +211,31 @@ int variant_test_count(const char *backend, const variant_test *test) {
   return count;
 }
 
+void check_backend_has_variants(const char *backend) {
+  int count[DFGNN_OP_COUNT][DFGNN_PASS_COUNT] = {{0}}, checked = 0;
+  for (int i = 0; i < VARIANT_TESTS; i++) {
+    variant_test test = variant_test_make(i);
+    count[test.op][test.pass] += variant_test_count(backend, &test);
+  }
+  for (int op = 0; op < DFGNN_OP_COUNT; op++)
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+      if (!dfgnn__operator((dfgnn_op)op, (dfgnn_pass)pass))
+        continue;
+      ck_assert_msg(count[op][pass] > 0, "%s has no variant of %s %s", backend,
+                    dfgnn_op_name((dfgnn_op)op),
+                    dfgnn_pass_name((dfgnn_pass)pass));
+      checked++;
+    }
+  ck_assert_int_gt(checked, 0);
+}
+
 static int has(const variant_test *test, const char *tensor) {
   const dfgnn_operator *op = dfgnn__operator(test->op, test->pass);
   int i = op ? dfgnn__tensor_find(op, tensor) : -1;
   return i >= 0 && op->tensors[i].flag <= DFGNN_FLAG_BIAS;
 }
 
-/* What a problem can ask for beside its shape; each is left out where the
- * operator has none. */
+/* Options of a problem; one is left out where the operator lacks it. */
 enum {
   PLAIN = 0,
   WEIGHTS = 1,
@@ -257,8 +265,8 @@ static dfgnn_problem problem_of(const variant_test *test, int heads, int dim,
   return complete;
 }
 
-/* 0 if there is nothing to test: no forward variant takes what is asked of a
- * backward one. */
+/* Returns 0 if there is nothing to test: no forward variant computes what the
+ * gradients read. */
 static int open_problem(session *s) {
   dfgnn_status status = dfgnn__harness_create(&s->harness, s->ctx, s->graph,
                                               &s->problem, shape_seed());
@@ -273,8 +281,8 @@ static int open_problem(session *s) {
 static const int widths[] = {1, 3, 17, 32, 64, 100, 128};
 static const int heads[] = {1, 3, 8};
 
-/* The variants that never applied are named: a view or an instruction set that
- * this machine lacks may be what they want. */
+/* Names the variants that never applied: they may need a view or an instruction
+ * set that this machine lacks. */
 static void check_met(const session *s, const unsigned char *met,
                       const variant_test *test) {
   int count = 0;
@@ -298,8 +306,9 @@ int check_every_variant(const char *device, const variant_test *test) {
 
   for (int which = 0; which < SHAPES; which++) {
     open_shape(&s, which, (turn + which) % 2);
-    /* 21 pairs of width and heads, 9 shapes, two problems each: all pairs.  A
-     * third that adds to gradients, a fourth of less exact products. */
+    /* 21 pairs of width and heads take turns in two problems on each of 9
+     * shapes.  A third problem adds to gradients, and a fourth allows products
+     * in TF32. */
     for (int k = 0; k < (test->dtype == DFGNN_F32 ? 4 : 3); k++) {
       int pair = (turn + 2 * which + k) % 21;
       int asked = k == 3   ? TF32
@@ -423,7 +432,7 @@ static void infinite_value(session *s, dfgnn_op op) {
   set(s, "value", 3 * ROW + 1, 1, INFINITY);
 }
 
-/* Every score of row 1 is -inf, and of other rows that of source 2. */
+/* Every score of row 1 is -inf; in GAT those of source 2 are, too. */
 static void minus_infinity(session *s, dfgnn_op op) {
   int64_t sources = s->graph->matrix.sources;
   if (op == DFGNN_OP_GAT) {
@@ -464,7 +473,7 @@ static void far_below_zero(session *s, dfgnn_op op) {
 
 /* Row 1 and every third edge are masked by their bias. */
 static void masked(session *s, dfgnn_op op) {
-  const int32_t *offsets = s->graph->matrix.offsets; /* on the CPU's host */
+  const int32_t *offsets = s->graph->matrix.offsets; /* read on the CPU */
   (void)op;
   if (!strcmp(s->ctx->backend->name, "cpu"))
     set(s, "bias", offsets[1] * HEADS, (offsets[2] - offsets[1]) * HEADS,
@@ -476,18 +485,24 @@ static void masked(session *s, dfgnn_op op) {
 typedef struct special {
   void (*set)(session *, dfgnn_op);
   int flags;
-  int attention; /* 1: of attention only */
-  int backward;  /* 1: of both passes */
+  int attention; /* 1: only operators of attention are checked */
+  int backward;  /* 1: both passes are checked, else forward alone */
 } special;
 
-/* A gradient of a row with an infinite sum is that of a cancellation, and one
- * of scores in the thousands has lost its digits in the log-sum-exp. */
+/* Backward is left out where a row's sum is infinite, since its gradient is a
+ * cancellation, and where scores are in the thousands, since it has lost its
+ * digits in the log-sum-exp. */
 static const special specials[] = {
-    {plain, PLAIN, 0, 1},           {nan_score, WEIGHTS, 1, 1},
-    {nan_value, PLAIN, 0, 0},       {infinite_value, WEIGHTS, 0, 0},
-    {minus_infinity, PLAIN, 1, 1},  {plus_infinity, WEIGHTS, 1, 0},
-    {zero_norms, PLAIN, 0, 1},      {far_below_zero, WEIGHTS, 1, 0},
-    {masked, BIAS | WEIGHTS, 1, 1}, {masked, BIAS | DROPOUT, 1, 1},
+    {.set = plain, .backward = 1},
+    {.set = nan_score, .flags = WEIGHTS, .attention = 1, .backward = 1},
+    {.set = nan_value},
+    {.set = infinite_value, .flags = WEIGHTS},
+    {.set = minus_infinity, .attention = 1, .backward = 1},
+    {.set = plus_infinity, .flags = WEIGHTS, .attention = 1},
+    {.set = zero_norms, .backward = 1},
+    {.set = far_below_zero, .flags = WEIGHTS, .attention = 1},
+    {.set = masked, .flags = BIAS | WEIGHTS, .attention = 1, .backward = 1},
+    {.set = masked, .flags = BIAS | DROPOUT, .attention = 1, .backward = 1},
 };
 
 void check_special_values(const char *device, const variant_test *test) {
@@ -495,7 +510,7 @@ void check_special_values(const char *device, const variant_test *test) {
   int attention = DFGNN_OPS_ATTENTION >> test->op & 1, checks = 0;
 
   open_shape(&s, SHAPE_IN_ORDER, 0);
-  /* Tiles that are staged and tiles that are not. */
+  /* One width whose tiles are staged, and one whose tiles are not. */
   static const int dims[] = {DIM, 32};
   for (size_t i = 0; i < 2 * (sizeof specials / sizeof specials[0]); i++) {
     const special *c = &specials[i / 2];
@@ -546,7 +561,8 @@ static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
 }
 
 void check_strides(const char *device, const variant_test *test) {
-  /* Features adjacent with gaps, features apart, heads innermost with a gap. */
+  /* Features are adjacent with gaps between heads, or lie apart, or heads are
+   * innermost with a gap. */
   static const dfgnn_strides strides[] = {
       {2 * 23 + 5, 23, 1}, {2 * 60 + 3, 60, 3}, {20 * 3, 1, 3}};
   session s = {.ctx = context(device, test->dtype)};
@@ -569,10 +585,10 @@ void check_strides(const char *device, const variant_test *test) {
 
 /* ---- repeated calls ------------------------------------------------------ */
 
-enum { OUTPUT_BYTES = 16 << 20 }; /* of two calls */
+enum { OUTPUT_BYTES = 16 << 20 }; /* room for two calls */
 
-/* Copies whatever the operator writes, one after the other; returns the end,
- * which is not beyond room. */
+/* Copies all tensors that the operator writes, one after the other, into memory
+ * that ends at `room`; returns the end of the copies. */
 static char *take_outputs(session *s, char *to, const char *room) {
   const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
   const dfgnn_matrix *m = &s->graph->matrix;
@@ -607,7 +623,8 @@ static void repeats(session *s, dfgnn_plan *plan, void *data) {
                 "%s differs from call to call", dfgnn_plan_variant(plan));
 }
 
-/* Rows that are cut, rows that are many, a batch; shared out differently. */
+/* The graphs have a row that is cut, many rows, and a batch, and each is shared
+ * out to another number of threads. */
 void check_repeats(const char *device, const variant_test *test) {
   static const struct { int shape, threads; } runs[] = {{4, 2}, {6, 3}, {8, 5}};
   char *outputs = malloc(OUTPUT_BYTES);
@@ -624,6 +641,8 @@ void check_repeats(const char *device, const variant_test *test) {
     close_shape(&s);
     dfgnn_context_destroy(s.ctx);
   }
+  /* Only gradients may have no forward variant whose results they read. */
+  ck_assert(opened || test->pass == DFGNN_PASS_BACKWARD);
   if (opened)
     some_were_checked(checks);
   free(outputs);

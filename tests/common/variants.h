@@ -1,7 +1,7 @@
 /* variants.h - promises that every variant of the registry has to keep
  *
- * A test is an operator, a pass and a storage type, or a message of edges too;
- * the checks loop over the registry, so a variant is tested for being in it. */
+ * A test is an operator, a pass and a storage type, and may have a message of
+ * edges.  The checks loop over the registry, so all its variants are tested. */
 #ifndef DFGNN_TESTS_VARIANTS_H
 #define DFGNN_TESTS_VARIANTS_H
 
@@ -11,7 +11,7 @@ typedef struct variant_test {
   dfgnn_op op;
   dfgnn_pass pass;
   dfgnn_dtype dtype;
-  dfgnn_message message; /* of SpMM and reductions */
+  dfgnn_message message; /* for SpMM and reductions */
   int64_t edge_dim;
 } variant_test;
 
@@ -20,8 +20,12 @@ typedef struct variant_test {
 
 /* The i-th test, operators varying slowest. */
 variant_test variant_test_make(int i);
-/* How many variants of a backend the test is about. */
+/* The number of variants of a backend that the test checks. */
 int variant_test_count(const char *backend, const variant_test *test);
+
+/* Asserts that a backend has variants of every operator and pass: a loop over
+ * tests of which none has a variant would pass. */
+void check_backend_has_variants(const char *backend);
 
 /* Every variant that applies gives the reference's results on every shape;
  * widths, heads, layouts, index widths, weights, bias and dropout take turns so
@@ -31,17 +35,17 @@ int variant_test_count(const char *backend, const variant_test *test);
  * of checks; fails if a variant of the device met no problem. */
 int check_every_variant(const char *device, const variant_test *test);
 
-/* The same with edge features and normalised queries and keys; 0 of operators
- * that have none. */
+/* The same with edge features and normalised queries and keys; returns 0 for
+ * operators that have neither. */
 int check_edge_features(const char *device, const variant_test *test);
 
-/* NaN, infinities, zero norms and scores far below zero. */
+/* Checks NaN, infinities, zero norms and scores far below zero. */
 void check_special_values(const char *device, const variant_test *test);
 
-/* Rows of 2048 features in 1, 2 and 64 heads. */
+/* Checks rows of 2048 features in 1, 2 and 64 heads. */
 void check_wide_rows(const char *device, const variant_test *test);
 
-/* Strides that are dense in neither layout. */
+/* Checks strides that are dense in neither layout. */
 void check_strides(const char *device, const variant_test *test);
 
 /* Two calls of a deterministic variant agree in every bit. */

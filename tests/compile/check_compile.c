@@ -42,7 +42,7 @@ static const struct {
              {.edge_dim = 16, .qk_norm = DFGNN_QK_NORM_LAYER},
              {.qk_norm = DFGNN_QK_NORM_RMS}};
 
-/* Messages of edges, and what their features are. */
+/* Messages of edges, and the widths of their features. */
 static const struct {
   dfgnn_message message;
   int64_t edge_dim;
@@ -97,8 +97,7 @@ static dfgnn_device_info device_of(void) {
   return d;
 }
 
-/* ---- the list -------------------------------------------------------------
- */
+/* ---- all programs -------------------------------------------------------- */
 
 static int collect(dfgnn_programs *list, const dfgnn_problem *given) {
   const dfgnn_signature signature = signature_of();
@@ -167,16 +166,15 @@ static int collect_all(dfgnn_programs *list) {
   return served;
 }
 
-/* ---- what is compiled -----------------------------------------------------
- */
+/* ---- the sample ---------------------------------------------------------- */
 
 static int same_template(const dfgnn_program *a, const dfgnn_program *b) {
   return !strcmp(a->source, b->source) && !strcmp(a->name, b->name);
 }
 
-/* How many programs of a template's are a sample: 1 of 4, 2 of 16, 22 of 7383;
- * so that `make check`, in which one takes 0.3 s of a core, compiles for less
- * than a minute on two. */
+/* The number of programs of a template in the sample: 1 of 4, 2 of 16, 22 of
+ * 7383.  A program takes 0.3 s of a core, so that `make check` compiles for
+ * less than a minute on two cores. */
 static size_t sample_size(size_t count) {
   size_t size = 1;
   while (16 * size * size < count)
@@ -249,10 +247,10 @@ static void find_targets(void) {
                  architectures[i]);
 }
 
-/* ---- compiling ------------------------------------------------------------
- */
+/* ---- compiling ----------------------------------------------------------- */
 
-/* A slice of the programs, so that a long run shows how far it is. */
+/* Compiles a slice of the programs, so that a long run shows how far it is;
+ * returns the number of programs that compiled. */
 static size_t compile_slice(dfgnn_engine *engine, const dfgnn_programs *chosen,
                             size_t from) {
   dfgnn_programs *slice = NULL;
@@ -273,7 +271,7 @@ static size_t compile_slice(dfgnn_engine *engine, const dfgnn_programs *chosen,
   return compiled;
 }
 
-/* 1 if every program chosen for the k-th architecture compiled. */
+/* Returns 1 if every program chosen for the k-th architecture compiled. */
 static int compile_for(size_t *all_compiled, const dfgnn_programs *list,
                        int k) {
   const char *arch = targets.name[k];

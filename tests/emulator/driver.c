@@ -112,12 +112,12 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return 0;
 }
 
-/* The attributes are an H200's, but for its units: 132 would only make larger
- * grids. */
-cu_result cuDeviceGetAttribute(int *value, int what, int device) {
+/* The attributes are an H200's, but for fewer units, as 132 would only make
+ * larger grids, and a smaller L2 cache. */
+cu_result cuDeviceGetAttribute(int *value, int attribute, int device) {
   const char *units = getenv("DFGNN_EMULATOR_UNITS");
   (void)device;
-  switch (what) {
+  switch (attribute) {
   case CU_UNITS:
     *value = units && atoi(units) > 0 ? atoi(units) : 8;
     return 0;
@@ -244,8 +244,8 @@ cu_result cuMemPoolDestroy(cu_pool pool) {
   return 0;
 }
 
-cu_result cuMemPoolSetAttribute(cu_pool pool, int what, void *value) {
-  (void)pool, (void)what, (void)value;
+cu_result cuMemPoolSetAttribute(cu_pool pool, int attribute, void *value) {
+  (void)pool, (void)attribute, (void)value;
   return 0;
 }
 
@@ -306,16 +306,16 @@ struct cu_function_st {
 };
 struct cu_module_st {
   void *library;
-  const emulated_module *what;
+  const emulated_module *program;
   ptrdiff_t shared_at; /* from shared() to where static shared memory begins */
   size_t shared_bytes;
   struct cu_function_st functions[8];
 };
 
-/* Static shared memory of a module are its variables of a thread. */
+/* Finds the static shared memory of a module: its thread-local variables. */
 static int find_shared(struct dl_phdr_info *info, size_t size, void *data) {
   struct cu_module_st *m = data;
-  const char *inside = (const char *)m->what;
+  const char *inside = (const char *)m->program;
   int here = 0;
   (void)size;
   for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -327,7 +327,7 @@ static int find_shared(struct dl_phdr_info *info, size_t size, void *data) {
   for (int i = 0; here && i < info->dlpi_phnum; i++)
     if (info->dlpi_phdr[i].p_type == PT_TLS) {
       m->shared_bytes = info->dlpi_phdr[i].p_memsz;
-      m->shared_at = (char *)info->dlpi_tls_data - (char *)m->what->shared();
+      m->shared_at = (char *)info->dlpi_tls_data - (char *)m->program->shared();
     }
   return here;
 }
@@ -339,7 +339,7 @@ static size_t image_bytes(const char *image) {
              : 0;
 }
 
-/* The loader wants a file, whose name no other module has had. */
+/* The loader wants a file with a name that no other module has had. */
 static void *open_image(const char *image, size_t bytes) {
   const char *parent = getenv("TMPDIR");
   char path[512];
@@ -368,19 +368,19 @@ cu_result cuModuleLoadDataEx(cu_module *module, const void *image,
     return error ? error : ERROR_BAD_IMAGE;
   made->library = open_image((const char *)image + 16, bytes);
   if (made->library)
-    made->what = dlsym(made->library, EMULATED_MODULE);
-  if (!made->what || made->what->version != EMULATED_VERSION ||
-      made->what->count > 8) {
+    made->program = dlsym(made->library, EMULATED_MODULE);
+  if (!made->program || made->program->version != EMULATED_VERSION ||
+      made->program->count > 8) {
     if (made->library)
       dlclose(made->library);
     free(made);
     return ERROR_BAD_IMAGE;
   }
-  (void)made->what->shared(); /* makes this thread's variables */
+  (void)made->program->shared(); /* makes this thread's variables */
   (void)dl_iterate_phdr(find_shared, made);
-  for (int i = 0; i < made->what->count; i++)
+  for (int i = 0; i < made->program->count; i++)
     made->functions[i] = (struct cu_function_st){
-        .kernel = &made->what->kernels[i],
+        .kernel = &made->program->kernels[i],
         .module = made,
         .most_shared = FREE_SHARED - (int)made->shared_bytes};
   *module = made;
@@ -398,16 +398,16 @@ cu_result cuModuleUnload(cu_module module) {
 
 cu_result cuModuleGetFunction(cu_function *function, cu_module module,
                               const char *name) {
-  for (int i = 0; i < module->what->count; i++)
-    if (!strcmp(module->what->kernels[i].symbol, name)) {
+  for (int i = 0; i < module->program->count; i++)
+    if (!strcmp(module->program->kernels[i].symbol, name)) {
       *function = &module->functions[i];
       return 0;
     }
   return ERROR_NOT_FOUND;
 }
 
-cu_result cuFuncGetAttribute(int *value, int what, cu_function function) {
-  switch (what) {
+cu_result cuFuncGetAttribute(int *value, int attribute, cu_function function) {
+  switch (attribute) {
   case CU_FUNCTION_SHARED_BYTES:
     *value = (int)function->module->shared_bytes;
     return 0;
@@ -425,11 +425,11 @@ cu_result cuFuncGetAttribute(int *value, int what, cu_function function) {
   }
 }
 
-cu_result cuFuncSetAttribute(cu_function function, int what, int value) {
+cu_result cuFuncSetAttribute(cu_function function, int attribute, int value) {
   int most = EMULATED_MOST_SHARED - (int)function->module->shared_bytes;
-  if (what == CU_FUNCTION_CARVEOUT)
+  if (attribute == CU_FUNCTION_CARVEOUT)
     return value >= -1 && value <= 100 ? 0 : ERROR_VALUE;
-  if (what != CU_FUNCTION_MAX_SHARED || value < 0 || value > most)
+  if (attribute != CU_FUNCTION_MAX_SHARED || value < 0 || value > most)
     return ERROR_VALUE;
   function->most_shared = value;
   return 0;
@@ -452,7 +452,7 @@ cu_result cuLaunchKernel(cu_function f, unsigned grid_x, unsigned grid_y,
   const emulated_kernel *k = f->kernel;
   size_t at = 0;
   step.kind = STEP_LAUNCH;
-  step.launch = (emulated_launch){.module = f->module->what,
+  step.launch = (emulated_launch){.module = f->module->program,
                                   .kernel = k,
                                   .blocks = {grid_x, grid_y, grid_z},
                                   .threads = {block_x, block_y, block_z},

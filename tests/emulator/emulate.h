@@ -46,7 +46,7 @@ constexpr int warpSize = EMULATED_WARP;
 #define EMULATED_PLACE                                                         \
   emulated_place { file, call, line }
 
-/* Loads and stores of CUDA are of aligned addresses only. */
+/* CUDA loads from and stores to aligned addresses only. */
 template <typename T> inline void emulated_aligned(const T *p, EMULATED_HERE) {
   if (__builtin_expect(uintptr_t(p) % sizeof(T) != 0, 0))
     emulated_run->fail(EMULATED_PLACE, "%p is not aligned to %d bytes", p,
@@ -129,7 +129,7 @@ inline double __longlong_as_double(long long x) {
 
 inline float rsqrtf(float x) { return float(1.0 / sqrt(double(x))); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-/* 0 where the divisor is above 2^126, as on a GPU. */
+/* The quotient is 0 where the divisor is above 2^126, as on a GPU. */
 inline float __fdividef(float x, float y) {
   return fabsf(y) > 0x1p126f && fabsf(y) < INFINITY ? x * 0.0f : x / y;
 }
@@ -162,7 +162,7 @@ inline void __stcs(T *p, emulated_same_t<T> x, EMULATED_HERE) {
   *p = x;
 }
 
-/* No other thread runs in between. */
+/* Atomic functions are plain ones: no other thread runs in between. */
 template <typename T> inline T atomicAdd(T *p, emulated_same_t<T> x) {
   T old = *p;
   *p = old + x;
@@ -219,7 +219,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATED_HERE) {
   emulated_run->meet(mask, &nothing, emulated_sync, EMULATED_PLACE);
 }
 
-/* A lane that has no value to give gives this, NaN of every type. */
+/* The value of a lane that has none to give: NaN of every type. */
 template <typename T> inline T emulated_nothing() {
   T x;
   memset(&x, 0xff, sizeof x);

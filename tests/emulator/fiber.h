@@ -6,7 +6,7 @@
 
 #ifdef __x86_64__
 
-typedef void *fiber; /* its stack pointer; its registers lie there */
+typedef void *fiber; /* its stack pointer, at its saved registers */
 
 /* Saves the fiber that runs and goes on with another. */
 void emulated_switch(fiber *from, const fiber *to);

@@ -48,7 +48,7 @@ typedef struct thread {
   state state;
   int warp;
   emulated_place place; /* where it waits */
-  /* of a meeting */
+  /* the meeting of lanes that it waits for */
   unsigned mask;
   void *operand;
   emulated_together *together;
@@ -122,7 +122,7 @@ static int same_place(const thread *a, const thread *b) {
          !strcmp(a->place.file, b->place.file);
 }
 
-/* One line for neighbours that wait alike. */
+/* Prints one line for neighbours that wait alike. */
 static void say_who_waits(void) {
   for (int i = 0; i < grid.thread_count;) {
     const thread *t = &grid.threads[i];
@@ -159,7 +159,7 @@ static uint64_t chance(void) {
   return grid.seed;
 }
 
-/* A lane of a set that is not empty, the one behind `lane` if possible. */
+/* A lane of a set that is not empty, the next after `lane` if there is one. */
 static int lane_after(unsigned set, int lane) {
   if (grid.seed) {
     unsigned turn = (unsigned)chance() % WARP;
@@ -218,8 +218,8 @@ static void set_state(thread *t, state s) {
 
 /* ---- meetings of lanes --------------------------------------------------- */
 
-/* Whether all lanes of the mask are there; who waits elsewhere with the same
- * mask will never come. */
+/* Whether all lanes of the mask are there.  A lane that waits elsewhere with
+ * the same mask will never come, which is an error. */
 static int all_met(const thread *t) {
   const warp *w = &grid.warps[t->warp];
   unsigned left = t->mask & w->lanes & ~w->ended;
@@ -393,7 +393,7 @@ static void catch_signals(void) {
 
 /* ---- blocks -------------------------------------------------------------- */
 
-/* Lanes need not wait for one that has ended. */
+/* Ends meetings whose other lanes waited only for one that has ended. */
 static void meet_without(const thread *gone) {
   const warp *w = &grid.warps[gone->warp];
   for (int lane = 0; lane < WARP; lane++) {
@@ -427,7 +427,7 @@ static char *map(size_t bytes) {
   return p == MAP_FAILED ? NULL : p;
 }
 
-/* Stacks and shared memory, with pages around them that nobody may touch. */
+/* Maps stacks and shared memory between pages that nobody may touch. */
 static int get_memory(void) {
   static char *shared;
   if (grid.stacks)

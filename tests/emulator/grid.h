@@ -15,10 +15,10 @@ typedef struct emulated_launch {
 
 enum { EMULATED_MOST_THREADS = 1024, EMULATED_MOST_SHARED = 227 << 10 };
 
-/* 0, or an error of the driver: the kernel's own is reported on stderr. */
+/* Returns 0 or an error of the driver; the kernel's error is told on stderr. */
 int emulated_run_grid(const emulated_launch *launch);
 
-/* For reports of addresses; it returns a static text. */
+/* Tells where an address lies, for reports; the text is static. */
 const char *emulated_describe_address(const void *p);
 
 #endif

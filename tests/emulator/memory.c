@@ -1,10 +1,10 @@
 /* memory.c - memory of the emulated device
  *
  * An allocation ends at a page that nobody may touch, and begins behind one, so
- * that a kernel which reads or writes beyond is caught; so is who uses memory
- * after it was freed.  Bytes between the end and that page, for the alignment's
- * sake, are looked at when the memory is freed.  DFGNN_EMULATOR_ALIGN is the
- * alignment, 256 as that of a driver; 16 leaves fewer of these bytes. */
+ * that a kernel which reads or writes beyond it is caught, and so is a use of
+ * memory after it was freed.  Alignment leaves bytes between the end and that
+ * page; they are checked when the memory is freed.  DFGNN_EMULATOR_ALIGN is the
+ * alignment, 256 without it as a driver's; 16 leaves fewer of these bytes. */
 #define _GNU_SOURCE
 #include "memory.h"
 
@@ -153,7 +153,7 @@ int emulated_inside(uint64_t memory, size_t bytes) {
 
 size_t emulated_allocated(void) { return allocated; }
 
-/* Without the lock: the thread that faulted may hold it. */
+/* It does not take the lock, which the thread that faulted may hold. */
 const char *emulated_describe_address(const void *p) {
   static char text[128];
   const allocation *a = find(p);

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All bytes are 0xff: NaN, or -1.  NULL if there is none. */
+/* All bytes of the memory are 0xff: NaN, or -1.  NULL if there is no memory. */
 void *emulated_allocate(size_t bytes);
-/* 0 if it is no allocation, or if somebody wrote beyond its ends. */
+/* Returns 0 if memory is no allocation, or if its ends were written beyond. */
 int emulated_free(uint64_t memory);
 /* Whether bytes that begin in an allocation also end in it.  Addresses out of
  * all allocations are taken for the host's. */

@@ -1,4 +1,4 @@
-/* module.h - what a compiled program and the emulated driver know of each other
+/* module.h - the interface of a compiled program and the emulated driver
  *
  * A program is a shared object with one symbol, dfgnn_emulated_module.  The
  * driver loads it, points `runtime` to its own functions, and calls a kernel
@@ -25,15 +25,15 @@ typedef struct emulated_block {
   void *shared; /* dynamic shared memory */
 } emulated_block;
 
-/* Where a function of CUDA was called from, for messages. */
+/* The place that a function of CUDA was called from, for messages. */
 typedef struct emulated_place {
   const char *file, *call;
   int line;
 } emulated_place;
 
-/* What all lanes of a warp do together: it reads the operands of all lanes and
- * writes results into them.  A lane out of the mask, or one that has ended, has
- * none. */
+/* A function that all lanes of a warp do together: it reads the operands of all
+ * lanes and writes results into them.  A lane out of the mask, or one that has
+ * ended, has NULL for an operand. */
 typedef void emulated_together(void *operands[EMULATED_WARP]);
 
 typedef struct emulated_runtime {
@@ -41,7 +41,7 @@ typedef struct emulated_runtime {
    * `together`. */
   void (*meet)(unsigned mask, void *operand, emulated_together *together,
                emulated_place place);
-  /* Waits for all threads of the block; how many predicates were not 0. */
+  /* Waits for all threads of the block; returns how many predicates hold. */
   int (*barrier)(int predicate, emulated_place place);
   /* Lets other threads of the block run, for loops that wait for them. */
   void (*yield)(void);
@@ -57,7 +57,7 @@ typedef struct emulated_runtime {
 typedef struct emulated_kernel {
   const char *symbol, *name;
   void (*call)(void **arguments);
-  int count; /* of parameters, at most 16 */
+  int count; /* the number of parameters, at most 16 */
   size_t bytes[16];
 } emulated_kernel;
 
@@ -66,7 +66,7 @@ typedef struct emulated_module {
   emulated_thread **current;
   emulated_block *block;
   const emulated_runtime **runtime;
-  void *(*shared)(void); /* somewhere in static shared memory */
+  void *(*shared)(void); /* an address in static shared memory */
   const emulated_kernel *kernels;
   int count;
 } emulated_module;

@@ -29,7 +29,7 @@ enum {
   ERROR_OPTION = 5,
   ERROR_COMPILATION = 6,
   ERROR_NAME = 10,
-  HEADER = 16 /* "DFGNNEMU" and the size of what follows */
+  HEADER = 16 /* "DFGNNEMU" and the size of the shared object */
 };
 
 extern char **environ;
@@ -141,7 +141,8 @@ static FILE *create(const char *folder, const char *name) {
   return fopen(path, "w");
 }
 
-/* extern __shared__ T name[];  becomes  T *const name = the shared memory; */
+/* Writes a text in which `extern __shared__ T name[];` has become
+ * `T *const name = the shared memory;`. */
 static void write_text(FILE *to, const char *text) {
   static const char pattern[] = "extern __shared__ (__align__\\([0-9]+\\) )?"
                                 "([A-Za-z0-9_ ]+) ([A-Za-z0-9_]+)\\[\\];";
@@ -230,7 +231,8 @@ static int run(char *const *words, const char *log) {
   return status == 0;
 }
 
-/* The options of a kernel; those of NVRTC's own are known and skipped. */
+/* Adds the options of a kernel to the words, without those that only NVRTC has;
+ * returns the number of words, or -1 if an option is unknown. */
 static int add_options(const char **words, int at, int count,
                        const char *const *options, char *architecture,
                        size_t size) {

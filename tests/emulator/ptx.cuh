@@ -72,7 +72,7 @@ inline void load_if(T &x, const void *p, int on, EMULATED_HERE) {
 template <typename T> inline void store_relaxed(T *to, emulated_same_t<T> x) {
   *to = x;
 }
-/* Who looks again waits for another thread. */
+/* A thread that loads again waits for another one, so others run first. */
 template <typename T> inline T load_relaxed(const T *from) {
   emulated_run->yield();
   return *static_cast<const volatile T *>(from);
@@ -114,7 +114,7 @@ template <int PENDING> inline void copy_wait() { emulated_run->wait(PENDING); }
 
 /* ---- matrices of a warp -------------------------------------------------- */
 
-/* These take all lanes of a warp. */
+/* The functions below need all lanes of a warp. */
 template <typename T> inline T *const *whole_warp(void **operands) {
   for (int l = 0; l < 32; l++)
     if (!operands[l])

@@ -1,7 +1,7 @@
 #!/bin/sh
-# quick.sh - a sample of the tests on a GPU, on an emulated one: two to three
-# minutes of a core, most of them spent on compiling kernels; less once they are
-# kept
+# quick.sh - runs a sample of the tests of tests/gpu on an emulated GPU.  It
+# takes two to three minutes of a core, most of them to compile kernels, and
+# less once these are kept.
 set -u
 emulator=$top_srcdir/tests/emulator/run
 tests=$top_builddir/tests/gpu
@@ -16,14 +16,14 @@ try() {
 }
 try "$emulator" "$tests/check_gpu_backend"
 try DFGNN_TEST_FEW=101 "$emulator" "$tests/check_gpu_execute"
-# GT of single precision, forward and backward; GATv2 of bfloat16.
+# Parts 0 and 4 are GT in f32, forward and backward; part 26 is GATv2 in bf16.
 for part in 0/104 4/104; do
   try CK_RUN_CASE=edge_features DFGNN_TEST_FEW=7 DFGNN_TEST_PART=$part \
     "$emulator" "$tests/check_gpu_variants"
 done
 try CK_RUN_CASE=edge_features DFGNN_TEST_FEW=7 DFGNN_TEST_PART=26/104 \
   DFGNN_TEST_QUICK=1 "$emulator" "$tests/check_gpu_variants"
-# Gradients of GT of half precision over a row and a column of many edges.
+# Part 5 is the gradients of GT in f16 over a row and a column of many edges.
 try CK_RUN_CASE=hubs DFGNN_TEST_FEW=7 DFGNN_TEST_PART=5/72 \
   "$emulator" "$tests/check_gpu_edges"
 exit $failed

@@ -38,7 +38,7 @@ struct cu_event_st {
 static capture *captures;
 static cu_stream streams;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static __thread int thread_mode; /* CU_CAPTURE_GLOBAL */
+static __thread int thread_mode; /* begins as CU_CAPTURE_GLOBAL, which is 0 */
 
 /* ---- captures ------------------------------------------------------------ */
 
@@ -66,7 +66,8 @@ cu_result emulated_forbidden(void) {
   return error;
 }
 
-/* The legacy stream waits for streams that were not made non-blocking. */
+/* The legacy stream waits for streams that were not made non-blocking, so it is
+ * refused while one of these captures. */
 static cu_result legacy(void) {
   cu_result error = 0;
   pthread_mutex_lock(&lock);

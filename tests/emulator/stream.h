@@ -1,7 +1,7 @@
 /* stream.h - streams, captures and graphs of the emulated driver
  *
- * What a stream is given is done at once, so streams keep nothing but the
- * capture that they are in. */
+ * Work of a stream is done at once, so streams keep nothing but the capture
+ * that they are in. */
 #ifndef DFGNN_EMULATOR_STREAM_H
 #define DFGNN_EMULATOR_STREAM_H
 
@@ -28,7 +28,7 @@ typedef enum step_kind { STEP_LAUNCH, STEP_COPY, STEP_FILL } step_kind;
 typedef struct graph_step {
   step_kind kind;
   emulated_launch launch;
-  size_t offsets[16]; /* of the arguments in values */
+  size_t offsets[16]; /* places of the arguments in values */
   _Alignas(16) char values[8 * 1024];
   cu_pointer to, from;
   size_t bytes;

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (file < 0) {
     file = memfd_create("job", MFD_CLOEXEC);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    /* the reasons would fill the disk */
+    /* the messages would fill the disk */
     if (file < 0 || !freopen("/dev/null", "w", stdout))
       abort();
   }
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tool_settings settings = {.op_count = 1, .dim = {64}, .device = "auto"};
   tool_graphs graphs = {0};
   char hash[33] = "";
-  /* globs and directories of the file system are not the file's business */
+  /* a given graph keeps the job from reading folders of the file system */
   graphs.count = 1;
   graphs.name = malloc(sizeof *graphs.name);
   graphs.name[0] = strdup("given");

@@ -18,7 +18,7 @@ static char *text_of(const dfgnn_measurement *row) {
   return text;
 }
 
-/* Rows that were kept come back the same through their text. */
+/* Asserts that a row comes back the same through its text. */
 static int round_trip(void *data, const dfgnn_measurement *row) {
   char *text = text_of(row);
   dfgnn_measurement again;

@@ -1,5 +1,5 @@
-/* Signatures and keys: whatever stands in FILE.sig, in a public key or in the
- * store itself, only the genuine three together are accepted. */
+/* Signatures and keys: whatever is in FILE.sig, in a public key or in the store
+ * itself, only the genuine three together are accepted. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -63,7 +63,7 @@ static void begin(void) {
   get(genuine_signature, "p.db.sig");
 }
 
-/* The first line of the bytes is this one. */
+/* Whether the first line of the bytes is `line`. */
 static int is_line(const uint8_t *data, size_t size, const char *line) {
   size_t n = strlen(line);
   return size >= n && !memcmp(data, line, n) &&

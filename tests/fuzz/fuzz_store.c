@@ -1,5 +1,5 @@
-/* A store of any bytes, or a good one whose rows are any: it opens or says why
- * not, and what is read of it can be decided about, merged and published. */
+/* A store of any bytes, or a good one with any rows: it opens or says why not,
+ * and the rows that are read from it can be decided on and merged. */
 #include "db/field.h"
 #include "db/internal.h"
 
@@ -45,7 +45,7 @@ static void use(dfgnn_store *store) {
   dfgnn__rows_free(rows);
 }
 
-/* Takes n bytes, zeros at the end. */
+/* Takes n bytes of the input; zeros stand for those that it lacks. */
 static void take(void *to, size_t n, const uint8_t **data, size_t *size) {
   size_t m = n < *size ? n : *size;
   memset(to, 0, n);

@@ -1,5 +1,5 @@
-/* Writers: arrays that are no matrix are refused, and what is written reads
- * back as it was.  The bytes are a format, sizes, offsets and indices. */
+/* Writers: arrays that are no matrix are refused, and a graph that is written
+ * reads back as it was.  The bytes are a format, sizes, offsets and indices. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,7 +33,7 @@ static int64_t edges_between(const dfgnn_csr *csr, int64_t row,
   return count;
 }
 
-/* The same edges, in whatever order a row has them. */
+/* Asserts that two graphs have the same edges, in any order within a row. */
 static void check_same(const dfgnn_csr *a, const dfgnn_csr *b) {
   if (a->destinations != b->destinations || a->sources != b->sources ||
       a->edges != b->edges)
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   size_t numbers = (size_t)csr.destinations + 1 + (size_t)csr.edges;
   if (size < 4 + numbers)
     return 0;
-  /* arrays of their own size, so that a step beyond them is found */
+  /* arrays without spare room, so that an access beyond them is found */
   int32_t *offsets = malloc(((size_t)csr.destinations + 1) * sizeof *offsets);
   int64_t *indices = malloc(((size_t)csr.edges + 1) * sizeof *indices);
   const uint8_t *next = data + 4;

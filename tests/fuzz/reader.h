@@ -1,6 +1,6 @@
 /* reader.h - feeds bytes to the reader of one format, through a file in memory
  *
- * What a reader accepts must be a graph: a context validates it. */
+ * A matrix that a reader accepts must be a graph, which check_graph asserts. */
 #ifndef DFGNN_TESTS_FUZZ_READER_H
 #define DFGNN_TESTS_FUZZ_READER_H
 

@@ -1,4 +1,4 @@
-/* check_gpu_backward.c - what gradients promise on a GPU: the same bits every
+/* check_gpu_backward.c - promises of gradients on a GPU: the same bits every
  * time, any of them alone, and dropout that follows a seed in device memory */
 #include <math.h>
 
@@ -36,6 +36,7 @@ static void list_gradients(call *c, const dfgnn_graph *graph,
   for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
     if (t->role != DFGNN_ROLE_GRADIENT || !dfgnn__tensor_used(t, problem))
       continue;
+    ck_assert_int_lt(c->count, MOST_GRADIENTS);
     gradient *g = &c->gradients[c->count++];
     g->name = t->name;
     g->offset = t->offset;
@@ -46,9 +47,10 @@ static void list_gradients(call *c, const dfgnn_graph *graph,
     g->first = malloc(g->bytes);
     g->again = malloc(g->bytes);
   }
+  ck_assert_int_gt(c->count, 0);
 }
 
-/* 0 if the variant does not apply. */
+/* Returns 0 if the variant does not apply. */
 static int open_call(call *c, dfgnn_context *gpu, dfgnn_graph *graph,
                      const dfgnn_problem *problem, const char *variant) {
   memset(c, 0, sizeof *c);
@@ -156,7 +158,8 @@ START_TEST(a_deterministic_variant_repeats_its_bits) {
 }
 END_TEST
 
-/* Largest difference over the root mean square. */
+/* The largest difference between two runs over the root mean square of the
+ * first. */
 static double distance(const gradient *g) {
   const float *x = g->first, *y = g->again;
   double squares = 0, most = 0;
@@ -206,7 +209,7 @@ START_TEST(a_gradient_may_be_wanted_alone) {
 }
 END_TEST
 
-/* Forward and backward of one seed in device memory. */
+/* Sets the seed in device memory that forward and backward read. */
 static void set_seed(uint64_t *seed, uint64_t value) {
   copy_memory(seed, &value, sizeof value);
 }

@@ -1,7 +1,6 @@
-/* check_gpu_execute.c - what execute promises on a GPU: any stream, capture and
- * replay, the same bits every time, little host time */
-#include <time.h>
-
+/* check_gpu_execute.c - promises of dfgnn_execute on a GPU: any stream, capture
+ * and replay, the same bits every time, little host time */
+#include "kernels/common/cusparse.h"
 #include "tests/gpu/gpu.h"
 
 static const char *const graph_spec =
@@ -15,7 +14,7 @@ typedef struct call {
   size_t bytes;
 } call;
 
-/* 0 if the variant does not apply. */
+/* Returns 0 if the variant does not apply. */
 static int open_call(call *c, dfgnn_context *gpu, dfgnn_graph *graph,
                      const dfgnn_problem *problem, const char *variant) {
   memset(c, 0, sizeof *c);
@@ -46,7 +45,7 @@ static void execute(const call *c, cu_stream stream) {
                       stream));
 }
 
-/* The output is read and then overwritten. */
+/* Reads the output and then overwrites it. */
 static void fetch(const call *c, void *to) {
   void *out = dfgnn__harness_args(c->harness)->out;
   ck_cu(CtxSynchronize);
@@ -57,7 +56,7 @@ static void fetch(const call *c, void *to) {
 
 typedef void (*promise)(call *c, const char *variant);
 
-/* For each CUDA variant of each operator that applies. */
+/* Calls check for each CUDA variant and each operator to which it applies. */
 static void for_each_variant(promise check, int deterministic_only) {
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = graph_of(gpu, graph_spec);
@@ -107,8 +106,8 @@ START_TEST(a_deterministic_variant_repeats_its_bits) {
 }
 END_TEST
 
-/* The loops of check_gpu_variants ask for deterministic variants.  The others
- * are those of cuSPARSE, which need not be here. */
+/* The loops of check_gpu_variants ask for deterministic variants.  The other
+ * variants are of cuSPARSE, which the machine may lack. */
 START_TEST(the_other_variants_match_the_reference) {
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = graph_of(gpu, graph_spec);
@@ -133,7 +132,9 @@ START_TEST(the_other_variants_match_the_reference) {
       checked++;
     }
   }
-  if (!checked)
+  if (dfgnn__cusparse())
+    ck_assert_int_gt(checked, 0);
+  else
     printf("nothing was checked: there is no cuSPARSE\n");
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
@@ -210,8 +211,9 @@ START_TEST(tuning_during_a_capture_is_refused) {
 }
 END_TEST
 
-/* Graphs that come after would overwrite its memory were it given back at once:
- * the last of many executions reads it then. */
+/* If the memory of a graph were given back at once, the graphs that are made
+ * after it would overwrite the memory while the last of many executions reads
+ * it. */
 static void destroys_behind_its_work(dfgnn_context *gpu, cu_stream stream,
                                      int ordered) {
   const char *spec = few() > 1 ? "uniform:nodes=200,edges=2000,seed=1"
@@ -256,28 +258,22 @@ START_TEST(a_graph_is_destroyed_behind_its_work) {
 }
 END_TEST
 
-static double now_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
 static int by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-/* Host time of an execute call on an idle queue: the median of batches short
- * enough that the launch queue never fills. */
+/* The host time of a call of dfgnn_execute on an idle queue: the median of
+ * batches short enough that the launch queue never fills. */
 static double host_us(const call *c, cu_stream stream) {
   enum { BATCHES = 31, CALLS = 50 };
   double sample[BATCHES];
   for (int b = 0; b < BATCHES; b++) {
     ck_cu(CtxSynchronize);
-    double begin = now_us();
+    double begin = seconds_now();
     for (int i = 0; i < CALLS; i++)
       execute(c, stream);
-    sample[b] = (now_us() - begin) / CALLS;
+    sample[b] = 1e6 * (seconds_now() - begin) / CALLS;
   }
   qsort(sample, BATCHES, sizeof *sample, by_value);
   return sample[BATCHES / 2];
@@ -291,6 +287,7 @@ static void prints_its_host_time(call *c, const char *variant) {
   ck_cu(CtxSynchronize);
   ck_cu(StreamDestroy, stream);
   printf("host %6.2f us, on a stream %6.2f us  %s\n", us, other, variant);
+  /* 3.3 us on an H200, by bench/results/h200/checks.txt */
   if (!strcmp(v->family->algorithm, "online"))
     ck_assert_msg(us < 6, "%s: %.2f us of host time a call", variant, us);
 }

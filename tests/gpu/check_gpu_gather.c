@@ -20,10 +20,16 @@ START_TEST(what_is_left_out_changes_nothing_else) {
 }
 END_TEST
 
+START_TEST(every_operator_and_pass_has_variants) {
+  check_backend_has_variants("cuda");
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("gpu_gather");
   TCase *tests = tcase_create("gather");
   tcase_set_timeout(tests, 0);
+  tcase_add_test(tests, every_operator_and_pass_has_variants);
   tcase_add_loop_test(tests, what_is_left_out_changes_nothing_else, 0,
                       VARIANT_TESTS);
   suite_add_tcase(suite, tests);

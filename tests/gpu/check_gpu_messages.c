@@ -4,8 +4,8 @@
 
 #include "tests/common/messages.h"
 
-/* DFGNN_TEST_QUICK checks these alone: each kind of message, pass and storage
- * type in some of them. */
+/* Whether DFGNN_TEST_QUICK checks test i: each kind of message, pass and
+ * storage type is in some of these tests. */
 static int in_quick(int i) { return i % 5 == 0; }
 
 START_TEST(every_variant_matches_the_reference) {
@@ -28,18 +28,6 @@ START_TEST(every_call_gives_the_same_bits) {
   check_repeats("cuda", &test);
 }
 END_TEST
-
-/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
- * processes side by side. */
-static int in_part(int number) {
-  const char *value = getenv("DFGNN_TEST_PART");
-  int part = 0, parts = 1;
-  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
-    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
-    exit(EXIT_FAILURE);
-  }
-  return number % parts == part % parts;
-}
 
 int main(void) {
   Suite *suite = suite_create("gpu_messages");

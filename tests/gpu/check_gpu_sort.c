@@ -17,7 +17,8 @@ static uint32_t *keys_of(int64_t count, uint32_t below) {
   return key;
 }
 
-/* The positions in order: a stable sort of the host, by counting. */
+/* The positions of the keys in sorted order, from a stable counting sort on the
+ * host. */
 static int64_t *order_of(const uint32_t *key, int64_t count, uint32_t below) {
   int64_t *begin = calloc((size_t)below + 1, sizeof *begin);
   int64_t *order = malloc((size_t)count * sizeof *order);
@@ -82,7 +83,8 @@ static void check_scan(const dfgnn_queue *queue, int64_t count, int max) {
   copy_memory(found, array, bytes);
   for (int64_t i = 0; i < count; i++) {
     sum = i == 0 ? x[0] : max ? (x[i] > sum ? x[i] : sum) : sum + x[i];
-    ck_assert_msg(found[i] == sum, "scan of %lld: place %lld has %d, not %d",
+    ck_assert_msg(found[i] == sum,
+                  "scan of %lld: place %lld has %d, expected %d",
                   (long long)count, (long long)i, found[i], sum);
   }
   free_device(workspace);

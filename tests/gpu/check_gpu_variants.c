@@ -4,7 +4,7 @@
 
 #include "tests/common/variants.h"
 
-/* DFGNN_TEST_QUICK checks these alone. */
+/* Whether DFGNN_TEST_QUICK checks a test. */
 static int in_quick(const variant_test *t) {
   return (t->op == DFGNN_OP_GT && t->dtype == DFGNN_F32) ||
          (t->op == DFGNN_OP_GATV2 && t->dtype == DFGNN_BF16) ||
@@ -57,17 +57,10 @@ START_TEST(rows_of_2048_features_are_served) {
 }
 END_TEST
 
-/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
- * processes side by side. */
-static int in_part(int test) {
-  const char *value = getenv("DFGNN_TEST_PART");
-  int part = 0, parts = 1;
-  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
-    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
-    exit(EXIT_FAILURE);
-  }
-  return test % parts == part % parts;
+START_TEST(every_operator_and_pass_has_variants) {
+  check_backend_has_variants("cuda");
 }
+END_TEST
 
 int main(void) {
   /* Check's CK_RUN_CASE runs one of these alone. */
@@ -81,6 +74,9 @@ int main(void) {
       {"strides", strides_of_the_caller_are_followed},
       {"wide_rows", rows_of_2048_features_are_served}};
   Suite *suite = suite_create("gpu_variants");
+  TCase *registry = tcase_create("registry");
+  tcase_add_test(registry, every_operator_and_pass_has_variants);
+  suite_add_tcase(suite, registry);
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     TCase *tests = tcase_create(cases[k].name);
     tcase_set_timeout(tests, 0);

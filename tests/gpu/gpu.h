@@ -1,4 +1,5 @@
-/* gpu.h - what the tests on a GPU share; without one they are skipped */
+/* gpu.h - memory, streams, contexts and the runner of the tests on a GPU, which
+ * are skipped where there is none */
 #ifndef DFGNN_TESTS_GPU_H
 #define DFGNN_TESTS_GPU_H
 
@@ -17,7 +18,8 @@
 
 enum { SKIPPED = 77 };
 
-/* A function of the driver: ck_cu(StreamSynchronize, stream). */
+/* Calls a function of the CUDA driver and fails the test if the call fails:
+ * ck_cu(StreamSynchronize, stream). */
 #define ck_cu(function, ...)                                                   \
   do {                                                                         \
     cu_result ck_error = dfgnn__driver()->function(__VA_ARGS__);               \
@@ -39,13 +41,13 @@ static inline void free_device(const void *memory) {
     ck_cu(MemFree, cu_address(memory));
 }
 
-/* Between any of host and device memory; waits. */
+/* Copies from and to host or device memory, and waits for the copy. */
 static inline void copy_memory(void *to, const void *from, size_t bytes) {
   if (bytes)
     ck_cu(Memcpy, cu_address(to), cu_address(from), bytes);
 }
 
-/* Waits. */
+/* Fills device memory with a byte, and waits for that. */
 static inline void fill_device(void *to, unsigned char byte, size_t bytes) {
   if (bytes)
     ck_cu(MemsetD8Async, cu_address(to), byte, bytes, NULL);
@@ -58,27 +60,35 @@ static inline cu_stream make_stream(void) {
   return stream;
 }
 
-/* DFGNN_TEST_QUICK: little enough to run under compute-sanitizer. */
+/* Whether DFGNN_TEST_QUICK is set: the tests then do little enough to run under
+ * compute-sanitizer. */
 static inline int quick(void) {
   const char *value = getenv("DFGNN_TEST_QUICK");
   return value && *value && strcmp(value, "0");
 }
 
-/* DFGNN_TEST_FEW=N: one variant of N, and small graphs, for the emulator.  1
- * without it. */
+/* N of DFGNN_TEST_FEW=N, else 1: tests take one variant of N, and small graphs
+ * if N is above 1, for the emulator. */
 static inline int few(void) {
   const char *value = getenv("DFGNN_TEST_FEW");
   int n = value ? atoi(value) : 1;
   return n > 1 ? n : 1;
 }
 
+/* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
+ * processes side by side. */
+static inline int in_part(int number) {
+  const char *value = getenv("DFGNN_TEST_PART");
+  int part = 0, parts = 1;
+  if (value && (sscanf(value, "%d/%d", &part, &parts) != 2 || parts < 1)) {
+    fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
+    exit(EXIT_FAILURE);
+  }
+  return number % parts == part % parts;
+}
+
 static inline dfgnn_context *gpu_context(void) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
-  options.device = "cuda";
-  options.store = "";
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  return ctx;
+  return context_on("cuda", "", 0);
 }
 
 static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
@@ -90,8 +100,9 @@ static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
   return graph;
 }
 
-/* The first device's primary context, current for the calls of the tests. Check
- * cannot report from here: no test runs yet. */
+/* Makes the primary context of the first device current for the calls of the
+ * tests.  Returns 0 if a call fails, which Check cannot report: no test runs
+ * yet. */
 static inline int use_first_device(void) {
   const dfgnn_driver *cu = dfgnn__driver();
   cu_context context = NULL;
@@ -115,8 +126,7 @@ static inline int run_on_gpu(Suite *suite) {
     result = EXIT_FAILURE;
   } else {
     srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    result = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_all(runner);
   }
   srunner_free(runner);
   return result;

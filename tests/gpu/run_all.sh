@@ -1,7 +1,8 @@
 #!/bin/sh
-# run_all.sh - the tests on a GPU, then a small part of them under
-# compute-sanitizer.  Where the programs are: the first argument, else beside
-# this file.  77 without a GPU; a tool that the machine refuses is named.
+# run_all.sh [FOLDER] - runs the tests on a GPU, then a small part of them under
+# compute-sanitizer.  FOLDER has the programs; without it they are beside this
+# file.  The exit status is 77 without a GPU.  A tool of compute-sanitizer that
+# the machine does not allow is named.
 set -u
 here=${1:-$(dirname "$0")}
 failed=0
@@ -21,10 +22,11 @@ run() {
   fi
 }
 
-tests='check_gpu_backend check_gpu_backward check_gpu_edges check_gpu_execute
-  check_gpu_gather
-  check_gpu_reorder check_gpu_sort check_gpu_symmetric check_gpu_tiles
-  check_gpu_variants'
+tests=$(ls "$here" | grep -x 'check_gpu_[a-z]*')
+[ -n "$tests" ] || {
+  echo "FAILED: no check_gpu_* in $here"
+  exit 1
+}
 for test in $tests; do
   run $test "$here/$test"
 done
@@ -40,7 +42,7 @@ if [ -z "$sanitizer" ]; then
   exit $failed
 fi
 
-# racecheck warns of cuSPARSE's own kernels, so they stay out.
+# racecheck warns of cuSPARSE's own kernels, so cuSPARSE is left out.
 DFGNN_TEST_QUICK=1 DFGNN_CUSPARSE=/nonexistent
 export DFGNN_TEST_QUICK DFGNN_CUSPARSE
 for tool in memcheck racecheck initcheck; do

@@ -1,4 +1,4 @@
-/* A program of somebody else's: links the installed library by pkg-config,
+/* A program of a user: it links the installed library by pkg-config,
  * lists the variants and runs one layer on a graph of three nodes. */
 #include <dfgnn.h>
 #include <math.h>

@@ -15,21 +15,22 @@
 
 typedef enum mistake {
   RIGHT,
-  LAST_EDGE, /* of the graph is left out */
-  HEADS,     /* are swapped in what is gathered */
-  STALE,     /* features of one node are another's */
+  LAST_EDGE, /* the last edge of the graph is left out */
+  HEADS,     /* heads are swapped in the gathered tensor */
+  STALE,     /* one node has the features of another */
   MISTAKES
 } mistake;
 
 static const char *const labels[MISTAKES] = {"none", "edge", "heads", "stale"};
 
-/* What is gathered. */
+/* The tensor that edges gather. */
 static const dfgnn_tensor *gathered(const dfgnn_operator *op) {
   const char *name = op->pass == DFGNN_PASS_FORWARD ? "value" : "grad_out";
   return &op->tensors[dfgnn__tensor_find(op, name)];
 }
 
-/* Swaps heads, or makes a copy with a stale node, which it returns. */
+/* Swaps heads, or makes and returns a copy of the gathered tensor with a stale
+ * node. */
 static char *spoil(dfgnn_args *args, mistake m, const dfgnn_problem *problem,
                    const dfgnn_matrix *matrix) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
@@ -71,7 +72,7 @@ static void store(const dfgnn_tensor *t, const dfgnn_problem *problem,
       dfgnn__ref_set_scalar(problem, to, i, from[i]);
 }
 
-/* The reference, of what the mistake makes of its inputs. */
+/* A kernel that gives inputs with a mistake to the reference. */
 static dfgnn_status planted(const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
@@ -114,7 +115,7 @@ static dfgnn_status planted(const dfgnn_launch *launch) {
   return status;
 }
 
-/* The sum that somebody writes first: all edges one after the other. */
+/* A kernel that adds all edges one after the other. */
 static dfgnn_status plain(const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_matrix *m = launch->setting.matrix;
@@ -165,7 +166,7 @@ static const dfgnn_family families[] = {
     DFGNN_FAMILIES_END,
 };
 
-/* ---- running them -------------------------------------------------------- */
+/* ---- sessions ------------------------------------------------------------ */
 
 typedef struct session {
   dfgnn_context *ctx;
@@ -219,6 +220,11 @@ static void expect_wrong(session *s, mistake m, const char *family,
 
 /* ---- tests --------------------------------------------------------------- */
 
+START_TEST(every_operator_and_pass_has_variants) {
+  check_backend_has_variants("cpu");
+}
+END_TEST
+
 START_TEST(no_variant_is_called_wrong_on_a_hub) {
   variant_test test = variant_test_make(_i);
   if (variant_test_count("cpu", &test))
@@ -226,9 +232,10 @@ START_TEST(no_variant_is_called_wrong_on_a_hub) {
 }
 END_TEST
 
-/* A plain loop owes no more than a plain loop can give. */
+/* A family without blocks may round as one loop over all edges does. */
 START_TEST(a_plain_loop_over_a_million_edges_is_right) {
   const variant_test test = {.op = DFGNN_OP_SPMM_SUM};
+  int checked = 0;
   for (int i = 0; i < HUBS; i++) {
     dfgnn_problem problem;
     if (!hub_problem(&problem, &hubs[i], &test))
@@ -238,7 +245,9 @@ START_TEST(a_plain_loop_over_a_million_edges_is_right) {
     ck_assert_msg(status == DFGNN_OK, "%s: %s", hubs[i].name,
                   dfgnn_last_error());
     close_session(&s);
+    checked++;
   }
+  ck_assert_int_eq(checked, 4); /* the hubs that are rows */
 }
 END_TEST
 
@@ -250,10 +259,10 @@ typedef struct visible {
   int64_t blocked, plain;
 } visible;
 
-/* A variance has no terms of the other sign, and a mean beside it is summed as
- * differences to one value, so that their rounding hides an edge of more than
- * some thousands; and the last edge of GT and AGNN has a fraction
- * of the weight that edges have on average. */
+/* A variance has no terms of opposite sign, and a mean beside it is summed as
+ * differences to one value, so that their rounding hides one edge of more than
+ * some thousands.  The last edge of GT and AGNN has a fraction of the weight
+ * that edges have on average. */
 enum { MILLION = 1000000, MANY = 100000, THOUSAND = 1000 };
 
 #define FORWARD(name)                                                          \
@@ -319,7 +328,8 @@ START_TEST(swapped_heads_and_stale_features_are_found) {
 }
 END_TEST
 
-/* 2^-24 for one rounding of the output and 5 times as much for the others. */
+/* One rounding of the output counts 2^-24, and the others count 5 times the
+ * root of the sum of their squares. */
 START_TEST(the_bound_is_what_the_header_says) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   const dfgnn_family blocked = {.block = 256};
@@ -352,12 +362,9 @@ int main(void) {
   suite_add_tcase(suite, tcase);
   tcase = tcase_create("hubs");
   tcase_set_timeout(tcase, 120);
+  tcase_add_test(tcase, every_operator_and_pass_has_variants);
   tcase_add_loop_test(tcase, no_variant_is_called_wrong_on_a_hub, 0,
                       VARIANT_TESTS);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

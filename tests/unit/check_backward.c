@@ -13,17 +13,14 @@
 #include "lib/registry.h"
 #include "lib/views.h"
 #include "tests/common/shapes.h"
+#include "tests/unit/fixture.h"
 #include "tuner/harness.h"
-
-#define ck_ok(expression)                                                      \
-  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
-                dfgnn_last_error())
 
 /* ---- finite differences -------------------------------------------------- */
 
 enum { N = 6, M = 5, E = 15, HEADS = 2, DIM = 3, MASKED = 4, MOST = 64 };
 
-/* Row 1 is isolated, row 2 has an edge twice, row 4 alone attends to source 3.
+/* Row 1 is isolated, row 2 has an edge twice, only row 4 attends to source 3.
  */
 static const int32_t offsets[N + 1] = {0, 3, 3, 7, 9, 12, 15};
 static const int32_t indices[E] = {0, 1, 4, 2, 0, 0, 1, 4, 2, 3, 3, 1, 0, 2, 4};
@@ -47,7 +44,7 @@ static int64_t elements(const dfgnn_tensor *t, const dfgnn_problem *problem) {
   return dfgnn__tensor_elements(t, problem, N, M, E);
 }
 
-/* Doubles, with room enough for integers. */
+/* Allocates doubles, whose memory serves for integers, too. */
 static double *allocate(fixture *f, int64_t count) {
   double *memory = calloc((size_t)count + 1, sizeof *memory);
   ck_assert_int_lt(f->count, MOST);
@@ -68,7 +65,7 @@ static void allocate_all(fixture *f, const dfgnn_problem *problem) {
   }
 }
 
-/* Calls a reference with results of its own. */
+/* Calls a reference and returns its results, which have memory of their own. */
 static dfgnn_args refer(fixture *f, const dfgnn_problem *problem) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   dfgnn_args complete;
@@ -96,7 +93,7 @@ static const dfgnn_tensor *tensor(const dfgnn_problem *problem,
   return i < 0 ? NULL : &op->tensors[i];
 }
 
-/* The sum of every output times its gradient; an lse of -inf has none. */
+/* The sum of every output times its gradient; an lse of -inf adds nothing. */
 static double loss(fixture *f) {
   int before = f->count;
   dfgnn_args results = refer(f, &f->forward);
@@ -116,7 +113,7 @@ static double loss(fixture *f) {
   return sum;
 }
 
-/* Forward's results to where backward reads them. */
+/* Copies forward's results to where backward reads them. */
 static void save(fixture *f) {
   int before = f->count;
   dfgnn_args results = refer(f, &f->forward);
@@ -202,7 +199,7 @@ static void check_gradient(fixture *f, const dfgnn_tensor *gradient,
   }
 }
 
-/* Returns how many gradients there are. */
+/* Returns the number of gradients. */
 static int check_gradients(const dfgnn_problem *problem, int flags) {
   const dfgnn_operator *o = dfgnn__operator(problem->op, DFGNN_PASS_BACKWARD);
   int gradients = 0;
@@ -235,23 +232,39 @@ typedef struct edge_case {
   int64_t edge_dim;
   dfgnn_edge_use use;
   dfgnn_qk_norm norm;
-  int gradients; /* how many there are, but for that of the bias */
+  int gradients; /* their number, without that of the bias */
 } edge_case;
 
 static const edge_case edge_cases[] = {
-    {DFGNN_OP_GT, 5, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 6},
-    {DFGNN_OP_GT, 5, DFGNN_EDGE_KEYS, DFGNN_QK_NORM_NONE, 6},
-    {DFGNN_OP_GT, 5, DFGNN_EDGE_VALUES, DFGNN_QK_NORM_NONE, 6},
-    {DFGNN_OP_GT, -1, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 4},
-    {DFGNN_OP_GT, -1, DFGNN_EDGE_KEYS, DFGNN_QK_NORM_NONE, 4},
-    {DFGNN_OP_GT, -1, DFGNN_EDGE_VALUES, DFGNN_QK_NORM_NONE, 4},
-    {DFGNN_OP_GT, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_RMS, 5},
-    {DFGNN_OP_GT, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_LAYER, 5},
-    {DFGNN_OP_GT, 2, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_RMS, 8},
-    {DFGNN_OP_GT, 2, DFGNN_EDGE_KEYS, DFGNN_QK_NORM_LAYER, 8},
-    {DFGNN_OP_GATV2, 5, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 6},
-    {DFGNN_OP_GATV2, -1, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 4},
-    {DFGNN_OP_GAT, -1, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, 4},
+    {.op = DFGNN_OP_GT, .edge_dim = 5, .gradients = 6},
+    {.op = DFGNN_OP_GT, .edge_dim = 5, .use = DFGNN_EDGE_KEYS, .gradients = 6},
+    {.op = DFGNN_OP_GT,
+     .edge_dim = 5,
+     .use = DFGNN_EDGE_VALUES,
+     .gradients = 6},
+    {.op = DFGNN_OP_GT, .edge_dim = DFGNN_EDGE_PROJECTED, .gradients = 4},
+    {.op = DFGNN_OP_GT,
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .use = DFGNN_EDGE_KEYS,
+     .gradients = 4},
+    {.op = DFGNN_OP_GT,
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .use = DFGNN_EDGE_VALUES,
+     .gradients = 4},
+    {.op = DFGNN_OP_GT, .norm = DFGNN_QK_NORM_RMS, .gradients = 5},
+    {.op = DFGNN_OP_GT, .norm = DFGNN_QK_NORM_LAYER, .gradients = 5},
+    {.op = DFGNN_OP_GT,
+     .edge_dim = 2,
+     .norm = DFGNN_QK_NORM_RMS,
+     .gradients = 8},
+    {.op = DFGNN_OP_GT,
+     .edge_dim = 2,
+     .use = DFGNN_EDGE_KEYS,
+     .norm = DFGNN_QK_NORM_LAYER,
+     .gradients = 8},
+    {.op = DFGNN_OP_GATV2, .edge_dim = 5, .gradients = 6},
+    {.op = DFGNN_OP_GATV2, .edge_dim = DFGNN_EDGE_PROJECTED, .gradients = 4},
+    {.op = DFGNN_OP_GAT, .edge_dim = DFGNN_EDGE_PROJECTED, .gradients = 4},
 };
 enum { EDGE_CASES = sizeof edge_cases / sizeof *edge_cases };
 
@@ -273,7 +286,7 @@ START_TEST(gradients_with_edge_features_are_those_of_finite_differences) {
 }
 END_TEST
 
-/* Row d of W times e, and b. */
+/* Row d of W times the features of edge e, plus b. */
 static double projected(const fixture *f, int e, int head, int d) {
   const double *attr = f->args.edge_attr, *w = f->args.edge_weight;
   int64_t features = f->forward.edge_dim;
@@ -376,18 +389,14 @@ typedef struct session {
 
 static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
                          int threads) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  options.device = "cpu";
-  options.store = "";
-  options.threads = threads;
   problem.op = op;
   problem.pass = pass;
   problem.heads = HEADS;
   problem.dim = 20;
   problem.dropout = 1;
   s->shape = shape_make(which, shape_seed());
-  ck_ok(dfgnn_context_create(&s->ctx, &options));
+  s->ctx = context_on("cpu", "", threads);
   ck_ok(dfgnn_graph_create(&s->graph, s->ctx, &s->shape.csr));
   ck_ok(dfgnn__problem_complete(&s->problem, &problem));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
@@ -423,7 +432,7 @@ static int applies(const session *s, const dfgnn_variant *v) {
   return !dfgnn__variant_refusal(v, &setting);
 }
 
-/* One gradient alone is what it is among all; nothing else is written. */
+/* Asserts that a gradient that is wanted alone is as it is among all. */
 static void check_alone(session *s, const char *variant,
                         const dfgnn_tensor *wanted) {
   const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
@@ -467,7 +476,7 @@ START_TEST(each_gradient_can_be_asked_for_alone) {
 }
 END_TEST
 
-/* What belongs to no node is summed in an order that no thread changes. */
+/* Gradients of parameters are summed in an order that no thread changes. */
 START_TEST(parameters_have_the_same_gradient_for_any_number_of_threads) {
   session one, three;
   int compared = 0;
@@ -522,7 +531,7 @@ START_TEST(dropout_follows_its_seed_wherever_that_is) {
 }
 END_TEST
 
-/* With values of 1 out is the kept share of the weights, over 1 - p. */
+/* Where all values are 1, out is the sum of the kept weights, over 1 - p. */
 START_TEST(dropout_keeps_the_mean_of_out) {
   session s;
   double sum = 0;
@@ -561,9 +570,5 @@ int main(void) {
   tcase_add_test(tcase, dropout_follows_its_seed_wherever_that_is);
   tcase_add_test(tcase, dropout_keeps_the_mean_of_out);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -1,7 +1,7 @@
-/* check_choose.c - which stored decision answers: distances, votes, pins
+/* check_choose.c - the choice among stored decisions: distances, votes, pins
  *
- * A table is made of rows that the tests write, of a device that is not there;
- * queries are signatures, without a graph. */
+ * A table is made of rows that the tests write, for a device that is not there.
+ * Queries are signatures without a graph. */
 #include "tests/unit/fixture.h"
 
 #include <math.h>
@@ -70,8 +70,8 @@ static void set_up(void) {
   count = 0;
 }
 
-/* The best of a graph, as a model of device measured it: the others take
- * twice its time. */
+/* Adds the rows of a graph on a model of device: variant `best` is the fastest,
+ * and the others take twice its time. */
 static void measured(const dfgnn_signature *graph, int best,
                      const char *model) {
   for (int v = 0; v < FAKES; v++) {
@@ -175,16 +175,17 @@ START_TEST(whatever_differs_is_a_distance) {
 }
 END_TEST
 
-/* The table that is gathered grows with both; it fits the cache with one. */
+/* The gathered features grow with both, and whether they fit the cache is a
+ * distance, too. */
 START_TEST(heads_and_width_are_distances_of_their_own) {
   dfgnn_signature tiny = graph_of(1, 5000);
-  tiny.sources = 10; /* so that the cache is no matter */
+  tiny.sources = 10; /* so that all fits the cache */
   ck_assert_double_eq_tol(between(&tiny, 1, 32, &tiny, 2, 32), 0.5, 1e-12);
   ck_assert_double_eq_tol(between(&tiny, 1, 32, &tiny, 1, 64), 0.9, 1e-12);
 }
 END_TEST
 
-/* On one axis, what lies between two is on the way. */
+/* On one axis, the distance by way of a point between is the direct one. */
 START_TEST(distances_along_an_axis_add_up) {
   dfgnn_signature tiny = graph_of(1, 5000);
   tiny.sources = 10;
@@ -283,7 +284,7 @@ END_TEST
 
 START_TEST(this_model_answers_before_others_of_its_architecture) {
   const dfgnn_signature graph = graph_of(7, 5000);
-  const char *const others[] = {"another", "zoo"}; /* on both sides of ours */
+  const char *const others[] = {"another", "zoo"}; /* before and after "ours" */
   for (int k = 0; k < 2; k++) {
     count = 0;
     measured(&graph, 2, others[k]);
@@ -355,9 +356,5 @@ int main(void) {
   tcase_add_test(tests, a_pin_of_this_graph_goes_before_one_of_any);
   tcase_add_test(tests, a_pin_for_bias_answers_where_there_is_bias);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

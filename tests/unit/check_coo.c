@@ -130,8 +130,8 @@ START_TEST(a_trusted_list_is_the_same_graph) {
 END_TEST
 
 START_TEST(self_loops_are_replaced_by_one_a_node) {
-  /* Of nodes 0 .. 2, which are sources and destinations; node 1 has two loops
-   * already. */
+  /* Nodes 0 .. 2 are both sources and destinations, so they get a loop each;
+   * node 1 has two loops already. */
   static const int32_t to[] = {2, 1, 0, 1, 4, 1}, from[] = {0, 1, 2, 1, 2, 0};
   static const int32_t offsets[] = {0, 2, 4, 6, 6, 7};
   static const int32_t indices[] = {2, 0, 0, 1, 0, 2, 2};
@@ -192,7 +192,7 @@ START_TEST(a_trusted_matrix_is_not_looked_at) {
   csr.trusted = 1;
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   ck_assert_int_eq(graph->matrix.max_degree, 3);
-  /* who asks for the signature has it looked at after all, each time */
+  /* asking for the signature checks the matrix after all, each time */
   for (int again = 0; again < 2; again++)
     ck_fails(dfgnn_graph_signature(&signature, graph), DFGNN_ERROR_INVALID,
              "indices[5] = 99 in row 3 is out of range");
@@ -330,9 +330,5 @@ int main(void) {
   tcase_add_test(tc, columns_list_their_edges_in_order);
   tcase_add_test(tc, views_of_columns_are_those_of_the_transposed_matrix);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

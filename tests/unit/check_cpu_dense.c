@@ -19,7 +19,8 @@ static int32_t below(int32_t bound) {
   return (int32_t)((uint64_t)(state >> 8) * (uint64_t)bound >> 24);
 }
 
-/* Graphs of a batch; a pair of nodes is an edge with this many per cent. */
+/* The graphs of a batch, and how many per cent of their pairs of nodes are
+ * edges. */
 static const struct {
   int32_t nodes, percent;
 } graphs[] = {{1, 100},  {70, 60},  {7, 90}, {101, 5}, {0, 0},
@@ -162,7 +163,7 @@ START_TEST(what_is_not_finite_reaches_neighbours_only) {
 }
 END_TEST
 
-/* More columns than memory of a thread is for. */
+/* The rows have more columns than the memory of a thread has room for. */
 START_TEST(rows_wider_than_every_block_go_edge_by_edge) {
   enum { N = 9, M = 5000 };
   int32_t offsets[N + 1] = {0}, *indices = malloc(sizeof *indices * N * M);
@@ -214,9 +215,5 @@ int main(void) {
   tcase_add_test(tcase, rows_wider_than_every_block_go_edge_by_edge);
   tcase_add_test(tcase, sparse_graphs_are_refused_with_the_reason);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -1,4 +1,4 @@
-/* check_decide.c - which variants stored rows make the winners */
+/* check_decide.c - the winners that stored rows decide on */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,8 +277,8 @@ START_TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
 END_TEST
 
 START_TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
-  /* One after the other, no two with the same anchor; the machine was twice as
-   * slow in the second run, which no ratio shows. */
+  /* Each run has another anchor and shares a variant with the run before.  The
+   * machine was twice as slow in the second run, which no ratio shows. */
   dfgnn_measurement rows[] = {row_of(RUN_A, "a", 1),  row_of(RUN_A, "b", .8),
                               row_of(RUN_A, "c", .6), row_of(RUN_B, "c", 2),
                               row_of(RUN_B, "d", 1),  row_of(RUN_B, "e", 1.5),
@@ -352,11 +352,11 @@ START_TEST(a_failure_counts_until_a_newer_success) {
   static const struct {
     const char *status;
     int age, wins;
-  } cases[] = {{"failed", 0, 0},
-               {"failed", -1, 0},
-               {"failed", 1, 1},
-               {"refused", -1, 0},
-               {"refused", 1, 1}};
+  } cases[] = {{.status = "failed", .age = 0, .wins = 0},
+               {.status = "failed", .age = -1, .wins = 0},
+               {.status = "failed", .age = 1, .wins = 1},
+               {.status = "refused", .age = -1, .wins = 0},
+               {.status = "refused", .age = 1, .wins = 1}};
   for (int i = 0; i < 5; i++) {
     rows[2].status = cases[i].status;
     rows[2].time = rows[1].time - cases[i].age;
@@ -436,9 +436,9 @@ START_TEST(rows_that_say_nothing_are_passed_over) {
 }
 END_TEST
 
-/* Whether a tune, another and both merged choose alpha and reject beta: three
- * variants within 0.5 % of each other, the noise added to the logarithms of
- * their ratios, and one 10 % slower. */
+/* Whether one tune, another one, and both merged choose alpha and do not tie
+ * beta.  Three variants are within 0.5 % of each other, and beta is 10 %
+ * slower; the noise is added to the logarithms of their ratios. */
 static int noisy_tunes_agree(const double noise[8]) {
   static const char *const variants[] = {"delta", "alpha", "omega", "beta"};
   static const double truth[] = {.5, .5025, .501, .55};
@@ -465,8 +465,8 @@ static double random_unit(uint64_t *seed) {
 }
 
 START_TEST(tunes_whose_noise_is_within_the_margin_end_in_the_same_choice) {
-  /* What is promised for certain: alpha stays tied while its 0.5 % and the
-   * noise of it and of the fastest are within the margin of 1.5 %. */
+  /* The promise holds for certain while the 0.5 % of alpha and the noise of
+   * alpha and of the fastest are within the margin of 1.5 %. */
   const double most = (log1p(MARGIN) - log(.5025 / .5)) / 2 * .999;
   uint64_t seed = (uint64_t)time(NULL);
   printf("seed %llu\n", (unsigned long long)seed);
@@ -474,7 +474,7 @@ START_TEST(tunes_whose_noise_is_within_the_margin_end_in_the_same_choice) {
     double noise[8];
     for (int i = 0; i < 8; i++) {
       double u = random_unit(&seed);
-      /* the ends more often than not */
+      /* the ends of the range more often than not */
       noise[i] = most * fmin(1, fmax(-1, 4 * u - 2));
     }
     ck_assert_msg(noisy_tunes_agree(noise), "round %d", round);
@@ -547,9 +547,5 @@ int main(void) {
                  tunes_of_usual_noise_disagree_once_in_a_thousand_at_most);
   tcase_add_test(cases, disagreement_widens_a_combined_interval);
   suite_add_tcase(suite, cases);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_tests(suite);
 }

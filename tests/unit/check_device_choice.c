@@ -100,9 +100,5 @@ int main(void) {
   tcase_add_test(tests, asking_for_a_gpu_without_kernels_says_what_to_install);
   tcase_add_test(tests, graphs_list_their_programs);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

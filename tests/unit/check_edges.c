@@ -4,24 +4,17 @@
 #include <stdlib.h>
 
 #include "tests/common/edge_values.h"
-
-/* Test i is a case of one pass and type. */
-enum { TESTS = EDGE_CASES * 2 * 4 };
-
-#define TEST(i)                                                                \
-  const edge_case *c = &edge_cases[(i) / 8];                                   \
-  const dfgnn_pass pass = (dfgnn_pass)((i) / 4 % 2);                           \
-  const dfgnn_dtype dtype = (dfgnn_dtype)((i) % 4)
+#include "tests/unit/fixture.h"
 
 START_TEST(what_is_nan_or_infinite_spoils_what_it_meets_alone) {
-  TEST(_i);
-  ck_assert_int_gt(check_edge_values("cpu", c, pass, dtype), 0);
+  const edge_test test = edge_test_make(_i);
+  ck_assert_int_gt(check_edge_values("cpu", &test), 0);
 }
 END_TEST
 
 START_TEST(hubs_are_summed_within_the_bound) {
-  TEST(_i);
-  ck_assert_int_gt(check_edge_hubs("cpu", c, pass, dtype, 10000), 0);
+  const edge_test test = edge_test_make(_i);
+  ck_assert_int_gt(check_edge_hubs("cpu", &test, 10000), 0);
 }
 END_TEST
 
@@ -30,12 +23,8 @@ int main(void) {
   TCase *tcase = tcase_create("cpu");
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, what_is_nan_or_infinite_spoils_what_it_meets_alone,
-                      0, TESTS);
-  tcase_add_loop_test(tcase, hubs_are_summed_within_the_bound, 0, TESTS);
+                      0, EDGE_TESTS);
+  tcase_add_loop_test(tcase, hubs_are_summed_within_the_bound, 0, EDGE_TESTS);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

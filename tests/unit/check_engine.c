@@ -18,8 +18,7 @@
 #include "engine/driver.h"
 #include "tests/unit/fixture.h"
 
-/* ---- a scripted compiler --------------------------------------------------
- */
+/* ---- a scripted compiler ------------------------------------------------- */
 
 static const char source[] = "kernels/common/cuda_common.cuh";
 static const char name[] = "dfgnn::something";
@@ -27,9 +26,9 @@ static const char name[] = "dfgnn::something";
 static struct {
   atomic_int compiled;
   int fails;       /* CompileProgram's result */
-  int newest;      /* architecture */
-  char target[64]; /* the last */
-  char code[64];   /* what is "compiled" */
+  int newest;      /* the newest architecture */
+  char target[64]; /* the last compilation's first option */
+  char code[64];   /* the result of every compilation */
 } nvrtc_script;
 
 static int nvrtc_version(int *major, int *minor) {
@@ -117,16 +116,15 @@ static const dfgnn_nvrtc scripted_nvrtc = {.Version = nvrtc_version,
                                            .GetPTXSize = nvrtc_size,
                                            .GetPTX = nvrtc_code};
 
-/* ---- a scripted driver ----------------------------------------------------
- */
+/* ---- a scripted driver --------------------------------------------------- */
 
 static struct {
   int major, minor;
   int loaded, unloaded, launched;
-  int load_fails, launch_fails; /* errors to give */
+  int load_fails, launch_fails; /* errors to return */
   char refuses[64];             /* code that no load takes */
   unsigned shared;              /* the last launch's */
-  int max_shared;               /* what FuncSetAttribute allowed */
+  int max_shared;               /* bytes that FuncSetAttribute allowed */
   int carveouts;                /* calls that set one */
   cu_context current;
   int pushed;
@@ -140,9 +138,9 @@ static cu_result gpu_get(int *device, int ordinal) {
   *device = ordinal;
   return ordinal > 1 ? 101 : 0;
 }
-static cu_result gpu_attribute(int *value, int what, int device) {
+static cu_result gpu_attribute(int *value, int attribute, int device) {
   (void)device;
-  *value = what == CU_CAPABILITY_MAJOR ? gpu.major : gpu.minor;
+  *value = attribute == CU_CAPABILITY_MAJOR ? gpu.major : gpu.minor;
   return 0;
 }
 static cu_result gpu_retain(cu_context *context, int device) {
@@ -199,16 +197,18 @@ static cu_result gpu_function(cu_function *function, cu_module module,
   *function = (cu_function)1;
   return 0;
 }
-static cu_result gpu_function_get(int *value, int what, cu_function function) {
+static cu_result gpu_function_get(int *value, int attribute,
+                                  cu_function function) {
   (void)function;
-  *value = what == CU_FUNCTION_REGISTERS     ? 40
-           : what == CU_FUNCTION_LOCAL_BYTES ? 16
-                                             : 1024;
+  *value = attribute == CU_FUNCTION_REGISTERS     ? 40
+           : attribute == CU_FUNCTION_LOCAL_BYTES ? 16
+                                                  : 1024;
   return 0;
 }
-static cu_result gpu_function_set(cu_function function, int what, int value) {
+static cu_result gpu_function_set(cu_function function, int attribute,
+                                  int value) {
   (void)function;
-  if (what == CU_FUNCTION_MAX_SHARED)
+  if (attribute == CU_FUNCTION_MAX_SHARED)
     gpu.max_shared = value;
   else
     gpu.carveouts++;
@@ -244,8 +244,7 @@ static const dfgnn_driver scripted_driver = {
     .FuncSetAttribute = gpu_function_set,
     .LaunchKernel = gpu_launch};
 
-/* ---- fixture --------------------------------------------------------------
- */
+/* ---- fixture ------------------------------------------------------------- */
 
 static char folder[] = "/tmp/dfgnn-engine-XXXXXX";
 static char cache[64], pack[64];
@@ -296,7 +295,7 @@ static dfgnn_status launch(int n, dfgnn_grid grid) {
 
 static const dfgnn_grid one = {.blocks = {1}, .threads = 32};
 
-/* Runs in a child, whose engine knows nothing of this one's. */
+/* Runs the body in a child process, whose engine knows nothing of this one. */
 #define IN_A_NEW_PROCESS(body)                                                 \
   do {                                                                         \
     pid_t child_ = fork();                                                     \
@@ -320,8 +319,7 @@ static const dfgnn_grid one = {.blocks = {1}, .threads = 32};
     }                                                                          \
   } while (0)
 
-/* ---- programs -------------------------------------------------------------
- */
+/* ---- programs ------------------------------------------------------------ */
 
 START_TEST(a_program_reads_as_its_template_expression) {
   char text[128];
@@ -347,8 +345,7 @@ START_TEST(a_list_holds_each_program_once_and_launches_nothing) {
 }
 END_TEST
 
-/* ---- launching ------------------------------------------------------------
- */
+/* ---- launching ----------------------------------------------------------- */
 
 START_TEST(a_kernel_is_compiled_and_loaded_once) {
   dfgnn_kernel_info info;
@@ -458,8 +455,7 @@ START_TEST(a_list_is_prepared_by_several_threads) {
 }
 END_TEST
 
-/* ---- failures -------------------------------------------------------------
- */
+/* ---- failures ------------------------------------------------------------ */
 
 START_TEST(what_does_not_compile_says_why) {
   open_engine();
@@ -518,8 +514,7 @@ START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
 }
 END_TEST
 
-/* ---- the user's cache -----------------------------------------------------
- */
+/* ---- the user's cache ---------------------------------------------------- */
 
 START_TEST(a_new_process_finds_what_another_compiled) {
   open_engine();
@@ -575,7 +570,7 @@ static void in_sql(const char *sql) {
   sqlite3_close(db);
 }
 
-/* What a child compiles and launches of three kernels that were kept. */
+/* Asserts that a child launches three kernels and compiles n of them. */
 #define EXPECT_COMPILED(n)                                                     \
   IN_A_NEW_PROCESS({                                                           \
     open_engine();                                                             \
@@ -620,7 +615,7 @@ START_TEST(code_that_the_driver_refuses_is_compiled_again) {
 }
 END_TEST
 
-/* All of the cache is in its one file. */
+/* Moves all of the cache into its one file. */
 static void settle(void) { in_sql("PRAGMA wal_checkpoint(TRUNCATE)"); }
 
 static void overwrite(const char *path, const char *text, off_t keep) {
@@ -699,7 +694,7 @@ START_TEST(the_cache_is_bounded_and_the_least_used_go_first) {
   dfgnn_cache_info info;
   setenv("DFGNN_KERNEL_CACHE_MB", "1", 1);
   IN_A_NEW_PROCESS(fill_cache(3));
-  /* Two of three pretend to be large; the first was used long ago. */
+  /* Two of the three entries become large and were used long ago. */
   in_sql("UPDATE kernel SET code = randomblob(600000), used = 1 "
          "WHERE rowid IN (SELECT rowid FROM kernel ORDER BY rowid LIMIT 2)");
   IN_A_NEW_PROCESS({
@@ -737,8 +732,7 @@ START_TEST(a_process_killed_while_it_stores_harms_nobody) {
 }
 END_TEST
 
-/* ---- packs ----------------------------------------------------------------
- */
+/* ---- packs --------------------------------------------------------------- */
 
 static void write_pack(int programs, const char *architecture) {
   dfgnn_pack_writer *writer = NULL;
@@ -946,9 +940,5 @@ int main(void) {
   tcase_add_test(tests, where_keys_are_set_a_pack_must_be_signed);
   tcase_add_test(tests, a_pack_that_is_given_up_leaves_no_file);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

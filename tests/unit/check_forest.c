@@ -1,4 +1,4 @@
-/* Boosting on cases whose answer is known, and the files of forests. */
+/* Boosting in cases whose result is known, and the files of forests. */
 #include "tests/unit/fixture.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static double uniform(uint64_t i) {
   return (double)(dfgnn__mix(i + 1) >> 11) / 9007199254740992.0;
 }
 
-/* Slower by a half above the step, by slope / 2, and by a quarter where the gap
- * is; offset is the group's own. */
+/* A row is slower by a half above the step, by half of its slope, and by a
+ * quarter where the gap is; a group is slower as a whole by up to `offset`. */
 static dfgnn_boost_data make_data(int offset) {
   for (int i = 0; i < ROWS; i++) {
     group[i] = (uint32_t)(i / EACH);
@@ -174,7 +174,7 @@ START_TEST(groups_left_out_do_not_count) {
 }
 END_TEST
 
-/* Step and gap differ between candidates, in classes; the rest is common. */
+/* Step and gap differ between classes of candidates; all else is common. */
 START_TEST(ranking_all_at_once_gives_the_scores_one_by_one) {
   enum { COUNT = 150, WORDS = 3, CLASSES = 4 };
   const dfgnn_boost_options options = DFGNN_BOOST_OPTIONS_INIT;
@@ -309,9 +309,5 @@ int main(void) {
   tcase_add_test(tests, a_file_gives_back_what_was_saved);
   tcase_add_test(tests, the_packages_models_are_whole_and_small);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_tests(suite);
 }

@@ -1,4 +1,4 @@
-/* What a child of fork() may do after its parent ran in parallel. */
+/* A child of fork() may use the library after its parent ran in parallel. */
 #include "tests/unit/fixture.h"
 
 #include <omp.h>
@@ -45,7 +45,7 @@ static void end(void) {
   ring_free(&csr);
 }
 
-/* How a child that runs the body ends: its exit status, or minus a signal. */
+/* Runs the body in a child; returns its exit status, or minus its signal. */
 static int in_child(int (*body)(void)) {
   int status = 0;
   fflush(NULL);
@@ -86,7 +86,7 @@ static int threads_of_openmp(void) {
   return threads;
 }
 
-static int generated(void) {
+static int generates(void) {
   dfgnn_csr *made = NULL;
   if (dfgnn_csr_generate(&made, "powerlaw:nodes=20000,edges=200000,seed=3"))
     return 1;
@@ -107,7 +107,7 @@ END_TEST
 
 START_TEST(a_child_runs_a_graph_of_its_own) {
   ck_assert_int_eq(in_child(graph_of_its_own), 0);
-  ck_assert_int_eq(in_child(generated), 0);
+  ck_assert_int_eq(in_child(generates), 0);
 }
 END_TEST
 
@@ -139,7 +139,7 @@ static int refused(void) {
              : 1;
 }
 
-/* A copy of the CPU's table says, like CUDA's, that it does not survive. */
+/* A copy of the CPU's backend says, like CUDA's, that it does not survive. */
 START_TEST(a_device_that_does_not_survive_is_refused) {
   dfgnn_backend backend = *ctx->backend;
   const dfgnn_backend *real = ctx->backend;
@@ -164,9 +164,5 @@ int main(void) {
   tcase_add_test(tc, a_child_made_inside_a_parallel_region_runs);
   tcase_add_test(tc, a_device_that_does_not_survive_is_refused);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

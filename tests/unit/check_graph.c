@@ -1,4 +1,4 @@
-/* check_graph.c - what is refused as a graph, and signatures of the others */
+/* check_graph.c - matrices that are refused as graphs, and signatures */
 #include "tests/unit/fixture.h"
 
 #include <math.h>
@@ -133,7 +133,7 @@ END_TEST
 
 static int one_two_five(int64_t i) { return (int[]){5, 1, 2}[i]; }
 
-/* Percentile p is of the row of rank floor(p (n - 1)). */
+/* Percentile p is the degree of the row of rank floor(p (n - 1)). */
 START_TEST(percentiles_are_those_of_a_rank) {
   dfgnn_csr csr = ring(3, one_two_five);
   dfgnn_signature s = signature_of(&csr);
@@ -227,9 +227,5 @@ int main(void) {
   tcase_add_test(tc, a_given_graph_ptr_is_used);
   tcase_add_test(tc, reuse_counts_distinct_columns_of_a_window);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -24,19 +24,13 @@ static dfgnn_graph *reordered(dfgnn_context *ctx, const dfgnn_csr *csr,
   return graph;
 }
 
-static dfgnn_csr *generated(const char *spec) {
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
-  return csr;
-}
-
 static dfgnn_signature signature_of(const dfgnn_graph *graph) {
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   ck_ok(dfgnn_graph_signature(&signature, graph));
   return signature;
 }
 
-/* ---- what is computed ---------------------------------------------------- */
+/* ---- results of calls ---------------------------------------------------- */
 
 START_TEST(an_inside_graph_keeps_the_callers_order) {
   shape s = shape_make(_i, shape_seed());
@@ -159,7 +153,7 @@ START_TEST(features_may_be_permuted_by_the_caller) {
 }
 END_TEST
 
-/* ---- what a graph is ----------------------------------------------------- */
+/* ---- matrices and orders ------------------------------------------------- */
 
 START_TEST(the_order_is_that_of_the_matrix) {
   shape s = shape_make(5, shape_seed());
@@ -231,7 +225,7 @@ START_TEST(arrays_of_a_device_are_read_too) {
   dfgnn_graph *device = reordered(ctx, &s.csr, DFGNN_ORDER_RCM, 0, 0);
   ck_assert_uint_eq(signature_of(host).fingerprint,
                     signature_of(device).fingerprint);
-  shape_free(&s); /* nothing of it is kept */
+  shape_free(&s); /* the graph keeps none of it */
   dfgnn_csr csr = DFGNN_CSR_INIT;
   ck_ok(dfgnn_graph_csr(&csr, device));
   ck_assert_int_eq(csr.destinations, 33);
@@ -262,8 +256,8 @@ START_TEST(plans_of_an_inside_graph_are_cached) {
   ck_ok(dfgnn_plan_explain(&why, first));
   ck_assert_str_eq(why->variant, dfgnn_plan_variant(first));
   dfgnn_explanation_free(why);
-  /* query and out are copied: 300 rows of 64 floats each, and lse and weights
-   * would be */
+  /* query and out are copied, 300 rows of 64 floats each; lse and weights would
+   * be, too */
   ck_assert_uint_ge(dfgnn_plan_workspace(first), 2 * 300 * 64 * 4);
   ck_fails(dfgnn_execute(first, NULL, NULL, NULL), DFGNN_ERROR_INVALID,
            "args is NULL");
@@ -309,8 +303,7 @@ START_TEST(an_inside_graph_is_tuned_as_what_runs) {
 }
 END_TEST
 
-/* ---- what is refused ------------------------------------------------------
- */
+/* ---- what is refused ----------------------------------------------------- */
 
 START_TEST(a_wrong_reordering_is_refused) {
   static const int32_t offsets[] = {0, 1, 2}, indices[] = {1, 0};
@@ -381,9 +374,5 @@ int main(void) {
   tcase_add_test(tc, an_inside_graph_is_tuned_as_what_runs);
   tcase_add_test(tc, a_wrong_reordering_is_refused);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -48,7 +48,7 @@ static void invalid(dfgnn_status status) {
                 "'%s' does not hold '%s'", dfgnn_last_error(), expected);
 }
 
-/* Every function that takes a context. */
+/* Calls every function that takes a context. */
 static void no_context(dfgnn_context *c) {
   dfgnn_device_info info = DFGNN_DEVICE_INFO_INIT;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
@@ -73,7 +73,7 @@ static void no_context(dfgnn_context *c) {
   ck_assert(!g && !p);
 }
 
-/* Every function that takes a graph. */
+/* Calls every function that takes a graph. */
 static void no_graph(dfgnn_graph *g) {
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_index_type type = DFGNN_INDEX_I64;
@@ -95,7 +95,7 @@ static void no_graph(dfgnn_graph *g) {
   ck_assert_uint_eq(dfgnn_graph_bytes(g), 0);
 }
 
-/* Every function that takes a plan. */
+/* Calls every function that takes a plan. */
 static void no_plan(dfgnn_plan *p) {
   dfgnn_explanation *why = NULL;
   dfgnn_args args = arguments();
@@ -231,8 +231,7 @@ START_TEST(a_thread_count_has_bounds) {
 }
 END_TEST
 
-/* ---- orders of destruction ------------------------------------------------
- */
+/* ---- orders of destruction ----------------------------------------------- */
 
 static char logged[4096];
 
@@ -335,8 +334,7 @@ START_TEST(a_context_lives_as_long_as_its_graphs) {
 }
 END_TEST
 
-/* ---- workspaces -----------------------------------------------------------
- */
+/* ---- workspaces ---------------------------------------------------------- */
 
 START_TEST(a_workspace_that_is_not_aligned_is_refused) {
   dfgnn_args args = arguments();
@@ -399,9 +397,5 @@ int main(void) {
   tcase_add_test(tc, a_workspace_that_is_not_aligned_is_refused);
   tcase_add_test(tc, orders_that_are_none_are_named_as_they_were_given);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

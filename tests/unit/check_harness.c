@@ -8,11 +8,8 @@
 #include "kernels/attention/reference/attention.h"
 #include "lib/registry.h"
 #include "tests/common/shapes.h"
+#include "tests/unit/fixture.h"
 #include "tuner/harness.h"
-
-#define ck_ok(expression)                                                      \
-  ck_assert_msg((expression) == DFGNN_OK, #expression ": %s",                  \
-                dfgnn_last_error())
 
 enum { WORKSPACE = 64 };
 
@@ -124,20 +121,16 @@ static const dfgnn_family families[] = {
 enum { ISOLATED = 3 };
 
 static dfgnn_status check(mistake m, double *error) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_context *ctx;
   dfgnn_graph *graph;
   dfgnn_harness *harness;
   dfgnn_plan *plan;
   char name[100];
 
   dfgnn__registry_add(families);
-  options.device = "cpu";
-  options.store = "";
   problem.dim = 5;
   shape s = shape_make(ISOLATED, shape_seed());
-  ck_ok(dfgnn_context_create(&ctx, &options));
+  dfgnn_context *ctx = context_on("cpu", "", 0);
   ck_ok(dfgnn_graph_create(&graph, ctx, &s.csr));
   ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
   snprintf(name, sizeof name, "test.harness/mistake=%s", mistakes[m].label);
@@ -174,9 +167,5 @@ int main(void) {
   tcase_add_loop_test(tcase, each_mistake_is_found_and_named, NOTHING_WRITTEN,
                       MISTAKES);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

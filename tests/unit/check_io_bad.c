@@ -189,8 +189,8 @@ START_TEST(a_gzip_bomb_stops_at_the_limit) {
 }
 END_TEST
 
-/* 64 MiB + 256 x 85 bytes: a stream of empty blocks would do, zeros are
- * simpler; 1000 of them a byte. */
+/* The limit is 64 MiB plus 256 times the size of the file.  About 1000 newlines
+ * pack into a byte, so 96 MiB of them are beyond it. */
 START_TEST(the_default_limit_follows_the_size_of_the_file) {
   const char *path = file_path("bomb.txt.gz");
   gzFile file = gzopen(path, "wb9");

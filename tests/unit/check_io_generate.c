@@ -1,12 +1,6 @@
 #include "io/generators.h"
 #include "tests/unit/files.h"
 
-static dfgnn_csr *make(const char *spec) {
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
-  return csr;
-}
-
 static void wrong(const char *spec, const char *text) {
   dfgnn_csr *csr = NULL;
   ck_fails(dfgnn_csr_generate(&csr, spec), DFGNN_ERROR_INVALID, text);
@@ -70,7 +64,7 @@ static double mean_edges(const dfgnn_csr *csr) {
 /* Six groups of U{5..34}, mean 19.5, E[s^2] = 455.17: E[n] = 117; pairs
  * within E[s(s-1)] / 2 = 217.8 each, between 19.5^2 = 380.25. */
 START_TEST(pattern_has_the_parameters_of_the_benchmark) {
-  dfgnn_csr *csr = make("sbm-pattern:batch=600,seed=7");
+  dfgnn_csr *csr = generated("sbm-pattern:batch=600,seed=7");
   well_formed(csr);
   ck_assert_int_eq(csr->graphs, 600);
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
@@ -82,7 +76,7 @@ START_TEST(pattern_has_the_parameters_of_the_benchmark) {
 END_TEST
 
 START_TEST(cluster_has_the_parameters_of_the_benchmark) {
-  dfgnn_csr *csr = make("sbm-cluster:batch=600,seed=7");
+  dfgnn_csr *csr = generated("sbm-cluster:batch=600,seed=7");
   well_formed(csr);
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
   near(mean_nodes(csr), 117, .02);
@@ -91,7 +85,8 @@ START_TEST(cluster_has_the_parameters_of_the_benchmark) {
 }
 END_TEST
 
-/* Nodes and edges a graph as shared/peers.md has them. */
+/* The nodes and edges of a graph are those of the data sets that the presets
+ * imitate. */
 START_TEST(presets_of_batches_have_the_stated_sizes) {
   static const struct {
     const char *spec;
@@ -104,7 +99,7 @@ START_TEST(presets_of_batches_have_the_stated_sizes) {
               {"preset=voc,scale=0.1", 479, 2709, .01, 1},
               {"preset=coco,scale=0.1", 477, 2693, .01, 1}};
   for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-    dfgnn_csr *csr = make(rows[k].spec);
+    dfgnn_csr *csr = generated(rows[k].spec);
     well_formed(csr);
     near(mean_nodes(csr), rows[k].nodes, .02);
     near(mean_edges(csr), rows[k].edges, rows[k].share);
@@ -115,7 +110,7 @@ START_TEST(presets_of_batches_have_the_stated_sizes) {
 END_TEST
 
 START_TEST(arxiv_has_its_super_node) {
-  dfgnn_csr *csr = make("preset=arxiv");
+  dfgnn_csr *csr = generated("preset=arxiv");
   well_formed(csr);
   ck_assert_str_eq(csr->name, "arxiv");
   ck_assert_int_eq(csr->destinations, 169343);
@@ -133,7 +128,7 @@ START_TEST(scaled_presets_keep_the_mean_degree) {
               {"preset=proteins,scale=0.05", 79122504. / 132534},
               {"preset=reddit_rand,scale=0.05", 114615892. / 232965}};
   for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-    dfgnn_csr *csr = make(rows[k].spec);
+    dfgnn_csr *csr = generated(rows[k].spec);
     well_formed(csr);
     near((double)csr->edges / (double)csr->destinations, rows[k].mean, .1);
     dfgnn_csr_free(csr);
@@ -142,8 +137,8 @@ START_TEST(scaled_presets_keep_the_mean_degree) {
 END_TEST
 
 START_TEST(the_largest_degree_is_the_stated_one) {
-  dfgnn_csr *csr = make("powerlaw:nodes=5000,edges=60000,max-degree=800,"
-                        "columns=local");
+  dfgnn_csr *csr = generated("powerlaw:nodes=5000,edges=60000,max-degree=800,"
+                             "columns=local");
   well_formed(csr);
   ck_assert_int_eq(max_degree(csr), 800);
   near((double)csr->edges, 60000, .01);
@@ -156,7 +151,8 @@ START_TEST(the_largest_degree_is_the_stated_one) {
     }
   ck_assert_double_gt((double)local, .88 * (double)csr->edges);
   dfgnn_csr_free(csr);
-  csr = make("powerlaw:nodes=600,edges=60000,max-degree=600"); /* dense rows */
+  csr = generated(
+      "powerlaw:nodes=600,edges=60000,max-degree=600"); /* dense rows */
   well_formed(csr);
   ck_assert_int_eq(max_degree(csr), 600);
   dfgnn_csr_free(csr);
@@ -164,12 +160,12 @@ START_TEST(the_largest_degree_is_the_stated_one) {
 END_TEST
 
 START_TEST(uniform_graphs_have_exactly_the_edges) {
-  dfgnn_csr *csr = make("uniform:nodes=300,sources=700,edges=5000");
+  dfgnn_csr *csr = generated("uniform:nodes=300,sources=700,edges=5000");
   well_formed(csr);
   ck_assert_int_eq(csr->edges, 5000);
   ck_assert_int_eq(csr->sources, 700);
   dfgnn_csr_free(csr);
-  csr = make("uniform:nodes=7,sources=5,edges=35"); /* full */
+  csr = generated("uniform:nodes=7,sources=5,edges=35"); /* full */
   well_formed(csr);
   ck_assert_int_eq(csr->edges, 35);
   dfgnn_csr_free(csr);
@@ -177,25 +173,24 @@ START_TEST(uniform_graphs_have_exactly_the_edges) {
 END_TEST
 
 START_TEST(grids_have_four_or_eight_neighbours) {
-  dfgnn_csr *csr = make("grid:rows=2,columns=3");
+  dfgnn_csr *csr = generated("grid:rows=2,columns=3");
   ck_assert_str_eq(csr_text(csr), "1 3|0 2 4|1 5|0 4|1 3 5|2 4");
   dfgnn_csr_free(csr);
-  csr = make("grid:rows=2,columns=3,neighbours=8");
+  csr = generated("grid:rows=2,columns=3,neighbours=8");
   ck_assert_str_eq(csr_text(csr),
                    "1 3 4|0 2 3 4 5|1 4 5|0 1 4|0 1 2 3 5|1 2 4");
   dfgnn_csr_free(csr);
 }
 END_TEST
 
-/* Against the definition: the k smallest squared distances. */
-/* Rows, sources and edges as shared/peers.md has them. */
+/* The sizes of the graphs of weather models that the presets make. */
 typedef struct sizes {
   const char *spec;
   int64_t rows, sources, edges, most; /* edges of a row */
 } sizes;
 
 static void has_sizes(const sizes *s) {
-  dfgnn_csr *csr = make(s->spec);
+  dfgnn_csr *csr = generated(s->spec);
   well_formed(csr);
   ck_assert_int_eq(csr->destinations, s->rows);
   ck_assert_int_eq(csr->sources, s->sources);
@@ -223,25 +218,26 @@ START_TEST(weather_decoders_have_the_stated_sizes) {
 END_TEST
 
 START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
-  dfgnn_csr *csr = make("icosphere:level=3");
+  dfgnn_csr *csr = generated("icosphere:level=3");
   well_formed(csr);
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
   ck_assert_int_eq(csr->destinations, 642);
   ck_assert_int_eq(csr->edges, 60 * (1 + 4 + 16 + 64));
   dfgnn_csr_free(csr);
-  csr = make("icosphere:level=3,coarsest=3");
+  csr = generated("icosphere:level=3,coarsest=3");
   ck_assert_int_eq(csr->edges, 60 * 64);
   ck_assert_int_eq(max_degree(csr), 6);
   dfgnn_csr_free(csr);
 }
 END_TEST
 
+/* Fewer than k points are nearer than the farthest of k neighbours. */
 START_TEST(neighbours_are_the_nearest) {
   enum { N = 400, K = 5 };
   static dfgnn__point points[N];
   dfgnn__random random = dfgnn__random_stream(3, 0);
   dfgnn__random_points(points, N, &random);
-  dfgnn_csr *csr = make("knn:nodes=400,k=5,seed=3");
+  dfgnn_csr *csr = generated("knn:nodes=400,k=5,seed=3");
   for (int64_t i = 0; i < N; i++) {
     int64_t farthest = 0, nearer = 0;
     for (int64_t e = K * i; e < K * (i + 1); e++) {
@@ -266,7 +262,7 @@ static int64_t cross(const dfgnn__point *a, const dfgnn__point *b,
   return (b->x - a->x) * (c->y - a->y) - (b->y - a->y) * (c->x - a->x);
 }
 
-/* Edges (a, b) and (c, d) cross in a point inside both. */
+/* Whether edges (a, b) and (c, d) cross in a point inside both. */
 static int intersect(const dfgnn__point *a, const dfgnn__point *b,
                      const dfgnn__point *c, const dfgnn__point *d) {
   return (cross(a, b, c) > 0) != (cross(a, b, d) > 0) &&
@@ -274,8 +270,9 @@ static int intersect(const dfgnn__point *a, const dfgnn__point *b,
          cross(a, b, d) && cross(c, d, a) && cross(c, d, b);
 }
 
-/* No two edges cross, each point's nearest is its neighbour, and Euler's
- * formula leaves 3 n - 3 - (points on the hull) edges. */
+/* Asserts that no two edges cross, that each point's nearest is its neighbour,
+ * and that there are 3 n - 3 - (points on the hull) edges, as Euler's formula
+ * says. */
 static void check_triangulation(dfgnn__point *points, int64_t n) {
   dfgnn__edges edges = {0};
   ck_ok(dfgnn__delaunay(&edges, points, n));
@@ -349,7 +346,8 @@ START_TEST(points_on_one_place_are_refused) {
 }
 END_TEST
 
-/* Pinned: these graphs are the same on every machine and in every release. */
+/* The hashes are fixed: graphs are the same on every machine and in every
+ * release. */
 START_TEST(the_same_specification_makes_the_same_graph) {
   static const struct {
     const char *spec;
@@ -372,7 +370,7 @@ START_TEST(the_same_specification_makes_the_same_graph) {
        0x442775132a319f28},
   };
   for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-    dfgnn_csr *csr = make(rows[k].spec);
+    dfgnn_csr *csr = generated(rows[k].spec);
     ck_assert_msg(hash(csr) == rows[k].hash, "%s: 0x%016llx", rows[k].spec,
                   (unsigned long long)hash(csr));
     dfgnn_csr_free(csr);
@@ -389,7 +387,7 @@ START_TEST(another_seed_makes_another_graph) {
     uint64_t seen[2];
     for (int seed = 0; seed < 2; seed++) {
       snprintf(spec, sizeof spec, "%s:seed=%d", kinds[k], seed);
-      dfgnn_csr *csr = make(spec);
+      dfgnn_csr *csr = generated(spec);
       seen[seed] = hash(csr);
       dfgnn_csr_free(csr);
     }

@@ -63,8 +63,7 @@ START_TEST(control_characters_of_a_name_are_escaped) {
 }
 END_TEST
 
-/* ---- gzip -----------------------------------------------------------------
- */
+/* ---- gzip ---------------------------------------------------------------- */
 
 static void append(const char *path, const void *bytes, size_t size) {
   FILE *file = fopen(path, "ab");
@@ -110,8 +109,7 @@ START_TEST(a_gzip_stream_cut_anywhere_is_refused) {
 }
 END_TEST
 
-/* ---- METIS ----------------------------------------------------------------
- */
+/* ---- METIS --------------------------------------------------------------- */
 
 START_TEST(a_metis_file_must_be_symmetric) {
   refused(put_text("a.graph", "3 1\n2 3\n\n\n"),
@@ -124,8 +122,7 @@ START_TEST(a_metis_file_must_be_symmetric) {
 }
 END_TEST
 
-/* ---- NumPy ----------------------------------------------------------------
- */
+/* ---- NumPy --------------------------------------------------------------- */
 
 static const int64_t shape2[] = {2, 2};
 static const int32_t starts[] = {0, 1, 2}, columns[] = {1, 0};
@@ -188,8 +185,7 @@ START_TEST(an_encrypted_entry_is_refused) {
 }
 END_TEST
 
-/* ---- writing --------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------- */
 
 static void not_written(const dfgnn_csr *csr, const char *text) {
   static const char *const names[] = {"w.npz", "w.mtx", "w.graph", "w.txt"};

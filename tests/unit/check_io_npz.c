@@ -4,19 +4,20 @@ static const int64_t square3[] = {3, 3};
 static const int32_t offsets3[] = {0, 2, 2, 4, 0}, indices4[] = {2, 0, 1, 1};
 static const char ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 
-/* The arrays of a good file, of which a test spoils one. */
+/* The arrays of a good file; each test spoils one of them. */
 enum { FORMAT, SHAPE, DATA, INDICES, INDPTR, EXTRA, ARRAYS };
+/* clang-format off */
 #define GOOD                                                                   \
   {                                                                            \
     {"format", "'|S3'", "()", "csr", 3},                                       \
-        {"shape", "'<i8'", "(2,)", square3, sizeof square3},                   \
-        {"data", "'|i1'", "(4,)", ones, 4},                                    \
-        {"indices", "'<i4'", "(4,)", indices4, sizeof indices4},               \
-        {"indptr", "'<i4'", "(4,)", offsets3, 16},                             \
-        {NULL, NULL, NULL, NULL, 0}, {                                         \
-      NULL, NULL, NULL, NULL, 0                                                \
-    }                                                                          \
+    {"shape", "'<i8'", "(2,)", square3, sizeof square3},                       \
+    {"data", "'|i1'", "(4,)", ones, 4},                                        \
+    {"indices", "'<i4'", "(4,)", indices4, sizeof indices4},                   \
+    {"indptr", "'<i4'", "(4,)", offsets3, 16},                                 \
+    {NULL, NULL, NULL, NULL, 0},                                               \
+    {NULL, NULL, NULL, NULL, 0}                                                \
   }
+/* clang-format on */
 
 START_TEST(rows_keep_the_order_of_their_columns) {
   npz_array a[ARRAYS + 1] = GOOD;
@@ -202,7 +203,8 @@ START_TEST(a_flipped_bit_is_found) {
 }
 END_TEST
 
-/* 128 MiB of zeros as indptr pack into 130 KB: more than 64 MiB + 256 times. */
+/* 128 MiB of zeros as indptr pack into 130 KB; 64 MiB plus 256 times that are
+ * less. */
 START_TEST(a_zip_bomb_stops_at_the_limit) {
   size_t size = (size_t)1 << 27;
   void *zeros = calloc(1, size);

@@ -1,16 +1,10 @@
-/* check_io_sphere.c - grids of the sphere, and who is near whom on them */
+/* check_io_sphere.c - grids of the sphere, and nearest neighbours on them */
 #include "io/generators.h"
 #include "io/io.h"
 #include "io/sphere.h"
 #include "tests/unit/files.h"
 
 #include <math.h>
-
-static dfgnn_csr *make(const char *spec) {
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
-  return csr;
-}
 
 static int64_t apart(dfgnn__place p, dfgnn__place q) {
   int64_t x = (int64_t)p.x - q.x, y = (int64_t)p.y - q.y,
@@ -44,7 +38,7 @@ START_TEST(points_are_on_the_sphere) {
 }
 END_TEST
 
-/* Every pair is looked at, for rows that search and for sources that do. */
+/* All pairs are compared, where rows search and where sources search. */
 START_TEST(neighbours_on_the_sphere_are_the_nearest) {
   static const char *const search[] = {"rows", "sources"};
   for (int turned = 0; turned < 2; turned++) {
@@ -52,7 +46,7 @@ START_TEST(neighbours_on_the_sphere_are_the_nearest) {
     snprintf(spec, sizeof spec,
              "sphere:rows=icosphere,row-size=2,source-size=5,k=4,search=%s",
              search[turned]);
-    dfgnn_csr *csr = make(spec);
+    dfgnn_csr *csr = generated(spec);
     dfgnn__places row, source;
     ck_ok(dfgnn__sphere_places(&row, DFGNN__ICOSPHERE, 2));
     ck_ok(dfgnn__sphere_places(&source, DFGNN__OCTAHEDRAL, 5));
@@ -83,8 +77,8 @@ START_TEST(neighbours_on_the_sphere_are_the_nearest) {
 END_TEST
 
 START_TEST(neighbours_within_a_radius_are_all_there) {
-  dfgnn_csr *csr =
-      make("sphere:source-size=700,sources=latitude,row-size=6,k=0,radius=.2");
+  dfgnn_csr *csr = generated(
+      "sphere:source-size=700,sources=latitude,row-size=6,k=0,radius=.2");
   dfgnn__places row, source;
   int64_t expected = 0, reach = (int64_t)(.2 * 0x1p30);
   ck_ok(dfgnn__sphere_places(&row, DFGNN__OCTAHEDRAL, 6));
@@ -100,9 +94,10 @@ START_TEST(neighbours_within_a_radius_are_all_there) {
 }
 END_TEST
 
-/* Against the same in floating point, with the axes of the place itself. */
+/* The same attributes are computed in floating point, from the axes of the
+ * place itself. */
 START_TEST(edges_of_the_sphere_have_length_and_direction) {
-  dfgnn_csr *csr = make("sphere:row-size=6,source-size=6,k=5");
+  dfgnn_csr *csr = generated("sphere:row-size=6,source-size=6,k=5");
   dfgnn__places p;
   const float *attribute = dfgnn__csr_edge_attr(csr);
   ck_ok(dfgnn__sphere_places(&p, DFGNN__OCTAHEDRAL, 6));
@@ -130,7 +125,7 @@ START_TEST(edges_of_the_sphere_have_length_and_direction) {
   ck_assert_int_eq(loops, csr->destinations);
   dfgnn__places_free(&p);
   dfgnn_csr_free(csr);
-  csr = make("grid:rows=2,columns=2");
+  csr = generated("grid:rows=2,columns=2");
   ck_assert_ptr_null(dfgnn__csr_edge_attr(csr));
   dfgnn_csr_free(csr);
 }

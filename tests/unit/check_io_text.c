@@ -114,7 +114,7 @@ START_TEST(the_name_is_the_base_name) {
 }
 END_TEST
 
-/* Long rows take another way to be sorted than short ones. */
+/* Long rows are sorted in another way than short ones. */
 START_TEST(columns_of_a_row_ascend) {
   char *text = malloc(1 << 20), *end = text;
   uint64_t state = 12345;

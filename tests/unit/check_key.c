@@ -1,11 +1,11 @@
-/* The key of a problem: what a call and a measurement must share. */
+/* The key of a problem, which a call and a measurement must share. */
 #include "tests/unit/fixture.h"
 
 #include "db/field.h"
 #include "lib/key.h"
 
-/* A member of dfgnn_problem that no key has would let measurements answer for
- * problems that they are not of. */
+/* If a member of dfgnn_problem were in no key, measurements would answer for
+ * problems that differ from theirs. */
 _Static_assert(offsetof(dfgnn_problem, accumulate) + sizeof(int) ==
                    sizeof(dfgnn_problem), /* without padding to hide in */
                "a new member of dfgnn_problem: add it to the table in "
@@ -171,9 +171,5 @@ int main(void) {
   tcase_add_test(tc, a_problem_is_told_with_its_extras);
   tcase_add_test(tc, only_later_fields_at_zero_are_left_out);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_tests(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/common/messages.h"
+#include "tests/unit/fixture.h"
 
 #define TEST(i)                                                                \
   variant_test test = message_test_make(i);                                    \
@@ -38,7 +39,7 @@ static const int32_t offsets[] = {0, 2, 2};
 static const int32_t indices[] = {1, 0};
 static const float x[NODES * DIM] = {1, -2, 3, 4};
 static const float attr[EDGES * FIELDS] = {-1, 2};
-/* The second parts are those of the value. */
+/* The second halves of weight and bias are those of the value. */
 static const float weight[2 * DIM * FIELDS] = {2, .5f, -1, 3};
 static const float bias[2 * DIM] = {.5f, 0, .25f, -1};
 static const float a[NODES * DIM] = {.25f, -1, 9, 9};
@@ -57,19 +58,11 @@ typedef struct results {
 
 static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
                             dfgnn_message message, int64_t edge_dim) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_context *ctx;
+  dfgnn_context *ctx = context_on("cpu", "", 1);
   dfgnn_graph *graph;
-  options.device = "cpu";
-  options.store = "";
-  options.threads = 1;
-  csr.destinations = csr.sources = NODES;
-  csr.edges = EDGES;
-  csr.offsets = offsets;
-  csr.indices = indices;
   problem.op = op;
   problem.pass = pass;
   problem.dim = DIM;
@@ -97,8 +90,7 @@ static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
   args.grad_edge_attr = r->attr;
   args.grad_edge_weight = r->weight;
   args.grad_edge_bias = r->bias;
-  ck_assert_int_eq(dfgnn_context_create(&ctx, &options), DFGNN_OK);
-  ck_assert_int_eq(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_OK);
+  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   dfgnn_status status = dfgnn_call(ctx, graph, &problem, &args, NULL);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
@@ -107,8 +99,7 @@ static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
 
 static void run_op(results *r, dfgnn_op op, dfgnn_pass pass,
                    dfgnn_message message) {
-  ck_assert_msg(attempt(r, op, pass, message, FIELDS) == DFGNN_OK, "%s",
-                dfgnn_last_error());
+  ck_ok(attempt(r, op, pass, message, FIELDS));
 }
 
 static void run(results *r, dfgnn_pass pass, dfgnn_message message) {
@@ -120,7 +111,7 @@ static void same(const float *found, const double *expected, int count) {
     ck_assert_double_eq_tol((double)found[i], expected[i], 1e-5);
 }
 
-/* Parts W e + b are (-1.5, -.5) of edge 0 and (4.5, 1) of edge 1, sums x + part
+/* W e + b is (-1.5, -.5) for edge 0 and (4.5, 1) for edge 1; with x added it is
  * (1.5, 3.5) and (5.5, -1). */
 START_TEST(relu_is_that_of_the_formula) {
   results r;
@@ -171,7 +162,7 @@ START_TEST(gates_are_those_of_the_formula) {
 }
 END_TEST
 
-/* Messages (1.5, 3.5) of edge 0 and (5.5, 0) of edge 1. */
+/* The message of edge 0 is (1.5, 3.5), that of edge 1 is (5.5, 0). */
 START_TEST(extremes_say_which_edge_they_came_from) {
   results r;
   memset(&r, 0, sizeof r);
@@ -191,8 +182,8 @@ START_TEST(extremes_say_which_edge_they_came_from) {
 }
 END_TEST
 
-/* Of two messages the deviation is half their difference, and its slope is half
- * their sign. */
+/* The deviation of two messages is half their difference, and its slope is half
+ * the sign of that. */
 START_TEST(moments_are_those_of_the_formula) {
   results r;
   memset(&r, 0, sizeof r);
@@ -257,8 +248,7 @@ static const struct {
 } refused[] = {
     {DFGNN_OP_REDUCE_STD, DFGNN_MESSAGE_RELU, 1,
      "problem.message is relu, which operator reduce-std does not have; "
-     "out_std "
-     "of reduce-pna"},
+     "out_std of reduce-pna"},
     {DFGNN_OP_REDUCE_VAR, DFGNN_MESSAGE_GATE, 0,
      "problem.message is gate, which operator reduce-var does not have"},
     {DFGNN_OP_SPMM_WEIGHTED, DFGNN_MESSAGE_RELU, 1,
@@ -297,9 +287,5 @@ int main(void) {
   tcase_add_loop_test(tcase, any_strides_are_followed, 0, MESSAGE_TESTS);
   tcase_add_loop_test(tcase, every_call_gives_the_same_bits, 0, MESSAGE_TESTS);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -4,12 +4,6 @@
 #include "partition/partition.h"
 #include "tests/unit/fixture.h"
 
-static dfgnn_csr *make(const char *spec) {
-  dfgnn_csr *csr;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
-  return csr;
-}
-
 static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
   dfgnn_part *part[16];
   int64_t edges = 0, nodes = 0, sent = 0, received = 0;
@@ -52,7 +46,7 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
 }
 
 START_TEST(parts_hold_all_and_fit_together) {
-  dfgnn_csr *csr = make("powerlaw:nodes=500,edges=6000,max-degree=90");
+  dfgnn_csr *csr = generated("powerlaw:nodes=500,edges=6000,max-degree=90");
   int32_t owner[500];
   for (int how = 0; how < DFGNN_PARTITION_COUNT; how++)
     for (int parts = 1; parts <= 7; parts += 3) {
@@ -81,7 +75,7 @@ static double cut_share(const dfgnn_csr *csr, const int32_t *owner) {
 
 /* A mesh of 600 x 600 nodes: four squares cut 1/600 of its edges. */
 START_TEST(a_grouped_graph_is_cut_where_it_is_thin) {
-  dfgnn_csr *csr = make("grid:rows=600,columns=600");
+  dfgnn_csr *csr = generated("grid:rows=600,columns=600");
   int32_t *owner = malloc((size_t)csr->destinations * sizeof *owner);
   int64_t work[4] = {0}, total = 0;
   if (!dfgnn__order_built(DFGNN_ORDER_METIS)) {
@@ -107,18 +101,15 @@ START_TEST(a_grouped_graph_is_cut_where_it_is_thin) {
 END_TEST
 
 START_TEST(the_fingerprint_is_the_signature_s) {
-  dfgnn_csr *csr = make("uniform:nodes=60,edges=300");
-  dfgnn_options options = {
-      .struct_size = sizeof options, .device = "cpu", .store = ""};
-  dfgnn_context *ctx;
+  dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
+  dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   int32_t owner[60] = {0};
   dfgnn_part *part;
-  ck_assert_int_eq(dfgnn_context_create(&ctx, &options), 0);
-  ck_assert_int_eq(dfgnn_graph_create(&graph, ctx, csr), 0);
-  ck_assert_int_eq(dfgnn_graph_signature(&signature, graph), 0);
-  ck_assert_int_eq(dfgnn_part_create(&part, csr, owner, 1, 0), 0);
+  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_signature(&signature, graph));
+  ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
   ck_assert(part->fingerprint == signature.fingerprint);
   dfgnn_part_free(part);
   dfgnn_graph_destroy(graph);
@@ -128,8 +119,8 @@ START_TEST(the_fingerprint_is_the_signature_s) {
 END_TEST
 
 START_TEST(mistakes_are_named) {
-  dfgnn_csr *csr = make("uniform:nodes=60,edges=300");
-  dfgnn_csr *wide = make("uniform:nodes=60,sources=80,edges=300");
+  dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
+  dfgnn_csr *wide = generated("uniform:nodes=60,sources=80,edges=300");
   int32_t owner[80] = {0};
   dfgnn_part *part;
   ck_assert_int_eq(dfgnn_csr_partition(owner, csr, 0, DFGNN_PARTITION_RANGE),
@@ -159,9 +150,5 @@ int main(void) {
   tcase_add_test(tests, the_fingerprint_is_the_signature_s);
   tcase_add_test(tests, mistakes_are_named);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_tests(suite);
 }

@@ -1,5 +1,5 @@
 /* Fake families of the CPU backend stand in for kernels, so that the tests say
- * who is chosen and why, not how fast anything is. */
+ * which variant is chosen and why, not how fast anything is. */
 #include "tests/unit/fixture.h"
 
 #include <pthread.h>
@@ -7,10 +7,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "db/store.h"
-#include "lib/describe.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
+#include "tests/unit/measured.h"
 
 static int launches_fail, graphs_are_odd, prepared;
 
@@ -92,34 +91,22 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
-  unlink(path);
-  unlink(strcat(strcpy(side, path), "-wal"));
-  unlink(strcat(strcpy(side, path), "-shm"));
+  remove_store(path);
   ring_free(&csr);
 }
 
-/* A store in which `variant` is the fastest by far. */
+/* Stores a measurement of `variant`: it took `ratio` of the anchor's time. */
 static void store_row(const char *variant, int revision, const char *arch,
                       double ratio) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
-  dfgnn_measurement m;
   dfgnn_store *store;
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
-  dfgnn__describe(&m, ctx, graph, &problem);
+  dfgnn_measurement m =
+      measurement_of(ctx, graph, &problem, variant, FAKE_1, ratio);
   if (arch)
     m.arch = arch;
-  m.variant = variant;
   m.revision = revision;
-  m.tool = "check_plan";
-  m.run = "0123456789abcdef0123456789abcdef";
-  m.time = 1;
-  m.status = "ok";
-  m.anchor = FAKE_1;
-  m.median_ms = m.ci_low_ms = m.ci_high_ms = ratio;
-  m.ratio = m.ratio_low = m.ratio_high = ratio;
-  m.samples = 9;
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
   ck_ok(dfgnn__store_record(store, NULL, &m));
   dfgnn__store_close(store);
@@ -133,7 +120,7 @@ static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
   return plan;
 }
 
-/* The variant and source a program would get from the store. */
+/* Asserts which variant a program gets from the store, and its source. */
 static void expect(const char *variant, dfgnn_source source) {
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph;
@@ -242,7 +229,7 @@ START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
 }
 END_TEST
 
-/* What a program would get, and the reason that explain gives. */
+/* Asserts what a program gets, and the reason that explain gives. */
 static void expect_because(const char *variant, dfgnn_source source,
                            const char *because) {
   dfgnn_context *ctx = cpu_context(path);
@@ -271,7 +258,7 @@ START_TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
                  "measured without bias, without dropout");
   store_row(FAKE_3, 3, NULL, 0.4);
   expect_because(FAKE_3, DFGNN_SOURCE_EXACT, "measured on this graph");
-  problem.bias = 0; /* what was measured with a bias does not answer */
+  problem.bias = 0; /* measurements with a bias do not answer */
   expect_because(FAKE_2, DFGNN_SOURCE_SIMILAR, "measured without dropout");
   problem.dropout = 0;
   expect(PLAIN, DFGNN_SOURCE_EXACT);
@@ -305,10 +292,10 @@ START_TEST(this_graph_without_an_extra_answers_before_another_with_it) {
   problem.dropout = 1;
   store_row(FAKE_3, 3, NULL, 0.5);
   ring_free(&csr);
-  csr = ring(410, three); /* not measured, and nearer to that one */
+  csr = ring(410, three); /* not measured, and nearer to the graph with it */
   expect(FAKE_3, DFGNN_SOURCE_SIMILAR);
   ring_free(&csr);
-  csr = ring(97, three); /* nearer to the one without */
+  csr = ring(97, three); /* nearer to the graph without it */
   expect_because(FAKE_2, DFGNN_SOURCE_NEAREST, "without dropout");
   ring_free(&csr);
   csr = here;
@@ -329,7 +316,8 @@ START_TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
   expect(FAKE_2, DFGNN_SOURCE_EXACT);
   problem.dropout = 1;
   expect(FAKE_1, DFGNN_SOURCE_PINNED);
-  pin.dropout = 0; /* with or without, after the one that says more */
+  pin.dropout =
+      0; /* with dropout or without; a pin that says more goes first */
   pin.variant = FAKE_3;
   ck_ok(dfgnn__store_pin(store, &pin));
   dfgnn__store_close(store);
@@ -360,9 +348,9 @@ START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
 }
 END_TEST
 
-/* ---- graphs like those that were chosen for ------------------------------ */
+/* ---- graphs of a shape that was chosen for ------------------------------- */
 
-/* A list of so many edges into each of the rows. */
+/* A graph of a list that has `each` edges into each row. */
 static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
                                   const char *family) {
   dfgnn_coo coo = DFGNN_COO_INIT;
@@ -384,7 +372,7 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
   return graph;
 }
 
-/* Chooses, and says whether the signature was asked for. */
+/* Chooses a variant; returns whether the signature was asked for. */
 static int choose_for(dfgnn_context *ctx, int rows, int each,
                       const char *family, char variant[96]) {
   dfgnn_graph *graph = graph_of_list(ctx, rows, each, family);
@@ -423,15 +411,24 @@ START_TEST(graphs_of_a_family_need_not_be_of_one_size) {
 }
 END_TEST
 
-START_TEST(a_measured_graph_follows_no_other) {
-  char variant[96];
+/* Stores rows of a list of 1000 rows by which `fastest` takes half of the time
+ * of FAKE_1. */
+static void store_rows_of_list(const char *fastest) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph = graph_of_list(ctx, 1000, 3, NULL);
   dfgnn_csr own = csr;
   csr = (dfgnn_csr)DFGNN_CSR_INIT;
   ck_ok(dfgnn_graph_csr(&csr, graph));
   store_row(FAKE_1, 3, NULL, 1);
-  store_row(FAKE_3, 3, NULL, 0.5);
+  store_row(fastest, 3, NULL, 0.5);
+  csr = own;
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+}
+
+START_TEST(a_measured_graph_follows_no_other) {
+  char variant[96];
+  store_rows_of_list(FAKE_3);
   dfgnn_context *stored = cpu_context(path);
   ck_assert(choose_for(stored, 1001, 3, NULL, variant));
   ck_assert(
@@ -443,22 +440,13 @@ START_TEST(a_measured_graph_follows_no_other) {
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
   dfgnn_plan_destroy(plan);
   dfgnn_graph_destroy(same);
-  dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(stored);
-  dfgnn_context_destroy(ctx);
-  csr = own;
 }
 END_TEST
 
 START_TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
   char variant[96];
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph = graph_of_list(ctx, 1000, 3, NULL);
-  dfgnn_csr own = csr;
-  csr = (dfgnn_csr)DFGNN_CSR_INIT;
-  ck_ok(dfgnn_graph_csr(&csr, graph));
-  store_row(FAKE_1, 3, NULL, 1);
-  store_row(PICKY_4, 3, NULL, 0.5);
+  store_rows_of_list(PICKY_4);
   dfgnn_context *stored = cpu_context(path);
   ck_assert(choose_for(stored, 1001, 3, NULL, variant));
   ck_assert_str_eq(variant, PICKY_4);
@@ -467,10 +455,7 @@ START_TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
   graphs_are_odd = 1;
   ck_assert(choose_for(stored, 1001, 3, NULL, variant));
   ck_assert_str_eq(variant, FAKE_1);
-  dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(stored);
-  dfgnn_context_destroy(ctx);
-  csr = own;
 }
 END_TEST
 
@@ -519,11 +504,11 @@ START_TEST(the_paper_rule_reads_its_capacity) {
     problem.effort = DFGNN_EFFORT_PAPER;
     plan = plan_of(ctx, graph);
     ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_PAPER);
-    for (size_t i = 0; i < dfgnn_variant_count(); i++) {
-      ck_ok(dfgnn_variant_get(&info, i));
-      if (!strcmp(info.name, dfgnn_plan_variant(plan)))
-        ck_assert_str_eq(info.algorithm, super ? "pmf" : "smmf");
-    }
+    size_t i = 0;
+    do
+      ck_ok(dfgnn_variant_get(&info, i++));
+    while (strcmp(info.name, dfgnn_plan_variant(plan)));
+    ck_assert_str_eq(info.algorithm, super ? "pmf" : "smmf");
     dfgnn_plan_destroy(plan);
     dfgnn_graph_destroy(graph);
     dfgnn_context_destroy(ctx);
@@ -774,9 +759,5 @@ int main(void) {
   tcase_add_test(tc, sixteen_threads_share_a_graph);
   tcase_add_test(tc, a_named_device_or_store_that_is_absent_is_an_error);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

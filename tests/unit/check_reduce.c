@@ -1,4 +1,4 @@
-/* Reductions: what loops over the registry do not show. */
+/* Reductions beyond the loops over the registry: ties, digits, gradients. */
 #include <math.h>
 #include <stdio.h>
 
@@ -98,7 +98,7 @@ START_TEST(the_lowest_edge_of_equals_is_named) {
   float *x = zeros();
   check_best(DFGNN_OP_REDUCE_MIN, x, LONG, 0, 0, 1);
   check_best(DFGNN_OP_REDUCE_MAX, x, LONG, 0, 0, 1);
-  x[700] = x[1900] = 2; /* of different items and parts */
+  x[700] = x[1900] = 2; /* in different items and parts */
   x[701] = x[1200] = -2;
   check_best(DFGNN_OP_REDUCE_MIN, x, LONG, -2, 701, 1);
   check_best(DFGNN_OP_REDUCE_MAX, x, LONG, 2, 700, 1);
@@ -217,7 +217,7 @@ START_TEST(std_follows_pyg_about_its_threshold) {
 }
 END_TEST
 
-/* ---- several at once ----------------------------------------------------- */
+/* ---- PNA ----------------------------------------------------------------- */
 
 typedef struct together {
   const results *all;
@@ -476,9 +476,5 @@ int main(void) {
   tcase_add_loop_test(tcase, a_super_node_is_cut_the_same_way_each_time,
                       2 * DFGNN_OP_REDUCE_MIN, 2 * DFGNN_OP_REDUCE_PNA + 2);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

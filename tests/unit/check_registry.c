@@ -21,7 +21,8 @@ static const char *even_widths(const dfgnn_setting *setting) {
   return setting->problem->dim % 2 ? "needs an even width" : NULL;
 }
 
-/* One does all that there is, the other GT alone. */
+/* "able" does all that there is, "bare" plain GT, "edged" GT with edge
+ * features. */
 static const dfgnn_family fakes[] = {
     {.name = "cpu.attention.fwd.able",
      .algorithm = "able",
@@ -173,9 +174,5 @@ int main(void) {
   tcase_add_test(tests, a_workspace_as_large_as_its_limit_is_allowed);
   tcase_add_test(tests, what_was_measured_of_a_revision_is_of_use_or_not);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

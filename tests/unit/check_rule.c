@@ -1,5 +1,5 @@
-/* check_rule.c - what is chosen where nothing was measured, and the numbers
- * that a model looks at */
+/* check_rule.c - the choice where nothing was measured, and the features of a
+ * model */
 #include "tests/unit/fixture.h"
 
 #include "lib/feature.h"
@@ -52,7 +52,7 @@ static dfgnn_matrix matrix_of(const dfgnn_signature *s) {
                         .max_degree = s->max_degree};
 }
 
-/* One edge, a small one, a batch, a super node, a large one. */
+/* One edge, a small graph, a batch, a super node, a large graph. */
 static int graphs(dfgnn_signature to[5]) {
   to[0] = graph_of(1, 1, 1, 1);
   to[1] = graph_of(2708, 10556, 168, 1);
@@ -156,8 +156,8 @@ static double pair_number(const char *name, const dfgnn_setting *setting,
   ck_abort_msg("no feature is called %s", name);
 }
 
-/* Rows of 4 to 7 edges stand for 6 of them: 8 in flight leave two idle, 4 in
- * flight take two rounds. */
+/* The class of rows of 4 to 7 edges stands for rows of 6: 8 edges in flight
+ * leave two idle, 4 in flight take two rounds. */
 START_TEST(slots_an_edge_are_those_of_whole_rounds) {
   dfgnn_signature graph = graph_of(100, 600, 7, 1);
   const dfgnn_setting setting = {.signature = &graph, .device = &devices[1]};
@@ -191,9 +191,5 @@ int main(void) {
   tcase_add_test(tests, slots_an_edge_are_those_of_whole_rounds);
   tcase_add_test(tests, features_of_a_problem_have_names_that_differ);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

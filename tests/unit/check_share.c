@@ -1,5 +1,5 @@
-/* What programs on many ranks and threads rely on: equal choices, changing
- * stores, and that no store can do worse than choose a slower variant. */
+/* Programs on many ranks and threads rely on equal choices, on stores that may
+ * change, and on no store doing worse than to choose a slower variant. */
 #include "tests/unit/fixture.h"
 
 #include <fcntl.h>
@@ -10,10 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "db/store.h"
-#include "lib/describe.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
+#include "tests/unit/measured.h"
 #include "tests/unit/rows.h"
 
 static dfgnn_status fake_launch(const dfgnn_launch *launch) {
@@ -65,20 +64,12 @@ static void tear_down(void) {
 static dfgnn_measurement measured(const dfgnn_context *ctx,
                                   const dfgnn_graph *graph, const char *variant,
                                   double ratio) {
-  dfgnn_measurement m;
-  dfgnn__describe(&m, ctx, graph, &problem);
-  m.variant = variant;
+  dfgnn_measurement m =
+      measurement_of(ctx, graph, &problem, variant, fake_names[0], ratio);
   m.revision = 3;
-  m.tool = "check_share";
   m.run = RUN_A;
-  m.time = 1;
-  m.status = "ok";
-  m.anchor = fake_names[0];
-  m.median_ms = m.ci_low_ms = m.ci_high_ms = ratio;
-  m.ratio = ratio;
   m.ratio_low = ratio * .996;
   m.ratio_high = ratio * 1.004;
-  m.samples = 9;
   return m;
 }
 
@@ -275,7 +266,7 @@ static void fill(float *x, size_t count, uint64_t seed) {
     x[i] = (float)(random_next(&seed) >> 40) / 0x1p24f - .5f;
 }
 
-/* What a program computes with these stores. */
+/* Computes a call as a program does with these stores. */
 static void compute(float *out, char variant[160], const char *stores,
                     const float *q, const float *k, const float *v) {
   dfgnn_context *ctx = cpu_context(stores);
@@ -311,7 +302,7 @@ START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
   for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
        i = i + 7 < last || i == last ? i + 7 : last) {
-    /* the store swears by this one; the last is not for this type */
+    /* the store calls this one the fastest; the last has no f32 */
     const dfgnn_variant *best = dfgnn__variant(i);
     dfgnn_measurement rows[4];
     for (int r = 0; r < 4; r++) {
@@ -400,9 +391,5 @@ int main(void) {
   tcase_add_test(tc, a_hostile_store_can_only_choose_a_slower_variant);
   tcase_add_test(tc, without_a_home_programs_run_and_tuning_says_what_it_lost);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

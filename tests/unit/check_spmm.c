@@ -1,4 +1,4 @@
-/* SpMM: what loops over the registry do not show. */
+/* SpMM beyond the loops over the registry: small sums by hand, gradients. */
 #include <math.h>
 
 #include "tests/common/aggregate.h"
@@ -337,9 +337,5 @@ int main(void) {
   tcase_add_loop_test(tcase, a_super_node_is_cut_the_same_way_each_time, 0, 2);
   tcase_add_test(tcase, the_sum_of_a_super_node_keeps_its_digits);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

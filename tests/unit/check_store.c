@@ -41,7 +41,7 @@ static double random_real(uint64_t *seed, const dfgnn_field *field) {
   return field->high * ((double)(x >> 11) / 9007199254740992.);
 }
 
-/* 0 for a field of reals, whose range need not fit. */
+/* An integer of the range of a field; 0 for reals, whose range may not fit. */
 static int64_t random_integer(uint64_t x, const dfgnn_field *field) {
   if (field->kind != DFGNN_FIELD_INT && field->kind != DFGNN_FIELD_INT64)
     return 0;
@@ -251,7 +251,7 @@ START_TEST(rows_of_several_stores_are_a_union) {
 }
 END_TEST
 
-/* All hashes of a store, one after the other. */
+/* Appends the hash of a row to a list, whose end is `data`. */
 static int add_hash(void *data, const unsigned char *hash,
                     const dfgnn_measurement *row) {
   unsigned char **end = data;
@@ -384,7 +384,8 @@ START_TEST(pins_are_set_replaced_and_removed) {
 END_TEST
 
 START_TEST(the_hash_is_what_the_documentation_says) {
-  /* BLAKE2b-128 by Python's hashlib of the bytes that db/hash.c describes. */
+  /* The hashes are BLAKE2b-128 of the bytes that db/hash.c describes, by
+   * Python's hashlib. */
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
   unsigned char hash[DFGNN_GROUP_COUNT][DFGNN_HASH_BYTES];
   char text[2 * DFGNN_HASH_BYTES + 1];
@@ -402,7 +403,8 @@ START_TEST(the_hash_is_what_the_documentation_says) {
 END_TEST
 
 START_TEST(fields_that_came_later_are_hashed_where_they_say_something) {
-  /* The same bytes, then for each that is not 0 its name, a byte 0, 8 bytes. */
+  /* The hashes are of the same bytes and, for each later field that is not 0,
+   * its name, a byte 0 and 8 bytes. */
   static const char *const expected[] = {
       "4031a530e6240206b0a53a3f563f1bec", "63ec58c26af3769c61b7a6fd649561f3",
       "f6e34147b0cae021e6539c8d506eebbe", "69b544adfc0f9cca614d337e3cf0ab5f"};

@@ -195,8 +195,8 @@ START_TEST(a_newer_store_is_read_as_far_as_known_and_never_written) {
   ck_refused(DFGNN_STORE_WRITE, "newer version 6");
   ck_assert_uint_eq(count_rows(&invalid), 5);
   ck_assert_uint_eq(invalid, 0);
-  /* A row that says what this version does not know has another hash, and is
-   * not taken for what it says otherwise. */
+  /* A row with a field that this version does not know has another hash, and is
+   * skipped. */
   execute_raw("UPDATE measurement SET energy = 2, hash = randomblob(16) "
               "WHERE time = 3");
   ck_assert_uint_eq(count_rows(&invalid), 4);
@@ -298,9 +298,9 @@ START_TEST(rows_of_wrong_types_or_with_wrong_hashes_are_skipped_and_counted) {
     execute_raw(sql);
   }
   for (int i = 0; i < count; i++) {
+    /* each change is of another row; the first row and the last stay good */
     snprintf(sql, sizeof sql, "UPDATE measurement SET %s WHERE time = %d",
              changes[i], i + 1);
-    /* the next row, since time changes once */
     execute_raw(sql);
   }
   sqlite3 *db;

@@ -89,7 +89,7 @@ START_TEST(a_killed_writer_leaves_every_row_it_reported) {
     }
     close(pipes[1]);
     char buffer[4096];
-    if (round % 2) /* in the middle of writing, else also of creation */
+    if (round % 2) /* the kill is while rows are written, else at any time */
       reported += read(pipes[0], buffer, 1);
     usleep((useconds_t)(random_next(&seed) % (round % 2 ? 10000 : 60000)));
     kill(child, SIGKILL);
@@ -191,7 +191,7 @@ END_TEST
 
 /* ---- migration ----------------------------------------------------------- */
 
-/* A version after the last that keeps pins with a note. */
+/* The pins of a version after the last, which have a note. */
 static const char new_pin[] =
     "CREATE TABLE pin (\n  op TEXT NOT NULL,\n  pass TEXT NOT NULL,\n"
     "  dtype TEXT NOT NULL,\n  bias INTEGER NOT NULL,\n"
@@ -200,7 +200,7 @@ static const char new_pin[] =
     "  PRIMARY KEY (op, pass, dtype, bias, dropout, fingerprint)\n"
     ") STRICT, WITHOUT ROWID";
 
-/* The number of today's version plus some, as the file has it. */
+/* The number of today's version plus `more`, as the file has it. */
 static const char *version(int more) {
   static char text[2][12];
   snprintf(text[more], sizeof text[more], "%d", dfgnn__schemas.count + more);
@@ -238,7 +238,7 @@ START_TEST(an_older_store_is_migrated_with_a_backup) {
                                              .fingerprint = 3,
                                              .variant = "x"}));
   dfgnn__store_close(store);
-  for (int round = 0; round < 2; round++) { /* READ: in memory alone */
+  for (int round = 0; round < 2; round++) { /* READ migrates in memory alone */
     seen s = {NULL, 0, 0, 0};
     char pins[256] = "";
     ck_ok(dfgnn__store_open_schemas(

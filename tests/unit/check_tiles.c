@@ -8,10 +8,10 @@
 
 typedef struct checked {
   int64_t rows, columns, edges;
-  unsigned char *edge; /* [rows][columns] how often */
+  unsigned char *edge; /* [rows][columns] how often it is there */
   int *cut;            /* [rows + 1] may a block begin here? */
   const dfgnn_view *view;
-  int high, split, dense; /* R, S */
+  int high, split, dense; /* R and S of kernels/common/tiles.h, and form */
   const dfgnn_tile *item;
   const int32_t *column;
   const uint32_t *mask;
@@ -81,7 +81,7 @@ static void check_dense_window(const checked *c, const dfgnn_tile *w) {
     ck_assert_int_eq(last + 1, last_end);
     ck_assert_int_eq(begin / (c->high / 2), other / (c->high / 2));
     ck_assert_int_le(last_end - other, c->high / 2);
-    if (begin > 0) { /* nothing more fits in front */
+    if (begin > 0) { /* the block before does not fit, too */
       block_of(c, begin - 1, &other, &end);
       ck_assert(other / (c->high / 2) != begin / (c->high / 2) ||
                 end - other > c->high / 2);
@@ -93,7 +93,7 @@ static void check_dense_window(const checked *c, const dfgnn_tile *w) {
   }
 }
 
-/* A window, given by its first item; the others follow in the chunks. */
+/* Checks a window, given by its first item and its chunks and columns. */
 static void check_window(const checked *c, const dfgnn_tile *w, int64_t chunks,
                          int64_t columns) {
   const int most = most_times(c, w);
@@ -153,7 +153,7 @@ static const dfgnn_tile *item_of_slot(const checked *c, int32_t slot) {
   return found;
 }
 
-/* The items of a window that was cut; returns its slots. */
+/* Checks the items of a window that was cut; returns how many slots it has. */
 static int32_t check_cut(const checked *c, const dfgnn_tile_cut *cut,
                          int32_t slot) {
   const dfgnn_tile *first = item_of_slot(c, slot);
@@ -297,13 +297,16 @@ START_TEST(offsets_of_64_bits_give_the_same_tiles) {
 }
 END_TEST
 
-/* Both kinds of item that kernels treat apart are in the shapes. */
+/* The shapes have the items that kernels treat apart. */
 START_TEST(the_shapes_have_duplicates_and_cuts) {
-  int duplicates = 0, cuts = 0, shared = 0, several = 0;
+  int duplicates = 0, cuts = 0, shared = 0, many_chunks = 0;
   for (int i = 0; i < TILED; i++) {
     dfgnn_csr csr = tiled_make(i);
-    dfgnn_matrix matrix = {csr.destinations, csr.sources, csr.edges, 0, 0,
-                           csr.offsets,      csr.indices};
+    dfgnn_matrix matrix = {.destinations = csr.destinations,
+                           .sources = csr.sources,
+                           .edges = csr.edges,
+                           .offsets = csr.offsets,
+                           .indices = csr.indices};
     dfgnn_view view = {
         .request = {
             DFGNN_VIEW_TILES,
@@ -313,7 +316,7 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
     for (int64_t k = 0; k < view.count; k++) {
       duplicates += item[k].flags == DFGNN_TILE_DUPLICATES;
       shared += item[k].rows > 16 && item[k].columns <= item[k].rows;
-      several += item[k].columns > 64;
+      many_chunks += item[k].columns > 64;
     }
     cuts += (int)view.extra;
     for (int k = 0; k < 4; k++)
@@ -323,7 +326,7 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
   ck_assert_int_gt(duplicates, 0);
   ck_assert_int_gt(cuts, 0);
   ck_assert_int_gt(shared, 0);
-  ck_assert_int_gt(several, 0);
+  ck_assert_int_gt(many_chunks, 0);
 }
 END_TEST
 
@@ -373,9 +376,5 @@ int main(void) {
   tcase_add_test(tcase, parameters_come_back_out_of_the_request);
   tcase_add_test(tcase, what_cannot_be_tiled_is_refused_with_its_number);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

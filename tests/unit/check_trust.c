@@ -136,7 +136,7 @@ static void copy_file(const char *to, const char *from) {
   ck_assert_int_eq(system(command), 0);
 }
 
-/* Files to begin each attempt with, made once. */
+/* Makes the files that each attempt begins with. */
 static void make_originals(const deed *d) {
   char original[600];
   dfgnn_store *store;
@@ -164,7 +164,7 @@ static size_t rows_now(void) {
   dfgnn_store *store = NULL;
   seen s = {NULL, 0, 0, 0};
   uint64_t invalid = 0;
-  /* whichever version it is */
+  /* the store may have been migrated */
   ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ,
                                   one_more_version()));
   ck_ok(dfgnn__store_each(store, &invalid, NULL, look_for, &s));
@@ -178,17 +178,13 @@ static size_t rows_now(void) {
 
 static int kills(void) {
   const char *soak = getenv("DFGNN_SOAK");
-  return soak ? atoi(soak) : 20;
+  int count = soak ? atoi(soak) : 20;
+  ck_assert_msg(count > 0, "DFGNN_SOAK is %s, expected a number above 0", soak);
+  return count;
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Runs the deed in a process; kills it after so many microseconds (< 0: not).
- * 1 if it reported success. */
+/* Runs the deed in a process and kills the process after `us` microseconds, or,
+ * if us < 0, after it reported success.  Returns 1 if it reported success. */
 static int attempt(const deed *d, int64_t us) {
   int pipes[2], status;
   char done = 0;
@@ -223,9 +219,9 @@ START_TEST(a_deed_that_is_killed_is_done_or_not_done) {
   printf("%s: seed %llu\n", d->name, (unsigned long long)seed);
   make_originals(d);
   restore();
-  double began = seconds();
+  double began = seconds_now();
   ck_assert_int_eq(attempt(d, -1), 1);
-  int64_t whole = (int64_t)(1e6 * (seconds() - began));
+  int64_t whole = (int64_t)(1e6 * (seconds_now() - began));
   for (int i = 0; i < kills(); i++) {
     restore();
     int reported =
@@ -236,7 +232,7 @@ START_TEST(a_deed_that_is_killed_is_done_or_not_done) {
                   reported ? "reported as done" : "not reported");
     done += reported;
     effective += rows == d->after;
-    if (strcmp(d->name, "publish") != 0) { /* the next one completes it */
+    if (strcmp(d->name, "publish") != 0) { /* the next attempt completes it */
       ck_ok(d->act());
       ck_assert_uint_eq(rows_now(), d->after);
     }

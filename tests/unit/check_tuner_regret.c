@@ -114,15 +114,12 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
   for (int g = 0; g < GRAPHS; g++) {
     dfgnn_graph_destroy(graph[g]);
     ring_free(&csr[g]);
   }
   dfgnn_context_destroy(ctx);
-  unlink(path);
-  unlink(strcat(strcpy(side, path), "-wal"));
-  unlink(strcat(strcpy(side, path), "-shm"));
+  remove_store(path);
 }
 
 static const dfgnn_decision *decision_of(int g) {
@@ -141,7 +138,7 @@ START_TEST(stored_figures_give_the_regret_of_each_choice) {
     ck_assert_double_eq_tol(r[g].regret[DFGNN_REGRET_EXACT], 1, 1e-9);
     ck_assert_uint_eq(r[g].candidates, VARIANTS);
   }
-  /* The twin of a hidden graph answers for it. */
+  /* The graph that is like the one left out answers for it. */
   ck_assert_str_eq(r[0].choice[DFGNN_REGRET_LEFT_OUT]->name, names[1]);
   ck_assert_double_eq_tol(r[0].regret[DFGNN_REGRET_LEFT_OUT], 1, 1e-9);
   ck_assert_int_ne(r[0].left_out_source, DFGNN_SOURCE_EXACT);
@@ -250,9 +247,5 @@ int main(void) {
   tcase_add_test(all,
                  a_replay_finds_the_best_in_a_quarter_of_the_exhaustive_time);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -1,25 +1,25 @@
-/* check_tuner_search.c - the right one wins, on scripted variants in virtual
- * time */
+/* check_tuner_search.c - the fastest scripted variant wins, in virtual time */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/signature.h"
+#include "tests/unit/fixture.h"
 #include "tuner/search.h"
 
 #define ARMS 48
 
 typedef struct fake {
   double ms[ARMS];
-  double noise;    /* of one sample, relative */
+  double noise;    /* relative, of one sample */
   double outliers; /* share of samples that take 1.3 to 3 times as long */
   double drift;    /* relative change a second */
   double swing;    /* amplitude of a slow oscillation */
-  double check_s;  /* of an admission */
+  double check_s;  /* seconds of an admission */
   dfgnn_sampled admit[ARMS], sample[ARMS];
   int rough;       /* admission gives a first time */
-  int taint_every; /* 1: always; 0: never */
+  int taint_every; /* every n-th sample is tainted; 0: none */
 
   double clock;
   uint64_t random;
@@ -116,7 +116,7 @@ static void begin(dfgnn_search *s, fake *f, uint64_t seed) {
   s->seed = seed;
 }
 
-/* Regret of the choice. */
+/* The regret of the choice. */
 static double regret(const dfgnn_search *s, const fake *f) {
   return f->ms[s->best] / least(f) - 1;
 }
@@ -158,7 +158,7 @@ START_TEST(the_fastest_wins_among_outliers) {
 }
 END_TEST
 
-/* Twice as slow after three seconds, and a swing of a fifth over that. */
+/* The device is twice as slow after three seconds, and swings by a fifth. */
 static void with_drift(fake *f) {
   f->drift = 0.33;
   f->swing = 0.2;
@@ -450,8 +450,9 @@ START_TEST(the_same_seed_takes_the_same_samples) {
 }
 END_TEST
 
-/* Arms that share no rounds are compared by their intervals: what is above the
- * one and below the other makes their difference larger. */
+/* Arms that share no rounds are compared by their intervals: the low end of
+ * their difference comes of the low side of the one and the high side of the
+ * other. */
 START_TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
   dfgnn_search s;
   ck_assert(dfgnn__search_init(&s, 3));
@@ -493,9 +494,5 @@ int main(void) {
   tcase_add_test(all, an_anchor_alone_wins);
   tcase_add_test(all, the_same_seed_takes_the_same_samples);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

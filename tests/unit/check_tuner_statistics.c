@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/signature.h"
+#include "tests/unit/fixture.h"
 #include "tuner/statistics.h"
 
 static uint64_t state;
@@ -89,7 +90,7 @@ START_TEST(the_interval_narrows_with_more_samples) {
 }
 END_TEST
 
-/* Below six samples there is no rank test: the noise of all arms says it. */
+/* Fewer than six samples have no rank test: the noise of all arms serves. */
 START_TEST(few_samples_have_the_interval_of_their_noise) {
   double x[] = {2, 2, 2, 2}, scratch[10];
   dfgnn_interval one = dfgnn__location(x, 1, 0.01, scratch);
@@ -122,9 +123,5 @@ int main(void) {
   tcase_add_test(all, few_samples_have_the_interval_of_their_noise);
   tcase_add_test(all, pooled_noise_moves_from_the_prior_to_the_data);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -24,13 +23,8 @@ enum { RIGHT, WRONG, FAILS, FAILS_LATER, OVERWRITES, DEAF };
 static int launches[16], late;
 static double last_us;
 static uint64_t noise_state;
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
-/* deaf: as if there were neither bias nor dropout. */
+/* Gives the reference's results; if deaf, without bias and dropout. */
 static dfgnn_status answer(const dfgnn_launch *l, int deaf) {
   const dfgnn_matrix *m = l->setting.matrix;
   const dfgnn_problem *p = l->setting.problem;
@@ -142,7 +136,7 @@ static dfgnn_backend scripted;
 
 static int degree(int64_t i) { return (int)(i % 4); }
 
-/* The device "refused" all variants but the fakes. */
+/* Opens a context whose device "refused" all variants but the fakes. */
 static void open_context(const char *store) {
   ctx = cpu_context(store);
   scripted = *ctx->backend;
@@ -173,11 +167,8 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  char side[80];
   close_context();
-  unlink(path);
-  unlink(strcat(strcpy(side, path), "-wal"));
-  unlink(strcat(strcpy(side, path), "-shm"));
+  remove_store(path);
   ring_free(&csr);
 }
 
@@ -188,7 +179,7 @@ static dfgnn_status tune(const char *const *names) {
   return dfgnn_tune(&report, ctx, graph, &problem, &options);
 }
 
-/* ---- what the store holds ----------------------------------------------- */
+/* ---- what the store holds ------------------------------------------------ */
 
 typedef struct found {
   const char *variant;
@@ -230,7 +221,7 @@ static found stored(const char *variant) {
   return f;
 }
 
-/* ---- promises ----------------------------------------------------------- */
+/* ---- promises ------------------------------------------------------------ */
 
 START_TEST(the_fastest_is_kept_and_dispatched) {
   options.tool = "check 1";
@@ -366,9 +357,9 @@ START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
   snprintf(anchor, sizeof anchor, "%s", report.anchor);
   double ratio = report.ratio;
   int rows = stored(NULL).rows, before = launches[RIGHT] + launches[WRONG];
-  double begin = seconds();
+  double begin = seconds_now();
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_WRONG)));
-  ck_assert_double_lt(seconds() - begin, 1);
+  ck_assert_double_lt(seconds_now() - begin, 1);
   ck_assert_int_eq(launches[RIGHT] + launches[WRONG], before);
   ck_assert_int_eq(stored(NULL).rows, rows);
   ck_assert_str_eq(report.variant, FAKE_250);
@@ -487,9 +478,9 @@ START_TEST(exhaustive_runs_measure_every_candidate_to_the_end) {
 END_TEST
 
 static double seconds_of_tuning(void) {
-  double begin = seconds();
+  double begin = seconds_now();
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500, TIE_200, TIE_201)));
-  return seconds() - begin;
+  return seconds_now() - begin;
 }
 
 /* Without a disk to wait for; a busy machine may still be late now and then. */
@@ -550,7 +541,7 @@ START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
     ck_exact(FAKE_250);
     ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
     ck_assert_int_eq(report.resumed, 2);
-    /* said once, where somebody wanted them kept */
+    /* it is said once, where a store was asked for */
     ck_assert_int_eq(warnings, i);
   }
   ck_assert_ptr_nonnull(strstr(warning, "cannot be kept: /dev/null/tuning.db"));
@@ -700,9 +691,5 @@ int main(void) {
   tcase_add_test(all, a_graph_without_edges_is_tuned);
   tcase_add_test(all, what_is_wrong_in_the_options_is_named);
   suite_add_tcase(suite, all);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/common/variants.h"
+#include "tests/unit/fixture.h"
 
 #define TEST(i)                                                                \
   variant_test test = variant_test_make(i);                                    \
@@ -42,7 +43,12 @@ START_TEST(deterministic_variants_repeat_every_bit) {
 }
 END_TEST
 
-/* Else a mistake in a list of sources would pass for a success. */
+START_TEST(every_operator_and_pass_has_variants) {
+  check_backend_has_variants("cpu");
+}
+END_TEST
+
+/* Without this test a mistake in a list of sources would pass for a success. */
 START_TEST(attention_has_variants_of_every_storage_type) {
   for (int i = 0; i < VARIANT_TESTS; i++) {
     variant_test test = variant_test_make(i);
@@ -67,11 +73,8 @@ int main(void) {
   tcase_add_loop_test(tcase, any_strides_are_followed, 0, VARIANT_TESTS);
   tcase_add_loop_test(tcase, deterministic_variants_repeat_every_bit, 0,
                       VARIANT_TESTS);
+  tcase_add_test(tcase, every_operator_and_pass_has_variants);
   tcase_add_test(tcase, attention_has_variants_of_every_storage_type);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }

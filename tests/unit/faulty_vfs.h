@@ -6,8 +6,8 @@
 #include <sqlite3.h>
 #include <string.h>
 
-/* Changes left before the failing one; -1: none fails.  With `stays` all after
- * it fail too. */
+/* The number of changes before the one that fails, -1 if none does; with
+ * faulty_stays all later changes fail, too. */
 static int faulty_left = -1, faulty_code, faulty_stays, faulty_hits;
 
 typedef struct faulty_file {
@@ -43,7 +43,7 @@ static int faulty_read(sqlite3_file *f, void *to, int n, sqlite3_int64 at) {
 static int faulty_write(sqlite3_file *f, const void *from, int n,
                         sqlite3_int64 at) {
   int rc = faulty();
-  if (rc && n > 1) /* torn: the first half gets there */
+  if (rc && n > 1) /* the write is torn: its first half is done */
     CALL(f, xWrite, from, n / 2, at);
   return rc ? rc : CALL(f, xWrite, from, n, at);
 }
@@ -129,7 +129,7 @@ static int faulty_delete(sqlite3_vfs *vfs, const char *name, int sync) {
             : faulty_real->xDelete(faulty_real, name, sync);
 }
 
-/* Makes it the default of this process. */
+/* Makes this VFS the default of the process. */
 static void faulty_install(void) {
   static sqlite3_vfs vfs;
   if (faulty_real)

@@ -88,7 +88,7 @@ static inline const char *put_npz(const char *name, const npz_array *arrays) {
   return path;
 }
 
-/* "1 2||0": the columns of each row. */
+/* The columns of each row as text: "1 2||0" for three rows. */
 static inline const char *csr_text(const dfgnn_csr *csr) {
   static char text[4096];
   size_t used = 0;
@@ -106,7 +106,7 @@ static inline const char *csr_text(const dfgnn_csr *csr) {
   return text;
 }
 
-/* The file reads as so many sources and these rows. */
+/* Asserts that a file is read as a graph of these sources and rows. */
 static inline void reads_as(const char *path, int64_t sources,
                             const char *rows) {
   dfgnn_csr *csr = NULL;
@@ -116,7 +116,8 @@ static inline void reads_as(const char *path, int64_t sources,
   dfgnn_csr_free(csr);
 }
 
-/* The file is refused: the message holds the file's name and the text. */
+/* Asserts that a file is refused with a message that holds its name and the
+ * text. */
 static inline void refused(const char *path, const char *text) {
   dfgnn_csr *csr = NULL;
   ck_fails(dfgnn_csr_read(&csr, path), DFGNN_ERROR_FORMAT, text);
@@ -125,7 +126,7 @@ static inline void refused(const char *path, const char *text) {
                 "'%s' does not name %s", dfgnn_last_error(), path);
 }
 
-/* Runs a suite's cases, and gives main's result. */
+/* Runs a list of tests that ends with NULL, and gives main's result. */
 static inline int run_suite(const char *name, const TTest *const *tests) {
   Suite *suite = suite_create(name);
   TCase *tc = tcase_create(name);
@@ -134,11 +135,7 @@ static inline int run_suite(const char *name, const TTest *const *tests) {
   for (; *tests; tests++)
     tcase_add_test(tc, *tests);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_tests(suite);
 }
 
 #endif

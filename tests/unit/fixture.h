@@ -3,8 +3,11 @@
 #define DFGNN_TESTS_FIXTURE_H
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "dfgnn.h"
 #include "kernels/common/variant.h"
@@ -16,7 +19,7 @@
                   dfgnn_last_error());                                         \
   } while (0)
 
-/* The call fails with this status and a message that holds the text. */
+/* Asserts that a call fails with a status and a message that holds a text. */
 #define ck_fails(expression, status, text)                                     \
   do {                                                                         \
     ck_assert_int_eq(expression, status);                                      \
@@ -24,14 +27,19 @@
                   "'%s' does not hold '%s'", dfgnn_last_error(), text);        \
   } while (0)
 
-static inline dfgnn_context *cpu_context(const char *store) {
+static inline dfgnn_context *context_on(const char *device, const char *store,
+                                        int threads) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
-  options.device = "cpu";
+  options.device = device;
   options.store = store;
-  options.threads = 2;
+  options.threads = threads;
   ck_ok(dfgnn_context_create(&ctx, &options));
   return ctx;
+}
+
+static inline dfgnn_context *cpu_context(const char *store) {
+  return context_on("cpu", store, 2);
 }
 
 static inline dfgnn_csr csr32(int64_t n, int64_t m, const int32_t *offsets,
@@ -42,6 +50,12 @@ static inline dfgnn_csr csr32(int64_t n, int64_t m, const int32_t *offsets,
   csr.edges = offsets[n];
   csr.offsets = offsets;
   csr.indices = indices;
+  return csr;
+}
+
+static inline dfgnn_csr *generated(const char *spec) {
+  dfgnn_csr *csr = NULL;
+  ck_ok(dfgnn_csr_generate(&csr, spec));
   return csr;
 }
 
@@ -61,6 +75,37 @@ static inline dfgnn_csr ring(int64_t n, int (*degree)(int64_t i)) {
 static inline void ring_free(dfgnn_csr *csr) {
   free((void *)csr->offsets);
   free((void *)csr->indices);
+}
+
+/* Removes a store and the files that SQLite keeps beside it. */
+static inline void remove_store(const char *path) {
+  static const char *const suffixes[] = {"", "-wal", "-shm"};
+  char name[128];
+  for (int k = 0; k < 3; k++) {
+    snprintf(name, sizeof name, "%s%s", path, suffixes[k]);
+    unlink(name);
+  }
+}
+
+static inline double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Runs all tests of a runner and gives main's result: a failure where no test
+ * ran, too. */
+static inline int run_all(SRunner *runner) {
+  srunner_run_all(runner, CK_ENV);
+  int ran = srunner_ntests_run(runner), failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  if (!ran)
+    fprintf(stderr, "no test ran\n");
+  return ran && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static inline int run_tests(Suite *suite) {
+  return run_all(srunner_create(suite));
 }
 
 #endif

@@ -55,7 +55,7 @@ static inline int record(dfgnn_store *store, const dfgnn_measurement *row) {
   return added;
 }
 
-/* A store of `count` rows that differ in their time. */
+/* Makes a store of `count` rows that differ in their time. */
 static inline void make_store(int count) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   ck_ok(dfgnn__store_execute(store, "BEGIN", "test"));
@@ -82,7 +82,7 @@ static inline size_t count_rows(uint64_t *invalid) {
   return count;
 }
 
-/* Changes the file by SQL, as anyone may. */
+/* Changes the file by SQL, as any program may. */
 static inline void execute_raw(const char *sql) {
   sqlite3 *db;
   char *message = NULL;
@@ -187,11 +187,7 @@ static inline int run_cases(const char *name, void (*add)(TCase *)) {
   tcase_add_checked_fixture(cases, set_up, tear_down);
   add(cases);
   suite_add_tcase(suite, cases);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_tests(suite);
 }
 
 #endif
