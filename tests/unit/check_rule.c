@@ -102,6 +102,38 @@ START_TEST(every_problem_on_every_graph_has_a_rule) {
 }
 END_TEST
 
+/* A hub among short rows is cut where edges have features, too. */
+START_TEST(rows_with_edge_features_are_cut_at_hubs) {
+  static const dfgnn_op ops[] = {DFGNN_OP_GT, DFGNN_OP_GATV2};
+  for (int k = 0; k < 2; k++)
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
+      for (int hub = 0; hub < 2; hub++) {
+        dfgnn_signature graph = graph_of(10000, 100000, hub ? 9000 : 11, 1);
+        graph.degree_cv = graph.source_cv = hub ? 9 : 0.1;
+        const dfgnn_matrix matrix = matrix_of(&graph);
+        dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+        dfgnn_choice choice;
+        problem.op = ops[k];
+        problem.pass = (dfgnn_pass)pass;
+        problem.dtype = DFGNN_F32;
+        problem.heads = 4;
+        problem.dim = 32;
+        problem.edge_dim = 11;
+        const dfgnn_query query = {.setting = {.problem = &problem,
+                                               .matrix = &matrix,
+                                               .signature = &graph,
+                                               .device = &devices[1]},
+                                   .family = ""};
+        dfgnn__rule_choice(&choice, &query);
+        ck_assert_ptr_nonnull(choice.variant);
+        ck_assert_str_eq(choice.variant->family->algorithm,
+                         ops[k] == DFGNN_OP_GT ? "edges" : "lift");
+        ck_assert_ptr_nonnull(
+            strstr(choice.variant->name, hub ? "edges=128" : "edges=all"));
+      }
+}
+END_TEST
+
 /* Rows of as many edges as the capacity holds elements are super nodes. */
 START_TEST(the_papers_rule_turns_at_its_capacity) {
   static const struct {
@@ -187,6 +219,7 @@ int main(void) {
   TCase *tests = tcase_create("rule");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, every_problem_on_every_graph_has_a_rule);
+  tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);
   tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
   tcase_add_test(tests, slots_an_edge_are_those_of_whole_rounds);
   tcase_add_test(tests, features_of_a_problem_have_names_that_differ);
