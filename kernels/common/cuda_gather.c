@@ -18,7 +18,8 @@ int dfgnn__gather_listed(const gather_choice *list, int lanes, int vectors,
   return 0;
 }
 
-/* Widths are below 2^31: 65535 heads of 65536 features are not. */
+/* The features of a row, all heads; 0 if an int does not hold them, as of 65535
+ * heads of 65536 features. */
 int dfgnn__gather_width(const dfgnn_problem *problem) {
   const int64_t width = problem->heads * problem->dim;
   return width > INT32_MAX - 4096 ? 0 : (int)width;
@@ -30,7 +31,6 @@ void dfgnn__gather_narrow(gather_shape *shape, int64_t width) {
   *shape = (gather_shape){1, c.lanes, c.vectors, c.unroll};
 }
 
-/* What cannot be laid out in whole vectors, or has too many tiles. */
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
                                   gather_finder *find, int what, int single,

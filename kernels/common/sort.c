@@ -135,7 +135,7 @@ dfgnn_status dfgnn__cuda_sort(const dfgnn_queue *queue, const uint32_t *key,
 
 /* ---- scans --------------------------------------------------------------- */
 
-/* A ticket, then a state a tile. */
+/* A ticket, then a state for each tile. */
 size_t dfgnn__cuda_scan_bytes(int64_t count) {
   return dfgnn__align256(256 +
                          (size_t)dfgnn__ceil_div(count, DFGNN_SCAN_TILE) * 8);
