@@ -1,4 +1,4 @@
-/* collect.h - which programs a variant needs for a problem: its prepare and
+/* collect.h - the programs that a variant needs for a problem: its prepare and
  * launch run on a queue that only lists them */
 #ifndef DFGNN_LIB_COLLECT_H
 #define DFGNN_LIB_COLLECT_H
@@ -15,8 +15,8 @@ dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
                                      const dfgnn_setting *setting,
                                      const dfgnn_view *const *views, int all);
 
-/* The same of all that a device does with graphs themselves: analysis, edge
- * lists, views, moves of rows, whatever their widths and sizes. */
+/* The programs of all work on graphs themselves (analysis, edge lists, views,
+ * moves of rows), whatever their widths and sizes. */
 dfgnn_status dfgnn__collect_graph_programs(dfgnn_programs *list);
 
 #endif

@@ -1,5 +1,5 @@
-/* collect_graph.c - which programs graphs need, by the functions that launch
- * them */
+/* collect_graph.c - the programs that graphs need, listed by the functions that
+ * launch them */
 #include <limits.h>
 
 #include "kernels/common/device_graph.h"
@@ -13,8 +13,8 @@
       return status_;                                                          \
   } while (0)
 
-/* Sizes on both sides of what the launches decide by: one block or more, digits
- * of 8 or 9 bits, counts and numbers of 32 or 64. */
+/* Sizes on both sides of each limit that launches decide by: one block or more,
+ * digits of 8 or 9 bits, counts and numbers of 32 or 64 bits. */
 static dfgnn_status sorts(const dfgnn_queue *queue) {
   static const struct {
     int64_t count;

@@ -15,8 +15,8 @@ static void dense_strides(dfgnn_strides *strides,
   strides->feature = ndh ? problem->heads : 1;
 }
 
-/* Copies a descriptor of a program built against an older header: what it does
- * not have keeps the value in *to. */
+/* Copies a descriptor, perhaps of a program built against an older header: the
+ * fields that it does not have keep their values in *to. */
 static dfgnn_status take(void *to, size_t size, const void *from, size_t least,
                          const char *what, const char *macro) {
   size_t given;
@@ -32,7 +32,7 @@ static dfgnn_status take(void *to, size_t size, const void *from, size_t least,
   return DFGNN_OK;
 }
 
-/* What of the problem brings a tensor in, as messages say it. */
+/* The field of the problem that asks for a tensor, as messages say it. */
 static const char *asked_for(dfgnn_flag flag) {
   switch (flag) {
   case DFGNN_FLAG_EDGE:
@@ -214,7 +214,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->message = problem->message;
   complete->accumulate = !!problem->accumulate;
   int attention =
-      DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags are its own */
+      DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags below are its own */
   if (!attention && (complete->bias || complete->dropout || complete->weights))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.%s is set, which operator %s does not have",

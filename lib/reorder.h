@@ -6,19 +6,20 @@
 
 /* How a graph was reordered: position p holds the old number order[p]. */
 typedef struct dfgnn_reordered {
-  int64_t *rows, *columns;            /* host; NULL: as they were */
-  void *device_rows, *device_columns; /* int32; of an inside graph */
+  int64_t *rows, *columns;            /* host; NULL: in the old order */
+  void *device_rows, *device_columns; /* int32; of a graph reordered inside */
   size_t bytes;                       /* of device memory */
-  dfgnn_graph *inner; /* inside: the reordered graph that runs, else NULL */
+  dfgnn_graph *inner; /* the graph that runs if reordered inside, else NULL */
 } dfgnn_reordered;
 
 void dfgnn__reordered_free(dfgnn_graph *graph);
 
-/* The graph that is tuned and run: itself, or what an inside graph holds. */
+/* The graph that is tuned and run: the inner one of a graph reordered inside,
+ * else the graph itself. */
 dfgnn_graph *dfgnn__graph_inner(dfgnn_graph *graph);
 
-/* A plan for an inside graph around one for its inner graph, of a variant
- * (NULL: the best). */
+/* Makes a plan of a graph reordered inside, around a plan of its inner graph
+ * with this variant (NULL: the best). */
 dfgnn_status dfgnn__reordered_plan(dfgnn_plan **plan, dfgnn_graph *graph,
                                    const dfgnn_problem *problem,
                                    const char *variant);
