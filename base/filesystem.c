@@ -1,4 +1,4 @@
-/* filesystem.c - what a file lies on, and names of files in the making */
+/* filesystem.c - file systems, folders, and files that get their names whole */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/filesystem.h"
 
