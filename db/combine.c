@@ -28,14 +28,15 @@ dfgnn_estimate dfgnn__combine(const dfgnn_estimate *part, size_t count) {
   return sum;
 }
 
-/* An anchor's own place on its scale. */
+/* The log ratio of node i to the k-th anchor; an anchor's to itself is 0. */
 static dfgnn_estimate at(const dfgnn_estimate *edge, size_t nodes,
                          const size_t *anchor, size_t k, size_t i) {
   static const dfgnn_estimate self = {0, 0, 1};
   return anchor[k] == i ? self : edge[k * nodes + i];
 }
 
-/* Where the anchor b lies by all nodes that joined anchors share with it. */
+/* Estimates the place of anchor b by all nodes that it shares with anchors that
+ * are joined already. */
 static dfgnn_estimate link_of(size_t b, const dfgnn_estimate *place,
                               size_t nodes, const size_t *anchor,
                               size_t anchors, const dfgnn_estimate *edge,
@@ -92,7 +93,7 @@ void dfgnn__join(dfgnn_estimate *node, size_t nodes, const size_t *anchor,
     }
     node[i] = dfgnn__combine(scratch, anchors);
   }
-  /* An anchor's rows are in its place already. */
+  /* The place of an anchor has counted its rows already. */
   for (size_t k = 0; k < anchors; k++)
     node[anchor[k]] = place[k];
 }

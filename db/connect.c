@@ -1,5 +1,5 @@
-/* connect.c - a confined connection to SQLite: what it may do, how long it
- * waits, and what its errors mean */
+/* connect.c - a confined connection to SQLite: its limits, its waiting, and its
+ * errors as messages */
 #include "base/error.h"
 #include "db/internal.h"
 

@@ -122,7 +122,7 @@ static int anchor_revision(const dfgnn_measurement *row, const block *anchor) {
 
 static double square(double x) { return x * x; }
 
-/* 0 if the row says nothing about speed. */
+/* The log ratio that a row gives; 0 if it says nothing about speed. */
 static int estimate_row(dfgnn_estimate *estimate,
                         const dfgnn_measurement *row) {
   *estimate = (dfgnn_estimate){0, square(DFGNN_DECIDE_FLOOR), 1};
@@ -155,7 +155,7 @@ static size_t collect(evidence *found, const block *b, const block *blocks,
       e->anchor = row->anchor;
       e->anchor_revision =
           anchor_revision(row, find_block(blocks, count, row->anchor));
-    } else { /* alone in its run */
+    } else { /* it was alone in its run */
       e->anchor = row->variant;
       e->anchor_revision = row->revision;
     }
@@ -277,7 +277,8 @@ out:
   return done;
 }
 
-/* The rows of one problem, in order; 0 without memory. */
+/* Adds the decision of one problem by its rows, which are in order; 0 without
+ * memory. */
 static int decide_problem(owned_decisions *all, const item *begin,
                           const item *end, double margin, usable_cache *cache) {
   size_t count = (size_t)(end - begin), blocks = 0, n = 0, rejected = 0;

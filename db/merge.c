@@ -88,8 +88,9 @@ static dfgnn_status check_source(const dfgnn_store *out,
                        "%s: a store cannot be merged into itself", in->path);
   if (in->newer)
     return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: of a newer version: merging would lose what this "
-                       "library does not know; update dfgnn",
+                       "%s: the store is of a newer version, and merging would "
+                       "lose fields that this library does not know; update "
+                       "dfgnn",
                        in->path);
   return DFGNN_OK;
 }
