@@ -36,8 +36,8 @@ typedef enum dfgnn_field_group {
 typedef enum dfgnn_field_key {
   DFGNN_KEY_NONE,   /* provenance, features and figures */
   DFGNN_KEY_DEVICE, /* tells devices apart */
-  DFGNN_KEY_GATE,   /* of the problem: has to match */
-  DFGNN_KEY_SIZE,   /* of the problem: rows of other values answer as near */
+  DFGNN_KEY_GATE,   /* a field of the problem that has to match */
+  DFGNN_KEY_SIZE,   /* one whose near values may answer, too */
   DFGNN_KEY_GRAPH,  /* tells graphs apart */
   DFGNN_KEY_WORD    /* has to match up to its first comma */
 } dfgnn_field_key;
@@ -59,11 +59,11 @@ typedef enum dfgnn_field_names {
 typedef struct dfgnn_field {
   const char *name; /* column */
   const char *json; /* key in JSON; NULL: name */
-  const char *word; /* of the problem: as people call it */
+  const char *word; /* for messages, of a field of the problem */
   size_t offset;    /* in dfgnn_measurement */
   dfgnn_field_kind kind;
   double low, high;          /* range of a number, or of a string's bytes */
-  const char *const *choice; /* of a name, ends with NULL; NULL: any */
+  const char *const *choice; /* the allowed names, then NULL; NULL: any */
   dfgnn_field_key key;
   size_t in_problem; /* offset in dfgnn_problem; 0: it has no such member */
   dfgnn_field_names names; /* the member's, if it is an enumerator */

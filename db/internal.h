@@ -13,7 +13,7 @@ struct dfgnn_store {
   sqlite3 *db;
   char *path;
   const dfgnn_schemas *schemas;
-  int newer;     /* of a version above ours: hashes cannot be verified */
+  int newer;     /* its version is above ours: some rows cannot be verified */
   int immutable; /* opened without locks: size and time tell of changes */
   int64_t size, modified_ns;
   uint64_t inode;

@@ -45,7 +45,7 @@ typedef struct dfgnn_measurement {
   int64_t time; /* seconds since 1970 */
   /* figures */
   const char *status;  /* "ok", "wrong", "failed", "refused" */
-  const char *reason;  /* of the last three */
+  const char *reason;  /* why it is "wrong", "failed" or "refused" */
   const char *anchor;  /* variant that ratio compares with; "" for none */
   int anchor_revision; /* 0: that of the anchor's row of the same run */
   double median_ms, ci_low_ms, ci_high_ms;
@@ -258,10 +258,11 @@ typedef struct dfgnn_decisions {
 
 /* Pure: the same set of rows gives the same decisions in any order.
  *
- * Which rows count: of each variant, those of the newest revision that usable
- * accepts (NULL: accepts all).  Rows it refuses are counted in unusable (may be
- * NULL).  A variant is rejected if one of its counting rows is "wrong", or if
- * its newest "ok" row is not newer than the newest "failed" or "refused" one.
+ * Which rows count: for each variant, the rows of the newest revision that
+ * usable accepts (NULL: accepts all).  Rows it refuses are counted in unusable
+ * (may be NULL).  A variant is rejected if one of its counting rows is "wrong",
+ * or if its newest "ok" row is not newer than the newest "failed" or "refused"
+ * one.
  *
  * How they combine: an "ok" row says that log(time / anchor's time) is
  * log(ratio), with the standard error that its interval gives, at least

@@ -21,11 +21,11 @@ typedef struct dfgnn_image {
 void dfgnn__image_free(dfgnn_image *image);
 
 typedef struct dfgnn_compiler_info {
-  char path[512]; /* of the library; "" if there is none */
+  char path[512]; /* of the library; "" if none was found */
   int major, minor;
   int architecture_count;
   int architectures[DFGNN_MAX_ARCHITECTURES]; /* 90 for sm_90, rising */
-  char problem[512];                          /* why there is none */
+  char problem[512];                          /* why none was found */
 } dfgnn_compiler_info;
 
 /* Opened once a process. */

@@ -63,7 +63,7 @@ typedef struct dfgnn_programs dfgnn_programs;
 typedef struct dfgnn_queue {
   dfgnn_engine *engine; /* of a device; NULL where only programs are listed */
   void *stream;         /* CUstream, which is torch's cudaStream_t */
-  dfgnn_programs *list; /* not NULL: list programs, launch nothing */
+  dfgnn_programs *list; /* if not NULL, programs are listed, not launched */
 } dfgnn_queue;
 
 /* Launches a kernel; arguments are pointers to its arguments, as
@@ -101,8 +101,8 @@ void dfgnn__give_back(const dfgnn_queue *queue, void *memory);
 
 /* ---- the engine of a device --------------------------------------------- */
 
-/* Can device code be had at all: is there a compiler, or a pack?  If not, why
- * says what to install. */
+/* Is there a source of device code, a compiler or a pack?  If not, `why`
+ * becomes what to install. */
 int dfgnn__engine_usable(char *why, size_t size);
 /* Opens the driver and makes the device's primary context, which other
  * libraries of the process share, current while it works. */

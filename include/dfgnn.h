@@ -203,14 +203,14 @@ typedef enum dfgnn_index_type {
   DFGNN_INDEX_I64 = 1
 } dfgnn_index_type;
 
-/* What a plan may cost, after FFTW's planner flags. */
+/* The time that making a plan may take, after FFTW's planner flags. */
 typedef enum dfgnn_effort {
   DFGNN_EFFORT_DEFAULT = 0, /* the context's, else DFGNN_EFFORT, else ESTIMATE */
   DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
   DFGNN_EFFORT_ESTIMATE = 2,/* stored, else near, predicted, else the rule */
   DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
   DFGNN_EFFORT_PAPER = 4,   /* the rule of the DF-GNN paper alone */
-  DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for what is not measured the first
+  DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for an unmeasured problem the first
                              * calls time the model's first four in turn, and the
                              * best stays and is stored.  Not for ranks that must
                              * choose alike */
@@ -546,8 +546,8 @@ DFGNN_API void dfgnn_csr_free(dfgnn_csr *csr);
  *   METIS      parts with few edges between them, by METIS, if the library was
  *              built with it
  *   COMMUNITY  nested communities by modularity   Arai et al. 2016
- * All but DEGREE look at edges in both directions; of a rectangular matrix they
- * order the bipartite graph of rows and columns. */
+ * All but DEGREE look at edges in both directions; for a rectangular matrix
+ * they order the bipartite graph of rows and columns. */
 typedef enum dfgnn_order {
   DFGNN_ORDER_DEGREE = 0,
   DFGNN_ORDER_RCM = 1,

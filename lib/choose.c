@@ -287,10 +287,10 @@ static dfgnn_problem usual(const dfgnn_problem *problem) {
   return like;
 }
 
-/* Without its k-th set of extras; the number of those, -1 if the problem does
- * not have them all.  Extras only take variants away, so what was measured
- * without them ranks all that are left.  Dropout, which costs most, is the last
- * to be given up. */
+/* Makes *like the problem without the k-th set of extras; returns the number of
+ * extras in the set, -1 if the problem does not have them all.  Extras only
+ * take variants away, so measurements without them rank all that are left.
+ * Dropout, which costs most, is given up last. */
 #define EXTRA_SETS 8
 static int without_extras(dfgnn_problem *like, const dfgnn_problem *problem,
                           int k) {

@@ -5,8 +5,8 @@
 
 #include "lib/registry.h"
 
-/* views: as built for a graph, or NULL for stand-ins that ask for every program
- * that some graph of the setting's matrix may need.  The setting's queue is
+/* views: those of a graph, or NULL for stand-ins that ask for every program
+ * that some graph with the setting's matrix may need.  The setting's queue is
  * ignored.  all 0: for a call as it is timed, without the inputs and outputs
  * that a caller may leave out; 1: for a call with them too.  Other backends'
  * variants need no programs. */

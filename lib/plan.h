@@ -1,4 +1,4 @@
-/* plan.h - a chosen variant with what it needs to launch */
+/* plan.h - a chosen variant with its views, state and workspace */
 #ifndef DFGNN_LIB_PLAN_H
 #define DFGNN_LIB_PLAN_H
 

@@ -30,7 +30,7 @@ struct dfgnn_table {
   size_t count;
   uint32_t *by_exact; /* open addressing: index + 1 */
   size_t slots;
-  uint64_t *graphs, *shapes; /* of the entries, each sorted, [count] */
+  uint64_t *graphs, *shapes; /* [count] of the entries' graphs; each sorted */
   dfgnn_table_pin *pins;
   size_t pin_count;
 };

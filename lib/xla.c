@@ -134,15 +134,16 @@ static dfgnn_status find_context(call *c, int ordinal) {
   return status;
 }
 
-static dfgnn_status refused(const call *c, xla_error *error, const char *what) {
+static dfgnn_status refused(const call *c, xla_error *error,
+                            const char *attempt) {
   xla_error_message_arguments words = {.struct_size = sizeof words,
                                        .error = error};
   xla_error_destroy_arguments arguments = {.struct_size = sizeof arguments,
                                            .error = error};
   c->frame->api->error_message(&words);
   dfgnn_status status =
-      dfgnn__fail(DFGNN_ERROR_DEVICE, "XLA call: XLA refused to %s: %s", what,
-                  words.message ? words.message : "no reason given");
+      dfgnn__fail(DFGNN_ERROR_DEVICE, "XLA call: XLA refused to %s: %s",
+                  attempt, words.message ? words.message : "no reason given");
   c->frame->api->error_destroy(&arguments);
   return status;
 }

@@ -26,7 +26,8 @@ enum {
   DFGNN_FOREST_LEAF = 255    /* in place of a feature: the node is a leaf */
 };
 
-/* In preorder: the left child, of bins up to `bin`, is the next node. */
+/* Nodes are in preorder: the left child, of bins up to `bin`, is the next one.
+ */
 typedef struct dfgnn_forest_node {
   uint8_t feature; /* DFGNN_FOREST_LEAF: a leaf */
   uint8_t bin, right;
@@ -37,12 +38,12 @@ typedef struct dfgnn_forest_feature {
   char name[40];
   int thresholds;                          /* ascending */
   double threshold[DFGNN_FOREST_BINS - 2]; /* bin k + 2 is above the k-th */
-  uint64_t gain; /* how much its splits explained, for reports */
+  uint64_t gain; /* total gain of its splits, for reports */
 } dfgnn_forest_feature;
 
 typedef struct dfgnn_forest {
-  char key[64];     /* what it ranks, "cuda sm_90 attention.fwd" */
-  char origin[256]; /* what it was fitted to, for reports */
+  char key[64];     /* device and operators: "cuda sm_90 attention.fwd" */
+  char origin[256]; /* the rows it was fitted to, in words, for reports */
   int features, members;
   dfgnn_forest_feature *feature;
   int trees[DFGNN_FOREST_MEMBERS];
@@ -87,7 +88,7 @@ void dfgnn__forest_free(dfgnn_forest *forest);
 /* ---- files --------------------------------------------------------------- */
 
 /* The forests of a file: a line "dfgnn-model 1", the number of bytes to come
- * (4, little-endian), and those compressed by zlib. */
+ * (4, little-endian), and these bytes compressed by zlib. */
 typedef struct dfgnn_forests {
   size_t count;
   dfgnn_forest *forest;

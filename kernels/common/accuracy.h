@@ -1,7 +1,7 @@
 /* accuracy.h - how far a right result may be from the exact one
  *
  * Every rounding of a kernel multiplies an intermediate result by 1 + delta,
- * |delta| <= u, the unit roundoff of what it computes in (2^-24 in float).  To
+ * |delta| <= u, the unit roundoff of its arithmetic (2^-24 in float).  To
  * first order the error of an output is the sum of delta_k g_k, where g_k is
  * how much the output changes with that intermediate result.  Roundings are
  * taken for independent and of mean zero (Higham and Mary 2019), so that

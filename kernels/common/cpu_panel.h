@@ -1,6 +1,5 @@
-/* cpu_panel.h - pieces of rows as vectors in registers; what SpMM and
- * reductions share for one instruction set and storage type.  See cpu_vector.h
- */
+/* cpu_panel.h - pieces of rows as vectors in registers, for SpMM and reductions
+ * with one instruction set and storage type.  See cpu_vector.h. */
 #ifndef DFGNN_KERNELS_CPU_PANEL_H
 #define DFGNN_KERNELS_CPU_PANEL_H
 

@@ -24,7 +24,7 @@ dfgnn_cpu_table dfgnn__cpu_dense(const dfgnn_problem *problem, void *base,
                            (ndh ? problem->heads : 1) * size};
 }
 
-/* All features of a node lie together, in the order of `layout`. */
+/* Do all features of a node lie together, in the order of `layout`? */
 static int flat(const dfgnn_problem *problem, const dfgnn_cpu_table *t,
                 int64_t size, dfgnn_layout layout) {
   int ndh = layout == DFGNN_LAYOUT_NDH;

@@ -22,7 +22,7 @@ typedef struct dfgnn_cpu_table {
   int64_t node, head, feature;
 } dfgnn_cpu_table;
 
-/* How the features of a node are cut into pieces of `dim` adjacent ones: all
+/* The features of a node as `count` pieces of `dim` adjacent features: all
  * heads at once where nothing depends on the head, one head, or (if features
  * are not adjacent) a single feature. */
 typedef struct dfgnn_cpu_pieces {

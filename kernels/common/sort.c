@@ -5,15 +5,15 @@
 
 #define SORT "kernels/common/sort.cuh"
 
-/* How a key is cut: into passes of `digit` bits each, by kernels whose digits
- * have 8 or 9. */
+/* A sort's passes and workspace.  A pass takes `digit` bits of the key, by a
+ * kernel whose digits have radix_bits, 8 or 9. */
 typedef struct sort_plan {
   int64_t count, tiles;
   int passes, digit, radix_bits;
   int wide;        /* numbers have 64 bits */
   int wide_counts; /* a state's value does not fit 30 bits */
   size_t clear;    /* bytes at the start of the workspace that begin as 0 */
-  size_t histogram, state, key, number, bytes; /* where each part begins */
+  size_t histogram, state, key, number, bytes; /* begin of each part, and end */
 } sort_plan;
 
 static int small(const sort_plan *p) {

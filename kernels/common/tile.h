@@ -18,8 +18,8 @@ enum { DFGNN_TILE_DUPLICATES = 1, DFGNN_TILE_PARTIAL = 2 };
 
 /* 32 bytes, so that a kernel may read two int4. */
 typedef struct dfgnn_tile {
-  int32_t row, rows;     /* of the window: its first row, how many (1 .. R) */
-  int32_t chunk, chunks; /* of the item: its first chunk, how many */
+  int32_t row, rows;     /* the window's first row, its number of rows */
+  int32_t chunk, chunks; /* the item's first chunk and number of chunks */
   int32_t columns;       /* 32 * chunks less the padding at the end */
   int32_t flags;
   int32_t slot;   /* of a PARTIAL item's result, else -1 */

@@ -107,7 +107,7 @@ static inline dfgnn_matrix dfgnn__transposed(const dfgnn_matrix *matrix,
   return t;
 }
 
-/* All that applicability, workspace and launch may look at. */
+/* Everything that applicability, workspace and launch may look at. */
 typedef struct dfgnn_setting {
   const dfgnn_problem *problem; /* complete: defaults are filled in */
   const dfgnn_matrix *matrix;
@@ -156,8 +156,8 @@ typedef struct dfgnn_family {
   int (*views)(const dfgnn_setting *setting, dfgnn_view_request *requests);
   /* Makes state that execute reuses (library descriptors), with work on
    * setting->queue where it needs the GPU.  NULL: none.
-   * DFGNN_ERROR_UNSUPPORTED: the graph is not what the family is for, which
-   * only its arrays tell; whoever chose it takes another family. */
+   * DFGNN_ERROR_UNSUPPORTED: the family does not serve the graph, which only
+   * the graph's arrays tell; the caller then chooses another family. */
   dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,
                           const dfgnn_view *const *views);
   void (*release)(void *state);
