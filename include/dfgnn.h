@@ -3,8 +3,8 @@
  * The path of a call:
  *
  *   dfgnn_context *ctx;  dfgnn_graph *graph;  dfgnn_plan *plan;
- *   dfgnn_context_create(&ctx, NULL);          // device, tuning stores, logging
- *   dfgnn_graph_create(&graph, ctx, &csr);     // validates a CSR matrix
+ *   dfgnn_context_create(&ctx, NULL);       // device, tuning stores, logging
+ *   dfgnn_graph_create(&graph, ctx, &csr);  // validates a CSR matrix
  *   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
  *   problem.op = DFGNN_OP_GT;  problem.dim = 64;  problem.heads = 8;
  *   dfgnn_plan_create(&plan, ctx, graph, &problem);
@@ -205,15 +205,15 @@ typedef enum dfgnn_index_type {
 
 /* The time that making a plan may take, after FFTW's planner flags. */
 typedef enum dfgnn_effort {
-  DFGNN_EFFORT_DEFAULT = 0, /* the context's, else DFGNN_EFFORT, else ESTIMATE */
+  DFGNN_EFFORT_DEFAULT = 0, /* the context's, or DFGNN_EFFORT, or ESTIMATE */
   DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
   DFGNN_EFFORT_ESTIMATE = 2,/* stored, else near, predicted, else the rule */
   DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
   DFGNN_EFFORT_PAPER = 4,   /* the rule of the DF-GNN paper alone */
   DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for an unmeasured problem the first
-                             * calls time the model's first four in turn, and the
-                             * best stays and is stored.  Not for ranks that must
-                             * choose alike */
+                             * calls time the model's first four in turn, and
+                             * the best stays and is stored.  Not for ranks
+                             * that must choose alike */
 } dfgnn_effort;
 
 /* The source of a plan's choice. */
@@ -302,8 +302,9 @@ typedef struct dfgnn_options {
 DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
                                             const dfgnn_options *options);
 
-/* Destroys the context.  Its graphs and plans must be destroyed before; those
- * that are left keep its memory until the last of them goes, which is logged. */
+/* Destroys the context.  Its graphs and plans must be destroyed before; graphs
+ * that are left, which is logged, keep its memory until the last is destroyed.
+ */
 DFGNN_API void dfgnn_context_destroy(dfgnn_context *ctx);
 
 /* Loads the stores anew.  Existing plans keep their choice. */
@@ -526,8 +527,8 @@ DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
 DFGNN_API dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path);
 
 /* Writes host arrays, validated as by dfgnn_csr_order; the format is found from
- * the name (.mtx, .npz, .graph, .txt, .csv, .tsv; .gz where it is read).  A file
- * is replaced whole or not. */
+ * the name (.mtx, .npz, .graph, .txt, .csv, .tsv; .gz where it is read).  A
+ * file is replaced whole or not at all. */
 DFGNN_API dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path);
 
 /* Makes a graph from a specification such as "sbm-pattern:batch=256,seed=1",
@@ -581,7 +582,7 @@ DFGNN_API dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
 typedef struct dfgnn_reordering {
   size_t struct_size;
   dfgnn_order order;    /* how to order, if rows is NULL */
-  const int64_t *rows;  /* [N] host: this order, such as dfgnn_csr_order gives */
+  const int64_t *rows;  /* [N] host: this order, as dfgnn_csr_order gives it */
   const int64_t *columns; /* [M] host; NULL: a square matrix's rows */
   int keep_columns; /* 1: rows alone are ordered, columns keep their numbers */
   int inside;       /* 1: execute takes and gives tensors in csr's order */
@@ -621,9 +622,10 @@ DFGNN_API dfgnn_status dfgnn_graph_order(int64_t *rows, int64_t *columns,
 /* Ways to divide the nodes of a square matrix among the ranks of a job, so that
  * each has about the same work: the edges of its rows, and a little for each
  * row.
- *   METIS  parts with few edges between them, by METIS, if the library was built
- *          with it; beyond 2^20 edges, nodes are grouped first (Meyerhenke,
- *          Sanders & Schulz 2014), so that the memory stays that of the graph
+ *   METIS  parts with few edges between them, by METIS, if the library was
+ *          built with it; beyond 2^20 edges, nodes are grouped first
+ *          (Meyerhenke, Sanders & Schulz 2014), so that the memory stays that
+ *          of the graph
  *   RANGE  rows in the order they have: for graphs that are in a good one */
 typedef enum dfgnn_partitioning {
   DFGNN_PARTITION_METIS = 0,
@@ -700,19 +702,21 @@ typedef struct dfgnn_problem {
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
   int bias;            /* attention: 1: args.bias [E, H] is added to scores */
   int dropout;         /* attention: 1: args.dropout is in effect */
-  /* Bias and dropout are measured as problems of their own.  Until they are, the
-   * fastest variant without them that can do both is chosen, as
+  /* Bias and dropout are measured as problems of their own.  Until they are,
+   * the fastest variant without them that can do both is chosen, as
    * DFGNN_SOURCE_SIMILAR at best. */
   int64_t edge_dim;        /* F, features an edge: args.edge_attr is [E,F] and
                             * args.edge_weight W.  0: no edge features.
                             * DFGNN_EDGE_PROJECTED: args.edge_attr is W e + b,
-                            * [E,H,D]; GAT, which takes no other: args.score_edge
-                            * is its scalar, [E,H].  Not AGNN, SPMM_WEIGHTED. */
+                            * [E,H,D]; for GAT, which takes no other,
+                            * args.score_edge is its scalar, [E,H].  Not for
+                            * AGNN and SPMM_WEIGHTED. */
   dfgnn_edge_use edge_use; /* GT with edge features */
   dfgnn_qk_norm qk_norm;   /* GT */
-  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN, _PNA.
-                            * RELU needs edge features, GATE may have them,
-                            * GATE_VALUE needs edge_dim F, COPY has none. */
+  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN and
+                            * _PNA.  RELU needs edge features, GATE may have
+                            * them, GATE_VALUE needs edge_dim F, COPY has none.
+                            */
   int accumulate;          /* attention backward: 1: grad_query and
                             * grad_score_dst are added to what the arrays hold,
                             * for parts of a graph that share destinations */
@@ -756,11 +760,12 @@ typedef struct dfgnn_strides {
  *
  * Dropout multiplies a weight by 0 with probability args.dropout, else by 1 /
  * (1 - dropout), by a counter-based generator: the same for (seed, edge, head)
- * in every variant, pass and backend.  args.weights are those before dropout. */
+ * in every variant, pass and backend.  args.weights are those before dropout.
+ */
 typedef struct dfgnn_args {
   size_t struct_size;
-  const void *query;     /* GT q [N,H,D]; AGNN h of destinations [N,H,D]; GATV2 x
-                          * [N,H,D].  Storage. */
+  const void *query;     /* [N,H,D]: GT q, AGNN h of destinations, GATV2 x.
+                          * Storage. */
   const void *key;       /* GT k [M,H,D].  Storage. */
   const void *value;     /* GT v, AGNN h, GAT h, GATV2 y, else x [M,H,D].
                           * Storage.  AGNN on a square graph may pass one array
@@ -780,12 +785,14 @@ typedef struct dfgnn_args {
 
   const void *bias;      /* [E,H].  Scalar; only with problem.bias. */
   double dropout;        /* 0 <= dropout < 1; only with problem.dropout */
-  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL: */
+  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL:
+                          * seed_value */
   uint64_t seed_value;
 
   const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar.  With
                             * problem.edge_dim F: W [H,D,F], with
-                            * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage. */
+                            * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage.
+                            */
   const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
   const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
   void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
@@ -833,10 +840,11 @@ typedef struct dfgnn_args {
 
   /* Attention over a part of a graph's edges.  The results of parts merge: lse
    * is the logarithm of the sum of their exp(lse), out the sum of their
-   * exp(lse of the part - lse) out.  Backward of a part reads the merged out and
-   * lse, with the whole grad_out, and gives the part's share of each gradient. */
-  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar; attention
-                          * backward; NULL: 0. */
+   * exp(lse of the part - lse) out.  Backward of a part reads the merged out
+   * and lse, with the whole grad_out, and gives the part's share of each
+   * gradient. */
+  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar;
+                          * attention backward; NULL: 0. */
   const int64_t *edge_number; /* [E], device memory: the number that dropout
                                * draws by for each edge, so that parts drop what
                                * the whole does; NULL: its place in the
@@ -902,7 +910,7 @@ typedef struct dfgnn_explanation {
   double distance;      /* to the nearest measured problem; 0 exact; -1 none */
   const char *because;  /* one sentence */
   size_t count;
-  const dfgnn_candidate *candidates; /* every variant of the operator and pass */
+  const dfgnn_candidate *candidates; /* all variants of operator and pass */
   const char *model; /* the model that predicts, and the features that most set
                       * its first choice apart; "": there is none */
 } dfgnn_explanation;
@@ -956,13 +964,13 @@ typedef struct dfgnn_tune_options {
   double margin;         /* variants whose times differ by less tie; 0: 0.015 */
   int exhaustive;        /* 1: measure every candidate to the end */
   int remeasure;         /* 1: measure candidates again that are stored */
-  const char *tool;      /* provenance, e.g. "dfgnn-tune 0.1.0"; NULL: library */
+  const char *tool;      /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
   const char *job_hash;  /* provenance; NULL: none */
   const char *const *variants; /* only these candidates, NULL-terminated; NULL:
                                 * all applicable ones */
   void (*progress)(void *data, double done, const char *message);
   int (*stop)(void *data); /* polled between samples; non-zero ends early with
-                            * DFGNN_ERROR_INTERRUPTED, keeping what is measured */
+                            * DFGNN_ERROR_INTERRUPTED; measurements are kept */
   void *data;
 } dfgnn_tune_options;
 
@@ -972,13 +980,13 @@ typedef struct dfgnn_tune_report {
   size_t struct_size;
   char variant[160];      /* the winner */
   char anchor[160];       /* the variant it was compared with: the rule's */
-  double median_ms, ratio;/* of the winner; ratio to the anchor, < 1 is faster */
+  double median_ms, ratio;/* of the winner; ratio to the anchor: < 1 faster */
   int candidates, measured, wrong, failed;
   int resumed;            /* candidates whose stored measurements were reused */
   int separated;          /* 1: the winner is told apart from the runner-up */
   int kept;               /* 1: written to the store */
   double seconds;
-  double payback_calls;   /* calls until the tuning is earned back; inf: never */
+  double payback_calls;   /* calls until tuning is earned back; inf: never */
 } dfgnn_tune_report;
 
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
@@ -1006,7 +1014,7 @@ typedef struct dfgnn_report_options {
   const char *commit;  /* of the library's source; NULL: not told */
   double copy_gbps;    /* the devices' copy bandwidth in GB/s, for floors; 0:
                         * what the library knows of them */
-  int all;             /* 1: every variant, not the best of each problem alone */
+  int all;             /* 1: every variant, not only the best of each problem */
 } dfgnn_report_options;
 
 #define DFGNN_REPORT_OPTIONS_INIT DFGNN_INIT(dfgnn_report_options)
