@@ -72,7 +72,7 @@ static int is(const dfgnn_measurement *row, const char *status) {
 }
 
 static block make_block(const item *begin, const item *end) {
-  block b = {begin, end, -1, 0, 0, 0};
+  block b = {.begin = begin, .end = end, .revision = -1};
   int64_t ok = -1, failed = -1;
   for (const item *i = begin; i < end; i++)
     if (i->usable && i->row->revision > b.revision)
@@ -125,7 +125,8 @@ static double square(double x) { return x * x; }
 /* The log ratio that a row gives; 0 if it says nothing about speed. */
 static int estimate_row(dfgnn_estimate *estimate,
                         const dfgnn_measurement *row) {
-  *estimate = (dfgnn_estimate){0, square(DFGNN_DECIDE_FLOOR), 1};
+  *estimate =
+      (dfgnn_estimate){.variance = square(DFGNN_DECIDE_FLOOR), .count = 1};
   if (!is(row, "ok"))
     return 0;
   if (!*row->anchor)

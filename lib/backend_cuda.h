@@ -17,13 +17,13 @@ struct dfgnn_device {
   cu_stream stream;  /* for copies, analysis and views */
   dfgnn_queue queue; /* the queue on `stream` */
   cu_stream timer;   /* for timing.  Neither stream waits for the legacy default
-                      * stream, which would be slower for streams that do */
+                      * stream, which streams that do slow down */
   cu_pool pool;      /* of device memory; NULL: the device has no pools */
   pthread_mutex_t answer_lock; /* guards answer and order */
   void *answer;                /* host memory for a small copy back */
   cu_event order;
-  atomic_int asymmetric; /* transposes to build before one is tried again by the
-                          * assumption that the matrix is symmetric */
+  atomic_int asymmetric; /* transposes to sort before the next matrix is tried
+                          * for being symmetric */
   atomic_int unsorted;   /* was the last edge list unsorted?  The next may be */
   atomic_uint prepared;  /* kinds of work whose programs are compiled */
   pthread_mutex_t lock;  /* guards the timer's fields below */

@@ -128,7 +128,8 @@ static void whole_rows(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
   }
 }
 
-/* The first row that `work` lies before; a row counts as two edges more. */
+/* The first row before which there are `work` edges, where each row counts as
+ * two edges more. */
 static int64_t row_after(const dfgnn_cpu_walk *walk, int64_t work) {
   int64_t low = 0, high = walk->rows;
   while (low < high) {

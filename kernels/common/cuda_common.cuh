@@ -82,9 +82,9 @@ __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
   return x;
 }
 
-/* Keeps x where `on` is false.  The load is predicated: of an `if` the compiler
- * would make a branch or copies.  As x may keep its old value, the compiler
- * does not move the load to its use to save registers either. */
+/* Keeps x where `on` is false.  The load is predicated: from an `if` the
+ * compiler would make a branch or copies.  As x may keep its old value, the
+ * compiler does not move the load to its use to save registers either. */
 template <int VEC, typename T>
 __device__ __forceinline__ void load_if(packed<T, VEC> &x, const T *p, int on) {
   if constexpr (sizeof(x) == 16) {

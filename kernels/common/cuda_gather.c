@@ -7,7 +7,10 @@
 /* ---- shapes -------------------------------------------------------------- */
 
 const gather_choice dfgnn__gather_narrow_shapes[] = {
-    {4, 1, 4}, {32, 1, 4}, {32, 4, 2}, {0}};
+    {.lanes = 4, .vectors = 1, .unroll = 4},
+    {.lanes = 32, .vectors = 1, .unroll = 4},
+    {.lanes = 32, .vectors = 4, .unroll = 2},
+    {0}};
 
 int dfgnn__gather_listed(const gather_choice *list, int lanes, int vectors,
                          int unroll) {

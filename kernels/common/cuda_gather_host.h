@@ -33,8 +33,8 @@ int dfgnn__gather_width(const dfgnn_problem *problem);
 
 /* Fills the shape that has these lanes and vectors.  NULL if it serves the
  * problem, else the reason.  A width that is no multiple of a 16-byte vector is
- * served by the narrow shape only, as is every problem with `single` (strides
- * ask for one element at a time). */
+ * served by the narrow shape only, as is a problem that must read one element
+ * at a time (`single`). */
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
                                   gather_finder *find, int what, int single,

@@ -104,8 +104,8 @@ __device__ __forceinline__ unsigned shared_address(const void *p) {
 
 /* ---- loads, stores and sums in global memory ----------------------------- */
 
-/* Predicated loads: x keeps its value where `on` is 0.  Of an `if` the compiler
- * would make a branch or copies. */
+/* Predicated loads: x keeps its value where `on` is 0.  From an `if` the
+ * compiler would make a branch or copies. */
 __device__ __forceinline__ void load_if(uint4 &x, const void *p, int on) {
   asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %5, 0;\n\t"
                "@on ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"

@@ -88,8 +88,8 @@ template <int BITS, int THREADS> struct RankMemory {
   __align__(16) uint32_t part[THREADS / 32];
 };
 
-/* rank[i] becomes the position of key i among the block's keys, by the digit.
- * The block may not use the memory until a barrier after the call. */
+/* rank[i] becomes the position of key i among the block's keys sorted by the
+ * digit.  The block may not use the memory until a barrier after the call. */
 template <int BITS, int THREADS, int ITEMS>
 __device__ __forceinline__ void
 rank_in_block(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,

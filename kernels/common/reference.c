@@ -136,7 +136,7 @@ static int ascending(const void *a, const void *b) {
 
 dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
                              int32_t *buffer) {
-  dfgnn_ref_row row = {indices, count, 1};
+  dfgnn_ref_row row = {.sorted = indices, .count = count, .repeats = 1};
   int64_t repeated = 0, run = 1;
   for (int64_t k = 1; k < count; k++)
     if (indices[k] < indices[k - 1]) {
@@ -266,7 +266,7 @@ double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
 
 dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
                                      int64_t count) {
-  dfgnn_ref_product p = {0, 0, 0, 0};
+  dfgnn_ref_product p = {0};
   for (int64_t d = 0; d < count; d++) {
     double term = a[d] * b[d];
     p.value += term;
