@@ -1,4 +1,4 @@
-/* filesystem.c - what a file lies on, and names of files in the making */
+/* filesystem.c - file systems, folders, and files that get their names whole */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/filesystem.h"
 
@@ -23,7 +23,7 @@ static const struct {
     {0x0000517bu, "SMB"},      {0x19830326u, "BeeGFS"}, {0x65735546u, "FUSE"},
     {0x5346414fu, "AFS"},      {0x6b414653u, "AFS"},    {0x73757245u, "Coda"},
     {0x20030528u, "OrangeFS"}, {0xaad7aaeau, "PanFS"},
-    /* not 9P: it is how virtual machines see a disk of their own host */
+    /* 9P is left out: virtual machines reach a disk of their host by it. */
 };
 
 void dfgnn__directory_of(char directory[PATH_MAX], const char *path) {

@@ -1,4 +1,4 @@
-/* filesystem.h - what a file lies on, and names of files in the making */
+/* filesystem.h - file systems, folders, and files that get their names whole */
 #ifndef DFGNN_BASE_FILESYSTEM_H
 #define DFGNN_BASE_FILESYSTEM_H
 
@@ -13,7 +13,7 @@ void dfgnn__directory_of(char directory[PATH_MAX], const char *path);
 int dfgnn__make_folders(const char *path);
 /* path.new-RANDOM, in memory of its own; NULL without memory. */
 char *dfgnn__temporary_name(const char *path);
-/* Brings what happened to the names in path's directory to the disk. */
+/* Writes path's directory to the disk, so that its new names last. */
 void dfgnn__sync_directory(const char *path);
 /* Gives a finished file its name unless that is taken: 0 or an errno, with the
  * file still under its first name. */

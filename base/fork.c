@@ -3,7 +3,7 @@
 #include <omp.h>
 #include <pthread.h>
 
-/* The OpenMP runtimes that torch brought up to 2.4 are older than it. */
+/* Weak, since the OpenMP runtimes that torch brought up to 2.4 lack it. */
 #pragma weak omp_pause_resource_all
 
 static int depth;

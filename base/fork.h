@@ -1,4 +1,4 @@
-/* fork.h - what makes OpenMP work in a child of fork()
+/* fork.h - OpenMP in a child of fork()
  *
  * GCC's OpenMP keeps a pool of threads for each thread that ran in parallel.  A
  * child of fork() has the pool's memory but not its threads, and its first
@@ -12,7 +12,7 @@
  * run in parallel calls it first. */
 void dfgnn__fork_prepare(void);
 
-/* How many forks lie between the process that called dfgnn__fork_prepare first
+/* The number of forks between the process that called dfgnn__fork_prepare first
  * and this one. */
 int dfgnn__fork_depth(void);
 

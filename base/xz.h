@@ -1,4 +1,4 @@
-/* xz.h - files compressed by xz, as packs are where liblzma is there
+/* xz.h - files compressed by xz, as packs are if there is liblzma
  *
  * Compiled kernels have much in common: xz, which looks back over all of a
  * pack, makes it a third of what zlib makes of its images one by one. */
@@ -13,7 +13,7 @@
 int dfgnn__xz_is(const unsigned char *bytes, size_t size);
 /* 1 if this library was built with liblzma. */
 int dfgnn__xz_available(void);
-/* Replaces bytes, which sqlite3_malloc64 made, by what is compressed in them:
+/* Replaces bytes, which sqlite3_malloc64 made, by their decompressed content:
  * at most `most` bytes, else DFGNN_ERROR_FORMAT. */
 dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
                               const char *path);

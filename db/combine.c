@@ -1,7 +1,7 @@
 #include "db/combine.h"
 
 dfgnn_estimate dfgnn__combine(const dfgnn_estimate *part, size_t count) {
-  dfgnn_estimate sum = {0, 0, 0};
+  dfgnn_estimate sum = {.count = 0};
   double weights = 0, chi2 = 0;
   size_t n = 0;
   for (size_t i = 0; i < count; i++) {
@@ -28,14 +28,15 @@ dfgnn_estimate dfgnn__combine(const dfgnn_estimate *part, size_t count) {
   return sum;
 }
 
-/* An anchor's own place on its scale. */
+/* The log ratio of node i to the k-th anchor; an anchor's to itself is 0. */
 static dfgnn_estimate at(const dfgnn_estimate *edge, size_t nodes,
                          const size_t *anchor, size_t k, size_t i) {
-  static const dfgnn_estimate self = {0, 0, 1};
+  static const dfgnn_estimate self = {.count = 1};
   return anchor[k] == i ? self : edge[k * nodes + i];
 }
 
-/* Where the anchor b lies by all nodes that joined anchors share with it. */
+/* Estimates the place of anchor b by all nodes that it shares with anchors that
+ * are joined already. */
 static dfgnn_estimate link_of(size_t b, const dfgnn_estimate *place,
                               size_t nodes, const size_t *anchor,
                               size_t anchors, const dfgnn_estimate *edge,
@@ -64,9 +65,9 @@ void dfgnn__join(dfgnn_estimate *node, size_t nodes, const size_t *anchor,
     if (rows[k] > rows[next])
       next = k;
   }
-  place[next] = (dfgnn_estimate){0, 0, 1};
+  place[next] = (dfgnn_estimate){.count = 1};
   do {
-    dfgnn_estimate best = {0, 0, 0};
+    dfgnn_estimate best = {.count = 0};
     for (size_t b = 0; b < anchors; b++) {
       if (place[b].count)
         continue;
@@ -92,7 +93,7 @@ void dfgnn__join(dfgnn_estimate *node, size_t nodes, const size_t *anchor,
     }
     node[i] = dfgnn__combine(scratch, anchors);
   }
-  /* An anchor's rows are in its place already. */
+  /* The place of an anchor has counted its rows already. */
   for (size_t k = 0; k < anchors; k++)
     node[anchor[k]] = place[k];
 }

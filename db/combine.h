@@ -16,10 +16,10 @@ typedef struct dfgnn_estimate {
 dfgnn_estimate dfgnn__combine(const dfgnn_estimate *part, size_t count);
 
 /* Puts nodes on one scale.  anchor[k] is the node of the k-th anchor, rows[k]
- * how many rows it has, edge[k * nodes + i] node i's log ratio to it.  The
+ * the number of its rows, edge[k * nodes + i] node i's log ratio to it.  The
  * anchor with most rows (ties: the first) is 0; see DFGNN_DECIDE_FLOOR in
- * store.h for the rest.  What cannot be joined has count 0.  scratch is for
- * anchors * nodes + anchors more. */
+ * store.h for the rest.  A node that cannot be joined gets count 0.  scratch
+ * has room for anchors * nodes + anchors estimates. */
 void dfgnn__join(dfgnn_estimate *node, size_t nodes, const size_t *anchor,
                  const size_t *rows, size_t anchors, const dfgnn_estimate *edge,
                  dfgnn_estimate *scratch);

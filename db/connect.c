@@ -1,5 +1,5 @@
-/* connect.c - a confined connection to SQLite: what it may do, how long it
- * waits, and what its errors mean */
+/* connect.c - a confined connection to SQLite: its limits, its waiting, and its
+ * errors as messages */
 #include "base/error.h"
 #include "db/internal.h"
 
@@ -13,7 +13,7 @@
 
 dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
                                const char *attempt) {
-  const char *what = store->db ? sqlite3_errmsg(store->db) : "";
+  const char *reason = store->db ? sqlite3_errmsg(store->db) : "";
   switch (rc & 0xff) {
   case SQLITE_BUSY:
   case SQLITE_PROTOCOL:
@@ -22,7 +22,7 @@ dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
                        store->path, attempt, WAIT_MS / 1000);
   case SQLITE_CORRUPT:
     return dfgnn__fail(DFGNN_ERROR_STORE, "%s: %s: the file is damaged (%s)",
-                       store->path, attempt, what);
+                       store->path, attempt, reason);
   case SQLITE_FULL:
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: %s: the disk is full or the store has reached %lld "
@@ -40,11 +40,11 @@ dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
   case SQLITE_IOERR: {
     int error = store->db ? sqlite3_system_errno(store->db) : 0;
     return dfgnn__fail(DFGNN_ERROR_STORE, "%s: %s: %s", store->path, attempt,
-                       error ? strerror(error) : what);
+                       error ? strerror(error) : reason);
   }
   default:
     return dfgnn__fail(DFGNN_ERROR_STORE, "%s: %s: %s", store->path, attempt,
-                       what);
+                       reason);
   }
 }
 

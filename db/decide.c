@@ -72,7 +72,7 @@ static int is(const dfgnn_measurement *row, const char *status) {
 }
 
 static block make_block(const item *begin, const item *end) {
-  block b = {begin, end, -1, 0, 0, 0};
+  block b = {.begin = begin, .end = end, .revision = -1};
   int64_t ok = -1, failed = -1;
   for (const item *i = begin; i < end; i++)
     if (i->usable && i->row->revision > b.revision)
@@ -122,10 +122,11 @@ static int anchor_revision(const dfgnn_measurement *row, const block *anchor) {
 
 static double square(double x) { return x * x; }
 
-/* 0 if the row says nothing about speed. */
+/* The log ratio that a row gives; 0 if it says nothing about speed. */
 static int estimate_row(dfgnn_estimate *estimate,
                         const dfgnn_measurement *row) {
-  *estimate = (dfgnn_estimate){0, square(DFGNN_DECIDE_FLOOR), 1};
+  *estimate =
+      (dfgnn_estimate){.variance = square(DFGNN_DECIDE_FLOOR), .count = 1};
   if (!is(row, "ok"))
     return 0;
   if (!*row->anchor)
@@ -155,7 +156,7 @@ static size_t collect(evidence *found, const block *b, const block *blocks,
       e->anchor = row->anchor;
       e->anchor_revision =
           anchor_revision(row, find_block(blocks, count, row->anchor));
-    } else { /* alone in its run */
+    } else { /* it was alone in its run */
       e->anchor = row->variant;
       e->anchor_revision = row->revision;
     }
@@ -277,7 +278,8 @@ out:
   return done;
 }
 
-/* The rows of one problem, in order; 0 without memory. */
+/* Adds the decision of one problem by its rows, which are in order; 0 without
+ * memory. */
 static int decide_problem(owned_decisions *all, const item *begin,
                           const item *end, double margin, usable_cache *cache) {
   size_t count = (size_t)(end - begin), blocks = 0, n = 0, rejected = 0;

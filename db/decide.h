@@ -1,4 +1,4 @@
-/* decide.h - what the files behind dfgnn__decide share */
+/* decide.h - types and functions of the files behind dfgnn__decide */
 #ifndef DFGNN_DB_DECIDE_H
 #define DFGNN_DB_DECIDE_H
 
@@ -35,8 +35,8 @@ typedef struct owned_decisions {
 /* By name, then revision; for qsort and bsearch. */
 int dfgnn__compare_nodes(const void *a, const void *b);
 
-/* Ranks the candidates among nodes that were placed, the winner first; returns
- * how many.  nodes are in order. */
+/* Ranks the candidates among the nodes that have a place, the winner first;
+ * returns their number.  nodes are in the order of dfgnn__compare_nodes. */
 size_t dfgnn__rank_nodes(rank *ranks, const node *nodes, size_t count,
                          const dfgnn_estimate *place, double margin);
 

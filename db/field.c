@@ -40,7 +40,7 @@ static const dfgnn_field device[] = {
     {TEXT("library", library, 255)},
 };
 
-/* THE table of what a problem is. */
+/* THE table of the fields of a problem. */
 static const dfgnn_field problem[] = {
     {NAME("op", op, 32), .word = "operator", .key = DFGNN_KEY_GATE,
      IN_PROBLEM(op), .names = DFGNN_NAMES_OP},
@@ -236,7 +236,7 @@ const char *dfgnn__field_refusal(const dfgnn_field *field,
     return refusal;
   }
   }
-  return "of no known kind";
+  return "the field is of no known kind";
 }
 
 int dfgnn__field_is_left_out(const dfgnn_field *field,
@@ -267,13 +267,13 @@ static const char *run_refusal(const dfgnn_measurement *row) {
              : "expected 32 lower-case hexadecimal digits";
 }
 
-/* What the columns must say together. */
+/* Checks the figures of a row against each other. */
 static const char *figures_refusal(const dfgnn_measurement *row,
                                    const char **field) {
   int ok = strcmp(row->status, "ok") == 0;
   *field = "median_ms";
   if (ok && !(row->median_ms > 0))
-    return "expected a time above 0 of status ok";
+    return "expected a time above 0 with status ok";
   *field = "ci_high_ms";
   if (row->ci_low_ms > row->ci_high_ms)
     return "expected ci_low_ms <= ci_high_ms";
@@ -386,8 +386,8 @@ int dfgnn__measurement_compare(const dfgnn_measurement *a,
   return 0;
 }
 
-/* Cuts before the limit, between characters, and replaces what text_refusal
- * refuses. */
+/* Cuts text to the limit, between characters, and replaces the characters that
+ * text_refusal refuses. */
 static char *clean_text(const char **text, size_t limit, char *buffer,
                         const char *end) {
   const unsigned char *s = (const unsigned char *)*text;

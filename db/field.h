@@ -1,5 +1,5 @@
-/* field.h - every field of a measurement, once: its domain, its table and what
- * it is for
+/* field.h - the one list of a measurement's fields: domain, table and use of
+ * each
  *
  * Hashing, SQL, export, import and comparison loop over this list, and so does
  * whatever looks at a problem: its key, gate and description (lib/key.h).  A
@@ -32,17 +32,17 @@ typedef enum dfgnn_field_group {
 
 #define DFGNN_PART_COUNT DFGNN_GROUP_MEASUREMENT
 
-/* What a field has to do with the question which rows answer a problem. */
+/* The part of a field in the question which rows answer a problem. */
 typedef enum dfgnn_field_key {
   DFGNN_KEY_NONE,   /* provenance, features and figures */
   DFGNN_KEY_DEVICE, /* tells devices apart */
-  DFGNN_KEY_GATE,   /* of the problem: has to match */
-  DFGNN_KEY_SIZE,   /* of the problem: rows of other values answer as near */
+  DFGNN_KEY_GATE,   /* a field of the problem that has to match */
+  DFGNN_KEY_SIZE,   /* one whose near values may answer, too */
   DFGNN_KEY_GRAPH,  /* tells graphs apart */
   DFGNN_KEY_WORD    /* has to match up to its first comma */
 } dfgnn_field_key;
 
-/* The enumeration that a name or number of the problem is of. */
+/* The enumeration that a name or number of the problem belongs to. */
 typedef enum dfgnn_field_names {
   DFGNN_NAMES_NONE,
   DFGNN_NAMES_OP,
@@ -59,14 +59,14 @@ typedef enum dfgnn_field_names {
 typedef struct dfgnn_field {
   const char *name; /* column */
   const char *json; /* key in JSON; NULL: name */
-  const char *word; /* of the problem: as people call it */
+  const char *word; /* for messages, of a field of the problem */
   size_t offset;    /* in dfgnn_measurement */
   dfgnn_field_kind kind;
-  double low, high;          /* of numbers; bytes of strings */
-  const char *const *choice; /* of a name, ends with NULL; NULL: any */
+  double low, high;          /* range of a number, or of a string's bytes */
+  const char *const *choice; /* the allowed names, then NULL; NULL: any */
   dfgnn_field_key key;
   size_t in_problem; /* offset in dfgnn_problem; 0: it has no such member */
-  dfgnn_field_names names; /* of that member, if it is an enumerator */
+  dfgnn_field_names names; /* the member's, if it is an enumerator */
   int added;               /* version of the schema that added it; 0: the first.
                             * Its default is 0, which neither the hash nor the
                             * export mentions. */
@@ -103,11 +103,11 @@ static inline int dfgnn__field_is_flag(const dfgnn_field *field) {
 int dfgnn__field_is_left_out(const dfgnn_field *field,
                              const dfgnn_measurement *row);
 
-/* NULL if the value is in its domain, else what was expected. */
+/* NULL if the value is in its domain, else the reason. */
 const char *dfgnn__field_refusal(const dfgnn_field *field,
                                  const dfgnn_measurement *row);
-/* The fields of one group, alone and against each other; names the field in
- * `field` (may be NULL). */
+/* The same for the fields of one group, alone and against each other; *field
+ * (may be NULL) becomes the name of the refused field. */
 const char *dfgnn__group_refusal(dfgnn_field_group group,
                                  const dfgnn_measurement *row,
                                  const char **field);
@@ -122,7 +122,7 @@ int dfgnn__measurement_compare(const dfgnn_measurement *a,
 #define DFGNN_HASH_BYTES 16
 
 /* The hash of a group's fields; for the measurement, `parts` are the hashes of
- * the other groups.  Fails never on a valid row. */
+ * the other groups.  A valid row has one. */
 void dfgnn__group_hash(unsigned char hash[DFGNN_HASH_BYTES],
                        dfgnn_field_group group, const dfgnn_measurement *row,
                        unsigned char parts[][DFGNN_HASH_BYTES]);

@@ -1,4 +1,4 @@
-/* The birth of a store. */
+/* file.c - the creation of a store */
 #define _GNU_SOURCE
 #include "base/error.h"
 #include "base/filesystem.h"

@@ -1,4 +1,5 @@
-/* What is hashed, exactly, so that any program can compute the same:
+/* hash.c - the hash of a group's fields, so that any program can compute the
+ * same.  Hashed are, in this order:
  *
  *   the table's name, a byte 0,
  *   (measurement only) the hashes of its device, problem, graph and run,

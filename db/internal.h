@@ -1,4 +1,4 @@
-/* internal.h - what the files of db/ share */
+/* internal.h - the store's inside, for the files of db/ */
 #ifndef DFGNN_DB_INTERNAL_H
 #define DFGNN_DB_INTERNAL_H
 
@@ -13,7 +13,7 @@ struct dfgnn_store {
   sqlite3 *db;
   char *path;
   const dfgnn_schemas *schemas;
-  int newer;     /* of a version above ours: hashes cannot be verified */
+  int newer;     /* its version is above ours: some rows cannot be verified */
   int immutable; /* opened without locks: size and time tell of changes */
   int64_t size, modified_ns;
   uint64_t inode;
@@ -23,13 +23,12 @@ struct dfgnn_store {
   sqlite3_stmt *insert[DFGNN_GROUP_COUNT];
 };
 
-/* DFGNN_ERROR_STORE with the file's name, what was attempted and what SQLite
- * says. */
+/* DFGNN_ERROR_STORE with the file's name, the attempt and SQLite's message. */
 dfgnn_status dfgnn__store_fail(const dfgnn_store *store, int rc,
                                const char *attempt);
 
 /* DFGNN_ERROR_STORE if a file that was opened without locks has changed since:
- * what was read of it may be of two moments. */
+ * the rows that were read may be of two moments. */
 dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store);
 
 /* Called before each query or transaction: fresh budgets of steps and waiting.
@@ -49,10 +48,10 @@ char *dfgnn__insert_sql(dfgnn_field_group group);
 /* db/connect.c: opens the store's connection anew, with its limits. */
 dfgnn_status dfgnn__store_connect(dfgnn_store *store, const char *path,
                                   const char *options, int flags);
-/* After the file is known to be ours, since these make SQLite read it. */
+/* Sets the pragmas, once the file is known to be ours: SQLite reads it then. */
 dfgnn_status dfgnn__store_pragmas(dfgnn_store *store);
-/* A bare connection, and its limits; uri options such as "immutable=1" or "".
- */
+/* A bare connection, and its limits; options are those of a URI, such as
+ * "immutable=1", or "". */
 int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
                    int flags);
 int dfgnn__confine(sqlite3 *db);
@@ -62,9 +61,8 @@ dfgnn_status dfgnn__store_open_schemas(dfgnn_store **store, const char *path,
                                        dfgnn_store_mode mode,
                                        const dfgnn_schemas *schemas);
 
-/* db/file.c: the birth of a store. */
-
-/* Creates a store, whole or not at all; success if another process did. */
+/* db/file.c: creates a store, whole or not at all; success if another process
+ * did. */
 dfgnn_status dfgnn__store_create(const char *path,
                                  const dfgnn_schemas *schemas);
 dfgnn_status dfgnn__schema_create(dfgnn_store *store, int version,
@@ -83,8 +81,7 @@ dfgnn_status dfgnn__store_migrate_copy(dfgnn_store *store);
 dfgnn_status dfgnn__store_insert(dfgnn_store *store, int *added,
                                  const dfgnn_measurement *measurement);
 
-/* The same without cleaning and checking the row: for tests of what readers do
- * with such rows. */
+/* The same without cleaning and checking the row, for tests of readers. */
 dfgnn_status dfgnn__store_insert_raw(dfgnn_store *store, int *added,
                                      const dfgnn_measurement *row);
 

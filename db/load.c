@@ -1,4 +1,4 @@
-/* Rows out of a store, each checked cell by cell and by its hash. */
+/* load.c - reads rows out of a store, checking each cell and each hash */
 #include "base/error.h"
 #include "db/internal.h"
 
@@ -79,8 +79,8 @@ static int read_group(dfgnn_measurement *row, dfgnn_field_group group,
   return !dfgnn__group_refusal(group, row, NULL);
 }
 
-/* Passes over rows of a newer version's store that say more than this version
- * knows: db/hash.c. */
+/* Does the row have the hash that its content gives?  A row of a newer store
+ * that has fields which this version does not know has another: db/hash.c. */
 static int verified(dfgnn_field_group group, const dfgnn_measurement *row,
                     const unsigned char *hash,
                     unsigned char (*part_hashes)[DFGNN_HASH_BYTES]) {
@@ -186,7 +186,7 @@ static int read_parts(dfgnn_measurement *row,
   return 1;
 }
 
-/* The same for what is its own. */
+/* Reads the measurement's own fields; 0 if one is not valid. */
 static int read_measurement(dfgnn_measurement *row,
                             unsigned char (*hashes)[DFGNN_HASH_BYTES],
                             sqlite3_stmt *query) {
@@ -329,7 +329,7 @@ const dfgnn_measurement *dfgnn__rows_get(const dfgnn_rows *rows,
   return rows->row;
 }
 
-/* The hash of the content is as random as any. */
+/* A part of the content's hash serves as the table's hash. */
 static uint32_t *find_slot(const dfgnn_rows *rows, const unsigned char *hash) {
   uint64_t h;
   memcpy(&h, hash, sizeof h);

@@ -45,7 +45,7 @@ static dfgnn_status end(dfgnn_store *store, dfgnn_status status) {
 dfgnn_status dfgnn__store_record_from(dfgnn_store *store,
                                       dfgnn_merge_counts *counts,
                                       dfgnn_store_next next, void *data) {
-  merge m = {store, {0, 0, 0}, DFGNN_OK};
+  merge m = {.out = store};
   const dfgnn_measurement *row = NULL;
   dfgnn_status status = begin(store);
   if (status)
@@ -73,7 +73,7 @@ static dfgnn_status next_of(void *data, const dfgnn_measurement **row) {
 dfgnn_status dfgnn__store_record_all(dfgnn_store *store, uint64_t *added,
                                      const dfgnn_measurement *rows,
                                      size_t count) {
-  dfgnn_merge_counts counts = {0, 0, 0};
+  dfgnn_merge_counts counts = {0};
   list l = {rows, rows + count};
   dfgnn_status status = dfgnn__store_record_from(store, &counts, next_of, &l);
   if (!status && added)
@@ -88,8 +88,9 @@ static dfgnn_status check_source(const dfgnn_store *out,
                        "%s: a store cannot be merged into itself", in->path);
   if (in->newer)
     return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: of a newer version: merging would lose what this "
-                       "library does not know; update dfgnn",
+                       "%s: the store is of a newer version, and merging would "
+                       "lose fields that this library does not know; update "
+                       "dfgnn",
                        in->path);
   return DFGNN_OK;
 }
@@ -97,7 +98,7 @@ static dfgnn_status check_source(const dfgnn_store *out,
 static dfgnn_status merge_one(dfgnn_store *out, dfgnn_merge_counts *counts,
                               dfgnn_store *in,
                               const dfgnn_store_filter *filter) {
-  merge m = {out, {0, 0, 0}, DFGNN_OK};
+  merge m = {.out = out};
   dfgnn_status status =
       dfgnn__store_each(in, &m.counts.skipped, filter, merge_row, &m);
   *counts = m.counts;

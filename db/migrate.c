@@ -1,4 +1,5 @@
-/* The schema of a store: made, compared to the letter, and brought up. */
+/* migrate.c - the schema of a store: created, compared to the letter, migrated
+ */
 #include "base/error.h"
 #include "db/internal.h"
 
@@ -78,7 +79,7 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query,
       i++;
     int order = i < DFGNN_SCHEMA_TABLES ? strcmp(name, schema->name[i]) : -1;
     if (order > 0 && is_ours(schema, name))
-      break; /* one before it is missing */
+      break; /* a table before it is missing */
     if (strcmp(type, "table") != 0 || order != 0)
       return dfgnn__fail(DFGNN_ERROR_STORE,
                          "%s: the schema has the %.16s %.64s, which is not of "
@@ -100,7 +101,8 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query,
   return DFGNN_OK;
 }
 
-/* A newer store must have the columns that we know, in true tables. */
+/* A newer store must have the columns that this version knows, in true tables.
+ */
 static dfgnn_status check_newer(dfgnn_store *store, sqlite3_stmt *query) {
   int rc, known = 0;
   while ((rc = sqlite3_step(query)) == SQLITE_ROW)
@@ -124,8 +126,8 @@ static dfgnn_status check_newer(dfgnn_store *store, sqlite3_stmt *query) {
   return known == DFGNN_GROUP_COUNT
              ? DFGNN_OK
              : dfgnn__fail(DFGNN_ERROR_STORE,
-                           "%s: of a newer version whose tables this library "
-                           "cannot read; update dfgnn",
+                           "%s: the store is of a newer version whose tables "
+                           "this library cannot read; update dfgnn",
                            store->path);
 }
 
@@ -147,9 +149,9 @@ static dfgnn_status check_version(dfgnn_store *store, int64_t version,
                        (long long)version, ours);
   if (version > ours && mode == DFGNN_STORE_WRITE)
     return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: of the newer version %lld; this library writes "
-                       "version %d and can only read it; update dfgnn or name "
-                       "another store",
+                       "%s: the store is of the newer version %lld; this "
+                       "library writes version %d and can only read it; update "
+                       "dfgnn or name another store",
                        store->path, (long long)version, ours);
   return DFGNN_OK;
 }
@@ -184,9 +186,9 @@ out:
 
 /* ---- migration ----------------------------------------------------------- */
 
-/* One version up, inside a transaction: the tables step aside under the prefix
- * old_, the new ones are made with exactly their text, filled, and the old ones
- * dropped. */
+/* Migrates to the next version, inside a transaction: the tables are renamed
+ * with the prefix old_, the new ones are made with exactly their text and
+ * filled, and the old ones are dropped. */
 static dfgnn_status upgrade(dfgnn_store *store, int to) {
   const char *attempt = "cannot be migrated";
   const dfgnn_schema *from = &store->schemas->version[to - 2];
@@ -216,7 +218,7 @@ static dfgnn_status upgrade_all(dfgnn_store *store) {
   const char *attempt = "cannot be migrated";
   int64_t found = 0;
   dfgnn__store_begin(store);
-  /* References would be followed while tables change their names. */
+  /* SQLite would change references to a table when it is renamed. */
   sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_FKEY, 0, NULL);
   dfgnn_status status = dfgnn__store_execute(store, "BEGIN IMMEDIATE", attempt);
   if (!status) /* another process may have been first */

@@ -1,4 +1,4 @@
-/* open.c - what a file is, and opening it if it is a store */
+/* open.c - checks that a file is a store, and opens it */
 #include "base/error.h"
 #include "db/internal.h"
 
@@ -12,7 +12,7 @@
 #define CAP_BYTES DFGNN_STORE_CAP_BYTES
 #define QUICK_CHECK_BYTES (1ll << 20)
 
-/* ---- what the file is ---------------------------------------------------- */
+/* ---- the file's header --------------------------------------------------- */
 
 typedef struct header {
   int64_t size;
@@ -59,7 +59,7 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
         DFGNN_ERROR_STORE,
         "%s: the file is empty but for a byte at most, expected a "
         "tuning store; remove it to start a new one",
-        path); /* SQLite tells of one byte as of none */
+        path); /* SQLite reports 0 bytes for a file of one */
   if (size > CAP_BYTES)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: the file has %lld MiB, expected at most %lld", path,
@@ -77,8 +77,8 @@ static dfgnn_status inspect(header *h, dfgnn_store *store) {
                        path, size);
   if (page < 512)
     return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: the file is damaged: it tells of pages of %lld "
-                       "bytes, expected 512 or more",
+                       "%s: the file is damaged: its header gives pages of "
+                       "%lld bytes, expected 512 or more",
                        path, (long long)page);
   if (!h->pending && size % page != 0)
     return dfgnn__fail(DFGNN_ERROR_STORE,
@@ -152,7 +152,7 @@ dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store) {
   if (!store->immutable)
     return DFGNN_OK;
   note_file(&size, &modified_ns, &inode, store->path);
-  if (inode && inode != store->inode) /* published anew: ours is as it was */
+  if (inode && inode != store->inode) /* replaced: our file is unchanged */
     return DFGNN_OK;
   return size == store->size && modified_ns == store->modified_ns &&
                  !has_content(store->path, "-wal")
@@ -163,7 +163,7 @@ dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store) {
                            store->path);
 }
 
-/* Whether this is how SQLite says that it can make no log or lock file here. */
+/* Does SQLite's error say that it can make no log or lock file here? */
 static int cannot_lock(int rc) {
   return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY ||
          rc == SQLITE_IOERR_SHMOPEN || rc == SQLITE_IOERR_LOCK;
@@ -207,7 +207,8 @@ static dfgnn_status limit_pages(dfgnn_store *store) {
   return status;
 }
 
-/* All was checked through a connection that cannot write. */
+/* Opens for writing a file that was checked through a connection that cannot
+ * write. */
 static dfgnn_status open_write(dfgnn_store *store, const header *h) {
   int version = 0;
   dfgnn_status status =
@@ -231,7 +232,8 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
   return status;
 }
 
-/* SQLite opens what lies beside a store, and waits for the writer of a FIFO. */
+/* Refuses files beside a store that are not regular: SQLite would open them,
+ * and wait for the writer of a FIFO. */
 static dfgnn_status check_beside(const char *path) {
   static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
   for (int k = 0; k < 3; k++) {
@@ -335,7 +337,7 @@ static dfgnn_status open_bytes(dfgnn_store *store, const void *bytes,
     return status;
   }
   memcpy(copy, bytes, size);
-  /* it frees the copy, even if it fails */
+  /* SQLite frees the copy, even if this fails. */
   int rc = sqlite3_deserialize(
       store->db, "main", copy, (sqlite3_int64)size, (sqlite3_int64)size,
       SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_READONLY);

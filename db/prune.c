@@ -1,4 +1,4 @@
-/* Removal of rows that nobody can use. */
+/* prune.c - the removal of rows that nobody can use */
 #include "base/error.h"
 #include "db/internal.h"
 
@@ -9,7 +9,7 @@
 typedef struct prune {
   int (*keep)(void *data, const dfgnn_measurement *row);
   void *data;
-  unsigned char (*hash)[DFGNN_HASH_BYTES]; /* of what stays, ascending */
+  unsigned char (*hash)[DFGNN_HASH_BYTES]; /* of rows that stay, ascending */
   size_t count, room;
   dfgnn_prune_counts counts;
   int failed;

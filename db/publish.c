@@ -1,4 +1,5 @@
-/* A store as one immutable file, for many readers on any file system. */
+/* publish.c - a store as one immutable file, for many readers on any file
+ * system */
 #include "base/error.h"
 #include "db/internal.h"
 
@@ -28,7 +29,8 @@ static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
   return status;
 }
 
-/* 0 or an errno. */
+/* Makes the finished file read-only, writes it to the disk and renames it; 0 or
+ * an errno. */
 static int settle(const char *name, const char *path) {
   int fd = open(name, O_RDONLY | O_CLOEXEC);
   int failed = fd < 0 || fchmod(fd, 0444) || fsync(fd);
@@ -47,7 +49,7 @@ dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path) {
   char *name = dfgnn__temporary_name(path);
   if (!name)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
-  /* Through memory: without pins, log and traces of what was removed. */
+  /* A copy in memory has no pins, no log and no traces of removed rows. */
   dfgnn_status status =
       dfgnn__store_open(&memory, ":memory:", DFGNN_STORE_WRITE);
   if (!status)

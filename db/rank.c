@@ -1,4 +1,4 @@
-/* From places on one scale to a ranking that callers keep. */
+/* rank.c - ranks nodes by their places on one scale, for callers to keep */
 #include "db/decide.h"
 
 #include <math.h>

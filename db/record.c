@@ -224,7 +224,7 @@ dfgnn_status dfgnn__store_pin(dfgnn_store *store, const dfgnn_pin *pin) {
   return status;
 }
 
-/* NULL for what is no text or has a byte 0 in it. */
+/* The text of a column; NULL if it is no text or has a byte 0 in it. */
 static const char *column_name(sqlite3_stmt *query, int column) {
   const char *s = (const char *)sqlite3_column_text(query, column);
   return s && strlen(s) == (size_t)sqlite3_column_bytes(query, column) ? s
@@ -235,7 +235,7 @@ dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
                                    dfgnn_store_visit_pin visit, void *data) {
   sqlite3_stmt *query = NULL;
   if (store->newer)
-    return DFGNN_OK; /* what a pin will be then is not known */
+    return DFGNN_OK; /* this version does not know the pins of a newer one */
   dfgnn__store_begin(store);
   int rc = sqlite3_prepare_v2(
       store->db,

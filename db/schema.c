@@ -1,9 +1,10 @@
 #include "db/schema.h"
 
 /* Never edit a version that was released: its text is compared with the files.
- * Add a version with its upgrade; what it does not change it shares. Hashes are
- * BLAKE2b of the content as db/hash.c writes it.  fingerprint and seed are
- * unsigned, kept in two's complement; histogram is 24 little-endian doubles. */
+ * Add a version with its upgrade; it shares the tables that it does not change.
+ * Hashes are BLAKE2b of the content as db/hash.c writes it.  fingerprint and
+ * seed are unsigned, kept in two's complement; histogram is 24 little-endian
+ * doubles. */
 
 static const char device_1[] =
     "CREATE TABLE device (\n"
@@ -152,11 +153,11 @@ static const char upgrade_2[] =
     "INSERT INTO pin SELECT op, pass, dtype, 0, 0, fingerprint, variant"
     "  FROM old_pin;";
 
-/* Version 3: what edge features are added to, normalised queries and keys, and
+/* Version 3: the use of edge features, normalised queries and keys, and
  * messages belong to the problem. */
 
-/* The columns of all versions from here on, but for how many messages there
- * are. */
+/* The columns of all versions from here on, which differ in the number of
+ * messages alone. */
 #define PROBLEM_COLUMNS                                                        \
   "CREATE TABLE problem (\n"                                                   \
   "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"              \
@@ -190,7 +191,7 @@ static const char upgrade_3[] =
     "INSERT INTO measurement SELECT * FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
-/* Version 4: the degrees of sources belong to the signature.  Of graphs that
+/* Version 4: the degrees of sources belong to the signature.  For graphs that
  * were stored before they are 0, which says that they are not known. */
 
 static const char graph_4[] = GRAPH_COLUMNS
@@ -211,8 +212,7 @@ static const char upgrade_4[] =
     "INSERT INTO measurement SELECT * FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
-/* Version 5: one message more, whose gate and value have features of the edge.
- */
+/* Version 5: there is one message more, GATE_VALUE. */
 
 static const char problem_5[] = PROBLEM_COLUMNS
     "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 3)\n"

@@ -1,4 +1,4 @@
-/* schema.h - the tables of each version of the store, and the way up */
+/* schema.h - the tables of each version of the store, and the upgrades */
 #ifndef DFGNN_DB_SCHEMA_H
 #define DFGNN_DB_SCHEMA_H
 

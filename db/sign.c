@@ -1,4 +1,4 @@
-/* Who vouches for a store: Ed25519 signatures beside published files. */
+/* sign.c - Ed25519 signatures of stores and packs, beside published files */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/xz.h"
@@ -141,7 +141,7 @@ out:
   return status;
 }
 
-/* What is signed: this text and the file's hash. */
+/* The message that is signed: this text, then the file's hash. */
 #define MESSAGE "dfgnn store 1\n"
 #define MESSAGE_BYTES (sizeof MESSAGE - 1 + crypto_generichash_BYTES_MAX)
 
@@ -176,8 +176,8 @@ dfgnn_status dfgnn__key_generate(const char *stem) {
   return status;
 }
 
-/* A pack of compiled kernels tells itself by SQLite's application id, at byte
- * 68; the engine looks at the rest of it. */
+/* A pack of compiled kernels is known by SQLite's application id, at byte 68;
+ * the engine checks the rest of the file. */
 static int has_id_of_pack(const unsigned char *bytes, size_t size) {
   return size >= 72 && memcmp(bytes + 68, "dfnk", 4) == 0;
 }
@@ -214,7 +214,7 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
     status = read_line(secret, sizeof secret, secret_key, "dfgnn-secret-key");
   if (!status)
     status = read_store(&bytes, &size, path);
-  /* Nobody should vouch for a file that is no store and no pack. */
+  /* A file that is no store and no pack must not be signed. */
   if (!status)
     status = find_pack(&pack, bytes, size, path);
   if (!status && !pack)

@@ -45,7 +45,7 @@ typedef struct dfgnn_measurement {
   int64_t time; /* seconds since 1970 */
   /* figures */
   const char *status;  /* "ok", "wrong", "failed", "refused" */
-  const char *reason;  /* of the last three */
+  const char *reason;  /* why it is "wrong", "failed" or "refused" */
   const char *anchor;  /* variant that ratio compares with; "" for none */
   int anchor_revision; /* 0: that of the anchor's row of the same run */
   double median_ms, ci_low_ms, ci_high_ms;
@@ -126,8 +126,8 @@ dfgnn_status dfgnn__store_record_from(dfgnn_store *store,
 /* DFGNN_ERROR_INVALID if recording the row would be refused. */
 dfgnn_status dfgnn__measurement_check(const dfgnn_measurement *row);
 
-/* Which rows to visit: a NULL or negative field does not restrict.  wanted sees
- * what the fields let pass. */
+/* Which rows to visit: a NULL or negative field does not restrict.  wanted is
+ * asked about the rows that the fields let pass. */
 typedef struct dfgnn_store_filter {
   const char *backend, *arch, *op, *pass, *dtype, *protocol_prefix, *status;
   const uint64_t *fingerprint;
@@ -187,8 +187,8 @@ dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path);
 /* Makes STEM.key, readable by its owner alone, and STEM.pub; neither may exist.
  */
 dfgnn_status dfgnn__key_generate(const char *stem);
-/* Only published stores and packs can be signed: what a log holds is outside
- * the file. */
+/* Only published stores and packs can be signed: the rows in a write-ahead log
+ * are outside the file. */
 dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key);
 
 /* Public keys: a file, or a directory whose *.pub files are taken. */
@@ -199,20 +199,21 @@ void dfgnn__keys_free(dfgnn_keys *keys);
  * path.sig says so. */
 dfgnn_status dfgnn__signature_check(const char *path, const dfgnn_keys *keys,
                                     const unsigned char *bytes, size_t size);
-/* Opens for reading what one of the keys has signed, and no byte else: the file
- * is read once, checked, and used from memory. */
+/* Opens for reading a file that one of the keys has signed.  The file is read
+ * once, and the bytes that were checked are used from memory. */
 dfgnn_status dfgnn__store_open_signed(dfgnn_store **store, const char *path,
                                       const dfgnn_keys *keys);
 
 /* A pinned variant, local to a store file. */
 typedef struct dfgnn_pin {
   const char *op, *pass, *dtype;
-  int bias, dropout;    /* 1: of problems with it; 0: with or without */
+  int bias, dropout;    /* 1: problems with it alone; 0: with or without */
   uint64_t fingerprint; /* 0: any graph */
   const char *variant;
 } dfgnn_pin;
 
-/* Sets the pin, in place of one for the same; variant NULL removes that. */
+/* Sets a pin, in place of one with the same other fields; variant NULL removes
+ * that one. */
 dfgnn_status dfgnn__store_pin(dfgnn_store *store, const dfgnn_pin *pin);
 typedef int (*dfgnn_store_visit_pin)(void *data, const dfgnn_pin *pin);
 dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
@@ -220,15 +221,15 @@ dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
 
 /* ---- decisions ---------------------------------------------------------- */
 
-/* The order of problems on devices: by the fields that db/field.c says are of
- * the key.  What else is known of the device (memory, driver, runtime, library)
- * is provenance; of the protocol the first word counts. */
+/* The order of problems on devices: by the fields that db/field.c gives a key.
+ * The device's other fields (memory, driver, runtime, library) are provenance;
+ * only the first word of the protocol counts. */
 int dfgnn__problem_compare(const dfgnn_measurement *a,
                            const dfgnn_measurement *b);
 /* 1 if both are of the same device and problem. */
 int dfgnn__same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
 
-/* What all measurements of one problem on one device say. */
+/* A variant in a decision, by all measurements of one problem on one device. */
 typedef struct dfgnn_ranked {
   const char *variant;
   int revision;
@@ -257,10 +258,11 @@ typedef struct dfgnn_decisions {
 
 /* Pure: the same set of rows gives the same decisions in any order.
  *
- * Which rows count: of each variant, those of the newest revision that usable
- * accepts (NULL: accepts all).  Rows it refuses are counted in unusable (may be
- * NULL).  A variant is rejected if one of its counting rows is "wrong", or if
- * its newest "ok" row is not newer than the newest "failed" or "refused" one.
+ * Which rows count: for each variant, the rows of the newest revision that
+ * usable accepts (NULL: accepts all).  Rows it refuses are counted in unusable
+ * (may be NULL).  A variant is rejected if one of its counting rows is "wrong",
+ * or if its newest "ok" row is not newer than the newest "failed" or "refused"
+ * one.
  *
  * How they combine: an "ok" row says that log(time / anchor's time) is
  * log(ratio), with the standard error that its interval gives, at least
@@ -269,8 +271,8 @@ typedef struct dfgnn_decisions {
  * variance grows accordingly (Birge's ratio).  The anchor with most rows (ties:
  * first by name) is the origin, with ratio 1; further anchors are joined to it
  * one by one, the surest first, through the variants measured with both, and
- * then count alike.  What no chain of runs joins to the origin is left out.  An
- * anchor of another revision is another variant.
+ * then count alike.  A variant that no chain of runs joins to the origin is
+ * left out.  An anchor of another revision is another variant.
  *
  * Who ties: a variant whose distance d to the fastest, in log time, is at most
  * log(1 + margin), or at most three times that and below 1.96 standard errors

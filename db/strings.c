@@ -1,4 +1,4 @@
-/* One copy of each text, in blocks that never move. */
+/* strings.c - one copy of each text, in blocks that never move */
 #include "db/internal.h"
 
 #include <stdlib.h>

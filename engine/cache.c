@@ -51,7 +51,8 @@ static int refuse(const char *why) {
   return 0;
 }
 
-/* The folder, and nothing that somebody else could have put there. */
+/* Makes the cache's folder, and refuses a file that somebody else could have
+ * put there; 1 if the place is fit. */
 static int place_is_fit(void) {
   struct stat info;
   const char *network = dfgnn__network_filesystem(path);
@@ -159,7 +160,8 @@ static void give_up_if_damaged(int rc) {
   tried = 0;
 }
 
-/* It is not worth waiting for others to count a use. */
+/* Counts a use, unless another process holds the file: it is not worth waiting.
+ */
 static void touch(const dfgnn_keys_of *keys) {
   sqlite3_stmt *row = NULL;
   sqlite3_busy_timeout(connection, 0);
@@ -189,7 +191,8 @@ int dfgnn__cache_find(dfgnn_image *image, const dfgnn_keys_of *keys) {
   return rc == SQLITE_ROW;
 }
 
-/* The least recently used go until a tenth is free. */
+/* Removes the least recently used kernels until a tenth of the limit is free.
+ */
 static void make_room(void) {
   dfgnn_kernel_file_info info;
   char *sql;

@@ -19,9 +19,9 @@
 /* ---- the user's cache -----------------------------------------------------
  */
 
-/* 1 and the image, or 0. */
+/* Finds an image in the cache; 0 if it is not there. */
 int dfgnn__cache_find(dfgnn_image *image, const dfgnn_keys_of *keys);
-/* Keeps an image; what cannot be written is left out. */
+/* Keeps an image, unless it cannot be written. */
 void dfgnn__cache_store(const dfgnn_keys_of *keys, const dfgnn_image *image,
                         const char *target, const char *expression);
 /* Forgets an image that the driver refused. */
@@ -31,11 +31,11 @@ typedef struct dfgnn_cache_info {
   char path[4096];   /* "" if there is none */
   char problem[512]; /* why it is not used; "" if it is */
   int64_t entries, bytes, limit_bytes;
-  int64_t uses; /* how often entries were found, by any process */
+  int64_t uses; /* times that entries were found, by any process */
   int64_t hits, misses, stored; /* of this process */
 } dfgnn_cache_info;
 void dfgnn__cache_describe(dfgnn_cache_info *info);
-/* Empties it; counts what went. */
+/* Empties the cache; *entries becomes the number of images it had. */
 dfgnn_status dfgnn__cache_clear(int64_t *entries);
 
 /* ---- packs ----------------------------------------------------------------
@@ -50,12 +50,12 @@ typedef struct dfgnn_pack_info {
   const char *problem; /* why it is refused; "" if it is used */
   int64_t entries, bytes;
 } dfgnn_pack_info;
-/* 0 beyond the last. */
+/* Describes the i-th pack; 0 beyond the last. */
 int dfgnn__pack_describe(dfgnn_pack_info *info, int i);
 
-/* Who vouches for a pack whose file others could have written: lib installs
- * it.  DFGNN_OK if the bytes of the file are trusted; `keys` tells whether any
- * keys are set, in which case every pack must be signed. */
+/* Says whether a pack is signed; lib installs the function.  DFGNN_OK: one of
+ * the keys that are set has signed the bytes of the file.
+ * DFGNN_ERROR_UNSUPPORTED: no keys are set, so the file's owner decides. */
 typedef dfgnn_status dfgnn_pack_judge(const char *path,
                                       const unsigned char *bytes, size_t size);
 void dfgnn__pack_trust(dfgnn_pack_judge *judge);
@@ -68,7 +68,8 @@ dfgnn_status dfgnn__pack_add(dfgnn_pack_writer *writer,
                              const dfgnn_keys_of *keys,
                              const dfgnn_image *image, const char *target,
                              const char *expression);
-/* keep 0: the file is not made.  Sets the number of kernels and the bytes. */
+/* keep 0: the file is not made.  info (may be NULL) gets the number of kernels
+ * and the bytes. */
 dfgnn_status dfgnn__pack_close(dfgnn_pack_writer *writer, int keep,
                                dfgnn_cache_info *info);
 

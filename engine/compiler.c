@@ -38,7 +38,7 @@ static const struct {
     {"nvrtcGetPTX", offsetof(dfgnn_nvrtc, GetPTX)},
 };
 
-/* ---- finding it ---------------------------------------------------------- */
+/* ---- finding NVRTC ------------------------------------------------------- */
 
 static void describe(void) {
   int count = 0;
@@ -144,7 +144,7 @@ dfgnn_status dfgnn__compiler_target(char *target, size_t size,
   if (sscanf(architecture, "sm_%d%n", &number, &length) != 1 ||
       architecture[length])
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "architecture '%s' is none, expected sm_90 or another",
+                       "'%s' is no architecture, expected one such as sm_90",
                        architecture);
   for (int i = 0; i < c->architecture_count; i++) {
     if (c->architectures[i] == number) {
@@ -210,7 +210,7 @@ void dfgnn__image_free(dfgnn_image *image) {
   memset(image, 0, sizeof *image);
 }
 
-/* The first line of the log that speaks of an error; it is cut off there. */
+/* The first line of the log that has the word "error"; cuts the log there. */
 static const char *first_error(char *log) {
   for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n"))
     if (strstr(line, "error"))

@@ -21,26 +21,27 @@ typedef struct dfgnn_image {
 void dfgnn__image_free(dfgnn_image *image);
 
 typedef struct dfgnn_compiler_info {
-  char path[512]; /* of the library; "" if there is none */
+  char path[512]; /* of the library; "" if none was found */
   int major, minor;
   int architecture_count;
   int architectures[DFGNN_MAX_ARCHITECTURES]; /* 90 for sm_90, rising */
-  char problem[512];                          /* why there is none */
+  char problem[512];                          /* why none was found */
 } dfgnn_compiler_info;
 
 /* Opened once a process. */
 const dfgnn_compiler_info *dfgnn__compiler(void);
 
-/* What an architecture ("sm_90") is compiled as: itself, or as PTX
- * ("compute_90") of the newest that the compiler knows. DFGNN_ERROR_UNSUPPORTED
- * without a compiler, with what to install; DFGNN_ERROR_INVALID for a name that
- * is none or that is older than the compiler supports. */
+/* The target that an architecture ("sm_90") is compiled for: itself or, if it
+ * is newer than the compiler, PTX of the newest that the compiler knows
+ * ("compute_90").  DFGNN_ERROR_UNSUPPORTED without a compiler, with what to
+ * install; DFGNN_ERROR_INVALID for a name that is none or that is older than
+ * the compiler supports. */
 dfgnn_status dfgnn__compiler_target(char *target, size_t size,
                                     const char *architecture);
 
 /* The keys of a program's code, BLAKE2b of all that it depends on: the sources
- * that it includes, its expression, the options and the target; `full` is also
- * of the compiler's version. */
+ * that it includes, its expression, the options and the target; `full` depends
+ * on the compiler's version, too. */
 typedef struct dfgnn_keys_of {
   unsigned char program[DFGNN_KEY_BYTES], full[DFGNN_KEY_BYTES];
 } dfgnn_keys_of;

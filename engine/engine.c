@@ -15,7 +15,7 @@
 enum {
   FIRST_CAPACITY = 256,
   MOST_THREADS = 64,
-  FREE_SHARED = 48 << 10 /* of a block, static and dynamic, unasked */
+  FREE_SHARED = 48 << 10 /* shared bytes that a block has without asking */
 };
 
 /* ---- kernels in memory ----------------------------------------------------
@@ -67,7 +67,8 @@ static void unload(const dfgnn_engine *engine, dfgnn_kernel *kernel) {
   free(kernel);
 }
 
-/* Takes the kernel over; gives the one that another thread was faster with. */
+/* Adds a kernel, which the engine then owns.  Returns it, or the one that
+ * another thread has added meanwhile. */
 static dfgnn_kernel *add(dfgnn_engine *engine, dfgnn_kernel *kernel) {
   pthread_mutex_lock(&engine->lock);
   dfgnn_kernel *other = find(engine, &kernel->program, kernel->hash);
@@ -96,14 +97,14 @@ static dfgnn_status find_target(dfgnn_engine *engine) {
   return status;
 }
 
-static int attribute(cu_function function, int what) {
+static int attribute(cu_function function, int which) {
   int value = 0;
-  if (dfgnn__driver()->FuncGetAttribute(&value, what, function))
+  if (dfgnn__driver()->FuncGetAttribute(&value, which, function))
     return 0;
   return value;
 }
 
-/* A capture that is under way on this thread must not see the loading. */
+/* Loads an image, so that a capture on this thread does not see it. */
 static dfgnn_status load(dfgnn_kernel *kernel, const dfgnn_image *image) {
   const dfgnn_driver *cu = dfgnn__driver();
   dfgnn_status status = DFGNN_OK;
@@ -173,8 +174,8 @@ void dfgnn__engine_keep_images(dfgnn_engine *engine, dfgnn_keep_image *keep,
   engine->keep_data = data;
 }
 
-/* From a pack, from the cache, or from the compiler: what the driver refuses is
- * looked for further on. */
+/* Gets the kernel's code from a pack, from the cache or from the compiler, in
+ * this order, until the driver accepts it. */
 static dfgnn_status obtain(dfgnn_engine *engine, dfgnn_kernel *kernel,
                            dfgnn_image *image) {
   const dfgnn_program *program = &kernel->program;
@@ -274,7 +275,7 @@ typedef struct work {
   dfgnn_status status;
   char message[512];
   pthread_mutex_t lock;
-  size_t first; /* that failed */
+  size_t first; /* number of the first program that failed */
 } work;
 
 static void *compile_some(void *data) {

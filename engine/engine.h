@@ -43,7 +43,7 @@ typedef struct dfgnn_program {
     }                                                                          \
   }
 
-/* What a multiprocessor's memory beside the registers is for. */
+/* How a multiprocessor's memory is divided into cache and shared memory. */
 typedef enum dfgnn_carveout {
   DFGNN_CARVEOUT_DEFAULT = 0,
   DFGNN_CARVEOUT_L1,    /* as much cache as there can be */
@@ -52,7 +52,7 @@ typedef enum dfgnn_carveout {
 
 typedef struct dfgnn_grid {
   unsigned blocks[3]; /* 0 counts as 1 */
-  unsigned threads;   /* a block */
+  unsigned threads;   /* of a block */
   unsigned shared;    /* bytes of dynamic shared memory, beyond 48 KiB too */
   dfgnn_carveout carveout;
 } dfgnn_grid;
@@ -63,7 +63,7 @@ typedef struct dfgnn_programs dfgnn_programs;
 typedef struct dfgnn_queue {
   dfgnn_engine *engine; /* of a device; NULL where only programs are listed */
   void *stream;         /* CUstream, which is torch's cudaStream_t */
-  dfgnn_programs *list; /* not NULL: list programs, launch nothing */
+  dfgnn_programs *list; /* if not NULL, programs are listed, not launched */
 } dfgnn_queue;
 
 /* Launches a kernel; arguments are pointers to its arguments, as
@@ -72,7 +72,7 @@ typedef struct dfgnn_queue {
 dfgnn_status dfgnn__launch(const dfgnn_queue *queue,
                            const dfgnn_program *program, dfgnn_grid grid,
                            void **arguments);
-/* The same of a kernel that takes one struct by value. */
+/* Launches a kernel that takes one struct by value. */
 static inline dfgnn_status dfgnn__launch_struct(const dfgnn_queue *queue,
                                                 const dfgnn_program *program,
                                                 dfgnn_grid grid,
@@ -80,29 +80,29 @@ static inline dfgnn_status dfgnn__launch_struct(const dfgnn_queue *queue,
   void *arguments[] = {(void *)argument};
   return dfgnn__launch(queue, program, grid, arguments);
 }
-/* Sets bytes, or 32-bit words, of device memory. */
+/* Sets bytes of device memory. */
 dfgnn_status dfgnn__fill(const dfgnn_queue *queue, void *to, unsigned char byte,
                          size_t bytes);
 /* Copies between any of host and device memory, in the stream's order. */
 dfgnn_status dfgnn__copy(const dfgnn_queue *queue, void *to, const void *from,
                          size_t bytes);
 
-/* Waits for what is on the stream. */
+/* Waits for the work on the stream. */
 dfgnn_status dfgnn__wait(const dfgnn_queue *queue);
 /* Copies device memory to the host and waits for it.  A queue that lists
  * programs gives zeros. */
 dfgnn_status dfgnn__read(const dfgnn_queue *queue, void *to, const void *from,
                          size_t bytes);
-/* Device memory for a moment of preparation (it may wait for the device);
- * 256-byte aligned.  give_back takes NULL too. */
+/* Device memory, 256-byte aligned, for use during a preparation; the call may
+ * wait for the device.  give_back takes NULL too. */
 dfgnn_status dfgnn__borrow(const dfgnn_queue *queue, void **memory,
                            size_t bytes);
 void dfgnn__give_back(const dfgnn_queue *queue, void *memory);
 
 /* ---- the engine of a device --------------------------------------------- */
 
-/* Can device code be had at all: is there a compiler, or a pack?  If not, why
- * says what to install. */
+/* Is there a source of device code, a compiler or a pack?  If not, `why`
+ * becomes what to install. */
 int dfgnn__engine_usable(char *why, size_t size);
 /* Opens the driver and makes the device's primary context, which other
  * libraries of the process share, current while it works. */
@@ -119,10 +119,10 @@ dfgnn_status dfgnn__engine_offline(dfgnn_engine **engine, const char *arch);
 int dfgnn__engine_enter(const dfgnn_engine *engine);
 void dfgnn__engine_leave(int entered);
 
-/* Compiles what is missing, on up to `threads` threads (0: as many as there
- * are cores), and loads it if the engine has a device.  The status is that of
- * the first program that failed; all are tried, until *stop is set (NULL:
- * never). */
+/* Compiles the programs that are missing, on up to `threads` threads (0: as
+ * many as there are cores), and loads them if the engine has a device.  The
+ * status is that of the first program that failed; all are tried, until *stop
+ * is set (NULL: never). */
 dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
                                    const dfgnn_programs *programs, int threads,
                                    const atomic_int *stop);
@@ -138,10 +138,9 @@ typedef void dfgnn_keep_image(void *data, const dfgnn_program *program,
 void dfgnn__engine_keep_images(dfgnn_engine *engine, dfgnn_keep_image *keep,
                                void *data);
 
-/* What the compiler and the driver say of a program that is loaded or
- * compiled. */
+/* The driver's figures of a program that is in memory. */
 typedef struct dfgnn_kernel_info {
-  int registers;      /* a thread */
+  int registers;      /* of a thread */
   int local_bytes;    /* of a thread: spills and arrays, 0 at best */
   int shared_bytes;   /* static shared memory of a block */
   int64_t code_bytes; /* of the image */

@@ -1,4 +1,4 @@
-/* internal.h - what the files of the engine share */
+/* internal.h - the engine's inside, for its files */
 #ifndef DFGNN_ENGINE_INTERNAL_H
 #define DFGNN_ENGINE_INTERNAL_H
 
@@ -41,9 +41,9 @@ struct dfgnn_engine {
   int device;
   cu_context context;
   char architecture[16]; /* "sm_90" */
-  char target[24];       /* what is compiled for; "" until first needed */
+  char target[24];       /* of the compiler; "" until first needed */
   pthread_mutex_t lock;  /* guards target, pending, additions to the table */
-  pthread_cond_t made;   /* a pending program is done with */
+  pthread_cond_t made;   /* a program is no longer pending */
   dfgnn_pending *pending;
   _Atomic(dfgnn_kernel_table *) table;
   dfgnn_keep_image *keep;

@@ -1,8 +1,8 @@
 /* kernel_file.h - a SQLite file of compiled kernels: the user's kernels.db, and
  * packs
  *
- * A row is one compiled program.  Its digest covers all that is used of it, so
- * that a damaged row, or one under a wrong key, is a miss. */
+ * A row is one compiled program.  Its digest covers all columns that are used,
+ * so that a damaged row, or one under a wrong key, is a miss. */
 #ifndef DFGNN_ENGINE_KERNEL_FILE_H
 #define DFGNN_ENGINE_KERNEL_FILE_H
 
@@ -22,7 +22,7 @@ dfgnn_status dfgnn__kernel_file_start(sqlite3 *db, const char *path, int make);
  * none, or its row is damaged; else SQLite's error. */
 int dfgnn__kernel_file_find(sqlite3 *db, dfgnn_image *image,
                             const unsigned char *key, int by_program);
-/* Adds or replaces; SQLITE_DONE on success.  level: of zlib, 0 to 9. */
+/* Adds or replaces an image; SQLITE_DONE on success.  level: zlib's, 0 to 9. */
 int dfgnn__kernel_file_store(sqlite3 *db, const dfgnn_keys_of *keys,
                              const dfgnn_image *image, const char *target,
                              const char *expression, int level);

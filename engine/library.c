@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVRTC has a second build, *.alt.so.*, that is not meant. */
+/* Offers files that match, but for NVRTC's second build, *.alt.so.*. */
 static int take_matching(const char *pattern, dfgnn_take_library *take) {
   glob_t found;
   int taken = 0;

@@ -24,7 +24,7 @@ enum { MOST_PACKS = 16, LEAST_BYTES = 64, MOST_BYTES = 512 << 20 };
 
 typedef struct pack {
   char *path;
-  sqlite3 *db; /* in memory: what is checked is what is used */
+  sqlite3 *db; /* in memory, so that the bytes that were checked are used */
   char problem[512];
   dfgnn_kernel_file_info info;
 } pack;
@@ -222,7 +222,7 @@ dfgnn_status dfgnn__pack_add(dfgnn_pack_writer *writer,
                              const dfgnn_keys_of *keys,
                              const dfgnn_image *image, const char *target,
                              const char *expression) {
-  /* xz does better on what zlib has left as it is. */
+  /* xz compresses better what zlib has not compressed. */
   const int level =
       dfgnn__xz_available() ? Z_NO_COMPRESSION : Z_BEST_COMPRESSION;
   return dfgnn__kernel_file_store(writer->db, keys, image, target, expression,

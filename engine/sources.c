@@ -20,8 +20,8 @@ __asm__(".section .rodata\n"
         ".local dfgnn__embedded_end\n"
         "dfgnn__embedded_end: .byte 0\n"
         ".previous\n");
-/* Hidden, so that no load through the global offset table is made of them: for
- * AArch64 the assembler makes a wrong one of a local label. */
+/* Hidden, so that their addresses are not loaded through the global offset
+ * table: for AArch64 the assembler makes a wrong load of a local label. */
 #pragma GCC visibility push(hidden)
 extern const unsigned char dfgnn__embedded[], dfgnn__embedded_end[];
 #pragma GCC visibility pop

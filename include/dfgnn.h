@@ -3,8 +3,8 @@
  * The path of a call:
  *
  *   dfgnn_context *ctx;  dfgnn_graph *graph;  dfgnn_plan *plan;
- *   dfgnn_context_create(&ctx, NULL);          // device, tuning stores, logging
- *   dfgnn_graph_create(&graph, ctx, &csr);     // validates a CSR matrix
+ *   dfgnn_context_create(&ctx, NULL);       // device, tuning stores, logging
+ *   dfgnn_graph_create(&graph, ctx, &csr);  // validates a CSR matrix
  *   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
  *   problem.op = DFGNN_OP_GT;  problem.dim = 64;  problem.heads = 8;
  *   dfgnn_plan_create(&plan, ctx, graph, &problem);
@@ -108,15 +108,15 @@ DFGNN_API const char *dfgnn_version(void);
  *   SPMM_MEAN      the same with sum over the number of edges
  *   SPMM_WEIGHTED  out_i = r_i sum_j c_j w_ij x_j
  * Messages of SPMM_SUM, SPMM_MEAN, REDUCE_MIN, REDUCE_MAX, REDUCE_MEAN and
- * REDUCE_PNA (whose out_std is that of REDUCE_STD): with problem.message, x_j is
- * in the formulas m_ij, which differs from edge to edge:
+ * REDUCE_PNA (whose out_std is that of REDUCE_STD): with problem.message, m_ij
+ * takes the place of x_j in the formulas and differs from edge to edge:
  *   RELU   relu(x_j + W e_ij + b)                        GINE, GEN
  *   GATE   sigmoid(a_i + b_j [+ W e_ij + b]) x_j         GatedGCN
  *   GATE_VALUE  sigmoid(a_i + b_j + W e_ij + b) (x_j + W' e_ij + b')  ResGated
  *          by feature, a and b being args.gate_dst and gate_src
  * Reductions by feature; a row without edges gives 0 (arg -1):
- *   REDUCE_MIN, REDUCE_MAX  and which edge it came from; the first of equals, a
- *                  NaN before all numbers
+ *   REDUCE_MIN, REDUCE_MAX  with the edge it came from: the first of equals; a
+ *                  NaN comes before all numbers
  *   REDUCE_MEAN, REDUCE_VAR (of the population)
  *   REDUCE_STD     sqrt(var), 0 where var <= 1e-5, as PyG's StdAggregation
  *   REDUCE_PNA     mean, min, max and std in one pass   Corso et al. 2020 */
@@ -189,7 +189,7 @@ typedef enum dfgnn_qk_norm {
   DFGNN_QK_NORM_COUNT
 } dfgnn_qk_norm;
 
-/* What an edge carries in SpMM and reductions. */
+/* The message of an edge in SpMM and reductions. */
 typedef enum dfgnn_message {
   DFGNN_MESSAGE_COPY = 0, /* x_j */
   DFGNN_MESSAGE_RELU = 1,
@@ -203,20 +203,20 @@ typedef enum dfgnn_index_type {
   DFGNN_INDEX_I64 = 1
 } dfgnn_index_type;
 
-/* What a plan may cost, after FFTW's planner flags. */
+/* The time that making a plan may take, after FFTW's planner flags. */
 typedef enum dfgnn_effort {
-  DFGNN_EFFORT_DEFAULT = 0, /* the context's, else DFGNN_EFFORT, else ESTIMATE */
+  DFGNN_EFFORT_DEFAULT = 0, /* the context's, or DFGNN_EFFORT, or ESTIMATE */
   DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
   DFGNN_EFFORT_ESTIMATE = 2,/* stored, else near, predicted, else the rule */
   DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
   DFGNN_EFFORT_PAPER = 4,   /* the rule of the DF-GNN paper alone */
-  DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for what is not measured the first
-                             * calls time the model's first four in turn, and the
-                             * best stays and is stored.  Not for ranks that must
-                             * choose alike */
+  DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for an unmeasured problem the first
+                             * calls time the model's first four in turn, and
+                             * the best stays and is stored.  Not for ranks
+                             * that must choose alike */
 } dfgnn_effort;
 
-/* Where a plan's choice came from. */
+/* The source of a plan's choice. */
 typedef enum dfgnn_source {
   DFGNN_SOURCE_EXACT = 0,   /* this graph and problem were measured */
   DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was, or
@@ -302,8 +302,9 @@ typedef struct dfgnn_options {
 DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
                                             const dfgnn_options *options);
 
-/* Destroys the context.  Its graphs and plans must be destroyed before; those
- * that are left keep its memory until the last of them goes, which is logged. */
+/* Destroys the context.  Its graphs and plans must be destroyed before; graphs
+ * that are left, which is logged, keep its memory until the last is destroyed.
+ */
 DFGNN_API void dfgnn_context_destroy(dfgnn_context *ctx);
 
 /* Loads the stores anew.  Existing plans keep their choice. */
@@ -344,14 +345,16 @@ typedef struct dfgnn_counters {
 DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                               const dfgnn_context *ctx);
 
-/* A digest of all that the context chooses by: its decisions and pins, and what
- * of the device enters a distance.  Ranks of a job whose digests are equal make
- * the same choices; compare it once after creating the contexts, for example by
- * broadcasting that of rank 0.  Written as 32 hexadecimal digits.
+/* A digest of all that the context chooses by: its decisions, pins and models,
+ * and the numbers of the device that enter a distance.  Ranks of a job whose
+ * digests are equal make the same choices; compare it once after creating the
+ * contexts, for example by broadcasting that of rank 0.  Written as 32
+ * hexadecimal digits.
  *
- * A graph of which nothing is stored follows what its context chose before for
- * one like it (of the same family or, with rounding, the same signature), so
- * that ranks have to meet such graphs in one order to choose alike. */
+ * For a graph of which nothing is stored the context repeats the choice that it
+ * made before for a graph like it (of the same family or, with rounding, the
+ * same signature), so that ranks have to meet such graphs in one order to
+ * choose alike. */
 #define DFGNN_DIGEST_SIZE 33
 DFGNN_API dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
                                             const dfgnn_context *ctx);
@@ -377,8 +380,8 @@ typedef struct dfgnn_csr {
                          * mini-batches of a sampler; NULL: none */
   const char *name;     /* a label kept with measurements; NULL: none */
   int trusted;          /* 1: nothing is checked, see below */
-  void *stream;         /* device arrays are ready when what is on it now has
-                         * run (as in dfgnn_execute) */
+  void *stream;         /* device arrays are ready when the work that is on it
+                         * now has run (as in dfgnn_execute) */
   /* The same edges by source, which backward passes read; NULL: they are made
    * when they are needed.  Source j has the edges column_offsets[j] ..
    * column_offsets[j + 1] - 1: edge column_edges[k] of the matrix, of row
@@ -401,13 +404,13 @@ typedef struct dfgnn_graph dfgnn_graph;
  * 64-bit indices are narrowed into a copy.
  *
  * Where the arrays are in a GPU's memory already the host does not wait: they
- * are checked while it goes on, and what is wrong is the error of the first call
- * that has to know (dfgnn_plan_create, dfgnn_graph_signature, dfgnn_graph_csr).
+ * are checked while it goes on, and the first call that has to know fails if
+ * they are wrong (dfgnn_plan_create, dfgnn_graph_signature, dfgnn_graph_csr).
  *
  * With csr.trusted nothing is checked at all, and the signature is made when
- * somebody asks for it: an index out of range, offsets that fall or columns that
- * are not those of the matrix are then undefined behaviour.  Columns of a GPU's
- * matrix that is not trusted are not taken, but made. */
+ * somebody asks for it: an index out of range, offsets that fall or columns
+ * that are not those of the matrix are then undefined behaviour.  On a GPU the
+ * columns are taken from csr only if it is trusted, and made anew otherwise. */
 DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
                                           dfgnn_context *ctx,
                                           const dfgnn_csr *csr);
@@ -432,26 +435,26 @@ typedef struct dfgnn_coo {
 
 #define DFGNN_COO_INIT DFGNN_INIT(dfgnn_coo)
 
-/* A graph of an edge list in any order.  The arrays are read once what is on
+/* A graph of an edge list in any order.  The arrays are read once the work on
  * the stream (as in dfgnn_execute) has run, and not kept.  Edges of a row keep
  * their order.  DFGNN_ERROR_INVALID names the first edge out of range.
  *
- * Of a list in a GPU's memory the host waits once, for what was found, and not
- * at all if it is sorted or trusted (and has no self_loops): what is wrong with
- * a sorted one is then the error of the first call that has to know.  The
- * signature of up to 2^18 edges stays on the device until a plan or a caller
- * asks for it; a plan does not ask if one was made for a graph of this family,
- * or of about this many nodes and edges, before. */
+ * For a list in a GPU's memory the host waits once, for the result of the
+ * checks, and not at all if the list is sorted or trusted (and has no
+ * self_loops): the first call that has to know then fails if a sorted list is
+ * wrong.  The signature of up to 2^18 edges stays on the device until a plan or
+ * a caller asks for it; a plan does not ask if one was made before for a graph
+ * of this family, or of about this many nodes and edges. */
 DFGNN_API dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph,
                                               dfgnn_context *ctx,
                                               const dfgnn_coo *coo,
                                               void *stream);
 
-/* Which edge of the list each edge of the graph is: [E] in device memory, of
- * *type, valid as long as the graph.  NULL: the graph has the list's order, as
- * it has if the list is sorted by destination, or was made from a matrix.  With
- * self_loops there is always an order; its numbers are those of edges and then
- * of loops. */
+/* The position in the list of each edge of the graph: [E] in device memory, of
+ * *type, valid as long as the graph.  NULL: the graph has the list's order (the
+ * list is sorted by destination), or was made from a matrix.  With self_loops
+ * there is always an order; its numbers are those of edges and then of loops.
+ */
 DFGNN_API const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
                                              dfgnn_index_type *type);
 
@@ -460,22 +463,23 @@ DFGNN_API const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
 DFGNN_API dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr,
                                        const dfgnn_graph *graph);
 
-/* Destroys the graph; its plans must be destroyed before: what is left of them
+/* Destroys the graph; its plans must be destroyed before: plans that are left
  * can only be destroyed, which is logged as debug.  NULL is allowed.
  * Waits for the device if work on the graph was put on a stream other than the
  * default one (NULL).  The memory of a GPU is kept for the next graphs, up to a
  * 32nd of what the GPU has, until the context is destroyed. */
 DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
 
-/* The same, in the order of a stream: what was put on it may still use the
- * graph, what was put on others must be over.  The host does not wait, unless
+/* The same, in the order of a stream: work that was put on it may still use the
+ * graph, work on other streams must be over.  The host does not wait, unless
  * the graph is reordered or the device has no memory pools. */
 DFGNN_API void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream);
 
 #define DFGNN_HISTOGRAM_BINS 24
 
-/* What selection looks at.  Shares are 0..1.  Relabelling nodes leaves all but
- * locality, reuse and fingerprint unchanged. */
+/* The statistics of a graph that selection looks at.  Shares are 0..1.
+ * Relabelling nodes leaves all but locality, reuse and fingerprint unchanged.
+ */
 typedef struct dfgnn_signature {
   size_t struct_size;
   int64_t destinations, sources, edges;
@@ -493,8 +497,8 @@ typedef struct dfgnn_signature {
   int64_t largest_graph; /* nodes of the largest */
   double density;     /* edges over the sum of squared block sizes */
   uint64_t fingerprint;  /* hash of offsets and indices */
-  /* Degrees of sources: how many edges have each column.  All 0 where there are
-   * edges: not known, as in rows that were stored before they were computed. */
+  /* Degrees of sources: the number of edges of each column.  All 0 where there
+   * are edges: not known, as in rows stored before they were computed. */
   int64_t max_source_degree, p50_source_degree, p99_source_degree;
   double source_cv;   /* standard deviation over mean */
   double isolated_sources; /* share of sources without edges */
@@ -523,8 +527,8 @@ DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
 DFGNN_API dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path);
 
 /* Writes host arrays, validated as by dfgnn_csr_order; the format is found from
- * the name (.mtx, .npz, .graph, .txt, .csv, .tsv; .gz where it is read).  A file
- * is replaced whole or not. */
+ * the name (.mtx, .npz, .graph, .txt, .csv, .tsv; .gz where it is read).  A
+ * file is replaced whole or not at all. */
 DFGNN_API dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path);
 
 /* Makes a graph from a specification such as "sbm-pattern:batch=256,seed=1",
@@ -536,14 +540,15 @@ DFGNN_API void dfgnn_csr_free(dfgnn_csr *csr);
 
 /* ---- reordering ---------------------------------------------------------- */
 
-/* Ways to number nodes anew, so that what is gathered together lies together.
+/* Ways to number nodes anew, so that rows that are gathered together lie
+ * together.
  *   DEGREE     by falling degree, in and out together
  *   RCM        reverse Cuthill-McKee: neighbours get near numbers
  *   METIS      parts with few edges between them, by METIS, if the library was
  *              built with it
  *   COMMUNITY  nested communities by modularity   Arai et al. 2016
- * All but DEGREE look at edges in both directions; of a rectangular matrix they
- * order the bipartite graph of rows and columns. */
+ * All but DEGREE look at edges in both directions; for a rectangular matrix
+ * they order the bipartite graph of rows and columns. */
 typedef enum dfgnn_order {
   DFGNN_ORDER_DEGREE = 0,
   DFGNN_ORDER_RCM = 1,
@@ -577,7 +582,7 @@ DFGNN_API dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
 typedef struct dfgnn_reordering {
   size_t struct_size;
   dfgnn_order order;    /* how to order, if rows is NULL */
-  const int64_t *rows;  /* [N] host: this order, such as dfgnn_csr_order gives */
+  const int64_t *rows;  /* [N] host: this order, as dfgnn_csr_order gives it */
   const int64_t *columns; /* [M] host; NULL: a square matrix's rows */
   int keep_columns; /* 1: rows alone are ordered, columns keep their numbers */
   int inside;       /* 1: execute takes and gives tensors in csr's order */
@@ -589,16 +594,17 @@ typedef struct dfgnn_reordering {
  * csr's, in host or device memory, are read and not kept.  Edges of a row keep
  * their order.
  *
- * As it is, the caller permutes features: row p of a tensor belongs to node
- * rows[p], or columns[p], of csr (dfgnn_graph_order), edge e of [E,H] to edge
- * dfgnn_graph_edge_order[e].  Do that once, where features are loaded.
+ * Without how->inside the caller permutes features: row p of a tensor belongs
+ * to node rows[p], or columns[p], of csr (dfgnn_graph_order), edge e of [E,H]
+ * to edge dfgnn_graph_edge_order[e].  Do that once, where features are loaded.
  *
  * With how->inside, dfgnn_execute does it in each call: tensors are in csr's
- * order, copied to the plan's workspace (by one kernel a tensor) and back.  What
- * is indexed by columns, which is all that forward passes gather, is copied only
- * without how->keep_columns.  Rows that share sources run near in time with it
- * too, which is most of the gain; passes along the columns (backward) gain only
- * without it.  Dropout draws by the edges of the new order.
+ * order, copied to the plan's workspace (by one kernel a tensor) and back.
+ * Tensors that are indexed by columns, which are all that forward passes
+ * gather, are copied only without how->keep_columns.  With how->keep_columns,
+ * too, rows that share sources run near in time, which is most of the gain;
+ * passes along the columns (backward) gain only without it.  Dropout draws by
+ * the edges of the new order.
  *
  * A reordered graph is tuned as a graph of its own, named "NAME+community". */
 DFGNN_API dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph,
@@ -614,10 +620,12 @@ DFGNN_API dfgnn_status dfgnn_graph_order(int64_t *rows, int64_t *columns,
 /* ---- partitions ---------------------------------------------------------- */
 
 /* Ways to divide the nodes of a square matrix among the ranks of a job, so that
- * each has about the same work: edges of its rows, and a little a row.
- *   METIS  parts with few edges between them, by METIS, if the library was built
- *          with it; beyond 2^20 edges, nodes are grouped first (Meyerhenke,
- *          Sanders & Schulz 2014), so that the memory stays that of the graph
+ * each has about the same work: the edges of its rows, and a little for each
+ * row.
+ *   METIS  parts with few edges between them, by METIS, if the library was
+ *          built with it; beyond 2^20 edges, nodes are grouped first
+ *          (Meyerhenke, Sanders & Schulz 2014), so that the memory stays that
+ *          of the graph
  *   RANGE  rows in the order they have: for graphs that are in a good one */
 typedef enum dfgnn_partitioning {
   DFGNN_PARTITION_METIS = 0,
@@ -650,11 +658,11 @@ typedef struct dfgnn_part {
   int64_t nodes, halo, edges;
   int64_t cut;      /* edges that read the halo */
   int64_t boundary; /* rows that have such edges */
-  int64_t sends;    /* rows that other ranks read, counted once a rank */
+  int64_t sends;    /* rows that other ranks read, counted for each rank */
   const int64_t *node, *halo_node; /* [nodes], [halo]: number in the whole */
   const int64_t *receive;    /* [parts] nodes of the halo by owner */
   const int64_t *send;       /* [parts] rows to send to each rank */
-  const int64_t *send_row;   /* [sends] which, as the other's halo has them */
+  const int64_t *send_row;   /* [sends] these rows, in the other halo's order */
   const int64_t *first_edge; /* [nodes] number of a row's first edge in the
                               * whole */
   const int64_t *offset;     /* [nodes + 1] */
@@ -694,22 +702,24 @@ typedef struct dfgnn_problem {
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
   int bias;            /* attention: 1: args.bias [E, H] is added to scores */
   int dropout;         /* attention: 1: args.dropout is in effect */
-  /* Bias and dropout are measured as problems of their own.  Until they are, the
-   * fastest variant without them that can do both is chosen, as
+  /* Bias and dropout are measured as problems of their own.  Until they are,
+   * the fastest variant without them that can do both is chosen, as
    * DFGNN_SOURCE_SIMILAR at best. */
   int64_t edge_dim;        /* F, features an edge: args.edge_attr is [E,F] and
                             * args.edge_weight W.  0: no edge features.
                             * DFGNN_EDGE_PROJECTED: args.edge_attr is W e + b,
-                            * [E,H,D]; GAT, which takes no other: args.score_edge
-                            * is its scalar, [E,H].  Not AGNN, SPMM_WEIGHTED. */
+                            * [E,H,D]; for GAT, which takes no other,
+                            * args.score_edge is its scalar, [E,H].  Not for
+                            * AGNN and SPMM_WEIGHTED. */
   dfgnn_edge_use edge_use; /* GT with edge features */
   dfgnn_qk_norm qk_norm;   /* GT */
-  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN, _PNA.
-                            * RELU needs edge features, GATE may have them,
-                            * GATE_VALUE needs edge_dim F, COPY has none. */
+  dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN and
+                            * _PNA.  RELU needs edge features, GATE may have
+                            * them, GATE_VALUE needs edge_dim F, COPY has none.
+                            */
   int accumulate;          /* attention backward: 1: grad_query and
-                            * grad_score_dst are added to what is there, as
-                            * parts of a graph need it that share destinations */
+                            * grad_score_dst are added to what the arrays hold,
+                            * for parts of a graph that share destinations */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
@@ -744,16 +754,18 @@ typedef struct dfgnn_strides {
  * A backward pass reads what forward read, what forward wrote (out and lse of
  * attention; arg_min, arg_max, out and out_std of reductions) and grad_out, and
  * writes each gradient whose pointer is not NULL, whole: nothing is added to
- * what was there, except to two gradients with problem.accumulate.  Where one array was both query and value (AGNN), its gradient
- * is the sum of grad_query and grad_value.
+ * what was there, except to two gradients with problem.accumulate.  Where one
+ * array was both query and value (AGNN), its gradient is the sum of grad_query
+ * and grad_value.
  *
  * Dropout multiplies a weight by 0 with probability args.dropout, else by 1 /
  * (1 - dropout), by a counter-based generator: the same for (seed, edge, head)
- * in every variant, pass and backend.  args.weights are those before dropout. */
+ * in every variant, pass and backend.  args.weights are those before dropout.
+ */
 typedef struct dfgnn_args {
   size_t struct_size;
-  const void *query;     /* GT q [N,H,D]; AGNN h of destinations [N,H,D]; GATV2 x
-                          * [N,H,D].  Storage. */
+  const void *query;     /* [N,H,D]: GT q, AGNN h of destinations, GATV2 x.
+                          * Storage. */
   const void *key;       /* GT k [M,H,D].  Storage. */
   const void *value;     /* GT v, AGNN h, GAT h, GATV2 y, else x [M,H,D].
                           * Storage.  AGNN on a square graph may pass one array
@@ -773,12 +785,14 @@ typedef struct dfgnn_args {
 
   const void *bias;      /* [E,H].  Scalar; only with problem.bias. */
   double dropout;        /* 0 <= dropout < 1; only with problem.dropout */
-  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL: */
+  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL:
+                          * seed_value */
   uint64_t seed_value;
 
   const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar.  With
                             * problem.edge_dim F: W [H,D,F], with
-                            * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage. */
+                            * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage.
+                            */
   const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
   const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
   void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
@@ -826,10 +840,11 @@ typedef struct dfgnn_args {
 
   /* Attention over a part of a graph's edges.  The results of parts merge: lse
    * is the logarithm of the sum of their exp(lse), out the sum of their
-   * exp(lse of the part - lse) out.  Backward of a part reads the merged out and
-   * lse, with the whole grad_out, and gives the part's share of each gradient. */
-  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar; attention
-                          * backward; NULL: 0. */
+   * exp(lse of the part - lse) out.  Backward of a part reads the merged out
+   * and lse, with the whole grad_out, and gives the part's share of each
+   * gradient. */
+  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar;
+                          * attention backward; NULL: 0. */
   const int64_t *edge_number; /* [E], device memory: the number that dropout
                                * draws by for each edge, so that parts drop what
                                * the whole does; NULL: its place in the
@@ -851,12 +866,14 @@ inline dfgnn_args dfgnn_args_descriptor() {
 /* ---- plans -------------------------------------------------------------- */
 
 /* The chosen variant for a graph and a problem.  Immutable, shared by threads;
- * asked for twice, the same plan comes back from the graph's cache. */
+ * a second request for the same problem gets the same plan from the graph's
+ * cache. */
 typedef struct dfgnn_plan dfgnn_plan;
 
-/* Chooses a variant: the stores' exact, similar or nearest measurements, else
- * the rule, as the problem's effort allows.  DFGNN_ERROR_UNSUPPORTED if no
- * variant applies; DFGNN_ERROR_CAPTURING if it would tune during a capture. */
+/* Chooses a variant by the stores' exact, similar or nearest measurements, a
+ * model or the rule, as the problem's effort allows.  DFGNN_ERROR_UNSUPPORTED
+ * if no variant applies; DFGNN_ERROR_CAPTURING if it would tune during a
+ * capture. */
 DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,
                                          dfgnn_graph *graph,
                                          const dfgnn_problem *problem);
@@ -872,8 +889,8 @@ DFGNN_API dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **plan,
 /* Gives the plan back.  NULL is allowed. */
 DFGNN_API void dfgnn_plan_destroy(dfgnn_plan *plan);
 
-/* Bytes of device memory that execute needs, aligned to 64 on the CPU and to 256
- * on a GPU; it refuses less. */
+/* Bytes of device memory that execute needs, aligned to 64 on the CPU and to
+ * 256 on a GPU; execute refuses a smaller alignment. */
 DFGNN_API size_t dfgnn_plan_workspace(const dfgnn_plan *plan);
 
 DFGNN_API const char *dfgnn_plan_variant(const dfgnn_plan *plan);
@@ -893,13 +910,13 @@ typedef struct dfgnn_explanation {
   double distance;      /* to the nearest measured problem; 0 exact; -1 none */
   const char *because;  /* one sentence */
   size_t count;
-  const dfgnn_candidate *candidates; /* every variant of the operator and pass */
-  const char *model; /* which model predicts, and what it looked at most to tell
-                      * its first choices apart; "": there is none */
+  const dfgnn_candidate *candidates; /* all variants of operator and pass */
+  const char *model; /* the model that predicts, and the features that most set
+                      * its first choice apart; "": there is none */
 } dfgnn_explanation;
 
-/* Why this variant, and why not each other.  Free it with
- * dfgnn_explanation_free; it does not outlive the plan. */
+/* Explains why the plan has its variant, and why not each of the others.  Free
+ * it with dfgnn_explanation_free; it does not outlive the plan. */
 DFGNN_API dfgnn_status dfgnn_plan_explain(dfgnn_explanation **explanation,
                                           const dfgnn_plan *plan);
 DFGNN_API void dfgnn_explanation_free(dfgnn_explanation *explanation);
@@ -944,16 +961,16 @@ typedef struct dfgnn_tune_options {
   size_t struct_size;
   double budget_s;       /* wall time for the problem; 0: 10 */
   uint64_t seed;         /* of inputs and of the order of rounds */
-  double margin;         /* what cannot be told apart by more ties; 0: 0.015 */
+  double margin;         /* variants whose times differ by less tie; 0: 0.015 */
   int exhaustive;        /* 1: measure every candidate to the end */
-  int remeasure;         /* 1: also what is stored already */
-  const char *tool;      /* provenance, e.g. "dfgnn-tune 0.1.0"; NULL: library */
+  int remeasure;         /* 1: measure candidates again that are stored */
+  const char *tool;      /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
   const char *job_hash;  /* provenance; NULL: none */
   const char *const *variants; /* only these candidates, NULL-terminated; NULL:
                                 * all applicable ones */
   void (*progress)(void *data, double done, const char *message);
   int (*stop)(void *data); /* polled between samples; non-zero ends early with
-                            * DFGNN_ERROR_INTERRUPTED, keeping what is measured */
+                            * DFGNN_ERROR_INTERRUPTED; measurements are kept */
   void *data;
 } dfgnn_tune_options;
 
@@ -962,14 +979,14 @@ typedef struct dfgnn_tune_options {
 typedef struct dfgnn_tune_report {
   size_t struct_size;
   char variant[160];      /* the winner */
-  char anchor[160];       /* what it was compared with: the rule's choice */
-  double median_ms, ratio;/* of the winner; ratio to the anchor, < 1 is faster */
+  char anchor[160];       /* the variant it was compared with: the rule's */
+  double median_ms, ratio;/* of the winner; ratio to the anchor: < 1 faster */
   int candidates, measured, wrong, failed;
   int resumed;            /* candidates whose stored measurements were reused */
   int separated;          /* 1: the winner is told apart from the runner-up */
   int kept;               /* 1: written to the store */
   double seconds;
-  double payback_calls;   /* calls until the tuning is earned back; inf: never */
+  double payback_calls;   /* calls until tuning is earned back; inf: never */
 } dfgnn_tune_report;
 
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
@@ -997,12 +1014,12 @@ typedef struct dfgnn_report_options {
   const char *commit;  /* of the library's source; NULL: not told */
   double copy_gbps;    /* the devices' copy bandwidth in GB/s, for floors; 0:
                         * what the library knows of them */
-  int all;             /* 1: every variant, not the best of each problem alone */
+  int all;             /* 1: every variant, not only the best of each problem */
 } dfgnn_report_options;
 
 #define DFGNN_REPORT_OPTIONS_INIT DFGNN_INIT(dfgnn_report_options)
 
-/* Writes a page of HTML about what was measured, which needs no other file and
+/* Writes a page of HTML about the measurements, which needs no other file and
  * no network; the file takes its name whole.  The same rows give the same
  * bytes.  options may be NULL.  DFGNN_ERROR_IO or DFGNN_ERROR_STORE names the
  * file that cannot be read. */

@@ -1,12 +1,12 @@
 /* dfgnn_xla.h - dfgnn as a custom call of XLA, for JAX
  *
- * Handlers, XLA_FFI_Handler of xla/ffi/api/c_api.h (major version 0), for the
- * platforms "cpu" and "CUDA": frame is a call frame, and NULL or an
- * XLA_FFI_Error comes back.  dfgnn.jax registers them.
+ * These are handlers, XLA_FFI_Handler of xla/ffi/api/c_api.h (major version 0),
+ * for the platforms "cpu" and "CUDA": frame is a call frame; they return NULL
+ * or an XLA_FFI_Error.  dfgnn.jax registers them.
  *
  * Arguments are offsets [N + 1] and indices, of which those beyond offsets[N]
  * are padding, and then the fields of dfgnn_args that the attribute `arguments`
- * names ("offsets,indices,query,key,value"); `results` names those written.
+ * names ("offsets,indices,query,key,value"); `results` those written.
  * Tensors are dense; tensors of edges may be as long as indices.  Attributes:
  * op, pass, dtype and family are texts, heads, dim, sources, deterministic,
  * tf32 and trusted int64, scale and slope float64.  A call makes the graph and

@@ -1,4 +1,4 @@
-/* backend.h - what lib asks of a device: one table a backend
+/* backend.h - the functions of a device: one table for each backend
  *
  * lib/backend_cpu.c and lib/backend_cuda.c each define one; a device is an
  * opaque pointer of theirs.  Streams are the caller's (a cudaStream_t), NULL
@@ -24,22 +24,22 @@ typedef struct dfgnn_sample {
   int tainted;      /* throttled or disturbed: drop it */
 } dfgnn_sample;
 
-/* Device memory of a CSR matrix made of an edge list, from allocate. */
+/* A CSR matrix made of an edge list, in device memory from allocate. */
 typedef struct dfgnn_sorted_edges {
   void *offsets;       /* 64-bit if there are 2^31 edges or more, like order */
   void *indices;       /* int32 */
-  void *order;         /* which edge of the list each is; NULL: the same */
-  dfgnn_matrix matrix; /* of them; max_degree may be a bound */
+  void *order;         /* the list's edge that each is; NULL: the same */
+  dfgnn_matrix matrix; /* with these arrays; max_degree may be a bound */
   dfgnn_signature signature;
-  int known;                      /* the signature is there */
-  struct dfgnn_deferred *pending; /* it is under way, else NULL */
+  int known;                      /* the signature is filled in */
+  struct dfgnn_deferred *pending; /* its analysis is under way, else NULL */
 } dfgnn_sorted_edges;
 
 /* Names the stream on which a backend analyzes and builds views. */
 #define DFGNN_OWN_STREAM ((void *)-1)
 
-/* Graphs of at most so many edges are chosen for by their shape before their
- * signature: analyzing one costs about as much as a pass over it. */
+/* For graphs of at most this many edges a variant is chosen by their shape,
+ * before the signature is known: an analysis takes about as long as a pass. */
 #define DFGNN_FEW_EDGES (1 << 18)
 
 typedef struct dfgnn_backend {
@@ -53,15 +53,15 @@ typedef struct dfgnn_backend {
   void (*close)(dfgnn_device *device);
   void (*identify)(const dfgnn_device *device, dfgnn_device_info *info);
 
-  /* What compiles and launches device code.  NULL: nothing does. */
+  /* The engine that compiles and launches device code.  NULL: there is none. */
   dfgnn_engine *(*engine)(dfgnn_device *device);
 
   /* 256-byte aligned device memory, for any stream. */
   dfgnn_status (*allocate)(dfgnn_device *device, void **memory, size_t bytes);
-  /* What other streams than the default one do with it must be over. */
+  /* Work with the memory on other streams than the default one must be over. */
   void (*release)(dfgnn_device *device, void *memory);
-  /* Once what is on the stream is over; the host does not wait.  NULL: as
-   * release. */
+  /* Releases memory once the work on the stream is over; the host does not
+   * wait.  NULL: release is called instead. */
   void (*retire)(dfgnn_device *device, void *memory, void *stream);
   /* Waits for all streams of the device.  NULL: nothing to wait for. */
   void (*settle)(dfgnn_device *device);
@@ -70,8 +70,8 @@ typedef struct dfgnn_backend {
                        size_t bytes);
   dfgnn_status (*synchronize)(dfgnn_device *device, void *stream);
   int (*capturing)(dfgnn_device *device, void *stream);
-  /* Makes the device the thread's current one, around what a variant does;
-   * leave takes what enter gave.  NULL: nothing to do. */
+  /* Makes the device the thread's current one while a variant prepares or
+   * launches; leave takes the result of enter.  NULL: nothing to do. */
   int (*enter)(const dfgnn_device *device);
   void (*leave)(int previous);
 
@@ -82,9 +82,9 @@ typedef struct dfgnn_backend {
   dfgnn_status (*analyze)(dfgnn_device *device, dfgnn_matrix *matrix,
                           dfgnn_signature *signature, int64_t graphs,
                           const int64_t *graph_ptr);
-  /* The same in two: begin does not wait for the device, end frees what begin
-   * made; with a matrix of NULL it does not wait either, and finds nothing.
-   * graph_ptr must last until then.  NULL: there is nothing to gain. */
+  /* The same in two steps: begin does not wait for the device; end does and
+   * frees *pending.  With a NULL matrix end neither waits nor checks.
+   * graph_ptr must last until end.  NULL: analyze does not wait either. */
   dfgnn_status (*analyze_begin)(dfgnn_device *device,
                                 struct dfgnn_deferred **pending,
                                 const dfgnn_matrix *matrix, int64_t graphs,
@@ -92,8 +92,8 @@ typedef struct dfgnn_backend {
   dfgnn_status (*analyze_end)(dfgnn_device *device,
                               struct dfgnn_deferred *pending,
                               dfgnn_matrix *matrix, dfgnn_signature *signature);
-  /* The largest degree of a matrix that is not analyzed.  NULL: that takes a
-   * wait, so the number of edges bounds it. */
+  /* The largest degree of a matrix that is not analyzed.  NULL: finding it
+   * would take a wait, so the number of edges stands for it. */
   int64_t (*max_degree)(const dfgnn_matrix *matrix);
   /* Narrows 64-bit device indices; out of range is an error naming the edge. */
   dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to, const int64_t *from,
@@ -116,28 +116,28 @@ typedef struct dfgnn_backend {
   dfgnn_status (*sort_edges)(dfgnn_device *device, dfgnn_sorted_edges *sorted,
                              const dfgnn_coo *coo, void *stream);
 
-  /* What is on the stream now comes before what the backend's own stream gets
-   * next.  NULL: there is no such stream. */
+  /* Work that the backend's own stream gets from now on waits for the work that
+   * is on `stream` now.  NULL: there is no own stream. */
   dfgnn_status (*follow)(dfgnn_device *device, void *stream);
-  /* Marks of what is on a stream now, made at *mark if it is NULL; streams that
-   * wait for one; the host that waits for one.  NULL: nothing is ever under
-   * way when a call returns. */
+  /* mark makes *mark, new if it is NULL, stand for the work that is on a stream
+   * now; await makes a stream wait for that work, await_mark the host.  NULL:
+   * no work is ever under way when a call returns. */
   dfgnn_status (*mark)(dfgnn_device *device, void **mark, void *stream);
   dfgnn_status (*await)(dfgnn_device *device, void *mark, void *stream);
   dfgnn_status (*await_mark)(dfgnn_device *device, void *mark);
   void (*unmark)(dfgnn_device *device, void *mark);
 
-  /* Milliseconds of one call: enough calls of f that launch and timer cost are
-   * negligible (CUDA: replays of a captured graph for short ones), `repeats`
-   * > 0 fixes their number.  cold: the last-level cache is flushed before each
-   * timed call, outside the timing. */
+  /* Measures the milliseconds of one call.  Calls f so often that launch and
+   * timer cost are negligible (CUDA: replays a captured graph of short calls);
+   * `repeats` > 0 fixes how often.  cold: the last-level cache is flushed
+   * before each timed call, outside the timing. */
   dfgnn_status (*time)(dfgnn_device *device, dfgnn_sample *sample,
                        dfgnn_timed_function f, void *data, int repeats,
                        int cold);
-  /* A pair of times on a stream, for calls that nobody waits for: mark notes
-   * when the stream comes to its begin, then to its end, read tells the time
-   * between them, 0 as long as it is not known.  mark and read neither wait nor
-   * allocate. */
+  /* A watch times work on a stream that nobody waits for: watch_mark notes when
+   * the stream comes to the begin of the work, then to its end; watch_read
+   * gives the time between them, or returns 0 as long as it is not known.
+   * Neither waits or allocates. */
   dfgnn_status (*watch_create)(dfgnn_device *device, void **watch);
   void (*watch_destroy)(dfgnn_device *device, void *watch);
   dfgnn_status (*watch_mark)(dfgnn_device *device, void *watch, int end,

@@ -1,4 +1,4 @@
-/* backend_cpu.c - the host as a device: threads of OpenMP, time of the clock */
+/* backend_cpu.c - the host as a device, with the threads of OpenMP */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "lib/signature.h"
 #include "lib/views.h"
 
-#define MAX_CALLS 1000 /* of one sample */
+#define MAX_CALLS 1000 /* calls of one sample */
 
 struct dfgnn_device {
   int threads;
@@ -190,7 +190,7 @@ static dfgnn_status flush_cache(dfgnn_device *device) {
   return DFGNN_OK;
 }
 
-/* How often the scheduler took a processor away from this process. */
+/* The number of times the scheduler took a processor away from this process. */
 static long preemptions(void) {
   struct rusage usage;
   return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_nivcsw;
@@ -201,8 +201,8 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Is a sample long enough?  A millisecond, and three calls unless they are
- * long, so that the median bears a preempted one. */
+/* Is a sample long enough?  It takes a millisecond, and three calls unless they
+ * are long, so that one preempted call does not decide the median. */
 static int enough(int calls, double total_ms) {
   return calls == MAX_CALLS || (total_ms >= 1 && (calls >= 3 || total_ms > 6));
 }
@@ -292,7 +292,7 @@ static int64_t max_degree(const dfgnn_matrix *matrix) {
 }
 
 static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
-  size_t bytes = (size_t)device->cache_bytes; /* twice that are touched */
+  size_t bytes = (size_t)device->cache_bytes; /* a copy touches twice as many */
   bytes = bytes > (64u << 20) ? bytes : (64u << 20);
   char *from = malloc(bytes), *to = malloc(bytes);
   dfgnn_status status = DFGNN_OK;
@@ -324,7 +324,7 @@ out:
 const dfgnn_backend dfgnn__backend_cpu = {
     .name = "cpu",
     .survives_fork = 1,
-    .alignment = 64, /* of the widest vectors, and what torch allocates with */
+    .alignment = 64, /* that of the widest vectors, and of torch's memory */
     .device_count = device_count,
     .open = cpu_open,
     .close = cpu_close,

@@ -23,10 +23,10 @@ static dfgnn_engine *cuda_engine(dfgnn_device *device) {
   return device->engine;
 }
 
-/* 0 where the driver does not know. */
-static int attribute(const dfgnn_device *device, int what) {
+/* A CU_ attribute of the device; 0 where the driver does not know it. */
+static int attribute(const dfgnn_device *device, int which) {
   int value = 0;
-  if (dfgnn__driver()->DeviceGetAttribute(&value, what, device->number))
+  if (dfgnn__driver()->DeviceGetAttribute(&value, which, device->number))
     return 0;
   return value;
 }

@@ -1,4 +1,4 @@
-/* backend_cuda.h - what the files of the CUDA backend share */
+/* backend_cuda.h - a CUDA device, and the functions its files share */
 #ifndef DFGNN_LIB_BACKEND_CUDA_H
 #define DFGNN_LIB_BACKEND_CUDA_H
 
@@ -11,21 +11,21 @@
 
 struct dfgnn_device {
   int ordinal, units;
-  int number; /* as the driver has it */
+  int number; /* the driver's CUdevice */
   dfgnn_engine *engine;
   int64_t cache_bytes;
-  cu_stream stream;  /* of copies, analysis and views */
-  dfgnn_queue queue; /* of it */
-  cu_stream timer;   /* of timing.  Neither waits for the legacy default
-                      * stream, which is the slower for streams that do */
-  cu_pool pool;      /* of device memory; NULL: there are none */
+  cu_stream stream;  /* for copies, analysis and views */
+  dfgnn_queue queue; /* the queue on `stream` */
+  cu_stream timer;   /* for timing.  Neither stream waits for the legacy default
+                      * stream, which streams that do slow down */
+  cu_pool pool;      /* of device memory; NULL: the device has no pools */
   pthread_mutex_t answer_lock; /* guards answer and order */
   void *answer;                /* host memory for a small copy back */
   cu_event order;
-  atomic_int asymmetric; /* views to build before a matrix is taken to equal its
-                          * transposed one again */
-  atomic_int unsorted;   /* the last edge list was: a guess at the next */
-  atomic_uint prepared;  /* kinds of work whose programs are there */
+  atomic_int asymmetric; /* transposes to sort before the next matrix is tried
+                          * for being symmetric */
+  atomic_int unsorted;   /* was the last edge list unsorted?  The next may be */
+  atomic_uint prepared;  /* kinds of work whose programs are compiled */
   pthread_mutex_t lock;  /* guards the timer's fields below */
   cu_event begin, end;
   void *flush; /* over twice the L2, for cold timing */
@@ -73,32 +73,33 @@ dfgnn_status dfgnn__cuda_prepare(dfgnn_device *device, unsigned kind,
 dfgnn_status dfgnn__cuda_open_memory(dfgnn_device *device);
 /* Waits for the device. */
 void dfgnn__cuda_close_memory(dfgnn_device *device);
-/* Memory for what follows on the device's stream, and back in its order. */
+/* Takes memory for work that follows on the device's stream, and gives it back
+ * in the order of that stream. */
 dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
                               size_t bytes);
 void dfgnn__cuda_drop(dfgnn_device *device, void *memory);
-/* The same on another stream; back is retire. */
+/* Takes memory for work on another stream; retire gives it back. */
 dfgnn_status dfgnn__cuda_take_on(dfgnn_device *device, void **memory,
                                  size_t bytes, void *stream);
-/* The same for any stream, and back after what is on the default one.  NULL is
- * allowed. */
+/* Takes memory for any stream; release gives it back after the work on the
+ * default stream.  NULL may be released. */
 dfgnn_status dfgnn__cuda_allocate(dfgnn_device *device, void **memory,
                                   size_t bytes);
 void dfgnn__cuda_release(dfgnn_device *device, void *memory);
-/* After what is on the stream. */
+/* Gives memory back after the work on the stream. */
 void dfgnn__cuda_retire(dfgnn_device *device, void *memory, void *stream);
 void dfgnn__cuda_settle(dfgnn_device *device);
-/* What is on the stream now comes before what the device's own gets next. */
+/* Makes the device's own stream wait for the work that is on `stream` now. */
 dfgnn_status dfgnn__cuda_follow(dfgnn_device *device, void *stream);
 /* Waits for the device's stream and copies at most DFGNN_ANSWER_BYTES. */
 dfgnn_status dfgnn__cuda_answer(dfgnn_device *device, void *to,
                                 const void *from, size_t bytes);
-/* The same of a queue. */
+/* The same on the stream of a queue. */
 dfgnn_status dfgnn__cuda_answer_on(dfgnn_device *device,
                                    const dfgnn_queue *queue, void *to,
                                    const void *from, size_t bytes);
 
-/* lib/backend_cuda_order.c: marks of lib/backend.h. */
+/* lib/backend_cuda_order.c: the marks of lib/backend.h. */
 dfgnn_status dfgnn__cuda_mark(dfgnn_device *device, void **mark, void *stream);
 dfgnn_status dfgnn__cuda_await(dfgnn_device *device, void *mark, void *stream);
 dfgnn_status dfgnn__cuda_await_mark(dfgnn_device *device, void *mark);
@@ -131,7 +132,7 @@ dfgnn_status dfgnn__cuda_signature_end(dfgnn_device *device, dfgnn_deferred *d,
 dfgnn_status dfgnn__cuda_narrow_indices(dfgnn_device *device, int32_t *to,
                                         const int64_t *from, int64_t count);
 
-/* Checks counts of an analysis and fills signature and max_degree. */
+/* Checks the counts of an analysis and fills signature and max_degree. */
 dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
                                   dfgnn_signature *signature,
                                   const dfgnn_graph_counts *counts,

@@ -1,5 +1,5 @@
 /* backend_cuda_analyze.c - signatures of matrices that are on the device, and
- * what is wrong with one */
+ * the errors found in them */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "lib/backend_cuda.h"
 #include "lib/signature.h"
 
-/* Reads what a message quotes; `to` stays as it is if nothing can be read. */
+/* Reads a number that a message quotes; `to` stays as it is if the device does
+ * not answer. */
 static void peek(void *to, const void *from, size_t bytes) {
   (void)dfgnn__driver()->Memcpy(cu_address(to), cu_address(from), bytes);
 }
@@ -222,7 +223,7 @@ out:
   return status;
 }
 
-/* The numbers at wrong ends may be gone: the list was not kept. */
+/* The message does not quote the wrong node, as the list was not kept. */
 static dfgnn_status refuse_list(const dfgnn_matrix *m,
                                 const dfgnn_edge_counts *found) {
   if (found->bad_dst || found->bad_src)

@@ -14,10 +14,10 @@ typedef struct edge_list {
   dfgnn_queue queue;     /* of the caller's stream */
   const void *dst, *src; /* in device memory */
   int wide;
-  int analyzed; /* in the same go; else the ends alone are checked, if at all */
+  int analyzed; /* at once; else only the edges' ends are checked, if at all */
   int64_t loops, graphs;
   void *found; /* workspace of the analysis, or an edge_counts, or NULL */
-  dfgnn_graph_counts counts; /* what was found */
+  dfgnn_graph_counts counts; /* the counts of `found`, on the host */
 } edge_list;
 
 static size_t aligned(size_t bytes) { return (bytes + 255) & ~(size_t)255; }
@@ -47,7 +47,7 @@ static dfgnn_status refuse_edge(const edge_list *l, const char *name,
       (long long)nodes - 1);
 }
 
-/* ---- what is launched ---------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------ */
 
 static dfgnn_status enqueue_start(const dfgnn_queue *queue,
                                   const edge_list *l) {
@@ -59,7 +59,7 @@ static dfgnn_status enqueue_start(const dfgnn_queue *queue,
 
 static dfgnn_status enqueue_read(const dfgnn_queue *queue, const edge_list *l,
                                  int32_t *src, int32_t *dst) {
-  const dfgnn_graph_counts *counts = l->found; /* which begin with the list's */
+  const dfgnn_graph_counts *counts = l->found; /* `list` is their first field */
   const dfgnn_read_edges read = {
       .src = src,
       .dst = dst,
@@ -127,10 +127,9 @@ static dfgnn_status enqueue_both(const dfgnn_queue *queue, const void *data) {
   return status ? status : enqueue_sort(queue, &l, &nowhere, NULL);
 }
 
-/* ---- what comes back ----------------------------------------------------- */
+/* ---- results ------------------------------------------------------------- */
 
-/* Waits for what was found since enqueue_start; there is nothing to wait for if
- * nothing was looked for. */
+/* Waits for the counts that were begun by enqueue_start, if there are any. */
 static dfgnn_status find_out(edge_list *l) {
   const dfgnn_edge_counts *found = &l->counts.list;
   memset(&l->counts, 0, sizeof l->counts);
@@ -175,7 +174,7 @@ static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted) {
   return status;
 }
 
-/* A list that is said to be sorted: nobody waits, what is wrong comes back with
+/* Takes a list that is said to be sorted.  Nobody waits: errors come back with
  * the signature. */
 static dfgnn_status believe(edge_list *l, dfgnn_sorted_edges *sorted) {
   dfgnn_status status = enqueue_sorted(&l->queue, l, sorted);
@@ -191,7 +190,7 @@ static dfgnn_status believe(edge_list *l, dfgnn_sorted_edges *sorted) {
 }
 
 /* Lists of a data loader are alike: the next is taken to be sorted, or not, as
- * the last was, and looked at while the work for that is under way. */
+ * the last was, and checked while the work for that is under way. */
 static dfgnn_status guess(edge_list *l, dfgnn_sorted_edges *sorted) {
   dfgnn_device *device = l->device;
   dfgnn_status status = DFGNN_OK;

@@ -1,5 +1,5 @@
-/* backend_cuda_device.c - what every piece of work on a GPU begins with: its
- * device is made the current one, and its programs are compiled */
+/* backend_cuda_device.c - the first steps of all work on a GPU: its device is
+ * made the current one, and its programs are compiled */
 #include "lib/backend_cuda.h"
 
 int dfgnn__cuda_enter(const dfgnn_device *device) {

@@ -1,6 +1,6 @@
 /* backend_cuda_memory.c - device memory in the order of streams
  *
- * Memory comes from a pool of the device's own.  What is released is kept for
+ * Memory comes from a pool of the device's own.  Released memory is kept for
  * the next graph, up to a share of the device's memory: the rest goes back to
  * the driver whenever a stream is waited for, all of it when an allocation
  * fails or the device is closed. */
@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "lib/backend_cuda.h"
 
-enum { KEPT_SHARE = 32 };
+enum { KEPT_SHARE = 32 }; /* 1/32 of the device's memory */
 
-/* Without a pool MemAlloc and MemFree do, which wait for the device. */
+/* Without a pool MemAlloc and MemFree are used, which wait for the device. */
 static void make_pool(dfgnn_device *device) {
   const dfgnn_driver *cu = dfgnn__driver();
   cu_pool_properties properties = {.type = CU_PINNED,

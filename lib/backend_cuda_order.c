@@ -21,8 +21,8 @@ out:
   return status;
 }
 
-/* A stream that is captured cannot wait for what is not: the host does, for
- * work that was put on the device before the capture began. */
+/* A stream that is captured cannot wait for work that is not: the host waits
+ * for it, which was put on the device before the capture began. */
 static dfgnn_status await_captured(cu_event mark) {
   dfgnn_status status = DFGNN_OK;
   int mode = CAPTURE_RELAXED;

@@ -31,7 +31,8 @@ static dfgnn_status add_arrays(dfgnn_device *device, dfgnn_view *view,
   return status;
 }
 
-/* Prepares both steps, the second as far as all counts ask for it. */
+/* Lists the programs of both steps, but for those that only windows which are
+ * cut need. */
 static dfgnn_status both_steps(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = ((const tiled *)data)->matrix;
   const int64_t parameter = ((const tiled *)data)->parameter;

@@ -12,9 +12,9 @@ enum {
   COLD_CALLS = 5
 };
 static const double GRAPH_BELOW_MS = 4; /* longer calls hide their launch */
-static const double GRAPH_MS = 0.25;    /* of one replay, about */
-static const double SAMPLE_MS = 2;      /* of one warm sample, about */
-static const double IDLE_MS = 200;      /* after it the clocks have fallen */
+static const double GRAPH_MS = 0.25;    /* time of one replay, about */
+static const double SAMPLE_MS = 2;      /* time of one warm sample, about */
+static const double IDLE_MS = 200;      /* idle time in which clocks fall */
 static const double PREHEAT_MS = 40;
 
 static double now_ms(void) {
@@ -70,8 +70,8 @@ static dfgnn_status call_many(dfgnn_timed_function f, void *data, int calls,
   return status;
 }
 
-/* Between two events: `replays` of the graph, or as many calls if it is NULL.
- * The clock is read while the GPU is at work. */
+/* Times, between two events, `replays` replays of the graph, or as many calls
+ * of f if the graph is NULL.  The clock is read while the GPU is at work. */
 static dfgnn_status timed_run(dfgnn_device *device, double *ms, int replays,
                               cu_graph_exec graph, dfgnn_timed_function f,
                               void *data, dfgnn_sample *sample) {
@@ -97,7 +97,7 @@ out:
   return status;
 }
 
-/* NULL where the calls cannot be captured: then they are launched. */
+/* A graph of the calls; NULL where they cannot be captured. */
 static cu_graph_exec capture(dfgnn_device *device, dfgnn_timed_function f,
                              void *data, int calls) {
   const dfgnn_driver *cu = dfgnn__driver();
@@ -154,7 +154,8 @@ out:
   return status;
 }
 
-/* Each call by itself after a flush that also hides its launch; the median. */
+/* The median of calls timed by themselves, each after a flush that also hides
+ * its launch. */
 static dfgnn_status time_cold(dfgnn_device *device, dfgnn_sample *sample,
                               dfgnn_timed_function f, void *data, int repeats) {
   double sorted[64];
@@ -299,7 +300,7 @@ int dfgnn__cuda_watch_read(dfgnn_device *device, void *made, double *ms) {
   const watch *w = made;
   float elapsed = 0;
   int entered = dfgnn__cuda_enter(device);
-  /* Not ready is an answer like any other here. */
+  /* The driver's "not ready" is no error here. */
   const int known =
       !dfgnn__driver()->EventElapsedTime(&elapsed, w->begin, w->end);
   dfgnn__cuda_leave(entered);

@@ -1,4 +1,4 @@
-/* backend_cuda_views.c - what is built from a graph on the device */
+/* backend_cuda_views.c - the views of a graph, built on the device */
 #include <limits.h>
 #include <stdint.h>
 
@@ -113,12 +113,12 @@ out:
   return status;
 }
 
-/* Edges that are sorted sooner than they are found to be symmetric, and whose
- * largest column nobody waits for. */
+/* A matrix of at most this many edges is sorted sooner than it is found to be
+ * symmetric, and the largest degree of its columns is not waited for. */
 enum { FEW_TO_SORT = 1 << 16 };
 
-/* Graphs of a data loader are alike: after one that is not symmetric, the next
- * few are not taken to be. */
+/* Tries whether the matrix is its own transpose.  Graphs of a data loader are
+ * alike: after one that is not symmetric, the next few are not tried. */
 static dfgnn_status mirror(dfgnn_device *device, dfgnn_view *view,
                            const dfgnn_matrix *m, void *memory, int *done) {
   enum { PASSED_OVER = 8 };

@@ -7,10 +7,10 @@
 #include "lib/operator.h"
 #include "lib/table.h"
 
-/* How many neighbours vote. */
+/* The number of neighbours that vote. */
 #define NEIGHBOURS 4
-/* What is added to the worst log-ratio of a neighbour for a variant that was
- * not measured there. */
+/* A variant that was not measured on a neighbour counts as slower than all that
+ * were: the worst log-ratio plus this. */
 #define ABSENT_PENALTY 0.2
 /* Log-ratios beyond this one count alike. */
 #define WORST_VOTE 1.5
@@ -84,8 +84,8 @@ static int pin_answers(const dfgnn_table_pin *n, const dfgnn_query *q) {
          runs(n->variant, q);
 }
 
-/* A pin of this very graph before one of any graph, then one that asks for more
- * of the problem. */
+/* Pins of this very graph rank above pins of any graph; then pins rank by how
+ * much of the problem they ask for. */
 static int pin_rank(const dfgnn_table_pin *n) {
   return 4 * (n->fingerprint != 0) + n->bias + n->dropout;
 }
@@ -107,7 +107,7 @@ static int choose_pinned(dfgnn_choice *choice, const dfgnn_table *t,
 
 /* ---- measurements -------------------------------------------------------- */
 
-/* Says what was measured in place of what was asked for. */
+/* Adds to the reason how the measured problem differs from the wanted one. */
 static void add_difference(dfgnn_choice *choice, const lookup *measured,
                            const lookup *wanted) {
   char text[128];
@@ -131,7 +131,7 @@ static int choose_exact(dfgnn_choice *choice, const dfgnn_table *t,
   return 1;
 }
 
-/* The range of entries of a gate. */
+/* The first entry of a gate; its entries follow each other. */
 static size_t gate_begin(const dfgnn_table *t, uint64_t gate) {
   size_t low = 0, high = t->count;
   while (low < high) {
@@ -164,7 +164,7 @@ static void keep_nearest(neighbour near[NEIGHBOURS], int *count,
   near[k] = (neighbour){e, distance};
 }
 
-/* -1: it was not measured. */
+/* The log-ratio of a variant in a decision; -1: it was not measured. */
 static double loss_of(const dfgnn_decision *d, const char *variant) {
   for (size_t i = 0; i < d->count; i++)
     if (!strcmp(d->ranked[i].variant, variant))
@@ -261,7 +261,7 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
 
 /* ---- problems like the one asked for ------------------------------------- */
 
-/* An operator that runs the same kernels with another sum. */
+/* The operator that is measured for one that runs the same kernels. */
 static dfgnn_op alike(dfgnn_op op) {
   switch (op) {
   case DFGNN_OP_SPMM_MEAN:
@@ -276,9 +276,9 @@ static dfgnn_op alike(dfgnn_op op) {
   }
 }
 
-/* The problem as nearly all measurements are made.  Whoever waives determinism
- * or exactness or asks for a like operator is served by its fastest variant
- * that can do it, rather than by no measurement. */
+/* The problem as nearly all measurements have it.  If nothing was measured for
+ * a problem that waives determinism or exactness, or for its operator, it is
+ * served by the fastest variant of this problem that can do it. */
 static dfgnn_problem usual(const dfgnn_problem *problem) {
   dfgnn_problem like = *problem;
   like.op = alike(problem->op);
@@ -287,10 +287,10 @@ static dfgnn_problem usual(const dfgnn_problem *problem) {
   return like;
 }
 
-/* Without its k-th set of extras; the number of those, -1 if the problem does
- * not have them all.  Extras only take variants away, so what was measured
- * without them ranks all that are left.  Dropout, which costs most, is the last
- * to be given up. */
+/* Makes *like the problem without the k-th set of extras; returns the number of
+ * extras in the set, -1 if the problem does not have them all.  Extras only
+ * take variants away, so measurements without them rank all that are left.
+ * Dropout, which costs most, is given up last. */
 #define EXTRA_SETS 8
 static int without_extras(dfgnn_problem *like, const dfgnn_problem *problem,
                           int k) {
@@ -304,8 +304,8 @@ static int without_extras(dfgnn_problem *like, const dfgnn_problem *problem,
              : weights + bias + dropout;
 }
 
-/* This very graph, whatever extras it was measured with: a graph decides more
- * than they do. */
+/* Looks for this very graph, whatever extras it was measured with: the graph
+ * decides more than extras do. */
 static int choose_graph(dfgnn_choice *choice, const dfgnn_table *t,
                         const dfgnn_query *q, const dfgnn_problem *problem,
                         const lookup *wanted) {
@@ -324,11 +324,12 @@ static int choose_graph(dfgnn_choice *choice, const dfgnn_table *t,
   return 0;
 }
 
-/* How far an extra that is given up moves a graph away.  It is a guess: nothing
- * was measured with extras when it was made. */
+/* Giving up an extra adds this to the distance of a graph.  It is a guess:
+ * nothing was measured with extras when it was made. */
 #define EXTRA_DISTANCE 0.5
 
-/* Graphs like this one; the nearest of all, if none is near enough. */
+/* Looks for graphs like this one; if none is near enough, notes the distance of
+ * the nearest. */
 static void choose_others(dfgnn_choice *choice, const dfgnn_table *t,
                           const dfgnn_query *q, const dfgnn_problem *problem,
                           const lookup *wanted, uint64_t exclude) {

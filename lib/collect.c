@@ -5,10 +5,10 @@
 
 #include "lib/operator.h"
 
-/* Aligned as device memory is; nothing reads what is there. */
+/* Aligned as device memory is; nothing reads from this address. */
 static char *const nowhere = (char *)0x10000;
 
-/* choices: the inputs and outputs that a caller may leave out are there. */
+/* choices: tensors that a caller may leave out are given, too. */
 static void point_arguments(dfgnn_args *args, const dfgnn_problem *problem,
                             int choices) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
@@ -19,8 +19,8 @@ static void point_arguments(dfgnn_args *args, const dfgnn_problem *problem,
   args->dropout = problem->dropout ? 0.5 : 0;
 }
 
-/* A view of one window, item, row ... of everything, so that nothing is passed
- * over for want of work. */
+/* A view in which no count is zero, so that no launch is passed over for want
+ * of work. */
 static void stand_in(dfgnn_view *view, const dfgnn_matrix *matrix) {
   view->count = matrix->destinations > 0 ? matrix->destinations : 1;
   view->extra = matrix->max_degree > 0 ? matrix->max_degree : 1;
@@ -28,7 +28,6 @@ static void stand_in(dfgnn_view *view, const dfgnn_matrix *matrix) {
     view->array[k] = nowhere;
 }
 
-/* One launch. */
 static dfgnn_status list_launch(const dfgnn_variant *variant,
                                 const dfgnn_setting *setting,
                                 const dfgnn_view *const *views, void *state,

@@ -1,12 +1,12 @@
-/* collect.h - which programs a variant needs for a problem: its prepare and
+/* collect.h - the programs that a variant needs for a problem: its prepare and
  * launch run on a queue that only lists them */
 #ifndef DFGNN_LIB_COLLECT_H
 #define DFGNN_LIB_COLLECT_H
 
 #include "lib/registry.h"
 
-/* views: as built for a graph, or NULL for stand-ins that ask for every program
- * that some graph of the setting's matrix may need.  The setting's queue is
+/* views: those of a graph, or NULL for stand-ins that ask for every program
+ * that some graph with the setting's matrix may need.  The setting's queue is
  * ignored.  all 0: for a call as it is timed, without the inputs and outputs
  * that a caller may leave out; 1: for a call with them too.  Other backends'
  * variants need no programs. */
@@ -15,8 +15,8 @@ dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
                                      const dfgnn_setting *setting,
                                      const dfgnn_view *const *views, int all);
 
-/* The same of all that a device does with graphs themselves: analysis, edge
- * lists, views, moves of rows, whatever their widths and sizes. */
+/* The programs of all work on graphs themselves (analysis, edge lists, views,
+ * moves of rows), whatever their widths and sizes. */
 dfgnn_status dfgnn__collect_graph_programs(dfgnn_programs *list);
 
 #endif

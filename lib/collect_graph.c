@@ -1,5 +1,5 @@
-/* collect_graph.c - which programs graphs need, by the functions that launch
- * them */
+/* collect_graph.c - the programs that graphs need, listed by the functions that
+ * launch them */
 #include <limits.h>
 
 #include "kernels/common/device_graph.h"
@@ -13,21 +13,21 @@
       return status_;                                                          \
   } while (0)
 
-/* Sizes on both sides of what the launches decide by: one block or more, digits
- * of 8 or 9 bits, counts and numbers of 32 or 64. */
+/* Sizes on both sides of each limit that launches decide by: one block or more,
+ * digits of 8 or 9 bits, counts and numbers of 32 or 64 bits. */
 static dfgnn_status sorts(const dfgnn_queue *queue) {
   static const struct {
     int64_t count;
     int bits, wide;
-  } sorts[] = {{100, 7, 0},
-               {100000, 16, 0},
-               {100000, 17, 0},
-               {100000, 16, 1},
-               {100000, 17, 1},
-               {INT64_C(1) << 30, 16, 0},
-               {INT64_C(1) << 30, 17, 0},
-               {INT64_C(1) << 31, 16, 1},
-               {INT64_C(1) << 31, 17, 1}};
+  } sorts[] = {{.count = 100, .bits = 7},
+               {.count = 100000, .bits = 16},
+               {.count = 100000, .bits = 17},
+               {.count = 100000, .bits = 16, .wide = 1},
+               {.count = 100000, .bits = 17, .wide = 1},
+               {.count = INT64_C(1) << 30, .bits = 16},
+               {.count = INT64_C(1) << 30, .bits = 17},
+               {.count = INT64_C(1) << 31, .bits = 16, .wide = 1},
+               {.count = INT64_C(1) << 31, .bits = 17, .wide = 1}};
   for (size_t i = 0; i < sizeof sorts / sizeof *sorts; i++)
     GO(dfgnn__cuda_sort(queue, NULL, NULL, NULL, sorts[i].count, sorts[i].bits,
                         sorts[i].wide, NULL));

@@ -15,24 +15,24 @@ static void dense_strides(dfgnn_strides *strides,
   strides->feature = ndh ? problem->heads : 1;
 }
 
-/* Copies a descriptor of a program built against an older header: what it does
- * not have keeps the value in *to. */
+/* Copies a descriptor, perhaps of a program built against an older header: the
+ * fields that it does not have keep their values in *to. */
 static dfgnn_status take(void *to, size_t size, const void *from, size_t least,
-                         const char *what, const char *macro) {
+                         const char *name, const char *macro) {
   size_t given;
   if (!from)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", what);
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", name);
   memcpy(&given, from, sizeof given);
   if (given < least || given > size)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s.struct_size is %zu, expected %zu: use %s", what,
+                       "%s.struct_size is %zu, expected %zu: use %s", name,
                        given, size, macro);
   memcpy(to, from, given);
   memcpy(to, &size, sizeof size);
   return DFGNN_OK;
 }
 
-/* What of the problem brings a tensor in, as messages say it. */
+/* The field of the problem that asks for a tensor, as messages say it. */
 static const char *asked_for(dfgnn_flag flag) {
   switch (flag) {
   case DFGNN_FLAG_EDGE:
@@ -106,7 +106,8 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
   return DFGNN_OK;
 }
 
-/* Do edge features, norms and messages go with the operator and each other? */
+/* Does the operator have these edge features, norms and messages, and may they
+ * be combined? */
 static dfgnn_status check_edges(const dfgnn_problem *p) {
   const char *name = dfgnn_op_name(p->op), *wrong = NULL;
   int sums = DFGNN_OPS_MESSAGE >> p->op & 1;
@@ -214,7 +215,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->message = problem->message;
   complete->accumulate = !!problem->accumulate;
   int attention =
-      DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags are its own */
+      DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags below are its own */
   if (!attention && (complete->bias || complete->dropout || complete->weights))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.%s is set, which operator %s does not have",

@@ -58,8 +58,8 @@ static dfgnn_status read_environment(dfgnn_context *ctx,
 static const dfgnn_backend *const backends[] = {&dfgnn__backend_cuda,
                                                 &dfgnn__backend_cpu};
 
-/* Has it a device that it can get kernels for?  One without is passed over,
- * not silently. */
+/* Does the backend have a device, and a way to get its kernels?  A device
+ * without kernels is passed over with a warning. */
 static int serves(const dfgnn_context *ctx, const dfgnn_backend *backend) {
   char why[512];
   if (backend->device_count() == 0)
@@ -70,7 +70,7 @@ static int serves(const dfgnn_context *ctx, const dfgnn_backend *backend) {
   return 0;
 }
 
-/* "auto", "cpu", "cuda", "cuda:1" */
+/* name is "auto", "cpu", "cuda", "cuda:1", ...; NULL: "auto" */
 static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
                                   const char *name) {
   size_t count = sizeof backends / sizeof *backends;
@@ -109,7 +109,8 @@ static void log_model(void *data, const char *message) {
   dfgnn__log(data, DFGNN_LOG_WARN, "model skipped: %s", message);
 }
 
-/* Who wants no stores wants nothing that was learned from them. */
+/* A caller who wants no stores gets no model, which was learned from them,
+ * unless DFGNN_MODEL names one. */
 static int wants_model(const dfgnn_options *options) {
   return !options->store || *options->store || getenv("DFGNN_MODEL");
 }
@@ -209,7 +210,7 @@ void dfgnn_context_destroy(dfgnn_context *ctx) {
     dfgnn__log(ctx, DFGNN_LOG_ERROR,
                "context destroyed before %d of its graphs", graphs);
   ctx->kind = DFGNN_HANDLE_NONE;
-  ctx->log_level = DFGNN_LOG_NONE; /* its function may be gone from now on */
+  ctx->log_level = DFGNN_LOG_NONE; /* the log function may be gone by now */
   dfgnn__context_drop(ctx);
 }
 

@@ -18,14 +18,14 @@ typedef dfgnn_status (*dfgnn_miss_hook)(void *data, dfgnn_context *ctx,
 typedef struct dfgnn_store_layer {
   char *path;
   int named;    /* by options or DFGNN_STORE: failing to open it is an error */
-  int writable; /* the one tuning writes to */
+  int writable; /* tuning writes to this one */
   uint64_t rows, invalid; /* loaded for this device; skipped */
 } dfgnn_store_layer;
 
 struct dfgnn_context {
   uint32_t kind;         /* lib/handle.h */
   int forks;             /* dfgnn__fork_depth() where it was made */
-  atomic_int references; /* one for the handle, one a graph */
+  atomic_int references; /* one for the handle, one for each graph */
   const dfgnn_backend *backend;
   dfgnn_device *device;
   dfgnn_device_info info;
@@ -41,14 +41,14 @@ struct dfgnn_context {
   dfgnn_store_layer *layers;
   size_t layer_count;
   pthread_mutex_t memory_lock;
-  dfgnn_store *memory; /* what no layer took, for the life of the context */
-  atomic_int told;     /* that it is kept no longer */
+  dfgnn_store *memory; /* rows that no layer took, while the context lives */
+  atomic_int told;     /* the log was told that they are kept no longer */
 
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
                          * breaker */
   dfgnn_table *table;   /* never NULL, replaced whole by reload */
   dfgnn_model *model;   /* NULL: no stores are in use; under the lock */
-  void *workspace;      /* of dfgnn_call */
+  void *workspace;      /* for dfgnn_call */
   size_t workspace_bytes;
   unsigned char *broken;         /* by variant index: a launch was refused */
   struct dfgnn_decided *decided; /* lib/decided.h; NULL: nothing yet */
@@ -59,10 +59,10 @@ struct dfgnn_context {
   atomic_uint_fast64_t exact, similar, nearest, model_choices, misses, cached;
 };
 
-/* All of dfgnn_context_create but the on-miss hook. */
+/* dfgnn_context_create without the on-miss hook. */
 dfgnn_status dfgnn__context_open(dfgnn_context **ctx,
                                  const dfgnn_options *options);
-/* Graphs keep the context's memory. */
+/* A graph holds its context's memory until it is destroyed. */
 void dfgnn__context_hold(dfgnn_context *ctx);
 void dfgnn__context_drop(dfgnn_context *ctx);
 void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
@@ -106,10 +106,10 @@ void dfgnn__layers_free(dfgnn_context *ctx);
 /* Keeps a row that no layer takes for the life of the context. */
 dfgnn_status dfgnn__context_keep(dfgnn_context *ctx,
                                  const dfgnn_measurement *row);
-/* Adds the rows that were kept so. */
+/* Adds the rows that dfgnn__context_keep kept. */
 dfgnn_status dfgnn__context_kept(dfgnn_rows *rows, dfgnn_context *ctx,
                                  const dfgnn_store_filter *filter);
-/* Reads the layers, and what was kept, into a table for ctx->info. */
+/* Reads the layers, and the kept rows, into a table for ctx->info. */
 dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx);
 
 /* lib/pack_trust.c: packs of kernels have to be signed where keys are set. */

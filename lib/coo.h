@@ -4,11 +4,11 @@
 
 #include "lib/backend.h"
 
-/* A stable counting sort, into host memory. */
+/* Makes the matrix of a list in host memory, by a stable counting sort. */
 dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
                                const dfgnn_coo *coo);
 
-/* How many loops coo asks for. */
+/* The number of self loops that coo asks for. */
 int64_t dfgnn__coo_loops(const dfgnn_coo *coo);
 
 #endif

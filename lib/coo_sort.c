@@ -50,7 +50,7 @@ static int left_out(const dfgnn_coo *coo, int64_t e) {
          node_at(coo, coo->dst, e) == node_at(coo, coo->src, e);
 }
 
-/* next[i + 1] becomes where row i ends; returns the largest degree. */
+/* next[i + 1] becomes the end of row i; returns the largest degree. */
 static int64_t count_rows(int64_t *next, const dfgnn_coo *coo, int64_t loops) {
   int64_t most = 0;
   for (int64_t e = 0; e < coo->edges; e++)

@@ -14,13 +14,12 @@ struct dfgnn_decided {
     uint64_t key; /* 0: empty */
     dfgnn_choice choice;
   } slot[SLOTS];
-  unsigned next; /* which of a key's places is overwritten */
+  unsigned next; /* which of a key's places is overwritten next */
 };
 
 static uint64_t not_zero(uint64_t key) { return key ? key : 1; }
 
-/* Quarters of an octave; with a family, which says that graphs are alike, whole
- * ones. */
+/* Rounds a count to `shares` parts of an octave. */
 static uint64_t fold_count(uint64_t h, int64_t count, int shares) {
   return dfgnn__fold(h, (uint64_t)floor(log2((double)count + 1) * shares + .5));
 }
@@ -28,7 +27,7 @@ static uint64_t fold_count(uint64_t h, int64_t count, int shares) {
 uint64_t dfgnn__decided_by_shape(const dfgnn_query *query, uint64_t problem) {
   const dfgnn_matrix *m = query->setting.matrix;
   const int family = query->family && *query->family;
-  const int shares = family ? 1 : 4;
+  const int shares = family ? 1 : 4; /* a family says that graphs are alike */
   uint64_t h = dfgnn__fold(problem, (uint64_t)m->offsets64);
   h = fold_count(h, m->destinations, shares);
   h = fold_count(h, m->sources, shares);

@@ -1,7 +1,7 @@
 /* decided.h - choices that were made before, for graphs like the one at hand
  *
- * A sampler makes a new graph each step, and all of them alike: what was chosen
- * for one serves the others, without a search.  A graph is known by its shape
+ * A sampler makes a new graph each step, and all of them alike: the choice for
+ * one serves the others, without a search.  A graph is known by its shape
  * as long as its signature is still on the device, then by its signature; both
  * are rounded, so that graphs that differ little have one key.  A context
  * forgets the choices when its decisions are loaded anew. */
@@ -10,7 +10,7 @@
 
 #include "lib/context.h"
 
-/* Keys of a choice; no key is 0. */
+/* The keys of a choice; no key is 0. */
 uint64_t dfgnn__decided_by_shape(const dfgnn_query *query, uint64_t problem);
 uint64_t dfgnn__decided_by_signature(const dfgnn_query *query,
                                      uint64_t problem);

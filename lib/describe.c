@@ -27,7 +27,7 @@ void dfgnn__describe(dfgnn_measurement *m, const dfgnn_context *ctx,
   m->status = m->reason = m->anchor = "";
 }
 
-#define LAST_SECOND 253402300799 /* of the year 9999 */
+#define LAST_SECOND 253402300799 /* the end of the year 9999 */
 
 int64_t dfgnn__time_stamp(void) {
   int64_t now = (int64_t)time(NULL);

@@ -17,9 +17,9 @@ void dfgnn__context_write(dfgnn_context *ctx, const dfgnn_measurement *row);
 /* Notes in the context's store that the device refused a launch. */
 void dfgnn__record_refusal(const dfgnn_plan *plan);
 
-/* When something is measured, in seconds since 1970.  A clock that was never
- * set or is out of its mind gives the nearest time of the years 1970 to 9999: a
- * measurement is worth more than its date. */
+/* The present time in seconds since 1970, for a measurement.  A clock that is
+ * set wrong gives the nearest time of the years 1970 to 9999: a measurement is
+ * worth more than its date. */
 int64_t dfgnn__time_stamp(void);
 
 #endif

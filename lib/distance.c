@@ -1,4 +1,4 @@
-/* distance.c - how far two problems are apart, to predict regret
+/* distance.c - the distance of two problems on graphs, to predict regret
  *
  * Each feature is a logarithm or a share, scaled so that a difference of one is
  * about what makes another variant win.  The weights were fitted by leave-one-
@@ -7,12 +7,14 @@
 
 #include "lib/select.h"
 
-/* Farther away near graphs are no better than the rule: both 1.23 times the
- * best, over 27 problems of bench/results/h200/model_judge_*.json. */
+/* Beyond this distance the nearest graphs choose no better than the rule: both
+ * cost 1.23 times the best, over 27 problems of
+ * bench/results/h200/model_judge_*.json. */
 const double dfgnn__trusted_radius = 2.0;
 
-/* Up to here near graphs cost 1.001 times the best and the model 1.03 (14
- * problems of the same files); from here to 1, 1.07 and 1.05 (382 problems). */
+/* Up to this distance the choice of near graphs costs 1.001 times the best, the
+ * model's 1.03 times (14 problems of the same files); from here to a distance
+ * of 1 they cost 1.07 and 1.05 times the best (382 problems). */
 const double dfgnn__near_distance = 0.3;
 
 enum {

@@ -18,14 +18,15 @@ static const char *const variables[][2] = {
     {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
     {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
     {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},
-    {"DFGNN_TUNE_BUDGET", "seconds a problem tuned by effort measure"},
+    {"DFGNN_TUNE_BUDGET", "seconds for each problem that effort measure tunes"},
     {"DFGNN_HOST", "name of this host in measurements; empty: none"},
     {"DFGNN_LOG", "none, error, warn, info or debug"},
     {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
     {"DFGNN_NVRTC", "path of libnvrtc.so, which compiles GPU kernels"},
     {"DFGNN_KERNEL_SOURCE", "checkout to take device code from"},
     {"DFGNN_KERNEL_CACHE", "file of compiled kernels; empty: none"},
-    {"DFGNN_KERNEL_CACHE_MB", "most of that file (256); 0: none"},
+    {"DFGNN_KERNEL_CACHE_MB",
+     "largest size of that file in MiB (256); 0: none"},
     {"DFGNN_KERNEL_PACK", "colon-separated packs of compiled kernels"},
     {"DFGNN_KERNEL_LOG", "1: print the compiler's log where it fails"},
     {"DFGNN_CUSPARSE", "path of libcusparse.so"},
@@ -53,7 +54,7 @@ dfgnn_log_level dfgnn__environment_log_level(void) {
   return DFGNN_LOG_WARN;
 }
 
-/* What begins with DFGNN_TEST_ is for the tests. */
+/* Names that begin with DFGNN_TEST_ are for the tests. */
 static int known(const char *entry, size_t length) {
   if (!strncmp(entry, "DFGNN_TEST_", 11))
     return 1;
@@ -73,7 +74,7 @@ void dfgnn__environment_warn_unknown(const dfgnn_context *ctx) {
     if (!strncmp(*entry, "DFGNN_", 6) && !known(*entry, length))
       dfgnn__log(ctx, DFGNN_LOG_WARN,
                  "unknown environment variable %.*s is ignored; dfgnn(7) "
-                 "lists those there are",
+                 "lists the known ones",
                  (int)length, *entry);
   }
   const char *level = getenv("DFGNN_LOG");

@@ -1,4 +1,4 @@
-/* explain.c - why this variant, and why not each other */
+/* explain.c - why a plan has its variant, and why not each of the others */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

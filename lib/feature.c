@@ -5,7 +5,7 @@
 
 #include "lib/operator.h"
 
-/* ---- of the problem ------------------------------------------------------ */
+/* ---- features of the problem --------------------------------------------- */
 
 static double per(double a, double b) { return b > 0 ? a / b : 0; }
 
@@ -21,7 +21,7 @@ static double row_width(const dfgnn_setting *s) {
   return (double)(s->problem->heads * s->problem->dim);
 }
 
-/* Rows stored before sources were looked at do not know their degrees. */
+/* Rows of stores from before the signature had degrees of sources have none. */
 static double of_sources(const dfgnn_setting *s, double x) {
   const dfgnn_signature *g = s->signature;
   return g->edges > 0 && g->max_source_degree == 0 ? NAN : x;
@@ -196,11 +196,11 @@ double dfgnn__problem_feature(size_t i, const dfgnn_setting *setting) {
   return problem_features[i].number(setting);
 }
 
-/* ---- of a variant on a problem ------------------------------------------- */
+/* ---- features of a variant on a problem ---------------------------------- */
 
 static double at_least_one(int x) { return x > 0 ? x : 1; }
 
-/* Features of a head that each lane holds, and of a row. */
+/* The features of a head, and of a row, that each lane holds. */
 static double head_a_lane(const dfgnn_setting *s, const int *v) {
   return (double)s->problem->dim / at_least_one(v[0]);
 }
@@ -214,12 +214,13 @@ static double in_flight(const int *v) {
   return groups * at_least_one(v[1]);
 }
 
-/* What a class of the histogram stands for: 3/4 of its upper end. */
+/* The degree that stands for a class of the histogram: 3/4 of its upper end. */
 static double class_degree(int b) {
   return b == 1 ? 1 : 0.75 * (double)(1u << b);
 }
 
-/* Slots of edges over edges, if rows are filled up to what is in flight. */
+/* Slots over edges, if each row is filled up to a multiple of the edges in
+ * flight. */
 static double idle_slots(const dfgnn_setting *s, const int *v) {
   const double *share = s->signature->histogram, chunk = in_flight(v);
   double slots = 0, edges = 0;
@@ -240,8 +241,8 @@ static double flights_of_source(const dfgnn_setting *s, const int *v) {
   return source_mean(s) / in_flight(v);
 }
 
-/* Steps that the longest row, or the longest piece of one, takes one after the
- * other: nothing ends before them. */
+/* The steps that the longest row, or its longest piece, takes one after the
+ * other: the kernel ends no sooner. */
 static double steps_of_heaviest(const dfgnn_setting *s, const int *v) {
   return ceil((double)s->signature->max_degree / in_flight(v));
 }
@@ -256,7 +257,7 @@ static double steps_of_heaviest_source(const dfgnn_setting *s, const int *v) {
       s, ceil((double)s->signature->max_source_degree / in_flight(v)));
 }
 
-/* Steps of all rows, each by a warp of its own, a unit. */
+/* The steps of a unit (multiprocessor) if each row has a warp of its own. */
 static double steps_a_unit(const dfgnn_setting *s, const int *v) {
   const double *share = s->signature->histogram, chunk = in_flight(v);
   double steps = 0;
@@ -274,7 +275,7 @@ static double piece_over_unit(const dfgnn_setting *s, const int *v) {
   return per(steps_of_piece(s, v), steps_a_unit(s, v));
 }
 
-/* Pieces that rows are cut to, each row to one at least, a unit. */
+/* The pieces of a unit, if each row is cut into one at least. */
 static double cut_rows_a_unit(const dfgnn_setting *s, const int *v) {
   const double *share = s->signature->histogram, piece = at_least_one(v[0]);
   double pieces = 0;
@@ -286,7 +287,7 @@ static double cut_rows_a_unit(const dfgnn_setting *s, const int *v) {
   return pieces * (double)s->signature->destinations / units(s);
 }
 
-/* Warps that rows keep busy, a unit. */
+/* The warps of a unit that rows keep busy. */
 static double warps_a_unit(const dfgnn_setting *s, const int *v) {
   const double lanes = v[0] > 0 && v[0] < 32 ? v[0] : 32;
   return (double)s->signature->destinations * lanes / 32 / at_least_one(v[1]) /
@@ -359,7 +360,7 @@ const dfgnn_pair_feature *dfgnn__pair_feature(size_t i) {
   return &pair_features[i];
 }
 
-/* ---- of a variant -------------------------------------------------------- */
+/* ---- features of a variant ----------------------------------------------- */
 
 static const int *parameter_of(const dfgnn_variant *variant, const char *name) {
   for (int p = 0; p < DFGNN_MAX_PARAMETERS; p++) {

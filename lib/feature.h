@@ -1,4 +1,4 @@
-/* feature.h - what a model looks at: numbers of a problem and of a variant
+/* feature.h - the features of a model: numbers of a problem and of a variant
  *
  * Numbers are made by multiplication, division and comparison alone, so that
  * they are the same on every machine; trees need no logarithms.  NaN: not
@@ -13,7 +13,7 @@ size_t dfgnn__problem_feature_count(void);
 const char *dfgnn__problem_feature_name(size_t i);
 double dfgnn__problem_feature(size_t i, const dfgnn_setting *setting);
 
-/* A number that a variant's parameters and the problem make together. */
+/* A number that depends on a variant's parameters and the problem together. */
 #define DFGNN_PAIR_PARAMETERS 3
 typedef struct dfgnn_pair_feature {
   const char *name;

@@ -50,8 +50,8 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
   return DFGNN_OK;
 }
 
-/* What is known of the matrix now, and what is found out while the host goes
- * on. */
+/* Notes what is known of the matrix, and begins the analysis of the rest, which
+ * the host does not wait for. */
 static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
                             const dfgnn_sorted_edges *sorted) {
   const dfgnn_backend *backend = g->ctx->backend;
@@ -154,7 +154,7 @@ dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
   return status ? status : dfgnn__graph_make(graph, ctx, csr, NULL);
 }
 
-/* Memory goes back in the order of a stream, or once its use is over. */
+/* How memory is given back: in the order of a stream, or at once. */
 typedef struct leave {
   dfgnn_context *ctx;
   int ordered;
@@ -170,7 +170,7 @@ static void give_back(const void *data, const void *memory) {
     ctx->backend->release(ctx->device, (void *)memory);
 }
 
-/* What nobody asked for. */
+/* Ends an analysis whose result nobody asked for. */
 static void forget_analysis(dfgnn_graph *graph) {
   if (graph->pending)
     (void)graph->ctx->backend->analyze_end(graph->ctx->device, graph->pending,

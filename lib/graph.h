@@ -10,27 +10,28 @@ struct dfgnn_graph {
   uint32_t kind; /* lib/handle.h */
   dfgnn_context *ctx;
   /* As long as the signature is not known, max_degree of the matrix is a bound
-   * and a guess by its shape stands for the signature.  lib/graph_signature.c
-   */
+   * and a guess by its shape stands for the signature: see
+   * lib/graph_signature.c. */
   dfgnn_matrix matrix, exact;
   dfgnn_signature guess, signature;
   atomic_int known;
-  int checked; /* or trusted: the matrix may be used before it is known */
-  struct dfgnn_deferred *pending; /* its analysis is under way, or NULL */
+  int checked; /* the matrix is checked or trusted: its use need not wait */
+  struct dfgnn_deferred *pending; /* the analysis that is under way, or NULL */
   int64_t graphs;
-  int64_t *graph_ptr;   /* kept until it is known, or NULL */
-  dfgnn_status refusal; /* of a matrix that is checked late */
+  int64_t *graph_ptr;   /* kept until the signature is known, or NULL */
+  dfgnn_status refusal; /* the error found in a matrix that is checked late */
   char *complaint;
   char *family, *name;                 /* "" if not given */
   void *owned_offsets, *owned_indices; /* device copies, or NULL */
-  void *edge_order; /* of an edge list that was sorted, or NULL */
+  void *edge_order; /* the position of each edge in its list, or NULL */
   size_t owned_bytes;
   atomic_int elsewhere; /* work on it was put on other streams than NULL */
 
-  pthread_mutex_t order_lock; /* guards what follows, which is read without */
-  void *mark;                 /* lib/graph_order.c */
-  atomic_uintptr_t behind;    /* a stream that comes behind the mark */
-  atomic_int unsettled;       /* others may not */
+  /* lib/graph_order.c; the lock guards changes, atomics are read without it */
+  pthread_mutex_t order_lock;
+  void *mark;              /* when the graph's arrays are made */
+  atomic_uintptr_t behind; /* a stream whose work comes after the mark */
+  atomic_int unsettled;    /* other streams have to wait for the mark */
 
   pthread_mutex_t lock; /* guards views */
   struct dfgnn_view_node *views;
@@ -41,11 +42,11 @@ struct dfgnn_graph {
   size_t plan_count, plan_capacity;
   dfgnn_plan *alive; /* all plans of the graph, cached or not */
 
-  struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: it was not */
+  struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: not reordered */
 };
 
-/* dfgnn_graph_create of a csr that was checked; of what an edge list became, if
- * sorted is not NULL, whose arrays it takes on success. */
+/* dfgnn_graph_create with a csr that was checked.  sorted, if not NULL: csr was
+ * made of an edge list, and the graph takes its arrays on success. */
 dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_csr *csr,
                                const dfgnn_sorted_edges *sorted);
@@ -55,46 +56,45 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
 dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
                                 const char *family, const char *name);
 
-/* lib/graph_place.c: an array where the device can read it; *owned is a copy of
- * it, or NULL. */
+/* lib/graph_place.c: puts an array where the device can read it; *owned is a
+ * copy, or NULL. */
 dfgnn_status dfgnn__graph_place(const void **placed, void **owned,
                                 dfgnn_graph *graph, const void *array,
                                 size_t bytes, int on_device);
-/* The same for an array of csr->edges indices of csr->index_type, which becomes
- * 32-bit. */
+/* Puts csr->edges indices of csr->index_type there, as int32. */
 dfgnn_status dfgnn__graph_place_indices(const void **placed, void **owned,
                                         dfgnn_graph *graph, const void *array,
                                         const dfgnn_csr *csr);
-/* lib/graph_columns.c: the transposed view, if csr has columns. */
+/* lib/graph_columns.c: adds the TRANSPOSE view, if csr has columns. */
 dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
                                        const dfgnn_csr *csr);
 
-/* What is on the stream now makes the graph's arrays. */
+/* Notes that the work which is on the stream now makes the graph's arrays. */
 void dfgnn__graph_mark(dfgnn_graph *graph, void *stream);
-/* What is put on the stream next may use them. */
+/* Makes work that is put on the stream from now on wait for the arrays. */
 dfgnn_status dfgnn__graph_follow(dfgnn_graph *graph, void *stream);
-/* They are there. */
+/* Waits until the arrays are made. */
 dfgnn_status dfgnn__graph_settle(dfgnn_graph *graph);
 
-/* Fills the guess. */
+/* Fills the guess at the signature. */
 void dfgnn__graph_guess(dfgnn_graph *graph, int64_t graphs,
                         const int64_t *graph_ptr);
 void dfgnn__graph_set_known(dfgnn_graph *graph,
                             const dfgnn_signature *signature);
-/* Is the signature there? */
+/* Is the signature known? */
 static inline int dfgnn__graph_known(const dfgnn_graph *graph) {
   return atomic_load_explicit(&((dfgnn_graph *)graph)->known,
                               memory_order_acquire);
 }
-/* Makes it so, which may wait for the device.  Fails with what is wrong with a
- * matrix that is checked only now. */
+/* Makes the signature known, which may wait for the device.  Fails if the
+ * matrix, which is checked only now, is wrong. */
 dfgnn_status dfgnn__graph_know(dfgnn_graph *graph);
 
 /* lib/graph_views.c: the view, built now if this is the first request. */
 dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,
                                const dfgnn_view_request *request);
-/* Adds a view that is there already; borrowed: bits of arrays that are not the
- * graph's. */
+/* Adds a view that is built already; borrowed: bits of the arrays that do not
+ * belong to the graph. */
 dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
                                    unsigned borrowed);
 /* Frees the views; release() gets each array that is the graph's own, or NULL.

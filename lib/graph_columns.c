@@ -1,4 +1,4 @@
-/* graph_columns.c - the transposed matrix that the caller has already */
+/* graph_columns.c - a transposed matrix that the caller gives with the graph */
 #include <string.h>
 
 #include "base/error.h"
@@ -9,8 +9,8 @@ static int64_t number_at(const void *array, int wide, int64_t k) {
   return wide ? ((const int64_t *)array)[k] : ((const int32_t *)array)[k];
 }
 
-/* Each edge of column j is one of the matrix whose index is j, and edges rise:
- * so all E of them are there. */
+/* Checks that the edges of column j are edges of the matrix with index j, in
+ * rising order.  Since the columns have E edges together, none is missing. */
 static dfgnn_status check_column(const dfgnn_matrix *m, const dfgnn_view *view,
                                  int64_t j) {
   const int64_t begin = number_at(view->array[0], m->offsets64, j);

@@ -1,8 +1,8 @@
 /* graph_order.c - a graph's arrays in the order of streams
  *
- * What makes the matrix or a view is put on a stream and not waited for.  A
- * mark behind it says when it is done: other streams wait for the mark, each
- * once, and the host does where it hands arrays out. */
+ * The work that makes the matrix or a view is put on a stream and not waited
+ * for.  A mark after it says when it is done: other streams wait for the mark,
+ * each once, and the host does where it hands arrays out. */
 #include "base/error.h"
 #include "lib/graph.h"
 
@@ -15,7 +15,7 @@ void dfgnn__graph_mark(dfgnn_graph *graph, void *stream) {
   if (!backend->mark(device, &graph->mark, stream)) {
     atomic_store(&graph->behind, (uintptr_t)stream);
     atomic_store(&graph->unsettled, 1);
-  } else if (backend->settle) { /* all is there at once, then */
+  } else if (backend->settle) { /* without a mark, wait now */
     backend->settle(device);
   }
   pthread_mutex_unlock(&graph->order_lock);

@@ -6,8 +6,8 @@
 #include "lib/graph.h"
 #include "lib/handle.h"
 
-/* What the shape bounds (degrees, sizes of blocks) is taken to be as large as
- * it can be, the rest as in a graph without any structure. */
+/* Numbers that the shape bounds (degrees, sizes of blocks) are taken to be as
+ * large as they can be, the others as in a graph without any structure. */
 void dfgnn__graph_guess(dfgnn_graph *graph, int64_t graphs,
                         const int64_t *graph_ptr) {
   const dfgnn_matrix *m = &graph->matrix;

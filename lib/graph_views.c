@@ -41,7 +41,7 @@ dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
 /* The caller holds the graph's lock. */
 static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
                              const dfgnn_view_request *request) {
-  static const dfgnn_view_request transpose = {DFGNN_VIEW_TRANSPOSE, 0, 0};
+  static const dfgnn_view_request transpose = {.kind = DFGNN_VIEW_TRANSPOSE};
   dfgnn_context *ctx = graph->ctx;
   dfgnn_matrix matrix =
       dfgnn__graph_known(graph) ? graph->exact : graph->matrix;

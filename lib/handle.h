@@ -1,8 +1,8 @@
-/* handle.h - whether a pointer that a caller gave is the handle it should be
+/* handle.h - checks that a caller's pointer is the handle it should be
  *
- * Each opaque struct begins with a word of its own, which destroying
- * overwrites. A look at it costs nothing beside what a call does with the
- * struct anyway. */
+ * Each opaque struct begins with a word that tells its type; destroying
+ * overwrites it.  Reading it costs nothing beside a call's other use of the
+ * struct. */
 #ifndef DFGNN_LIB_HANDLE_H
 #define DFGNN_LIB_HANDLE_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef enum dfgnn_handle {
-  DFGNN_HANDLE_NONE = 0x64656164, /* what was destroyed */
+  DFGNN_HANDLE_NONE = 0x64656164, /* a destroyed handle */
   DFGNN_HANDLE_CONTEXT = 0x78746364,
   DFGNN_HANDLE_GRAPH = 0x72676664,
   DFGNN_HANDLE_PLAN = 0x6c706664
@@ -39,7 +39,7 @@ dfgnn_status dfgnn__check_context(const dfgnn_context *ctx);
 dfgnn_status dfgnn__check_graph(const dfgnn_graph *graph);
 dfgnn_status dfgnn__check_plan(const dfgnn_plan *plan);
 
-/* Both, and that the graph is of the context. */
+/* Checks both, and that the graph belongs to the context. */
 dfgnn_status dfgnn__check_graph_of(const dfgnn_graph *graph,
                                    const dfgnn_context *ctx);
 

@@ -1,4 +1,4 @@
-/* key.c - what a problem and a measurement must share: hashes and words */
+/* key.c - the key of a problem: filled into rows, hashed, and as text */
 #include "lib/key.h"
 
 #include <stdarg.h>
@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "db/field.h"
 
-/* The enumerations of a problem as integers: a member is read and written by
- * the size that C gives all of them. */
+/* Members of a problem that are enumerations are read and written as int. */
 _Static_assert(sizeof(dfgnn_op) == sizeof(int) &&
                    sizeof(dfgnn_pass) == sizeof(int) &&
                    sizeof(dfgnn_dtype) == sizeof(int) &&

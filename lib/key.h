@@ -1,5 +1,5 @@
-/* key.h - the key of a problem: what a measurement must share with a call to
- * answer for it
+/* key.h - the key of a problem: the fields in which a measurement must agree
+ * with a call to answer it
  *
  * A problem is written into a row as the store keeps it, and whatever compares
  * problems looks at rows, by the one table of fields in db/field.c.  So the key
@@ -14,8 +14,8 @@
 void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
                      int offsets64);
 
-/* The problem that a row was measured for; DFGNN_ERROR_INVALID if it names what
- * this library does not have. */
+/* The problem that a row was measured for; DFGNN_ERROR_INVALID if it names an
+ * operator or option that this library does not have. */
 dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
                                 const dfgnn_measurement *row);
 
@@ -24,8 +24,8 @@ uint64_t dfgnn__key_gate(const dfgnn_measurement *row);
 /* The same with sizes: heads and dim. */
 uint64_t dfgnn__key_sized(const dfgnn_measurement *row);
 
-/* "with operator spmm-sum, without dropout": where the problem of a measurement
- * is not the one that is wanted, in the measurement's words; "" if it is. */
+/* "with operator spmm-sum, without dropout": how the problem of a measurement
+ * differs from the wanted one; "" if it does not. */
 void dfgnn__key_difference(char *text, size_t size,
                            const dfgnn_measurement *measured,
                            const dfgnn_measurement *wanted);

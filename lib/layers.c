@@ -75,8 +75,8 @@ static int absent(const char *path) {
   return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* Tuning makes the first store if it is missing; a program that never tunes
- * would run by the rule because of a slip of the pen. */
+/* Tuning makes the first store if it is missing.  A program that never tunes
+ * would silently run by the rule if its store's path were misspelt. */
 static void warn_of_missing(const dfgnn_context *ctx) {
   const dfgnn_store_layer *first = ctx->layers;
   if (ctx->layer_count && first->named && first->writable &&
@@ -142,8 +142,8 @@ typedef struct layer_counts {
 } layer_counts;
 
 /* Adds the rows of one layer.  A store of the standard places that is absent or
- * broken must not stop a program; one that somebody named must not be passed
- * over in silence. */
+ * broken must not stop a program; a store that somebody named is an error then.
+ */
 static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
                                dfgnn_context *ctx,
                                const dfgnn_store_layer *layer,

@@ -6,7 +6,8 @@
 #define WIDEST 16      /* bytes a GPU loads at once */
 #define PARALLEL 65536 /* elements that are worth threads */
 
-/* A row whose heads and features lie together, in the same order. */
+/* Do the heads and features of a row lie together, in the same order on both
+ * sides? */
 static int together(const dfgnn_move *m) {
   const dfgnn_strides *a = &m->to_strides, *b = &m->from_strides;
   if (m->heads == 1)

@@ -4,8 +4,8 @@
 
 #include "kernels/common/move.h"
 
-/* The same move in as few and as wide elements as strides and alignment let: a
- * row that lies together becomes one head. */
+/* Rewrites a move to use as few and as wide elements as strides and alignment
+ * allow: a row that lies together becomes one head. */
 void dfgnn__move_widen(dfgnn_move *move);
 
 /* Moves host memory. */

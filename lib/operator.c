@@ -39,15 +39,15 @@
         DFGNN_FLAG_BIAS                                                        \
   }
 
-/* A tensor that problems with DFGNN_FLAG_... alone have. */
-#define ONLY(label, what, shape, part, kind)                                   \
+/* A tensor that only problems with DFGNN_FLAG_<label> have. */
+#define ONLY(label, field, shape, part, kind)                                  \
   {                                                                            \
-    what, shape, DFGNN_ROLE_##part, DFGNN_ELEMENT_##kind, 0,                   \
+    field, shape, DFGNN_ROLE_##part, DFGNN_ELEMENT_##kind, 0,                  \
         DFGNN_FLAG_##label                                                     \
   }
-#define ONLY_GATHERED(label, what, shape)                                      \
+#define ONLY_GATHERED(label, field, shape)                                     \
   {                                                                            \
-    what, shape, DFGNN_ROLE_INPUT, DFGNN_ELEMENT_STORAGE, 1,                   \
+    field, shape, DFGNN_ROLE_INPUT, DFGNN_ELEMENT_STORAGE, 1,                  \
         DFGNN_FLAG_##label                                                     \
   }
 
@@ -103,7 +103,7 @@
   { STRIDED(value), M | H | D, GATHERED }
 #define OUT                                                                    \
   { STRIDED(out), N | H | D, OUTPUT }
-/* Inputs and gradients of messages that are not copies. */
+/* The inputs and gradients of messages that are not copies. */
 #define MESSAGE                                                                \
   EDGES, ONLY(GATE, STRIDED(gate_dst), N | H | D, INPUT, STORAGE),             \
       ONLY_GATHERED(GATE, STRIDED(gate_src), M | H | D)
@@ -112,7 +112,7 @@
       ONLY(GATE, STRIDED(gate_src), M | H | D, INPUT, STORAGE), GRAD_EDGES,    \
       ONLY(GATE, STRIDED(grad_gate_dst), N | H | D, GRADIENT, STORAGE),        \
       ONLY(GATE, STRIDED(grad_gate_src), M | H | D, GRADIENT, STORAGE)
-/* The value, which the gradient of a copy has no use for. */
+/* The value, which gradients read unless the message is a copy. */
 #define MESSAGE_VALUE ONLY(MESSAGE, STRIDED(value), M | H | D, INPUT, STORAGE)
 
 #define ARG(which)                                                             \
@@ -389,7 +389,7 @@ const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass) {
   return NULL;
 }
 
-/* Features an edge brings: of projected ones those of all heads. */
+/* The features of an edge; projected features are those of all heads. */
 static int64_t edge_features(const dfgnn_problem *problem) {
   return problem->edge_dim < 0 ? problem->heads * problem->dim
                                : problem->edge_dim;

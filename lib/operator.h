@@ -1,4 +1,4 @@
-/* operator.h - the table of operators: what tensors each takes
+/* operator.h - the table of operators and of the tensors that each takes
  *
  * Tools, tuner and tests allocate, fill and compare arguments by looping over
  * this table, so that a new operator needs a row here and nothing there. */
@@ -13,9 +13,8 @@
 #define DFGNN_DIM_E 4u  /* edges */
 #define DFGNN_DIM_H 8u  /* heads */
 #define DFGNN_DIM_D 16u /* features */
-#define DFGNN_DIM_F                                                            \
-  32u /* features of an edge; heads x features if projected                    \
-       */
+/* features of an edge; heads x features if projected */
+#define DFGNN_DIM_F 32u
 
 typedef enum dfgnn_role {
   DFGNN_ROLE_INPUT,
@@ -37,13 +36,13 @@ typedef enum dfgnn_element {
   DFGNN_ELEMENT_INDEX    /* int32 */
 } dfgnn_element;
 
-/* The flag of a problem that brings a tensor in. */
+/* The field of a problem that a tensor depends on. */
 typedef enum dfgnn_flag {
   DFGNN_FLAG_NONE,
   DFGNN_FLAG_WEIGHTS,
   DFGNN_FLAG_BIAS,
   DFGNN_FLAG_EDGE,       /* edge_dim is not 0 */
-  DFGNN_FLAG_PROJECTION, /* edge_dim is above 0: there is a W */
+  DFGNN_FLAG_PROJECTION, /* edge_dim is above 0: a matrix W projects them */
   DFGNN_FLAG_NORM,       /* qk_norm */
   DFGNN_FLAG_MESSAGE,    /* message is not COPY */
   DFGNN_FLAG_GATE        /* message is GATE or GATE_VALUE */
@@ -56,7 +55,7 @@ typedef struct dfgnn_tensor {
   uint32_t shape;
   dfgnn_role role;
   dfgnn_element element;
-  int gathered; /* 1: its row is read once an edge */
+  int gathered; /* 1: a row of it is read for each edge */
   dfgnn_flag flag;
 } dfgnn_tensor;
 
@@ -71,7 +70,7 @@ typedef struct dfgnn_operator {
   double flops_edge; /* floating-point operations per edge, head and feature */
   /* Algorithms the paper's rule chooses: below its capacity, and above. */
   const char *paper[2];
-  int gathers; /* distinct rows a fused kernel gathers an edge: GT 2 */
+  int gathers; /* rows that a fused kernel gathers for an edge: GT 2 */
   /* Computes with host arrays and complete arguments. */
   dfgnn_status (*reference)(const dfgnn_problem *problem,
                             const dfgnn_matrix *matrix, const dfgnn_args *args,
@@ -81,7 +80,7 @@ typedef struct dfgnn_operator {
 /* NULL if the library has none. */
 const dfgnn_operator *dfgnn__operator(dfgnn_op op, dfgnn_pass pass);
 
-/* 1 if what the problem asks for brings the tensor in. */
+/* 1 if the problem uses the tensor. */
 int dfgnn__tensor_used(const dfgnn_tensor *tensor,
                        const dfgnn_problem *problem);
 /* 1 if the call adds to what is in the tensor (problem.accumulate). */
@@ -91,7 +90,8 @@ static inline int dfgnn__tensor_added_to(const dfgnn_tensor *tensor,
          (tensor->offset == offsetof(dfgnn_args, grad_query) ||
           tensor->offset == offsetof(dfgnn_args, grad_score_dst));
 }
-/* 1 if a call may leave it out although it is used: it is timed without. */
+/* 1 if a call may leave the tensor out although the problem uses it; calls are
+ * timed without such tensors. */
 static inline int dfgnn__tensor_left_out(const dfgnn_tensor *tensor) {
   return tensor->role == DFGNN_ROLE_MODIFIER ||
          (tensor->role == DFGNN_ROLE_OPTIONAL &&
@@ -99,7 +99,7 @@ static inline int dfgnn__tensor_left_out(const dfgnn_tensor *tensor) {
 }
 /* Position of a tensor in the operator's table, -1 if it has none. */
 int dfgnn__tensor_find(const dfgnn_operator *op, const char *name);
-/* The same, -1 also if the problem does not bring it in. */
+/* The same, -1 also if the problem does not use the tensor. */
 static inline int dfgnn__tensor_find_used(const dfgnn_operator *op,
                                           const char *name,
                                           const dfgnn_problem *problem) {
@@ -112,10 +112,10 @@ int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,
                                const dfgnn_problem *problem,
                                int64_t destinations, int64_t sources,
                                int64_t edges);
-/* Elements of one node or edge; of a tensor that belongs to none, all. */
+/* The elements of one node or edge, or all of a tensor that has neither. */
 int64_t dfgnn__tensor_width(const dfgnn_tensor *tensor,
                             const dfgnn_problem *problem);
-/* Bytes of one of its elements. */
+/* Bytes of one element of the tensor. */
 size_t dfgnn__tensor_element_size(const dfgnn_tensor *tensor,
                                   const dfgnn_problem *problem);
 static inline void **dfgnn__tensor_slot(const dfgnn_tensor *tensor,
@@ -123,17 +123,18 @@ static inline void **dfgnn__tensor_slot(const dfgnn_tensor *tensor,
   return (void **)((char *)args + tensor->offset);
 }
 
-/* Compulsory bytes: the graph and each tensor once.  Gather bytes: each row
- * gathered read once an edge.  (design: floors C and G) */
+/* Compulsory bytes: the graph and each tensor are moved once.  Gather bytes: a
+ * gathered row is read for each edge.  Both bound the time from below. */
 double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
                                int64_t destinations, int64_t sources,
                                int64_t edges);
 double dfgnn__gather_bytes(const dfgnn_problem *problem, int64_t edges);
 
-/* Names the missing or wrong argument; fills strides, scale and defaults. */
+/* Checks the arguments (the error names the one that is missing or wrong) and
+ * fills strides, scale and defaults. */
 dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
                                   const dfgnn_problem *problem);
-/* Names the wrong field; fills defaults. */
+/* Checks the problem (the error names the wrong field) and fills defaults. */
 dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                                      const dfgnn_problem *problem);
 

@@ -11,7 +11,7 @@ static dfgnn_status judge(const char *path, const unsigned char *bytes,
   const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
   dfgnn_keys *keys = NULL;
   if (!trusted || !*trusted)
-    return DFGNN_ERROR_UNSUPPORTED; /* who owns the file decides */
+    return DFGNN_ERROR_UNSUPPORTED; /* the file's owner decides */
   dfgnn_status status = dfgnn__keys_load(&keys, trusted);
   if (!status)
     status = dfgnn__signature_check(path, keys, bytes, size);

@@ -1,4 +1,4 @@
-/* plan.h - a chosen variant with what it needs to launch */
+/* plan.h - a chosen variant with its views, state and workspace */
 #ifndef DFGNN_LIB_PLAN_H
 #define DFGNN_LIB_PLAN_H
 
@@ -22,31 +22,31 @@ struct dfgnn_plan {
   size_t workspace;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
   void *state;
-  dfgnn_plan *inner; /* of a graph reordered inside: what runs, else NULL */
-  struct dfgnn_plan_race *race; /* lib/plan_race.h: what runs, else NULL */
+  dfgnn_plan *inner; /* the plan that runs if the graph is reordered inside */
+  struct dfgnn_plan_race *race; /* lib/plan_race.h; NULL: the plan is no race */
   uint64_t hash;                /* of problem, for the cache */
   atomic_int references;
   atomic_int refused;          /* a launch failed: the next plan avoids it */
-  dfgnn_plan *next, *previous; /* of graph->alive */
+  dfgnn_plan *next, *previous; /* in the list graph->alive */
 };
 
-/* A plan of a graph with one reference, in the graph's list; NULL: no memory.
- */
+/* Makes a plan with one reference, in the graph's list, without a variant yet;
+ * NULL: no memory. */
 dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem);
 
 /* Hashes every byte of a complete problem, whose padding is zero. */
 uint64_t dfgnn__problem_hash(const dfgnn_problem *problem);
 
-/* ---- plan_cache.c: a graph keeps the plans that were created of it ------- */
+/* ---- plan_cache.c: a graph keeps a plan for each problem ----------------- */
 
-/* One more reference to the plan that the graph keeps of a complete problem;
- * NULL if there is none. */
+/* The plan that the graph keeps for a complete problem, with one more
+ * reference; NULL if there is none. */
 dfgnn_plan *dfgnn__plan_kept(dfgnn_graph *graph, const dfgnn_problem *problem);
-/* Has the plan's graph keep it, with a reference of its own.  If another thread
- * was faster, or on failure, the plan is given up, and *plan is the other's or
- * NULL. */
+/* Makes the plan's graph keep it, with a reference of its own.  If another
+ * thread was faster, the plan is destroyed and *plan becomes the other's; on
+ * failure it is destroyed and *plan becomes NULL. */
 dfgnn_status dfgnn__plan_keep(dfgnn_plan **plan);
-/* The graph no longer keeps the plan, nor its reference. */
+/* Makes the graph drop the plan, and its reference. */
 void dfgnn__plan_give_up(dfgnn_plan *plan);
 
 /* ---- plan_choose.c, plan_create.c, plan_compile.c ------------------------ */
@@ -56,7 +56,7 @@ void dfgnn__plan_give_up(dfgnn_plan *plan);
 dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_problem *problem,
                            const unsigned char *avoided);
-/* That very variant; DFGNN_ERROR_UNSUPPORTED if it does not apply. */
+/* Chooses `variant`; DFGNN_ERROR_UNSUPPORTED if it does not apply. */
 dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const dfgnn_variant *variant);
@@ -65,15 +65,15 @@ dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem);
 
-/* Marks a family's variants in *avoided, by variant index, which starts as what
- * is broken if it is NULL; the caller frees it. */
+/* Marks a family's variants in *avoided, by variant index.  If it is NULL it is
+ * made, with the broken variants marked; the caller frees it. */
 dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
                                  const dfgnn_context *ctx,
                                  const dfgnn_family *family);
 
-/* Compiles what the plan's launches need, so that no call waits for it.
- * DFGNN_ERROR_UNSUPPORTED, with the compiler's words, for a kernel that does
- * not compile or that spills too much. */
+/* Compiles the programs that the plan's launches need, so that no call waits
+ * for the compiler.  DFGNN_ERROR_UNSUPPORTED, with the compiler's message, for
+ * a kernel that does not compile or that spills too much. */
 dfgnn_status dfgnn__plan_compile(const dfgnn_plan *plan,
                                  const dfgnn_setting *setting,
                                  dfgnn_engine *engine);

@@ -104,7 +104,7 @@ void dfgnn__graph_forget_plans(dfgnn_graph *graph) {
   graph->plans = NULL;
   graph->plan_count = graph->plan_capacity = 0;
   pthread_rwlock_unlock(&graph->plans_lock);
-  for (size_t s = 0; s < capacity; s++) /* which takes the lock */
+  for (size_t s = 0; s < capacity; s++) /* destroying takes the lock */
     if (plans[s])
       dfgnn_plan_destroy(plans[s]);
   free(plans);

@@ -1,5 +1,5 @@
-/* plan_choose.c - which variant a plan gets: what was decided for a graph like
- * it, what the stores say, the rule */
+/* plan_choose.c - the choice of a plan's variant: as before for a graph like
+ * it, else by stores and model, else by the rule */
 #include <string.h>
 
 #include "base/error.h"
@@ -64,7 +64,7 @@ dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
   return status ? status : choose_forced(choice, variant, &query);
 }
 
-/* Chooses by what was measured, else by the rule. */
+/* Chooses by measurements and the model, else by the rule. */
 static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_query *query) {
   dfgnn_context *ctx = graph->ctx;
@@ -103,10 +103,11 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
   return DFGNN_OK;
 }
 
-/* ---- what was decided before --------------------------------------------- */
+/* ---- choices made before ------------------------------------------------- */
 
-/* Choices follow those of graphs that are alike where nothing is said of this
- * very graph: a pin, a measurement or an effort that measures. */
+/* May the choice be one that was made before for a graph like this?  Not if
+ * there are pins, or measurements of this very graph, or the effort measures.
+ */
 static int follows(const dfgnn_graph *graph, const dfgnn_problem *problem,
                    int known) {
   dfgnn_context *ctx = graph->ctx;
@@ -129,7 +130,7 @@ static int applies(const dfgnn_choice *choice, const dfgnn_query *query) {
          !dfgnn__variant_refusal(choice->variant, &query->setting);
 }
 
-/* A choice that was kept under the key, if it serves this graph too. */
+/* Finds a choice that was kept under the key, if it serves this graph too. */
 static int decided(dfgnn_choice *choice, dfgnn_context *ctx,
                    const dfgnn_query *query, uint64_t key) {
   return dfgnn__decided_find(choice, ctx, key) && applies(choice, query);

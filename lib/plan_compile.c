@@ -3,8 +3,9 @@
 #include "lib/collect.h"
 #include "lib/plan.h"
 
-/* A kernel that keeps so much of a thread in local memory is no candidate: the
- * family's own limit, or one that no kernel worth its time comes near. */
+/* A kernel whose threads take more bytes of local memory is no candidate.  A
+ * family may set another limit; no kernel worth its time comes near this one.
+ */
 enum { MOST_LOCAL_BYTES = 4096 };
 
 static dfgnn_status check_spills(const dfgnn_programs *programs,

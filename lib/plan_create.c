@@ -114,10 +114,10 @@ dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
 static void add_to_reason(dfgnn_choice *choice, const char *refused) {
   size_t length = strlen(choice->because);
   snprintf(choice->because + length, sizeof choice->because - length,
-           "; not %s, which this graph is not for", refused);
+           "; not %s, which does not serve this graph", refused);
 }
 
-/* The variants that are to race with a choice: the model's first. */
+/* Lists the variants that race with a choice: those the model ranks first. */
 static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
                           const dfgnn_problem *problem,
                           const unsigned char *avoided) {
@@ -136,8 +136,9 @@ static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
   return count;
 }
 
-/* A choice that no measurement of this very problem backs races with the
- * model's first; a rival that cannot be built stays away. */
+/* Makes *plan a race unless a measurement of this very problem backs it: it
+ * races with plans of the variants that the model ranks first.  A rival that
+ * cannot be built is left out. */
 static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const unsigned char *avoided) {
@@ -177,8 +178,8 @@ static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
   return DFGNN_OK;
 }
 
-/* What near graphs were measured with may ask more of a graph than its
- * signature tells: then the next choice is taken. */
+/* A variant may ask more of a graph than its signature tells (it was fast on
+ * near graphs, say): if it cannot be built, the next choice is taken. */
 static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
                                      const dfgnn_problem *problem) {
   unsigned char *avoided = NULL;
@@ -210,7 +211,7 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
   return status;
 }
 
-/* A launch of this plan was refused: the variant is avoided from now on. */
+/* Avoids the variant from now on, as a launch of this plan was refused. */
 static void break_circuit(dfgnn_plan *plan) {
   dfgnn_context *ctx = plan->ctx;
   size_t i = dfgnn__variant_index(plan->variant);

@@ -4,8 +4,8 @@
 #include "lib/plan_race.h"
 #include "lib/reorder.h"
 
-/* A launch that the device refuses is an entrant's, not the caller's: the best
- * runs in its place. */
+/* That the device refuses a launch is the entrant's failure, not the caller's:
+ * the best entrant runs in its place. */
 static dfgnn_status execute_race(const dfgnn_plan *plan, const dfgnn_args *args,
                                  void *workspace, void *stream) {
   const dfgnn_race_call taken = dfgnn__race_take(plan, stream);

@@ -24,7 +24,7 @@ typedef enum call_state {
 struct dfgnn_plan_race {
   size_t count;
   dfgnn_plan *entrant[DFGNN_RACE_ENTRANTS];
-  void *watch[CALLS]; /* of the backend, one a call */
+  void *watch[CALLS]; /* of the backend, one for each call */
   atomic_int state[CALLS];
   atomic_int made[CALLS];
   _Atomic double ms[CALLS];
@@ -93,7 +93,7 @@ static double time_of(const struct dfgnn_plan_race *r, size_t entrant) {
   return least;
 }
 
-/* Its first call told so. */
+/* Was the entrant much slower than the best in its first call? */
 static int is_slow(const struct dfgnn_plan_race *r, size_t entrant,
                    size_t best) {
   const double ms = time_of(r, entrant);
@@ -117,7 +117,7 @@ static void decide(const dfgnn_plan *plan) {
   atomic_store(&r->winner, (int)fastest(r));
 }
 
-/* The call that this one is to be; -1: all are made. */
+/* The number of the race's next call; -1: all are made. */
 static int take_call(struct dfgnn_plan_race *r) {
   unsigned call = atomic_load(&r->next);
   const unsigned calls = (unsigned)r->count * DFGNN_RACE_ROUNDS;
@@ -188,7 +188,7 @@ static void name_run(char run[33]) {
     snprintf(run + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* How far an entrant's times lie apart, relative to the least. */
+/* The longest of an entrant's times over the shortest. */
 static double spread_of(const struct dfgnn_plan_race *r, size_t entrant) {
   double most = 0;
   for (size_t i = entrant; i < r->count * DFGNN_RACE_ROUNDS; i += r->count)

@@ -1,8 +1,8 @@
 /* plan_race.h - a plan whose first calls compare a few variants
  *
  * Effort RACE: the calls themselves are timed, without waiting for any.  Once
- * all times are known the best variant stays, and what was measured is stored
- * when a plan is next asked for or the graph goes. */
+ * all times are known the best variant stays.  The times are stored when a plan
+ * is next asked for or the plan is released. */
 #ifndef DFGNN_LIB_PLAN_RACE_H
 #define DFGNN_LIB_PLAN_RACE_H
 
@@ -10,8 +10,9 @@
 
 enum { DFGNN_RACE_ENTRANTS = 4, DFGNN_RACE_ROUNDS = 3 };
 
-/* Makes plan a race between plans, of which it takes the references; the first
- * is the choice without a race.  On failure they stay the caller's. */
+/* Makes `plan` a race between the entrants, plans of which it takes the
+ * references; the first is the choice without a race.  On failure the
+ * references stay the caller's. */
 dfgnn_status dfgnn__race_begin(dfgnn_plan *plan, dfgnn_plan *const *entrant,
                                size_t count);
 /* Frees the race, not the entrants. */
@@ -37,7 +38,8 @@ dfgnn_status dfgnn__race_mark(const dfgnn_plan *plan, dfgnn_race_call taken,
 void dfgnn__race_made(const dfgnn_plan *plan, dfgnn_race_call taken,
                       dfgnn_status status);
 
-/* The plan that runs: of a race the winner, before there is one the first. */
+/* The plan that runs: the winner of a race, or its first entrant as long as
+ * there is no winner; the plan itself if it is no race. */
 const dfgnn_plan *dfgnn__race_current(const dfgnn_plan *plan);
 
 /* Stores the times of a decided race, once. */

@@ -1,8 +1,8 @@
 /* predict.h - times of variants as a model predicts them
  *
- * A model is what DFGNN_MODEL names, else the user's and the package's files of
- * forests (model/forest.h).  It answers for the device architectures and kinds
- * of operators that it was fitted to. */
+ * A model consists of files of forests (model/forest.h): those that DFGNN_MODEL
+ * names, else the user's and the package's.  It answers for the device
+ * architectures and kinds of operators that it was fitted to. */
 #ifndef DFGNN_LIB_PREDICT_H
 #define DFGNN_LIB_PREDICT_H
 
@@ -11,7 +11,7 @@
 
 typedef struct dfgnn_model dfgnn_model;
 
-/* Log of a file that was passed over. */
+/* Is told why a file was passed over. */
 typedef void (*dfgnn_model_log)(void *data, const char *message);
 
 /* Files that cannot be used are logged and passed over, except one that
@@ -27,7 +27,7 @@ void dfgnn__model_close(dfgnn_model *model);
  * NULL: there is no home. */
 char *dfgnn__model_user_path(void);
 
-/* What a forest of this problem on this device is called: "cuda sm_90
+/* The name of the forest for an operator and pass on a device: "cuda sm_90
  * attention.fwd". */
 void dfgnn__model_key(char *key, size_t size, const dfgnn_device_info *device,
                       dfgnn_op op, dfgnn_pass pass);
@@ -39,23 +39,25 @@ void dfgnn__model_digest(char *text, size_t size, const dfgnn_model *model);
 const dfgnn_forests *dfgnn__model_file(const dfgnn_model *model, size_t i,
                                        const char **name);
 
-/* What is predicted of the variants that run.  Valid until the model's next
+/* A prediction for the variants that run.  It is valid until the model's next
  * prediction; a model serves one thread at a time. */
 typedef struct dfgnn_prediction {
   const dfgnn_forest *forest;
   const char *file;
   size_t count;                        /* of candidates */
   const dfgnn_variant *const *variant; /* [count] */
-  const int64_t *score;                /* [count] of DFGNN_FOREST_UNIT times
-                                        * members; INT64_MAX: it has none */
+  const int64_t *score;                /* [count] log2 of relative times, in
+                                        * 1 / (members * DFGNN_FOREST_UNIT);
+                                        * INT64_MAX: the candidate has none */
   size_t running;                      /* candidates that run */
-  size_t best;                         /* of them, least score; ties by name */
-  double disagreement;                 /* log2 that the members think the best
-                                        * loses against their own, on average */
+  size_t best;                         /* the one of least score, then name */
+  double disagreement;                 /* log2 of what the best loses against
+                                        * a member's own best, the mean */
 } dfgnn_prediction;
 
 /* NULL if no forest answers or no variant runs.  To choose it is enough to
- * predict those that may be the best; all of them take longer. */
+ * score the candidates that may be the best; dfgnn__predict_all scores all that
+ * run, which takes longer. */
 const dfgnn_prediction *dfgnn__predict(dfgnn_model *model,
                                        const dfgnn_query *query);
 const dfgnn_prediction *dfgnn__predict_all(dfgnn_model *model,
@@ -65,20 +67,22 @@ const dfgnn_prediction *dfgnn__predict_all(dfgnn_model *model,
 double dfgnn__predicted_ratio(const dfgnn_prediction *prediction,
                               const dfgnn_variant *variant);
 
-/* The best so many of different score, best first; returns how many. */
+/* The candidates of least score, best first, at most `most` and one of each
+ * score; returns their number. */
 size_t dfgnn__predicted_first(const dfgnn_variant **variant, size_t most,
                               const dfgnn_prediction *prediction);
 
-/* Which features told the best from the candidates after it, in words. */
+/* Says in words which features set the best apart from the candidates after it.
+ */
 void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *model,
                             const dfgnn_query *query);
 
-/* Members that disagree by more abstain: choosing leaves it to what is near,
- * then to the rule. */
+/* If its members disagree by more, a model abstains: near measurements choose,
+ * or else the rule. */
 extern const double dfgnn__trusted_disagreement;
 
-/* The tier of the model: choice->variant is NULL if it does not answer or
- * abstains; because then says which. */
+/* The model's choice: choice->variant is NULL if the model does not answer or
+ * abstains; choice->because then says which. */
 void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *model,
                          const dfgnn_query *query);
 

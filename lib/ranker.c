@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "lib/key.h"
 
-/* Where a feature of the forest comes from. */
+/* The source of a feature of the forest. */
 typedef enum source {
   FROM_NOTHING, /* this library has no such feature: missing */
   FROM_PROBLEM,
@@ -30,12 +30,12 @@ struct dfgnn_ranker {
   const dfgnn_variant **variant;
   column *column;
   dfgnn_ranking_feature *feature;
-  uint64_t *active, *short_list; /* that runs; of these, that has a score */
+  uint64_t *active, *short_list; /* bits: runs; runs and has a score */
   int32_t *score;
-  uint64_t state; /* of the problem whose scores these are; 0: none */
+  uint64_t state; /* hash of the query whose scores these are; 0: none */
   dfgnn_ranking ranking;
 
-  /* those that the first trees leave */
+  /* the candidates that the first trees leave */
   uint16_t chosen[DFGNN_RANKER_SHORT];
   uint64_t *few_sets; /* [features][255], as sets of one word */
   dfgnn_ranking_feature *few_feature;
@@ -264,8 +264,7 @@ static uint64_t fill_bins(dfgnn_ranker *r, const dfgnn_setting *s) {
   return state ? state : 1;
 }
 
-/* The candidates of least score, in the order of their numbers; returns how
- * many. */
+/* Lists the candidates of least score in r->chosen; returns their number. */
 static size_t choose_few(dfgnn_ranker *r) {
   int64_t score[DFGNN_RANKER_SHORT];
   size_t count = 0;

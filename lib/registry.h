@@ -14,7 +14,7 @@ typedef struct dfgnn_variant {
 
 size_t dfgnn__variant_count(void);
 const dfgnn_variant *dfgnn__variant(size_t i);
-/* NULL if there is none of that name. */
+/* NULL if there is no variant of that name. */
 const dfgnn_variant *dfgnn__variant_find(const char *name);
 
 /* Position in the registry, 0 .. count - 1. */
@@ -25,7 +25,7 @@ size_t dfgnn__variant_index(const dfgnn_variant *variant);
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting);
 
-/* Says whether this library can still use what was measured of a variant. */
+/* Whether this library can still use measurements of a variant. */
 typedef enum dfgnn_use {
   DFGNN_USE_CURRENT,
   DFGNN_USE_OLDER,   /* of a revision that the library has replaced */

@@ -21,7 +21,7 @@ static dfgnn_status to_device(void **memory, dfgnn_context *ctx,
   return status;
 }
 
-/* The numbers in device memory, 32-bit unless wide. */
+/* Copies numbers to device memory, as int32 unless wide. */
 static dfgnn_status upload(void **memory, size_t *bytes, dfgnn_context *ctx,
                            const int64_t *numbers, int64_t count, int wide) {
   if (wide) {
@@ -41,7 +41,8 @@ static dfgnn_status upload(void **memory, size_t *bytes, dfgnn_context *ctx,
   return status;
 }
 
-/* csr with its arrays in host memory: copied (to be freed) from a device. */
+/* Makes *host csr with its arrays in host memory; the caller frees the copies
+ * of arrays that are on a device. */
 static dfgnn_status fetch(dfgnn_csr *host, void *copies[2], dfgnn_context *ctx,
                           const dfgnn_csr *csr) {
   if (!csr || csr->struct_size != sizeof *csr)
@@ -84,8 +85,8 @@ static int64_t *copy_order(const int64_t *order, int64_t count) {
 
 /* ---- making one ---------------------------------------------------------- */
 
-/* Fails unless each of 0 .. count - 1 comes once; permuting checks only what it
- * permutes. */
+/* Fails unless each of 0 .. count - 1 comes once; dfgnn_csr_permute checks only
+ * an order that it applies. */
 static dfgnn_status check_columns(const int64_t *columns, int64_t count,
                                   const char *name) {
   char *seen = calloc((size_t)count + 1, 1);
@@ -129,9 +130,9 @@ static dfgnn_status find_order(dfgnn_reordered *r, const dfgnn_csr *csr,
                  : DFGNN_OK;
 }
 
-/* Where columns keep their numbers, neighbours are as near as if they did not:
- * what counts is the order in which they are gathered.  Sampled as
- * lib/signature.h says. */
+/* Sets the locality of a graph whose columns keep their numbers, as if they had
+ * the new ones: what counts is the order in which columns are gathered.  The
+ * samples are those of lib/signature.h. */
 static dfgnn_status set_locality(dfgnn_signature *signature,
                                  const dfgnn_csr *csr, const int64_t *rows,
                                  const int64_t *columns) {
@@ -158,7 +159,7 @@ static dfgnn_status set_locality(dfgnn_signature *signature,
   return DFGNN_OK;
 }
 
-/* The reordered graph, with arrays of its own. */
+/* Makes the reordered graph, with arrays of its own. */
 static dfgnn_status make_graph(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_csr *csr, const dfgnn_reordered *r,
                                int keep_columns, const char *label) {
@@ -209,7 +210,7 @@ out:
   return status;
 }
 
-/* A graph that stands for r->inner, with features in the old order. */
+/* Makes a graph that stands for r->inner, with features in the old order. */
 static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
   dfgnn_context *ctx = r->inner->ctx;
   const dfgnn_matrix *m = &r->inner->matrix;

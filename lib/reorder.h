@@ -6,16 +6,17 @@
 
 /* How a graph was reordered: position p holds the old number order[p]. */
 typedef struct dfgnn_reordered {
-  int64_t *rows, *columns;            /* host; NULL: as they were */
-  void *device_rows, *device_columns; /* int32; of an inside graph */
+  int64_t *rows, *columns;            /* host; NULL: in the old order */
+  void *device_rows, *device_columns; /* int32; of a graph reordered inside */
   size_t bytes;                       /* of device memory */
-  dfgnn_graph *inner; /* inside: the reordered graph that runs, else NULL */
+  dfgnn_graph *inner; /* the graph that runs if reordered inside, else NULL */
 } dfgnn_reordered;
 
 /* Frees all but the inner graph; r may be NULL. */
 void dfgnn__reordered_free(dfgnn_context *ctx, dfgnn_reordered *r);
 
-/* The graph that is tuned and run: itself, or what an inside graph holds. */
+/* The graph that is tuned and run: the inner one of a graph reordered inside,
+ * else the graph itself. */
 dfgnn_graph *dfgnn__graph_inner(dfgnn_graph *graph);
 
 /* ---- reorder_plan.c: plans of an inside graph ---------------------------- */

@@ -55,7 +55,8 @@ static dfgnn_strides dense(const dfgnn_tensor *t, const dfgnn_problem *p) {
       .node = heads * dim, .head = ndh ? 1 : dim, .feature = ndh ? heads : 1};
 }
 
-/* Between the caller's tensor and its copy, whose order is the graph's. */
+/* Moves rows between the caller's tensor and its copy in the inner graph's
+ * order; back: to the caller. */
 static dfgnn_status move(const dfgnn_plan *plan, const dfgnn_tensor *t,
                          const dfgnn_args *args, void *copy, int back,
                          void *stream) {

@@ -5,18 +5,20 @@
  * other architectures and odd devices, so it asks little: do tensor cores fit,
  * are rows of uneven length, are they short.  Its rows are tried in order.
  *
- * The settings of CUDA were fitted to every variant on 54 graphs, six problems
- * of an H200 (data/models/measured.py).  `dfgnn-tune model train` over them
- * prints the regret of the rule (RULE) and of the paper's (PAPER);
- * docs/tuning.md has both.  Those of CPUs are the paper's algorithms, and what
- * bench/results/ regret_cpu.json found on an AVX-512 machine. */
+ * The settings of CUDA were fitted to the times of every variant for six
+ * problems on 54 graphs, on an H200 (data/models/measured.py).  `dfgnn-tune
+ * model train` over these rows prints the regret of this rule (RULE) and of the
+ * paper's (PAPER); docs/tuning.md has both.  The settings of CPUs are the
+ * paper's algorithms, and those found on an AVX-512 machine for
+ * bench/results/regret_cpu.json. */
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/operator.h"
 #include "lib/select.h"
 
-/* What has rows of its own: sums are SpMM and reductions, in both passes. */
+/* The kinds of problems, each with rows of its own; sums are SpMM and
+ * reductions, in both passes. */
 typedef enum rule_kind { FORWARD, BACKWARD, SUMS } rule_kind;
 
 typedef struct rule_row {
@@ -33,8 +35,8 @@ typedef struct preference {
   const char *backend;
   rule_kind kind;
   const char *algorithm; /* NULL: every other one */
-  const char *values; /* "name=value,...", the most important first; what is not
-                       * named takes the family's first value */
+  const char *values; /* "name=value,...", the most important first; parameters
+                       * not named here take the family's first value */
 } preference;
 
 static int always(const dfgnn_setting *s) {
@@ -42,7 +44,7 @@ static int always(const dfgnn_setting *s) {
   return 1;
 }
 
-/* One row is more than a unit's fair share of the work. */
+/* One row is more than a quarter of a unit's fair share of the edges. */
 static int dominated(const dfgnn_setting *s) {
   const dfgnn_signature *g = s->signature;
   return (double)g->max_degree * 4 * s->device->units > (double)g->edges &&
@@ -57,35 +59,39 @@ static int uneven(const dfgnn_setting *s) {
          (s->problem->pass == DFGNN_PASS_BACKWARD && g->source_cv > 0.7);
 }
 
-/* So few edges beside that, that the pieces are to be small to fill the device.
- * Any threshold from 256 to 512 edges a unit gives the same. */
+/* Rows are uneven, and edges so few that only small pieces fill the device.
+ * Any threshold from 256 to 512 edges a unit gives the same regret. */
 static int uneven_and_few(const dfgnn_setting *s) {
   return uneven(s) && s->signature->edges < (int64_t)s->device->units * 256;
 }
 
-/* A warp takes several rows.  Any threshold from 12 to 16 gives the same. */
+/* Rows are so short that a warp takes several.  Any threshold from 12 to 16
+ * gives the same regret. */
 static int short_rows(const dfgnn_setting *s) {
   return s->signature->mean_degree < 12;
 }
 
-/* Batches whose rows meet most of their graph, with scores that tensor cores or
- * a scalar a node give: twice as fast as walking rows on PATTERN and CLUSTER
- * (bench/results/h200/tensor_cores.json). */
+/* Batches of small dense graphs, with scores that are products (on tensor
+ * cores) or sums of a scalar of each node: dense blocks are twice as fast as
+ * walking rows on PATTERN and CLUSTER (bench/results/h200/tensor_cores.json).
+ */
 static int dense_blocks(const dfgnn_setting *s) {
   const dfgnn_signature *g = s->signature;
   return g->graphs > 16 && g->density > 0.25 && g->mean_degree > 16 &&
          s->problem->dim > 32 && s->problem->op != DFGNN_OP_GATV2;
 }
 
-/* Several sums a feature: registers are short.  On ppa and reddit_comm PNA with
- * two vectors a lane takes 1.4 times as long (the package's store). */
+/* Each feature has several sums, so that registers are short.  On ppa and
+ * reddit_comm PNA takes 1.4 times as long with two vectors a lane (rows of the
+ * package's store). */
 static int sums_moments(const dfgnn_setting *s) {
   const dfgnn_op op = s->problem->op;
   return op == DFGNN_OP_REDUCE_PNA || op == DFGNN_OP_REDUCE_VAR ||
          op == DFGNN_OP_REDUCE_STD;
 }
 
-/* Edge features of scores that are products, or normalised queries and keys. */
+/* Edge features, other than the scalars of GAT, or normalised queries and keys.
+ */
 static int with_edges(const dfgnn_setting *s) {
   const dfgnn_problem *p = s->problem;
   return (p->edge_dim && p->op != DFGNN_OP_GAT) || p->qk_norm;
@@ -153,37 +159,41 @@ static const rule_row rules[] = {
     {"cpu", SUMS, dominated, "balanced", NULL, "one row dominates"},
     {"cpu", SUMS, always, "row", NULL, "tasks of rows serve most graphs"},
     {"cpu", FORWARD, with_edges, "edges", NULL,
-     "edge features meet blocks of rows"},
+     "edge features or norms are taken by blocks of rows"},
     {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
     {"cpu", FORWARD, always, "smmf", NULL,
      "blocks of rows serve most graphs"},
     {"cpu", BACKWARD, with_edges, "edges", NULL,
-     "edge features meet blocks of rows"},
+     "edge features or norms are taken by blocks of rows"},
     {"cpu", BACKWARD, dominated, "split", NULL, "one row dominates"},
     {"cpu", BACKWARD, always, "spill", NULL,
-     "a number an edge and head saves two products"},
+     "a number stored for each edge and head saves two products"},
     {"cpu", BACKWARD, always, "twopass", NULL,
-     "no memory by edges is allowed"},
+     "no workspace for edges is allowed"},
 
     {"cuda", SUMS, uneven, "split", NULL, "rows are uneven: they are cut"},
     {"cuda", SUMS, sums_moments, "row",
      "vectors=1,span=once,rows=1,order=natural,lanes=32,lanes=16,lanes=8,"
      "unroll=4",
-     "several sums a feature take the registers of few vectors"},
+     "several sums for each feature take the registers of one vector"},
     {"cuda", SUMS, short_rows, "row",
      "span=piece,rows=2,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4,"
      "order=natural",
      "rows are short: a group of lanes takes several"},
-    {"cuda", SUMS, always, "row", NULL, "a group of lanes a row"},
+    {"cuda", SUMS, always, "row", NULL,
+     "a group of lanes for each row serves most graphs"},
     {"cuda", FORWARD, has_edges_and_hubs, "edges",
      "edges=128,lanes=8,rows=8,blocks=1,unroll=2",
-     "products with W once a row; rows are uneven: they are cut"},
+     "W multiplies sums of edge features once for each row; rows are uneven: "
+     "they are cut"},
     {"cuda", FORWARD, has_edges_and_hubs, "lift",
      "edges=128,lanes=16,unroll=1,warps=8,blocks=2",
-     "the lanes of an edge make its W e; rows are uneven: they are cut"},
-    {"cuda", FORWARD, has_edges, "edges", NULL, "products with W once a row"},
+     "the lanes of an edge compute its projected features; rows are uneven: "
+     "they are cut"},
+    {"cuda", FORWARD, has_edges, "edges", NULL,
+     "W multiplies sums of edge features once for each row"},
     {"cuda", FORWARD, has_edges, "lift", NULL,
-     "the lanes of an edge make its W e"},
+     "the lanes of an edge compute its projected features"},
     {"cuda", FORWARD, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
     {"cuda", FORWARD, uneven_and_few, "split",
@@ -197,14 +207,16 @@ static const rule_row rules[] = {
      "one pass serves most graphs"},
     {"cuda", BACKWARD, has_edges_and_hubs, "edges",
      "edges=128,lanes=8,rows=8,blocks=1,unroll=2,columns=2",
-     "products with W once a row; rows are uneven: they are cut"},
+     "W multiplies sums of edge features once for each row; rows are uneven: "
+     "they are cut"},
     {"cuda", BACKWARD, has_edges_and_hubs, "lift",
      "edges=128,lanes=16,unroll=1,warps=8,blocks=2",
-     "the lanes of an edge make its W e; rows are uneven: they are cut"},
+     "the lanes of an edge compute its projected features; rows are uneven: "
+     "they are cut"},
     {"cuda", BACKWARD, has_edges, "edges", NULL,
-     "products with W once a row"},
+     "W multiplies sums of edge features once for each row"},
     {"cuda", BACKWARD, has_edges, "lift", NULL,
-     "the lanes of an edge make its W e"},
+     "the lanes of an edge compute its projected features"},
     {"cuda", BACKWARD, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
     {"cuda", BACKWARD, uneven_and_few, "split",

@@ -1,4 +1,4 @@
-/* select.c - the order of what was measured near by and what is predicted */
+/* select.c - the order in which near measurements and the model choose */
 #include "lib/select.h"
 
 #include <stdio.h>

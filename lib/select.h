@@ -1,4 +1,4 @@
-/* select.h - which variant: stored decisions, the model, then the rule
+/* select.h - the choice of a variant: by stored decisions, the model, the rule
  *
  * Everything here is a pure function of its arguments: the same rows give the
  * same choice on every rank. */
@@ -8,7 +8,7 @@
 #include "db/store.h"
 #include "lib/registry.h"
 
-/* What a choice is made for. */
+/* The problem, graph and device that a choice is made for. */
 typedef struct dfgnn_query {
   dfgnn_setting setting;       /* parameter unused */
   const char *family;          /* of the graph; "" if none */
@@ -19,10 +19,10 @@ typedef struct dfgnn_choice {
   const dfgnn_variant *variant; /* NULL: none applies */
   dfgnn_source source;
   double distance; /* to the nearest decision; 0 exact; -1 none */
-  /* of stored decisions: the (nearest) graph and sizes that measured variant */
+  /* for stored decisions: where variant was measured, or nearest to here */
   uint64_t fingerprint;
   int64_t heads, dim;
-  uint64_t gate; /* and its problem, as dfgnn__key_gate gives it */
+  uint64_t gate; /* dfgnn__key_gate of the problem there */
   char because[256];
 } dfgnn_choice;
 
@@ -53,11 +53,11 @@ void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
                          const dfgnn_table *table,
                          const struct dfgnn_model *model);
 
-/* The tiers: pinned, exact, similar, nearest.  What was measured for another
- * problem (without dropout, say) is similar at best, and because says so.
- * choice->variant is NULL if none of them answers; distance then says how far
- * the nearest was.  exclude: a graph's fingerprint treated as not measured (0:
- * none), for leave-one-out. */
+/* The tiers pinned, exact, similar and nearest, in this order.  A measurement
+ * of another problem (without dropout, say) counts as similar at best, and
+ * `because` says so.  choice->variant is NULL if no tier answers; `distance` is
+ * then that of the nearest.  exclude: the fingerprint of a graph that is
+ * treated as not measured (0: none), for leave-one-out. */
 void dfgnn__table_select(dfgnn_choice *choice, const dfgnn_table *table,
                          const dfgnn_query *query, uint64_t exclude);
 
@@ -74,7 +74,7 @@ void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
 
 /* The refined rule (lib/rule.c), and the paper's with its capacity in bytes. */
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query);
-#define DFGNN_PAPER_CAPACITY 12288 /* unless somebody says more */
+#define DFGNN_PAPER_CAPACITY 12288 /* unless options or environment set it */
 void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
                          int64_t capacity);
 
@@ -83,7 +83,7 @@ void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
 const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
                                              const char *algorithm);
 
-/* The feature vector distances are taken in (lib/distance.c). */
+/* The features between which distances are taken (lib/distance.c). */
 #define DFGNN_FEATURES 16
 void dfgnn__features(double feature[DFGNN_FEATURES],
                      const dfgnn_signature *signature, int64_t heads,
@@ -91,9 +91,9 @@ void dfgnn__features(double feature[DFGNN_FEATURES],
                      const dfgnn_device_info *device);
 double dfgnn__distance(const double a[DFGNN_FEATURES],
                        const double b[DFGNN_FEATURES]);
-/* Beyond this distance nearest abstains. */
+/* Beyond this distance the tier nearest abstains. */
 extern const double dfgnn__trusted_radius;
-/* Up to this one it comes before the model. */
+/* Up to this distance it comes before the model. */
 extern const double dfgnn__near_distance;
 
 #endif

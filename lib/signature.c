@@ -265,8 +265,9 @@ static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
   return DFGNN_OK;
 }
 
-/* Diagonal blocks of a square matrix.  reach[i]: smallest column of the rows
- * >= i; a block ends before row i where it is >= i and no column so far is. */
+/* The diagonal blocks of a square matrix.  reach[i] is the smallest column of
+ * the rows from i on; a block ends before row i where reach[i] >= i and no row
+ * before i has a column >= i. */
 static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
                                  int threads) {
   int64_t n = m->destinations;
@@ -299,7 +300,7 @@ static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
   int32_t high = -1;
   for (int64_t i = 0; i <= n; i++) {
     int ends = i > begin && reach[i] >= i && high < i;
-    /* consecutive isolated rows stay together */
+    /* Consecutive isolated rows stay together. */
     if (ends && i < n && high < begin && furthest[i] < 0)
       ends = 0;
     if (ends || (i == n && i > begin)) {

@@ -1,4 +1,4 @@
-/* signature_sources.c - what a signature says of the degrees of sources */
+/* signature_sources.c - the numbers of a signature on the degrees of sources */
 #include <math.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 #include "lib/key.h"
 #include "lib/predict.h"
 
-#define MARGIN 0.015 /* what cannot be told apart ties */
+#define MARGIN 0.015 /* variants whose times differ by less tie */
 
 uint64_t dfgnn__quantised(uint64_t h, const double f[DFGNN_FEATURES]) {
   for (int k = 0; k < DFGNN_FEATURES; k++)

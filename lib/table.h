@@ -18,7 +18,7 @@ typedef struct dfgnn_table_pin {
   dfgnn_op op;
   dfgnn_pass pass;
   dfgnn_dtype dtype;
-  int bias, dropout; /* 1: of problems with it; 0: with or without */
+  int bias, dropout; /* 1: problems with it alone; 0: with or without */
   uint64_t fingerprint;
   const dfgnn_variant *variant;
 } dfgnn_table_pin;
@@ -26,11 +26,11 @@ typedef struct dfgnn_table_pin {
 struct dfgnn_table {
   dfgnn_device_info device;
   dfgnn_decisions *decisions;
-  dfgnn_entry *entries; /* those of this arch, ordered by gate */
+  dfgnn_entry *entries; /* the decisions for this arch, ordered by gate */
   size_t count;
   uint32_t *by_exact; /* open addressing: index + 1 */
   size_t slots;
-  uint64_t *graphs, *shapes; /* of the entries, each sorted, [count] */
+  uint64_t *graphs, *shapes; /* [count] of the entries' graphs; each sorted */
   dfgnn_table_pin *pins;
   size_t pin_count;
 };

@@ -1,4 +1,4 @@
-/* xla.c - dfgnn as a custom call of XLA: what dfgnn.jax registers
+/* xla.c - dfgnn as a custom call of XLA: the handlers that dfgnn.jax registers
  *
  * A call names its buffers: the attribute `arguments` is "offsets,indices" and
  * then fields of dfgnn_args, `results` fields of dfgnn_args.  The table of
@@ -134,15 +134,16 @@ static dfgnn_status find_context(call *c, int ordinal) {
   return status;
 }
 
-static dfgnn_status refused(const call *c, xla_error *error, const char *what) {
+static dfgnn_status refused(const call *c, xla_error *error,
+                            const char *attempt) {
   xla_error_message_arguments words = {.struct_size = sizeof words,
                                        .error = error};
   xla_error_destroy_arguments arguments = {.struct_size = sizeof arguments,
                                            .error = error};
   c->frame->api->error_message(&words);
   dfgnn_status status =
-      dfgnn__fail(DFGNN_ERROR_DEVICE, "XLA call: XLA gave no %s: %s", what,
-                  words.message ? words.message : "no reason");
+      dfgnn__fail(DFGNN_ERROR_DEVICE, "XLA call: XLA refused to %s: %s",
+                  attempt, words.message ? words.message : "no reason given");
   c->frame->api->error_destroy(&arguments);
   return status;
 }
@@ -159,12 +160,12 @@ static dfgnn_status find_device(call *c) {
   if (frame->api->struct_size <
       offsetof(xla_api, ordinal_get) + sizeof frame->api->ordinal_get)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "XLA call: this XLA does not tell which GPU it is, a "
-                       "newer jax does");
+                       "XLA call: this XLA does not tell on which GPU a call "
+                       "runs; a newer jax does");
   if ((error = frame->api->stream_get(&stream)))
-    return refused(c, error, "stream");
+    return refused(c, error, "tell the stream");
   if ((error = frame->api->ordinal_get(&device)))
-    return refused(c, error, "number of a device");
+    return refused(c, error, "tell the number of the device");
   c->stream = stream.stream;
   return find_context(c, device.ordinal);
 }
@@ -329,10 +330,10 @@ static dfgnn_status execute_on_gpu(const call *c, const dfgnn_plan *plan,
                                  .alignment = XLA_ALIGNMENT};
   xla_error *error = api->memory_allocate(&take);
   if (error)
-    return refused(c, error, "memory");
+    return refused(c, error, "allocate memory");
   dfgnn_status status =
       dfgnn_execute(plan, &c->args, aligned_up(take.data), c->stream);
-  /* freed in the order of the stream */
+  /* The memory is freed in the order of the stream. */
   xla_free_arguments give = {.struct_size = sizeof give,
                              .execution = c->frame->execution,
                              .size = take.size,
@@ -340,7 +341,7 @@ static dfgnn_status execute_on_gpu(const call *c, const dfgnn_plan *plan,
   error = api->memory_free(&give);
   if (!error)
     return status;
-  dfgnn_status kept = refused(c, error, "memory back");
+  dfgnn_status kept = refused(c, error, "free memory");
   return status ? status : kept;
 }
 
@@ -397,8 +398,8 @@ static xla_error *describe(const xla_frame *frame, dfgnn_status status) {
   return frame->api->error_create(&arguments);
 }
 
-/* XLA asks which version the handler was made for.  What is used here has been
- * in all minor versions, so that it is the caller's. */
+/* XLA asks which version the handler was made for.  The functions that are used
+ * here are in all minor versions, so the answer is the caller's version. */
 static int answered(const xla_frame *frame) {
   const xla_extension *extension = frame->extensions;
   if (!extension || extension->type != XLA_EXTENSION_METADATA)

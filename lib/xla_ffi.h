@@ -1,11 +1,11 @@
-/* xla_ffi.h - what dfgnn_xla_cpu and dfgnn_xla_cuda use of XLA's C API
+/* xla_ffi.h - the part of XLA's C API that dfgnn_xla_cpu and _cuda use
  *
  * XLA calls a handler with a call frame, and a handler calls XLA through a
  * table of functions; both only ever grow at their ends, and a change that
  * would break this raises the major version (0).  The layouts are those of
  * xla/ffi/api/c_api.h, which jax.ffi.include_dir() holds; declaring the few
- * that are used here lets one libdfgnn serve every JAX that has jax.ffi.  Names
- * are XLA's, in dfgnn's spelling. */
+ * structures that are used lets one libdfgnn serve every JAX with jax.ffi.
+ * Names are XLA's, in dfgnn's spelling. */
 #ifndef DFGNN_LIB_XLA_FFI_H
 #define DFGNN_LIB_XLA_FFI_H
 
@@ -97,7 +97,7 @@ typedef struct xla_attributes {
   void **values; /* xla_scalar, xla_text */
 } xla_attributes;
 
-/* ---- what a handler may call ----------------------------------------------
+/* ---- the functions that a handler may call --------------------------------
  */
 
 typedef struct xla_error_arguments {

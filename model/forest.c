@@ -10,7 +10,7 @@ uint8_t dfgnn__forest_bin(const dfgnn_forest_feature *feature, double x) {
   int low = 0, high = feature->thresholds;
   if (x != x)
     return 0;
-  while (low < high) { /* how many thresholds are below x */
+  while (low < high) { /* counts the thresholds below x */
     int middle = (low + high) / 2;
     if (feature->threshold[middle] < x)
       low = middle + 1;
@@ -37,9 +37,9 @@ int32_t dfgnn__forest_score(const dfgnn_forest *forest, int member,
 
 /* ---- all candidates at once ----------------------------------------------
  *
- * Most questions are about the problem and have one answer for all candidates.
- * The others split the set of candidates, kept as bits; how a threshold of a
- * feature splits them is found once a call. */
+ * Most nodes ask of a feature of the problem, with one answer for all
+ * candidates.  The others split the set of candidates, kept as bits; how a
+ * threshold of a feature splits them is found once for each call. */
 
 enum { MASKS = 1024 };
 
@@ -83,8 +83,9 @@ static void add(int32_t *score, const uint64_t *set, size_t words,
       score[word * 64 + (size_t)__builtin_ctzll(bits)] += value;
 }
 
-/* The set of a left child lies behind its parent's, which becomes that of the
- * right one. */
+/* Adds to the candidates of a set the values of the leaves that they reach.
+ * The set of a left child lies behind its parent's, which becomes that of the
+ * right child. */
 static void descend(const walk *w, const dfgnn_forest_node *tree,
                     const dfgnn_forest_node *node, uint64_t *set) {
   const size_t words = w->space->words;

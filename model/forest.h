@@ -6,7 +6,7 @@
  * candidates of one problem mean something.  Thresholds are compared and whole
  * numbers added: the same forest ranks alike on every machine.
  *
- * A leaf: it knows neither graphs nor kernels.  tuner/boost.h fits forests. */
+ * This folder knows neither graphs nor kernels.  tuner/boost.h fits forests. */
 #ifndef DFGNN_MODEL_FOREST_H
 #define DFGNN_MODEL_FOREST_H
 
@@ -22,11 +22,12 @@ enum {
   DFGNN_FOREST_NODES = 2 * DFGNN_FOREST_LEAVES - 1,
   DFGNN_FOREST_MEMBERS = 8,
   DFGNN_FOREST_TREES = 1024, /* of a member */
-  DFGNN_FOREST_UNIT = 65536, /* of a score: a factor of two */
-  DFGNN_FOREST_LEAF = 255    /* in place of a feature */
+  DFGNN_FOREST_UNIT = 65536, /* difference of scores: a factor of two */
+  DFGNN_FOREST_LEAF = 255    /* in place of a feature: the node is a leaf */
 };
 
-/* In preorder: the left child, of bins up to `bin`, is the next node. */
+/* Nodes are in preorder: the left child, of bins up to `bin`, is the next one.
+ */
 typedef struct dfgnn_forest_node {
   uint8_t feature; /* DFGNN_FOREST_LEAF: a leaf */
   uint8_t bin, right;
@@ -37,12 +38,12 @@ typedef struct dfgnn_forest_feature {
   char name[40];
   int thresholds;                          /* ascending */
   double threshold[DFGNN_FOREST_BINS - 2]; /* bin k + 2 is above the k-th */
-  uint64_t gain; /* how much its splits explained, for reports */
+  uint64_t gain; /* total gain of its splits, for reports */
 } dfgnn_forest_feature;
 
 typedef struct dfgnn_forest {
-  char key[64];     /* what it ranks, "cuda sm_90 attention.fwd" */
-  char origin[256]; /* what it was fitted to, for reports */
+  char key[64];     /* device and operators: "cuda sm_90 attention.fwd" */
+  char origin[256]; /* the rows it was fitted to, in words, for reports */
   int features, members;
   dfgnn_forest_feature *feature;
   int trees[DFGNN_FOREST_MEMBERS];
@@ -66,7 +67,7 @@ typedef struct dfgnn_ranking_feature {
 typedef struct dfgnn_ranking {
   size_t count, words;                  /* words: (count + 63) / 64 */
   const dfgnn_ranking_feature *feature; /* [features] */
-  const uint64_t *active;               /* [words] which are asked for */
+  const uint64_t *active;               /* [words] bits of those asked for */
   int trees;                            /* of each member, at most; 0: all */
   int32_t *score;                       /* [members][count], written; 0 for
                                          * those that are not active */
@@ -77,8 +78,8 @@ dfgnn_status dfgnn__forest_rank(const dfgnn_forest *forest,
                                 dfgnn_ranking *ranking);
 void dfgnn__ranking_free(dfgnn_ranking *ranking);
 
-/* The score of one candidate by one member, tree after tree: what rank gives.
- */
+/* The score of one candidate by one member, found tree by tree; the same as
+ * dfgnn__forest_rank gives. */
 int32_t dfgnn__forest_score(const dfgnn_forest *forest, int member,
                             const uint8_t *bins);
 
@@ -87,7 +88,7 @@ void dfgnn__forest_free(dfgnn_forest *forest);
 /* ---- files --------------------------------------------------------------- */
 
 /* The forests of a file: a line "dfgnn-model 1", the number of bytes to come
- * (4, little-endian), and those compressed by zlib. */
+ * (4, little-endian), and these bytes compressed by zlib. */
 typedef struct dfgnn_forests {
   size_t count;
   dfgnn_forest *forest;
@@ -109,8 +110,7 @@ void dfgnn__forests_free(dfgnn_forests *forests);
 const dfgnn_forest *dfgnn__forests_find(const dfgnn_forests *forests,
                                         const char *key);
 
-/* The models that the package brings, one file after the other; NULL at the
- * end. */
+/* The i-th of the models that are embedded in the library; NULL at the end. */
 const void *dfgnn__forests_embedded(size_t i, const char **name, size_t *size);
 
 #endif

@@ -74,8 +74,8 @@ static void take_feature(reader *r, dfgnn_forest_feature *f) {
   }
 }
 
-/* The place behind the subtree that begins at node i; sets where right children
- * begin.  Of `count` nodes; 0: it does not end. */
+/* Returns the position after the subtree that begins at node i, and sets where
+ * right children begin; 0: the subtree does not end within `count` nodes. */
 static int link_children(dfgnn_forest_node *node, int i, int count) {
   if (i >= count)
     return 0;
@@ -110,8 +110,8 @@ static void take_tree(reader *r, dfgnn_forest *f) {
   f->nodes += (size_t)count;
 }
 
-/* How many trees and nodes the members have, at most: every node takes at least
- * two bytes. */
+/* Makes room for the most trees and nodes that the bytes left can have: a node
+ * takes at least two bytes. */
 static int reserve(reader *r, dfgnn_forest *f) {
   const size_t left = (size_t)(r->end - r->at);
   f->node = malloc((left / 2 + DFGNN_FOREST_NODES) * sizeof *f->node);
@@ -126,7 +126,7 @@ static void give_back(dfgnn_forest *f, size_t trees) {
   f->root = root ? root : f->root;
 }
 
-/* 0 without memory. */
+/* Reads a forest; 0 without memory. */
 static int take_forest(reader *r, dfgnn_forest *f) {
   size_t trees = 0;
   take_text(r, f->key, sizeof f->key);
@@ -173,8 +173,8 @@ static dfgnn_status take_all(dfgnn_forests *all, reader *r, const char *name) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", name);
   if (r->bad || r->at != r->end)
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
-                       "%s: damaged behind forest %zu, expected what "
-                       "'dfgnn-tune model train' writes",
+                       "%s: the model is damaged at or after forest %zu, "
+                       "expected one as 'dfgnn-tune model train' writes it",
                        name, all->count);
   return DFGNN_OK;
 }

@@ -7,7 +7,7 @@
 #define UNIT_F32 0x1p-24
 #define UNIT_F16 0x1p-11
 #define UNIT_BF16 0x1p-8
-#define UNIT_TF32 0x1p-10 /* tensor cores cut what is below */
+#define UNIT_TF32 0x1p-10 /* tensor cores cut lower bits */
 
 dfgnn_arithmetic dfgnn__arithmetic(const dfgnn_problem *problem,
                                    const dfgnn_family *family) {
@@ -26,7 +26,7 @@ double dfgnn__term_roundoff(const dfgnn_problem *problem) {
   return unit / UNIT_F32 * (unit / UNIT_F32);
 }
 
-/* How many additions a term goes through at most. */
+/* The largest number of additions that a term goes through. */
 static double height(int64_t block, int64_t terms) {
   if (block <= 0 || terms <= block)
     return (double)terms;

@@ -15,7 +15,7 @@ constexpr int kGroup = DFGNN_ANALYZE_GROUP;
 constexpr int kChunk = DFGNN_ANALYZE_CHUNK;
 constexpr int kTargets = 3; /* percentiles */
 constexpr int kExact = DFGNN_DEGREE_EXACT;
-constexpr int kDigits = kExact; /* of one pass over the long rows */
+constexpr int kDigits = kExact; /* counters of a pass over the long rows */
 constexpr int kShares = DFGNN_DEGREE_SHARES;
 constexpr int kExactBits = DFGNN_DEGREE_EXACT_BITS;
 constexpr int kCodes = DFGNN_DEGREE_CODES;
@@ -26,7 +26,7 @@ __device__ bool list_refused(const dfgnn_graph_counts *c) {
   return c->list.bad_dst || c->list.bad_src || c->list.unsorted;
 }
 
-/* Offsets that lead out of bounds, or are of no use. */
+/* Do the offsets lead out of bounds, or were they made of a bad edge list? */
 __device__ bool refused(const dfgnn_graph_counts *c) {
   return c->bad_offset_row || list_refused(c);
 }
@@ -75,7 +75,8 @@ __device__ int64_t row_of_edge(const O *offsets, int64_t low, int64_t n,
   return low;
 }
 
-/* Longer rows by the octave of their degree and a 32nd of it. */
+/* The counter of a degree: its own below kExact; beyond, an octave of degrees
+ * has kShares counters. */
 __device__ int code_of(ull degree) {
   if (degree < kExact)
     return int(degree);
@@ -88,8 +89,8 @@ __device__ ull first_of_code(int code) {
   return ull(dfgnn__first_of_code(code));
 }
 
-/* Called by a warp: finds the counter that the rank falls in, and its rank
- * there; -1: none. */
+/* Called by a warp: returns the counter that the rank falls in, or -1, and
+ * makes *rank the rank within that counter. */
 __device__ int counter_of_rank(const unsigned *counters, int count, ull *rank) {
   const int lane = threadIdx.x % 32, share = (count + 31) / 32;
   const int first = min(lane * share, count), end = min(first + share, count);
@@ -115,8 +116,8 @@ __device__ int counter_of_rank(const unsigned *counters, int count, ull *rank) {
   return __shfl_sync(~0u, found, __ffs(who) - 1);
 }
 
-/* Called by a block: finds the degree of a rank among the rows of a code, digit
- * by digit. */
+/* Called by a block: finds, digit by digit, the degree at a rank among the rows
+ * that one counter has. */
 __device__ ull select_heavy(const dfgnn_analysis &w, int code, ull rank,
                             unsigned *digits) {
   __shared__ ull chosen, left;
@@ -393,7 +394,7 @@ __device__ void select_columns(const dfgnn_analysis &w, unsigned *counters) {
   }
 }
 
-/* Degrees of the columns, once the edges have been walked. */
+/* Counts the degrees of columns, once the edges have been walked. */
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS)
     analyze_columns(const __grid_constant__ dfgnn_analysis w) {

@@ -3,7 +3,8 @@
  *
  * A block may begin at row i if no row before it reaches a column >= i and none
  * from it on reaches one < i.  Tiles of rows are reduced, the tiles scanned,
- * then each row is decided; the last block of a kernel does what needs all. */
+ * then each row is decided.  Steps that need the results of all thread blocks
+ * are done by the last of a kernel to finish. */
 #ifndef DFGNN_KERNELS_BLOCKS_CUH
 #define DFGNN_KERNELS_BLOCKS_CUH
 
@@ -133,7 +134,7 @@ struct Sizes {
   }
 };
 
-/* A size is known where the next block begins. */
+/* The size of a diagonal block is known where the next one begins. */
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS)
     decide_blocks(const __grid_constant__ dfgnn_block_tiles t) {

@@ -5,7 +5,8 @@ int dfgnn__cpu_legal(const int *p) {
   return p[DFGNN_CPU_P_SIMD] != 0 || p[DFGNN_CPU_P_PREFETCH] == 0;
 }
 
-/* Rows a task count when tasks are rows. */
+/* Only the dynamic schedule looks at the rows of a task: other schedules have
+ * one value of it. */
 int dfgnn__cpu_row_legal(const int *p) {
   return dfgnn__cpu_legal(p) &&
          (p[DFGNN_CPU_P_SIZE] == 64 ||
@@ -16,7 +17,8 @@ const char *dfgnn__cpu_applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[DFGNN_CPU_P_SIMD]);
 }
 
-/* The degrees of columns are not known before the view is made. */
+/* The degrees of columns are not known before the view is made: a column may
+ * have all edges. */
 const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting) {
   int64_t most = setting->problem->pass == DFGNN_PASS_FORWARD
                      ? setting->matrix->max_degree

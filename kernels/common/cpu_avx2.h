@@ -30,7 +30,7 @@ CPU_INLINE tail v_tail(int64_t n) {
   return (tail){mask, n};
 }
 
-/* Scalars: what scores and sums are kept in. */
+/* Scalars: the type of scores and sums. */
 CPU_INLINE vec s_load(const scalar *p) { return V(loadu)(p); }
 CPU_INLINE vec s_load_tail(const scalar *p, tail t) {
   return V(maskload)(p, t.mask);
@@ -56,10 +56,10 @@ CPU_INLINE vec v_round(vec x) {
   return V(round)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* exp() is zero from where its exponent leaves the normal numbers. */
+/* Here and below exp() is zero, as its exponent leaves the normal numbers. */
 #define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -709.1 : -88)
 
-/* The sums of SUMS vectors at once. */
+/* v_sums: the sums of SUMS vectors at once. */
 #if CPU_DTYPE == CPU_F64
 CPU_INLINE vec v_keep(vec x, tail t, vec fill) {
   return _mm256_blendv_pd(fill, x, _mm256_castsi256_pd(t.mask));

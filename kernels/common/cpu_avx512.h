@@ -23,7 +23,7 @@ typedef __mmask16 tail;
 
 CPU_INLINE tail v_tail(int64_t n) { return (tail)((1u << n) - 1u); }
 
-/* Scalars: what scores and sums are kept in. */
+/* Scalars: the type of scores and sums. */
 CPU_INLINE vec s_load(const scalar *p) { return V(loadu)(p); }
 CPU_INLINE vec s_load_tail(const scalar *p, tail t) {
   return V(maskz_loadu)(t, p);
@@ -53,10 +53,10 @@ CPU_INLINE vec v_power(vec x, vec n) { return V(scalef)(x, n); }
 CPU_INLINE scalar v_sum(vec x) { return V(reduce_add)(x); }
 CPU_INLINE scalar v_top(vec x) { return V(reduce_max)(x); }
 
-/* Arguments from which exp() is zero in this arithmetic. */
+/* Here and below exp() is zero in this arithmetic. */
 #define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -750 : -110)
 
-/* The sums of SUMS vectors at once. */
+/* v_sums: the sums of SUMS vectors at once. */
 #if CPU_DTYPE == CPU_F64
 #define SUMS 2
 CPU_INLINE void v_sums(scalar *to, const vec *a) {

@@ -1,6 +1,5 @@
-/* cpu_panel.h - pieces of rows as vectors in registers; what SpMM and
- * reductions share for one instruction set and storage type.  See cpu_vector.h
- */
+/* cpu_panel.h - pieces of rows as vectors in registers, for SpMM and reductions
+ * with one instruction set and storage type.  See cpu_vector.h. */
 #ifndef DFGNN_KERNELS_CPU_PANEL_H
 #define DFGNN_KERNELS_CPU_PANEL_H
 
@@ -19,7 +18,7 @@ CPU_INLINE void prefetch_row(const char *base, int64_t index, int64_t stride,
     __builtin_prefetch(row + i);
 }
 
-/* The last vector of a row is `cut` to t. */
+/* The last vector of a row is cut: only its lanes of t are touched. */
 CPU_INLINE vec load_cut(const storage *p, tail t, const int cut) {
   return cut ? v_load_tail(p, t) : v_load(p);
 }
@@ -42,7 +41,7 @@ CPU_INLINE void s_store_cut(scalar *p, vec x, tail t, const int cut) {
     s_store(p, x);
 }
 
-/* to += from, the states of sums. */
+/* Adds one state of sums to another. */
 CPU_INLINE void add_to(scalar *to, const scalar *from, int64_t count) {
   int64_t d = 0;
   for (; d + VECTOR <= count; d += VECTOR)

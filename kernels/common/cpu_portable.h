@@ -23,7 +23,7 @@ typedef int64_t tail; /* lanes kept */
 
 CPU_INLINE tail v_tail(int64_t n) { return n; }
 
-/* Scalars: what scores and sums are kept in. */
+/* Scalars: the type of scores and sums. */
 CPU_INLINE vec s_load(const scalar *p) {
   vec x = {0};
   memcpy(&x, p, sizeof x);
@@ -89,7 +89,7 @@ CPU_INLINE scalar v_top(vec x) {
   return top;
 }
 
-/* exp() is zero from where its exponent leaves the normal numbers. */
+/* Here and below exp() is zero, as its exponent leaves the normal numbers. */
 #define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -709.1 : -88)
 
 #define SUMS 1

@@ -16,7 +16,8 @@
 
 #define NO_DEVIATION 1e-5
 
-/* Operators of the compilers' vector extension, in every instruction set. */
+/* The operators of the compilers' vector extension work in every instruction
+ * set. */
 CPU_INLINE vec v_sub(vec a, vec b) { return a - b; }
 
 #if CPU_ISA == CPU_AVX512

@@ -1,6 +1,6 @@
 /* cpu_tables.h - the CPU kernels of an instruction set and a storage type
  *
- * A family is compiled once an instruction set and type, each into a table of
+ * A family is compiled once for each instruction set and type, into a table of
  * functions: avx2_f32.c defines prefix_avx2_f32.
  *
  *     DFGNN_CPU_TABLES(function, type, prefix)

@@ -8,7 +8,7 @@
  *             convert from and to storage, s_load and s_store move scalars
  *   tail      the first n < VECTOR lanes: nothing beyond them is touched, and
  *             loads give zero there
- *   v_step    where x > 0 the one, else the other
+ *   v_step    its second argument where x > 0, else its third
  *   v_exp     e^x for x <= 0, relative error 2e-7 (2e-16 for double); NaN
  *             stays NaN
  * Functions carry their instruction set as a target attribute, so that one
@@ -48,8 +48,8 @@ typedef float scalar;
 #include "kernels/common/cpu_portable.h"
 #endif
 
-/* Arrays of vectors stay in registers only if loops over them are unrolled, for
- * which GCC waits to be asked. */
+/* Arrays of vectors stay in registers only if loops over them are unrolled,
+ * which GCC does only when asked. */
 #ifdef __clang__
 #define CPU_UNROLL _Pragma("unroll")
 #else

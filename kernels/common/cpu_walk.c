@@ -1,4 +1,4 @@
-/* cpu_walk.c - rows as tasks, and what is left of rows that were cut */
+/* cpu_walk.c - rows as tasks, and the partial states of rows that were cut */
 #include "kernels/common/cpu_walk.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ dfgnn_cpu_table dfgnn__cpu_dense(const dfgnn_problem *problem, void *base,
                            (ndh ? problem->heads : 1) * size};
 }
 
-/* All features of a node lie together, in the order of `layout`. */
+/* Do all features of a node lie together, in the order of `layout`? */
 static int flat(const dfgnn_problem *problem, const dfgnn_cpu_table *t,
                 int64_t size, dfgnn_layout layout) {
   int ndh = layout == DFGNN_LAYOUT_NDH;
@@ -75,7 +75,7 @@ int dfgnn__cpu_thread(void) {
 #endif
 }
 
-/* The memory of a walk: a state a thread, then the partial ones. */
+/* The memory of a walk: a state of each thread, then the partial states. */
 static char *own_state(const dfgnn_cpu_walk *walk,
                        const dfgnn_cpu_aggregate *a) {
   return walk->memory + (size_t)dfgnn__cpu_thread() * a->state_bytes;
@@ -128,7 +128,8 @@ static void whole_rows(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
   }
 }
 
-/* The first row of which `work` edges, and two more a row, lie before. */
+/* The first row before which there are `work` edges, where each row counts as
+ * two edges more. */
 static int64_t row_after(const dfgnn_cpu_walk *walk, int64_t work) {
   int64_t low = 0, high = walk->rows;
   while (low < high) {
@@ -178,11 +179,11 @@ void dfgnn__cpu_walk_rows(const dfgnn_cpu_walk *walk,
 
 /* ---- split --------------------------------------------------------------- */
 
-enum { ITEMS = 16 }; /* of a task */
+enum { ITEMS = 16 }; /* items of a task */
 
-/* A row of k > 1 items has k - 1 more than its share of one a row, and
- * k <= 2 (k - 1): row i's partial states begin at twice the items before it
- * that exceed one a row, and all need twice edges / length. */
+/* A row of k > 1 items needs k partial states, and k <= 2 (k - 1).  So the
+ * states of row i begin at twice the number of items before it beyond one for
+ * each row, and all rows together need 2 edges / length states. */
 static int64_t first_partial(const dfgnn_view *items, int64_t row) {
   return 2 * (((const int32_t *)items->array[2])[row] - row);
 }
@@ -278,7 +279,7 @@ static void fold_part(const parts *p, int64_t part) {
   int64_t begin = part_begin(p, part), end = part_begin(p, part + 1);
   int64_t row = part_row(p, part), stop = part_row(p, part + 1);
   int64_t first = row < walk->rows ? edge_at(walk, row) : walk->edges;
-  if (first > begin) { /* the end, or more, of a row begun before */
+  if (first > begin) { /* a row that began before this part */
     int64_t last = first < end ? first : end;
     for (int64_t piece = 0; piece < a->pieces; piece++)
       a->fold(a->job, row - 1, piece, begin, last, partial(walk, a, 2 * part),
@@ -295,7 +296,7 @@ static void fold_part(const parts *p, int64_t part) {
   whole_rows(walk, a, own_state(walk, a), row, stop);
 }
 
-/* The row that begins in a part and goes on after it. */
+/* Merges the states of the row that begins in a part and goes on after it. */
 static void merge_part(const parts *p, int64_t part) {
   const dfgnn_cpu_walk *walk = p->walk;
   const dfgnn_cpu_aggregate *a = p->aggregate;

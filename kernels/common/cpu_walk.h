@@ -3,11 +3,11 @@
  * SpMM and reductions, forward and backward, differ in what they do with the
  * edges of a row (an aggregate) and not in how rows become tasks (a walk):
  *   row       a task is some rows
- *   split     rows cut into items of at most so many edges
- *   balanced  parts of equally many edges, wherever that cuts a row
- *   sliced    some features of all rows, then the next ones, so that what is
- *             gathered meanwhile stays in the cache
- * What a row that was cut leaves is merged in the order of its edges. */
+ *   split     rows are cut into items of at most `edges` edges
+ *   balanced  parts have equally many edges, wherever that cuts a row
+ *   sliced    some features of all rows, then the next ones, so that the slice
+ *             of the tensor that is gathered stays in the cache
+ * The states of a row that was cut are merged in the order of its edges. */
 #ifndef DFGNN_KERNELS_CPU_WALK_H
 #define DFGNN_KERNELS_CPU_WALK_H
 
@@ -16,13 +16,13 @@
 
 /* ---- tensors ------------------------------------------------------------- */
 
-/* A feature tensor; distances in bytes. */
+/* A feature tensor; strides in bytes. */
 typedef struct dfgnn_cpu_table {
   char *base; /* NULL: not there */
   int64_t node, head, feature;
 } dfgnn_cpu_table;
 
-/* How the features of a node are cut into pieces of `dim` adjacent ones: all
+/* The features of a node as `count` pieces of `dim` adjacent features: all
  * heads at once where nothing depends on the head, one head, or (if features
  * are not adjacent) a single feature. */
 typedef struct dfgnn_cpu_pieces {
@@ -31,7 +31,7 @@ typedef struct dfgnn_cpu_pieces {
 
 dfgnn_cpu_table dfgnn__cpu_table(const dfgnn_problem *problem, const void *base,
                                  const dfgnn_strides *strides);
-/* A dense one in the problem's layout. */
+/* A dense tensor in the problem's layout, of elements of `element` bytes. */
 dfgnn_cpu_table dfgnn__cpu_dense(const dfgnn_problem *problem, void *base,
                                  size_t element);
 /* The pieces that suit all tables; by_head: factors differ between heads. */
@@ -64,12 +64,13 @@ static inline size_t dfgnn__cpu_scalar_bytes(const dfgnn_problem *problem) {
 typedef struct dfgnn_cpu_aggregate {
   const void *job;
   int64_t pieces;
-  size_t state_bytes; /* what the edges so far of a row leave, all pieces */
-  /* The edges begin .. end - 1 of a row.  whole: they are all of it and the
-   * results are written; else they go to state, whatever it held. */
+  size_t state_bytes; /* of the state of a row, all pieces */
+  /* Folds the edges begin .. end - 1 of a row.  whole: these are all its edges,
+   * and the results are written; otherwise `state` is overwritten. */
   void (*fold)(const void *job, int64_t row, int64_t piece, int64_t begin,
                int64_t end, void *state, int whole);
-  /* Adds from, the state of `count` edges after the `before` edges of to. */
+  /* Adds to `to`, the state of `before` edges of a row, the state `from` of the
+   * next `count` edges. */
   void (*merge)(const void *job, int64_t piece, void *to, const void *from,
                 int64_t before, int64_t count);
   /* Writes the results of a row from its state. */
@@ -90,7 +91,7 @@ typedef struct dfgnn_cpu_walk {
   int offsets64;
   const void *offsets;
   int threads;
-  char *memory; /* dfgnn__cpu_walk_memory of workspace */
+  char *memory; /* workspace of dfgnn__cpu_walk_memory() bytes */
 } dfgnn_cpu_walk;
 
 static inline int64_t dfgnn__cpu_edge(int offsets64, const void *offsets,
@@ -102,8 +103,8 @@ static inline int64_t dfgnn__cpu_edge(int offsets64, const void *offsets,
 dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,
                                char *memory);
 
-/* States that a walk needs: one a thread, and partial ones of items of so many
- * edges or of so many parts a thread. */
+/* The number of states that a walk needs: one for each thread, and the partial
+ * states of items of `edges` edges, or of `parts` parts a thread. */
 int64_t dfgnn__cpu_split_states(const dfgnn_setting *setting, int64_t edges);
 int64_t dfgnn__cpu_balanced_states(const dfgnn_setting *setting, int parts);
 
@@ -129,9 +130,9 @@ typedef enum dfgnn_cpu_algorithm {
 enum {
   DFGNN_CPU_P_SIMD,
   DFGNN_CPU_P_PREFETCH,
-  DFGNN_CPU_P_SIZE, /* of rows a task, edges an item, parts a thread, features
-                     * a slice */
-  DFGNN_CPU_P_TASKS /* of row */
+  DFGNN_CPU_P_SIZE, /* rows of a task (row), edges of an item (split), parts of
+                     * a thread (balanced), features of a slice (sliced) */
+  DFGNN_CPU_P_TASKS /* dfgnn_cpu_tasks (row) */
 };
 
 #define DFGNN_CPU_PREFETCH                                                     \
@@ -151,30 +152,30 @@ enum {
     }                                                                          \
   }
 
-/* Portable kernels exist for other machines; they need no choice of much. */
+/* Portable kernels exist for other machines: few variants of them are legal. */
 int dfgnn__cpu_legal(const int *parameter);
 int dfgnn__cpu_row_legal(const int *parameter);
 const char *dfgnn__cpu_applicable(const dfgnn_setting *setting);
 const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting);
 const char *dfgnn__cpu_sliced_applicable(const dfgnn_setting *setting);
 
-/* The views of a walk: of a backward pass first the transpose; of split last
- * the items. */
+/* The views of a walk: first the transpose if the pass is backward; last the
+ * items if the algorithm is split. */
 int dfgnn__cpu_views(const dfgnn_setting *setting,
                      dfgnn_view_request *requests);
 int dfgnn__cpu_split_views(const dfgnn_setting *setting,
                            dfgnn_view_request *requests);
 
-/* Bytes of a walk with states of so many. */
+/* Workspace bytes of a walk whose states have state_bytes bytes. */
 size_t dfgnn__cpu_walk_memory(const dfgnn_setting *setting,
                               dfgnn_cpu_algorithm algorithm,
                               size_t state_bytes);
-/* Walks all rows; items: of split. */
+/* Walks all rows; only split reads `items`. */
 void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
                          const dfgnn_cpu_aggregate *aggregate,
                          dfgnn_cpu_algorithm algorithm, const int *parameter,
                          const dfgnn_view *items);
-/* Features of a slice of pieces of so many. */
+/* The features of a slice if a piece has `dim` features. */
 int64_t dfgnn__cpu_slice(dfgnn_cpu_algorithm algorithm, const int *parameter,
                          int64_t dim);
 
@@ -188,8 +189,8 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
 
 /* ---- families of a walk -------------------------------------------------- */
 
-/* <algorithm>_workspace and <algorithm>_launch of each, from functions of a
- * setting or a launch and the algorithm. */
+/* Defines <algorithm>_workspace and <algorithm>_launch, which call `bytes` with
+ * a setting and `start` with a launch, and the algorithm. */
 #define DFGNN_CPU_WALK_ALGORITHM(label, which, bytes, start)                   \
   static size_t label##_workspace(const dfgnn_setting *setting) {              \
     return bytes(setting, which);                                              \
@@ -203,9 +204,9 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
   DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, bytes, start)         \
   DFGNN_CPU_WALK_ALGORITHM(sliced, DFGNN_CPU_SLICED, bytes, start)
 
-/* The four families of one pass.  all_ops holds the operators' bits, op_name is
- * what they have in common; a sum adds `chunk` edges on their own; `items`
- * names the views of split. */
+/* The four families of one pass.  all_ops: the operators' bits; op_name: their
+ * common name; chunk: dfgnn_family.block; items: the function that requests the
+ * views of split. */
 #define DFGNN_CPU_WALK_FAMILY(label, op_name, all_ops, pass_name, pass, chunk) \
   .name = "cpu." op_name "." pass_name "." #label, .algorithm = #label,        \
   .backend = "cpu", .ops = all_ops, .passes = DFGNN_BIT(pass),                 \

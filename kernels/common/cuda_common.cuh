@@ -74,7 +74,7 @@ template <typename T, int VEC> struct alignas(sizeof(T) * VEC) packed {
   __device__ __forceinline__ packed() {}
 };
 
-/* Through the read-only path. */
+/* Loads through the read-only path. */
 template <int VEC, typename T>
 __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
   packed<T, VEC> x;
@@ -82,9 +82,9 @@ __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
   return x;
 }
 
-/* Keeps x where `on` is false.  A predicated load, of which the compiler would
- * otherwise make a branch or copies.  As the old value may live on, it does
- * not sink the load to its use to save registers either. */
+/* Keeps x where `on` is false.  The load is predicated: from an `if` the
+ * compiler would make a branch or copies.  As x may keep its old value, the
+ * compiler does not move the load to its use to save registers either. */
 template <int VEC, typename T>
 __device__ __forceinline__ void load_if(packed<T, VEC> &x, const T *p, int on) {
   if constexpr (sizeof(x) == 16) {
@@ -163,7 +163,7 @@ __device__ __forceinline__ double max_of(double a, double b) {
   return fmax(a, b);
 }
 
-/* Vectors shorter than this count as such, as torch's normalize has it. */
+/* A norm below 1e-12 counts as 1e-12, as in torch's normalize. */
 __device__ __forceinline__ float inverse_norm(float square) {
   return rsqrtf(fmaxf(square, 1e-24f));
 }

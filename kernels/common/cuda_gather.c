@@ -7,7 +7,10 @@
 /* ---- shapes -------------------------------------------------------------- */
 
 const gather_choice dfgnn__gather_narrow_shapes[] = {
-    {4, 1, 4}, {32, 1, 4}, {32, 4, 2}, {0}};
+    {.lanes = 4, .vectors = 1, .unroll = 4},
+    {.lanes = 32, .vectors = 1, .unroll = 4},
+    {.lanes = 32, .vectors = 4, .unroll = 2},
+    {0}};
 
 int dfgnn__gather_listed(const gather_choice *list, int lanes, int vectors,
                          int unroll) {
@@ -18,7 +21,8 @@ int dfgnn__gather_listed(const gather_choice *list, int lanes, int vectors,
   return 0;
 }
 
-/* Widths are below 2^31: 65535 heads of 65536 features are not. */
+/* The features of a row, all heads; 0 if an int does not hold them, as of 65535
+ * heads of 65536 features. */
 int dfgnn__gather_width(const dfgnn_problem *problem) {
   const int64_t width = problem->heads * problem->dim;
   return width > INT32_MAX - 4096 ? 0 : (int)width;
@@ -30,7 +34,6 @@ void dfgnn__gather_narrow(gather_shape *shape, int64_t width) {
   *shape = (gather_shape){1, c.lanes, c.vectors, c.unroll};
 }
 
-/* What cannot be laid out in whole vectors, or has too many tiles. */
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
                                   gather_finder *find, int what, int single,

@@ -1,34 +1,35 @@
 /* cuda_gather.cuh - the skeleton of kernels that gather rows
  *
- * L lanes work on an edge, each on C vectors of VEC features; what does not fit
- * is another tile of features, blockIdx.y.  A row belongs to `group` lanes of a
- * warp, so group / L sides work on edges of it, U in flight each; sides merge
- * at the end of the row.  What is done with an edge is the Op's:
+ * L lanes work on an edge, each on C vectors of VEC features; blockIdx.y is the
+ * number of a tile of L * C * VEC features.  A row belongs to `group` lanes of
+ * a warp, so that group / L sides work on its edges, each with U edges in
+ * flight; sides are merged at the end of the row.  The Op says what is done
+ * with an edge:
  *
  * clang-format off
  *   VEC, kSize, kHeld   elements of a vector, their bytes, and the 4-byte words
  *                       that a lane keeps of a row
- *   kNotes              1: something is found out of each edge, a note
+ *   kNotes              true: edges have notes, for instance their weights
  *   look()              the note of one edge, made by the lane that reads it
- *   pass(), marks()     the marks of an edge: its note as its lanes have it,
- *                       told by shuffles, or found by all lanes themselves
- *   load(), fetch()     what is read of an edge; fetch() comes after every load
+ *   pass(), marks()     the marks of U edges, made of their notes: pass() gets
+ *                       notes by shuffles, for marks() a lane has all of them
+ *   load(), fetch()     read data of an edge; fetch() comes after every load()
  *   begin()             sets the state that a lane keeps of a row
  *   start()             sees the first edge of a row, before any is added
  *   step(), add()       add U edges to the state; one edge
- *   fold()              now and then moves what came so far to `older`, so that
+ *   fold()              now and then moves the state so far to `older`, so that
  *                       long sums stay exact
- *   close()             what a lane passes on, a `total` a feature
+ *   close()             makes of the state a `total` for each feature
  *   shuffle(), merge()  another lane's total; two totals become one
- *   store(), keep()     write a row's result; a part of it
+ *   store(), keep()     write a row's result; a partial result
  * clang-format on
  *
- * A lane of the row reads the index of one edge, a row's lanes ahead of its
- * use; lanes then tell each other.  So it is with what look() reads.  Where a
- * block takes several rows a warp, the next one's place is asked for before
- * the current one is worked on.
+ * Each lane of a row reads the index of one edge, and what look() needs of it,
+ * `group` edges ahead of their use; lanes then tell each other by shuffles.
+ * Where a warp takes several rows in turn, it loads the offsets of the next row
+ * before it works on the current one.
  *
- * Steps of which every side has an edge and every lane features take no masks.
+ * Steps in which every side has an edge and every lane features use no masks.
  */
 #ifndef DFGNN_KERNELS_CUDA_GATHER_CUH
 #define DFGNN_KERNELS_CUDA_GATHER_CUH
@@ -38,23 +39,24 @@
 
 namespace dfgnn {
 
-constexpr int kFoldEdges = 32; /* added by a lane between folds */
+constexpr int kFoldEdges = 32; /* that a lane adds between two folds */
 
 using ptx::in_memory;
 
 struct row_work {
   int row;
   int slot;     /* of the partial result; -1: the row is whole */
-  int degree;   /* of a whole row its end, until settle_row() */
+  int degree;   /* edges; until settle_row() the end of a whole row */
   int position; /* in the row, of the first edge */
-  uint2 begin;  /* in halves, as of an edge_ahead */
+  uint2 begin;  /* the first edge, in halves as edge_ahead.id */
 
   __device__ __forceinline__ int64_t edge(int k) const {
     return static_cast<int64_t>(uint64_t(begin.y) << 32 | begin.x) + k;
   }
 };
 
-/* What nothing is computed of: loads are not waited for. */
+/* Loads where a row begins and ends.  Nothing is computed from the loads here,
+ * so that they are not waited for. */
 __device__ __forceinline__ row_work find_whole_row(const gather_schedule &p,
                                                    int unit) {
   row_work w;
@@ -84,8 +86,8 @@ __device__ __forceinline__ row_work find_item(const gather_schedule &p,
   const int64_t left = p.offsets[w.row + 1] - w.edge(0);
   w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
   w.position = (unit - first) * p.item_edges;
-  /* All but the first item of a row are counted from 0 over the rows; first
-   * ones of split rows follow. */
+  /* The first slots are those of all items but the first of each row, counted
+   * over the rows; from extra_items on come the first items of split rows. */
   if (last - first > 1)
     w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
   return w;
@@ -97,7 +99,7 @@ __device__ __forceinline__ void settle_row(const gather_schedule &p,
     w.degree -= static_cast<int>(w.begin.x);
 }
 
-/* Where feature f of a node lies, in elements. */
+/* The offset of feature f within a node, in elements. */
 __device__ __forceinline__ int64_t place_of(const gather_params &p,
                                             const feature_tensor &t, int f) {
   const int inner = p.heads_inner ? p.heads : p.dim;
@@ -106,7 +108,7 @@ __device__ __forceinline__ int64_t place_of(const gather_params &p,
                        : a * t.head + b * t.feature;
 }
 
-/* The features of a lane, of rows of W. */
+/* The features of a lane, in rows of W features. */
 template <int VEC, int L, int C, int W> struct lane_features {
   int first;
 
@@ -116,7 +118,8 @@ template <int VEC, int L, int C, int W> struct lane_features {
   __device__ __forceinline__ bool has(int c) const {
     return W % (VEC * L * C) == 0 || at(c) < W;
   }
-  /* One that can be read in any case, unless vectors follow in one piece. */
+  /* The first feature of vector c, or 0 where the lane has no vector c: it may
+   * be read in any case. */
   __device__ __forceinline__ int readable(int c) const {
     return has(c) ? at(c) : 0;
   }
@@ -179,15 +182,15 @@ load_row(accumulator_t<T> (&x)[VEC], const gather_params &p,
                             (VEC > 1 ? int64_t(f) : place_of(p, t, f))));
 }
 
-/* Number `part` of a partial result's PARTS, by feature. */
+/* Feature f of number `part` of the PARTS of a partial result. */
 template <int PARTS, typename A>
 __device__ __forceinline__ A *part_of(const gather_params &p, int64_t slot,
                                       int part, int f) {
   return static_cast<A *>(p.partial) + (slot * PARTS + part) * p.width + f;
 }
 
-/* An edge as one lane reads it.  Its id is left in halves: to widen it would
- * be to wait for it. */
+/* An edge as one lane reads it.  Its id is left in halves: widening it would
+ * wait for the load. */
 struct edge_ahead {
   int index;
   uint2 id;
@@ -220,7 +223,7 @@ template <class Op, int L, int C, int U> struct gather_row {
   const gather_params &p;
   const Op op;
 
-  /* What of a row is asked for before its turn comes. */
+  /* The loads of a row that are issued before its turn comes. */
   struct early {
     row_work w;
     bool active;
@@ -250,7 +253,7 @@ template <class Op, int L, int C, int U> struct gather_row {
                                 : find_whole_row(p.schedule, unit);
   }
 
-  /* The lane's edge, `ahead` edges into the row. */
+  /* Reads the lane's edge, the one at position `ahead` of the row. */
   __device__ __forceinline__ void fetch_edge(edge_ahead &a, const row_work &w,
                                              int ahead) const {
     a.clear();
@@ -262,8 +265,8 @@ template <class Op, int L, int C, int U> struct gather_row {
     fetch_edge(e.first, e.w, lane_of_row());
   }
 
-  /* U edges of each side, the first of which lane `from` read; `left` are in
-   * the row from there on. */
+  /* Adds U edges of each side.  Lane `from` has read the side's first; the row
+   * has `left` edges from that one on. */
   template <bool WHOLE>
   __device__ __forceinline__ void
   edges(typename Op::state &z, int index, const typename Op::note &note,
@@ -286,17 +289,17 @@ template <class Op, int L, int C, int U> struct gather_row {
     op.template step<WHOLE>(z, x, m, position, sides(), left);
   }
 
-  /* Works on the row of e; e becomes the one at `unit`, if that is below
-   * `last`.  Every lane of the warp comes here, those without a row with degree
-   * 0. */
+  /* Works on the row of e; e becomes the row at `unit`, if that is below
+   * `last`.  Every lane of the warp calls this; without a row, its degree is 0.
+   */
   __device__ __forceinline__ void run(early &e, int unit, int last) const {
     const row_work w = e.w;
     const bool active = e.active;
     typename Op::state z;
     typename Op::older old;
     edge_ahead next = e.first;
-    int ahead = lane_of_row();    /* of the lane's edge */
-    int k = side(), unfolded = 0; /* of this side's next one; since fold() */
+    int ahead = lane_of_row();    /* position of the edge that the lane read */
+    int k = side(), unfolded = 0; /* the side's next edge; edges since fold() */
     op.begin(z, w.row, w.position + k);
     find_row(e, unit, last);
     while (__any_sync(kFullMask, k < w.degree)) {
@@ -377,14 +380,15 @@ template <class Op, int L, int C, int U> struct gather_row {
   }
 };
 
-/* Blocks of GATHER_PIECE_WARPS a multiprocessor, by what a lane holds: 48, 64,
- * 80 or 128 registers. */
+/* Blocks of GATHER_PIECE_WARPS warps that a multiprocessor has at once, by the
+ * words that a lane holds: 5, 4, 3 or 2 blocks leave a lane 48, 64, 80 or 128
+ * registers. */
 template <class Op, int C, int U> constexpr int gather_blocks() {
   constexpr int words = Op::kHeld + C * U * Op::VEC * Op::kSize / 4;
   return words <= 18 ? 5 : words <= 32 ? 4 : words <= 48 ? 3 : 2;
 }
 
-/* The body of a kernel over rows; its launch bounds are GATHER_BOUNDS. */
+/* The body of a kernel over rows; gather_blocks() is for its launch bounds. */
 template <class Op, int L, int C, int U>
 __device__ __forceinline__ void gather_rows(const gather_params &p) {
   __shared__ int taken;
@@ -422,8 +426,8 @@ __device__ __forceinline__ void gather_rows(const gather_params &p) {
 
 /* ---- balanced ------------------------------------------------------------ */
 
-/* Ends of rows before step d of the merge of edges and ends: the end of row i
- * comes after its edges, at offsets[i + 1] + i. */
+/* The number of row ends before step d of the merge of edges and row ends: the
+ * end of row i comes after its edges, at step offsets[i + 1] + i. */
 __device__ __forceinline__ int rows_before(const gather_schedule &p,
                                            int64_t d) {
   int low = 0, high = p.rows;
@@ -437,9 +441,10 @@ __device__ __forceinline__ int rows_before(const gather_schedule &p,
   return low;
 }
 
-/* L lanes take a share of the steps.  Rows that end in it are written, but for
- * the first if it began in another share: part 2 * unit of it is kept, and as
- * part 2 * unit + 1 that of the row which ends in a later share. */
+/* L lanes take a share of the steps.  They write the rows that end in it, but
+ * for the first if it began in an earlier share: its edges here become partial
+ * result 2 * unit.  The edges of a row that ends in a later share become
+ * partial result 2 * unit + 1. */
 template <class Op, int L, int C, int U> struct gather_share {
   static constexpr int VEC = Op::VEC;
   const gather_params &p;
@@ -506,7 +511,7 @@ template <class Op, int L, int C, int U> struct gather_share {
 #pragma unroll
       for (int u = 0; u < U; ++u)
         op.template fetch<false>(x[u], j[u], m[u], u < count);
-      for (;;) { /* over the rows that these edges are of */
+      for (;;) { /* over the rows of these edges */
         const int stop = static_cast<int>(min(end - e, int64_t(count)));
         const int position = static_cast<int>(e - begin);
         if (stop - done == U) {

@@ -1,8 +1,8 @@
-/* cuda_gather.h - rows that gather others: what the kernels of SpMM and of the
- * reductions share with the host
+/* cuda_gather.h - parameters of kernels whose rows gather other rows (SpMM and
+ * reductions), for host and device code
  *
- * Features are numbered as in a dense tensor of the problem's layout: heads are
- * but more features, `width` of them a node.  Where a tensor is dense within a
+ * Features are numbered as in a dense tensor of the problem's layout, through
+ * all heads: a node has `width` of them.  Where a tensor is dense within a
  * node, feature f lies at f and is loaded in 16-byte vectors; any other strides
  * are served one element at a time. */
 #ifndef DFGNN_KERNELS_CUDA_GATHER_H
@@ -36,16 +36,16 @@ typedef struct gather_schedule {
   int64_t edges;
   csr_offsets offsets;
   const int *indices;
-  const int *order;    /* rows by degree; NULL: as they are */
-  const int *item_row; /* NULL: units are no items */
+  const int *order;    /* rows by degree; NULL: their natural order */
+  const int *item_row; /* NULL: units are not items */
   const int64_t *item_first;
   const int *row_item;
   int item_edges, extra_items;
-  int share;      /* steps of a balanced unit: a row's end or an edge each */
-  int *share_row; /* [units]: the row a share completes, -1: none */
+  int share;      /* steps of a balanced unit; an edge or a row's end is one */
+  int *share_row; /* [units]: the row of earlier shares that ends here or -1 */
   int span;       /* units of a block */
   int group;      /* lanes of a row */
-  int group_bits; /* log2 of that */
+  int group_bits; /* log2(group) */
 } gather_schedule;
 
 typedef struct gather_params {
@@ -56,7 +56,7 @@ typedef struct gather_params {
   void *partial; /* results of units that are not whole rows */
 
   /* SpMM */
-  csr_offsets edge_ids; /* of weights; array NULL: edges are in their order */
+  csr_offsets edge_ids; /* which weight is an edge's; array NULL: in order */
   const void *weights, *gathered_scale, *row_scale;
   int mean;
 
@@ -64,15 +64,16 @@ typedef struct gather_params {
   int square_root;
   void *out_min, *out_max, *out_std;
   int *arg_min, *arg_max;
-  feature_tensor row_grad; /* of what makes coefficients of var and std */
+  feature_tensor row_grad; /* grad_out, for the coefficients of var and std */
 
-  /* reductions, backward: rows are sources, what they gather destinations */
+  /* reductions, backward: rows are sources, which gather destinations */
   feature_tensor grad_min, grad_max, own, mean_out;
   csr_offsets row_offsets;       /* of the destinations */
   const int *row_arg, *row_arg2; /* [N, width] */
   void *coefficient, *offset;    /* [N, width] accumulators */
 } gather_params;
 
-enum { GATHER_ONCE_WARPS = 4, GATHER_PIECE_WARPS = 8 }; /* of a block */
+/* The warps of a block, by gather_span. */
+enum { GATHER_ONCE_WARPS = 4, GATHER_PIECE_WARPS = 8 };
 
 #endif

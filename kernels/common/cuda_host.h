@@ -10,7 +10,7 @@ static inline int64_t dfgnn__ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* The least power of two from x on. */
+/* The least power of two that is not below x. */
 static inline int dfgnn__ceil_power(int64_t x) {
   int p = 1;
   while (p < x)
@@ -26,7 +26,7 @@ static inline int dfgnn__log2(int x) {
   return shift;
 }
 
-/* Rounded up so that what follows in a workspace is aligned. */
+/* Rounds up, so that the next part of a workspace is aligned. */
 static inline size_t dfgnn__align256(size_t bytes) {
   return (bytes + 255) & ~(size_t)255;
 }

@@ -1,15 +1,17 @@
 /* cuda_mma.cuh - products of 16 x 8 tiles on tensor cores, and the copies that
  * feed them (sm_80 and later)
  *
- * Fragments, of lane = 4 g + t:
+ * clang-format off
+ * Fragments of lane 4 g + t:
  *   D, C  16 x 8   d[0], d[1]: row g, columns 2t, 2t + 1; d[2], d[3]: row g + 8
  *   tf32  k = 8    a[0]: row g, k t; a[1]: row g + 8, k t; a[2], a[3]: k t + 4
  *                  b0: k t, column g; b1: k t + 4
  *   16-bit k = 16  pairs, the lower k in the lower half.  a[0]: row g, k 2t and
  *                  2t + 1; a[1]: row g + 8; a[2], a[3]: k 2t + 8 and 2t + 9
  *                  b0: k 2t and 2t + 1, column g; b1: k 2t + 8 and 2t + 9
+ * clang-format on
  * The sum over k may be taken in any order that A and B share, so a lane may
- * give other k than these, alike in both. */
+ * give other values of k than these, the same in both. */
 #ifndef DFGNN_KERNELS_CUDA_MMA_CUH
 #define DFGNN_KERNELS_CUDA_MMA_CUH
 
@@ -19,14 +21,14 @@ namespace dfgnn {
 
 /* ---- numbers ------------------------------------------------------------- */
 
-/* x to 11 bits, to nearest, by two exact-difference products rather than cvt,
- * which is integer arithmetic.  NaN and infinity, and what is above 2^114,
+/* x rounded to 11 bits, to nearest, by two products whose difference is exact;
+ * cvt would be integer arithmetic.  NaN, infinities and magnitudes above 2^114
  * become NaN. */
 __device__ __forceinline__ float tf32_nearest(float x) {
   return fmaf(x, -8192.0f, fmaf(x, 8192.0f, x));
 }
 
-/* x = high + low; what low loses as a tf32 is below 2^-24 x. */
+/* x = high + low; rounding low to tf32 changes x by less than 2^-24 x. */
 struct tf32_parts {
   unsigned high, low;
 };
@@ -72,7 +74,7 @@ __device__ __forceinline__ void mma_pairs<bfloat_t>(float (&d)[4],
 /* Four 8 x 8 matrices of 16-bit numbers; lane 8 i + r gives the address of row
  * r of matrix i.  x[i]: row g, columns 2t and 2t + 1 of matrix i. */
 using ptx::load_matrices;
-/* The same of the transposed: x[i]: rows 2t and 2t + 1, column g. */
+/* The same, transposed.  x[i]: rows 2t and 2t + 1, column g of matrix i. */
 using ptx::load_transposed;
 
 /* Copies from global to shared memory. */

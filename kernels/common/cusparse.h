@@ -48,7 +48,7 @@ typedef struct dfgnn_cusparse {
               int compute_type, int algorithm, void *buffer);
 } dfgnn_cusparse;
 
-/* NULL where there is none; loaded once. */
+/* The functions of cuSPARSE, loaded once; NULL where it is not found. */
 const dfgnn_cusparse *dfgnn__cusparse(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* device_graph.h - what the CUDA backend asks of a graph in device memory
+/* device_graph.h - analysis, views and edge lists of graphs in device memory
  *
- * Functions that put work on a queue and allocate nothing; workspaces are
+ * The functions put work on a queue and allocate nothing; workspaces are
  * 256-byte aligned device memory of the size that the _bytes function says.
  * Where the queue lists programs, pointers to device memory may be NULL. */
 #ifndef DFGNN_KERNELS_DEVICE_GRAPH_H
@@ -11,10 +11,10 @@
 #include "kernels/common/move.h"
 #include "kernels/common/variant.h"
 
-/* Fills counts in device memory at the start of the workspace, where
- * analyze_start must have cleared them.  graphs > 0: graph_ptr, host
- * [graphs + 1], is checked instead of looking for blocks.  Nothing is looked at
- * that counts->list refuses: a list out of range or not sorted. */
+/* Fills a dfgnn_graph_counts at the start of the workspace, which analyze_start
+ * must have cleared.  graphs > 0: graph_ptr, host [graphs + 1], is checked
+ * instead of looking for blocks.  Does nothing where its `list` already says
+ * that the edge list is out of range or not sorted. */
 size_t dfgnn__cuda_analyze_bytes(const dfgnn_matrix *matrix, int64_t graphs);
 dfgnn_status dfgnn__cuda_analyze_start(const dfgnn_queue *queue,
                                        void *workspace);
@@ -23,8 +23,9 @@ dfgnn_status dfgnn__cuda_analyze(const dfgnn_queue *queue,
                                  const int64_t *graph_ptr, int units,
                                  void *workspace);
 
-/* Its last part: the diagonal blocks of a square matrix, from the largest
- * column (-1: none) and minus the smallest of each row.  Two tickets, zero. */
+/* The last step of the analysis: the diagonal blocks of a square matrix, from
+ * the largest column of each row (high; -1: none) and minus the smallest (low).
+ * tickets: two, zero before. */
 size_t dfgnn__cuda_find_blocks_bytes(int64_t rows);
 dfgnn_status dfgnn__cuda_find_blocks(const dfgnn_queue *queue,
                                      dfgnn_graph_counts *counts,
@@ -38,7 +39,7 @@ dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
                                 const int64_t *from, int64_t count,
                                 uint64_t *bad);
 
-/* dfgnn_view_kind's arrays. */
+/* These fill the arrays of views: see dfgnn_view_kind. */
 dfgnn_status dfgnn__cuda_row_of_edge(const dfgnn_queue *queue, int32_t *rows,
                                      const dfgnn_matrix *matrix);
 
@@ -48,7 +49,7 @@ dfgnn_status dfgnn__cuda_degree_order(const dfgnn_queue *queue, int32_t *order,
                                       void *workspace);
 
 /* first_item, device [N + 1]; heavy, device [capacity N]; *heavy_count, device
- * [1]: how many heavy rows. */
+ * [1]: the number of heavy rows. */
 size_t dfgnn__cuda_count_items_bytes(const dfgnn_matrix *matrix);
 dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
                                      int32_t *first_item, int32_t *heavy,
@@ -67,14 +68,15 @@ dfgnn_status dfgnn__cuda_transpose(const dfgnn_queue *queue, void *offsets,
                                    int32_t *row, void *edge, uint64_t *largest,
                                    const dfgnn_matrix *matrix, void *workspace);
 
-/* The same of a square matrix that equals its transposed one and has sorted
- * rows; if it has not, *other (device memory) becomes 1, else 0. */
+/* The same for a square matrix that equals its transpose and has sorted rows;
+ * *other (device memory) becomes 0, or 1 if the matrix is not so. */
 dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
                                 int32_t *row, void *edge, uint64_t *other,
                                 const dfgnn_matrix *matrix);
 
-/* Narrows the sources of edges (64-bit if wide) and checks both ends; counts is
- * in device memory, cleared.  dst, if not NULL: keys of a sort. */
+/* Narrows the sources of edges (64-bit if wide) and checks both ends;
+ * read->counts is in device memory, cleared.  read->dst, if not NULL, becomes
+ * the keys of a sort. */
 dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue,
                                     const dfgnn_read_edges *read, int wide);
 /* The offsets of a list that is sorted by dst_from; 64-bit if there are 2^31
@@ -82,9 +84,10 @@ dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue,
 dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
                                       const void *dst_from, int wide,
                                       int64_t edges, int64_t destinations);
-/* The matrix of a list that need not be sorted, from what read_edges made (keys
- * may be the number of destinations: such edges come last, in no row);
- * order becomes the edge of the list that each is, as wide as offsets. */
+/* The matrix of a list that need not be sorted, from the dst and src that
+ * read_edges made.  (An edge whose dst is the number of destinations comes
+ * last, in no row.)  order becomes the position that each edge had in the list,
+ * as wide as offsets. */
 size_t dfgnn__cuda_sort_edges_bytes(int64_t edges, int64_t destinations);
 dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
                                     int32_t *indices, void *order,
@@ -95,8 +98,8 @@ dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
 dfgnn_status dfgnn__cuda_move(const dfgnn_queue *queue, const dfgnn_move *move);
 
 /* Sorts keys by their lowest `bits` bits, stably: order, int32 or int64 if
- * wide, becomes the position that each key had.  sorted must be there for the
- * sort itself. */
+ * wide, becomes the position that each key had.  sorted may not be NULL: passes
+ * use it. */
 size_t dfgnn__cuda_sort_bytes(int64_t count, int bits, int wide);
 dfgnn_status dfgnn__cuda_sort(const dfgnn_queue *queue, const uint32_t *key,
                               uint32_t *sorted, void *order, int64_t count,

@@ -1,9 +1,9 @@
 /* device_tiles.h - the TILES view, built in device memory
  *
- * In two steps, between which the caller reads the counts and allocates the
- * arrays.  As in device_graph.h: functions that put work on a queue and
- * allocate nothing; workspaces are 256-byte aligned device memory of the size
- * that the _bytes function says. */
+ * It is built in two steps, between which the caller reads the counts and
+ * allocates the arrays.  As in device_graph.h the functions put work on a queue
+ * and allocate nothing; workspaces are 256-byte aligned device memory of the
+ * size that the _bytes function says. */
 #ifndef DFGNN_KERNELS_DEVICE_TILES_H
 #define DFGNN_KERNELS_DEVICE_TILES_H
 
@@ -28,24 +28,23 @@ dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
                                     int64_t parameter, void *counted,
                                     void *workspace);
 
-/* ---- what kernels/common/tiles_items.c asks of the two modes --------------
- */
+/* ---- the two modes, for kernels/common/tiles_items.c --------------------- */
 
 /* Mode `window` (tiles_columns.c): `count` windows of `high` rows; chunks[w]
- * becomes how many a window has. */
+ * becomes the number of chunks of window w. */
 dfgnn_status dfgnn__cuda_count_columns(const dfgnn_queue *queue,
                                        dfgnn_window *windows, int32_t *chunks,
                                        int64_t count,
                                        const dfgnn_matrix *matrix, int high);
-/* chunk_end: the inclusive sums of chunks; masks are zero. */
+/* chunk_end: the inclusive sums of chunks; masks are zero before. */
 dfgnn_status dfgnn__cuda_fill_columns(const dfgnn_queue *queue,
                                       int32_t *columns, uint32_t *masks,
                                       dfgnn_window *windows,
                                       const int32_t *chunk_end, int64_t count,
                                       const dfgnn_matrix *matrix, int high);
 
-/* Mode `dense` (tiles_dense.c): at most `capacity` windows, *count (device
- * memory) of them. */
+/* Mode `dense` (tiles_dense.c): *count (device memory) becomes the number of
+ * windows, at most `capacity`. */
 int64_t dfgnn__cuda_dense_capacity(const dfgnn_matrix *matrix, int high);
 size_t dfgnn__cuda_dense_bytes(const dfgnn_matrix *matrix);
 dfgnn_status dfgnn__cuda_find_dense(const dfgnn_queue *queue,

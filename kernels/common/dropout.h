@@ -1,7 +1,7 @@
 /* dropout.h - the counter-based generator of attention dropout, for C and CUDA
  *
  * Whether a weight is kept depends on (seed, edge, head) alone: splitmix64
- * (Steele, Lea, Flood 2014) as a hash under a mixed seed, of whose words each
+ * (Steele, Lea, Flood 2014) as a hash under a mixed seed.  Each word of it
  * serves two heads of an edge.  python/dfgnn/_composite.py does the same. */
 #ifndef DFGNN_KERNELS_DROPOUT_H
 #define DFGNN_KERNELS_DROPOUT_H
@@ -20,7 +20,7 @@ static inline DFGNN_HOST_DEVICE uint64_t dfgnn__splitmix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/* Once a call: what to give to the functions below. */
+/* The key of a call, for the functions below. */
 static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_key(uint64_t seed) {
   return dfgnn__splitmix(seed + 0x9e3779b97f4a7c15u);
 }
@@ -30,8 +30,8 @@ static inline DFGNN_HOST_DEVICE uint32_t dfgnn__dropout_threshold(double p) {
   return (uint32_t)(p * 4294967296.0);
 }
 
-/* A word has the numbers of an edge (that of the CSR matrix) in heads 2 pair,
- * its upper half, and 2 pair + 1, its lower. */
+/* The numbers of an edge (its position in the CSR matrix) for two heads: 2 pair
+ * in the upper half of the word, 2 pair + 1 in the lower. */
 static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_word(uint64_t key,
                                                              int64_t edge,
                                                              int64_t heads,

@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-/* Nodes are counted by their degree if it is below EXACT, those of more edges
- * by SHARES of an octave. */
+/* Nodes are counted by a code of their degree: below EXACT the degree itself;
+ * beyond, an octave of degrees has SHARES codes. */
 enum {
   DFGNN_DEGREE_EXACT_BITS = 11,
   DFGNN_DEGREE_EXACT = 1 << DFGNN_DEGREE_EXACT_BITS,
@@ -39,8 +39,8 @@ static inline uint64_t dfgnn__mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/* The fingerprint is a sum modulo 2^64 of one term a position, so that any
- * order and any number of workers give the same; xxHash cannot do that:
+/* The fingerprint is a sum modulo 2^64 of one term for each position, so that
+ * any order and any number of workers give the same; xxHash cannot do that:
  *   mix(N) + mix(~M) + sum_i offset_term(i, offsets[i]), i = 0 .. N
  *                    + sum_e index_term(e, indices[e]) */
 static inline uint64_t dfgnn__offset_term(uint64_t i, uint64_t offset) {

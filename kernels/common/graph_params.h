@@ -1,4 +1,4 @@
-/* graph_params.h - what host and device code of graph structures share
+/* graph_params.h - parameters of the kernels that analyse and transform graphs
  *
  * Plain C for the host's compiler and NVRTC alike. */
 #ifndef DFGNN_KERNELS_GRAPH_PARAMS_H
@@ -9,13 +9,13 @@
 #include "dfgnn.h"
 #include "kernels/common/fingerprint.h"
 
-/* What reading an edge list found.  Here and below a "bad" field is the
+/* The findings of reading an edge list.  Here and below a "bad" field is the
  * complement of the first edge or row found wrong, 0 if there is none. */
 typedef struct dfgnn_edge_counts {
   uint64_t bad_dst, bad_src; /* its node is out of range */
-  uint64_t unsorted;         /* by destination, and taken as it is */
-  uint64_t was_unsorted;     /* the same of a list that is being sorted */
-  uint64_t left_out;         /* self loops that others take the place of */
+  uint64_t unsorted;         /* destinations fall, in a list taken as sorted */
+  uint64_t was_unsorted;     /* destinations fall, in a list to be sorted */
+  uint64_t left_out;         /* self loops that added loops take the place of */
 } dfgnn_edge_counts;
 
 /* Counts of one analysis, as the device leaves them. */
@@ -31,26 +31,27 @@ typedef struct dfgnn_graph_counts {
   uint64_t reuse_edges, reuse_distinct;
   uint64_t local_samples, local_hits;
   uint64_t blocks, largest_block, squared_blocks;
-  /* of the columns */
+  /* degrees of the columns */
   uint64_t max_source_degree, source_squares, isolated_sources;
   uint64_t source_percentile[2]; /* p50, p99 */
 } dfgnn_graph_counts;
 
-/* Threads of a block, and what a block or its groups of lanes take. */
+/* The threads of a block, and the work of a block, a group of lanes, a thread.
+ */
 enum {
   DFGNN_GRAPH_THREADS = 256,
   DFGNN_ANALYZE_GROUP = 8,   /* lanes that walk edges together */
-  DFGNN_ANALYZE_CHUNK = 256, /* edges of a group */
+  DFGNN_ANALYZE_CHUNK = 256, /* edges that a group walks */
   DFGNN_ANALYZE_ROWS = 512,  /* rows of a block, at least */
   DFGNN_EACH = 4             /* edges of a thread that finds rows */
 };
 
-/* Rows by degree, the degrees of the long ones, and columns by degree.  All
- * zero at first. */
+/* Counters, all zero at first: rows and columns by the code of their degree,
+ * and rows whose degree has no code of its own (heavy). */
 typedef struct dfgnn_degree_rows {
   uint32_t tickets[3], heavy;
   uint32_t rows[DFGNN_DEGREE_CODES];
-  uint32_t column_ticket, columns[DFGNN_DEGREE_CODES]; /* by degree */
+  uint32_t column_ticket, columns[DFGNN_DEGREE_CODES];
 } dfgnn_degree_rows;
 
 /* The matrix and the workspace of an analysis.  high is the largest column of
@@ -79,11 +80,11 @@ typedef struct dfgnn_block_tiles {
   int64_t rows;
   uint32_t *tickets; /* one of each kernel */
   int64_t count;
-  int32_t *high, *low;   /* of the tile, then of those before and behind it */
-  int32_t *first, *last; /* rows where blocks begin, -1: none does */
+  int32_t *high, *low;   /* maxima of a tile; then of all before, all behind */
+  int32_t *first, *last; /* rows of a tile where blocks begin; -1: none */
 } dfgnn_block_tiles;
 
-/* The row of each edge; number, if not NULL, becomes the edges' own. */
+/* The row of each edge. */
 typedef struct dfgnn_fill_rows {
   int32_t *rows;
   uint64_t *largest; /* becomes 0, if not NULL */
@@ -107,7 +108,8 @@ typedef struct dfgnn_list_offsets {
   int64_t nodes, keys;
 } dfgnn_list_offsets;
 
-/* After a sort: the offsets, and what belongs to the edges in their order. */
+/* After a sort of edges by a node: the offsets of nodes, and to[e] =
+ * from[order[e]], the other ends of edges. */
 typedef struct dfgnn_finish_edges {
   void *offsets;
   int64_t nodes;
@@ -119,8 +121,8 @@ typedef struct dfgnn_finish_edges {
   const void *order;
 } dfgnn_finish_edges;
 
-/* loops > 0: a self loop's key becomes the number of destinations, behind all
- * others, and loops of the first nodes follow the list. */
+/* loops > 0: the dst of a self loop becomes the number of destinations, behind
+ * all others, and loops of the first `loops` nodes follow the list. */
 typedef struct dfgnn_read_edges {
   int32_t *src, *dst; /* dst: NULL if the list is taken as sorted */
   const void *dst_from, *src_from;

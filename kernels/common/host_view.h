@@ -1,4 +1,4 @@
-/* host_view.h - what builds views in host memory */
+/* host_view.h - helpers of code that builds views in host memory */
 #ifndef DFGNN_KERNELS_HOST_VIEW_H
 #define DFGNN_KERNELS_HOST_VIEW_H
 

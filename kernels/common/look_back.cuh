@@ -1,10 +1,10 @@
-/* look_back.cuh - tiles that wait for what those before them found
+/* look_back.cuh - tiles that wait for the sums of the tiles before them
  *
  * A tile publishes its own sum first and, once it knows it, the sum of all
  * tiles up to it.  Flag and value are one word, written and read whole: so
  * relaxed accesses at the device's scope are enough, nothing else is passed
  * on.  Tiles are numbered in the order in which blocks begin to run, by a
- * ticket: whom a tile waits for runs already or is done. */
+ * ticket: the tiles that a tile waits for run already or are done. */
 #ifndef DFGNN_KERNELS_LOOK_BACK_CUH
 #define DFGNN_KERNELS_LOOK_BACK_CUH
 

@@ -4,7 +4,7 @@
 
 dfgnn_status dfgnn__cuda_move(const dfgnn_queue *queue,
                               const dfgnn_move *move) {
-  enum { MOST_BLOCKS = 1 << 16 }; /* more wrap around */
+  enum { MOST_BLOCKS = 1 << 16 }; /* which take more rows in turn */
   const dfgnn_program program = DFGNN_PROGRAM(
       "kernels/common/move.cuh", "dfgnn::move_rows", (int)move->element,
       move->wide ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32);

@@ -10,7 +10,7 @@ namespace dfgnn {
 
 constexpr int kThreads = DFGNN_GRAPH_THREADS;
 
-/* Elements of BYTES bytes, numbers of rows of type I. */
+/* BYTES: of an element; I: the type of row numbers. */
 template <int BYTES, typename I>
 __global__ void __launch_bounds__(kThreads)
     move_rows(const __grid_constant__ dfgnn_move m) {
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   const T *from = static_cast<const T *>(m.from);
   for (int64_t k = blockIdx.x * (int64_t)kThreads + threadIdx.x; k < count;
        k += gridDim.x * (int64_t)kThreads) {
-    /* a division of 64 bits costs more than the move */
+    /* A division of 64 bits costs more than the move. */
     int64_t p = count <= UINT32_MAX
                     ? static_cast<uint32_t>(k) / static_cast<uint32_t>(row)
                     : k / row;

@@ -24,7 +24,7 @@ __device__ __forceinline__ float f16_to_float(unsigned short bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));
   return y;
 }
-/* To nearest, ties to even; so do the next three functions. */
+/* Rounds to nearest, ties to even, as do the next three functions. */
 __device__ __forceinline__ unsigned short float_to_f16(float x) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -57,7 +57,7 @@ __device__ __forceinline__ float exp2_approximate(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-/* Within an ulp. */
+/* The square root within an ulp. */
 __device__ __forceinline__ float sqrt_approximate(float x) {
   float y;
   asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -77,7 +77,8 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
 
 /* ---- threads and addresses ----------------------------------------------- */
 
-/* Read anew wherever it is used, to hold no register in loops. */
+/* The lane's number, read anew at each use so that loops keep no register for
+ * it. */
 __device__ __forceinline__ int lane_id() {
   int x;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(x));
@@ -90,8 +91,9 @@ __device__ __forceinline__ const char *element(const char *base, int i,
   asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(p) : "r"(i), "r"(bytes), "l"(base));
   return p;
 }
-/* The same address, which the compiler no longer knows for that of a variable:
- * what is read and written by it lies in memory, and takes no registers. */
+/* The same address, of which the compiler no longer knows that it is a
+ * variable's: a variable used through it lies in memory and takes no registers.
+ */
 template <typename A> __device__ __forceinline__ A *in_memory(A *p) {
   asm volatile("" : "+l"(p));
   return p;
@@ -102,8 +104,8 @@ __device__ __forceinline__ unsigned shared_address(const void *p) {
 
 /* ---- loads, stores and sums in global memory ----------------------------- */
 
-/* Predicated loads, of which the compiler would otherwise make a branch or
- * copies: x keeps its value where `on` is 0. */
+/* Predicated loads: x keeps its value where `on` is 0.  From an `if` the
+ * compiler would make a branch or copies. */
 __device__ __forceinline__ void load_if(uint4 &x, const void *p, int on) {
   asm volatile("{.reg .pred on;\n\tsetp.ne.s32 on, %5, 0;\n\t"
                "@on ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
@@ -161,7 +163,8 @@ __device__ __forceinline__ void add(float *to, const float (&x)[4]) {
 
 /* ---- copies from global to shared memory --------------------------------- */
 
-/* 16 bytes, of which those from `bytes` on become zero; both aligned to 16. */
+/* Copies `bytes` bytes and fills up to 16 with zero; both addresses are aligned
+ * to 16 bytes. */
 __device__ __forceinline__ void copy_async(void *to, const void *from,
                                            int bytes) {
   DFGNN_SM80(asm volatile(
@@ -169,7 +172,7 @@ __device__ __forceinline__ void copy_async(void *to, const void *from,
       "l"(from), "r"(bytes)
       : "memory"));
 }
-/* 4 or 8 bytes, aligned so. */
+/* Copies 4 or 8 bytes between addresses that are aligned to as many. */
 template <int BYTES>
 __device__ __forceinline__ void copy_few_async(void *to, const void *from) {
   DFGNN_SM80(asm volatile(
@@ -186,7 +189,7 @@ template <int PENDING> __device__ __forceinline__ void copy_wait() {
   DFGNN_SM80(asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"));
 }
 
-/* ---- matrices of a warp: cuda_mma.cuh has who holds what -------------------
+/* ---- matrices of a warp: cuda_mma.cuh says which lane holds which element -
  */
 
 /* Four 8 x 8 matrices of 16-bit numbers; lane 8 i + r gives the address of row

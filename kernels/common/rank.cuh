@@ -1,4 +1,4 @@
-/* rank.cuh - where the keys of a block go by one digit, stably
+/* rank.cuh - the positions of a block's keys after a stable sort by one digit
  *
  * The block's keys are in order by warp, then by item, then by lane.  A warp
  * counts its digits by itself: lanes with the same digit find each other by
@@ -11,7 +11,7 @@
 
 namespace dfgnn {
 
-/* Lanes whose digit is the same, of BITS bits. */
+/* The lanes whose digit, of BITS bits, is the same as this lane's. */
 template <int BITS> __device__ __forceinline__ unsigned peers_of(unsigned d) {
   unsigned peers = ~0u;
 #pragma unroll
@@ -23,8 +23,8 @@ template <int BITS> __device__ __forceinline__ unsigned peers_of(unsigned d) {
   return peers;
 }
 
-/* rank[i]: how many keys of the warp before key i have its digit; count, of the
- * warp, becomes how many have each.  It is zero before. */
+/* rank[i] becomes the number of keys of the warp before key i that have its
+ * digit; count[d], of the warp and zero before, how many keys have digit d. */
 template <int BITS, int ITEMS>
 __device__ __forceinline__ void
 rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
@@ -46,8 +46,8 @@ rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
   }
 }
 
-/* Sums over the threads before this one; part is shared memory of one word a
- * warp.  The block must be past what it did with part before. */
+/* The sum over the threads before this one.  part is shared memory, a word for
+ * each warp; a barrier must lie between its last use and the call. */
 template <int THREADS, typename S>
 __device__ __forceinline__ S sum_before(S mine, S *part) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -67,7 +67,7 @@ __device__ __forceinline__ S sum_before(S mine, S *part) {
 }
 
 /* Called by the thread of a digit: each warp's counter becomes the sum of the
- * warps before it; returns how many keys have the digit. */
+ * warps before it; returns the number of keys that have the digit. */
 template <int WARPS, int RADIX>
 __device__ __forceinline__ uint32_t sum_warps(uint32_t (*count)[RADIX],
                                               int digit) {
@@ -88,8 +88,8 @@ template <int BITS, int THREADS> struct RankMemory {
   __align__(16) uint32_t part[THREADS / 32];
 };
 
-/* rank[i]: the place of key i among the block's by the digit.  The block may
- * not use the memory until a barrier behind the call. */
+/* rank[i] becomes the position of key i among the block's keys sorted by the
+ * digit.  The block may not use the memory until a barrier after the call. */
 template <int BITS, int THREADS, int ITEMS>
 __device__ __forceinline__ void
 rank_in_block(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,

@@ -34,7 +34,7 @@ void dfgnn__ref_set_scalar(const dfgnn_problem *problem, void *array, int64_t i,
     ((float *)array)[i] = (float)x;
 }
 
-/* One loop a type: this is where references spend their time. */
+/* Each type has its own loop: this is where references spend their time. */
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head) {
@@ -136,7 +136,7 @@ static int ascending(const void *a, const void *b) {
 
 dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
                              int32_t *buffer) {
-  dfgnn_ref_row row = {indices, count, 1};
+  dfgnn_ref_row row = {.sorted = indices, .count = count, .repeats = 1};
   int64_t repeated = 0, run = 1;
   for (int64_t k = 1; k < count; k++)
     if (indices[k] < indices[k - 1]) {
@@ -157,7 +157,7 @@ dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
   return row;
 }
 
-/* How many of a sorted row are less than x. */
+/* The number of columns of a sorted row that are less than x. */
 static int64_t less_than(const dfgnn_ref_row *row, int64_t x) {
   int64_t low = 0, high = row->count;
   while (low < high) {
@@ -243,8 +243,8 @@ double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d) {
   return sum->bounds ? sum->size[d] * sum->size[d] + sum->spread[d] : 0;
 }
 
-/* No partial sum is above `most`, and those of one level of a tree are not
- * above `all` together. */
+/* A bound of the sum of squares of partial sums: none is above `most`, and all
+ * of one level of a tree are together not above `all`. */
 static double partial_sums(double value, double all) {
   double most = (all + fabs(value)) / 2;
   return most * all;
@@ -255,7 +255,8 @@ double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
   double all = 0;
   if (!sum->bounds)
     return 0;
-  /* Kernels may add up the edges of one column first: no cells of those. */
+  /* Kernels may add up the edges of one column first, which cells do not cover.
+   */
   if (sum->terms <= DFGNN_REF_LONG || repeats > DFGNN_REF_REPEATED)
     return repeats * partial_sums(sum->value[d], sum->size[d]);
   for (int i = 0; i < DFGNN_REF_CELLS; i++)
@@ -265,7 +266,7 @@ double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
 
 dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
                                      int64_t count) {
-  dfgnn_ref_product p = {0, 0, 0, 0};
+  dfgnn_ref_product p = {0};
   for (int64_t d = 0; d < count; d++) {
     double term = a[d] * b[d];
     p.value += term;

@@ -1,4 +1,4 @@
-/* reference.h - what the float64 references of all operators share
+/* reference.h - helpers of the float64 references of all operators
  *
  * A reference computes by the formulas, row by row, on host arrays; every other
  * variant is compared with it. */
@@ -20,12 +20,13 @@ typedef struct dfgnn_expected {
   const int64_t *columns;
   int64_t column_count;
   const dfgnn_view *transpose; /* on the host; NULL: nothing by source */
-  /* Its outputs point to arrays of double, NULL: not wanted.  Dense, heads
-   * before features: [row_count or column_count, ...], or the edges of the rows
-   * in order.  Results of no node are wanted with all rows only. */
+  /* The outputs in `to` point to dense arrays of double; NULL: not wanted.
+   * Heads come before features.  The first dimension is row_count, column_count
+   * or the edges of the rows in order.  Results that belong to no node may be
+   * wanted with all rows only. */
   dfgnn_args to;
   /* 1: the same outputs of fixed and summed point to arrays of float, which
-   * become what kernels/common/accuracy.h makes a bound of. */
+   * become the two parts of a bound: see kernels/common/accuracy.h. */
   int bounds;
   dfgnn_args fixed, summed;
 } dfgnn_expected;
@@ -56,8 +57,8 @@ void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
 void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
                             const dfgnn_strides *strides, int64_t nodes,
                             const double *from);
-/* first[k] = how many edges the rows before the k-th have; NULL without memory.
- */
+/* first[k] = the number of edges of the rows before the k-th; NULL without
+ * memory. */
 int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
                                 const dfgnn_expected *expected);
 
@@ -79,26 +80,27 @@ typedef struct dfgnn_ref_result {
 /* fixed and summed are squares here. */
 void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, double value,
                     double fixed, double summed);
-/* Where number i of a result is its first. */
+/* A result from its number i on. */
 dfgnn_ref_result dfgnn__ref_result_at(const dfgnn_ref_result *result,
                                       int64_t i);
 
-/* How often each column stands in a row. */
+/* The columns of a row, for counting how often one stands in it. */
 typedef struct dfgnn_ref_row {
-  const int32_t *sorted; /* NULL: each once */
+  const int32_t *sorted; /* NULL: each column stands once */
   int64_t count;
-  double repeats; /* the mean over the edges */
+  double repeats; /* the mean over the edges of how often their column stands */
 } dfgnn_ref_row;
 
-/* buffer: of count numbers, where an unsorted row is sorted; kept by row. */
+/* buffer: `count` numbers, where an unsorted row is sorted; the result may
+ * point there. */
 dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
                              int32_t *buffer);
 double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column);
 
-/* `width` sums over the terms of a row, and what rounding can do to them. */
+/* `width` sums over the terms of a row, and the numbers for their bounds. */
 typedef struct dfgnn_ref_sum {
   int64_t width, terms;
-  int bounds;     /* 0: of what follows value alone is kept */
+  int bounds;     /* 0: of the arrays below value alone is kept */
   double *value;  /* [width] */
   double *size;   /* [width] the sum of the magnitudes of the terms */
   double *spread; /* [width] the sum of the variances of the terms */
@@ -106,15 +108,15 @@ typedef struct dfgnn_ref_sum {
 } dfgnn_ref_sum;
 
 #define DFGNN_REF_CELLS 32
-#define DFGNN_REF_LONG 256   /* terms of a row whose cells are kept */
-#define DFGNN_REF_REPEATED 4 /* and how often columns may stand in it */
+#define DFGNN_REF_LONG 256   /* rows of more terms have cells, */
+#define DFGNN_REF_REPEATED 4 /* which count up to this mean of repeats */
 
 static inline size_t dfgnn__ref_sum_numbers(int64_t width) {
   return (size_t)((3 + DFGNN_REF_CELLS) * width);
 }
 dfgnn_ref_sum dfgnn__ref_sum_in(double *buffer, int64_t width, int bounds);
 void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms);
-/* Adds factor x, the k-th term; variance is that of the factor. */
+/* Adds factor * x, the k-th term; variance is the factor's. */
 void dfgnn__ref_sum_add(dfgnn_ref_sum *sum, int64_t k, double factor,
                         double variance, const double *x);
 /* Adds terms[d] with variances[d]. */
@@ -122,7 +124,7 @@ void dfgnn__ref_sum_add_each(dfgnn_ref_sum *sum, int64_t k, const double *terms,
                              const double *variances);
 /* The cell of the k-th term: the residues by eight of the quarters of a row. */
 double *dfgnn__ref_sum_cell(const dfgnn_ref_sum *sum, int64_t k);
-/* The squares of what belongs into fixed and summed. */
+/* The squares of the two parts of the bound of sum d. */
 double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d);
 double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
                              double repeats);

@@ -5,15 +5,15 @@
 
 #define SORT "kernels/common/sort.cuh"
 
-/* How a key is cut: into passes of `digit` bits each, by kernels whose digits
- * have 8 or 9. */
+/* A sort's passes and workspace.  A pass takes `digit` bits of the key, by a
+ * kernel whose digits have radix_bits, 8 or 9. */
 typedef struct sort_plan {
   int64_t count, tiles;
   int passes, digit, radix_bits;
   int wide;        /* numbers have 64 bits */
   int wide_counts; /* a state's value does not fit 30 bits */
   size_t clear;    /* bytes at the start of the workspace that begin as 0 */
-  size_t histogram, state, key, number, bytes; /* where each part begins */
+  size_t histogram, state, key, number, bytes; /* begin of each part, and end */
 } sort_plan;
 
 static int small(const sort_plan *p) {
@@ -135,7 +135,7 @@ dfgnn_status dfgnn__cuda_sort(const dfgnn_queue *queue, const uint32_t *key,
 
 /* ---- scans --------------------------------------------------------------- */
 
-/* A ticket, then a state a tile. */
+/* A ticket, then a state for each tile. */
 size_t dfgnn__cuda_scan_bytes(int64_t count) {
   return dfgnn__align256(256 +
                          (size_t)dfgnn__ceil_div(count, DFGNN_SCAN_TILE) * 8);

@@ -1,4 +1,4 @@
-/* sort.cuh - a stable radix sort of 32-bit keys that tells which key each is
+/* sort.cuh - a stable radix sort of 32-bit keys with the position each key had
  *
  * One kernel counts the digits of all passes.  A pass reads keys once and
  * writes them once ("onesweep", Adinets and Merrill 2022): a tile ranks its
@@ -16,17 +16,18 @@ namespace dfgnn {
 constexpr int kSortThreads = DFGNN_SORT_THREADS;
 constexpr int kSortWarps = kSortThreads / 32;
 
-/* Words of counts and states by their width. */
+/* The word of a count or state that is as wide as T. */
 template <typename T> struct word_of;
 template <> struct word_of<int32_t> { using type = uint32_t; };
 template <> struct word_of<int64_t> { using type = ull; };
 
-/* The two highest bits of a state say what the others hold. */
+/* The two highest bits of a state say which sum the others hold; 0: none yet.
+ */
 template <typename S> struct State {
   static constexpr int kShift = sizeof(S) * 8 - 2;
   static constexpr S kValue = (S(1) << kShift) - 1;
   static constexpr S kOwn = S(1) << kShift; /* of the tile alone */
-  static constexpr S kAll = S(2) << kShift; /* of all up to it */
+  static constexpr S kAll = S(2) << kShift; /* of all tiles up to it */
 };
 
 /* C: the width of counts. */
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(DFGNN_HISTOGRAM_THREADS)
       const uint32_t key = h.key[at];
       for (int p = 0; p < h.passes; p++) {
         const uint32_t d = key >> (p * h.digit) & mask;
-        int all; /* lanes have the same digit, as in lists nearly sorted */
+        int all; /* do all lanes have the same digit, as in sorted lists? */
         __match_all_sync(lanes, d, &all);
         if (!all)
           atomicAdd(&count[p][d], 1u);
@@ -70,8 +71,8 @@ __global__ void __launch_bounds__(DFGNN_HISTOGRAM_THREADS)
   }
 }
 
-/* How many keys of the tiles before have the digit; several states are under
- * way at a time.  state: of the digit in tile 0. */
+/* The number of keys of the tiles before this one that have the digit; kAhead
+ * states are loaded at a time.  state: the digit's in tile 0. */
 template <int RADIX, typename S>
 __device__ __forceinline__ S look_back(const S *state, int64_t tile) {
   constexpr int kAhead = 4;
@@ -109,10 +110,10 @@ __global__ void __launch_bounds__(kSortThreads, 2)
     uint32_t key[kTile];
     V number[kTile];
   } s;
-  __shared__ uint32_t start[kRadix]; /* of a digit in the tile */
-  __shared__ S base[kRadix];         /* its place there less that in the tile */
-  /* Aligned as the loads of four words that the compiler makes of their sums:
-   * those begin in the array before otherwise, which racecheck reports. */
+  __shared__ uint32_t start[kRadix]; /* first position of a digit in the tile */
+  __shared__ S base[kRadix];         /* its first in the result less start */
+  /* The compiler sums these arrays by loads of four words.  They are aligned so
+   * that no load begins in the array before, which racecheck would report. */
   __shared__ __align__(16) uint32_t part[kSortWarps];
   __shared__ __align__(16) S wide_part[kSortWarps];
 
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kSortThreads, 2)
   const int64_t tile = take_ticket(p.ticket), begin = tile * kTile;
   const int items = int(p.count - begin < kTile ? p.count - begin : kTile);
 
-  /* What is beyond the end goes last, as the highest digit's last keys. */
+  /* Positions beyond the end get the highest key, and so come last. */
   uint32_t key[kItems], rank[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; i++)

@@ -1,4 +1,4 @@
-/* sort_params.h - what host and device code of sorts and scans share */
+/* sort_params.h - parameters of sorts and scans, for host and device code */
 #ifndef DFGNN_KERNELS_SORT_PARAMS_H
 #define DFGNN_KERNELS_SORT_PARAMS_H
 
@@ -6,9 +6,10 @@
 
 enum {
   DFGNN_SORT_THREADS = 512,
-  DFGNN_SORT_ITEMS = 16,     /* keys of a thread with 32-bit numbers, */
-  DFGNN_SORT_ITEMS_WIDE = 8, /* with 64-bit ones */
-  DFGNN_SORT_SMALL = DFGNN_SORT_THREADS * DFGNN_SORT_ITEMS, /* one block's */
+  DFGNN_SORT_ITEMS = 16,     /* keys of a thread; numbers have 32 bits */
+  DFGNN_SORT_ITEMS_WIDE = 8, /* keys of a thread; numbers have 64 bits */
+  /* the most keys that one block sorts */
+  DFGNN_SORT_SMALL = DFGNN_SORT_THREADS * DFGNN_SORT_ITEMS,
   DFGNN_SORT_SMALL_BITS = 8,
   DFGNN_SORT_MOST_PASSES = 4,
   DFGNN_HISTOGRAM_THREADS = 256,
@@ -18,7 +19,7 @@ enum {
   DFGNN_SCAN_TILE = DFGNN_SCAN_THREADS * DFGNN_SCAN_ITEMS
 };
 
-/* Digits of all passes, counted in one. */
+/* The digits of all passes, counted in one. */
 typedef struct dfgnn_sort_histogram {
   const uint32_t *key;
   int64_t count;
@@ -26,8 +27,8 @@ typedef struct dfgnn_sort_histogram {
   void *histogram;       /* [passes][radix], 0 before */
 } dfgnn_sort_histogram;
 
-/* One pass: keys and the numbers that go with them, to where a digit of the
- * keys says. */
+/* One pass: moves keys, and the numbers that go with them, into the order of
+ * one digit. */
 typedef struct dfgnn_sort_pass {
   const uint32_t *key;
   const void *number; /* NULL: the number of a key is its position */
@@ -49,7 +50,7 @@ typedef struct dfgnn_sort_small {
 } dfgnn_sort_small;
 
 enum { DFGNN_SCAN_SUM, DFGNN_SCAN_MAX };
-/* Inclusive; ticket and state are not looked at by a single block. */
+/* An inclusive scan; a single block does not look at ticket and state. */
 typedef struct dfgnn_scan {
   const int32_t *from;
   int32_t *to;

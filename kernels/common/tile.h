@@ -7,23 +7,23 @@
 #include <stdint.h>
 
 enum {
-  DFGNN_TILE_COLUMNS = 32,   /* of a chunk */
+  DFGNN_TILE_COLUMNS = 32,   /* columns of a chunk */
   DFGNN_TILE_MOST_ROWS = 128 /* R is 16, 32, 64 or 128 */
 };
 
-/* Flags of an item, never both.  DUPLICATES: some row has an edge twice in the
- * window, so that its bits are fewer than its edges; such windows are not cut.
- * PARTIAL: the item is one of several of its window. */
+/* Flags of an item, never both.  DUPLICATES: a row of the window has an edge
+ * twice, so that it has fewer bits than edges; such windows are not cut.
+ * PARTIAL: the window has several items. */
 enum { DFGNN_TILE_DUPLICATES = 1, DFGNN_TILE_PARTIAL = 2 };
 
 /* 32 bytes, so that a kernel may read two int4. */
 typedef struct dfgnn_tile {
-  int32_t row, rows;     /* of the window: the first, and how many (1 .. R) */
-  int32_t chunk, chunks; /* of the item */
-  int32_t columns; /* that are real: 32 * chunks less the padding at the end */
+  int32_t row, rows;     /* the window's first row, its number of rows */
+  int32_t chunk, chunks; /* the item's first chunk and number of chunks */
+  int32_t columns;       /* 32 * chunks less the padding at the end */
   int32_t flags;
   int32_t slot;   /* of a PARTIAL item's result, else -1 */
-  int32_t column; /* the first; dense: the others follow it.  0 if none */
+  int32_t column; /* the first; in dense mode the others follow it; 0: none */
 } dfgnn_tile;
 
 /* A window that was cut: its items' slots follow each other in the order of

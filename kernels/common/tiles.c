@@ -18,8 +18,8 @@ typedef struct builder {
   int rows, split, dense;
   window *windows;
   int64_t count, chunks, items, cuts, slots;
-  int32_t *place;    /* [sources] of a column in the window that has it */
-  int32_t *distinct; /* [sources] */
+  int32_t *place;    /* [sources]: a column's place in the window, -1: none */
+  int32_t *distinct; /* [sources]: the columns of a window */
 } builder;
 
 /* ---- windows ------------------------------------------------------------- */
@@ -32,8 +32,8 @@ static void add_window(builder *b, int64_t row, int64_t end, int64_t first,
                                     .columns = (int32_t)columns};
 }
 
-/* Adds a block to the windows; shared: where the window of small blocks that
- * is open begins, or -1. */
+/* Adds a block to the windows.  *shared: the first row of the open window of
+ * small blocks, or -1. */
 static void add_block(builder *b, int64_t begin, int64_t end, int64_t *shared) {
   const int64_t half = b->rows / 2, n = end - begin;
   if (n <= half) {
@@ -53,8 +53,9 @@ static void add_block(builder *b, int64_t begin, int64_t end, int64_t *shared) {
   }
 }
 
-/* A block ends before row i where no edge of a row below i reaches i and none
- * of a row from i on reaches below: low[i], the least column from row i on. */
+/* A block ends before row i where no row before i has a column from i on, and
+ * no row from i on a column before i.  low[i]: the least column from row i on.
+ */
 static int dense_windows(builder *b) {
   const dfgnn_matrix *m = b->m;
   const int64_t n = m->destinations;
@@ -92,8 +93,8 @@ static int ascending(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Lists the columns of a window in b->distinct, in no order; none is in
- * b->place before or after. */
+/* Lists the columns of a window in b->distinct, in no order; b->place is -1
+ * everywhere before and after. */
 static int32_t list_columns(builder *b, const window *w) {
   const dfgnn_matrix *m = b->m;
   int32_t columns = 0;
@@ -112,8 +113,8 @@ static int32_t list_columns(builder *b, const window *w) {
 
 static int find_windows(builder *b) {
   const int64_t n = b->m->destinations;
-  /* A shared window starts in a half of its own, and a block of over half a
-   * window has at most 3 n / R of them. */
+  /* There are at most 2 n / R shared windows, as each starts in its own R / 2
+   * rows; a block of n > R / 2 rows has at most 3 n / R. */
   b->windows = malloc(((size_t)(5 * n / b->rows) + 3) * sizeof *b->windows);
   b->place = malloc((size_t)b->m->sources * sizeof *b->place + 1);
   b->distinct = malloc((size_t)b->m->sources * sizeof *b->distinct + 1);

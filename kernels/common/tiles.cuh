@@ -1,4 +1,5 @@
-/* tiles.cuh - what the device builders of the TILES view share */
+/* tiles.cuh - the rows of a window, for the device builders of the TILES view
+ */
 #ifndef DFGNN_KERNELS_TILES_CUH
 #define DFGNN_KERNELS_TILES_CUH
 
@@ -9,7 +10,7 @@ namespace tiles {
 
 using Window = dfgnn_window;
 
-/* The edges of a window's rows, by one block. */
+/* The edges of a window's rows, which one block walks. */
 template <class O> struct Rows {
   const int32_t *indices;
   int64_t begin, edges;
@@ -40,7 +41,8 @@ template <class O> struct Rows {
   }
 };
 
-/* f(edge, column) for each edge of a block; four loads are under way. */
+/* Calls f(edge, column) for each edge of a window; kAhead loads are under way.
+ */
 template <int THREADS, class F>
 __device__ __forceinline__ void for_edges(const int32_t *indices, int64_t edges,
                                           F f) {

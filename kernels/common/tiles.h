@@ -1,19 +1,19 @@
 /* tiles.h - the TILES view: a matrix as windows of rows by chunks of columns
  *
- * A window is a run of at most R rows with a list of columns that holds all
- * that its edges touch, in chunks of 32; bit c of mask[chunk * R + r] says that
- * row r of the window has an edge to column[chunk * 32 + c].
- *   window  rows are cut every R rows; the columns are those that the window
- *           touches, each once, ascending
+ * A window is a run of at most R rows with a list of columns, in chunks of 32,
+ * that holds the columns of all its edges; bit c of mask[chunk * R + r] says
+ * that row r of the window has an edge to column[chunk * 32 + c].  The modes:
+ *   window  rows are cut every R rows; the columns are those of the window's
+ *           edges, each once, ascending
  *   dense   (square matrices) a block is a least range of nodes that no edge
- *           leaves; one without edges is a single node.  Blocks of more than
- *           R / 2 nodes are cut into ceil(n / R) windows of their own, evenly,
- *           at multiples of 16 rows from the block's first.  The others share a
- *           window with those whose first node divided by R / 2 gives the same
- *           integer: below R rows.  The columns of a window are all nodes of
- *           its blocks: consecutive.
+ *           leaves; a block without edges is a single node.  A block of n >
+ *           R / 2 nodes is cut into ceil(n / R) windows of its own, evenly, at
+ *           multiples of 16 rows from its first.  Smaller blocks share a window
+ *           if their first nodes divided by R / 2 give the same integer: it has
+ *           below R rows.  The columns of a window are all nodes of its blocks:
+ *           consecutive.
  * A window without edges has no columns.  The kernels walk items: a window, or
- * a part of one that has more than S chunks. */
+ * a part of a window that has more than S chunks. */
 #ifndef DFGNN_KERNELS_TILES_H
 #define DFGNN_KERNELS_TILES_H
 
@@ -40,9 +40,9 @@ static inline int dfgnn__tiles_dense(int64_t parameter) {
   return (int)(parameter >> 30 & 1);
 }
 
-/* At most so many slots (the view is not there when the workspace is sized).
- * A window of c > 32 S columns has ceil(c / 32 S) < 2 c / 32 S slots, and c is
- * at most its edges, or for dense the nodes of its blocks. */
+/* A bound of the number of slots, as the workspace is sized before the view is
+ * made.  A window of c > 32 S columns has ceil(c / 32 S) < 2 c / 32 S slots; c
+ * is at most the number of its edges, or in dense mode of its blocks' nodes. */
 static inline int64_t dfgnn__tiles_slots(const dfgnn_setting *setting,
                                          const dfgnn_view_request *request) {
   const dfgnn_matrix *m = setting->matrix;
@@ -70,12 +70,11 @@ static inline int64_t dfgnn__tiles_slots(const dfgnn_setting *setting,
  * (also if it fails). */
 dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix);
 
-/* What both builders refuse: a parameter out of range, a rectangular matrix for
- * dense. */
+/* Refuses, for both builders, a parameter out of range, and a rectangular
+ * matrix in dense mode. */
 dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
                                 const dfgnn_matrix *matrix);
-/* Positions in columns and masks fit 32 bits, or an error says how many chunks
- * there are. */
+/* Refuses so many chunks that positions in columns and masks exceed 32 bits. */
 dfgnn_status dfgnn__tiles_check_chunks(int64_t chunks, int rows);
 
 #ifdef __cplusplus

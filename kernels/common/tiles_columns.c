@@ -1,4 +1,4 @@
-/* tiles_columns.c - launches what finds the columns of windows */
+/* tiles_columns.c - launches the kernels that find the columns of windows */
 #include "kernels/common/cuda_host.h"
 #include "kernels/common/device_tiles.h"
 

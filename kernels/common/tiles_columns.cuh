@@ -1,8 +1,9 @@
 /* tiles_columns.cuh - the columns that windows of a fixed height touch
  *
- * A block has a window.  Where its columns span little, they are marked in a
- * bit map in shared memory, whose prefix counts are their places; wider windows
- * are sorted if their edges fit, else marked panel by panel. */
+ * A block works on a window.  Where its columns span few nodes, they are marked
+ * in a bit map in shared memory, whose prefix counts are their places.  Where
+ * they span more, the columns are sorted if shared memory holds the window's
+ * edges, else marked panel by panel. */
 #ifndef DFGNN_KERNELS_TILES_COLUMNS_CUH
 #define DFGNN_KERNELS_TILES_COLUMNS_CUH
 
@@ -16,13 +17,13 @@ constexpr int kThreads = DFGNN_COLUMNS_THREADS;
 constexpr int kWarps = kThreads / 32;
 constexpr int kStretch = DFGNN_COLUMNS_STRETCH;
 constexpr int kPanel = DFGNN_COLUMNS_PANEL;
-constexpr int kKeys = 8; /* that a thread sorts */
+constexpr int kKeys = 8; /* keys that a thread sorts */
 constexpr int kSorted = kThreads * kKeys;
-constexpr int kSortBits = 8; /* at a time */
+constexpr int kSortBits = 8; /* bits of a pass */
 
 struct Panel {
   uint32_t word[kPanel];
-  uint16_t before[kPanel]; /* bits below, in the warp's stretch */
+  uint16_t before[kPanel]; /* bits of the words before, in a warp's stretch */
   uint32_t base[kWarps];
 };
 
@@ -49,8 +50,8 @@ __device__ uint32_t warp_inclusive(uint32_t x) {
   return x;
 }
 
-/* part[w] of each warp becomes the sum before it; the sum of all is returned.
- * part is written before the call and read behind it without a barrier. */
+/* part[w] becomes the sum of the warps before w; the sum of all is returned.
+ * The call begins and ends with a barrier. */
 __device__ uint32_t scan_warps(uint32_t *part) {
   __syncthreads();
   const int lane = threadIdx.x % 32;
@@ -111,7 +112,7 @@ __device__ void mark(Panel *p, const int32_t *indices, int64_t edges,
   __syncthreads();
 }
 
-/* Counts the bits before each word; returns how many there are. */
+/* Counts the bits before each word; returns the number of all. */
 __device__ uint32_t rank(Panel *p, int words) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   uint32_t running = 0;
@@ -128,8 +129,8 @@ __device__ uint32_t rank(Panel *p, int words) {
   return scan_warps(p->base);
 }
 
-/* Sorts what the threads hold, `kKeys` each, by its lowest bits; a thread then
- * holds the keys from kKeys * threadIdx.x on. */
+/* Sorts the keys of all threads, kKeys each, by their lowest bits; a thread
+ * then holds the keys from position kKeys * threadIdx.x on. */
 __device__ void sort_keys(uint32_t (&key)[kKeys], Sorted *s, int bits) {
   const int first = threadIdx.x / 32 * 32 * kKeys + threadIdx.x % 32;
   uint32_t rank[kKeys];
@@ -182,7 +183,7 @@ __device__ uint32_t sort_columns(Sorted *s, const int32_t *indices,
   return distinct;
 }
 
-/* The place of a column that is among the sorted ones. */
+/* The place of a column among the distinct ones of s->key. */
 __device__ uint32_t place_of(const Sorted *s, uint32_t distinct, uint32_t j) {
   uint32_t low = 0, high = distinct;
   while (high - low > 1) {

@@ -1,19 +1,20 @@
-/* tiles_dense.c - launches what finds windows along diagonal blocks */
+/* tiles_dense.c - launches the kernels that find windows along diagonal blocks
+ */
 #include "kernels/common/cuda_host.h"
 #include "kernels/common/device_graph.h"
 #include "kernels/common/device_tiles.h"
 
 #define SOURCE "kernels/common/tiles_dense.cuh"
 
-/* Five arrays of rows, then what the scans need. */
+/* Five arrays of rows, then the workspace of the scans. */
 size_t dfgnn__cuda_dense_bytes(const dfgnn_matrix *m) {
   const size_t n = (size_t)m->destinations;
   return 5 * dfgnn__align256(n * sizeof(int32_t)) +
          dfgnn__cuda_scan_bytes(m->destinations);
 }
 
-/* A shared window begins in a half of its own, and a block of over half a
- * window has at most 3 n / R of them. */
+/* There are at most 2 n / R shared windows, as each starts in its own R / 2
+ * rows; a block of n > R / 2 rows has at most 3 n / R. */
 int64_t dfgnn__cuda_dense_capacity(const dfgnn_matrix *m, int high) {
   return 5 * m->destinations / high + 2;
 }

@@ -1,7 +1,7 @@
 /* tiles_dense.cuh - windows along the diagonal blocks of a square matrix
  *
- * A block may begin at row i where no row below i has a column from i on and no
- * row from i on has one below: two running maxima say so. */
+ * A block may begin at row i where no row before i has a column from i on and
+ * no row from i on a column before i: two running maxima say so. */
 #ifndef DFGNN_KERNELS_TILES_DENSE_CUH
 #define DFGNN_KERNELS_TILES_DENSE_CUH
 
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS)
     w.number[i] = begins_window(w, i, w.window_rows);
 }
 
-/* number: of windows up to a row. */
+/* w.number is the number of windows up to a row. */
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS)
     dense_rows(const __grid_constant__ dfgnn_dense_windows w) {

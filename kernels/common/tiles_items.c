@@ -17,8 +17,8 @@ static dfgnn_grid grid_of(int64_t count) {
       .threads = DFGNN_TILES_THREADS};
 }
 
-/* What the first step leaves to the second; chunk_end[w]: chunks of the windows
- * up to w. */
+/* The workspace of the first step, which the second reads.  chunk_end[w]: the
+ * chunks of the windows up to w. */
 typedef struct counted_layout {
   dfgnn_tile_counts *counts;
   dfgnn_window *windows;
@@ -91,7 +91,8 @@ typedef struct filling_layout {
   size_t bytes;
 } filling_layout;
 
-/* Ranks go up to the most chunks, the key of no item is above them. */
+/* The bits of sort keys: the key of an item is at most counts->most; where
+ * there is no item all bits are set, which is more. */
 static int bits_of_ranks(const dfgnn_tile_counts *counts) {
   int bits = 1;
   while (bits < 32 && (counts->most + 1) >> bits)
@@ -121,8 +122,8 @@ size_t dfgnn__cuda_fill_tiles_bytes(const dfgnn_tile_counts *counts) {
   return lay_filling_out(counts, NULL).bytes;
 }
 
-/* How many items each window has, summed up.  Of windows that turned out to
- * stay whole, no items come: their keys stay what they are here. */
+/* Sums up the items of windows.  Where a window turned out to stay whole, some
+ * places get no item: these keep the highest key, which is set here. */
 static dfgnn_status mark_parts(const dfgnn_queue *queue,
                                const dfgnn_list_items *list, int64_t items,
                                void *scan) {

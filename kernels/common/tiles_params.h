@@ -1,4 +1,4 @@
-/* tiles_params.h - what host and device code that build the TILES view share */
+/* tiles_params.h - parameters of the kernels that build the TILES view */
 #ifndef DFGNN_KERNELS_TILES_PARAMS_H
 #define DFGNN_KERNELS_TILES_PARAMS_H
 
@@ -17,12 +17,12 @@ enum {
 
 typedef struct dfgnn_window {
   int32_t row, rows;
-  int32_t first, last; /* column */
+  int32_t first, last; /* columns */
   int32_t columns, flags;
 } dfgnn_window;
 
-/* Duplicates are found last and keep windows whole: items and cuts are upper
- * bounds after the first step, exact after the second. */
+/* Duplicates are found in the second step and keep windows whole: items and
+ * cuts are upper bounds after the first step, exact after the second. */
 typedef struct dfgnn_tile_counts {
   uint64_t windows, chunks;
   uint64_t most; /* chunks of a window */
@@ -33,9 +33,10 @@ static inline int32_t dfgnn__chunks_of(int32_t columns) {
   return (int32_t)(((int64_t)columns + 31) / 32);
 }
 
-/* Items go by this, falling: long ones first, so that the last wave is short.
- * From 16 chunks on it is a power of two, so that of a large matrix most stay
- * in the order of rows: what neighbours share is in the cache still. */
+/* Items are ordered by falling rank: long ones first, so that the last wave is
+ * short.  From 16 chunks on the rank is a power of two, so that most items of a
+ * large matrix stay in the order of rows, and neighbours find the columns they
+ * share in the cache. */
 static inline int32_t dfgnn__tile_rank(int32_t chunks) {
   int32_t rank = chunks;
   if (chunks >= 16)
@@ -44,7 +45,8 @@ static inline int32_t dfgnn__tile_rank(int32_t chunks) {
   return rank;
 }
 
-/* `count` windows of `high` rows; chunks[w] becomes how many a window has. */
+/* Windows of `high` rows; chunks[w] becomes the number of chunks of window w.
+ */
 typedef struct dfgnn_count_columns {
   dfgnn_window *windows;
   int32_t *chunks;
@@ -67,10 +69,12 @@ typedef struct dfgnn_fill_columns {
   int32_t high, bits;
 } dfgnn_fill_columns;
 
-/* high: the largest column of each row, then of it and those below; low: minus
- * the least of each row, from the last row to the first, then of it and those
- * above.  begin: of each row's block; end: of the block that begins there;
- * number: of windows up to a row. */
+/* high: the largest column of each row, then of all rows up to it.
+ * low: minus the least column of each row, stored from the last row to the
+ *      first; then the maximum over all rows from it on.
+ * begin: the first row of each row's block.
+ * end: the end of the block that begins at a row.
+ * number: the number of windows up to a row. */
 typedef struct dfgnn_dense_windows {
   int32_t *high, *low, *begin, *end, *number;
   const void *offsets;
@@ -83,13 +87,13 @@ typedef struct dfgnn_dense_windows {
   int64_t capacity;
 } dfgnn_dense_windows;
 
-/* What the second step lists.  more[w]: items of the windows up to w beyond
- * their first; cut[w]: how many of them were cut.  Both are missing if no
- * window can be. */
+/* The items that the second step lists.  more[w]: items of the windows up to w
+ * beyond one for each; cut[w]: the number of these windows that are cut.  Both
+ * are missing if no window can be cut. */
 typedef struct dfgnn_list_items {
   int32_t *more, *cut;
   dfgnn_tile *item; /* window by window */
-  uint32_t *key;    /* most - rank; all bits set: no item */
+  uint32_t *key;    /* most - rank of the item; all bits set: no item */
   int32_t *order;
   dfgnn_tile_cut *cuts;
   dfgnn_tile_counts *counts;

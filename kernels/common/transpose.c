@@ -1,4 +1,4 @@
-/* transpose.c - launches what puts edges in the order of a node */
+/* transpose.c - launches the kernels that put edges in the order of a node */
 #include <limits.h>
 
 #include "kernels/common/cuda_host.h"
@@ -16,7 +16,7 @@ static dfgnn_status launch(const dfgnn_queue *queue,
   return dfgnn__launch_struct(queue, program, grid, argument);
 }
 
-/* The blocks of a kernel whose threads stride over what is left. */
+/* The blocks of a kernel whose threads stride over the elements. */
 static int64_t blocks_for(int64_t count) {
   const int64_t blocks = dfgnn__ceil_div(count, DFGNN_GRAPH_THREADS);
   return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
@@ -67,7 +67,7 @@ static dfgnn_status finish(const dfgnn_queue *queue, int wide,
                 finish);
 }
 
-/* Sorted keys, rows of the edges, then what the sort needs. */
+/* Sorted keys, rows of the edges, then the workspace of the sort. */
 size_t dfgnn__cuda_transpose_bytes(const dfgnn_matrix *m) {
   return 2 * dfgnn__align256((size_t)m->edges * sizeof(int32_t)) +
          dfgnn__cuda_sort_bytes(m->edges, bits_below(m->sources), m->offsets64);
@@ -134,7 +134,7 @@ dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
   return launch(queue, &program, blocks_for(destinations + 1), &list);
 }
 
-/* Sorted keys, then what the sort needs. */
+/* Sorted keys, then the workspace of the sort. */
 size_t dfgnn__cuda_sort_edges_bytes(int64_t edges, int64_t destinations) {
   return dfgnn__align256((size_t)edges * sizeof(int32_t)) +
          dfgnn__cuda_sort_bytes(edges, bits_below(destinations + 1),

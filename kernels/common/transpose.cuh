@@ -19,7 +19,7 @@ __device__ int64_t first_of_thread() {
 
 __device__ int64_t step_of_grid() { return int64_t(gridDim.x) * kThreads; }
 
-/* How many of the sorted keys from low on are below j, and low. */
+/* The first position from low on whose key is not below j; keys are sorted. */
 template <class K>
 __device__ int64_t lower_bound(const K *key, int64_t low, int64_t keys,
                                int64_t j) {
@@ -81,8 +81,9 @@ __global__ void __launch_bounds__(kThreads)
     f.rows[e + k] = row_of_each.item[k];
 }
 
-/* The transposed matrix of one that equals it, whose rows are sorted: only
- * where the reverse of each edge is has to be found.  Else *other is set. */
+/* The transpose of a matrix that equals it and whose rows are sorted: only the
+ * position of the reverse of each edge has to be found.  Sets *other if the
+ * matrix is not so. */
 template <class O>
 __global__ void __launch_bounds__(kThreads)
     mirror(const __grid_constant__ dfgnn_mirror m) {
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
       end = offsets[row + 1];
     }
     const int column = indices[k];
-    int64_t same = 0; /* equal edges before it */
+    int64_t same = 0; /* equal edges before edge k */
     while (same < kMostEqual && k - same > begin &&
            indices[k - same - 1] == column)
       same++;
@@ -121,8 +122,8 @@ __global__ void __launch_bounds__(kThreads)
     *m.other = 1;
 }
 
-/* offsets[j] = how many of the sorted keys are below j, for j = 0 .. nodes, and
- * the largest difference of two if asked for. */
+/* offsets[j] = the number of sorted keys below j, for j = 0 .. nodes; *largest,
+ * if not NULL, the largest number of equal keys. */
 template <class O, class K>
 __device__ void fill_offsets(O *offsets, int64_t nodes, const K *key,
                              int64_t keys, uint64_t *largest) {
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(kThreads)
                static_cast<const K *>(l.key), l.keys, nullptr);
 }
 
-/* After a sort: the offsets, and what belongs to the edges in their order. */
+/* After a sort: the offsets, and the other ends of the edges in their order. */
 template <class O>
 __global__ void __launch_bounds__(kThreads)
     finish_edges(const __grid_constant__ dfgnn_finish_edges f) {
@@ -162,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
     f.to[k] = f.from[static_cast<const O *>(f.order)[k]];
 }
 
-/* T: the type of the list's numbers. */
+/* T: the type of the list's node numbers. */
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     read_edges(const __grid_constant__ dfgnn_read_edges r) {

@@ -1,4 +1,4 @@
-/* variant.h - what a kernel file gives to the registry
+/* variant.h - families and variants: how a kernel file describes itself
  *
  * A kernel file defines one table of families with DFGNN_FAMILIES(stem) and is
  * named, as its path, in kernels/sources.am; nothing else has to change.  A
@@ -44,7 +44,8 @@ typedef struct dfgnn_matrix {
  *                 of the graph's edges (rows ascending).
  *                 array[0]: offsets [M + 1], 64-bit if the matrix's are
  *                 array[1]: int32 [E] destination of each edge
- *                 array[2]: [E] the graph's edge e of each, as wide as offsets
+ *                 array[2]: [E] the graph's edge that each is, as wide as
+ *                           offsets
  *                 count: M, extra: the largest degree of a column
  *                 (dfgnn__transposed makes a dfgnn_matrix of it)
  *   ROW_OF_EDGE   array[0]: int32 [E], destination of each edge
@@ -62,10 +63,10 @@ typedef struct dfgnn_matrix {
  *                 parameter: dfgnn__tiles_parameter(R, S, dense)
  *                 array[0]: dfgnn_tile [count], items by falling rank of their
  *                           chunks, ties by first row, then by first chunk
- *                 array[1]: int32 [chunks * 32] columns, window by window;
- *                           behind a window's last its last again
+ *                 array[1]: int32 [chunks * 32] columns, window by window; the
+ *                           last of a window is repeated to fill its chunks
  *                 array[2]: uint32 [chunks * R] masks; 0 for rows and columns
- *                           that are not there
+ *                           beyond the window's
  *                 array[3]: dfgnn_tile_cut [extra], windows of several items,
  *                           by first row; slots are numbered in this order
  *                 extra: number of windows that were cut */
@@ -106,7 +107,7 @@ static inline dfgnn_matrix dfgnn__transposed(const dfgnn_matrix *matrix,
   return t;
 }
 
-/* All that applicability, workspace and launch may look at. */
+/* Everything that applicability, workspace and launch may look at. */
 typedef struct dfgnn_setting {
   const dfgnn_problem *problem; /* complete: defaults are filled in */
   const dfgnn_matrix *matrix;
@@ -139,7 +140,7 @@ typedef struct dfgnn_family {
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
   int edges_only;    /* takes no problem without edge features */
   int qk_norm;       /* can take problem.qk_norm */
-  uint32_t messages; /* bit mask of what it can do beside DFGNN_MESSAGE_COPY */
+  uint32_t messages; /* bit mask of messages beside DFGNN_MESSAGE_COPY */
   int reference;     /* 1: the slow, obvious one; never chosen unless forced */
   dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
 
@@ -150,13 +151,13 @@ typedef struct dfgnn_family {
   const char *(*applicable)(const dfgnn_setting *setting);
   /* Bytes of workspace.  NULL: 0. */
   size_t (*workspace)(const dfgnn_setting *setting);
-  /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns how many.
+  /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns their number.
    * NULL: 0. */
   int (*views)(const dfgnn_setting *setting, dfgnn_view_request *requests);
   /* Makes state that execute reuses (library descriptors), with work on
    * setting->queue where it needs the GPU.  NULL: none.
-   * DFGNN_ERROR_UNSUPPORTED: the graph is not what the family is for, which
-   * only its arrays tell; whoever chose it takes another family. */
+   * DFGNN_ERROR_UNSUPPORTED: the family does not serve the graph, which only
+   * the graph's arrays tell; the caller then chooses another family. */
   dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,
                           const dfgnn_view *const *views);
   void (*release)(void *state);
@@ -164,18 +165,18 @@ typedef struct dfgnn_family {
    * that only lists programs comes with arguments and views that point nowhere:
    * a launch decides by shapes, strides and alignment, never by contents. */
   dfgnn_status (*launch)(const dfgnn_launch *launch);
-  /* How long sums are added up, which sets their bound (accuracy.h): blocks of
-   * at most so many edges, and but for the last not less than a quarter, one
-   * edge after the other, and then the blocks.  0: all edges one after the
-   * other. */
+  /* How long sums are added up, which sets their bound (accuracy.h): in blocks
+   * of at most this many edges and (but for the last) at least a quarter of it.
+   * The edges of a block are added one after the other, then the blocks.  0:
+   * all edges are added one after the other. */
   int block;
   /* Most bytes of local memory (spills and arrays) a thread of its kernels may
    * take on a GPU.  0: 4096. */
   int local_bytes;
 } dfgnn_family;
 
-/* Is a message gated, and how many parts does an edge have in it, that a matrix
- * projects each? */
+/* Is a message gated?  How many parts of it are projections of the edge's
+ * features, each by a matrix of its own? */
 static inline int dfgnn__message_gated(dfgnn_message message) {
   return message == DFGNN_MESSAGE_GATE || message == DFGNN_MESSAGE_GATE_VALUE;
 }
@@ -194,7 +195,8 @@ static inline int dfgnn__message_parts(dfgnn_message message) {
   (DFGNN_BIT(DFGNN_OP_REDUCE_MIN) | DFGNN_BIT(DFGNN_OP_REDUCE_MAX) |           \
    DFGNN_BIT(DFGNN_OP_REDUCE_MEAN) | DFGNN_BIT(DFGNN_OP_REDUCE_VAR) |          \
    DFGNN_BIT(DFGNN_OP_REDUCE_STD) | DFGNN_BIT(DFGNN_OP_REDUCE_PNA))
-/* Operators whose edges may carry messages other than copies, and those. */
+/* The operators whose edges may carry messages other than copies, and these
+ * messages. */
 #define DFGNN_OPS_MESSAGE                                                      \
   (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN) |              \
    DFGNN_BIT(DFGNN_OP_REDUCE_MIN) | DFGNN_BIT(DFGNN_OP_REDUCE_MAX) |           \

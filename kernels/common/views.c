@@ -1,4 +1,4 @@
-/* views.c - launches what builds views in device memory */
+/* views.c - launches the kernels that build views in device memory */
 #include "kernels/common/cuda_host.h"
 #include "kernels/common/device_graph.h"
 
@@ -39,13 +39,13 @@ dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
   return status ? status : dfgnn__launch(queue, &program, grid, arguments);
 }
 
-/* Keys, sorted keys, then what the sort needs. */
+/* Keys, sorted keys, then the workspace of the sort. */
 size_t dfgnn__cuda_degree_order_bytes(const dfgnn_matrix *m) {
   return 2 * dfgnn__align256((size_t)m->destinations * sizeof(uint32_t)) +
          dfgnn__cuda_sort_bytes(m->destinations, bits_of(m->max_degree), 0);
 }
 
-/* A rising sort of what is left to the highest degree. */
+/* Keys fall as degrees rise, so that a rising sort gives falling degrees. */
 dfgnn_status dfgnn__cuda_degree_order(const dfgnn_queue *queue, int32_t *order,
                                       const dfgnn_matrix *m, void *workspace) {
   const dfgnn_program program =
@@ -69,7 +69,7 @@ dfgnn_status dfgnn__cuda_degree_order(const dfgnn_queue *queue, int32_t *order,
                           behind(workspace, 2 * part));
 }
 
-/* Counts of heavy rows, then what the scans need. */
+/* Counts of heavy rows, then the workspace of the scans. */
 size_t dfgnn__cuda_count_items_bytes(const dfgnn_matrix *m) {
   return dfgnn__align256((size_t)m->destinations * sizeof(int32_t)) +
          dfgnn__cuda_scan_bytes(m->destinations + 1);

@@ -18,7 +18,8 @@ __global__ void degree_keys(const __grid_constant__ dfgnn_degree_keys d) {
   d.key[i] = d.most - uint32_t(degree < int64_t(d.most) ? degree : d.most);
 }
 
-/* count[i]: items of row i; heavy_before[i]: 1 if it is heavy. */
+/* first_item[i + 1] becomes the items of row i, heavy_before[i] 1 if there are
+ * several; both are summed up later. */
 template <class O>
 __global__ void count_items(const __grid_constant__ dfgnn_count_items c) {
   const O *offsets = static_cast<const O *>(c.offsets);

@@ -41,7 +41,7 @@ promise "an architecture that is none, or unknown, is refused"
 # shellcheck disable=SC2086
 {
   status 1 dfgnn-tune compile $cora --arch banana
-  says "'banana' is none, expected sm_90"
+  says "'banana' is no architecture, expected one such as sm_90"
   status 1 dfgnn-tune compile $cora --arch sm_10
   says "does not compile for sm_10"
   status 1 dfgnn-tune compile $cora --arch sm_999 --pack "$pack"

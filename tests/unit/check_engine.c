@@ -508,7 +508,7 @@ START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
   ck_fails(dfgnn__engine_offline(&engine, "sm_52"), DFGNN_ERROR_INVALID,
            "does not compile for sm_52");
   ck_fails(dfgnn__engine_offline(&engine, "hopper"), DFGNN_ERROR_INVALID,
-           "'hopper' is none, expected sm_90");
+           "'hopper' is no architecture, expected one such as sm_90");
   ck_fails(dfgnn__engine_offline(&engine, "sm_90x"), DFGNN_ERROR_INVALID,
            "'sm_90x' is none");
 }
