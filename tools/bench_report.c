@@ -44,7 +44,7 @@ static int grow(bench_report *r) {
   return 1;
 }
 
-/* A case ends before the page is written, and its strings with it. */
+/* Copies the strings of a row: its case ends before the page is written. */
 static int own(dfgnn_strings *strings, dfgnn_measurement *row) {
   for (int g = 0; g < DFGNN_GROUP_COUNT; g++)
     for (size_t i = 0; i < dfgnn__fields[g].count; i++) {

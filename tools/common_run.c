@@ -89,7 +89,7 @@ void tool_progress(const tool_settings *settings, double done, double eta_s,
   static double last;
   int terminal = isatty(STDERR_FILENO);
   double now = tool_now();
-  if (!last) /* what is done at once needs no line in a log */
+  if (!last) /* a log gets no line of what is done at once */
     last = terminal ? now - 1 : now;
   if (settings->quiet || now - last < (terminal ? 0.1 : 10))
     return;

@@ -1,4 +1,4 @@
-/* dfgnn-graph.c - what graphs are like, and between their formats */
+/* dfgnn-graph.c - shows, converts, generates, reorders and partitions graphs */
 #include "base/error.h"
 #include "io/io.h"
 #include "tools/graph.h"
@@ -121,8 +121,8 @@ static const tool_command info_command = {
     -1,
     "Show statistics, signature and degrees of graphs",
     "One graph is shown whole, with a histogram of its degrees in powers of "
-    "two; several are a row each. The signature is what the choice of a kernel "
-    "looks at.",
+    "two; of several graphs each is a row. The signature holds the "
+    "statistics that the choice of a kernel looks at.",
     HAS_ALWAYS,
     graph_info};
 
@@ -131,7 +131,7 @@ static const tool_command convert_command = {
     "IN OUT",
     2,
     2,
-    "Write a graph in the format that the name OUT stands for",
+    "Write a graph in the format that the name of OUT says",
     "IN is read as any GRAPH is. OUT is replaced whole or not at all. Values "
     "of a matrix are not kept. Where the first node of each graph of a batch "
     "is known, only .npz keeps it.",
@@ -144,7 +144,7 @@ static tool_command generate_command = {
     0,
     -1,
     "Make a graph and write it to --output",
-    NULL, /* from the tables of io */
+    NULL, /* set by main() from the tables of io */
     HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS(QUIET) | HAS(HELP) | HAS(VERSION),
     generate};
 
@@ -154,29 +154,22 @@ static const tool_command reorder_command = {
     1,
     2,
     "Number the nodes of a graph anew, so that neighbours lie together",
-    "Shows what each method changes: the time of finding the order, and before "
-    "and after it reuse (distinct columns of 16 rows over their edges), "
-    "locality (share of edges near the diagonal) and bandwidth (largest "
-    "distance of an edge from the diagonal). With OUT, the graph in the order "
-    "of the one method is written there; --map keeps what has to be permuted "
-    "with it: row i of the new graph was row rows[i], source j was columns[j], "
-    "edge e was edges[e].\n"
-    "\n"
-    "degree: by falling degree, in and out together.\n"
-    "\n"
-    "rcm: reverse Cuthill-McKee; neighbours get near numbers. For meshes and "
-    "road nets.\n"
-    "\n"
-    "metis: parts of 256 nodes with few edges between them, by METIS, if the "
-    "library was built with it.\n"
-    "\n"
-    "community: nested communities by modularity, as Rabbit Order finds them. "
-    "For social nets and the web.\n"
-    "\n"
-    "All but degree look at edges in both directions. A square graph has one "
-    "order for rows and columns; of a rectangular one both are ordered, by its "
-    "bipartite graph. Nodes of a batch stay within their graphs. The same "
-    "graph gives the same order.",
+    "Shows what each method changes: the time of finding the order, and "
+    "before and after it reuse (distinct columns of 16 rows over their "
+    "edges), locality (share of edges near the diagonal) and bandwidth "
+    "(largest distance of an edge from the diagonal). With OUT, the graph in "
+    "the order of the one method is written there; --map writes the old "
+    "numbers, by which features are permuted: row i of the new graph was row "
+    "rows[i], source j was columns[j], edge e was edges[e].\n\ndegree: by "
+    "falling degree, the sum of in-degree and out-degree.\n\nrcm: reverse "
+    "Cuthill-McKee; neighbours get near numbers. For meshes and road "
+    "nets.\n\nmetis: parts of 256 nodes with few edges between them, by "
+    "METIS, if the library was built with it.\n\ncommunity: nested "
+    "communities by modularity, as Rabbit Order finds them. For social nets "
+    "and the web.\n\nAll but degree look at edges in both directions. A "
+    "square graph has one order for rows and columns; of a rectangular one "
+    "both are ordered, by its bipartite graph. Nodes of a batch stay within "
+    "their graphs. The same graph gives the same order.",
     HAS(METHOD) | HAS(MAP) | HAS_ALWAYS,
     graph_reorder};
 
@@ -187,19 +180,16 @@ static const tool_command partition_command = {
     3,
     "Divide a graph among the ranks of a job",
     "Writes OUT_DIR/part-R-of-PARTS.npz for each rank R, which "
-    "dfgnn.distributed loads: the rows of its nodes, whose columns are its own "
-    "nodes and then its halo (nodes of other ranks that they read), and what "
-    "is "
-    "sent to whom. Parts have about the same work: the edges of their rows, "
-    "and "
-    "4 a row.\n"
-    "\n"
-    "The report has a row a part: CUT is the share of its edges that read the "
-    "halo, SENDS its rows that others read, once a rank, BALANCE its edges "
-    "over "
-    "the mean, MEMORY that of its matrices with their transposes and of one "
-    "f32 tensor of 128 features, halo included. The same graph gives the same "
-    "parts. A graph of more than 2^20 edges is grouped before METIS sees it.",
+    "dfgnn.distributed loads: the rows of its nodes, whose columns are its "
+    "own nodes and then its halo (nodes of other ranks that they read), and "
+    "the rows that it sends to each other rank. Parts have about the same "
+    "work, counted as the edges of their rows and 4 per row.\n\nThe report "
+    "has a row per part: CUT is the share of its edges that read the halo; "
+    "SENDS counts its rows that others read, once for each rank; BALANCE is "
+    "its number of edges over the mean; MEMORY is that of its matrices with "
+    "their transposes and of one f32 tensor of 128 features, halo included. "
+    "The same graph gives the same parts. A graph of more than 2^20 edges is "
+    "grouped before METIS sees it.",
     HAS(BY) | HAS_ALWAYS,
     graph_partition};
 
@@ -294,7 +284,7 @@ static const tool_program program = {
     "Node i of a graph attends to the nodes of row i.",
     commands, sections};
 
-/* The kinds, their settings and the presets, as io has them. */
+/* Makes the text about kinds, their settings and presets from io's tables. */
 static char *describe_generators(void) {
   char *text = NULL;
   size_t size;
@@ -327,8 +317,8 @@ static char *describe_generators(void) {
 #define MAX_JOINED 32
 static char joined[MAX_JOINED][256];
 
-/* Settings of generators are options too: "--batch 4" and "--batch=4" become
- * the operand "batch=4".  Returns what argc becomes, -1 on wrong usage. */
+/* Settings of generators are options, too: "--batch 4" and "--batch=4" become
+ * the operand "batch=4".  Returns the new argc, -1 on wrong usage. */
 static int settings_to_operands(int argc, char **argv) {
   int kept = 2, used = 0;
   for (int i = 2; i < argc; i++) {

@@ -131,9 +131,10 @@ const tool_command tune_info = {
     0,
     0,
     "Show devices, stores, environment and versions",
-    "The identity that measurements are stored under, the stores in the order "
-    "they are read with their rows for each device and how many of the "
-    "measured problems they answer (hold the winner of), and the environment "
-    "variables in effect. 'dfgnn-tune explain' tells the store of one call.",
+    "Shows the identity that measurements are stored under, the stores in "
+    "the order they are read with their rows for each device and how many of "
+    "the measured problems they answer (hold the winner of), and the "
+    "environment variables in effect. 'dfgnn-tune explain' names the store "
+    "behind one call.",
     HAS(DEVICE) | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
     command};

@@ -33,7 +33,7 @@ static dfgnn_status add_store(dfgnn_store *all, dfgnn_merge_counts *counts,
   return status;
 }
 
-/* --store, else what a context would read. */
+/* Adds the rows of --store, else of the stores that a context would read. */
 static dfgnn_status add_stores(dfgnn_store *all, dfgnn_merge_counts *counts,
                                publication *p) {
   dfgnn_context places = {0};
@@ -98,9 +98,9 @@ const tool_command tune_publish = {
     1,
     "Write a compact, immutable store for others to read",
     "Collects the rows of --store, else of all layers, into a new file that "
-    "takes its name whole: on the disk, read-only, without log, pins and "
-    "traces of removed rows. Any number of nodes may read it, over any file "
-    "system. The same rows give the same bytes.",
+    "appears under its name only when it is whole: on the disk, read-only, "
+    "without log, pins and traces of removed rows. Any number of nodes may "
+    "read it, over any file system. The same rows give the same bytes.",
     HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
         HAS(BEST) | HAS_ALWAYS,
     publish_command};

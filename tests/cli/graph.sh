@@ -175,9 +175,9 @@ wrong "found no known extension" dfgnn-graph convert "$top/data/cora.npz" x.y
 
 wrong "--method: found 'rabbit', expected degree, rcm, metis or community" \
   dfgnn-graph reorder --method degree,rabbit "$top/data/cora.npz"
-wrong "several methods, expected one to write" \
+wrong "found several methods, expected one with OUT or --map" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" "$work/x.npz"
-wrong "several methods, expected one to write" \
+wrong "found several methods, expected one with OUT or --map" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" --map x.npz
 wrong "found no known extension" \
   dfgnn-graph reorder "$top/data/cora.npz" "$work/x.y"

@@ -189,7 +189,7 @@ for word in preparing 'a run of dfgnn-bench' '% floor'; do
   grep -q "$word" "$work/text" || fail "its page lacks '$word'"
 done
 status 2 dfgnn-bench "$small" --device cpu --dispatch --report "$work/b.html"
-says "report is of times of variants"
+says "report shows times of variants"
 
 promise "a browser draws it in light, dark and narrow"
 browser=
