@@ -30,8 +30,8 @@ static dfgnn_status draw_pairs(dfgnn__edges *edges, const uint8_t *community,
   return DFGNN_OK;
 }
 
-/* Communities of U{5..34} nodes in random order, as many as probability has
- * rows. */
+/* Makes a batch of graphs with communities of 5 to 34 nodes, drawn uniformly,
+ * in random order; probability is [communities][communities]. */
 static dfgnn_status benchmark(dfgnn__parts *parts, double batch, double seed,
                               const double *probability, int communities) {
   dfgnn_status status = dfgnn__check_batch(batch, 34.0 * communities);
@@ -98,7 +98,7 @@ enum {
   SEED
 };
 
-/* Pairs within and between communities. */
+/* Adds the numbers of pairs within and between communities. */
 static void count_pairs(const uint8_t *community, int64_t nodes,
                         int communities, double *within, double *between) {
   int64_t size[256] = {0};

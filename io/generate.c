@@ -1,4 +1,4 @@
-/* generate.c - from a specification to a graph: the tables of kinds, settings
+/* generate.c - makes a graph from a specification, by tables of kinds, settings
  * and presets */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -290,7 +290,8 @@ static dfgnn_status set_value(double *value, const setting *s,
   return DFGNN_OK;
 }
 
-/* Applies "key=value,key=value"; text is cut up.  scale is a key of presets. */
+/* Applies "key=value,key=value" and cuts text up.  scale, a setting of presets,
+ * is NULL for kinds. */
 static dfgnn_status set_all(const kind *k, double *value, double *scale,
                             char *text) {
   static const setting scale_setting = {"scale", 1, 1e-6, 1, NULL, 1};
@@ -331,8 +332,9 @@ static double *find_value(const kind *k, double *value, const char *name) {
   return k->settings[i].name ? &value[i] : NULL;
 }
 
-/* A batch has fewer graphs; a full graph fewer nodes of the same mean degree,
- * and a largest row of the same share of the edges where that can be. */
+/* A batch gets fewer graphs.  A single graph gets fewer nodes of the same mean
+ * degree and, where that is possible, a largest row with the same share of the
+ * edges. */
 static dfgnn_status shrink(const kind *k, double *value, double scale) {
   double *batch = find_value(k, value, "batch");
   if (batch) {

@@ -65,7 +65,7 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   return DFGNN_OK;
 }
 
-/* To the next line with something on it but comments; 0 at the end. */
+/* Goes to the next line that is neither empty nor a comment; 0 at the end. */
 static int next_entry(dfgnn__scanner *s) {
   int c;
   while ((c = dfgnn__skip_blanks(s)) == '\n' || c == '%')

@@ -74,7 +74,7 @@ int bench_report_add(bench_report *r, const dfgnn_measurement *row,
 int bench_report_write(const bench_report *r, const char *path,
                        const char *commit, double gbps) {
   static const char *const from[] = {"a run of dfgnn-bench"};
-  const dfgnn_report_input input = {.title = "dfgnn-bench: what was timed",
+  const dfgnn_report_input input = {.title = "dfgnn-bench: timed variants",
                                     .command = tool_name,
                                     .commit = commit,
                                     .store = from,
