@@ -23,28 +23,24 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_DIM] = {"dim", 0, "LIST", "features per head (default 64)"},
     [OPTION_HEADS] = {"heads", 0, "LIST", "attention heads (default 1)"},
     [OPTION_DTYPE] = {"dtype", 0, "LIST",
-                      "storage of the features: f32, f16, "
-                      "bf16, f64 (default f32)"},
+                      "storage of the features: f32, f16, bf16, f64 (default "
+                      "f32)"},
     [OPTION_MATH] = {"math", 0, "LIST",
-                     "exactness of f32 products: f32, tf32 "
-                     "(default f32)"},
+                     "exactness of f32 products: f32, tf32 (default f32)"},
     [OPTION_LAYOUT] = {"layout", 0, "LIST",
-                       "order of dimensions: nhd for "
-                       "[nodes, heads, dim] or ndh "
-                       "(default nhd)"},
+                       "order of dimensions: nhd for [nodes, heads, dim] or "
+                       "ndh (default nhd)"},
     [OPTION_DEVICE] = {"device", 0, "LIST",
-                       "auto, cpu, cuda, cuda:N or all "
-                       "(default auto: a GPU if there is "
-                       "one)"},
+                       "auto, cpu, cuda, cuda:N or all (default auto: a GPU "
+                       "if there is one)"},
     [OPTION_COLD] = {"cold", 0, NULL,
-                     "measure with flushed caches, and choose "
-                     "by such measurements"},
+                     "measure with flushed caches, and choose by such "
+                     "measurements"},
     [OPTION_NO_DETERMINISTIC] = {"no-deterministic", 0, NULL,
                                  "also consider variants whose results differ "
                                  "in the last bits from run to run"},
     [OPTION_WEIGHTS] = {"weights", 0, NULL,
-                        "write the attention weights [E,H] "
-                        "too"},
+                        "write the attention weights [E,H] too"},
     [OPTION_BIAS] = {"bias", 0, NULL,
                      "add a bias [E,H] to the attention scores"},
     [OPTION_DROPOUT] = {"dropout", 0, NULL,
@@ -63,16 +59,14 @@ const tool_option tool_options[OPTION_COUNT] = {
                         "what an edge carries in spmm and reduce: copy, relu, "
                         "gate, gate-value (default copy)"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
-                       "stored, estimate, measure, "
-                       "race or paper (default DFGNN_EFFORT, else "
-                       "estimate)"},
+                       "stored, estimate, measure, race or paper (default "
+                       "DFGNN_EFFORT, else estimate)"},
     [OPTION_THREADS] = {"threads", 0, "N",
-                        "threads of the CPU backend "
-                        "(default: what OpenMP uses)"},
+                        "threads of the CPU backend (default: what OpenMP "
+                        "uses)"},
     [OPTION_STORE] = {"store", 0, "FILE",
-                      "the one store read and written; "
-                      "without it the layers are read and "
-                      "the user's store is written"},
+                      "the one store read and written; without it the layers "
+                      "are read and the user's store is written"},
     [OPTION_BUDGET] = {"budget", 0, "TIME",
                        "wall time per problem, such as 10s, 500ms or 2m "
                        "(default 10s)"},
@@ -84,44 +78,36 @@ const tool_option tool_options[OPTION_COUNT] = {
                      "seed of the input values and of the order of "
                      "measurements (default 1)"},
     [OPTION_JOB] = {"job", 0, "FILE",
-                    "a YAML job file, dfgnn-job(5); options "
-                    "given here override it"},
+                    "a YAML job file, dfgnn-job(5); options given here "
+                    "override it"},
     [OPTION_DRY_RUN] = {"dry-run", 'n', NULL,
                         "list the problems that would be measured, with an "
                         "estimate of the time"},
     [OPTION_EXHAUSTIVE] = {"exhaustive", 0, NULL,
-                           "measure every candidate to "
-                           "the end"},
+                           "measure every candidate to the end"},
     [OPTION_REMEASURE] = {"remeasure", 0, NULL,
-                          "measure again what is stored "
-                          "already"},
+                          "measure again what is stored already"},
     [OPTION_ANONYMOUS] = {"anonymous", 0, NULL,
-                          "store neither the names of "
-                          "graphs and families nor of "
-                          "the host"},
+                          "store neither the names of graphs and families nor "
+                          "of the host"},
     [OPTION_VARIANTS] = {"variants", 0, "LIST",
-                         "all, tuned, rule, paper, "
-                         "unfused, smmf-pmf (the better "
-                         "of the two), or names; * "
-                         "matches any text"},
+                         "all, tuned, rule, paper, unfused, smmf-pmf (the "
+                         "better of the two), or names; * matches any text"},
     [OPTION_REPEATS] = {"repeats", 0, "N",
                         "calls per sample (default: enough that the timer is "
                         "negligible)"},
     [OPTION_ROUNDS] = {"rounds", 0, "N",
-                       "interleaved rounds of samples "
-                       "(default 15)"},
+                       "interleaved rounds of samples (default 15)"},
     [OPTION_CHECK] = {"check", 0, NULL,
                       "compare each variant with the float64 "
                       "reference first (the default)"},
     [OPTION_NO_CHECK] = {"no-check", 0, NULL,
-                         "do not compare the variants "
-                         "with the reference"},
+                         "do not compare the variants with the reference"},
     [OPTION_DISPATCH] = {"dispatch", 0, NULL,
                          "measure the cost of dispatch instead of the kernels"},
     [OPTION_REGRET] = {"regret", 0, NULL,
-                       "measure the regret of the stored "
-                       "decisions, exact and leaving one "
-                       "graph out, instead"},
+                       "measure the regret of the stored decisions, exact and "
+                       "leaving one graph out, instead"},
     [OPTION_ALL] = {"all", 'a', NULL, "every variant, not the best alone"},
     [OPTION_ONLY_WINNERS] = {"only-winners", 0, NULL,
                              "only rows of winners and of the variants they "

@@ -36,10 +36,12 @@ static const tool_program program = {
     "Which kernel computes an attention layer fastest depends on the graph, "
     "the width of the features and the device. dfgnn-tune measures the "
     "variants of libdfgnn and keeps the measurements in a store, by which "
-    "every program that links the library chooses its kernels.\n\nA GRAPH is "
-    "a file (Matrix Market, SciPy CSR .npz, METIS, SNAP or OGB edge list), a "
-    "directory of such files, a quoted glob, or the specification of a "
-    "generator such as sbm-pattern:batch=256,seed=1; see dfgnn-graph(1).",
+    "every program that links the library chooses its kernels.\n"
+    "\n"
+    "A GRAPH is a file (Matrix Market, SciPy CSR .npz, METIS, SNAP or OGB "
+    "edge list), a directory of such files, a quoted glob, or the "
+    "specification of a generator such as sbm-pattern:batch=256,seed=1; see "
+    "dfgnn-graph(1).",
     commands, sections};
 
 int main(int argc, char **argv) { return tool_main(&program, argc, argv); }

@@ -149,9 +149,9 @@ int tool_kernels_diagnose(char *text, size_t size) {
     return 1;
   }
   snprintf(text, size,
-           "there is neither a compiler (%.200s) nor a pack: "
-           "install one with `pip install nvidia-cuda-nvrtc` or a "
-           "CUDA toolkit, or name a pack in DFGNN_KERNEL_PACK",
+           "there is neither a compiler (%.200s) nor a pack: install one with "
+           "`pip install nvidia-cuda-nvrtc` or a CUDA toolkit, or name a pack "
+           "in DFGNN_KERNEL_PACK",
            problem);
   return 0;
 }

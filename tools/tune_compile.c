@@ -47,10 +47,14 @@ static const struct {
   int units;
   int shared_kib; /* the most of a block */
   int cache_mib;
-} devices[] = {{"sm_75", 40, 64, 4},    {"sm_80", 108, 163, 40},
-               {"sm_86", 84, 99, 6},    {"sm_89", 142, 99, 72},
-               {"sm_90", 132, 227, 50}, {"sm_100", 148, 227, 126},
-               {"sm_120", 170, 99, 96}};
+} devices[] = {
+    {.arch = "sm_75", .units = 40, .shared_kib = 64, .cache_mib = 4},
+    {.arch = "sm_80", .units = 108, .shared_kib = 163, .cache_mib = 40},
+    {.arch = "sm_86", .units = 84, .shared_kib = 99, .cache_mib = 6},
+    {.arch = "sm_89", .units = 142, .shared_kib = 99, .cache_mib = 72},
+    {.arch = "sm_90", .units = 132, .shared_kib = 227, .cache_mib = 50},
+    {.arch = "sm_100", .units = 148, .shared_kib = 227, .cache_mib = 126},
+    {.arch = "sm_120", .units = 170, .shared_kib = 99, .cache_mib = 96}};
 
 static void describe_device(dfgnn_device_info *device, const char *arch) {
   size_t best = 0, count = sizeof devices / sizeof *devices;
@@ -353,23 +357,25 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_compile = {
-    "compile",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Compile GPU kernels ahead of their first use",
-    "Compiles the kernels that calls on a GPU will launch, for any "
-    "architecture, without a GPU: those that build graphs, and for each "
-    "graph and problem of the options the variant that a program would "
-    "choose and that of the rule, or every variant with --all. Without "
-    "graphs it does so for every problem that the stores have measured on a "
-    "GPU, restricted by the problem options.\n\nCompiled kernels go to the "
-    "user's cache; --threads says how many are compiled at once (default: as "
-    "many as there are cores). --pack writes them to a file as well, for "
-    "machines without a compiler: name it in DFGNN_KERNEL_PACK, or install "
-    "it as a *.pack file where the package's store is. Without --arch it "
-    "compiles for the GPU of this machine, else for the architectures that "
-    "the stores have rows of.",
-    HAS_PROBLEM | HAS(ARCH) | HAS(PACK) | HAS(ALL) | HAS(THREADS) | HAS(STORE) |
-        HAS_ALWAYS,
-    command};
+    .name = "compile",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Compile GPU kernels ahead of their first use",
+    .text =
+        "Compiles the kernels that calls on a GPU will launch, for any "
+        "architecture, without a GPU: those that build graphs, and for each "
+        "graph and problem of the options the variant that a program would "
+        "choose and that of the rule, or every variant with --all. Without "
+        "graphs it does so for every problem that the stores have measured on "
+        "a GPU, restricted by the problem options.\n"
+        "\n"
+        "Compiled kernels go to the user's cache; --threads says how many are "
+        "compiled at once (default: as many as there are cores). --pack "
+        "writes them to a file as well, for machines without a compiler: name "
+        "it in DFGNN_KERNEL_PACK, or install it as a *.pack file where the "
+        "package's store is. Without --arch it compiles for the GPU of this "
+        "machine, else for the architectures that the stores have rows of.",
+    .options = HAS_PROBLEM | HAS(ARCH) | HAS(PACK) | HAS(ALL) | HAS(THREADS) |
+               HAS(STORE) | HAS_ALWAYS,
+    .main = command};

@@ -87,13 +87,14 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_diff = {
-    "diff",
-    "A B",
-    2,
-    2,
-    "Show what two stores decide differently, and by how much",
-    "Prints a line for each problem that only one store decides, or that "
-    "both decide differently: the choice of each, and its time over that of "
-    "the other store's choice as the other store measured it.",
-    HAS_PROBLEM | HAS(FROM_ARCH) | HAS_ALWAYS,
-    command};
+    .name = "diff",
+    .operands = "A B",
+    .least = 2,
+    .most = 2,
+    .summary = "Show what two stores decide differently, and by how much",
+    .text =
+        "Prints a line for each problem that only one store decides, or that "
+        "both decide differently: the choice of each, and its time over that "
+        "of the other store's choice as the other store measured it.",
+    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS_ALWAYS,
+    .main = command};

@@ -308,16 +308,18 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_doctor = {
-    "doctor",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Say why a call on this machine would miss",
-    "Goes through all that may keep a call from its measurement: the stores "
-    "(absent, damaged, unsigned), the identity of the device, revisions of "
-    "variants, and, for the GRAPHs and problems given, the fields that have "
-    "to match: operator, pass, type, math, layout, offsets, determinism, "
-    "weights, bias, dropout, caches, and the distance to the nearest "
-    "measured graph. Exits with 5 if a store that was named cannot be used.",
-    HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
-    command};
+    .name = "doctor",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Say why a call on this machine would miss",
+    .text =
+        "Goes through all that may keep a call from its measurement: the "
+        "stores (absent, damaged, unsigned), the identity of the device, "
+        "revisions of variants, and, for the GRAPHs and problems given, the "
+        "fields that have to match: operator, pass, type, math, layout, "
+        "offsets, determinism, weights, bias, dropout, caches, and the "
+        "distance to the nearest measured graph. Exits with 5 if a store that "
+        "was named cannot be used.",
+    .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
+    .main = command};

@@ -252,17 +252,18 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_explain = {
-    "explain",
-    "GRAPH...",
-    1,
-    -1,
-    "Say what a program will run, and why",
-    "Shows for each graph and problem the variant a plan would use, where "
-    "the choice comes from (exact, similar or nearest measurements, a model, "
-    "the rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), the stores "
-    "that hold the rows behind the choice, and of each family the best "
-    "variant and why it was not chosen; with --all every variant. --json has "
-    "them all.",
-    HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(ALL) |
-        HAS_ALWAYS,
-    command};
+    .name = "explain",
+    .operands = "GRAPH...",
+    .least = 1,
+    .most = -1,
+    .summary = "Say what a program will run, and why",
+    .text =
+        "Shows for each graph and problem the variant a plan would use, where "
+        "the choice comes from (exact, similar or nearest measurements, a "
+        "model, the rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), the "
+        "stores that hold the rows behind the choice, and of each family the "
+        "best variant and why it was not chosen; with --all every variant. "
+        "--json has them all.",
+    .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
+               HAS(ALL) | HAS_ALWAYS,
+    .main = command};

@@ -281,29 +281,31 @@ static int import_command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_merge = {
-    "merge",
-    "TARGET SOURCE...",
-    2,
-    -1,
-    "Add the rows of stores to a store",
-    "The result is the union of sets of rows, the same in any order and "
-    "after any number of times. TARGET is created if there is none; all "
-    "sources are added or none is. Printed are the numbers of rows added, "
-    "known before and skipped, and why rows were skipped.",
-    HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) | HAS(BEST) |
-        HAS_ALWAYS,
-    merge_command};
+    .name = "merge",
+    .operands = "TARGET SOURCE...",
+    .least = 2,
+    .most = -1,
+    .summary = "Add the rows of stores to a store",
+    .text =
+        "The result is the union of sets of rows, the same in any order and "
+        "after any number of times. TARGET is created if there is none; all "
+        "sources are added or none is. Printed are the numbers of rows added, "
+        "known before and skipped, and why rows were skipped.",
+    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
+               HAS(BEST) | HAS_ALWAYS,
+    .main = merge_command};
 
 const tool_command tune_import = {
-    "import",
-    "FILE...",
-    1,
-    -1,
-    "Add measurements from JSON Lines",
-    "Adds each row that is not there yet to the store that is written. A "
-    "FILE of - is standard input. A line that is no measurement is an error "
-    "that names its number, and nothing of that file is added; with "
-    "--skip-invalid it is skipped and counted.",
-    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(SKIP_INVALID) |
-        HAS_ALWAYS,
-    import_command};
+    .name = "import",
+    .operands = "FILE...",
+    .least = 1,
+    .most = -1,
+    .summary = "Add measurements from JSON Lines",
+    .text =
+        "Adds each row that is not there yet to the store that is written. A "
+        "FILE of - is standard input. A line that is no measurement is an "
+        "error that names its number, and nothing of that file is added; with "
+        "--skip-invalid it is skipped and counted.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
+               HAS(SKIP_INVALID) | HAS_ALWAYS,
+    .main = import_command};

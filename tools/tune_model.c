@@ -454,28 +454,33 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_model = {
-    "model",
-    "train|judge|show [FILE...]",
-    1,
-    -1,
-    "Fit the model that ranks variants on graphs nobody measured",
-    "'model train [STORE.db|GRAPH]...' fits boosted trees to the "
-    "measurements of the stores named, or of all that are in use, and writes "
-    "them to --output (default tuning.model beside the user's store, where "
-    "contexts find it before the package's). GRAPHs complete rows that were "
-    "stored before the degrees of sources were part of a graph's signature. "
-    "Its report leaves graphs out, an eighth of them at a time: the "
-    "geometric mean and the worst of the time chosen over the best measured, "
-    "by the choice of a context, by the model alone, by the best of its "
-    "first four (--effort race), by near graphs, by the rule and by that of "
-    "the DF-GNN paper; then the graphs on which the model does worst (--all: "
-    "every graph). A way whose choice was not measured on a graph is not "
-    "judged on it.\n\n'model judge [STORE.db|GRAPH]...' writes no model. It "
-    "also leaves out, with the graphs, all problems of the judged width and "
-    "number of heads (SHAPE, and the best of that model's first four), and "
-    "shows how the regret falls with the share of the graphs that are "
-    "learned from. It fits a forest for each of these, which takes "
-    "minutes.\n\n'model show [FILE]' lists what the models in use, or a "
-    "file's, were fitted to, and how much each feature explains.",
-    HAS(STORE) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) | HAS_ALWAYS,
-    command};
+    .name = "model",
+    .operands = "train|judge|show [FILE...]",
+    .least = 1,
+    .most = -1,
+    .summary = "Fit the model that ranks variants on graphs nobody measured",
+    .text =
+        "'model train [STORE.db|GRAPH]...' fits boosted trees to the "
+        "measurements of the stores named, or of all that are in use, and "
+        "writes them to --output (default tuning.model beside the user's "
+        "store, where contexts find it before the package's). GRAPHs complete "
+        "rows that were stored before the degrees of sources were part of a "
+        "graph's signature. Its report leaves graphs out, an eighth of them "
+        "at a time: the geometric mean and the worst of the time chosen over "
+        "the best measured, by the choice of a context, by the model alone, "
+        "by the best of its first four (--effort race), by near graphs, by "
+        "the rule and by that of the DF-GNN paper; then the graphs on which "
+        "the model does worst (--all: every graph). A way whose choice was "
+        "not measured on a graph is not judged on it.\n"
+        "\n"
+        "'model judge [STORE.db|GRAPH]...' writes no model. It also leaves "
+        "out, with the graphs, all problems of the judged width and number of "
+        "heads (SHAPE, and the best of that model's first four), and shows "
+        "how the regret falls with the share of the graphs that are learned "
+        "from. It fits a forest for each of these, which takes minutes.\n"
+        "\n"
+        "'model show [FILE]' lists what the models in use, or a file's, were "
+        "fitted to, and how much each feature explains.",
+    .options = HAS(STORE) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) |
+               HAS_ALWAYS,
+    .main = command};

@@ -117,16 +117,17 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_pin = {
-    "pin",
-    "[VARIANT [GRAPH]]",
-    0,
-    2,
-    "Set a variant by hand, or list the pins",
-    "For the operators, passes and types that are given, the variant is used "
-    "wherever it applies, or on one graph, whatever was measured; with --bias "
-    "or --dropout only for problems that have it. A pin is "
-    "local to the store file: it is neither merged nor exported nor "
-    "published. Without VARIANT the pins are listed; --remove removes them.",
-    HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(BIAS) | HAS(DROPOUT) | HAS(STORE) |
-        HAS(REMOVE) | HAS_ALWAYS,
-    command};
+    .name = "pin",
+    .operands = "[VARIANT [GRAPH]]",
+    .least = 0,
+    .most = 2,
+    .summary = "Set a variant by hand, or list the pins",
+    .text = "For the operators, passes and types that are given, the variant "
+            "is used wherever it applies, or on one graph, whatever was "
+            "measured; with --bias or --dropout only for problems that have "
+            "it. A pin is local to the store file: it is neither merged nor "
+            "exported nor published. Without VARIANT the pins are listed; "
+            "--remove removes them.",
+    .options = HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(BIAS) | HAS(DROPOUT) |
+               HAS(STORE) | HAS(REMOVE) | HAS_ALWAYS,
+    .main = command};

@@ -106,19 +106,21 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_report = {
-    "report",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Make a page of HTML about the measurements",
-    "Makes one file that needs no network: the contents of the stores, a map "
-    "of graphs and problems with the gain of tuning, the variants of each "
-    "problem with their intervals, floors and predicted times, the effect of "
-    "each parameter, the graphs and those near them, the cost of tuning, and "
-    "the loss that there would have been on graphs without measurements. A "
-    "GRAPH adds the degrees of its sources. --against compares with another "
-    "store: what became faster or slower, and which winners changed. The "
-    "same rows give the same bytes; the page is written whole or not at all.",
-    HAS(STORE) | HAS(AGAINST) | HAS(COPY_GBPS) | HAS(ALL) | HAS(OUTPUT) |
-        (HAS_ALWAYS & ~HAS(JSON)),
-    command};
+    .name = "report",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Make a page of HTML about the measurements",
+    .text =
+        "Makes one file that needs no network: the contents of the stores, a "
+        "map of graphs and problems with the gain of tuning, the variants of "
+        "each problem with their intervals, floors and predicted times, the "
+        "effect of each parameter, the graphs and those near them, the cost "
+        "of tuning, and the loss that there would have been on graphs without "
+        "measurements. A GRAPH adds the degrees of its sources. --against "
+        "compares with another store: what became faster or slower, and which "
+        "winners changed. The same rows give the same bytes; the page is "
+        "written whole or not at all.",
+    .options = HAS(STORE) | HAS(AGAINST) | HAS(COPY_GBPS) | HAS(ALL) |
+               HAS(OUTPUT) | (HAS_ALWAYS & ~HAS(JSON)),
+    .main = command};

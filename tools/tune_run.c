@@ -304,22 +304,24 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_run = {
-    "run",
-    "GRAPH...",
-    0,
-    -1,
-    "Measure variants and store the figures",
-    "Every applicable variant is checked against a float64 reference, then "
-    "timed in interleaved rounds beside the choice of the rule, its anchor. "
-    "Each finished measurement is stored at once: measurements that are "
-    "stored are not made again, an interrupted run loses nothing, and the "
-    "same command resumes. With several devices, or --device all for all "
-    "GPUs, each has a process; devices of one model share the problems. "
-    "Where dfgnn is built --with-mpi, so do the processes of 'mpirun "
-    "dfgnn-tune run', of any number of hosts: each takes the next problem "
-    "that nobody has, and stores of different hosts are merged into each "
-    "other at the end.",
-    HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) | HAS(TIME_LIMIT) |
-        HAS(SEED) | HAS(JOB) | HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
-        HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,
-    command};
+    .name = "run",
+    .operands = "GRAPH...",
+    .least = 0,
+    .most = -1,
+    .summary = "Measure variants and store the figures",
+    .text =
+        "Every applicable variant is checked against a float64 reference, "
+        "then timed in interleaved rounds beside the choice of the rule, its "
+        "anchor. Each finished measurement is stored at once: measurements "
+        "that are stored are not made again, an interrupted run loses "
+        "nothing, and the same command resumes. With several devices, or "
+        "--device all for all GPUs, each has a process; devices of one model "
+        "share the problems. Where dfgnn is built --with-mpi, so do the "
+        "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
+        "takes the next problem that nobody has, and stores of different "
+        "hosts are merged into each other at the end.",
+    .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
+               HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(SHARD) |
+               HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
+               HAS(ANONYMOUS) | HAS_ALWAYS,
+    .main = command};

@@ -201,14 +201,14 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_show = {
-    "show",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Show the winners in the stores",
-    "Lists the winner of every measured problem, or with --all every "
-    "measured variant, rejected ones included. A GRAPH is a file, or a name "
-    "as it is stored, in which * matches any text. Problem options that are "
-    "given restrict what is shown.",
-    HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_ALWAYS,
-    command};
+    .name = "show",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Show the winners in the stores",
+    .text = "Lists the winner of every measured problem, or with --all every "
+            "measured variant, rejected ones included. A GRAPH is a file, or "
+            "a name as it is stored, in which * matches any text. Problem "
+            "options that are given restrict what is shown.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_ALWAYS,
+    .main = command};

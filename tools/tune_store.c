@@ -202,26 +202,29 @@ static int export_command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_stat = {
-    "stat",
-    "",
-    0,
-    0,
-    "Count what the stores hold",
-    "Counts rows, graphs, widths and problems by device, operator, pass, "
-    "dtype, and whether with attention weights, bias or dropout; and tells "
-    "how many compiled kernels the user's cache holds, how large they are "
-    "and how often they were used: --kernels shows that alone.",
-    HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
-    stat_command};
+    .name = "stat",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "Count what the stores hold",
+    .text =
+        "Counts rows, graphs, widths and problems by device, operator, pass, "
+        "dtype, and whether with attention weights, bias or dropout; and tells "
+        "how many compiled kernels the user's cache holds, how large they are "
+        "and how often they were used: --kernels shows that alone.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
+    .main = stat_command};
 
 const tool_command tune_export = {
-    "export",
-    "",
-    0,
-    0,
-    "Write measurements as JSON Lines",
-    "Writes one object per line, with every field of a measurement. Numbers "
-    "keep all their digits, so that importing gives the same rows.",
-    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-        HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) | HAS_ALWAYS,
-    export_command};
+    .name = "export",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "Write measurements as JSON Lines",
+    .text = "Writes one object per line, with every field of a measurement. "
+            "Numbers keep all their digits, so that importing gives the same "
+            "rows.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
+               HAS(ONLY_WINNERS) | HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) |
+               HAS_ALWAYS,
+    .main = export_command};
