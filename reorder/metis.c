@@ -10,9 +10,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* The nodes of a part.  So few fit the cache of a multiprocessor or core
- * several times over; with fewer, METIS has to make so many parts that it is
- * slow. */
+/* The nodes of a part.  The features of so few fit the cache of a
+ * multiprocessor or core several times over; with fewer, METIS has to make so
+ * many parts that it is slow. */
 #define PART 256
 
 /* METIS draws from the random numbers of the C library. */
