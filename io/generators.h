@@ -12,7 +12,8 @@ typedef dfgnn_status dfgnn__generate(dfgnn__parts *parts, const double *value);
 dfgnn__generate dfgnn__generate_sbm_pattern; /* batch seed */
 dfgnn__generate dfgnn__generate_sbm_cluster; /* batch seed */
 dfgnn__generate dfgnn__generate_sbm;      /* nodes deviation min-nodes max-nodes
-                                           * communities inside edges batch seed */
+                                           * communities inside edges batch
+                                           * seed */
 dfgnn__generate dfgnn__generate_knn;      /* nodes k batch seed */
 dfgnn__generate dfgnn__generate_region;   /* nodes drop batch seed */
 dfgnn__generate dfgnn__generate_powerlaw; /* nodes edges max-degree columns

@@ -29,8 +29,7 @@ typedef struct dfgnn__groups {
   int32_t *group; /* [nodes]: the group of each node */
   int64_t *work;  /* [count]: the work of each group's rows */
   int64_t count;
-  dfgnn__adjacency
-      graph; /* groups as nodes; weights count edges between them */
+  dfgnn__adjacency graph; /* its nodes are groups; weights count edges */
 } dfgnn__groups;
 
 /* Groups nodes by size-constrained label propagation (Meyerhenke, Sanders &

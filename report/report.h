@@ -19,13 +19,12 @@ typedef struct dfgnn_report_note {
 typedef struct dfgnn_report_graph {
   char name[256];
   dfgnn_signature signature;
-  double
-      sources[DFGNN_HISTOGRAM_BINS]; /* like signature.histogram, for sources */
+  double sources[DFGNN_HISTOGRAM_BINS]; /* the histogram of the sources */
 } dfgnn_report_graph;
 
 typedef struct dfgnn_report_input {
   const char *title;
-  const char *command;      /* that made the page; NULL: not shown */
+  const char *command;      /* the command line that made the page, or NULL */
   const char *commit;       /* of the library's source; NULL or "": not known */
   const char *const *store; /* names of the stores that rows are from */
   size_t stores;
@@ -38,9 +37,8 @@ typedef struct dfgnn_report_input {
   const char *other; /* the other store's name; NULL: nothing to compare */
   const dfgnn_measurement *other_row;
   size_t other_count;
-  double
-      copy_gbps; /* copy bandwidth of the devices; 0: that known of the model */
-  int all;       /* 1: every variant, not the best alone */
+  double copy_gbps; /* bandwidth of the devices; 0: that known of the model */
+  int all;          /* 1: every variant, not the best alone */
 } dfgnn_report_input;
 
 dfgnn_status dfgnn__report_page(dfgnn_page *page,

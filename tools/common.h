@@ -134,12 +134,11 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, kernels, best, json, quiet; /* best: of a problem; 0: all rows */
+      all, kernels, best, json, quiet; /* best: variants kept; 0: all rows */
   const char *from_arch, *arch, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
-  int part,
-      parts; /* of the shard, one for a process of a fleet, from 0; 0: all */
+  int part, parts;   /* a fleet's process takes part 0 .. parts - 1; 0: all */
   int skip_invalid, remove;
   unsigned orders; /* --method, --reorder: a bit for each dfgnn_order */
   const char *map;

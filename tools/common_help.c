@@ -199,12 +199,11 @@ void tool_manual(FILE *out, const tool_program *program) {
     fprintf(out, ".SH %s\n", s->title);
     roff_text(out, s->text);
   }
-  fputs(".SH EXIT STATUS\n"
-        ".TP\n0\ndone\n.TP\n1\nfailed\n.TP\n2\nwrong usage\n"
-        ".TP\n3\nthe time limit was reached; the same command resumes\n"
-        ".TP\n4\na candidate failed its check\n.TP\n5\na store is invalid\n"
-        ".TP\n130\ninterrupted; what was measured is kept\n"
-        ".SH SEE ALSO\n.BR dfgnn\\-tune (1),\n.BR dfgnn\\-bench (1),\n"
-        ".BR dfgnn\\-graph (1),\n.BR dfgnn\\-job (5),\n.BR dfgnn (7)\n",
+  fputs(".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nfailed\n.TP\n2\nwrong "
+        "usage\n.TP\n3\nthe time limit was reached; the same command "
+        "resumes\n.TP\n4\na candidate failed its check\n.TP\n5\na store is "
+        "invalid\n.TP\n130\ninterrupted; the measurements are kept\n.SH SEE "
+        "ALSO\n.BR dfgnn\\-tune (1),\n.BR dfgnn\\-bench (1),\n.BR "
+        "dfgnn\\-graph (1),\n.BR dfgnn\\-job (5),\n.BR dfgnn (7)\n",
         out);
 }

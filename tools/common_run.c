@@ -58,7 +58,7 @@ static void interrupt(int signal) {
   if (interrupts++)
     _exit(TOOL_INTERRUPTED);
   static const char note[] =
-      "\ninterrupted: keeping what is measured; once more to quit at once\n";
+      "\ninterrupted: measurements are kept; interrupt again to quit at once\n";
   if (signal == SIGINT && write(STDERR_FILENO, note, sizeof note - 1) < 0)
     _exit(TOOL_INTERRUPTED);
 }

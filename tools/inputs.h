@@ -44,7 +44,7 @@ void tool_problem_text(char *text, size_t size, const dfgnn_problem *problem);
  * non-zero exit status. */
 typedef struct tool_case {
   size_t index, total; /* among all cases */
-  const char *label;   /* of graph */
+  const char *label;   /* the graph's */
   const dfgnn_csr *csr;
   dfgnn_context *ctx;
   const dfgnn_device_info *info;

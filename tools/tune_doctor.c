@@ -77,8 +77,8 @@ static dfgnn_status examine_layer(doctor *d, const dfgnn_store_layer *layer) {
       "%zu rows that no layer before has, %llu invalid", after - before,
       (unsigned long long)invalid);
   if (layer->writable && access(path, W_OK))
-    say(d, "store", path, "read-only",
-        "what is measured cannot be kept in it: %s", strerror(errno));
+    say(d, "store", path, "read-only", "measurements cannot be kept in it: %s",
+        strerror(errno));
   return DFGNN_OK;
 }
 

@@ -54,8 +54,7 @@ typedef struct dfgnn_arm {
   int *round;        /* the round of each: pairs arms sampled in the same one */
   double rough;      /* log ratio of the rough time; infinity: none */
   double cost_s;     /* wall time of one sample */
-  dfgnn_interval
-      ratio; /* from log_ratio; the caller sets that of STORED arms */
+  dfgnn_interval ratio; /* from log_ratio; STORED: set by the caller */
 } dfgnn_arm;
 
 typedef struct dfgnn_search {

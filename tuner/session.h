@@ -14,7 +14,7 @@ typedef struct dfgnn_session {
   dfgnn_tune_options options; /* with defaults filled in */
   double start;               /* by dfgnn__seconds() */
 
-  dfgnn_measurement row; /* what all rows of this run share */
+  dfgnn_measurement row; /* the fields that all rows of this run share */
   char run[33], protocol[32];
   dfgnn_history *history;
   dfgnn_trials trials;

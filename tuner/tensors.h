@@ -11,8 +11,7 @@
 #define DFGNN_GUARD_BYTE 0xa5 /* the value of these bytes */
 #define DFGNN_GIVEN_BYTE 0x3f /* .75 in float, in other types some number */
 #define DFGNN_CHUNK ((size_t)1 << 20)
-#define DFGNN_PARALLEL 100000 /* from this many numbers on, threads are used   \
-                               */
+#define DFGNN_PARALLEL 100000 /* up to so many numbers, one thread works */
 
 /* One tensor of the problem.  memory begins DFGNN_GUARD bytes before it. */
 typedef struct dfgnn_buffer {

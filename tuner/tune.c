@@ -359,11 +359,11 @@ static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
     status = conclude(r, s);
   if (!status && s->search.lost)
     status = dfgnn__fail(DFGNN_ERROR_DEVICE,
-                         "the device stopped working during a candidate's run; "
-                         "what was measured is kept, run again to go on");
+                         "the device stopped working during a candidate's "
+                         "run; the measurements are kept, run again to go on");
   if (!status && s->search.interrupted)
     status = dfgnn__fail(DFGNN_ERROR_INTERRUPTED,
-                         "tuning was stopped; what was measured is kept");
+                         "tuning was stopped; the measurements are kept");
   return status;
 }
 
