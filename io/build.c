@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct owned {
-  dfgnn_csr csr; /* first, so that dfgnn_csr_free finds the rest */
+  dfgnn_csr csr; /* the first member: dfgnn_csr_free casts to owned */
   dfgnn__parts parts;
   char *name;
 } owned;

@@ -72,7 +72,7 @@ dfgnn_status dfgnn__generate_sbm_pattern(dfgnn__parts *parts,
                                          const double *value) {
   double probability[6 * 6];
   for (int a = 0; a < 6; a++)
-    for (int b = 0; b < 6; b++) /* the pattern is the sixth */
+    for (int b = 0; b < 6; b++) /* block 5 is the pattern */
       probability[6 * a + b] = a == b || a == 5 || b == 5 ? 0.5 : 0.35;
   return benchmark(parts, value[0], value[1], probability, 6);
 }

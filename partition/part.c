@@ -59,8 +59,8 @@ typedef struct maker {
   const dfgnn_csr *csr;
   const int32_t *owner;
   int parts, rank;
-  int32_t *mark;    /* [nodes] the last rank that needs it, plus 1 */
-  int32_t *place;   /* [nodes] number among the part's own nodes, or its halo */
+  int32_t *mark;    /* [nodes] the last rank that needs the node, plus 1 */
+  int32_t *place;   /* [nodes] number among the part's own nodes or its halo */
   int64_t *begin;   /* [parts + 1] the first row of each part */
   int32_t *by_part; /* [nodes] rows, part after part, rising */
   int32_t *found;   /* [nodes] scratch: nodes that were found */

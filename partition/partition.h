@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* In the balance of parts the work of a row is its edges, and this much for the
- * work that a layer does once per node. */
+/* In the balance of parts a row counts as its number of edges plus this
+ * constant, for the work that a layer does once per node. */
 #define DFGNN_PARTITION_NODE 4
 
 static inline int64_t dfgnn__row_work(const dfgnn_csr *csr, int64_t i) {

@@ -20,7 +20,7 @@
 
 __extension__ typedef __int128 wide;
 
-/* Edges of a merged community, added up. */
+/* The edges of a merged community; parallel edges are added up. */
 typedef struct bundle {
   int64_t count;
   int64_t *weight;
@@ -29,13 +29,13 @@ typedef struct bundle {
 
 typedef struct forest {
   const dfgnn__adjacency *graph;
-  int64_t total;            /* sum of all degrees */
-  int64_t *degree;          /* [nodes]: of a root's community */
-  int32_t *parent;          /* the node that a node joined; a root: itself */
-  int32_t *top;             /* towards the root, shortened as it is walked */
-  int32_t *child, *sibling; /* the last joined one first; -1: none */
-  int32_t *joined;          /* the round in which a node joined it last */
-  bundle *edges;            /* of nodes that others joined; else the graph's */
+  int64_t total;   /* sum of all degrees */
+  int64_t *degree; /* [nodes]: for a root, the degree of its community */
+  int32_t *parent; /* the node that a node joined; a root has itself */
+  int32_t *top;    /* a node nearer to the root; walks shorten the path */
+  int32_t *child, *sibling; /* lists of joined nodes, newest first; -1: end */
+  int32_t *joined;          /* the round in which a node last joined this one */
+  bundle *edges;            /* merged edges; NULL weight: those of the graph */
   int64_t *sum;             /* weight towards each root, while it is added up */
   int32_t *touched;         /* the roots whose sum is not zero */
 } forest;

@@ -8,7 +8,7 @@
 #include "report/svg.h"
 #include "tuner/replay.h"
 
-/* If no row was written for longer, tuning paused. */
+/* If no row was written for this many seconds, tuning paused. */
 #define PAUSE_S 60
 
 /* ---- best so far --------------------------------------------------------- */

@@ -138,7 +138,7 @@ static void fill_predictions(const report_data *d, report_problem *p,
   p->chosen[REPORT_WAY_MODEL] = all->variant[all->best]->name;
   const size_t count = dfgnn__predicted_first(first, DFGNN_REGRET_FIRST, all);
   double least = INFINITY;
-  if (count) /* unless one of them was measured */
+  if (count) /* the choice if none of them was measured */
     p->chosen[REPORT_WAY_FIRST] = first[0]->name;
   for (size_t i = 0; i < count; i++) {
     const double loss = dfgnn__report_loss(p, first[i]->name);

@@ -10,7 +10,7 @@
 
 typedef struct probe {
   const tool_case *each;
-  dfgnn_plan *plan; /* for execute() */
+  dfgnn_plan *plan; /* used by execute() alone */
   const dfgnn_args *args;
   void *workspace;
 } probe;
@@ -75,7 +75,7 @@ static dfgnn_status new_graph(probe *p, double *seconds) {
 
 static dfgnn_status execute(probe *p, double *seconds) {
   dfgnn_context *ctx = p->each->ctx;
-  const int calls = 100; /* fewer than a stream queues */
+  const int calls = 100; /* a stream queues more launches than this */
   dfgnn_status status = ctx->backend->synchronize(ctx->device, NULL);
   double began = tool_now();
   for (int i = 0; i < calls && !status; i++)

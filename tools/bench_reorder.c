@@ -22,7 +22,7 @@ enum { BEFORE, AFTER, INSIDE, SIDES };
 
 typedef struct side {
   dfgnn_graph *graph;
-  dfgnn_harness *harness; /* INSIDE: that of BEFORE, whose order it takes */
+  dfgnn_harness *harness; /* INSIDE uses the harness of BEFORE */
   dfgnn_signature signature;
 } side;
 

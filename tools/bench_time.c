@@ -42,12 +42,12 @@ typedef struct entry {
   const char *status;
   char reason[256];
   double rel_error, prepare_ms;
-  double *log_ms;  /* one per round; NaN: dropped */
-  double *tainted; /* disturbed ones as well, used if no other is left */
+  double *log_ms;  /* one per round; NaN: the sample was dropped */
+  double *tainted; /* with disturbed samples; used if no other is left */
   int clean;       /* samples that were not disturbed */
   dfgnn_interval ms;
   double ratio, speedup_unfused;
-  double payback_calls; /* calls that earn its preparation back */
+  double payback_calls; /* calls that earn prepare_ms back */
 } entry;
 
 typedef struct session {

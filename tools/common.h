@@ -163,7 +163,7 @@ typedef struct tool_section {
 typedef struct tool_command {
   const char *name;     /* "run"; "" for a tool without commands */
   const char *operands; /* "GRAPH..."; "" none */
-  int least, most;      /* operands; most -1: any number */
+  int least, most;      /* number of operands; most -1: no limit */
   const char *summary;  /* one line */
   const char *text;     /* paragraphs */
   uint64_t options;

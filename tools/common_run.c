@@ -1,4 +1,4 @@
-/* common_run.c - from argv to a command's exit status */
+/* common_run.c - parses argv, runs the command, returns its status */
 #include "base/error.h"
 #include "tools/common.h"
 #include <getopt.h>
@@ -89,7 +89,7 @@ void tool_progress(const tool_settings *settings, double done, double eta_s,
   static double last;
   int terminal = isatty(STDERR_FILENO);
   double now = tool_now();
-  if (!last) /* a log gets no line of what is done at once */
+  if (!last) /* a log gets no line about quick work */
     last = terminal ? now - 1 : now;
   if (settings->quiet || now - last < (terminal ? 0.1 : 10))
     return;

@@ -13,9 +13,9 @@
 typedef struct member {
   const tool_member *of;
   pid_t pid;
-  int errors;      /* our end of the pipe that is its standard error */
-  FILE *rows;      /* the file that it writes its rows to */
-  char line[1024]; /* the part of its last line that came so far */
+  int errors;      /* the read end of the member's standard error */
+  FILE *rows;      /* the file that the member writes its rows to */
+  char line[1024]; /* the unfinished last line of its errors */
   size_t length;
 } member;
 

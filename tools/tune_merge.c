@@ -16,7 +16,7 @@ static const tool_column columns[] = {
     {"known", "KNOWN", TOOL_COUNT},  {"skipped", "SKIPPED", TOOL_COUNT},
     {"why", "WHY", TOOL_TEXT},       {NULL, NULL, 0}};
 
-/* Counts of the rows of one source that were skipped, by why[]. */
+/* Counts of the skipped rows of one source, one for each text of why[]. */
 typedef struct reasons {
   int64_t count[5];
 } reasons;

@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "kernels/common/fingerprint.h"
 
-#define SMOOTHING 1024.0 /* added to a leaf's weight: one sure row's */
+/* Added to a leaf's weight; the weight of one sure row. */
+#define SMOOTHING 1024.0
 
 typedef struct cell {
   int64_t gradient, weight, rows;

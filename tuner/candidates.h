@@ -8,8 +8,8 @@
 
 typedef struct dfgnn_trial {
   const dfgnn_variant *variant;
-  dfgnn_plan *plan;   /* made when it is first looked at */
-  const char *status; /* as it is stored; NULL while undecided */
+  dfgnn_plan *plan;   /* made at the first look */
+  const char *status; /* the text that is stored; NULL while undecided */
   char reason[256];   /* why it was rejected */
   double rel_error;
   size_t workspace;

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#define LEAST_KNOWN 12 /* arms before predictions are judged */
+#define LEAST_KNOWN 12 /* fewest known arms by which predictions are judged */
 #define LEAST_SPREAD 0.03
 #define SPREADS 2.0
 #define JUDGED 0.7 /* predicted losses up to a factor of two are judged */

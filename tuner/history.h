@@ -13,7 +13,8 @@
 
 typedef struct dfgnn_history dfgnn_history;
 
-/* problem: a row whose device, problem and protocol are set. */
+/* Loads the rows of the stores; problem is a row whose device, problem and
+ * protocol are set. */
 dfgnn_status dfgnn__history_load(dfgnn_history **history, dfgnn_context *ctx,
                                  const dfgnn_measurement *problem);
 void dfgnn__history_free(dfgnn_history *history);

@@ -135,8 +135,8 @@ static int is_drawn(const dfgnn_train_group *g, double share) {
   return (double)lot / 9007199254740992.0 < share;
 }
 
-/* Does a problem tell of this shape: has it the same width or, if the shape has
- * several heads, as many? */
+/* Is a problem related to a shape: has it the same width or, if the shape has
+ * several heads, as many heads? */
 static int tells_shape(const dfgnn_train_group *g,
                        const dfgnn_train_group *shape) {
   return g->problem.dim == shape->problem.dim ||

@@ -205,7 +205,7 @@ static dfgnn_status time_again(retime *t, dfgnn_search *search) {
   return search->lost ? t->status : DFGNN_OK;
 }
 
-/* Chooses, and lists the variants to be timed, under the context's lock: a
+/* Chooses a variant and lists those to be timed, under the context's lock: a
  * reload replaces the table. */
 static dfgnn_status select_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
                                 const dfgnn_problem *problem,

@@ -67,7 +67,7 @@ typedef struct dfgnn_regret_summary {
   size_t count[DFGNN_REGRET_CHOICES];
   double mean[DFGNN_REGRET_CHOICES], worst[DFGNN_REGRET_CHOICES];
   double spread;     /* geometric mean */
-  size_t candidates; /* most of any problem: the size of the registry */
+  size_t candidates; /* the most of one problem */
 } dfgnn_regret_summary;
 
 void dfgnn__regret_summarize(dfgnn_regret_summary *summary,

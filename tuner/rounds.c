@@ -6,7 +6,7 @@
 #include "lib/signature.h"
 #include "tuner/race.h"
 
-#define ATTEMPTS 4 /* to take an undisturbed sample */
+#define ATTEMPTS 4 /* at an undisturbed sample, at most */
 
 static uint64_t draw(dfgnn_race *r) { return dfgnn__mix(r->random++); }
 

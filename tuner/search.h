@@ -49,11 +49,11 @@ typedef enum dfgnn_arm_state {
 typedef struct dfgnn_arm {
   dfgnn_arm_state state;
   size_t count, capacity;
-  double *ms;        /* raw samples */
-  double *log_ratio; /* to the anchor around each */
-  int *round;        /* the round of each: pairs arms sampled in the same one */
-  double rough;      /* log ratio of the rough time; infinity: none */
-  double cost_s;     /* wall time of one sample */
+  double *ms;           /* raw samples */
+  double *log_ratio;    /* of each sample to the anchor samples around it */
+  int *round;           /* the round of each sample, by which arms are paired */
+  double rough;         /* log ratio of the rough time; infinity: none */
+  double cost_s;        /* wall time of one sample */
   dfgnn_interval ratio; /* from log_ratio; STORED: set by the caller */
 } dfgnn_arm;
 
