@@ -1,5 +1,5 @@
 #!/bin/sh
-# The backward pass against the forward pass, each tuned, by operator and graph.
+# Compares the tuned backward pass with the tuned forward pass, by operator and graph.
 #
 #   bench/backward.sh OUT.json GRAPH... [PROBLEM OPTIONS OF dfgnn-tune]
 #

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The tuned choice on the CPU against the same layer of torch CPU operators, the
-# way PyG composes it, in one run: for each graph tuning, dfgnn-bench and
-# torch, one after the other, twice, the better of each kept.
+# Compares the tuned choice on the CPU with the same layer composed of torch's CPU
+# operators as PyG composes it.  One run tunes, then times each graph by dfgnn-bench
+# and by torch, twice, and keeps the better time of each.
 #
 #   bench/cpu_vs_torch.sh OUT.json GRAPH.npz...
 #
 #   OPTIONS='--op gt --dim 128'   the problem; several operators are allowed
-#   THREADS=2                     of both
+#   THREADS=2                     threads of both
 #   STORE=FILE                    (default OUT.db)
 #   PYTHON=python3                one that has torch, numpy and scipy
 . "$(dirname "$0")/lib.sh"

@@ -1,12 +1,12 @@
-/* dfgnn-plot.c - pictures of figures, as SVG, drawn by the code of the report
+/* dfgnn-plot.c - draws figures as SVG, by the code of the report
  *
  *   dfgnn-plot lines|bars [-x] [-y] TITLE X-LABEL Y-LABEL FILE... >OUT.svg
  *
- * -x and -y make an axis logarithmic.  A file of lines has a name in double
- * quotes before each line's points, "x y" each; a file of bars has the names of
- * a group's bars in its first line, behind a word, and then a group a line: its
- * name and a number each, "nan" or "-" for none.  Bars of several files stand
- * one below the other. */
+ * -x and -y make an axis logarithmic.  A file of lines has, for each line, its
+ * name in double quotes and then its points, "x y" on a line each.  A file of
+ * bars has a word and the names of the bars in its first line; each further
+ * line is a group: its name and a number for each bar, "nan" or "-" for none.
+ * The bars of several files are drawn one below the other. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -29,7 +29,8 @@ typedef struct group {
   double value[MOST_LINES];
 } group;
 
-static const char *const *labels; /* title, that of x, that of y */
+static const char *const
+    *labels; /* the title, the label of x, the label of y */
 static int logarithmic_x, logarithmic_y;
 
 static void die(const char *file, const char *what) {
@@ -44,8 +45,8 @@ static FILE *open_file(const char *name) {
   return in;
 }
 
-/* The next word of a line, or what stands between double quotes; NULL at the
- * end. */
+/* The next word of a line, or the text between double quotes; NULL at the end.
+ */
 static char *next_word(char **at) {
   char *word = *at + strspn(*at, " \t\r\n");
   if (!*word)
@@ -107,7 +108,7 @@ static void fit(dfgnn_axis *axis, const line *lines, size_t count, int of_y) {
     die("axis", "out of memory");
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; k < lines[i].count; k++)
-      if (!logarithmic_x || lines[i].x[k] > 0) /* what is drawn */
+      if (!logarithmic_x || lines[i].x[k] > 0) /* is drawn */
         all[n++] = of_y ? lines[i].y[k] : lines[i].x[k];
   dfgnn__axis_fit(axis, all, n);
   free(all);
@@ -153,7 +154,7 @@ static size_t read_bars(char names[][NAME], size_t *bars, group *groups,
     char *at = text;
     if (!(word = next_word(&at)))
       continue;
-    if (!*bars) { /* the first line */
+    if (!*bars) { /* the first line has the names */
       while ((word = next_word(&at)) && *bars < MOST_LINES)
         snprintf(names[(*bars)++], NAME, "%s", word);
       continue;

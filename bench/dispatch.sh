@@ -1,5 +1,5 @@
 #!/bin/sh
-# What dispatch costs on the host: a cached plan, a new plan, a new graph.
+# Times dispatch on the host: a cached plan, a new plan, a new graph.
 #
 #   bench/dispatch.sh OUT.json GRAPH... [OPTIONS OF dfgnn-bench]
 . "$(dirname "$0")/lib.sh"

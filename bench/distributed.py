@@ -1,14 +1,14 @@
 """Times layers over parts of a graph against one GPU: strong and weak scaling,
-how much of the exchange is hidden, memory a rank.
+how much of the exchange is hidden, memory of each rank.
 
     torchrun --nproc-per-node 2 bench/distributed.py --graphs ppa,arxiv \\
         --out bench/results/h200x2/scaling.json
 
 Each case is forward and backward of one layer without its projections.  Rank 0
 times the whole graph alone, then all ranks time their parts, then their parts
-with the exchange switched off.  With --weak rank 0 alone has no more than its
-own nodes and the edges between them, so that a rank's work is the same.  With
---links the exchange itself is timed, by bytes.
+with the exchange switched off.  With --weak rank 0 alone times its own nodes
+and the edges between them, the work of one rank.  With --links the exchange
+itself is timed, by bytes.
 
 A graph is NAME.npz of --folder, or a specification of dfgnn-graph generate.
 Times are medians of rounds in which all ranks start together; a round is the
@@ -36,9 +36,9 @@ PROBLEMS = {
 
 
 def tensors_of(op, nodes, heads, dim, dtype, device):
-    """What the operator reads; the same rows for the same node numbers."""
+    """The inputs of the operator: equal rows for equal node numbers."""
     def new(*tail, dtype=dtype):
-        # a hash of the number: ranks make their rows without the whole
+        # a function of the node's number: ranks make only their own rows
         count = 1
         for size in tail:
             count *= size
@@ -108,7 +108,7 @@ def step(op, graph, tensors, grad):
 
 
 def graph_bytes(graph):
-    """Of a graph's matrices and what the library holds for them."""
+    """Bytes of a graph's matrices and of the library's views of them."""
     if graph.exchange is not None:
         return (graph_bytes(graph.split.interior)
                 + graph_bytes(graph.split.outer) + graph.exchange.nbytes)
@@ -117,7 +117,7 @@ def graph_bytes(graph):
 
 
 def memory_of(run, graph, tensors, device):
-    """MB that a step takes at most: what it adds, its tensors with their
+    """The peak MB of a step: the memory it adds, its tensors with their
     gradients and the graph."""
     if device.type != "cuda":
         return None
@@ -144,7 +144,7 @@ def load_whole(name, folder, device):
 
 
 def split(name, args, rank, world, folder):
-    """The part of this rank; rank 0 divides."""
+    """The part of this rank; rank 0 divides the graph."""
     cell = [None]
     if rank == 0:
         graph = load_whole(name, args.folder, "cpu")
@@ -160,7 +160,7 @@ def split(name, args, rank, world, folder):
 
 
 def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
-    """One row; the single GPU's figures are those of rank 0."""
+    """One row of results; rank 0 measures the single GPU's figures."""
     found = dict(op=op, heads=heads, dim=dim,
                  dtype=str(dtype).replace("torch.", ""))
     single = peak = None
@@ -204,7 +204,7 @@ def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
 
 
 def exchange_alone(op, graph, tensors):
-    """The exchanges of a step, and nothing else."""
+    """Runs the exchanges of a step, and nothing else."""
     exchange = graph.exchange
     shipped = tensors[1:] if op == "gt" else [tensors[0], tensors[2]]
     shipped = [t.detach() for t in shipped]
@@ -218,8 +218,8 @@ def exchange_alone(op, graph, tensors):
 
 
 def errors(wanted, found, graph, rank):
-    """Largest difference of any output or gradient, relative to the largest
-    value, from rank 0's single process: of every 16th row."""
+    """The largest difference of any output or gradient from rank 0's single
+    process, relative to the largest value; every 16th row is compared."""
     rows = [None] * dist.get_world_size() if rank == 0 else None
     dist.gather_object([(graph.nodes[::16].cpu(), t.detach()[::16].cpu())
                         for t in found], rows, dst=0)
@@ -239,8 +239,9 @@ def errors(wanted, found, graph, rank):
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--graphs", default="preset=arxiv,scale=0.1",
-                        help="separated by ';' or, of files, ','")
-    parser.add_argument("--folder", help="of NAME.npz")
+                        help="specifications separated by ';', or names of "
+                        "files separated by ','")
+    parser.add_argument("--folder", help="the folder of NAME.npz")
     parser.add_argument("--range", default="", dest="ranged",
                         help="graphs to divide by range, separated by ','")
     parser.add_argument("--problems", default="gt:8x16,gat:8x16,gt:16x32,"
@@ -250,7 +251,7 @@ def options():
     parser.add_argument("--limit", type=float, default=1e9,
                         help="seconds after which no case is begun")
     parser.add_argument("--weak", action="store_true",
-                        help="one GPU has no more than a rank's nodes")
+                        help="one GPU times the nodes of one rank only")
     parser.add_argument("--links", action="store_true",
                         help="time the exchange alone, and nothing else")
     parser.add_argument("--work", default="/tmp")
@@ -334,7 +335,8 @@ def main():
 
 
 def measure_weak(op, heads, dim, dtype, _, mine, timer, device, rank):
-    """scaling: the time of one rank's nodes alone over that of all ranks."""
+    """A row whose scaling is the time of one rank's nodes alone over that of
+    all ranks."""
     single = None
     if rank == 0:
         tensors = tensors_of(op, mine.nodes, heads, dim, dtype, device)

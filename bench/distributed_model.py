@@ -1,5 +1,5 @@
-"""The model of cost of docs/distributed.md: fits it to measurements of
-bench/distributed.py, and says what it expects of larger jobs.
+"""Fits the cost model of docs/distributed.md to measurements of
+bench/distributed.py, and prints the times that it predicts for larger jobs.
 
     python3 bench/distributed_model.py bench/results/h200x2
 
@@ -7,10 +7,12 @@ A step of a layer takes, on the slowest rank,
 
     t = max(c, w e + m b + max(0, x - h))        x = a + b / B
 
-c: what the host takes to ask for a step; e: its edges, w: milliseconds an
-edge; b: bytes that it sends, m: what packing, merging and adding them takes
-on the GPU; a: latency, B: bandwidth of an exchange; h: the edges' time, behind
-which it hides.
+c   time of the host to launch a step
+e   edges of the rank;  w  milliseconds per edge
+b   bytes that it sends;  m  time per byte to pack, merge and add them on the
+    GPU
+a   latency of an exchange;  B  its bandwidth
+h   time of the edges, behind which the exchange hides
 """
 
 import json
@@ -23,8 +25,8 @@ GB = 1e9
 
 
 def fit_links(rows):
-    """(latency in ms, bandwidth in bytes a ms) of ms = a + bytes / B, by least
-    squares of relative errors."""
+    """(latency in ms, bandwidth in bytes per ms) of ms = a + bytes / B, by
+    least squares of relative errors."""
     size = numpy.array([r["bytes"] for r in rows], float)
     ms = numpy.array([r["ms"] for r in rows], float)
     design = numpy.stack([1 / ms, size / ms], 1)
@@ -40,21 +42,21 @@ def row_bytes(op, heads, dim, size):
 
 
 def bytes_of(row):
-    """What the slowest rank sends in a step, both directions."""
+    """The bytes that the slowest rank sends in a step, in both directions."""
     size = 2 if "16" in row["dtype"] else 4
     return 2 * max(row["halo"]) * row_bytes(row["op"], row["heads"],
                                             row["dim"], size)
 
 
 def fit_steps(rows):
-    """(c in ms, m in ms a byte): c by the shortest step without an exchange,
-    m by least squares of what steps take beside their edges."""
+    """(c in ms, m in ms per byte): c by the shortest step without an exchange,
+    m by least squares of the times of steps less those of their edges."""
     host = min(r["without_exchange_ms"] for r in rows)
     long = [r for r in rows if r["ranks_ms"] > 3 * host]
     sent = numpy.array([bytes_of(r) for r in long], float)
     left = numpy.array([r["ranks_ms"] - r["single_ms"] / r["edges"]
                         * max(r["part_edges"]) for r in long])
-    # relative to the step, so that short ones count as long ones do
+    # errors are relative, so that short steps count as much as long ones
     weight = 1 / numpy.array([r["ranks_ms"] for r in long])
     m = float((sent * left * weight ** 2).sum()
               / (sent * sent * weight ** 2).sum())
@@ -62,7 +64,7 @@ def fit_steps(rows):
 
 
 def expected(row, latency, bandwidth, host, per_byte):
-    """(milliseconds, of which the exchange) of a measured case."""
+    """(predicted milliseconds, those of the exchange) of a measured case."""
     size = 2 if "16" in row["dtype"] else 4
     per_edge = row["single_ms"] / row["edges"]
     slowest = 0.0, 0.0
@@ -85,8 +87,8 @@ def report_fit(folder):
     with open(os.path.join(folder, "scaling.json")) as file:
         rows = json.load(file)
     host, per_byte = fit_steps(rows)
-    print(f"the host takes {host:.2g} ms a step; what is sent takes "
-          f"{per_byte * 1e9:.3g} ms a GB beside the exchange\n")
+    print(f"the host takes {host:.2g} ms per step; packing and adding take "
+          f"{per_byte * 1e9:.3g} ms per GB sent\n")
     print("| graph | op | single ms | measured | model | exchange |")
     print("|---|---|---|---|---|---|")
     for row in rows:
@@ -97,16 +99,16 @@ def report_fit(folder):
     return latency, bandwidth, per_byte, rows
 
 
-# papers100M made symmetric, as its baselines train on it
+# ogbn-papers100M made symmetric, as its baselines train on it
 NODES, EDGES = 111059956, 3231371744
 WIDTH, LAYERS, TYPE = 128, 3, 2
 
 
 def report_papers(latency, bandwidth, per_edge, per_byte, network=None):
-    """A full-batch step of three layers of GT, 8 heads x 16, in bf16.
+    """Prints a full-batch step of three layers of GT, 8 heads x 16, in bf16.
 
-    halo: a rank's nodes times `halo`, from cut and repeated neighbours.
-    network: bytes a ms between hosts of 8 GPUs, for 64.
+    halo: nodes of the halo per node of a rank, assumed: nobody measured it.
+    network: bytes per ms between hosts of 8 GPUs, for 64 GPUs.
     """
     print("| GPUs | halo a node | memory a GPU, GB | step, s | exchange, s | "
           "shown, s |")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Figures of a GPU, from inside the bundle of `make gpu-bundle` or from a build:
-# makes the graphs, tunes, benches, and writes JSON under OUT.
+# Measures the figures of a GPU, inside the bundle of `make gpu-bundle` or in a
+# build: makes the graphs, tunes, benches, and writes JSON under OUT.
 #
 #   bench/h200_campaign.sh OUT [STEP...]
 #
@@ -9,12 +9,12 @@
 # all of them if none is named.  A result that is there is not made again and
 # stored measurements are not repeated, so a campaign that was stopped goes on.
 #
-#   GRAPHS=DIR    real graphs as .npz, with paper_graphs.py beside them if the
-#                 presets are to be those that peers were measured on (needs
-#                 torch); else dfgnn-graph generates the same kinds
+#   GRAPHS=DIR    real graphs as .npz; with paper_graphs.py beside them (needs
+#                 torch) the presets are the very graphs that peers were measured
+#                 on, else dfgnn-graph generates graphs of the same kinds
 #   PRESETS=...   names (default: all of peers.md)
 #   STORE=FILE    measurements (default OUT/tuning.db)
-#   BUDGET=TIME   a problem (default 10s);  LIMIT=TIME a step's tuning (8m)
+#   BUDGET=TIME   per problem (default 10s);  LIMIT=TIME  per step's tuning (8m)
 #   DEVICE=cuda   any device that the tools know
 #   PACK=FILE     a .tar.gz of all results, written after each step
 . "$(dirname "$0")/lib.sh"
@@ -98,7 +98,7 @@ step_bf16() {
   each_timed bf16 --op gt,gat --dim 128 --dtype bf16
 }
 
-# each optimisation of the paper on its own: the variants of its two kernels
+# times each optimisation of the paper on its own: the variants of its two kernels
 step_ablation() {
   for name in cora pattern arxiv; do
     [ ! -e "$made/$name.npz" ] ||

@@ -1,4 +1,4 @@
-# lib.sh - what the scripts of bench/ share; sourced, not run
+# lib.sh - functions of the scripts of bench/, which source it
 #
 # The tools are taken from BUILD/tools and BUILD/bench, or from PATH.
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# A picture of figures of dfgnn-bench --json, by dfgnn-plot of the build.
+# Draws figures of dfgnn-bench --json by dfgnn-plot of the build.
 #
 #   bench/plot.sh FILE.json OUT.svg TITLE X [LINE [Y]]
 #
-# X, LINE and Y are filters of jq on a row: X a number, LINE what the rows of
-# one line share (default its roles), Y a number (default .median_ms).  Both axes
-# are logarithmic.  Rows without a LINE or a Y are left out.
+# X, LINE and Y are filters of jq on a row: X gives a number, LINE the name of the
+# line (default: the row's roles), Y a number (default .median_ms).  Both axes are
+# logarithmic.  Rows without a LINE or a Y are left out.
 . "$(dirname "$0")/lib.sh"
 needs jq dfgnn-plot
 

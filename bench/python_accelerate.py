@@ -9,14 +9,15 @@ The models have the layers, widths and dropout of the examples they are named
 after; the graphs are drawn, in the size and with the degrees of the data sets
 (--scale F for larger or smaller ones), since a node for measuring has no
 network.  A step is forward, loss, backward and Adam.  Models over mini-batches
-(gin, gps) get new edges in each step, so that their graphs are made anew, as a
-data loader has it.  Both libraries take turns; the row says medians:
+(gin, gps) get new edges in each step, so that their graphs are made anew, as
+with a data loader.  Both libraries take turns; a row has medians:
 
   pyg_ms, dfgnn_ms    milliseconds of a step
   speedup             their ratio
   pyg_bytes, dfgnn_bytes    the most memory of torch in a step (CUDA)
   swapped             layers that accelerate() swapped
-  difference          of the outputs in float32, relative to the largest
+  difference          largest difference of the outputs, relative to the
+                      largest output
 """
 
 import argparse
@@ -48,7 +49,8 @@ def batch(graphs, nodes, edges, generator):
 
 
 class Nodes(torch.nn.Module):
-    """A stack of layers with what stands between them in the examples."""
+    """A stack of layers, with norms, activation and dropout as in the
+    examples."""
 
     def __init__(self, layers, dropout, act, norms=()):
         super().__init__()
@@ -166,7 +168,7 @@ MODELS = {
     "gin": (gin, True),
     "gps": (gps, True),
 }
-EDGES = 1  # where the edge_index stands among a model's inputs
+EDGES = 1  # the position of the edge_index among a model's inputs
 
 
 class Trainer:
@@ -222,7 +224,7 @@ def measure(name, device, scale, rounds):
         a, b = (m.eval()(*inputs) for m in (plain, fast))
     trainers = [Trainer(m.train(), inputs, labels.to(device), loss, fresh)
                 for m in (plain, fast)]
-    for trainer in trainers:  # plans, transposed views, what remembers
+    for trainer in trainers:  # make plans, transposed views, cached graphs
         timed(trainer, device, 2)
     steps = [max(1, min(50, int(200 / max(timed(t, device, 2), 1e-3))))
              for t in trainers]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Figures of the PyTorch package on a GPU, from inside the bundle of
-# `make gpu-bundle` or from a build; writes JSON under OUT.
+# Measures the PyTorch package on a GPU, inside the bundle of `make gpu-bundle` or
+# in a build; writes JSON under OUT.
 #
 #   bench/python_campaign.sh OUT GRAPHDIR [STEP...]
 #
@@ -9,13 +9,13 @@
 # made again.
 #
 #   DFGNN_LIBRARY=FILE  the library (default: the bundle's, or BUILD's)
-#   STORE=FILE          measurements to choose by (default: the package's)
-#   PYTHON=PROGRAM      with torch, torch_geometric and scipy (python3)
-#   DEVICE=cuda         or cpu
+#   STORE=FILE          the store to choose by (default: the package's)
+#   PYTHON=PROGRAM      one that has torch, torch_geometric, scipy (python3)
+#   DEVICE=cuda         cuda or cpu
 #   GRAPHS=...          names in GRAPHDIR (default: the presets, small first)
-#   SECONDS_A_ROW=0.15  LIMIT=90  of layers: samples of a row, time of all
-#   COMMIT=...          that the library was built from
-#   SEEDS=10            of cora.py's GAT;  EPOCHS=200
+#   SECONDS_A_ROW=0.15  LIMIT=90  step layers: seconds of a row, and of all rows
+#   COMMIT=...          the commit that the library was built from
+#   SEEDS=10            seeds of cora.py's GAT;  EPOCHS=200
 . "$(dirname "$0")/lib.sh"
 
 [ $# -ge 2 ] || {
@@ -53,7 +53,7 @@ if [ -z "${STORE-}" ]; then
 fi
 [ ! -e "$STORE" ] || export DFGNN_PACKAGE_STORE="$STORE"
 
-# made SECONDS FILE COMMAND...: no failure ends the campaign
+# made SECONDS FILE COMMAND...: makes FILE; a failure does not end the campaign
 made() {
   limit=$1
   shift
@@ -103,7 +103,7 @@ example() { # SECONDS NAME SCRIPT OPTIONS
     --device "$device" --json "$@"
 }
 
-# whole training steps, eager, compiled and captured
+# times whole training steps, eager, compiled and captured
 step_steps() {
   [ -e "$out/python_steps.json" ] ||
     timeout "${STEPS_LIMIT:-240}" "$python" "$bench/python_steps.py" \
@@ -138,7 +138,7 @@ step_weather() {
     --heads 16 --steps 300 --flows 40 --rate 3e-4
 }
 
-# CUDA tests alone, by eight processes where pytest can
+# runs the CUDA tests alone, in eight processes where pytest has xdist
 step_tests() {
   "$python" -c 'import xdist' 2>/dev/null && workers='-n 8' || workers=
   # shellcheck disable=SC2086

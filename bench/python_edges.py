@@ -6,9 +6,9 @@
 
 Forward and backward of one layer of 64 features, with the gradients of nodes,
 edges and parameters, on the first graphs of a batch.  Times are those of the
-thread's processor clock, least of five: what else the machine does counts
-little.  Writes a flat JSON array, a row a layer: ours and PyG's ms, and PyG's
-over ours.
+thread's processor clock, the least of five, so that other work of the machine
+counts little.  Writes a flat JSON array, a row per layer: our ms, PyG's ms, and
+PyG's over ours.
 """
 
 import argparse
@@ -71,8 +71,9 @@ def main():
     parser.add_argument("graph", nargs="?", metavar="BATCH.npz")
     parser.add_argument("--table", metavar="OUT.json")
     parser.add_argument("--first", type=int, default=1290,
-                        help="graphs of the batch that are kept")
-    parser.add_argument("--commit", help="that the library was built from")
+                        help="number of the batch's graphs that are kept")
+    parser.add_argument("--commit",
+                        help="the commit that the library was built from")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     options = parser.parse_args()
     if options.table:

@@ -5,19 +5,20 @@
     python3 bench/python_layers.py --table OUT.json
 
 Forward and backward of one layer with the gradients of its input and of its
-parameters.  Writes a flat JSON array, a row a library, after each graph:
+parameters.  Writes a flat JSON array, a row per layer and library, after each
+graph:
 
   preprocess_ms  edge_index to dfgnn.Graph, with self loops where the layer
                  has them
   first_ms       the first forward and backward: plans, transposed views
-  forward_ms, backward_ms, total_ms    medians of those after it
-  peak_bytes     most memory over inputs, parameters and graph: of the device
+  forward_ms, backward_ms, total_ms    medians of the calls after the first
+  peak_bytes     most memory beside inputs, parameters and graph: of the device
                  (CUDA), or resident in the process (CPU)
-  graph_bytes    what the graph keeps, in the library and in torch (CUDA)
+  graph_bytes    memory of the graph, in the library and in torch (CUDA)
   speedup, memory_ratio    PyG over this row
 
-With --edge-dims the layers that take edge features have so many of them, too,
-whose gradients are made as well: their rows are named TransformerConv+e11.
+With --edge-dims layers that can take edge features get so many of them, and
+their gradients are made as well: such rows are named TransformerConv+e11.
 
 A library that runs out of memory says so as its status.  --table prints both
 ratios by layer and graph as Markdown.
@@ -36,14 +37,15 @@ import time
 import numpy
 import torch
 
-# that take edge features
+# layers that take edge features
 EDGED = ("TransformerConv", "GATConv", "GATv2Conv")
 
+# layers that add self loops
 LOOPED = ("GATConv", "GATv2Conv", "AGNNConv", "GCNConv")
 
 
 class Pna(torch.nn.Module):
-    """mean, min, max and std of the neighbours, one after another."""
+    """mean, min, max and std of the neighbours, side by side."""
 
     def __init__(self, library):
         super().__init__()
@@ -82,8 +84,8 @@ LAYERS = ("TransformerConv", "GATConv", "GATv2Conv", "AGNNConv", "GCNConv",
 
 
 def load(path, device, first=None):
-    """(nodes, edge_index, graph_ptr or None), of the first graphs of a
-    batch."""
+    """(nodes, edge_index, graph_ptr or None); of a batch, its first graphs.
+    """
     file = numpy.load(path)
     rows, columns = (int(n) for n in file["shape"])
     if rows != columns:
@@ -121,7 +123,7 @@ class Meter:
             torch.cuda.empty_cache()
 
     def once(self, function):
-        """(result, ms) of one call, waited for."""
+        """(result, ms) of one call; the device is waited for."""
         self.settle()
         start = time.perf_counter()
         result = function()
@@ -132,7 +134,7 @@ class Meter:
         return torch.cuda.memory_allocated() if self.cuda else 0
 
     def peak(self, function):
-        """Most bytes over what was held before."""
+        """The most bytes beside those that were held before."""
         if not self.cuda:
             return self._resident_peak(function)
         before = self.held()
@@ -148,8 +150,9 @@ class Meter:
                         if line.startswith(key))
 
     def _resident_peak(self, function):
-        """The kernel keeps the most pages that were resident, which writing 5
-        resets; what malloc kept of earlier calls is given back first."""
+        """Linux keeps the most pages that were resident; writing 5 to
+        clear_refs resets that.  Memory that malloc kept of earlier calls is
+        given back first."""
         try:
             ctypes.CDLL(None).malloc_trim(0)
             with open("/proc/self/clear_refs", "w") as file:
@@ -367,7 +370,7 @@ def table(rows):
 # ---- the run ----------------------------------------------------------------
 
 def warm(options, meter):
-    """What the first call of a process costs, on a small graph."""
+    """Makes the first calls of the process on a small graph, untimed."""
     edges = torch.randint(0, 64, (2, 512), device=meter.device)
     for library in options.libraries:
         for name in options.layers:
@@ -413,7 +416,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("graphs", nargs="*", metavar="GRAPH.npz")
     parser.add_argument("--table", metavar="OUT.json",
-                        help="print the ratios of a run that was made")
+                        help="print the ratios of an earlier run")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     parser.add_argument("--device", default="cuda"
                         if torch.cuda.is_available() else "cpu")
@@ -421,18 +424,19 @@ def main():
                         type=lambda s: s.split(","))
     parser.add_argument("--edge-dims", default=[0], metavar="LIST",
                         type=lambda s: [int(n) for n in s.split(",")],
-                        help="features an edge (0: none)")
+                        help="features per edge (0: none)")
     parser.add_argument("--first", type=int, metavar="N",
-                        help="graphs of a batch that are kept")
+                        help="number of a batch's graphs that are kept")
     parser.add_argument("--libraries", default="dfgnn,pyg",
                         type=lambda s: s.split(","))
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.3,
-                        help="of samples for each row")
+                        help="seconds of samples for each row")
     parser.add_argument("--time-limit", type=float, default=1e9,
                         help="seconds after which rows are not run")
-    parser.add_argument("--commit", help="that the library was built from")
+    parser.add_argument("--commit",
+                        help="the commit that the library was built from")
     options = parser.parse_args()
     for name, known in (("layers", LAYERS), ("libraries", ("dfgnn", "pyg"))):
         wrong = set(getattr(options, name)) - set(known)

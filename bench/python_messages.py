@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""GINEConv and ResGatedGraphConv of dfgnn.nn.pyg beside those of PyG: times in
-ms (medians; of the processor on a CPU) and peak memory in MB beyond what is
-given; writes JSON.
+"""Times GINEConv and ResGatedGraphConv of dfgnn.nn.pyg beside those of PyG:
+median ms (on a CPU of processor time) and peak MB beside the inputs; writes
+JSON.
 
     bench/python_messages.py [--device cuda] [-o FILE]
 """
@@ -16,8 +16,9 @@ import torch_geometric.nn as pyg
 
 import dfgnn.nn.pyg as ours
 
-# name, nodes, edges, features, features an edge (None: none), nodes of a graph
-# of the batch (0: one graph); a batch of ZINC, ogbn-arxiv and a mesh, at random
+# Graphs are (nodes, edges, nodes of a graph of the batch or 0 for one graph),
+# with random edges: a batch in the size of ZINC, ogbn-arxiv and a mesh.  Cases
+# are (name, graph, features, features per edge or None).
 ZINC, ARXIV, MESH = (2944, 6400, 23), (169343, 1166243, 0), (40320, 645120, 0)
 CASES = [("gine", ZINC, 64, 8), ("gine", ZINC, 64, 64), ("gine", ZINC, 128, 8),
          ("gine", ZINC, 128, 64), ("gine given", ZINC, 64, 64),
@@ -32,7 +33,7 @@ CUDA_CASES = [("gine", ARXIV, 128, 11), ("gine", ARXIV, 128, 64),
 
 
 class Same(torch.nn.Module):
-    """A network that leaves out what is no message."""
+    """The identity in place of GINE's network, so that only messages count."""
 
     def __init__(self, features):
         super().__init__()

@@ -9,11 +9,11 @@ A graph like ogbn-arxiv is made (169 343 nodes, in-degrees by a power law,
 seeds, 10 and 15 neighbours, that is two blocks, of about 4 k and 18 k edges.
 A step is two layers, forward, loss, backward and Adam.  Every step has
 edge_index tensors that no library has seen, as a data loader makes them.
-Writes a flat JSON array, a row a layer and form of the blocks:
+Writes a flat JSON array, a row per layer and form of the blocks:
 
   given       how dfgnn gets a block: "edge_index" as PyG does, "trusted" as
               a Graph of a sorted list that is not checked, "known" as Graphs
-              made beforehand (what is left when graphs cost nothing)
+              made beforehand (the time of a step if graphs cost nothing)
   pyg_ms, dfgnn_ms    median of a step
   speedup     PyG over dfgnn
 
@@ -53,7 +53,7 @@ def arxiv_like(nodes, edges, seed):
 
 def sample_block(graph, targets, most, random):
     """(nodes, edge_index): edges from nodes to the first of them, the targets,
-    at most `most` a target, sorted by target."""
+    at most `most` per target, sorted by target."""
     offsets, sources = graph
     begin, degrees = offsets[targets], offsets[targets + 1] - offsets[targets]
     taken = numpy.minimum(degrees, most)
@@ -75,7 +75,7 @@ def sample_block(graph, targets, most, random):
 
 
 class Batch:
-    """Two blocks, the outer one first, and what a step reads."""
+    """Two blocks, the outer one first, with features and labels."""
 
     def __init__(self, graph, seeds, random, features, device):
         self.blocks = []
@@ -126,7 +126,7 @@ class Model(torch.nn.Module):
 
 
 def trusted_graphs(blocks):
-    """A Graph a block, of edges that a sampler knows to be sorted."""
+    """A Graph per block, of edges that a sampler knows to be sorted."""
     import dfgnn
     return [(dfgnn.Graph.from_edge_index(edges, (sources, inner), sorted=True,
                                          trusted=True), sources, inner)
@@ -151,7 +151,7 @@ class Clock:
             torch.cuda.synchronize()
 
     def ms(self, function):
-        """(result, milliseconds), waited for."""
+        """(result, milliseconds) of a call; the device is waited for."""
         self.settle()
         start = time.perf_counter()
         result = function()
@@ -184,8 +184,9 @@ def step_of(library, name, given, options, device):
 
 
 def times(step, found, options, clock):
-    """Milliseconds of each step; the first round warms up.  Blocks are made
-    outside of what is timed, and the device is waited for at the end only."""
+    """Mean milliseconds of a step in each round, after some steps to warm up.
+    Blocks are made before the clock starts, and the device is waited for at
+    the end of a round only."""
     for batch in found[:options.warmup]:
         step(batch, batch.fresh())
     rounds = []
@@ -215,10 +216,11 @@ def compare(name, found, options, device):
                "dfgnn_ms": ms, "speedup": medians[0] / ms}
 
 
-# ---- what a new graph costs -------------------------------------------------
+# ---- the cost of a new graph ------------------------------------------------
 
 def parts(found, options, device):
-    """Microseconds, medians, of the larger block of each batch."""
+    """Median microseconds of the parts, over the larger blocks of all
+    batches."""
     import dfgnn
     clock = Clock(device)
     rows = []
@@ -286,7 +288,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2,
-                        help="of the CPU")
+                        help="threads of the CPU")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--parts", action="store_true",
                         help="time the parts of a new graph instead")

@@ -1,12 +1,12 @@
-"""What the package costs over the C call, on the host.
+"""Times the package's overhead over the C call, on the host.
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 bench/python_overhead.py
 
 times a graph of two nodes, where the kernels do next to nothing: the same
 attention by dfgnn_execute on filled-in arguments, by dfgnn.gt_attention, and
-forward with backward.  Microseconds, the least of many batches, since other
-work only adds to it.  --json prints them as an array of one object.
+forward with backward.  It prints microseconds, the least of many batches, since
+other work only adds to them.  --json prints them as an array of one object.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def measure(function, batches=60, calls=100):
 
 
 class Trivial(torch.autograd.Function):
-    """What torch itself takes for a function of three inputs."""
+    """A function of three inputs that does nothing: torch's own time."""
 
     @staticmethod
     def forward(ctx, query, key, value):

@@ -1,5 +1,5 @@
-"""Times whole training steps: forward, loss, backward and Adam of the models
-that stand in the table of docs/performance.md, eager, compiled and captured.
+"""Times whole training steps: forward, loss, backward and Adam of the models in
+the table of docs/performance.md, eager, compiled and captured.
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 bench/python_steps.py --device cuda -o OUT.json
@@ -7,16 +7,16 @@ that stand in the table of docs/performance.md, eager, compiled and captured.
 
 Ways of a step, by library (PyG's layers, and dfgnn.nn's):
 
-  eager      as the loop is written
-  compiled   of a model that torch.compile made, mode "default"
+  eager      the loop as it is written
+  compiled   the model compiled by torch.compile, mode "default"
   overhead   mode "reduce-overhead": torch's own CUDA graphs
-  captured   by dfgnn.capture, which takes PyG's layers as well
+  captured   the step captured by dfgnn.capture, which takes PyG's layers, too
 
-The file is an array of rows, one a model and its graph; {library}_{way}_ms is
-the median of a step, which is waited for; {library}_{way}_why stands where
-there is none, and says why. {library}_bytes is the most memory of torch in
-eager steps over what was there. Parameters of both libraries are the same
-ones, and so is the loss of a step within `difference`.
+The file is an array of rows, one per model and its graph; {library}_{way}_ms is
+the median of a step, which is waited for, or {library}_{way}_why says why there
+is none. {library}_bytes is the most memory that torch added in eager steps.
+Both libraries have the same parameters; `difference` is the largest difference
+of their outputs, relative to the largest output.
 """
 
 import argparse
@@ -36,7 +36,7 @@ FEATURES = 64
 
 
 class Model(nn.Module):
-    """layers: (kind, heads, width, concat) of each."""
+    """A stack of layers, each given as (kind, heads, width, concat)."""
 
     def __init__(self, library, layers, inputs, dropout):
         super().__init__()
@@ -194,14 +194,16 @@ def main():
                         if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--data", default="data", help="where cora.npz is")
+    parser.add_argument("--data", default="data",
+                        help="the folder of cora.npz")
     parser.add_argument("--scale", type=float, default=1.0,
-                        help="of the generated graphs, 0 to 1")
+                        help="scale of the generated graphs, 0 to 1")
     parser.add_argument("--seconds", type=float, default=0.5,
-                        help="of samples of a way")
+                        help="seconds of samples of a way")
     parser.add_argument("--time-limit", type=float, default=1e9,
                         help="seconds after which no other model is begun")
-    parser.add_argument("--commit", help="that the library was built from")
+    parser.add_argument("--commit",
+                        help="the commit that the library was built from")
     parser.add_argument("-o", "--output", help="JSON, written after each row")
     parser.add_argument("--table", metavar="FILE",
                         help="print the table of a file and stop")

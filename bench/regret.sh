@@ -1,6 +1,6 @@
 #!/bin/sh
-# Regret over a folder of graphs, exact and leaving one graph out, by the
-# protocol of dfgnn-bench --regret: after selection the choices and the stored
+# Measures the regret over a folder of graphs, exact and leaving one graph out, by
+# the protocol of dfgnn-bench --regret: after selection the choices and the stored
 # best five are timed again, interleaved, on fresh samples.
 #
 #   bench/regret.sh FOLDER OUT.json [PROBLEM OPTIONS OF dfgnn-tune]
@@ -26,7 +26,7 @@ dfgnn-tune run "$folder" "$@" --store "$store" --budget "${BUDGET:-5s}" \
   --time-limit "${LIMIT:-1h}" >/dev/null || code=$?
 case $code in
 0 | 4) ;; # 4: a wrong candidate is recorded and passed over
-3) say "not all is tuned; call again to go on" && exit 3 ;;
+3) say "some problems are not tuned yet; call again to go on" && exit 3 ;;
 *) exit $code ;;
 esac
 say "timing the choices again"

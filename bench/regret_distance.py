@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Regret by the distance to the nearest measured graph, as SVG:
+"""Draws regret by the distance to the nearest measured graph, as SVG:
 
     dfgnn-tune model judge STORE.db... --all --json >rows.json
     regret_distance.py rows.json... >docs/figures/regret_distance.svg

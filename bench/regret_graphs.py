@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Regret by the number of graphs that a model learned from, as SVG, of what
-`dfgnn-tune model judge STORE GRAPH... --all --json` printed:
+"""Draws regret by the number of graphs that a model learned from, as SVG, from
+the output of `dfgnn-tune model judge STORE GRAPH... --all --json`:
 
     regret_graphs.py FILE.json... >docs/figures/regret_graphs.svg
 
-Each file is a store of its own: a kind of problems.  An eighth of the graphs is
-left out to be judged, so that 7/8 are the most that a model learns from."""
+Each file is the output for one store, which has one kind of problems.  An
+eighth of the graphs is left out to be judged, so that a model learns from 7/8
+at most."""
 import json
 import math
 import sys

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The table of docs/tuning.md about the regret of models, of what
-`dfgnn-tune model judge STORE GRAPH... --all --json` printed:
+"""Prints the table of docs/tuning.md about the regret of models, from the
+output of `dfgnn-tune model judge STORE GRAPH... --all --json`:
 
     regret_table.py bench/results/h200/model_judge_*.json
 
-Rows that have no graph and no share of graphs are those of a shape of problems."""
+Rows without a graph are summaries, and left out."""
 import json
 import math
 import sys

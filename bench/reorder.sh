@@ -1,14 +1,14 @@
 #!/bin/sh
-# What reordering the nodes gains, by kernel mapping: of every graph and order
-# the time before over that after, gather-per-edge and feature-parallel apart,
-# and after how many calls the order is earned back.
+# Measures the gain of reordering the nodes, by kernel mapping (gather-per-edge or
+# feature-parallel): for every graph and order the time before over the time after,
+# and the number of calls after which the order is earned back.
 #
 #   bench/reorder.sh OUT GRAPH... [OPTIONS OF dfgnn-bench]
 #
 # Makes OUT.json, unless it is there, OUT.svg, if there is dfgnn-plot, and prints a
 # Markdown table.  A bar, and a cell, is the geometric mean over the variants of
-# the mapping; OPTIONS such as --op, --pass, --dim, --device and --variants say
-# what is timed.  ORDERS=LIST instead of all orders.
+# the mapping; OPTIONS such as --op, --pass, --dim, --device and --variants choose
+# the problem and the variants.  ORDERS=LIST names orders instead of all.
 . "$(dirname "$0")/lib.sh"
 needs jq
 

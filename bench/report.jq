@@ -1,5 +1,5 @@
-# report.jq - the tables of docs/performance.md from the figures of bench/results;
-# bench/report.sh gives it the files as $name and prints each table.
+# report.jq - makes the tables of docs/performance.md from the figures of
+# bench/results; bench/report.sh gives it each file as $name and prints each table.
 
 def graphs: ["cora", "citeseer", "pubmed", "pattern", "cluster", "mnist",
   "cifar10", "voc", "coco", "arxiv", "ppa", "proteins", "reddit_comm",
@@ -34,7 +34,7 @@ def of($rows; $graph; $op; $role):
 def ms($rows; $graph; $op; $role): of($rows; $graph; $op; $role) | .median_ms;
 def ratio($a; $b): if $a == null or $b == null then null else $a / $b end;
 
-# the least time of other implementations in f32
+# the least time of the other implementations in f32
 def peer($graph; $op; $pass; $heads; $dim):
   [$peers[] | select(.graph == $graph and .op == $op and .pass == $pass and
     .heads == $heads and .dim == $dim and .dtype == "f32") | .ms] | min;
@@ -57,7 +57,7 @@ def preset_table($op): [graphs[] as $g | of($f32; $g; $op; "tuned") as $t
   | row] | markdown(["graph", "tuned", "goal", "floor", "gather", "rule",
     "paper", "smmf, pmf", "unfused", "best f32 peer", "tuned variant"]);
 
-# the backward pass; memory beside inputs, outputs and gradients
+# tables of the backward pass; memory is that beside inputs, outputs and gradients
 def bytes: if . == null then "-" elif . < 1048576 then "\(. / 1024 | digits(3)) KB"
   else "\(. / 1048576 | digits(3)) MB" end;
 def backward_table($op): [graphs[] as $g | of($backward; $g; $op; "tuned") as $t
@@ -71,7 +71,7 @@ def backward_table($op): [graphs[] as $g | of($backward; $g; $op; "tuned") as $t
   | markdown(["graph", "tuned", "goal", "best f32 peer", "rule", "over forward",
     "floor", "workspace", "saved", "tuned variant"]);
 
-# SpMM and reductions, over the peer that does the same
+# tables of SpMM and reductions, compared with the peer that does the same
 def gather_table($op; $peer): [graphs[] as $g | of($gather; $g; $op; "tuned") as $t
   | select($t) | $t.median_ms as $ms
   | [$g, ($ms | time)] +
@@ -120,7 +120,7 @@ def missed_table: [graphs[] as $g | operators[] as $op
   | sort_by(-.ratio) | map(.row | row)
   | markdown(["graph", "operator", "tuned", "goal", "ratio"]);
 
-# where a baseline or a peer is faster than the tuned choice, beyond noise
+# the cases where a baseline or a peer is faster than the tuned choice, beyond noise
 def slower: [([$f32, $eight, $bf16][] as $rows | $rows[0] as $any
   | graphs[] as $g | operators[] as $op
   | of($rows; $g; $op; "tuned") as $t | select($t)
@@ -173,7 +173,7 @@ def ablation_table: [["cora", $ablation_cora], ["pattern", $ablation_pattern],
      | "\($ms | time) (\($plain / $ms | figure))"] | row]
   | markdown(["kernel"] + [$all[][0]]);
 
-# each optimisation alone, and all of them; rows=8 of smmf
+# each optimisation of the paper left out, and all of them; of smmf with rows=8
 def optimisation_bars: [("smmf", "pmf") as $kernel
   | ({balance: "row", vec: "wide", softmax: "once", name: "unbalanced"},
      {balance: "edge", vec: "1", softmax: "once", name: "scalar"},
@@ -257,8 +257,8 @@ def headline: [graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
   | markdown(["graph", "GT", "over unfused", "over the best f32 peer", "GAT",
     "over unfused"]);
 
-# GT where tensor cores may serve: each with what it gains over the best of the
-# other variants that were timed beside it
+# GT where tensor cores may serve, and the gain over the best of the other variants
+# that were timed beside them
 def tensor_row($g; $dtype; $math; $pass):
   [$tensor[] | select(.graph == $g and .op == "gt" and .dtype == $dtype and
     .math == $math and .pass == $pass and .status == "ok")] as $rows
@@ -276,7 +276,7 @@ def tensor_table: [graphs[] as $g | ("forward", "backward") as $pass
   | markdown(["graph", "pass", "storage", "math", "best of dense and window", "goal",
     "best other", "faster by", "floor", "variant"]);
 
-# goals of several heads: the best variant of each pass, or the sum of both
+# the goals for several heads, and the best variant of each pass, or the sum of both
 def best_of($g; $pass): [$heads[] | select(.graph == $g.graph and .op == $g.op and
   .heads == $g.heads and .dim == $g.dim and .dtype == $g.dtype and
   .pass == $pass)] | min_by(.median_ms);
@@ -296,7 +296,7 @@ def heads_table: [$goals_heads[] as $g
   | markdown(["graph", "op", "shape", "pass", "ms", "goal", "reached",
     "prototype", "variants"]);
 
-# attention with features of edges
+# the table of attention with edge features
 def edges_of($g; $pass): [$edge_features[] | select(.graph == $g.graph and
   .heads == $g.heads and .dim == $g.dim and .edge_dim == $g.edge_dim and
   .dtype == $g.dtype and .pass == $pass)] | min_by(.median_ms);
@@ -310,7 +310,7 @@ def edges_table: [$goals_edges[] as $g
   | markdown(["graph", "shape", "forward", "backward", "both", "goal", "reached",
     "anemoi", "faster by"]);
 
-# steps over sampled blocks
+# the table of training steps over sampled blocks
 def minibatch_table: [("GATConv", "SAGEConv", "TransformerConv") as $layer
   | [$python_minibatch[] | select(.layer == $layer)] as $rows
   | select($rows | length > 0)
@@ -321,7 +321,7 @@ def minibatch_table: [("GATConv", "SAGEConv", "TransformerConv") as $layer
   | markdown(["layer", "PyG", "dfgnn, an edge_index", "a trusted sorted list",
     "known graphs", "PyG over an edge_index"]);
 
-# what bias and dropout cost
+# the cost of bias and dropout
 def mode_ms($k; $pass; $mode): first(($modes[] | select(.graph == $k.graph and
   .op == $k.op and .heads == $k.heads and .dim == $k.dim and .pass == $pass and
   .mode == $mode) | .median_ms), null);
@@ -339,7 +339,7 @@ def modes_table: [("gt", "gat") as $op | ([1, 128], [8, 16]) as $shape
   | markdown(["op", "shape", "graph", "forward", "dropout", "bias", "both passes",
     "dropout", "bias"]);
 
-# layers of the PyTorch package over those of PyG
+# tables of the layers of the PyTorch package compared with PyG's
 def layers: ["TransformerConv", "GATConv", "GATv2Conv", "AGNNConv", "GCNConv",
   "SAGEConv", "SAGEConv-max", "GINConv", "PNA"];
 def layer($g; $l; $library): first(($python[] | select(.graph == $g and
@@ -351,7 +351,7 @@ def layer_cell($g; $l; $key): layer($g; $l; "dfgnn") as $o
 def layer_table($key): [graphs[] as $g | select($g != "reddit_rand")
   | [$g] + [layers[] as $l | layer_cell($g; $l; $key)] | row]
   | markdown(["graph"] + layers);
-# whole training steps: median ms of each way
+# the table of whole training steps: median ms of each way
 def step_names: {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
   "cora_transformer": "cora, 2 x TransformerConv 8x8",
   "mnist_transformer": "mnist x 1024, 4 x TransformerConv 8x8",
@@ -364,7 +364,7 @@ def step_table($ways): [$steps[] | . as $r
     + [ratio(.pyg_eager_ms; .dfgnn_captured_ms) | figure] | row]
   | markdown(["model", ($ways[] | "PyG \(.)"), ($ways[] | "dfgnn \(.)"),
     "captured over PyG eager"]);
-# the examples: (name, rows, what is reached)
+# the table of the examples: [name, rows, key of the score]
 def example_table: [(["cora, GAT", $cora_captured, "accuracy"],
     ["pattern, 1024 graphs", $pattern, "accuracy"],
     ["pattern, 1024 graphs", $pattern_captured, "accuracy"],

@@ -5,8 +5,8 @@
 #   bench/report.sh [--check | --tables]
 #
 # A table stands between the lines <!-- table NAME --> and <!-- end -->.  Pictures
-# need dfgnn-plot of the build.  With --check nothing is written: exits with 1 if a table is not
-# what the figures say; with --tables all tables are printed as JSON.
+# need dfgnn-plot of the build.  With --check nothing is written: the script exits
+# with 1 if a table differs from the figures; --tables prints all tables as JSON.
 . "$(dirname "$0")/lib.sh"
 needs jq
 
@@ -16,7 +16,7 @@ figures=$top/docs/figures
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# objects FILE: the rows of JSON, or of a table of tabs, an object a line
+# objects FILE: prints the rows of JSON, or of a table with tabs, one object a line
 objects() {
   case $1 in
   *.json) jq -c '.[]' "$1" ;;
@@ -28,7 +28,7 @@ objects() {
 
 set --
 while read -r name file; do
-  : >"$work/$name" # a figure that was not made yet leaves its rows out
+  : >"$work/$name" # a file that was not made yet has no rows
   [ ! -e "$bench/$file" ] || objects "$bench/$file" >"$work/$name"
   set -- "$@" --slurpfile "$name" "$work/$name"
 done <<END
@@ -77,13 +77,13 @@ END
 jq -n "$@" -f "$bench/report.jq" >"$work/tables"
 [ "$mode" != --tables ] || exec cat "$work/tables"
 
-# each table in a file of its own
+# writes each table into a file of its own
 mkdir "$work/table"
 jq -r 'keys[]' "$work/tables" | while read -r name; do
   jq -r --arg name "$name" '.[$name]' "$work/tables" >"$work/table/$name"
 done
 
-# filled FILE: the text with its tables anew
+# filled FILE: prints the text with its tables anew
 filled() {
   awk -v tables="$work/table" '
     /^<!-- table [a-z0-9_]+ -->$/ {
@@ -100,7 +100,7 @@ for file in docs/performance.md README.md; do
   filled "$top/$file" >"$work/filled"
   if [ "$mode" = --check ]; then
     diff -u "$top/$file" "$work/filled" || {
-      echo "$0: $file is not what the figures say; bench/report.sh writes it" >&2
+      echo "$0: the tables of $file differ from the figures; bench/report.sh writes them" >&2
       exit 1
     }
   elif ! cmp -s "$work/filled" "$top/$file"; then
@@ -124,7 +124,7 @@ sh "$bench/plot.sh" "$h200/batches.json" "$figures/batches.svg" \
   "GT forward, 1 x 128, f32, H200: batches of PATTERN" \
   '.graph | capture("batch=(?<n>[0-9]+)").n | tonumber'
 
-# bars NAME TITLE YLABEL KEY...: a group of bars a line of table NAME
+# bars NAME TITLE YLABEL KEY...: draws a group of bars for each line of table NAME
 bars() {
   name=$1 title=$2 label=$3
   shift 3
@@ -138,8 +138,8 @@ bars() {
   mv "$figures/$name.svg.new" "$figures/$name.svg"
 }
 
-# curves NAME TITLE FILE...: accuracy against seconds of training, a line for
-# each library and file
+# curves NAME TITLE FILE...: draws accuracy against seconds of training, a line
+# for each library and file
 curves() {
   name=$1 title=$2
   shift 2

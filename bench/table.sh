@@ -1,8 +1,8 @@
 #!/bin/sh
-# A Markdown table of figures of dfgnn-bench --json: for each graph and problem
-# the tuned variant, its time, its shares of the floors, and how many times
-# faster it is than the rule's choice, the paper's, the better of the paper's
-# two kernels, and unfused.  Of several files, the rows together.
+# Prints a Markdown table of figures of dfgnn-bench --json: for each graph and
+# problem the tuned variant, its time, its shares of the floors, and how many times
+# as fast it is as the rule's choice, the paper's, the better of the paper's two
+# kernels, and unfused.  The rows of several files are put together.
 #
 #   bench/table.sh FILE.json...
 . "$(dirname "$0")/lib.sh"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Times layers composed of torch operators on the CPU, the PyG way.
+"""Times layers composed of torch operators on the CPU, as PyG composes them.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python bench/torch_cpu.py --dim 128 --threads 2 GRAPH.npz...
 
 Rows are gathered by index_select, the softmax over a destination's edges is
 scatter_reduce (amax) and index_add, the weighted rows are summed by index_add:
-what PyG's message passing runs without its optional extensions.  SpMM is
-torch.sparse.mm on a CSR tensor; a reduction is the faster of its reduce= and of
-index_select with scatter_reduce, where both exist.  Prints a flat
-JSON array with the keys of dfgnn-bench.
+so does PyG's message passing without its optional extensions.  SpMM is
+torch.sparse.mm on a CSR tensor; a reduction is the faster of torch.sparse.mm
+with reduce= and of index_select with scatter_reduce, where both exist.  Prints
+a flat JSON array with the keys of dfgnn-bench.
 """
 import argparse
 import json
@@ -34,7 +34,7 @@ def load(path):
 
 
 def softmax(score, index, rows):
-    """torch_geometric.utils.softmax."""
+    """As torch_geometric.utils.softmax."""
     wide = index.unsqueeze(-1).expand_as(score)
     top = score.new_full((rows, score.size(1)), -math.inf)
     top = top.scatter_reduce(0, wide, score, "amax")
@@ -44,15 +44,14 @@ def softmax(score, index, rows):
 
 
 def scatter(x, index, rows, reduce):
-    """torch_geometric.utils.scatter of rows by destination."""
+    """As torch_geometric.utils.scatter, of rows by destination."""
     wide = index.unsqueeze(-1).expand_as(x)
     out = x.new_zeros(rows, x.size(1))
     return out.scatter_reduce_(0, wide, x, reduce, include_self=False)
 
 
 def aggregations(op, graph, features, dtype):
-    """Functions that each run the aggregation once; the first one matters if
-    there is but one way."""
+    """The ways to compute the aggregation, as functions that run it once."""
     rows, columns, to, source = graph
     x = torch.randn(columns, features, dtype=dtype)
     degree = torch.bincount(to, minlength=rows)

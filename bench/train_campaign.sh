@@ -1,17 +1,17 @@
 #!/bin/sh
-# Measurements that a model learns from, within minutes: problems drawn evenly
-# from the product of graphs, operators, passes and shapes, a bounded budget each.
+# Makes the measurements that a model learns from, within minutes: of problems drawn
+# evenly from the product of graphs, operators, passes and shapes, each in a budget.
 #
 #   bench/train_campaign.sh STORE SECONDS GRAPH...
 #
-# GRAPHs, files or folders, come beside the generated graphs below.  Each round
+# GRAPHs are files or folders, used beside the generated graphs below.  Each round
 # measures other problems of all shapes, so that it may be stopped at any time;
 # every third round measures candidates in random order, the others in the order
-# of the model in use, whose mistakes are then in the store.  What is stored is not
-# measured again: a call with more SECONDS goes on.
+# of the model in use, so that its mistakes are stored.  Stored measurements are
+# not repeated: a call with more SECONDS goes on.
 #
 #   DEVICE=cuda   any device that the tools know
-#   BUDGET=TIME   a problem (default 1s)
+#   BUDGET=TIME   per problem (default 1s)
 #   PART=N        a round is an N-th of all problems (default 29)
 #   SHAPES=LINES  what is measured on each graph in place of the list below: a
 #                 line has options of dfgnn-tune run

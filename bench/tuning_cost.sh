@@ -1,6 +1,6 @@
 #!/bin/sh
-# What tuning costs: every candidate is measured to the end in a store of its
-# own, then a fresh store is tuned in a quarter of that time, and the regret of
+# Measures the cost of tuning: every candidate is measured to the end in a store of
+# its own, then a fresh store is tuned in a quarter of that time, and the regret of
 # its winner is read from the exhaustive figures.
 #
 #   bench/tuning_cost.sh OUT.json GRAPH...

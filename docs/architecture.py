@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the folders and which includes which, as SVG, out of the sources:
+"""Draws the folders and their includes as SVG, from the sources:
 
     docs/architecture.py >docs/figures/architecture.svg
     docs/architecture.py --check        the picture is up to date, and no folder
                                         includes one that stands above it
 
-An arrow is left out where others lead there as well, and to base/."""
+An arrow is left out where others lead to the same folder, and all to base/."""
 import os
 import re
 import sys
@@ -13,11 +13,11 @@ import sys
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PICTURE = os.path.join(TOP, "docs", "figures", "architecture.svg")
 
-# From the top of the house to its bottom, each with its column: a folder
-# includes those of lower floors alone.
+# The floors from top to bottom: (folder, column, text).  A folder includes only
+# folders of lower floors.
 FLOORS = [
     [("tools", 1, "dfgnn-tune, dfgnn-bench, dfgnn-graph"), ("bench", 2, "pictures of figures")],
-    [("report", 1, "the page about what was measured")],
+    [("report", 1, "the page about measurements")],
     [("tuner", 1, "measures variants, fits models")],
     [("lib", 1, "graphs, plans: chooses, executes"), ("partition", 3, "nodes divided among ranks")],
     [("kernels", 0, "every variant, and the references"), ("db", 1, "the tuning store"),
@@ -38,7 +38,7 @@ def sources(room):
 
 
 def look():
-    """(lines of each folder, {(from, to): a file}) of all includes."""
+    """(lines of each folder, {(from, to): a file that includes so})."""
     lines, includes = {}, {}
     for room in FLOOR:
         lines[room] = 0

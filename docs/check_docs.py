@@ -15,7 +15,7 @@ comment before it, which no reader sees, says what cannot be told from the block
     <!-- check-docs: kernel: STEM -->         C: a file of kernels, as DFGNN_FAMILIES(STEM)
     <!-- check-docs: compiler -->             commands that need NVRTC
 
-Lines after one that begins with "$ " are what it prints, compared word by word: numbers,
+Lines after one that begins with "$ " are compared with its output word by word: numbers,
 units and variants may be any, and columns and rows may be left out.  Lines that begin with
 "make " are read by make -n and not run.  Where Python has no torch, or no jax, the blocks
 that need it are counted as skipped.
@@ -31,7 +31,7 @@ import sys
 import tempfile
 import textwrap
 
-# Pages name files and hosts that are not here; this is what stands for them.
+# Pages name folders and budgets that do not suit a test: (text, its replacement).
 REWRITTEN = [("/shared/dfgnn/", "shared/"), ("/local/", "local/"),
              ("--budget 10s", "--budget 1s"), ("budget=5", "budget=0.1"),
              ("sm_80,sm_90", "sm_90")]
@@ -74,7 +74,7 @@ int main(void) {
 }
 """
 
-# Adds the families of a page's kernel to those of a test that is begun with it.
+# Code linked into a test that registers the families of a page's kernel.
 KERNEL_FRAME = """
 #include "lib/registry.h"
 __attribute__((constructor)) static void add(void) {
@@ -171,18 +171,18 @@ def blocks(page):
         i += 1
 
 
-# ---- what is printed ---------------------------------------------------------
+# ---- comparison of output ----------------------------------------------------
 
 def words(line):
-    """The words of a line, without numbers, units, variants and rulers.  Which
-    roles one variant has ("rule,paper") is measured: each is a word."""
+    """The words of a line, without numbers, units, variants and rulers.  Roles
+    of one variant ("rule,paper") may differ: each counts as a word."""
     line = re.sub(r"\b(cpu|cuda)\.[a-z0-9_.]+(/\S+)?", "", line)
     return [word.strip(",.;:") for word in re.split(r"[\s,]+", line)
             if re.search(r"[A-Za-z]{3}", word) and not re.match(r"[\d.]", word)]
 
 
 def compare(shown, printed):
-    """None, or what is shown and was not printed."""
+    """None, or the first shown text that was not printed."""
     known = set(words(printed))
     for line in shown.splitlines():
         missing = [word for word in words(line) if word not in known
@@ -264,7 +264,7 @@ class Checker:
         self.failed.append(f"{block.page}:{block.line}: {text}")
 
     def shell(self, block, folder):
-        """Each command with the lines shown after it."""
+        """Runs each command and compares its output with the lines after it."""
         commands = []
         session = re.search(r"^\$ ", block.text, re.M)
         for line in block.text.splitlines():
@@ -311,7 +311,7 @@ class Checker:
     compiler = shell
 
     def kernel_file(self, block, folder):
-        """Compiles a page's kernel; the page's own commands test it then."""
+        """Compiles a page's kernel, which the page's own commands test then."""
         stem = block.mark.partition(":")[2].strip()
         with open(os.path.join(folder, "kernel.c"), "w", encoding="utf-8") as file:
             file.write(block.text + KERNEL_FRAME % stem)
@@ -327,7 +327,8 @@ class Checker:
             self.fail(block, f"does not compile:\n{printed[-2000:]}")
 
     def python(self, page, found, folder):
-        """The Python blocks of a page, in one process, and what they print."""
+        """Runs the Python blocks of a page in one process, and compares their
+        output."""
         need = "jax" if os.path.basename(page) == "jax.md" else "torch_geometric"
         if not self.has[need]:
             for _ in found:

@@ -1,4 +1,5 @@
-/* build.c - matrices out of lists of edges, and what owns their arrays */
+/* build.c - builds matrices from lists of edges; matrices that own their arrays
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -9,7 +10,7 @@
 #include <string.h>
 
 typedef struct owned {
-  dfgnn_csr csr; /* first, so that dfgnn_csr_free finds the rest */
+  dfgnn_csr csr; /* the first member: dfgnn_csr_free casts to owned */
   dfgnn__parts parts;
   char *name;
 } owned;
@@ -35,7 +36,8 @@ void dfgnn_csr_free(dfgnn_csr *csr) {
   free(own);
 }
 
-/* In place, front to back: entry i is written at or before where it was. */
+/* Makes offsets 32 bits wide in place, front to back: entry i is written at or
+ * before its old place. */
 static void narrow(int64_t *offsets, int64_t count) {
   char *to = (char *)offsets;
   for (int64_t i = 0; i < count; i++) {
@@ -131,7 +133,8 @@ dfgnn_status dfgnn__edges_compress(dfgnn__parts *parts, dfgnn__edges *edges,
     free(indices);
     goto out;
   }
-  /* Shifted by one, so that the scatter leaves the offsets in place. */
+  /* Counts are shifted by one, so that the scatter leaves the offsets in place.
+   */
   int64_t *next = offsets + 1;
   for (int64_t e = 0; e < count; e++)
     offsets[edges->edge[e].row + 2]++;

@@ -1,4 +1,4 @@
-/* build.h - making a dfgnn_csr that owns its arrays, from CSR parts or edges */
+/* build.h - makes a dfgnn_csr that owns its arrays from CSR parts or edges */
 #ifndef DFGNN_IO_BUILD_H
 #define DFGNN_IO_BUILD_H
 

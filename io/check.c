@@ -1,4 +1,4 @@
-/* check.c - whether arrays in host memory are a matrix */
+/* check.c - checks that arrays in host memory are a matrix */
 #include "base/error.h"
 #include "io/io.h"
 

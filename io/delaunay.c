@@ -19,8 +19,8 @@ typedef struct site {
 
 typedef struct mesh {
   const site *sites;
-  edge *next;      /* of each edge, around its origin */
-  int32_t *origin; /* of each edge; -1 for those of the dual */
+  edge *next;      /* [edges]: the next edge around the origin */
+  int32_t *origin; /* [edges]; -1 for edges of the dual */
   int32_t quads;
   edge unused; /* a list of deleted quad-edges, through next; -1 ends it */
 } mesh;
@@ -87,7 +87,7 @@ static int ccw(const mesh *m, int32_t a, int32_t b, int32_t c) {
   return (q->x - p->x) * (r->y - p->y) - (q->y - p->y) * (r->x - p->x) > 0;
 }
 
-/* d is inside the circle through a, b, c, which turn counter-clockwise. */
+/* Is d inside the circle through a, b, c, which turn counter-clockwise? */
 static int in_circle(const mesh *m, int32_t a, int32_t b, int32_t c,
                      int32_t d) {
   const dfgnn__point *o = &m->sites[d].at;
@@ -129,7 +129,8 @@ static hull small_hull(mesh *m, int32_t first, int32_t count) {
   return (hull){a, sym(b)};
 }
 
-/* The next edge up on the left, and on the right, of the rising bubble. */
+/* The next edge up on the left of the rising bubble; right_candidate finds that
+ * on its right. */
 static edge left_candidate(mesh *m, edge base) {
   edge e = onext(m, sym(base));
   while (right_of(m, dest(m, e), base) &&

@@ -1,4 +1,4 @@
-/* edges.c - lists of edges, one "source destination" a line (SNAP, OGB, csv)
+/* edges.c - lists of edges, one "source destination" per line (SNAP, OGB, csv)
  *
  * Numbers count from 0 and are kept: a graph has one node more than the largest
  * of them, or as many as a comment "# Nodes: N" says if that is more. */
@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Like a blank, between columns. */
+/* Skips the separator of columns: blanks with at most one comma or semicolon.
+ */
 static int skip_separator(dfgnn__scanner *s) {
   int c = dfgnn__skip_blanks(s);
   if (c == ',' || c == ';') {

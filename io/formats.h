@@ -1,4 +1,4 @@
-/* formats.h - one reader and one writer a format */
+/* formats.h - one reader and one writer per format */
 #ifndef DFGNN_IO_FORMATS_H
 #define DFGNN_IO_FORMATS_H
 

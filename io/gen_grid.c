@@ -1,4 +1,4 @@
-/* gen_grid.c - meshes, and what batches share */
+/* gen_grid.c - rectangular meshes, and functions that all batches share */
 #include "base/error.h"
 #include "io/generators.h"
 

@@ -47,7 +47,7 @@ void dfgnn__random_points(dfgnn__point *points, int64_t count,
 typedef struct cells {
   int64_t side;
   int64_t *start; /* [side * side + 1] */
-  int32_t *point; /* by cell */
+  int32_t *point; /* points, cell after cell */
 } cells;
 
 static int64_t cell_of(const cells *c, int64_t v) {
@@ -89,7 +89,8 @@ static void near_add_cell(dfgnn__near *near, const cells *c,
   }
 }
 
-/* Rings of cells around the point, until none further out can be nearer. */
+/* Searches rings of cells around the point, until no ring farther out can hold
+ * a nearer point. */
 static void near_find(dfgnn__near *near, const cells *c,
                       const dfgnn__point *points, int64_t i) {
   int64_t x = cell_of(c, points[i].x), y = cell_of(c, points[i].y);
@@ -167,8 +168,8 @@ dfgnn_status dfgnn__generate_knn(dfgnn__parts *parts, const double *value) {
   return status;
 }
 
-/* The triangulation's edges from begin on lose their share and gain their other
- * direction. */
+/* Drops a share of the triangulation's edges, which begin at `begin`, and adds
+ * the other direction of those it keeps. */
 static dfgnn_status finish_regions(dfgnn__edges *edges, int64_t begin,
                                    int64_t first, double drop,
                                    dfgnn__random *random) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define WINDOW 1024 /* least half width of the local columns */
-#define FAR 0.1     /* share of local rows' columns that are anywhere */
+#define FAR 0.1     /* share of a local row's columns that lie anywhere */
 
 typedef struct row_maker {
   int64_t sources;
@@ -28,7 +28,8 @@ static int64_t local_column(const row_maker *maker, int64_t row, int64_t window,
   return c < 0 ? 0 : c >= n ? n - 1 : c;
 }
 
-/* Every column with probability wanted / left: exactly count of them. */
+/* Takes each column with the probability (still wanted) / (still left), which
+ * gives exactly count of them. */
 static void select_columns(int32_t *columns, int64_t count, int64_t sources,
                            dfgnn__random *random) {
   int64_t kept = 0;
@@ -37,7 +38,7 @@ static void select_columns(int32_t *columns, int64_t count, int64_t sources,
       columns[kept++] = (int32_t)j;
 }
 
-/* Sorted, distinct columns; how many there are. */
+/* Draws the columns of a row, sorted and distinct; returns how many. */
 static int64_t make_row(const row_maker *maker, int32_t *columns,
                         int32_t *scratch, int64_t row, int64_t degree) {
   dfgnn__random random = dfgnn__random_stream(maker->seed, (uint64_t)row + 1);
@@ -77,7 +78,7 @@ static void close_gaps(dfgnn__parts *parts, const int64_t *degree) {
   parts->edges = to;
 }
 
-/* Takes degree over, which becomes what the rows have. */
+/* Draws the rows, and frees degree, also on failure. */
 static dfgnn_status make_rows(dfgnn__parts *parts, const row_maker *maker,
                               int64_t *degree, int64_t rows) {
   dfgnn_status status = DFGNN_OK;
@@ -121,7 +122,9 @@ out:
   return status;
 }
 
-/* Sum of i^-a for i = 1 .. n, by Euler and Maclaurin beyond the first terms. */
+/* The sum of i^-a for i = 1 .. n, by Euler and Maclaurin beyond the first
+ * terms.
+ */
 static double power_sum(double a, int64_t n) {
   int64_t exact = n < 512 ? n : 512;
   double sum = 0, x = (double)exact, y = (double)n;
@@ -136,8 +139,8 @@ static double power_sum(double a, int64_t n) {
   return sum;
 }
 
-/* Degree of node i is max i^-a, with a such that the sum is edges, rounded at
- * random; then the nodes are shuffled. */
+/* The degree of node i is most i^-a, rounded at random, with a such that the
+ * sum is edges; then the nodes are shuffled. */
 static void power_degrees(int64_t *degree, int64_t nodes, double edges,
                           double most, uint64_t seed) {
   dfgnn__random random = dfgnn__random_stream(seed, 0);
@@ -150,7 +153,7 @@ static void power_degrees(int64_t *degree, int64_t nodes, double edges,
       high = a;
   }
   for (int64_t i = 0; i < nodes; i++) {
-    /* In steps of 2^-20, so that the last bits of pow do not matter. */
+    /* Steps of 2^-20 make the last bits of pow irrelevant. */
     double w = floor(most * pow((double)(i + 1), -low) * 0x1p20) * 0x1p-20;
     double d = floor(w + dfgnn__random_unit(&random));
     degree[i] = (int64_t)(d > most ? most : d);

@@ -30,8 +30,8 @@ static dfgnn_status draw_pairs(dfgnn__edges *edges, const uint8_t *community,
   return DFGNN_OK;
 }
 
-/* Communities of U{5..34} nodes in random order, as many as probability has
- * rows. */
+/* Makes a batch of graphs with communities of 5 to 34 nodes, drawn uniformly,
+ * in random order; probability is [communities][communities]. */
 static dfgnn_status benchmark(dfgnn__parts *parts, double batch, double seed,
                               const double *probability, int communities) {
   dfgnn_status status = dfgnn__check_batch(batch, 34.0 * communities);
@@ -72,7 +72,7 @@ dfgnn_status dfgnn__generate_sbm_pattern(dfgnn__parts *parts,
                                          const double *value) {
   double probability[6 * 6];
   for (int a = 0; a < 6; a++)
-    for (int b = 0; b < 6; b++) /* the pattern is the sixth */
+    for (int b = 0; b < 6; b++) /* block 5 is the pattern */
       probability[6 * a + b] = a == b || a == 5 || b == 5 ? 0.5 : 0.35;
   return benchmark(parts, value[0], value[1], probability, 6);
 }
@@ -98,7 +98,7 @@ enum {
   SEED
 };
 
-/* Pairs within and between communities. */
+/* Adds the numbers of pairs within and between communities. */
 static void count_pairs(const uint8_t *community, int64_t nodes,
                         int communities, double *within, double *between) {
   int64_t size[256] = {0};

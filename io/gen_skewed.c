@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "io/generators.h"
 
-/* Chakrabarti et al. 2004, with the shares of Graph 500: the quadrants of the
- * matrix get .57, .19, .19 and .05 of the edges, level after level. */
+/* R-MAT (Chakrabarti et al. 2004) with the shares of Graph 500: the quadrants
+ * of the matrix get .57, .19, .19 and .05 of the edges, level after level. */
 dfgnn_status dfgnn__generate_rmat(dfgnn__parts *parts, const double *value) {
   enum { SCALE, EDGES, SEED };
   const int scale = (int)value[SCALE];
@@ -55,7 +55,7 @@ dfgnn_status dfgnn__generate_bipartite(dfgnn__parts *parts,
   return status;
 }
 
-/* Node i hangs on centre i modulo centres, both ways. */
+/* Joins node i and centre i modulo centres, in both directions. */
 dfgnn_status dfgnn__generate_stars(dfgnn__parts *parts, const double *value) {
   enum { NODES, CENTRES };
   const int64_t nodes = (int64_t)value[NODES];

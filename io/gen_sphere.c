@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-/* A k-d tree: entry (low + high) / 2 of a range parts it, along the axis of its
- * depth; of one coordinate the lower number comes first. */
+/* A k-d tree: entry (low + high) / 2 of a range divides it, along the axis of
+ * its depth; of points with equal coordinates the lower number comes first. */
 typedef struct tree {
   const dfgnn__place *place;
   int32_t *point;
@@ -59,7 +59,7 @@ static void tree_build(tree *t, int64_t low, int64_t high, int axis) {
   }
 }
 
-/* What a search wants: the nearest points, none further than reach squared. */
+/* A search for the nearest points whose squared distance is at most reach. */
 typedef struct search {
   const tree *tree;
   dfgnn__near near;
@@ -95,8 +95,8 @@ static void search_range(search *s, int64_t low, int64_t high, int axis) {
   }
 }
 
-/* Joins each point of from with those near it; turned says that from are the
- * sources. */
+/* Joins each point of `from` with the near points of `to`; turned: `from` are
+ * the sources. */
 static dfgnn_status join(dfgnn__edges *edges, const dfgnn__places *from,
                          const dfgnn__places *to, int64_t most, int64_t reach,
                          int turned) {
@@ -167,7 +167,7 @@ dfgnn_status dfgnn__generate_sphere(dfgnn__parts *parts, const double *value) {
   dfgnn__places rows = {0}, sources = {0};
   dfgnn__edges edges = {0};
   int turned = value[SEARCH] == 1;
-  /* Rounded down to a whole number, squared exactly. */
+  /* The radius is rounded down to a whole number, so its square is exact. */
   int64_t radius = (int64_t)(value[RADIUS] * (double)DFGNN__SPHERE);
   int64_t reach = radius ? radius * radius : INT64_MAX;
   if (!value[K] && !value[RADIUS])

@@ -1,4 +1,4 @@
-/* generate.c - from a specification to a graph: the tables of kinds, settings
+/* generate.c - makes a graph from a specification, by tables of kinds, settings
  * and presets */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -34,9 +34,9 @@ typedef struct kind {
 } kind;
 
 #define BATCH                                                                  \
-  { "batch", 1, 1, 1e7, NULL, 0 }
+  { .name = "batch", .value = 1, .least = 1, .most = 1e7 }
 #define SEED                                                                   \
-  { "seed", 1, 0, MAX_SEED, NULL, 0 }
+  { .name = "seed", .value = 1, .least = 0, .most = MAX_SEED }
 
 #define GRIDS "octahedral|latitude|icosphere"
 
@@ -57,20 +57,24 @@ static const kind kinds[] = {
       "nodes=119 deviation=18 min-nodes=44 max-nodes=188 communities=5 "
       "inside=0.62 edges=6079 batch=1 seed=1"},
      dfgnn__generate_sbm,
-     {{"nodes", 119, 1, 20000, NULL, 0},
-      {"deviation", 18, 0, 20000, NULL, 1},
-      {"min-nodes", 44, 1, 20000, NULL, 0},
-      {"max-nodes", 188, 1, 20000, NULL, 0},
-      {"communities", 5, 1, 255, NULL, 0},
-      {"inside", .62, 0, 1, NULL, 1},
-      {"edges", 6079, 0, MAX_EDGES, NULL, 1},
+     {{.name = "nodes", .value = 119, .least = 1, .most = 20000},
+      {.name = "deviation", .value = 18, .least = 0, .most = 20000, .real = 1},
+      {.name = "min-nodes", .value = 44, .least = 1, .most = 20000},
+      {.name = "max-nodes", .value = 188, .least = 1, .most = 20000},
+      {.name = "communities", .value = 5, .least = 1, .most = 255},
+      {.name = "inside", .value = .62, .least = 0, .most = 1, .real = 1},
+      {.name = "edges",
+       .value = 6079,
+       .least = 0,
+       .most = MAX_EDGES,
+       .real = 1},
       BATCH,
       SEED}},
     {{"knn", "the k nearest neighbours of random points in the plane",
       "nodes=71 k=8 batch=1 seed=1"},
      dfgnn__generate_knn,
-     {{"nodes", 71, 2, MAX_NODES, NULL, 0},
-      {"k", 8, 1, 10000, NULL, 0},
+     {{.name = "nodes", .value = 71, .least = 2, .most = MAX_NODES},
+      {.name = "k", .value = 8, .least = 1, .most = 10000},
       BATCH,
       SEED}},
     {{"region",
@@ -78,8 +82,8 @@ static const kind kinds[] = {
       "less a share of its edges",
       "nodes=479 drop=0.05 batch=1 seed=1"},
      dfgnn__generate_region,
-     {{"nodes", 479, 1, MAX_NODES, NULL, 0},
-      {"drop", .05, 0, 1, NULL, 1},
+     {{.name = "nodes", .value = 479, .least = 1, .most = MAX_NODES},
+      {.name = "drop", .value = .05, .least = 0, .most = 1, .real = 1},
       BATCH,
       SEED}},
     {{"powerlaw",
@@ -88,54 +92,55 @@ static const kind kinds[] = {
       "nodes=10000 edges=100000 max-degree=1000 columns=random|local "
       "duplicates=redraw|drop seed=1"},
      dfgnn__generate_powerlaw,
-     {{"nodes", 10000, 1, MAX_NODES, NULL, 0},
-      {"edges", 100000, 1, MAX_EDGES, NULL, 0},
-      {"max-degree", 1000, 1, MAX_NODES, NULL, 0},
-      {"columns", 0, 0, 1, "random|local", 0},
-      {"duplicates", 0, 0, 1, "redraw|drop", 0},
+     {{.name = "nodes", .value = 10000, .least = 1, .most = MAX_NODES},
+      {.name = "edges", .value = 100000, .least = 1, .most = MAX_EDGES},
+      {.name = "max-degree", .value = 1000, .least = 1, .most = MAX_NODES},
+      {.name = "columns", .most = 1, .choices = "random|local"},
+      {.name = "duplicates", .most = 1, .choices = "redraw|drop"},
       SEED}},
     {{"uniform", "edges between random nodes; sources=0 makes it square",
       "nodes=10000 sources=0 edges=100000 seed=1"},
      dfgnn__generate_uniform,
-     {{"nodes", 10000, 1, MAX_NODES, NULL, 0},
-      {"sources", 0, 0, MAX_NODES, NULL, 0},
-      {"edges", 100000, 0, MAX_EDGES, NULL, 0},
+     {{.name = "nodes", .value = 10000, .least = 1, .most = MAX_NODES},
+      {.name = "sources", .value = 0, .least = 0, .most = MAX_NODES},
+      {.name = "edges", .value = 100000, .least = 0, .most = MAX_EDGES},
       SEED}},
     {{"grid", "a rectangular mesh, without or with diagonals",
       "rows=100 columns=100 neighbours=4|8"},
      dfgnn__generate_grid,
-     {{"rows", 100, 1, MAX_NODES, NULL, 0},
-      {"columns", 100, 1, MAX_NODES, NULL, 0},
-      {"neighbours", 0, 0, 1, "4|8", 0}}},
+     {{.name = "rows", .value = 100, .least = 1, .most = MAX_NODES},
+      {.name = "columns", .value = 100, .least = 1, .most = MAX_NODES},
+      {.name = "neighbours", .most = 1, .choices = "4|8"}}},
     {{"rmat",
       "R-MAT: 2^scale nodes, a skewed quadrant of the matrix at each level, as "
       "Graph 500 has it",
       "scale=12 edges=65536 seed=1"},
      dfgnn__generate_rmat,
-     {{"scale", 12, 0, 30, NULL, 0},
-      {"edges", 65536, 0, MAX_EDGES, NULL, 0},
+     {{.name = "scale", .value = 12, .least = 0, .most = 30},
+      {.name = "edges", .value = 65536, .least = 0, .most = MAX_EDGES},
       SEED}},
     {{"bipartite",
       "random edges, a share of which comes from the first, heavy sources",
       "nodes=10000 sources=3000 edges=100000 heavy=8 share=0.3 seed=1"},
      dfgnn__generate_bipartite,
-     {{"nodes", 10000, 1, MAX_NODES, NULL, 0},
-      {"sources", 3000, 1, MAX_NODES, NULL, 0},
-      {"edges", 100000, 0, MAX_EDGES, NULL, 0},
-      {"heavy", 8, 0, MAX_NODES, NULL, 0},
-      {"share", .3, 0, 1, NULL, 1},
+     {{.name = "nodes", .value = 10000, .least = 1, .most = MAX_NODES},
+      {.name = "sources", .value = 3000, .least = 1, .most = MAX_NODES},
+      {.name = "edges", .value = 100000, .least = 0, .most = MAX_EDGES},
+      {.name = "heavy", .value = 8, .least = 0, .most = MAX_NODES},
+      {.name = "share", .value = .3, .least = 0, .most = 1, .real = 1},
       SEED}},
     {{"stars", "nodes that hang on the first ones, both ways",
       "nodes=10000 centres=8"},
      dfgnn__generate_stars,
-     {{"nodes", 10000, 1, MAX_NODES, NULL, 0},
-      {"centres", 8, 1, MAX_NODES, NULL, 0}}},
+     {{.name = "nodes", .value = 10000, .least = 1, .most = MAX_NODES},
+      {.name = "centres", .value = 8, .least = 1, .most = MAX_NODES}}},
     {{"icosphere",
       "the multi-mesh of an icosphere: edges of levels coarsest to level, a "
       "level quartering the triangles of the one before",
       "level=5 coarsest=0"},
      dfgnn__generate_icosphere,
-     {{"level", 5, 0, 10, NULL, 0}, {"coarsest", 0, 0, 10, NULL, 0}}},
+     {{.name = "level", .value = 5, .least = 0, .most = 10},
+      {.name = "coarsest", .value = 0, .least = 0, .most = 10}}},
     {{"sphere",
       "neighbours between two grids of the sphere: octahedral (size: rings a "
       "hemisphere), latitude (size: points) or icosphere (size: level); each "
@@ -145,13 +150,13 @@ static const kind kinds[] = {
       "sources=octahedral|latitude|icosphere source-size=96 k=16 radius=0 "
       "search=rows|sources"},
      dfgnn__generate_sphere,
-     {{"rows", 0, 0, 2, GRIDS, 0},
-      {"row-size", 96, 0, MAX_NODES, NULL, 0},
-      {"sources", 0, 0, 2, GRIDS, 0},
-      {"source-size", 96, 0, MAX_NODES, NULL, 0},
-      {"k", 16, 0, 1e6, NULL, 0},
-      {"radius", 0, 0, 2, NULL, 1},
-      {"search", 0, 0, 1, "rows|sources", 0}}},
+     {{.name = "rows", .most = 2, .choices = GRIDS},
+      {.name = "row-size", .value = 96, .least = 0, .most = MAX_NODES},
+      {.name = "sources", .most = 2, .choices = GRIDS},
+      {.name = "source-size", .value = 96, .least = 0, .most = MAX_NODES},
+      {.name = "k", .value = 16, .least = 0, .most = 1e6},
+      {.name = "radius", .value = 0, .least = 0, .most = 2, .real = 1},
+      {.name = "search", .most = 1, .choices = "rows|sources"}}},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -290,10 +295,12 @@ static dfgnn_status set_value(double *value, const setting *s,
   return DFGNN_OK;
 }
 
-/* Applies "key=value,key=value"; text is cut up.  scale is a key of presets. */
+/* Applies "key=value,key=value" and cuts text up.  scale, a setting of presets,
+ * is NULL for kinds. */
 static dfgnn_status set_all(const kind *k, double *value, double *scale,
                             char *text) {
-  static const setting scale_setting = {"scale", 1, 1e-6, 1, NULL, 1};
+  static const setting scale_setting = {
+      .name = "scale", .value = 1, .least = 1e-6, .most = 1, .real = 1};
   for (char *next = text; text && *text; text = next) {
     if ((next = strchr(text, ',')))
       *next++ = 0;
@@ -331,8 +338,9 @@ static double *find_value(const kind *k, double *value, const char *name) {
   return k->settings[i].name ? &value[i] : NULL;
 }
 
-/* A batch has fewer graphs; a full graph fewer nodes of the same mean degree,
- * and a largest row of the same share of the edges where that can be. */
+/* A batch gets fewer graphs.  A single graph gets fewer nodes of the same mean
+ * degree and, where that is possible, a largest row with the same share of the
+ * edges. */
 static dfgnn_status shrink(const kind *k, double *value, double scale) {
   double *batch = find_value(k, value, "batch");
   if (batch) {

@@ -12,7 +12,8 @@ typedef dfgnn_status dfgnn__generate(dfgnn__parts *parts, const double *value);
 dfgnn__generate dfgnn__generate_sbm_pattern; /* batch seed */
 dfgnn__generate dfgnn__generate_sbm_cluster; /* batch seed */
 dfgnn__generate dfgnn__generate_sbm;      /* nodes deviation min-nodes max-nodes
-                                           * communities inside edges batch seed */
+                                           * communities inside edges batch
+                                           * seed */
 dfgnn__generate dfgnn__generate_knn;      /* nodes k batch seed */
 dfgnn__generate dfgnn__generate_region;   /* nodes drop batch seed */
 dfgnn__generate dfgnn__generate_powerlaw; /* nodes edges max-degree columns
@@ -29,10 +30,11 @@ dfgnn__generate dfgnn__generate_icosphere; /* level coarsest */
 dfgnn__generate dfgnn__generate_sphere;    /* rows row-size sources source-size
                                             * k radius search */
 
-/* A batch of graphs of (up to) nodes each is fewer than 2^31 nodes. */
+/* Fails unless graphs of up to `nodes` nodes each have fewer than 2^31 in all.
+ */
 dfgnn_status dfgnn__check_batch(double graphs, double nodes);
 
-/* The parts of a square batch from edges and graph_ptr, which it takes over. */
+/* Makes the parts of a square batch; takes edges and graph_ptr over. */
 dfgnn_status dfgnn__batch_finish(dfgnn__parts *parts, dfgnn__edges *edges,
                                  int64_t *graph_ptr, int64_t graphs);
 
@@ -42,8 +44,8 @@ typedef struct dfgnn__point {
 } dfgnn__point;
 #define DFGNN__PLANE ((int64_t)1 << 26)
 
-/* count distinct random points, numbered in raster order: by bands from bottom
- * to top, within a band from left to right. */
+/* Draws count distinct random points, numbered in raster order: by bands from
+ * bottom to top, within a band from left to right. */
 void dfgnn__random_points(dfgnn__point *points, int64_t count,
                           dfgnn__random *random);
 

@@ -24,7 +24,7 @@ void dfgnn__gunzip_close(dfgnn__gunzip *g) {
   *g = (dfgnn__gunzip){.fd = -1, .packed = -1};
 }
 
-/* Adds what the file gives next to the unused input; *added is 0 at its end. */
+/* Appends bytes of the file to the unused input; *added is 0 at its end. */
 static dfgnn_status refill(dfgnn__gunzip *g, size_t *added, const char *path) {
   size_t kept = g->stream.avail_in;
   if (kept)
@@ -62,7 +62,8 @@ static dfgnn_status look_at_start(dfgnn__gunzip *g, const char *path) {
   return DFGNN_OK;
 }
 
-/* Behind a member: zeros of padding, then another member or the end. */
+/* Skips the padding zeros behind a member; after them comes another member or
+ * the end. */
 static dfgnn_status next_member(dfgnn__gunzip *g, int *over, const char *path) {
   size_t added = 1;
   *over = 0;

@@ -1,7 +1,7 @@
 /* gunzip.h - the bytes of a file, unpacked if it is a gzip stream
  *
- * zlib's own gzread passes over what lies behind a stream in silence; here it
- * is an error, as it is for Python's gzip and so for SciPy. */
+ * zlib's own gzread silently ignores bytes behind a stream; here they are an
+ * error, as they are for Python's gzip and so for SciPy. */
 #ifndef DFGNN_IO_GUNZIP_H
 #define DFGNN_IO_GUNZIP_H
 
@@ -14,7 +14,7 @@ typedef struct dfgnn__gunzip {
   int packed; /* -1: not known before the first bytes; else 0 or 1 */
   int ended;  /* a member of the stream is over */
   unsigned char *input;
-  z_stream stream; /* its input is what of `input` is not used yet */
+  z_stream stream; /* its input is the unused part of `input` */
 } dfgnn__gunzip;
 
 /* Takes the descriptor over, whatever it returns. */

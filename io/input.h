@@ -20,8 +20,8 @@ typedef struct dfgnn__scanner {
   const char *path;
   dfgnn__gunzip file;
   int64_t limit, total; /* bytes */
-  int64_t line;         /* of p, from 1 */
-  dfgnn_status status;  /* of reading; text functions see the end of file */
+  int64_t line;         /* number of the line at p, from 1 */
+  dfgnn_status status;  /* of reading; after a failure text seems to end */
   char *buffer;
   const char *p, *end;
 } dfgnn__scanner;
@@ -29,7 +29,7 @@ typedef struct dfgnn__scanner {
 dfgnn_status dfgnn__scanner_open(dfgnn__scanner *s, const char *path);
 void dfgnn__scanner_close(dfgnn__scanner *s);
 
-/* Reads more; 0 at the end of the file or on failure (see status). */
+/* Reads the next bytes; 0 at the end of the file or on failure (see status). */
 int dfgnn__scanner_fill(dfgnn__scanner *s);
 
 /* The next byte, -1 at the end. */

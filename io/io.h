@@ -1,4 +1,5 @@
-/* io.h - what the rest of the house may ask of graph files and generators */
+/* io.h - graph files and generators, for the rest of the library and the tools
+ */
 #ifndef DFGNN_IO_IO_H
 #define DFGNN_IO_IO_H
 
@@ -16,7 +17,7 @@ typedef enum dfgnn__format {
   DFGNN__FORMAT_EDGES
 } dfgnn__format;
 
-/* The format that the extensions of a name stand for; AUTO if none. */
+/* The format that the extensions of a name tell; AUTO if they tell none. */
 dfgnn__format dfgnn__format_by_name(const char *path);
 
 /* dfgnn_csr_read with the format given instead of found. */
@@ -31,13 +32,13 @@ dfgnn_status dfgnn__csr_open(dfgnn_csr **csr, const char *file_or_spec);
  * indices are in range, no edge leaves its graph of a batch. */
 dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr);
 
-/* 1 if every edge (i, j) has its (j, i), as often; 0 if not.  Negative: a
+/* 1 if every edge (i, j) is there as often as (j, i); 0 if not.  Negative: a
  * dfgnn_status. */
 int dfgnn__csr_symmetric(const dfgnn_csr *csr);
 
 /* Attributes [edges, 3] of the edges of a graph that dfgnn_csr_generate made:
- * the length, and where the source lies, to the east and to the north, as a
- * vector of length one.  NULL for kinds without a place for their nodes. */
+ * the length, and the direction of the source, to the east and to the north, as
+ * a vector of length one.  NULL for kinds whose nodes have no place. */
 const float *dfgnn__csr_edge_attr(const dfgnn_csr *csr);
 
 /* Writes arrays as an .npz; a NULL name ends the list. */

@@ -1,8 +1,9 @@
 /* metis.c - graphs as METIS, KaHIP and the DIMACS challenges write them
  *
- * "n m [format [weights]]", then a line a node with its neighbours, counted
- * from 1; format is a number whose digits say: node sizes, node weights, edge
- * weights.  Comments start with '%'; an empty line is a node without edges. */
+ * The first line is "n m [format [weights]]", then there is a line per node
+ * with its neighbours, counted from 1; the digits of format tell whether there
+ * are node sizes, node weights and edge weights.  Comments start with '%'; an
+ * empty line is a node without edges. */
 #include "base/error.h"
 #include "io/formats.h"
 #include "io/input.h"

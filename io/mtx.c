@@ -33,11 +33,11 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   static const struct {
     const char *name;
     int mirrored, diagonal;
-  } symmetries[] = {{"general", 0, 1},
-                    {"symmetric", 1, 1},
-                    {"hermitian", 1, 1},
-                    {"skew-symmetric", 1, 0},
-                    {NULL, 0, 0}};
+  } symmetries[] = {{.name = "general", .diagonal = 1},
+                    {.name = "symmetric", .mirrored = 1, .diagonal = 1},
+                    {.name = "hermitian", .mirrored = 1, .diagonal = 1},
+                    {.name = "skew-symmetric", .mirrored = 1},
+                    {.name = NULL}};
   char line[256], banner[64] = "", object[64] = "", layout[64] = "";
   char field[64] = "", symmetry[64] = "";
   dfgnn__get_line(s, line, sizeof line);
@@ -65,7 +65,7 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   return DFGNN_OK;
 }
 
-/* To the next line with something on it but comments; 0 at the end. */
+/* Goes to the next line that is neither empty nor a comment; 0 at the end. */
 static int next_entry(dfgnn__scanner *s) {
   int c;
   while ((c = dfgnn__skip_blanks(s)) == '\n' || c == '%')

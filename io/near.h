@@ -1,7 +1,7 @@
 /* near.h - the nearest points found so far, nearest first
  *
- * Of points at one distance the one of the lower number comes first, so that
- * the list does not depend on the order in which points were looked at. */
+ * Of points at the same distance the one with the lower number comes first, so
+ * that the list does not depend on the order in which points were added. */
 #ifndef DFGNN_IO_NEAR_H
 #define DFGNN_IO_NEAR_H
 

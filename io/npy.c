@@ -33,7 +33,7 @@ static int take(cursor *c, char wanted) {
   return 1;
 }
 
-/* A quoted word into text; 0 if there is none or it does not fit. */
+/* Reads a quoted word into text; 0 if there is none or it does not fit. */
 static int word(cursor *c, char *text, size_t size) {
   blanks(c);
   char quote = *c->p;
@@ -49,7 +49,7 @@ static int word(cursor *c, char *text, size_t size) {
   return 1;
 }
 
-/* A tuple of up to two lengths; 0 if it is none. */
+/* Reads a tuple of up to two lengths; 0 if there is none. */
 static int tuple(cursor *c, dfgnn__npy *npy) {
   if (!take(c, '('))
     return 0;

@@ -33,10 +33,10 @@ typedef struct array {
   char *data;
 } array;
 
-#define END_BYTES 22 /* of a zip's last record without its comment */
+#define END_BYTES 22 /* a zip's last record without its comment */
 
 /* A zip ends in a record whose last two bytes say how long a comment follows.
- * minizip takes one that is cut off. */
+ * minizip accepts a comment that is cut off. */
 static dfgnn_status check_end(int fd, int64_t size, const char *path) {
   unsigned char tail[END_BYTES + UINT16_MAX];
   int64_t length = size < (int64_t)sizeof tail ? size : (int64_t)sizeof tail;
@@ -79,8 +79,8 @@ static dfgnn_status open_archive(archive *a, const char *path) {
   return DFGNN_OK;
 }
 
-/* Refuses two entries of one name, of which readers take either, and entries
- * that are encrypted. */
+/* Refuses two entries of the same name, as readers differ in which they take,
+ * and encrypted entries. */
 static dfgnn_status check_entries(archive *a) {
   static const char *const names[] = {"format.npy", "shape.npy",
                                       "indptr.npy", "indices.npy",
@@ -115,7 +115,7 @@ static dfgnn_status check_entries(archive *a) {
   return DFGNN_OK;
 }
 
-/* Names the arrays there are, so that the message can say what was found. */
+/* Fails with a message that names the arrays of the archive. */
 static dfgnn_status missing(archive *a, const char *name) {
   char list[256] = "";
   size_t used = 0;
@@ -195,8 +195,8 @@ static dfgnn_status open_array(archive *a, array *x, const char *name) {
   return status;
 }
 
-/* Reads the elements of the open entry and closes it.  Memory grows with what
- * is there, not with what the header says. */
+/* Reads the elements of the open entry and closes it.  Memory grows with the
+ * data that is there, not with the size in the header. */
 static dfgnn_status read_data(archive *a, array *x) {
   dfgnn_status status = DFGNN_OK;
   int64_t size, got = 0, room = 0;
@@ -240,7 +240,7 @@ out:
   return status;
 }
 
-/* A vector of 32- or 64-bit integers. */
+/* Reads a vector of 32- or 64-bit integers. */
 static dfgnn_status read_integers(archive *a, array *x, const char *name) {
   dfgnn_status status = open_array(a, x, name);
   if (status)
@@ -273,7 +273,7 @@ static int64_t element(const array *x, int64_t i) {
   return narrow;
 }
 
-/* The elements as 64-bit integers; the array gives its data up. */
+/* Returns the elements as 64-bit integers; the array may give its data up. */
 static int64_t *widen(array *x) {
   if (x->item == 8) {
     int64_t *same = (int64_t *)x->data;
@@ -296,7 +296,7 @@ static dfgnn_status check_format(archive *a) {
   unzCloseCurrentFile(a->zip);
   if (n < 0)
     return damaged(&x);
-  /* '|S3' or '<U3': one byte or one UTF-32 unit a character */
+  /* '|S3' or '<U3': a character is a byte or a UTF-32 unit */
   size_t unit = strchr(x.npy.type, 'U') ? 4 : 1, length = 0;
   for (int64_t i = 0; i < n && text[i] && length + 1 < sizeof name;
        i += (int64_t)unit)
@@ -334,7 +334,7 @@ out:
   return status;
 }
 
-/* Offsets of something: from 0, never falling. */
+/* Checks that offsets begin with 0 and never fall. */
 static dfgnn_status check_monotone(const array *x, const int64_t *offsets) {
   for (int64_t i = 0; i < x->npy.count; i++)
     if (offsets[i] < (i ? offsets[i - 1] : 0) || (i == 0 && offsets[0] != 0))
@@ -436,16 +436,16 @@ out:
   return status;
 }
 
-/* Bytes of an element by the digits of its type, such as '<f4' or '|b1'; 0: not
- * told. */
+/* The bytes of an element, by the digits of its type, such as '<f4' or '|b1';
+ * 0: unknown. */
 static int64_t item_bytes(const dfgnn__npy *npy) {
   size_t digits = strcspn(npy->type, "0123456789");
   int64_t bytes = strtoll(npy->type + digits, NULL, 10);
   return bytes > 0 && bytes <= 1024 ? bytes : 0;
 }
 
-/* Only the header of data is looked at: it must fit the indices and what the
- * archive says of its size. */
+/* Checks the header of data alone: it must fit the indices, and the size of the
+ * archive's entry. */
 static dfgnn_status check_data(archive *a, const dfgnn__parts *parts) {
   array x;
   dfgnn_status status = open_array(a, &x, "data");
@@ -477,7 +477,8 @@ dfgnn_status dfgnn__read_npz(dfgnn__parts *parts, const char *path) {
     return status;
   *parts = (dfgnn__parts){0};
   status = check_entries(&a);
-  /* indptr before format: what is no sparse matrix at all says so. */
+  /* indptr comes before format: an archive that is no sparse matrix at all gets
+   * the message that lists its arrays. */
   if (!status && !has(&a, "indptr"))
     status = missing(&a, "indptr");
   if (!status)

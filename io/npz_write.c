@@ -63,7 +63,7 @@ static int put_floats(zipFile zip, const dfgnn__array *a) {
          zipCloseFileInZip(zip);
 }
 
-/* The values: as many ones as there are edges. */
+/* Writes the values: a one for each edge. */
 static int put_ones(zipFile zip, int64_t count) {
   char shape[32], *ones = malloc(CHUNK);
   if (!ones)

@@ -18,7 +18,7 @@ typedef struct dfgnn__writer {
 /* Opens temporary; compressed if path ends in ".gz". */
 dfgnn_status dfgnn__writer_open(dfgnn__writer *w, const char *path,
                                 const char *temporary);
-/* Writes what is left and gives the first failure. */
+/* Writes the rest of the buffer; returns the first failure. */
 dfgnn_status dfgnn__writer_close(dfgnn__writer *w);
 
 /* Writes data to temporary; path is for messages. */
@@ -30,7 +30,7 @@ dfgnn_status dfgnn__write_whole(const char *path, dfgnn__file_writer *write,
                                 const void *data);
 
 void dfgnn__put_text(dfgnn__writer *w, const char *text);
-/* The number and one byte after it. */
+/* Writes the number and one byte after it. */
 void dfgnn__put_integer(dfgnn__writer *w, int64_t value, char after);
 
 #endif

@@ -1,7 +1,7 @@
 /* random.h - random numbers that are the same on every machine
  *
- * SplitMix64 (Steele, Lea & Flood 2014), one stream a row or graph, so that
- * threads do not change what is drawn.  Only integer arithmetic and exact
+ * SplitMix64 (Steele, Lea & Flood 2014), with one stream per row or graph, so
+ * that threads do not change the numbers.  Only integer arithmetic and exact
  * conversions: no libm, no distribution of a C library. */
 #ifndef DFGNN_IO_RANDOM_H
 #define DFGNN_IO_RANDOM_H
@@ -19,7 +19,7 @@ static inline uint64_t dfgnn__random_next(dfgnn__random *random) {
   return x ^ (x >> 31);
 }
 
-/* Stream number stream of a seed. */
+/* The stream of this number of a seed. */
 static inline dfgnn__random dfgnn__random_stream(uint64_t seed,
                                                  uint64_t stream) {
   dfgnn__random random = {seed};
@@ -28,19 +28,20 @@ static inline dfgnn__random dfgnn__random_stream(uint64_t seed,
   return random;
 }
 
-/* 0 .. below - 1, for below up to 2^32; bias below 2^-32. */
+/* A number 0 .. below - 1, for below up to 2^32; its bias is below 2^-32. */
 static inline int64_t dfgnn__random_below(dfgnn__random *random,
                                           int64_t below) {
   return (int64_t)(((dfgnn__random_next(random) >> 32) * (uint64_t)below) >>
                    32);
 }
 
-/* [0, 1) in steps of 2^-53. */
+/* A number in [0, 1), in steps of 2^-53. */
 static inline double dfgnn__random_unit(dfgnn__random *random) {
   return (double)(dfgnn__random_next(random) >> 11) * 0x1p-53;
 }
 
-/* Mean 0, deviation 1: twelve uniform numbers less six. */
+/* A number of mean 0 and deviation 1: the sum of twelve uniform ones less six.
+ */
 static inline double dfgnn__random_normal(dfgnn__random *random) {
   double sum = -6;
   for (int i = 0; i < 12; i++)

@@ -1,4 +1,4 @@
-/* read.c - finding the format of a graph file, and reading it */
+/* read.c - finds the format of a graph file and reads it */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,7 +33,7 @@ dfgnn__format dfgnn__format_by_name(const char *path) {
   return DFGNN__FORMAT_AUTO;
 }
 
-/* What its first bytes give away goes before the name. */
+/* Finds the format by the first bytes, else by the name. */
 static dfgnn_status find_format(dfgnn__format *format, const char *path) {
   static const char banner[] = "%%MatrixMarket";
   dfgnn__scanner s;

@@ -57,7 +57,7 @@ static int32_t product(int64_t a, int64_t b) {
   return (int32_t)(((wide)a * b + ((wide)1 << 89)) >> 90);
 }
 
-/* Points first .. first + count - 1 on ring number ring of rings, from north to
+/* Puts count points on ring number `ring` of `rings`, counted from north to
  * south. */
 static void fill_ring(dfgnn__place *place, int64_t count, int64_t ring,
                       int64_t rings) {
@@ -82,7 +82,7 @@ static dfgnn_status octahedral(dfgnn__places *places, int64_t size) {
   return status;
 }
 
-/* sqrt(3/4 size) rings: as far from each other as points on them are. */
+/* About sqrt(3/4 size) rings lie as far from each other as their points do. */
 static dfgnn_status latitude(dfgnn__places *places, int64_t size) {
   int64_t rings = dfgnn__root(3 * size / 4) / 2 * 2, used = 0;
   rings = rings ? rings : 1;
@@ -181,7 +181,8 @@ static dfgnn_status add_lines(dfgnn__edges *edges, const mesh *m) {
   return status;
 }
 
-/* Corners (0, +-s, +-l) and their turns, s and l of one golden rectangle. */
+/* The corners are (0, +-S, +-L) and their cyclic turns; S and L are half the
+ * sides of a golden rectangle. */
 static void icosahedron(mesh *m) {
   enum { S = 564499483, L = 913379351 };
   static const dfgnn__place corners[12] = {
@@ -247,7 +248,7 @@ dfgnn_status dfgnn__sphere_places(dfgnn__places *places,
                                    : dfgnn__icosphere(places, NULL, size, size);
 }
 
-/* d is how far q is from p; east and north are of the plane that touches the
+/* d is the vector from p to q; east and north lie in the plane that touches the
  * sphere at p, and at a pole the meridian of 0 degrees points east. */
 static void attributes_of(float attribute[3], dfgnn__place p, dfgnn__place q) {
   int64_t d[3] = {(int64_t)q.x - p.x, (int64_t)q.y - p.y, (int64_t)q.z - p.z};

@@ -19,8 +19,8 @@ typedef struct dfgnn__places {
 } dfgnn__places;
 
 typedef enum dfgnn__sphere_grid {
-  DFGNN__OCTAHEDRAL, /* size rings a hemisphere of 20, 24, 28 ... points */
-  DFGNN__LATITUDE,   /* size points on rings, as many on one as it is long */
+  DFGNN__OCTAHEDRAL, /* size rings per hemisphere, of 20, 24, 28 ... points */
+  DFGNN__LATITUDE,   /* size points on rings, on each by its length */
   DFGNN__ICOSPHERE   /* an icosahedron whose triangles were quartered size
                       * times */
 } dfgnn__sphere_grid;
@@ -40,7 +40,7 @@ dfgnn_status dfgnn__icosphere(dfgnn__places *places, dfgnn__edges *edges,
 int64_t dfgnn__root(int64_t n);
 
 /* Writes three numbers of each edge into parts: the length from row to source,
- * and where the source lies as seen from the row, to the east and to the north.
+ * and the direction of the source from the row, to the east and to the north.
  */
 dfgnn_status dfgnn__sphere_attributes(dfgnn__parts *parts,
                                       const dfgnn__places *rows,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The transpose of csr, whose rows come out sorted. */
+/* Makes the transpose of csr, whose rows are sorted. */
 static dfgnn_status transpose(dfgnn__parts *parts, const dfgnn_csr *csr) {
   int64_t n = csr->sources;
   int64_t *offsets = calloc((size_t)n + 2, sizeof *offsets);

@@ -1,4 +1,4 @@
-/* write.c - dfgnn_csr_write: which format a file's name asks for */
+/* write.c - dfgnn_csr_write: writes the format that a file's name asks for */
 #include "base/error.h"
 #include "io/formats.h"
 #include "io/io.h"

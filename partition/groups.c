@@ -1,4 +1,4 @@
-/* groups.c - a graph made smaller before METIS, which would take several times
+/* groups.c - makes a graph smaller before METIS, which would take several times
  * the memory of the graph itself */
 #include "base/error.h"
 #include "partition/partition.h"
@@ -8,8 +8,8 @@
 
 enum { ROUNDS = 3, GROUPS_A_PART = 64, COARSER = 4 };
 
-/* Counts by group or part, which are put back to zero by the list of those
- * that were counted. */
+/* Counts by kind, a group or part; `met` lists the kinds whose count is not
+ * zero, so that clearing is cheap. */
 typedef struct tally {
   int32_t *count, *met;
   int64_t used;
@@ -43,9 +43,9 @@ static dfgnn_status no_memory(const dfgnn_csr *csr) {
                      (long long)csr->destinations);
 }
 
-/* Moves each row to the kind that most of its neighbours are of, if that has
- * room: load[kind] stays at most `most`.  Of equals the own kind stays, then
- * the lowest wins.  Returns how many rows moved. */
+/* Moves each row to the kind of most of its neighbours, if that has room:
+ * load[kind] stays at most `most`.  Of kinds with as many neighbours the row's
+ * own wins, then the lowest.  Returns how many rows moved. */
 static int64_t propagate(int32_t *kind, int64_t *load, tally *t,
                          const dfgnn_csr *csr, int64_t most) {
   int64_t moved = 0;
@@ -73,7 +73,8 @@ static int64_t propagate(int32_t *kind, int64_t *load, tally *t,
   return moved;
 }
 
-/* Numbers the groups that have nodes 0, 1, 2 ... by their first node. */
+/* Numbers the groups that have nodes from 0 on, in the order of their first
+ * nodes. */
 static void number_groups(dfgnn__groups *g, int64_t nodes, int32_t *number) {
   memset(number, -1, (size_t)nodes * sizeof *number);
   g->count = 0;
@@ -118,8 +119,8 @@ static void count_ends(tally *t, const dfgnn__groups *g, const members *m,
     }
 }
 
-/* Visits the groups twice: first to count the ends of each, then to write
- * them.  What leads both ways stands twice, and is united. */
+/* Counts the ends of each group, or writes them once the graph has arrays.  Two
+ * groups with edges in both directions are listed twice, and united later. */
 static void fill_graph(dfgnn__adjacency *graph, int64_t *next, tally *t,
                        const dfgnn__groups *g, const members *m,
                        const dfgnn_csr *csr) {
@@ -158,8 +159,8 @@ static void unite(dfgnn__adjacency *graph, tally *t) {
   graph->offsets[graph->nodes] = used;
 }
 
-/* *fits becomes 0, and nothing is kept, if the graph would take more than
- * `bytes`. */
+/* Makes the graph of the groups; *fits becomes 0, and nothing is kept, if it
+ * would take more than `bytes`. */
 static dfgnn_status join_groups(dfgnn__groups *g, int *fits,
                                 const dfgnn_csr *csr, int64_t bytes) {
   dfgnn__adjacency *graph = &g->graph;

@@ -1,12 +1,12 @@
-/* metis.c - parts of equal work with few edges between them, by METIS
- * (Karypis & Kumar 1998) */
+/* metis.c - divides a graph into parts of equal work with few edges between
+ * them, by METIS (Karypis & Kumar 1998) */
 #include "base/error.h"
 #include "partition/partition.h"
 
 #ifdef HAVE_METIS
 #include <stdlib.h>
 
-/* Totals that METIS adds up in 32 bits. */
+/* The largest total of weights, which METIS adds up in 32 bits. */
 #define TOTAL_MOST (INT32_MAX / 4)
 
 static int32_t *scaled(const int64_t *work, int64_t count) {

@@ -1,5 +1,7 @@
-/* part.c - what one rank has of a partitioned graph: its rows, whose columns
- * are its own nodes and then its halo, and who needs what of whom */
+/* part.c - one rank's part of a partitioned graph: its rows, whose columns are
+ * its own nodes and then its halo, and the rows it sends to and gets from
+ * others
+ */
 #include "base/error.h"
 #include "kernels/common/fingerprint.h"
 #include "partition/partition.h"
@@ -29,7 +31,7 @@ void dfgnn_part_free(dfgnn_part *part) {
   free(p);
 }
 
-/* ---- what all ranks have alike ------------------------------------------- */
+/* ---- hashes, the same on all ranks --------------------------------------- */
 
 static uint64_t fingerprint_of(const dfgnn_csr *csr) {
   uint64_t sum = dfgnn__mix((uint64_t)csr->destinations) +
@@ -51,17 +53,17 @@ static uint64_t digest_of(const int32_t *owner, int64_t nodes, int parts,
   return sum;
 }
 
-/* ---- making one ---------------------------------------------------------- */
+/* ---- creation ------------------------------------------------------------ */
 
 typedef struct maker {
   const dfgnn_csr *csr;
   const int32_t *owner;
   int parts, rank;
-  int32_t *mark;    /* [nodes] of the rank that was looked at last, plus 1 */
-  int32_t *place;   /* [nodes] number among the part's own nodes, or its halo */
-  int64_t *begin;   /* [parts + 1] of the rows of each part */
-  int32_t *by_part; /* [nodes] rows, part by part, rising */
-  int32_t *found;   /* [nodes] */
+  int32_t *mark;    /* [nodes] the last rank that needs the node, plus 1 */
+  int32_t *place;   /* [nodes] number among the part's own nodes or its halo */
+  int64_t *begin;   /* [parts + 1] the first row of each part */
+  int32_t *by_part; /* [nodes] rows, part after part, rising */
+  int32_t *found;   /* [nodes] scratch: nodes that were found */
   owned_part *to;
 } maker;
 
@@ -88,7 +90,8 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The nodes of `from` that rows of `to` read, rising, in m->found. */
+/* Lists the nodes of part `from` that rows of part `to` read, rising, in
+ * m->found; returns how many. */
 static int64_t needed(maker *m, int to, int from) {
   const dfgnn_csr *csr = m->csr;
   int64_t count = 0;
@@ -142,7 +145,7 @@ static int list_sends(maker *m) {
   return p->send != NULL;
 }
 
-/* The halo lies by owner; the stamps of the sends are of other nodes. */
+/* Lists the halo, by owner. */
 static int list_halo(maker *m) {
   const dfgnn_csr *csr = m->csr;
   owned_part *p = m->to;
@@ -281,7 +284,7 @@ dfgnn_status dfgnn_part_create(dfgnn_part **part, const dfgnn_csr *csr,
   return DFGNN_OK;
 }
 
-/* ---- its file ------------------------------------------------------------ */
+/* ---- the file ------------------------------------------------------------ */
 
 dfgnn_status dfgnn_part_write(const dfgnn_part *part, const char *path) {
   if (!part || !path)

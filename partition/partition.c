@@ -1,4 +1,4 @@
-/* partition.c - dfgnn_csr_partition: which part owns each node */
+/* partition.c - dfgnn_csr_partition: finds the part that owns each node */
 #include "partition/partition.h"
 #include "base/error.h"
 
@@ -25,13 +25,13 @@ dfgnn_status dfgnn_partitioning_parse(dfgnn_partitioning *how,
                      name);
 }
 
-/* Rows in the order they have, cut where a part's share of the work ends. */
+/* Gives each part consecutive rows with its share of the work. */
 static void by_range(int32_t *owner, const dfgnn_csr *csr, int parts) {
   int64_t n = csr->destinations, done = 0;
   int64_t total = csr->edges + n * DFGNN_PARTITION_NODE;
   for (int64_t i = 0; i < n; i++) {
     int64_t work = dfgnn__row_work(csr, i);
-    /* A row goes where its middle falls. */
+    /* A row belongs to the part in whose share its middle lies. */
     double share = ((double)done + 0.5 * (double)work) / (double)total;
     int part = (int)(share * parts);
     owner[i] = part < parts ? part : parts - 1;
@@ -39,9 +39,9 @@ static void by_range(int32_t *owner, const dfgnn_csr *csr, int parts) {
   }
 }
 
-/* Both directions of every edge in METIS take up to this many bytes an edge
- * (measured by tests/cli/partition.sh); with less than FEW edges nobody minds.
- */
+/* METIS keeps both directions of every edge, several times the memory of the
+ * graph.  Graphs of more than FEW edges are grouped first, so that partitioning
+ * takes at most 2.5 times the graph's memory (tests/cli/graph.sh checks it). */
 enum { FEW = 1 << 20 };
 
 static dfgnn_status by_metis(int32_t *owner, const dfgnn_csr *csr, int parts) {

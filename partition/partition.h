@@ -1,4 +1,4 @@
-/* partition.h - the methods of dfgnn_csr_partition, and what splits a matrix
+/* partition.h - the methods of dfgnn_csr_partition
  *
  * Every method is a pure function of the graph, so that all ranks find the
  * same. */
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* The work of a row in the balance of parts: its edges, and this much for what
- * a layer does once a node. */
+/* In the balance of parts a row counts as its number of edges plus this
+ * constant, for the work that a layer does once per node. */
 #define DFGNN_PARTITION_NODE 4
 
 static inline int64_t dfgnn__row_work(const dfgnn_csr *csr, int64_t i) {
@@ -26,14 +26,14 @@ static inline int64_t dfgnn__row_work(const dfgnn_csr *csr, int64_t i) {
 
 /* Groups of nodes as the nodes of a smaller graph. */
 typedef struct dfgnn__groups {
-  int32_t *group; /* [nodes] of each node */
-  int64_t *work;  /* [count] of the rows of each group */
+  int32_t *group; /* [nodes]: the group of each node */
+  int64_t *work;  /* [count]: the work of each group's rows */
   int64_t count;
-  dfgnn__adjacency graph; /* of the groups; weights are edges between them */
+  dfgnn__adjacency graph; /* its nodes are groups; weights count edges */
 } dfgnn__groups;
 
-/* Groups by size-constrained label propagation (Meyerhenke, Sanders & Schulz
- * 2014), until the graph of the groups takes no more than `bytes`. */
+/* Groups nodes by size-constrained label propagation (Meyerhenke, Sanders &
+ * Schulz 2014), until the graph of the groups takes no more than `bytes`. */
 dfgnn_status dfgnn__groups_build(dfgnn__groups *groups, const dfgnn_csr *csr,
                                  int parts, int64_t bytes);
 void dfgnn__groups_free(dfgnn__groups *groups);
@@ -42,7 +42,7 @@ void dfgnn__groups_free(dfgnn__groups *groups);
  * leaves no part more than 3 % above its share of the work. */
 dfgnn_status dfgnn__refine(int32_t *owner, const dfgnn_csr *csr, int parts);
 
-/* Parts by METIS; work [graph->nodes] is balanced. */
+/* Finds parts by METIS, with balanced sums of work [graph->nodes]. */
 dfgnn_status dfgnn__metis_parts(int32_t *part, const dfgnn__adjacency *graph,
                                 const int64_t *work, int parts);
 

@@ -13,7 +13,8 @@ void dfgnn__adjacency_free(dfgnn__adjacency *graph) {
   *graph = (dfgnn__adjacency){0};
 }
 
-/* Both directions of every edge, neighbours unsorted, repeated. */
+/* Writes both directions of every edge; neighbours are unsorted and repeated.
+ */
 static void scatter(const dfgnn__adjacency *graph, int64_t *next,
                     const dfgnn_csr *csr, int64_t shift) {
   for (int64_t i = 0; i < csr->destinations; i++)
@@ -27,8 +28,8 @@ static void scatter(const dfgnn__adjacency *graph, int64_t *next,
     }
 }
 
-/* Sorts the neighbours of each node and gives equal ones a weight, towards the
- * front: what is written was read before. */
+/* Sorts the neighbours of each node and unites equal ones by their weight, in
+ * place: entries are written towards the front, where they were read before. */
 static dfgnn_status unite(dfgnn__adjacency *graph) {
   int64_t longest = 0, used = 0, begin = 0;
   for (int64_t i = 0; i < graph->nodes; i++)

@@ -1,12 +1,13 @@
 /* community.c - communities by merging, and the order of their dendrogram
  *
- * Rabbit Order (Arai et al., IPDPS 2016), sequential: each node in turn, those
- * of low degree first, joins the neighbouring community that raises the
- * modularity most; its edges go with it and are added up when their owner's
- * turn comes.  A node that was joined meanwhile waits for the next round, so
- * that communities grow alike and the trees stay low.  A depth-first walk of
- * the trees of who joined whom puts nested communities next to each other,
- * which is what a hierarchy of caches likes.
+ * This is Rabbit Order (Arai et al., IPDPS 2016), sequential: each node in
+ * turn, low degrees first, joins the neighbouring community that raises the
+ * modularity most.  Its edges go with it, and are added up when the turn of the
+ * node that it joined comes.  A node that others joined meanwhile waits for the
+ * next round, so that communities grow alike and the trees stay low.  A
+ * depth-first walk of the trees, in which a node is the child of the one it
+ * joined, puts nested communities next to each other, as suits a hierarchy of
+ * caches.
  *
  * Modularity (Newman & Girvan 2004) rises by 2 (w m2 - d e) / m2^2 when two
  * communities of degrees d and e with w between them merge, m2 the sum of all
@@ -19,7 +20,7 @@
 
 __extension__ typedef __int128 wide;
 
-/* Edges of a merged community, added up. */
+/* The edges of a merged community; parallel edges are added up. */
 typedef struct bundle {
   int64_t count;
   int64_t *weight;
@@ -28,15 +29,15 @@ typedef struct bundle {
 
 typedef struct forest {
   const dfgnn__adjacency *graph;
-  int64_t total;            /* sum of all degrees */
-  int64_t *degree;          /* of the community a root stands for */
-  int32_t *parent;          /* who a node joined; itself: a root */
-  int32_t *top;             /* towards the root, shortened as it is walked */
-  int32_t *child, *sibling; /* last joined first; -1: none */
-  int32_t *joined;          /* the round in which somebody joined last */
-  bundle *edges;    /* of nodes others joined; others have the graph's */
-  int64_t *sum;     /* weight towards each root, while it is added up */
-  int32_t *touched; /* the roots it is not zero for */
+  int64_t total;   /* sum of all degrees */
+  int64_t *degree; /* [nodes]: for a root, the degree of its community */
+  int32_t *parent; /* the node that a node joined; a root has itself */
+  int32_t *top;    /* a node nearer to the root; walks shorten the path */
+  int32_t *child, *sibling; /* lists of joined nodes, newest first; -1: end */
+  int32_t *joined;          /* the round in which a node last joined this one */
+  bundle *edges;            /* merged edges; NULL weight: those of the graph */
+  int64_t *sum;             /* weight towards each root, while it is added up */
+  int32_t *touched;         /* the roots whose sum is not zero */
 } forest;
 
 static void forest_free(forest *f) {
@@ -107,7 +108,8 @@ static int64_t add_edges(forest *f, int64_t count, int32_t v) {
   return count;
 }
 
-/* Adds up the edges of v and of all that joined it; returns to how many. */
+/* Adds up the edges of v and of all nodes that joined it, by the roots they
+ * lead to; returns the number of roots. */
 static int64_t gather(forest *f, int32_t v) {
   int64_t count = add_edges(f, 0, v);
   for (int32_t c = f->child[v]; c >= 0; c = f->sibling[c]) {
@@ -167,7 +169,7 @@ static dfgnn_status visit(forest *f, int32_t v, int32_t round) {
   return status;
 }
 
-/* The tree below a root, each node before those that joined it. */
+/* Lists the tree below a root, each node before those that joined it. */
 static int32_t *walk(const forest *f, int32_t *next, int32_t from) {
   int32_t v = from;
   for (;;) {

@@ -1,4 +1,6 @@
-/* degree.c - nodes by falling degree: hubs together, rows of a kind together */
+/* degree.c - orders nodes by falling degree: hubs and rows of like work
+ * together
+ */
 #include "base/error.h"
 #include "io/io.h"
 #include "reorder/reorder.h"

@@ -1,4 +1,4 @@
-/* metis.c - parts of a graph with few edges between them, by METIS
+/* metis.c - divides a graph into parts with few edges between them, by METIS
  *
  * METIS numbers its parts by recursive bisection, so that near parts have near
  * numbers; within a part nodes stay in their old order. */
@@ -10,8 +10,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Nodes of a part: their features fit the cache of a multiprocessor or core
- * several times over, and parts are not so many that METIS becomes slow. */
+/* The nodes of a part.  The features of so few fit the cache of a
+ * multiprocessor or core several times over; with fewer, METIS has to make so
+ * many parts that it is slow. */
 #define PART 256
 
 /* METIS draws from the random numbers of the C library. */

@@ -1,4 +1,4 @@
-/* order.c - dfgnn_csr_order: which node comes where */
+/* order.c - dfgnn_csr_order: finds the positions of the nodes */
 #include "base/error.h"
 #include "io/io.h"
 #include "reorder/reorder.h"
@@ -37,7 +37,8 @@ int dfgnn__order_built(dfgnn_order order) {
 #endif
 }
 
-/* Positions of a batch by graph, each graph's nodes in the order they have. */
+/* Sorts the order of a batch by graph; the nodes of a graph keep their order.
+ */
 static dfgnn_status keep_graphs(int32_t *order, const dfgnn_csr *csr) {
   int64_t n = csr->destinations;
   int32_t *graph = malloc(((size_t)n + 1) * sizeof *graph);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* inverse[order[p]] = p; fails unless every node comes once. */
+/* Sets inverse[order[p]] = p; fails unless order has every node once. */
 static dfgnn_status invert(int32_t **inverse, const int64_t *order,
                            int64_t count, const char *name) {
   int32_t *to = malloc(((size_t)count + 1) * sizeof *to);
@@ -30,7 +30,8 @@ static dfgnn_status invert(int32_t **inverse, const int64_t *order,
   return DFGNN_OK;
 }
 
-/* A batch stays one only if nodes stay within their graphs. */
+/* Copies graph_ptr; NULL, so that the result is no batch, if nodes leave their
+ * graphs. */
 static int64_t *keep_batch(const dfgnn_csr *csr, const int64_t *rows,
                            const int64_t *columns) {
   size_t bytes = ((size_t)csr->graphs + 1) * sizeof *csr->graph_ptr;

@@ -1,7 +1,8 @@
 /* rcm.c - reverse Cuthill-McKee: neighbours get near numbers
  *
- * A breadth-first numbering of each component from a node at its rim, the
- * neighbours of a node by rising degree, reversed at the end. */
+ * Each component is numbered breadth-first from a node at its rim, the
+ * neighbours of a node by rising degree; the numbering is reversed at the end.
+ */
 #include "base/error.h"
 #include "reorder/reorder.h"
 
@@ -10,10 +11,10 @@
 
 typedef struct rcm {
   const dfgnn__adjacency *graph;
-  int32_t *seen; /* of each node the last search that met it */
+  int32_t *seen; /* [nodes]: the last search that met the node */
   int32_t search;
   int32_t *other;    /* the numbering of a second start */
-  int64_t *position; /* of each node in a numbering */
+  int64_t *position; /* [nodes]: in a numbering */
   uint64_t *key;     /* degree and node of the neighbours to sort */
 } rcm;
 
@@ -72,7 +73,7 @@ static int64_t search(rcm *r, int32_t *queue, int32_t start, int32_t *rim,
   return end;
 }
 
-/* A node from which the component is deep (George & Liu 1979). */
+/* Finds a node from which the component is deep (George & Liu 1979). */
 static int32_t peripheral(rcm *r, int32_t *queue, int32_t start) {
   int32_t rim;
   int64_t depth, deeper;
@@ -90,7 +91,7 @@ static int32_t peripheral(rcm *r, int32_t *queue, int32_t start) {
   }
 }
 
-/* How far neighbours of a numbered component are apart. */
+/* The largest distance of neighbours in a numbered component. */
 static int64_t bandwidth(rcm *r, const int32_t *queue, int64_t count) {
   int64_t most = 0;
   for (int64_t p = 0; p < count; p++)

@@ -27,34 +27,35 @@ dfgnn_status dfgnn__adjacency_build(dfgnn__adjacency *graph,
                                     const dfgnn_csr *csr);
 void dfgnn__adjacency_free(dfgnn__adjacency *graph);
 
-/* Orders nodes by falling degree, in and out together; those of a rectangular
- * matrix are its rows, and then its columns as N .. N + M - 1. */
+/* Orders nodes by falling degree, the sum of in-degree and out-degree; the
+ * nodes of a rectangular matrix are its rows, and then its columns as N .. N +
+ * M - 1. */
 dfgnn_status dfgnn__order_degree(int32_t *order, const dfgnn_csr *csr);
 
-/* Reverse Cuthill-McKee (Cuthill & McKee 1969, George & Liu 1981). */
+/* Orders by reverse Cuthill-McKee (Cuthill & McKee 1969, George & Liu 1981). */
 dfgnn_status dfgnn__order_rcm(int32_t *order, const dfgnn__adjacency *graph);
 
-/* part [nodes]: which of `parts` METIS (Karypis & Kumar 1998) gives each node,
- * so that the weights of nodes (NULL: all alike) are balanced and little weight
- * of edges is between parts.  METIS draws from the random numbers of the C
- * library, so one call of a process runs at a time. */
+/* Divides nodes into parts by METIS (Karypis & Kumar 1998), so that the weights
+ * of nodes (NULL: all alike) are balanced and little weight of edges is between
+ * parts; part [nodes] gets each node's.  METIS draws from the random numbers of
+ * the C library, so one call of a process runs at a time. */
 dfgnn_status dfgnn__metis_partition(int32_t *part,
                                     const dfgnn__adjacency *graph,
                                     int32_t *weight, int32_t parts);
 
-/* Parts of METIS, one after the other. */
+/* Orders nodes by METIS's parts, one after the other. */
 dfgnn_status dfgnn__order_metis(int32_t *order, const dfgnn__adjacency *graph);
 
-/* Merging by modularity (Arai et al. 2016).  community (may be NULL) tells the
- * nodes of one outermost community by the same number. */
+/* Orders by merging communities (Arai et al. 2016).  community (may be NULL)
+ * gets the same number for all nodes of an outermost community. */
 dfgnn_status dfgnn__order_community(int32_t *order, int32_t *community,
                                     const dfgnn__adjacency *graph);
 
-/* Nodes by rising key, which is 0 or more; ties by node. */
+/* Orders nodes by rising key, which is 0 or more; ties by node. */
 dfgnn_status dfgnn__order_by_key(int32_t *order, const int64_t *key,
                                  int64_t count);
 
-/* 1 if the library was built with what the method needs. */
+/* 1 if the library was built with the method. */
 int dfgnn__order_built(dfgnn_order order);
 
 #ifdef __cplusplus

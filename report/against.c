@@ -1,4 +1,6 @@
-/* against.c - two stores: what a release, a driver or a machine changed */
+/* against.c - compares two stores: what a release, a driver or a machine
+ * changed
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,7 @@ static const char *const verdict_names[VERDICTS] = {"faster", "slower", "same",
 typedef struct pair {
   const report_problem *here, *there;
   double ratio, low, high; /* time here over time there */
-  double kept;             /* the other's winner: its time here over there */
+  double kept; /* the other store's winner: its time here over there */
   verdict verdict;
 } pair;
 
@@ -24,8 +26,8 @@ static int by_problem(const void *a, const void *b) {
   return dfgnn__problem_compare(&p->decision->problem, &q->decision->problem);
 }
 
-/* Faster or slower: the intervals are apart.  Same: all of the interval is
- * within the margin.  Else nobody can say. */
+/* Faster or slower: the interval of the ratio is beyond the margin.  Same: all
+ * of it is within the margin.  Else it is ambiguous. */
 static verdict judge(double low, double high) {
   if (high < 1)
     return high * (1 + DFGNN_REPORT_MARGIN) < 1 ? FASTER : AMBIGUOUS;
@@ -253,14 +255,13 @@ void dfgnn__report_against(dfgnn_page *page, const report_data *d) {
   dfgnn__page_section(page, "against", "Against another store");
   dfgnn__page_raw(
       page,
-      "<p>Winners of the problems that both have, by their 95 % intervals: "
-      "faster or slower is apart by more than the margin of a tie (1.5 %), "
-      "same "
-      "is within it, and ambiguous is what the intervals cannot tell. Ratios "
-      "are of times here over there, below 1 is faster; runs of different days "
-      "differ by their clocks, too. <i>The other's winner</i> is the same "
-      "variant in both: it tells a kernel that changed from a choice that "
-      "did.</p>\n");
+      "<p>Winners of the problems that both stores have, by their 95 % "
+      "intervals: those that became faster or slower are apart by more than "
+      "the margin of a tie (1.5 %), the same ones are within it, and of the "
+      "ambiguous ones the intervals cannot tell. Ratios are of times here "
+      "over there, below 1 is faster; runs of different days differ by their "
+      "clocks, too. <i>The other's winner</i> compares the same variant in "
+      "both: it tells a kernel that changed from a choice that changed.</p>\n");
   if (dfgnn__report_data_make(&other, &input, 1)) {
     page->failed = 1;
   } else {

@@ -1,4 +1,4 @@
-/* cost.c - what tuning costs: the best so far over time, and the regret that a
+/* cost.c - the cost of tuning: the best so far over time, and the regret that a
  * budget leaves */
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "report/svg.h"
 #include "tuner/replay.h"
 
-/* Longer without a row nobody was tuning. */
+/* If no row was written for this many seconds, tuning paused. */
 #define PAUSE_S 60
 
 /* ---- best so far --------------------------------------------------------- */
@@ -16,7 +16,7 @@
 typedef struct event {
   int64_t time;
   size_t problem;
-  double log_ratio; /* of the variant that was then measured */
+  double log_ratio; /* of the variant that was measured then */
 } event;
 
 static int by_time(const void *a, const void *b) {
@@ -99,7 +99,7 @@ static int follow(course *c, const report_data *d, const event *list,
   return 1;
 }
 
-/* Every point of a long course is no use in a picture. */
+/* Keeps at most POINTS points of a long course. */
 static void thin(course *c) {
   enum { POINTS = 300 };
   size_t kept = 0;
@@ -119,8 +119,8 @@ static void put_course(dfgnn_page *page, const report_data *d) {
   if (!list || !follow(&c, d, list, count)) {
     page->failed = 1;
   } else if (!count || c.active <= 0) {
-    dfgnn__page_raw(page, "<p>The rows have no time stamps that differ, so "
-                          "nothing is known of how long they took.</p>\n");
+    dfgnn__page_raw(page, "<p>The time stamps of the rows do not differ, so "
+                          "the time of tuning is not known.</p>\n");
   } else {
     thin(&c);
     dfgnn_chart chart = {.page = page,
@@ -218,13 +218,13 @@ static void put_budgets(dfgnn_page *page, const report_data *d) {
       "so many seconds over the best stored. ",
       used, (double)variants / (double)used, replay.sample_ms, replay.check_ms,
       100 * replay.noise);
-  dfgnn__page_raw(page, "A store that keeps the best variants alone makes the "
-                        "search's task easier than it was.</figcaption>"
-                        "</figure>\n");
+  dfgnn__page_raw(page, "A store that keeps only the best variants makes the "
+                        "search's task easier than it "
+                        "was.</figcaption></figure>\n");
 }
 
 void dfgnn__report_cost(dfgnn_page *page, const report_data *d) {
-  dfgnn__page_section(page, "cost", "What tuning costs");
+  dfgnn__page_section(page, "cost", "The cost of tuning");
   put_course(page, d);
   put_budgets(page, d);
   dfgnn__page_section_end(page);

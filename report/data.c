@@ -59,7 +59,8 @@ static size_t device_of(report_data *d, const dfgnn_measurement *row) {
   return i;
 }
 
-/* Only what is unusual is named, such as a math mode or cold caches. */
+/* Options are named only where they are not the default, such as cold caches.
+ */
 static void text_of(char *text, size_t size, const dfgnn_measurement *row) {
   dfgnn_problem problem;
   char extras[128] = "";
@@ -120,7 +121,8 @@ static void name_graph(report_data *d, report_graph *g) {
              (unsigned long long)g->row->signature.fingerprint);
 }
 
-/* A graph is its fingerprint; of its labels the newest row's counts. */
+/* Graphs are told apart by fingerprint; each has the label of its newest row.
+ */
 static void find_graphs(report_data *d) {
   for (size_t i = 0; i < d->problems; i++)
     d->graph[i].row = &d->problem[i].decision->problem;

@@ -8,23 +8,24 @@
 #include "lib/predict.h"
 #include "report/report.h"
 
-/* Variants tie within this, as the tuner and contexts have it. */
+/* Variants tie within this margin, as in the tuner and contexts. */
 #define DFGNN_REPORT_MARGIN 0.015
 
 typedef struct report_device {
-  const dfgnn_measurement *row; /* of the newest problem on it */
+  const dfgnn_measurement *row; /* the newest problem on it */
   dfgnn_device_info info;
   dfgnn_table *table;   /* NULL: the library cannot choose for it */
   double bandwidth;     /* bytes/s; NaN: not known */
-  const char *measured; /* what the bandwidth is from */
+  const char *measured; /* the file that has the bandwidth, or "given" */
   size_t problems;
 } report_device;
 
 typedef struct report_graph {
-  const dfgnn_measurement *row;     /* of a problem on it */
-  const dfgnn_signature *signature; /* of the graph at hand if there is one */
-  const dfgnn_report_graph *given;  /* NULL: it is not at hand */
-  char name[300]; /* a number follows where two have one label */
+  const dfgnn_measurement *row; /* a problem on it */
+  const dfgnn_signature
+      *signature; /* given's if the graph is given, else row's */
+  const dfgnn_report_graph *given; /* NULL: the graph is not given */
+  char name[300];                  /* twins of one label are numbered */
   size_t problems;
 } report_graph;
 
@@ -36,9 +37,9 @@ typedef struct report_shape {
   size_t problems;
 } report_shape;
 
-/* One way to choose without having measured the graph. */
+/* A way to choose without having measured the graph. */
 typedef enum report_way {
-  REPORT_WAY_LEFT_OUT, /* near graphs, else the rule: knows nothing of it */
+  REPORT_WAY_LEFT_OUT, /* near graphs, else the rule, with its rows hidden */
   REPORT_WAY_MODEL,    /* the model, which may have been fitted to the graph */
   REPORT_WAY_FIRST,    /* the best of the model's first four */
   REPORT_WAY_RULE,
@@ -48,29 +49,29 @@ typedef enum report_way {
 
 typedef struct report_arm {
   const dfgnn_ranked *ranked;
-  const dfgnn_measurement *row; /* its best evidence; NULL: it was an anchor
-                                 * alone */
-  double predicted; /* time over that of the model's choice; NaN: not known */
+  const dfgnn_measurement *row; /* its row of most samples; NULL: it was
+                                 * measured as an anchor only */
+  double predicted; /* time over that of the model's choice; NaN: none */
 } report_arm;
 
 typedef struct report_problem {
   const dfgnn_decision *decision;
   size_t device, graph, shape;
-  const dfgnn_measurement *const *row; /* [rows] all of the problem */
+  const dfgnn_measurement *const *row; /* [rows]: all rows of the problem */
   size_t rows;
   int known; /* 1: the library has the operator, and `problem` is filled in */
   dfgnn_problem problem;
   dfgnn_matrix matrix;
   report_arm *arm; /* [decision->count] */
   double fastest;  /* least log_ratio: the winner's may be larger */
-  double best_ms;  /* of the winner */
-  double over_rule, over_unfused; /* their times over the winner's; NaN */
+  double best_ms;  /* the winner's */
+  double over_rule, over_unfused; /* their times over the winner's, or NaN */
   double bytes, floor_ms, gather_ms;
-  dfgnn_source source; /* of the winner: EXACT, or what a benchmark says */
+  dfgnn_source source; /* the winner's: EXACT, or as a benchmark notes */
   const char *chosen[REPORT_WAYS]; /* variants; NULL: none */
   double regret[REPORT_WAYS];      /* NaN: not measured */
   double distance;                 /* to the nearest other graph; -1: none */
-  dfgnn_source left_out;           /* what answers for the graph left out */
+  dfgnn_source left_out;           /* the source of the choice LEFT_OUT */
 } report_problem;
 
 typedef struct report_data {
@@ -87,7 +88,8 @@ typedef struct report_data {
   dfgnn_model *model; /* NULL: there is none */
 } report_data;
 
-/* brief: of the problems only what was measured, neither floors nor choices. */
+/* brief: problems get their measured figures, but neither floors nor choices.
+ */
 dfgnn_status dfgnn__report_data_make(report_data *data,
                                      const dfgnn_report_input *input,
                                      int brief);
@@ -96,20 +98,22 @@ void dfgnn__report_data_free(report_data *data);
 /* facts.c: fills the figures of a problem whose decision, rows, graph and shape
  * are known. */
 void dfgnn__report_facts(report_data *data, report_problem *problem, int brief);
-/* What a context would choose for a graph and shape nobody measured together;
- * choice->variant is NULL if nothing applies. */
+/* Finds the choice of a context for a graph and shape that were not measured
+ * together; choice->variant is NULL if nothing applies. */
 void dfgnn__report_foretell(dfgnn_choice *choice, const report_data *data,
                             const report_graph *graph,
                             const report_shape *shape);
-/* The copy bandwidth of a device in bytes/s, and the file it was measured in;
- * NaN if nobody wrote it down. */
+/* The copy bandwidth of a device's model in bytes/s, and the file that has it;
+ * NaN if it is not known. */
 double dfgnn__report_bandwidth(const char **measured, const char *model);
 
 /* The problem of a graph and shape; NULL if it was not measured. */
 const report_problem *dfgnn__report_find(const report_data *data, size_t graph,
                                          size_t shape);
 
-/* Time over the fastest's, measured; NaN if the variant was not. */
+/* The measured time of a variant over the fastest's; NaN if it was not
+ * measured.
+ */
 double dfgnn__report_loss(const report_problem *problem, const char *variant);
 /* The note of a row, NULL if there is none. */
 static inline const dfgnn_report_note *

@@ -1,5 +1,5 @@
-/* facts.c - what is derived of one problem: its arms, floors, predictions, and
- * what would have been chosen without it */
+/* facts.c - the derived figures of a problem: its arms, floors, predictions,
+ * and the choices without its measurements */
 #include <math.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "report/data.h"
 #include "tuner/regret.h"
 
-/* The copy_gbps of dfgnn-bench --json on the device, as the files say that
- * stand beside the numbers. */
+/* The copy_gbps of `dfgnn-bench --json` on a device; the file beside a number
+ * has it. */
 static const struct {
   const char *model, *file;
   double gbps;
@@ -97,7 +97,7 @@ static void fill_floors(const report_data *d, report_problem *p) {
   p->gather_ms = 1e3 * dfgnn__gather_bytes(&p->problem, g->edges) / bandwidth;
 }
 
-/* ---- chosen without it --------------------------------------------------- */
+/* ---- choices without the problem's rows ---------------------------------- */
 
 static dfgnn_query query_of(const report_data *d, const report_problem *p) {
   return (dfgnn_query){.setting = {.problem = &p->problem,
@@ -138,7 +138,7 @@ static void fill_predictions(const report_data *d, report_problem *p,
   p->chosen[REPORT_WAY_MODEL] = all->variant[all->best]->name;
   const size_t count = dfgnn__predicted_first(first, DFGNN_REGRET_FIRST, all);
   double least = INFINITY;
-  if (count) /* unless one of them was measured */
+  if (count) /* the choice if none of them was measured */
     p->chosen[REPORT_WAY_FIRST] = first[0]->name;
   for (size_t i = 0; i < count; i++) {
     const double loss = dfgnn__report_loss(p, first[i]->name);
@@ -178,7 +178,7 @@ void dfgnn__report_facts(report_data *d, report_problem *p, int brief) {
   if (brief)
     return;
   p->over_unfused = over_algorithm(p, "unfused");
-  if (isnan(p->over_unfused)) /* nothing is fused: the plain loop */
+  if (isnan(p->over_unfused)) /* nothing to fuse: the plain row loop */
     p->over_unfused = over_algorithm(p, "row");
   p->known =
       complete(&p->problem, &p->matrix, row, d->graph[p->graph].signature);

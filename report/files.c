@@ -1,4 +1,4 @@
-/* files.c - a report of store files and graph files: dfgnn_report */
+/* files.c - dfgnn_report: makes a report from store files and graph files */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 /* ---- stores -------------------------------------------------------------- */
 
 typedef struct stores {
-  dfgnn_context places; /* of which the layers alone are used */
+  dfgnn_context places; /* only its layers are used */
   const char **name;
   size_t count;
   dfgnn_rows *rows;
@@ -32,8 +32,8 @@ static dfgnn_status load(dfgnn_rows *rows, uint64_t *invalid,
   return status;
 }
 
-/* Stores that somebody named must be there; of the standard places those that
- * are. */
+/* Stores that were named must exist; stores of the standard places may be
+ * missing. */
 static dfgnn_status open_stores(stores *s, const char *list) {
   dfgnn_status status = dfgnn__rows_create(&s->rows);
   if (!status)
@@ -77,7 +77,8 @@ static dfgnn_status count_sources(double share[DFGNN_HISTOGRAM_BINS],
   return DFGNN_OK;
 }
 
-/* "path/to/cora.npz": "cora"; a generator's specification stays. */
+/* The label of "path/to/cora.npz" is "cora"; a generator's specification is its
+ * own label. */
 static void label_of(char *label, size_t size, const char *name) {
   const int is_file = !access(name, F_OK);
   const char *slash = is_file ? strrchr(name, '/') : NULL;
@@ -132,7 +133,7 @@ static dfgnn_status read_graphs(dfgnn_report_graph **list, size_t *count,
   return status;
 }
 
-/* ---- both ---------------------------------------------------------------- */
+/* ---- reports ------------------------------------------------------------- */
 
 static dfgnn_status check(const dfgnn_report_options *options) {
   if (options->struct_size != sizeof *options)
@@ -167,8 +168,8 @@ dfgnn_status dfgnn__report_files(dfgnn_page *page,
   if (!status)
     status = read_graphs(&graphs, &graph_count, o->graphs);
   if (!status) {
-    dfgnn_report_input input = {.title = o->title ? o->title
-                                                  : "dfgnn: what was measured",
+    dfgnn_report_input input = {.title =
+                                    o->title ? o->title : "dfgnn: measurements",
                                 .command = o->command,
                                 .commit = o->commit,
                                 .store = here.name,

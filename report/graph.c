@@ -197,7 +197,7 @@ void dfgnn__report_graphs(dfgnn_page *page, const report_data *d) {
     while (known < d->graphs && d->graph[known].given != &in->graph[g])
       known++;
     if (known < d->graphs)
-      continue; /* it comes with its problems */
+      continue; /* it is shown with its problems below */
     dfgnn__page_raw(page, "<details class=p open>");
     put_summary(page, in->graph[g].name, &in->graph[g].signature, 0);
     dfgnn__page_raw(page, "<div>");

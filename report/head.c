@@ -1,4 +1,5 @@
-/* head.c - what the page is about, and the figures that say most */
+/* head.c - the head of the page: where its rows are from, and the main figures
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,7 +194,7 @@ static void put_digests(dfgnn_page *page, const report_data *d) {
     fact(page, "Digest");
     dfgnn__page_raw(page, "<code>");
     dfgnn__page_text(page, digest);
-    dfgnn__page_raw(page, "</code> of what choosing looks at on ");
+    dfgnn__page_raw(page, "</code> of the data that choices depend on, for ");
     dfgnn__page_text(page, d->device[i].row->arch);
     dfgnn__page_raw(page, "</td></tr>\n");
   }

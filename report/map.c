@@ -1,14 +1,14 @@
-/* map.c - graphs by shapes of problems: what tuning gained, and what answers
- * where nothing was measured */
+/* map.c - a table of graphs by shapes of problems: the gain of tuning, and the
+ * source of the choice where nothing was measured */
 #include <math.h>
 #include <stdlib.h>
 
 #include "report/section.h"
 #include "report/svg.h"
 
-enum { MOST_CELLS = 4000 }; /* beyond, cells nobody measured stay empty */
+enum { MOST_CELLS = 4000 }; /* beyond, unmeasured cells stay empty */
 
-/* A class for the source: its colour and its letter. */
+/* The CSS class of a source, which gives its colour. */
 static char source_class(dfgnn_source source) {
   switch (source) {
   case DFGNN_SOURCE_EXACT:
@@ -38,7 +38,7 @@ static const char *source_text(dfgnn_source source) {
   }
 }
 
-/* How dark a cell is: 0 for no gain, 6 for eight times. */
+/* The darkness of a cell: 0 for no gain, 6 for eight times as fast. */
 static int shade(double gain) {
   if (!isfinite(gain) || gain < 1.02)
     return 0;
@@ -115,7 +115,7 @@ static void put_table(dfgnn_page *page, const report_data *d,
   dfgnn__page_raw(page, "</tbody></table></div>\n");
 }
 
-/* How many problems gained how much, in steps of a quarter of a doubling. */
+/* A histogram of the problems' gains, in steps of a quarter of a doubling. */
 static void put_gains(dfgnn_page *page, const report_data *d) {
   enum { STEPS = 20 };
   size_t count[STEPS] = {0}, most = 1, known = 0;
@@ -174,9 +174,9 @@ void dfgnn__report_map(dfgnn_page *page, const report_data *d) {
       "one is; below it the same over unfused passes, and the share of its "
       "time that the compulsory floor takes (each input read and each output "
       "written once, at the copy bandwidth). A dot stands for a figure that "
-      "was not measured. Darker is a larger gain; the colour tells what "
-      "answers, and cells without a figure were not measured: they name what "
-      "a program would be answered from.</p>\n");
+      "was not measured. Darker is a larger gain; the colour tells the "
+      "source of the choice. Cells without a figure were not measured: they "
+      "name the source of the choice that a program would get.</p>\n");
   put_gains(page, d);
   put_table(page, d, counts);
   dfgnn__page_raw(page, "<ul class=\"legend\">");

@@ -54,10 +54,10 @@ void dfgnn__page_f(dfgnn_page *page, const char *format, ...) {
     append(page, text, (size_t)size);
 }
 
-/* Bytes of the UTF-8 sequence that text begins with; 0 if it is broken. */
+/* The bytes of the UTF-8 sequence that text begins with; 0 if it is broken. */
 static size_t sequence(const unsigned char *text) {
   static const struct {
-    unsigned char low, high, least, most; /* most, least: of the second byte */
+    unsigned char low, high, least, most; /* least, most: second byte */
     size_t size;
   } kinds[] = {
       {.low = 0xc2, .high = 0xdf, .least = 0x80, .most = 0xbf, .size = 2},
@@ -109,11 +109,11 @@ void dfgnn__page_text(dfgnn_page *page, const char *text) {
 }
 
 typedef struct unit {
-  double size; /* from which on the unit is used */
+  double size; /* the unit is used from this value on */
   const char *name;
 } unit;
 
-/* units: the largest first; the last one serves all that is smaller. */
+/* units: the largest first; the last one serves all smaller values. */
 static void scaled(dfgnn_page *page, double x, const unit *units) {
   if (!isfinite(x)) {
     dfgnn__page_raw(page, DASH);

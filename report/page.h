@@ -1,7 +1,7 @@
 /* page.h - a growing text of HTML and SVG
  *
- * What comes from a store, a file's name or the command line is text, and is
- * escaped; everything else is written by this library. */
+ * Text from a store, a file's name or the command line is escaped; everything
+ * else is written by this library. */
 #ifndef DFGNN_REPORT_PAGE_H
 #define DFGNN_REPORT_PAGE_H
 
@@ -18,12 +18,12 @@ void dfgnn__page_free(dfgnn_page *page);
 
 /* Adds markup as it is. */
 void dfgnn__page_raw(dfgnn_page *page, const char *markup);
-/* Adds markup with numbers in it; no argument may be a text of others. */
+/* Adds markup with numbers in it; no argument may be text that is not ours. */
 void dfgnn__page_f(dfgnn_page *page, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Adds text that may be anything: what HTML would take for markup is escaped,
- * control characters and broken UTF-8 become U+FFFD.  It serves in elements and
- * in attributes between double quotes.  NULL is "". */
+/* Adds any text: characters of markup are escaped, control characters and
+ * broken UTF-8 become U+FFFD.  It serves in elements and in attributes between
+ * double quotes.  NULL is "". */
 void dfgnn__page_text(dfgnn_page *page, const char *text);
 
 /* Numbers as people read them; a dash for NaN and infinities. */

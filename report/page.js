@@ -76,7 +76,7 @@
     filter.addEventListener("input", narrow);
     by.addEventListener("change", function () {
       var key = by.value, sorted = items.slice();
-      function figure(item) { /* of the summary: "1.13x rule" */
+      function figure(item) { /* in the summary, such as "1.13x rule" */
         var all = Array.from(item.querySelectorAll("summary em"));
         var found = all.filter(function (em, i) {
           return key === "time" ? !i : em.textContent.indexOf(key) > 0;

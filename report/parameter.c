@@ -1,4 +1,4 @@
-/* parameter.c - what each parameter does, and which variants ever win */
+/* parameter.c - the effect of each parameter, and the variants that ever win */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "report/section.h"
 #include "report/svg.h"
 
-/* Of one problem, the best that variants with one value of a parameter reach.
+/* The least loss on one problem of the variants with one value of a parameter.
  */
 typedef struct sample {
   const dfgnn_family *family;
@@ -156,7 +156,7 @@ static void put_parameters(dfgnn_page *page, const samples *all) {
 typedef struct winner {
   const char *variant;
   size_t wins, ties, problems;
-  double sum; /* of the logarithms of its losses */
+  double sum; /* the logarithms of its losses */
 } winner;
 
 static int by_variant(const void *a, const void *b) {
@@ -241,13 +241,12 @@ void dfgnn__report_parameters(dfgnn_page *page, const report_data *d) {
   dfgnn__page_section(page, "parameters", "Parameters");
   dfgnn__page_raw(
       page,
-      "<p>What is lost where a parameter is held at one value: of each problem "
-      "the time of the best variant with that value over the fastest of all. A "
-      "box holds the middle half of the problems, its line the middle one, the "
-      "whisker nine in ten. Problems where no variant of the value was "
-      "measured "
-      "are left out, so a store that keeps the best variants alone shows "
-      "smaller losses than there are.</p>\n");
+      "<p>The loss where a parameter is held at one value: for each problem "
+      "the time of the best variant with that value over the fastest of all. "
+      "A box holds the middle half of the problems, its line the middle one, "
+      "the whisker nine in ten. Problems where no variant of the value was "
+      "measured are left out, so a store that keeps only the best variants "
+      "shows smaller losses than there are.</p>\n");
   if (collect(&all, d))
     put_parameters(page, &all);
   else

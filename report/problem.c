@@ -7,8 +7,8 @@
 #include "report/section.h"
 #include "report/svg.h"
 
-/* Variants that are shown unless all are wanted: so many of all problems
- * together, of each at least and at most. */
+/* Unless all variants are wanted, this many are shown: of all problems
+ * together, and of each problem at least and at most. */
 enum { SHOWN_IN_ALL = 4500, SHOWN_LEAST = 3, SHOWN = 8 };
 
 /* ---- the picture --------------------------------------------------------- */
@@ -34,7 +34,7 @@ static void strip_label(dfgnn_page *page, double x, int height,
   dfgnn__page_raw(page, "</text>");
 }
 
-/* Times over the fastest's with their intervals, and both floors. */
+/* Draws times over the fastest's with their intervals, and both floors. */
 static void put_strip(dfgnn_page *page, const report_problem *p, size_t shown) {
   const dfgnn_ranked *r = p->decision->ranked;
   const int height = STRIP_TOP + STRIP_ROW * (int)shown + STRIP_BOTTOM;
@@ -86,11 +86,12 @@ static void put_strip(dfgnn_page *page, const report_problem *p, size_t shown) {
 
 /* A column is shown only if a row of the problem's table fills it. */
 typedef struct columns {
-  size_t prefix; /* what all names begin with, "cuda.attention.fwd." */
+  size_t prefix; /* length of the prefix that all names share */
   int predicted, prepare, registers;
 } columns;
 
-/* Up to the last dot before the parameters that all names have in common. */
+/* The length of the prefix that all names share, such as "cuda.attention.fwd.":
+ * up to the last common dot before the parameters. */
 static size_t prefix_of(const report_problem *p, size_t shown) {
   const char *first = p->decision->ranked[0].variant;
   size_t length = strcspn(first, "/");
@@ -179,7 +180,7 @@ static void put_table(dfgnn_page *page, const report_data *d,
   dfgnn__page_raw(page, "</table></div>");
 }
 
-/* ---- the words ----------------------------------------------------------- */
+/* ---- the text ------------------------------------------------------------ */
 
 /* Seconds between the first and the last row of the problem's newest run. */
 static double tuning_seconds(const report_problem *p) {
@@ -249,7 +250,8 @@ static void put_words(dfgnn_page *page, const report_data *d,
   dfgnn__page_raw(page, "\n");
 }
 
-/* Each variant that was refused, failed or wrong once, with its last reason. */
+/* Lists the rows of variants that were refused, failed or wrong, with reasons.
+ */
 static void put_rejected(dfgnn_page *page, const report_data *d,
                          const report_problem *p) {
   size_t count = 0, most = d->input->all ? SIZE_MAX : 3 * SHOWN, shown = 0;
@@ -276,7 +278,7 @@ static void put_rejected(dfgnn_page *page, const report_data *d,
   dfgnn__page_raw(page, "</ul>\n");
 }
 
-/* A tie set is shown whole as far as there is room. */
+/* How many variants are shown: the whole tie set, as far as there is room. */
 static size_t shown_of(const report_data *d, const report_problem *p) {
   const size_t count = p->decision->count;
   size_t most = SHOWN_IN_ALL / d->problems, tied = 0;
@@ -317,14 +319,13 @@ void dfgnn__report_problems(dfgnn_page *page, const report_data *d) {
   dfgnn__page_section(page, "problems", "Problems");
   dfgnn__page_raw(
       page,
-      "<p>Each opens to its variants, the winner first: of those that cannot "
-      "be "
-      "told apart (=, the tie set) the one that takes least workspace. The "
-      "first interval is of the median, 95 %; <i>over best</i> is the time "
-      "over "
-      "the fastest's, by ratios within runs, with its own interval, and what "
-      "the picture shows; <i>predicted</i> is the time that the model expects "
-      "over that of its own first choice.");
+      "<p>Each problem opens to its variants, the winner first; of variants "
+      "that cannot be told apart (=, the tie set) it is the one that takes "
+      "least workspace. The first interval is that of the median, 95 %; "
+      "<i>over best</i> is the time over the fastest's, by ratios within "
+      "runs, with its own interval, and is drawn in the picture; "
+      "<i>predicted</i> is the time that the model expects over that of its "
+      "own first choice.");
   if (!d->input->note)
     dfgnn__page_raw(page, " Stores keep no registers and spills; "
                           "<code>dfgnn-tune explain</code> compiles and prints "

@@ -1,4 +1,4 @@
-/* report.c - the page of its sections, and the file it is written to */
+/* report.c - makes the page of its sections, and writes it to a file */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -24,7 +24,7 @@ static const char script[] =
 static const struct {
   const char *id, *title;
   report_section write;
-  int of_problems; /* 1: left out where nothing is measured */
+  int of_problems; /* 1: shown only if there are problems */
 } sections[] = {
     {"against", "Against another store", dfgnn__report_against, 0},
     {"map", "Map", dfgnn__report_map, 1},
@@ -77,7 +77,7 @@ static void put_page(dfgnn_page *page, const report_data *d) {
 dfgnn_status dfgnn__report_page(dfgnn_page *page,
                                 const dfgnn_report_input *input) {
   report_data data;
-  /* Points, not commas, whatever the program's locale says. */
+  /* Decimal points, not commas, whatever the program's locale. */
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   locale_t before = plain ? uselocale(plain) : (locale_t)0;
   dfgnn_status status = dfgnn__report_data_make(&data, input, 0);

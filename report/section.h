@@ -16,11 +16,11 @@ void dfgnn__report_cost(dfgnn_page *page, const report_data *data);
 void dfgnn__report_unseen(dfgnn_page *page, const report_data *data);
 void dfgnn__report_against(dfgnn_page *page, const report_data *data);
 
-/* A link to a problem's details, with its graph and shape as text. */
+/* Adds a link to a problem's details, with its graph and shape as text. */
 void dfgnn__report_link(dfgnn_page *page, const report_data *data,
                         const report_problem *problem);
-/* Geometric mean, of the values that are finite; NaN of none.  Their number is
- * put into count (may be NULL). */
+/* The geometric mean of the values that are finite and above zero; NaN if there
+ * are none.  count (may be NULL) gets their number. */
 double dfgnn__report_mean(size_t *count, const double *value, size_t values);
 
 #endif

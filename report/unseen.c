@@ -1,6 +1,6 @@
-/* unseen.c - graphs that nobody measured: what would have been lost on each
- * graph of the store if its own rows were not there, and how far the model's
- * predictions can be relied upon */
+/* unseen.c - graphs without measurements: the regret on each graph of the store
+ * if its own rows were not there, and how far the model's predictions can be
+ * relied upon */
 #include <math.h>
 #include <stdlib.h>
 
@@ -63,7 +63,8 @@ static int by_x(const void *a, const void *b) {
   return c ? c : (p->problem > q->problem) - (p->problem < q->problem);
 }
 
-/* The geometric means of equal shares of the points, by x. */
+/* Draws points, and a line of the geometric means of equal shares of them by x.
+ */
 static void put_points(dfgnn_chart *chart, int colour, point *list,
                        size_t count) {
   double x[PER_WAY], y[PER_WAY];
@@ -147,8 +148,8 @@ static void put_distances(dfgnn_page *page, const report_data *d) {
 
 /* ---- calibration --------------------------------------------------------- */
 
-/* Pairs of variants of a problem that differ by more than their ties: how many,
- * and how many the model puts in the measured order. */
+/* Counts the pairs of a problem's variants that differ by more than a tie, and
+ * those that the model puts in the measured order. */
 static void count_pairs(size_t *pairs, size_t *right, const report_problem *p) {
   for (size_t i = 0; i < p->decision->count; i++)
     for (size_t k = 0; k < i; k++) {
@@ -164,7 +165,8 @@ static void count_pairs(size_t *pairs, size_t *right, const report_problem *p) {
     }
 }
 
-/* Predicted and measured time of every variant over the measured best's. */
+/* Lists the predicted and measured times of every variant over the measured
+ * best's. */
 static size_t calibration(point *list, const report_data *d) {
   size_t count = 0;
   for (size_t i = 0; i < d->problems; i++) {
@@ -192,7 +194,7 @@ static void put_calibration(dfgnn_page *page, const report_data *d) {
   point *list = malloc((arms + 1) * sizeof *list);
   const size_t count = list ? calibration(list, d) : 0;
   page->failed |= !list;
-  dfgnn__page_raw(page, "<h3>The model beside what was measured</h3>\n");
+  dfgnn__page_raw(page, "<h3>Predicted and measured times</h3>\n");
   if (!count) {
     dfgnn__page_raw(page, "<p>No model predicts these problems.</p>\n");
     free(list);
@@ -249,11 +251,11 @@ static void put_worst(dfgnn_page *page, const report_data *d) {
     if (isfinite(d->problem[i].regret[REPORT_WAY_LEFT_OUT]))
       list[count++] = &d->problem[i];
   qsort(list, count, sizeof *list, by_loss);
-  dfgnn__page_raw(page, "<h3>The worst ten</h3><p>Where leaving a graph out "
-                        "would have cost most.</p>\n<div class=wide><table "
-                        "class=\"rank sort\"><thead><tr><th>problem"
-                        "<th>distance<th>answered by<th>left out<th>model"
-                        "<th>rule<th>chosen<tbody>\n");
+  dfgnn__page_raw(page, "<h3>The worst ten</h3><p>The problems where leaving "
+                        "the graph out would have cost most.</p>\n<div "
+                        "class=wide><table class=\"rank "
+                        "sort\"><thead><tr><th>problem<th>distance<th>answered "
+                        "by<th>left out<th>model<th>rule<th>chosen<tbody>\n");
   for (size_t i = 0; i < count && i < WORST; i++) {
     const report_problem *p = list[i];
     dfgnn__page_raw(page, "<tr><td>");
@@ -277,15 +279,15 @@ static void put_worst(dfgnn_page *page, const report_data *d) {
 }
 
 void dfgnn__report_unseen(dfgnn_page *page, const report_data *d) {
-  dfgnn__page_section(page, "unseen", "Graphs nobody measured");
+  dfgnn__page_section(page, "unseen", "Graphs without measurements");
   dfgnn__page_raw(
       page,
-      "<p>The time of what would have been chosen over the best measured. "
+      "<p>The time of the choice over that of the best measured variant. "
       "Near graphs and the rule are judged with the graph's own rows hidden; "
       "the model may know the graph. A choice that was not measured on the "
-      "graph cannot be judged: in a store that keeps the best variants alone "
-      "those are the bad ones, so the means are better than the truth by as "
-      "much as that column is large.</p>\n");
+      "graph cannot be judged: in a store that keeps only the best variants, "
+      "such choices are the bad ones, and the more there are (<i>not "
+      "measured</i>), the more the means flatter.</p>\n");
   put_ways(page, d);
   put_distances(page, d);
   put_calibration(page, d);

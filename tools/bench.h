@@ -9,7 +9,7 @@
 typedef struct bench {
   const tool_settings *settings;
   json_t *rows;
-  bench_report *report; /* NULL: no page is wanted */
+  bench_report *report; /* NULL unless a page is wanted */
   double gbps;          /* the least copy bandwidth of the devices; 0: none */
   int failed, wrong;
 } bench;
@@ -20,14 +20,14 @@ extern const tool_column bench_time_columns[];
 int bench_dispatch(void *data, const tool_case *each);
 extern const tool_column bench_dispatch_columns[];
 
-/* Adds what building the graph on the device costs. */
+/* Adds the time of building the graph on the device. */
 dfgnn_status bench_put_build(json_t *row, const tool_case *each, uint64_t seed);
 
 int bench_reorder(void *data, const tool_case *each);
 extern const tool_column bench_reorder_columns[];
 
-/* The next item of a list of --variants, whose names hold commas too, and ends
- * it with a NUL; NULL at the end. */
+/* Cuts the next item off a list of --variants, whose names hold commas, too,
+ * and returns it; NULL at the end. */
 char *bench_next_variant(char **rest);
 
 int bench_regret(tool_settings *settings, const tool_graphs *graphs);
@@ -37,10 +37,10 @@ const char *bench_commit(void);
 /* Copy bandwidth in bytes/s, measured once a run; NaN if not known. */
 double bench_bandwidth(const tool_case *each);
 
-/* Version of the library's source, driver, runtime. */
+/* Adds the versions of the library, its source, the driver and the runtime. */
 void bench_put_environment(json_t *row, const tool_case *each);
 
-/* Says what failed and remembers it. */
+/* Reports a failed case, and keeps its exit status. */
 void bench_fail(bench *b, const tool_case *each, dfgnn_status status);
 
 #endif

@@ -1,4 +1,4 @@
-/* bench_build.c - what building a graph on the device costs */
+/* bench_build.c - times the building of a graph on the device */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,8 +8,8 @@
 #include "tools/lookup.h"
 #include "tuner/statistics.h"
 
-#define MOST 15                   /* builds timed of each */
-static const double ENOUGH_S = 1; /* fewer of those that take long */
+#define MOST 15                   /* at most so many builds are timed */
+static const double ENOUGH_S = 1; /* the time after which it stops earlier */
 
 typedef struct builder {
   const tool_case *each;
@@ -58,7 +58,8 @@ static dfgnn_status transposed(const builder *b, double *seconds) {
   return status;
 }
 
-/* The median, after one that is not counted: memory and guesses are warm. */
+/* Puts the median time, after one build that is not counted: memory and branch
+ * predictors are warm then. */
 static dfgnn_status measure(json_t *row, const char *key, const builder *b,
                             build_function f) {
   double seconds[MOST], total = 0;
@@ -95,7 +96,7 @@ static void swap(int64_t *array, int64_t a, int64_t b) {
   array[b] = kept;
 }
 
-/* A random order: no worse one is known. */
+/* Puts the edges in a random order, the slowest one known to build from. */
 static void shuffle(int64_t *dst, int64_t *src, int64_t edges, uint64_t seed) {
   dfgnn__random random = dfgnn__random_stream(seed, 0);
   for (int64_t e = edges - 1; e > 0; e--) {

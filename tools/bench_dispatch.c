@@ -1,4 +1,4 @@
-/* bench_dispatch.c - what choosing and calling a variant costs on the host */
+/* bench_dispatch.c - times choosing and calling a variant on the host */
 #include "tools/bench.h"
 #include "tools/lookup.h"
 #include "tuner/harness.h"
@@ -10,12 +10,12 @@
 
 typedef struct probe {
   const tool_case *each;
-  dfgnn_plan *plan; /* of execute */
+  dfgnn_plan *plan; /* used by execute() alone */
   const dfgnn_args *args;
   void *workspace;
 } probe;
 
-/* One call of what is measured; its set-up is not. */
+/* Measures the seconds of one call, without its preparation. */
 typedef dfgnn_status (*probe_function)(probe *p, double *seconds);
 
 static dfgnn_status cached_plan(probe *p, double *seconds) {
@@ -50,7 +50,7 @@ static dfgnn_status new_plan(probe *p, double *seconds) {
   return status;
 }
 
-/* Arrays that the device has already: only the signature is new. */
+/* The arrays are on the device already: only the signature is computed. */
 static dfgnn_status new_graph(probe *p, double *seconds) {
   const dfgnn_matrix *m = &p->each->graph->matrix;
   dfgnn_csr csr = DFGNN_CSR_INIT;
@@ -75,7 +75,7 @@ static dfgnn_status new_graph(probe *p, double *seconds) {
 
 static dfgnn_status execute(probe *p, double *seconds) {
   dfgnn_context *ctx = p->each->ctx;
-  const int calls = 100; /* fewer than a stream queues */
+  const int calls = 100; /* a stream queues more launches than this */
   dfgnn_status status = ctx->backend->synchronize(ctx->device, NULL);
   double began = tool_now();
   for (int i = 0; i < calls && !status; i++)
@@ -85,7 +85,7 @@ static dfgnn_status execute(probe *p, double *seconds) {
   return status ? status : end;
 }
 
-/* Median nanoseconds of a call, after one that is not counted. */
+/* The median nanoseconds of a call, after a batch that is not counted. */
 static dfgnn_status measure(double *ns, probe *p, probe_function f) {
   double seconds[BATCHES];
   dfgnn_status status = f(p, &seconds[0]);
@@ -95,7 +95,8 @@ static dfgnn_status measure(double *ns, probe *p, probe_function f) {
   return status;
 }
 
-/* The CPU works within the call, so its cost is that of a graph without any. */
+/* On a CPU the kernel runs within the call, so the cost of the call is measured
+ * on a graph without edges. */
 static dfgnn_status measure_execute(double *ns, const tool_case *each,
                                     uint64_t seed) {
   static const int32_t offsets[2] = {0, 0};

@@ -1,4 +1,4 @@
-/* bench_regret.c - the regret of what is stored, by graph and in all */
+/* bench_regret.c - the regret of stored decisions, by graph and in all */
 #include "tools/bench.h"
 #include "tuner/regret.h"
 #include <math.h>
@@ -56,7 +56,7 @@ static int one(void *data, const tool_case *each) {
   return TOOL_DONE;
 }
 
-/* Two rows more, whose graph is what they are: "geometric mean", "worst". */
+/* Adds two rows that have "geometric mean" and "worst" as their graph. */
 static void put_summary(regrets *r) {
   dfgnn_regret_summary sum;
   dfgnn__regret_summarize(&sum, r->all, r->count);

@@ -1,4 +1,4 @@
-/* bench_reorder.c - what an order of the nodes gains, and when it pays back
+/* bench_reorder.c - the gain of an order of the nodes, and when it pays back
  *
  * Each variant is timed on the graph as it is, reordered, and reordered with
  * features moved inside each call, in turns, so that drift hits all alike. */
@@ -22,12 +22,12 @@ enum { BEFORE, AFTER, INSIDE, SIDES };
 
 typedef struct side {
   dfgnn_graph *graph;
-  dfgnn_harness *harness; /* INSIDE: that of BEFORE, in whose order it takes */
+  dfgnn_harness *harness; /* INSIDE uses the harness of BEFORE */
   dfgnn_signature signature;
 } side;
 
 typedef struct entry {
-  const dfgnn_variant *variant; /* NULL: what is chosen for each side */
+  const dfgnn_variant *variant; /* NULL: the choice for each side */
   dfgnn_plan *plan[SIDES];
   const char *status;
   char reason[256];
@@ -47,10 +47,10 @@ typedef struct session {
   int rounds;
 } session;
 
-/* ---- which -------------------------------------------------------------- */
+/* ---- variants ----------------------------------------------------------- */
 
-/* How the variant spreads the gathered rows: a whole warp, or the vectors of a
- * core, along the features of an edge, or several edges side by side. */
+/* Does the variant gather several edges side by side?  Else a whole warp, or
+ * the vectors of a core, lie along the features of one edge. */
 static int gathers_per_edge(const dfgnn_variant *v) {
   const dfgnn_family *f = v->family;
   int edges = !strcmp(f->algorithm, "pmf") || !strcmp(f->algorithm, "unfused");
@@ -287,7 +287,8 @@ static dfgnn_interval ratio_of(const session *s, const entry *e, int k) {
   return middle(log_ratio, s->rounds);
 }
 
-/* Calls that earn the reordering back, null if it is not told apart. */
+/* Puts the number of calls that earn the reordering back, null if its gain is
+ * not told apart from none. */
 static void put_payback(json_t *row, const char *key, const session *s,
                         double base_ms, dfgnn_interval ratio) {
   double saved = base_ms * (1 - ratio.center);

@@ -44,7 +44,7 @@ static int grow(bench_report *r) {
   return 1;
 }
 
-/* A case ends before the page is written, and its strings with it. */
+/* Copies the strings of a row: its case ends before the page is written. */
 static int own(dfgnn_strings *strings, dfgnn_measurement *row) {
   for (int g = 0; g < DFGNN_GROUP_COUNT; g++)
     for (size_t i = 0; i < dfgnn__fields[g].count; i++) {
@@ -74,7 +74,7 @@ int bench_report_add(bench_report *r, const dfgnn_measurement *row,
 int bench_report_write(const bench_report *r, const char *path,
                        const char *commit, double gbps) {
   static const char *const from[] = {"a run of dfgnn-bench"};
-  const dfgnn_report_input input = {.title = "dfgnn-bench: what was timed",
+  const dfgnn_report_input input = {.title = "dfgnn-bench: timed variants",
                                     .command = tool_name,
                                     .commit = commit,
                                     .store = from,

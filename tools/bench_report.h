@@ -1,4 +1,4 @@
-/* bench_report.h - what was timed, kept for a page about the run */
+/* bench_report.h - keeps the timed variants for a page about the run */
 #ifndef DFGNN_TOOLS_BENCH_REPORT_H
 #define DFGNN_TOOLS_BENCH_REPORT_H
 
@@ -7,7 +7,7 @@
 
 typedef struct bench_report bench_report;
 
-/* NULL without memory. */
+/* Returns NULL without memory. */
 bench_report *bench_report_create(void);
 void bench_report_free(bench_report *report);
 

@@ -34,20 +34,20 @@ static const struct {
 
 typedef struct entry {
   const dfgnn_variant *variant;
-  int role;  /* what it is */
-  int shown; /* which of that was asked for */
+  int role;  /* every role that the variant has */
+  int shown; /* the roles that --variants asks for */
   dfgnn_plan *plan;
   dfgnn_source source;
   double distance;
   const char *status;
   char reason[256];
   double rel_error, prepare_ms;
-  double *log_ms;  /* one a round, NaN: dropped */
-  double *tainted; /* those that were disturbed, used if there are no others */
+  double *log_ms;  /* one per round; NaN: the sample was dropped */
+  double *tainted; /* with disturbed samples; used if no other is left */
   int clean;       /* samples that were not disturbed */
   dfgnn_interval ms;
   double ratio, speedup_unfused;
-  double payback_calls; /* until its preparation is earned back */
+  double payback_calls; /* calls that earn prepare_ms back */
 } entry;
 
 typedef struct session {
@@ -60,7 +60,7 @@ typedef struct session {
   int rounds;
 } session;
 
-/* ---- which -------------------------------------------------------------- */
+/* ---- variants ----------------------------------------------------------- */
 
 static entry *add(session *s, const dfgnn_variant *variant, int role,
                   int shown) {
@@ -103,7 +103,8 @@ static dfgnn_status add_tuned(session *s, int shown) {
   return e ? DFGNN_OK : DFGNN_ERROR_MEMORY;
 }
 
-/* Names and patterns; "all" is "*" less the reference. */
+/* Adds the variants of a name or pattern; "all" means every variant that
+ * applies, except references. */
 static int add_named(session *s, const char *pattern) {
   int found = 0, all = !strcmp(pattern, "all");
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
@@ -161,7 +162,8 @@ static dfgnn_status choose(session *s, int *usage) {
   }
   free(copy);
   const tool_lookup *l = &s->lookup;
-  /* the anchor of ratio and the baseline of speedup are always timed */
+  /* the rule's choice, to which ratios refer, and the baseline of speed-ups are
+   * always timed */
   add(s, tool_lookup_rule(l), ROLE_RULE, shown & ROLE_RULE);
   add(s, tool_lookup_baseline(l), ROLE_UNFUSED, shown & ROLE_UNFUSED);
   if (shown & ROLE_PAPER)
@@ -259,8 +261,8 @@ static void run_rounds(session *s) {
 
 /* ---- figures ------------------------------------------------------------ */
 
-/* Keeps disturbed samples where there are too few others: some machines are
- * never quiet. */
+/* Uses the disturbed samples if there are no others, as on machines that are
+ * never quiet; returns the number of undisturbed ones. */
 static int settle(const session *s, entry *e) {
   int clean = 0;
   for (int r = 0; r < s->rounds; r++)
@@ -316,7 +318,7 @@ static void evaluate(session *s) {
          (isfinite(e->ms.center) && !(e->ms.center >= better->ms.center))))
       better = e;
   }
-  /* of the two kernels of the paper only the better one keeps the role */
+  /* only the better one of the paper's two kernels keeps the role */
   for (size_t i = 0; i < s->count; i++)
     if (&s->entries[i] != better) {
       s->entries[i].role &= ~ROLE_SMMF_PMF;
@@ -324,7 +326,7 @@ static void evaluate(session *s) {
     }
 }
 
-/* What forward keeps for backward that it would not write otherwise. */
+/* The bytes that forward keeps for backward and would not write otherwise. */
 static int64_t saved_bytes(const session *s) {
   const dfgnn_problem *p = &s->lookup.problem;
   const dfgnn_matrix *m = &s->each->graph->matrix;
@@ -369,8 +371,8 @@ static void put_floors(json_t *row, const session *s, const entry *e) {
   tool_put(row, "binds", gather_ms > floor_ms ? "gather" : "compulsory");
 }
 
-/* The kernel of a plan that takes most registers; -1 where nothing is compiled.
- */
+/* Notes the registers and local memory of the plan's kernel that takes most
+ * registers. */
 static void note_registers(dfgnn_report_note *note, const session *s,
                            const dfgnn_plan *plan) {
   const dfgnn_context *ctx = s->each->ctx;
@@ -394,8 +396,8 @@ static void note_registers(dfgnn_report_note *note, const session *s,
   dfgnn__programs_destroy(programs);
 }
 
-/* A row for the page, as the tuner would store it: ratios are to the rule's
- * choice, their intervals those of the two medians together. */
+/* Adds a row for the page, as the tuner would store it: its ratio is to the
+ * rule's choice, with the interval that follows from those of both medians. */
 static void note_entry(session *s, const entry *e) {
   const entry *rule = of_role(s, ROLE_RULE);
   dfgnn_measurement m;
@@ -514,7 +516,8 @@ int bench_time(void *data, const tool_case *each) {
     for (int r = 0; r < MAX_ROUNDS; r++)
       s.entries[i].log_ms[r] = s.entries[i].tainted[r] = NAN;
   }
-  /* what the others prepare is beyond what the rule's choice needs */
+  /* the rule's choice goes first: prepare_ms of the others counts only views
+   * that it does not need */
   for (size_t i = 0; i < s.count; i++)
     if (s.entries[i].role & ROLE_RULE)
       prepare(&s, &s.entries[i]);

@@ -6,7 +6,7 @@
 #   DISTCHECK=0 leaves out `make distcheck`
 #   PYTHON_TESTS=0 leaves out the PyTorch package; else torch and PyG are
 #               installed in a virtual environment, kept for the next time
-#   VENV=DIR    where that is (default dfgnn/venv of the user's cache)
+#   VENV=DIR    the virtual environment (default dfgnn/venv of the user's cache)
 #   TORCH=...   other packages than the versions below
 set -u
 
@@ -21,7 +21,7 @@ finish() {
   exit
 }
 
-# step NAME COMMAND...: one test of its own; its output only if it fails
+# step NAME COMMAND...: counts as one test; prints the output only if it fails
 step() {
   name=$1
   shift
@@ -70,7 +70,7 @@ step configure "$top/configure" || finish
 step build make -j"$jobs" || finish
 
 venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
-PATH=$PATH:$venv/bin # where torch brings a compiler of GPU kernels
+PATH=$PATH:$venv/bin # torch brings a compiler of GPU kernels there
 export PATH
 echo "== check" >&2
 if ! make -j"$jobs" check >check.log 2>&1 && ! grep -q '^# FAIL:' check.log
@@ -79,7 +79,7 @@ then
   tail -n 60 check.log >&2
 fi
 count_suite
-# How many programs of GPU kernels compiled, or why none.
+# Says how many programs of GPU kernels compiled, or why none did.
 say_compiled() {
   sed -n 's/.* compiled for .*/check: &/p; s/^skipped: /check: no compiler: /p' \
     "$1" >&2

@@ -1,4 +1,4 @@
-/* common.h - what the tools share: one option table, its parser, its help and
+/* common.h - shared by the tools: one option table, its parser, its help and
  * its manual page, exit statuses, interruption and logging
  *
  * A tool declares commands, each a set of rows of the one option table, so an
@@ -113,7 +113,7 @@ extern const tool_option tool_options[OPTION_COUNT];
 
 #define TOOL_MAX_LIST 256
 
-/* What the options and the job file say. */
+/* The values that the options and the job file set. */
 typedef struct tool_settings {
   int op_count, pass_count, dim_count, heads_count, dtype_count, math_count,
       layout_count, edge_dim_count, edge_use_count, qk_norm_count,
@@ -134,20 +134,18 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, kernels, best, json,
-      quiet; /* best: variants a problem; 0: all rows */
+      all, kernels, best, json, quiet; /* best: variants kept; 0: all rows */
   const char *from_arch, *arch, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
-  int part,
-      parts; /* of the shard, counted from 0: a process of a fleet; 0: all */
+  int part, parts;   /* a fleet's process takes part 0 .. parts - 1; 0: all */
   int skip_invalid, remove;
-  unsigned orders; /* of --method, --reorder: a bit a dfgnn_order */
+  unsigned orders; /* --method, --reorder: a bit for each dfgnn_order */
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
   const char *against, *report; /* files */
-  double copy_gbps;             /* 0: what is known of the device */
+  double copy_gbps;             /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;
@@ -165,7 +163,7 @@ typedef struct tool_section {
 typedef struct tool_command {
   const char *name;     /* "run"; "" for a tool without commands */
   const char *operands; /* "GRAPH..."; "" none */
-  int least, most;      /* operands; most -1: any number */
+  int least, most;      /* number of operands; most -1: no limit */
   const char *summary;  /* one line */
   const char *text;     /* paragraphs */
   uint64_t options;
@@ -178,35 +176,36 @@ typedef struct tool_program {
   const tool_section *sections;
 } tool_program;
 
-/* Parses, runs the command, returns the exit status. */
+/* Parses the arguments, runs the command and returns the exit status. */
 int tool_main(const tool_program *program, int argc, char **argv);
 
-/* The program's manual page in man(7); the help of one command (NULL: all). */
+/* Print the program's manual page in man(7), and the help of one command (NULL:
+ * the list of commands). */
 void tool_manual(FILE *out, const tool_program *program);
 void tool_help(FILE *out, const tool_program *program,
                const tool_command *command);
 
 /* ---- running ------------------------------------------------------------ */
 
-/* The name messages begin with, "dfgnn-tune run". */
+/* The name that messages begin with, such as "dfgnn-tune run". */
 extern const char *tool_name;
 
 /* Prints the thread's message and returns the exit status that goes with it. */
 int tool_fail(dfgnn_status status);
 /* Prints a message of the tool's own; returns TOOL_FAILED. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same, pointing to --help; returns TOOL_USAGE. */
+/* Prints a message that points to --help; returns TOOL_USAGE. */
 int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The first SIGINT or SIGTERM only sets what tool_interrupted tells, the second
- * ends the program at once. */
+/* From now on the first SIGINT or SIGTERM only makes tool_interrupted return 1;
+ * the second ends the program at once. */
 void tool_catch_interrupts(void);
 int tool_interrupted(void);
 
 double tool_now(void); /* seconds, monotonic */
 
-/* One line on standard error that overwrites itself on a terminal; elsewhere a
- * line at most every ten seconds. */
+/* Prints a line on standard error, which overwrites the last one on a terminal;
+ * elsewhere at most one every ten seconds. */
 void tool_progress(const tool_settings *settings, double done, double eta_s,
                    const char *format, ...)
     __attribute__((format(printf, 4, 5)));

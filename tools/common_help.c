@@ -24,7 +24,8 @@ static void wrap(FILE *out, const char *text, int indent, int column) {
     text += length;
     if (*text == '\n') {
       text++;
-      if (*text == ' ' || *text == '\n') { /* a literal line, a paragraph */
+      if (*text == ' ' ||
+          *text == '\n') { /* a literal line, or a paragraph's end */
         fputc('\n', out);
         if (*text == '\n') {
           fputc('\n', out);
@@ -105,7 +106,8 @@ void tool_help(FILE *out, const tool_program *program,
       option_help(out, &tool_options[i]);
 }
 
-/* roff: backslashes, leading dots and quotes, and hyphens that are minuses. */
+/* Writes text with roff's escapes of backslashes, leading dots and quotes, and
+ * minuses. */
 static void roff(FILE *out, const char *text, size_t length) {
   for (size_t i = 0; i < length; i++) {
     if ((i == 0 || text[i - 1] == '\n') && (text[i] == '.' || text[i] == '\''))
@@ -190,18 +192,18 @@ void tool_manual(FILE *out, const tool_program *program) {
   }
   fputs(".SH OPTIONS\n", out);
   roff_options(out, all_options(program));
-  fputs(".PP\nLists are separated by commas; what is meant is their product.\n",
+  fputs(".PP\nThe values of a list are separated by commas; lists together "
+        "stand for every combination of their values.\n",
         out);
   for (const tool_section *s = program->sections; s && s->title; s++) {
     fprintf(out, ".SH %s\n", s->title);
     roff_text(out, s->text);
   }
-  fputs(".SH EXIT STATUS\n"
-        ".TP\n0\ndone\n.TP\n1\nfailed\n.TP\n2\nwrong usage\n"
-        ".TP\n3\nthe time limit was reached; the same command resumes\n"
-        ".TP\n4\na candidate failed its check\n.TP\n5\na store is invalid\n"
-        ".TP\n130\ninterrupted; what was measured is kept\n"
-        ".SH SEE ALSO\n.BR dfgnn\\-tune (1),\n.BR dfgnn\\-bench (1),\n"
-        ".BR dfgnn\\-graph (1),\n.BR dfgnn\\-job (5),\n.BR dfgnn (7)\n",
+  fputs(".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nfailed\n.TP\n2\nwrong "
+        "usage\n.TP\n3\nthe time limit was reached; the same command "
+        "resumes\n.TP\n4\na candidate failed its check\n.TP\n5\na store is "
+        "invalid\n.TP\n130\ninterrupted; the measurements are kept\n.SH SEE "
+        "ALSO\n.BR dfgnn\\-tune (1),\n.BR dfgnn\\-bench (1),\n.BR "
+        "dfgnn\\-graph (1),\n.BR dfgnn\\-job (5),\n.BR dfgnn (7)\n",
         out);
 }

@@ -1,4 +1,5 @@
-/* common_options.c - the option table of all tools, and what each row sets */
+/* common_options.c - the option table of all tools, and the setting of options
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -22,36 +23,32 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_DIM] = {"dim", 0, "LIST", "features per head (default 64)"},
     [OPTION_HEADS] = {"heads", 0, "LIST", "attention heads (default 1)"},
     [OPTION_DTYPE] = {"dtype", 0, "LIST",
-                      "storage of the features: f32, f16, "
-                      "bf16, f64 (default f32)"},
+                      "storage of the features: f32, f16, bf16, f64 (default "
+                      "f32)"},
     [OPTION_MATH] = {"math", 0, "LIST",
-                     "exactness of f32 products: f32, tf32 "
-                     "(default f32)"},
+                     "exactness of f32 products: f32, tf32 (default f32)"},
     [OPTION_LAYOUT] = {"layout", 0, "LIST",
-                       "order of dimensions: nhd for "
-                       "[nodes, heads, dim] or ndh "
-                       "(default nhd)"},
+                       "order of dimensions: nhd for [nodes, heads, dim] or "
+                       "ndh (default nhd)"},
     [OPTION_DEVICE] = {"device", 0, "LIST",
-                       "auto, cpu, cuda, cuda:N or all "
-                       "(default auto: a GPU if there is "
-                       "one)"},
+                       "auto, cpu, cuda, cuda:N or all (default auto: a GPU "
+                       "if there is one)"},
     [OPTION_COLD] = {"cold", 0, NULL,
-                     "measure with flushed caches, and choose "
-                     "by such measurements"},
+                     "measure with flushed caches, and choose by such "
+                     "measurements"},
     [OPTION_NO_DETERMINISTIC] = {"no-deterministic", 0, NULL,
                                  "also consider variants whose results differ "
                                  "in the last bits from run to run"},
     [OPTION_WEIGHTS] = {"weights", 0, NULL,
-                        "write the attention weights [E,H] "
-                        "too"},
+                        "write the attention weights [E,H] too"},
     [OPTION_BIAS] = {"bias", 0, NULL,
                      "add a bias [E,H] to the attention scores"},
     [OPTION_DROPOUT] = {"dropout", 0, NULL,
                         "drop attention weights, as in training; the "
                         "probability does not matter"},
     [OPTION_EDGE_DIM] = {"edge-dim", 0, "LIST",
-                         "features an edge, or projected for [E,H,D] and for "
-                         "the scalar of gat (default 0: none)"},
+                         "features per edge; projected: they are [E,H,D] "
+                         "already, of gat a scalar [E,H] (default 0: none)"},
     [OPTION_EDGE_USE] = {"edge-use", 0, "LIST",
                          "what gt adds edge features to: both, keys, values "
                          "(default both)"},
@@ -62,71 +59,62 @@ const tool_option tool_options[OPTION_COUNT] = {
                         "what an edge carries in spmm and reduce: copy, relu, "
                         "gate, gate-value (default copy)"},
     [OPTION_EFFORT] = {"effort", 0, "NAME",
-                       "stored, estimate, measure, "
-                       "race or paper (default DFGNN_EFFORT, else "
-                       "estimate)"},
+                       "stored, estimate, measure, race or paper (default "
+                       "DFGNN_EFFORT, else estimate)"},
     [OPTION_THREADS] = {"threads", 0, "N",
-                        "threads of the CPU backend "
-                        "(default: what OpenMP uses)"},
+                        "threads of the CPU backend (default: what OpenMP "
+                        "uses)"},
     [OPTION_STORE] = {"store", 0, "FILE",
-                      "the one store read and written; "
-                      "without it the layers are read and "
-                      "the user's store is written"},
+                      "the one store read and written; without it the layers "
+                      "are read and the user's store is written"},
     [OPTION_BUDGET] = {"budget", 0, "TIME",
-                       "wall time a problem, such as 10s, "
-                       "500ms or 2m (default 10s)"},
+                       "wall time per problem, such as 10s, 500ms or 2m "
+                       "(default 10s)"},
     [OPTION_TIME_LIMIT] =
         {"time-limit", 0, "TIME",
-         "wall time of the whole run; what is missing then is "
-         "measured by the next one"},
+         "wall time of the whole run; the next run measures the problems "
+         "that are missing then"},
     [OPTION_SEED] = {"seed", 0, "N",
-                     "of input values and of the order of "
+                     "seed of the input values and of the order of "
                      "measurements (default 1)"},
     [OPTION_JOB] = {"job", 0, "FILE",
-                    "a YAML job file, dfgnn-job(5); options "
-                    "given here override it"},
+                    "a YAML job file, dfgnn-job(5); options given here "
+                    "override it"},
     [OPTION_DRY_RUN] = {"dry-run", 'n', NULL,
-                        "list what would be measured and "
-                        "an estimate of the time"},
+                        "list the problems that would be measured, with an "
+                        "estimate of the time"},
     [OPTION_EXHAUSTIVE] = {"exhaustive", 0, NULL,
-                           "measure every candidate to "
-                           "the end"},
+                           "measure every candidate to the end"},
     [OPTION_REMEASURE] = {"remeasure", 0, NULL,
-                          "measure again what is stored "
-                          "already"},
+                          "measure again what is stored already"},
     [OPTION_ANONYMOUS] = {"anonymous", 0, NULL,
-                          "store neither the names of "
-                          "graphs and families nor of "
-                          "the host"},
+                          "store neither the names of graphs and families nor "
+                          "of the host"},
     [OPTION_VARIANTS] = {"variants", 0, "LIST",
-                         "all, tuned, rule, paper, "
-                         "unfused, smmf-pmf (the better "
-                         "of the two), or names; * "
-                         "matches any text"},
+                         "all, tuned, rule, paper, unfused, smmf-pmf (the "
+                         "better of the two), or names; * matches any text"},
     [OPTION_REPEATS] = {"repeats", 0, "N",
-                        "calls a sample (default: enough "
-                        "that the timer is negligible)"},
+                        "calls per sample (default: enough that the timer is "
+                        "negligible)"},
     [OPTION_ROUNDS] = {"rounds", 0, "N",
-                       "interleaved rounds of samples "
-                       "(default 15)"},
+                       "interleaved rounds of samples (default 15)"},
     [OPTION_CHECK] = {"check", 0, NULL,
                       "compare each variant with the float64 "
                       "reference first (the default)"},
-    [OPTION_NO_CHECK] = {"no-check", 0, NULL, "skip that comparison"},
+    [OPTION_NO_CHECK] = {"no-check", 0, NULL,
+                         "do not compare the variants with the reference"},
     [OPTION_DISPATCH] = {"dispatch", 0, NULL,
-                         "measure what dispatch costs "
-                         "instead of the kernels"},
+                         "measure the cost of dispatch instead of the kernels"},
     [OPTION_REGRET] = {"regret", 0, NULL,
-                       "measure the regret of the stored "
-                       "decisions, exact and leaving one "
-                       "graph out, instead"},
+                       "measure the regret of the stored decisions, exact and "
+                       "leaving one graph out, instead"},
     [OPTION_ALL] = {"all", 'a', NULL, "every variant, not the best alone"},
     [OPTION_ONLY_WINNERS] = {"only-winners", 0, NULL,
-                             "only rows of winners and of what they were "
-                             "compared with"},
+                             "only rows of winners and of the variants they "
+                             "were compared with"},
     [OPTION_BEST] = {"best", 0, "N",
-                     "only rows of the N fastest variants of each problem and "
-                     "of what they were compared with"},
+                     "only rows of the N fastest variants of each problem "
+                     "and of the variants they were compared with"},
     [OPTION_FROM_ARCH] = {"from-arch", 0, "LIST",
                           "only rows of these architectures, such as sm_90"},
     [OPTION_ARCH] = {"arch", 0, "LIST",
@@ -139,48 +127,48 @@ const tool_option tool_options[OPTION_COUNT] = {
                       "only rows measured since a date such as 2026-11-30 (in "
                       "UTC), or in the last 12h or 30d"},
     [OPTION_SKIP_INVALID] = {"skip-invalid", 0, NULL,
-                             "pass over lines that are no measurement, "
-                             "instead of refusing the file"},
+                             "skip lines that are no measurement, instead of "
+                             "refusing the file"},
     [OPTION_KEY] = {"key", 0, "FILE",
-                    "the secret key that signs; the public key, or directory "
-                    "of *.pub files, that a signature must be of"},
+                    "the secret key that signs; to verify, the public key, "
+                    "or a directory of *.pub files, one of which must have "
+                    "signed"},
     [OPTION_GENERATE_KEY] = {"generate-key", 0, "NAME",
                              "make the keys NAME.key, which signs and is to "
                              "be kept secret, and NAME.pub"},
     [OPTION_SHARD] = {"shard", 0, "I/N",
-                      "measure every N-th problem only, from the I-th on: "
+                      "measure only every N-th problem, from the I-th on: "
                       "the shards 1/N to N/N (or 0/N to N-1/N) together are "
-                      "the whole"},
+                      "all problems"},
     [OPTION_REMOVE] = {"remove", 0, NULL, "remove the pin instead"},
     [OPTION_METHOD] = {"method", 0, "LIST",
                        "degree, rcm, metis, community or all (default "
                        "community)"},
     [OPTION_MAP] = {"map", 0, "FILE",
-                    "write the old numbers of nodes and edges there, an .npz "
-                    "of arrays rows, columns and edges"},
+                    "write the old numbers of nodes and edges to FILE, an "
+                    ".npz of arrays rows, columns and edges"},
     [OPTION_EDGE_ATTR] = {"edge-attr", 0, "FILE",
-                          "write edge_attr [edges, 3] there, an .npz: the "
-                          "length of an edge, and the direction of its source "
-                          "to the east and to the north"},
+                          "write edge_attr [edges, 3] to FILE, an .npz: the "
+                          "length of an edge, and the direction of its "
+                          "source to the east and to the north"},
     [OPTION_BY] = {"by", 0, "METHOD",
-                   "metis, range, or a file with the part of each node, a "
-                   "number a line, as gpmetis writes it (default metis)"},
+                   "metis, range, or a file with the part of each node, one "
+                   "number per line, as gpmetis writes it (default metis)"},
     [OPTION_REORDER] = {"reorder", 0, "LIST",
-                        "measure what these orders of the nodes gain instead: "
-                        "degree, rcm, metis, community or all"},
+                        "measure instead how much these orders of the nodes "
+                        "gain: degree, rcm, metis, community or all"},
     [OPTION_AGAINST] = {"against", 0, "FILE",
                         "a store to compare with: what became faster or "
                         "slower, and which winners changed"},
     [OPTION_COPY_GBPS] = {"copy-gbps", 0, "N",
                           "copy bandwidth of the device in GB/s, for floors "
-                          "(default: what is known of it)"},
+                          "(default: the known bandwidth of its model)"},
     [OPTION_REPORT] = {"report", 0, "FILE",
-                       "write a page of HTML about the run there, too"},
+                       "also write a page of HTML about the run to FILE"},
     [OPTION_OUTPUT] = {"output", 'o', "FILE",
-                       "write there instead of standard "
-                       "output"},
+                       "write to FILE instead of standard output"},
     [OPTION_JSON] = {"json", 0, NULL, "print one flat JSON array of objects"},
-    [OPTION_QUIET] = {"quiet", 'q', NULL, "no progress"},
+    [OPTION_QUIET] = {"quiet", 'q', NULL, "show no progress"},
     [OPTION_HELP] = {"help", 'h', NULL, "print this help"},
     [OPTION_VERSION] = {"version", 'V', NULL, "print the version"},
 };
@@ -257,7 +245,7 @@ static dfgnn_status item_edge_dim(void *slot, const char *text) {
   return whole(slot, text, DFGNN_EDGE_PROJECTED, 65536);
 }
 
-#define MOST_THREADS 4096 /* as dfgnn_options says */
+#define MOST_THREADS 4096 /* the limit of dfgnn_options.threads */
 
 static dfgnn_status set_int(int *out, const char *text, int least, int most) {
   int64_t x = least;
@@ -299,7 +287,7 @@ static dfgnn_status set_bandwidth(double *out, const char *text) {
   return DFGNN_OK;
 }
 
-/* A day, or how long ago. */
+/* Reads a date, or a time before now. */
 static dfgnn_status set_since(int64_t *out, const char *text) {
   struct tm day = {0};
   char *end = strptime(text, "%Y-%m-%d", &day);
@@ -352,7 +340,7 @@ static dfgnn_status set_device(const char **out, const char *text) {
   return DFGNN_OK;
 }
 
-/* Names of orders, or "all" that the library was built with. */
+/* Reads names of orders; "all" means all that the library was built with. */
 static dfgnn_status set_orders(unsigned *out, const char *text) {
   char *copy = strdup(text), *rest = copy, *item;
   unsigned orders = 0;

@@ -1,4 +1,4 @@
-/* common_run.c - from argv to a command's exit status */
+/* common_run.c - parses argv, runs the command, returns its status */
 #include "base/error.h"
 #include "tools/common.h"
 #include <getopt.h>
@@ -58,7 +58,7 @@ static void interrupt(int signal) {
   if (interrupts++)
     _exit(TOOL_INTERRUPTED);
   static const char note[] =
-      "\ninterrupted: keeping what is measured; once more to quit at once\n";
+      "\ninterrupted: measurements are kept; interrupt again to quit at once\n";
   if (signal == SIGINT && write(STDERR_FILENO, note, sizeof note - 1) < 0)
     _exit(TOOL_INTERRUPTED);
 }
@@ -89,7 +89,7 @@ void tool_progress(const tool_settings *settings, double done, double eta_s,
   static double last;
   int terminal = isatty(STDERR_FILENO);
   double now = tool_now();
-  if (!last) /* what is done at once needs no line in a log */
+  if (!last) /* a log gets no line about quick work */
     last = terminal ? now - 1 : now;
   if (settings->quiet || now - last < (terminal ? 0.1 : 10))
     return;

@@ -1,4 +1,4 @@
-/* dfgnn-bench.c - how fast variants and dispatch are */
+/* dfgnn-bench.c - times variants and their dispatch */
 #include "base/error.h"
 #include "tools/bench.h"
 #include <math.h>
@@ -10,8 +10,9 @@ static int command(tool_settings *settings, int count, char **operands) {
     return tool_usage("--dispatch, --regret and --reorder exclude each other");
   if (settings->report &&
       (settings->dispatch || settings->regret || settings->orders))
-    return tool_usage("--report is of times of variants, not of --dispatch, "
-                      "--regret and --reorder");
+    return tool_usage("--report shows times of variants; found it with "
+                      "--dispatch, --regret or --reorder, expected none of "
+                      "them");
   int status = tool_graphs_all(&graphs, count, operands);
   tool_catch_interrupts();
   if (!status && settings->regret) {
@@ -50,65 +51,64 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 static const tool_command bench_command = {
-    "",
-    "GRAPH...",
-    1,
-    -1,
-    "Time variants of attention kernels on graphs",
-    "Variants are timed in interleaved rounds, so that drift hits all alike, "
-    "after each was compared with a float64 reference. A row gives the median, "
-    "its 95 % interval, the ratio to the rule's choice (paired by rounds), the "
-    "speed-up over the unfused variant (the plain row loop where nothing is "
-    "fused), and two floors at the copy bandwidth "
-    "measured in the same run: the compulsory one (each input read and each "
-    "output written once), which is a bound, and the gather one (each gathered "
-    "row read once an edge), which caches can beat. Shares are never clipped.",
-    HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
-        HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) | HAS(ROUNDS) | HAS(CHECK) |
-        HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) | HAS(REORDER) |
-        HAS(REPORT) | HAS_ALWAYS,
-    command};
+    .name = "",
+    .operands = "GRAPH...",
+    .least = 1,
+    .most = -1,
+    .summary = "Time variants of attention kernels on graphs",
+    .text = "Variants are timed in interleaved rounds, so that drift hits all "
+            "alike, after each was compared with a float64 reference. A row "
+            "gives the median, its 95 % interval, the ratio to the rule's "
+            "choice (paired by rounds), the speed-up over the unfused variant "
+            "(the plain row loop where nothing is fused), and two floors at "
+            "the copy bandwidth measured in the same run: the compulsory one "
+            "(each input read and each output written once), which is a "
+            "bound, and the gather one (each gathered row read once an edge), "
+            "which caches can beat. Shares are never clipped.",
+    .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
+               HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) |
+               HAS(ROUNDS) | HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) |
+               HAS(REGRET) | HAS(REORDER) | HAS(REPORT) | HAS_ALWAYS,
+    .main = command};
 
 static const tool_section sections[] = {
     {"OUTPUT",
      "An object of --json has graph, op, pass, dim, heads, dtype, math, "
-     "layout, "
-     "device, backend, arch, variant, source, distance, role (tuned, rule, "
-     "paper, unfused, smmf-pmf), median_ms, ci_low_ms, ci_high_ms, samples, "
-     "clean_samples (not disturbed), "
-     "ratio (to the rule's choice; below 1 is faster), prepare_ms (making the "
-     "plan, and views of the graph that no variant before it needed; the "
-     "rule's choice is first), payback_calls (until that is earned back), "
-     "answer (of the tuned choice: its source), rel_error, status (ok, "
-     "wrong, failed, refused), reason, speedup_unfused, bytes, floor_ms, "
-     "floor_share, gather_bytes, gather_floor_ms, gather_share, binds (the "
-     "larger of the two floors), workspace_bytes, saved_bytes (kept for a "
-     "backward pass), graph_bytes (copies and views of the graph that the "
-     "variant uses), destinations, sources, edges, and the environment: units, "
-     "driver, runtime, version, commit, copy_gbps.\n"
+     "layout, device, backend, arch, variant, source, distance, role (tuned, "
+     "rule, paper, unfused, smmf-pmf), median_ms, ci_low_ms, ci_high_ms, "
+     "samples, clean_samples (not disturbed), ratio (to the rule's choice; "
+     "below 1 is faster), prepare_ms (making the plan, and views of the graph "
+     "that no variant before it needed; the rule's choice is first), "
+     "payback_calls (until that is earned back), answer (the source of the "
+     "tuned choice), rel_error, status (ok, wrong, failed, refused), reason, "
+     "speedup_unfused, bytes, floor_ms, floor_share, gather_bytes, "
+     "gather_floor_ms, gather_share, binds (the larger of the two floors), "
+     "workspace_bytes, saved_bytes (kept for a backward pass), graph_bytes "
+     "(copies and views of the graph that the variant uses), destinations, "
+     "sources, edges, and the environment: units, driver, runtime, version, "
+     "commit, copy_gbps.\n"
      "\n"
      "With --dispatch: cached_plan_ns, new_plan_ns, new_graph_ns, "
-     "new_graph_ns_edge, execute_ns (host time of an execute call: on a GPU of "
-     "the graph itself, on a CPU of a graph with one row and no "
-     "edge); graph_create_ms (a graph of a matrix in device memory), "
-     "coo_sorted_ms and coo_unsorted_ms (of an edge list there, 64-bit, sorted "
-     "by destination and in random order), transpose_ms (its transposed "
-     "view).\n"
+     "new_graph_ns_edge, execute_ns (host time of an execute call: on a GPU "
+     "of the graph itself, on a CPU of a graph with one row and no edge); "
+     "graph_create_ms (a graph of a matrix in device memory), coo_sorted_ms "
+     "and coo_unsorted_ms (of an edge list there, 64-bit, sorted by "
+     "destination and in random order), transpose_ms (its transposed view).\n"
      "\n"
-     "With --reorder, a row an order and variant, in turns on the graph as it "
-     "is and reordered, its features reordered with it; by default what is "
-     "chosen for each (role tuned), and of each algorithm a variant a mapping: "
-     "reorder (the order), reorder_ms (finding it and permuting the graph), "
-     "variant, base_variant (before), mapping (gather-per-edge: several edges "
-     "side by side; feature-parallel: a warp, or the vectors of a core, along "
-     "the features of one), base_ms, median_ms (reordered), ratio with "
-     "ratio_low and ratio_high (reordered over before; below 1 is faster), "
-     "payback_calls (until the reordering is earned back; null: it is not told "
-     "apart from none), the same where each call moves its features into the "
-     "order and back (forward: what the rows own) as inside_ms, inside_ratio "
-     "and inside_payback_calls, and "
-     "reuse and locality of the graph, also reuse_before and "
-     "locality_before.\n"},
+     "With --reorder there is a row per order and variant, which is timed in "
+     "turns on the graph as it is and on the reordered graph with reordered "
+     "features. By default the variants are the choice for each of the graphs "
+     "(role tuned), and one of each algorithm and mapping. Keys: reorder (the "
+     "order), reorder_ms (finding it and permuting the graph), variant, "
+     "base_variant (before), mapping (gather-per-edge: several edges side by "
+     "side; feature-parallel: a warp, or the vectors of a core, along the "
+     "features of one), base_ms, median_ms (reordered), ratio with ratio_low "
+     "and ratio_high (reordered over before; below 1 is faster), "
+     "payback_calls (until the reordering is earned back; null: its gain is "
+     "not told apart from none), the same where each call moves its features "
+     "into the order and back (forward: those that the rows own) as "
+     "inside_ms, inside_ratio and inside_payback_calls, and reuse and "
+     "locality of the graph, also reuse_before and locality_before.\n"},
     {"EXAMPLES", "The tuned choice against the baselines:\n"
                  "    dfgnn-bench pubmed.npz --op gt --dim 128\n"
                  "\n"
@@ -119,10 +119,10 @@ static const tool_section sections[] = {
                  "    dfgnn-bench pubmed.npz --variants all --report "
                  "report.html\n"
                  "\n"
-                 "What a call costs on the host:\n"
+                 "The cost of a call on the host:\n"
                  "    dfgnn-bench pubmed.npz --dispatch\n"
                  "\n"
-                 "After how many calls reordering pays back:\n"
+                 "The number of calls after which reordering pays back:\n"
                  "    dfgnn-bench pubmed.npz --reorder all --dim 128\n"},
     {NULL, NULL}};
 

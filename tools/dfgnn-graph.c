@@ -1,4 +1,4 @@
-/* dfgnn-graph.c - what graphs are like, and between their formats */
+/* dfgnn-graph.c - shows, converts, generates, reorders and partitions graphs */
 #include "base/error.h"
 #include "io/io.h"
 #include "tools/graph.h"
@@ -92,93 +92,96 @@ static int generate(tool_settings *settings, int count, char **operands) {
 }
 
 static const tool_command info_command = {
-    "info",
-    "GRAPH...",
-    1,
-    -1,
-    "Show statistics, signature and degrees of graphs",
-    "One graph is shown whole, with a histogram of its degrees in powers of "
-    "two; several are a row each. The signature is what the choice of a kernel "
-    "looks at.",
-    HAS_ALWAYS,
-    graph_info};
+    .name = "info",
+    .operands = "GRAPH...",
+    .least = 1,
+    .most = -1,
+    .summary = "Show statistics, signature and degrees of graphs",
+    .text = "One graph is shown whole, with a histogram of its degrees in "
+            "powers of two; of several graphs each is a row. The signature "
+            "holds the statistics that the choice of a kernel looks at.",
+    .options = HAS_ALWAYS,
+    .main = graph_info};
 
 static const tool_command convert_command = {
-    "convert",
-    "IN OUT",
-    2,
-    2,
-    "Write a graph in the format that the name OUT stands for",
-    "IN is read as any GRAPH is. OUT is replaced whole or not at all. Values "
-    "of a matrix are not kept. Where the first node of each graph of a batch "
-    "is known, only .npz keeps it.",
-    HAS(QUIET) | HAS(HELP) | HAS(VERSION),
-    convert};
+    .name = "convert",
+    .operands = "IN OUT",
+    .least = 2,
+    .most = 2,
+    .summary = "Write a graph in the format that the name of OUT says",
+    .text = "IN is read as any GRAPH is. OUT is replaced whole or not at all. "
+            "Values of a matrix are not kept. Where the first node of each "
+            "graph of a batch is known, only .npz keeps it.",
+    .options = HAS(QUIET) | HAS(HELP) | HAS(VERSION),
+    .main = convert};
 
 static tool_command generate_command = {
-    "generate",
-    "KIND [KEY=VALUE...]",
-    0,
-    -1,
-    "Make a graph and write it to --output",
-    NULL, /* from the tables of io */
-    HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS(QUIET) | HAS(HELP) | HAS(VERSION),
-    generate};
+    .name = "generate",
+    .operands = "KIND [KEY=VALUE...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Make a graph and write it to --output",
+    .text = NULL, /* set by main() from the tables of io */
+    .options =
+        HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS(QUIET) | HAS(HELP) | HAS(VERSION),
+    .main = generate};
 
 static const tool_command reorder_command = {
-    "reorder",
-    "IN [OUT]",
-    1,
-    2,
-    "Number the nodes of a graph anew, so that neighbours lie together",
-    "Shows what each method changes: the time of finding the order, and before "
-    "and after it reuse (distinct columns of 16 rows over their edges), "
-    "locality (share of edges near the diagonal) and bandwidth (largest "
-    "distance of an edge from the diagonal). With OUT, the graph in the order "
-    "of the one method is written there; --map keeps what has to be permuted "
-    "with it: row i of the new graph was row rows[i], source j was columns[j], "
-    "edge e was edges[e].\n"
-    "\n"
-    "degree: by falling degree, in and out together.\n"
-    "\n"
-    "rcm: reverse Cuthill-McKee; neighbours get near numbers. For meshes and "
-    "road nets.\n"
-    "\n"
-    "metis: parts of 256 nodes with few edges between them, by METIS, if the "
-    "library was built with it.\n"
-    "\n"
-    "community: nested communities by modularity, as Rabbit Order finds them. "
-    "For social nets and the web.\n"
-    "\n"
-    "All but degree look at edges in both directions. A square graph has one "
-    "order for rows and columns; of a rectangular one both are ordered, by its "
-    "bipartite graph. Nodes of a batch stay within their graphs. The same "
-    "graph gives the same order.",
-    HAS(METHOD) | HAS(MAP) | HAS_ALWAYS,
-    graph_reorder};
+    .name = "reorder",
+    .operands = "IN [OUT]",
+    .least = 1,
+    .most = 2,
+    .summary =
+        "Number the nodes of a graph anew, so that neighbours lie together",
+    .text =
+        "Shows what each method changes: the time of finding the order, and "
+        "before and after it reuse (distinct columns of 16 rows over their "
+        "edges), locality (share of edges near the diagonal) and bandwidth "
+        "(largest distance of an edge from the diagonal). With OUT, the graph "
+        "in the order of the one method is written there; --map writes the "
+        "old numbers, by which features are permuted: row i of the new graph "
+        "was row rows[i], source j was columns[j], edge e was edges[e].\n"
+        "\n"
+        "degree: by falling degree, the sum of in-degree and out-degree.\n"
+        "\n"
+        "rcm: reverse Cuthill-McKee; neighbours get near numbers. For meshes "
+        "and road nets.\n"
+        "\n"
+        "metis: parts of 256 nodes with few edges between them, by METIS, if "
+        "the library was built with it.\n"
+        "\n"
+        "community: nested communities by modularity, as Rabbit Order finds "
+        "them. For social nets and the web.\n"
+        "\n"
+        "All but degree look at edges in both directions. A square graph has "
+        "one order for rows and columns; of a rectangular one both are "
+        "ordered, by its bipartite graph. Nodes of a batch stay within their "
+        "graphs. The same graph gives the same order.",
+    .options = HAS(METHOD) | HAS(MAP) | HAS_ALWAYS,
+    .main = graph_reorder};
 
 static const tool_command partition_command = {
-    "partition",
-    "IN PARTS OUT_DIR",
-    3,
-    3,
-    "Divide a graph among the ranks of a job",
-    "Writes OUT_DIR/part-R-of-PARTS.npz for each rank R, which "
-    "dfgnn.distributed loads: the rows of its nodes, whose columns are its own "
-    "nodes and then its halo (nodes of other ranks that they read), and what "
-    "is "
-    "sent to whom. Parts have about the same work: the edges of their rows, "
-    "and "
-    "4 a row.\n"
-    "\n"
-    "The report has a row a part: CUT is the share of its edges that read the "
-    "halo, SENDS its rows that others read, once a rank, BALANCE its edges "
-    "over "
-    "the mean, MEMORY that of its matrices with their transposes and of one "
-    "f32 tensor of 128 features, halo included. The same graph gives the same "
-    "parts. A graph of more than 2^20 edges is grouped before METIS sees it.",
-    HAS(BY) | HAS_ALWAYS,
-    graph_partition};
+    .name = "partition",
+    .operands = "IN PARTS OUT_DIR",
+    .least = 3,
+    .most = 3,
+    .summary = "Divide a graph among the ranks of a job",
+    .text =
+        "Writes OUT_DIR/part-R-of-PARTS.npz for each rank R, which "
+        "dfgnn.distributed loads: the rows of its nodes, whose columns are "
+        "its own nodes and then its halo (nodes of other ranks that they "
+        "read), and the rows that it sends to each other rank. Parts have "
+        "about the same work, counted as the edges of their rows and 4 per "
+        "row.\n"
+        "\n"
+        "The report has a row per part: CUT is the share of its edges that "
+        "read the halo; SENDS counts its rows that others read, once for each "
+        "rank; BALANCE is its number of edges over the mean; MEMORY is that "
+        "of its matrices with their transposes and of one f32 tensor of 128 "
+        "features, halo included. The same graph gives the same parts. A "
+        "graph of more than 2^20 edges is grouped before METIS sees it.",
+    .options = HAS(BY) | HAS_ALWAYS,
+    .main = graph_partition};
 
 static const tool_section sections[] = {
     {"FORMATS",
@@ -201,12 +204,11 @@ static const tool_section sections[] = {
      "are skipped. Writing one needs a symmetric graph.\n"
      "\n"
      ".txt, .csv, .tsv: a list of edges as SNAP and OGB have it, a line "
-     "'source "
-     "destination' each, counted from 0, separated by blanks, a comma or a "
-     "semicolon. Further columns are skipped, as are comments (# and %) and, "
-     "in .csv and .tsv, a first line of names. There are as many nodes as the "
-     "largest number plus one, or as a comment '# Nodes: N' says if that is "
-     "more. Writing one needs a square graph.\n"},
+     "'source destination' each, counted from 0, separated by blanks, a comma "
+     "or a semicolon. Further columns are skipped, as are comments (# and %) "
+     "and, in .csv and .tsv, a first line of names. There are as many nodes "
+     "as the largest number plus one, or as a comment '# Nodes: N' says if "
+     "that is more. Writing one needs a square graph.\n"},
     {"LIMITS",
      "A graph has fewer than 2147483648 sources, a text file also as many "
      "destinations. A file may unpack to 64 MiB plus 256 times its size, and "
@@ -271,7 +273,7 @@ static const tool_program program = {
     "Node i of a graph attends to the nodes of row i.",
     commands, sections};
 
-/* The kinds, their settings and the presets, as io has them. */
+/* Makes the text about kinds, their settings and presets from io's tables. */
 static char *describe_generators(void) {
   char *text = NULL;
   size_t size;
@@ -281,8 +283,10 @@ static char *describe_generators(void) {
     return NULL;
   fputs("A kind's settings are given as KEY=VALUE, as --KEY=VALUE or in one "
         "specification KIND:KEY=VALUE,KEY=VALUE. The same settings make the "
-        "same graph on every machine.\n\nKinds, and their settings with what "
-        "they are by default (of words, the first), follow.\n",
+        "same graph on every machine.\n"
+        "\n"
+        "Kinds, and their settings with what they are by default (of words, "
+        "the first), follow.\n",
         out);
   for (size_t i = 0; (info = dfgnn__generator_kind(i)); i++)
     fprintf(out, "\n%s: %s; %s.\n", info->name, info->summary, info->settings);
@@ -304,8 +308,8 @@ static char *describe_generators(void) {
 #define MAX_JOINED 32
 static char joined[MAX_JOINED][256];
 
-/* Settings of generators are options too: "--batch 4" and "--batch=4" become
- * the operand "batch=4".  Returns what argc becomes, -1 on wrong usage. */
+/* Settings of generators are options, too: "--batch 4" and "--batch=4" become
+ * the operand "batch=4".  Returns the new argc, -1 on wrong usage. */
 static int settings_to_operands(int argc, char **argv) {
   int kept = 2, used = 0;
   for (int i = 2; i < argc; i++) {

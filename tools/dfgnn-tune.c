@@ -1,5 +1,5 @@
-/* dfgnn-tune.c - measures variants, and shows, explains and moves what was
- * measured */
+/* dfgnn-tune.c - measures variants, and shows, explains and moves measurements
+ */
 #include "tools/tune.h"
 
 static const tool_section sections[] = {
@@ -34,14 +34,14 @@ static const tool_command *const commands[] = {
 static const tool_program program = {
     "dfgnn-tune", "tune fused attention kernels for graphs and this machine",
     "Which kernel computes an attention layer fastest depends on the graph, "
-    "the "
-    "width of the features and the device. dfgnn-tune measures the variants of "
-    "libdfgnn and keeps what it measured in a store, from which every program "
-    "that links the library is dispatched.\n"
+    "the width of the features and the device. dfgnn-tune measures the "
+    "variants of libdfgnn and keeps the measurements in a store, by which "
+    "every program that links the library chooses its kernels.\n"
     "\n"
-    "A GRAPH is a file (Matrix Market, SciPy CSR .npz, METIS, SNAP or OGB edge "
-    "list), a directory of such files, a quoted glob, or the specification of "
-    "a generator such as sbm-pattern:batch=256,seed=1; see dfgnn-graph(1).",
+    "A GRAPH is a file (Matrix Market, SciPy CSR .npz, METIS, SNAP or OGB "
+    "edge list), a directory of such files, a quoted glob, or the "
+    "specification of a generator such as sbm-pattern:batch=256,seed=1; see "
+    "dfgnn-graph(1).",
     commands, sections};
 
 int main(int argc, char **argv) { return tool_main(&program, argc, argv); }

@@ -1,4 +1,4 @@
-/* fleet.c - one process a device, one table of what they did */
+/* fleet.c - runs one process per device and gathers their rows in one table */
 #include "tools/fleet.h"
 #include "lib/backend.h"
 #include <errno.h>
@@ -13,13 +13,14 @@
 typedef struct member {
   const tool_member *of;
   pid_t pid;
-  int errors;      /* end of the pipe that its standard error is */
-  FILE *rows;      /* file that it writes its rows to */
-  char line[1024]; /* what came of the last line */
+  int errors;      /* the read end of the member's standard error */
+  FILE *rows;      /* the file that the member writes its rows to */
+  char line[1024]; /* the unfinished last line of its errors */
   size_t length;
 } member;
 
-/* Runs in a process of its own; writes a line a device, "name<TAB>model". */
+/* Writes a line "name<TAB>model" for each device; runs in a process of its own.
+ */
 static int probe(FILE *out, const char *device) {
   char list[512], *rest = list, *item;
   const int gpus = dfgnn__backend_cuda.device_count();
@@ -83,8 +84,8 @@ int tool_fleet_find(tool_member member[TOOL_FLEET_MAX], int *count,
 static void live(member *m, int errors, tool_settings *settings,
                  int (*body)(void *data, json_t *rows), void *data) {
   json_t *rows = json_array();
-  /* Only the parent tells this process of an interrupt, once, and of its own
-   * end. */
+  /* An interrupt of the terminal must reach the parent alone, which passes it
+   * on once; if the parent ends, this process gets SIGTERM. */
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   dup2(errors, STDERR_FILENO);
@@ -129,7 +130,7 @@ static void say(member *m) {
   m->length = 0;
 }
 
-/* 0 at the end. */
+/* Passes on what there is of a member's standard error; 0 at its end. */
 static int relay(member *m) {
   char bytes[512];
   ssize_t n = read(m->errors, bytes, sizeof bytes);
@@ -162,7 +163,7 @@ static void relay_all(member *all, int count) {
     for (int i = 0; ready > 0 && i < count; i++)
       if (polls[i].revents && !relay(&all[i])) {
         close(all[i].errors);
-        all[i].errors = -1; /* poll passes over it */
+        all[i].errors = -1; /* poll skips negative ones */
         open--;
       }
   }
@@ -184,7 +185,7 @@ static int collect(json_t *rows, member *m) {
   int status;
   json_t *own = NULL;
   if (waitpid(m->pid, &status, 0) != m->pid)
-    return tool_error("%s: lost", m->of->device);
+    return tool_error("%s: its process cannot be waited for", m->of->device);
   rewind(m->rows);
   own = json_loadf(m->rows, 0, NULL);
   if (own)

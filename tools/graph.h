@@ -11,8 +11,8 @@ int graph_partition(tool_settings *settings, int count, char **operands);
 /* Writes csr to path, noting what the format cannot keep. */
 int graph_write(const tool_settings *settings, const dfgnn_csr *csr,
                 const char *path);
-/* The exit status of a failure: of a wrong specification that of wrong usage.
- */
+/* Prints the thread's message and returns an exit status: that of wrong usage
+ * for a wrong specification. */
 int graph_fail(dfgnn_status status);
 
 #endif

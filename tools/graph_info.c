@@ -17,7 +17,8 @@ typedef struct facts {
   int sorted, symmetric;
 } facts;
 
-/* What the signature leaves out because selection does not look at it. */
+/* Finds figures that are not in the signature, as selection does not use them.
+ */
 static dfgnn_status find_facts(facts *f, const dfgnn_csr *csr) {
   dfgnn_status status = DFGNN_OK;
   int64_t longest = 0;
@@ -105,7 +106,7 @@ static double number_of(json_t *row, const char *key) {
   return json_number_value(json_object_get(row, key));
 }
 
-/* Bars for the classes of degree 0, 1, 2..3, 4..7, ... */
+/* Prints bars for the classes of degree 0, 1, 2..3, 4..7, ... */
 static void print_histogram(json_t *row) {
   json_t *histogram = json_object_get(row, "histogram"), *share;
   int64_t rows = count_of(row, "destinations");

@@ -14,7 +14,7 @@
 /* Features of a node in the report's memory: one f32 tensor of this width. */
 enum { WIDTH = 128 };
 
-/* The part of each node, a number a line, as gpmetis writes it. */
+/* Reads the part of each node, one number per line, as gpmetis writes it. */
 static dfgnn_status read_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
                                const char *path) {
   FILE *in = fopen(path, "r");
@@ -54,7 +54,8 @@ static dfgnn_status find_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
   return status ? status : dfgnn_csr_partition(owner, csr, parts, how);
 }
 
-/* Bytes of both matrices of a part with their transposes, and of a tensor. */
+/* The bytes of both matrices of a part with their transposes, and of a tensor.
+ */
 static int64_t memory_of(const dfgnn_part *p) {
   return 2 * 4 * p->edges + 8 * (2 * p->nodes + p->boundary + p->halo) +
          4 * WIDTH * (p->nodes + p->halo);
@@ -113,7 +114,7 @@ static dfgnn_status write_parts(json_t *rows, const char *label,
   return DFGNN_OK;
 }
 
-/* "3" as 3; 0 if it is no number of parts. */
+/* Reads a number of parts; 0 if the text is none. */
 static int parts_of(const char *text) {
   char *end;
   long parts = strtol(text, &end, 10);

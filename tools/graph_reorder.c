@@ -1,4 +1,4 @@
-/* graph_reorder.c - dfgnn-graph reorder: nodes numbered anew */
+/* graph_reorder.c - dfgnn-graph reorder: numbers nodes anew */
 #include "base/error.h"
 #include "io/io.h"
 #include "tools/graph.h"
@@ -10,7 +10,7 @@
 typedef struct session {
   const tool_settings *settings;
   const char *label;
-  dfgnn_context *ctx; /* of signatures */
+  dfgnn_context *ctx; /* in which signatures are computed */
   dfgnn_csr *csr;
   json_t *before, *rows;
   int64_t *order; /* rows, then columns, then edges */
@@ -27,7 +27,7 @@ static int64_t bandwidth(const dfgnn_csr *csr) {
   return most;
 }
 
-/* Puts the figures an order changes into a row. */
+/* Puts the figures that an order changes into a row. */
 static dfgnn_status put_figures(json_t *row, const session *s,
                                 const dfgnn_csr *csr) {
   dfgnn_graph *graph = NULL;
@@ -56,7 +56,7 @@ static dfgnn_status write_map(const session *s) {
   return dfgnn__arrays_write(s->settings->map, arrays);
 }
 
-/* One method; the graph in its order goes to path, if that is not NULL. */
+/* Applies one method; writes the reordered graph to path unless it is NULL. */
 static int apply(session *s, dfgnn_order order, const char *path) {
   const dfgnn_csr *csr = s->csr;
   int64_t *rows = s->order, *columns = rows + csr->destinations;
@@ -123,7 +123,7 @@ int graph_reorder(tool_settings *settings, int count, char **operands) {
       settings->orders ? settings->orders : 1u << DFGNN_ORDER_COMMUNITY;
   int code = TOOL_DONE, several = orders & (orders - 1);
   if (several && (count > 1 || settings->map)) {
-    code = tool_usage("several methods, expected one to write");
+    code = tool_usage("found several methods, expected one with OUT or --map");
     goto out;
   }
   dfgnn_status status = dfgnn__csr_open(&s.csr, operands[0]);

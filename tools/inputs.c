@@ -1,4 +1,4 @@
-/* inputs.c - what the options ask for: graphs, devices, problems */
+/* inputs.c - the graphs, devices and problems that the options ask for */
 #include "tools/inputs.h"
 #include "base/error.h"
 #include "io/io.h"
@@ -167,7 +167,7 @@ static int known_operators(const tool_settings *s) {
   return TOOL_DONE;
 }
 
-/* Edge features, norms and messages must go with the operator. */
+/* Checks that edge features, norms and messages go with the operator. */
 static int known_problem(const dfgnn_problem *problem) {
   dfgnn_problem complete;
   return dfgnn__problem_complete(&complete, problem)
@@ -234,19 +234,19 @@ void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
            extras);
 }
 
-/* ---- all of them -------------------------------------------------------- */
+/* ---- cases -------------------------------------------------------------- */
 
 typedef struct walk {
   const tool_settings *settings;
   const tool_contexts *contexts;
   const dfgnn_problem *problems;
   size_t problem_count;
-  tool_case_wanted wanted; /* NULL: all are */
+  tool_case_wanted wanted; /* NULL: every case is wanted */
   tool_case_function each;
   void *data;
   tool_case current;
-  size_t read; /* graphs */
-  int unread;  /* exit status of the first that could not be */
+  size_t read; /* graphs that could be read */
+  int unread;  /* exit status of the first graph that could not */
 } walk;
 
 /* Sets *stop if a case asks for it. */

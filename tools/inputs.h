@@ -1,4 +1,4 @@
-/* inputs.h - what the options ask for: graphs, devices, problems */
+/* inputs.h - the graphs, devices and problems that the options ask for */
 #ifndef DFGNN_TOOLS_INPUTS_H
 #define DFGNN_TOOLS_INPUTS_H
 
@@ -9,13 +9,14 @@
 typedef struct tool_graphs {
   size_t count;
   char **name;
-  char *listed; /* of each: found in a directory, so it may be no graph */
+  char *listed; /* [count]: found in a directory, so may be no graph */
 } tool_graphs;
 
 int tool_graphs_add(tool_graphs *graphs, const char *operand);
 int tool_graphs_all(tool_graphs *graphs, int count, char **operands);
 void tool_graphs_free(tool_graphs *graphs);
-/* "path/to/cora.npz": "cora"; a generator's specification stays. */
+/* The label of "path/to/cora.npz" is "cora"; that of a generator's
+ * specification is the specification. */
 void tool_graph_label(char *label, size_t size, const char *name);
 
 #define TOOL_MAX_DEVICES 16
@@ -42,8 +43,8 @@ void tool_problem_text(char *text, size_t size, const dfgnn_problem *problem);
  * failure if a directory listed them beside ones that can.  Returns the first
  * non-zero exit status. */
 typedef struct tool_case {
-  size_t index, total; /* of all the cases */
-  const char *label;   /* of the graph */
+  size_t index, total; /* among all cases */
+  const char *label;   /* the graph's */
   const dfgnn_csr *csr;
   dfgnn_context *ctx;
   const dfgnn_device_info *info;
@@ -54,7 +55,7 @@ typedef int (*tool_case_function)(void *data, const tool_case *each);
 int tool_each(const tool_settings *settings, const tool_graphs *graphs,
               tool_case_function each, void *data);
 
-/* The same, passing over graphs none of whose cases is wanted. */
+/* Does as tool_each, but does not read graphs of which no case is wanted. */
 typedef int (*tool_case_wanted)(void *data, size_t index);
 int tool_each_wanted(const tool_settings *settings, const tool_graphs *graphs,
                      tool_case_wanted wanted, tool_case_function each,

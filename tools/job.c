@@ -76,8 +76,7 @@ static const cyaml_schema_value_t schema = {
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* libcyaml says what is wrong first, and after it where, from the inside out.
- */
+/* libcyaml says first what is wrong, and then where, from the inside out. */
 typedef struct complaint {
   char what[512], key[64];
   int line;
@@ -104,7 +103,7 @@ static void hear(cyaml_log_t level, void *data, const char *format,
   }
 }
 
-/* YAML's words for what a value is, and those of a person. */
+/* Names a kind of value, which libcyaml calls by a YAML event. */
 static const char *kind_of(const char *yaml) {
   return strstr(yaml, "SEQUENCE")  ? "a list"
          : strstr(yaml, "MAPPING") ? "a mapping"
@@ -126,7 +125,7 @@ static void in_plain_words(char *text, size_t size, const char *what) {
     snprintf(text, size, "%s", what);
 }
 
-/* The line that a key begins, else the one given. */
+/* The line on which a key stands, else the one given. */
 static int line_of(const char *text, const char *key, int otherwise) {
   size_t n = strlen(key);
   int line = 1;
@@ -153,7 +152,7 @@ static int complain(const complaint *c, const char *path, const char *text,
                     key ? "" : c->key, words);
 }
 
-/* ---- what it says, into the settings ------------------------------------ */
+/* ---- from the file to the settings -------------------------------------- */
 
 typedef struct reading {
   tool_settings *settings;
@@ -182,8 +181,8 @@ static int put(const reading *r, int option, const char *key,
   return tool_set(r->settings, option, *kept) ? refuse(r, key, 0) : TOOL_DONE;
 }
 
-/* Sets an option to a list, entry by entry, so that a wrong one has its line.
- */
+/* Sets an option to a list; entries are tried one by one, so that the message
+ * about a wrong one tells its line. */
 static int put_list(const reading *r, int option, const char *key,
                     char *const *entry, uint32_t count, uint32_t most) {
   if (!entry || r->settings->given >> option & 1)
@@ -210,7 +209,8 @@ static int put_list(const reading *r, int option, const char *key,
   return status;
 }
 
-/* A path beside the job file; what cannot be one stays as it is. */
+/* Makes a path relative to the job file; a name without '/' and wildcards that
+ * is no file there, such as a generator's specification, stays. */
 static void beside(char *out, size_t size, const reading *r, const char *name) {
   struct stat info;
   if (*name == '/')
@@ -231,7 +231,7 @@ static int put_graphs(const reading *r, tool_graphs *graphs, const job *j) {
   return status;
 }
 
-/* The store beside the job file. */
+/* Sets the store, whose path is relative to the job file. */
 static int put_store(const reading *r, const job *j) {
   char store[8192];
   if (!j->store)
@@ -305,7 +305,7 @@ static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
 
 #define JOB_LIMIT (1 << 20)
 
-/* The whole file, ended by a NUL; NULL with a message if it cannot be had. */
+/* Reads the whole file, ended by a NUL; NULL with a message if that fails. */
 static char *slurp(size_t *size, const char *path) {
   int64_t told;
   int fd;

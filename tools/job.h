@@ -4,10 +4,10 @@
 
 #include "tools/inputs.h"
 
-/* Reads a job file into settings, less the options that the command line gave,
+/* Reads a job file into settings, except options that the command line gave,
  * and adds its graphs unless graphs has some already.  Paths are relative to
- * the file.  hash: 32 hex digits of its content.  Returns an exit status; the
- * message begins with file:line. */
+ * the file.  hash gets 32 hex digits of the content's hash.  Returns an exit
+ * status; messages begin with file:line. */
 int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
                   const char *path);
 

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <yaml.h>
 
-/* Where in the document the events are. */
+/* The place in the document that the events have reached. */
 typedef struct place {
   int documents, depth;
   int key;   /* the next scalar of the mapping is a key */
-  int entry; /* of the list of the key */
+  int entry; /* the index in the key's list */
   char name[24];
 } place;
 
@@ -43,7 +43,7 @@ static int take_scalar(tool_job_lines *lines, place *p, const char *path,
   return status;
 }
 
-/* Takes keys and values of the first level; deeper ones are no job's. */
+/* Takes keys and values of the first level; jobs have no deeper ones. */
 static int take(tool_job_lines *lines, place *p, const char *path,
                 const yaml_event_t *event) {
   int line = (int)event->start_mark.line + 1;

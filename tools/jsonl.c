@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The order of keys: those of a group between two of its fields. */
+/* The order of keys: ranges of fields, [begin, end) of each group. */
 static const struct segment {
   dfgnn_field_group group;
   size_t begin, end;
@@ -60,7 +60,7 @@ static json_t *field_json(const dfgnn_field *field,
     return json_integer(*(const int *)at);
   case DFGNN_FIELD_INT64:
     return json_integer(*(const int64_t *)at);
-  case DFGNN_FIELD_UINT64: /* beyond what other readers of JSON keep exact */
+  case DFGNN_FIELD_UINT64: /* other readers of JSON do not keep 64 bits exact */
     snprintf(hex, sizeof hex, "%016" PRIx64, *(const uint64_t *)at);
     return json_string(hex);
   case DFGNN_FIELD_REAL:
@@ -138,7 +138,7 @@ typedef struct reading {
   dfgnn_status status;
 } reading;
 
-/* A field that a later version added may be missing: it has its default. */
+/* A field that a later version added may be missing: it keeps its default. */
 static int read_field(void *data, const dfgnn_field *field) {
   static const char *const expected[] = {
       [DFGNN_FIELD_NAME] = "a string",

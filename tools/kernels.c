@@ -1,4 +1,4 @@
-/* kernels.c - what the tools say of the compiler and of compiled kernels */
+/* kernels.c - describes the compiler and the compiled kernels */
 #include "tools/kernels.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void put_compiler(json_t *rows) {
   (void)fact(rows, "compiles for", text);
 }
 
-/* "123 kernels, 4.1 of 256 MiB, used 456 times" */
+/* Writes a text such as "123 kernels, 4.1 of 256 MiB, used 456 times". */
 static void cache_text(char *text, size_t size, const dfgnn_cache_info *c) {
   if (*c->problem)
     snprintf(text, size, "not used: %s", c->problem);
@@ -125,7 +125,8 @@ int tool_kernels_prune(const tool_settings *settings) {
   return tool_report(settings, rows, columns);
 }
 
-/* One line: can this machine run CUDA kernels, and if not, what is missing? */
+/* Says in one line whether this machine can run CUDA kernels, or what is
+ * missing for that. */
 int tool_kernels_diagnose(char *text, size_t size) {
   char problem[512];
   dfgnn__pack_trust_keys();
@@ -148,9 +149,9 @@ int tool_kernels_diagnose(char *text, size_t size) {
     return 1;
   }
   snprintf(text, size,
-           "there is neither a compiler (%.200s) nor a pack: "
-           "install one with `pip install nvidia-cuda-nvrtc` or a "
-           "CUDA toolkit, or name a pack in DFGNN_KERNEL_PACK",
+           "there is neither a compiler (%.200s) nor a pack: install one with "
+           "`pip install nvidia-cuda-nvrtc` or a CUDA toolkit, or name a pack "
+           "in DFGNN_KERNEL_PACK",
            problem);
   return 0;
 }

@@ -82,7 +82,7 @@ void tool_layers_of(const tool_case *each, const dfgnn_choice *choice,
 
 typedef struct census {
   const dfgnn_decisions *decisions;
-  char *held; /* by decision */
+  char *held; /* [decisions]: the layer has its winner */
   int64_t count;
 } census;
 

@@ -1,4 +1,4 @@
-/* lookup.c - what the rules and the stored measurements say of a case */
+/* lookup.c - asks the rules and the stored measurements about a case */
 #include "tools/lookup.h"
 #include <math.h>
 #include <string.h>

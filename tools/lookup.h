@@ -1,4 +1,4 @@
-/* lookup.h - what the rules and the stored measurements say of a case */
+/* lookup.h - asks the rules and the stored measurements about a case */
 #ifndef DFGNN_TOOLS_LOOKUP_H
 #define DFGNN_TOOLS_LOOKUP_H
 
@@ -8,22 +8,23 @@
 typedef struct tool_lookup {
   dfgnn_problem problem; /* complete */
   dfgnn_query query;
-  const dfgnn_decision *decision; /* of exactly this graph and problem, or NULL;
+  const dfgnn_decision *decision; /* on exactly this graph and problem, or NULL;
                                    * valid until the context reloads */
 } tool_lookup;
 
 dfgnn_status tool_lookup_case(tool_lookup *lookup, const tool_case *each);
 
-/* NULL if none applies. */
+/* The choice of the rule, or of the paper's rule; NULL if none applies. */
 const dfgnn_variant *tool_lookup_rule(const tool_lookup *lookup);
 const dfgnn_variant *tool_lookup_paper(const tool_lookup *lookup,
                                        int64_t capacity);
-/* The fastest measured variant of an algorithm, else the rule's one of it. */
+/* The fastest measured variant of an algorithm, else the rule's choice among
+ * its variants. */
 const dfgnn_variant *tool_lookup_algorithm(const tool_lookup *lookup,
                                            const char *algorithm);
 
-/* What speed-ups over unfused passes compare with: where nothing is fused, the
- * plain algorithm. */
+/* The variant that speed-ups over unfused passes compare with; the plain row
+ * loop for operators that have nothing to fuse. */
 const dfgnn_variant *tool_lookup_baseline(const tool_lookup *lookup);
 
 /* Time of the variant over the winner's, NaN if not measured. */

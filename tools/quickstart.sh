@@ -10,7 +10,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build-quickstart}
 jobs=$(nproc 2>/dev/null || echo 2)
 
-# quietly COMMAND...: its output only if it fails
+# quietly COMMAND...: prints the output only if it fails
 quietly() {
   if ! "$@" >"$build/quickstart.log" 2>&1; then
     tail -n 40 "$build/quickstart.log" >&2

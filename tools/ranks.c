@@ -13,8 +13,8 @@
 
 #define NAME_BYTES (2 * PATH_MAX + MPI_MAX_PROCESSOR_NAME)
 
-/* The problems are numbered; a counter in the first rank's memory has the
- * number of the next one. */
+/* Problems are numbered; a counter in the first rank's memory holds the number
+ * of the next problem. */
 static struct {
   MPI_Comm comm; /* ranks whose devices are of one model */
   MPI_Win counter;
@@ -25,7 +25,8 @@ static int rank;
 
 static void nap(void) { nanosleep(&(struct timespec){0, 2000000}, NULL); }
 
-/* MPI's own waiting keeps a core busy, which others may be measuring on. */
+/* Waits without MPI_Wait, which keeps a core busy that others may measure on.
+ */
 static void await(MPI_Request *request) {
   for (int done = 0;;) {
     MPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -115,7 +116,7 @@ static void close_share(void) {
 
 /* ---- groups of ranks ----------------------------------------------------- */
 
-/* The lowest rank that has the same name. */
+/* The lowest rank that passes the same name. */
 static int first_of_name(const char *name) {
   int size, first = 0;
   char own[NAME_BYTES] = "";
@@ -144,7 +145,7 @@ static int local_rank(void) {
 
 /* ---- stores -------------------------------------------------------------- */
 
-/* Where this rank's measurements go; "" if nowhere. */
+/* Finds the store that this rank writes; "" if there is none. */
 static void find_store(char path[PATH_MAX], const tool_settings *settings) {
   dfgnn_context places = {0};
   *path = 0;
@@ -154,7 +155,8 @@ static void find_store(char path[PATH_MAX], const tool_settings *settings) {
   dfgnn__layers_free(&places);
 }
 
-/* The one rank of each store file; MPI_COMM_NULL for the others. */
+/* The communicator of one rank per store file; MPI_COMM_NULL for other ranks.
+ */
 static MPI_Comm keepers(const char *path) {
   char name[NAME_BYTES], host[MPI_MAX_PROCESSOR_NAME];
   char folder[PATH_MAX], real[PATH_MAX];
@@ -189,7 +191,8 @@ static char *read_whole(size_t *size, const char *path) {
   return bytes;
 }
 
-/* The store as bytes that dfgnn__store_open_bytes takes; NULL if there is none.
+/* Returns the store as bytes for dfgnn__store_open_bytes; NULL if there is
+ * none.
  */
 static char *pack(size_t *size, const char *path) {
   char folder[PATH_MAX], packed[sizeof folder + 8];
@@ -231,7 +234,7 @@ static int unpack(const char *path, const char *bytes, size_t size) {
   return status ? tool_fail(status) : TOOL_DONE;
 }
 
-/* Every store file gets the rows of all. */
+/* Adds the rows of all store files to each of them. */
 static int unite_stores(const tool_settings *settings) {
   char path[PATH_MAX];
   int count = 0, own, status = TOOL_DONE;

@@ -10,8 +10,7 @@
 
 #define TIE_MARGIN 0.015
 
-/* Rows of a backend that this library does not have are shown and moved, too.
- */
+/* Rows of backends that this library does not have are shown and moved, too. */
 static int usable(void *data, const char *variant, int revision) {
   dfgnn_use use = dfgnn__variant_use(variant, revision);
   (void)data;

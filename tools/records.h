@@ -5,7 +5,7 @@
 #include "db/store.h"
 #include "tools/inputs.h"
 
-/* Which rows --best and --only-winners keep. */
+/* The rows that --best and --only-winners keep. */
 typedef struct tool_winners tool_winners;
 
 typedef struct tool_records {
@@ -20,7 +20,7 @@ typedef struct tool_records {
 /* Loads --store, else every store that a context would read, and decides.
  * Returns an exit status. */
 int tool_records_load(tool_records *records, const tool_settings *settings);
-/* Loads one store file more; dfgnn__decide is left to tool_records_decide. */
+/* Adds the rows of a store file; call tool_records_decide after the last. */
 int tool_records_add(tool_records *records, const char *path);
 int tool_records_decide(tool_records *records);
 void tool_records_free(tool_records *records);
@@ -29,8 +29,8 @@ void tool_records_free(tool_records *records);
 int tool_row_wanted(const tool_settings *settings,
                     const dfgnn_measurement *row);
 
-/* Why a row is passed over by the options --from-arch, --since and those of the
- * problem; NULL if it is not. */
+/* The reason why --from-arch, --since or the problem options exclude a row;
+ * NULL if they do not. */
 const char *tool_row_refusal(const tool_settings *settings,
                              const dfgnn_measurement *row);
 
@@ -42,7 +42,8 @@ int tool_target_path(char *path, size_t size, const tool_settings *settings);
  * exit status. */
 int tool_records_best(tool_records *records, int best);
 void tool_winners_free(tool_winners *winners);
-/* 1 if the row is of one of those, or of the anchor it was compared with. */
+/* 1 if tool_records_best found the row's variant, or it is the anchor that such
+ * a variant was compared with. */
 int tool_row_wins(const tool_records *records, const dfgnn_measurement *row);
 
 #endif

@@ -20,23 +20,22 @@ typedef enum tool_format {
 } tool_format;
 
 typedef struct tool_column {
-  const char *key;     /* of the row's object */
+  const char *key;     /* in the row's object */
   const char *heading; /* NULL ends the list */
   tool_format format;
 } tool_column;
 
-/* Prints an array of objects and gives it back to jansson: with --json whole,
- * else the columns, those that are empty in every row left out.  Returns an
- * exit status. */
+/* Prints an array of objects and frees it: with --json the whole, else a table
+ * of the columns that are not empty in every row.  Returns an exit status. */
 int tool_report(const tool_settings *settings, json_t *rows,
                 const tool_column *columns);
 
-/* Says on standard error, unless quiet, how many of the rows' sources under
- * `key` were hits (exact, pinned), near (similar, nearest) and misses. */
+/* Says on standard error, unless quiet, how many of the sources that rows have
+ * under `key` were hits (exact, pinned), near (similar, nearest) and misses. */
 void tool_say_sources(const tool_settings *settings, const json_t *rows,
                       const char *key, const char *what);
 
-/* null for NaN and infinities, which JSON has not. */
+/* A JSON number; null for NaN and infinities, which JSON does not have. */
 json_t *tool_number(double x);
 
 void tool_put(json_t *row, const char *key, const char *text);
@@ -44,8 +43,7 @@ void tool_put_number(json_t *row, const char *key, double x);
 void tool_put_count(json_t *row, const char *key, int64_t x);
 void tool_put_flag(json_t *row, const char *key, int x);
 
-/* The columns of what a problem may have beyond its operator, for tables of
- * problems. */
+/* The columns of a problem's options, for tables of problems. */
 #define TOOL_FLAG_COLUMNS                                                      \
   {"weights", "WEIGHTS", TOOL_FLAG}, {"bias", "BIAS", TOOL_FLAG},              \
       {"dropout", "DROPOUT", TOOL_FLAG}, {"edge_dim", "EDGE DIM", TOOL_COUNT}, \
@@ -61,13 +59,13 @@ void tool_put_flag(json_t *row, const char *key, int x);
       {"heads", "HEADS", TOOL_COUNT}, {"dim", "DIM", TOOL_COUNT},              \
       TOOL_FLAG_COLUMNS
 
-/* The keys edge_dim, edge_use, qk_norm and message of a problem, each only
- * where it is not the usual one. */
+/* Puts the keys edge_dim, edge_use, qk_norm and message of a problem, each only
+ * where it is not the default. */
 void tool_put_edges(json_t *row, const dfgnn_measurement *problem);
 
-/* The keys every tool's rows begin with: graph, those of the problem (op, pass,
- * dtype, math, layout, heads, dim, deterministic, weights, bias, dropout, those
- * of tool_put_edges), device, backend, arch. */
+/* Makes a row with the keys that the rows of every tool begin with: graph, the
+ * problem's (op, pass, dtype, math, layout, heads, dim, deterministic, weights,
+ * bias, dropout, those of tool_put_edges), device, backend, arch. */
 json_t *tool_row_of(const dfgnn_measurement *problem);
 json_t *tool_row(const char *graph, const dfgnn_problem *problem,
                  const dfgnn_device_info *device);

@@ -1,4 +1,4 @@
-/* tune_check.c - dfgnn-tune verify and prune: what of a store is of use */
+/* tune_check.c - dfgnn-tune verify and prune: the usable rows of a store */
 #include "base/error.h"
 #include "tools/kernels.h"
 #include "tools/records.h"
@@ -124,7 +124,8 @@ static int prune_command(tool_settings *settings, int count, char **operands) {
   int status = tool_target_path(path, sizeof path, settings);
   if (status)
     return status;
-  /* opened for reading first: nothing to prune where there is no file */
+  /* it is opened for reading first: opening for writing would create the file
+   */
   dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
   dfgnn__store_close(store);
   store = NULL;
@@ -146,30 +147,33 @@ static int prune_command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_verify = {
-    "verify",
-    "FILE...",
-    1,
-    -1,
-    "Check stores: integrity, schema, rows, age, signature",
-    "Reads every page and every row. Rows that break a domain or do not have "
-    "the hash of their content are invalid; the others are counted by what "
-    "this library can do with them: current; older or newer than its "
-    "revision of the variant; of an unknown variant; foreign, of a backend it "
-    "does not have. With --key the file must be signed with such a key. "
-    "Exits with 5 if a file is unusable or has invalid rows.",
-    HAS(KEY) | HAS_ALWAYS,
-    verify_command};
+    .name = "verify",
+    .operands = "FILE...",
+    .least = 1,
+    .most = -1,
+    .summary = "Check stores: integrity, schema, rows, age, signature",
+    .text =
+        "Reads every page and every row. Rows that break a domain or do not "
+        "have the hash of their content are invalid; the others are counted "
+        "by what this library can do with them: current; older or newer than "
+        "its revision of the variant; of an unknown variant; foreign, of a "
+        "backend it does not have. With --key the file must be signed with "
+        "this key, or with one of the directory's. Exits with 5 if a file is "
+        "unusable or has invalid rows.",
+    .options = HAS(KEY) | HAS_ALWAYS,
+    .main = verify_command};
 
 const tool_command tune_prune = {
-    "prune",
-    "",
-    0,
-    0,
-    "Remove rows that no library can use any more",
-    "Removes, in one transaction, the rows of variants that are gone, of "
-    "revisions older than this library's, and invalid ones, from the store "
-    "that is written. Rows of newer revisions, and of backends that this "
-    "library does not have, stay. With --kernels the user's cache of "
-    "compiled GPU kernels is emptied instead.",
-    HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
-    prune_command};
+    .name = "prune",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "Remove rows that no library can use any more",
+    .text =
+        "Removes, in one transaction, the rows of variants that are gone, of "
+        "revisions older than this library's, and invalid ones, from the store "
+        "that is written. Rows of newer revisions, and of backends that this "
+        "library does not have, stay. With --kernels the user's cache of "
+        "compiled GPU kernels is emptied instead.",
+    .options = HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
+    .main = prune_command};

@@ -1,4 +1,5 @@
-/* tune_compile.c - dfgnn-tune compile: GPU kernels ahead of their first use */
+/* tune_compile.c - dfgnn-tune compile: compiles GPU kernels before their first
+ * use */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 enum { MOST_ARCHITECTURES = 16 };
 
-/* One architecture: what is chosen for it, and the programs. */
+/* One architecture with the choices for it and their programs. */
 typedef struct target {
   char name[16]; /* "sm_90" */
   dfgnn_device_info device;
@@ -30,30 +31,35 @@ typedef struct compile {
   tool_records records;
   target target[MOST_ARCHITECTURES];
   int targets;
-  target *current; /* what is compiled just now */
+  target *current; /* the target that is being compiled */
   atomic_int stop; /* the run was interrupted */
   dfgnn_pack_writer *pack;
   dfgnn_status pack_status;
   char pack_message[512];
 } compile;
 
-/* ---- devices that are not here --------------------------------------------
- */
+/* ---- absent devices ------------------------------------------------------ */
 
-/* What choosing asks of a GPU; by NVIDIA's tables of compute capabilities. */
+/* The properties of GPUs that selection looks at, from NVIDIA's tables of
+ * compute capabilities. */
 static const struct {
   const char *arch;
   int units;
-  int shared_kib; /* most of a block */
+  int shared_kib; /* the most of a block */
   int cache_mib;
-} devices[] = {{"sm_75", 40, 64, 4},    {"sm_80", 108, 163, 40},
-               {"sm_86", 84, 99, 6},    {"sm_89", 142, 99, 72},
-               {"sm_90", 132, 227, 50}, {"sm_100", 148, 227, 126},
-               {"sm_120", 170, 99, 96}};
+} devices[] = {
+    {.arch = "sm_75", .units = 40, .shared_kib = 64, .cache_mib = 4},
+    {.arch = "sm_80", .units = 108, .shared_kib = 163, .cache_mib = 40},
+    {.arch = "sm_86", .units = 84, .shared_kib = 99, .cache_mib = 6},
+    {.arch = "sm_89", .units = 142, .shared_kib = 99, .cache_mib = 72},
+    {.arch = "sm_90", .units = 132, .shared_kib = 227, .cache_mib = 50},
+    {.arch = "sm_100", .units = 148, .shared_kib = 227, .cache_mib = 126},
+    {.arch = "sm_120", .units = 170, .shared_kib = 99, .cache_mib = 96}};
 
 static void describe_device(dfgnn_device_info *device, const char *arch) {
   size_t best = 0, count = sizeof devices / sizeof *devices;
-  for (size_t i = 0; i < count; i++) /* the newest that is no newer */
+  for (size_t i = 0; i < count;
+       i++) /* the newest that is not newer than arch */
     if (atoi(devices[i].arch + 3) <= atoi(arch + 3))
       best = i;
   *device = (dfgnn_device_info)DFGNN_DEVICE_INFO_INIT;
@@ -64,8 +70,8 @@ static void describe_device(dfgnn_device_info *device, const char *arch) {
   device->cache_bytes = (int64_t)devices[best].cache_mib << 20;
 }
 
-/* A newer architecture than the compiler knows gets PTX of an older one, which
- * a GPU's own compiler would look for under another name. */
+/* An architecture that is newer than the compiler gets PTX of an older one,
+ * which a program on such a GPU would look for under another name. */
 static int check_known(const compile *c, const char *arch) {
   const dfgnn_compiler_info *compiler = dfgnn__compiler();
   char name[16];
@@ -102,7 +108,8 @@ static int add_target(compile *c, const char *arch) {
   return status ? tool_fail(status) : check_known(c, arch);
 }
 
-/* --arch; else the GPU that is here; else those that the stores know. */
+/* Targets are those of --arch, else the GPU of this machine, else the
+ * architectures that the stores have rows of. */
 static int find_targets(compile *c) {
   dfgnn_context *ctx = NULL;
   dfgnn_options options = DFGNN_OPTIONS_INIT;
@@ -130,8 +137,7 @@ static int find_targets(compile *c) {
   return status;
 }
 
-/* ---- what is compiled ------------------------------------------------------
- */
+/* ---- choices ------------------------------------------------------------- */
 
 static dfgnn_status add_variant(target *t, const dfgnn_variant *variant,
                                 const dfgnn_setting *setting) {
@@ -139,7 +145,8 @@ static dfgnn_status add_variant(target *t, const dfgnn_variant *variant,
   return dfgnn__collect_programs(t->programs, variant, setting, NULL, 1);
 }
 
-/* The choice that a context on such a device would make, or all variants. */
+/* Adds the choice that a context on such a device would make and that of the
+ * rule, or all variants. */
 static dfgnn_status add_problem(compile *c, target *t,
                                 const dfgnn_problem *problem,
                                 const dfgnn_matrix *matrix,
@@ -174,7 +181,7 @@ static dfgnn_matrix matrix_of(const dfgnn_signature *s) {
                         .offsets64 = s->edges > INT32_MAX};
 }
 
-/* Every problem that the stores decide, or those of the options. */
+/* Adds every problem that the stores decide and the options want. */
 static int add_decisions(compile *c) {
   const dfgnn_decisions *decisions = c->records.decisions;
   for (size_t i = 0; i < decisions->count; i++) {
@@ -208,8 +215,7 @@ static int add_case(void *data, const tool_case *each) {
   return status ? tool_fail(status) : TOOL_DONE;
 }
 
-/* ---- compiling -------------------------------------------------------------
- */
+/* ---- compilation --------------------------------------------------------- */
 
 static void keep_image(void *data, const dfgnn_program *program,
                        const dfgnn_keys_of *keys, const dfgnn_image *image,
@@ -305,7 +311,7 @@ static int compile_all(compile *c) {
                             : printed;
 }
 
-/* Kernels of graphs alone serve nobody. */
+/* The kernels that build graphs are of no use alone. */
 static int check_choices(const compile *c, int graphs) {
   size_t choices = 0;
   for (int k = 0; k < c->targets; k++)
@@ -351,26 +357,25 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_compile = {
-    "compile",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Compile GPU kernels ahead of their first use",
-    "Compiles what calls on a GPU will launch, for any architecture, without "
-    "a GPU: what making graphs takes, and for each graph and problem of the "
-    "options the variant that a program would choose and that of the rule, or "
-    "every variant with --all. Without graphs it does so for every problem "
-    "that the stores have measured on a GPU, as far as the problem options "
-    "leave it.\n"
-    "\n"
-    "Compiled kernels go to the user's cache; --threads is how many are "
-    "compiled "
-    "at once (default: as many as there are cores). --pack writes them to a "
-    "file as "
-    "well, for machines without a compiler: name it in DFGNN_KERNEL_PACK, or "
-    "install it as a *.pack file where the package's store is. Without --arch "
-    "the architecture is that of the GPU that is here, else those that the "
-    "stores have rows of.",
-    HAS_PROBLEM | HAS(ARCH) | HAS(PACK) | HAS(ALL) | HAS(THREADS) | HAS(STORE) |
-        HAS_ALWAYS,
-    command};
+    .name = "compile",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Compile GPU kernels ahead of their first use",
+    .text =
+        "Compiles the kernels that calls on a GPU will launch, for any "
+        "architecture, without a GPU: those that build graphs, and for each "
+        "graph and problem of the options the variant that a program would "
+        "choose and that of the rule, or every variant with --all. Without "
+        "graphs it does so for every problem that the stores have measured on "
+        "a GPU, restricted by the problem options.\n"
+        "\n"
+        "Compiled kernels go to the user's cache; --threads says how many are "
+        "compiled at once (default: as many as there are cores). --pack "
+        "writes them to a file as well, for machines without a compiler: name "
+        "it in DFGNN_KERNEL_PACK, or install it as a *.pack file where the "
+        "package's store is. Without --arch it compiles for the GPU of this "
+        "machine, else for the architectures that the stores have rows of.",
+    .options = HAS_PROBLEM | HAS(ARCH) | HAS(PACK) | HAS(ALL) | HAS(THREADS) |
+               HAS(STORE) | HAS_ALWAYS,
+    .main = command};

@@ -1,4 +1,6 @@
-/* tune_diff.c - dfgnn-tune diff: what two stores decide differently */
+/* tune_diff.c - dfgnn-tune diff: the problems that two stores decide
+ * differently
+ */
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -15,7 +17,7 @@ static const dfgnn_decision *find(const tool_records *records,
   return NULL;
 }
 
-/* Time of a variant over that of the winner, by what a store measured. */
+/* The time of a variant over the winner's, as a store measured them. */
 static double loss(const dfgnn_decision *d, const char *variant) {
   for (size_t i = 0; d && variant && i < d->count; i++)
     if (!strcmp(d->ranked[i].variant, variant))
@@ -85,13 +87,14 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_diff = {
-    "diff",
-    "A B",
-    2,
-    2,
-    "Show what two stores decide differently, and by how much",
-    "A line a problem that only one store decides, or that both decide "
-    "differently: the choice of each, and its time over that of the other "
-    "store's choice as the other store measured it.",
-    HAS_PROBLEM | HAS(FROM_ARCH) | HAS_ALWAYS,
-    command};
+    .name = "diff",
+    .operands = "A B",
+    .least = 2,
+    .most = 2,
+    .summary = "Show what two stores decide differently, and by how much",
+    .text =
+        "Prints a line for each problem that only one store decides, or that "
+        "both decide differently: the choice of each, and its time over that "
+        "of the other store's choice as the other store measured it.",
+    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS_ALWAYS,
+    .main = command};

@@ -18,9 +18,9 @@
 typedef struct doctor {
   const tool_settings *settings;
   json_t *rows;
-  tool_records records; /* of the layers that can be read, any device */
-  int64_t exact, near, predicted, pinned, misses; /* calls by what answers */
-  int broken; /* a store that somebody named cannot be used */
+  tool_records records; /* rows of all readable layers, of any device */
+  int64_t exact, near, predicted, pinned, misses; /* calls by source */
+  int broken; /* a store that was named cannot be used */
 } doctor;
 
 static void say(doctor *d, const char *of, const char *what,
@@ -77,8 +77,8 @@ static dfgnn_status examine_layer(doctor *d, const dfgnn_store_layer *layer) {
       "%zu rows that no layer before has, %llu invalid", after - before,
       (unsigned long long)invalid);
   if (layer->writable && access(path, W_OK))
-    say(d, "store", path, "read-only",
-        "what is measured cannot be kept in it: %s", strerror(errno));
+    say(d, "store", path, "read-only", "measurements cannot be kept in it: %s",
+        strerror(errno));
   return DFGNN_OK;
 }
 
@@ -116,7 +116,7 @@ static void examine_device(doctor *d, const dfgnn_device_info *info) {
   if (!here)
     say(d, "device", name, "unmeasured",
         "no row is of this architecture%s%s; measure with dfgnn-tune run",
-        *others ? ", those there are of " : "", others);
+        *others ? ", only of " : "", others);
   else if (!model)
     say(d, "device", name, "kin",
         "%lld rows of the architecture, none of this model (%s, %d units)",
@@ -149,8 +149,9 @@ static int is_cold(const dfgnn_measurement *row) {
   return !strncmp(row->protocol, "cold", 4);
 }
 
-/* Lower is nearer: what has to match, the device, the operator, pass and type
- * above all, then the graph, then sizes. */
+/* How far a measurement is from the wanted one.  A different device, operator
+ * or pass weighs most, then other fields that have to match, then the graph,
+ * then sizes. */
 static int strangeness(const dfgnn_measurement *wanted,
                        const dfgnn_measurement *m) {
   int sum = 64 * (strcmp(wanted->backend, m->backend) != 0) +
@@ -175,7 +176,7 @@ static void note(char text[MISS_LENGTH], const char *name, const char *there,
              name, there, here);
 }
 
-/* Where a measurement does not match what is wanted. */
+/* Lists the fields in which a measurement does not match the wanted one. */
 static void note_gates(char text[MISS_LENGTH], const dfgnn_measurement *wanted,
                        const dfgnn_measurement *m) {
   static const char *const no_yes[] = {"no", "yes"};
@@ -307,17 +308,18 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_doctor = {
-    "doctor",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Say why a call on this machine would miss",
-    "Goes through what stands between a call and a measurement: the stores "
-    "(absent, damaged, unsigned), the identity of the device, revisions of "
-    "variants, and, for the GRAPHs and problems given, what has to match: "
-    "operator, pass, type, math, layout, offsets, determinism, weights, bias, "
-    "dropout, caches, and the distance to the nearest measured graph. Exits "
-    "with 5 if "
-    "a store that was named cannot be used.",
-    HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
-    command};
+    .name = "doctor",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Say why a call on this machine would miss",
+    .text =
+        "Goes through all that may keep a call from its measurement: the "
+        "stores (absent, damaged, unsigned), the identity of the device, "
+        "revisions of variants, and, for the GRAPHs and problems given, the "
+        "fields that have to match: operator, pass, type, math, layout, "
+        "offsets, determinism, weights, bias, dropout, caches, and the "
+        "distance to the nearest measured graph. Exits with 5 if a store that "
+        "was named cannot be used.",
+    .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
+    .main = command};

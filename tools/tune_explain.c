@@ -1,4 +1,5 @@
-/* tune_explain.c - dfgnn-tune explain: what a program will run, and why */
+/* tune_explain.c - dfgnn-tune explain: the variant that a program will run, and
+ * why */
 #include "base/error.h"
 #include "lib/collect.h"
 #include "lib/plan_race.h"
@@ -20,14 +21,14 @@ static void add_path(void *stores, const char *path) {
   json_array_append_new(stores, json_string(path));
 }
 
-/* The layers that hold what answered. */
+/* The stores that hold the pin or the rows behind the choice. */
 static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
   json_t *stores = json_array();
   tool_layers_of(each, &plan->choice, add_path, stores);
   return stores;
 }
 
-/* What the compiler made of the programs of a plan on a GPU. */
+/* Registers, memory and code size of a plan's compiled GPU programs. */
 static json_t *kernels_of(const tool_case *each, const dfgnn_plan *given) {
   const dfgnn_plan *plan =
       dfgnn__race_current(given->inner ? given->inner : given);
@@ -108,12 +109,14 @@ static const char *text_of(json_t *row, const char *key) {
   return text ? text : "";
 }
 
-/* "cpu.attention.fwd.online/simd=avx2": the length before the slash */
+/* The length of the family in "cpu.attention.fwd.online/simd=avx2": up to the
+ * slash. */
 static size_t family_length(const char *variant) {
   return strcspn(variant, "/");
 }
 
-/* Least for the chosen one, then by how much slower, then the rest. */
+/* 0 for the chosen variant, then how many times slower one is, infinity if its
+ * reason tells no factor. */
 static double rank(const char *reason) {
   const char *x = strpbrk(reason, "0123456789");
   if (!strcmp(reason, "chosen"))
@@ -121,7 +124,7 @@ static double rank(const char *reason) {
   return x && strchr(x, 'x') ? strtod(x, NULL) : INFINITY;
 }
 
-/* The best candidate of each family, and how many more it has. */
+/* The best candidate of each family, with the number of its other ones. */
 static json_t *condense(json_t *candidates) {
   json_t *short_list = json_array(), *candidate, *best = NULL;
   size_t i, k;
@@ -160,7 +163,7 @@ static void add_extra(char *text, size_t size, const char *format, ...) {
   va_end(arguments);
 }
 
-/* " with bias and dropout" */
+/* Writes the problem's options, as in " with bias and dropout". */
 static void extras_of(char *text, size_t size, json_t *row) {
   static const char *const flags[] = {"weights", "bias", "dropout"};
   *text = 0;
@@ -249,16 +252,18 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_explain = {
-    "explain",
-    "GRAPH...",
-    1,
-    -1,
-    "Say what a program will run, and why",
-    "For each graph and problem: the variant a plan would use, where the "
-    "choice comes from (exact, similar or nearest measurements, a model, the "
-    "rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), and of each family "
-    "the best variant and why it was not chosen, and the stores that hold "
-    "what answered; with --all every variant. --json has them all.",
-    HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) | HAS(ALL) |
-        HAS_ALWAYS,
-    command};
+    .name = "explain",
+    .operands = "GRAPH...",
+    .least = 1,
+    .most = -1,
+    .summary = "Say what a program will run, and why",
+    .text =
+        "Shows for each graph and problem the variant a plan would use, where "
+        "the choice comes from (exact, similar or nearest measurements, a "
+        "model, the rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), the "
+        "stores that hold the rows behind the choice, and of each family the "
+        "best variant and why it was not chosen; with --all every variant. "
+        "--json has them all.",
+    .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
+               HAS(ALL) | HAS_ALWAYS,
+    .main = command};

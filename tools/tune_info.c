@@ -126,14 +126,16 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_info = {
-    "info",
-    "",
-    0,
-    0,
-    "Show devices, stores, environment and versions",
-    "The identity that measurements are stored under, the stores in the order "
-    "they are read with their rows for each device and how many of the "
-    "measured problems they answer (hold the winner of), and the environment "
-    "variables in effect. 'dfgnn-tune explain' tells the store of one call.",
-    HAS(DEVICE) | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
-    command};
+    .name = "info",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "Show devices, stores, environment and versions",
+    .text =
+        "Shows the identity that measurements are stored under, the stores in "
+        "the order they are read with their rows for each device and how many "
+        "of the measured problems they answer (hold the winner of), and the "
+        "environment variables in effect. 'dfgnn-tune explain' names the "
+        "store behind one call.",
+    .options = HAS(DEVICE) | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
+    .main = command};

@@ -1,4 +1,4 @@
-/* tune_merge.c - dfgnn-tune merge and import: rows into a store, in one
+/* tune_merge.c - dfgnn-tune merge and import: adds rows to a store, in one
  * transaction */
 #include "base/error.h"
 #include "base/file.h"
@@ -16,7 +16,7 @@ static const tool_column columns[] = {
     {"known", "KNOWN", TOOL_COUNT},  {"skipped", "SKIPPED", TOOL_COUNT},
     {"why", "WHY", TOOL_TEXT},       {NULL, NULL, 0}};
 
-/* Why rows of one source were skipped. */
+/* Counts of the skipped rows of one source, one for each text of why[]. */
 typedef struct reasons {
   int64_t count[5];
 } reasons;
@@ -164,7 +164,7 @@ typedef struct import {
   FILE *in;
   char *line;
   int64_t number;
-  json_t *object; /* of the row that was given last */
+  json_t *object; /* holds the strings of the last row */
   dfgnn_measurement row;
   reasons reasons;
 } import;
@@ -186,7 +186,7 @@ static dfgnn_status parse_line(import *im) {
   return status ? status : dfgnn__measurement_check(&im->row);
 }
 
-/* The next line that is wanted. */
+/* Gives the row of the next line that the options want; NULL at the end. */
 static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
   import *im = data;
   *row = NULL;
@@ -211,7 +211,8 @@ static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
              : DFGNN_OK;
 }
 
-/* Others wait for the store while it is written, so not for a slow pipe. */
+/* Copies standard input to a file: while a store is written, other programs
+ * wait for it, and should not wait for a slow pipe. */
 static FILE *spool_stdin(void) {
   static char bytes[65536];
   FILE *copy = tmpfile();
@@ -280,28 +281,31 @@ static int import_command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_merge = {
-    "merge",
-    "TARGET SOURCE...",
-    2,
-    -1,
-    "Add the rows of stores to a store",
-    "The union of sets of rows: in any order, any number of times, the result "
-    "is the same. TARGET is created if there is none; all sources are added or "
-    "none is. What was added, known before and skipped, and why, is printed.",
-    HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) | HAS(BEST) |
-        HAS_ALWAYS,
-    merge_command};
+    .name = "merge",
+    .operands = "TARGET SOURCE...",
+    .least = 2,
+    .most = -1,
+    .summary = "Add the rows of stores to a store",
+    .text =
+        "The result is the union of sets of rows, the same in any order and "
+        "after any number of times. TARGET is created if there is none; all "
+        "sources are added or none is. Printed are the numbers of rows added, "
+        "known before and skipped, and why rows were skipped.",
+    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
+               HAS(BEST) | HAS_ALWAYS,
+    .main = merge_command};
 
 const tool_command tune_import = {
-    "import",
-    "FILE...",
-    1,
-    -1,
-    "Add measurements from JSON Lines",
-    "Adds each row that is not there yet to the store that is written. A FILE "
-    "of - is standard input. A line that is no measurement is an error with "
-    "its number, and nothing of that file is added; with --skip-invalid it is "
-    "passed over and counted.",
-    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(SKIP_INVALID) |
-        HAS_ALWAYS,
-    import_command};
+    .name = "import",
+    .operands = "FILE...",
+    .least = 1,
+    .most = -1,
+    .summary = "Add measurements from JSON Lines",
+    .text =
+        "Adds each row that is not there yet to the store that is written. A "
+        "FILE of - is standard input. A line that is no measurement is an "
+        "error that names its number, and nothing of that file is added; with "
+        "--skip-invalid it is skipped and counted.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
+               HAS(SKIP_INVALID) | HAS_ALWAYS,
+    .main = import_command};

@@ -1,5 +1,5 @@
-/* tune_model.c - dfgnn-tune model: fitting a model to measurements, and what is
- * in one */
+/* tune_model.c - dfgnn-tune model: fits a model to measurements, judges it and
+ * shows its contents */
 #include "io/io.h"
 #include "lib/context.h"
 #include "lib/predict.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- what is learned from ------------------------------------------------ */
+/* ---- material ------------------------------------------------------------ */
 
 typedef struct material {
   tool_records records;
@@ -66,7 +66,8 @@ static int add_graphs(material *m, const tool_graphs *graphs) {
   return status;
 }
 
-/* Operands are stores and graphs; without a store those that are in use. */
+/* Operands are stores and graphs; without a store, the stores in use are read.
+ */
 static int gather(material *m, const tool_settings *settings, int count,
                   char **operands) {
   tool_graphs graphs = {0};
@@ -130,7 +131,7 @@ static void put_problem(json_t *row, const dfgnn_measurement *p) {
   tool_put(row, "arch", p->arch);
 }
 
-/* The judgements of one shape of problem; of all without one. */
+/* A row with the regrets of the problems like p, or of all if p is NULL. */
 static json_t *summarize(const dfgnn_trained *t, const dfgnn_measurement *p) {
   tally tallies[DFGNN_JUDGED_WAYS] = {{0}};
   int64_t count = 0;
@@ -176,7 +177,7 @@ static json_t *put_graph(const dfgnn_judgement *j) {
   return row;
 }
 
-/* A row a shape of problem, then one for all. */
+/* A row for each shape of problem, then one for all. */
 static json_t *shapes_of(const dfgnn_trained *t) {
   json_t *rows = json_array();
   for (size_t i = 0; i < t->count; i++) {
@@ -192,8 +193,8 @@ static json_t *shapes_of(const dfgnn_trained *t) {
   return rows;
 }
 
-/* Those, then the graphs on which the model does worst (with --all: every
- * graph). */
+/* The rows of shapes_of, then the graphs on which the model does worst (with
+ * --all: every graph). */
 static json_t *report_of(const dfgnn_trained *t, int all) {
   json_t *rows = shapes_of(t);
   if (!t->count)
@@ -229,7 +230,7 @@ static int make_folder(const char *path) {
       mkdir(folder, 0777);
       *c = '/';
     }
-  mkdir(folder, 0777); /* what fails is found when the file is written */
+  mkdir(folder, 0777); /* a failure shows when the file is written */
   return TOOL_DONE;
 }
 
@@ -255,7 +256,7 @@ static int save(const dfgnn_trained *t, const tool_settings *settings) {
 #define JUDGED(key, label)                                                     \
   {key, label, TOOL_FIGURE}, { key "_worst", "WORST", TOOL_FIGURE }
 
-/* Fits by the options and prints what report makes of it. */
+/* Fits a model to the material, and judges it, by the options. */
 static int fit(dfgnn_trained *trained, const material *m,
                const tool_settings *settings, dfgnn_train_options *options) {
   options->boost.threads = settings->threads > 0 ? settings->threads : 1;
@@ -308,9 +309,9 @@ static int train(const tool_settings *settings, int count, char **operands) {
 
 /* ---- judge --------------------------------------------------------------- */
 
-enum { CURVE = 4 }; /* shares of the graphs that are learned from */
+enum { CURVE = 4 }; /* shares 1/4, 2/4, 3/4 of the graphs, besides all */
 
-/* The regret by the share of graphs that was learned from. */
+/* Adds rows of the regret after learning from a share of the graphs. */
 static int add_curve(json_t *rows, const material *m,
                      const tool_settings *settings) {
   int status = TOOL_DONE;
@@ -453,31 +454,33 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_model = {
-    "model",
-    "train|judge|show [FILE...]",
-    1,
-    -1,
-    "Fit the model that ranks variants on graphs nobody measured",
-    "'model train [STORE.db|GRAPH]...' fits boosted trees to the measurements "
-    "of the stores named, or of all that are in use, and writes them to "
-    "--output (default tuning.model beside the user's store, where contexts "
-    "find it before the package's). GRAPHs complete rows that were stored "
-    "before the degrees of sources were part of a graph's signature. Its "
-    "report leaves graphs out, an eighth of them at a time: the geometric mean "
-    "and the worst of the time chosen over the best measured, by what a "
-    "context chooses, by the model alone, by the best of its first four "
-    "(--effort race), by near graphs, by the rule and by that of the "
-    "DF-GNN paper; then the graphs on which the model does worst (--all: every "
-    "graph). A way that chooses what was "
-    "not measured on a graph is not judged by it.\n"
-    "\n"
-    "'model judge [STORE.db|GRAPH]...' writes no model. It also leaves out, "
-    "with the graphs, all problems of the judged width and number of heads "
-    "(SHAPE, and the best of that model's first four), and says how the regret "
-    "falls with the share of the graphs that are learned from. It fits a "
-    "forest for each of these: minutes.\n"
-    "\n"
-    "'model show [FILE]' lists what the models in use, or a file's, were "
-    "fitted to, and how much each feature explains.",
-    HAS(STORE) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) | HAS_ALWAYS,
-    command};
+    .name = "model",
+    .operands = "train|judge|show [FILE...]",
+    .least = 1,
+    .most = -1,
+    .summary = "Fit the model that ranks variants on graphs nobody measured",
+    .text =
+        "'model train [STORE.db|GRAPH]...' fits boosted trees to the "
+        "measurements of the stores named, or of all that are in use, and "
+        "writes them to --output (default tuning.model beside the user's "
+        "store, where contexts find it before the package's). GRAPHs complete "
+        "rows that were stored before the degrees of sources were part of a "
+        "graph's signature. Its report leaves graphs out, an eighth of them "
+        "at a time: the geometric mean and the worst of the time chosen over "
+        "the best measured, by the choice of a context, by the model alone, "
+        "by the best of its first four (--effort race), by near graphs, by "
+        "the rule and by that of the DF-GNN paper; then the graphs on which "
+        "the model does worst (--all: every graph). A way whose choice was "
+        "not measured on a graph is not judged on it.\n"
+        "\n"
+        "'model judge [STORE.db|GRAPH]...' writes no model. It also leaves "
+        "out, with the graphs, all problems of the judged width and number of "
+        "heads (SHAPE, and the best of that model's first four), and shows "
+        "how the regret falls with the share of the graphs that are learned "
+        "from. It fits a forest for each of these, which takes minutes.\n"
+        "\n"
+        "'model show [FILE]' lists what the models in use, or a file's, were "
+        "fitted to, and how much each feature explains.",
+    .options = HAS(STORE) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) |
+               HAS_ALWAYS,
+    .main = command};

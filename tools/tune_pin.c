@@ -33,7 +33,7 @@ static int list(const tool_settings *settings, const char *path) {
   dfgnn_store *store = NULL;
   json_t *rows = json_array();
   dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
-  if (status == DFGNN_ERROR_IO) /* no store, no pins */
+  if (status == DFGNN_ERROR_IO) /* without a store there are no pins */
     return tool_report(settings, rows, columns);
   if (!status)
     status = dfgnn__store_each_pin(store, put_pin, rows);
@@ -44,7 +44,7 @@ static int list(const tool_settings *settings, const char *path) {
   return tool_fail(status);
 }
 
-/* 0 without a graph: any. */
+/* The fingerprint of a graph; 0, which means any graph, if name is NULL. */
 static dfgnn_status fingerprint_of(uint64_t *fingerprint, const char *name) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
@@ -117,16 +117,17 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_pin = {
-    "pin",
-    "[VARIANT [GRAPH]]",
-    0,
-    2,
-    "Set a variant by hand, or list what was set",
-    "For the operators, passes and types that are given, the variant is used "
-    "wherever it applies, or on one graph, whatever was measured; with --bias "
-    "or --dropout only for problems that have it. A pin is "
-    "local to the store file: it is neither merged nor exported nor "
-    "published. Without VARIANT the pins are listed; --remove removes them.",
-    HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(BIAS) | HAS(DROPOUT) | HAS(STORE) |
-        HAS(REMOVE) | HAS_ALWAYS,
-    command};
+    .name = "pin",
+    .operands = "[VARIANT [GRAPH]]",
+    .least = 0,
+    .most = 2,
+    .summary = "Set a variant by hand, or list the pins",
+    .text = "For the operators, passes and types that are given, the variant "
+            "is used wherever it applies, or on one graph, whatever was "
+            "measured; with --bias or --dropout only for problems that have "
+            "it. A pin is local to the store file: it is neither merged nor "
+            "exported nor published. Without VARIANT the pins are listed; "
+            "--remove removes them.",
+    .options = HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(BIAS) | HAS(DROPOUT) |
+               HAS(STORE) | HAS(REMOVE) | HAS_ALWAYS,
+    .main = command};

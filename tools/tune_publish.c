@@ -33,7 +33,7 @@ static dfgnn_status add_store(dfgnn_store *all, dfgnn_merge_counts *counts,
   return status;
 }
 
-/* --store, else what a context would read. */
+/* Adds the rows of --store, else of the stores that a context would read. */
 static dfgnn_status add_stores(dfgnn_store *all, dfgnn_merge_counts *counts,
                                publication *p) {
   dfgnn_context places = {0};
@@ -92,30 +92,32 @@ static int sign_command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_publish = {
-    "publish",
-    "FILE",
-    1,
-    1,
-    "Write a compact, immutable store for others to read",
-    "Collects the rows of --store, else of all layers, into a new file that "
-    "takes its name whole: on the disk, read-only, without log, pins and "
-    "traces of removed rows. Any number of nodes may read it, over any file "
-    "system. The same rows give the same bytes.",
-    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-        HAS(BEST) | HAS_ALWAYS,
-    publish_command};
+    .name = "publish",
+    .operands = "FILE",
+    .least = 1,
+    .most = 1,
+    .summary = "Write a compact, immutable store for others to read",
+    .text =
+        "Collects the rows of --store, else of all layers, into a new file "
+        "that appears under its name only when it is whole: on the disk, "
+        "read-only, without log, pins and traces of removed rows. Any number "
+        "of nodes may read it, over any file system. The same rows give the "
+        "same bytes.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
+               HAS(ONLY_WINNERS) | HAS(BEST) | HAS_ALWAYS,
+    .main = publish_command};
 
 const tool_command tune_sign = {
-    "sign",
-    "FILE...",
-    0,
-    -1,
-    "Sign published stores and packs",
-    "Writes FILE.sig, an Ed25519 signature, with the secret key of --key. "
-    "With --generate-key it makes a pair of keys instead. A program that runs "
-    "with DFGNN_TRUSTED_KEYS set to the public key, or to a directory of "
-    "them, reads stores and uses packs of compiled kernels with such a "
-    "signature, "
-    "and no others.",
-    HAS(KEY) | HAS(GENERATE_KEY) | HAS_ALWAYS,
-    sign_command};
+    .name = "sign",
+    .operands = "FILE...",
+    .least = 0,
+    .most = -1,
+    .summary = "Sign published stores and packs",
+    .text =
+        "Writes FILE.sig, an Ed25519 signature, with the secret key of --key. "
+        "With --generate-key it makes a pair of keys instead. A program that "
+        "runs with DFGNN_TRUSTED_KEYS set to the public key, or to a "
+        "directory of them, reads stores and uses packs of compiled kernels "
+        "with such a signature, and no others.",
+    .options = HAS(KEY) | HAS(GENERATE_KEY) | HAS_ALWAYS,
+    .main = sign_command};

@@ -1,4 +1,4 @@
-/* tune_report.c - dfgnn-tune report: a page about what was measured */
+/* tune_report.c - dfgnn-tune report: a page about the measurements */
 #include "io/io.h"
 #include "report/report.h"
 #include "tools/inputs.h"
@@ -12,7 +12,7 @@
 #define DFGNN_COMMIT ""
 #endif
 
-/* Lists the files of a folder that are graphs. */
+/* Drops the files of folders that are no graphs; fails if nothing is left. */
 static int pass_over(tool_graphs *graphs) {
   size_t kept = 0;
   for (size_t i = 0; i < graphs->count; i++) {
@@ -31,8 +31,8 @@ static int pass_over(tool_graphs *graphs) {
   return none ? TOOL_FAILED : TOOL_DONE;
 }
 
-/* What was asked for, without the file that it is written to: the same rows
- * give the same bytes. */
+/* The command line without --output, so that the same rows give the same bytes.
+ */
 static char *command_of(const tool_settings *settings, int count,
                         char **operands) {
   char *text = NULL;
@@ -106,19 +106,21 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_report = {
-    "report",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Make a page of HTML about what was measured",
-    "One file that needs no network: what the stores hold, a map of graphs and "
-    "problems with what tuning gained, the variants of each problem with their "
-    "intervals, floors and predicted times, what each parameter does, the "
-    "graphs and those near them, what tuning costs, and what would have been "
-    "lost on graphs nobody measured. A GRAPH adds the degrees of its sources. "
-    "--against compares with another store: what became faster or slower, and "
-    "which winners changed. The same rows give the same bytes; the page is "
-    "written whole or not at all.",
-    HAS(STORE) | HAS(AGAINST) | HAS(COPY_GBPS) | HAS(ALL) | HAS(OUTPUT) |
-        (HAS_ALWAYS & ~HAS(JSON)),
-    command};
+    .name = "report",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Make a page of HTML about the measurements",
+    .text =
+        "Makes one file that needs no network: the contents of the stores, a "
+        "map of graphs and problems with the gain of tuning, the variants of "
+        "each problem with their intervals, floors and predicted times, the "
+        "effect of each parameter, the graphs and those near them, the cost "
+        "of tuning, and the loss that there would have been on graphs without "
+        "measurements. A GRAPH adds the degrees of its sources. --against "
+        "compares with another store: what became faster or slower, and which "
+        "winners changed. The same rows give the same bytes; the page is "
+        "written whole or not at all.",
+    .options = HAS(STORE) | HAS(AGAINST) | HAS(COPY_GBPS) | HAS(ALL) |
+               HAS(OUTPUT) | (HAS_ALWAYS & ~HAS(JSON)),
+    .main = command};

@@ -1,4 +1,4 @@
-/* tune_run.c - dfgnn-tune run: measures, and stores what it measured */
+/* tune_run.c - dfgnn-tune run: measures variants and stores the measurements */
 #include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
@@ -16,7 +16,7 @@ typedef struct run {
   double began, deadline; /* infinity: none */
   double estimate_s;
   const tool_case *current;
-  const dfgnn_context *writable; /* its store is known to be */
+  const dfgnn_context *writable; /* the store of this context can be written */
   int wrong, failed;
 } run;
 
@@ -40,7 +40,8 @@ static void progress(void *data, double done, const char *message) {
       "%s, %s: %s", c->label, text, message ? message : "");
 }
 
-/* Ratios to the winner of the rule's, the paper's and its two kernels. */
+/* Puts the times over the winner's of the rule's choice, the paper's choice,
+ * its two kernels and the unfused variant. */
 static void put_comparisons(json_t *row, const tool_case *each) {
   tool_lookup lookup;
   if (tool_lookup_case(&lookup, each))
@@ -57,7 +58,7 @@ static void put_comparisons(json_t *row, const tool_case *each) {
   tool_put_number(row, "speedup_unfused", tool_lookup_ratio(&lookup, unfused));
 }
 
-/* What a call would have got before. */
+/* The source of the choice that a call would get before this run. */
 static const char *source_before(const tool_case *each) {
   tool_lookup lookup;
   dfgnn_choice choice = {0};
@@ -93,7 +94,7 @@ static void put_report(run *r, const tool_case *each, const char *before,
   json_array_append_new(r->rows, row);
 }
 
-/* Measuring for a store that cannot be written would be in vain. */
+/* Fails before measuring if the store cannot be written. */
 static int check_store(run *r, const tool_case *each) {
   const char *path = dfgnn__context_store(each->ctx);
   dfgnn_store *store;
@@ -251,7 +252,8 @@ static int measure(void *data, json_t *rows) {
   return r.wrong ? TOOL_WRONG : r.failed ? TOOL_FAILED : TOOL_DONE;
 }
 
-/* With several devices, a process each: they do not wait for each other. */
+/* Several devices have a process each, so that they do not wait for each other.
+ */
 static int all(tool_settings *settings, const tool_graphs *graphs,
                const char *job_hash) {
   work w = {settings, graphs, job_hash, tool_now()};
@@ -302,22 +304,24 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_run = {
-    "run",
-    "GRAPH...",
-    0,
-    -1,
-    "Measure variants and store the figures",
-    "Every applicable variant is checked against a float64 reference, then "
-    "timed in interleaved rounds beside the choice of the rule, its anchor. "
-    "Each finished measurement is stored at once: what is stored already is "
-    "not "
-    "measured again, an interrupted run loses nothing, and the same command "
-    "resumes. With several devices, or --device all for all GPUs, each has a "
-    "process; devices of one model share the problems. Where dfgnn is built "
-    "--with-mpi, so do the processes of 'mpirun dfgnn-tune run', of any number "
-    "of hosts: each takes the next problem that nobody has, and stores of "
-    "different hosts are merged into each other at the end.",
-    HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) | HAS(TIME_LIMIT) |
-        HAS(SEED) | HAS(JOB) | HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
-        HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,
-    command};
+    .name = "run",
+    .operands = "GRAPH...",
+    .least = 0,
+    .most = -1,
+    .summary = "Measure variants and store the figures",
+    .text =
+        "Every applicable variant is checked against a float64 reference, "
+        "then timed in interleaved rounds beside the choice of the rule, its "
+        "anchor. Each finished measurement is stored at once: measurements "
+        "that are stored are not made again, an interrupted run loses "
+        "nothing, and the same command resumes. With several devices, or "
+        "--device all for all GPUs, each has a process; devices of one model "
+        "share the problems. Where dfgnn is built --with-mpi, so do the "
+        "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
+        "takes the next problem that nobody has, and stores of different "
+        "hosts are merged into each other at the end.",
+    .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
+               HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(SHARD) |
+               HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
+               HAS(ANONYMOUS) | HAS_ALWAYS,
+    .main = command};

@@ -1,4 +1,4 @@
-/* tune_show.c - dfgnn-tune show: what the stores hold */
+/* tune_show.c - dfgnn-tune show: the contents of the stores */
 #include "io/io.h"
 #include "lib/key.h"
 #include "lib/operator.h"
@@ -56,7 +56,8 @@ static int selected(const selection *s, const dfgnn_measurement *row) {
   return found;
 }
 
-/* The row a ranked variant's figures come from: its best evidence. */
+/* The row that a ranked variant's figures are shown from: the one of most
+ * samples. */
 static const dfgnn_measurement *evidence(const tool_records *records,
                                          const dfgnn_decision *decision,
                                          const char *variant, int revision) {
@@ -91,8 +92,8 @@ static json_t *begin(const dfgnn_measurement *p, const char *variant) {
   return row;
 }
 
-/* Compulsory bytes; their floor needs a copy bandwidth, which is measured by
- * dfgnn-bench and not stored. */
+/* Puts the compulsory bytes.  Their floor needs a copy bandwidth, which
+ * dfgnn-bench measures and no store holds. */
 static void put_bytes(json_t *row, const dfgnn_measurement *p) {
   dfgnn_problem problem;
   if (!dfgnn__key_problem(&problem, p) &&
@@ -141,7 +142,7 @@ static void put_rejected(json_t *rows, const tool_records *records,
 static void put_decision(json_t *rows, const tool_settings *settings,
                          const tool_records *records, const dfgnn_decision *d) {
   double unfused = ratio_of(d, "unfused");
-  if (!isfinite(unfused)) /* nothing is fused: the plain loop */
+  if (!isfinite(unfused)) /* nothing to fuse: the plain row loop */
     unfused = ratio_of(d, "row");
   for (size_t i = 0; i < (settings->all ? d->count : d->count > 0); i++) {
     const dfgnn_ranked *r = &d->ranked[i];
@@ -200,14 +201,14 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_show = {
-    "show",
-    "[GRAPH...]",
-    0,
-    -1,
-    "Show the winners in the stores",
-    "Winners of every problem measured, or with --all every variant measured, "
-    "rejected ones included. A GRAPH is a file, or a name as it is stored, in "
-    "which * matches any text. Problem options that are given restrict what is "
-    "shown.",
-    HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_ALWAYS,
-    command};
+    .name = "show",
+    .operands = "[GRAPH...]",
+    .least = 0,
+    .most = -1,
+    .summary = "Show the winners in the stores",
+    .text = "Lists the winner of every measured problem, or with --all every "
+            "measured variant, rejected ones included. A GRAPH is a file, or "
+            "a name as it is stored, in which * matches any text. Problem "
+            "options that are given restrict what is shown.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_ALWAYS,
+    .main = command};

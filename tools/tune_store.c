@@ -1,4 +1,4 @@
-/* tune_store.c - dfgnn-tune stat and export: whole stores, in tables and text
+/* tune_store.c - dfgnn-tune stat and export: whole stores, as tables and text
  */
 #include "tools/jsonl.h"
 #include "tools/kernels.h"
@@ -11,13 +11,13 @@
 
 /* ---- stat --------------------------------------------------------------- */
 
-/* Different numbers in rising order; those beyond the room are left out. */
+/* Different numbers in rising order, at most 32. */
 typedef struct numbers {
   int count;
   int64_t x[32];
 } numbers;
 
-/* What stat counts for one device, operator, pass, dtype and flags. */
+/* The counts of stat for one device, operator, pass, dtype and flags. */
 typedef struct coverage {
   const dfgnn_measurement *first;
   int64_t rows, ok, wrong, failed, problems;
@@ -156,8 +156,8 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
     status = tool_report(settings, rows, columns);
     if (!settings->quiet && (records.invalid || records.unusable))
       fprintf(stderr,
-              "%s: %llu invalid rows; %llu of variants or revisions that this "
-              "library has not\n",
+              "%s: %llu invalid rows; %llu rows of variants or revisions "
+              "that this library does not have\n",
               tool_name, (unsigned long long)records.invalid,
               (unsigned long long)records.unusable);
   }
@@ -202,26 +202,29 @@ static int export_command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_stat = {
-    "stat",
-    "",
-    0,
-    0,
-    "Count what the stores hold",
-    "Rows, graphs, widths and problems by device, operator, pass, dtype, and "
-    "whether with attention weights, bias or dropout; and how many compiled "
-    "kernels the user's cache holds, how large they are and how often they "
-    "were used: --kernels shows that alone.",
-    HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
-    stat_command};
+    .name = "stat",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "Count what the stores hold",
+    .text =
+        "Counts rows, graphs, widths and problems by device, operator, pass, "
+        "dtype, and whether with attention weights, bias or dropout; and tells "
+        "how many compiled kernels the user's cache holds, how large they are "
+        "and how often they were used: --kernels shows that alone.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
+    .main = stat_command};
 
 const tool_command tune_export = {
-    "export",
-    "",
-    0,
-    0,
-    "Write measurements as JSON Lines",
-    "One object a line with every field of a measurement. Numbers keep all "
-    "their digits, so that importing gives the same rows.",
-    HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-        HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) | HAS_ALWAYS,
-    export_command};
+    .name = "export",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "Write measurements as JSON Lines",
+    .text = "Writes one object per line, with every field of a measurement. "
+            "Numbers keep all their digits, so that importing gives the same "
+            "rows.",
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
+               HAS(ONLY_WINNERS) | HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) |
+               HAS_ALWAYS,
+    .main = export_command};

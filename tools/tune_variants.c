@@ -34,7 +34,8 @@ static json_t *row_of(const dfgnn_variant_info *info,
   return row;
 }
 
-/* JSON: a row for each operator and pass; the table: one for a variant. */
+/* Adds one row per operator and pass for JSON, one per variant for the table.
+ */
 static void add(json_t *rows, const tool_settings *s,
                 const dfgnn_variant_info *info, const dfgnn_family *family) {
   char ops[128] = "", passes[64] = "";
@@ -83,14 +84,15 @@ static int command(tool_settings *settings, int count, char **operands) {
 }
 
 const tool_command tune_variants = {
-    "variants",
-    "",
-    0,
-    0,
-    "List the variants of this library",
-    "Every compiled-in variant, whether its device is present or not. With "
-    "--json a variant has one object for each operator and pass it computes. "
-    "--bias, --dropout, --edge-dim, --qk-norm and --message leave those that "
-    "can do it.",
-    HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS_ALWAYS,
-    command};
+    .name = "variants",
+    .operands = "",
+    .least = 0,
+    .most = 0,
+    .summary = "List the variants of this library",
+    .text =
+        "Lists every compiled-in variant, whether its device is present or "
+        "not. With --json a variant has one object for each operator and pass "
+        "it computes. --bias, --dropout, --edge-dim, --qk-norm and --message "
+        "leave only variants that can do it.",
+    .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS_ALWAYS,
+    .main = command};

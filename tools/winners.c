@@ -1,10 +1,10 @@
-/* winners.c - which rows decide: those of the fastest variants of each problem
- * and of what they were compared with */
+/* winners.c - the rows that decide: those of the fastest variants of each
+ * problem and of the anchors they were compared with */
 #include "tools/records.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A variant that is kept in a problem; of one run if it is an anchor. */
+/* A variant whose rows of a problem are kept; an anchor's only of one run. */
 typedef struct kept {
   const dfgnn_measurement *problem;
   const char *variant, *run; /* run "": any */

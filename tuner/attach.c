@@ -1,4 +1,5 @@
-/* attach.c - a context that can tune: effort MEASURE without lib calling up */
+/* attach.c - contexts that can tune: effort MEASURE, without lib calling tuner
+ */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -1,4 +1,6 @@
-/* boost.c - trees, one after the other, for what those before leave over */
+/* boost.c - grows trees one after the other, each for the residual of all
+ * before
+ */
 #include "tuner/boost.h"
 
 #include <math.h>
@@ -8,7 +10,8 @@
 #include "base/error.h"
 #include "kernels/common/fingerprint.h"
 
-#define SMOOTHING 1024.0 /* of leaf values: the weight of one sure row */
+/* Added to a leaf's weight; the weight of one sure row. */
+#define SMOOTHING 1024.0
 
 typedef struct cell {
   int64_t gradient, weight, rows;
@@ -21,7 +24,7 @@ typedef struct split {
 } split;
 
 typedef struct leaf {
-  size_t begin, end; /* of the tree's rows */
+  size_t begin, end; /* its part of boost.row */
   int node;
   cell total;
   split best;
@@ -38,20 +41,20 @@ typedef struct boost {
   const dfgnn_boost_data *data;
   const uint8_t *bins;
   const dfgnn_boost_options *options;
-  uint8_t *in_use;   /* of each row, by the member */
-  int32_t *score;    /* of each row, by the trees so far */
-  int64_t *gradient; /* of each row, weighted */
-  int64_t *centre;   /* of each group: weighted sum of what is left over */
-  int64_t *weight;   /* of each group */
-  uint32_t *row;     /* of the tree, leaf after leaf */
+  uint8_t *in_use;   /* [rows]: does the member see the row? */
+  int32_t *score;    /* [rows]: the sum of the member's trees so far */
+  int64_t *gradient; /* [rows]: weighted */
+  int64_t *centre;   /* [groups]: the weighted sum of the residuals */
+  int64_t *weight;   /* [groups]: the sum of the rows' weights */
+  uint32_t *row;     /* the rows of the growing tree, leaf after leaf */
   uint32_t *spare;
-  uint8_t *seen; /* of each feature, by the tree */
+  uint8_t *seen; /* [features]: does the tree see the feature? */
   leaf leaves[DFGNN_FOREST_LEAVES];
   growing node[DFGNN_FOREST_NODES];
   int leaf_count, node_count;
 } boost;
 
-/* 0 .. 1023, the same for the same arguments. */
+/* A number 0 .. 1023, the same for the same arguments. */
 static int draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c) {
   uint64_t x = dfgnn__mix(seed * 0x9e3779b97f4a7c15u + a);
   x = dfgnn__mix(x + b * 0xd1b54a32d192ed03u);
@@ -65,8 +68,8 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Between distinct values, at most so many: where there are more, those that
- * share the rows evenly. */
+/* Thresholds lie between neighbouring distinct values; where there are more
+ * such places than bins, the chosen ones share the rows evenly. */
 static void choose_thresholds(dfgnn_forest_feature *f, const double *sorted,
                               size_t count) {
   const int most = DFGNN_FOREST_BINS - 2;
@@ -169,7 +172,8 @@ static void find_split(const boost *b, leaf *l) {
   }
 }
 
-/* Rows of the left child first; both keep their order. */
+/* Puts the rows of the left child first, in their order; returns where those of
+ * the right child begin. */
 static size_t part_rows(boost *b, const leaf *l) {
   const uint8_t *bins = b->bins + (size_t)l->best.feature * b->data->rows;
   size_t left = l->begin, right = 0;
@@ -184,8 +188,8 @@ static size_t part_rows(boost *b, const leaf *l) {
   return left;
 }
 
-/* The children's histograms: of the smaller it is counted, of the other it is
- * what is left of the parent's. */
+/* The smaller child's histogram is counted; the larger child's is the parent's
+ * less the smaller child's. */
 static void split_leaf(boost *b, int which) {
   leaf *l = &b->leaves[which], *r = &b->leaves[b->leaf_count++];
   const size_t cells = (size_t)b->forest->features * DFGNN_FOREST_BINS;
@@ -221,7 +225,7 @@ static void split_leaf(boost *b, int which) {
 
 /* ---- trees --------------------------------------------------------------- */
 
-/* What is left over, less its mean over the group. */
+/* A row's gradient is its residual less the mean residual of its group. */
 static void find_gradients(boost *b) {
   const dfgnn_boost_data *d = b->data;
   memset(b->centre, 0, d->groups * sizeof *b->centre);

@@ -1,13 +1,13 @@
 /* boost.h - fits a forest: gradient boosting over histograms
  *
- * Leaf-wise trees on binned features, as LightGBM grows them (Ke et al. 2017),
- * for ranking: the target of a row counts up to a number common to its group,
- * which is a problem, so that no tree is spent on how long problems take and
- * groups of which few candidates were measured serve as well as others.
+ * Trees grow leaf by leaf on binned features, as LightGBM grows them (Ke et al.
+ * 2017), to rank: the targets of a group, which is one problem, count up to a
+ * constant common to the group.  So no tree is spent on how long problems take,
+ * and groups of which few candidates were measured serve as well as others.
  *
- * Sums are of whole numbers, and what is divided is divided in double with one
- * rounding an operation: the same rows give the same forest, with any number of
- * threads, on every machine with IEEE arithmetic. */
+ * Sums are sums of whole numbers, and quotients are doubles with one rounding
+ * an operation: the same rows give the same forest, with any number of threads,
+ * on every machine with IEEE arithmetic. */
 #ifndef DFGNN_TUNER_BOOST_H
 #define DFGNN_TUNER_BOOST_H
 
@@ -17,18 +17,18 @@ typedef struct dfgnn_boost_data {
   size_t rows, groups;
   const double *value;   /* [features][rows]; NaN: missing */
   const int32_t *target; /* in DFGNN_FOREST_UNITs, log2 of a time */
-  const int32_t *weight; /* 1 .. 1024; 0: the row is not looked at */
-  const uint32_t *group; /* of each row, below groups */
+  const int32_t *weight; /* 1 .. 1024; 0: the row is not used */
+  const uint32_t *group; /* the group of each row, below groups */
 } dfgnn_boost_data;
 
 typedef struct dfgnn_boost_options {
   int members, trees, leaves;
-  int rate;     /* of learning, in 1024ths */
+  int rate;     /* the learning rate, in 1024ths */
   int rows;     /* share of the rows that a tree sees, in 1024ths */
   int groups;   /* share of the groups that a member sees, in 1024ths */
   int features; /* share of the features that a tree sees, in 1024ths */
-  int least;    /* rows of a leaf */
-  int threads;  /* 0: what OpenMP uses */
+  int least;    /* fewest rows of a leaf */
+  int threads;  /* 0: as many as OpenMP uses */
   uint64_t seed;
 } dfgnn_boost_options;
 
@@ -42,7 +42,7 @@ typedef struct dfgnn_boost_options {
 dfgnn_status dfgnn__boost_thresholds(dfgnn_forest *forest,
                                      const dfgnn_boost_data *data);
 
-/* bins: [features][rows], by the forest's thresholds. */
+/* Fills bins, [features][rows], by the forest's thresholds. */
 void dfgnn__boost_bins(uint8_t *bins, const dfgnn_forest *forest,
                        const dfgnn_boost_data *data);
 

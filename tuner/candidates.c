@@ -83,7 +83,7 @@ static int by_prediction(const void *a, const void *b) {
 }
 
 /* Puts the trials in the order of their predicted times, if there is a model;
- * what it does not know keeps its place behind. */
+ * trials that it does not know come last, in the order that they had. */
 static dfgnn_status order_by_model(dfgnn_trials *t, dfgnn_context *ctx,
                                    const dfgnn_query *query) {
   if (!ctx->model)

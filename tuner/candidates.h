@@ -1,4 +1,5 @@
-/* candidates.h - what a tuning compares, and in which order it looks */
+/* candidates.h - the variants that a tuning compares, in the order it looks at
+ * them */
 #ifndef DFGNN_TUNER_CANDIDATES_H
 #define DFGNN_TUNER_CANDIDATES_H
 
@@ -7,26 +8,27 @@
 
 typedef struct dfgnn_trial {
   const dfgnn_variant *variant;
-  dfgnn_plan *plan;   /* made when it is first looked at */
-  const char *status; /* as stored; NULL while it is open */
-  char reason[256];   /* of a rejection */
+  dfgnn_plan *plan;   /* made at the first look */
+  const char *status; /* the text that is stored; NULL while undecided */
+  char reason[256];   /* why it was rejected */
   double rel_error;
   size_t workspace;
-  int stored; /* known from before */
+  int stored; /* its figures are those of a stored row */
   int recorded;
 } dfgnn_trial;
 
 typedef struct dfgnn_trials {
   dfgnn_trial *trial;
-  size_t *order;     /* of first looks: by what a model predicts; without one
-                      * families take turns, so that a short budget sees something
-                      * of each */
-  double *predicted; /* of each, as dfgnn_search has it; NULL: no model */
+  size_t *order;     /* trials in the order of their first looks: by the model's
+                      * predictions; without a model families take turns, so
+                      * that a short budget sees something of each */
+  double *predicted; /* [count], as in dfgnn_search; NULL: no model */
   size_t count, anchor;
 } dfgnn_trials;
 
-/* All variants that apply, references excepted; of `names` (NULL-terminated;
- * NULL: all) those and the anchor.  An unknown name is DFGNN_ERROR_INVALID. */
+/* Lists all variants that apply, except references.  names (NULL-terminated;
+ * NULL: all) restricts them to the named ones and the anchor; an unknown name
+ * is DFGNN_ERROR_INVALID. */
 dfgnn_status dfgnn__trials_create(dfgnn_trials *trials, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const char *const *names, uint64_t seed);

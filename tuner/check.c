@@ -1,4 +1,4 @@
-/* check.c - a plan's results against the float64 reference */
+/* check.c - compares a plan's results with the float64 reference's */
 #include "tuner/tensors.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 #define POISONED_WORKSPACE ((size_t)64 << 20)
 #define SAMPLED_ROWS 4096
 #define F16_OVERFLOW 65520.0             /* rounds to infinity */
-#define SAMPLE_EDGES 10000000            /* above: rows are sampled */
-#define SAMPLE_BYTES ((double)(1 << 30)) /* of reference results: the same */
+#define SAMPLE_EDGES 10000000            /* above it rows are sampled */
+#define SAMPLE_BYTES ((double)(1 << 30)) /* more of results: sampled, too */
 #define RESULT_BYTES (sizeof(double) + 2 * sizeof(float))
 
 /* ---- what is expected ---------------------------------------------------- */
@@ -71,7 +71,7 @@ static void sample(dfgnn_checked *nodes, const dfgnn_matrix *matrix) {
     nodes->index[k] = (int64_t)(dfgnn__mix((uint64_t)k) % (uint64_t)n);
 }
 
-/* Which rows of a matrix are checked. */
+/* Chooses the rows of a matrix that are checked. */
 static dfgnn_status choose(dfgnn_checked *nodes, const dfgnn_harness *h,
                            const dfgnn_matrix *matrix) {
   int64_t n = matrix->destinations;
@@ -122,8 +122,8 @@ static dfgnn_status choose_nodes(dfgnn_harness *h, const dfgnn_matrix *matrix) {
   return choose(&h->columns, h, &transposed);
 }
 
-/* The nodes that a result belongs to; what belongs to none is one node's, and
- * not expected of a sample. */
+/* The checked nodes of an output.  An output without a node dimension counts as
+ * that of one node; a sample of the rows cannot tell it, so none is checked. */
 static dfgnn_checked checked(const dfgnn_harness *h, const dfgnn_buffer *b) {
   uint32_t shape = b->tensor->shape;
   if (shape & (DFGNN_DIM_N | DFGNN_DIM_E))
@@ -133,8 +133,8 @@ static dfgnn_checked checked(const dfgnn_harness *h, const dfgnn_buffer *b) {
   return (dfgnn_checked){NULL, h->rows.index ? 0 : 1};
 }
 
-/* Numbers of an output of the k-th node checked, and where they begin in
- * expected. */
+/* How many numbers of an output belong to the k-th checked node; *first is
+ * where they begin in b->expected. */
 static int64_t node_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
                             int64_t k, int64_t *first) {
   uint32_t shape = b->tensor->shape;
@@ -147,7 +147,7 @@ static int64_t node_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
   return width;
 }
 
-/* Numbers expected of an output. */
+/* How many numbers of an output are checked. */
 static int64_t numbers(const dfgnn_harness *h, const dfgnn_buffer *b) {
   int64_t first = 0, last = 0, count = checked(h, b).count;
   if (count)
@@ -181,7 +181,8 @@ static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
   }
 }
 
-/* The sum of both is expected, and one rounding more. */
+/* The gradient is added to what the memory held: the sum of both is expected,
+ * with one more rounding. */
 static void expect_given(dfgnn_harness *h, dfgnn_buffer *b) {
   double given;
   uint64_t bytes;
@@ -264,12 +265,12 @@ static dfgnn_status check_guard(dfgnn_harness *h, const char *at,
   return status;
 }
 
-/* The output that is nearest to its bound, or the farthest beyond it. */
+/* The number that is nearest to its bound, or the farthest beyond it. */
 typedef struct worst {
   double share; /* error / bound */
   double error, bound, found, expected;
-  int64_t node, number; /* of the node's numbers */
-  double relative;      /* the largest of all outputs */
+  int64_t node, number; /* which of the node's numbers */
+  double relative;      /* the largest relative error of all numbers */
 } worst;
 
 static double in_range(dfgnn_dtype dtype, double x) {
@@ -284,15 +285,15 @@ static double error_of(double found, double expected) {
   return isnan(error) ? INFINITY : error;
 }
 
-/* A bound that is no number, of inputs near the end of the range, allows
- * nothing. */
+/* A bound that is not finite, as inputs near the end of the range give, allows
+ * no error. */
 static double share_of(double error, double bound) {
   return error == 0                     ? 0
          : isfinite(bound) && bound > 0 ? error / bound
                                         : INFINITY;
 }
 
-/* Where number i of a node lies in the tensor. */
+/* The index in the tensor of number i of a node. */
 static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
                      const dfgnn_matrix *matrix, int64_t node, int64_t i) {
   int64_t heads = h->problem.heads, dim = h->problem.dim;
@@ -399,8 +400,8 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
       w.found, w.expected, w.error, w.bound);
 }
 
-/* The guards as well: what one plan overwrote must not be held against the
- * next. */
+/* The guards are written as well: what one plan overwrote must not be held
+ * against the next. */
 static dfgnn_status prepare_output(dfgnn_harness *h, const dfgnn_buffer *b) {
   if (dfgnn__role_reads(b->tensor->role))
     return DFGNN_OK;

@@ -1,4 +1,4 @@
-/* compile.c - candidates compiled on all cores while others are timed */
+/* compile.c - compiles candidates on all cores while others are timed */
 #include "tuner/compile.h"
 
 #include <pthread.h>
@@ -15,8 +15,8 @@ struct dfgnn_compile_ahead {
 
 static void *compile_all(void *data) {
   dfgnn_compile_ahead *c = data;
-  /* What does not compile is found again, and recorded, when its candidate is
-   * looked at. */
+  /* A program that does not compile fails again, and is recorded, when its
+   * candidate is looked at. */
   (void)dfgnn__engine_prepare(c->engine, c->programs, 0, &c->stop);
   return NULL;
 }

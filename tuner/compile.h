@@ -1,4 +1,4 @@
-/* compile.h - candidates compiled on all cores while others are timed */
+/* compile.h - compiles candidates on all cores while others are timed */
 #ifndef DFGNN_TUNER_COMPILE_H
 #define DFGNN_TUNER_COMPILE_H
 
@@ -6,8 +6,8 @@
 
 typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;
 
-/* Starts compiling what the trials need, in their order; NULL where nothing is
- * compiled.  It must be stopped before trials and graph go. */
+/* Starts compiling the programs of the trials, in their order; *ahead is NULL
+ * where nothing is compiled.  Stop it before trials and graph are freed. */
 void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
                                 const dfgnn_trials *trials,
                                 const dfgnn_graph *graph,

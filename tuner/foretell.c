@@ -1,18 +1,18 @@
-/* foretell.c - may a candidate that nobody looked at still win?
+/* foretell.c - may a candidate that was not looked at still win?
  *
- * A model ranks candidates before any is compiled.  Those that were sampled say
- * how far its predictions are off on this graph; one that would have to be
- * better than predicted by more than twice that is not looked at. */
+ * A model ranks candidates before any is compiled.  The sampled ones say how
+ * far its predictions are off on this graph; a candidate that could win only by
+ * being off by more than twice that spread is not looked at. */
 #include "tuner/search.h"
 
 #include <math.h>
 
-#define LEAST_KNOWN 12 /* arms before predictions are judged */
+#define LEAST_KNOWN 12 /* fewest known arms by which predictions are judged */
 #define LEAST_SPREAD 0.03
 #define SPREADS 2.0
 #define JUDGED 0.7 /* predicted losses up to a factor of two are judged */
 
-/* The logarithm of an arm's time over the anchor's; infinity: not known. */
+/* The logarithm of an arm's time over the anchor's; infinity: unknown. */
 static double known_ratio(const dfgnn_search *s, size_t i) {
   const dfgnn_arm *arm = &s->arm[i];
   if (i == s->anchor)

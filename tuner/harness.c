@@ -8,7 +8,7 @@
 #include "kernels/common/half.h"
 #include "lib/signature.h"
 
-#define DROPOUT 0.4 /* any share costs the same: the key has the flag alone */
+#define DROPOUT 0.4      /* all rates cost the same: keys say only on or off */
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 
 dfgnn_status dfgnn__harness_memory(size_t bytes) {
@@ -70,9 +70,9 @@ dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
   return h->problem.dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
 }
 
-/* What belongs to no node is a parameter of the layer: its variance is 1 / D
- * (1 / F of a projection, 1 of a norm's weight),
- * as layers start them, so that a score over wide features stays near 1. */
+/* A tensor without a node or edge dimension is a parameter of the layer.  Its
+ * variance is 1 / D (a projection's 1 / F, a norm's weight's 1), as layers
+ * start them, so that a score over wide features stays near 1. */
 static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
   const uint32_t nodes = DFGNN_DIM_N | DFGNN_DIM_M | DFGNN_DIM_E;
   double inputs = tensor->shape & DFGNN_DIM_F ? (double)h->problem.edge_dim
@@ -81,7 +81,7 @@ static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
   return wide ? 1 / sqrt(inputs) : 1;
 }
 
-/* ---- making one ---------------------------------------------------------- */
+/* ---- creation ------------------------------------------------------------ */
 
 static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
                                 uint64_t seed) {
@@ -116,7 +116,7 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
   return status;
 }
 
-/* A tensor of the forward pass that backward has no use for. */
+/* Gives the forward pass a tensor that the backward pass does not use. */
 static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
                          char **memory, dfgnn_args *args) {
   const dfgnn_matrix *matrix = &h->graph->matrix;
@@ -139,7 +139,8 @@ static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
   return status;
 }
 
-/* What backward reads of forward: a plan for the forward pass writes it. */
+/* Fills the tensors that the forward pass saves for the backward pass, by a
+ * plan for the forward pass. */
 static dfgnn_status save(dfgnn_harness *h) {
   dfgnn_problem problem = h->problem;
   const dfgnn_operator *op = dfgnn__operator(problem.op, DFGNN_PASS_FORWARD);
@@ -184,7 +185,8 @@ static dfgnn_status save(dfgnn_harness *h) {
   return status;
 }
 
-/* What the forward pass reads of which backward reads only the results. */
+/* Makes the inputs of the forward pass that the backward pass does not read, if
+ * the forward pass has to run. */
 static dfgnn_status make_forward_inputs(dfgnn_harness *h, uint64_t seed) {
   const dfgnn_operator *forward =
       dfgnn__operator(h->problem.op, DFGNN_PASS_FORWARD);
@@ -247,7 +249,7 @@ out:
   return status;
 }
 
-/* Its memory may be in use on any stream. */
+/* Waits for the device: the harness's memory may be in use on any stream. */
 static void settle(const dfgnn_harness *h) {
   if (h->ctx->backend->settle)
     h->ctx->backend->settle(h->ctx->device);
@@ -293,7 +295,7 @@ dfgnn_status dfgnn__harness_fill(dfgnn_harness *h, const char *tensor,
       count = (int64_t)(b->bytes / size) - first;
     if (first < 0 || count < 0 || (size_t)(first + count) * size > b->bytes)
       return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "numbers %lld .. %lld of %s, which has %zu",
+                         "numbers %lld .. %lld of %s do not exist: it has %zu",
                          (long long)first, (long long)(first + count - 1),
                          tensor, b->bytes / size);
     for (int64_t k = first; k < first + count; k++)
@@ -316,7 +318,8 @@ static double constant(const void *value, int64_t i) {
 dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
                                 int64_t first, int64_t count, double value) {
   if (count < 0)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%lld numbers of %s",
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "cannot set %lld numbers of %s, expected >= 0",
                        (long long)count, tensor);
   return dfgnn__harness_fill(h, tensor, first, count, constant, &value);
 }

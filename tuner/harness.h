@@ -21,25 +21,26 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
 void dfgnn__harness_destroy(dfgnn_harness *harness);
 
 /* Sets the numbers first .. first + count - 1 of an input, in the order of the
- * problem's layout; before the first check. */
+ * problem's layout.  Call it before the first check. */
 dfgnn_status dfgnn__harness_set(dfgnn_harness *harness, const char *tensor,
                                 int64_t first, int64_t count, double value);
 
-/* The same with number(data, i) for each number i; count -1: all from first. */
+/* Sets the numbers as dfgnn__harness_set does, number i to number(data, i);
+ * count -1: all from first. */
 dfgnn_status dfgnn__harness_fill(dfgnn_harness *harness, const char *tensor,
                                  int64_t first, int64_t count,
                                  double (*number)(const void *, int64_t),
                                  const void *data);
 
-/* Arguments in device memory, for execute. */
+/* The arguments, in device memory, for dfgnn_execute. */
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *harness);
 /* A workspace of at least the plan's bytes, valid until the next call of this
  * or of the check. */
 dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *harness,
                                       const dfgnn_plan *plan);
 
-/* A plan with the harness's arguments and a workspace, to be timed: f of
- * backend->time() is dfgnn__harness_execute, and data a call. */
+/* A plan with the harness's arguments and a workspace, to be timed:
+ * backend->time() takes dfgnn__harness_execute as f and a call as data. */
 typedef struct dfgnn_harness_call {
   const dfgnn_plan *plan;
   const dfgnn_args *args;
@@ -60,7 +61,8 @@ dfgnn_status dfgnn__harness_execute(void *call, void *stream);
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *harness,
                                   const dfgnn_plan *plan);
 
-/* What the last check found; of a wrong plan, up to the output that is. */
+/* The errors that the last check found; for a wrong plan, in the outputs up to
+ * the wrong one. */
 typedef struct dfgnn_accuracy {
   double rel_error;
   double of_bound; /* the largest error as a part of its bound; > 1: wrong */

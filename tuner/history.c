@@ -8,7 +8,7 @@
 
 struct dfgnn_history {
   dfgnn_rows *stored;
-  dfgnn_measurement *row; /* those of the problem, stored and added */
+  dfgnn_measurement *row; /* the problem's rows, stored and added */
   size_t count, capacity;
   dfgnn_decisions *decisions;
 };

@@ -1,7 +1,7 @@
-/* history.h - what is measured already of one problem on one device
+/* history.h - the measurements of one problem on one device
  *
- * Rows of every store of a context that describe the problem, and those that a
- * tuning adds; what they say together is db's decision. */
+ * It holds the problem's rows of every store of a context, and the rows that a
+ * tuning adds; db/decide.c makes one decision of them. */
 #ifndef DFGNN_TUNER_HISTORY_H
 #define DFGNN_TUNER_HISTORY_H
 
@@ -13,24 +13,25 @@
 
 typedef struct dfgnn_history dfgnn_history;
 
-/* problem: device and problem fields, and the protocol. */
+/* Loads the rows of the stores; problem is a row whose device, problem and
+ * protocol are set. */
 dfgnn_status dfgnn__history_load(dfgnn_history **history, dfgnn_context *ctx,
                                  const dfgnn_measurement *problem);
 void dfgnn__history_free(dfgnn_history *history);
 
-/* The row's strings must outlive the history. */
+/* Adds a copy of the row, whose strings must outlive the history. */
 dfgnn_status dfgnn__history_add(dfgnn_history *history,
                                 const dfgnn_measurement *row);
 
-/* Decides anew.  The decision is the history's and valid until the next call;
- * NULL if nothing usable is measured. */
+/* Ranks the variants anew.  The decision belongs to the history and is valid
+ * until the next call; NULL if nothing usable is measured. */
 dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,
                                    dfgnn_history *history, double margin);
 
 int dfgnn__row_is_partial(const dfgnn_measurement *row);
 
-/* The telling row of a variant: rejections first, then a finished one, then
- * that of most samples; NULL if there is none of its revision. */
+/* The row that counts for a variant: a rejection before a finished row, before
+ * the row with most samples; NULL if there is none of its revision. */
 const dfgnn_measurement *dfgnn__history_row(const dfgnn_history *history,
                                             const dfgnn_variant *variant);
 

@@ -33,8 +33,8 @@ static double regret_of(const dfgnn_decision *d, const char *variant) {
   return exp(found - least);
 }
 
-/* The rows of a group by score, then name: the first few, best first.  Of rows
- * with one score the first by name stands for all, as when plans race. */
+/* Finds the first few rows of a group by score, then name, best first.  Of rows
+ * with the same score only the first by name counts, as when plans race. */
 static size_t first_rows(size_t first[FIRST], const dfgnn_train_rows *rows,
                          size_t group, const int64_t *score) {
   const size_t end = rows->begin[group + 1];
@@ -54,8 +54,8 @@ static size_t first_rows(size_t first[FIRST], const dfgnn_train_rows *rows,
   return count;
 }
 
-/* The forest's choice, and the best of its first few, become the regret of two
- * ways. */
+/* Sets the regret of two ways: that of the forest's choice, and of the best of
+ * its first few. */
 static void judge_model(dfgnn_judgement *j, const dfgnn_judge *by,
                         const dfgnn_forest *forest, size_t group,
                         dfgnn_judged model, dfgnn_judged race) {
@@ -123,20 +123,20 @@ static void judge_others(dfgnn_judgement *j, const dfgnn_judge *by,
     j->regret[ways[k]] = regret_of(j->decision, j->chosen[ways[k]]);
 }
 
-/* ---- what is left out ---------------------------------------------------- */
+/* ---- left-out problems --------------------------------------------------- */
 
 static int fold_of(const dfgnn_train_group *g, int folds) {
   return (int)(dfgnn__mix(g->signature->fingerprint) % (uint64_t)folds);
 }
 
-/* A share of the graphs is learned from, drawn by their fingerprints. */
+/* Is this graph in the share that is learned from?  Fingerprints decide. */
 static int is_drawn(const dfgnn_train_group *g, double share) {
   const uint64_t lot = dfgnn__mix(g->signature->fingerprint + 1) >> 11;
   return (double)lot / 9007199254740992.0 < share;
 }
 
-/* Problems that tell of this shape: of its width, and, if it has several heads,
- * of as many. */
+/* Is a problem related to a shape: has it the same width or, if the shape has
+ * several heads, as many heads? */
 static int tells_shape(const dfgnn_train_group *g,
                        const dfgnn_train_group *shape) {
   return g->problem.dim == shape->problem.dim ||
@@ -149,8 +149,8 @@ static int same_shape(const dfgnn_train_group *g,
          g->problem.heads == shape->problem.heads;
 }
 
-/* Grows a forest of what the fold, and a shape (NULL: none), leave.  Too few
- * problems: it stays without trees. */
+/* Grows a forest on the problems outside the fold and the shape (NULL: only
+ * outside the fold).  If a shape leaves too few, the forest has no trees. */
 static dfgnn_status grow_without(dfgnn_forest *forest, const dfgnn_judge *by,
                                  int fold, const dfgnn_train_group *shape) {
   const dfgnn_train_rows *rows = by->rows;
@@ -184,7 +184,7 @@ static void drop(dfgnn_forest *forest) {
 
 /* ---- a fold -------------------------------------------------------------- */
 
-/* The groups that are judged: of the fold, with enough variants. */
+/* Lists the groups that are judged: those of the fold with enough variants. */
 static size_t list_judged(size_t *list, const dfgnn_judge *by, int fold) {
   const dfgnn_train_rows *rows = by->rows;
   size_t count = 0;

@@ -10,14 +10,14 @@ enum { DFGNN_LEAST_GROUPS = 8 }; /* problems that a forest is fitted to */
 
 typedef struct dfgnn_judge {
   const dfgnn_train_rows *rows;
-  const dfgnn_forest *forest; /* its features */
-  const uint8_t *bins;        /* of the rows */
-  const dfgnn_table *table;   /* of all measurements, for near graphs */
+  const dfgnn_forest *forest; /* with its features */
+  const uint8_t *bins;        /* [features][rows] */
+  const dfgnn_table *table;   /* all measurements, for near graphs */
   const dfgnn_train_options *options;
 } dfgnn_judge;
 
-/* Adds judgements of the problems whose graphs are of this fold, by a forest
- * that is fitted to the others. */
+/* Judges the problems whose graphs are in this fold by a forest that is fitted
+ * to the other folds, and adds the judgements. */
 dfgnn_status dfgnn__judge_fold(dfgnn_trained *trained, const dfgnn_judge *by,
                                int fold);
 

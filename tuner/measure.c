@@ -1,4 +1,4 @@
-/* measure.c - one trial on the device: checked, then sampled */
+/* measure.c - checks a trial on the device, then samples it */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -59,7 +59,8 @@ dfgnn_sampled dfgnn__trial_admit(dfgnn_session *s, size_t i, double *rough_ms) {
     begin = dfgnn__seconds();
     status = dfgnn__harness_check(&trial->rel_error, s->harness, trial->plan);
   }
-  /* The check ran it once: if that was short, the watchdog need not ask. */
+  /* The check ran the plan once: only if that took long, the watchdog needs a
+   * time. */
   *rough_ms = 0;
   if (!status && dfgnn__seconds() - begin > 0.1)
     status = time_roughly(s, i, rough_ms);

@@ -26,20 +26,21 @@ typedef struct dfgnn_race {
   double best_ms;
   double done;
   double *scratch;
-  size_t *set; /* of the current round */
+  size_t *set; /* the arms of the current round */
 } dfgnn_race;
 
-/* Stopped, lost or out of time? */
+/* Is the race stopped, lost or out of time? */
 int dfgnn__race_over(const dfgnn_race *race);
 
 /* Adds a sample to an arm; without memory for it the sample is lost. */
 void dfgnn__race_keep(dfgnn_arm *arm, double ms, double log_ratio, int round);
 
-/* One anchor value; what is pending gets its ratio.  0 if the device is lost.
- */
+/* Samples the anchor, and gives pending samples their ratios to it.  0 if the
+ * device is lost. */
 int dfgnn__race_anchor(dfgnn_race *race);
 
-/* One sample of each of a set in random order, with its closing anchor. */
+/* Samples each arm of a set once, in random order, and the anchor at the end.
+ */
 void dfgnn__race_round(dfgnn_race *race, size_t *set, size_t count);
 
 #endif

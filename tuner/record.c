@@ -1,4 +1,5 @@
-/* record.c - rows of trials go to the store, or stay with the context */
+/* record.c - writes rows of trials to the store, or keeps them in the context
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include "tuner/harness.h"
 #include "tuner/search.h"
 
-#define BEST 5 /* stored best that are timed again */
+#define BEST 5 /* how many of the stored best are timed again */
 #define ARMS (BEST + DFGNN_REGRET_CHOICES + DFGNN_REGRET_FIRST)
 
 const char *dfgnn__regret_choice_name(dfgnn_regret_choice choice) {
@@ -20,7 +20,7 @@ const char *dfgnn__regret_choice_name(dfgnn_regret_choice choice) {
   return choice < DFGNN_REGRET_CHOICES ? names[choice] : NULL;
 }
 
-/* model: NULL, none.  The race's choice is known once its entrants are timed.
+/* model may be NULL.  The race's choice is known once its entrants are timed.
  */
 static void choose(dfgnn_regret *r, const dfgnn_table *table,
                    dfgnn_model *model, const dfgnn_query *query,
@@ -147,7 +147,7 @@ static size_t add_arm(retime *t, const dfgnn_variant *variant) {
   return i;
 }
 
-/* What the model's first calls would compare. */
+/* Adds the variants that the first calls by the model would compare. */
 static void add_first(retime *t, const dfgnn_query *query) {
   const dfgnn_variant *first[DFGNN_REGRET_FIRST];
   const dfgnn_prediction *p =
@@ -205,8 +205,8 @@ static dfgnn_status time_again(retime *t, dfgnn_search *search) {
   return search->lost ? t->status : DFGNN_OK;
 }
 
-/* Chooses, and lists what has to be timed, under the context's lock: a reload
- * replaces the table. */
+/* Chooses a variant and lists those to be timed, under the context's lock: a
+ * reload replaces the table. */
 static dfgnn_status select_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
                                 const dfgnn_problem *problem,
                                 const unsigned char *avoided) {
@@ -244,8 +244,8 @@ static void drop_plans(retime *t) {
   }
 }
 
-/* Lists what has to be timed, with its plans.  As a program does, passes over
- * what is not for this graph. */
+/* Lists the variants to be timed, with their plans.  Families that turn out not
+ * to support this graph are passed over, as when a program makes plans. */
 static dfgnn_status plan_arms(dfgnn_regret *r, retime *t, dfgnn_graph *graph,
                               const dfgnn_problem *problem) {
   unsigned char *avoided = NULL;

@@ -1,10 +1,19 @@
 /* regret.h - how much slower the chosen variant is than the best
  *
- * The choices compared: exact (the graph was measured), leave-one-out (its own
- * rows are hidden: similar, near, the model, else the rule), the model and its
- * first four (which may have been fitted to this graph; dfgnn-tune model train
- * judges it on graphs left out), the rule, and the paper's rule.  Regret is a
- * choice's time over the least; 1 is perfect. */
+ * Regret is a choice's time over the least; 1 is perfect.  The choices are:
+ */
+/* clang-format off
+ *
+ *   exact      by the graph's own measurements
+ *   left-out   with the graph's own rows hidden: by a similar or near graph,
+ *              the model, else the rule
+ *   model      the model's first variant; the model may have been fitted to
+ *              this graph: `dfgnn-tune model train` judges by graphs left out
+ *   race       the best of the model's first four variants
+ *   rule       the rule
+ *   paper      the rule of the DF-GNN paper
+ */
+/* clang-format on */
 #ifndef DFGNN_TUNER_REGRET_H
 #define DFGNN_TUNER_REGRET_H
 
@@ -14,7 +23,7 @@ typedef enum dfgnn_regret_choice {
   DFGNN_REGRET_EXACT = 0,
   DFGNN_REGRET_LEFT_OUT,
   DFGNN_REGRET_MODEL, /* the context's model alone */
-  DFGNN_REGRET_RACE,  /* the best of its first DFGNN_REGRET_FIRST */
+  DFGNN_REGRET_RACE,  /* the best of the model's first DFGNN_REGRET_FIRST */
   DFGNN_REGRET_RULE,
   DFGNN_REGRET_PAPER,
   DFGNN_REGRET_CHOICES
@@ -52,13 +61,13 @@ dfgnn_status dfgnn__regret_live(dfgnn_regret *regret, dfgnn_context *ctx,
                                 const dfgnn_problem *problem, size_t samples,
                                 uint64_t seed);
 
-/* Over several problems: geometric mean and worst of each choice, of those that
- * have one. */
+/* The geometric mean and the worst regret of each choice, over the problems
+ * that have one. */
 typedef struct dfgnn_regret_summary {
   size_t count[DFGNN_REGRET_CHOICES];
   double mean[DFGNN_REGRET_CHOICES], worst[DFGNN_REGRET_CHOICES];
   double spread;     /* geometric mean */
-  size_t candidates; /* most of any problem: the size of the registry */
+  size_t candidates; /* the most of one problem */
 } dfgnn_regret_summary;
 
 void dfgnn__regret_summarize(dfgnn_regret_summary *summary,

@@ -9,7 +9,7 @@
 typedef struct script {
   const dfgnn_decision *decision;
   const dfgnn_replay_options *options;
-  double best_ms; /* of log_ratio 0 */
+  double best_ms; /* the time at log_ratio 0 */
   double clock;
   uint64_t random;
   size_t samples;

@@ -1,8 +1,8 @@
-/* replay.h - the search run over stored figures, without any device
+/* replay.h - runs the search over stored figures, without any device
  *
- * Each stored variant of a decision becomes a scripted one that takes its
- * stored time with noise, in virtual time.  So search rules are judged on real
- * spreads of times, and a tuning's cost is foretold (--dry-run). */
+ * Each stored variant of a decision takes its stored time with noise, in
+ * virtual time.  So search rules are judged on real spreads of times, and the
+ * cost of a tuning is foretold (--dry-run). */
 #ifndef DFGNN_TUNER_REPLAY_H
 #define DFGNN_TUNER_REPLAY_H
 
@@ -11,9 +11,9 @@
 typedef struct dfgnn_replay_options {
   double budget_s;  /* virtual; 0: none */
   double margin;    /* 0: 0.015 */
-  double noise;     /* of one sample, relative */
+  double noise;     /* relative, of one sample */
   double sample_ms; /* least wall time of one sample */
-  double check_ms;  /* of a check, beyond one run */
+  double check_ms;  /* time of a check, beyond one run */
   int exhaustive;
   uint64_t seed;
 } dfgnn_replay_options;

@@ -1,11 +1,12 @@
-/* rounds.c - samples in rounds, each with its ratio to the anchor around it */
+/* rounds.c - takes samples in rounds, with their ratios to the anchor's samples
+ */
 #include <math.h>
 #include <stdlib.h>
 
 #include "lib/signature.h"
 #include "tuner/race.h"
 
-#define ATTEMPTS 4 /* at an undisturbed sample */
+#define ATTEMPTS 4 /* at an undisturbed sample, at most */
 
 static uint64_t draw(dfgnn_race *r) { return dfgnn__mix(r->random++); }
 
@@ -82,7 +83,7 @@ static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms) {
   return status;
 }
 
-/* One anchor sample; 0 if the search is lost. */
+/* Takes one anchor sample; 0 if the search is lost. */
 static int draw_anchor(dfgnn_race *r, double *log_ms) {
   dfgnn_search *s = r->s;
   double ms;
@@ -140,7 +141,7 @@ static void sample_arm(dfgnn_race *r, size_t i) {
   r->pending[r->pendings++] = (dfgnn_race_pending){i, ms, r->round};
 }
 
-/* One round over a set; what is pending at its end gets its closing anchor. */
+/* Samples that are pending at the end get a closing anchor sample. */
 void dfgnn__race_round(dfgnn_race *r, size_t *set, size_t count) {
   r->round++;
   shuffle(r, set, count);

@@ -1,4 +1,4 @@
-/* search.c - who is sampled next, and when the race is over */
+/* search.c - which arm is sampled next, and when the race is over */
 #include "tuner/search.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 #include "lib/signature.h"
 #include "tuner/race.h"
 
-#define RANK_SAMPLES 6   /* from here on intervals are rank tests */
-#define NOISE_PRIOR 0.03 /* of one sample, before any is known */
+#define RANK_SAMPLES 6   /* from this count on intervals are rank tests */
+#define NOISE_PRIOR 0.03 /* deviation of one sample, before any is known */
 #define FIRST_LOOK 0.7   /* share of the time that first looks may take */
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
-#define LONG_MS 100      /* no disturbance lasts as long */
+#define LONG_MS 100      /* longer than any disturbance */
 #define FINALISTS 9      /* the anchor among them */
 #define KEEP 3           /* halving leaves at least these */
 
@@ -150,7 +150,7 @@ static double half_width(const dfgnn_arm *arm) {
   return 0.5 * (arm->ratio.high - arm->ratio.low);
 }
 
-/* Samples that an arm may get, by how many are still in the race. */
+/* The samples that an arm may get, by how many arms are still in the race. */
 static size_t allowance(const dfgnn_search *s) {
   size_t count = 0;
   for (size_t i = 0; i < s->arms; i++)
@@ -184,7 +184,7 @@ static void drop_beaten(dfgnn_race *r) {
       finish(r, i);
 }
 
-/* Seconds that it takes to resolve the set, by the noise seen so far. */
+/* The seconds that it takes to resolve the set, by the noise seen so far. */
 static double cost_to_resolve(const dfgnn_race *r, const size_t *set,
                               size_t count) {
   const dfgnn_search *s = r->s;
@@ -208,7 +208,7 @@ static void halve(dfgnn_race *r) {
   double left = s->deadline - s->ops->now(s->data);
   if (count <= KEEP || cost_to_resolve(r, r->set, count) <= left)
     return;
-  for (size_t k = 1; k < count; k++) /* by estimate */
+  for (size_t k = 1; k < count; k++) /* sort by estimate */
     for (size_t j = k; j > 0 && s->arm[r->set[j]].ratio.center <
                                     s->arm[r->set[j - 1]].ratio.center;
          j--) {
@@ -250,7 +250,7 @@ static int admit(dfgnn_race *r, size_t i) {
   return 1;
 }
 
-/* Checks and one sample for each, while there is time. */
+/* Checks each arm and samples it once, while there is time. */
 static void first_looks(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   double limit = s->exhaustive || isinf(s->deadline)
@@ -286,7 +286,7 @@ static int unresolved(const dfgnn_race *r) {
       others += i != s->best;
       open += !resolved(r, i);
     }
-  /* A winner alone needs a figure, but no more than the rank test's. */
+  /* A winner without rivals needs samples for a rank test, and no more. */
   if (others == 0 && !s->exhaustive)
     return s->best != s->anchor && s->arm[s->best].state == DFGNN_ARM_ACTIVE &&
            s->arm[s->best].count < RANK_SAMPLES;

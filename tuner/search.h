@@ -1,8 +1,8 @@
 /* search.h - which candidates to sample next, and when to stop
  *
- * Knows neither devices nor kernels: a candidate is a number and everything
- * else is asked through a table of functions, so that the tests run it on
- * scripted fakes and replay on stored figures.
+ * The search knows neither devices nor kernels: a candidate is a number and
+ * everything else is asked through a table of functions, so that the tests run
+ * it on scripted fakes and replay.c on stored figures.
  *
  * Samples come in rounds: the candidates still in the race in random order, an
  * anchor sample after every few.  A sample is kept as the logarithm of its
@@ -25,8 +25,9 @@ typedef enum dfgnn_sampled {
 } dfgnn_sampled;
 
 typedef struct dfgnn_search_ops {
-  /* Checks a candidate before its first sample.  May give a first, rough time
-   * (0: none): a long one above `slow` times the best's is all it gets. */
+  /* Checks a candidate before its first sample.  It may give a rough time (0:
+   * none); a candidate whose rough time is long, and above `slow` times the
+   * best's, gets no other sample. */
   dfgnn_sampled (*admit)(void *data, size_t candidate, double *rough_ms);
   dfgnn_sampled (*sample)(void *data, size_t candidate, double *ms);
   /* The candidate gets no further samples. */
@@ -42,18 +43,18 @@ typedef enum dfgnn_arm_state {
   DFGNN_ARM_REJECTED,
   DFGNN_ARM_ACTIVE,
   DFGNN_ARM_FINISHED,
-  DFGNN_ARM_STORED /* its figure is known from before */
+  DFGNN_ARM_STORED /* its figure is that of a stored row */
 } dfgnn_arm_state;
 
 typedef struct dfgnn_arm {
   dfgnn_arm_state state;
   size_t count, capacity;
   double *ms;           /* raw samples */
-  double *log_ratio;    /* to the anchor around each */
-  int *round;           /* of each: pairs arms sampled in the same one */
-  double rough;         /* log ratio by the admission's time; infinity: none */
-  double cost_s;        /* of one sample, wall time */
-  dfgnn_interval ratio; /* of log_ratio; of STORED arms set by the caller */
+  double *log_ratio;    /* of each sample to the anchor samples around it */
+  int *round;           /* the round of each sample, by which arms are paired */
+  double rough;         /* log ratio of the rough time; infinity: none */
+  double cost_s;        /* wall time of one sample */
+  dfgnn_interval ratio; /* from log_ratio; STORED: set by the caller */
 } dfgnn_arm;
 
 typedef struct dfgnn_search {
@@ -61,24 +62,24 @@ typedef struct dfgnn_search {
   const dfgnn_search_ops *ops;
   void *data;
   size_t arms;
-  size_t anchor;       /* one of them, already admitted */
-  const size_t *order; /* of first looks, all arms; NULL: by number */
+  size_t anchor;       /* an arm that is admitted already */
+  const size_t *order; /* in which arms are first looked at; NULL: by number */
   /* NULL, or for each arm the logarithm of the time that a model predicts, up
    * to a constant; infinity where it predicts none.  Arms that are not expected
-   * to win are not looked at (tuner/foretell.c); order has to be by it. */
+   * to win are not looked at (tuner/foretell.c); order must be sorted by it. */
   const double *predicted;
-  double deadline; /* by now(); infinity: none */
+  double deadline; /* on the clock of now(); infinity: none */
   double margin;   /* a ratio told to this precision is resolved */
   int exhaustive;  /* all arms get max_samples */
   size_t max_samples;
-  size_t final_samples; /* more for the last few, while they are unresolved */
+  size_t final_samples; /* the limit of the last few, while unresolved */
   double slow;          /* the watchdog's factor */
   uint64_t seed;
 
   /* results */
   dfgnn_arm *arm;
   size_t best;   /* arm with the least ratio; may be STORED */
-  int separated; /* told apart from each other arm */
+  int separated; /* best is told apart from every other arm */
   int resolved;  /* 1: not ended by budget, stop or loss */
   int interrupted, lost;
   double noise; /* standard deviation of one log ratio */
@@ -88,14 +89,14 @@ typedef struct dfgnn_search {
 #define DFGNN_SEARCH_FINAL_SAMPLES 96
 #define DFGNN_SEARCH_SLOW 20.0
 
-/* May an arm that nobody looked at win, by what was predicted of it and how far
- * predictions were off on those that were looked at?  1 without predictions. */
+/* May an arm that was not looked at win, by its prediction and by how far the
+ * predictions of the others were off?  1 without predictions. */
 int dfgnn__search_may_win(const dfgnn_search *search, size_t arm);
 
-/* Allocates arm[arms], 0 if there is no memory; the caller may then set STORED
- * ones and what else differs from the defaults. */
+/* Allocates arm[arms] and sets the defaults, which the caller may change then,
+ * as it may mark arms STORED.  0 if there is no memory. */
 int dfgnn__search_init(dfgnn_search *search, size_t arms);
-/* 0 if there is no memory. */
+/* Runs the race; 0 if there is no memory. */
 int dfgnn__search_run(dfgnn_search *search);
 void dfgnn__search_free(dfgnn_search *search);
 

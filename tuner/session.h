@@ -11,16 +11,16 @@ typedef struct dfgnn_session {
   dfgnn_context *ctx;
   dfgnn_graph *graph;
   dfgnn_problem problem;      /* complete */
-  dfgnn_tune_options options; /* defaults filled in */
+  dfgnn_tune_options options; /* with defaults filled in */
   double start;               /* by dfgnn__seconds() */
 
-  dfgnn_measurement row; /* what all rows of this run share */
+  dfgnn_measurement row; /* the fields that all rows of this run share */
   char run[33], protocol[32];
   dfgnn_history *history;
   dfgnn_trials trials;
   dfgnn_harness *harness;
   dfgnn_search search;
-  dfgnn_store *store; /* NULL: rows are the context's */
+  dfgnn_store *store; /* NULL: the context keeps the rows */
   int kept, resumed;
   char message[512];
 } dfgnn_session;
@@ -29,13 +29,13 @@ typedef struct dfgnn_session {
 
 double dfgnn__seconds(void);
 
-/* Plan, check against the reference, one rough time.  A trial that fails is
- * recorded with its reason. */
+/* Makes the trial's plan, checks it against the reference and, if it is slow,
+ * times it once.  A trial that fails is recorded with its reason. */
 dfgnn_sampled dfgnn__trial_admit(dfgnn_session *session, size_t i,
                                  double *rough_ms);
 dfgnn_sampled dfgnn__trial_sample(dfgnn_session *session, size_t i, double *ms);
 
-/* ---- record.c: what is written ------------------------------------------ */
+/* ---- record.c: rows ------------------------------------------------------ */
 
 /* Opens the store that the context writes.  Without one rows are kept for the
  * life of the context, which is logged once. */
@@ -43,7 +43,7 @@ void dfgnn__record_begin(dfgnn_session *session);
 void dfgnn__record_end(dfgnn_session *session);
 
 /* Adds a trial's row to history and store: its figures, or its rejection.
- * partial: the search was stopped before it was done with it. */
+ * partial: the search was stopped before it had finished the trial. */
 void dfgnn__record_trial(dfgnn_session *session, size_t i, int partial);
 
 #endif

@@ -17,7 +17,7 @@ void dfgnn__sort_doubles(double *x, size_t count);
 /* The median; reorders x.  NaN if count is 0. */
 double dfgnn__median(double *x, size_t count);
 
-/* Distribution-free interval of the median by order statistics (the sign
+/* The distribution-free interval of the median by order statistics (the sign
  * test's inverse); the whole range if count is below 6.  Reorders x. */
 dfgnn_interval dfgnn__median_interval(double *x, size_t count);
 

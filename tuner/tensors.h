@@ -1,4 +1,4 @@
-/* tensors.h - what a harness holds, shared by its making and its check */
+/* tensors.h - the data of a harness, shared by harness.c and check.c */
 #ifndef DFGNN_TUNER_TENSORS_H
 #define DFGNN_TUNER_TENSORS_H
 
@@ -8,23 +8,23 @@
 #include "tuner/harness.h"
 
 #define DFGNN_GUARD 256       /* bytes before and after each output */
-#define DFGNN_GUARD_BYTE 0xa5 /* what they hold */
+#define DFGNN_GUARD_BYTE 0xa5 /* the value of these bytes */
 #define DFGNN_GIVEN_BYTE 0x3f /* .75 in float, in other types some number */
 #define DFGNN_CHUNK ((size_t)1 << 20)
-#define DFGNN_PARALLEL 100000 /* numbers that are worth waking threads for */
+#define DFGNN_PARALLEL 100000 /* up to so many numbers, one thread works */
 
-/* One tensor of the problem.  memory is DFGNN_GUARD bytes before its first. */
+/* One tensor of the problem.  memory begins DFGNN_GUARD bytes before it. */
 typedef struct dfgnn_buffer {
   const dfgnn_tensor *tensor;
   char *memory; /* on the device */
-  char *host;   /* of an input: what was copied; of an output: what came back */
+  char *host;   /* an input's values, or an output's copied back */
   size_t bytes;
-  double *expected;      /* of an output, for the checked rows */
-  float *fixed, *summed; /* of their bounds: see kernels/common/accuracy.h */
+  double *expected;      /* an output's, for the checked nodes */
+  float *fixed, *summed; /* parts of the bounds: kernels/common/accuracy.h */
   double rms;
 } dfgnn_buffer;
 
-/* Which nodes are checked. */
+/* The nodes that are checked. */
 typedef struct dfgnn_checked {
   int64_t *index; /* NULL: all */
   int64_t count;
@@ -35,8 +35,8 @@ struct dfgnn_harness {
   dfgnn_graph *graph;
   const dfgnn_operator *op;
   dfgnn_problem problem;
-  dfgnn_args args;  /* what execute gets: no optional output unasked for */
-  dfgnn_args check; /* the same with every output */
+  dfgnn_args args;  /* for execute, without outputs that may be left out */
+  dfgnn_args check; /* the same tensors with every output */
   dfgnn_buffer buffers[DFGNN_MAX_TENSORS];
   int count;
   char *workspace;
@@ -44,20 +44,20 @@ struct dfgnn_harness {
   unsigned char *poison, *guard; /* DFGNN_CHUNK and DFGNN_GUARD bytes */
   unsigned char *given; /* DFGNN_CHUNK bytes that gradients are added to */
   dfgnn_checked rows, columns; /* destinations and sources */
-  int64_t *first_edge; /* [rows.count + 1], in what is expected by edge */
+  int64_t *first_edge; /* [rows.count + 1]: each row's first edge in expected */
   char *host_offsets, *host_indices;
-  dfgnn_view transpose; /* on the host, if a result is by source */
-  int prepared;         /* the reference was tried, and said: */
+  dfgnn_view transpose; /* on the host, if an output belongs to sources */
+  int prepared;         /* the reference ran, with the status: */
   dfgnn_status expected;
-  dfgnn_accuracy accuracy; /* of the last check */
+  dfgnn_accuracy accuracy; /* found by the last check */
 };
 
-/* DFGNN_ERROR_MEMORY, of the host. */
+/* Fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */
 dfgnn_status dfgnn__harness_memory(size_t bytes);
-/* Either way between host and device. */
+/* Copies between host and device, in either direction. */
 dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
                                  size_t bytes);
-/* DFGNN_DTYPE_COUNT: 32-bit integers. */
+/* The type of a tensor's elements; DFGNN_DTYPE_COUNT: 32-bit integers. */
 dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
                                 const dfgnn_tensor *tensor);
 

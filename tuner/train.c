@@ -1,4 +1,4 @@
-/* train.c - from decisions to forests */
+/* train.c - makes forests of decisions */
 #include "tuner/train.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ static void describe(dfgnn_forest *forest, const dfgnn_train_rows *rows) {
       *c = '?';
 }
 
-/* What the forests of all keys share. */
+/* The input that the forests of all keys share. */
 typedef struct training {
   const dfgnn_measurement *rows;
   size_t row_count;
@@ -85,7 +85,7 @@ out:
   return status;
 }
 
-/* A key, and a row of its device. */
+/* A key of a forest, and a row of its device. */
 typedef struct kind {
   char key[64];
   const dfgnn_measurement *row;

@@ -9,7 +9,7 @@
 
 /* Ways to choose, each judged on graphs that it knows nothing of. */
 typedef enum dfgnn_judged {
-  DFGNN_JUDGED_CHOICE = 0, /* what a context does: near, model, rule */
+  DFGNN_JUDGED_CHOICE = 0, /* as a context chooses: near, model, rule */
   DFGNN_JUDGED_MODEL,
   DFGNN_JUDGED_RACE,       /* the best of the model's first four */
   DFGNN_JUDGED_SHAPE,      /* a model that knows neither graph nor width nor, if
@@ -31,16 +31,16 @@ typedef struct dfgnn_judgement {
                                      * was chosen was not measured, or the way
                                      * is not judged */
   double distance;     /* to the nearest graph that was left in; -1: none */
-  double disagreement; /* of the members, as in lib/predict.h */
+  double disagreement; /* of the forest's members, as in lib/predict.h */
   const char *chosen[DFGNN_JUDGED_WAYS]; /* variants; NULL: none */
 } dfgnn_judgement;
 
 typedef struct dfgnn_train_options {
   dfgnn_boost_options boost;
   int folds;    /* parts into which graphs are left out; 0: nothing is judged */
-  int least;    /* measured variants of a problem to be judged by */
+  int least;    /* fewest measured variants of a judged problem */
   int shapes;   /* 1: shapes are left out, too, which takes a forest each */
-  double share; /* of the graphs that are learned from, 0 .. 1: for curves */
+  double share; /* the part of the graphs that is learned from, 0 .. 1 */
   void (*progress)(void *data, double done, const char *what);
   void *data;
 } dfgnn_train_options;
@@ -49,17 +49,17 @@ typedef struct dfgnn_train_options {
   { .boost = DFGNN_BOOST_OPTIONS_INIT, .folds = 8, .least = 12, .share = 1 }
 
 typedef struct dfgnn_trained {
-  dfgnn_forests forests; /* one of each device's architecture and kind of
-                          * operator that has enough problems */
+  dfgnn_forests forests; /* one for each architecture and kind of operator
+                          * with enough problems */
   size_t count;
   dfgnn_judgement *judgement;
-  dfgnn_decisions *decisions; /* of all rows, which judgements point into */
+  dfgnn_decisions *decisions; /* made of all rows; judgements point into them */
 } dfgnn_trained;
 
-/* rows: of one or several devices, used as long as trained is.  graphs (may be
- * NULL) are signatures of graphs at hand: rows that were stored before sources
- * were looked at are completed by them.  DFGNN_ERROR_NOT_TUNED if the rows are
- * too few. */
+/* rows, of one or several devices, must outlive trained.  graphs (may be NULL)
+ * are signatures of graphs at hand: they complete rows that were stored before
+ * signatures looked at sources.  DFGNN_ERROR_NOT_TUNED if the rows are too few.
+ */
 dfgnn_status dfgnn__train(dfgnn_trained *trained, const dfgnn_measurement *rows,
                           size_t count, const dfgnn_signature *graphs,
                           size_t graph_count,

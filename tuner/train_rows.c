@@ -10,7 +10,7 @@
 #include "lib/key.h"
 #include "lib/predict.h"
 
-/* Beyond a factor of three nobody needs to know by how much a variant loses. */
+/* Beyond a factor of three it does not matter by how much a variant loses. */
 #define WORST_TARGET (DFGNN_FOREST_UNIT * 8 / 5)
 #define SURE 0.03 /* a standard error that halves a row's weight */
 
@@ -59,7 +59,7 @@ static const dfgnn_signature *complete_signature(const dfgnn_signature *own,
   return own;
 }
 
-/* 0 if the decision says nothing of use. */
+/* Fills a group; 0 if the decision is of another key or ranks less than two. */
 static int fill_group(dfgnn_train_group *g, const dfgnn_decision *d,
                       const char *key, const dfgnn_signature *graphs,
                       size_t graph_count) {
@@ -79,15 +79,16 @@ static int fill_group(dfgnn_train_group *g, const dfgnn_decision *d,
   return 1;
 }
 
-/* Whole numbers, so that a last bit of the C library's logarithm is lost. */
+/* A whole number, so that the last bit of the C library's logarithm does not
+ * matter. */
 static int32_t target_of(double log_ratio) {
   const double target = log_ratio * 1.4426950408889634 * DFGNN_FOREST_UNIT;
   return target < WORST_TARGET ? (int32_t)lrint(target) : WORST_TARGET;
 }
 
-/* Near the best a row counts most, and if it is sure.  The power of four: over
- * 615 problems of an H200, graphs left out, the model's regret was 1.080 and
- * that of its first four 1.025; with (1 + behind)^2 they were 1.091 and 1.032.
+/* A row counts most if it is near the best and sure.  The fourth power: over
+ * 615 problems of an H200, with graphs left out, the model's regret was 1.080
+ * and that of its first four 1.025; with the second power 1.091 and 1.032.
  */
 static int32_t weight_of(int32_t target, double error) {
   const double behind = 1 + 2 * (double)target / DFGNN_FOREST_UNIT;

@@ -1,4 +1,4 @@
-/* tune.c - dfgnn_tune: a problem is measured, and what was measured kept */
+/* tune.c - dfgnn_tune: measures a problem, and keeps the measurements */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static dfgnn_status complete_options(dfgnn_tune_options *full,
 static void name_run(char run[33]) {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
-    /* Only has to differ from other runs'. */
+    /* The name only has to differ from other runs'. */
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     memset(bytes, 0, sizeof bytes);
@@ -111,7 +111,7 @@ static void name_run(char run[33]) {
     snprintf(run + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Whose measurements these are, or the alias that someone prefers. */
+/* The machine that measures, or the alias that DFGNN_HOST gives it. */
 static const char *host_name(void) {
   static _Thread_local char name[256];
   const char *alias = getenv("DFGNN_HOST");
@@ -143,7 +143,7 @@ static double rank_of(const dfgnn_decision *decision, const char *variant) {
 }
 
 /* A row that an interrupted run left is no reason to skip its variant, unless
- * that is far behind: by how much depends on how few samples say so. */
+ * the variant is far behind; the fewer its samples, the farther it must be. */
 static int is_settled(const dfgnn_measurement *row, double rank) {
   if (!dfgnn__row_is_partial(row))
     return 1;
@@ -177,8 +177,7 @@ static void keep_anchor(dfgnn_session *s, const dfgnn_decision *decision) {
   }
 }
 
-/* Takes over what is stored; returns the number of trials that need nothing.
- */
+/* Takes over stored rows; returns the number of trials that need no sample. */
 static int resume(dfgnn_session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
   int resumed = 0;
@@ -212,8 +211,8 @@ static int resume(dfgnn_session *s, const dfgnn_decision *decision) {
   return resumed;
 }
 
-/* The rule's choice may be wrong or fail; then the next one that works is
- * compared with. */
+/* The rule's choice may be wrong or fail; then the next one that works is the
+ * anchor. */
 static dfgnn_status admit_anchor(dfgnn_session *s) {
   dfgnn_trials *t = &s->trials;
   for (size_t k = 0; k <= t->count; k++) {
@@ -297,7 +296,7 @@ static void count_trials(dfgnn_tune_report *r, const dfgnn_session *s) {
   }
 }
 
-/* What the stores now say, so that the report and later plans agree. */
+/* Fills the report by the stores, so that it agrees with later plans. */
 static dfgnn_status conclude(dfgnn_tune_report *r, dfgnn_session *s) {
   const dfgnn_decision *d;
   dfgnn_status status =
@@ -360,11 +359,11 @@ static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
     status = conclude(r, s);
   if (!status && s->search.lost)
     status = dfgnn__fail(DFGNN_ERROR_DEVICE,
-                         "the device stopped working during a candidate's run; "
-                         "what was measured is kept, run again to go on");
+                         "the device stopped working during a candidate's "
+                         "run; the measurements are kept, run again to go on");
   if (!status && s->search.interrupted)
     status = dfgnn__fail(DFGNN_ERROR_INTERRUPTED,
-                         "tuning was stopped; what was measured is kept");
+                         "tuning was stopped; the measurements are kept");
   return status;
 }
 

@@ -1,4 +1,4 @@
-"""Puts the pages of the documentation's site together.
+"""Makes the pages of the documentation's site.
 
     make_site.py SOURCE BUILD PAGES
 
@@ -123,10 +123,11 @@ def commands(source, build):
     return "\n".join(out)
 
 
-REPORT = """# A report of what was measured
+REPORT = """# A report of measurements
 
 [The page of the package's store](h200.html), as `dfgnn-tune report` writes it for any
-store: one file that needs no network. [Tuning your own graphs](tuning.md) says what is in it.
+store: one file that needs no network. [Tuning your own graphs](tuning.md#the-report) lists its
+contents.
 """
 
 

@@ -159,9 +159,9 @@ wrong_usage "found no known extension" dfgnn-graph convert "$top/data/cora.npz" 
 
 wrong_usage "--method: found 'rabbit', expected degree, rcm, metis or community" \
   dfgnn-graph reorder --method degree,rabbit "$top/data/cora.npz"
-wrong_usage "several methods, expected one to write" \
+wrong_usage "found several methods, expected one with OUT or --map" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" "$work/x.npz"
-wrong_usage "several methods, expected one to write" \
+wrong_usage "found several methods, expected one with OUT or --map" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" --map x.npz
 wrong_usage "found no known extension" \
   dfgnn-graph reorder "$top/data/cora.npz" "$work/x.y"

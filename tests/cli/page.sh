@@ -76,8 +76,8 @@ says "page.html has"
 python3 "$work/parse.py" "$page" >"$work/text" 2>"$work/err" ||
   fail "$(tail -n 1 "$work/err")"
 for word in 'measured problems' 'Graphs and problems' 'Parameters' \
-  'destinations by degree' 'sources by degree' 'What tuning costs' \
-  'Graphs nobody measured' 'gt forward 1x8 f32' 'gat forward 1x8 f32' \
+  'destinations by degree' 'sources by degree' 'The cost of tuning' \
+  'Graphs without measurements' 'gt forward 1x8 f32' 'gat forward 1x8 f32' \
   'its copy bandwidth is not known' 'over best' 'cpu.attention.fwd.'; do
   grep -q -F "$word" "$work/text" || fail "the text lacks '$word'"
 done
@@ -189,7 +189,7 @@ for word in preparing 'a run of dfgnn-bench' '% floor'; do
   grep -q "$word" "$work/text" || fail "its page lacks '$word'"
 done
 status 2 dfgnn-bench "$small" --device cpu --dispatch --report "$work/b.html"
-says "report is of times of variants"
+says "report shows times of variants"
 
 promise "a browser draws it in light, dark and narrow"
 browser=

@@ -1,4 +1,4 @@
-# Put the folder above into a Spack repository's packages/.
+# Put the folder of this file into a Spack repository's packages/.
 from spack.package import *
 
 
