@@ -12,33 +12,64 @@ from .graph import Graph
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16,
            "bf16": torch.bfloat16, "f64": torch.float64}
+_CHOICES = {"op": _abi.OPS, "edge_use": _abi.EDGE_USES,
+            "qk_norm": _abi.QK_NORMS, "message": _abi.MESSAGES}
 
 
-def _problem(op, dim, heads, dtype, backward, dropout, bias):
-    if op not in _operators.OPERATORS:
-        raise ValueError(f"op must be one of {sorted(_operators.OPERATORS)}, "
-                         f"got {op!r}")
+def _number(name, value):
+    """The number of an enumerator that a caller names."""
+    if value not in _CHOICES[name]:
+        raise ValueError(f"{name} must be one of {sorted(_CHOICES[name])}, "
+                         f"got {value!r}")
+    return _CHOICES[name][value]
+
+
+def _problem(op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
+             dropout=False, bias=False, weights=False, edge_dim=0,
+             edge_use="both", qk_norm="none", message="copy"):
+    """The _abi.Problem of the arguments that tune() and explain() share."""
     dtype = _DTYPES.get(dtype, dtype)
     if dtype not in _operators.DTYPES:
         raise TypeError(f"dtype must be one of {sorted(_DTYPES)}, got "
                         f"{dtype!r}")
-    settings = _operators.Settings(
-        0.0, 0.2, 0.5 if dropout else 0.0, False,
-        torch.are_deterministic_algorithms_enabled(), False)
-    return _execute.problem(op, backward, dtype, heads, dim, settings, bias)
+    if edge_dim == "projected":
+        edge_dim = _abi.EDGE_PROJECTED
+    return _abi.Problem(
+        op=_number("op", op), pass_=int(backward),
+        dtype=_operators.DTYPES[dtype], heads=heads, dim=dim, deterministic=1,
+        weights=int(weights), max_workspace=-1, bias=int(bias),
+        dropout=int(dropout), edge_dim=edge_dim,
+        edge_use=_number("edge_use", edge_use),
+        qk_norm=_number("qk_norm", qk_norm),
+        message=_number("message", message))
 
 
-def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
-         dropout=False, bias=False, budget=10.0, progress=None):
+def tune(graph, op="gt", dim=64, *, budget=10.0, progress=None, **problem):
     """Measures the kernels for a problem on a graph and keeps the result in
     the user's store, from which later plans are chosen.
 
-    dropout, bias: whether attention has dropout (of any probability) and a
-        bias by edge: such problems are measured, and answered, apart.
+    op: one of the library's operators: gt, agnn, gat, gatv2, spmm-sum,
+        spmm-mean, spmm-weighted, reduce-min, reduce-max, reduce-mean,
+        reduce-var, reduce-std, reduce-pna.
+    dim: features of a head.
     budget: seconds.
     progress: called with the share done and a message.
+    problem: the rest of the problem, by keyword; each combination is measured,
+        and answered, apart:
+        heads: attention heads (default 1).
+        dtype: "f32", "f16", "bf16", "f64", or torch's.
+        backward: whether the gradients are measured in place of the output.
+        dropout, bias, weights: whether attention has dropout (of any
+            probability) and a bias by edge, and returns its weights.
+        edge_dim: features of an edge (default 0: none), or "projected" for
+            features [E, H, D] and for the scalar of gat.
+        edge_use: what gt adds them to: "both", "keys" or "values".
+        qk_norm: how gt normalises queries and keys: "none", "rms", "layer".
+        message: what sums and reductions take of an edge: "copy", "relu",
+            "gate" or "gate-value".
     Returns the fields of the library's dfgnn_tune_report as a dict.
     """
+    wanted = _problem(op, dim, **problem)
     graph = as_graph(graph)
     handle = graph.handle
     options = _abi.TuneOptions(budget_s=float(budget))
@@ -48,8 +79,7 @@ def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
     report = _abi.TuneReport()
     check(library().dfgnn_tune(
         ctypes.byref(report), handle.context.handle, handle.pointer,
-        ctypes.byref(_problem(op, dim, heads, dtype, backward, dropout,
-                              bias)), ctypes.byref(options)))
+        ctypes.byref(wanted), ctypes.byref(options)))
     _execute.forget_plans()
     found = {name: getattr(report, name) for name, _ in report._fields_[1:]}
     found["variant"] = found["variant"].decode()
@@ -59,16 +89,15 @@ def tune(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
     return found
 
 
-def explain(graph, op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
-            dropout=False, bias=False):
+def explain(graph, op="gt", dim=64, **problem):
     """The choice of a kernel and its reasons, as a dict: variant, source,
     because, distance, and candidates, which says by name why each variant was
-    or was not chosen."""
+    or was not chosen.  The problem is named as in tune()."""
+    wanted = _problem(op, dim, **problem)
     graph = as_graph(graph)
     handle = graph.handle
     lib = library()
     plan = ctypes.c_void_p()
-    wanted = _problem(op, dim, heads, dtype, backward, dropout, bias)
     check(lib.dfgnn_plan_create(ctypes.byref(plan), handle.context.handle,
                                 handle.pointer, ctypes.byref(wanted)))
     explanation = ctypes.POINTER(_abi.Explanation)()

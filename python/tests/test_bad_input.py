@@ -101,6 +101,11 @@ CASES = {
     "not a graph": (lambda: dfgnn.as_graph("cora"), TypeError, "'cora'"),
     "no such op": (
         lambda: dfgnn.tune(EDGES, "gcn2"), ValueError, "op must be .*gcn2"),
+    "no such message": (
+        lambda: dfgnn.tune(EDGES, "spmm-sum", message="shout"), ValueError,
+        "message must be .*'shout'"),
+    "no such problem": (
+        lambda: dfgnn.explain(EDGES, "gt", 16, depth=2), TypeError, "depth"),
     "no such dtype": (
         lambda: dfgnn.explain(dfgnn.as_graph(EDGES), dtype="int8"),
         TypeError, "dtype must be .*int8"),

@@ -212,7 +212,7 @@ def test_graphs_move_between_devices(device):
     check_same(moved.cpu(), graph)
 
 
-def test_generated_and_written_graphs():
+def test_a_generated_batch_knows_its_graphs():
     graph = dfgnn.generate("sbm-pattern:batch=4,seed=1", family="pattern")
     assert graph.graph_ptr.numel() == 5
     assert graph.num_dst == graph.graph_ptr[-1] == graph.num_src

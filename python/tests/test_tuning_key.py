@@ -36,14 +36,47 @@ def plans():
     return len(graph.handle.owned_plans)
 first = plans()
 assert plans() == first
-tune()
+tune(bias=True)
 assert plans() == first + 1
 """
 
 
-def test_bias_and_dropout_are_tuned_apart(tmp_path):
+EVERY = """
+import dfgnn
+graph = dfgnn.generate("uniform:nodes=60,edges=400,seed=1")
+for op in ("gt", "agnn", "gat", "gatv2", "spmm-sum", "spmm-mean",
+           "spmm-weighted", "reduce-min", "reduce-max", "reduce-mean",
+           "reduce-var", "reduce-std", "reduce-pna"):
+    report = dfgnn.tune(graph, op, 8, budget=0.05)
+    assert report["kept"] and report["measured"] > 0, (op, report)
+    found = dfgnn.explain(graph, op, 8)
+    assert found["source"] == "exact", (op, found)
+for op, problem in (
+        ("gt", dict(edge_dim=5, edge_use="keys", heads=2)),
+        ("gt", dict(edge_dim="projected", backward=True)),
+        ("gt", dict(qk_norm="rms")),
+        ("gatv2", dict(edge_dim=3, weights=True)),
+        ("spmm-sum", dict(edge_dim="projected", message="relu")),
+        ("reduce-max", dict(edge_dim=4, message="gate", backward=True))):
+    assert dfgnn.explain(graph, op, 8, **problem)["source"] != "exact"
+    report = dfgnn.tune(graph, op, 8, budget=0.05, **problem)
+    assert report["measured"] > 0, (op, problem, report)
+    found = dfgnn.explain(graph, op, 8, **problem)
+    assert found["source"] == "exact", (op, problem, found)
+"""
+
+
+def run(code, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", CODE], text=True, capture_output=True,
-        timeout=120,
+        [sys.executable, "-c", code], text=True, capture_output=True,
+        timeout=240,
         env=dict(os.environ, DFGNN_STORE=str(tmp_path / "store.db")))
     assert done.returncode == 0, done.stderr
+
+
+def test_every_operator_and_kind_of_problem_is_tuned(tmp_path):
+    run(EVERY, tmp_path)
+
+
+def test_bias_and_dropout_are_tuned_apart(tmp_path):
+    run(CODE, tmp_path)

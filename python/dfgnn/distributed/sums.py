@@ -50,7 +50,6 @@ class _Sum(torch.autograd.Function):
         split, exchange = graph.split, graph.exchange
         grad = grad.contiguous()
         there = split.at_boundary(grad)
-        saved = halo = weights = None
         wants_weight = ctx.needs_input_grad[4]
         saved, beyond = {}, {}
         if weighted:

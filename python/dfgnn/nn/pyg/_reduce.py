@@ -124,7 +124,7 @@ class Shape:
         return out.movedim(0, self.axis)
 
 
-def _degree_of(graph, edges, out, num_dst):
+def _degree_of(graph, out):
     """[N, 1] or [N, 1, 1] in-edges of each destination, at least 1."""
     count = degrees(graph, out.dtype).clamp(min=1)
     return count.view([-1] + [1] * (out.dim() - 1))
@@ -164,7 +164,7 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     out = spmm(graph, value.to(kind), edge_weight.view(-1),
                num_dst=met.num_dst)
     if names == ("mean",):
-        out = out / _degree_of(graph, edge_index, out, met.num_dst)
+        out = out / _degree_of(graph, out)
     return shape.leave(out)
 
 
