@@ -102,15 +102,6 @@ _Static_assert(OPTION_COUNT <= 64, "sets of options are 64 bits wide");
    HAS(QK_NORM) | HAS(MESSAGE))
 #define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 
-typedef struct tool_option {
-  const char *name;     /* "dim" */
-  int letter;           /* 'q' or 0 */
-  const char *argument; /* "LIST"; NULL: none */
-  const char *help;
-} tool_option;
-
-extern const tool_option tool_options[OPTION_COUNT];
-
 #define TOOL_MAX_LIST 256
 
 /* The values that the options and the job file set. */
@@ -149,6 +140,28 @@ typedef struct tool_settings {
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;
+
+typedef struct tool_option tool_option;
+typedef dfgnn_status tool_set_function(tool_settings *settings,
+                                       const tool_option *option,
+                                       const char *text);
+typedef dfgnn_status tool_item_function(void *slot, const char *text);
+
+/* A row of the option table. */
+struct tool_option {
+  const char *name;     /* "dim" */
+  int letter;           /* 'q' or 0 */
+  const char *argument; /* "LIST"; NULL: none */
+  const char *help;
+  tool_set_function *set;   /* tools/option_values.h; NULL: it sets nothing */
+  size_t field;             /* where in tool_settings */
+  int flag;                 /* what an option without argument sets */
+  int64_t least, most;      /* of a number */
+  tool_item_function *item; /* of a list: its parser, */
+  size_t size, count;       /* bytes of an item, where the items are counted */
+};
+
+extern const tool_option tool_options[OPTION_COUNT];
 
 /* Sets one option from text; on failure the thread's message says why. */
 dfgnn_status tool_set(tool_settings *settings, int option, const char *value);

@@ -94,5 +94,6 @@ const tool_command tune_variants = {
         "not. With --json a variant has one object for each operator and pass "
         "it computes. --bias, --dropout, --edge-dim, --qk-norm and --message "
         "leave only variants that can do it.",
-    .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS_ALWAYS,
+    .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) |
+               HAS(EDGE_DIM) | HAS(QK_NORM) | HAS(MESSAGE) | HAS_ALWAYS,
     .main = command};

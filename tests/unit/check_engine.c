@@ -510,7 +510,7 @@ START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
   ck_fails(dfgnn__engine_offline(&engine, "hopper"), DFGNN_ERROR_INVALID,
            "'hopper' is no architecture, expected one such as sm_90");
   ck_fails(dfgnn__engine_offline(&engine, "sm_90x"), DFGNN_ERROR_INVALID,
-           "'sm_90x' is none");
+           "'sm_90x' is no architecture");
 }
 END_TEST
 
@@ -851,12 +851,8 @@ START_TEST(a_pack_that_is_none_is_refused) {
   setenv("DFGNN_KERNEL_PACK", pack, 1);
   static const struct {
     const char *text;
-    off_t size;
-    const char *problem;
-  } cases[] = {{"", 0, "expected a regular file"},
-               {"junk", 4096, "not a pack"},
-               {NULL, 5000, "damaged"},
-               {NULL, 200, "cut off"}};
+    off_t size; /* negative: bytes that a whole pack lacks */
+  } cases[] = {{"", 0}, {"junk", 4096}, {NULL, -1000}, {NULL, 200}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     IN_A_NEW_PROCESS({
       dfgnn_pack_info info;
@@ -865,7 +861,10 @@ START_TEST(a_pack_that_is_none_is_refused) {
         overwrite(pack, cases[i].text, -1);
       else
         write_pack(40, "sm_90");
-      EXPECT(!truncate(pack, cases[i].size));
+      struct stat whole;
+      EXPECT(!stat(pack, &whole));
+      EXPECT(!truncate(pack, cases[i].size < 0 ? whole.st_size + cases[i].size
+                                               : cases[i].size));
       EXPECT(dfgnn__pack_describe(&info, 0));
       EXPECT(*info.problem || info.entries == 0);
       open_engine();

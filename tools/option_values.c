@@ -1,0 +1,249 @@
+/* option_values.c - texts of options become values of tool_settings */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "tools/option_values.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "reorder/reorder.h"
+
+static void *field_of(tool_settings *settings, const tool_option *option) {
+  return (char *)settings + option->field;
+}
+
+/* ---- single values ------------------------------------------------------- */
+
+dfgnn_status option_flag(tool_settings *settings, const tool_option *option,
+                         const char *text) {
+  (void)text;
+  *(int *)field_of(settings, option) = option->flag;
+  return DFGNN_OK;
+}
+
+dfgnn_status option_text(tool_settings *settings, const tool_option *option,
+                         const char *text) {
+  *(const char **)field_of(settings, option) = text;
+  return DFGNN_OK;
+}
+
+dfgnn_status option_effort(tool_settings *settings, const tool_option *option,
+                           const char *text) {
+  return dfgnn_effort_parse(field_of(settings, option), text);
+}
+
+static dfgnn_status whole(int64_t *out, const char *text, int64_t least,
+                          int64_t most) {
+  char *end;
+  errno = 0;
+  long long x = strtoll(text, &end, 10);
+  if (end == text || *end || errno || x < least || x > most)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected a whole number from %lld to %lld",
+                       text, (long long)least, (long long)most);
+  *out = x;
+  return DFGNN_OK;
+}
+
+dfgnn_status option_int(tool_settings *settings, const tool_option *option,
+                        const char *text) {
+  int64_t x = 0;
+  dfgnn_status status = whole(&x, text, option->least, option->most);
+  if (!status)
+    *(int *)field_of(settings, option) = (int)x;
+  return status;
+}
+
+dfgnn_status option_seed(tool_settings *settings, const tool_option *option,
+                         const char *text) {
+  int64_t x = 0;
+  dfgnn_status status = whole(&x, text, 0, INT64_MAX);
+  if (!status)
+    *(uint64_t *)field_of(settings, option) = (uint64_t)x;
+  return status;
+}
+
+#define MOST_SECONDS 36e6 /* 10000 hours */
+
+dfgnn_status option_seconds(tool_settings *settings, const tool_option *option,
+                            const char *text) {
+  static const struct {
+    const char *suffix;
+    double seconds;
+  } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+  char *end;
+  double x = strtod(text, &end);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (end != text && !strcmp(end, units[i].suffix) && x > 0 &&
+        x * units[i].seconds <= MOST_SECONDS) {
+      *(double *)field_of(settings, option) = x * units[i].seconds;
+      return DFGNN_OK;
+    }
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "found '%s', expected a time above zero such as 500ms, "
+                     "10s, 2m or 1h, and at most %.0fh",
+                     text, MOST_SECONDS / 3600);
+}
+
+dfgnn_status option_bandwidth(tool_settings *settings,
+                              const tool_option *option, const char *text) {
+  char *end;
+  const double x = strtod(text, &end);
+  if (end == text || *end || !(x > 0) || !(x <= 1e6))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected GB/s above zero, such as 4236",
+                       text);
+  *(double *)field_of(settings, option) = x;
+  return DFGNN_OK;
+}
+
+/* Reads a date, or a time before now. */
+dfgnn_status option_since(tool_settings *settings, const tool_option *option,
+                          const char *text) {
+  struct tm day = {0};
+  char *end = strptime(text, "%Y-%m-%d", &day);
+  if (end && *end == 'T')
+    end = strptime(end, "T%H:%M:%S", &day);
+  if (end && (!*end || !strcmp(end, "Z"))) {
+    *(int64_t *)field_of(settings, option) = (int64_t)timegm(&day);
+    return DFGNN_OK;
+  }
+  double x = strtod(text, &end);
+  const char *const units = "smhd";
+  static const double seconds[] = {1, 60, 3600, 86400};
+  const char *unit = end != text && *end && !end[1] ? strchr(units, *end) : 0;
+  if (!unit || !isfinite(x) || x < 0 || x > 1e9)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected a date such as 2026-11-30 or a "
+                       "time ago such as 12h or 30d",
+                       text);
+  *(int64_t *)field_of(settings, option) =
+      (int64_t)((double)time(NULL) - x * seconds[unit - units]);
+  return DFGNN_OK;
+}
+
+dfgnn_status option_shard(tool_settings *settings, const tool_option *option,
+                          const char *text) {
+  (void)option;
+  int i, n, length = 0;
+  if (sscanf(text, "%5d/%5d%n", &i, &n, &length) != 2 || text[length] ||
+      !isdigit((unsigned char)*text) || n < 1 || i > n)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected I/N with I from 1 to N (or from 0 "
+                       "to N-1), such as 2/8",
+                       text);
+  settings->shard = i ? i : n;
+  settings->shards = n;
+  return DFGNN_OK;
+}
+
+dfgnn_status option_device(tool_settings *settings, const tool_option *option,
+                           const char *text) {
+  char *copy = strdup(text), *rest = copy, *item;
+  int good = copy != NULL;
+  while (good && (item = strsep(&rest, ",")))
+    good = !strcmp(item, "auto") || !strcmp(item, "cpu") ||
+           !strcmp(item, "cuda") || !strcmp(item, "all") ||
+           (!strncmp(item, "cuda:", 5) && isdigit((unsigned char)item[5]) &&
+            strspn(item + 5, "0123456789") == strlen(item + 5));
+  free(copy);
+  if (!good)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected auto, cpu, cuda, cuda:N or all",
+                       text);
+  *(const char **)field_of(settings, option) = text;
+  return DFGNN_OK;
+}
+
+/* Reads names of orders; "all" means all that the library was built with. */
+dfgnn_status option_orders(tool_settings *settings, const tool_option *option,
+                           const char *text) {
+  char *copy = strdup(text), *rest = copy, *item;
+  unsigned orders = 0;
+  dfgnn_status status =
+      copy ? DFGNN_OK : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  while (!status && (item = strsep(&rest, ","))) {
+    dfgnn_order order = DFGNN_ORDER_COUNT;
+    if (!strcmp(item, "all"))
+      for (int o = 0; o < DFGNN_ORDER_COUNT; o++)
+        orders |= (unsigned)dfgnn__order_built((dfgnn_order)o) << o;
+    else if (!(status = dfgnn_order_parse(&order, item)))
+      orders |= 1u << order;
+  }
+  free(copy);
+  if (!status)
+    *(unsigned *)field_of(settings, option) = orders;
+  return status;
+}
+
+/* ---- lists --------------------------------------------------------------- */
+
+/* Splits at commas and parses each part into consecutive slots. */
+dfgnn_status option_list(tool_settings *settings, const tool_option *option,
+                         const char *text) {
+  char *slots = field_of(settings, option);
+  char *copy = strdup(text), *rest = copy, *item;
+  dfgnn_status status = copy ? DFGNN_OK : DFGNN_ERROR_MEMORY;
+  int n = 0;
+  while (!status && (item = strsep(&rest, ","))) {
+    if (n == TOOL_MAX_LIST)
+      status = dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d values in a list",
+                           TOOL_MAX_LIST);
+    else
+      status = option->item(slots + option->size * (size_t)n++, item);
+  }
+  free(copy);
+  if (!status)
+    *(int *)((char *)settings + option->count) = n;
+  return status;
+}
+
+dfgnn_status option_op(void *slot, const char *text) {
+  return dfgnn_op_parse(slot, text);
+}
+
+dfgnn_status option_pass(void *slot, const char *text) {
+  return dfgnn_pass_parse(slot, text);
+}
+
+dfgnn_status option_dtype(void *slot, const char *text) {
+  return dfgnn_dtype_parse(slot, text);
+}
+
+dfgnn_status option_math(void *slot, const char *text) {
+  return dfgnn_math_parse(slot, text);
+}
+
+dfgnn_status option_layout(void *slot, const char *text) {
+  return dfgnn_layout_parse(slot, text);
+}
+
+dfgnn_status option_edge_use(void *slot, const char *text) {
+  return dfgnn_edge_use_parse(slot, text);
+}
+
+dfgnn_status option_qk_norm(void *slot, const char *text) {
+  return dfgnn_qk_norm_parse(slot, text);
+}
+
+dfgnn_status option_message(void *slot, const char *text) {
+  return dfgnn_message_parse(slot, text);
+}
+
+dfgnn_status option_size(void *slot, const char *text) {
+  return whole(slot, text, 1, 1 << 20);
+}
+
+dfgnn_status option_edge_dim(void *slot, const char *text) {
+  if (!strcmp(text, "projected")) {
+    *(int64_t *)slot = DFGNN_EDGE_PROJECTED;
+    return DFGNN_OK;
+  }
+  return whole(slot, text, DFGNN_EDGE_PROJECTED, 65536);
+}
