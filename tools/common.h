@@ -146,13 +146,15 @@ typedef dfgnn_status tool_set_function(tool_settings *settings,
                                        const tool_option *option,
                                        const char *text);
 typedef dfgnn_status tool_item_function(void *slot, const char *text);
+typedef const char *tool_name_function(int value);
 
 /* A row of the option table. */
 struct tool_option {
   const char *name;     /* "dim" */
   int letter;           /* 'q' or 0 */
   const char *argument; /* "LIST"; NULL: none */
-  const char *help;
+  const char *help; /* a '%' in it stands for the names of the enumeration */
+  tool_name_function *value_name; /* of the enumeration; NULL: there is none */
   tool_set_function *set;   /* tools/option_values.h; NULL: it sets nothing */
   size_t field;             /* where in tool_settings */
   int flag;                 /* what an option without argument sets */

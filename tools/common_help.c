@@ -52,7 +52,25 @@ static void wrap(FILE *out, const char *text, int indent, int column) {
     fputc('\n', out);
 }
 
+/* The help of an option, with the names of its enumeration. */
+static void fill_help(char *text, size_t size, const tool_option *option) {
+  const char *mark = option->value_name ? strchr(option->help, '%') : NULL;
+  size_t n = 0;
+  if (!mark) {
+    snprintf(text, size, "%s", option->help);
+    return;
+  }
+  n = (size_t)snprintf(text, size, "%.*s", (int)(mark - option->help),
+                       option->help);
+  for (int i = 0; option->value_name(i) && n < size; i++)
+    n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "",
+                          option->value_name(i));
+  if (n < size)
+    snprintf(text + n, size - n, "%s", mark + 1);
+}
+
 static void option_help(FILE *out, const tool_option *option) {
+  char text[512];
   int n = option->letter ? fprintf(out, "  -%c, ", option->letter)
                          : fprintf(out, "      ");
   n += fprintf(out, "--%s%s%s", option->name, option->argument ? "=" : "",
@@ -62,7 +80,8 @@ static void option_help(FILE *out, const tool_option *option) {
     n = 0;
   }
   fprintf(out, "%*s", INDENT - n, "");
-  wrap(out, option->help, INDENT, INDENT);
+  fill_help(text, sizeof text, option);
+  wrap(out, text, INDENT, INDENT);
 }
 
 static void usage_line(FILE *out, const tool_program *program,
@@ -141,6 +160,7 @@ static void roff_text(FILE *out, const char *text) {
 }
 
 static void roff_options(FILE *out, uint64_t options) {
+  char text[512];
   for (int i = 0; i < OPTION_COUNT; i++) {
     if (!(options >> i & 1))
       continue;
@@ -153,7 +173,8 @@ static void roff_options(FILE *out, uint64_t options) {
     if (option->argument)
       fprintf(out, "\\fR=\\fI%s", option->argument);
     fputs("\\fR\n", out);
-    roff(out, option->help, strlen(option->help));
+    fill_help(text, sizeof text, option);
+    roff(out, text, strlen(text));
     fputs(".\n", out);
   }
 }

@@ -14,19 +14,18 @@ enum {
   .set = option_list, FIELD(member), .item = option_##parser,                  \
   .size = sizeof((tool_settings *)0)->member[0],                               \
   .count = offsetof(tool_settings, member##_count)
+#define ENUMERATION_OF(kind)                                                   \
+  LIST_OF(kind, kind), .value_name = option_##kind##_name
 
 const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_OP] = {.name = "op",
                    .argument = "LIST",
-                   .help =
-                       "operators: gt, agnn, gat, gatv2, spmm-sum, spmm-mean, "
-                       "spmm-weighted, reduce-min, reduce-max, reduce-mean, "
-                       "reduce-var, reduce-std, reduce-pna (default gt)",
-                   LIST_OF(op, op)},
+                   .help = "operators: % (default gt)",
+                   ENUMERATION_OF(op)},
     [OPTION_PASS] = {.name = "pass",
                      .argument = "LIST",
-                     .help = "passes: forward, backward (default forward)",
-                     LIST_OF(pass, pass)},
+                     .help = "passes: % (default forward)",
+                     ENUMERATION_OF(pass)},
     [OPTION_DIM] = {.name = "dim",
                     .argument = "LIST",
                     .help = "features per head (default 64)",
@@ -35,23 +34,19 @@ const tool_option tool_options[OPTION_COUNT] = {
                       .argument = "LIST",
                       .help = "attention heads (default 1)",
                       LIST_OF(heads, size)},
-    [OPTION_DTYPE] =
-        {.name = "dtype",
-         .argument = "LIST",
-         .help = "storage of the features: f32, f16, bf16, f64 (default "
-                 "f32)",
-         LIST_OF(dtype, dtype)},
+    [OPTION_DTYPE] = {.name = "dtype",
+                      .argument = "LIST",
+                      .help = "storage of the features: % (default f32)",
+                      ENUMERATION_OF(dtype)},
     [OPTION_MATH] = {.name = "math",
                      .argument = "LIST",
-                     .help =
-                         "exactness of f32 products: f32, tf32 (default f32)",
-                     LIST_OF(math, math)},
-    [OPTION_LAYOUT] =
-        {.name = "layout",
-         .argument = "LIST",
-         .help = "order of dimensions: nhd for [nodes, heads, dim] or "
-                 "ndh (default nhd)",
-         LIST_OF(layout, layout)},
+                     .help = "exactness of f32 products: % (default f32)",
+                     ENUMERATION_OF(math)},
+    [OPTION_LAYOUT] = {.name = "layout",
+                       .argument = "LIST",
+                       .help = "order of dimensions: % for [nodes, heads, dim] "
+                               "and [nodes, dim, heads] (default nhd)",
+                       ENUMERATION_OF(layout)},
     [OPTION_DEVICE] =
         {.name = "device",
          .argument = "LIST",
@@ -94,24 +89,21 @@ const tool_option tool_options[OPTION_COUNT] = {
                              "features per edge; projected: they are [E,H,D] "
                              "already, of gat a scalar [E,H] (default 0: none)",
                          LIST_OF(edge_dim, edge_dim)},
-    [OPTION_EDGE_USE] =
-        {.name = "edge-use",
-         .argument = "LIST",
-         .help = "what gt adds edge features to: both, keys, values "
-                 "(default both)",
-         LIST_OF(edge_use, edge_use)},
+    [OPTION_EDGE_USE] = {.name = "edge-use",
+                         .argument = "LIST",
+                         .help =
+                             "what gt adds edge features to: % (default both)",
+                         ENUMERATION_OF(edge_use)},
     [OPTION_QK_NORM] =
         {.name = "qk-norm",
          .argument = "LIST",
-         .help = "how gt normalises queries and keys: none, rms, layer "
-                 "(default none)",
-         LIST_OF(qk_norm, qk_norm)},
+         .help = "how gt normalises queries and keys: % (default none)",
+         ENUMERATION_OF(qk_norm)},
     [OPTION_MESSAGE] =
         {.name = "message",
          .argument = "LIST",
-         .help = "what an edge carries in spmm and reduce: copy, relu, "
-                 "gate, gate-value (default copy)",
-         LIST_OF(message, message)},
+         .help = "what an edge carries in spmm and reduce: % (default copy)",
+         ENUMERATION_OF(message)},
     [OPTION_EFFORT] = {.name = "effort",
                        .argument = "NAME",
                        .help =

@@ -204,37 +204,21 @@ dfgnn_status option_list(tool_settings *settings, const tool_option *option,
   return status;
 }
 
-dfgnn_status option_op(void *slot, const char *text) {
-  return dfgnn_op_parse(slot, text);
-}
-
-dfgnn_status option_pass(void *slot, const char *text) {
-  return dfgnn_pass_parse(slot, text);
-}
-
-dfgnn_status option_dtype(void *slot, const char *text) {
-  return dfgnn_dtype_parse(slot, text);
-}
-
-dfgnn_status option_math(void *slot, const char *text) {
-  return dfgnn_math_parse(slot, text);
-}
-
-dfgnn_status option_layout(void *slot, const char *text) {
-  return dfgnn_layout_parse(slot, text);
-}
-
-dfgnn_status option_edge_use(void *slot, const char *text) {
-  return dfgnn_edge_use_parse(slot, text);
-}
-
-dfgnn_status option_qk_norm(void *slot, const char *text) {
-  return dfgnn_qk_norm_parse(slot, text);
-}
-
-dfgnn_status option_message(void *slot, const char *text) {
-  return dfgnn_message_parse(slot, text);
-}
+#define ENUMERATION(kind)                                                      \
+  dfgnn_status option_##kind(void *slot, const char *text) {                   \
+    return dfgnn_##kind##_parse(slot, text);                                   \
+  }                                                                            \
+  const char *option_##kind##_name(int value) {                                \
+    return dfgnn_##kind##_name((dfgnn_##kind)value);                           \
+  }
+ENUMERATION(op)
+ENUMERATION(pass)
+ENUMERATION(dtype)
+ENUMERATION(math)
+ENUMERATION(layout)
+ENUMERATION(edge_use)
+ENUMERATION(qk_norm)
+ENUMERATION(message)
 
 dfgnn_status option_size(void *slot, const char *text) {
   return whole(slot, text, 1, 1 << 20);

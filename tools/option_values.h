@@ -23,4 +23,9 @@ tool_item_function option_op, option_pass, option_dtype, option_math,
     option_layout, option_edge_use, option_qk_norm, option_message, option_size,
     option_edge_dim;
 
+/* The name of a value of an enumeration; NULL past the last. */
+tool_name_function option_op_name, option_pass_name, option_dtype_name,
+    option_math_name, option_layout_name, option_edge_use_name,
+    option_qk_norm_name, option_message_name;
+
 #endif
