@@ -1,6 +1,8 @@
 #include "lib/describe.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "lib/key.h"
@@ -75,4 +77,15 @@ void dfgnn__record_refusal(const dfgnn_plan *plan) {
                dfgnn_last_error());
   if (store)
     dfgnn__store_close(store);
+}
+
+void dfgnn__name_run(char run[33]) {
+  unsigned char bytes[16] = {0};
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+    struct timespec t; /* it only has to differ from other runs' */
+    clock_gettime(CLOCK_REALTIME, &t);
+    memcpy(bytes, &t, sizeof t < sizeof bytes ? sizeof t : sizeof bytes);
+  }
+  for (int i = 0; i < 16; i++)
+    snprintf(run + 2 * i, 3, "%02x", bytes[i]);
 }

@@ -22,4 +22,7 @@ void dfgnn__record_refusal(const dfgnn_plan *plan);
  * worth more than its date. */
 int64_t dfgnn__time_stamp(void);
 
+/* Fills run with 32 random hexadecimal digits. */
+void dfgnn__name_run(char run[33]);
+
 #endif

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "lib/describe.h"
@@ -177,17 +175,6 @@ const dfgnn_plan *dfgnn__race_current(const dfgnn_plan *plan) {
 
 /* ---- storing ------------------------------------------------------------- */
 
-static void name_run(char run[33]) {
-  unsigned char bytes[16] = {0};
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
-    struct timespec t; /* it only has to differ from other runs' */
-    clock_gettime(CLOCK_REALTIME, &t);
-    memcpy(bytes, &t, sizeof t < sizeof bytes ? sizeof t : sizeof bytes);
-  }
-  for (int i = 0; i < 16; i++)
-    snprintf(run + 2 * i, 3, "%02x", bytes[i]);
-}
-
 /* The longest of an entrant's times over the shortest. */
 static double spread_of(const struct dfgnn_plan_race *r, size_t entrant) {
   double most = 0;
@@ -212,7 +199,7 @@ void dfgnn__race_store(dfgnn_plan *plan) {
       !isfinite(time_of(r, 0)) || atomic_exchange(&r->stored, 1))
     return;
   dfgnn__describe(&row, plan->ctx, plan->graph, &plan->problem);
-  name_run(run);
+  dfgnn__name_run(run);
   snprintf(protocol, sizeof protocol, "%s,race", row.protocol);
   row.protocol = protocol;
   row.run = run;

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "tuner/session.h"
+#include "tuner/measure.h"
 
 static const char *status_name(dfgnn_status status) {
   if (status == DFGNN_ERROR_WRONG)
@@ -13,15 +13,14 @@ static const char *status_name(dfgnn_status status) {
 }
 
 /* A trial that fails leaves the race; it may have taken the device with it. */
-static dfgnn_sampled reject(dfgnn_session *s, size_t i, dfgnn_status status) {
-  dfgnn_trial *trial = &s->trials.trial[i];
+static dfgnn_sampled reject(const dfgnn_subject *s, dfgnn_trial *trial,
+                            dfgnn_status status) {
   trial->status = status_name(status);
   snprintf(trial->reason, sizeof trial->reason, "%s", dfgnn_last_error());
   dfgnn__log(
       s->ctx,
       status == DFGNN_ERROR_UNSUPPORTED ? DFGNN_LOG_INFO : DFGNN_LOG_WARN,
       "%s is %s: %s", trial->variant->name, trial->status, trial->reason);
-  dfgnn__record_trial(s, i, 0);
   dfgnn_plan_destroy(trial->plan);
   trial->plan = NULL;
   if (status == DFGNN_ERROR_DEVICE &&
@@ -36,10 +35,10 @@ double dfgnn__seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static dfgnn_status time_roughly(dfgnn_session *s, size_t i, double *ms) {
+static dfgnn_status time_roughly(const dfgnn_subject *s,
+                                 const dfgnn_trial *trial, double *ms) {
   dfgnn_harness_call c;
-  dfgnn_status status =
-      dfgnn__harness_call(&c, s->harness, s->trials.trial[i].plan);
+  dfgnn_status status = dfgnn__harness_call(&c, s->harness, trial->plan);
   double begin = dfgnn__seconds();
   if (!status)
     status = dfgnn__harness_execute(&c, NULL);
@@ -49,8 +48,8 @@ static dfgnn_status time_roughly(dfgnn_session *s, size_t i, double *ms) {
   return status;
 }
 
-dfgnn_sampled dfgnn__trial_admit(dfgnn_session *s, size_t i, double *rough_ms) {
-  dfgnn_trial *trial = &s->trials.trial[i];
+dfgnn_sampled dfgnn__trial_admit(const dfgnn_subject *s, dfgnn_trial *trial,
+                                 double *rough_ms) {
   double begin = 0;
   dfgnn_status status = dfgnn_plan_create_forced(
       &trial->plan, s->ctx, s->graph, &s->problem, trial->variant->name);
@@ -63,21 +62,21 @@ dfgnn_sampled dfgnn__trial_admit(dfgnn_session *s, size_t i, double *rough_ms) {
    * time. */
   *rough_ms = 0;
   if (!status && dfgnn__seconds() - begin > 0.1)
-    status = time_roughly(s, i, rough_ms);
-  return status ? reject(s, i, status) : DFGNN_SAMPLED_OK;
+    status = time_roughly(s, trial, rough_ms);
+  return status ? reject(s, trial, status) : DFGNN_SAMPLED_OK;
 }
 
-dfgnn_sampled dfgnn__trial_sample(dfgnn_session *s, size_t i, double *ms) {
+dfgnn_sampled dfgnn__trial_sample(const dfgnn_subject *s, dfgnn_trial *trial,
+                                  double *ms) {
   dfgnn_harness_call c;
   dfgnn_sample sample = {0};
-  dfgnn_status status =
-      dfgnn__harness_call(&c, s->harness, s->trials.trial[i].plan);
+  dfgnn_status status = dfgnn__harness_call(&c, s->harness, trial->plan);
   if (!status)
     status =
         s->ctx->backend->time(s->ctx->device, &sample, dfgnn__harness_execute,
                               &c, 0, s->problem.cold);
   if (status)
-    return reject(s, i, status);
+    return reject(s, trial, status);
   *ms = sample.ms > 1e-6 ? sample.ms : 1e-6; /* the clock's own step */
   return sample.tainted ? DFGNN_SAMPLED_TAINTED : DFGNN_SAMPLED_OK;
 }

@@ -1,43 +1,69 @@
 /* record.c - writes rows of trials to the store, or keeps them in the context
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "lib/describe.h"
-#include "tuner/session.h"
+#include "tuner/record.h"
+
+/* The machine that measures, or the alias that DFGNN_HOST gives it. */
+static const char *host_name(void) {
+  static _Thread_local char name[256];
+  const char *alias = getenv("DFGNN_HOST");
+  if (alias)
+    return alias;
+  if (gethostname(name, sizeof name))
+    return "";
+  name[sizeof name - 1] = 0;
+  return name;
+}
+
+void dfgnn__record_describe(dfgnn_recorder *r, const dfgnn_subject *subject,
+                            const dfgnn_tune_options *options) {
+  r->ctx = subject->ctx;
+  dfgnn__describe(&r->row, r->ctx, subject->graph, &subject->problem);
+  dfgnn__name_run(r->run);
+  snprintf(r->protocol, sizeof r->protocol, "%s" DFGNN_PARTIAL,
+           r->row.protocol);
+  r->row.run = r->run;
+  r->row.tool = options->tool;
+  r->row.host = host_name();
+  r->row.job = options->job_hash;
+  r->row.seed = options->seed;
+}
 
 /* From now on rows outlive the session, but not the context. */
-static void give_up_store(dfgnn_session *s, dfgnn_log_level level,
+static void give_up_store(dfgnn_recorder *r, dfgnn_log_level level,
                           const char *why) {
-  if (!atomic_exchange(&s->ctx->told, 1))
-    dfgnn__log(s->ctx, level,
+  if (!atomic_exchange(&r->ctx->told, 1))
+    dfgnn__log(r->ctx, level,
                "measurements answer until the context ends, and cannot be "
                "kept: %s",
                why);
-  dfgnn__record_end(s);
+  dfgnn__record_end(r);
 }
 
-void dfgnn__record_begin(dfgnn_session *s) {
-  const char *path = dfgnn__context_store(s->ctx);
+void dfgnn__record_begin(dfgnn_recorder *r) {
+  const char *path = dfgnn__context_store(r->ctx);
   if (!path)
-    give_up_store(s, DFGNN_LOG_INFO, "the context has no store");
-  else if (dfgnn__store_open(&s->store, path, DFGNN_STORE_WRITE)) {
-    s->store = NULL;
-    give_up_store(s, DFGNN_LOG_WARN, dfgnn_last_error());
+    give_up_store(r, DFGNN_LOG_INFO, "the context has no store");
+  else if (dfgnn__store_open(&r->store, path, DFGNN_STORE_WRITE)) {
+    r->store = NULL;
+    give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
   }
 }
 
-void dfgnn__record_end(dfgnn_session *s) {
-  if (s->store)
-    dfgnn__store_close(s->store);
-  s->store = NULL;
+void dfgnn__record_end(dfgnn_recorder *r) {
+  if (r->store)
+    dfgnn__store_close(r->store);
+  r->store = NULL;
 }
 
-static void fill_figures(dfgnn_measurement *m, const dfgnn_session *s,
-                         size_t i) {
-  const dfgnn_arm *arm = &s->search.arm[i];
+static void fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
   double *ms = malloc(arm->count * sizeof *ms);
   dfgnn_interval median = {0, 0, 0};
   if (ms) {
@@ -54,32 +80,32 @@ static void fill_figures(dfgnn_measurement *m, const dfgnn_session *s,
   m->samples = (int64_t)arm->count;
 }
 
-void dfgnn__record_trial(dfgnn_session *s, size_t i, int partial) {
-  dfgnn_trial *trial = &s->trials.trial[i];
-  dfgnn_measurement m = s->row;
+void dfgnn__record_trial(dfgnn_recorder *r, dfgnn_trial *trial,
+                         const dfgnn_arm *arm, const dfgnn_variant *anchor,
+                         int partial) {
+  dfgnn_measurement m = r->row;
   m.variant = trial->variant->name;
   m.revision = trial->variant->family->revision;
   m.time = dfgnn__time_stamp();
-  const dfgnn_variant *anchor = s->trials.trial[s->trials.anchor].variant;
   m.anchor = anchor->name;
   m.anchor_revision = anchor->family->revision;
   m.rel_error = trial->rel_error;
   m.workspace_bytes = (int64_t)trial->workspace;
   if (partial)
-    m.protocol = s->protocol;
+    m.protocol = r->protocol;
   if (trial->status) {
     m.status = trial->status;
     m.reason = trial->reason;
   } else {
     m.status = "ok";
-    fill_figures(&m, s, i);
+    fill_figures(&m, arm);
   }
   trial->recorded = 1;
-  if (dfgnn__history_add(s->history, &m))
+  if (dfgnn__history_add(r->history, &m))
     return;
-  if (s->store && dfgnn__store_record(s->store, NULL, &m))
-    give_up_store(s, DFGNN_LOG_WARN, dfgnn_last_error());
-  if (!s->store && dfgnn__context_keep(s->ctx, &m))
-    dfgnn__log(s->ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
+  if (r->store && dfgnn__store_record(r->store, NULL, &m))
+    give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
+  if (!r->store && dfgnn__context_keep(r->ctx, &m))
+    dfgnn__log(r->ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
                dfgnn_last_error());
 }

@@ -3,32 +3,55 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "lib/describe.h"
 #include "lib/handle.h"
 #include "lib/reorder.h"
 #include "tuner/compile.h"
-#include "tuner/session.h"
+#include "tuner/record.h"
+
+typedef struct session {
+  dfgnn_subject subject;
+  dfgnn_tune_options options; /* defaults filled in */
+  double start;               /* by dfgnn__seconds() */
+  dfgnn_recorder recorder;
+  dfgnn_trials trials;
+  dfgnn_search search;
+  int kept, resumed;
+  char message[512]; /* of the progress */
+} session;
+
+static void record(session *s, size_t i, int partial) {
+  dfgnn__record_trial(&s->recorder, &s->trials.trial[i], &s->search.arm[i],
+                      s->trials.trial[s->trials.anchor].variant, partial);
+}
 
 /* ---- the search's view of the device ------------------------------------ */
 
+static dfgnn_sampled record_failure(session *s, size_t i,
+                                    dfgnn_sampled sampled) {
+  if (sampled == DFGNN_SAMPLED_FAILED || sampled == DFGNN_SAMPLED_LOST)
+    record(s, i, 0);
+  return sampled;
+}
+
 static dfgnn_sampled admit(void *data, size_t i, double *rough_ms) {
-  return dfgnn__trial_admit(data, i, rough_ms);
+  session *s = data;
+  return record_failure(
+      s, i, dfgnn__trial_admit(&s->subject, &s->trials.trial[i], rough_ms));
 }
 
 static dfgnn_sampled sample(void *data, size_t i, double *ms) {
-  return dfgnn__trial_sample(data, i, ms);
+  session *s = data;
+  return record_failure(
+      s, i, dfgnn__trial_sample(&s->subject, &s->trials.trial[i], ms));
 }
 
 static void finished(void *data, size_t i) {
-  dfgnn_session *s = data;
+  session *s = data;
   if (i == s->trials.anchor)
     return; /* recorded at the end, with all its samples */
-  dfgnn__record_trial(s, i, 0);
+  record(s, i, 0);
   dfgnn_plan_destroy(s->trials.trial[i].plan);
   s->trials.trial[i].plan = NULL;
 }
@@ -39,12 +62,12 @@ static double now(void *data) {
 }
 
 static int stop(void *data) {
-  const dfgnn_session *s = data;
+  const session *s = data;
   return s->options.stop && s->options.stop(s->options.data);
 }
 
 static void progress(void *data, double done, double eta) {
-  dfgnn_session *s = data;
+  session *s = data;
   if (!s->options.progress)
     return;
   size_t seen = 0, racing = 0;
@@ -98,43 +121,6 @@ static dfgnn_status complete_options(dfgnn_tune_options *full,
   return DFGNN_OK;
 }
 
-static void name_run(char run[33]) {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
-    /* The name only has to differ from other runs'. */
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    memset(bytes, 0, sizeof bytes);
-    memcpy(bytes, &t, sizeof t < 16 ? sizeof t : 16);
-  }
-  for (int i = 0; i < 16; i++)
-    snprintf(run + 2 * i, 3, "%02x", bytes[i]);
-}
-
-/* The machine that measures, or the alias that DFGNN_HOST gives it. */
-static const char *host_name(void) {
-  static _Thread_local char name[256];
-  const char *alias = getenv("DFGNN_HOST");
-  if (alias)
-    return alias;
-  if (gethostname(name, sizeof name))
-    return "";
-  name[sizeof name - 1] = 0;
-  return name;
-}
-
-static void describe_run(dfgnn_session *s) {
-  dfgnn__describe(&s->row, s->ctx, s->graph, &s->problem);
-  name_run(s->run);
-  snprintf(s->protocol, sizeof s->protocol, "%s" DFGNN_PARTIAL,
-           s->row.protocol);
-  s->row.run = s->run;
-  s->row.tool = s->options.tool;
-  s->row.host = host_name();
-  s->row.job = s->options.job_hash;
-  s->row.seed = s->options.seed;
-}
-
 static double rank_of(const dfgnn_decision *decision, const char *variant) {
   for (size_t i = 0; decision && i < decision->count; i++)
     if (!strcmp(decision->ranked[i].variant, variant))
@@ -163,7 +149,7 @@ static void prefer(dfgnn_trials *t, size_t trial) {
 /* Ratios are comparable only through a common anchor, so an anchor of the
  * stored rows goes on being the anchor, and the rule's choice is the first that
  * it is compared with. */
-static void keep_anchor(dfgnn_session *s, const dfgnn_decision *decision) {
+static void keep_anchor(session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
   if (!decision || !isnan(rank_of(decision, t->trial[t->anchor].variant->name)))
     return;
@@ -178,14 +164,14 @@ static void keep_anchor(dfgnn_session *s, const dfgnn_decision *decision) {
 }
 
 /* Takes over stored rows; returns the number of trials that need no sample. */
-static int resume(dfgnn_session *s, const dfgnn_decision *decision) {
+static int resume(session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
   int resumed = 0;
   double anchor = rank_of(decision, t->trial[t->anchor].variant->name);
   for (size_t i = 0; i < t->count; i++) {
     dfgnn_trial *trial = &t->trial[i];
     const dfgnn_measurement *row =
-        dfgnn__history_row(s->history, trial->variant);
+        dfgnn__history_row(s->recorder.history, trial->variant);
     if (s->search.arm[i].state == DFGNN_ARM_STORED)
       s->search.arm[i].state = DFGNN_ARM_UNSEEN;
     if (!row || trial->recorded)
@@ -213,7 +199,7 @@ static int resume(dfgnn_session *s, const dfgnn_decision *decision) {
 
 /* The rule's choice may be wrong or fail; then the next one that works is the
  * anchor. */
-static dfgnn_status admit_anchor(dfgnn_session *s) {
+static dfgnn_status admit_anchor(session *s) {
   dfgnn_trials *t = &s->trials;
   for (size_t k = 0; k <= t->count; k++) {
     size_t i = k == 0 ? t->anchor : t->order[k - 1];
@@ -241,11 +227,11 @@ static dfgnn_status admit_anchor(dfgnn_session *s) {
 
 /* ---- the run ------------------------------------------------------------ */
 
-static dfgnn_status run_search(dfgnn_session *s,
-                               const dfgnn_decision *decision) {
+static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   dfgnn_search *search = &s->search;
-  dfgnn_status status = dfgnn__harness_create(&s->harness, s->ctx, s->graph,
-                                              &s->problem, s->options.seed);
+  dfgnn_status status = dfgnn__harness_create(
+      &s->subject.harness, s->subject.ctx, s->subject.graph,
+      &s->subject.problem, s->options.seed);
   if (status)
     return status;
   size_t anchor = s->trials.anchor;
@@ -269,11 +255,11 @@ static dfgnn_status run_search(dfgnn_session *s,
   for (size_t i = 0; i < search->arms; i++)
     if (search->arm[i].count > 0 && !s->trials.trial[i].recorded &&
         search->arm[i].state != DFGNN_ARM_REJECTED)
-      dfgnn__record_trial(s, i, partial && i != s->trials.anchor);
+      record(s, i, partial && i != s->trials.anchor);
   return DFGNN_OK;
 }
 
-static int unmeasured(dfgnn_session *s) {
+static int unmeasured(session *s) {
   s->search.anchor = s->trials.anchor;
   s->search.predicted = s->trials.predicted;
   s->search.exhaustive = s->options.exhaustive;
@@ -284,7 +270,7 @@ static int unmeasured(dfgnn_session *s) {
   return 0;
 }
 
-static void count_trials(dfgnn_tune_report *r, const dfgnn_session *s) {
+static void count_trials(dfgnn_tune_report *r, const session *s) {
   r->candidates = (int)s->trials.count;
   for (size_t i = 0; i < s->trials.count; i++) {
     const dfgnn_trial *trial = &s->trials.trial[i];
@@ -297,10 +283,10 @@ static void count_trials(dfgnn_tune_report *r, const dfgnn_session *s) {
 }
 
 /* Fills the report by the stores, so that it agrees with later plans. */
-static dfgnn_status conclude(dfgnn_tune_report *r, dfgnn_session *s) {
+static dfgnn_status conclude(dfgnn_tune_report *r, session *s) {
   const dfgnn_decision *d;
   dfgnn_status status =
-      dfgnn__history_decide(&d, s->history, s->options.margin);
+      dfgnn__history_decide(&d, s->recorder.history, s->options.margin);
   if (status)
     return status;
   count_trials(r, s);
@@ -324,17 +310,20 @@ static dfgnn_status conclude(dfgnn_tune_report *r, dfgnn_session *s) {
   return DFGNN_OK;
 }
 
-static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
+static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   const dfgnn_decision *decision;
-  describe_run(s);
-  dfgnn_status status = dfgnn__history_load(&s->history, s->ctx, &s->row);
+  dfgnn__record_describe(&s->recorder, &s->subject, &s->options);
+  dfgnn_status status = dfgnn__history_load(&s->recorder.history,
+                                            s->subject.ctx, &s->recorder.row);
   if (!status)
-    status = dfgnn__trials_create(&s->trials, s->graph, &s->problem,
-                                  s->options.variants, s->options.seed);
+    status =
+        dfgnn__trials_create(&s->trials, s->subject.graph, &s->subject.problem,
+                             s->options.variants, s->options.seed);
   if (!status && !dfgnn__search_init(&s->search, s->trials.count))
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!status)
-    status = dfgnn__history_decide(&decision, s->history, s->options.margin);
+    status = dfgnn__history_decide(&decision, s->recorder.history,
+                                   s->options.margin);
   if (status)
     return status;
   if (!s->options.remeasure) {
@@ -344,16 +333,17 @@ static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
   s->kept = 1;
   if (unmeasured(s)) {
     dfgnn_compile_ahead *ahead;
-    dfgnn__record_begin(s);
-    dfgnn__compile_ahead_start(&ahead, &s->trials, s->graph, &s->problem);
+    dfgnn__record_begin(&s->recorder);
+    dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
+                               &s->subject.problem);
     status = run_search(s, decision);
     dfgnn__compile_ahead_stop(ahead);
-    s->kept = s->store != NULL;
-    dfgnn__record_end(s);
+    s->kept = s->recorder.store != NULL;
+    dfgnn__record_end(&s->recorder);
     /* Rejections found before a failure count as well. */
-    dfgnn_status reloaded = dfgnn_context_reload(s->ctx);
+    dfgnn_status reloaded = dfgnn_context_reload(s->subject.ctx);
     status = status ? status : reloaded;
-    dfgnn__graph_forget_plans(s->graph);
+    dfgnn__graph_forget_plans(s->subject.graph);
   }
   if (!status)
     status = conclude(r, s);
@@ -370,7 +360,8 @@ static dfgnn_status run_session(dfgnn_tune_report *r, dfgnn_session *s) {
 dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
                         dfgnn_graph *graph, const dfgnn_problem *problem,
                         const dfgnn_tune_options *options) {
-  dfgnn_session s = {.ctx = ctx, .graph = graph, .start = dfgnn__seconds()};
+  session s = {.subject = {.ctx = ctx, .graph = graph},
+               .start = dfgnn__seconds()};
   dfgnn_tune_report r = DFGNN_TUNE_REPORT_INIT;
   dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
   if (status)
@@ -380,30 +371,30 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
                        "report.struct_size is %zu, expected %zu: use "
                        "DFGNN_TUNE_REPORT_INIT",
                        report->struct_size, sizeof *report);
-  s.graph = dfgnn__graph_inner(graph);
+  s.subject.graph = dfgnn__graph_inner(graph);
   status = complete_options(&s.options, options);
   if (!status)
-    status = dfgnn__problem_complete(&s.problem, problem);
+    status = dfgnn__problem_complete(&s.subject.problem, problem);
   if (status)
     return status;
   if (ctx->force_deterministic >= 0)
-    s.problem.deterministic = !!ctx->force_deterministic;
-  if (!dfgnn__operator(s.problem.op, s.problem.pass))
+    s.subject.problem.deterministic = !!ctx->force_deterministic;
+  if (!dfgnn__operator(s.subject.problem.op, s.subject.problem.pass))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                       dfgnn_op_name(s.problem.op),
-                       dfgnn_pass_name(s.problem.pass));
+                       dfgnn_op_name(s.subject.problem.op),
+                       dfgnn_pass_name(s.subject.problem.pass));
   if (ctx->backend->capturing(ctx->device, NULL))
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");
   status = run_session(&r, &s);
-  if (s.graph != graph)
+  if (s.subject.graph != graph)
     dfgnn__graph_forget_plans(graph);
   /* An interrupted run has a report as well. */
   if (report && (!status || status == DFGNN_ERROR_INTERRUPTED))
     *report = r;
   dfgnn__search_free(&s.search);
   dfgnn__trials_free(&s.trials);
-  dfgnn__harness_destroy(s.harness);
-  dfgnn__history_free(s.history);
+  dfgnn__harness_destroy(s.subject.harness);
+  dfgnn__history_free(s.recorder.history);
   return status;
 }
