@@ -31,9 +31,9 @@ def line(title, part):
 
 shapes = {}
 for r in judged:
-    shapes.setdefault((r["op"], r["pass"], r["heads"], r["dim"]), []).append(r)
+    shapes.setdefault((r["op"], r["pass"], r["heads"], r["dim"], r["dtype"]), []).append(r)
 print("| problem | " + " | ".join(("problems",) + TITLES) + " |")
 print("|---" * (len(TITLES) + 2) + "|")
-for (op, direction, heads, dim), part in sorted(shapes.items()):
-    line(f"{op} {direction} {heads}x{dim}", part)
+for (op, direction, heads, dim, dtype), part in sorted(shapes.items()):
+    line(f"{op} {direction} {heads}x{dim}" + (f" {dtype}" if dtype != "f32" else ""), part)
 line("all", judged)

@@ -13,6 +13,19 @@ static int compute_capability(const dfgnn_device_info *device) {
   return strncmp(device->arch, "sm_", 3) == 0 ? atoi(device->arch + 3) : 0;
 }
 
+/* A row (of gradients: or a column) has more than 4096 edges and eight times a
+ * multiprocessor's share.  One block would walk its whole window: on
+ * bipartite:nodes=20000,sources=3000,edges=150000,heavy=4,share=0.5 that took
+ * 450 times as long as cutting columns (data/models/h200_campaign.jsonl.xz). */
+static int has_hub(const dfgnn_setting *s) {
+  int64_t most = s->matrix->max_degree;
+  if (s->problem->pass == DFGNN_PASS_BACKWARD &&
+      s->signature->max_source_degree > most)
+    most = s->signature->max_source_degree;
+  return most > 4096 &&
+         (double)most * s->device->units > 8.0 * (double)s->matrix->edges;
+}
+
 const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
   const dfgnn_matrix *matrix = s->matrix;
   if (compute_capability(s->device) < 80)
@@ -28,6 +41,8 @@ const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
   /* Masks have a bit for each pair of nodes of a block, edges 32 bits each. */
   if (plan->dense && !(s->signature->density >= 1.0 / 64))
     return "the blocks of the batch are too sparse";
+  if (!plan->split && !plan->dense && has_hub(s))
+    return "one block would walk the window of a hub";
   return NULL;
 }
 
