@@ -1,4 +1,5 @@
-"""The scores of GAT's sources and destinations, in one pass over x W."""
+"""The scores of GAT: of sources and destinations, in one pass over x W, and
+of edges."""
 
 import torch
 
@@ -58,3 +59,9 @@ def scores(h, att_src, att_dst):
             and autocast_dtype(h.device.type) is None):
         return _Scores.apply(h, att_src, att_dst)
     return (h * att_src).sum(-1), (h * att_dst).sum(-1)
+
+
+def edge_scores(edge_attr, att, weight):
+    """[..., E, H] <a_h, W_h e> of features [..., E, F], att [H, D] and weight
+    [H, D, F].  It is <W_h^T a_h, e>, so that no tensor is [E, H, D]."""
+    return edge_attr @ (att.unsqueeze(-1) * weight).sum(1).t()

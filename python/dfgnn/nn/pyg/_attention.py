@@ -15,6 +15,7 @@ from ...functional import (
 from ...convert import as_graph
 from ...graph import Graph
 from ...merge import merge_attention
+from .._scores import edge_scores
 from ._edges import (
     Prior, edges_as_given, ends, graph_of, known, remember, reverse)
 from ._mixin import attempt, fits, unfit, usual
@@ -131,15 +132,13 @@ def _project(layer, x):
 
 
 def _edge_score(layer, edge_attr):
-    """<att, W e> as a product of e with an [edge_dim, H] matrix, so that no
-    tensor is [E, H, C]."""
     if edge_attr is None or layer.lin_edge is None:
         return None
     if edge_attr.dim() == 1:
         edge_attr = edge_attr.view(-1, 1)
     weight = layer.lin_edge.weight.view(layer.heads, layer.out_channels, -1)
-    return edge_attr @ torch.einsum("hd,hdf->fh", layer.att_edge[0],
-                                    weight.to(layer.att_edge.dtype))
+    return edge_scores(edge_attr, layer.att_edge[0],
+                       weight.to(layer.att_edge.dtype))
 
 
 def gat(pyg_forward):
