@@ -321,14 +321,19 @@ static dfgnn_status write_whole(const char *path, const unsigned char *bytes,
   char *made = dfgnn__temporary_name(path);
   FILE *file = made ? fopen(made, "wb") : NULL;
   int done = file && fwrite(bytes, 1, count, file) == count;
-  if (file && fclose(file))
+  int failure = done ? 0 : errno; /* which fclose may change */
+  if (file && fclose(file) && done) {
     done = 0;
-  if (done && rename(made, path))
+    failure = errno;
+  }
+  if (done && rename(made, path)) {
     done = 0;
+    failure = errno;
+  }
   dfgnn_status status = DFGNN_OK;
   if (!done) {
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be written: %s", path,
-                         strerror(errno));
+                         strerror(failure));
     if (made)
       unlink(made);
   }

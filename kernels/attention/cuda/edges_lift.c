@@ -1,6 +1,7 @@
 /* edges_lift.c - attention whose lanes make W e of each edge: GATv2 with edge
  * features; GT and GATv2 with edges as [E,H,D]; GAT with a scalar an edge and
  * head */
+#include "base/error.h"
 #include "kernels/attention/cuda/edges_lift_plans.h"
 #include "kernels/attention/cuda/qk_norm_launch.h"
 
@@ -115,7 +116,7 @@ static lift_memory memory_of(const dfgnn_setting *s, char *base) {
   lift_plan sums = plan_of(s, LIFT_SUMS);
   lift_memory m = {0};
   m.pairs = take(&m, base, s->matrix->edges * problem->heads * 2, size);
-  if (problem->edge_dim > 0 && rows.lanes > 0)
+  if (problem->edge_dim > 0)
     m.carry = take(&m, base, s->matrix->edges * problem->edge_dim, size);
   if (problem->op == DFGNN_OP_GATV2) {
     const int64_t blocks =
@@ -169,6 +170,10 @@ static dfgnn_status walk_columns(const edges_params *rows,
   lift_shape shape;
   edges_params p = *rows;
   dfgnn_status status = dfgnn__lift_shape_for(&shape, &plan, &p, setting, ones);
+  if (matrix.max_degree > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "a column has %lld edges, expected below 2^31",
+                       (long long)matrix.max_degree);
   p.schedule = dfgnn__schedule_rows(&matrix);
   if (plan.item_edges)
     dfgnn__schedule_items(&p.schedule, launch->views[2], &matrix);

@@ -223,7 +223,7 @@ static void begin_sums(walk *w, int64_t terms) {
   dfgnn__ref_sum_begin(&s->edges, terms);
   dfgnn__ref_sum_begin(&s->scores, terms);
   memset(s->by_delta, 0, (size_t)w->problem->dim * sizeof *s->by_delta);
-  s->cosine_by_delta = s->delta_spread = 0;
+  s->cosine_by_delta = 0;
 }
 
 /* repeats: how often the edge stands in its row.  All edges of a row share one

@@ -24,7 +24,6 @@ typedef struct dfgnn_ref_sums {
   dfgnn_ref_sum scores; /* [1] sum of dS scale, the factor of b */
   double *by_delta;     /* [D] sum of P times a direction */
   double cosine_by_delta;
-  double delta_spread; /* unused: always 0 */
 } dfgnn_ref_sums;
 
 typedef struct dfgnn_ref_walk {

@@ -281,11 +281,14 @@ static dfgnn_status launch(const dfgnn_launch *launch,
   return DFGNN_OK;
 }
 
-/* Backward asks for work items of the columns, then of the rows. */
+/* Backward asks for work items of the columns, and for those of the rows if it
+ * walks rows to record their moments. */
 static int split_views(const dfgnn_setting *setting,
                        dfgnn_view_request *requests) {
+  const dfgnn_op op = setting->problem->op;
   int count = dfgnn__cpu_split_views(setting, requests);
-  if (back(setting->problem)) {
+  if (back(setting->problem) &&
+      (op == DFGNN_OP_REDUCE_VAR || op == DFGNN_OP_REDUCE_STD)) {
     requests[count] = requests[count - 1];
     requests[count++].transposed = 0;
   }
