@@ -41,6 +41,16 @@ def _destroy(pid, pointer, plans, keep):
     keep.clear()
 
 
+def signature(handle):
+    """The statistics of the graph that selection looks at, as a dict."""
+    found = _abi.Signature()
+    check(library().dfgnn_graph_signature(ctypes.byref(found),
+                                          handle.pointer))
+    values = {name: getattr(found, name) for name, _ in found._fields_[1:]}
+    values["histogram"] = list(values["histogram"])
+    return values
+
+
 def _describe(struct, graph_ptr, family, name, keep):
     struct.on_device = 1
     if graph_ptr is not None:

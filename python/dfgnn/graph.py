@@ -8,6 +8,7 @@ import weakref
 import torch
 
 from . import _handle
+from ._library import library
 from ._modes import compiling, constant, lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
@@ -412,15 +413,13 @@ class Graph:
         """Memory that the library holds for the graph, with that of
         with_self_loops(): matrices and the views that kernels asked for.  On a
         GPU torch's counters do not include it."""
-        from ._library import library
         own = library().dfgnn_graph_bytes(self.handle.pointer)
         return own + (self.looped.nbytes if self.looped is not None else 0)
 
     def signature(self):
         """The statistics that selection looks at: degrees, density,
         locality."""
-        from .tuning import signature
-        return signature(self)
+        return _handle.signature(self.handle)
 
     # ---- moving
 

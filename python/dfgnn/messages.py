@@ -9,7 +9,7 @@ from ._modes import jit_tracing
 from ._neighbours import OPERATORS
 from ._operators import DTYPES
 from ._values import refuse_values
-from .functional import autocast_dtype
+from ._autocast import autocast_dtype
 from .graph import Graph, describe
 
 __all__ = ["relu_messages", "gated_messages"]

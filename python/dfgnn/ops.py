@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import torch
 
-from . import _attention, _composite, _execute, _neighbours
+from . import _attention, _composite, _execute, _neighbours, _reduce
 from ._modes import refuse_in_cuda_graphs, untraced
 from ._operators import OPERATORS, Settings, by_edge
 from .convert import as_graph, looped_graph
@@ -221,15 +221,14 @@ _GATHERED = ("out", "out_min", "out_max", "out_std", "arg_min", "arg_max")
 
 def _gather(value, weight, edge_index, graph, num_src, num_dst, loops, op,
             symmetric):
-    from . import aggregation
     graph = _graph(edge_index, graph, num_src, num_dst, loops, weight)
     if weight is not None:
         weight = graph.to_looped_edges(weight)
-    aggregation._check(graph, value, weight)
-    scales = aggregation.normalization(graph, value.dtype) if symmetric \
+    _reduce.check_call(graph, value, weight)
+    scales = _reduce.normalization(graph, value.dtype) if symmetric \
         else None
     if weight is not None:
-        weight = aggregation.in_order(graph, value, weight)
+        weight = _reduce.in_order(graph, value, weight)
     outs, args = _neighbours.forward(graph, op, value.contiguous(), weight,
                                      scales)
     return _spread({**outs, **args}, _GATHERED, value)
@@ -248,14 +247,13 @@ def _gather_fake(value, weight, edge_index, graph, num_src, num_dst, loops,
 def _gather_backward(grad, grad_min, grad_max, grad_std, out, out_std,
                      arg_min, arg_max, needed, value, weight, edge_index,
                      graph, num_src, num_dst, loops, op, symmetric):
-    from . import aggregation
     graph = _graph(edge_index, graph, num_src, num_dst, loops, weight)
-    scales = aggregation.normalization(graph, value.dtype) if symmetric \
+    scales = _reduce.normalization(graph, value.dtype) if symmetric \
         else None
     known = dict(value=value.contiguous(), out=out, out_std=out_std,
                  arg_min=arg_min, arg_max=arg_max)
     if weight is not None:
-        known["edge_weight"] = aggregation.in_order(
+        known["edge_weight"] = _reduce.in_order(
             graph, value, graph.to_looped_edges(weight))
     spec = _neighbours.OPERATORS[op]
     given = dict(zip(_GATHERED, (grad, grad_min, grad_max, grad_std)))
@@ -364,7 +362,7 @@ def gather(op, graph, value, weight, num_dst, self_loops, symmetric):
 
 
 def attend(op, graph, inputs, bias, seed, settings, loops):
-    """functional._attend while torch.compile traces."""
+    """_attend.attend() while torch.compile traces."""
     spec = OPERATORS[op]
     size = {input_.dims[0]: tensor.size(0) for input_, tensor in
             zip(spec.inputs, inputs) if tensor is not None}

@@ -118,16 +118,6 @@ def explain(graph, op="gt", dim=64, **problem):
         lib.dfgnn_plan_destroy(plan)
 
 
-def signature(graph):
-    """The statistics of a graph that selection looks at, as a dict."""
-    found = _abi.Signature()
-    check(library().dfgnn_graph_signature(ctypes.byref(found),
-                                          graph.handle.pointer))
-    values = {name: getattr(found, name) for name, _ in found._fields_[1:]}
-    values["histogram"] = list(values["histogram"])
-    return values
-
-
 def _copy(pointer, count, kind):
     width, dtype = ((4, torch.int32) if kind == _abi.INDEX_I32
                     else (8, torch.int64))

@@ -1,5 +1,7 @@
 """The modules that `import dfgnn` loads, and those that it leaves for later."""
 
+import ast
+import pathlib
 import re
 
 import pytest
@@ -75,3 +77,37 @@ x, edges = torch.ones(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])
 wanted = torch.load({str(tmp_path)!r} + "/out.pt")
 torch.testing.assert_close(program.module()(x, edges), wanted)
 """)
+
+
+def imported(path, module, modules):
+    """The modules of the package that a file imports, inside functions,
+    too."""
+    package = module if path.name == "__init__.py" else \
+        module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                parts = parts[:len(parts) - node.level + 1]
+                base = ".".join(parts + ([node.module] if node.module else []))
+            names = [f"{base}.{alias.name}" for alias in node.names]
+            found |= {name if name in modules else base for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return (found & modules.keys()) - {module}
+
+
+def test_no_modules_import_each_other():
+    top = pathlib.Path(__file__).parents[1]
+    modules = {".".join(path.relative_to(top).with_suffix("").parts)
+               .removesuffix(".__init__"): path
+               for path in (top / "dfgnn").rglob("*.py")}
+    needs = {module: imported(path, module, modules)
+             for module, path in modules.items()}
+    assert len(needs) > 50 and sum(map(len, needs.values())) > 150
+    while needs:  # modules that need none of the rest go, one layer at a time
+        free = {m for m in needs if not needs[m] & needs.keys()}
+        assert free, {m: needs[m] & needs.keys() for m in needs}
+        needs = {m: n for m, n in needs.items() if m not in free}

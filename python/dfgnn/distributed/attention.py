@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import torch
 
-from .. import _execute, functional
+from .. import _attend, _execute
 from .._modes import untraced
 from .._operators import OPERATORS, by_edge, check_inputs
 
@@ -171,7 +171,7 @@ def _add_rows(call, grads, far_grads, split):
 @untraced
 def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
            self_loops, return_lse, **edges):
-    """functional._attend() for a DistGraph; inputs are of own nodes."""
+    """_attend.attend() of a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
     if return_weights:
         return _by_table(name, graph, inputs, bias, dropout, scale, slope,
@@ -185,9 +185,9 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     check_inputs(spec, inputs, bias, {"N": n, "M": n, "E": graph.num_edges},
                  graph.device)
     value = inputs[spec.value]
-    settings = functional._settings(value, scale, slope,
-                                    dropout if dropout < 1 else 0.0, False,
-                                    **edges)
+    settings = _attend.settings_of(value, scale, slope,
+                                   dropout if dropout < 1 else 0.0, False,
+                                   **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
     inputs = by_edge(spec, inputs, graph.to_graph_order)
     if bias is not None:
@@ -214,11 +214,7 @@ def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
             bias = graph.to_looped_edges(bias)
     inputs = tuple(graph.extend(t) if s.dims[0] == "M" and t is not None else t
                    for s, t in zip(OPERATORS[name].inputs, inputs))
-    draw = functional.make_seed
-    try:
-        functional.make_seed = graph.exchange.seed
-        return functional._attend(
-            name, graph.table, inputs, bias, scale, slope, dropout, weights,
-            False, return_lse=return_lse, **edges)
-    finally:
-        functional.make_seed = draw
+    return _attend.attend(
+        name, graph.table, inputs, bias, dropout, draw=graph.exchange.seed,
+        return_lse=return_lse, scale=scale, slope=slope,
+        return_weights=weights, self_loops=False, **edges)

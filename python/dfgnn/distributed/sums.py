@@ -5,6 +5,7 @@ import torch
 
 from .. import _neighbours
 from .._modes import untraced
+from .._reduce import fused, in_order
 from ..graph import describe
 
 _SUMS = {"spmm-sum", "spmm-mean", "reduce-mean", "spmm-weighted"}
@@ -185,9 +186,8 @@ def _scales(graph, op, dtype, symmetric):
 
 @untraced
 def call(graph, op, value, weight, self_loops, symmetric):
-    """Outputs, as aggregation.fused() gives them; value [n, H, D] of own
+    """Outputs, as fused() gives them; value [n, H, D] of own
     nodes, weight in the caller's edge order."""
-    from ..aggregation import fused, in_order
     if value.size(0) != graph.num_dst:
         raise ValueError(f"x must have a row for each of the rank's "
                          f"{graph.num_dst} nodes, got " + describe(value))

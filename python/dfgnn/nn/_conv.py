@@ -7,7 +7,7 @@ from .._loops import all_loop_features
 from .._modes import untraced
 from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
-from ..functional import autocast_dtype
+from .._autocast import autocast_dtype
 from ..graph import Graph
 from ._linear import reset
 from ._overrides import new_inspector, overrides, start_messages

@@ -4,7 +4,7 @@ of edges."""
 import torch
 
 from .._modes import needs_composite
-from ..functional import autocast_dtype
+from .._autocast import autocast_dtype
 from ..ops import compiling
 
 
@@ -61,7 +61,7 @@ def scores(h, att_src, att_dst):
     return (h * att_src).sum(-1), (h * att_dst).sum(-1)
 
 
-def edge_scores(edge_attr, att, weight):
+def edge_feature_scores(edge_attr, att, weight):
     """[..., E, H] <a_h, W_h e> of features [..., E, F], att [H, D] and weight
     [H, D, F].  It is <W_h^T a_h, e>, so that no tensor is [E, H, D]."""
     return edge_attr @ (att.unsqueeze(-1) * weight).sum(1).t()

@@ -7,7 +7,7 @@ from ..functional import gat_attention
 from ._conv import Conv, destinations, edge_features, like_pyg
 from ._linear import Linear, glorot_
 from ._overrides import by_pyg
-from ._scores import edge_scores, scores
+from ._scores import edge_feature_scores, scores
 
 
 class GATConv(Conv):
@@ -93,7 +93,7 @@ class GATConv(Conv):
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
-        return edge_scores(edge_attr, self.att_edge[0], weight)
+        return edge_feature_scores(edge_attr, self.att_edge[0], weight)
 
     def forward(self, x, edge_index, edge_attr=None, size=None,
                 return_attention_weights=None):

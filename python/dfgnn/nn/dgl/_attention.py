@@ -6,7 +6,7 @@ from torch import nn
 
 from ...functional import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention)
-from .._scores import edge_scores
+from .._scores import edge_feature_scores
 from ._base import Checked, as_pair, dgl_error, heads_of, split
 
 
@@ -187,7 +187,7 @@ class EdgeGATConv(Checked):
         # sum alpha W e = W sum alpha e
         weight = self.fc_edge.weight.view(self._num_heads, self._out_feats, -1)
         features = heads_of(edge_feat)
-        scores = edge_scores(features, self.attn_edge[0], weight)
+        scores = edge_feature_scores(features, self.attn_edge[0], weight)
         out, weights = gat_attention(
             graph, heads_of(value), (own * self.attn_r).sum(-1).flatten(1),
             (value * self.attn_l).sum(-1).flatten(1),

@@ -15,7 +15,7 @@ from ...functional import (
 from ...convert import as_graph
 from ...graph import Graph
 from ...merge import merge_attention
-from .._scores import edge_scores
+from .._scores import edge_feature_scores
 from ._edges import (
     Prior, edges_as_given, ends, graph_of, known, remember, reverse)
 from ._mixin import attempt, fits, unfit, usual
@@ -137,8 +137,8 @@ def _edge_score(layer, edge_attr):
     if edge_attr.dim() == 1:
         edge_attr = edge_attr.view(-1, 1)
     weight = layer.lin_edge.weight.view(layer.heads, layer.out_channels, -1)
-    return edge_scores(edge_attr, layer.att_edge[0],
-                       weight.to(layer.att_edge.dtype))
+    return edge_feature_scores(edge_attr, layer.att_edge[0],
+                               weight.to(layer.att_edge.dtype))
 
 
 def gat(pyg_forward):

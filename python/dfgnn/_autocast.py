@@ -1,0 +1,42 @@
+"""Types of features in torch's autocast regions."""
+
+import torch
+
+if hasattr(torch, "get_autocast_dtype"):
+    def _autocast_dtype(device_type):
+        if torch.is_autocast_enabled(device_type):
+            return torch.get_autocast_dtype(device_type)
+        return None
+else:
+    def _autocast_dtype(device_type):
+        if device_type == "cuda":
+            return (torch.get_autocast_gpu_dtype()
+                    if torch.is_autocast_enabled() else None)
+        return (torch.get_autocast_cpu_dtype()
+                if torch.is_autocast_cpu_enabled() else None)
+
+
+# one question instead of three where torch can answer it
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+
+def autocast_dtype(device_type):
+    """The dtype of the autocast region, None outside of one."""
+    return _autocast_dtype(device_type) if _any_autocast() else None
+
+
+def autocast(spec, inputs):
+    """The inputs with features in the type of the autocast region, as autocast
+    has it for matrix products; scores keep their type.  Features of AGNN keep
+    theirs, too, since no matrix product is in its cosines."""
+    value = inputs[spec.value]
+    if not _any_autocast() or not isinstance(value, torch.Tensor) \
+            or spec.name == "agnn":
+        return inputs
+    dtype = _autocast_dtype(value.device.type)
+    if dtype is None:
+        return inputs
+    return tuple(
+        t.to(dtype) if isinstance(t, torch.Tensor) and not input_.scalar
+        and t.is_floating_point() and t.dtype != torch.float64 else t
+        for input_, t in zip(spec.inputs, inputs))
