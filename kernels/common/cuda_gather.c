@@ -192,3 +192,16 @@ dfgnn_status dfgnn__gather_run_shares(gather_params *p,
                            .carveout = DFGNN_CARVEOUT_L1};
   return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
 }
+
+int dfgnn__gather_views(const dfgnn_setting *setting,
+                        dfgnn_view_request *requests, dfgnn_view_kind kind,
+                        int64_t parameter) {
+  const int backward = setting->problem->pass == DFGNN_PASS_BACKWARD;
+  int count = 0;
+  if (backward)
+    requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  if (kind != DFGNN_VIEW_NONE)
+    requests[count++] = (dfgnn_view_request){
+        .kind = kind, .parameter = parameter, .transposed = backward};
+  return count;
+}

@@ -84,4 +84,32 @@ static inline size_t dfgnn__gather_bytes(int64_t count, size_t size) {
   return dfgnn__align256((size_t)count * size);
 }
 
+/* ---- families of spmm and reduce ----------------------------------------- */
+
+/* Requests the transposed matrix in a backward pass, then a view of the rows
+ * that the pass walks (DFGNN_VIEW_NONE: none); returns the number of requests.
+ */
+int dfgnn__gather_views(const dfgnn_setting *setting,
+                        dfgnn_view_request *requests, dfgnn_view_kind kind,
+                        int64_t parameter);
+
+/* The parameters of the row and of the split families, in this order. */
+/* clang-format off */
+#define DFGNN_GATHER_SHAPE                                                     \
+  {.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},                     \
+  {.name = "vectors", .count = 3, .values = {1, 2, 4}},                        \
+  {.name = "unroll", .count = 4, .values = {1, 2, 4, 8}}
+#define DFGNN_GATHER_ROW                                                       \
+  {DFGNN_GATHER_SHAPE,                                                         \
+   {.name = "rows", .count = 4, .values = {1, 2, 4, 8}},                       \
+   {.name = "span", .count = 2, .values = {GATHER_ONCE, GATHER_PIECE},         \
+    .labels = {"once", "piece"}},                                              \
+   {.name = "order", .count = 2, .values = {0, 1},                             \
+    .labels = {"natural", "degree"}}}
+#define DFGNN_GATHER_SPLIT                                                     \
+  {DFGNN_GATHER_SHAPE,                                                         \
+   {.name = "rows", .count = 3, .values = {1, 2, 4}},                          \
+   {.name = "edges", .count = 3, .values = {64, 256, 1024}}}
+/* clang-format on */
+
 #endif

@@ -85,8 +85,6 @@ def test_the_example_trains_and_goes_on_with_another_number_of_ranks(tmp_path):
             capture_output=True, timeout=100)
     for world in (2, 1):
         done = run(world)
-        if "terminate called without an active exception" in done.stderr:
-            done = run(world)  # a thread of Gloo's outlived its owner
         assert done.returncode == 0, done.stderr
         rows = json.loads(done.stdout.splitlines()[-1])
         assert len(rows) == world

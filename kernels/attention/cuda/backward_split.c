@@ -19,29 +19,7 @@ static int split_legal(const int *x) {
   return dfgnn__grad_legal(x[LANES], x[UNROLL], x[HEADS]);
 }
 
-static const char *split_applicable(const dfgnn_setting *s) {
-  const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_refusal(s, &plan);
-}
-
-static size_t split_workspace(const dfgnn_setting *s) {
-  const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__qk_norm_workspace(s) + dfgnn__grad_workspace(s, &plan);
-}
-
-static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_views(&plan, requests);
-}
-
-static dfgnn_status gradients(const dfgnn_launch *launch) {
-  const grad_plan plan = plan_of(launch->setting.parameter);
-  return dfgnn__grad_launch(launch, &plan);
-}
-
-static dfgnn_status split_launch(const dfgnn_launch *launch) {
-  return dfgnn__qk_norm_launch(launch, gradients);
-}
+DFGNN_GRAD_FUNCTIONS(split)
 
 DFGNN_FAMILIES(attention_cuda_backward_split) = {
     {.name = "cuda.attention.bwd.split",

@@ -22,29 +22,7 @@ static int twopass_legal(const int *x) {
   return !x[ORDER] || (x[SPAN] == GRAD_ONCE && x[ROWS] == 1);
 }
 
-static const char *twopass_applicable(const dfgnn_setting *s) {
-  const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_refusal(s, &plan);
-}
-
-static size_t twopass_workspace(const dfgnn_setting *s) {
-  const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__qk_norm_workspace(s) + dfgnn__grad_workspace(s, &plan);
-}
-
-static int twopass_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  const grad_plan plan = plan_of(s->parameter);
-  return dfgnn__grad_views(&plan, requests);
-}
-
-static dfgnn_status gradients(const dfgnn_launch *launch) {
-  const grad_plan plan = plan_of(launch->setting.parameter);
-  return dfgnn__grad_launch(launch, &plan);
-}
-
-static dfgnn_status twopass_launch(const dfgnn_launch *launch) {
-  return dfgnn__qk_norm_launch(launch, gradients);
-}
+DFGNN_GRAD_FUNCTIONS(twopass)
 
 DFGNN_FAMILIES(attention_cuda_backward_twopass) = {
     {.name = "cuda.attention.bwd.twopass",

@@ -34,30 +34,7 @@ static attend_plan plan_of(const dfgnn_setting *setting) {
                        .norms_table = x[NORM] == FROM_TABLE};
 }
 
-static const char *applicable(const dfgnn_setting *setting) {
-  const attend_plan plan = plan_of(setting);
-  return dfgnn__attend_refusal(setting, &plan);
-}
-
-static size_t workspace(const dfgnn_setting *setting) {
-  const attend_plan plan = plan_of(setting);
-  return dfgnn__qk_norm_workspace(setting) +
-         dfgnn__attend_workspace(setting, &plan);
-}
-
-static int views(const dfgnn_setting *setting, dfgnn_view_request *request) {
-  const attend_plan plan = plan_of(setting);
-  return dfgnn__attend_views(&plan, request);
-}
-
-static dfgnn_status attend(const dfgnn_launch *launch) {
-  const attend_plan plan = plan_of(&launch->setting);
-  return dfgnn__attend(launch, &plan);
-}
-
-static dfgnn_status launch(const dfgnn_launch *launch) {
-  return dfgnn__qk_norm_launch(launch, attend);
-}
+DFGNN_ATTEND_FUNCTIONS(online)
 
 DFGNN_FAMILIES(attention_cuda_online) = {
     {.name = "cuda.attention.fwd.online",
@@ -93,8 +70,8 @@ DFGNN_FAMILIES(attention_cuda_online) = {
                      .values = {FROM_ROW, FROM_TABLE},
                      .labels = {"row", "table"}}},
      .legal = legal,
-     .applicable = applicable,
-     .workspace = workspace,
-     .views = views,
-     .launch = launch},
+     .applicable = online_applicable,
+     .workspace = online_workspace,
+     .views = online_views,
+     .launch = online_launch},
     DFGNN_FAMILIES_END};

@@ -27,30 +27,7 @@ static attend_plan plan_of(const dfgnn_setting *setting) {
                        .item_edges = x[EDGES]};
 }
 
-static const char *applicable(const dfgnn_setting *setting) {
-  const attend_plan plan = plan_of(setting);
-  return dfgnn__attend_refusal(setting, &plan);
-}
-
-static size_t workspace(const dfgnn_setting *setting) {
-  const attend_plan plan = plan_of(setting);
-  return dfgnn__qk_norm_workspace(setting) +
-         dfgnn__attend_workspace(setting, &plan);
-}
-
-static int views(const dfgnn_setting *setting, dfgnn_view_request *request) {
-  const attend_plan plan = plan_of(setting);
-  return dfgnn__attend_views(&plan, request);
-}
-
-static dfgnn_status attend(const dfgnn_launch *launch) {
-  const attend_plan plan = plan_of(&launch->setting);
-  return dfgnn__attend(launch, &plan);
-}
-
-static dfgnn_status launch(const dfgnn_launch *launch) {
-  return dfgnn__qk_norm_launch(launch, attend);
-}
+DFGNN_ATTEND_FUNCTIONS(split)
 
 DFGNN_FAMILIES(attention_cuda_split) = {
     {.name = "cuda.attention.fwd.split",
@@ -81,8 +58,8 @@ DFGNN_FAMILIES(attention_cuda_split) = {
                      .values = {HEADS_GRID, HEADS_WARP, HEADS_ROW},
                      .labels = {"grid", "warp", "row"}}},
      .legal = legal,
-     .applicable = applicable,
-     .workspace = workspace,
-     .views = views,
-     .launch = launch},
+     .applicable = split_applicable,
+     .workspace = split_workspace,
+     .views = split_views,
+     .launch = split_launch},
     DFGNN_FAMILIES_END};

@@ -39,11 +39,12 @@ static dfgnn_status fill(reduce_call *call, const dfgnn_launch *launch) {
   return reason ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason) : DFGNN_OK;
 }
 
-static int forward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  if (s->parameter[ORDER] != BY_DEGREE)
-    return 0;
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER};
-  return 1;
+static int row_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return dfgnn__gather_views(s, requests,
+                             s->parameter[ORDER] == BY_DEGREE
+                                 ? DFGNN_VIEW_DEGREE_ORDER
+                                 : DFGNN_VIEW_NONE,
+                             0);
 }
 
 static dfgnn_status forward_launch(const dfgnn_launch *launch) {
@@ -52,15 +53,6 @@ static dfgnn_status forward_launch(const dfgnn_launch *launch) {
   if (launch->setting.parameter[ORDER] == BY_DEGREE)
     call.order = launch->views[0];
   return status ? status : dfgnn__reduce_forward(&call);
-}
-
-static int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  if (s->parameter[ORDER] != BY_DEGREE)
-    return 1;
-  request[1] =
-      (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER, .transposed = 1};
-  return 2;
 }
 
 static dfgnn_status backward_launch(const dfgnn_launch *launch) {
@@ -73,15 +65,6 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
   return status ? status : dfgnn__reduce_backward(&call);
 }
 
-#define PARAMETERS                                                             \
-  {                                                                            \
-    {"lanes", 4, {4, 8, 16, 32}}, {"vectors", 3, {1, 2, 4}},                   \
-        {"unroll", 4, {1, 2, 4, 8}}, {"rows", 4, {1, 2, 4, 8}},                \
-        {"span", 2, {GATHER_ONCE, GATHER_PIECE}, {"once", "piece"}}, {         \
-      "order", 2, {NATURAL, BY_DEGREE}, { "natural", "degree" }                \
-    }                                                                          \
-  }
-
 DFGNN_FAMILIES(reduce_cuda_row) = {{.name = "cuda.reduce.fwd.row",
                                     .algorithm = "row",
                                     .backend = "cuda",
@@ -90,10 +73,10 @@ DFGNN_FAMILIES(reduce_cuda_row) = {{.name = "cuda.reduce.fwd.row",
                                     .dtypes = DFGNN_DTYPES_ALL,
                                     .revision = 3,
                                     .deterministic = 1,
-                                    .parameters = PARAMETERS,
+                                    .parameters = DFGNN_GATHER_ROW,
                                     .legal = row_legal,
                                     .applicable = row_applicable,
-                                    .views = forward_views,
+                                    .views = row_views,
                                     .launch = forward_launch},
                                    {.name = "cuda.reduce.bwd.row",
                                     .algorithm = "row",
@@ -103,10 +86,10 @@ DFGNN_FAMILIES(reduce_cuda_row) = {{.name = "cuda.reduce.fwd.row",
                                     .dtypes = DFGNN_DTYPES_ALL,
                                     .revision = 3,
                                     .deterministic = 1,
-                                    .parameters = PARAMETERS,
+                                    .parameters = DFGNN_GATHER_ROW,
                                     .legal = row_legal,
                                     .applicable = row_applicable,
                                     .workspace = dfgnn__reduce_table_bytes,
-                                    .views = backward_views,
+                                    .views = row_views,
                                     .launch = backward_launch},
                                    DFGNN_FAMILIES_END};

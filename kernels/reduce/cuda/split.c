@@ -44,10 +44,20 @@ static dfgnn_status fill(reduce_call *call, const dfgnn_launch *launch) {
   return reason ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason) : DFGNN_OK;
 }
 
-static int forward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
-                                    .parameter = s->parameter[EDGES]};
-  return 1;
+/* var and std walk the rows of the matrix first. */
+static int walks_rows(const dfgnn_setting *s) {
+  return s->problem->pass == DFGNN_PASS_BACKWARD &&
+         (s->problem->op == DFGNN_OP_REDUCE_VAR ||
+          s->problem->op == DFGNN_OP_REDUCE_STD);
+}
+
+static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  const int64_t edges = s->parameter[EDGES];
+  int count = dfgnn__gather_views(s, requests, DFGNN_VIEW_WORK_ITEMS, edges);
+  if (walks_rows(s))
+    requests[count++] =
+        (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS, .parameter = edges};
+  return count;
 }
 
 static dfgnn_status forward_launch(const dfgnn_launch *launch) {
@@ -57,38 +67,16 @@ static dfgnn_status forward_launch(const dfgnn_launch *launch) {
   return status ? status : dfgnn__reduce_forward(&call);
 }
 
-/* var and std walk the rows of the matrix first. */
-static int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  const int64_t edges = s->parameter[EDGES];
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  request[1] = (dfgnn_view_request){
-      .kind = DFGNN_VIEW_WORK_ITEMS, .parameter = edges, .transposed = 1};
-  if (s->problem->op != DFGNN_OP_REDUCE_VAR &&
-      s->problem->op != DFGNN_OP_REDUCE_STD)
-    return 2;
-  request[2] =
-      (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS, .parameter = edges};
-  return 3;
-}
-
 static dfgnn_status backward_launch(const dfgnn_launch *launch) {
-  dfgnn_view_request request[DFGNN_MAX_VIEWS] = {};
   reduce_call call;
   dfgnn_status status = fill(&call, launch);
   call.transpose = launch->views[0];
   call.items = launch->views[1];
-  if (backward_views(&launch->setting, request) > 2)
+  if (walks_rows(&launch->setting))
     call.row_items = launch->views[2];
   return status ? status : dfgnn__reduce_backward(&call);
 }
 
-#define PARAMETERS                                                             \
-  {                                                                            \
-    {"lanes", 4, {4, 8, 16, 32}}, {"vectors", 3, {1, 2, 4}},                   \
-        {"unroll", 4, {1, 2, 4, 8}}, {"rows", 3, {1, 2, 4}}, {                 \
-      "edges", 3, {64, 256, 1024}, {}                                          \
-    }                                                                          \
-  }
 #define DTYPES                                                                 \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16))
 
@@ -100,11 +88,11 @@ DFGNN_FAMILIES(reduce_cuda_split) = {{.name = "cuda.reduce.fwd.split",
                                       .dtypes = DTYPES,
                                       .revision = 3,
                                       .deterministic = 1,
-                                      .parameters = PARAMETERS,
+                                      .parameters = DFGNN_GATHER_SPLIT,
                                       .legal = split_legal,
                                       .applicable = split_applicable,
                                       .workspace = split_workspace,
-                                      .views = forward_views,
+                                      .views = split_views,
                                       .launch = forward_launch},
                                      {.name = "cuda.reduce.bwd.split",
                                       .algorithm = "split",
@@ -114,10 +102,10 @@ DFGNN_FAMILIES(reduce_cuda_split) = {{.name = "cuda.reduce.fwd.split",
                                       .dtypes = DTYPES,
                                       .revision = 3,
                                       .deterministic = 1,
-                                      .parameters = PARAMETERS,
+                                      .parameters = DFGNN_GATHER_SPLIT,
                                       .legal = split_legal,
                                       .applicable = split_applicable,
                                       .workspace = split_workspace,
-                                      .views = backward_views,
+                                      .views = split_views,
                                       .launch = backward_launch},
                                      DFGNN_FAMILIES_END};

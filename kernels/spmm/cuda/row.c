@@ -42,26 +42,18 @@ static dfgnn_status run(const dfgnn_launch *launch, const dfgnn_view *transpose,
                           x[ROWS], (gather_span)x[SPAN]);
 }
 
-static int forward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  if (s->parameter[ORDER] != BY_DEGREE)
-    return 0;
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER};
-  return 1;
+static int row_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return dfgnn__gather_views(s, requests,
+                             s->parameter[ORDER] == BY_DEGREE
+                                 ? DFGNN_VIEW_DEGREE_ORDER
+                                 : DFGNN_VIEW_NONE,
+                             0);
 }
 
 static dfgnn_status forward_launch(const dfgnn_launch *launch) {
   return run(launch, NULL,
              launch->setting.parameter[ORDER] == BY_DEGREE ? launch->views[0]
                                                            : NULL);
-}
-
-static int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  if (s->parameter[ORDER] != BY_DEGREE)
-    return 1;
-  request[1] =
-      (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER, .transposed = 1};
-  return 2;
 }
 
 static dfgnn_status backward_launch(const dfgnn_launch *launch) {
@@ -76,15 +68,6 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
   return status;
 }
 
-#define PARAMETERS                                                             \
-  {                                                                            \
-    {"lanes", 4, {4, 8, 16, 32}}, {"vectors", 3, {1, 2, 4}},                   \
-        {"unroll", 4, {1, 2, 4, 8}}, {"rows", 4, {1, 2, 4, 8}},                \
-        {"span", 2, {GATHER_ONCE, GATHER_PIECE}, {"once", "piece"}}, {         \
-      "order", 2, {NATURAL, BY_DEGREE}, { "natural", "degree" }                \
-    }                                                                          \
-  }
-
 DFGNN_FAMILIES(spmm_cuda_row) = {{.name = "cuda.spmm.fwd.row",
                                   .algorithm = "row",
                                   .backend = "cuda",
@@ -93,10 +76,10 @@ DFGNN_FAMILIES(spmm_cuda_row) = {{.name = "cuda.spmm.fwd.row",
                                   .dtypes = DFGNN_DTYPES_ALL,
                                   .revision = 3,
                                   .deterministic = 1,
-                                  .parameters = PARAMETERS,
+                                  .parameters = DFGNN_GATHER_ROW,
                                   .legal = row_legal,
                                   .applicable = row_applicable,
-                                  .views = forward_views,
+                                  .views = row_views,
                                   .launch = forward_launch},
                                  {.name = "cuda.spmm.bwd.row",
                                   .algorithm = "row",
@@ -106,10 +89,10 @@ DFGNN_FAMILIES(spmm_cuda_row) = {{.name = "cuda.spmm.fwd.row",
                                   .dtypes = DFGNN_DTYPES_ALL,
                                   .revision = 3,
                                   .deterministic = 1,
-                                  .parameters = PARAMETERS,
+                                  .parameters = DFGNN_GATHER_ROW,
                                   .legal = row_legal,
                                   .applicable = row_applicable,
                                   .workspace = dfgnn__spmm_scale_bytes,
-                                  .views = backward_views,
+                                  .views = row_views,
                                   .launch = backward_launch},
                                  DFGNN_FAMILIES_END};

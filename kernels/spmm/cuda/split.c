@@ -48,22 +48,13 @@ static dfgnn_status run(const dfgnn_launch *launch, const dfgnn_view *transpose,
       x[ROWS]);
 }
 
-static int forward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
-                                    .parameter = s->parameter[EDGES]};
-  return 1;
+static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return dfgnn__gather_views(s, requests, DFGNN_VIEW_WORK_ITEMS,
+                             s->parameter[EDGES]);
 }
 
 static dfgnn_status forward_launch(const dfgnn_launch *launch) {
   return run(launch, NULL, launch->views[0]);
-}
-
-static int backward_views(const dfgnn_setting *s, dfgnn_view_request *request) {
-  request[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  request[1] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
-                                    .parameter = s->parameter[EDGES],
-                                    .transposed = 1};
-  return 2;
 }
 
 static dfgnn_status backward_launch(const dfgnn_launch *launch) {
@@ -75,13 +66,6 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
   return status;
 }
 
-#define PARAMETERS                                                             \
-  {                                                                            \
-    {"lanes", 4, {4, 8, 16, 32}}, {"vectors", 3, {1, 2, 4}},                   \
-        {"unroll", 4, {1, 2, 4, 8}}, {"rows", 3, {1, 2, 4}}, {                 \
-      "edges", 3, {64, 256, 1024}, {}                                          \
-    }                                                                          \
-  }
 #define DTYPES                                                                 \
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16))
 
@@ -93,11 +77,11 @@ DFGNN_FAMILIES(spmm_cuda_split) = {{.name = "cuda.spmm.fwd.split",
                                     .dtypes = DTYPES,
                                     .revision = 3,
                                     .deterministic = 1,
-                                    .parameters = PARAMETERS,
+                                    .parameters = DFGNN_GATHER_SPLIT,
                                     .legal = split_legal,
                                     .applicable = split_applicable,
                                     .workspace = split_workspace,
-                                    .views = forward_views,
+                                    .views = split_views,
                                     .launch = forward_launch},
                                    {.name = "cuda.spmm.bwd.split",
                                     .algorithm = "split",
@@ -107,10 +91,10 @@ DFGNN_FAMILIES(spmm_cuda_split) = {{.name = "cuda.spmm.fwd.split",
                                     .dtypes = DTYPES,
                                     .revision = 3,
                                     .deterministic = 1,
-                                    .parameters = PARAMETERS,
+                                    .parameters = DFGNN_GATHER_SPLIT,
                                     .legal = split_legal,
                                     .applicable = split_applicable,
                                     .workspace = split_workspace,
-                                    .views = backward_views,
+                                    .views = split_views,
                                     .launch = backward_launch},
                                    DFGNN_FAMILIES_END};
