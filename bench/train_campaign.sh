@@ -32,6 +32,7 @@ sums="--op spmm-sum,reduce-max $both"
 shapes=${SHAPES:-"
 $attention --heads 1 --dim 32,128
 $sums --heads 1 --dim 32,64,128
+--op spmm-mean,reduce-mean,reduce-pna $both --heads 1 --dim 16,64,256
 $attention --heads 8 --dim 8,16
 $attention --heads 16 --dim 32
 $attention --heads 4 --dim 24
