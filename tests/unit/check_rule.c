@@ -108,8 +108,8 @@ START_TEST(rows_with_edge_features_are_cut_at_hubs) {
   for (int k = 0; k < 2; k++)
     for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
       for (int hub = 0; hub < 2; hub++) {
-        dfgnn_signature graph = graph_of(10000, 100000, hub ? 9000 : 11, 1);
-        graph.degree_cv = graph.source_cv = hub ? 9 : 0.1;
+        dfgnn_signature graph = graph_of(10000, 300000, hub ? 1500 : 40, 1);
+        graph.degree_cv = graph.source_cv = hub ? 2 : 0.1;
         const dfgnn_matrix matrix = matrix_of(&graph);
         dfgnn_problem problem = DFGNN_PROBLEM_INIT;
         dfgnn_choice choice;
