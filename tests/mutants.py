@@ -290,9 +290,8 @@ FILES = [
           "if (bandwidth(r, r->other, count) > bandwidth(r, queue, count))",
           ("check_reorder",)),
     Fault("reorder/permute.c",
-          "a node that moves to the next graph keeps the batch",
-          "(columns && (columns[p] < begin || columns[p] >= end)))",
-          "(columns && (columns[p] < begin || columns[p] > end)))",
+          "a column that moves to another graph keeps the batch",
+          "(columns && (columns[p] < begin || columns[p] >= end)))", "0)",
           ("check_reorder",)),
 ]
 

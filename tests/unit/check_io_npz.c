@@ -59,6 +59,24 @@ START_TEST(a_graph_without_rows_is_read) {
 }
 END_TEST
 
+/* The last two bytes of an archive without a comment say how long it is. */
+START_TEST(a_file_that_is_cut_in_its_comment_is_refused) {
+  npz_array a[ARRAYS + 1] = GOOD;
+  const char *path = put_npz("a.npz", a);
+  FILE *file = fopen(path, "r+b");
+  ck_assert_ptr_nonnull(file);
+  ck_assert_int_eq(fseek(file, -2, SEEK_END), 0);
+  ck_assert_int_eq((int)fwrite("\x0a\0", 1, 2, file), 2);
+  ck_assert_int_eq(fclose(file), 0);
+  refused(path, "the end of a zip archive cut off");
+  file = fopen(path, "ab");
+  ck_assert_ptr_nonnull(file);
+  ck_assert_int_ge(fputs("a comment.", file), 0);
+  ck_assert_int_eq(fclose(file), 0);
+  reads_as(path, 3, "2 0||1 1");
+}
+END_TEST
+
 START_TEST(a_pickled_array_is_never_loaded) {
   npz_array a[ARRAYS + 1] = GOOD;
   a[INDICES].type = "'|O'";
@@ -223,6 +241,7 @@ int main(void) {
                                 wide_arrays_and_unicode_names_are_read,
                                 graph_ptr_makes_a_batch,
                                 a_graph_without_rows_is_read,
+                                a_file_that_is_cut_in_its_comment_is_refused,
                                 a_pickled_array_is_never_loaded,
                                 wrong_types_are_named,
                                 lying_sizes_are_refused,

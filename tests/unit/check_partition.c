@@ -8,6 +8,7 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
   dfgnn_part *part[16];
   int64_t edges = 0, nodes = 0, sent = 0, received = 0;
   for (int r = 0; r < parts; r++) {
+    int64_t boundary = 0, cut = 0;
     ck_assert_int_eq(dfgnn_part_create(&part[r], csr, owner, parts, r), 0);
     edges += part[r]->edges;
     nodes += part[r]->nodes;
@@ -17,6 +18,7 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
     for (int64_t k = 0; k < part[r]->nodes; k++) {
       int64_t i = part[r]->node[k], begin = dfgnn__csr_offset(csr, i);
       ck_assert_int_eq(owner[i], r);
+      int64_t far = 0;
       ck_assert_int_eq(part[r]->first_edge[k], begin);
       for (int64_t e = part[r]->offset[k]; e < part[r]->offset[k + 1]; e++) {
         int32_t j = part[r]->index[e];
@@ -25,8 +27,13 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
                             : part[r]->halo_node[j - part[r]->nodes];
         ck_assert_int_eq(whole,
                          dfgnn__csr_index(csr, begin + e - part[r]->offset[k]));
+        far += owner[whole] != r;
       }
+      cut += far;
+      boundary += far > 0;
     }
+    ck_assert_int_eq(part[r]->cut, cut);
+    ck_assert_int_eq(part[r]->boundary, boundary);
   }
   ck_assert_int_eq(edges, csr->edges);
   ck_assert_int_eq(nodes, csr->destinations);
@@ -60,6 +67,30 @@ START_TEST(parts_hold_all_and_fit_together) {
   for (int i = 0; i < 500; i++) /* parts 0 and 2 have no node */
     owner[i] = i % 2 ? 1 : 3;
   check_parts(csr, owner, 4);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
+static uint64_t digest_of(const dfgnn_csr *csr, const int32_t *owner,
+                          int parts) {
+  dfgnn_part *part;
+  ck_ok(dfgnn_part_create(&part, csr, owner, parts, 0));
+  uint64_t digest = part->digest;
+  dfgnn_part_free(part);
+  return digest;
+}
+
+START_TEST(each_division_has_its_digest) {
+  dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
+  dfgnn_csr *other = generated("uniform:nodes=60,edges=300,seed=2");
+  int32_t owner[60] = {0};
+  const uint64_t digest = digest_of(csr, owner, 2);
+  ck_assert_uint_eq(digest_of(csr, owner, 2), digest);
+  ck_assert_uint_ne(digest_of(csr, owner, 3), digest);
+  ck_assert_uint_ne(digest_of(other, owner, 2), digest);
+  owner[59] = 1;
+  ck_assert_uint_ne(digest_of(csr, owner, 2), digest);
+  dfgnn_csr_free(other);
   dfgnn_csr_free(csr);
 }
 END_TEST
@@ -146,6 +177,7 @@ int main(void) {
   TCase *tests = tcase_create("partition");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, parts_hold_all_and_fit_together);
+  tcase_add_test(tests, each_division_has_its_digest);
   tcase_add_test(tests, a_grouped_graph_is_cut_where_it_is_thin);
   tcase_add_test(tests, the_fingerprint_is_the_signature_s);
   tcase_add_test(tests, mistakes_are_named);

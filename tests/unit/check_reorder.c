@@ -189,6 +189,28 @@ START_TEST(nodes_of_a_batch_stay_in_their_graph) {
 }
 END_TEST
 
+START_TEST(nodes_that_change_their_graph_end_the_batch) {
+  dfgnn_csr *csr = generated("sbm-pattern:batch=3,seed=5");
+  const int64_t n = csr->destinations, first = csr->graph_ptr[1];
+  int64_t *kept = numbers(n), *moved = numbers(n);
+  for (int64_t i = 0; i < n; i++)
+    kept[i] = moved[i] = i;
+  moved[first] = first - 1;
+  moved[first - 1] = first;
+  for (int k = 0; k < 4; k++) {
+    dfgnn_csr *permuted = NULL;
+    ck_ok(dfgnn_csr_permute(&permuted, NULL, csr, k & 1 ? moved : kept,
+                            k & 2 ? moved : kept));
+    ck_assert_int_eq(permuted->graphs, k ? 0 : 3);
+    ck_assert_int_eq(permuted->graph_ptr != NULL, !k);
+    dfgnn_csr_free(permuted);
+  }
+  free(kept);
+  free(moved);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
 /* ---- what each method promises ------------------------------------------- */
 
 START_TEST(degree_falls) {
@@ -475,6 +497,7 @@ int main(void) {
   tcase_add_loop_test(tc, a_permuted_graph_is_the_same_graph, 0, all);
   tcase_add_loop_test(tc, nodes_of_a_batch_stay_in_their_graph, 0,
                       DFGNN_ORDER_COUNT);
+  tcase_add_test(tc, nodes_that_change_their_graph_end_the_batch);
   tcase_add_test(tc, degree_falls);
   tcase_add_loop_test(tc, rcm_is_as_narrow_as_that_of_scipy, 0,
                       (int)(sizeof scipy / sizeof *scipy));
