@@ -11,7 +11,7 @@ SIZES = (14, 17)
 REDUCTIONS = ["sum", "mean", "min", "max", "var", "std"]
 
 
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("reduce", [*REDUCTIONS, "median", "mul"])
 @pytest.mark.parametrize("heads", [None, 3])
 def test_reductions_are_those_of_pyg(reduce, heads, device):
     aggr = pytest.importorskip("torch_geometric.nn.aggr")
@@ -21,7 +21,9 @@ def test_reductions_are_those_of_pyg(reduce, heads, device):
     out = dfgnn.aggregate(edges, x, reduce, num_dst=17)
     theirs = {"sum": aggr.SumAggregation, "mean": aggr.MeanAggregation,
               "min": aggr.MinAggregation, "max": aggr.MaxAggregation,
-              "var": aggr.VarAggregation, "std": aggr.StdAggregation}[reduce]()
+              "var": aggr.VarAggregation, "std": aggr.StdAggregation,
+              "median": aggr.MedianAggregation,
+              "mul": aggr.MulAggregation}[reduce]()
     flat = x.flatten(1).double()  # PyG's variance loses digits in float32
     wanted = theirs(flat[edges[0]], edges[1], dim_size=17).view_as(out).float()
     close(out, wanted, 1e-5)
