@@ -12,7 +12,7 @@
 #   GRAPHS=DIR    real graphs as .npz; with paper_graphs.py beside them (needs
 #                 torch) the presets are the very graphs that peers were measured
 #                 on, else dfgnn-graph generates graphs of the same kinds
-#   PRESETS=...   names (default: all of peers.md)
+#   PRESETS=...   names (default: the eleven below)
 #   STORE=FILE    measurements (default OUT/tuning.db)
 #   BUDGET=TIME   per problem (default 10s);  LIMIT=TIME  per step's tuning (8m)
 #   DEVICE=cuda   any device that the tools know
