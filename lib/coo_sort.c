@@ -1,4 +1,4 @@
-/* coo_sort.c - an edge list in host memory is sorted by destinations */
+/* coo_sort.c - sorts an edge list in host memory by destinations */
 #include <stdlib.h>
 #include <string.h>
 

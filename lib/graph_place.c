@@ -1,5 +1,5 @@
-/* graph_place.c - a caller's arrays where the device of a graph can read them
- */
+/* graph_place.c - puts a caller's arrays where the device of a graph can read
+ * them */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* plan.c - a plan as an object: its graph, its references, what it tells */
+/* plan.c - the plan as an object: its graph, its references, its properties */
 #include "lib/plan.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* plan_create.c - plans are made: a variant is chosen, what it needs prepared
- */
+/* plan_create.c - creates plans: chooses a variant, prepares its views, its
+ * workspace and its kernels */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,8 +226,8 @@ static void break_circuit(dfgnn_plan *plan) {
   dfgnn__record_refusal(plan);
 }
 
-/* A plan of a graph that is reordered inside, around one of its inner graph;
- * name: of a variant, NULL: the best. */
+/* Makes a plan of a graph that is reordered inside, around a plan of its inner
+ * graph with the variant `name` (NULL: the best). */
 static dfgnn_status wrap_inner(dfgnn_plan **out, dfgnn_graph *graph,
                                const dfgnn_problem *problem, const char *name) {
   dfgnn_graph *inner_graph = dfgnn__graph_inner(graph);

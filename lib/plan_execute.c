@@ -1,11 +1,12 @@
-/* plan_execute.c - plans are executed */
+/* plan_execute.c - executes plans: launches a variant, an entrant of a race or
+ * the plan of an inner graph */
 #include "base/error.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 #include "lib/reorder.h"
 
-/* That the device refuses a launch is the entrant's failure, not the caller's:
- * the best entrant runs in its place. */
+/* If the device refuses a launch, the entrant has failed, not the caller: the
+ * best entrant runs in its place. */
 static dfgnn_status execute_race(const dfgnn_plan *plan, const dfgnn_args *args,
                                  void *workspace, void *stream) {
   const dfgnn_race_call taken = dfgnn__race_take(plan, stream);

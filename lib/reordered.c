@@ -1,4 +1,4 @@
-/* reordered.c - what a reordered graph keeps: its order, its inner graph */
+/* reordered.c - the order and the inner graph that a reordered graph keeps */
 #include <stdlib.h>
 
 #include "base/error.h"
