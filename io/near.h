@@ -1,6 +1,6 @@
 /* near.h - the nearest points found so far, nearest first
  *
- * Of points at the same distance the one with the lower number comes first, so
+ * If two points are equally near, the one with the lower number comes first, so
  * that the list does not depend on the order in which points were added. */
 #ifndef DFGNN_IO_NEAR_H
 #define DFGNN_IO_NEAR_H

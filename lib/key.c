@@ -52,6 +52,15 @@ static const struct enumeration {
     [DFGNN_NAMES_MESSAGE] = {.name = message_name, .parse = message_parse},
 };
 
+const char *dfgnn__enumeration_name(dfgnn_field_names names, int value) {
+  return enumerations[names].name(value);
+}
+
+dfgnn_status dfgnn__enumeration_parse(int *value, dfgnn_field_names names,
+                                      const char *name) {
+  return enumerations[names].parse(value, name);
+}
+
 static const dfgnn_fields *problem_fields(void) {
   return &dfgnn__fields[DFGNN_GROUP_PROBLEM];
 }

@@ -6,6 +6,7 @@
 #ifndef DFGNN_TOOLS_COMMON_H
 #define DFGNN_TOOLS_COMMON_H
 
+#include "db/field.h"
 #include "dfgnn.h"
 #include "kernels/common/variant.h"
 #include <stdio.h>
@@ -145,8 +146,8 @@ typedef struct tool_option tool_option;
 typedef dfgnn_status tool_set_function(tool_settings *settings,
                                        const tool_option *option,
                                        const char *text);
-typedef dfgnn_status tool_item_function(void *slot, const char *text);
-typedef const char *tool_name_function(int value);
+typedef dfgnn_status tool_item_function(const tool_option *option, void *slot,
+                                        const char *text);
 
 /* A row of the option table. */
 struct tool_option {
@@ -154,7 +155,7 @@ struct tool_option {
   int letter;           /* 'q' or 0 */
   const char *argument; /* "LIST"; NULL: none */
   const char *help; /* a '%' in it stands for the names of the enumeration */
-  tool_name_function *value_name; /* of the enumeration; NULL: there is none */
+  dfgnn_field_names names;  /* the enumeration, or DFGNN_NAMES_NONE */
   tool_set_function *set;   /* tools/option_values.h; NULL: it sets nothing */
   size_t field;             /* where in tool_settings */
   int flag;                 /* what an option without argument sets */

@@ -1,4 +1,5 @@
 /* common_help.c - --help and the manual page, from the same tables */
+#include "lib/key.h"
 #include "tools/common.h"
 #include <ctype.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static void wrap(FILE *out, const char *text, int indent, int column) {
 
 /* The help of an option, with the names of its enumeration. */
 static void fill_help(char *text, size_t size, const tool_option *option) {
-  const char *mark = option->value_name ? strchr(option->help, '%') : NULL;
+  const char *mark =
+      option->names != DFGNN_NAMES_NONE ? strchr(option->help, '%') : NULL;
   size_t n = 0;
   if (!mark) {
     snprintf(text, size, "%s", option->help);
@@ -62,9 +64,12 @@ static void fill_help(char *text, size_t size, const tool_option *option) {
   }
   n = (size_t)snprintf(text, size, "%.*s", (int)(mark - option->help),
                        option->help);
-  for (int i = 0; option->value_name(i) && n < size; i++)
-    n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "",
-                          option->value_name(i));
+  for (int i = 0; n < size; i++) {
+    const char *name = dfgnn__enumeration_name(option->names, i);
+    if (!name)
+      break;
+    n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", name);
+  }
   if (n < size)
     snprintf(text + n, size - n, "%s", mark + 1);
 }

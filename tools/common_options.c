@@ -14,18 +14,18 @@ enum {
   .set = option_list, FIELD(member), .item = option_##parser,                  \
   .size = sizeof((tool_settings *)0)->member[0],                               \
   .count = offsetof(tool_settings, member##_count)
-#define ENUMERATION_OF(kind)                                                   \
-  LIST_OF(kind, kind), .value_name = option_##kind##_name
+#define ENUMERATION_OF(member, NAMES)                                          \
+  LIST_OF(member, enumeration), .names = DFGNN_NAMES_##NAMES
 
 const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_OP] = {.name = "op",
                    .argument = "LIST",
                    .help = "operators: % (default gt)",
-                   ENUMERATION_OF(op)},
+                   ENUMERATION_OF(op, OP)},
     [OPTION_PASS] = {.name = "pass",
                      .argument = "LIST",
                      .help = "passes: % (default forward)",
-                     ENUMERATION_OF(pass)},
+                     ENUMERATION_OF(pass, PASS)},
     [OPTION_DIM] = {.name = "dim",
                     .argument = "LIST",
                     .help = "features per head (default 64)",
@@ -37,16 +37,16 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_DTYPE] = {.name = "dtype",
                       .argument = "LIST",
                       .help = "storage of the features: % (default f32)",
-                      ENUMERATION_OF(dtype)},
+                      ENUMERATION_OF(dtype, DTYPE)},
     [OPTION_MATH] = {.name = "math",
                      .argument = "LIST",
                      .help = "exactness of f32 products: % (default f32)",
-                     ENUMERATION_OF(math)},
+                     ENUMERATION_OF(math, MATH)},
     [OPTION_LAYOUT] = {.name = "layout",
                        .argument = "LIST",
                        .help = "order of dimensions: % for [nodes, heads, dim] "
                                "and [nodes, dim, heads] (default nhd)",
-                       ENUMERATION_OF(layout)},
+                       ENUMERATION_OF(layout, LAYOUT)},
     [OPTION_DEVICE] =
         {.name = "device",
          .argument = "LIST",
@@ -93,17 +93,17 @@ const tool_option tool_options[OPTION_COUNT] = {
                          .argument = "LIST",
                          .help =
                              "what gt adds edge features to: % (default both)",
-                         ENUMERATION_OF(edge_use)},
+                         ENUMERATION_OF(edge_use, EDGE_USE)},
     [OPTION_QK_NORM] =
         {.name = "qk-norm",
          .argument = "LIST",
          .help = "how gt normalises queries and keys: % (default none)",
-         ENUMERATION_OF(qk_norm)},
+         ENUMERATION_OF(qk_norm, QK_NORM)},
     [OPTION_MESSAGE] =
         {.name = "message",
          .argument = "LIST",
          .help = "what an edge carries in spmm and reduce: % (default copy)",
-         ENUMERATION_OF(message)},
+         ENUMERATION_OF(message, MESSAGE)},
     [OPTION_EFFORT] = {.name = "effort",
                        .argument = "NAME",
                        .help =

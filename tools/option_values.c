@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "lib/key.h"
 #include "reorder/reorder.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {
@@ -196,7 +197,7 @@ dfgnn_status option_list(tool_settings *settings, const tool_option *option,
       status = dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d values in a list",
                            TOOL_MAX_LIST);
     else
-      status = option->item(slots + option->size * (size_t)n++, item);
+      status = option->item(option, slots + option->size * (size_t)n++, item);
   }
   free(copy);
   if (!status)
@@ -204,27 +205,20 @@ dfgnn_status option_list(tool_settings *settings, const tool_option *option,
   return status;
 }
 
-#define ENUMERATION(kind)                                                      \
-  dfgnn_status option_##kind(void *slot, const char *text) {                   \
-    return dfgnn_##kind##_parse(slot, text);                                   \
-  }                                                                            \
-  const char *option_##kind##_name(int value) {                                \
-    return dfgnn_##kind##_name((dfgnn_##kind)value);                           \
-  }
-ENUMERATION(op)
-ENUMERATION(pass)
-ENUMERATION(dtype)
-ENUMERATION(math)
-ENUMERATION(layout)
-ENUMERATION(edge_use)
-ENUMERATION(qk_norm)
-ENUMERATION(message)
+dfgnn_status option_enumeration(const tool_option *option, void *slot,
+                                const char *text) {
+  return dfgnn__enumeration_parse(slot, option->names, text);
+}
 
-dfgnn_status option_size(void *slot, const char *text) {
+dfgnn_status option_size(const tool_option *option, void *slot,
+                         const char *text) {
+  (void)option;
   return whole(slot, text, 1, 1 << 20);
 }
 
-dfgnn_status option_edge_dim(void *slot, const char *text) {
+dfgnn_status option_edge_dim(const tool_option *option, void *slot,
+                             const char *text) {
+  (void)option;
   if (!strcmp(text, "projected")) {
     *(int64_t *)slot = DFGNN_EDGE_PROJECTED;
     return DFGNN_OK;

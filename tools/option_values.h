@@ -19,13 +19,6 @@ tool_set_function option_orders;  /* names of orders, as bits */
 tool_set_function option_list;    /* items with commas, by option->item */
 
 /* Each parses an item of a list into a slot of the field's type. */
-tool_item_function option_op, option_pass, option_dtype, option_math,
-    option_layout, option_edge_use, option_qk_norm, option_message, option_size,
-    option_edge_dim;
-
-/* The name of a value of an enumeration; NULL past the last. */
-tool_name_function option_op_name, option_pass_name, option_dtype_name,
-    option_math_name, option_layout_name, option_edge_use_name,
-    option_qk_norm_name, option_message_name;
+tool_item_function option_enumeration, option_size, option_edge_dim;
 
 #endif

@@ -6,7 +6,7 @@
 #include "tuner/harness.h"
 #include "tuner/search.h"
 
-/* What is measured. */
+/* A problem on a graph whose variants are measured. */
 typedef struct dfgnn_subject {
   dfgnn_context *ctx;
   dfgnn_graph *graph;

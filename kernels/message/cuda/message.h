@@ -5,8 +5,8 @@
 
 #include "kernels/common/cuda_gather.h"
 
-/* As on a CPU, passes differ in the tensors that are read at the walked row
- * (own) and at the node at the other end of an edge (far):
+/* Passes differ, as they do on a CPU, in the tensors that are read at the
+ * walked row (own) and at the node at the other end of an edge (far):
  *
  * clang-format off
  *             rows are       own.first   far.first   sums
