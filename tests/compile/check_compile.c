@@ -1,7 +1,8 @@
 /* check_compile.c - compiles the programs of CUDA families without a GPU
  *
  *   check_compile [--all] [--family TEXT] [--arch sm_90,sm_80] [--sample N]
- *                 [--list] [--heads H --dim D] [--dtype f16] [--no-graphs]
+ *                 [--list] [--digest] [--heads H --dim D] [--dtype f16]
+ *                 [--no-graphs]
  *
  * Every variant of every CUDA family is laid out for the shapes below, plain,
  * with bias and dropout and with messages of edges, and the programs that it
@@ -12,10 +13,14 @@
  * each architecture in turn.  --all compiles every program for every
  * architecture; so does --family, for the families whose name holds TEXT
  * (graph: what graphs need alone).  --sample takes one program in N.  --list
- * prints the programs and compiles nothing.  Without --arch the architectures
+ * prints the programs and compiles nothing.  --digest prints a digest of each
+ * program's machine code, without the kernel's name: code that a change leaves
+ * as it was keeps its digest.  Without --arch the architectures
  * are those of the list below that the compiler knows.  The last line counts
  * what was compiled. */
+#include <elf.h>
 #include <getopt.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +64,7 @@ enum { SKIPPED = 77, SLICE = 256, MAX_ARCHITECTURES = 16, NAME_SIZE = 16 };
 
 static struct {
   const char *family, *architectures;
-  int all, sample, list, heads, dim, dtype, graphs;
+  int all, sample, list, digest, heads, dim, dtype, graphs;
 } options = {.family = "", .dtype = -1, .graphs = 1};
 
 static struct {
@@ -247,6 +252,52 @@ static void find_targets(void) {
                  architectures[i]);
 }
 
+/* ---- digests ------------------------------------------------------------- */
+
+/* Is the section code, constants or shared memory of a kernel? */
+static int is_code(const char *section) {
+  return !strncmp(section, ".text.", 6) ||
+         !strncmp(section, ".nv.constant", 12) ||
+         !strncmp(section, ".nv.shared", 10);
+}
+
+/* Adds the sections of a cubin in their order, with their sizes and, in sh_info
+ * of code, the number of registers. */
+static void add_sections(crypto_generichash_state *state, const char *code) {
+  const Elf64_Ehdr *file = (const Elf64_Ehdr *)code;
+  const Elf64_Shdr *section = (const Elf64_Shdr *)(code + file->e_shoff);
+  const char *names = code + section[file->e_shstrndx].sh_offset;
+  for (int i = 0; i < file->e_shnum; i++) {
+    const Elf64_Shdr *s = &section[i];
+    const uint64_t about[] = {s->sh_size, s->sh_info >> 24};
+    if (!is_code(names + s->sh_name))
+      continue;
+    crypto_generichash_update(state, (const unsigned char *)about,
+                              sizeof about);
+    if (s->sh_type != SHT_NOBITS)
+      crypto_generichash_update(
+          state, (const unsigned char *)code + s->sh_offset, s->sh_size);
+  }
+}
+
+static void print_digest(void *data, const dfgnn_program *program,
+                         const dfgnn_keys_of *keys, const dfgnn_image *image,
+                         const char *target) {
+  crypto_generichash_state state;
+  unsigned char digest[16];
+  char hex[sizeof digest * 2 + 1], text[512];
+  (void)data, (void)keys;
+  crypto_generichash_init(&state, NULL, 0, sizeof digest);
+  if (image->ptx)
+    crypto_generichash_update(&state, image->code, image->bytes);
+  else
+    add_sections(&state, image->code);
+  crypto_generichash_final(&state, digest, sizeof digest);
+  dfgnn__program_text(text, sizeof text, program);
+  printf("%s %s %s\n", target,
+         sodium_bin2hex(hex, sizeof hex, digest, sizeof digest), text);
+}
+
 /* ---- compiling ----------------------------------------------------------- */
 
 /* Compiles a slice of the programs, so that a long run shows how far it is;
@@ -282,6 +333,8 @@ static int compile_for(size_t *all_compiled, const dfgnn_programs *list,
     fprintf(stderr, "FAILED %s: %s\n", arch, dfgnn_last_error());
     return 0;
   }
+  if (options.digest)
+    dfgnn__engine_keep_images(engine, print_digest, NULL);
   choose(chosen, list, k);
   size_t count = dfgnn__programs_count(chosen);
   for (size_t i = 0; i < count; i += SLICE) {
@@ -308,6 +361,7 @@ static void parse(int argc, char **argv) {
       {"dim", required_argument, NULL, 'd'},
       {"dtype", required_argument, NULL, 't'},
       {"list", no_argument, NULL, 'l'},
+      {"digest", no_argument, NULL, 'D'},
       {"no-graphs", no_argument, NULL, 'g'},
       {0}};
   dfgnn_dtype dtype;
@@ -340,6 +394,9 @@ static void parse(int argc, char **argv) {
       break;
     case 'g':
       options.graphs = 0;
+      break;
+    case 'D':
+      options.digest = 1;
       break;
     case 'l':
       options.list = 1;
