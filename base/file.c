@@ -13,7 +13,7 @@
 
 #define PIPE_FILE_SYSTEM 0x50495045 /* PIPEFS_MAGIC of linux/magic.h */
 
-static const char *kind_of(mode_t mode) {
+const char *dfgnn__file_kind(mode_t mode) {
   return S_ISDIR(mode)    ? "a directory"
          : S_ISFIFO(mode) ? "a FIFO"
          : S_ISSOCK(mode) ? "a socket"
@@ -46,7 +46,8 @@ static dfgnn_status open_kind(int *out, int64_t *size, const char *path,
   if (!S_ISREG(about.st_mode) && !(pipe && pipes)) {
     close(fd);
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: found %s, expected %s", path,
-                       pipe ? "a pipe" : kind_of(about.st_mode), expected);
+                       pipe ? "a pipe" : dfgnn__file_kind(about.st_mode),
+                       expected);
   }
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   *out = fd;

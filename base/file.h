@@ -2,6 +2,8 @@
 #ifndef DFGNN_BASE_FILE_H
 #define DFGNN_BASE_FILE_H
 
+#include <sys/types.h>
+
 #include "dfgnn.h"
 
 #ifdef __cplusplus
@@ -19,6 +21,10 @@ dfgnn_status dfgnn__file_open(int *fd, int64_t *size, const char *path,
  * makes of <(command), is accepted too; its size is -1. */
 dfgnn_status dfgnn__file_or_pipe_open(int *fd, int64_t *size, const char *path,
                                       const char *expected);
+
+/* What a mode says that is no regular file: "a directory", "a FIFO", "a
+ * socket" or "a device". */
+const char *dfgnn__file_kind(mode_t mode);
 
 #ifdef __cplusplus
 }

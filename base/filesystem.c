@@ -84,12 +84,64 @@ int dfgnn__make_folders(const char *path) {
       continue;
     char end = *at;
     *at = 0;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
       return errno;
     *at = end;
     if (!end)
       return 0;
   }
+}
+
+int dfgnn__resolve_folder(char resolved[PATH_MAX], const char *path) {
+  char folder[PATH_MAX], whole[PATH_MAX];
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  dfgnn__directory_of(folder, path);
+  if (!realpath(folder, whole))
+    return errno;
+  const char *between = strcmp(whole, "/") ? "/" : "";
+  return snprintf(resolved, PATH_MAX, "%s%s%s", whole, between, name) < PATH_MAX
+             ? 0
+             : ENAMETOOLONG;
+}
+
+int dfgnn__others_can_write(char *why, size_t size, const char *path) {
+  char folder[PATH_MAX], up[PATH_MAX];
+  struct stat info;
+  dfgnn__directory_of(folder, path);
+  for (int above = 0;; above = 1) {
+    /* In a sticky folder others can add a name, but not exchange one. */
+    const mode_t open_to_others = above ? S_IWOTH : S_IWGRP | S_IWOTH;
+    int bad = stat(folder, &info) || (info.st_mode & open_to_others &&
+                                      !(above && info.st_mode & S_ISVTX));
+    if (bad) {
+      snprintf(why, size, "others can write the folder %s; chmod go-w %s",
+               folder, folder);
+      return 1;
+    }
+    if (!above && info.st_uid != 0 && info.st_uid != geteuid()) {
+      snprintf(why, size, "the folder %s belongs to another user", folder);
+      return 1;
+    }
+    dfgnn__directory_of(up, folder);
+    if (!strcmp(up, folder) || !strcmp(up, "."))
+      return 0;
+    strcpy(folder, up);
+  }
+}
+
+char *dfgnn__sqlite_uri(const char *path, const char *options) {
+  size_t size = 3 * strlen(path) + strlen(options) + 16;
+  char *uri = malloc(size);
+  if (!uri)
+    return NULL;
+  char *out = uri + sprintf(uri, *path == '/' ? "file://" : "file:");
+  for (const unsigned char *c = (const unsigned char *)path; *c; c++)
+    if (*c <= ' ' || *c >= 0x7f || strchr("%?#", *c))
+      out += sprintf(out, "%%%02X", *c);
+    else
+      *out++ = (char)*c;
+  sprintf(out, "%s%s", *options ? "?" : "", options);
+  return uri;
 }
 
 int dfgnn__link_new(const char *made, const char *path) {

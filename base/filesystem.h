@@ -3,14 +3,26 @@
 #define DFGNN_BASE_FILESYSTEM_H
 
 #include <limits.h>
+#include <stddef.h>
 
 /* Names the network file system that path, or its nearest existing directory,
  * is on; NULL if it is a local one.  Tests replace the function. */
 extern const char *(*dfgnn__network_filesystem)(const char *path);
 /* The directory part of a path, "." if it has none. */
 void dfgnn__directory_of(char directory[PATH_MAX], const char *path);
-/* Makes a folder and those above it: 0 or an errno. */
+/* Makes a folder and those above it, which nobody else may read: 0 or an errno.
+ */
 int dfgnn__make_folders(const char *path);
+/* path with the links of its folder followed, so that no part of it but the
+ * last is one: 0 or an errno. */
+int dfgnn__resolve_folder(char resolved[PATH_MAX], const char *path);
+/* 1, and why, if others than root and the user can change what the name `path`,
+ * resolved, stands for: by writing its folder, sticky or not, or by exchanging
+ * a folder above it. */
+int dfgnn__others_can_write(char *why, size_t size, const char *path);
+/* A URI for SQLite, so that options such as "immutable=1" can be given; NULL
+ * without memory. */
+char *dfgnn__sqlite_uri(const char *path, const char *options);
 /* path.new-RANDOM, in memory of its own; NULL without memory. */
 char *dfgnn__temporary_name(const char *path);
 /* Writes path's directory to the disk, so that its new names last. */

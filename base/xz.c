@@ -1,6 +1,7 @@
 /* xz.c - files compressed by xz */
 #include "base/xz.h"
 
+#include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,9 @@ dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
                      path);
 }
 
-dfgnn_status dfgnn__xz_file(const char *path) {
-  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s: there is no liblzma", path);
+dfgnn_status dfgnn__xz_file(const char *path, const char *name) {
+  (void)path;
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s: there is no liblzma", name);
 }
 
 #else
@@ -111,17 +113,18 @@ static dfgnn_status read_file(unsigned char **bytes, size_t *size,
               : dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read", path);
 }
 
-static dfgnn_status write_file(const char *path, const unsigned char *bytes,
-                               size_t size) {
+static dfgnn_status write_file(const char *path, const char *name,
+                               const unsigned char *bytes, size_t size) {
   FILE *file = fopen(path, "wb");
-  int wrote = file && fwrite(bytes, 1, size, file) == size;
-  if (file && fclose(file))
-    wrote = 0;
-  return wrote ? DFGNN_OK
-               : dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be written", path);
+  int error = file && fwrite(bytes, 1, size, file) == size ? 0 : errno;
+  if (file && fclose(file) && !error)
+    error = errno;
+  return error ? dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write: %s", name,
+                             strerror(error))
+               : DFGNN_OK;
 }
 
-dfgnn_status dfgnn__xz_file(const char *path) {
+dfgnn_status dfgnn__xz_file(const char *path, const char *name) {
   unsigned char *plain = NULL, *packed = NULL;
   size_t size = 0, room, done = 0;
   lzma_options_lzma options;
@@ -142,9 +145,9 @@ dfgnn_status dfgnn__xz_file(const char *path) {
                                                 : WINDOW_BYTES;
   if (lzma_stream_buffer_encode((lzma_filter *)filters, LZMA_CHECK_CRC32, NULL,
                                 plain, size, packed, &done, room))
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: xz cannot compress it", path);
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: xz cannot compress it", name);
   else
-    status = write_file(path, packed, done);
+    status = write_file(path, name, packed, done);
 out:
   free(plain);
   free(packed);

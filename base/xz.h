@@ -17,7 +17,7 @@ int dfgnn__xz_available(void);
  * at most `most` bytes, else DFGNN_ERROR_FORMAT. */
 dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
                               const char *path);
-/* Compresses a file in place. */
-dfgnn_status dfgnn__xz_file(const char *path);
+/* Compresses a file in place; messages name it `name`. */
+dfgnn_status dfgnn__xz_file(const char *path, const char *name);
 
 #endif

@@ -84,29 +84,13 @@ void dfgnn__store_rollback(dfgnn_store *store) {
     sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
-/* A URI, so that options can be given; the path is escaped. */
-static char *path_uri(const char *path, const char *options) {
-  size_t size = 3 * strlen(path) + strlen(options) + 16;
-  char *uri = malloc(size);
-  if (!uri)
-    return NULL;
-  char *out = uri + sprintf(uri, *path == '/' ? "file://" : "file:");
-  for (const unsigned char *c = (const unsigned char *)path; *c; c++)
-    if (*c <= ' ' || *c >= 0x7f || strchr("%?#", *c))
-      out += sprintf(out, "%%%02X", *c);
-    else
-      *out++ = (char)*c;
-  sprintf(out, "%s%s", *options ? "?" : "", options);
-  return uri;
-}
-
 int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
                    int flags) {
   *db = NULL;
   flags |= SQLITE_OPEN_NOMUTEX; /* a store is used by one thread at a time */
   if (strcmp(path, ":memory:") == 0)
     return sqlite3_open_v2(path, db, flags, NULL);
-  char *uri = path_uri(path, options);
+  char *uri = dfgnn__sqlite_uri(path, options);
   if (!uri)
     return SQLITE_NOMEM;
   int rc = sqlite3_open_v2(uri, db, flags | SQLITE_OPEN_URI, NULL);

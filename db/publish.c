@@ -1,15 +1,8 @@
 /* publish.c - a store as one immutable file, for many readers on any file
  * system */
 #include "base/error.h"
+#include "base/output.h"
 #include "db/internal.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Messages name the path that is published, not the copy in memory. */
 static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
@@ -29,40 +22,24 @@ static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
   return status;
 }
 
-/* Makes the finished file read-only, writes it to the disk and renames it; 0 or
- * an errno. */
-static int settle(const char *name, const char *path) {
-  int fd = open(name, O_RDONLY | O_CLOEXEC);
-  int failed = fd < 0 || fchmod(fd, 0444) || fsync(fd);
-  int error = failed ? errno : 0;
-  if (fd >= 0)
-    close(fd);
-  if (!error && rename(name, path))
-    error = errno;
-  if (!error)
-    dfgnn__sync_directory(path);
-  return error;
-}
-
 dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path) {
+  static const dfgnn_output_kind kind = {.name = "a tuning store",
+                                         .mark = {{68, "dfgn"}}};
   dfgnn_store *memory = NULL;
-  char *name = dfgnn__temporary_name(path);
-  if (!name)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
+  dfgnn_output output;
   /* A copy in memory has no pins, no log and no traces of removed rows. */
   dfgnn_status status =
       dfgnn__store_open(&memory, ":memory:", DFGNN_STORE_WRITE);
   if (!status)
     status = dfgnn__store_merge(memory, NULL, store, NULL);
+  if (!status)
+    status = dfgnn__output_open(&output, path, &kind);
   if (!status) {
-    status = vacuum_into(memory, name, path);
-    int error = status ? 0 : settle(name, path);
-    if (error)
-      status = dfgnn__fail(DFGNN_ERROR_STORE, "%s: cannot be published: %s",
-                           path, strerror(error));
-    unlink(name);
+    status = vacuum_into(memory, output.made, path);
+    output.mode = 0444;
+    dfgnn_status closed = dfgnn__output_close(&output, !status);
+    status = status ? status : closed;
   }
   dfgnn__store_close(memory);
-  free(name);
-  return status;
+  return status == DFGNN_ERROR_IO ? DFGNN_ERROR_STORE : status;
 }

@@ -1,6 +1,7 @@
 /* sign.c - Ed25519 signatures of stores and packs, beside published files */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output.h"
 #include "base/xz.h"
 #include "db/internal.h"
 
@@ -199,12 +200,25 @@ static dfgnn_status find_pack(int *found, const unsigned char *bytes,
   return status;
 }
 
+static dfgnn_status write_signature(const char *name, const signature *s) {
+  static const dfgnn_output_kind kind = {.name = "a signature",
+                                         .mark = {{0, "dfgnn-signature "}}};
+  dfgnn_output output;
+  dfgnn_status status = dfgnn__output_open(&output, name, &kind);
+  if (status)
+    return status;
+  status = write_line(output.made, "dfgnn-signature", s, sizeof *s, 0, 0644);
+  output.mode = 0644;
+  dfgnn_status closed = dfgnn__output_close(&output, !status);
+  return status ? status : closed;
+}
+
 dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
   unsigned char secret[crypto_sign_SECRETKEYBYTES], message[MESSAGE_BYTES];
   unsigned char *bytes = NULL;
   signature s;
   size_t size;
-  char name[PATH_MAX], *made = NULL;
+  char name[PATH_MAX];
   dfgnn_store *store = NULL;
   int pack = 0;
   dfgnn_status status = start();
@@ -224,19 +238,11 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
   message_of(message, bytes, size);
   crypto_sign_detached(s.sign, NULL, message, sizeof message, secret);
   crypto_sign_ed25519_sk_to_pk(s.key, secret);
-  made = dfgnn__temporary_name(name);
-  status = made
-               ? write_line(made, "dfgnn-signature", &s, sizeof s, O_EXCL, 0644)
-               : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (!status && rename(made, name))
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", name, strerror(errno));
-  if (made)
-    unlink(made);
+  status = write_signature(name, &s);
 out:
   sodium_memzero(secret, sizeof secret);
   dfgnn__store_close(store);
   free(bytes);
-  free(made);
   return status;
 }
 

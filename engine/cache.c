@@ -2,6 +2,8 @@
 #include "engine/cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,8 +23,8 @@ enum { DEFAULT_MB = 256, WAIT_MS = 5000 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sqlite3 *connection;
 static pid_t owner;
-static int tried;
-static char path[4096], problem[512];
+static int tried, reads_only;
+static char path[PATH_MAX], problem[512];
 static _Atomic int64_t hits, misses, stored;
 
 static int64_t limit_bytes(void) {
@@ -33,6 +35,14 @@ static int64_t limit_bytes(void) {
     mb = DEFAULT_MB;
   return mb << 20;
 }
+
+static int refuse(const char *why) {
+  snprintf(problem, sizeof problem, "%.500s", why);
+  return 0;
+}
+
+/* ---- the place ------------------------------------------------------------
+ */
 
 static void find_path(void) {
   const char *given = getenv("DFGNN_KERNEL_CACHE");
@@ -46,88 +56,198 @@ static void find_path(void) {
     snprintf(path, sizeof path, "%s/.cache/dfgnn/kernels.db", home);
 }
 
-static int refuse(const char *why) {
-  snprintf(problem, sizeof problem, "%.500s", why);
-  return 0;
+/* A home may be a link, as it is on many clusters, but SQLite shall follow
+ * none. */
+static int resolve_folder(void) {
+  char folder[PATH_MAX], resolved[PATH_MAX];
+  dfgnn__directory_of(folder, path);
+  int error = dfgnn__make_folders(folder);
+  if (!error)
+    error = dfgnn__resolve_folder(resolved, path);
+  if (error) {
+    snprintf(problem, sizeof problem, "its folder cannot be made: %s",
+             strerror(error));
+    return 0;
+  }
+  strcpy(path, resolved);
+  return 1;
 }
 
-/* Makes the cache's folder, and refuses a file that somebody else could have
- * put there; 1 if the place is fit. */
-static int place_is_fit(void) {
+/* SQLite reads the log and the journal as it reads the file, so what holds for
+ * one holds for all. */
+static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+enum { SUFFIXES = sizeof suffixes / sizeof *suffixes };
+
+static int file_is_safe(const char *suffix) {
+  char name[sizeof path + 16];
   struct stat info;
-  const char *network = dfgnn__network_filesystem(path);
+  const char *why = NULL;
+  snprintf(name, sizeof name, "%s%s", path, suffix);
+  if (lstat(name, &info))
+    return errno == ENOENT ? 1 : refuse(strerror(errno));
+  if (!S_ISREG(info.st_mode))
+    why = "is not a regular file";
+  else if (info.st_uid != geteuid() && info.st_uid != 0)
+    why = "belongs to another user";
+  else if (info.st_mode & (S_IWGRP | S_IWOTH))
+    why = "can be written by others";
+  if (why)
+    snprintf(problem, sizeof problem, "%s%s %s", *suffix ? "the file " : "it",
+             suffix, why);
+  return !why;
+}
+
+/* Makes the cache's folder, and refuses a place where somebody else could put
+ * code; 1 if it is fit. */
+static int place_is_fit(void) {
   if (!path[0])
     return refuse("no file is named");
   if (limit_bytes() == 0)
     return refuse("DFGNN_KERNEL_CACHE_MB is 0");
+  const char *network = dfgnn__network_filesystem(path);
   if (network) {
     snprintf(problem, sizeof problem, "it lies on a network file system (%s)",
              network);
     return 0;
   }
-  if (lstat(path, &info)) {
-    char folder[sizeof path];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (errno != ENOENT)
-      return refuse(strerror(errno));
-    if (slash && slash != folder) {
-      *slash = 0;
-      if (dfgnn__make_folders(folder))
-        return refuse("its folder cannot be made");
-    }
-    return 1;
-  }
-  if (!S_ISREG(info.st_mode))
-    return refuse("it is not a regular file");
-  if (info.st_uid != geteuid())
-    return refuse("it belongs to another user");
-  if (info.st_mode & (S_IWGRP | S_IWOTH))
-    return refuse("others can write it");
+  if (!resolve_folder() ||
+      dfgnn__others_can_write(problem, sizeof problem, path))
+    return 0;
+  for (int i = 0; i < SUFFIXES; i++)
+    if (!file_is_safe(suffixes[i]))
+      return 0;
   return 1;
 }
 
-static void remove_files(void) {
-  static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-  char name[sizeof path + 16];
-  for (int i = 0; i < 4; i++) {
-    snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
-    (void)unlink(name);
-  }
-}
+/* ---- the file -------------------------------------------------------------
+ */
 
 static int damaged(int rc) {
   return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
 }
 
-static int try_to_open(void) {
-  mode_t mask = umask(077);
-  int rc = sqlite3_open_v2(path, &connection,
-                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-                               SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
-                           NULL);
-  if (!rc) {
-    sqlite3_busy_timeout(connection, WAIT_MS);
-    rc = sqlite3_exec(connection,
-                      "PRAGMA auto_vacuum = INCREMENTAL;"
-                      "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
-                      NULL, NULL, NULL);
+static int has_content(const char *suffix) {
+  char name[sizeof path + 16];
+  struct stat info;
+  snprintf(name, sizeof name, "%s%s", path, suffix);
+  return !lstat(name, &info) && info.st_size > 0;
+}
+
+/* The application id of a database whose header is still in its log. */
+static int id_in_log_is_ours(void) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *row = NULL;
+  int ours = 0;
+  if (!sqlite3_open_v2(path, &db,
+                       SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX |
+                           SQLITE_OPEN_NOFOLLOW,
+                       NULL) &&
+      !sqlite3_prepare_v2(db, "PRAGMA application_id", -1, &row, NULL) &&
+      sqlite3_step(row) == SQLITE_ROW)
+    ours = sqlite3_column_int(row, 0) == DFGNN_KERNEL_FILE_ID;
+  sqlite3_finalize(row);
+  (void)sqlite3_close(db);
+  return ours;
+}
+
+/* Is there nothing yet, or a file of kernels, perhaps damaged?  Whatever else
+ * the user named is neither opened for writing nor removed. */
+static int is_ours_or_none(void) {
+  static const char magic[16] = "SQLite format 3";
+  unsigned char bytes[100] = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0)
+    return errno == ENOENT ? 1 : refuse(strerror(errno));
+  ssize_t count = read(fd, bytes, sizeof bytes);
+  close(fd);
+  if (count < 0)
+    return refuse(strerror(errno));
+  const unsigned id = (unsigned)bytes[68] << 24 | (unsigned)bytes[69] << 16 |
+                      (unsigned)bytes[70] << 8 | bytes[71];
+  if (count == 0 || id == DFGNN_KERNEL_FILE_ID)
+    return 1;
+  if (memcmp(bytes, magic, sizeof magic))
+    return refuse("it is no file of kernels but a file of another kind, which "
+                  "is left as it is; name another file, or remove it");
+  if (id == 0 && has_content("-wal") && id_in_log_is_ours())
+    return 1;
+  snprintf(problem, sizeof problem,
+           "it is a database of another application (application_id 0x%08x, "
+           "expected 0x%08x), which is left as it is",
+           id, DFGNN_KERNEL_FILE_ID);
+  return 0;
+}
+
+static void remove_files(void) {
+  char name[sizeof path + 16];
+  if (!is_ours_or_none())
+    return;
+  for (int i = 0; i < SUFFIXES; i++) {
+    snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+    (void)unlink(name);
   }
-  umask(mask);
-  if (!rc && dfgnn__kernel_file_start(connection, path, 1)) {
-    refuse(dfgnn_last_error());
-    rc = damaged(sqlite3_errcode(connection)) ? SQLITE_CORRUPT : SQLITE_ERROR;
-  } else if (rc) {
-    refuse(sqlite3_errmsg(connection));
-  }
-  if (rc) {
-    (void)sqlite3_close(connection);
-    connection = NULL;
-  }
+}
+
+static int close_after(int rc, const char *why) {
+  refuse(why);
+  (void)sqlite3_close(connection);
+  connection = NULL;
   return rc;
 }
 
-/* A file that SQLite finds damaged is no loss: it is made anew, once. */
+static int try_to_open(void) {
+  /* So that the file, and what SQLite puts beside it, is the user's alone. */
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd >= 0)
+    close(fd);
+  else if (errno == ENOENT || errno == ENOSPC)
+    return close_after(SQLITE_ERROR, strerror(errno));
+  int rc = fd < 0
+               ? SQLITE_READONLY
+               : sqlite3_open_v2(path, &connection,
+                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX |
+                                     SQLITE_OPEN_NOFOLLOW,
+                                 NULL);
+  if (rc)
+    return close_after(rc, connection ? sqlite3_errmsg(connection)
+                                      : sqlite3_errstr(rc));
+  sqlite3_busy_timeout(connection, WAIT_MS);
+  (void)sqlite3_exec(connection, "PRAGMA auto_vacuum = INCREMENTAL", NULL, NULL,
+                     NULL); /* before the first table */
+  if (dfgnn__kernel_file_start(connection, path, 1))
+    return close_after(damaged(sqlite3_errcode(connection)) ? SQLITE_CORRUPT
+                                                            : SQLITE_ERROR,
+                       dfgnn_last_error());
+  rc = sqlite3_exec(connection,
+                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
+                    NULL, NULL, NULL);
+  return rc ? close_after(rc, sqlite3_errmsg(connection)) : SQLITE_OK;
+}
+
+/* Reads a cache on a disk that cannot be written; with no log beside it SQLite
+ * need not lock it either. */
+static int try_to_read(void) {
+  char why[sizeof problem];
+  snprintf(why, sizeof why, "%s", problem);
+  for (int immutable = 0; immutable < (has_content("-wal") ? 1 : 2);
+       immutable++) {
+    char *uri = dfgnn__sqlite_uri(path, immutable ? "immutable=1" : "");
+    int rc = uri ? sqlite3_open_v2(uri, &connection,
+                                   SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX |
+                                       SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_URI,
+                                   NULL)
+                 : SQLITE_NOMEM;
+    free(uri);
+    if (!rc && !dfgnn__kernel_file_start(connection, path, 0)) {
+      reads_only = 1;
+      return 1;
+    }
+    (void)close_after(rc, why);
+  }
+  return 0;
+}
+
+/* A cache that SQLite finds damaged is no loss: it is made anew, once. */
 static int opened(void) {
   if (owner != getpid()) { /* the parent's connection is not ours to close */
     connection = NULL;
@@ -137,25 +257,35 @@ static int opened(void) {
   if (tried)
     return connection != NULL;
   tried = 1;
+  reads_only = 0;
   problem[0] = 0;
   find_path();
-  if (!place_is_fit())
+  if (!place_is_fit() || !is_ours_or_none())
     return 0;
-  if (damaged(try_to_open())) {
+  int rc = try_to_open();
+  if (damaged(rc)) {
     remove_files();
     problem[0] = 0;
-    (void)try_to_open();
+    rc = try_to_open();
   }
+  if (rc && !damaged(rc) && has_content(""))
+    (void)try_to_read();
   if (connection)
     problem[0] = 0;
   return connection != NULL;
 }
+
+static int can_write(void) { return opened() && !reads_only; }
 
 static void give_up_if_damaged(int rc) {
   if (!damaged(rc))
     return;
   (void)sqlite3_close(connection);
   connection = NULL;
+  if (reads_only) {
+    refuse("it is damaged, and cannot be written");
+    return;
+  }
   remove_files();
   tried = 0;
 }
@@ -182,7 +312,7 @@ int dfgnn__cache_find(dfgnn_image *image, const dfgnn_keys_of *keys) {
   pthread_mutex_lock(&lock);
   if (opened()) {
     rc = dfgnn__kernel_file_find(connection, image, keys->full, 0);
-    if (rc == SQLITE_ROW)
+    if (rc == SQLITE_ROW && !reads_only)
       touch(keys);
     give_up_if_damaged(rc);
   }
@@ -213,7 +343,7 @@ static void make_room(void) {
 void dfgnn__cache_store(const dfgnn_keys_of *keys, const dfgnn_image *image,
                         const char *target, const char *expression) {
   pthread_mutex_lock(&lock);
-  if (opened()) {
+  if (can_write()) {
     int rc = dfgnn__kernel_file_store(connection, keys, image, target,
                                       expression, Z_BEST_SPEED);
     if (rc == SQLITE_DONE) {
@@ -228,7 +358,7 @@ void dfgnn__cache_store(const dfgnn_keys_of *keys, const dfgnn_image *image,
 void dfgnn__cache_forget(const dfgnn_keys_of *keys) {
   sqlite3_stmt *row = NULL;
   pthread_mutex_lock(&lock);
-  if (opened() &&
+  if (can_write() &&
       !sqlite3_prepare_v2(connection, "DELETE FROM kernel WHERE key = ?1", -1,
                           &row, NULL)) {
     sqlite3_bind_blob(row, 1, keys->full, DFGNN_KEY_BYTES, SQLITE_STATIC);
@@ -254,6 +384,20 @@ void dfgnn__cache_describe(dfgnn_cache_info *info) {
   info->hits = atomic_load(&hits);
   info->misses = atomic_load(&misses);
   info->stored = atomic_load(&stored);
+}
+
+int dfgnn__cache_complaint(char *text, size_t size) {
+  static int said;
+  const char *given = getenv("DFGNN_KERNEL_CACHE");
+  const int off = (given && !*given) || limit_bytes() == 0;
+  pthread_mutex_lock(&lock);
+  const int says = !said && !off && !opened();
+  if (says) {
+    snprintf(text, size, "%s: %s", path, problem);
+    said = 1;
+  }
+  pthread_mutex_unlock(&lock);
+  return says;
 }
 
 dfgnn_status dfgnn__cache_clear(int64_t *entries) {

@@ -4,13 +4,16 @@
  * $XDG_CACHE_HOME/dfgnn/kernels.db, else ~/.cache/dfgnn/kernels.db; an empty
  * DFGNN_KERNEL_CACHE means none.  It holds at most DFGNN_KERNEL_CACHE_MB
  * (256): the least recently used kernels go first.  It is left alone on a
- * network file system, and where somebody else could write it.  Whatever is
- * wrong with it, at worst kernels are compiled again.
+ * network file system, where somebody else could write it, its folder or what
+ * SQLite puts beside it, and where the name is that of a file of another kind.
+ * Where it cannot be written it is read.  Whatever is wrong with it, at worst
+ * kernels are compiled again.
  *
  * Packs are read-only files of kernels, for machines without a compiler:
  * DFGNN_KERNEL_PACK names them, separated by colons, else those that were
  * installed are used.  Kernels are code, so a pack must belong to root or to
- * the user and nobody else may be able to write it, or it must be signed. */
+ * the user and nobody else may be able to write it or its folder, or it must be
+ * signed. */
 #ifndef DFGNN_ENGINE_CACHE_H
 #define DFGNN_ENGINE_CACHE_H
 
@@ -35,6 +38,9 @@ typedef struct dfgnn_cache_info {
   int64_t hits, misses, stored; /* of this process */
 } dfgnn_cache_info;
 void dfgnn__cache_describe(dfgnn_cache_info *info);
+/* 1 and the reason, once a process, if the cache cannot be used although nobody
+ * turned it off. */
+int dfgnn__cache_complaint(char *text, size_t size);
 /* Empties the cache; *entries becomes the number of images it had. */
 dfgnn_status dfgnn__cache_clear(int64_t *entries);
 

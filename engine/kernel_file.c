@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 
-#define APPLICATION_ID 0x64666e6b /* "dfnk" */
 #define VERSION 1
 
 static const char schema[] =
@@ -70,7 +69,7 @@ static int schema_fits(sqlite3 *db) {
 static dfgnn_status lay_out(sqlite3 *db, const char *path) {
   char *sql = sqlite3_mprintf("BEGIN IMMEDIATE; PRAGMA application_id = %d;"
                               "PRAGMA user_version = %d; %s; COMMIT",
-                              APPLICATION_ID, VERSION, schema);
+                              DFGNN_KERNEL_FILE_ID, VERSION, schema);
   int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
   sqlite3_free(sql);
   if (rc)
@@ -90,7 +89,7 @@ dfgnn_status dfgnn__kernel_file_start(sqlite3 *db, const char *path, int make) {
     /* Another process may have been faster. */
     return status && schema_fits(db) ? DFGNN_OK : status;
   }
-  if (id != APPLICATION_ID)
+  if (id != DFGNN_KERNEL_FILE_ID)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: not a file of kernels", path);
   if (version != VERSION)
     return dfgnn__fail(DFGNN_ERROR_FORMAT,

@@ -2,13 +2,18 @@
  * packs
  *
  * A row is one compiled program.  Its digest covers all columns that are used,
- * so that a damaged row, or one under a wrong key, is a miss. */
+ * so that a damaged row, or one under a wrong key, is a miss.  The digest has
+ * no secret key: it would have to lie where the user can read it, so whoever
+ * can write the user's files could read it or put another in its place.  That
+ * nobody else writes the file is what cache.c and pack.c check. */
 #ifndef DFGNN_ENGINE_KERNEL_FILE_H
 #define DFGNN_ENGINE_KERNEL_FILE_H
 
 #include <sqlite3.h>
 
 #include "engine/compiler.h"
+
+#define DFGNN_KERNEL_FILE_ID 0x64666e6b /* SQLite's application id: "dfnk" */
 
 enum { DFGNN_KERNEL_MAX_BYTES = 32 << 20 }; /* of one image */
 

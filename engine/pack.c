@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/filesystem.h"
+#include "base/output.h"
 #include "base/xz.h"
 #include "engine/cache.h"
 #include "engine/kernel_file.h"
@@ -76,12 +78,19 @@ out:
 
 static dfgnn_status trust(const char *path, int safe,
                           const unsigned char *bytes, size_t size) {
+  char resolved[PATH_MAX], why[PATH_MAX + 128];
   dfgnn_status status = judge ? judge(path, bytes, size)
                               : DFGNN_ERROR_UNSUPPORTED; /* no keys are set */
   if (status != DFGNN_ERROR_UNSUPPORTED)
     return status;
-  if (safe)
+  if (!realpath(path, resolved))
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
+  if (safe && !dfgnn__others_can_write(why, sizeof why, resolved))
     return DFGNN_OK;
+  if (safe)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: a pack is code, and %s, or have it signed", path,
+                       why);
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "%s: a pack is code, so it must belong to root or to the "
                      "user, and nobody else may be able to write it",
@@ -191,27 +200,47 @@ int dfgnn__pack_describe(dfgnn_pack_info *info, int i) {
  */
 
 struct dfgnn_pack_writer {
-  char *path, *made; /* the name it gets, and that while it is written */
+  dfgnn_output output;
   sqlite3 *db;
 };
 
-dfgnn_status dfgnn__pack_create(dfgnn_pack_writer **writer, const char *path) {
-  dfgnn_pack_writer *w = calloc(1, sizeof *w);
-  dfgnn_status status = DFGNN_OK;
-  if (!w || !(w->path = strdup(path)) ||
-      !(w->made = dfgnn__temporary_name(path)))
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (!status && sqlite3_open_v2(w->made, &w->db,
-                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-                                     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
-                                 NULL))
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path,
-                         w->db ? sqlite3_errmsg(w->db) : "out of memory");
-  if (!status)
-    status = dfgnn__kernel_file_start(w->db, path, 1);
+/* What SQLite says, or the reason that the system gave it: a full disk. */
+static dfgnn_status writing_fails(const dfgnn_pack_writer *w) {
+  int rc = w->db ? sqlite3_errcode(w->db) : SQLITE_NOMEM;
+  int error = w->db ? sqlite3_system_errno(w->db) : 0;
+  error = rc == SQLITE_FULL ? ENOSPC : error;
+  return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write: %s", w->output.path,
+                     error   ? strerror(error)
+                     : w->db ? sqlite3_errmsg(w->db)
+                             : "out of memory");
+}
+
+static dfgnn_status start_writing(dfgnn_pack_writer *w) {
+  if (sqlite3_open_v2(w->output.made, &w->db,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                          SQLITE_OPEN_NOMUTEX,
+                      NULL))
+    return writing_fails(w);
+  dfgnn_status status = dfgnn__kernel_file_start(w->db, w->output.path, 1);
   if (!status && sqlite3_exec(w->db, "BEGIN", NULL, NULL, NULL))
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, sqlite3_errmsg(w->db));
-  if (status && w)
+    status = writing_fails(w);
+  return status;
+}
+
+dfgnn_status dfgnn__pack_create(dfgnn_pack_writer **writer, const char *path) {
+  static const dfgnn_output_kind kind = {.name = "a pack of kernels",
+                                         .mark = {{68, "dfnk"},
+                                                  {0, "\xfd"
+                                                      "7zXZ"}}};
+  dfgnn_pack_writer *w = calloc(1, sizeof *w);
+  dfgnn_status status = w ? dfgnn__output_open(&w->output, path, &kind)
+                          : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (status) {
+    free(w);
+    return status;
+  }
+  status = start_writing(w);
+  if (status)
     (void)dfgnn__pack_close(w, 0, NULL);
   else
     *writer = w;
@@ -228,35 +257,28 @@ dfgnn_status dfgnn__pack_add(dfgnn_pack_writer *writer,
   return dfgnn__kernel_file_store(writer->db, keys, image, target, expression,
                                   level) == SQLITE_DONE
              ? DFGNN_OK
-             : dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", writer->path,
-                           sqlite3_errmsg(writer->db));
+             : writing_fails(writer);
 }
 
 dfgnn_status dfgnn__pack_close(dfgnn_pack_writer *w, int keep,
                                dfgnn_cache_info *info) {
   dfgnn_kernel_file_info count = {0};
+  struct stat file = {0};
   dfgnn_status status = DFGNN_OK;
   if (keep && (dfgnn__kernel_file_count(w->db, &count) != SQLITE_ROW ||
                sqlite3_exec(w->db, "COMMIT; VACUUM", NULL, NULL, NULL)))
-    status =
-        dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", w->path, sqlite3_errmsg(w->db));
+    status = writing_fails(w);
   if (w->db && sqlite3_close(w->db) && keep && !status)
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be closed", w->path);
+    status =
+        dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be closed", w->output.path);
   if (keep && !status && dfgnn__xz_available())
-    status = dfgnn__xz_file(w->made);
-  if (keep && !status && (chmod(w->made, 0644) || rename(w->made, w->path)))
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", w->path, strerror(errno));
-  if (keep && !status)
-    dfgnn__sync_directory(w->path);
-  if (w->made)
-    (void)unlink(w->made);
-  if (info && keep && !status) {
-    struct stat file = {0};
+    status = dfgnn__xz_file(w->output.made, w->output.path);
+  if (keep && !status && info) {
     info->entries = count.entries;
-    info->bytes = stat(w->path, &file) ? count.bytes : file.st_size;
+    info->bytes = stat(w->output.made, &file) ? count.bytes : file.st_size;
   }
-  free(w->path);
-  free(w->made);
+  w->output.mode = 0644;
+  dfgnn_status closed = dfgnn__output_close(&w->output, keep && !status);
   free(w);
-  return status;
+  return status ? status : closed;
 }

@@ -118,5 +118,7 @@ static dfgnn_status write_arrays(const void *data, const char *path,
 }
 
 dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays) {
-  return dfgnn__write_whole(path, write_arrays, arrays);
+  static const dfgnn_output_kind archive = {.name = "an .npz archive",
+                                            .mark = {{0, "PK"}}};
+  return dfgnn__write_whole(path, &archive, write_arrays, arrays);
 }

@@ -1,17 +1,10 @@
-/* output.c - text of graph files is buffered, and files are replaced whole */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+/* output.c - text of graph files, buffered */
 #include "io/output.h"
 #include "base/error.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define BUFFER_BYTES (1 << 18)
 #define MARGIN 32 /* the longest integer and the byte after it */
@@ -72,42 +65,4 @@ void dfgnn__put_integer(dfgnn__writer *w, int64_t value, char after) {
   w->buffer[w->used++] = after;
   if (w->used >= BUFFER_BYTES)
     flush(w);
-}
-
-/* The new file is on the disk before it takes the old one's name. */
-static dfgnn_status replace(const char *path, const char *temporary) {
-  int fd = open(temporary, O_RDONLY | O_CLOEXEC);
-  int failed = fd < 0 || fsync(fd);
-  if (fd >= 0)
-    close(fd);
-  if (failed || rename(temporary, path))
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot replace: %s", path,
-                       strerror(errno));
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn__write_whole(const char *path, dfgnn__file_writer *write,
-                                const void *data) {
-  char *temporary;
-  if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot name a file", path);
-  dfgnn_status status = DFGNN_OK;
-  int fd = mkostemp(temporary, O_CLOEXEC);
-  if (fd < 0) {
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write: %s", path,
-                         strerror(errno));
-    goto out;
-  }
-  mode_t mask = umask(0);
-  umask(mask);
-  fchmod(fd, 0666 & ~mask);
-  close(fd);
-  status = write(data, path, temporary);
-  if (!status)
-    status = replace(path, temporary);
-  if (status)
-    unlink(temporary);
-out:
-  free(temporary);
-  return status;
 }

@@ -1,7 +1,8 @@
-/* output.h - text of a graph file, plain or gzip, and the replacing of files */
+/* output.h - text of a graph file, plain or gzip */
 #ifndef DFGNN_IO_OUTPUT_H
 #define DFGNN_IO_OUTPUT_H
 
+#include "base/output.h"
 #include "dfgnn.h"
 #include "io/io.h"
 
@@ -20,14 +21,6 @@ dfgnn_status dfgnn__writer_open(dfgnn__writer *w, const char *path,
                                 const char *temporary);
 /* Writes the rest of the buffer; returns the first failure. */
 dfgnn_status dfgnn__writer_close(dfgnn__writer *w);
-
-/* Writes data to temporary; path is for messages. */
-typedef dfgnn_status dfgnn__file_writer(const void *data, const char *path,
-                                        const char *temporary);
-
-/* Replaces the file at path whole, or leaves it as it was. */
-dfgnn_status dfgnn__write_whole(const char *path, dfgnn__file_writer *write,
-                                const void *data);
 
 void dfgnn__put_text(dfgnn__writer *w, const char *text);
 /* Writes the number and one byte after it. */

@@ -47,5 +47,5 @@ dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
                        "%s: found no known extension, expected .npz, or .mtx, "
                        ".graph, .txt, .csv, .tsv, each also with .gz",
                        path);
-  return dfgnn__write_whole(path, write_csr, csr);
+  return dfgnn__write_whole(path, NULL, write_csr, csr);
 }

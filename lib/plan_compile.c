@@ -1,6 +1,8 @@
 /* plan_compile.c - the kernels of a plan, compiled before its first launch */
 #include "base/error.h"
+#include "engine/cache.h"
 #include "lib/collect.h"
+#include "lib/context.h"
 #include "lib/plan.h"
 
 /* A kernel whose threads take more bytes of local memory is no candidate.  A
@@ -31,6 +33,7 @@ static dfgnn_status check_spills(const dfgnn_programs *programs,
 dfgnn_status dfgnn__plan_compile(const dfgnn_plan *plan,
                                  const dfgnn_setting *setting,
                                  dfgnn_engine *engine) {
+  char why[4096 + 512];
   dfgnn_programs *programs = NULL;
   dfgnn_status status = dfgnn__programs_create(&programs);
   if (!status)
@@ -40,6 +43,9 @@ dfgnn_status dfgnn__plan_compile(const dfgnn_plan *plan,
     status = dfgnn__engine_prepare(engine, programs, 0, NULL);
   if (!status)
     status = check_spills(programs, plan->variant->family, engine);
+  if (dfgnn__cache_complaint(why, sizeof why))
+    dfgnn__log(plan->ctx, DFGNN_LOG_WARN,
+               "compiled kernels are not kept for other processes: %s", why);
   dfgnn__programs_destroy(programs);
   return status;
 }

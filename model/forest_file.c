@@ -9,17 +9,14 @@
  * Nodes are in preorder, so their structure needs no words. */
 #include "model/forest.h"
 
-#include <errno.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/filesystem.h"
+#include "base/output.h"
 
 static const char magic[] = "dfgnn-model 1\n";
 enum { MAGIC = sizeof magic - 1, MOST_BYTES = 32 << 20, MOST_FORESTS = 256 };
@@ -316,33 +313,10 @@ static void put_forest(writer *w, const dfgnn_forest *f) {
   }
 }
 
-static dfgnn_status write_whole(const char *path, const unsigned char *bytes,
-                                size_t count) {
-  char *made = dfgnn__temporary_name(path);
-  FILE *file = made ? fopen(made, "wb") : NULL;
-  int done = file && fwrite(bytes, 1, count, file) == count;
-  int failure = done ? 0 : errno; /* which fclose may change */
-  if (file && fclose(file) && done) {
-    done = 0;
-    failure = errno;
-  }
-  if (done && rename(made, path)) {
-    done = 0;
-    failure = errno;
-  }
-  dfgnn_status status = DFGNN_OK;
-  if (!done) {
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be written: %s", path,
-                         strerror(failure));
-    if (made)
-      unlink(made);
-  }
-  free(made);
-  return status;
-}
-
 dfgnn_status dfgnn__forests_save(const dfgnn_forests *forests,
                                  const char *path) {
+  static const dfgnn_output_kind kind = {.name = "a model",
+                                         .mark = {{0, "dfgnn-model"}}};
   writer w = {0};
   dfgnn_status status = DFGNN_OK;
   put(&w, forests->count, 2);
@@ -357,7 +331,7 @@ dfgnn_status dfgnn__forests_save(const dfgnn_forests *forests,
     memcpy(file, magic, MAGIC);
     for (int i = 0; i < 4; i++)
       file[MAGIC + i] = (unsigned char)(w.count >> (8 * i));
-    status = write_whole(path, file, MAGIC + 4 + size);
+    status = dfgnn__write_bytes(path, &kind, file, MAGIC + 4 + size);
   }
   free(file);
   free(w.bytes);

@@ -4,13 +4,11 @@
 #endif
 #include "report/report.h"
 
-#include <errno.h>
 #include <locale.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "io/output.h"
+#include "base/output.h"
 #include "report/section.h"
 
 /* report/page.css and report/page.js, as build-aux/text.sh writes them. */
@@ -94,18 +92,6 @@ dfgnn_status dfgnn__report_page(dfgnn_page *page,
   return status;
 }
 
-static dfgnn_status write_text(const void *data, const char *path,
-                               const char *temporary) {
-  const dfgnn_page *page = data;
-  FILE *file = fopen(temporary, "wb");
-  int good = file && fwrite(page->text, 1, page->size, file) == page->size;
-  if (file)
-    good = !fclose(file) && good;
-  return good ? DFGNN_OK
-              : dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write: %s", path,
-                            strerror(errno));
-}
-
 dfgnn_status dfgnn__report_write(const char *path, const dfgnn_page *page) {
-  return dfgnn__write_whole(path, write_text, page);
+  return dfgnn__write_bytes(path, NULL, page->text, page->size);
 }

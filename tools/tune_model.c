@@ -1,5 +1,6 @@
 /* tune_model.c - dfgnn-tune model: fits a model to measurements, judges it and
  * shows its contents */
+#include "base/filesystem.h"
 #include "io/io.h"
 #include "lib/context.h"
 #include "lib/predict.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- material ------------------------------------------------------------ */
 
@@ -218,20 +218,11 @@ static void progress(void *data, double done, const char *what) {
   tool_progress(settings, done, -1, "leaving graphs out: %s", what);
 }
 
-static int make_folder(const char *path) {
-  char folder[4096];
-  const char *slash = strrchr(path, '/');
-  if (!slash)
-    return TOOL_DONE;
-  snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-  for (char *c = folder + 1; *c; c++)
-    if (*c == '/') {
-      *c = 0;
-      mkdir(folder, 0777);
-      *c = '/';
-    }
-  mkdir(folder, 0777); /* a failure shows when the file is written */
-  return TOOL_DONE;
+/* A failure shows when the file is written. */
+static void make_folder(const char *path) {
+  char folder[PATH_MAX];
+  dfgnn__directory_of(folder, path);
+  (void)dfgnn__make_folders(folder);
 }
 
 static int save(const dfgnn_trained *t, const tool_settings *settings) {

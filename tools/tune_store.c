@@ -1,5 +1,6 @@
 /* tune_store.c - dfgnn-tune stat and export: whole stores, as tables and text
  */
+#include "base/output.h"
 #include "tools/jsonl.h"
 #include "tools/kernels.h"
 #include "tools/records.h"
@@ -170,16 +171,25 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
 
 /* ---- export ------------------------------------------------------------- */
 
+static int open_output(dfgnn_output *output, FILE **out, const char *path) {
+  dfgnn_status failed = dfgnn__output_open(output, path, NULL);
+  if (failed)
+    return tool_fail(failed);
+  *out = fopen(output->made, "wb");
+  return *out ? TOOL_DONE : tool_error("%s: %s", path, strerror(errno));
+}
+
 static int export_command(tool_settings *settings, int count, char **operands) {
   tool_records records = {0};
+  dfgnn_output output = {.target = -1};
   FILE *out = stdout;
   (void)count;
   (void)operands;
   int status = tool_records_load(&records, settings);
   if (!status && settings->best)
     status = tool_records_best(&records, settings->best);
-  if (!status && settings->output && !(out = fopen(settings->output, "wb")))
-    status = tool_error("%s: %s", settings->output, strerror(errno));
+  if (!status && settings->output)
+    status = open_output(&output, &out, settings->output);
   for (size_t i = 0; i < records.count && !status; i++) {
     dfgnn_measurement row = records.row[i];
     if (tool_row_refusal(settings, &row) ||
@@ -197,6 +207,8 @@ static int export_command(tool_settings *settings, int count, char **operands) {
   }
   if (out && out != stdout && fclose(out) && !status)
     status = tool_error("%s: %s", settings->output, strerror(errno));
+  if (settings->output && dfgnn__output_close(&output, !status) && !status)
+    status = tool_fail(DFGNN_ERROR_IO);
   tool_records_free(&records);
   return status;
 }

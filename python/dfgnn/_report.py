@@ -17,11 +17,16 @@ class Report:
         self.html = html
 
     def save(self, path):
-        """Writes the page to a file, whole or not at all."""
-        path = os.fspath(path)
-        folder = os.path.dirname(path) or "."
+        """Writes the page to a file, whole or not at all. A link is followed,
+        a device or FIFO written to."""
+        path = os.path.realpath(os.fspath(path))
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.html)
+            return
         with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=folder, delete=False) as file:
+                "w", encoding="utf-8", dir=os.path.dirname(path),
+                delete=False) as file:
             try:
                 file.write(self.html)
                 file.flush()

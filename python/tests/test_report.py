@@ -1,7 +1,9 @@
 """dfgnn.report gives pages that notebooks show."""
 
 import base64
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -29,3 +31,17 @@ def test_a_report_is_a_page_that_notebooks_show(tmp_path):
 
 def test_the_same_rows_give_the_same_page():
     assert dfgnn.report(store="").html == dfgnn.report(store="").html
+
+
+def test_a_link_is_followed_and_a_fifo_written_to(tmp_path):
+    page = dfgnn.report(store="")
+    (tmp_path / "link").symlink_to("real")
+    page.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text(encoding="utf-8") == page.html
+    os.mkfifo(tmp_path / "fifo")
+    reader = subprocess.Popen(["cat", tmp_path / "fifo"],
+                              stdout=subprocess.PIPE)
+    page.save(tmp_path / "fifo")
+    assert reader.communicate()[0].decode() == page.html
+    assert (tmp_path / "fifo").is_fifo()

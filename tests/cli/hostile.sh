@@ -104,6 +104,35 @@ printf 'x' >"$work/short.db"
 ended 5 dfgnn-tune show --store "$work/short.db"
 says "short.db: the file is empty but for a byte at most"
 
+promise "an output follows a link, fills a pipe and replaces nothing else"
+echo "my thesis" >"$work/thesis.txt"
+ended 0 dfgnn-tune info --device cpu
+for out in report export publish graph; do
+  ln -sf real "$work/link"
+  rm -f "$work/real" "$work/fifo.npz"
+  mkfifo "$work/fifo.npz"
+  case $out in
+  report | export) set -- dfgnn-tune "$out" --store "$store" -o ;;
+  publish) set -- dfgnn-tune publish --store "$store" -q ;;
+  graph) set -- dfgnn-graph convert "$small" ;;
+  esac
+  [ $out = graph ] || ended 0 "$@" "$work/link"
+  [ -L "$work/link" ] || fail "$out: the link is gone"
+  [ $out = graph ] || [ -s "$work/real" ] || fail "$out: no file where it leads"
+  wc -c <"$work/fifo.npz" >"$work/count" &
+  ended 0 "$@" "$work/fifo.npz"
+  wait
+  [ -p "$work/fifo.npz" ] || fail "$out: the FIFO is gone"
+  [ "$(cat "$work/count")" -gt 100 ] || fail "$out: nothing came through it"
+  done
+ended 1 dfgnn-tune publish "$work/thesis.txt" --store "$store" -q
+says "thesis.txt: a file that is not a tuning store is there"
+ended 1 dfgnn-tune compile "$small" --arch sm_90 --dim 8 \
+  --pack "$work/thesis.txt" -q
+says "thesis.txt: a file that is not a pack of kernels is there"
+ended 0 env DFGNN_KERNEL_CACHE="$work/thesis.txt" dfgnn-tune info --device cpu
+[ "$(cat "$work/thesis.txt")" = "my thesis" ] || fail "the thesis is gone"
+
 promise "control characters of names reach no terminal"
 name=$(printf 'a\033c\nb.mtx')
 ended 1 dfgnn-graph info "$work/$name"

@@ -570,6 +570,9 @@ static void in_sql(const char *sql) {
   sqlite3_close(db);
 }
 
+static void write_pack(int programs, const char *architecture);
+static const char *problem_of_the_pack(void);
+
 /* Asserts that a child launches three kernels and compiles n of them. */
 #define EXPECT_COMPILED(n)                                                     \
   IN_A_NEW_PROCESS({                                                           \
@@ -657,13 +660,139 @@ START_TEST(the_database_of_somebody_else_is_left_alone) {
 }
 END_TEST
 
+START_TEST(a_file_of_another_kind_is_left_alone) {
+  static const char thesis[] = "Chapter 1: on the fusion of kernels\n";
+  char text[sizeof thesis + 1] = "";
+  dfgnn_cache_info info;
+  overwrite(cache, thesis, -1);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(3);
+  FILE *file = fopen(cache, "r");
+  ck_assert_uint_eq(fread(text, 1, sizeof text, file), strlen(thesis));
+  ck_assert(!fclose(file));
+  ck_assert_str_eq(text, thesis);
+  dfgnn__cache_describe(&info);
+  ck_assert_ptr_nonnull(strstr(info.problem, "a file of another kind"));
+}
+END_TEST
+
+/* ---- what others could write ----------------------------------------------
+ */
+
+static void expect_refused(const char *reason) {
+  char why[PATH_MAX + 512] = "";
+  EXPECT_COMPILED(3);
+  IN_A_NEW_PROCESS({
+    EXPECT(dfgnn__cache_complaint(why, sizeof why));
+    EXPECT(strstr(why, reason));
+    EXPECT(!dfgnn__cache_complaint(why, sizeof why)); /* it is said once */
+  });
+}
+
+START_TEST(a_log_of_another_user_is_not_read) {
+  static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+  char name[128], reason[128];
+  for (int i = 0; i < 3; i++) {
+    IN_A_NEW_PROCESS(fill_cache(3));
+    settle();
+    EXPECT_COMPILED(0);
+    snprintf(name, sizeof name, "%s%s", cache, suffixes[i]);
+    overwrite(name, "", -1);
+    ck_assert(!chmod(name, 0666));
+    snprintf(reason, sizeof reason, "%s can be written by others", suffixes[i]);
+    expect_refused(reason);
+    ck_assert(!chmod(name, 0600));
+    if (!chown(name, 65534, (gid_t)-1)) { /* as root */
+      snprintf(reason, sizeof reason, "%s belongs to another", suffixes[i]);
+      if (geteuid() == 0)
+        expect_refused(reason);
+    }
+    ck_assert(!unlink(name));
+    ck_assert(!symlink("/dev/null", name));
+    expect_refused("is not a regular file");
+    ck_assert(!unlink(name));
+  }
+}
+END_TEST
+
+START_TEST(a_folder_that_others_can_write_is_refused) {
+  static const mode_t modes[] = {0777, 01777, 0770, 0707};
+  IN_A_NEW_PROCESS(fill_cache(3));
+  write_pack(3, "sm_90");
+  EXPECT_COMPILED(0);
+  for (int i = 0; i < 4; i++) {
+    ck_assert(!chmod(folder, modes[i]));
+    expect_refused("others can write the folder");
+    setenv("DFGNN_KERNEL_PACK", pack, 1);
+    IN_A_NEW_PROCESS({
+      EXPECT(dfgnn__pack_count() == 0);
+      EXPECT(strstr(problem_of_the_pack(), "others can write the folder"));
+    });
+    setenv("DFGNN_KERNEL_PACK", "", 1);
+  }
+  ck_assert(!chmod(folder, 0700));
+  EXPECT_COMPILED(0);
+}
+END_TEST
+
+START_TEST(a_folder_above_that_others_can_exchange_is_refused) {
+  char deep[128];
+  snprintf(deep, sizeof deep, "%s/cache/kernels.db", folder);
+  setenv("DFGNN_KERNEL_CACHE", deep, 1);
+  IN_A_NEW_PROCESS(fill_cache(3));
+  EXPECT_COMPILED(0);
+  ck_assert(!chmod(folder, 01777)); /* as /tmp */
+  EXPECT_COMPILED(0);
+  ck_assert(!chmod(folder, 0777));
+  expect_refused("others can write the folder");
+}
+END_TEST
+
+START_TEST(a_home_that_is_a_link_has_a_cache) {
+  char home[128], link[128], made[128];
+  struct stat info;
+  snprintf(home, sizeof home, "%s/disk7", folder);
+  snprintf(link, sizeof link, "%s/home", folder);
+  snprintf(made, sizeof made, "%s/disk7/.cache/dfgnn", folder);
+  ck_assert(!mkdir(home, 0755));
+  ck_assert(!symlink("disk7", link));
+  unsetenv("DFGNN_KERNEL_CACHE");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", link, 1);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(0);
+  ck_assert(!stat(made, &info));
+  ck_assert_int_eq(info.st_mode & 0777, 0700);
+}
+END_TEST
+
+/* Whoever has no right to write sees a disk that cannot be written. */
+START_TEST(a_cache_that_cannot_be_written_is_read) {
+  char command[256];
+  IN_A_NEW_PROCESS(fill_cache(3));
+  settle();
+  snprintf(command, sizeof command,
+           "rm -f %s-wal %s-shm; chmod 555 %s; chmod 444 %s", cache, cache,
+           folder, cache);
+  ck_assert_int_eq(system(command), 0);
+  IN_A_NEW_PROCESS({
+    EXPECT(geteuid() != 0 || !setuid(65534));
+    open_engine();
+    for (int i = 0; i < 4; i++)
+      EXPECT(!launch(i, one));
+    EXPECT(nvrtc_script.compiled == 1);
+  });
+  ck_assert(!chmod(folder, 0700));
+}
+END_TEST
+
 START_TEST(a_cache_that_others_can_write_is_not_used) {
   dfgnn_cache_info info;
   IN_A_NEW_PROCESS(fill_cache(3));
   ck_assert(!chmod(cache, 0666));
   EXPECT_COMPILED(3);
   dfgnn__cache_describe(&info);
-  ck_assert_str_eq(info.problem, "others can write it");
+  ck_assert_str_eq(info.problem, "it can be written by others");
 }
 END_TEST
 
@@ -789,7 +918,7 @@ START_TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
   FILE *file = fopen(pack, "wb");
   ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
   ck_assert(!fclose(file));
-  ck_ok(dfgnn__xz_file(pack));
+  ck_ok(dfgnn__xz_file(pack, pack));
   file = fopen(pack, "rb");
   size = fread(bytes, 1, size, file);
   ck_assert_uint_lt(size, 1000);
@@ -924,6 +1053,12 @@ int main(void) {
   tcase_add_test(tests, code_that_the_driver_refuses_is_compiled_again);
   tcase_add_test(tests, a_file_that_is_damaged_is_made_anew);
   tcase_add_test(tests, the_database_of_somebody_else_is_left_alone);
+  tcase_add_test(tests, a_file_of_another_kind_is_left_alone);
+  tcase_add_test(tests, a_log_of_another_user_is_not_read);
+  tcase_add_test(tests, a_folder_that_others_can_write_is_refused);
+  tcase_add_test(tests, a_folder_above_that_others_can_exchange_is_refused);
+  tcase_add_test(tests, a_home_that_is_a_link_has_a_cache);
+  tcase_add_test(tests, a_cache_that_cannot_be_written_is_read);
   tcase_add_test(tests, a_cache_that_others_can_write_is_not_used);
   tcase_add_test(tests, a_folder_that_cannot_be_written_means_no_cache);
   tcase_add_test(tests, a_network_file_system_means_no_cache);

@@ -1,0 +1,218 @@
+/* Files that the user names to be written: what is replaced, followed, written
+ * to and refused. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/output.h"
+#include "tests/unit/fixture.h"
+
+static char folder[64], name[128], other[128];
+
+static void setup(void) {
+  strcpy(folder, "/tmp/dfgnn-output-XXXXXX");
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  snprintf(name, sizeof name, "%s/name", folder);
+  snprintf(other, sizeof other, "%s/other", folder);
+  setenv("TMPDIR", folder, 1);
+}
+
+static void teardown(void) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", folder);
+  ck_assert_int_eq(system(command), 0);
+}
+
+static void put(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  ck_assert_ptr_nonnull(file);
+  fputs(text, file);
+  ck_assert(!fclose(file));
+}
+
+static void holds(const char *path, const char *text) {
+  char found[256] = "";
+  FILE *file = fopen(path, "r");
+  ck_assert_ptr_nonnull(file);
+  (void)!fread(found, 1, sizeof found - 1, file);
+  fclose(file);
+  ck_assert_str_eq(found, text);
+}
+
+/* The folder has these entries and no temporary file. */
+static void has_entries(int count) {
+  char command[128];
+  snprintf(command, sizeof command, "test $(ls -A %s | wc -l) = %d", folder,
+           count);
+  ck_assert_int_eq(system(command), 0);
+}
+
+static dfgnn_status write_text(const char *path, const char *text) {
+  return dfgnn__write_bytes(path, NULL, text, strlen(text));
+}
+
+START_TEST(a_file_is_made_or_replaced_whole) {
+  struct stat before, after;
+  umask(027);
+  ck_ok(write_text(name, "one"));
+  holds(name, "one");
+  ck_assert(!stat(name, &before));
+  ck_assert_int_eq(before.st_mode & 0777, 0640);
+  ck_assert(!chmod(name, 0600)); /* what was private stays so */
+  ck_ok(write_text(name, "two"));
+  holds(name, "two");
+  ck_assert(!stat(name, &after));
+  ck_assert_int_eq(after.st_mode & 0777, 0600);
+  ck_assert(before.st_ino != after.st_ino);
+  has_entries(1);
+}
+END_TEST
+
+static dfgnn_status fails_half_way(const void *data, const char *path,
+                                   const char *temporary) {
+  (void)data, (void)path;
+  put(temporary, "half");
+  return DFGNN_ERROR_MEMORY;
+}
+
+START_TEST(what_fails_leaves_the_old_file_and_no_other) {
+  put(name, "old");
+  ck_assert_int_eq(dfgnn__write_whole(name, NULL, fails_half_way, NULL),
+                   DFGNN_ERROR_MEMORY);
+  holds(name, "old");
+  has_entries(1);
+  ck_fails(write_text("/proc/none/at/all", "x"), DFGNN_ERROR_IO,
+           "/proc/none/at/all: cannot write: No such file");
+}
+END_TEST
+
+START_TEST(a_link_is_followed) {
+  struct stat info;
+  put(other, "old");
+  ck_assert(!symlink("other", name)); /* relative */
+  ck_ok(write_text(name, "new"));
+  ck_assert(!lstat(name, &info) && S_ISLNK(info.st_mode));
+  holds(other, "new");
+  ck_assert(!unlink(other)); /* now it leads nowhere */
+  ck_ok(write_text(name, "newer"));
+  holds(other, "newer");
+  ck_assert(!unlink(name) && !symlink(name, name));
+  ck_fails(write_text(name, "x"), DFGNN_ERROR_IO, "symbolic links");
+  has_entries(2);
+}
+END_TEST
+
+START_TEST(a_fifo_is_written_to) {
+  ck_assert(!mkfifo(name, 0600));
+  pid_t child = fork();
+  if (child == 0) {
+    holds(name, "through");
+    _exit(0);
+  }
+  ck_ok(write_text(name, "through"));
+  int code = -1;
+  waitpid(child, &code, 0);
+  ck_assert_int_eq(code, 0);
+  struct stat info;
+  ck_assert(!lstat(name, &info) && S_ISFIFO(info.st_mode));
+  has_entries(1);
+}
+END_TEST
+
+START_TEST(a_device_is_written_to) {
+  struct stat info;
+  if (mknod(name, S_IFCHR | 0600, makedev(1, 3)) ||  /* /dev/null */
+      mknod(other, S_IFCHR | 0600, makedev(1, 7)) || /* /dev/full */
+      (errno = 0, close(open(name, O_WRONLY)))) {
+    ck_assert(errno == EPERM || errno == EACCES || errno == EBADF);
+    return;
+  }
+  ck_ok(write_text(name, "gone"));
+  ck_fails(write_text(other, "x"), DFGNN_ERROR_IO, strerror(ENOSPC));
+  ck_assert(!lstat(name, &info) && S_ISCHR(info.st_mode));
+  ck_assert(!lstat(other, &info) && S_ISCHR(info.st_mode));
+  has_entries(2);
+}
+END_TEST
+
+START_TEST(an_open_file_is_written_where_it_stands) {
+  char link[64];
+  put(name, "kept, ");
+  int fd = open(name, O_WRONLY | O_APPEND);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ck_ok(write_text(link, "then this"));
+  holds(name, "kept, then this");
+  int ends[2];
+  char text[16] = "";
+  ck_assert(!pipe(ends));
+  snprintf(link, sizeof link, "/dev/fd/%d", ends[1]);
+  ck_ok(write_text(link, "in a pipe"));
+  ck_assert_int_eq(read(ends[0], text, sizeof text), 9);
+  ck_assert_str_eq(text, "in a pipe");
+}
+END_TEST
+
+START_TEST(all_else_is_refused) {
+  struct stat info;
+  ck_assert(!mkdir(name, 0700));
+  ck_fails(write_text(name, "x"), DFGNN_ERROR_IO, "found a directory");
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "%.100s", other);
+  int s = socket(AF_UNIX, SOCK_STREAM, 0);
+  ck_assert(!bind(s, (struct sockaddr *)&address, sizeof address));
+  ck_fails(write_text(other, "x"), DFGNN_ERROR_IO, "found a socket");
+  ck_assert(!lstat(other, &info) && S_ISSOCK(info.st_mode));
+  has_entries(2);
+}
+END_TEST
+
+START_TEST(a_file_of_another_kind_is_not_replaced) {
+  const dfgnn_output_kind kind = {.name = "a tuning store",
+                                  .mark = {{4, "dfgn"},
+                                           {0, "\xfd"
+                                               "7z"}}};
+  put(name, "my thesis");
+  ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
+           "not a tuning store");
+  holds(name, "my thesis");
+  static const char *const fine[] = {"", "0000dfgn",
+                                     "\xfd"
+                                     "7z"};
+  for (int i = 0; i < 3; i++) {
+    put(name, fine[i]);
+    ck_ok(dfgnn__write_bytes(name, &kind, "new", 3));
+    holds(name, "new");
+  }
+  has_entries(1);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("output");
+  TCase *tests = tcase_create("all");
+  tcase_add_checked_fixture(tests, setup, teardown);
+  tcase_add_test(tests, a_file_is_made_or_replaced_whole);
+  tcase_add_test(tests, what_fails_leaves_the_old_file_and_no_other);
+  tcase_add_test(tests, a_link_is_followed);
+  tcase_add_test(tests, a_fifo_is_written_to);
+  tcase_add_test(tests, a_device_is_written_to);
+  tcase_add_test(tests, an_open_file_is_written_where_it_stands);
+  tcase_add_test(tests, all_else_is_refused);
+  tcase_add_test(tests, a_file_of_another_kind_is_not_replaced);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
