@@ -22,7 +22,7 @@ FLOORS = [
     [("lib", 1, "graphs, plans: chooses, executes"), ("partition", 3, "nodes divided among ranks")],
     [("kernels", 0, "every variant, and the references"), ("db", 1, "the tuning store"),
      ("model", 2, "trees that rank variants"), ("reorder", 3, "orders of nodes")],
-    [("engine", 0, "CUDA's driver and compiler"), ("io", 3, "graph files and generators")],
+    [("engine", 0, "CUDA's driver and compiler"), ("program", 1, "formulas of users, derived"), ("io", 3, "graph files and generators")],
     [("base", 1.5, "errors, files, forks: for all of them")],
 ]
 FLOOR = {name: i for i, floor in enumerate(FLOORS) for name, _, _ in floor}
