@@ -36,8 +36,9 @@ void dfgnn__gather_narrow(gather_shape *shape, int64_t width) {
 
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
-                                  gather_finder *find, int what, int single,
-                                  int lanes, int vectors, int unroll) {
+                                  gather_finder *find, const void *kernel,
+                                  int single, int lanes, int vectors,
+                                  int unroll) {
   const dfgnn_problem *problem = setting->problem;
   const int vector = dfgnn__wide_vector(problem->dtype);
   const int width = dfgnn__gather_width(problem);
@@ -61,7 +62,7 @@ const char *dfgnn__gather_refusal(gather_shape *shape,
   if (dfgnn__ceil_div(width, shape->vector * shape->lanes * shape->vectors) >
       DFGNN_GRID_Y_MAX)
     return "more tiles of features than a launch has";
-  if (!find(&program, problem->dtype, what, shape, width))
+  if (!find(&program, problem->dtype, kernel, shape, width))
     return "this shape takes too many registers";
   return NULL;
 }
@@ -191,17 +192,4 @@ dfgnn_status dfgnn__gather_run_shares(gather_params *p,
                            .threads = (unsigned)warps * 32,
                            .carveout = DFGNN_CARVEOUT_L1};
   return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
-}
-
-int dfgnn__gather_views(const dfgnn_setting *setting,
-                        dfgnn_view_request *requests, dfgnn_view_kind kind,
-                        int64_t parameter) {
-  const int backward = setting->problem->pass == DFGNN_PASS_BACKWARD;
-  int count = 0;
-  if (backward)
-    requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  if (kind != DFGNN_VIEW_NONE)
-    requests[count++] = (dfgnn_view_request){
-        .kind = kind, .parameter = parameter, .transposed = backward};
-  return count;
 }

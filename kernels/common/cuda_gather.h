@@ -1,5 +1,5 @@
-/* cuda_gather.h - parameters of kernels whose rows gather other rows (SpMM and
- * reductions), for host and device code
+/* cuda_gather.h - parameters of kernels whose rows gather other rows (sums,
+ * reductions and messages), for host and device code
  *
  * Features are numbered as in a dense tensor of the problem's layout, through
  * all heads: a node has `width` of them.  Where a tensor is dense within a
@@ -55,7 +55,7 @@ typedef struct gather_params {
   feature_tensor table, out;
   void *partial; /* results of units that are not whole rows */
 
-  /* SpMM */
+  /* sums */
   csr_offsets edge_ids; /* which weight is an edge's; array NULL: in order */
   const void *weights, *gathered_scale, *row_scale;
   int mean;
@@ -71,6 +71,13 @@ typedef struct gather_params {
   csr_offsets row_offsets;       /* of the destinations */
   const int *row_arg, *row_arg2; /* [N, width] */
   void *coefficient, *offset;    /* [N, width] accumulators */
+
+  /* messages */
+  feature_tensor own_gate, far_gate, out_gate;
+  const void *attr;   /* [E, fields]; given parts [E, width], heads first */
+  void *grad_attr;    /* of given parts, [E, width]; NULL: not wanted */
+  const void *matrix; /* [fields + 1][parts][width] scalars, features in the
+                       * order of the layout; the last row is the offset */
 } gather_params;
 
 /* The warps of a block, by gather_span. */

@@ -1,5 +1,5 @@
-/* cuda_gather_host.h - how SpMM and reductions lay their kernels out and launch
- * them */
+/* cuda_gather_host.h - how kernels that gather rows are laid out and launched
+ */
 #ifndef DFGNN_KERNELS_CUDA_GATHER_HOST_H
 #define DFGNN_KERNELS_CUDA_GATHER_HOST_H
 
@@ -23,11 +23,11 @@ int dfgnn__gather_listed(const gather_choice *list, int lanes, int vectors,
 /* The shapes for any strides. */
 extern const gather_choice dfgnn__gather_narrow_shapes[];
 
-/* Fills the program of a shape; 0 if the family has none.  what: a number in
- * which the family puts other constants of the program; width: the features of
- * a row. */
-typedef int gather_finder(dfgnn_program *program, dfgnn_dtype dtype, int what,
-                          const gather_shape *shape, int width);
+/* Fills the program of a shape; 0 if there is none.  kernel: which kernel, as
+ * its family describes it; width: the features of a row. */
+typedef int gather_finder(dfgnn_program *program, dfgnn_dtype dtype,
+                          const void *kernel, const gather_shape *shape,
+                          int width);
 
 int dfgnn__gather_width(const dfgnn_problem *problem);
 
@@ -37,8 +37,9 @@ int dfgnn__gather_width(const dfgnn_problem *problem);
  * at a time (`single`). */
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
-                                  gather_finder *find, int what, int single,
-                                  int lanes, int vectors, int unroll);
+                                  gather_finder *find, const void *kernel,
+                                  int single, int lanes, int vectors,
+                                  int unroll);
 /* The shape for any strides. */
 void dfgnn__gather_narrow(gather_shape *shape, int64_t width);
 
@@ -84,16 +85,8 @@ static inline size_t dfgnn__gather_bytes(int64_t count, size_t size) {
   return dfgnn__align256((size_t)count * size);
 }
 
-/* ---- families of spmm and reduce ----------------------------------------- */
+/* ---- parameters of families ---------------------------------------------- */
 
-/* Requests the transposed matrix in a backward pass, then a view of the rows
- * that the pass walks (DFGNN_VIEW_NONE: none); returns the number of requests.
- */
-int dfgnn__gather_views(const dfgnn_setting *setting,
-                        dfgnn_view_request *requests, dfgnn_view_kind kind,
-                        int64_t parameter);
-
-/* The parameters of the row and of the split families, in this order. */
 /* clang-format off */
 #define DFGNN_GATHER_SHAPE                                                     \
   {.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},                     \

@@ -31,6 +31,14 @@ static inline size_t dfgnn__align256(size_t bytes) {
   return (bytes + 255) & ~(size_t)255;
 }
 
+/* Takes the next part of a workspace, of `count` elements of `size` bytes;
+ * returns its offset. */
+static inline size_t dfgnn__place(size_t *next, int64_t count, size_t size) {
+  const size_t at = *next;
+  *next += dfgnn__align256((size_t)count * size);
+  return at;
+}
+
 /* Bytes of the type of scores, sums and log-sum-exp. */
 static inline size_t dfgnn__scalar_size(dfgnn_dtype dtype) {
   return dtype == DFGNN_F64 ? 8 : 4;

@@ -6,10 +6,10 @@
  * FIELDS is the number of an edge's features; one more feature, for the offset,
  * is always 1.  WHAT has the bits of message_op: with MESSAGE_VALUE an edge has
  * two parts, whose gradients are computed one after the other. */
-#ifndef DFGNN_MESSAGE_CUDA_PROJECTION_CUH
-#define DFGNN_MESSAGE_CUDA_PROJECTION_CUH
+#ifndef DFGNN_SUMS_CUDA_PROJECTION_CUH
+#define DFGNN_SUMS_CUDA_PROJECTION_CUH
 
-#include "kernels/message/cuda/term.cuh"
+#include "kernels/sums/cuda/term.cuh"
 
 namespace dfgnn {
 
@@ -207,10 +207,9 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
             own = which ? part[PARTS - 1][u][i] : own;
           }
           const A sent =
-              MOMENTS
-                  ? term_of<MESSAGE_FORWARD, GATED>(x, gates, own, A(0)).value
-                  : A(0);
-          const message_term<A> t = term_of<MESSAGE_COLUMNS, GATED>(
+              MOMENTS ? term_of<SUMS_FORWARD, GATED>(x, gates, own, A(0)).value
+                      : A(0);
+          const message_term<A> t = term_of<SUMS_COLUMNS, GATED>(
               x, gates, own,
               grade(row[u], position[u], f, grad_at, scale[u], sent));
           y = which ? t.value : t.gate;

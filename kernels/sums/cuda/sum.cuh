@@ -1,9 +1,9 @@
-/* spmm.cuh - weighted sums of gathered rows */
-#ifndef DFGNN_SPMM_CUDA_SPMM_CUH
-#define DFGNN_SPMM_CUDA_SPMM_CUH
+/* sum.cuh - weighted sums of gathered rows */
+#ifndef DFGNN_SUMS_CUDA_SUM_CUH
+#define DFGNN_SUMS_CUDA_SUM_CUH
 
 #include "kernels/common/cuda_gather.cuh"
-#include "kernels/spmm/cuda/factor.h"
+#include "kernels/sums/cuda/params.h"
 
 namespace dfgnn {
 
@@ -82,11 +82,11 @@ template <typename T, int VEC_, int L, int C, int FACTOR, bool APART, int W>
 struct spmm_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
-  static constexpr int F = FACTOR == SPMM_HEADS ? C : 1;
+  static constexpr int F = FACTOR == FACTOR_HEADS ? C : 1;
   static constexpr int kSize = sizeof(T);
   static constexpr int kHeld = (APART ? 1 : 3) * C * VEC * sizeof(A) / 4 +
-                               (FACTOR == SPMM_HEADS ? 8 : 0);
-  static constexpr bool kNotes = FACTOR != SPMM_PLAIN;
+                               (FACTOR == FACTOR_HEADS ? 8 : 0);
+  static constexpr bool kNotes = FACTOR != FACTOR_NONE;
 
   struct edge {
     packed<T, VEC> x[C];
@@ -116,9 +116,9 @@ struct spmm_op {
 #pragma unroll
     for (int c = 0; c < F; ++c) {
       const int f = features.readable(c);
-      head[c] = FACTOR != SPMM_HEADS ? 0
-                : p.heads_inner      ? f % p.heads
-                                     : f / p.dim;
+      head[c] = FACTOR != FACTOR_HEADS ? 0
+                : p.heads_inner        ? f % p.heads
+                                       : f / p.dim;
     }
   }
 
@@ -133,12 +133,12 @@ struct spmm_op {
 
   __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
     note n;
-    n.weight = live && (FACTOR == SPMM_HEADS || !p.weights) ? A(1) : A(0);
+    n.weight = live && (FACTOR == FACTOR_HEADS || !p.weights) ? A(1) : A(0);
     n.scale = A(1);
     n.id = 0;
-    if constexpr (FACTOR != SPMM_PLAIN) {
+    if constexpr (FACTOR != FACTOR_NONE) {
       n.id = e.edge();
-      if (FACTOR == SPMM_FACTOR)
+      if (FACTOR == FACTOR_EDGE)
         load_number_if(n.weight, static_cast<const A *>(p.weights) + n.id,
                        live && p.weights);
       load_number_if(n.scale,
@@ -151,7 +151,7 @@ struct spmm_op {
   template <int U>
   __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
                                        int sides) const {
-    if constexpr (FACTOR == SPMM_HEADS) {
+    if constexpr (FACTOR == FACTOR_HEADS) {
       note each[U];
 #pragma unroll
       for (int u = 0; u < U; ++u)
@@ -159,7 +159,7 @@ struct spmm_op {
                    __shfl_sync(kFullMask, n.scale, from + u * sides),
                    __shfl_sync(kFullMask, n.id, from + u * sides)};
       marks(m, each);
-    } else if constexpr (FACTOR == SPMM_FACTOR) {
+    } else if constexpr (FACTOR == FACTOR_EDGE) {
 #pragma unroll
       for (int u = 0; u < U; ++u)
         m[u].factor[0] = __shfl_sync(kFullMask, n.weight, from + u * sides);
@@ -174,7 +174,7 @@ struct spmm_op {
   template <int U>
   __device__ __forceinline__ void marks(mark (&m)[U],
                                         const note (&n)[U]) const {
-    if constexpr (FACTOR == SPMM_HEADS) {
+    if constexpr (FACTOR == FACTOR_HEADS) {
 #pragma unroll
       for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -185,12 +185,12 @@ struct spmm_op {
                              head[c],
                          p.weights && n[u].weight != A(0));
         }
-    } else if constexpr (FACTOR == SPMM_FACTOR) {
+    } else if constexpr (FACTOR == FACTOR_EDGE) {
 #pragma unroll
       for (int u = 0; u < U; ++u)
         m[u].factor[0] = n[u].weight;
     }
-    if constexpr (FACTOR != SPMM_PLAIN) {
+    if constexpr (FACTOR != FACTOR_NONE) {
 #pragma unroll
       for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -215,9 +215,9 @@ struct spmm_op {
   __device__ __forceinline__ static A part(A sum, const edge &x, const mark &m,
                                            int c, int i) {
     const A y = widen(x.x[c].item[i]);
-    return FACTOR == SPMM_PLAIN
+    return FACTOR == FACTOR_NONE
                ? sum + y
-               : sum + m.factor[FACTOR == SPMM_HEADS ? c : 0] * y;
+               : sum + m.factor[FACTOR == FACTOR_HEADS ? c : 0] * y;
   }
 
   template <bool WHOLE>
@@ -241,9 +241,9 @@ struct spmm_op {
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
         const A y = widen(x[0].x[c].item[i]);
-        A sum = FACTOR == SPMM_PLAIN
+        A sum = FACTOR == FACTOR_NONE
                     ? y
-                    : m[0].factor[FACTOR == SPMM_HEADS ? c : 0] * y;
+                    : m[0].factor[FACTOR == FACTOR_HEADS ? c : 0] * y;
 #pragma unroll
         for (int u = 1; u < U; ++u)
           sum = part(sum, x[u], m[u], c, i);

@@ -1,11 +1,11 @@
 /* term.cuh - the message of an edge, its derivatives, and its gradient from the
  * tensors of its row */
-#ifndef DFGNN_MESSAGE_CUDA_TERM_CUH
-#define DFGNN_MESSAGE_CUDA_TERM_CUH
+#ifndef DFGNN_SUMS_CUDA_TERM_CUH
+#define DFGNN_SUMS_CUDA_TERM_CUH
 
 #include "kernels/common/cuda_gather.cuh"
-#include "kernels/message/cuda/message.h"
-#include "kernels/reduce/cuda/gradient.cuh"
+#include "kernels/sums/cuda/gradient.cuh"
+#include "kernels/sums/cuda/params.h"
 
 namespace dfgnn {
 
@@ -33,16 +33,16 @@ __device__ __forceinline__ message_term<A> term_of(A x, A gates, A part,
                                                    A grad) {
   if constexpr (!GATED) {
     const A sum = x + part;
-    if (PASS == MESSAGE_FORWARD)
+    if (PASS == SUMS_FORWARD)
       return {sum <= A(0) ? A(0) : sum, A(0)}; /* a NaN stays */
     const A on = sum <= A(0) ? A(0) : grad;    /* a NaN passes it on */
     return {on, on};
   } else {
     const sigmoid<A> s(gates + part);
-    if (PASS == MESSAGE_FORWARD)
+    if (PASS == SUMS_FORWARD)
       return {s.on * x, A(0)};
     const A slope = grad * x * s.on * s.off;
-    return {PASS == MESSAGE_ROWS ? slope : grad * s.on, slope};
+    return {PASS == SUMS_ROWS ? slope : grad * s.on, slope};
   }
 }
 

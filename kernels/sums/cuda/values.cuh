@@ -1,10 +1,10 @@
 /* values.cuh - the values of the sparse matrix by which cuSPARSE multiplies the
  * features */
-#ifndef DFGNN_SPMM_CUDA_VALUES_CUH
-#define DFGNN_SPMM_CUDA_VALUES_CUH
+#ifndef DFGNN_SUMS_CUDA_VALUES_CUH
+#define DFGNN_SUMS_CUDA_VALUES_CUH
 
 #include "kernels/common/cuda_common.cuh"
-#include "kernels/spmm/cuda/values.h"
+#include "kernels/sums/cuda/values.h"
 
 namespace dfgnn {
 

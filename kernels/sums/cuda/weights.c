@@ -1,8 +1,8 @@
 /* weights.c - launches the gradient of edge weights */
-#include "kernels/spmm/cuda/weights.h"
+#include "kernels/sums/cuda/weights.h"
 
 #include "base/error.h"
-#include "kernels/spmm/cuda/spmm.h"
+#include "kernels/sums/cuda/sums.h"
 
 /* Are the heads of each node whole 16-byte words? */
 static int wide_heads(const weigh_params *p, const feature_tensor *t,
@@ -13,7 +13,7 @@ static int wide_heads(const weigh_params *p, const feature_tensor *t,
          (p->heads == 1 || t->head * size % 16 == 0) && p->dim * size % 16 == 0;
 }
 
-dfgnn_status dfgnn__spmm_grad_weights(const dfgnn_launch *launch) {
+dfgnn_status dfgnn__sums_grade_weights(const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
@@ -51,7 +51,7 @@ dfgnn_status dfgnn__spmm_grad_weights(const dfgnn_launch *launch) {
                        "grid has 2^31",
                        (long long)p.edges, (long long)blocks);
   const dfgnn_program program =
-      DFGNN_PROGRAM("kernels/spmm/cuda/weights.cuh", "dfgnn::weigh_edges",
+      DFGNN_PROGRAM("kernels/sums/cuda/weights.cuh", "dfgnn::weigh_edges",
                     DFGNN_TYPE(problem->dtype), vector, lanes, vectors, unroll);
   const dfgnn_grid grid = {.blocks = {(unsigned)blocks, (unsigned)p.heads},
                            .threads = WEIGH_THREADS};

@@ -1,26 +1,53 @@
-/* message.h - constants and arguments of the kernels of sums and reductions of
- * messages, for host and device */
-#ifndef DFGNN_MESSAGE_CUDA_MESSAGE_H
-#define DFGNN_MESSAGE_CUDA_MESSAGE_H
+/* params.h - constants that tell the kernels of sums what to compute, and the
+ * arguments of those kernels that walk no rows; for host and device code
+ *
+ * Passes differ, as they do on a CPU, in the tensors that are read at the
+ * walked row (own) and at the node at the other end of an edge (table):
+ *
+ * clang-format off
+ *             rows are       own        table      sums
+ *   FORWARD   destinations              value      out
+ *   COLUMNS   sources        value      grad_out   grad_value, grad_gate_src
+ *   ROWS      destinations   grad_out   value      grad_gate_dst
+ * clang-format on
+ *
+ * An edge sends a copy of its source's value or a message computed of it; a row
+ * adds up what it gets, or finds extremes and moments.  The backward passes of
+ * such reductions read, in place of grad_out alone, the backward fields of
+ * gather_params. */
+#ifndef DFGNN_SUMS_CUDA_PARAMS_H
+#define DFGNN_SUMS_CUDA_PARAMS_H
 
 #include "kernels/common/cuda_gather.h"
 
-/* Passes differ, as they do on a CPU, in the tensors that are read at the
- * walked row (own) and at the node at the other end of an edge (far):
- *
- * clang-format off
- *             rows are       own.first   far.first   sums
- *   FORWARD   destinations               value       out
- *   COLUMNS   sources        value       grad_out    grad_value, grad_gate_src
- *   ROWS      destinations   grad_out    value       grad_gate_dst
- * clang-format on
- *
- * Reductions walk the same way; in place of grad_out their backward passes read
- * the backward fields of gather_params. */
-enum { MESSAGE_FORWARD, MESSAGE_COLUMNS, MESSAGE_ROWS };
+enum { SUMS_FORWARD, SUMS_COLUMNS, SUMS_ROWS };
 
-/* The bits of WHAT, which tells an instance of the kernels.  With neither PICK
- * nor MOMENTS, the gradient of a message is a share of grad_out. */
+/* The factors of gathered rows. */
+enum {
+  FACTOR_NONE,
+  FACTOR_EDGE, /* a number an edge */
+  FACTOR_HEADS /* a number an edge and head */
+};
+
+/* The results that a forward kernel finds, in one pass. */
+enum {
+  REDUCE_MIN = 1,
+  REDUCE_MAX = 2,
+  REDUCE_MOMENTS = 4, /* mean and variance */
+  REDUCE_ARG = 8,     /* which edge the extremes came from */
+  REDUCE_ALL = REDUCE_MIN | REDUCE_MAX | REDUCE_MOMENTS
+};
+
+/* The gradients of copies that a backward kernel gathers. */
+enum {
+  REDUCE_PICK,   /* the gradient where an edge was the extreme */
+  REDUCE_SPREAD, /* coefficient (x - mean), of var and std */
+  REDUCE_BOTH    /* all of PNA */
+};
+
+/* The bits of WHAT, which tells an instance of the kernels of messages.  With
+ * neither PICK nor MOMENTS, the gradient of a message is a share of grad_out.
+ */
 enum {
   MESSAGE_PASS = 3,     /* the mask of the pass */
   MESSAGE_GATED = 4,    /* messages are gated */
@@ -35,15 +62,7 @@ enum {
  * projected (DFGNN_EDGE_PROJECTED); else the number of features to project. */
 enum { MESSAGE_EDGES_NONE = 0, MESSAGE_EDGES_GIVEN = -1 };
 
-/* gather.table is far.first and gather.out the first sum. */
-typedef struct message_params {
-  gather_params gather;
-  feature_tensor own, own_gate, far_gate, out_gate;
-  const void *attr;   /* [E, fields]; given parts [E, width], heads first */
-  void *grad_attr;    /* of given parts, [E, width]; NULL: not wanted */
-  const void *matrix; /* [fields + 1][parts][width] scalars, features in the
-                       * order of the layout; the last row is the offset */
-} message_params;
+enum { MERGE_THREADS = 256 }; /* of a block that merges parts of a row */
 
 /* ---- gradients of projections -------------------------------------------- */
 
@@ -77,7 +96,7 @@ typedef struct message_matrix_params {
   int fields, parts, width, heads, dim, heads_inner;
   const void *matrix, *offset; /* [parts][width][fields] and [parts][width]
                                 * storage */
-  void *to;                    /* message_params.matrix */
+  void *to;                    /* gather_params.matrix */
 } message_matrix_params;
 
 #endif

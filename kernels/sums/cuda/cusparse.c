@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/common/cusparse.h"
-#include "kernels/spmm/cuda/spmm.h"
+#include "kernels/sums/cuda/sums.h"
 
 enum { TABLE, OUT, DENSE };
 enum { SLOTS = 2 }; /* host threads that can launch at the same time */
@@ -192,7 +192,7 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
                            (size_t)matrix.edges * sizeof(float));
     values.to = p->values;
     if (!status)
-      status = dfgnn__spmm_values(&values, &p->queue);
+      status = dfgnn__sums_values(&values, &p->queue);
     if (!status)
       status = dfgnn__wait(&p->queue);
   }
@@ -277,7 +277,7 @@ static dfgnn_status values_of(float **found, const product *p,
     return DFGNN_OK;
   }
   *found = v.to = launch->workspace;
-  return dfgnn__spmm_values(&v, setting->queue);
+  return dfgnn__sums_values(&v, setting->queue);
 }
 
 /* Does cuSPARSE serve a tensor?  It loads 16-byte words whatever the stride;
@@ -292,7 +292,7 @@ static int serves(const void *data, const dfgnn_strides *strides,
  * does not serve are compiled when such strides first come. */
 static dfgnn_status list_programs(const dfgnn_launch *launch) {
   const dfgnn_spmm_values some = {.rows = 1, .edges = 1};
-  return dfgnn__spmm_values(&some, launch->setting.queue);
+  return dfgnn__sums_values(&some, launch->setting.queue);
 }
 
 static dfgnn_status multiply(product *p, const dfgnn_launch *launch,
@@ -307,7 +307,7 @@ static dfgnn_status multiply(product *p, const dfgnn_launch *launch,
   void *buffer = (char *)launch->workspace + value_bytes(&launch->setting);
   dfgnn_status status = DFGNN_OK;
   if (!serves(table, from, problem) || !serves(out, to, problem))
-    return dfgnn__spmm_plain(launch, transpose, launch->workspace);
+    return dfgnn__sums_plain(launch);
   slot *s = take(p);
   GO(api, api->set_stream(s->handle, launch->stream));
   for (int64_t h = 0; h < problem->heads; h++) {
@@ -343,7 +343,7 @@ static dfgnn_status backward(const dfgnn_launch *launch) {
                       &args->grad_out_strides, args->grad_value,
                       &args->grad_value_strides);
   if (!status && args->grad_edge_weight)
-    status = dfgnn__spmm_grad_weights(launch);
+    status = dfgnn__sums_grade_weights(launch);
   return status;
 }
 
@@ -366,7 +366,7 @@ static dfgnn_status backward(const dfgnn_launch *launch) {
   .parameters = {                                                              \
       {"alg", 2, {CUSPARSE_SPMM_ALG1, CUSPARSE_SPMM_ALG2}, {"1", "2"}}}
 
-DFGNN_FAMILIES(spmm_cuda_cusparse) = {{FORWARD, ALG3},
+DFGNN_FAMILIES(sums_cuda_cusparse) = {{FORWARD, ALG3},
                                       {FORWARD, OTHERS},
                                       {BACKWARD, ALG3},
                                       {BACKWARD, OTHERS},

@@ -1,9 +1,9 @@
-/* reduce.cuh - extremes and moments of messages, in one pass */
-#ifndef DFGNN_MESSAGE_CUDA_REDUCE_CUH
-#define DFGNN_MESSAGE_CUDA_REDUCE_CUH
+/* message_extremes.cuh - extremes and moments of messages, in one pass */
+#ifndef DFGNN_SUMS_CUDA_MESSAGE_EXTREMES_CUH
+#define DFGNN_SUMS_CUDA_MESSAGE_EXTREMES_CUH
 
-#include "kernels/message/cuda/message.cuh"
-#include "kernels/reduce/cuda/reduce.cuh"
+#include "kernels/sums/cuda/extremes.cuh"
+#include "kernels/sums/cuda/message.cuh"
 
 namespace dfgnn {
 
@@ -104,9 +104,9 @@ __global__ void __launch_bounds__(
     GATHER_PIECE_WARPS * 32,
     (gather_blocks<message_reduce_op<T, VEC, L, C, FIND, WHAT, FIELDS, W>, C,
                    U>()))
-    reduce_messages(const __grid_constant__ message_params p) {
+    reduce_messages(const __grid_constant__ gather_params p) {
   gather_rows<message_reduce_op<T, VEC, L, C, FIND, WHAT, FIELDS, W>, L, C, U>(
-      p.gather);
+      p);
 }
 
 } // namespace dfgnn

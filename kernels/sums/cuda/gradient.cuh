@@ -2,11 +2,11 @@
  *
  * Edge e of row i passes to its source the gradient of an extreme, if e was the
  * extreme, and that of moments, in proportion to x - mean. */
-#ifndef DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
-#define DFGNN_REDUCE_CUDA_REDUCE_GRADIENT_CUH
+#ifndef DFGNN_SUMS_CUDA_GRADIENT_CUH
+#define DFGNN_SUMS_CUDA_GRADIENT_CUH
 
-#include "kernels/reduce/cuda/find.h"
-#include "kernels/spmm/cuda/spmm.cuh"
+#include "kernels/sums/cuda/params.h"
+#include "kernels/sums/cuda/sum.cuh"
 
 namespace dfgnn {
 

@@ -4,11 +4,11 @@
  * L lanes take a run of edges, whatever their rows, and a head: C vectors of
  * VEC features a lane, U edges in flight.  Wider heads go through the features
  * more than once. */
-#ifndef DFGNN_SPMM_CUDA_WEIGHTS_CUH
-#define DFGNN_SPMM_CUDA_WEIGHTS_CUH
+#ifndef DFGNN_SUMS_CUDA_WEIGHTS_CUH
+#define DFGNN_SUMS_CUDA_WEIGHTS_CUH
 
 #include "kernels/common/cuda_common.cuh"
-#include "kernels/spmm/cuda/weights.h"
+#include "kernels/sums/cuda/weights.h"
 
 namespace dfgnn {
 

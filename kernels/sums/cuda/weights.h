@@ -1,6 +1,6 @@
 /* weights.h - arguments of the gradient of edge weights */
-#ifndef DFGNN_SPMM_CUDA_WEIGHTS_H
-#define DFGNN_SPMM_CUDA_WEIGHTS_H
+#ifndef DFGNN_SUMS_CUDA_WEIGHTS_H
+#define DFGNN_SUMS_CUDA_WEIGHTS_H
 
 #include "kernels/common/cuda_gather.h"
 

@@ -1,13 +1,12 @@
-/* reduce.cuh - extremes and moments of gathered rows, in one pass
+/* extremes.cuh - extremes and moments of gathered rows, in one pass
  *
  * Moments are sums of differences from the row's first value, later from the
  * mean of its first values, so that values far from 0 lose no digits. */
-#ifndef DFGNN_REDUCE_CUDA_REDUCE_CUH
-#define DFGNN_REDUCE_CUDA_REDUCE_CUH
+#ifndef DFGNN_SUMS_CUDA_EXTREMES_CUH
+#define DFGNN_SUMS_CUDA_EXTREMES_CUH
 
 #include "kernels/common/cuda_gather.cuh"
-#include "kernels/reduce/cuda/find.h"
-#include "kernels/spmm/cuda/factor.h"
+#include "kernels/sums/cuda/params.h"
 
 namespace dfgnn {
 

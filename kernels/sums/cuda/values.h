@@ -1,6 +1,6 @@
 /* values.h - the values of a sparse matrix as cuSPARSE wants them */
-#ifndef DFGNN_SPMM_CUDA_SPMM_VALUES_H
-#define DFGNN_SPMM_CUDA_SPMM_VALUES_H
+#ifndef DFGNN_SUMS_CUDA_VALUES_H
+#define DFGNN_SUMS_CUDA_VALUES_H
 
 #include <stdint.h>
 

@@ -1,9 +1,9 @@
 /* projection.c - launches the kernels of the matrix that projects edge
  * features, and of its gradients */
 #include "base/error.h"
-#include "kernels/message/cuda/message_host.h"
+#include "kernels/sums/cuda/sums.h"
 
-#define SOURCE "kernels/message/cuda/projection.cuh"
+#define SOURCE "kernels/sums/cuda/projection.cuh"
 
 /* Waves of blocks, each block with sums of its own and with at least so many
  * tiles of edges. */
@@ -21,7 +21,7 @@ static int64_t edge_tiles(const dfgnn_matrix *matrix) {
   return dfgnn__ceil_div(matrix->edges, EDGES_TILE);
 }
 
-int dfgnn__message_blocks(const dfgnn_setting *setting) {
+int dfgnn__sums_blocks(const dfgnn_setting *setting) {
   const int64_t resident = (int64_t)setting->device->units * BLOCK_WAVES * 4;
   int64_t blocks = dfgnn__ceil_div(resident, feature_tiles(setting->problem) *
                                                  parts_of(setting->problem));
@@ -33,7 +33,7 @@ int dfgnn__message_blocks(const dfgnn_setting *setting) {
 
 /* ---- the matrix ---------------------------------------------------------- */
 
-dfgnn_status dfgnn__message_convert(const message_call *call) {
+dfgnn_status dfgnn__sums_convert(const sums_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
   const message_matrix_params p = {.fields = (int)problem->edge_dim,
                                    .parts = parts_of(problem),
@@ -56,7 +56,7 @@ dfgnn_status dfgnn__message_convert(const message_call *call) {
 
 /* ---- gradients ----------------------------------------------------------- */
 
-static dfgnn_status fill(message_edges_params *p, const message_call *call) {
+static dfgnn_status fill(message_edges_params *p, const sums_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
   const dfgnn_matrix *m = call->launch->setting.matrix;
   const dfgnn_args *a = call->launch->args;
@@ -73,7 +73,7 @@ static dfgnn_status fill(message_edges_params *p, const message_call *call) {
       .row_of_edge = call->row_of_edge->array[0],
       .scale_dst = call->scale_dst,
       .scale_src = call->scale_src,
-      .arg = call->extreme,
+      .arg = problem->op == DFGNN_OP_REDUCE_MAX ? a->arg_max : a->arg_min,
       .arg2 = a->arg_max,
       .coefficient = call->coefficient,
       .offset = call->offset,
@@ -81,12 +81,7 @@ static dfgnn_status fill(message_edges_params *p, const message_call *call) {
       .matrix = call->matrix,
       .grad_attr = a->grad_edge_attr,
       .sums = (char *)call->launch->workspace + call->layout.sums};
-  const struct {
-    feature_tensor *to;
-    const char *name;
-    const void *data;
-    const dfgnn_strides *strides;
-  } tensors[] = {
+  const sums_tensor tensors[] = {
       {&p->value, "value", a->value, &a->value_strides},
       {&p->grad_out, "grad_out", a->grad_out, &a->grad_out_strides},
       {&p->gate_dst, "gate_dst", a->gate_dst, &a->gate_dst_strides},
@@ -94,13 +89,8 @@ static dfgnn_status fill(message_edges_params *p, const message_call *call) {
       {&p->grad_min, "grad_out_min", a->grad_out_min, &a->grad_out_strides},
       {&p->grad_max, "grad_out_max", a->grad_out_max, &a->grad_out_strides},
       {&p->mean, "out", a->out, &a->out_strides}};
-  const size_t count = problem->op == DFGNN_OP_REDUCE_PNA ? 7 : 4;
-  dfgnn_status status = DFGNN_OK;
-  for (size_t i = 0; i < count && !status; i++)
-    status =
-        dfgnn__gather_tensor(tensors[i].to, tensors[i].name, tensors[i].data,
-                             tensors[i].strides, problem->dtype);
-  return status;
+  return dfgnn__sums_find_tensors(
+      tensors, problem->op == DFGNN_OP_REDUCE_PNA ? 7 : 4, problem->dtype);
 }
 
 static unsigned shared_bytes(const dfgnn_problem *problem, int stride) {
@@ -110,22 +100,23 @@ static unsigned shared_bytes(const dfgnn_problem *problem, int stride) {
                     (int64_t)dfgnn__scalar_size(problem->dtype));
 }
 
-static dfgnn_status run_tiles(const message_call *call, const char *name,
+static dfgnn_status run_tiles(const sums_call *call, const char *name,
                               message_edges_params *p, unsigned blocks,
                               unsigned tiles, int stride) {
   const dfgnn_problem *problem = call->launch->setting.problem;
-  const dfgnn_program program = {
-      .source = SOURCE,
-      .name = name,
-      .count = 3,
-      .constant = {DFGNN_TYPE(problem->dtype), call->bits, p->fields}};
+  const dfgnn_program program = {.source = SOURCE,
+                                 .name = name,
+                                 .count = 3,
+                                 .constant = {DFGNN_TYPE(problem->dtype),
+                                              dfgnn__sums_message_bits(problem),
+                                              p->fields}};
   const dfgnn_grid grid = {.blocks = {blocks, tiles},
                            .threads = EDGES_THREADS,
                            .shared = shared_bytes(problem, stride)};
   return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, p);
 }
 
-static dfgnn_status add_parameters(const message_call *call,
+static dfgnn_status add_parameters(const sums_call *call,
                                    const message_edges_params *e, int blocks) {
   const dfgnn_args *args = call->launch->args;
   const int wide = call->launch->setting.problem->dtype == DFGNN_F64;
@@ -150,7 +141,7 @@ static dfgnn_status add_parameters(const message_call *call,
   return dfgnn__launch_struct(call->launch->setting.queue, &program, grid, &p);
 }
 
-dfgnn_status dfgnn__message_grade_projection(const message_call *call) {
+dfgnn_status dfgnn__sums_grade_projection(const sums_call *call) {
   const dfgnn_setting *setting = &call->launch->setting;
   const dfgnn_args *args = call->launch->args;
   const int64_t tiles = edge_tiles(setting->matrix);

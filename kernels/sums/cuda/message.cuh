@@ -1,9 +1,9 @@
 /* message.cuh - sums over the messages of edges */
-#ifndef DFGNN_MESSAGE_CUDA_MESSAGE_CUH
-#define DFGNN_MESSAGE_CUDA_MESSAGE_CUH
+#ifndef DFGNN_SUMS_CUDA_MESSAGE_CUH
+#define DFGNN_SUMS_CUDA_MESSAGE_CUH
 
-#include "kernels/message/cuda/term.cuh"
-#include "kernels/spmm/cuda/spmm.cuh"
+#include "kernels/sums/cuda/sum.cuh"
+#include "kernels/sums/cuda/term.cuh"
 
 namespace dfgnn {
 
@@ -17,18 +17,17 @@ template <bool ON, typename X, typename Y>
 using conditional_t = typename conditional<ON, X, Y>::type;
 
 /* FIELDS: the features of an edge that a matrix projects, or MESSAGE_EDGES_...;
- * WHAT: the bits of message.h. */
+ * WHAT: the bits of params.h. */
 template <typename T, int VEC_, int L, int C, int WHAT, int FIELDS, int W>
 struct message_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr int PASS = WHAT & MESSAGE_PASS;
   static constexpr bool GATED = (WHAT & MESSAGE_GATED) != 0;
-  static constexpr int GRADE =
-      PASS == MESSAGE_FORWARD ? 0 : WHAT & MESSAGE_GRADE;
-  static constexpr bool FORWARD = PASS == MESSAGE_FORWARD;
-  static constexpr bool COLUMNS = PASS == MESSAGE_COLUMNS;
-  static constexpr bool ROWS = PASS == MESSAGE_ROWS;
+  static constexpr int GRADE = PASS == SUMS_FORWARD ? 0 : WHAT & MESSAGE_GRADE;
+  static constexpr bool FORWARD = PASS == SUMS_FORWARD;
+  static constexpr bool COLUMNS = PASS == SUMS_COLUMNS;
+  static constexpr bool ROWS = PASS == SUMS_ROWS;
   static constexpr int PARTS = WHAT & MESSAGE_VALUE ? 2 : 1;
   static constexpr bool GIVEN = FIELDS == MESSAGE_EDGES_GIVEN;
   static constexpr bool PROJECTED = FIELDS > 0;
@@ -74,22 +73,19 @@ struct message_op {
   };
 
   const gather_params &p;
-  const message_params &m;
   const lane_features<VEC, L, C, W> features;
   const lane_table<T, VEC, L, C, W> table, gate_table;
   const grades_t grades;
 
-  /* The parameters of the launch begin with those of the gather. */
   __device__ __forceinline__ explicit message_op(const gather_params &params)
-      : p(params), m(reinterpret_cast<const message_params &>(params)),
-        features(params), table(params, params.table, features),
-        gate_table(params, GATED ? m.far_gate : params.table, features),
-        grades(params, ROWS ? m.own : params.table) {}
+      : p(params), features(params), table(params, params.table, features),
+        gate_table(params, GATED ? params.far_gate : params.table, features),
+        grades(params, ROWS ? params.own : params.table) {}
 
   __device__ __forceinline__ void begin(state &z, int row, int) const {
     z.folded = false;
     z.after = A(1);
-    if (PASS == MESSAGE_COLUMNS && p.row_scale && p.schedule.rows > 0)
+    if (PASS == SUMS_COLUMNS && p.row_scale && p.schedule.rows > 0)
       z.after = __ldg(static_cast<const A *>(p.row_scale) + row);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
@@ -102,7 +98,7 @@ struct message_op {
       }
       if constexpr (COLUMNS)
         if (features.has(c) && p.schedule.rows > 0)
-          load_row<T, VEC>(z.own[c], p, m.own, row, features.at(c));
+          load_row<T, VEC>(z.own[c], p, p.own, row, features.at(c));
     }
     if constexpr (ROWS)
       grades.template load<false>(z.grades, row, p.schedule.rows > 0);
@@ -118,7 +114,7 @@ struct message_op {
         gate[c][i] = A(0);
       if constexpr (GATED)
         if (features.has(c) && p.schedule.rows > 0)
-          load_row<T, VEC>(gate[c], p, m.own_gate, row, features.at(c));
+          load_row<T, VEC>(gate[c], p, p.own_gate, row, features.at(c));
     }
   }
 
@@ -178,7 +174,7 @@ struct message_op {
       for (int c = 0; c < C; ++c) {
         clear(x.attr[c]);
         load_if<VEC>(x.attr[c],
-                     static_cast<const T *>(m.attr) +
+                     static_cast<const T *>(p.attr) +
                          place(n.id, features.readable(c)),
                      live && features.has(c));
       }
@@ -193,8 +189,8 @@ struct message_op {
   __device__ __forceinline__ void project(A (&part)[U][PARTS][C][VEC],
                                           const mark (&n)[U]) const {
     if constexpr (PROJECTED) {
-      const A *matrix = static_cast<const A *>(m.matrix);
-      const T *attr = static_cast<const T *>(m.attr);
+      const A *matrix = static_cast<const A *>(p.matrix);
+      const T *attr = static_cast<const T *>(p.attr);
       A w[C][VEC];
 #pragma unroll
       for (int s = 0; s < PARTS; ++s) {
@@ -249,7 +245,7 @@ struct message_op {
   struct inputs {
     A x, gates, part;
     __device__ __forceinline__ A message() const {
-      return term_of<MESSAGE_FORWARD, GATED>(x, gates, part, A(0)).value;
+      return term_of<SUMS_FORWARD, GATED>(x, gates, part, A(0)).value;
     }
   };
   __device__ __forceinline__ static inputs
@@ -296,8 +292,8 @@ struct message_op {
           z.now[SUMS - 1][c][i] += t.gate;
         grad_attr[i] = t.gate * z.after;
       }
-      if (GIVEN && COLUMNS && m.grad_attr && features.has(c))
-        store_once<VEC>(static_cast<T *>(m.grad_attr) +
+      if (GIVEN && COLUMNS && p.grad_attr && features.has(c))
+        store_once<VEC>(static_cast<T *>(p.grad_attr) +
                             place(n.id, features.at(c)),
                         grad_attr);
     }
@@ -380,7 +376,7 @@ struct message_op {
     const A factor = spmm_factor<A>(p, row, degree);
 #pragma unroll
     for (int s = 0; s < SUMS; ++s) {
-      const feature_tensor &to = s ? m.out_gate : p.out;
+      const feature_tensor &to = s ? p.out_gate : p.out;
       A y[VEC];
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
@@ -395,8 +391,8 @@ template <typename T, int VEC, int L, int C, int U, int WHAT, int FIELDS, int W>
 __global__ void __launch_bounds__(
     GATHER_PIECE_WARPS * 32,
     (gather_blocks<message_op<T, VEC, L, C, WHAT, FIELDS, W>, C, U>()))
-    message_rows(const __grid_constant__ message_params p) {
-  gather_rows<message_op<T, VEC, L, C, WHAT, FIELDS, W>, L, C, U>(p.gather);
+    message_rows(const __grid_constant__ gather_params p) {
+  gather_rows<message_op<T, VEC, L, C, WHAT, FIELDS, W>, L, C, U>(p);
 }
 
 } // namespace dfgnn

@@ -1,0 +1,376 @@
+/* sums.c - workspaces, views and passes of sums, reductions and messages on a
+ * GPU */
+#include "kernels/sums/cuda/sums.h"
+
+#include "base/error.h"
+
+#define MERGE_SOURCE "kernels/sums/cuda/merge.cuh"
+
+/* ---- the workspace ------------------------------------------------------- */
+
+/* The numbers of a partial result per feature, in the pass that has most. */
+static int parts_of(const dfgnn_problem *problem) {
+  const int found = dfgnn__sums_found(problem);
+  const int parts = (found & REDUCE_MIN ? 2 : 0) +
+                    (found & REDUCE_MAX ? 2 : 0) +
+                    (found & REDUCE_MOMENTS ? 3 : 0);
+  if (dfgnn__sums_backward(problem))
+    return found == REDUCE_MOMENTS ? parts : dfgnn__sums_gated(problem) ? 2 : 1;
+  return found ? parts : 1;
+}
+
+/* The number of shares of the matrix that the pass walks. */
+static int64_t count_shares(const dfgnn_setting *setting, int share) {
+  dfgnn_matrix matrix = *setting->matrix;
+  if (dfgnn__sums_backward(setting->problem))
+    matrix.destinations = matrix.sources;
+  return dfgnn__gather_shares(&matrix, share);
+}
+
+sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
+                               int share) {
+  const dfgnn_problem *p = setting->problem;
+  const dfgnn_matrix *m = setting->matrix;
+  const size_t scalar = dfgnn__scalar_size(p->dtype);
+  const int64_t width = dfgnn__gather_width(p);
+  const int64_t rows = dfgnn__sums_backward(p) ? m->destinations : 0;
+  const int64_t fields = p->edge_dim > 0 ? p->edge_dim + 1 : 0; /* an offset */
+  const int64_t matrix = fields * width * dfgnn__message_parts(p->message);
+  const int64_t table =
+      dfgnn__sums_found(p) & REDUCE_MOMENTS ? rows * width : 0;
+  const int64_t shares = share ? count_shares(setting, share) : 0;
+  const int64_t slots = share        ? 2 * shares
+                        : item_edges ? dfgnn__gather_item_slots(m, item_edges)
+                                     : 0;
+  sums_layout l = {.blocks = fields ? dfgnn__sums_blocks(setting) : 0};
+  l.scales = dfgnn__place(&l.bytes, dfgnn__sums_averages(p) ? rows : 0, scalar);
+  l.matrix = dfgnn__place(&l.bytes, matrix, scalar);
+  l.sums = dfgnn__place(
+      &l.bytes, dfgnn__sums_backward(p) ? l.blocks * matrix : 0, scalar);
+  l.coefficient = dfgnn__place(&l.bytes, table, scalar);
+  l.offset = dfgnn__place(&l.bytes, table, scalar);
+  l.share_row = dfgnn__place(&l.bytes, shares, sizeof(int));
+  l.partial = dfgnn__place(&l.bytes, slots * parts_of(p) * width, scalar);
+  return l;
+}
+
+static void *at(const sums_call *call, size_t offset) {
+  return (char *)call->launch->workspace + offset;
+}
+
+/* ---- views --------------------------------------------------------------- */
+
+int dfgnn__sums_views(const dfgnn_setting *setting,
+                      dfgnn_view_request *requests, dfgnn_view_kind kind,
+                      int64_t parameter) {
+  const dfgnn_problem *problem = setting->problem;
+  const int backward = dfgnn__sums_backward(problem);
+  int count = 0;
+  if (backward)
+    requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
+  if (kind != DFGNN_VIEW_NONE)
+    requests[count++] = (dfgnn_view_request){
+        .kind = kind, .parameter = parameter, .transposed = backward};
+  if (kind == DFGNN_VIEW_WORK_ITEMS && dfgnn__sums_walks_rows(problem))
+    requests[count++] =
+        (dfgnn_view_request){.kind = kind, .parameter = parameter};
+  if (backward && !dfgnn__sums_copies(problem) && problem->edge_dim > 0)
+    requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_ROW_OF_EDGE};
+  return count;
+}
+
+static void take_views(sums_call *call, dfgnn_view_kind kind,
+                       int64_t parameter) {
+  const dfgnn_setting *setting = &call->launch->setting;
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const int count = dfgnn__sums_views(setting, requests, kind, parameter);
+  for (int i = 0; i < count; i++) {
+    const dfgnn_view *view = call->launch->views[i];
+    switch (requests[i].kind) {
+    case DFGNN_VIEW_TRANSPOSE:
+      call->transpose = view;
+      break;
+    case DFGNN_VIEW_DEGREE_ORDER:
+      call->order = view;
+      break;
+    case DFGNN_VIEW_ROW_OF_EDGE:
+      call->row_of_edge = view;
+      break;
+    default:
+      if (call->items)
+        call->row_items = view;
+      else
+        call->items = view;
+    }
+  }
+}
+
+/* ---- programs -------------------------------------------------------------
+ */
+
+/* Finds the program for the arguments, which may need another shape. */
+static dfgnn_status find_program(dfgnn_program *program, gather_shape *shape,
+                                 const sums_kernel *kernel,
+                                 const gather_params *p, int pass, int aligned,
+                                 const dfgnn_problem *problem) {
+  if (shape->vector > 1 && !aligned)
+    dfgnn__gather_narrow(shape, p->width);
+  if (kernel->kind == SUMS_GRADE && shape->vector == 1)
+    *shape = (gather_shape){1, shape->lanes, 1, 4};
+  /* Shapes of gradients may have 2 edges in flight, those of moments have 4. */
+  if (pass == SUMS_MOMENTS && shape->vector > 1)
+    shape->unroll = 4;
+  if (dfgnn__sums_program(program, problem->dtype, kernel, shape, p->width))
+    return DFGNN_OK;
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                     "no kernel for %lld heads of %lld features",
+                     (long long)problem->heads, (long long)problem->dim);
+}
+
+/* ---- rows that were cut -------------------------------------------------- */
+
+static dfgnn_status launch_merge(const dfgnn_program *program, gather_params *p,
+                                 int64_t blocks, const int *heavy,
+                                 const dfgnn_queue *queue) {
+  const int needed = dfgnn__ceil_power(p->width);
+  int columns = needed < 32              ? 32
+                : needed > MERGE_THREADS ? MERGE_THREADS
+                                         : needed;
+  void *of_items[] = {p, &heavy, &columns}, *of_shares[] = {p, &columns};
+  const dfgnn_grid grid = {.blocks = {(unsigned)blocks},
+                           .threads = MERGE_THREADS};
+  return blocks
+             ? dfgnn__launch(queue, program, grid, heavy ? of_items : of_shares)
+             : DFGNN_OK;
+}
+
+static dfgnn_status merge_items(gather_params *p, const sums_kernel *kernel,
+                                const dfgnn_view *items,
+                                const dfgnn_launch *launch) {
+  const int type = DFGNN_TYPE(launch->setting.problem->dtype);
+  const int gates = kernel->kind == SUMS_ADD_MESSAGES &&
+                    (kernel->what & MESSAGE_PASS) == SUMS_COLUMNS &&
+                    kernel->what & MESSAGE_GATED;
+  const int found =
+      kernel->kind == SUMS_FIND || kernel->kind == SUMS_FIND_MESSAGES;
+  const dfgnn_program add =
+      DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_sums", type, gates ? 2 : 1);
+  const dfgnn_program find =
+      DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_found", type, kernel->found);
+  return launch_merge(found ? &find : &add, p, items->extra, items->array[3],
+                      launch->setting.queue);
+}
+
+static dfgnn_status merge_shares(gather_params *p, const dfgnn_launch *launch) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_shares",
+                    DFGNN_TYPE(launch->setting.problem->dtype));
+  return launch_merge(&program, p, p->schedule.units, NULL,
+                      launch->setting.queue);
+}
+
+/* ---- passes -------------------------------------------------------------- */
+
+static dfgnn_status run_shares(gather_params *p, const dfgnn_program *program,
+                               const gather_shape *shape,
+                               const sums_call *call) {
+  p->schedule.units = (int)count_shares(&call->launch->setting, call->share);
+  p->schedule.share = call->share;
+  p->schedule.share_row = at(call, call->layout.share_row);
+  p->partial = at(call, call->layout.partial);
+  dfgnn_status status =
+      dfgnn__gather_run_shares(p, program, shape, call->launch, call->warps);
+  return status ? status : merge_shares(p, call->launch);
+}
+
+static dfgnn_status run_pass(const sums_call *call, int pass) {
+  const dfgnn_launch *launch = call->launch;
+  const dfgnn_problem *problem = launch->setting.problem;
+  const int first = pass == SUMS_FORWARD || pass == SUMS_COLUMNS;
+  const dfgnn_view *items = first ? call->items : call->row_items;
+  const dfgnn_matrix matrix =
+      pass == SUMS_COLUMNS
+          ? dfgnn__transposed(launch->setting.matrix, call->transpose)
+          : *launch->setting.matrix;
+  gather_params p;
+  dfgnn_program program;
+  gather_shape shape = call->shape;
+  int aligned;
+  dfgnn_status status = dfgnn__sums_fill(&p, &aligned, call, pass, &matrix);
+  if (status)
+    return status;
+  const sums_kernel kernel =
+      dfgnn__sums_kernel(problem, pass, call->share > 0, &p);
+  status = find_program(&program, &shape, &kernel, &p, pass, aligned, problem);
+  if (status)
+    return status;
+  if (call->share)
+    return run_shares(&p, &program, &shape, call);
+  if (call->order && first)
+    p.schedule.order = call->order->array[0];
+  if (items) {
+    dfgnn__gather_items(&p, items, &matrix);
+    p.partial = at(call, call->layout.partial);
+  }
+  status = dfgnn__gather_run(&p, &program, &shape, launch, call->warps,
+                             call->rows, call->span);
+  return status || !items ? status : merge_items(&p, &kernel, items, launch);
+}
+
+/* ---- tables by destination, for backward passes -------------------------- */
+
+/* Divides the scales of the destinations by their degrees. */
+static dfgnn_status fill_scales(sums_call *call) {
+  const dfgnn_launch *launch = call->launch;
+  const dfgnn_matrix *matrix = launch->setting.matrix;
+  const int wide = launch->setting.problem->dtype == DFGNN_F64;
+  void *to = at(call, call->layout.scales);
+  csr_offsets offsets = dfgnn__gather_offsets(matrix);
+  int rows = (int)matrix->destinations;
+  void *arguments[] = {&to, &call->scale_dst, &offsets, &rows};
+  const dfgnn_program program =
+      DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::mean_scales",
+                    DFGNN_TYPE(wide ? DFGNN_F64 : DFGNN_F32));
+  const dfgnn_grid grid = {.blocks = {(unsigned)dfgnn__ceil_div(rows, 256)},
+                           .threads = 256};
+  dfgnn_status status =
+      rows ? dfgnn__launch(launch->setting.queue, &program, grid, arguments)
+           : DFGNN_OK;
+  call->scale_dst = to;
+  return status;
+}
+
+/* PNA's mean and deviation give a message m the gradient
+ * offset + coefficient (m - mean). */
+static dfgnn_status fill_tables(const sums_call *call) {
+  const dfgnn_launch *launch = call->launch;
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *a = launch->args;
+  int rows = (int)launch->setting.matrix->destinations;
+  feature_tensor grad, grad_std, std;
+  gather_params p;
+  dfgnn__gather_fill(&p, problem, launch->setting.matrix);
+  dfgnn__sums_fill_grades(&p, call);
+  const sums_tensor list[] = {
+      {&grad, "grad_out", a->grad_out, &a->grad_out_strides},
+      {&grad_std, "grad_out_std", a->grad_out_std, &a->grad_out_strides},
+      {&std, "out_std", a->out_std, &a->out_strides}};
+  dfgnn_status status = dfgnn__sums_find_tensors(list, 3, problem->dtype);
+  if (status)
+    return status;
+  const int64_t blocks = dfgnn__ceil_div((int64_t)rows * p.width, 256);
+  void *arguments[] = {&p, &grad, &grad_std, &std, &rows};
+  const dfgnn_program program = DFGNN_PROGRAM(
+      MERGE_SOURCE, "dfgnn::fill_tables", DFGNN_TYPE(problem->dtype));
+  const dfgnn_grid grid = {.blocks = {(unsigned)blocks}, .threads = 256};
+  if (blocks > INT32_MAX)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "%d rows of %d features are too many: a grid has 2^31 "
+                       "blocks of 256 features",
+                       rows, p.width);
+  return blocks
+             ? dfgnn__launch(launch->setting.queue, &program, grid, arguments)
+             : DFGNN_OK;
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+static dfgnn_status prepare_backward(sums_call *call) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  const int found = dfgnn__sums_found(problem);
+  if (dfgnn__sums_averages(problem))
+    return fill_scales(call);
+  if (!(found & REDUCE_MOMENTS))
+    return DFGNN_OK;
+  call->coefficient = at(call, call->layout.coefficient);
+  call->offset = at(call, call->layout.offset);
+  return found == REDUCE_ALL ? fill_tables(call) : run_pass(call, SUMS_MOMENTS);
+}
+
+static dfgnn_status run_backward(sums_call *call) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  const dfgnn_args *args = call->launch->args;
+  const int copies = dfgnn__sums_copies(problem);
+  const int columns =
+      args->grad_value ||
+      (!copies &&
+       (args->grad_gate_src ||
+        (problem->edge_dim == DFGNN_EDGE_PROJECTED && args->grad_edge_attr)));
+  dfgnn_status status = columns || !copies ? prepare_backward(call) : DFGNN_OK;
+  if (!status && columns)
+    status = run_pass(call, SUMS_COLUMNS);
+  if (status)
+    return status;
+  if (copies)
+    return problem->op == DFGNN_OP_SPMM_WEIGHTED && args->grad_edge_weight
+               ? dfgnn__sums_grade_weights(call->launch)
+               : DFGNN_OK;
+  if (args->grad_gate_dst)
+    status = run_pass(call, SUMS_ROWS);
+  return !status && problem->edge_dim > 0 ? dfgnn__sums_grade_projection(call)
+                                          : status;
+}
+
+static void set_scales(sums_call *call) {
+  const dfgnn_args *args = call->launch->args;
+  if (DFGNN_BIT(call->launch->setting.problem->op) & DFGNN_OPS_SPMM) {
+    call->scale_dst = args->scale_dst;
+    call->scale_src = args->scale_src;
+  }
+}
+
+static dfgnn_status run(sums_call *call) {
+  const dfgnn_problem *problem = call->launch->setting.problem;
+  dfgnn_status status = DFGNN_OK;
+  set_scales(call);
+  if (!dfgnn__sums_copies(problem) && problem->edge_dim > 0) {
+    call->matrix = at(call, call->layout.matrix);
+    status = dfgnn__sums_convert(call);
+  }
+  if (status)
+    return status;
+  return dfgnn__sums_backward(problem) ? run_backward(call)
+                                       : run_pass(call, SUMS_FORWARD);
+}
+
+dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
+                                dfgnn_view_kind kind, int64_t parameter) {
+  const dfgnn_setting *setting = &call->launch->setting;
+  const char *reason = dfgnn__sums_refusal(
+      &call->shape, setting, call->share > 0, shape[0], shape[1], shape[2]);
+  if (reason)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
+  call->layout = dfgnn__sums_layout(
+      setting, kind == DFGNN_VIEW_WORK_ITEMS ? (int)parameter : 0, call->share);
+  take_views(call, kind, parameter);
+  return run(call);
+}
+
+/* ---- for cuSPARSE -------------------------------------------------------- */
+
+dfgnn_status dfgnn__sums_values(const dfgnn_spmm_values *values,
+                                const dfgnn_queue *queue) {
+  const dfgnn_program program = {.source = "kernels/sums/cuda/values.cuh",
+                                 .name = "dfgnn::fill_values"};
+  const dfgnn_grid grid = {
+      .blocks = {(unsigned)dfgnn__ceil_div(values->rows * 32, 256)},
+      .threads = 256};
+  return values->edges ? dfgnn__launch_struct(queue, &program, grid, values)
+                       : DFGNN_OK;
+}
+
+dfgnn_status dfgnn__sums_plain(const dfgnn_launch *launch) {
+  sums_call call = {.launch = launch,
+                    .layout = dfgnn__sums_layout(&launch->setting, 0, 0),
+                    .warps = GATHER_ONCE_WARPS,
+                    .rows = 1,
+                    .span = GATHER_ONCE};
+  dfgnn__gather_narrow(&call.shape,
+                       dfgnn__gather_width(launch->setting.problem));
+  take_views(&call, DFGNN_VIEW_NONE, 0);
+  set_scales(&call);
+  if (!dfgnn__sums_backward(launch->setting.problem))
+    return run_pass(&call, SUMS_FORWARD);
+  dfgnn_status status = prepare_backward(&call);
+  return status ? status : run_pass(&call, SUMS_COLUMNS);
+}

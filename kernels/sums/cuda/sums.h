@@ -1,0 +1,180 @@
+/* sums.h - host functions of the GPU families of sums, reductions and messages
+ *
+ * All of them gather rows (kernels/common/cuda_gather.h).  An operator differs
+ * in the message of an edge, a copy of its source's value or computed from it,
+ * and in what a row does with its messages: it adds them up (found_by() = 0) or
+ * finds extremes and moments.  A call is one or several passes over rows; those
+ * of var and std also need the moments of rows before their backward pass. */
+#ifndef DFGNN_SUMS_CUDA_SUMS_H
+#define DFGNN_SUMS_CUDA_SUMS_H
+
+#include "kernels/common/cuda_gather_host.h"
+#include "kernels/sums/cuda/params.h"
+#include "kernels/sums/cuda/values.h"
+
+/* ---- operators ----------------------------------------------------------- */
+
+static inline int dfgnn__sums_backward(const dfgnn_problem *problem) {
+  return problem->pass == DFGNN_PASS_BACKWARD;
+}
+static inline int dfgnn__sums_copies(const dfgnn_problem *problem) {
+  return problem->message == DFGNN_MESSAGE_COPY;
+}
+static inline int dfgnn__sums_gated(const dfgnn_problem *problem) {
+  return dfgnn__message_gated(problem->message);
+}
+static inline int dfgnn__sums_averages(const dfgnn_problem *problem) {
+  return problem->op == DFGNN_OP_SPMM_MEAN ||
+         problem->op == DFGNN_OP_REDUCE_MEAN;
+}
+/* The REDUCE_... bits of the results that an operator finds; 0: it adds up. */
+int dfgnn__sums_found(const dfgnn_problem *problem);
+/* Does its backward pass walk the rows first, for their moments? */
+int dfgnn__sums_walks_rows(const dfgnn_problem *problem);
+
+/* ---- kernels ------------------------------------------------------------- */
+
+/* The passes of a call: one more than the kernels' own. */
+enum { SUMS_MOMENTS = SUMS_ROWS + 1 };
+
+/* A kernel but for its shape: the constants of its program. */
+typedef struct sums_kernel {
+  enum {
+    SUMS_ADD,          /* spmm_rows: sums of copies */
+    SUMS_SHARE,        /* spmm_shares: the same, over balanced shares */
+    SUMS_FIND,         /* reduce_rows: extremes and moments of copies */
+    SUMS_GRADE,        /* reduce_gradients: their gradients */
+    SUMS_ADD_MESSAGES, /* message_rows: sums of messages, and all gradients */
+    SUMS_FIND_MESSAGES /* reduce_messages */
+  } kind;
+  int factor;   /* FACTOR_... */
+  int found;    /* REDUCE_... bits */
+  int gathered; /* REDUCE_PICK, _SPREAD, _BOTH */
+  int what;     /* MESSAGE_... bits */
+  int fields;   /* of an edge, or MESSAGE_EDGES_... */
+} sums_kernel;
+
+/* The kernel of a pass; p: its arguments, NULL as long as there are none. */
+sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
+                               int shares, const gather_params *p);
+/* The MESSAGE_... bits that all passes of a problem have. */
+int dfgnn__sums_message_bits(const dfgnn_problem *problem);
+/* A gather_finder of sums_kernels. */
+int dfgnn__sums_program(dfgnn_program *program, dfgnn_dtype dtype,
+                        const void *kernel, const gather_shape *shape,
+                        int width);
+
+/* The operators of a family share the shapes that are worth tuning for. */
+typedef enum sums_group {
+  SUMS_OF_SPMM,
+  SUMS_OF_REDUCE,
+  SUMS_OF_MESSAGE
+} sums_group;
+
+/* Has any kernel of the group such a shape?  narrow: shapes for any strides
+ * count too. */
+int dfgnn__sums_listed(sums_group group, int narrow, int lanes, int vectors,
+                       int unroll);
+int dfgnn__sums_share_listed(int lanes, int vectors, int unroll);
+
+/* Returns NULL and the shape that serves the setting, or why none does; shares
+ * is 1 for balanced shares. */
+const char *dfgnn__sums_refusal(gather_shape *shape,
+                                const dfgnn_setting *setting, int shares,
+                                int lanes, int vectors, int unroll);
+
+/* ---- the workspace ------------------------------------------------------- */
+
+/* The offsets of the parts of the workspace. */
+typedef struct sums_layout {
+  size_t scales;              /* by destination, for the gradients of means */
+  size_t matrix;              /* the projection's matrix as scalars */
+  size_t sums;                /* each block's gradients of matrix and offset */
+  int blocks;                 /* the number of these blocks of edges */
+  size_t coefficient, offset; /* by destination, for gradients of moments */
+  size_t share_row;           /* gather_schedule.share_row */
+  size_t partial; /* results of units that are not whole rows; room for the
+                   * largest pass */
+  size_t bytes;   /* of all */
+} sums_layout;
+
+/* item_edges and share are 0 where rows are no items or shares. */
+sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
+                               int share);
+/* The number of blocks of edges of a projection's gradients. */
+int dfgnn__sums_blocks(const dfgnn_setting *setting);
+
+/* ---- calls --------------------------------------------------------------- */
+
+/* Requests what a call reads: in a backward pass the transposed matrix; a view
+ * of the rows that the pass walks (DFGNN_VIEW_NONE: none); the items of rows
+ * that it walks besides; the rows of edges.  Returns the number of requests. */
+int dfgnn__sums_views(const dfgnn_setting *setting,
+                      dfgnn_view_request *requests, dfgnn_view_kind kind,
+                      int64_t parameter);
+
+/* How the passes of a call are scheduled.  Views are NULL if they are not
+ * asked for. */
+typedef struct sums_call {
+  const dfgnn_launch *launch;
+  gather_shape shape;
+  sums_layout layout;
+  int warps, rows;
+  gather_span span;
+  int share;                   /* steps of a balanced share; 0: none */
+  const dfgnn_view *transpose; /* backward */
+  const dfgnn_view *order;     /* DEGREE_ORDER for FORWARD or COLUMNS */
+  const dfgnn_view *items;     /* WORK_ITEMS for the same; NULL: whole rows */
+  const dfgnn_view *row_items; /* WORK_ITEMS for ROWS and MOMENTS */
+  const dfgnn_view *row_of_edge;
+  /* dfgnn__sums_run() sets these. */
+  const void *scale_dst, *scale_src; /* NULL: 1; backward, scale_dst has a
+                                      * mean's share */
+  void *coefficient, *offset;
+  const void *matrix;
+} sums_call;
+
+/* Finds the shape of these lanes, vectors and edges in flight, the layout, and
+ * the views that dfgnn__sums_views() asked for, and runs all passes. */
+dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
+                                dfgnn_view_kind kind, int64_t parameter);
+
+/* ---- arguments ----------------------------------------------------------- */
+
+typedef struct sums_tensor {
+  feature_tensor *to;
+  const char *name;
+  const void *data;
+  const dfgnn_strides *strides;
+} sums_tensor;
+
+dfgnn_status dfgnn__sums_find_tensors(const sums_tensor *list, int count,
+                                      dfgnn_dtype dtype);
+/* Fills the arguments of a pass; matrix: that of the rows it walks.  aligned
+ * becomes 1 if all tensors are fit for 16-byte loads. */
+dfgnn_status dfgnn__sums_fill(gather_params *p, int *aligned,
+                              const sums_call *call, int pass,
+                              const dfgnn_matrix *matrix);
+/* Sets the arrays by destination from which the gradients of a reduction's
+ * messages are computed. */
+void dfgnn__sums_fill_grades(gather_params *p, const sums_call *call);
+
+/* ---- other kernels ------------------------------------------------------- */
+
+/* Writes args->grad_edge_weight of weighted sums. */
+dfgnn_status dfgnn__sums_grade_weights(const dfgnn_launch *launch);
+
+/* Converts the matrix of a projection into call->matrix. */
+dfgnn_status dfgnn__sums_convert(const sums_call *call);
+/* Writes args->grad_edge_attr, grad_edge_weight and grad_edge_bias of a
+ * projection. */
+dfgnn_status dfgnn__sums_grade_projection(const sums_call *call);
+
+/* Fills the values that cuSPARSE multiplies by. */
+dfgnn_status dfgnn__sums_values(const dfgnn_spmm_values *values,
+                                const dfgnn_queue *queue);
+/* Computes out, or backward grad_value alone, of sums of copies at any strides;
+ * a workspace of the scales of a mean is enough. */
+dfgnn_status dfgnn__sums_plain(const dfgnn_launch *launch);
+
+#endif
