@@ -389,11 +389,6 @@ dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
   return status;
 }
 
-dfgnn_status dfgnn__store_open(dfgnn_store **store, const char *path,
-                               dfgnn_store_mode mode) {
-  return dfgnn__store_open_schemas(store, path, mode, &dfgnn__schemas);
-}
-
 void dfgnn__store_close(dfgnn_store *store) {
   if (!store)
     return;

@@ -26,6 +26,7 @@ typedef struct signature {
 struct dfgnn_keys {
   char *path;
   size_t count;
+  int exposed; /* others can write one of the files */
   unsigned char (*key)[crypto_sign_PUBLICKEYBYTES];
 };
 
@@ -255,6 +256,10 @@ static dfgnn_status add_key(dfgnn_keys *keys, const char *path) {
   keys->key = grown;
   dfgnn_status status = read_line(keys->key[keys->count], sizeof *keys->key,
                                   path, "dfgnn-public-key");
+  struct stat info;
+  if (!status && (stat(path, &info) || info.st_mode & (S_IWGRP | S_IWOTH) ||
+                  (info.st_uid != 0 && info.st_uid != geteuid())))
+    keys->exposed = 1;
   if (!status)
     keys->count++;
   return status;
@@ -298,6 +303,24 @@ dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {
   else
     *out = keys;
   return status;
+}
+
+dfgnn_status dfgnn__keys_check(const dfgnn_keys *keys) {
+  char at[PATH_MAX], why[PATH_MAX + 128];
+  struct stat info;
+  if (!realpath(keys->path, at) || stat(at, &info))
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", keys->path, strerror(errno));
+  if (S_ISDIR(info.st_mode) && strlen(at) + 2 < sizeof at)
+    strcat(at, "/.");
+  if (dfgnn__others_can_write(why, sizeof why, at))
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s: %s", keys->path, why);
+  return keys->exposed
+             ? dfgnn__fail(DFGNN_ERROR_INVALID,
+                           "%s: others can write a key: it has to belong to "
+                           "root or to the user, and nobody else may be able "
+                           "to write it",
+                           keys->path)
+             : DFGNN_OK;
 }
 
 void dfgnn__keys_free(dfgnn_keys *keys) {

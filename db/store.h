@@ -60,8 +60,11 @@ typedef struct dfgnn_measurement {
 typedef struct dfgnn_store dfgnn_store;
 
 typedef enum dfgnn_store_mode {
-  DFGNN_STORE_READ, /* the file must exist; never written */
-  DFGNN_STORE_WRITE /* created, with its directory, or migrated, if needed */
+  DFGNN_STORE_READ,    /* the file must exist; never written.  With
+                        * DFGNN_TRUSTED_KEYS it must be signed by one of them. */
+  DFGNN_STORE_WRITE,   /* created, with its directory, or migrated, if needed */
+  DFGNN_STORE_READ_ANY /* as READ, whoever signed it: for judging a file, and
+                        * for one that this process writes itself */
 } dfgnn_store_mode;
 
 /* path ":memory:" with WRITE is a store in memory.
@@ -194,6 +197,12 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key);
 /* Public keys: a file, or a directory whose *.pub files are taken. */
 typedef struct dfgnn_keys dfgnn_keys;
 dfgnn_status dfgnn__keys_load(dfgnn_keys **keys, const char *path);
+/* The keys of DFGNN_TRUSTED_KEYS; *keys is NULL if it is not set.  An error if
+ * it is empty, or if others than root and the user could write what it names.
+ */
+dfgnn_status dfgnn__trusted_keys(dfgnn_keys **keys);
+/* DFGNN_ERROR_INVALID if others could write the keys or their folder. */
+dfgnn_status dfgnn__keys_check(const dfgnn_keys *keys);
 void dfgnn__keys_free(dfgnn_keys *keys);
 /* DFGNN_ERROR_STORE unless one of the keys has signed the bytes of the file:
  * path.sig says so. */

@@ -147,7 +147,7 @@ typedef struct layer_counts {
 static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
                                dfgnn_context *ctx,
                                const dfgnn_store_layer *layer,
-                               layer_counts *counts, const dfgnn_keys *keys) {
+                               layer_counts *counts) {
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   size_t before, after;
   filter.backend = ctx->info.backend;
@@ -155,9 +155,7 @@ static dfgnn_status load_layer(dfgnn_store **store, dfgnn_rows *rows,
   if (absent(layer->path) && (!layer->named || layer->writable))
     return DFGNN_OK;
   dfgnn__rows_get(rows, &before);
-  dfgnn_status status =
-      keys ? dfgnn__store_open_signed(store, layer->path, keys)
-           : dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
+  dfgnn_status status = dfgnn__store_open(store, layer->path, DFGNN_STORE_READ);
   if (!status)
     status = dfgnn__rows_load(rows, &counts->invalid, *store, &filter);
   if (status && !layer->named) {
@@ -177,18 +175,15 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   dfgnn_table *loaded = NULL;
   dfgnn_keys *keys = NULL;
   layer_counts *counts = calloc(ctx->layer_count + 1, sizeof *counts);
-  const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
   uint64_t unusable = 0;
   size_t count = 0;
   dfgnn_status status = stores && counts
                             ? dfgnn__rows_create(&rows)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (!status && trusted && *trusted &&
-      (status = dfgnn__keys_load(&keys, trusted)))
-    dfgnn__fail_prefix(status, "DFGNN_TRUSTED_KEYS: ");
+  if (!status) /* wrong keys are an error even if no store is named */
+    status = dfgnn__trusted_keys(&keys);
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
-    status =
-        load_layer(&stores[i], rows, ctx, &ctx->layers[i], &counts[i], keys);
+    status = load_layer(&stores[i], rows, ctx, &ctx->layers[i], &counts[i]);
   if (!status)
     status = dfgnn__context_kept(rows, ctx, NULL);
   const dfgnn_measurement *all = NULL;

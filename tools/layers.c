@@ -6,18 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-dfgnn_status tool_layer_open(dfgnn_store **store, const char *path) {
-  const char *trusted = getenv("DFGNN_TRUSTED_KEYS");
-  dfgnn_keys *keys = NULL;
-  if (!trusted || !*trusted)
-    return dfgnn__store_open(store, path, DFGNN_STORE_READ);
-  dfgnn_status status = dfgnn__keys_load(&keys, trusted);
-  if (!status)
-    status = dfgnn__store_open_signed(store, path, keys);
-  dfgnn__keys_free(keys);
-  return status;
-}
-
 typedef struct wanted {
   const dfgnn_problem *problem;
   uint64_t fingerprint, gate;
@@ -68,7 +56,7 @@ void tool_layers_of(const tool_case *each, const dfgnn_choice *choice,
     dfgnn_store *store = NULL;
     w.found = 0;
     if (access(each->ctx->layers[i].path, R_OK) ||
-        tool_layer_open(&store, each->ctx->layers[i].path))
+        dfgnn__store_open(&store, each->ctx->layers[i].path, DFGNN_STORE_READ))
       continue;
     if (pinned)
       dfgnn__store_each_pin(store, is_pin, &w);
@@ -113,7 +101,7 @@ size_t tool_layers_winners(int64_t *winners, const dfgnn_context *ctx) {
     c.count = 0;
     c.held = calloc(c.decisions->count + 1, 1);
     if (c.held && !access(ctx->layers[i].path, R_OK) &&
-        !tool_layer_open(&store, ctx->layers[i].path))
+        !dfgnn__store_open(&store, ctx->layers[i].path, DFGNN_STORE_READ))
       dfgnn__store_each(store, NULL, &filter, mark, &c);
     dfgnn__store_close(store);
     free(c.held);

@@ -5,9 +5,6 @@
 #include "lib/context.h"
 #include "tools/inputs.h"
 
-/* Opens a layer as a context does, signed where DFGNN_TRUSTED_KEYS asks. */
-dfgnn_status tool_layer_open(dfgnn_store **store, const char *path);
-
 /* Calls found(data, path) for every layer of the case's context that holds the
  * pin, or a measurement of the chosen variant among those behind the choice;
  * for none if neither pins nor measurements chose. */

@@ -209,7 +209,7 @@ static char *pack(size_t *size, const char *path) {
     return NULL;
   }
   snprintf(packed, sizeof packed, "%s/all.db", folder);
-  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ_ANY);
   if (!status)
     status = dfgnn__store_publish(store, packed);
   if (status)

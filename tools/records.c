@@ -46,6 +46,15 @@ int tool_records_decide(tool_records *records) {
   return status ? tool_fail(status) : TOOL_DONE;
 }
 
+/* A standard place whose store may not be read is passed over, as a context
+ * does. */
+static int add_place(tool_records *records, const dfgnn_store_layer *place) {
+  if (!place->named && access(place->path, F_OK))
+    return TOOL_DONE;
+  int status = tool_records_add(records, place->path);
+  return place->named || !getenv("DFGNN_TRUSTED_KEYS") ? status : TOOL_DONE;
+}
+
 int tool_records_load(tool_records *records, const tool_settings *settings) {
   int status = TOOL_DONE;
   if (settings->store)
@@ -53,10 +62,13 @@ int tool_records_load(tool_records *records, const tool_settings *settings) {
                ? status
                : tool_records_decide(records);
   dfgnn_context places = {0};
-  dfgnn_status failed = dfgnn__layers_find(&places, NULL);
+  dfgnn_keys *keys = NULL;
+  dfgnn_status failed = dfgnn__trusted_keys(&keys);
+  dfgnn__keys_free(keys);
+  if (!failed)
+    failed = dfgnn__layers_find(&places, NULL);
   for (size_t i = 0; i < places.layer_count && !failed && !status; i++)
-    if (places.layers[i].named || !access(places.layers[i].path, F_OK))
-      status = tool_records_add(records, places.layers[i].path);
+    status = add_place(records, &places.layers[i]);
   dfgnn__layers_free(&places);
   if (failed)
     return tool_fail(failed);

@@ -58,7 +58,7 @@ static dfgnn_status examine_layer(doctor *d, const dfgnn_store_layer *layer) {
     return DFGNN_OK;
   }
   dfgnn__rows_get(d->records.rows, &before);
-  dfgnn_status status = tool_layer_open(&store, path);
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
   if (!status)
     status = dfgnn__rows_load(d->records.rows, &invalid, store, NULL);
   dfgnn__store_close(store);

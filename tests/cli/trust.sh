@@ -72,6 +72,42 @@ says "store skipped.*tuning.db"
 holds '.[0].source != "exact"'
 status 1 env DFGNN_TRUSTED_KEYS="$work/absent" $explain
 says "DFGNN_TRUSTED_KEYS: .*absent"
+
+promise "one gate for all who read: show, stat, export, report, merge, diff"
+for each in "base.db" "forged.db"; do
+  for command in "show --store $work/$each" "stat --store $work/$each" \
+    "export --store $work/$each" "report -o $work/r.html --store $work/$each" \
+    "report -o $work/r.html --store $work/site.db --against $work/$each" \
+    "merge $work/sum.db $work/$each" "diff $work/site.db $work/$each" \
+    "publish $work/new.db --store $work/$each" \
+    "doctor $small --store $work/$each"; do
+    # shellcheck disable=SC2086
+    status 5 dfgnn-tune $command
+    grep -q sign "$work/err" "$work/out" || fail "$command does not say why"
+  done
+done
+for command in "show" "stat" "export" "report -o $work/r.html"; do
+  status 0 dfgnn-tune $command --store "$work/site.db"
+done
+status 0 dfgnn-tune export
+says "tuning.db: not a published store, the only kind that can be signed"
+[ ! -s "$work/out" ] || fail "rows of an unsigned store are exported"
+
+promise "the variable has to name keys that nobody else can write"
+status 1 env DFGNN_TRUSTED_KEYS= $explain
+says "DFGNN_TRUSTED_KEYS: found an empty value"
+status 1 env DFGNN_TRUSTED_KEYS= dfgnn-tune show
+says "DFGNN_TRUSTED_KEYS: found an empty value"
+for mode in 777 1777 775; do
+  chmod $mode "$work/keys"
+  status 1 env DFGNN_TRUSTED_KEYS="$work/keys" $explain
+  says "DFGNN_TRUSTED_KEYS: .*others can write the folder"
+done
+chmod 755 "$work/keys"
+chmod 666 "$work/keys/site.pub"
+status 1 env DFGNN_TRUSTED_KEYS="$work/keys" $explain
+says "DFGNN_TRUSTED_KEYS: .*others can write a key"
+chmod 644 "$work/keys/site.pub"
 unset DFGNN_TRUSTED_KEYS
 status 0 dfgnn-tune pin --remove
 status 0 $explain
