@@ -10,7 +10,7 @@ class Fault(NamedTuple):
     old: str    # text that the file has once
     new: str
     tests: tuple  # programs that ought to notice, the most likely first
-    unit: str = ""  # the file that is compiled, if `file` is a header
+    table: str = ""  # of CPU loops: the set and type whose table has the fault
 
 
 ATTENTION = "kernels/attention/cpu/"
@@ -21,18 +21,17 @@ def variants(family):
     return (f"DFGNN_TEST_FAMILY={family} check_variants",)
 
 
-def kernels(file, unit, what, old, new, tests):
-    folder = file.rsplit("/", 1)[0]
-    return Fault(file, what, old, new, tests, f"{folder}/{unit}.c")
+def kernels(file, table, what, old, new, tests):
+    return Fault(file, what, old, new, tests, table)
 
 
 CPU = [
-    kernels(ATTENTION + "kernels.h", "portable_f32",
+    kernels(ATTENTION + "kernels.c", "portable_f32",
             "a chunk's softmax forgets to rescale the sum before it",
             "state->sum = state->sum * factor + total;",
             "state->sum = state->sum + total;",
             variants("cpu.attention.fwd.online")),
-    kernels(ATTENTION + "kernels.h", "avx2_f32",
+    kernels(ATTENTION + "kernels.c", "avx2_f32",
             "the maximum of a cut vector begins at 0",
             "top = v_max(v_keep(s_load_tail(s + whole, t), t, none), top);",
             "top = v_max(v_keep(s_load_tail(s + whole, t), t, v_zero()), top);",
@@ -58,17 +57,17 @@ CPU = [
             "AGNN's gradient is not projected",
             "(scalar)(total * inverse),", "(scalar)(-total * inverse),",
             variants("cpu.attention.bwd.twopass")),
-    kernels("kernels/spmm/cpu/kernels.h", "portable_f32",
+    kernels("kernels/spmm/cpu/kernels.c", "portable_f32",
             "the mean of no edges divides by 0",
             "job->mean && degree > 0 ? factor / degree : factor",
             "job->mean ? factor / degree : factor",
             variants("cpu.spmm.fwd")),
-    kernels("kernels/spmm/cpu/kernels.h", "portable_f32",
+    kernels("kernels/spmm/cpu/kernels.c", "portable_f32",
             "all heads take the weights of the first",
             "to[e] *= weight[weight_at(job, begin + e) + head];",
             "to[e] *= weight[weight_at(job, begin + e)];",
             variants("cpu.spmm.fwd")),
-    kernels("kernels/reduce/cpu/kernels.h", "portable_f32",
+    kernels("kernels/reduce/cpu/kernels.c", "portable_f32",
             "two variances join by the other's count",
             "v_set((scalar)((double)before * share)),",
             "v_set((scalar)((double)count * share)),",

@@ -42,11 +42,12 @@ def environment():
     return env
 
 
-def flags():
-    """The words of the compiler's command for a file of the library."""
+def flags(library, source):
+    """The words of the compiler's command for a source of a library."""
+    folder, name = source[:-len(".c")].rsplit("/", 1)
     said = subprocess.run(
-        ["make", "-n", "V=1", "-W", os.path.relpath(TOP / "lib/select.c"),
-         "lib/libdfgnn_internal_la-select.lo"],
+        ["make", "-n", "V=1", "-W", os.path.relpath(TOP / source),
+         f"{folder}/{library}_la-{name}.lo"],
         capture_output=True, text=True, check=True).stdout
     words = re.search(r"--mode=compile (.*?) -MT ", said).group(1)
     return [w for w in shlex.split(words) if w != "-shared"]
@@ -64,27 +65,34 @@ def planted(fault, path):
     return text.replace(fault.old, fault.new)
 
 
-def plant_c(fault, folder, words):
+def plant_c(fault, folder):
     """The environment in which the library of the tests has the fault."""
     changed = folder / fault.file
     changed.parent.mkdir(parents=True)
     changed.write_text(planted(fault, TOP / fault.file))
-    unit = TOP / fault.unit if fault.unit else changed
+    if fault.table:
+        unit = str(Path(fault.file).parent / "kernels.c")
+        words = flags(f"lib{fault.table}", unit)
+        if fault.file != unit:
+            shutil.copy(TOP / unit, folder / unit)
+        unit = folder / unit
+    else:
+        unit, words = changed, flags("libdfgnn_internal", "lib/select.c")
     shared = folder / "fault.so"
     subprocess.run(
-        [words[0], "-iquote", str(folder), *words[1:], "-O1", "-w", "-fPIC",
+        [*words, "-iquote", str(folder), "-O1", "-w", "-fPIC",
          "-shared", "-o", str(shared), str(unit)], check=True)
     return {"LD_PRELOAD": str(shared)}
 
 
-def plant_python(fault, folder, words):
+def plant_python(fault, folder):
     shutil.copytree(TOP / "python/dfgnn", folder / "dfgnn")
     (folder / fault.file[len("python/"):]).write_text(
         planted(fault, TOP / fault.file))
     return {"PYTHONPATH": str(folder)}
 
 
-def plant_cuda(fault, folder, words):
+def plant_cuda(fault, folder):
     for part in ("include", "kernels", "engine/device"):
         shutil.copytree(TOP / part, folder / part)
     (folder / fault.file).write_text(planted(fault, TOP / fault.file))
@@ -132,12 +140,12 @@ def runnable(fault):
     return True
 
 
-def find(fault, words, before):
+def find(fault, before):
     """(test program, what failed in it), or None."""
     plant = plant_python if fault.file.endswith(".py") else (
         plant_cuda if fault.file.endswith(".cuh") else plant_c)
     with tempfile.TemporaryDirectory() as folder:
-        extra = plant(fault, Path(folder), words)
+        extra = plant(fault, Path(folder))
         for test in fault.tests:
             if test not in before:
                 before[test] = failures(test, {})
@@ -148,7 +156,7 @@ def find(fault, words, before):
 
 
 def main(wanted):
-    words, before = flags(), {}
+    before = {}
     planted_count, missed, stale = 0, 0, 0
     for fault in FAULTS:
         label = f"{fault.file}: {fault.what}"
@@ -158,7 +166,7 @@ def main(wanted):
             print(f"left out  {label}", flush=True)
             continue
         try:
-            found = find(fault, words, before)
+            found = find(fault, before)
         except CannotPlant as error:
             stale += 1
             print(f"stale     {label}: {error}", flush=True)

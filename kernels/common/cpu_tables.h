@@ -1,7 +1,7 @@
 /* cpu_tables.h - the CPU kernels of an instruction set and a storage type
  *
- * A family is compiled once for each instruction set and type, into a table of
- * functions: avx2_f32.c defines prefix_avx2_f32.
+ * kernels/cpu.am compiles a family's loops once for each instruction set and
+ * type, into a table of functions: prefix_avx2_f32 and so on.
  *
  *     DFGNN_CPU_TABLES(function, type, prefix)
  *

@@ -1,7 +1,8 @@
 /* cpu_vector.h - one vector type for a storage type and an instruction set
  *
- * A source file defines CPU_ISA (CPU_PORTABLE, CPU_AVX2, CPU_AVX512) and
- * CPU_DTYPE (CPU_F32, ...) and includes this once.  It gets
+ * kernels/cpu.am compiles a source file for each, and defines CPU_ISA
+ * (CPU_PORTABLE, CPU_AVX2, CPU_AVX512), CPU_DTYPE (CPU_F32, ...) and CPU_TABLE
+ * (avx2_f32, ...).  The file includes this once, and gets
  *   storage   the element of feature tensors
  *   scalar    the type of products and sums: double for F64, float otherwise
  *   vec       VECTOR scalars; v_ functions act on it, v_load and v_store
@@ -25,6 +26,11 @@
 #define CPU_PORTABLE 0
 #define CPU_AVX2 1
 #define CPU_AVX512 2
+
+/* The name of a table of this instruction set and type. */
+#define CPU_TABLE_OF(prefix) CPU_JOIN(prefix, CPU_TABLE)
+#define CPU_JOIN(prefix, table) CPU_PASTE(prefix, table)
+#define CPU_PASTE(prefix, table) prefix##_##table
 
 #define CPU_F32 0
 #define CPU_F16 1

@@ -1,4 +1,4 @@
-/* dense_kernels.h - the inner loops of dense blocks; a part of kernels.h */
+/* dense_kernels.h - the inner loops of dense blocks; a part of kernels.c */
 #include "kernels/attention/cpu/dense.h"
 
 typedef scalar word;

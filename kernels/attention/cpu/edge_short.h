@@ -1,5 +1,5 @@
 /* edge_short.h - rows of few edges of GT with edge features, all heads at once;
- * a part of edge_loops.h
+ * a part of edge_loops.c
  *
  * A molecule's atom has two or three neighbours: work that is done once a row
  * and head costs more there than work that is done once an edge.  Numbers by

@@ -1,5 +1,5 @@
 /* gradients.h - the inner loops of backward attention for one instruction
- * set and storage type; a part of kernels.h
+ * set and storage type; a part of kernels.c
  *
  * The gradient of a score is
  *

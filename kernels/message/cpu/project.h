@@ -1,5 +1,5 @@
 /* project.h - the projection of edge features, some edges at a time, and its
- * gradients; a part of kernels.h
+ * gradients; a part of kernels.c
  *
  * A thread's scratch holds a dfgnn_cpu_window, the projected parts of its
  * edges, [WINDOW][row], the edges' features as scalars,

@@ -1,5 +1,5 @@
 /* reduce.h - extremes and moments of messages, and the gradients that a row
- * has for its messages; a part of kernels.h
+ * has for its messages; a part of kernels.c
  *
  * The messages of a chunk of edges are computed for a vector of features, then
  * reduced.  A mean is kept as its difference from an origin, the first message

@@ -1,4 +1,4 @@
-/* backward.h - the backward half of kernels.h */
+/* backward.h - the backward half of kernels.c */
 
 /* Bits of a loop: the gradients that reach an element. */
 enum {

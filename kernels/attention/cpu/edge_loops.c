@@ -1,8 +1,5 @@
-/* edge_loops.h - the inner loops of edges.h for one instruction set and
- * storage type
- *
- * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
- * table) and includes this once. */
+/* edge_loops.c - the inner loops of edges.h for one instruction set and
+ * storage type */
 #include "kernels/attention/cpu/edges.h"
 #include "kernels/common/cpu_vector.h"
 
@@ -280,8 +277,8 @@ static CPU_TARGET void denormalize(void *gradient, const char *x,
   }
 }
 
-extern const dfgnn_cpu_edge_loops CPU_TABLE;
-const dfgnn_cpu_edge_loops CPU_TABLE = {
+extern const dfgnn_cpu_edge_loops CPU_TABLE_OF(dfgnn__cpu_edge);
+const dfgnn_cpu_edge_loops CPU_TABLE_OF(dfgnn__cpu_edge) = {
     .load = load,
     .store = store,
     .multiply = multiply,

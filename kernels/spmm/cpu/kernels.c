@@ -1,8 +1,5 @@
-/* kernels.h - the inner loops of CPU SpMM for one instruction set and
- * storage type
- *
- * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
- * table) and includes this once. */
+/* kernels.c - the inner loops of CPU SpMM for one instruction set and
+ * storage type */
 #include "kernels/common/cpu_panel.h"
 #include "kernels/spmm/cpu/spmm.h"
 
@@ -261,4 +258,4 @@ static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
                 job->pieces.dim, after_of(job, row));
 }
 
-const dfgnn_cpu_spmm_kernels CPU_TABLE = {fold, merge, finish};
+const dfgnn_cpu_spmm_kernels CPU_TABLE_OF(dfgnn__cpu_spmm) = {fold, merge, finish};

@@ -1,8 +1,5 @@
-/* kernels.h - the inner loops of CPU reductions for one instruction
- * set and storage type
- *
- * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
- * table) and includes this once. */
+/* kernels.c - the inner loops of CPU reductions for one instruction
+ * set and storage type */
 #include "kernels/common/cpu_panel.h"
 #include "kernels/common/cpu_select.h"
 #include "kernels/reduce/cpu/reduce.h"
@@ -436,7 +433,7 @@ FOLDING(pna_arg, LOW | HIGH | MOMENTS | ARGS)
 #define BACKWARD(name)                                                         \
   { fold_##name, merge_sum, finish_sum }
 
-const dfgnn_cpu_reduce_kernels CPU_TABLE = {
+const dfgnn_cpu_reduce_kernels CPU_TABLE_OF(dfgnn__cpu_reduce) = {
     .folding =
         {
             [DFGNN_CPU_FOLD_MIN] = FORWARD(min),

@@ -1,8 +1,5 @@
-/* kernels.h - the inner loops of CPU attention for one instruction set and
- * storage type
- *
- * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
- * table) and includes this once. */
+/* kernels.c - the inner loops of CPU attention for one instruction set and
+ * storage type */
 #include <math.h>
 
 #include "kernels/attention/cpu/attention.h"
@@ -539,7 +536,7 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
 #include "kernels/attention/cpu/dense_kernels.h"
 #include "kernels/attention/cpu/gradients.h"
 
-const dfgnn_cpu_kernels CPU_TABLE = {
+const dfgnn_cpu_kernels CPU_TABLE_OF(dfgnn__cpu) = {
     .score = {{score_gt_4, score_agnn_4, score_gat, score_gatv2_4},
               {score_gt_8, score_agnn_8, score_gat, score_gatv2_8}},
     .weigh = weigh,

@@ -1,8 +1,5 @@
-/* kernels.h - the inner loops of CPU sums of messages for one instruction set
- * and storage type
- *
- * A source file defines CPU_ISA, CPU_DTYPE and CPU_TABLE (the name of the
- * table) and includes this once. */
+/* kernels.c - the inner loops of CPU sums of messages for one instruction set
+ * and storage type */
 #include "kernels/common/cpu_panel.h"
 #include "kernels/common/cpu_select.h"
 #include "kernels/message/cpu/message.h"
@@ -401,7 +398,7 @@ static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
 
 /* ---- the table ----------------------------------------------------------- */
 
-const dfgnn_cpu_message_kernels CPU_TABLE = {
+const dfgnn_cpu_message_kernels CPU_TABLE_OF(dfgnn__cpu_message) = {
 #define SUM_AT(name, pass, edges, kind) [pass][edges][kind] = {sum_##name},
 #define REDUCED_AT(name, pass, edges, kind)                                    \
   [pass][edges][kind] = {reduce_##name},

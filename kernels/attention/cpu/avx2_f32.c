@@ -1,6 +1,0 @@
-#ifdef __x86_64__
-#define CPU_ISA CPU_AVX2
-#define CPU_DTYPE CPU_F32
-#define CPU_TABLE dfgnn__cpu_avx2_f32
-#include "kernels/attention/cpu/kernels.h"
-#endif

@@ -1,4 +1,0 @@
-#define CPU_ISA CPU_PORTABLE
-#define CPU_DTYPE CPU_F32
-#define CPU_TABLE dfgnn__cpu_portable_f32
-#include "kernels/attention/cpu/kernels.h"

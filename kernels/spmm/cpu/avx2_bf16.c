@@ -1,6 +1,0 @@
-#ifdef __x86_64__
-#define CPU_ISA CPU_AVX2
-#define CPU_DTYPE CPU_BF16
-#define CPU_TABLE dfgnn__cpu_spmm_avx2_bf16
-#include "kernels/spmm/cpu/kernels.h"
-#endif

@@ -1,4 +1,0 @@
-#define CPU_ISA CPU_PORTABLE
-#define CPU_DTYPE CPU_F16
-#define CPU_TABLE dfgnn__cpu_spmm_portable_f16
-#include "kernels/spmm/cpu/kernels.h"
