@@ -1,23 +1,17 @@
-/* attend.cuh - the skeleton of `online`, `split` and the sums of `sliced`
+/* attend.cuh - the walk over rows of `online`, `split` and the sums of `sliced`
  *
- * A row of the schedule (a destination, or an item of a split one) belongs to
- * `group` lanes of a warp; lanes.cuh says how they share it.  Each side keeps
- * U edges in flight: key and value rows of all are requested before the first
- * is used.  Each side keeps a softmax of its own (m, l, sums) for every head;
- * those merge once, at the end of the row.
- *
- * A step in which every side has all its U edges needs no masks; most steps of
- * long rows are such.
- *
- * Scores are kept in units of log2(e), so that softmax is exp2. */
+ * Lanes share rows as lanes.cuh and walk.cuh say: key and value rows of the U
+ * edges of a side are requested before the first is used.  Each side keeps a
+ * running softmax of its own for every head; those merge once, at the end of
+ * the row. */
 #ifndef DFGNN_ATTENTION_CUDA_ATTEND_CUH
 #define DFGNN_ATTENTION_CUDA_ATTEND_CUH
 
 #include "kernels/attention/cuda/attend.h"
 #include "kernels/attention/cuda/dropout.cuh"
-#include "kernels/attention/cuda/lanes.cuh"
-#include "kernels/attention/cuda/schedule.cuh"
+#include "kernels/attention/cuda/running_softmax.cuh"
 #include "kernels/attention/cuda/score.cuh"
+#include "kernels/attention/cuda/walk.cuh"
 
 namespace dfgnn {
 
@@ -36,7 +30,6 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   using map::S;
   using map::side;
   using map::sides;
-  using map::state;
   using typename map::A;
   using typename map::pack;
   using Score = score_of<SCORE>;
@@ -55,7 +48,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   uint64_t key; /* the key of the dropout generator */
 
   /* The lane's part of a row in progress. */
-  struct softmax {
+  struct state {
     A q[QC][VEC], row_score[S], m[S], l[S], acc[C][VEC];
     pack key[KU][KC], value[U][C];
   };
@@ -70,15 +63,15 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          att[c][i] = has(c)
-                          ? widen(static_cast<const T *>(
-                                p.att)[head(state(c)) * DIM + feature(c) + i]) *
-                                A(kLog2e) * A(p.scale)
-                          : A(0);
+          att[c][i] =
+              has(c) ? widen(static_cast<const T *>(
+                           p.att)[head(map::state(c)) * DIM + feature(c) + i]) *
+                           A(kLog2e) * A(p.scale)
+                     : A(0);
     }
   }
 
-  __device__ __forceinline__ void clear_buffers(softmax &z) const {
+  __device__ __forceinline__ void clear_buffers(state &z) const {
 #pragma unroll
     for (int u = 0; u < KU; ++u)
 #pragma unroll
@@ -99,14 +92,6 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     pack q[QC];
   };
 
-  __device__ __forceinline__ void find_row(early &e, int unit, int last) const {
-    e.w = row_work{0, -1, 0, p.schedule.indices};
-    unit += lane_id() / group;
-    e.active = unit < last;
-    if (e.active)
-      e.w = row_of_unit(p.schedule, unit);
-  }
-
   __device__ __forceinline__ void fetch_row(early &e) const {
     e.index =
         lane_of_row() < e.w.degree ? __ldcs(e.w.indices + lane_of_row()) : 0;
@@ -125,41 +110,39 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
   /* Works on the row of e; e becomes the one at `unit`, if that is below
    * `last`. */
-  __device__ __forceinline__ void run(softmax &z, early &e, int unit,
+  __device__ __forceinline__ void run(state &z, early &e, int unit,
                                       int last) const {
     const row_work w = e.w;
     const bool active = e.active;
-    int ahead = e.index;
+    const int first = e.index;
     begin_row(z, e);
-    find_row(e, unit, last);
-    const int *at = w.indices + lane_of_row();
-    int left = w.degree - side(); /* edges from this side's next one on */
-    while (__any_sync(kFullMask, left > 0)) {
-      const int index = ahead;
-      unsigned mask = 0;
-      if constexpr (SHARED_MASK)
-        mask = kept_heads<TILE, HEADS>(p.dropout, key, at - p.schedule.indices,
-                                       head(0) - this->place_beside());
-      at += group;
-      ahead = left + side() - lane_of_row() > group ? __ldcs(at) : 0;
-      int from = (lane_id() & ~(group - 1)) + side();
-#pragma unroll 1
-      for (int i = 0; i < L / U; ++i) {
-        if (!__any_sync(kFullMask, left > 0))
-          break;
-        if (__all_sync(kFullMask, left > (U - 1) * sides()))
-          edges<true>(z, index, mask, from, left, at);
-        else
-          edges<false>(z, index, mask, from, left, at);
-        left -= U * sides();
-        from += U * sides();
-      }
-    }
+    e.active = find_row(e.w, p.schedule, group, unit, last);
+    walk_edges<L, U>(*this, z, w, first);
     fetch_row(e);
     finish(w, active, z);
   }
 
-  __device__ __forceinline__ void begin_row(softmax &z, const early &e) const {
+  /* ---- what walk_edges() asks for ---------------------------------------- */
+
+  using ahead = int; /* the source */
+  struct label {
+    int index;
+    unsigned mask; /* SHARED_MASK: bit i: is the weight in head i kept? */
+    const int *at; /* the place of the edge that the lane read */
+  };
+  static __device__ __forceinline__ void read(int &index, const int *at,
+                                              bool there) {
+    index = there ? __ldcs(at) : 0;
+  }
+  __device__ __forceinline__ label label_of(int index, const int *at) const {
+    label x = {index, 0, at};
+    if constexpr (SHARED_MASK)
+      x.mask = kept_heads<TILE, HEADS>(p.dropout, key, at - p.schedule.indices,
+                                       head(0) - this->place_beside());
+    return x;
+  }
+
+  __device__ __forceinline__ void begin_row(state &z, const early &e) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       z.m[h] = lowest<A>();
@@ -189,7 +172,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       widen(q[c], from[c]);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        square[state(c)] += q[c][i] * q[c][i];
+        square[map::state(c)] += q[c][i] * q[c][i];
     }
     if (Score::NORM)
       this->reduce(square);
@@ -205,19 +188,16 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        q[c][i] *= factor[state(c)];
+        q[c][i] *= factor[map::state(c)];
   }
 
-  /* U edges of each side; edge u is live if u * sides < left.  `chunk` is the
-   * lane's place in the list of edges, a chunk ahead. */
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(softmax &z, int index, unsigned mask,
-                                        int from, int left,
-                                        const int *chunk) const {
+  __device__ __forceinline__ void
+  edges(state &z, const row_work &, const label &x, int from, int left) const {
     int j[U];
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      j[u] = __shfl_sync(kFullMask, index, from + u * sides());
+      j[u] = __shfl_sync(kFullMask, x.index, from + u * sides());
     if constexpr (Score::KEY) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
@@ -240,7 +220,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     A s[U * S], weight[U * S], kept[DROPOUT ? U * S : 1];
     int64_t edge = 0; /* the number of this side's first edge */
     if constexpr (Score::GIVEN || EDGE != 0)
-      edge = chunk - p.schedule.indices - group + (from - lane_id());
+      edge = x.at - p.schedule.indices + (from - lane_id());
     if constexpr (Score::KEY)
       sum_scores<WHOLE>(s, z.q, z.key, j, left);
     else if constexpr (Score::SUM)
@@ -251,20 +231,23 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       source_scores<WHOLE>(s, z.row_score, j, left);
     if constexpr (BIAS || WEIGHTS)
       number_scores<WHOLE>(s, edge, left);
-    if constexpr (!Score::GIVEN)
-      soften<WHOLE>(weight, s, z, left);
+    if constexpr (!Score::GIVEN) {
+      leave_out<WHOLE>(s, left);
+      soften<U>(weight, s, z.m, z.l,
+                [&](int h, A factor) { rescale(z, h, factor); });
+    }
     if constexpr (DROPOUT)
-      drop(weight, kept, edge, mask, from);
+      drop(weight, kept, edge, x.mask, from);
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int c = 0; c < C; ++c)
         /* A dropped value may be infinite, and 0 times infinity is NaN. */
-        if (!DROPOUT || kept[DROPOUT ? u * S + state(c) : 0] != A(0))
+        if (!DROPOUT || kept[DROPOUT ? u * S + map::state(c) : 0] != A(0))
 #pragma unroll
           for (int i = 0; i < VEC; ++i)
             z.acc[c][i] +=
-                weight[u * S + state(c)] * widen(z.value[u][c].item[i]);
+                weight[u * S + map::state(c)] * widen(z.value[u][c].item[i]);
   }
 
   template <bool WHOLE, int XU, int XC>
@@ -280,7 +263,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i)
-          Score::add(s[u * S + state(c)], q[c][i], widen(x[u][c].item[i]),
+          Score::add(s[u * S + map::state(c)], q[c][i], widen(x[u][c].item[i]),
                      att[Score::HEAD ? c : 0][i], A(p.slope), A(p.scale));
     this->reduce(s);
     if constexpr (Score::NORM) {
@@ -307,7 +290,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
           const A v = widen(x[u][c].item[i]);
-          inverse[u * S + state(c)] += v * v;
+          inverse[u * S + map::state(c)] += v * v;
         }
     this->reduce(inverse);
 #pragma unroll
@@ -399,48 +382,27 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     }
   }
 
-  /* weight = exp2(s - m).  m follows the largest score at a distance, so that
-   * older sums are seldom scaled: weights are at most 2^kSlack. */
+  /* Edges that are not there get no weight. */
   template <bool WHOLE>
-  __device__ __forceinline__ void soften(A (&weight)[U * S], A (&s)[U * S],
-                                         softmax &z, int left) const {
-    constexpr A kSlack = A(8);
-    A top[S];
-    bool raised = false;
+  __device__ __forceinline__ void leave_out(A (&s)[U * S], int left) const {
+    if constexpr (!WHOLE)
 #pragma unroll
-    for (int h = 0; h < S; ++h) {
+      for (int i = 0; i < U * S; ++i)
+        if (i / S * sides() >= left)
+          s[i] = -A(INFINITY);
+  }
+
+  static __device__ __forceinline__ void rescale(state &z, int h, A factor) {
 #pragma unroll
-      for (int u = 0; u < U; ++u) {
-        if (!WHOLE && u * sides() >= left)
-          s[u * S + h] = -A(INFINITY);
-        top[h] = u == 0 ? s[h] : max_of(top[h], s[u * S + h]);
-      }
-      raised = raised || top[h] > z.m[h] + kSlack;
-    }
-    if (__any_sync(kFullMask, raised)) {
+    for (int c = h * HV; c < (h + 1) * HV; ++c)
 #pragma unroll
-      for (int h = 0; h < S; ++h) {
-        const A old = z.m[h];
-        z.m[h] = max_of(old, top[h]);
-        const A scale = exp2_fast(old - z.m[h]);
-        z.l[h] *= scale;
-#pragma unroll
-        for (int c = h * HV; c < (h + 1) * HV; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            z.acc[c][i] *= scale;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < U * S; ++i) {
-      weight[i] = exp2_fast(s[i] - z.m[i % S]);
-      z.l[i % S] += weight[i];
-    }
+      for (int i = 0; i < VEC; ++i)
+        z.acc[c][i] *= factor;
   }
 
   /* Merges the sides and writes the row. */
   __device__ __forceinline__ void finish(const row_work &w, bool active,
-                                         softmax &z) const {
+                                         state &z) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       if constexpr (Score::GIVEN) {
@@ -449,12 +411,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
                       /* The first item has l = 1, the others 0: 1 a row. */
                       A(w.slot >= p.schedule.extra_items));
       } else {
-        const A factor = merge_state(w, active, h, z.m[h], z.l[h]);
-#pragma unroll
-        for (int c = h * HV; c < (h + 1) * HV; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            z.acc[c][i] *= factor;
+        rescale(z, h, merge_state(w, active, h, z.m[h], z.l[h]));
       }
     }
     this->sum_vectors(z.acc, [&](const A(&x)[VEC], int c) {
@@ -474,7 +431,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     if (w.slot >= 0 || p.lse)
       store_state(w, active, h, top, l);
     if (w.slot < 0)
-      factor *= l == A(0) ? A(0) : reciprocal(l);
+      factor *= inverse_sum(l);
     return factor;
   }
 
@@ -489,7 +446,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       to[1] = l;
     } else {
       static_cast<A *>(p.lse)[int64_t(w.row) * HEADS + head(h)] =
-          l == A(0) ? -A(INFINITY) : (m + log2_fast(l)) * A(kLn2);
+          log_sum_exp(m, l);
     }
   }
 
@@ -497,7 +454,8 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
                                         const row_work &w) const {
     if (w.slot >= 0) {
       A *to = static_cast<A *>(p.partial) +
-              (int64_t(w.slot) * HEADS + head(state(c))) * DIM + feature(c);
+              (int64_t(w.slot) * HEADS + head(map::state(c))) * DIM +
+              feature(c);
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
         to[i] = x[i];
@@ -514,34 +472,25 @@ __global__ void __launch_bounds__(512, 1)
     attend(const __grid_constant__ attend_params p) {
   using row_t = attend_row<SCORE, T, VEC, L, U, HEADS, DIM, TILE, PACKED, EDGE>;
   __shared__ int taken;
-  const int rows = 32 / p.group, at_once = blockDim.x / 32 * rows;
-  const int first = blockIdx.x * p.first_step;
-  const int last = min(first + p.span, p.schedule.units);
-  const bool several = p.span > at_once;
-  if (several) {
+  const block_units<attend_params> units(p);
+  if (units.several) {
     if (threadIdx.x == 0)
-      taken = at_once;
+      taken = units.at_once;
     __syncthreads();
   }
   const row_t work(p);
-  typename row_t::softmax z;
+  typename row_t::state z;
   typename row_t::early e;
   work.clear_buffers(z);
-  int unit = first + static_cast<int>(threadIdx.x / 32) * rows;
-  if (unit >= last)
+  int unit = units.first + units.own_ticket();
+  if (unit >= units.last)
     return;
-  work.find_row(e, unit, last);
+  e.active = find_row(e.w, p.schedule, p.group, unit, units.last);
   work.fetch_row(e);
-  while (unit < last) {
-    int next = last;
-    if (several) {
-      int ticket = 0;
-      if (lane_id() == 0)
-        ticket = atomicAdd(&taken, rows);
-      ticket = __shfl_sync(kFullMask, ticket, 0);
-      next = first + ticket / at_once * p.round_step + ticket % at_once;
-    }
-    work.run(z, e, next, last);
+  while (unit < units.last) {
+    const int next =
+        units.several ? units.unit_of(units.next_ticket(taken)) : units.last;
+    work.run(z, e, next, units.last);
     unit = next;
   }
 }

@@ -9,9 +9,8 @@
 
 #include "kernels/attention/cuda/backward.h"
 #include "kernels/attention/cuda/dropout.cuh"
-#include "kernels/attention/cuda/lanes.cuh"
-#include "kernels/attention/cuda/schedule.cuh"
 #include "kernels/attention/cuda/terms.cuh"
+#include "kernels/attention/cuda/walk.cuh"
 
 namespace dfgnn {
 
@@ -30,11 +29,15 @@ constexpr int far_count(int op, bool columns, int mode) {
 }
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
-/* The edge that a lane read of a chunk, for kernels that look something up by
- * the number of an edge. */
-struct edge_label {
-  int64_t number; /* in the CSR matrix */
-  unsigned kept;  /* bit i: is the weight in the tile's head i kept? */
+/* What a lane reads of an edge, and what it tells the others. */
+struct grad_ahead {
+  int index;
+  int64_t number; /* in the CSR matrix; 0 if nothing is looked up by it */
+};
+struct grad_label {
+  int index;
+  int64_t number;
+  unsigned kept; /* bit i: is the weight in the tile's head i kept? */
 };
 
 /* Works on the rows that a warp takes at once, from unit on. */
@@ -42,36 +45,12 @@ template <int L, int U, class Row>
 __device__ __forceinline__ void
 walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
           int unit, int last) {
-  row_work w{0, -1, 0, schedule.indices};
-  unit += lane_id() / row.group;
-  const bool active = unit < last;
-  if (active)
-    w = row_of_unit(schedule, unit);
-  const int *at = w.indices + row.lane_of_row();
-  int ahead = row.lane_of_row() < w.degree ? __ldcs(at) : 0;
-  int64_t number = row.number_at(at, row.lane_of_row() < w.degree);
+  row_work w;
+  typename Row::ahead first;
+  const bool active = find_row(w, schedule, row.group, unit, last);
+  row.read(first, w.indices + row.lane_of_row(), row.lane_of_row() < w.degree);
   row.begin_row(z, w, active);
-  int left = w.degree - row.side(); /* edges from this side's next one on */
-  while (__any_sync(kFullMask, left > 0)) {
-    const int index = ahead;
-    const edge_label label = row.label_of(number);
-    at += row.group;
-    const bool more = left + row.side() - row.lane_of_row() > row.group;
-    ahead = more ? __ldcs(at) : 0;
-    number = row.number_at(at, more);
-    int from = (lane_id() & ~(row.group - 1)) + row.side();
-#pragma unroll 1
-    for (int i = 0; i < L / U; ++i) {
-      if (!__any_sync(kFullMask, left > 0))
-        break;
-      if (__all_sync(kFullMask, left > (U - 1) * row.sides()))
-        row.template edges<true>(z, w, index, label, from, left);
-      else
-        row.template edges<false>(z, w, index, label, from, left);
-      left -= U * row.sides();
-      from += U * row.sides();
-    }
-  }
+  walk_edges<L, U>(row, z, w, first);
   row.finish(z, w, active);
 }
 
@@ -278,16 +257,41 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
   /* ---- edges ------------------------------------------------------------- */
 
-  /* U edges of each side; edge u is live if u * sides < left. */
+  using ahead = grad_ahead;
+  using label = grad_label;
+  __device__ __forceinline__ void read(ahead &x, const int *at,
+                                       bool there) const {
+    x.index = there ? __ldcs(at) : 0;
+    x.number = number_at(at, there);
+  }
+  __device__ __forceinline__ label label_of(const ahead &x, const int *) const {
+    label y = {x.index, x.number, 0};
+    if constexpr (DROPOUT && TILE <= 32)
+      y.kept = kept_heads<TILE, HEADS>(p.dropout, key, x.number,
+                                       head(0) - this->place_beside());
+    return y;
+  }
+  /* The number in the CSR matrix of the edge whose far node is at `at`; there:
+   * is an edge there? */
+  __device__ __forceinline__ int64_t number_at(const int *at,
+                                               bool there) const {
+    if constexpr (!EDGES)
+      return 0;
+    const int64_t place = at - p.schedule.indices;
+    if (!COLUMNS)
+      return place;
+    const offsets_t edges{p.edge_of, p.schedule.offsets64};
+    return there ? edges[place] : 0;
+  }
+
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
-                                        const edge_label &label, int from,
-                                        int left) const {
+  __device__ __forceinline__ void
+  edges(state &z, const row_work &w, const label &x, int from, int left) const {
     int j[U];
-    nodes(j, index, from);
+    nodes(j, x.index, from);
     fetch<WHOLE>(z, j, left);
     A weight[U * S], score[U * S]; /* factors of the value's, score's row */
-    terms<WHOLE>(weight, score, z, w, j, label, from, left);
+    terms<WHOLE>(weight, score, z, w, j, x, from, left);
     add(z, weight, score);
   }
 
@@ -316,13 +320,13 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   template <bool WHOLE>
   __device__ __forceinline__ void
   terms(A (&weight)[U * S], A (&score)[U * S], state &z, const row_work &w,
-        const int (&j)[U], const edge_label &label, int from, int left) const {
+        const int (&j)[U], const label &edge, int from, int left) const {
     if constexpr (GIVEN)
       given_terms<WHOLE>(weight, score, z, j,
                          (w.indices - p.schedule.indices) + (w.degree - left),
                          left);
     else
-      find_terms<WHOLE>(weight, score, z, j, label, from, left);
+      find_terms<WHOLE>(weight, score, z, j, edge, from, left);
   }
 
   template <bool WHOLE>
@@ -368,7 +372,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   template <bool WHOLE>
   __device__ __forceinline__ void
   find_terms(A (&weight)[U * S], A (&score)[U * S], state &z, const int (&j)[U],
-             const edge_label &label, int from, int left) const {
+             const label &edge, int from, int left) const {
     A far[U * S], lse[U * S], delta[U * S], sums[SUMS * U * S];
     if constexpr (FAR_SCALAR)
       far_scalars<WHOLE>(far, j, left);
@@ -380,11 +384,11 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     for (int u = 0; u < U; ++u) {
       const int reader = from + u * sides();
       const int64_t number =
-          NUMBERED ? __shfl_sync(kFullMask, label.number, reader) : 0;
+          NUMBERED ? __shfl_sync(kFullMask, edge.number, reader) : 0;
       unsigned bits = 0;
       if constexpr (DROPOUT && TILE <= 32)
         bits =
-            __shfl_sync(kFullMask, label.kept, reader) >> this->place_beside();
+            __shfl_sync(kFullMask, edge.kept, reader) >> this->place_beside();
 #pragma unroll
       for (int h = 0; h < S; ++h) {
         const int n = u * S + h;
@@ -421,26 +425,6 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       static_cast<A *>(p.grad_bias)[at] = t.score;
     if (WRITE && p.spill)
       static_cast<A *>(p.spill)[at] = GAT ? t.score * t.inner : t.score;
-  }
-
-  /* The number in the CSR matrix of the edge whose far node is at `at`; there:
-   * is an edge there? */
-  __device__ __forceinline__ int64_t number_at(const int *at,
-                                               bool there) const {
-    if constexpr (!EDGES)
-      return 0;
-    const int64_t place = at - p.schedule.indices;
-    if (!COLUMNS)
-      return place;
-    const offsets_t edges{p.edge_of, p.schedule.offsets64};
-    return there ? edges[place] : 0;
-  }
-  __device__ __forceinline__ edge_label label_of(int64_t number) const {
-    edge_label label = {number, 0};
-    if constexpr (DROPOUT && TILE <= 32)
-      label.kept = kept_heads<TILE, HEADS>(p.dropout, key, number,
-                                           head(0) - this->place_beside());
-    return label;
   }
 
   template <bool WHOLE>
@@ -707,32 +691,26 @@ template <class Row, class Params>
 __device__ __forceinline__ void walk_block(const Params &params,
                                            const grad_params &p) {
   __shared__ int taken;
-  const int rows = 32 / p.group, at_once = blockDim.x / 32 * rows;
-  const int first = blockIdx.x * p.first_step;
-  const int last = min(first + p.span, p.schedule.units);
-  const bool several = p.span > at_once;
-  if (several && !Row::TOTALS) {
+  const block_units<grad_params> units(p);
+  if (units.several && !Row::TOTALS) {
     if (threadIdx.x == 0)
-      taken = at_once;
+      taken = units.at_once;
     __syncthreads();
   }
   const Row work(params);
   typename Row::state z;
   work.begin(z);
-  int ticket = static_cast<int>(threadIdx.x / 32) * rows;
-  int unit = first + ticket;
-  while (unit < last) {
-    work.run(z, unit, last);
-    if (!several)
+  int ticket = units.own_ticket();
+  int unit = units.first + ticket;
+  while (unit < units.last) {
+    work.run(z, unit, units.last);
+    if (!units.several)
       break;
-    if constexpr (Row::TOTALS) {
-      ticket += at_once; /* totals add up rows in a fixed order */
-    } else {
-      if (lane_id() == 0)
-        ticket = atomicAdd(&taken, rows);
-      ticket = __shfl_sync(kFullMask, ticket, 0);
-    }
-    unit = first + ticket / at_once * p.round_step + ticket % at_once;
+    if constexpr (Row::TOTALS)
+      ticket += units.at_once; /* totals add up rows in a fixed order */
+    else
+      ticket = units.next_ticket(taken);
+    unit = units.unit_of(ticket);
   }
   if constexpr (Row::TOTALS) {
     __shared__ typename Row::A shared[Row::kBlockTotals];

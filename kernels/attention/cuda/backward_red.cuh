@@ -45,14 +45,14 @@ struct red_row : grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
-                                        const edge_label &label, int from,
+  __device__ __forceinline__ void edges(state &z, const row_work &w,
+                                        const grad_label &x, int from,
                                         int left) const {
     int j[U];
     A weight[U * S], score[U * S];
-    this->nodes(j, index, from);
+    this->nodes(j, x.index, from);
     rows_t::template fetch<WHOLE>(z, j, left);
-    rows_t::template terms<WHOLE>(weight, score, z, w, j, label, from, left);
+    rows_t::template terms<WHOLE>(weight, score, z, w, j, x, from, left);
     rows_t::add(z, weight, score);
 #pragma unroll
     for (int u = 0; u < U; ++u)

@@ -45,18 +45,18 @@ struct symmetric_row
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(state &z, const row_work &w, int index,
-                                        const edge_label &label, int from,
+  __device__ __forceinline__ void edges(state &z, const row_work &w,
+                                        const grad_label &x, int from,
                                         int left) const {
     int j[U];
     A weight[2][U * S], score[2][U * S];
-    this->nodes(j, index, from);
+    this->nodes(j, x.index, from);
     rows_t::template fetch<WHOLE>(z.rows, j, left);
     columns.template fetch<WHOLE>(z.columns, j, left);
-    rows_t::template terms<WHOLE>(weight[0], score[0], z.rows, w, j, label,
-                                  from, left);
-    columns.template terms<WHOLE>(weight[1], score[1], z.columns, w, j, label,
-                                  from, left);
+    rows_t::template terms<WHOLE>(weight[0], score[0], z.rows, w, j, x, from,
+                                  left);
+    columns.template terms<WHOLE>(weight[1], score[1], z.columns, w, j, x, from,
+                                  left);
     rows_t::add(z.rows, weight[0], score[0]);
     columns.add(z.columns, weight[1], score[1]);
   }

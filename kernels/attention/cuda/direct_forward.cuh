@@ -10,6 +10,7 @@
 #define DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 
 #include "kernels/attention/cuda/fragments.cuh"
+#include "kernels/attention/cuda/running_softmax.cuh"
 #include "kernels/attention/cuda/tile_forward_row.cuh"
 
 namespace dfgnn {
@@ -238,8 +239,7 @@ struct direct_forward {
         store_once<math::PIECE>(to + f, x);
       });
       if (p.lse && lane % 4 == 0)
-        p.lse[int64_t(node) * p.heads + head] =
-            all == 0.0f ? -INFINITY : (m[r] + log2_fast(all)) * float(kLn2);
+        p.lse[int64_t(node) * p.heads + head] = log_sum_exp(m[r], all);
     }
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)

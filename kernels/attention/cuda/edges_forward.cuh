@@ -116,8 +116,8 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       if (!live)
         s[i] = -A(INFINITY);
     }
-    edge_soften<U>(weight, s, z.m, z.l,
-                   [&](int h, A scale) { rescale(z, h, scale); });
+    soften<U>(weight, s, z.m, z.l,
+              [&](int h, A scale) { rescale(z, h, scale); });
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       bool kept[S];
@@ -184,8 +184,8 @@ struct edge_forward : edge_walk<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
       if (walk_t::whole(w)) {
         if (p.lse && writes)
           static_cast<A *>(p.lse)[int64_t(w.row) * HEADS + this->head(h)] =
-              l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
-        rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+              log_sum_exp(z.m[h], l);
+        rescale(z, h, inverse_sum(l));
       } else if (writes) {
         A *state = static_cast<A *>(p.partial_state) +
                    (int64_t(w.slot) * HEADS + this->head(h)) * 2;

@@ -10,6 +10,7 @@
 
 #include "kernels/attention/cuda/edges.h"
 #include "kernels/attention/cuda/lanes.cuh"
+#include "kernels/attention/cuda/running_softmax.cuh"
 
 namespace dfgnn {
 
@@ -279,40 +280,6 @@ __device__ __forceinline__ void edge_put_pair(A weight, A ds, void *pairs,
     __stcs(static_cast<float2 *>(pairs) + at, make_float2(weight, ds));
   else
     __stcs(static_cast<double2 *>(pairs) + at, make_double2(weight, ds));
-}
-
-/* weight = exp2(s - m) of U edges, and l their sum.  m follows the largest
- * score at a distance, so that older sums are seldom scaled: scale(h, factor)
- * scales the sums of state h. */
-template <int U, int N, int S, typename A, class Scale>
-__device__ __forceinline__ void edge_soften(A (&weight)[N], const A (&s)[N],
-                                            A (&m)[S], A (&l)[S],
-                                            const Scale &scale) {
-  constexpr A kSlack = A(8);
-  A top[S];
-  bool raised = false;
-#pragma unroll
-  for (int h = 0; h < S; ++h) {
-    top[h] = s[h];
-#pragma unroll
-    for (int u = 1; u < U; ++u)
-      top[h] = max_of(top[h], s[u * S + h]);
-    raised = raised || top[h] > m[h] + kSlack;
-  }
-  if (__any_sync(kFullMask, raised))
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
-      const A old = m[h];
-      m[h] = max_of(old, top[h]);
-      const A factor = exp2_fast(old - m[h]);
-      l[h] *= factor;
-      scale(h, factor);
-    }
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    weight[i] = exp2_fast(s[i] - m[i % S]);
-    l[i % S] += weight[i];
-  }
 }
 
 /* A chunk of a row's edge features in a warp's shared memory, as numbers of

@@ -102,8 +102,8 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
         __stcs(static_cast<A *>(p.weights) + edge[u] * HEADS + this->head(h),
                s[i]);
     }
-    edge_soften<U>(weight, s, z.m, z.l,
-                   [&](int h, A scale) { rescale(z, h, scale); });
+    soften<U>(weight, s, z.m, z.l,
+              [&](int h, A scale) { rescale(z, h, scale); });
     if constexpr (lift_t::DROPOUT)
 #pragma unroll
       for (int i = 0; i < U * S; ++i)
@@ -152,8 +152,8 @@ struct edge_lift_forward : edge_lift<OP, T, VEC, L, HL, S, U, HEADS, DIM,
       if (lift_t::whole(w)) {
         if (p.lse && writes)
           static_cast<A *>(p.lse)[int64_t(w.row) * HEADS + this->head(h)] =
-              l == A(0) ? -A(INFINITY) : (z.m[h] + log2_fast(l)) * A(kLn2);
-        rescale(z, h, l == A(0) ? A(0) : reciprocal(l));
+              log_sum_exp(z.m[h], l);
+        rescale(z, h, inverse_sum(l));
       } else if (writes) { /* sums stay relative to the item's own maximum */
         A *state = static_cast<A *>(p.partial_state) +
                    (int64_t(w.slot) * HEADS + this->head(h)) * 2;

@@ -4,6 +4,7 @@
 #define DFGNN_ATTENTION_CUDA_MERGE_CUH
 
 #include "kernels/attention/cuda/attend.h"
+#include "kernels/attention/cuda/running_softmax.cuh"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
@@ -59,8 +60,7 @@ __global__ void __launch_bounds__(256)
         narrow<T>(sum * inverse);
   }
   if (threadIdx.x == 0 && p.lse)
-    static_cast<A *>(p.lse)[int64_t(row) * p.heads + head] =
-        l == A(0) ? -A(INFINITY) : (m + log2_fast(l)) * A(kLn2);
+    static_cast<A *>(p.lse)[int64_t(row) * p.heads + head] = log_sum_exp(m, l);
 }
 
 } // namespace dfgnn

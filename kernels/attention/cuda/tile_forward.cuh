@@ -12,6 +12,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 
+#include "kernels/attention/cuda/running_softmax.cuh"
 #include "kernels/attention/cuda/tile_forward_math.cuh"
 #include "kernels/attention/cuda/tile_forward_row.cuh"
 
@@ -381,8 +382,7 @@ struct tile_forward {
           }
       }
       if (p.lse && t == 0)
-        p.lse[int64_t(row) * p.heads + head] =
-            l[r] == 0.0f ? -INFINITY : (z.m[r] + log2_fast(l[r])) * float(kLn2);
+        p.lse[int64_t(row) * p.heads + head] = log_sum_exp(z.m[r], l[r]);
     }
   }
 
