@@ -161,7 +161,7 @@ step_regret() {
 }
 
 plot() { # NAME TITLE X
-  command -v dfgnn-plot >/dev/null && command -v jq >/dev/null &&
+  command -v node >/dev/null && command -v jq >/dev/null &&
     [ -s "$out/$1.json" ] || return 0
   sh "$bench/plot.sh" "$out/$1.json" "$out/$1.svg" "$2" "$3" ||
     say "no picture of $1"

@@ -1,10 +1,12 @@
 # lib.sh - functions of the scripts of bench/, which source it
 #
-# The tools are taken from BUILD/tools and BUILD/bench, or from PATH.
+# The tools are taken from BUILD/tools or from PATH; dfgnn-plot, which wants node,
+# stands here.
 
 set -eu
 bench=$(cd "$(dirname "$0")" && pwd)
-[ -z "${BUILD-}" ] || PATH=$BUILD/tools:$BUILD/bench:$PATH
+[ -z "${BUILD-}" ] || PATH=$BUILD/tools:$PATH
+PATH=$bench:$PATH
 # needs PROGRAM...: ends the script if one is not found
 needs() {
   for program; do

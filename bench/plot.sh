@@ -1,5 +1,5 @@
 #!/bin/sh
-# Draws figures of dfgnn-bench --json by dfgnn-plot of the build.
+# Draws figures of dfgnn-bench --json by dfgnn-plot.
 #
 #   bench/plot.sh FILE.json OUT.svg TITLE X [LINE [Y]]
 #
@@ -7,7 +7,7 @@
 # line (default: the row's roles), Y a number (default .median_ms).  Both axes are
 # logarithmic.  Rows without a LINE or a Y are left out.
 . "$(dirname "$0")/lib.sh"
-needs jq dfgnn-plot
+needs jq dfgnn-plot node
 
 [ $# -ge 4 ] || {
   sed -n '2,9s/^# \{0,1\}//p' "$0" >&2

@@ -5,7 +5,7 @@
 #
 #   bench/reorder.sh OUT GRAPH... [OPTIONS OF dfgnn-bench]
 #
-# Makes OUT.json, unless it is there, OUT.svg, if there is dfgnn-plot, and prints a
+# Makes OUT.json, unless it is there, OUT.svg, if there is node, and prints a
 # Markdown table.  A bar, and a cell, is the geometric mean over the variants of
 # the mapping; OPTIONS such as --op, --pass, --dim, --device and --variants choose
 # the problem and the variants.  ORDERS=LIST names orders instead of all.
@@ -37,8 +37,8 @@ rows |
  "| \(map(1 / .ratio) | max | figure) " +
  "| \(map(.payback_calls // empty) | median // "never") |")' "$out.json"
 
-command -v dfgnn-plot >/dev/null || {
-  say "dfgnn-plot is not found: no $out.svg; BUILD=DIR names the build folder"
+command -v node >/dev/null || {
+  say "node is not found: no $out.svg"
   exit 0
 }
 work=$(mktemp -d)

@@ -5,7 +5,7 @@
 #   bench/report.sh [--check | --tables]
 #
 # A table stands between the lines <!-- table NAME --> and <!-- end -->.  Pictures
-# need dfgnn-plot of the build.  With --check nothing is written: the script exits
+# need node.  With --check nothing is written: the script exits
 # with 1 if a table differs from the figures; --tables prints all tables as JSON.
 . "$(dirname "$0")/lib.sh"
 needs jq
@@ -110,7 +110,7 @@ for file in docs/performance.md README.md; do
 done
 [ "$mode" != --check ] || exit 0
 
-needs dfgnn-plot
+needs dfgnn-plot node
 mkdir -p "$figures"
 h200=$bench/results/h200
 export XLABEL YLABEL=ms

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/section.h"
-#include "report/svg.h"
+#include "base/error.h"
+#include "report/write.h"
+
+/* Pairs and devices that a page lists. */
+enum { MOST_PAIRS = 1000, MOST_DEVICES = 16 };
 
 typedef enum verdict { FASTER, SLOWER, SAME, AMBIGUOUS, VERDICTS } verdict;
 static const char *const verdict_names[VERDICTS] = {"faster", "slower", "same",
@@ -105,168 +108,96 @@ static pair *pairs_of(size_t *count, size_t *shared, const report_data *here,
   return list;
 }
 
-static void put_times(dfgnn_page *page, const pair *list, size_t count) {
-  double *x = malloc((2 * count + 1) * sizeof *x), *y = x + count;
-  if (!x) {
-    page->failed = 1;
-    return;
-  }
-  dfgnn_chart chart = {.page = page,
-                       .width = 560,
-                       .height = 320,
-                       .right = 130,
-                       .title = "Times of the winners in both",
-                       .x_label = "ms in the other",
-                       .y_label = "time here over there",
-                       .x = {.logarithmic = 1},
-                       .y = {.logarithmic = 1}};
-  for (size_t i = 0; i < count; i++) {
-    x[i] = list[i].there->arm[0].row->median_ms;
-    y[i] = list[i].ratio;
-  }
-  dfgnn__axis_fit(&chart.x, x, count);
-  dfgnn__axis_fit(&chart.y, y, count);
-  chart.y.low = fmin(chart.y.low, 0.9);
-  chart.y.high = fmax(chart.y.high, 1.1);
-  dfgnn__page_raw(page, "<figure>");
-  dfgnn__chart_begin(&chart);
-  dfgnn__chart_level(&chart, 1);
-  static const int colours[VERDICTS] = {2, 6, 7, 4};
-  for (int v = 0; v < VERDICTS; v++) {
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++)
-      if (list[i].verdict == (verdict)v) {
-        x[n] = list[i].there->arm[0].row->median_ms;
-        y[n++] = list[i].ratio;
-      }
-    if (n)
-      dfgnn__chart_dots(&chart, colours[v], 2.2, x, y, n);
-    dfgnn__chart_legend(&chart, v, colours[v], verdict_names[v]);
-  }
-  dfgnn__chart_end(&chart);
-  dfgnn__page_raw(page, "</figure>\n");
-  free(x);
+/* [verdict, problem in the page or -1, graph, shape, ms here, ms there, ratio,
+ * low, high, kept, winner here, winner there] */
+static void put_pair(report_writer *w, const pair *x) {
+  const report_problem *here = x->here;
+  const int64_t graph = dfgnn__report_graph(w, here->graph);
+  const int64_t shape = dfgnn__report_shape(w, here->shape);
+  const int64_t winners[] = {
+      dfgnn__report_name(w, here->arm[0].row->variant),
+      dfgnn__report_name(w, x->there->arm[0].row->variant)};
+  const double figures[] = {here->arm[0].row->median_ms,
+                            x->there->arm[0].row->median_ms,
+                            x->ratio,
+                            x->low,
+                            x->high,
+                            x->kept};
+  dfgnn__json_open(w->page, NULL, '[');
+  dfgnn__json_count(w->page, NULL, (int64_t)x->verdict);
+  dfgnn__json_count(w->page, NULL,
+                    (int64_t)w->problem[here - w->data->problem] - 1);
+  dfgnn__json_count(w->page, NULL, graph);
+  dfgnn__json_count(w->page, NULL, shape);
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+    dfgnn__json_number(w->page, NULL, figures[i]);
+  for (size_t i = 0; i < 2; i++)
+    dfgnn__json_count(w->page, NULL, winners[i]);
+  dfgnn__json_close(w->page, ']');
 }
 
-static void put_pair(dfgnn_page *page, const report_data *d, const pair *x) {
-  dfgnn__page_f(page, "<tr class=j%d><td>", (int)x->verdict);
-  dfgnn__page_raw(page, verdict_names[x->verdict]);
-  dfgnn__page_raw(page, "<td class=k>");
-  dfgnn__report_link(page, d, x->here);
-  dfgnn__page_raw(page, "<td>");
-  dfgnn__page_ms(page, x->here->arm[0].row->median_ms);
-  dfgnn__page_raw(page, "<td>");
-  dfgnn__page_ms(page, x->there->arm[0].row->median_ms);
-  dfgnn__page_f(page, "<td>%.3f<td>%.3f\xe2\x80\x93%.3f<td>", x->ratio, x->low,
-                x->high);
-  dfgnn__page_figure(page, x->kept);
-  dfgnn__page_raw(page, "<td class=v>");
-  dfgnn__page_text(page, x->there->decision->ranked[0].variant);
-  dfgnn__page_raw(page, "<td class=v>");
-  if (changed(x))
-    dfgnn__page_text(page, x->here->decision->ranked[0].variant);
-  dfgnn__page_raw(page, "\n");
-}
-
-static void put_environment(dfgnn_page *page, const char *where,
-                            const report_data *d) {
-  dfgnn__page_raw(page, "<li>");
-  dfgnn__page_raw(page, where);
-  for (size_t i = 0; i < d->devices; i++) {
-    const dfgnn_measurement *row = d->device[i].row;
-    dfgnn__page_raw(page, i ? "; " : ": ");
-    dfgnn__page_text(page, *row->model ? row->model : row->arch);
-    dfgnn__page_raw(page, ", driver ");
-    dfgnn__page_text(page, *row->driver ? row->driver : "none");
-    dfgnn__page_raw(page, ", runtime ");
-    dfgnn__page_text(page, row->runtime);
-    dfgnn__page_raw(page, ", dfgnn ");
-    dfgnn__page_text(page, row->library);
+static void put_environments(report_writer *w, const report_data *other) {
+  dfgnn__json_open(w->page, "devices", '[');
+  for (size_t i = 0; i < other->devices && i < MOST_DEVICES; i++) {
+    const dfgnn_measurement *row = other->device[i].row;
+    dfgnn__json_open(w->page, NULL, '{');
+    dfgnn__json_string(w->page, "model", *row->model ? row->model : row->arch);
+    dfgnn__json_string(w->page, "driver", row->driver);
+    dfgnn__json_string(w->page, "runtime", row->runtime);
+    dfgnn__json_string(w->page, "library", row->library);
+    dfgnn__json_count(w->page, "problems", (int64_t)other->device[i].problems);
+    dfgnn__json_close(w->page, '}');
   }
-  dfgnn__page_f(page, " (%zu problems)</li>", d->problems);
+  dfgnn__json_close(w->page, ']');
 }
 
-static void put_all(dfgnn_page *page, const report_data *d,
-                    const report_data *other) {
+static dfgnn_status put_all(report_writer *w, const report_data *other) {
+  const report_data *d = w->data;
   size_t count, shared, number[VERDICTS] = {0}, winners = 0;
   pair *list = pairs_of(&count, &shared, d, other);
-  if (!list) {
-    page->failed = 1;
-    return;
-  }
   double *ratio = malloc((count + 1) * sizeof *ratio);
+  if (!list || !ratio) {
+    free(list);
+    free(ratio);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a report");
+  }
   for (size_t i = 0; i < count; i++) {
     number[list[i].verdict]++;
     winners += (size_t)changed(&list[i]);
-    if (ratio)
-      ratio[i] = list[i].ratio;
+    ratio[i] = list[i].ratio;
   }
-  dfgnn__page_raw(page, "<div class=\"tiles\">");
-  for (int v = 0; v < VERDICTS; v++) {
-    dfgnn__page_f(page, "<div class=\"tile j%d\"><b>%zu</b><span>", v,
-                  number[v]);
-    dfgnn__page_raw(page, verdict_names[v]);
-    dfgnn__page_raw(page, "</span></div>");
-  }
-  dfgnn__page_f(page,
-                "<div class=\"tile\"><b>%zu</b><span>winners changed"
-                "</span></div><div class=\"tile\"><b>",
-                winners);
-  dfgnn__page_figure(page,
-                     ratio ? dfgnn__report_mean(NULL, ratio, count) : NAN);
-  dfgnn__page_raw(page, "</b><span>time here over there, geometric mean</span>"
-                        "</div></div>\n<ul>");
-  put_environment(page, "here", d);
-  put_environment(page, "the other", other);
-  dfgnn__page_f(page,
-                "<li>%zu problems are in both; %zu are here alone, %zu "
-                "there alone</li></ul>\n",
-                shared, d->problems - shared, other->problems - shared);
-  if (count) {
-    put_times(page, list, count);
-    dfgnn__page_raw(page, "<div class=\"wide tall\"><table class=\"rank "
-                          "sort\"><thead><tr><th>verdict<th class=k>problem"
-                          "<th>here<th>there<th>ratio<th>interval"
-                          "<th>the other's winner<th class=k>winner there"
-                          "<th class=k>winner here, if it changed"
-                          "<tbody>\n");
-  }
-  size_t listed = 0;
-  for (size_t i = 0; i < count; i++)
-    if (list[i].verdict != SAME || changed(&list[i])) {
-      put_pair(page, d, &list[i]);
-      listed++;
-    }
-  if (count)
-    dfgnn__page_f(page,
-                  "</table></div>\n<p>Not listed: %zu problems that the same "
-                  "variant wins in the same time.</p>\n",
-                  count - listed);
+  report_mean mean;
+  mean.value = dfgnn__report_mean(&mean.count, &mean.error, ratio, count);
+  dfgnn__json_open(w->page, "against", '{');
+  for (int v = 0; v < VERDICTS; v++)
+    dfgnn__json_count(w->page, verdict_names[v], (int64_t)number[v]);
+  dfgnn__json_count(w->page, "winners", (int64_t)winners);
+  dfgnn__json_count(w->page, "shared", (int64_t)shared);
+  dfgnn__json_count(w->page, "compared", (int64_t)count);
+  dfgnn__json_count(w->page, "here", (int64_t)(d->problems - shared));
+  dfgnn__json_count(w->page, "there", (int64_t)(other->problems - shared));
+  dfgnn__json_count(w->page, "rows", (int64_t)d->input->other_count);
+  dfgnn__json_number(w->page, "mean", mean.value);
+  dfgnn__json_number(w->page, "error", mean.error);
+  put_environments(w, other);
+  dfgnn__json_open(w->page, "pairs", '[');
+  for (size_t i = 0; i < count && i < MOST_PAIRS; i++)
+    put_pair(w, &list[i]);
+  dfgnn__json_close(w->page, ']');
+  dfgnn__json_close(w->page, '}');
   free(ratio);
   free(list);
+  return DFGNN_OK;
 }
 
-void dfgnn__report_against(dfgnn_page *page, const report_data *d) {
+dfgnn_status dfgnn__report_against(report_writer *w) {
   report_data other;
-  const dfgnn_report_input input = {.row = d->input->other_row,
-                                    .count = d->input->other_count};
-  if (!d->input->other)
-    return;
-  dfgnn__page_section(page, "against", "Against another store");
-  dfgnn__page_raw(
-      page,
-      "<p>Winners of the problems that both stores have, by their 95 % "
-      "intervals: those that became faster or slower are apart by more than "
-      "the margin of a tie (1.5 %), the same ones are within it, and of the "
-      "ambiguous ones the intervals cannot tell. Ratios are of times here "
-      "over there, below 1 is faster; runs of different days differ by their "
-      "clocks, too. <i>The other's winner</i> compares the same variant in "
-      "both: it tells a kernel that changed from a choice that changed.</p>\n");
-  if (dfgnn__report_data_make(&other, &input, 1)) {
-    page->failed = 1;
-  } else {
-    put_all(page, d, &other);
-    dfgnn__report_data_free(&other);
-  }
-  dfgnn__page_section_end(page);
+  const dfgnn_report_input input = {.row = w->data->input->other_row,
+                                    .count = w->data->input->other_count};
+  dfgnn_status status = dfgnn__report_data_make(&other, &input, 1);
+  if (status)
+    return status;
+  status = put_all(w, &other);
+  dfgnn__report_data_free(&other);
+  return status;
 }

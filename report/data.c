@@ -19,7 +19,9 @@ static int usable(void *unused, const char *variant, int revision) {
 static int by_problem(const void *a, const void *b) {
   const dfgnn_measurement *x = *(const dfgnn_measurement *const *)a;
   const dfgnn_measurement *y = *(const dfgnn_measurement *const *)b;
-  const int c = dfgnn__problem_compare(x, y);
+  int c = dfgnn__problem_compare(x, y);
+  if (!c)
+    c = strcmp(x->variant, y->variant);
   return c ? c : (x > y) - (x < y);
 }
 
@@ -47,16 +49,15 @@ static int same_device(const dfgnn_measurement *a, const dfgnn_measurement *b) {
          a->cache_bytes == b->cache_bytes;
 }
 
+/* Decisions are ordered by device, so that it is the last one or a new one. */
 static size_t device_of(report_data *d, const dfgnn_measurement *row) {
-  size_t i = 0;
-  while (i < d->devices && !same_device(d->device[i].row, row))
-    i++;
-  if (i == d->devices)
+  if (!d->devices || !same_device(d->device[d->devices - 1].row, row))
     d->device[d->devices++].row = row;
-  if (row->time > d->device[i].row->time)
-    d->device[i].row = row;
-  d->device[i].problems++;
-  return i;
+  report_device *last = &d->device[d->devices - 1];
+  if (row->time > last->row->time)
+    last->row = row;
+  last->problems++;
+  return d->devices - 1;
 }
 
 /* Options are named only where they are not the default, such as cold caches.
@@ -75,20 +76,37 @@ static void text_of(char *text, size_t size, const dfgnn_measurement *row) {
            row->deterministic ? "" : " any order", extras);
 }
 
+/* The slot of a key in a table of open addressing, [places] of index + 1, a
+ * power of two; slots that are free have 0. */
+static size_t *slot_of(size_t *place, size_t places, uint64_t key,
+                       uint64_t (*key_of)(const report_data *, size_t),
+                       const report_data *d) {
+  size_t i = dfgnn__fold(0, key) & (places - 1);
+  while (place[i] && key_of(d, place[i] - 1) != key)
+    i = (i + 1) & (places - 1);
+  return &place[i];
+}
+
+static uint64_t key_of_shape(const report_data *d, size_t i) {
+  return d->shape[i].key;
+}
+
+static uint64_t key_of_graph(const report_data *d, size_t i) {
+  return d->graph[i].row->signature.fingerprint;
+}
+
 static size_t shape_of(report_data *d, const dfgnn_measurement *row,
                        size_t device) {
-  const uint64_t key = dfgnn__key_sized(row);
-  size_t i = 0;
-  while (i < d->shapes &&
-         (d->shape[i].key != key || d->shape[i].device != device))
-    i++;
-  if (i == d->shapes) {
-    report_shape *s = &d->shape[d->shapes++];
+  const uint64_t key = dfgnn__fold(dfgnn__key_sized(row), device);
+  size_t *slot = slot_of(d->place, d->places, key, key_of_shape, d);
+  if (!*slot) {
+    report_shape *s = &d->shape[d->shapes];
     *s = (report_shape){.row = row, .device = device, .key = key};
     text_of(s->text, sizeof s->text, row);
+    *slot = ++d->shapes;
   }
-  d->shape[i].problems++;
-  return i;
+  d->shape[*slot - 1].problems++;
+  return *slot - 1;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -116,9 +134,12 @@ static void name_graph(report_data *d, report_graph *g) {
     }
   if (*g->row->graph)
     snprintf(g->name, sizeof g->name, "%s", g->row->graph);
+  else if (g->given)
+    snprintf(g->name, sizeof g->name, "%s", g->given->name);
   else
-    snprintf(g->name, sizeof g->name, "%016llx",
-             (unsigned long long)g->row->signature.fingerprint);
+    snprintf(g->name, sizeof g->name, "%lld nodes, %lld edges",
+             (long long)g->signature->destinations,
+             (long long)g->signature->edges);
 }
 
 /* Graphs are told apart by fingerprint; each has the label of its newest row.
@@ -155,11 +176,14 @@ static void find_graphs(report_data *d) {
 }
 
 static size_t graph_of(const report_data *d, const dfgnn_measurement *row) {
-  size_t i = 0;
-  while (i < d->graphs &&
-         d->graph[i].row->signature.fingerprint != row->signature.fingerprint)
-    i++;
-  return i;
+  const uint64_t key = row->signature.fingerprint;
+  return *slot_of(d->place, d->places, key, key_of_graph, d) - 1;
+}
+
+static void index_graphs(report_data *d) {
+  memset(d->place, 0, d->places * sizeof *d->place);
+  for (size_t i = 0; i < d->graphs; i++)
+    *slot_of(d->place, d->places, key_of_graph(d, i), key_of_graph, d) = i + 1;
 }
 
 /* ---- problems ------------------------------------------------------------ */
@@ -172,6 +196,9 @@ static int by_place(const void *a, const void *b) {
     return x->graph < y->graph ? -1 : 1;
   return (x->decision > y->decision) - (x->decision < y->decision);
 }
+
+/* Choices are told for so many devices; a store has one or a few. */
+enum { MOST_DEVICES = 16 };
 
 static void open_device(report_data *d, report_device *v) {
   v->info = dfgnn__train_device(v->row);
@@ -205,8 +232,11 @@ static int allocate(report_data *d) {
   d->shape = calloc(count, sizeof *d->shape);
   d->problem = calloc(count, sizeof *d->problem);
   d->sorted = calloc(d->input->count + 1, sizeof *d->sorted);
-  return d->arms && d->device && d->graph && d->shape && d->problem &&
-         d->sorted;
+  for (d->places = 16; d->places < 2 * count; d->places *= 2)
+    ;
+  d->place = calloc(d->places, sizeof *d->place);
+  return d->place && d->arms && d->device && d->graph && d->shape &&
+         d->problem && d->sorted;
 }
 
 dfgnn_status dfgnn__report_data_make(report_data *d,
@@ -230,19 +260,23 @@ dfgnn_status dfgnn__report_data_make(report_data *d,
     if (d->decisions->decision[i].count)
       d->problem[d->problems++].decision = &d->decisions->decision[i];
   find_graphs(d);
+  for (size_t i = 0; i < d->problems; i++) {
+    report_problem *p = &d->problem[i];
+    p->device = device_of(d, &p->decision->problem);
+    p->shape = shape_of(d, &p->decision->problem, p->device);
+  }
+  index_graphs(d);
   report_arm *arm = d->arms;
   for (size_t i = 0; i < d->problems; i++) {
     report_problem *p = &d->problem[i];
     find_rows(d, p);
-    p->device = device_of(d, &p->decision->problem);
-    p->shape = shape_of(d, &p->decision->problem, p->device);
     p->graph = graph_of(d, &p->decision->problem);
     d->graph[p->graph].problems++;
     p->arm = arm;
     arm += p->decision->count;
   }
   qsort(d->problem, d->problems, sizeof *d->problem, by_place);
-  for (size_t i = 0; i < d->devices && !brief; i++)
+  for (size_t i = 0; i < d->devices && i < MOST_DEVICES && !brief; i++)
     open_device(d, &d->device[i]);
   if (!brief && dfgnn__model_open(&d->model, NULL, NULL))
     d->model = NULL; /* a report without predictions is a report */
@@ -256,6 +290,7 @@ void dfgnn__report_data_free(report_data *d) {
   for (size_t i = 0; i < d->devices; i++)
     if (d->device[i].table)
       dfgnn__table_destroy(d->device[i].table);
+  free(d->place);
   free(d->sorted);
   free(d->problem);
   free(d->shape);

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define DASH "\xe2\x80\x93"
 
 void dfgnn__page_free(dfgnn_page *page) {
   free(page->text);
@@ -84,22 +81,22 @@ static size_t sequence(const unsigned char *text) {
   return 0;
 }
 
-void dfgnn__page_text(dfgnn_page *page, const char *text) {
-  static const struct {
-    char c;
-    const char *escaped;
-  } special[] = {{'&', "&amp;"},
-                 {'<', "&lt;"},
-                 {'>', "&gt;"},
-                 {'"', "&quot;"},
-                 {'\'', "&#39;"}};
+typedef struct escape {
+  char c;
+  const char *text;
+} escape;
+
+/* Adds text whose characters of the table are replaced, and what is no text,
+ * too. */
+static void add_escaped(dfgnn_page *page, const char *text,
+                        const escape *escapes, size_t count) {
   const unsigned char *at = (const unsigned char *)(text ? text : "");
   while (*at) {
     const size_t size = sequence(at);
     const char *escaped = size ? NULL : "\xef\xbf\xbd";
-    for (size_t k = 0; k < sizeof special / sizeof *special; k++)
-      if ((char)*at == special[k].c)
-        escaped = special[k].escaped;
+    for (size_t k = 0; k < count; k++)
+      if ((char)*at == escapes[k].c)
+        escaped = escapes[k].text;
     if (escaped)
       dfgnn__page_raw(page, escaped);
     else
@@ -108,80 +105,59 @@ void dfgnn__page_text(dfgnn_page *page, const char *text) {
   }
 }
 
-typedef struct unit {
-  double size; /* the unit is used from this value on */
-  const char *name;
-} unit;
+void dfgnn__page_text(dfgnn_page *page, const char *text) {
+  static const escape markup[] = {{.c = '&', .text = "&amp;"},
+                                  {.c = '<', .text = "&lt;"},
+                                  {.c = '>', .text = "&gt;"},
+                                  {.c = '"', .text = "&quot;"},
+                                  {.c = '\'', .text = "&#39;"}};
+  add_escaped(page, text, markup, sizeof markup / sizeof *markup);
+}
 
-/* units: the largest first; the last one serves all smaller values. */
-static void scaled(dfgnn_page *page, double x, const unit *units) {
-  if (!isfinite(x)) {
-    dfgnn__page_raw(page, DASH);
-    return;
+/* ---- JSON ---------------------------------------------------------------- */
+
+/* Begins a value: after another one comes a comma. */
+static void begin(dfgnn_page *page, const char *key) {
+  const char last = page->size ? page->text[page->size - 1] : '{';
+  if (last != '{' && last != '[' && last != '>')
+    append(page, ",", 1);
+  if (key) {
+    append(page, "\"", 1);
+    dfgnn__page_raw(page, key);
+    append(page, "\":", 2);
   }
-  while (units[1].name && fabs(x) < units[0].size)
-    units++;
-  const double y = x / units[0].size;
-  const int digits = fabs(y) < 9.995 ? 2 : fabs(y) < 99.95 ? 1 : 0;
-  dfgnn__page_f(page, "%.*f ", digits, y);
-  dfgnn__page_raw(page, units[0].name);
 }
 
-void dfgnn__page_ms(dfgnn_page *page, double ms) {
-  static const unit units[] = {
-      {1e3, "s"}, {1, "ms"}, {1e-3, "\xc2\xb5s"}, {1e-6, "ns"}, {0, NULL}};
-  scaled(page, ms, units);
+void dfgnn__json_open(dfgnn_page *page, const char *key, char bracket) {
+  begin(page, key);
+  append(page, &bracket, 1);
 }
 
-void dfgnn__page_seconds(dfgnn_page *page, double s) {
-  static const unit units[] = {
-      {3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"}, {0, NULL}};
-  scaled(page, s, units);
+void dfgnn__json_close(dfgnn_page *page, char bracket) {
+  append(page, &bracket, 1);
 }
 
-void dfgnn__page_bytes(dfgnn_page *page, double bytes) {
-  static const unit units[] = {
-      {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}, {1, "B"}, {0, NULL}};
-  if (bytes == 0)
-    dfgnn__page_raw(page, "0");
+void dfgnn__json_string(dfgnn_page *page, const char *key, const char *text) {
+  static const escape script[] = {{.c = '"', .text = "\\\""},
+                                  {.c = '\\', .text = "\\\\"},
+                                  {.c = '<', .text = "\\u003c"},
+                                  {.c = '>', .text = "\\u003e"},
+                                  {.c = '&', .text = "\\u0026"}};
+  begin(page, key);
+  append(page, "\"", 1);
+  add_escaped(page, text, script, sizeof script / sizeof *script);
+  append(page, "\"", 1);
+}
+
+void dfgnn__json_number(dfgnn_page *page, const char *key, double x) {
+  begin(page, key);
+  if (isfinite(x))
+    dfgnn__page_f(page, "%.4g", x);
   else
-    scaled(page, bytes, units);
+    dfgnn__page_raw(page, "null");
 }
 
-void dfgnn__page_figure(dfgnn_page *page, double x) {
-  if (!isfinite(x))
-    dfgnn__page_raw(page, DASH);
-  else if (fabs(x) >= 999.5 && fabs(x) < 1e6)
-    dfgnn__page_f(page, "%.0f", x);
-  else
-    dfgnn__page_f(page, "%.3g", x);
-}
-
-void dfgnn__page_share(dfgnn_page *page, double share) {
-  if (isfinite(share))
-    dfgnn__page_f(page, share < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
-  else
-    dfgnn__page_raw(page, DASH);
-}
-
-void dfgnn__page_day(dfgnn_page *page, int64_t time) {
-  struct tm day;
-  const time_t t = (time_t)time;
-  if (time > 0 && gmtime_r(&t, &day))
-    dfgnn__page_f(page, "%04d-%02d-%02d", day.tm_year + 1900, day.tm_mon + 1,
-                  day.tm_mday);
-  else
-    dfgnn__page_raw(page, DASH);
-}
-
-void dfgnn__page_section(dfgnn_page *page, const char *id, const char *title) {
-  dfgnn__page_raw(page, "\n<section id=\"");
-  dfgnn__page_raw(page, id);
-  dfgnn__page_raw(page, "\"><h2>");
-  dfgnn__page_raw(page, title);
-  dfgnn__page_raw(page, "</h2>\n");
-}
-
-void dfgnn__page_section_end(dfgnn_page *page) {
-  dfgnn__page_raw(page, "</section>\n");
+void dfgnn__json_count(dfgnn_page *page, const char *key, int64_t x) {
+  begin(page, key);
+  dfgnn__page_f(page, "%lld", (long long)x);
 }

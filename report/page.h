@@ -1,7 +1,9 @@
-/* page.h - a growing text of HTML and SVG
+/* page.h - a growing text of HTML and of JSON in it
  *
- * Text from a store, a file's name or the command line is escaped; everything
- * else is written by this library. */
+ * Text from a store, a file's name or the command line is escaped for the place
+ * where it stands; everything else is written by this library.  JSON is written
+ * by hand, since the library links no writer of it (the tools use jansson) and
+ * a page of some megabytes needs no tree. */
 #ifndef DFGNN_REPORT_PAGE_H
 #define DFGNN_REPORT_PAGE_H
 
@@ -26,16 +28,13 @@ void dfgnn__page_f(dfgnn_page *page, const char *format, ...)
  * double quotes.  NULL is "". */
 void dfgnn__page_text(dfgnn_page *page, const char *text);
 
-/* Numbers as people read them; a dash for NaN and infinities. */
-void dfgnn__page_ms(dfgnn_page *page, double ms);       /* 8.2 us */
-void dfgnn__page_seconds(dfgnn_page *page, double s);   /* 8.2 s, 1.5 h */
-void dfgnn__page_bytes(dfgnn_page *page, double bytes); /* 1.2 MB */
-void dfgnn__page_figure(dfgnn_page *page, double x);    /* three digits */
-void dfgnn__page_share(dfgnn_page *page, double share); /* 16 % */
-void dfgnn__page_day(dfgnn_page *page, int64_t time);   /* 2026-11-30, in UTC */
-
-/* Begins and ends a section, which the table of contents leads to. */
-void dfgnn__page_section(dfgnn_page *page, const char *id, const char *title);
-void dfgnn__page_section_end(dfgnn_page *page);
+/* JSON: a value follows a comma wherever one is due.  key is NULL within an
+ * array and is a word of ours; a string is any text, escaped so that neither
+ * JSON nor a script element of HTML ends in it; NaN and infinities are null. */
+void dfgnn__json_open(dfgnn_page *page, const char *key, char bracket);
+void dfgnn__json_close(dfgnn_page *page, char bracket);
+void dfgnn__json_string(dfgnn_page *page, const char *key, const char *text);
+void dfgnn__json_number(dfgnn_page *page, const char *key, double x);
+void dfgnn__json_count(dfgnn_page *page, const char *key, int64_t x);
 
 #endif

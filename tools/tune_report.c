@@ -112,8 +112,9 @@ const tool_command tune_report = {
     .most = -1,
     .summary = "Make a page of HTML about the measurements",
     .text =
-        "Makes one file that needs no network: the contents of the stores, a "
-        "map of graphs and problems with the gain of tuning, the variants of "
+        "Makes one file that needs no network, drawn by its script: how much "
+        "faster tuned choices are and what to tune next, a map of graphs and "
+        "problems with the gain of tuning, the variants of "
         "each problem with their intervals, floors and predicted times, the "
         "effect of each parameter, the graphs and those near them, the cost "
         "of tuning, and the loss that there would have been on graphs without "

@@ -1,6 +1,7 @@
 """dfgnn.report gives pages that notebooks show."""
 
 import base64
+import json
 import os
 import re
 import subprocess
@@ -21,7 +22,10 @@ def test_a_report_is_a_page_that_notebooks_show(tmp_path):
     assert page.html.startswith("<!DOCTYPE html>")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.html
     assert "<script>alert" not in page.html
-    assert "sources by degree" in page.html
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page.html,
+                                re.S).group(1))
+    assert sum(data["graphs"][0]["source_histogram"]) == pytest.approx(
+        1, abs=1e-2)
     shown = page._repr_html_()
     inside = re.search(r"base64,([^\"]+)", shown).group(1)
     assert base64.b64decode(inside).decode() == page.html
