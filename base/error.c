@@ -74,7 +74,8 @@ const char *dfgnn_status_string(dfgnn_status status) {
                                       "stream is capturing",
                                       "interrupted",
                                       "wrong result"};
-  int i = -(int)status;
-  return i >= 0 && i < (int)(sizeof names / sizeof *names) ? names[i]
-                                                           : "unknown status";
+  const long long i = -(long long)status; /* INT_MIN has no opposite */
+  return i >= 0 && i < (long long)(sizeof names / sizeof *names)
+             ? names[i]
+             : "unknown status";
 }

@@ -10,6 +10,13 @@ static const char *const statuses[] = {"ok", "wrong", "failed", "refused",
                                        NULL};
 
 #define COUNT_MAX 1e15 /* exact in a double, far above any file or memory */
+#define GRAPH_MAX                                                              \
+  0x1p40 /* nodes and edges; their products fit into 64 bits                   \
+          */
+#define HEADS_MAX 65535
+#define DIM_MAX 65536
+#define TIME_MIN 1e-9 /* ms; both ends lie beyond what clocks measure */
+#define TIME_MAX 1e9
 
 #define AT(member) .offset = offsetof(dfgnn_measurement, member)
 #define NAME(n, member, longest)                                               \
@@ -22,9 +29,13 @@ static const char *const statuses[] = {"ok", "wrong", "failed", "refused",
 #define INT64(n, member, least, most)                                          \
   .name = n, AT(member), .kind = DFGNN_FIELD_INT64, .low = least, .high = most
 #define COUNT(n, member) INT64(n, member, 0, COUNT_MAX)
+#define SIZE(n, member) INT64(n, member, 0, GRAPH_MAX)
 #define UINT64(n, member) .name = n, AT(member), .kind = DFGNN_FIELD_UINT64
 #define REAL(n, member, most)                                                  \
   .name = n, AT(member), .kind = DFGNN_FIELD_REAL, .high = most
+#define TIME(n, member) REAL(n, member, TIME_MAX), .least = TIME_MIN
+#define RATIO(n, member)                                                       \
+  REAL(n, member, TIME_MAX / TIME_MIN), .least = TIME_MIN / TIME_MAX
 #define IN_PROBLEM(member) .in_problem = offsetof(dfgnn_problem, member)
 
 static const dfgnn_field device[] = {
@@ -54,9 +65,9 @@ static const dfgnn_field problem[] = {
      IN_PROBLEM(layout), .names = DFGNN_NAMES_LAYOUT},
     {CHOICE("index_type", index, index_types), .json = "index",
      .word = "offsets", .key = DFGNN_KEY_GATE},
-    {INT64("heads", heads, 1, COUNT_MAX), .word = "heads",
+    {INT64("heads", heads, 1, HEADS_MAX), .word = "heads",
      .key = DFGNN_KEY_SIZE, IN_PROBLEM(heads)},
-    {INT64("dim", dim, 1, COUNT_MAX), .word = "dim", .key = DFGNN_KEY_SIZE,
+    {INT64("dim", dim, 1, DIM_MAX), .word = "dim", .key = DFGNN_KEY_SIZE,
      IN_PROBLEM(dim)},
     {INT("deterministic", deterministic, 0, 1), .word = "determinism",
      .key = DFGNN_KEY_GATE, IN_PROBLEM(deterministic)},
@@ -83,14 +94,14 @@ static const dfgnn_field problem[] = {
 static const dfgnn_field graph[] = {
     {TEXT("graph", graph, 255)},
     {TEXT("family", family, 255)},
-    {COUNT("destinations", signature.destinations)},
-    {COUNT("sources", signature.sources)},
-    {COUNT("edges", signature.edges)},
-    {COUNT("max_degree", signature.max_degree)},
+    {SIZE("destinations", signature.destinations)},
+    {SIZE("sources", signature.sources)},
+    {SIZE("edges", signature.edges)},
+    {SIZE("max_degree", signature.max_degree)},
     {REAL("mean_degree", signature.mean_degree, COUNT_MAX)},
-    {COUNT("p50_degree", signature.p50_degree)},
-    {COUNT("p90_degree", signature.p90_degree)},
-    {COUNT("p99_degree", signature.p99_degree)},
+    {SIZE("p50_degree", signature.p50_degree)},
+    {SIZE("p90_degree", signature.p90_degree)},
+    {SIZE("p99_degree", signature.p99_degree)},
     {REAL("degree_cv", signature.degree_cv, COUNT_MAX)},
     {REAL("isolated", signature.isolated, 1)},
     {.name = "histogram",
@@ -99,13 +110,13 @@ static const dfgnn_field graph[] = {
      .high = 1},
     {REAL("reuse", signature.reuse, 1)},
     {REAL("locality", signature.locality, 1)},
-    {COUNT("graphs", signature.graphs)},
-    {COUNT("largest_graph", signature.largest_graph)},
+    {SIZE("graphs", signature.graphs)},
+    {SIZE("largest_graph", signature.largest_graph)},
     {REAL("density", signature.density, COUNT_MAX)},
     {UINT64("fingerprint", signature.fingerprint), .key = DFGNN_KEY_GRAPH},
-    {COUNT("max_source_degree", signature.max_source_degree), .added = 4},
-    {COUNT("p50_source_degree", signature.p50_source_degree), .added = 4},
-    {COUNT("p99_source_degree", signature.p99_source_degree), .added = 4},
+    {SIZE("max_source_degree", signature.max_source_degree), .added = 4},
+    {SIZE("p50_source_degree", signature.p50_source_degree), .added = 4},
+    {SIZE("p99_source_degree", signature.p99_source_degree), .added = 4},
     {REAL("source_cv", signature.source_cv, COUNT_MAX), .added = 4},
     {REAL("isolated_sources", signature.isolated_sources, 1), .added = 4},
 };
@@ -127,12 +138,12 @@ static const dfgnn_field measurement[] = {
     {TEXT("reason", reason, 1023)},
     {.name = "anchor", AT(anchor), .kind = DFGNN_FIELD_NAME, .high = 255},
     {INT("anchor_revision", anchor_revision, 0, INT_MAX)},
-    {REAL("median_ms", median_ms, COUNT_MAX)},
-    {REAL("ci_low_ms", ci_low_ms, COUNT_MAX)},
-    {REAL("ci_high_ms", ci_high_ms, COUNT_MAX)},
-    {REAL("ratio", ratio, COUNT_MAX)},
-    {REAL("ratio_low", ratio_low, COUNT_MAX)},
-    {REAL("ratio_high", ratio_high, COUNT_MAX)},
+    {TIME("median_ms", median_ms)},
+    {TIME("ci_low_ms", ci_low_ms)},
+    {TIME("ci_high_ms", ci_high_ms)},
+    {RATIO("ratio", ratio)},
+    {RATIO("ratio_low", ratio_low)},
+    {RATIO("ratio_high", ratio_high)},
     {COUNT("samples", samples)},
     {REAL("rel_error", rel_error, DBL_MAX)},
     {COUNT("workspace_bytes", workspace_bytes)},
@@ -195,6 +206,9 @@ static const char *name_refusal(const dfgnn_field *field, const char *s) {
 static const char *real_refusal(const dfgnn_field *field, double x) {
   if (!isfinite(x))
     return "expected a finite number";
+  if (field->least > 0 && x != 0 && !(x >= field->least && x <= field->high))
+    return field->high == TIME_MAX ? "expected 0, or 1e-9 to 1e9 ms"
+                                   : "expected 0, or 1e-18 to 1e18";
   return x >= field->low && x <= field->high ? NULL : "out of range";
 }
 

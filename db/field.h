@@ -63,6 +63,7 @@ typedef struct dfgnn_field {
   size_t offset;    /* in dfgnn_measurement */
   dfgnn_field_kind kind;
   double low, high;          /* range of a number, or of a string's bytes */
+  double least;              /* of a real number other than 0; 0: none */
   const char *const *choice; /* the allowed names, then NULL; NULL: any */
   dfgnn_field_key key;
   size_t in_problem; /* offset in dfgnn_problem; 0: it has no such member */

@@ -55,10 +55,16 @@ static dfgnn_status check_batch(const dfgnn_csr *csr) {
                           "graph");
 }
 
+const dfgnn_descriptor_kind dfgnn__csr_kind =
+    DFGNN_DESCRIPTOR_GREW("csr", dfgnn_csr, "DFGNN_CSR_INIT", trusted);
+
+dfgnn_status dfgnn__csr_take(dfgnn_csr *whole, const dfgnn_csr *given) {
+  *whole = (dfgnn_csr)DFGNN_CSR_INIT;
+  dfgnn_status status = dfgnn__take(whole, given, &dfgnn__csr_kind);
+  return status ? status : dfgnn__csr_check(whole);
+}
+
 dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr) {
-  if (!csr || csr->struct_size != sizeof *csr)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr is NULL or not from DFGNN_CSR_INIT");
   if (csr->on_device)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.on_device is set, expected host arrays");

@@ -3,6 +3,7 @@
 #ifndef DFGNN_IO_IO_H
 #define DFGNN_IO_IO_H
 
+#include "base/descriptor.h"
 #include "dfgnn.h"
 
 #ifdef __cplusplus
@@ -31,6 +32,10 @@ dfgnn_status dfgnn__csr_open(dfgnn_csr **csr, const char *file_or_spec);
 /* Fails unless csr is a matrix in host memory: offsets rise from 0 to edges,
  * indices are in range, no edge leaves its graph of a batch. */
 dfgnn_status dfgnn__csr_check(const dfgnn_csr *csr);
+/* The same of a matrix that a program gave; *whole becomes it, with the members
+ * that the program's header lacks. */
+dfgnn_status dfgnn__csr_take(dfgnn_csr *whole, const dfgnn_csr *given);
+extern const dfgnn_descriptor_kind dfgnn__csr_kind;
 
 /* 1 if every edge (i, j) is there as often as (j, i); 0 if not.  Negative: a
  * dfgnn_status. */

@@ -37,9 +37,10 @@ static dfgnn_status write_csr(const void *data, const char *path,
 }
 
 dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
+  dfgnn_csr whole;
   if (!csr || !path)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", csr ? "path" : "csr");
-  dfgnn_status status = dfgnn__csr_check(csr);
+  dfgnn_status status = dfgnn__csr_take(&whole, csr);
   if (status)
     return dfgnn__fail_prefix(status, "%s: ", path);
   if (!find_writer(path))
@@ -47,5 +48,5 @@ dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path) {
                        "%s: found no known extension, expected .npz, or .mtx, "
                        ".graph, .txt, .csv, .tsv, each also with .gz",
                        path);
-  return dfgnn__write_whole(path, NULL, write_csr, csr);
+  return dfgnn__write_whole(path, NULL, write_csr, &whole);
 }

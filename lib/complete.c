@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "lib/operator.h"
 
@@ -13,23 +14,6 @@ static void dense_strides(dfgnn_strides *strides,
   strides->node = problem->heads * problem->dim;
   strides->head = ndh ? 1 : problem->dim;
   strides->feature = ndh ? problem->heads : 1;
-}
-
-/* Copies a descriptor, perhaps of a program built against an older header: the
- * fields that it does not have keep their values in *to. */
-static dfgnn_status take(void *to, size_t size, const void *from, size_t least,
-                         const char *name, const char *macro) {
-  size_t given;
-  if (!from)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL", name);
-  memcpy(&given, from, sizeof given);
-  if (given < least || given > size)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s.struct_size is %zu, expected %zu: use %s", name,
-                       given, size, macro);
-  memcpy(to, from, given);
-  memcpy(to, &size, sizeof size);
-  return DFGNN_OK;
 }
 
 /* The field of the problem that asks for a tensor, as messages say it. */
@@ -86,9 +70,9 @@ static dfgnn_status check_tensors(dfgnn_args *complete,
 dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
                                   const dfgnn_problem *problem) {
   memset(complete, 0, sizeof *complete);
-  dfgnn_status status =
-      take(complete, sizeof *complete, args, offsetof(dfgnn_args, bias), "args",
-           "DFGNN_ARGS_INIT");
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR_GREW("args", dfgnn_args, "DFGNN_ARGS_INIT", bias);
+  dfgnn_status status = dfgnn__take(complete, args, &kind);
   if (!status)
     status = check_tensors(complete, problem);
   if (status)
@@ -156,9 +140,9 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
 dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                                      const dfgnn_problem *problem) {
   dfgnn_problem taken = DFGNN_PROBLEM_INIT;
-  dfgnn_status status =
-      take(&taken, sizeof taken, problem, offsetof(dfgnn_problem, bias),
-           "problem", "DFGNN_PROBLEM_INIT");
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
+      "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
+  dfgnn_status status = dfgnn__take(&taken, problem, &kind);
   if (status)
     return status;
   problem = &taken;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "lib/decided.h"
@@ -117,17 +118,16 @@ static int wants_model(const dfgnn_options *options) {
 
 dfgnn_status dfgnn__context_open(dfgnn_context **out,
                                  const dfgnn_options *options) {
-  dfgnn_options defaults = DFGNN_OPTIONS_INIT;
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("options", dfgnn_options, "DFGNN_OPTIONS_INIT");
+  dfgnn_options whole = DFGNN_OPTIONS_INIT;
+  dfgnn_status status = DFGNN_OK;
   int ordinal = 0;
   if (!out)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "ctx is NULL");
-  if (!options)
-    options = &defaults;
-  if (options->struct_size != sizeof *options)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "options.struct_size is %zu, expected %zu: use "
-                       "DFGNN_OPTIONS_INIT",
-                       options->struct_size, sizeof *options);
+  if (options && (status = dfgnn__take(&whole, options, &kind)))
+    return status;
+  options = &whole;
   if (options->effort < 0 || options->effort > DFGNN_EFFORT_RACE)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "options.effort is %d",
                        (int)options->effort);
@@ -148,7 +148,7 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   dfgnn__environment_warn_unknown(ctx);
   dfgnn__pack_trust_keys();
 
-  dfgnn_status status = read_environment(ctx, options);
+  status = read_environment(ctx, options);
   if (!status)
     status = choose_device(ctx, &ordinal, options->device);
   if (!status)
@@ -235,11 +235,12 @@ dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
   dfgnn_status status = dfgnn__check_context(ctx);
   if (status)
     return status;
-  if (!info || info->struct_size != sizeof *info)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "info is NULL, or info.struct_size is wrong");
-  *info = ctx->info;
-  return DFGNN_OK;
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("info", dfgnn_device_info, "DFGNN_DEVICE_INFO_INIT");
+  status = dfgnn__can_give(info, &kind);
+  if (!status)
+    dfgnn__give(info, &ctx->info, &kind);
+  return status;
 }
 
 dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
@@ -261,23 +262,24 @@ dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
   dfgnn_status status = dfgnn__check_context(ctx);
   if (status)
     return status;
-  if (!counters || counters->struct_size != sizeof *counters)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "counters is NULL, or "
-                                            "counters.struct_size is wrong");
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
+      "counters", dfgnn_counters, "DFGNN_COUNTERS_INIT", model);
+  if ((status = dfgnn__can_give(counters, &kind)))
+    return status;
   dfgnn_context *c = (dfgnn_context *)ctx; /* atomic_load takes no const */
-  *counters = (dfgnn_counters){.struct_size = sizeof *counters,
-                               .exact = atomic_load(&c->exact),
-                               .similar = atomic_load(&c->similar),
-                               .nearest = atomic_load(&c->nearest),
-                               .model = atomic_load(&c->model_choices),
-                               .misses = atomic_load(&c->misses),
-                               .cached = atomic_load(&c->cached)};
+  dfgnn_counters whole = {.exact = atomic_load(&c->exact),
+                          .similar = atomic_load(&c->similar),
+                          .nearest = atomic_load(&c->nearest),
+                          .model = atomic_load(&c->model_choices),
+                          .misses = atomic_load(&c->misses),
+                          .cached = atomic_load(&c->cached)};
   pthread_mutex_lock(&c->lock);
   for (size_t i = 0; i < ctx->layer_count; i++) {
-    counters->invalid_rows += ctx->layers[i].invalid;
-    counters->loaded_rows += ctx->layers[i].rows;
+    whole.invalid_rows += ctx->layers[i].invalid;
+    whole.loaded_rows += ctx->layers[i].rows;
   }
   pthread_mutex_unlock(&c->lock);
+  dfgnn__give(counters, &whole, &kind);
   return DFGNN_OK;
 }
 

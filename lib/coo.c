@@ -2,17 +2,11 @@
 #include "lib/coo.h"
 
 #include "base/error.h"
+#include "io/io.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 
 static dfgnn_status check_coo(const dfgnn_coo *coo) {
-  if (!coo)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "coo is NULL");
-  if (coo->struct_size != sizeof *coo)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "coo.struct_size is %zu, expected %zu: use "
-                       "DFGNN_COO_INIT",
-                       coo->struct_size, sizeof *coo);
   const int64_t extents[] = {coo->destinations, coo->sources, coo->edges};
   static const char *const names[] = {"destinations", "sources", "edges"};
   for (int i = 0; i < 3; i++)
@@ -35,11 +29,17 @@ static dfgnn_status check_coo(const dfgnn_coo *coo) {
 
 dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
                                     const dfgnn_coo *coo, void *stream) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR_GREW("coo", dfgnn_coo, "DFGNN_COO_INIT", sorted);
   dfgnn_sorted_edges sorted;
+  dfgnn_coo whole = DFGNN_COO_INIT;
   dfgnn_csr csr = DFGNN_CSR_INIT;
   if (!graph)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
   dfgnn_status status = dfgnn__check_context(ctx);
+  if (!status)
+    status = dfgnn__take(&whole, coo, &kind);
+  coo = &whole;
   if (!status)
     status = check_coo(coo);
   if (!status)
@@ -94,26 +94,25 @@ dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr, const dfgnn_graph *graph) {
   dfgnn_status status = dfgnn__check_graph(graph);
   if (status)
     return status;
-  if (!csr || csr->struct_size != sizeof *csr)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr is NULL, or csr.struct_size is wrong: use "
-                       "DFGNN_CSR_INIT");
+  if ((status = dfgnn__can_give(csr, &dfgnn__csr_kind)))
+    return status;
   dfgnn_graph *g = (dfgnn_graph *)graph;
   status = g->checked ? DFGNN_OK : dfgnn__graph_know(g);
   if (!status)
     status = dfgnn__graph_settle(g);
   if (status)
     return status;
-  *csr = (dfgnn_csr){.struct_size = sizeof *csr,
-                     .destinations = graph->matrix.destinations,
-                     .sources = graph->matrix.sources,
-                     .edges = graph->matrix.edges,
-                     .offsets = graph->matrix.offsets,
-                     .indices = graph->matrix.indices,
-                     .offset_type = graph->matrix.offsets64 ? DFGNN_INDEX_I64
-                                                            : DFGNN_INDEX_I32,
-                     .on_device = 1,
-                     .family = *graph->family ? graph->family : NULL,
-                     .name = *graph->name ? graph->name : NULL};
+  const dfgnn_csr whole = {.destinations = graph->matrix.destinations,
+                           .sources = graph->matrix.sources,
+                           .edges = graph->matrix.edges,
+                           .offsets = graph->matrix.offsets,
+                           .indices = graph->matrix.indices,
+                           .offset_type = graph->matrix.offsets64
+                                              ? DFGNN_INDEX_I64
+                                              : DFGNN_INDEX_I32,
+                           .on_device = 1,
+                           .family = *graph->family ? graph->family : NULL,
+                           .name = *graph->name ? graph->name : NULL};
+  dfgnn__give(csr, &whole, &dfgnn__csr_kind);
   return DFGNN_OK;
 }

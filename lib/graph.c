@@ -5,18 +5,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "io/io.h"
 #include "lib/handle.h"
 #include "lib/plan.h"
 #include "lib/reorder.h"
 
 static dfgnn_status check_csr(const dfgnn_csr *csr) {
-  if (!csr)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "csr is NULL");
-  if (csr->struct_size != sizeof *csr)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr.struct_size is %zu, expected %zu: use "
-                       "DFGNN_CSR_INIT",
-                       csr->struct_size, sizeof *csr);
   const int64_t extents[] = {csr->destinations, csr->sources, csr->edges};
   static const char *const names[] = {"destinations", "sources", "edges"};
   for (int i = 0; i < 3; i++)
@@ -149,9 +143,12 @@ dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
   if (!graph)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
   dfgnn_status status = dfgnn__check_context(ctx);
+  dfgnn_csr whole = DFGNN_CSR_INIT;
   if (!status)
-    status = check_csr(csr);
-  return status ? status : dfgnn__graph_make(graph, ctx, csr, NULL);
+    status = dfgnn__take(&whole, csr, &dfgnn__csr_kind);
+  if (!status)
+    status = check_csr(&whole);
+  return status ? status : dfgnn__graph_make(graph, ctx, &whole, NULL);
 }
 
 /* How memory is given back: in the order of a stream, or at once. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
@@ -91,11 +92,12 @@ dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
   dfgnn_status status = dfgnn__check_graph(graph);
   if (status)
     return status;
-  if (!signature || signature->struct_size != sizeof *signature)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "signature is NULL, or "
-                                            "signature.struct_size is wrong");
-  status = dfgnn__graph_know((dfgnn_graph *)graph);
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
+      "signature", dfgnn_signature, "DFGNN_SIGNATURE_INIT", max_source_degree);
+  status = dfgnn__can_give(signature, &kind);
   if (!status)
-    *signature = graph->signature;
+    status = dfgnn__graph_know((dfgnn_graph *)graph);
+  if (!status)
+    dfgnn__give(signature, &graph->signature, &kind);
   return status;
 }

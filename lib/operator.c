@@ -402,9 +402,10 @@ int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,
   const int64_t nodes[] = {destinations, sources, edges};
   int64_t elements = dfgnn__tensor_width(tensor, problem);
   for (int i = 0; i < 3; i++)
-    if (tensor->shape & (1u << i))
-      elements *= nodes[i];
-  return elements;
+    if (tensor->shape & (1u << i) &&
+        __builtin_mul_overflow(elements, nodes[i], &elements))
+      return DFGNN_MOST_ELEMENTS;
+  return elements < DFGNN_MOST_ELEMENTS ? elements : DFGNN_MOST_ELEMENTS;
 }
 
 int64_t dfgnn__tensor_width(const dfgnn_tensor *tensor,

@@ -107,7 +107,9 @@ static inline int dfgnn__tensor_find_used(const dfgnn_operator *op,
   return i >= 0 && dfgnn__tensor_used(&op->tensors[i], problem) ? i : -1;
 }
 
-/* Elements of a tensor. */
+/* Elements of a tensor; DFGNN_MOST_ELEMENTS where there are more, which no
+ * memory holds: the bytes of a few such tensors still have a sum. */
+#define DFGNN_MOST_ELEMENTS (INT64_MAX / 64)
 int64_t dfgnn__tensor_elements(const dfgnn_tensor *tensor,
                                const dfgnn_problem *problem,
                                int64_t destinations, int64_t sources,

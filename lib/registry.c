@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
@@ -206,21 +207,24 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
 size_t dfgnn_variant_count(void) { return dfgnn__variant_count(); }
 
 dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("info", dfgnn_variant_info, "DFGNN_VARIANT_INFO_INIT");
   const dfgnn_variant *v = dfgnn__variant(i);
-  if (!info || info->struct_size != sizeof *info)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "info.struct_size is wrong: use "
-                                            "DFGNN_VARIANT_INFO_INIT");
+  dfgnn_status status = dfgnn__can_give(info, &kind);
+  if (status)
+    return status;
   if (!v)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "variant %zu does not exist, there are %zu", i,
                        dfgnn__variant_count());
-  info->name = v->name;
-  info->algorithm = v->family->algorithm;
-  info->backend = v->family->backend;
-  info->parameters = v->parameters;
-  info->ops = v->family->ops;
-  info->passes = v->family->passes;
-  info->revision = v->family->revision;
-  info->deterministic = v->family->deterministic;
+  const dfgnn_variant_info whole = {.name = v->name,
+                                    .algorithm = v->family->algorithm,
+                                    .backend = v->family->backend,
+                                    .parameters = v->parameters,
+                                    .ops = v->family->ops,
+                                    .passes = v->family->passes,
+                                    .revision = v->family->revision,
+                                    .deterministic = v->family->deterministic};
+  dfgnn__give(info, &whole, &kind);
   return DFGNN_OK;
 }

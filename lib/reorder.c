@@ -45,10 +45,12 @@ static dfgnn_status upload(void **memory, size_t *bytes, dfgnn_context *ctx,
  * of arrays that are on a device. */
 static dfgnn_status fetch(dfgnn_csr *host, void *copies[2], dfgnn_context *ctx,
                           const dfgnn_csr *csr) {
-  if (!csr || csr->struct_size != sizeof *csr)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr is NULL or not from DFGNN_CSR_INIT");
-  *host = *csr;
+  dfgnn_csr whole = DFGNN_CSR_INIT;
+  dfgnn_status status = dfgnn__take(&whole, csr, &dfgnn__csr_kind);
+  if (status)
+    return status;
+  csr = &whole;
+  *host = whole;
   if (!csr->on_device)
     return dfgnn__csr_check(csr);
   if (csr->destinations < 0 || csr->edges < 0 || !csr->offsets)
@@ -61,11 +63,10 @@ static dfgnn_status fetch(dfgnn_csr *host, void *copies[2], dfgnn_context *ctx,
                          (csr->index_type == DFGNN_INDEX_I64 ? 8 : 4)};
   for (int k = 0; k < 2; k++) {
     copies[k] = malloc(bytes[k] + 1);
-    dfgnn_status status =
-        copies[k] ? DFGNN_OK
-                  : dfgnn__fail(DFGNN_ERROR_MEMORY,
-                                "cannot copy a matrix of %lld edges",
-                                (long long)csr->edges);
+    status = copies[k] ? DFGNN_OK
+                       : dfgnn__fail(DFGNN_ERROR_MEMORY,
+                                     "cannot copy a matrix of %lld edges",
+                                     (long long)csr->edges);
     if (!status && bytes[k])
       status = ctx->backend->copy(ctx->device, copies[k], from[k], bytes[k]);
     if (status)
@@ -231,10 +232,13 @@ static dfgnn_status wrap(dfgnn_graph **graph, dfgnn_reordered *r) {
   return status;
 }
 
-static dfgnn_status check_how(const dfgnn_reordering *how) {
-  if (!how || how->struct_size != sizeof *how)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "how is NULL or not from DFGNN_REORDERING_INIT");
+static dfgnn_status take_how(dfgnn_reordering *how,
+                             const dfgnn_reordering *given) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("how", dfgnn_reordering, "DFGNN_REORDERING_INIT");
+  dfgnn_status status = dfgnn__take(how, given, &kind);
+  if (status)
+    return status;
   if (!how->rows && !dfgnn_order_name(how->order))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "how.order is %d, expected 0..%d",
                        (int)how->order, DFGNN_ORDER_COUNT - 1);
@@ -243,8 +247,10 @@ static dfgnn_status check_how(const dfgnn_reordering *how) {
 
 dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph, dfgnn_context *ctx,
                                  const dfgnn_csr *csr,
-                                 const dfgnn_reordering *how) {
+                                 const dfgnn_reordering *given) {
   dfgnn_csr host;
+  dfgnn_reordering whole = DFGNN_REORDERING_INIT;
+  const dfgnn_reordering *how = &whole;
   void *copies[2] = {NULL, NULL};
   dfgnn_graph *made = NULL, *outer = NULL;
   char label[256];
@@ -252,7 +258,7 @@ dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
   dfgnn_status status = dfgnn__check_context(ctx);
   if (!status)
-    status = check_how(how);
+    status = take_how(&whole, given);
   dfgnn_reordered *r = status ? NULL : calloc(1, sizeof *r);
   if (!status && !r)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");

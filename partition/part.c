@@ -223,9 +223,6 @@ static void show(owned_part *p) {
 
 static dfgnn_status check(const dfgnn_csr *csr, const int32_t *owner, int parts,
                           int rank) {
-  dfgnn_status status = dfgnn__csr_check(csr);
-  if (status)
-    return status;
   if (!owner)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "owner is NULL");
   if (parts < 1 || parts > DFGNN_PARTS_MAX || rank < 0 || rank >= parts)
@@ -248,7 +245,13 @@ static dfgnn_status check(const dfgnn_csr *csr, const int32_t *owner, int parts,
 
 dfgnn_status dfgnn_part_create(dfgnn_part **part, const dfgnn_csr *csr,
                                const int32_t *owner, int parts, int rank) {
-  dfgnn_status status = check(csr, owner, parts, rank);
+  dfgnn_csr whole;
+  if (!part)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "part is NULL");
+  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  csr = &whole;
+  if (!status)
+    status = check(csr, owner, parts, rank);
   if (status)
     return status;
   maker m = {.csr = csr, .owner = owner, .parts = parts, .rank = rank};
@@ -286,9 +289,58 @@ dfgnn_status dfgnn_part_create(dfgnn_part **part, const dfgnn_csr *csr,
 
 /* ---- the file ------------------------------------------------------------ */
 
-dfgnn_status dfgnn_part_write(const dfgnn_part *part, const char *path) {
-  if (!part || !path)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "part or path is NULL");
+/* Counts that may be, with an array for each that is not 0. */
+static dfgnn_status check_part(const dfgnn_part *p) {
+  const struct {
+    const char *name;
+    int64_t count;
+    const char *array;
+    const void *data;
+  } arrays[] = {{"nodes", p->nodes, "node", p->node},
+                {"nodes", p->nodes, "first_edge", p->first_edge},
+                {"halo", p->halo, "halo_node", p->halo_node},
+                {"parts", p->parts, "receive", p->receive},
+                {"parts", p->parts, "send", p->send},
+                {"sends", p->sends, "send_row", p->send_row},
+                {"edges", p->edges, "index", p->index},
+                {"nodes + 1", 1, "offset", p->offset}};
+  if (p->parts < 1 || p->parts > DFGNN_PARTS_MAX || p->rank < 0 ||
+      p->rank >= p->parts)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "part.rank is %d of part.parts %d, expected 1..%d parts "
+                       "and a rank below them",
+                       p->rank, p->parts, DFGNN_PARTS_MAX);
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    if (arrays[i].count < 0 || arrays[i].count > (int64_t)1 << 40)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "part.%s is %lld, expected 0..2^40", arrays[i].name,
+                         (long long)arrays[i].count);
+    if (arrays[i].count && !arrays[i].data)
+      return dfgnn__fail(
+          DFGNN_ERROR_INVALID, "part.%s is NULL, but part.%s is %lld",
+          arrays[i].array, arrays[i].name, (long long)arrays[i].count);
+  }
+  if (p->offset[0] != 0 || p->offset[p->nodes] != p->edges)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "part.offset goes from %lld to %lld, expected 0 to "
+                       "part.edges, %lld",
+                       (long long)p->offset[0], (long long)p->offset[p->nodes],
+                       (long long)p->edges);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn_part_write(const dfgnn_part *given, const char *path) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("part", dfgnn_part, "DFGNN_INIT(dfgnn_part)");
+  dfgnn_part whole = DFGNN_INIT(dfgnn_part);
+  const dfgnn_part *part = &whole;
+  if (!path)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "path is NULL");
+  dfgnn_status status = dfgnn__take(&whole, given, &kind);
+  if (!status)
+    status = check_part(part);
+  if (status)
+    return status;
   const int64_t head[] = {DFGNN_PART_FORMAT,    part->parts,
                           part->rank,           part->total_nodes,
                           part->total_edges,    (int64_t)part->fingerprint,

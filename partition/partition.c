@@ -80,7 +80,9 @@ dfgnn_status dfgnn_csr_partition(int32_t *owner, const dfgnn_csr *csr,
   if (!dfgnn_partitioning_name(how))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "how is %d, expected 0..%d",
                        (int)how, DFGNN_PARTITION_COUNT - 1);
-  dfgnn_status status = dfgnn__csr_check(csr);
+  dfgnn_csr whole;
+  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  csr = &whole;
   if (status)
     return status;
   if (!owner)

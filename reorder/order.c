@@ -92,7 +92,9 @@ dfgnn_status dfgnn_csr_order(int64_t *rows, int64_t *columns,
   if (!dfgnn_order_name(method))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "order is %d, expected 0..%d",
                        (int)method, DFGNN_ORDER_COUNT - 1);
-  dfgnn_status status = dfgnn__csr_check(csr);
+  dfgnn_csr whole;
+  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  csr = &whole;
   if (status)
     return status;
   int square = csr->destinations == csr->sources;

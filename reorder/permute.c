@@ -68,7 +68,9 @@ dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
                                const int64_t *columns) {
   int32_t *row = NULL, *column = NULL;
   dfgnn__parts parts = {0};
-  dfgnn_status status = dfgnn__csr_check(csr);
+  dfgnn_csr whole;
+  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  csr = &whole;
   if (!permuted && !status)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "permuted is NULL");
   if (status || (status = invert(&row, rows, csr->destinations, "rows")) ||

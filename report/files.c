@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "io/io.h"
 #include "lib/context.h"
@@ -138,12 +139,13 @@ static dfgnn_status read_graphs(dfgnn_report_graph **list, size_t *count,
 
 /* ---- reports ------------------------------------------------------------- */
 
-static dfgnn_status check(const dfgnn_report_options *options) {
-  if (options->struct_size != sizeof *options)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "options.struct_size is %zu, expected %zu: use "
-                       "DFGNN_REPORT_OPTIONS_INIT",
-                       options->struct_size, sizeof *options);
+static dfgnn_status take(dfgnn_report_options *options,
+                         const dfgnn_report_options *given) {
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR(
+      "options", dfgnn_report_options, "DFGNN_REPORT_OPTIONS_INIT");
+  dfgnn_status status = given ? dfgnn__take(options, given, &kind) : DFGNN_OK;
+  if (status)
+    return status;
   if (!(options->copy_gbps >= 0) || !isfinite(options->copy_gbps))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "options.copy_gbps is %g, expected GB/s, or 0",
@@ -153,13 +155,13 @@ static dfgnn_status check(const dfgnn_report_options *options) {
 
 dfgnn_status dfgnn__report_files(dfgnn_page *page,
                                  const dfgnn_report_options *options) {
-  const dfgnn_report_options usual = DFGNN_REPORT_OPTIONS_INIT;
+  dfgnn_report_options whole = DFGNN_REPORT_OPTIONS_INIT;
   stores here = {0};
   dfgnn_rows *other = NULL;
   dfgnn_report_graph *graphs = NULL;
   size_t graph_count = 0;
-  const dfgnn_report_options *o = options ? options : &usual;
-  dfgnn_status status = check(o);
+  const dfgnn_report_options *o = &whole;
+  dfgnn_status status = take(&whole, options);
   if (status)
     return status;
   status = open_stores(&here, o->store);

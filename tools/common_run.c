@@ -67,6 +67,9 @@ void tool_catch_interrupts(void) {
   struct sigaction action = {.sa_handler = interrupt};
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  struct sigaction before; /* nohup has it ignored, and that stays so */
+  if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, NULL);
 }
 
 int tool_interrupted(void) { return interrupts > 0; }

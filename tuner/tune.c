@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "lib/handle.h"
 #include "lib/reorder.h"
@@ -97,13 +98,12 @@ static const dfgnn_search_ops device_ops = {admit, sample, finished,
 
 static dfgnn_status complete_options(dfgnn_tune_options *full,
                                      const dfgnn_tune_options *given) {
-  dfgnn_tune_options none = DFGNN_TUNE_OPTIONS_INIT;
-  *full = given ? *given : none;
-  if (full->struct_size != sizeof *full)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "options.struct_size is %zu, expected %zu: use "
-                       "DFGNN_TUNE_OPTIONS_INIT",
-                       full->struct_size, sizeof *full);
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR(
+      "options", dfgnn_tune_options, "DFGNN_TUNE_OPTIONS_INIT");
+  *full = (dfgnn_tune_options)DFGNN_TUNE_OPTIONS_INIT;
+  dfgnn_status status = given ? dfgnn__take(full, given, &kind) : DFGNN_OK;
+  if (status)
+    return status;
   if (!(full->budget_s >= 0))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "options.budget_s is %g, expected >= 0", full->budget_s);
@@ -366,11 +366,10 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
   dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
   if (status)
     return status;
-  if (report && report->struct_size != sizeof *report)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "report.struct_size is %zu, expected %zu: use "
-                       "DFGNN_TUNE_REPORT_INIT",
-                       report->struct_size, sizeof *report);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("report", dfgnn_tune_report, "DFGNN_TUNE_REPORT_INIT");
+  if (report && (status = dfgnn__can_give(report, &kind)))
+    return status;
   s.subject.graph = dfgnn__graph_inner(graph);
   status = complete_options(&s.options, options);
   if (!status)
@@ -391,7 +390,7 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     dfgnn__graph_forget_plans(graph);
   /* An interrupted run has a report as well. */
   if (report && (!status || status == DFGNN_ERROR_INTERRUPTED))
-    *report = r;
+    dfgnn__give(report, &r, &kind);
   dfgnn__search_free(&s.search);
   dfgnn__trials_free(&s.trials);
   dfgnn__harness_destroy(s.subject.harness);

@@ -5,23 +5,26 @@ store=$work/t.db
 
 rows() { dfgnn-tune export --store "$store" 2>/dev/null | wc -l; }
 
-promise "an interrupted run exits with 130 and keeps its rows"
-dfgnn-tune run "$small" --device cpu --dim 8 --op gt,gat,gatv2,agnn \
-  --heads 1,2,4 --budget 60s --exhaustive --store "$store" \
-  >"$work/out" 2>"$work/err" &
-pid=$!
-tries=0
-while [ "$(rows)" -lt 1 ] && [ $tries -lt 100 ]; do
-  sleep 0.1
-  tries=$((tries + 1))
+for signal in INT TERM HUP; do
+  promise "a run ended by $signal exits with 130 and keeps its rows"
+  rm -f "$store"*
+  dfgnn-tune run "$small" --device cpu --dim 8 --op gt,gat,gatv2,agnn \
+    --heads 1,2,4 --budget 60s --exhaustive --store "$store" \
+    >"$work/out" 2>"$work/err" &
+  pid=$!
+  tries=0
+  while [ "$(rows)" -lt 1 ] && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  kill -$signal $pid
+  wait $pid
+  code=$?
+  [ $code -eq 130 ] || fail "it exits with $code"
+  [ $signal != INT ] || says "interrupted"
+  kept=$(rows)
+  [ "$kept" -ge 1 ] || fail "no row is kept"
 done
-kill -INT $pid
-wait $pid
-code=$?
-[ $code -eq 130 ] || fail "it exits with $code"
-says "interrupted"
-kept=$(rows)
-[ "$kept" -ge 1 ] || fail "no row is kept"
 
 promise "the time limit exits with 3 and keeps its rows"
 status 3 dfgnn-tune run "$small" --device cpu --dim 8,9,10,11,12,13 \

@@ -221,7 +221,7 @@ START_TEST(a_matrix_is_checked_before_it_is_written) {
   not_written(&csr, "csr is -1 x 2");
   csr.destinations = 2;
   csr.struct_size = 1;
-  not_written(&csr, "not from DFGNN_CSR_INIT");
+  not_written(&csr, "csr.struct_size is 1, expected 136: use DFGNN_CSR_INIT");
 }
 END_TEST
 

@@ -164,10 +164,41 @@ START_TEST(mistakes_are_named) {
   ck_assert_int_eq(dfgnn_part_create(&part, csr, owner, 2, 0),
                    DFGNN_ERROR_INVALID);
   ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "owner[7] is 2"));
+  owner[7] = 1;
+  ck_fails(dfgnn_part_create(NULL, csr, owner, 2, 0), DFGNN_ERROR_INVALID,
+           "part is NULL");
   dfgnn_partitioning how;
   ck_assert_int_eq(dfgnn_partitioning_parse(&how, "random"),
                    DFGNN_ERROR_INVALID);
   dfgnn_csr_free(wide);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
+START_TEST(a_part_that_cannot_be_is_not_written) {
+  dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
+  int32_t owner[60] = {0};
+  dfgnn_part *part, wrong;
+  owner[7] = 1;
+  ck_ok(dfgnn_part_create(&part, csr, owner, 2, 0));
+#define REFUSED(why, assignment)                                               \
+  wrong = *part;                                                               \
+  wrong.assignment;                                                            \
+  ck_fails(dfgnn_part_write(&wrong, "/proc/none/part.npz"),                    \
+           DFGNN_ERROR_INVALID, why);
+  REFUSED("part.nodes is -1", nodes = -1)
+  REFUSED("part.halo is -5", halo = -5)
+  REFUSED("part.sends is", sends = INT64_MIN)
+  REFUSED("part.edges is", edges = INT64_MAX)
+  REFUSED("part.parts 0", parts = 0)
+  REFUSED("part.rank is 2", rank = 2)
+  REFUSED("part.node is NULL", node = NULL)
+  REFUSED("part.offset is NULL", offset = NULL)
+  REFUSED("part.offset goes from 0", edges = part->edges - 1)
+  REFUSED("part.struct_size is 8", struct_size = 8)
+  ck_fails(dfgnn_part_write(part, NULL), DFGNN_ERROR_INVALID, "path is NULL");
+  ck_fails(dfgnn_part_write(NULL, "x"), DFGNN_ERROR_INVALID, "part is NULL");
+  dfgnn_part_free(part);
   dfgnn_csr_free(csr);
 }
 END_TEST
@@ -181,6 +212,7 @@ int main(void) {
   tcase_add_test(tests, a_grouped_graph_is_cut_where_it_is_thin);
   tcase_add_test(tests, the_fingerprint_is_the_signature_s);
   tcase_add_test(tests, mistakes_are_named);
+  tcase_add_test(tests, a_part_that_cannot_be_is_not_written);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
 }

@@ -1,8 +1,10 @@
 /* check_registry.c - names of variants, and why one cannot run a problem */
 #include "tests/unit/fixture.h"
 
+#include <limits.h>
 #include <stdio.h>
 
+#include "lib/operator.h"
 #include "lib/registry.h"
 
 enum { BYTES = 1000 };
@@ -163,6 +165,33 @@ START_TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
 }
 END_TEST
 
+START_TEST(elements_beyond_all_memory_have_a_bound) {
+  const int64_t most = (int64_t)1 << 40;
+  int seen = 0;
+  for (int op = 0; op < DFGNN_OP_COUNT; op++)
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+      const dfgnn_problem p = {.op = (dfgnn_op)op,
+                               .pass = (dfgnn_pass)pass,
+                               .heads = 65535,
+                               .dim = 65536,
+                               .edge_dim = 65536,
+                               .message = DFGNN_MESSAGE_GATE_VALUE};
+      const dfgnn_operator *o = dfgnn__operator(p.op, p.pass);
+      for (const dfgnn_tensor *t = o ? o->tensors : NULL; t && t->name; t++) {
+        const int64_t n = dfgnn__tensor_elements(t, &p, most, most, most);
+        ck_assert_int_gt(n, 0);
+        ck_assert_int_le(n, DFGNN_MOST_ELEMENTS);
+        seen += n == DFGNN_MOST_ELEMENTS;
+      }
+      if (o)
+        ck_assert(dfgnn__compulsory_bytes(&p, most, most, most) > 0x1p40);
+    }
+  ck_assert_int_gt(seen, 20);
+  ck_assert_str_eq(dfgnn_status_string((dfgnn_status)INT_MIN),
+                   "unknown status");
+}
+END_TEST
+
 int main(void) {
   dfgnn__registry_add(fakes);
   Suite *suite = suite_create("registry");
@@ -173,6 +202,7 @@ int main(void) {
   tcase_add_test(tests, a_family_refuses_by_its_own_reasons_last);
   tcase_add_test(tests, a_workspace_as_large_as_its_limit_is_allowed);
   tcase_add_test(tests, what_was_measured_of_a_revision_is_of_use_or_not);
+  tcase_add_test(tests, elements_beyond_all_memory_have_a_bound);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
 }

@@ -37,7 +37,7 @@ static double random_real(uint64_t *seed, const dfgnn_field *field) {
   if (x % 8 == 1)
     return field->high;
   if (x % 8 == 2)
-    return DBL_MIN / 64; /* subnormal */
+    return field->least > 0 ? field->least : DBL_MIN / 64; /* subnormal */
   return field->high * ((double)(x >> 11) / 9007199254740992.);
 }
 
@@ -177,6 +177,16 @@ START_TEST(free_text_is_cleaned_and_names_are_refused) {
   REFUSED("median_ms", median_ms = -1)
   REFUSED("median_ms", median_ms = 0)
   REFUSED("median_ms", median_ms = NAN)
+  REFUSED("median_ms", median_ms = 1e-307)
+  REFUSED("median_ms", median_ms = 9e-10)
+  REFUSED("ci_low_ms", ci_low_ms = 1e-307)
+  REFUSED("ci_high_ms", ci_high_ms = 1.1e9)
+  REFUSED("ratio", ratio = 1e-307)
+  REFUSED("ratio_high", ratio_high = 1e307)
+  REFUSED("heads", heads = 65536)
+  REFUSED("dim", dim = 65537)
+  REFUSED("edges", signature.edges = (1ll << 40) + 1)
+  REFUSED("sources", signature.sources = INT64_MAX)
   REFUSED("ratio", ratio = INFINITY)
   REFUSED("ratio", ratio = 0)
   REFUSED("ratio_high", ratio_high = 1)
