@@ -7,7 +7,7 @@ import torch
 from . import _recording
 from ._edge_list import EdgeList
 from ._modes import jit_tracing, unwrapped
-from .graph import Graph, _host_ptr, _sizes, describe
+from .graph import Graph, _host_ptr, _sizes, check_count, describe
 
 _cache = {}
 _SPARSE = {getattr(torch, name) for name in
@@ -42,8 +42,10 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
         return _from_tensor(edges, num_nodes, options)
     if isinstance(edges, (tuple, list)) and 2 <= len(edges) <= 3:
         order = edges[2] if len(edges) == 3 else None
-        return Graph(edges[0], edges[1], _sources(num_nodes),
-                     edge_order=order, **options)
+        graph = Graph(edges[0], edges[1], _sources(num_nodes),
+                      edge_order=order, **options)
+        _check_destinations(num_nodes, graph)
+        return graph
     for attribute, make in (("edge_index", _from_data),
                             ("adj_tensors", _from_dgl),
                             ("sparse_sizes", _from_torch_sparse),
@@ -82,6 +84,14 @@ def looped_graph(edges, num_nodes=None):
 
 def _sources(num_nodes):
     return num_nodes[0] if isinstance(num_nodes, (tuple, list)) else num_nodes
+
+
+def _check_destinations(num_nodes, graph):
+    if not isinstance(num_nodes, (tuple, list)) or num_nodes[1] is None:
+        return
+    if check_count("num_nodes", num_nodes[1]) != graph.num_dst:
+        raise ValueError(f"num_nodes says {num_nodes[1]} destinations, but "
+                         f"offsets are of {graph.num_dst}")
 
 
 # ---- tensors ----------------------------------------------------------------
@@ -148,6 +158,8 @@ def _from_edge_index(edges, num_nodes, options):
     """The graph of PyG's EdgeIndex, which sorts itself once and keeps the
     permutation; None if its offsets are not of num_nodes destinations."""
     plain = edges.as_tensor()
+    if not options["trusted"]:
+        _check_sparse_size(plain, edges.sparse_size())
     if not edges.is_sorted_by_col and (
             getattr(edges, "_T_indptr", None) is None
             or getattr(edges, "_T_perm", None) is None):
@@ -165,7 +177,20 @@ def _from_edge_index(edges, num_nodes, options):
         return None  # the caller knows of more nodes than the offsets do
     return Graph(offsets, indices, num_src, edge_order=order,
                  columns=_columns_of_edge_index(edges, num_src, options),
-                 **options)
+                 _order_is_sound=True, **options)
+
+
+def _check_sparse_size(edges, size):
+    """PyG's conversion writes beyond its memory where a node is beyond the
+    size that the EdgeIndex was given."""
+    for row, count, side in zip(edges, size, ("source", "destination")):
+        if count is None or not row.numel():
+            continue
+        least, most = (int(n) for n in torch.aminmax(row))
+        if least < 0 or most >= count:
+            raise ValueError(
+                f"the EdgeIndex has the {side} {least if least < 0 else most}"
+                f", but its sparse_size {tuple(size)} says 0 to {count - 1}")
 
 
 def _columns_of_edge_index(edges, num_src, options):
@@ -236,7 +261,7 @@ def _make_from_dgl(graph, options):
         options["graph_ptr"] = torch.cat([counts.new_zeros(1),
                                           counts.cumsum(0)])
     return Graph(offsets, indices, graph.num_src_nodes(), edge_order=order,
-                 **options)
+                 _order_is_sound=True, **options)
 
 
 def _from_torch_sparse(matrix, num_nodes, options):

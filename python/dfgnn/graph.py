@@ -1,6 +1,7 @@
 """Graph: the edges of a layer, in the form the kernels read."""
 
 import itertools
+import operator
 import os
 import threading
 import weakref
@@ -13,6 +14,7 @@ from ._modes import compiling, constant, lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
+_MOST_NODES = 0x7fffffff
 _registry = weakref.WeakValueDictionary()
 
 
@@ -35,6 +37,36 @@ def check_index(name, value, dim=1):
     if value.dim() != dim:
         raise ValueError(f"{name} must have {dim} dimension"
                          f"{'s' if dim > 1 else ''}, got " + describe(value))
+
+
+def check_count(name, value):
+    """A number of nodes as an int."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got "
+                        + describe(value)) from None
+    if not 0 <= number <= _MOST_NODES:
+        raise ValueError(f"{name} must be 0 to {_MOST_NODES}, got {number}")
+    return number
+
+
+def _check_order(order):
+    """Raises unless the tensor holds each number from 0 once."""
+    count = order.numel()
+    foreign = ((order < 0) | (order >= count)).nonzero().view(-1)
+    if foreign.numel():
+        at = int(foreign[0])
+        raise ValueError(
+            f"edge_order must hold each number from 0 to {count - 1} once, "
+            f"got {int(order[at])} at {at}")
+    times = torch.bincount(order, minlength=count)
+    repeated = (times > 1).nonzero().view(-1)
+    if repeated.numel():
+        number = int(repeated[0])
+        raise ValueError(
+            f"edge_order must hold each number from 0 to {count - 1} once, "
+            f"got {number} {int(times[number])} times")
 
 
 def _detached(tensor):
@@ -88,15 +120,15 @@ class Graph:
 
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
                  graph_ptr=None, family=None, name=None, trusted=False,
-                 columns=None):
+                 columns=None, _order_is_sound=False):
         offsets, indices, edge_order = _unwrapped(offsets, indices,
                                                   edge_order)
         lasting(lambda: self._set_up(offsets, indices, num_src, edge_order,
                                      graph_ptr, family, name, trusted,
-                                     columns))
+                                     columns, _order_is_sound or trusted))
 
     def _set_up(self, offsets, indices, num_src, edge_order, graph_ptr,
-                family, name, trusted, columns):
+                family, name, trusted, columns, order_is_sound):
         check_index("offsets", offsets)
         check_index("indices", indices)
         if offsets.numel() < 1:
@@ -107,7 +139,8 @@ class Graph:
                 f"offsets are on {offsets.device}, indices on "
                 f"{indices.device}; both must be on one device")
         num_dst = offsets.numel() - 1
-        num_src = num_dst if num_src is None else int(num_src)
+        num_src = num_dst if num_src is None else check_count(
+            "num_src", num_src)
         if edge_order is not None:
             check_index("edge_order", edge_order)
             if (edge_order.numel() != indices.numel()
@@ -115,7 +148,8 @@ class Graph:
                 raise ValueError(
                     f"edge_order must have {indices.numel()} elements on "
                     f"{indices.device}, got " + describe(edge_order))
-        if edge_order is not None:
+            if not order_is_sound:
+                _check_order(edge_order)
             edge_order = _detached(edge_order)
         if columns is not None:
             columns = self._check_columns(columns, indices, num_src)
@@ -439,7 +473,8 @@ class Graph:
                      edge_order=move(self.edge_order),
                      graph_ptr=self.graph_ptr, family=self.family,
                      name=self.name, trusted=self.trusted,
-                     columns=columns and tuple(move(t) for t in columns))
+                     columns=columns and tuple(move(t) for t in columns),
+                     _order_is_sound=True)
 
     def cpu(self):
         return self.to("cpu")
@@ -490,9 +525,11 @@ def _sizes(edge_index, num_nodes):
         if len(num_nodes) != 2:
             raise ValueError("num_nodes must be an int or (sources, "
                              f"destinations), got {num_nodes!r}")
-        sizes = [None if n is None else int(n) for n in num_nodes]
+        sizes = [None if n is None else check_count("num_nodes", n)
+                 for n in num_nodes]
     else:
-        sizes = [None if num_nodes is None else int(num_nodes)] * 2
+        sizes = [None if num_nodes is None
+                 else check_count("num_nodes", num_nodes)] * 2
     if None in sizes:
         largest = int(edge_index.max()) + 1 if edge_index.numel() else 0
         sizes = [largest if n is None else n for n in sizes]

@@ -17,6 +17,19 @@ def gt(query=None, key=None, value=None, edges=EDGES, **options):
     return dfgnn.gt_attention(edges, *pick, **options)
 
 
+_CSR = torch.tensor([0, 1, 3]), torch.tensor([0, 1, 0])
+
+
+def _ordered(order):
+    return dfgnn.Graph(*_CSR, edge_order=torch.tensor(order))
+
+
+def _edge_index(edges, size, **options):
+    pyg = pytest.importorskip("torch_geometric")
+    return dfgnn.as_graph(pyg.EdgeIndex(torch.tensor(edges), sparse_size=size,
+                                        **options))
+
+
 CASES = {
     "dtype of features": (
         lambda: gt(query=torch.ones(N, H, D, dtype=torch.int64)),
@@ -94,6 +107,45 @@ CASES = {
         lambda: dfgnn.Graph(torch.tensor([0, 1]), torch.tensor([0]),
                             edge_order=torch.tensor([0, 1])),
         ValueError, "edge_order must have 1"),
+    "edge_order with a foreign entry": (
+        lambda: _ordered([0, 7, 1]), ValueError, "0 to 2 once, got 7 at 1"),
+    "edge_order with a negative entry": (
+        lambda: _ordered([0, 1, -3]), ValueError, "0 to 2 once, got -3 at 2"),
+    "edge_order with an entry twice": (
+        lambda: _ordered([0, 1, 1]), ValueError, "got 1 2 times"),
+    "num_nodes beyond 64 bits": (
+        lambda: dfgnn.as_graph(EDGES.clone(), 2 ** 64 + 6),
+        ValueError, "num_nodes must be 0 to 2147483647, got 18446744073709551"
+                    "622"),
+    "num_nodes with a fraction": (
+        lambda: dfgnn.as_graph(EDGES.clone(), 6.5), TypeError,
+        "num_nodes must be a whole number, got float 6.5"),
+    "num_nodes of text": (
+        lambda: dfgnn.as_graph(EDGES.clone(), "6"), TypeError,
+        "num_nodes must be a whole number, got str '6'"),
+    "negative destinations": (
+        lambda: dfgnn.as_graph(EDGES.clone(), (6, -1)), ValueError,
+        "num_nodes must be 0 to 2147483647, got -1"),
+    "negative destinations of CSR tensors": (
+        lambda: dfgnn.as_graph(_CSR, (6, -2)), ValueError,
+        "num_nodes must be 0 to 2147483647, got -2"),
+    "other destinations than offsets have": (
+        lambda: dfgnn.as_graph(_CSR, (6, 5)), ValueError,
+        "5 destinations, but offsets are of 2"),
+    "num_src with a fraction": (
+        lambda: dfgnn.Graph(*_CSR, 2.5), TypeError,
+        "num_src must be a whole number"),
+    "num_src beyond 64 bits": (
+        lambda: dfgnn.Graph(*_CSR, 2 ** 64 + 4), ValueError, "num_src must"),
+    "an EdgeIndex with a destination beyond its size": (
+        lambda: _edge_index([[0, 1], [1, 700000]], (3, 3)), ValueError,
+        "destination 700000, but its sparse_size .*0 to 2"),
+    "a sorted EdgeIndex with a source beyond its size": (
+        lambda: _edge_index([[0, 900], [1, 2]], (3, 3), sort_order="col"),
+        ValueError, "source 900, but its sparse_size"),
+    "an EdgeIndex with a negative destination": (
+        lambda: _edge_index([[0, 1], [-5, 2]], (3, 3), sort_order="col"),
+        ValueError, "destination -5, but its sparse_size"),
     "an edge between graphs of a batch": (
         lambda: dfgnn.as_graph(torch.tensor([[0], [3]]), 4,
                                graph_ptr=[0, 2, 4]),

@@ -196,6 +196,40 @@ def test_a_saved_part_is_what_is_loaded_and_damage_is_refused(tmp_path):
             Part.load(tmp_path / "bad.npz")
 
 
+def test_a_part_of_impossible_counts_and_types_is_refused(tmp_path):
+    partition(edges_of(), 2, num_nodes=60).save(tmp_path)
+    whole = dict(numpy.load(tmp_path / "part-1-of-2.npz"))
+
+    def head(place, value):
+        changed = whole["part"].copy()
+        changed[place] = value
+        return changed
+    for name, change, reason in (
+            ("part", head(1, -2), "parts is -2, expected 1 to 4096"),
+            ("part", head(1, 2 ** 62), "parts is 4611686018427387904"),
+            ("part", head(2, 2), "rank is 2, expected 0 to 1"),
+            ("part", head(3, 2), "total_nodes is 2, expected"),
+            ("part", head(4, -1), "total_edges is -1, expected"),
+            ("part", whole["part"].astype(float), "part is float64"),
+            ("part", whole["part"][None], r"part is int64 \[1, 8\]|part is"),
+            ("node", whole["node"] + 1000, "node goes from 10"),
+            ("halo", whole["halo"] - 1000, "halo goes from -"),
+            ("first_edge", whole["first_edge"] + 10 ** 9, "first_edge goes"),
+            ("index", whole["index"].astype(float), "index is float64"),
+            ("offset", whole["offset"].astype("U8"), "offset is <U8"),
+            ("send", whole["send"].astype(bool), "send is bool")):
+        numpy.savez(tmp_path / "bad.npz", **dict(whole, **{name: change}))
+        with pytest.raises(ValueError, match="bad.npz is damaged: " + reason):
+            Part.load(tmp_path / "bad.npz")
+    numpy.save(tmp_path / "one.npy", whole["node"])
+    for content in (b"", b"PK\3\4", b"no part at all",
+                    (tmp_path / "one.npy").read_bytes(),
+                    (tmp_path / "part-1-of-2.npz").read_bytes()[:-40]):
+        (tmp_path / "bad.npz").write_bytes(content)
+        with pytest.raises(ValueError, match="bad.npz is"):
+            Part.load(tmp_path / "bad.npz")
+
+
 def test_one_rank_needs_no_process_group(tmp_path):
     edges = edges_of()
     partition(edges, 1, num_nodes=60).save(tmp_path)

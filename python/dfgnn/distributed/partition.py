@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import zipfile
 from collections import namedtuple
 
 import numpy
@@ -13,6 +14,7 @@ from ..convert import as_graph
 from ..graph import describe
 
 FORMAT = 1
+PARTS_MAX = 4096  # DFGNN_PARTS_MAX
 _NAME = "part-{rank}-of-{parts}.npz"
 _HEAD = ("parts", "rank", "total_nodes", "total_edges", "fingerprint",
          "digest")
@@ -46,12 +48,21 @@ class Part(namedtuple("Part", _HEAD + _ARRAYS)):
     @classmethod
     def load(cls, path):
         """The part that save() or dfgnn-graph partition wrote."""
-        with numpy.load(path, allow_pickle=False) as file:
+        try:
+            file = numpy.load(path, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is no part: {error}") from None
+        if not isinstance(file, numpy.lib.npyio.NpzFile):
+            raise ValueError(f"{path} is one array, expected a part as "
+                             "dfgnn-graph partition writes it")
+        with file:
             missing = [n for n in ("part",) + _ARRAYS if n not in file]
             if missing:
                 raise ValueError(
                     f"{path} has no array {missing[0]!r}; expected a part as "
                     "dfgnn-graph partition writes it")
+            for name in ("part",) + _ARRAYS:
+                _check_array(path, name, file[name])
             head = file["part"].tolist()
             if len(head) != 1 + len(_HEAD) or head[0] != FORMAT:
                 raise ValueError(f"{path} is a part of format {head[:1]}, "
@@ -61,8 +72,30 @@ class Part(namedtuple("Part", _HEAD + _ARRAYS)):
         return part
 
 
+def _check_array(path, name, array):
+    if array.ndim != 1 or array.dtype.kind != "i":
+        raise ValueError(f"{path} is damaged: {name} is {array.dtype} "
+                         f"{list(array.shape)}, expected a list of signed "
+                         "integers")
+
+
 def _check(path, part):
     """Raises if the arrays contradict each other: a file is not trusted."""
+    for name, least, most in (
+            ("parts", 1, PARTS_MAX), ("rank", 0, part.parts - 1),
+            ("total_nodes", len(part.node), 0x7fffffff),
+            ("total_edges", len(part.index), 1 << 40)):
+        value = getattr(part, name)
+        if not least <= value <= most:
+            raise ValueError(f"{path} is damaged: {name} is {value}, expected "
+                             f"{least} to {most}")
+    for name, most in (("node", part.total_nodes), ("halo", part.total_nodes),
+                       ("first_edge", part.total_edges + 1)):
+        array = getattr(part, name)
+        if len(array) and not (0 <= array.min() and array.max() < most):
+            raise ValueError(
+                f"{path} is damaged: {name} goes from {array.min()} to "
+                f"{array.max()}, expected 0 to {most - 1}")
     nodes, width = len(part.node), len(part.node) + len(part.halo)
     offset, index = part.offset, part.index
     for sound, fault in (
