@@ -13,7 +13,8 @@ typedef enum dfgnn_handle {
   DFGNN_HANDLE_NONE = 0x64656164, /* a destroyed handle */
   DFGNN_HANDLE_CONTEXT = 0x78746364,
   DFGNN_HANDLE_GRAPH = 0x72676664,
-  DFGNN_HANDLE_PLAN = 0x6c706664
+  DFGNN_HANDLE_PLAN = 0x6c706664,
+  DFGNN_HANDLE_EDGE_PROGRAM = 0x67706664
 } dfgnn_handle;
 
 /* Every opaque struct's first member is its kind. */

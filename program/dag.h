@@ -124,6 +124,7 @@ typedef struct dfgnn_port {
   dfgnn_place place; /* never CONST */
   dfgnn_role role;
   int of;
+  int kept; /* for the gradient, in the type that sums have */
   dfgnn_size shape[DFGNN_DAG_AXES];
 } dfgnn_port;
 

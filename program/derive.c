@@ -188,6 +188,8 @@ static int32_t of_extreme(dfgnn_dag *dag, step s) {
     how_many = dfgnn__make_sum(
         dag, n.op == DFGNN_NODE_MAX_IN ? DFGNN_NODE_SUM_IN : DFGNN_NODE_SUM_OUT,
         equal, DFGNN_PLACE_EDGE);
+  /* a row without edges has none: what leaves the sum must not be 1 / 0 */
+  how_many = dfgnn__make_binary(dag, DFGNN_NODE_MAX, how_many, number(dag, 1));
   return mul(dag, mul(dag, s.g, equal), dfgnn__make_pow(dag, how_many, -1));
 }
 

@@ -60,6 +60,14 @@ static int holds_all(const dfgnn_port *output, const dfgnn_node *node) {
   return same;
 }
 
+/* Can a gradient read an output in place of what it was made of?  An extreme
+ * that was rounded to the type of a tensor equals no edge's value. */
+static int can_read(const dfgnn_port *output, const dfgnn_node *node) {
+  int extreme = node->op == DFGNN_NODE_MAX_IN || node->op == DFGNN_NODE_MAX_OUT;
+  return worth_keeping(node) && holds_all(output, node) &&
+         (output->kept || !extreme);
+}
+
 /* Derives, and finds what is needed if reductions are not computed again:
  * those that are outputs, or all of the forward's. */
 static dfgnn_status start(work *w, int outputs_only) {
@@ -83,8 +91,7 @@ static dfgnn_status start(work *w, int outputs_only) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   for (int i = 0; outputs_only && i < dag->output_count; i++) {
     int32_t n = dag->outputs[i].node;
-    w->stops[n] |= (uint8_t)(worth_keeping(&dag->nodes[n]) &&
-                             holds_all(&dag->outputs[i], &dag->nodes[n]));
+    w->stops[n] |= (uint8_t)can_read(&dag->outputs[i], &dag->nodes[n]);
   }
   for (int32_t n = 0; !outputs_only && n < w->forward_nodes; n++)
     w->stops[n] = (uint8_t)worth_keeping(&dag->nodes[n]);
@@ -114,7 +121,7 @@ static void add_inputs(work *w, dfgnn_dag *to, int32_t *number) {
     const dfgnn_port *output = &dag->outputs[i];
     if (!w->stops[output->node] || !w->needed[output->node] ||
         number[output->node] >= 0 ||
-        !holds_all(output, &dag->nodes[output->node]))
+        !can_read(output, &dag->nodes[output->node]))
       continue;
     dfgnn_port port = dfgnn__dag_port(dag, "", output->rank, output->node);
     name_port(to, &port, "", output->name, dag->inputs, dag->input_count);
@@ -203,8 +210,11 @@ dfgnn_status dfgnn__dag_kept(dfgnn_dag **kept, const dfgnn_dag *forward,
     status = DFGNN_ERROR_MEMORY;
     goto out;
   }
-  for (int i = 0; i < forward->output_count; i++)
-    w.needed[to->outputs[i].node] = 0;
+  for (int i = 0; i < forward->output_count; i++) {
+    int32_t n = to->outputs[i].node;
+    if (can_read(&to->outputs[i], &to->nodes[n]))
+      w.needed[n] = 0;
+  }
   for (int32_t n = 0, k = 0; n < w.forward_nodes; n++) {
     if (!w.stops[n] || !w.needed[n] || to->output_count == DFGNN_DAG_OUTPUTS)
       continue;
@@ -214,6 +224,7 @@ dfgnn_status dfgnn__dag_kept(dfgnn_dag **kept, const dfgnn_dag *forward,
     while (dfgnn__dag_find(to->inputs, to->input_count, name) >= 0 ||
            dfgnn__dag_find(to->outputs, to->output_count, name) >= 0);
     dfgnn_port port = dfgnn__dag_port(to, name, 0, n);
+    port.kept = 1;
     dfgnn__dag_output(to, &port);
   }
   *kept = to;

@@ -1,0 +1,149 @@
+/* dfgnn_program.h - edge programs: message functions of the user's own, fused
+ *
+ * A program is a text that says what each edge computes from the values of its
+ * destination, its source, itself and parameters, and how that is reduced:
+ *
+ *   dst q[H,D]; src k[H,D], v[H,D]; edge x[H,D]
+ *   score = sum(q * (k + x)) / 5.65
+ *   out = sum_in(softmax_in(score) * (v + x))
+ *
+ * It runs without a value of every edge in memory, and its gradient is a
+ * program again, of any order.  dfgnn-program(5) has the language.
+ *
+ *   dfgnn_edge_program *program;
+ *   dfgnn_edge_program_create(&program, text);
+ *   dfgnn_edge_tensor in[] = {{"q", q, DFGNN_F32, 2, {8, 64}}, ...};
+ *   dfgnn_edge_tensor out[] = {{"out", o, DFGNN_F32, 2, {8, 64}}};
+ *   dfgnn_edge_program_execute(program, graph, in, 4, out, 1, 0, NULL);
+ *
+ * Today programs run on the CPU. */
+#ifndef DFGNN_PROGRAM_H
+#define DFGNN_PROGRAM_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An immutable program, which threads may share.  It belongs to no device. */
+typedef struct dfgnn_edge_program dfgnn_edge_program;
+
+/* Whose rows a tensor has: one for all (its first axis is left out), or one for
+ * each destination, source or edge, in the order of the graph's. */
+typedef enum dfgnn_edge_place {
+  DFGNN_EDGE_PARAM = 1,
+  DFGNN_EDGE_DST = 2,
+  DFGNN_EDGE_SRC = 3,
+  DFGNN_EDGE_EDGE = 4
+} dfgnn_edge_place;
+
+/* What an input or output of a gradient's program is to the program that it is
+ * derived from. */
+typedef enum dfgnn_edge_role {
+  DFGNN_EDGE_OWN = 0,       /* nothing: the program is no gradient's */
+  DFGNN_EDGE_INPUT = 1,     /* its input `of` */
+  DFGNN_EDGE_OUTPUT = 2,    /* what it gave as output `of` */
+  DFGNN_EDGE_COTANGENT = 3, /* the gradient that comes for output `of` */
+  DFGNN_EDGE_GRADIENT = 4   /* the gradient that goes to input `of` */
+} dfgnn_edge_role;
+
+#define DFGNN_EDGE_NAME 64
+
+/* An input or output.  Its tensor is dense, [rows of the place, axes]. */
+typedef struct dfgnn_edge_value {
+  size_t struct_size;
+  char name[DFGNN_EDGE_NAME];
+  dfgnn_edge_place place;
+  int rank;        /* axes after the first, 0 to 3 */
+  int64_t axes[3]; /* 0: a name in the text, which tensors give a number */
+  dfgnn_edge_role role;
+  int of;
+  int kept; /* 1: an output for gradients, to be F32 (F64 for F64) always */
+} dfgnn_edge_value;
+
+#define DFGNN_EDGE_VALUE_INIT DFGNN_INIT(dfgnn_edge_value)
+
+/* Parses a text of at most 256 KiB.  DFGNN_ERROR_INVALID says line, column,
+ * what was found and what was expected; DFGNN_ERROR_UNSUPPORTED names the limit
+ * that a program is beyond: 96 inputs, 96 outputs, 16384 values, brackets 64
+ * deep, three axes, reductions of reductions 60 deep. */
+DFGNN_API dfgnn_status dfgnn_edge_program_create(dfgnn_edge_program **program,
+                                                 const char *text);
+DFGNN_API void dfgnn_edge_program_destroy(dfgnn_edge_program *program);
+
+/* The normal form, which parses to the same program; it lives as long as the
+ * program.  NULL if program is none. */
+DFGNN_API const char *
+dfgnn_edge_program_text(const dfgnn_edge_program *program);
+/* A hash of what is computed: the same for programs that differ in names, or in
+ * the order of statements, factors and terms alone.  0 if program is none. */
+DFGNN_API uint64_t dfgnn_edge_program_hash(const dfgnn_edge_program *program);
+/* Walks over rows and columns of the graph that an execution takes. */
+DFGNN_API dfgnn_status dfgnn_edge_program_walks(
+    int *rows, int *columns, const dfgnn_edge_program *program);
+
+/* Inputs and outputs by number; count is 0 if program is none.  The caller sets
+ * value->struct_size. */
+DFGNN_API int
+dfgnn_edge_program_input_count(const dfgnn_edge_program *program);
+DFGNN_API int
+dfgnn_edge_program_output_count(const dfgnn_edge_program *program);
+DFGNN_API dfgnn_status
+dfgnn_edge_program_input(dfgnn_edge_value *value,
+                         const dfgnn_edge_program *program, int i);
+DFGNN_API dfgnn_status
+dfgnn_edge_program_output(dfgnn_edge_value *value,
+                          const dfgnn_edge_program *program, int i);
+
+/* The program of the gradient of sum(<output, its cotangent>), where output i
+ * has a cotangent if outputs[i] (NULL: all have), with respect to each input i
+ * with inputs[i] (NULL: all).  Its inputs tell by role and `of` what they are:
+ * inputs of `program`, outputs of it that spare a computation, cotangents
+ * (grad_NAME).  Its outputs are grad_NAME of the inputs.  It may be derived
+ * again.  Gradients are torch's where a function has no derivative: relu at 0
+ * is 0, equal operands of max and min have one half each, equal extremes share,
+ * rows without edges contribute nothing. */
+DFGNN_API dfgnn_status dfgnn_edge_program_gradient(
+    dfgnn_edge_program **gradient, const dfgnn_edge_program *program,
+    const unsigned char *outputs, const unsigned char *inputs);
+/* `program` with further outputs (value.kept), reductions that its gradient
+ * reads and would make again: derive that one.  One row a node each. */
+DFGNN_API dfgnn_status dfgnn_edge_program_keep(
+    dfgnn_edge_program **kept, const dfgnn_edge_program *program,
+    const unsigned char *outputs, const unsigned char *inputs);
+
+/* A tensor by the name of an input or output. */
+typedef struct dfgnn_edge_tensor {
+  const char *name;
+  void *data; /* dense, in memory of the graph's device */
+  dfgnn_dtype dtype;
+  int rank; /* axes after the rows of its place */
+  int64_t axes[3];
+} dfgnn_edge_tensor;
+
+/* Computes the outputs, each of which has to be bound.  Sums are of double if
+ * any tensor is F64, else of float.  seed: of dropout, the same for a program
+ * and its gradients.  Results do not depend on the number of threads.
+ * DFGNN_ERROR_INVALID names a tensor that is missing, unknown, or of another
+ * shape; DFGNN_ERROR_UNSUPPORTED: the graph is on a GPU, or a value has more
+ * than 16384 elements. */
+DFGNN_API dfgnn_status dfgnn_edge_program_execute(
+    const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
+    void *stream);
+
+/* Executes, and compares with an evaluation in double whose error bound is
+ * computed beside it: *worst is the largest ratio of an error to its bound, so
+ * that 1 or less is right.  Takes memory for every value of every edge.  The
+ * output that it is of is *where (may be NULL). */
+DFGNN_API dfgnn_status dfgnn_edge_program_check(
+    double *worst, int *where, const dfgnn_edge_program *program,
+    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

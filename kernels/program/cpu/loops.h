@@ -1,0 +1,262 @@
+/* loops.h - the inner loops of programs: one operation over n elements
+ *
+ * A file defines REAL and REAL_IS_DOUBLE, and the instruction set by a pragma;
+ * the compiler vectorises.  Strides of operands are 0 or 1. */
+#ifndef DFGNN_KERNELS_PROGRAM_CPU_LOOPS_H
+#define DFGNN_KERNELS_PROGRAM_CPU_LOOPS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "program/dag.h"
+
+#if REAL_IS_DOUBLE
+#define R(x) x
+#define R_FN(name) name
+#else
+#define R(x) x##f
+#define R_FN(name) name##f
+#endif
+
+/* ---- functions ----------------------------------------------------------- */
+
+#if REAL_IS_DOUBLE
+static inline double real_exp(double x) { return exp(x); }
+static inline double real_tanh(double x) { return tanh(x); }
+#else
+/* Cody and Waite's reduction and Cephes' polynomial: 2 ulp.  Without branches,
+ * so that loops of it are vectors. */
+static inline float real_exp(float x) {
+  float a = x < -87.3f ? -87.3f : x;
+  a = a > 88.7f ? 88.7f : a;
+  float magic = a * 1.44269504f + 0x1.8p23f;
+  float n = magic - 0x1.8p23f;
+  float r = a - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  float y = 1.9875691500e-4f;
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  /* 2^n as two factors, since n may be 128 */
+  int32_t whole = (int32_t)n, half = whole / 2;
+  int32_t p = (half + 127) << 23, q = (whole - half + 127) << 23;
+  float scale, rest;
+  memcpy(&scale, &p, sizeof scale);
+  memcpy(&rest, &q, sizeof rest);
+  y = y * scale * rest;
+  y = x < -103.9f ? 0.0f : y;
+  y = x > 88.72283f ? INFINITY : y;
+  return x != x ? x : y;
+}
+/* Cephes: a polynomial near 0, where the other form loses digits. */
+static inline float real_tanh(float x) {
+  float a = fabsf(x), z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  float near = p * z * x + x;
+  float far = 1.0f - 2.0f / (real_exp(2 * a) + 1.0f);
+  far = x < 0 ? -far : far;
+  return a < 0.625f ? near : far;
+}
+#endif
+
+static inline REAL real_sigmoid(REAL x) { return 1 / (1 + real_exp(-x)); }
+static inline REAL real_max(REAL x, REAL y) {
+  return x != x || x > y ? x : y; /* a NaN of either stays */
+}
+
+/* ---- of one, two and three operands -------------------------------------- */
+
+#define UNARY(name, expression)                                                \
+  static void loop_##name(int64_t n, REAL *restrict out, const REAL *a,        \
+                          int64_t sa, REAL c) {                                \
+    (void)c;                                                                   \
+    if (!sa) {                                                                 \
+      const REAL x = *a, y = expression;                                       \
+      for (int64_t i = 0; i < n; i++)                                          \
+        out[i] = y;                                                            \
+      return;                                                                  \
+    }                                                                          \
+    for (int64_t i = 0; i < n; i++) {                                          \
+      const REAL x = a[i];                                                     \
+      out[i] = expression;                                                     \
+    }                                                                          \
+  }
+
+UNARY(copy, x)
+UNARY(square, x *x)
+UNARY(cube, x *x *x)
+UNARY(inverse, 1 / x)
+UNARY(root, R_FN(sqrt)(x))
+UNARY(inverse_root, 1 / R_FN(sqrt)(x))
+UNARY(power, R_FN(pow)(x, c))
+UNARY(exp, real_exp(x))
+UNARY(expm1, R_FN(expm1)(x))
+UNARY(log, R_FN(log)(x))
+UNARY(log1p, R_FN(log1p)(x))
+UNARY(tanh, real_tanh(x))
+UNARY(sigmoid, real_sigmoid(x))
+UNARY(softplus, (x > 0 ? x : 0) + R_FN(log1p)(R_FN(exp)(-R_FN(fabs)(x))))
+UNARY(erf, R_FN(erf)(x))
+UNARY(sin, R_FN(sin)(x))
+UNARY(cos, R_FN(cos)(x))
+UNARY(abs, R_FN(fabs)(x))
+UNARY(sign, x > 0 ? (REAL)1 : x < 0 ? (REAL)-1 : x)
+UNARY(relu, x < 0 ? (REAL)0 : x)
+UNARY(leaky, x > 0 ? x : x * c)
+
+typedef void (*unary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
+                           REAL);
+
+static unary_loop unary_of(int op, REAL number) {
+  switch (op) {
+  case DFGNN_NODE_POW:
+    return number == 3         ? loop_cube
+           : number == -1      ? loop_inverse
+           : number == R(0.5)  ? loop_root
+           : number == R(-0.5) ? loop_inverse_root
+           : number == 2       ? loop_square
+                               : loop_power;
+  case DFGNN_NODE_EXP:
+    return loop_exp;
+  case DFGNN_NODE_EXPM1:
+    return loop_expm1;
+  case DFGNN_NODE_LOG:
+    return loop_log;
+  case DFGNN_NODE_LOG1P:
+    return loop_log1p;
+  case DFGNN_NODE_TANH:
+    return loop_tanh;
+  case DFGNN_NODE_SIGMOID:
+    return loop_sigmoid;
+  case DFGNN_NODE_SOFTPLUS:
+    return loop_softplus;
+  case DFGNN_NODE_ERF:
+    return loop_erf;
+  case DFGNN_NODE_SIN:
+    return loop_sin;
+  case DFGNN_NODE_COS:
+    return loop_cos;
+  case DFGNN_NODE_ABS:
+    return loop_abs;
+  case DFGNN_NODE_SIGN:
+    return loop_sign;
+  case DFGNN_NODE_RELU:
+    return loop_relu;
+  case DFGNN_NODE_LEAKY:
+    return loop_leaky;
+  default: /* DETACH, EXPAND */
+    return loop_copy;
+  }
+}
+
+#define BINARY(name, before, expression)                                       \
+  static void loop_##name(int64_t n, REAL *restrict out, const REAL *a,        \
+                          int64_t sa, const REAL *b, int64_t sb) {             \
+    if (sa && sb) {                                                            \
+      for (int64_t i = 0; i < n; i++) {                                        \
+        const REAL x = a[i], y = b[i];                                         \
+        out[i] = before expression;                                            \
+      }                                                                        \
+    } else if (sa) {                                                           \
+      const REAL y = *b;                                                       \
+      for (int64_t i = 0; i < n; i++) {                                        \
+        const REAL x = a[i];                                                   \
+        out[i] = before expression;                                            \
+      }                                                                        \
+    } else if (sb) {                                                           \
+      const REAL x = *a;                                                       \
+      for (int64_t i = 0; i < n; i++) {                                        \
+        const REAL y = b[i];                                                   \
+        out[i] = before expression;                                            \
+      }                                                                        \
+    } else {                                                                   \
+      const REAL x = *a, y = *b;                                               \
+      for (int64_t i = 0; i < n; i++)                                          \
+        out[i] = before expression;                                            \
+    }                                                                          \
+  }
+
+BINARY(add, , x + y)
+BINARY(mul, , x *y)
+BINARY(max, , real_max(x, y))
+BINARY(lt, , (REAL)(x < y))
+BINARY(le, , (REAL)(x <= y))
+BINARY(eq, , (REAL)(x == y))
+BINARY(mul_add, out[i] +, x *y)
+
+typedef void (*binary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
+                            const REAL *, int64_t);
+
+static binary_loop binary_of(int op) {
+  switch (op) {
+  case DFGNN_NODE_ADD:
+    return loop_add;
+  case DFGNN_NODE_MUL:
+    return loop_mul;
+  case DFGNN_NODE_MAX:
+    return loop_max;
+  case DFGNN_NODE_LT:
+    return loop_lt;
+  case DFGNN_NODE_LE:
+    return loop_le;
+  default:
+    return loop_eq;
+  }
+}
+
+static void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
+                       const REAL *a, int64_t sa, const REAL *b, int64_t sb) {
+  for (int64_t i = 0; i < n; i++)
+    out[i] = c[i * sc] != 0 ? a[i * sa] : b[i * sb];
+}
+
+/* ---- sums ---------------------------------------------------------------- */
+
+/* Sixteen sums side by side, added as a tree: one order for all lengths. */
+enum { SUMS = 16 };
+
+static REAL tree(REAL *s) {
+  for (int width = SUMS / 2; width; width /= 2)
+    for (int i = 0; i < width; i++)
+      s[i] += s[i + width];
+  return s[0];
+}
+
+static REAL sum_of(int64_t n, const REAL *a) {
+  REAL s[SUMS] = {0};
+  int64_t i = 0;
+  for (; i + SUMS <= n; i += SUMS)
+    for (int k = 0; k < SUMS; k++)
+      s[k] += a[i + k];
+  for (int k = 0; i + k < n; k++)
+    s[k] += a[i + k];
+  return tree(s);
+}
+
+static REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
+                   int64_t sb) {
+  if (!sa && !sb)
+    return (REAL)n * *a * *b;
+  if (!sa)
+    return *a * sum_of(n, b);
+  if (!sb)
+    return *b * sum_of(n, a);
+  REAL s[SUMS] = {0};
+  int64_t i = 0;
+  for (; i + SUMS <= n; i += SUMS)
+    for (int k = 0; k < SUMS; k++)
+      s[k] += a[i + k] * b[i + k];
+  for (int k = 0; i + k < n; k++)
+    s[k] += a[i + k] * b[i + k];
+  return tree(s);
+}
+
+#endif

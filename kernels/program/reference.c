@@ -1,0 +1,430 @@
+/* reference.c - programs in double, plainly, with a running error bound
+ *
+ * bound[i] is how far an evaluation in sums of unit roundoff u may be from
+ * value[i]: what its operands may be off, times the derivative, and u for each
+ * rounding (8 u for functions, n u for a sum of n).  A comparison that rounding
+ * could turn has a bound of 1. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/common/dropout.h"
+#include "kernels/common/half.h"
+#include "kernels/program/job.h"
+
+#define AXES DFGNN_DAG_AXES
+
+typedef struct number {
+  double x, e;
+} number;
+
+typedef struct reference {
+  const dfgnn_program_job *job;
+  const dfgnn_dag *dag;
+  dfgnn_extent *extents;
+  number **values;
+  int64_t *row; /* destination of each edge */
+  double u;
+} reference;
+
+static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
+  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
+                      : ((const int32_t *)m->offsets)[i];
+}
+
+/* ---- functions of numbers ------------------------------------------------ */
+
+static number rounded(const reference *r, double x, double e, double times) {
+  return (number){x, e + times * r->u * (fabs(x) + e) + DBL_MIN};
+}
+
+/* Of y = f(a) where the derivative is at most `slope` near a. */
+static number through(const reference *r, number a, double y, double slope) {
+  return rounded(r, y, a.e * fabs(slope), 8);
+}
+
+/* Of a steep f: how far its values lie apart at both ends of a's interval. */
+static number between(const reference *r, number a, double (*f)(double, double),
+                      double c) {
+  double y = f(a.x, c), low = f(a.x - a.e, c), high = f(a.x + a.e, c);
+  double e = fmax(fabs(low - y), fabs(high - y));
+  return rounded(r, y, isnan(e) && !isnan(y) ? INFINITY : e, 8);
+}
+
+static double f_exp(double x, double c) { return (void)c, exp(x); }
+static double f_expm1(double x, double c) { return (void)c, expm1(x); }
+static double f_log(double x, double c) { return (void)c, log(x); }
+static double f_log1p(double x, double c) { return (void)c, log1p(x); }
+static double f_pow(double x, double c) { return pow(x, c); }
+static double f_sigmoid(double x, double c) {
+  return (void)c, 1 / (1 + exp(-x));
+}
+
+static number unary(const reference *r, const dfgnn_node *node, number a) {
+  double c = node->number;
+  switch (node->op) {
+  case DFGNN_NODE_POW:
+    return between(r, a, f_pow, c);
+  case DFGNN_NODE_EXP:
+    return between(r, a, f_exp, c);
+  case DFGNN_NODE_EXPM1:
+    return between(r, a, f_expm1, c);
+  case DFGNN_NODE_LOG:
+    return between(r, a, f_log, c);
+  case DFGNN_NODE_LOG1P:
+    return between(r, a, f_log1p, c);
+  case DFGNN_NODE_SIGMOID:
+    return between(r, a, f_sigmoid, c);
+  case DFGNN_NODE_TANH:
+    return through(r, a, tanh(a.x), 1);
+  case DFGNN_NODE_SOFTPLUS:
+    return through(r, a, fmax(a.x, 0) + log1p(exp(-fabs(a.x))), 1);
+  case DFGNN_NODE_ERF:
+    return through(r, a, erf(a.x), M_2_SQRTPI);
+  case DFGNN_NODE_SIN:
+    return through(r, a, sin(a.x), 1);
+  case DFGNN_NODE_COS:
+    return through(r, a, cos(a.x), 1);
+  case DFGNN_NODE_ABS:
+    return (number){fabs(a.x), a.e};
+  case DFGNN_NODE_SIGN:
+    return (number){(a.x > 0) - (a.x < 0), a.x && fabs(a.x) <= a.e ? 2 : 0};
+  case DFGNN_NODE_RELU:
+    return (number){a.x < 0 ? 0 : a.x, a.e};
+  case DFGNN_NODE_LEAKY:
+    return rounded(r, a.x > 0 ? a.x : c * a.x, a.e * fmax(1, fabs(c)), 1);
+  default: /* DETACH, EXPAND and their like */
+    return a;
+  }
+}
+
+static number compared(int true_, number a, number b) {
+  double apart = fabs(a.x - b.x), off = a.e + b.e;
+  return (number){true_, apart != 0 && apart <= off ? 1 : 0};
+}
+
+static number binary(const reference *r, int op, number a, number b) {
+  switch (op) {
+  case DFGNN_NODE_ADD:
+    return rounded(r, a.x + b.x, a.e + b.e, 1);
+  case DFGNN_NODE_MUL:
+    return rounded(r, a.x * b.x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e,
+                   1);
+  case DFGNN_NODE_MAX:
+    return a.x > b.x || isnan(a.x) ? (number){a.x, fmax(a.e, b.e)}
+                                   : (number){b.x, fmax(a.e, b.e)};
+  case DFGNN_NODE_LT:
+    return compared(a.x < b.x, a, b);
+  case DFGNN_NODE_LE:
+    return compared(a.x <= b.x, a, b);
+  default:
+    return compared(a.x == b.x, a, b);
+  }
+}
+
+/* ---- where an argument's element is -------------------------------------- */
+
+static int64_t item_of(const reference *r, int from, int to, int64_t item) {
+  if (from <= DFGNN_PLACE_PARAM)
+    return 0;
+  if (from == to)
+    return item;
+  return from == DFGNN_PLACE_DST ? r->row[item] : r->job->rows.indices[item];
+}
+
+static int64_t spread(const dfgnn_extent *e, const int64_t *at) {
+  int64_t offset = 0;
+  for (int axis = 0; axis < AXES; axis++)
+    offset = offset * e->axis[axis] + (e->axis[axis] == 1 ? 0 : at[axis]);
+  return offset;
+}
+
+/* Element `at` of an argument for an item of place `to`. */
+static number get(const reference *r, int32_t a, int to, int64_t item,
+                  const int64_t *at) {
+  const dfgnn_extent *e = &r->extents[a];
+  int64_t row = item_of(r, r->dag->nodes[a].place, to, item);
+  return r->values[a][row * e->all + spread(e, at)];
+}
+
+static int64_t items_of(const reference *r, int place) {
+  return r->job->binding->counts[place];
+}
+
+/* ---- nodes --------------------------------------------------------------- */
+
+static number along(const reference *r, int32_t n, int64_t item,
+                    const int64_t *at) {
+  const dfgnn_node *node = &r->dag->nodes[n];
+  int32_t a = dfgnn__dag_argument(r->dag, n, 0);
+  int64_t here[AXES] = {at[0], at[1], at[2]};
+  const int64_t length = r->extents[a].axis[node->axis];
+  number y = {0, 0};
+  double sizes = 0;
+  for (int64_t i = 0; i < length; i++) {
+    here[node->axis] = i;
+    number x = get(r, a, node->place, item, here);
+    if (node->op == DFGNN_NODE_FMAX) {
+      y = i ? binary(r, DFGNN_NODE_MAX, y, x) : x;
+      continue;
+    }
+    y.x += x.x;
+    y.e += x.e;
+    sizes += fabs(x.x);
+  }
+  y.e += (double)length * r->u * (sizes + y.e);
+  return y;
+}
+
+static number product(const reference *r, int32_t n, int64_t item,
+                      const int64_t *at) {
+  const dfgnn_node *node = &r->dag->nodes[n];
+  int32_t a = dfgnn__dag_argument(r->dag, n, 0);
+  int32_t b = dfgnn__dag_argument(r->dag, n, 1);
+  const int first = node->flags & DFGNN_MATMUL_FIRST;
+  const int second = node->flags & DFGNN_MATMUL_SECOND;
+  const int64_t inner = r->extents[a].axis[first ? 1 : 2];
+  number y = {0, 0};
+  double sizes = 0;
+  for (int64_t k = 0; k < inner; k++) {
+    int64_t p[AXES] = {at[0], first ? k : at[1], first ? at[1] : k};
+    int64_t q[AXES] = {at[0], second ? at[2] : k, second ? k : at[2]};
+    number x = binary(r, DFGNN_NODE_MUL, get(r, a, node->place, item, p),
+                      get(r, b, node->place, item, q));
+    y.x += x.x;
+    y.e += x.e;
+    sizes += fabs(x.x);
+  }
+  y.e += (double)inner * r->u * (sizes + y.e);
+  return y;
+}
+
+static number element(const reference *r, int32_t n, int64_t item, int64_t i,
+                      const int64_t *at) {
+  const dfgnn_node *node = &r->dag->nodes[n];
+  number a[DFGNN_DAG_AXES];
+  int64_t here[AXES] = {at[0], at[1], at[2]};
+  switch (node->op) {
+  case DFGNN_NODE_FSUM:
+  case DFGNN_NODE_FMAX:
+    return along(r, n, item, at);
+  case DFGNN_NODE_MATMUL:
+    return product(r, n, item, at);
+  case DFGNN_NODE_SLICE:
+    here[2] += dfgnn__size_value(node->at, r->job->binding->names);
+    return get(r, dfgnn__dag_argument(r->dag, n, 0), node->place, item, here);
+  case DFGNN_NODE_CAT:
+    for (int k = 0;; k++) {
+      int32_t part = dfgnn__dag_argument(r->dag, n, k);
+      if (here[2] < r->extents[part].axis[2])
+        return get(r, part, node->place, item, here);
+      here[2] -= r->extents[part].axis[2];
+    }
+  case DFGNN_NODE_RESHAPE: {
+    int32_t from = dfgnn__dag_argument(r->dag, n, 0);
+    return r->values[from][item * r->extents[from].all + i];
+  }
+  default:
+    break;
+  }
+  if (node->op == DFGNN_NODE_MUL && node->count > 2) {
+    number y = get(r, dfgnn__dag_argument(r->dag, n, 0), node->place, item, at);
+    for (int k = 1; k < node->count; k++)
+      y = binary(
+          r, DFGNN_NODE_MUL, y,
+          get(r, dfgnn__dag_argument(r->dag, n, k), node->place, item, at));
+    return y;
+  }
+  for (int k = 0; k < node->count; k++)
+    a[k] = get(r, dfgnn__dag_argument(r->dag, n, k), node->place, item, at);
+  if (node->op == DFGNN_NODE_WHERE) {
+    number chosen = a[0].x != 0 ? a[1] : a[2];
+    if (a[0].e > 0)
+      chosen.e = fmax(a[1].e, a[2].e) + fabs(a[1].x - a[2].x);
+    return chosen;
+  }
+  return node->count == 2 ? binary(r, node->op, a[0], a[1])
+                          : unary(r, node, a[0]);
+}
+
+static double stored(const dfgnn_program_array *array, int64_t i) {
+  switch (array->dtype) {
+  case DFGNN_F64:
+    return ((const double *)array->data)[i];
+  case DFGNN_F16:
+    return dfgnn__f16_to_float(((const uint16_t *)array->data)[i]);
+  case DFGNN_BF16:
+    return dfgnn__bf16_to_float(((const uint16_t *)array->data)[i]);
+  default:
+    return ((const float *)array->data)[i];
+  }
+}
+
+static number leaf(const reference *r, int32_t n, int64_t item, int64_t i) {
+  const dfgnn_node *node = &r->dag->nodes[n];
+  const int64_t all = r->extents[n].all;
+  switch (node->op) {
+  case DFGNN_NODE_NUMBER:
+    return (number){node->number, r->u * fabs(node->number)};
+  case DFGNN_NODE_SIZE:
+    return (number){(double)dfgnn__size_value(node->at, r->job->binding->names),
+                    0};
+  case DFGNN_NODE_COUNT:
+    return rounded(r, (double)items_of(r, node->index), 0, 1);
+  case DFGNN_NODE_INPUT:
+    return (number){stored(&r->job->inputs[node->index], item * all + i), 0};
+  default: { /* KEEP */
+    uint64_t key = dfgnn__dropout_key(r->job->seed + (uint64_t)node->index);
+    if (node->number >= 1 ||
+        dfgnn__dropped(key, item, all, i,
+                       dfgnn__dropout_threshold(node->number)))
+      return (number){0, 0};
+    return rounded(r, 1 / (1 - node->number), 0, 1);
+  }
+  }
+}
+
+/* Which item of a reduction's result an edge, or another item, goes to. */
+static int64_t target(const reference *r, int op, int64_t item) {
+  if (op == DFGNN_NODE_SUM_ALL)
+    return 0;
+  if (op == DFGNN_NODE_SUM_IN || op == DFGNN_NODE_MAX_IN ||
+      op == DFGNN_NODE_LSE_IN)
+    return r->row[item];
+  return r->job->rows.indices[item];
+}
+
+/* Sums, extremes and logsumexp: the maximum first, then what needs it. */
+static void reduce(reference *r, int32_t n) {
+  const dfgnn_node *node = &r->dag->nodes[n];
+  const int op = node->op;
+  int32_t a = dfgnn__dag_argument(r->dag, n, 0);
+  const int from =
+      op == DFGNN_NODE_SUM_ALL ? r->dag->nodes[a].place : DFGNN_PLACE_EDGE;
+  const int64_t all = r->extents[n].all, count = items_of(r, node->place);
+  const int max = op == DFGNN_NODE_MAX_IN || op == DFGNN_NODE_MAX_OUT;
+  const int lse = op == DFGNN_NODE_LSE_IN || op == DFGNN_NODE_LSE_OUT;
+  double *top = malloc((size_t)(count * all + 1) * sizeof *top);
+  double *sizes = calloc((size_t)(count * all + 1), sizeof *sizes);
+  int64_t *terms = calloc((size_t)count + 1, sizeof *terms);
+  number *y = r->values[n];
+  if (!top || !sizes || !terms)
+    goto out;
+  for (int64_t i = 0; i < count * all; i++) {
+    top[i] = -INFINITY;
+    y[i] = (number){0, 0};
+  }
+  for (int64_t item = 0; item < items_of(r, from); item++) {
+    const int64_t to = target(r, op, item);
+    const int64_t row = item_of(r, r->dag->nodes[a].place, from, item);
+    terms[to]++;
+    for (int64_t i = 0; i < all; i++) {
+      number x = r->values[a][row * all + i];
+      number *sum = &y[to * all + i];
+      if (x.x > top[to * all + i] || isnan(x.x))
+        top[to * all + i] = x.x;
+      sum->e = max || lse ? fmax(sum->e, x.e) : sum->e + x.e;
+      sum->x += x.x;
+      sizes[to * all + i] += fabs(x.x);
+    }
+  }
+  for (int64_t i = 0; (max || lse) && i < count * all; i++)
+    y[i].x = max ? (terms[i / all] ? top[i] : 0) : 0;
+  for (int64_t item = 0; lse && item < items_of(r, from); item++) {
+    const int64_t to = target(r, op, item);
+    const int64_t row = item_of(r, r->dag->nodes[a].place, from, item);
+    for (int64_t i = 0; i < all; i++) {
+      double t = isinf(top[to * all + i]) ? 0 : top[to * all + i];
+      y[to * all + i].x += exp(r->values[a][row * all + i].x - t);
+    }
+  }
+  for (int64_t i = 0; i < count * all; i++) {
+    const double n_u = ((double)terms[i / all] + 8) * r->u;
+    if (lse) {
+      double t = isinf(top[i]) ? 0 : top[i];
+      y[i].x = t + log(y[i].x);
+      y[i].e += n_u + r->u * (fabs(t) + fabs(y[i].x)) * 4;
+    } else if (!max) {
+      y[i].e += n_u * (sizes[i] + y[i].e);
+    }
+  }
+out:
+  free(top);
+  free(sizes);
+  free(terms);
+}
+
+static void fill(reference *r, int32_t n) {
+  const dfgnn_node *node = &r->dag->nodes[n];
+  const dfgnn_extent *e = &r->extents[n];
+  const dfgnn_matrix *m =
+      node->place == DFGNN_PLACE_SRC ? &r->job->columns : &r->job->rows;
+  for (int64_t item = 0, k = 0; item < items_of(r, node->place); item++)
+    for (int64_t i = 0; i < e->all; i++, k++) {
+      int64_t at[AXES] = {i / (e->axis[1] * e->axis[2]),
+                          i / e->axis[2] % e->axis[1], i % e->axis[2]};
+      if (node->op == DFGNN_NODE_DEGREE)
+        r->values[n][k] =
+            (number){(double)(offset_at(m, item + 1) - offset_at(m, item)), 0};
+      else if (node->op < DFGNN_NODE_ADD)
+        r->values[n][k] = leaf(r, n, item, i);
+      else
+        r->values[n][k] = element(r, n, item, i, at);
+    }
+}
+
+static void write_output(const reference *r, const dfgnn_port *port,
+                         double *values, double *bounds) {
+  const dfgnn_extent e = dfgnn__bind_port(port, r->job->binding);
+  for (int64_t item = 0, k = 0; item < items_of(r, port->place); item++)
+    for (int64_t i = 0; i < e.all; i++, k++) {
+      int64_t at[AXES] = {i / (e.axis[1] * e.axis[2]),
+                          i / e.axis[2] % e.axis[1], i % e.axis[2]};
+      number y = get(r, port->node, port->place, item, at);
+      values[k] = y.x;
+      bounds[k] = y.e;
+    }
+}
+
+dfgnn_status dfgnn__program_reference(const dfgnn_program_job *job,
+                                      const dfgnn_dag *dag, dfgnn_dtype dtype,
+                                      double **values, double **bounds) {
+  reference r = {.job = job,
+                 .dag = dag,
+                 .u = dtype == DFGNN_F64 ? DBL_EPSILON / 2 : FLT_EPSILON / 2};
+  dfgnn_status status = DFGNN_ERROR_MEMORY;
+  r.extents = calloc((size_t)dag->count, sizeof *r.extents);
+  r.values = calloc((size_t)dag->count, sizeof *r.values);
+  r.row = malloc(((size_t)job->rows.edges + 1) * sizeof *r.row);
+  if (!r.extents || !r.values || !r.row)
+    goto out;
+  for (int64_t row = 0; row < job->rows.destinations; row++)
+    for (int64_t e = offset_at(&job->rows, row);
+         e < offset_at(&job->rows, row + 1); e++)
+      r.row[e] = row;
+  if ((status = dfgnn__bind_nodes(r.extents, dag, job->binding)))
+    goto out;
+  status = DFGNN_ERROR_MEMORY;
+  for (int32_t n = 0; n < dag->count; n++) {
+    int64_t elements = items_of(&r, dag->nodes[n].place) * r.extents[n].all;
+    r.values[n] = malloc(((size_t)elements + 1) * sizeof *r.values[n]);
+    if (!r.values[n])
+      goto out;
+    if (dfgnn__node_reduces(dag->nodes[n].op))
+      reduce(&r, n);
+    else
+      fill(&r, n);
+  }
+  for (int i = 0; i < dag->output_count; i++)
+    write_output(&r, &dag->outputs[i], values[i], bounds[i]);
+  status = DFGNN_OK;
+out:
+  if (status == DFGNN_ERROR_MEMORY)
+    dfgnn__fail(status, "out of memory for the reference");
+  for (int32_t n = 0; r.values && n < dag->count; n++)
+    free(r.values[n]);
+  free(r.values);
+  free(r.extents);
+  free(r.row);
+  return status;
+}

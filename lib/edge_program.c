@@ -1,0 +1,167 @@
+#include "lib/edge_program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lib/handle.h"
+#include "program/make.h"
+
+dfgnn_status dfgnn__check_edge_program(const dfgnn_edge_program *program) {
+  if (dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM))
+    return DFGNN_OK;
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     program ? "program is no dfgnn_edge_program, or one that "
+                               "was destroyed"
+                             : "program is NULL");
+}
+
+/* Takes the dag, on failure too. */
+static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
+  dfgnn_edge_program *made = calloc(1, sizeof *made);
+  dfgnn_status status;
+  if (!made) {
+    dfgnn__dag_free(dag);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  made->kind = DFGNN_HANDLE_EDGE_PROGRAM;
+  made->dag = dag;
+  made->text = dfgnn__dag_text(dag);
+  status = made->text ? dfgnn__lower(&made->lowered, dag) : DFGNN_ERROR_MEMORY;
+  if (status) {
+    dfgnn_edge_program_destroy(made);
+    return status;
+  }
+  *program = made;
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn_edge_program_create(dfgnn_edge_program **program,
+                                       const char *text) {
+  dfgnn_dag *dag;
+  if (!program || !text)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
+                       program ? "text" : "program");
+  dfgnn_status status = dfgnn__dag_parse(&dag, text);
+  return status ? status : wrap(program, dag);
+}
+
+void dfgnn_edge_program_destroy(dfgnn_edge_program *program) {
+  if (!dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM))
+    return;
+  program->kind = DFGNN_HANDLE_NONE;
+  dfgnn__dag_free(program->dag);
+  dfgnn__lowered_free(program->lowered);
+  free(program->text);
+  free(program);
+}
+
+const char *dfgnn_edge_program_text(const dfgnn_edge_program *program) {
+  return dfgnn__check_edge_program(program) ? NULL : program->text;
+}
+
+uint64_t dfgnn_edge_program_hash(const dfgnn_edge_program *program) {
+  return dfgnn__check_edge_program(program) ? 0 : dfgnn__dag_hash(program->dag);
+}
+
+dfgnn_status dfgnn_edge_program_walks(int *rows, int *columns,
+                                      const dfgnn_edge_program *program) {
+  dfgnn_status status = dfgnn__check_edge_program(program);
+  if (status)
+    return status;
+  int count[2] = {0, 0};
+  for (int i = 0; i < program->lowered->walk_count; i++)
+    if (program->lowered->walks[i].edges)
+      count[program->lowered->walks[i].columns]++;
+  *rows = count[0];
+  *columns = count[1];
+  return DFGNN_OK;
+}
+
+int dfgnn_edge_program_input_count(const dfgnn_edge_program *program) {
+  return dfgnn__check_edge_program(program) ? 0 : program->dag->input_count;
+}
+
+int dfgnn_edge_program_output_count(const dfgnn_edge_program *program) {
+  return dfgnn__check_edge_program(program) ? 0 : program->dag->output_count;
+}
+
+static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
+                             int count, int i) {
+  if (!value || value->struct_size < sizeof(size_t))
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "value is %s",
+                       value ? "without its size" : "NULL");
+  if (i < 0 || i >= count)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "i is %d, expected 0 to %d: the program has %d", i,
+                       count - 1, count);
+  const dfgnn_port *port = &ports[i];
+  dfgnn_edge_value full = {.struct_size = value->struct_size,
+                           .place = (dfgnn_edge_place)port->place,
+                           .rank = port->rank,
+                           .role = (dfgnn_edge_role)port->role,
+                           .of = port->of,
+                           .kept = port->kept};
+  memcpy(full.name, port->name, sizeof full.name);
+  for (int k = 0; k < port->rank; k++) {
+    dfgnn_size size = port->shape[DFGNN_DAG_AXES - port->rank + k];
+    full.axes[k] = dfgnn__size_named(size) ? 0 : size.constant;
+  }
+  memcpy(value, &full,
+         value->struct_size < sizeof full ? value->struct_size : sizeof full);
+  return DFGNN_OK;
+}
+
+dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
+                                      const dfgnn_edge_program *program,
+                                      int i) {
+  dfgnn_status status = dfgnn__check_edge_program(program);
+  return status ? status
+                : describe(value, program->dag->inputs,
+                           program->dag->input_count, i);
+}
+
+dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
+                                       const dfgnn_edge_program *program,
+                                       int i) {
+  dfgnn_status status = dfgnn__check_edge_program(program);
+  return status ? status
+                : describe(value, program->dag->outputs,
+                           program->dag->output_count, i);
+}
+
+typedef dfgnn_status (*derive_function)(dfgnn_dag **, const dfgnn_dag *,
+                                        const uint8_t *, const uint8_t *);
+
+static dfgnn_status derive(dfgnn_edge_program **made,
+                           const dfgnn_edge_program *program,
+                           const unsigned char *outputs,
+                           const unsigned char *inputs,
+                           derive_function function) {
+  static const uint8_t all[DFGNN_DAG_INPUTS > DFGNN_DAG_OUTPUTS
+                               ? DFGNN_DAG_INPUTS
+                               : DFGNN_DAG_OUTPUTS] = {
+      [0 ... DFGNN_DAG_INPUTS - 1] = 1};
+  dfgnn_dag *dag = NULL;
+  dfgnn_status status = dfgnn__check_edge_program(program);
+  if (!status && !made)
+    status = dfgnn__fail(DFGNN_ERROR_INVALID, "the output is NULL");
+  if (!status)
+    status = function(&dag, program->dag, outputs ? outputs : all,
+                      inputs ? inputs : all);
+  return status ? status : wrap(made, dag);
+}
+
+dfgnn_status dfgnn_edge_program_gradient(dfgnn_edge_program **gradient,
+                                         const dfgnn_edge_program *program,
+                                         const unsigned char *outputs,
+                                         const unsigned char *inputs) {
+  return derive(gradient, program, outputs, inputs, dfgnn__dag_gradient);
+}
+
+dfgnn_status dfgnn_edge_program_keep(dfgnn_edge_program **kept,
+                                     const dfgnn_edge_program *program,
+                                     const unsigned char *outputs,
+                                     const unsigned char *inputs) {
+  return derive(kept, program, outputs, inputs, dfgnn__dag_kept);
+}

@@ -1,0 +1,98 @@
+/* programs.h - programs with the tensors that they read and write */
+#ifndef DFGNN_TESTS_PROGRAMS_H
+#define DFGNN_TESTS_PROGRAMS_H
+
+#include <math.h>
+
+#include "dfgnn_program.h"
+#include "kernels/common/half.h"
+#include "tests/unit/fixture.h"
+
+enum { MOST = 64 };
+
+typedef struct tensors {
+  int count;
+  dfgnn_edge_tensor at[MOST];
+  dfgnn_edge_value value[MOST];
+  int64_t elements[MOST];
+} tensors;
+
+typedef struct shape_of_graph {
+  int64_t destinations, sources, edges;
+} shape_of_graph;
+
+static inline double uniform(uint64_t *state) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (double)(*state >> 40) / (1 << 23) - 1;
+}
+
+static inline size_t bytes_of(dfgnn_dtype dtype) {
+  return dfgnn_dtype_size(dtype);
+}
+
+static inline void set_element(void *data, dfgnn_dtype dtype, int64_t i,
+                               double x) {
+  if (dtype == DFGNN_F64)
+    ((double *)data)[i] = x;
+  else if (dtype == DFGNN_F32)
+    ((float *)data)[i] = (float)x;
+  else
+    ((uint16_t *)data)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(x)
+                                               : dfgnn__bf16_from_double(x);
+}
+
+static inline double get_element(const void *data, dfgnn_dtype dtype,
+                                 int64_t i) {
+  if (dtype == DFGNN_F64)
+    return ((const double *)data)[i];
+  if (dtype == DFGNN_F32)
+    return ((const float *)data)[i];
+  uint16_t bits = ((const uint16_t *)data)[i];
+  return dtype == DFGNN_F16 ? dfgnn__f16_to_float(bits)
+                            : dfgnn__bf16_to_float(bits);
+}
+
+/* A tensor of zeros for a value whose axes are numbers. */
+static inline void add_tensor(tensors *t, const dfgnn_edge_value *value,
+                              const shape_of_graph *shape, dfgnn_dtype dtype) {
+  const int64_t rows[] = {1, 1, shape->destinations, shape->sources,
+                          shape->edges};
+  ck_assert_int_lt(t->count, MOST);
+  int i = t->count++;
+  int64_t elements = rows[value->place];
+  t->value[i] = *value;
+  t->at[i] = (dfgnn_edge_tensor){
+      .name = t->value[i].name, .dtype = dtype, .rank = value->rank};
+  for (int k = 0; k < value->rank; k++) {
+    ck_assert_int_gt(value->axes[k], 0);
+    t->at[i].axes[k] = value->axes[k];
+    elements *= value->axes[k];
+  }
+  t->elements[i] = elements;
+  t->at[i].data = calloc((size_t)elements + 1, bytes_of(dtype));
+}
+
+/* Uniform in -1 to 1. */
+static inline void fill_tensor(tensors *t, int i, uint64_t *state) {
+  for (int64_t k = 0; k < t->elements[i]; k++)
+    set_element(t->at[i].data, t->at[i].dtype, k, uniform(state));
+}
+
+static inline void outputs_of(tensors *t, const dfgnn_edge_program *program,
+                              const shape_of_graph *shape, dfgnn_dtype dtype) {
+  *t = (tensors){0};
+  for (int i = 0; i < dfgnn_edge_program_output_count(program); i++) {
+    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+    ck_ok(dfgnn_edge_program_output(&value, program, i));
+    int wide = value.kept && dtype != DFGNN_F64;
+    add_tensor(t, &value, shape, wide ? DFGNN_F32 : dtype);
+  }
+}
+
+static inline void free_tensors(tensors *t) {
+  for (int i = 0; i < t->count; i++)
+    free(t->at[i].data);
+  t->count = 0;
+}
+
+#endif

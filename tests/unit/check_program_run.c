@@ -1,0 +1,386 @@
+/* Edge programs on graphs: against the evaluation in double with its bound, and
+ * gradients against differences. */
+#include "tests/common/programs.h"
+
+#include "kernels/program/cpu/table.h"
+
+static const char *const programs[] = {
+    /* attention of two heads with edge rows and a bias */
+    "dst q[2,8]; src k[2,8], v[2,8]; edge e[2,8], b[2,1]\n"
+    "score = sum(q * (k + e)) * 0.35 + b\n"
+    "out = sum_in(softmax_in(score) * (v + e))",
+    /* GATv2 */
+    "dst x[2,5]; src y[2,5]; param a[2,5]\n"
+    "out = sum_in(softmax_in(dot(a, leaky_relu(x + y, .2))) * y)",
+    /* cosine */
+    "dst q[6]; src k[6], v[6]\n"
+    "c = dot(q, k) / sqrt(dot(q, q) * dot(k, k) + 0.1)\n"
+    "out = sum_in(softmax_in(c) * v)",
+    /* a softmax of each channel, out-edges */
+    "dst q[7]; src k[7]; edge e[7]\n"
+    "return out = sum_out(softmax_out(q - k + e) * (q + e)),\n"
+    "  lse = logsumexp_out(q - k)",
+    /* CFConv with Gaussians and a linear map of distances */
+    "dst t[3]; src u[3], x[4]; param g[5], W[4,5], c[4]\n"
+    "d = sqrt(sum((t - u) ** 2) + 0.01)\n"
+    "f = linear(exp(-square(d - g)), W, c)\n"
+    "return out = sum_in(x * f), basis = f, total = sum_all(f)",
+    /* EGNN's coordinates and a cat of ends and edge */
+    "dst x[3], h[4]; src y[3], g[4]; edge r[2]; param W[3,10], c[3]\n"
+    "m = silu(linear(cat(h, g, r), W, c))\n"
+    "return out = mean_in((x - y) * m[0]), m = tanh(m)[1:3], z = mean_out(m)",
+    /* gates */
+    "dst q[9]; src k[9], v[9]; edge w\n"
+    "return out = sum_in(sigmoid(q + k) * tanh(v * w)) + elu(q),\n"
+    "  back = sum_out(gelu(w) * softplus(q)) * degree(src)",
+    /* extremes */
+    "dst q[5]; src k[5]; edge e[5]\n"
+    "return high = max_in(tanh(k - q)), low = min_out(q * e)",
+    /* FeaSt: a softmax over heads of an edge */
+    "dst s[4,1]; src r[4,1], x[4,6]\n"
+    "out = sum_in(softmax(s - r, -2) * x)",
+    /* dropout, where, clamp, comparisons, reshape */
+    "dst q[6]; src k[2,3]; edge w\n"
+    "x = where(w < 0.2, reshape(q, [2,3]), clamp(k, -0.5, 0.4))\n"
+    "out = sum_in(dropout(x * w, 0.3)) + max_in(w) * (k > 0)[0:1] * 0 + 1",
+    /* an edge matrix, logs, and values of parameters alone */
+    "src x[3]; edge W[4,3]; param p[4]\n"
+    "y = linear(x, W) * exp(p)\n"
+    "return out = sum_in(y), q = sum_all(log1p(y * y)) * p, r = sin(p) + "
+    "cos(p)",
+    /* reductions of reductions, both ways */
+    "dst q[3]; src k[3]; edge w\n"
+    "a = sum_in(w * k); b = sum_out(w * a * q); c = max_in(b + w)\n"
+    "return out = c - mean_in(erf(w) * c), n = b * abs(k)"};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* ---- graphs -------------------------------------------------------------- */
+
+typedef struct fixture {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_csr csr;
+  shape_of_graph shape;
+} fixture;
+
+/* 31 destinations, of which row 7 has 700 edges and every fifth none; 23
+ * sources, the last without edges; duplicates and self loops. */
+static fixture graph_of(int threads) {
+  fixture f = {.ctx = context_on("cpu", "", threads)};
+  int32_t *offsets = calloc(32, sizeof *offsets);
+  for (int i = 0; i < 31; i++)
+    offsets[i + 1] = offsets[i] + (i == 7 ? 700 : i % 5 ? i % 9 : 0);
+  int32_t *indices = calloc((size_t)offsets[31], sizeof *indices);
+  uint64_t state = 5;
+  for (int e = 0; e < offsets[31]; e++)
+    indices[e] = (int32_t)((uniform(&state) + 1) * 11);
+  f.csr = csr32(31, 23, offsets, indices);
+  f.shape = (shape_of_graph){31, 23, offsets[31]};
+  ck_ok(dfgnn_graph_create(&f.graph, f.ctx, &f.csr));
+  return f;
+}
+
+static fixture empty_graph(void) {
+  fixture f = {.ctx = context_on("cpu", "", 2)};
+  f.csr = csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
+  f.shape = (shape_of_graph){3, 2, 0};
+  ck_ok(dfgnn_graph_create(&f.graph, f.ctx, &f.csr));
+  return f;
+}
+
+static void free_fixture(fixture *f) {
+  dfgnn_graph_destroy(f->graph);
+  dfgnn_context_destroy(f->ctx);
+  ring_free(&f->csr);
+}
+
+static dfgnn_edge_program *made(const char *text) {
+  dfgnn_edge_program *program = NULL;
+  ck_ok(dfgnn_edge_program_create(&program, text));
+  return program;
+}
+
+/* ---- evaluation and its bound -------------------------------------------- */
+
+/* Random inputs; those that are outputs of `forward` are taken from it. */
+static void inputs_of(tensors *t, const dfgnn_edge_program *program,
+                      const tensors *forward_in, const tensors *forward_out,
+                      const shape_of_graph *shape, dfgnn_dtype dtype,
+                      uint64_t *state) {
+  *t = (tensors){0};
+  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
+    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+    ck_ok(dfgnn_edge_program_input(&value, program, i));
+    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
+                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
+                                                            : NULL;
+    add_tensor(t, &value, shape, from ? from->at[value.of].dtype : dtype);
+    if (from)
+      memcpy(t->at[i].data, from->at[value.of].data,
+             (size_t)t->elements[i] * bytes_of(t->at[i].dtype));
+    else
+      fill_tensor(t, i, state);
+  }
+}
+
+static void is_within_its_bound(const dfgnn_edge_program *program,
+                                const fixture *f, const tensors *in,
+                                tensors *out, int order) {
+  double worst = -1;
+  int where = -1;
+  ck_ok(dfgnn_edge_program_check(&worst, &where, program, f->graph, in->at,
+                                 in->count, out->at, out->count, 42));
+  ck_assert_msg(worst <= 1, "order %d, output %s is %g bounds off:\n%s", order,
+                out->value[where].name, worst,
+                dfgnn_edge_program_text(program));
+}
+
+/* A program, its gradient and that one's gradient are right. */
+static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
+                         int orders) {
+  dfgnn_edge_program *forward = made(text);
+  tensors in, out, next_in, next_out;
+  uint64_t state = 17;
+  inputs_of(&in, forward, NULL, NULL, &f->shape, dtype, &state);
+  for (int order = 0;; order++) {
+    dfgnn_edge_program *kept, *gradient;
+    ck_ok(dfgnn_edge_program_keep(&kept, forward, NULL, NULL));
+    outputs_of(&out, kept, &f->shape, dtype);
+    is_within_its_bound(kept, f, &in, &out, order);
+    ck_ok(dfgnn_edge_program_gradient(&gradient, kept, NULL, NULL));
+    inputs_of(&next_in, gradient, &in, &out, &f->shape, dtype, &state);
+    free_tensors(&in);
+    free_tensors(&out);
+    dfgnn_edge_program_destroy(kept);
+    dfgnn_edge_program_destroy(forward);
+    forward = gradient;
+    in = next_in;
+    if (order == orders)
+      break;
+  }
+  outputs_of(&next_out, forward, &f->shape, dtype);
+  free_tensors(&next_out);
+  free_tensors(&in);
+  dfgnn_edge_program_destroy(forward);
+}
+
+START_TEST(programs_and_two_gradients_are_within_their_bound) {
+  fixture f = graph_of(2);
+  check_orders(programs[_i], &f, DFGNN_F32, 2);
+  check_orders(programs[_i], &f, DFGNN_F64, 2);
+  check_orders(programs[_i], &f, DFGNN_BF16, 1);
+  check_orders(programs[_i], &f, DFGNN_F16, 1);
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_graph_without_edges_has_values) {
+  fixture f = empty_graph();
+  check_orders(programs[_i], &f, DFGNN_F32, 1);
+  free_fixture(&f);
+}
+END_TEST
+
+/* ---- gradients against differences --------------------------------------- */
+
+/* sum(<output, weights>) in double. */
+static double loss(const dfgnn_edge_program *program, const fixture *f,
+                   const tensors *in, tensors *out, const tensors *weights) {
+  double sum = 0;
+  ck_ok(dfgnn_edge_program_execute(program, f->graph, in->at, in->count,
+                                   out->at, out->count, 42, NULL));
+  for (int i = 0; i < weights->count; i++)
+    for (int64_t k = 0; k < out->elements[i]; k++)
+      if (isfinite(((double *)out->at[i].data)[k])) /* logsumexp of none */
+        sum +=
+            ((double *)out->at[i].data)[k] * ((double *)weights->at[i].data)[k];
+  return sum;
+}
+
+static void move_inputs(tensors *in, const tensors *step, double times) {
+  for (int i = 0; i < in->count; i++)
+    for (int64_t k = 0; k < in->elements[i]; k++)
+      ((double *)in->at[i].data)[k] += times * ((double *)step->at[i].data)[k];
+}
+
+static void tensors_like(tensors *t, const tensors *like,
+                         const shape_of_graph *shape, uint64_t *state) {
+  *t = (tensors){0};
+  for (int i = 0; i < like->count; i++) {
+    add_tensor(t, &like->value[i], shape, DFGNN_F64);
+    fill_tensor(t, i, state);
+  }
+}
+
+START_TEST(gradients_are_what_differences_say) {
+  fixture f = graph_of(2);
+  dfgnn_edge_program *forward = made(programs[_i]), *gradient;
+  uint64_t state = 3;
+  tensors in, out, weights, step, grad_in, grad_out;
+  ck_ok(dfgnn_edge_program_gradient(&gradient, forward, NULL, NULL));
+  inputs_of(&in, forward, NULL, NULL, &f.shape, DFGNN_F64, &state);
+  outputs_of(&out, forward, &f.shape, DFGNN_F64);
+  tensors_like(&weights, &out, &f.shape, &state);
+  tensors_like(&step, &in, &f.shape, &state);
+  loss(forward, &f, &in, &out, &weights);
+  inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F64, &state);
+  for (int i = 0; i < grad_in.count; i++)
+    if (grad_in.value[i].role == DFGNN_EDGE_COTANGENT)
+      memcpy(grad_in.at[i].data, weights.at[grad_in.value[i].of].data,
+             (size_t)grad_in.elements[i] * sizeof(double));
+  outputs_of(&grad_out, gradient, &f.shape, DFGNN_F64);
+  double slope = loss(gradient, &f, &grad_in, &grad_out, &step);
+  const double h = 1e-6;
+  move_inputs(&in, &step, h);
+  double up = loss(forward, &f, &in, &out, &weights);
+  move_inputs(&in, &step, -2 * h);
+  double down = loss(forward, &f, &in, &out, &weights);
+  double difference = (up - down) / (2 * h);
+  ck_assert_msg(fabs(slope - difference) <= 1e-6 * (fabs(slope) + fabs(up) + 1),
+                "gradient %.9g, difference %.9g", slope, difference);
+  ck_assert(slope != 0);
+  free_tensors(&grad_out);
+  free_tensors(&grad_in);
+  free_tensors(&step);
+  free_tensors(&weights);
+  free_tensors(&out);
+  free_tensors(&in);
+  dfgnn_edge_program_destroy(gradient);
+  dfgnn_edge_program_destroy(forward);
+  free_fixture(&f);
+}
+END_TEST
+
+/* ---- promises ------------------------------------------------------------ */
+
+START_TEST(bits_do_not_depend_on_the_number_of_threads) {
+  tensors in, out[2];
+  for (int k = 0; k < 2; k++) {
+    fixture f = graph_of(1 + 3 * k);
+    dfgnn_edge_program *program = made(programs[_i]);
+    uint64_t state = 9;
+    inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
+    outputs_of(&out[k], program, &f.shape, DFGNN_F32);
+    ck_ok(dfgnn_edge_program_execute(program, f.graph, in.at, in.count,
+                                     out[k].at, out[k].count, 1, NULL));
+    free_tensors(&in);
+    dfgnn_edge_program_destroy(program);
+    free_fixture(&f);
+  }
+  for (int i = 0; i < out[0].count; i++)
+    ck_assert_int_eq(memcmp(out[0].at[i].data, out[1].at[i].data,
+                            (size_t)out[0].elements[i] * sizeof(float)),
+                     0);
+  free_tensors(&out[0]);
+  free_tensors(&out[1]);
+}
+END_TEST
+
+START_TEST(attention_takes_one_walk_and_its_gradient_two) {
+  static const struct {
+    int program, rows, columns, gradient_rows, gradient_columns;
+  } known[] = {
+      {0, 1, 0, 1, 1}, {1, 1, 0, 1, 1}, {2, 1, 0, 1, 1}, {7, 1, 1, 2, 1}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    int rows = -1, columns = -1;
+    dfgnn_edge_program *forward = made(programs[known[i].program]);
+    dfgnn_edge_program *kept, *gradient;
+    ck_ok(dfgnn_edge_program_walks(&rows, &columns, forward));
+    ck_assert_int_eq(rows, known[i].rows);
+    ck_assert_int_eq(columns, known[i].columns);
+    ck_ok(dfgnn_edge_program_keep(&kept, forward, NULL, NULL));
+    unsigned char first[MOST] = {0};
+    memset(first, 1, (size_t)dfgnn_edge_program_output_count(forward));
+    ck_ok(dfgnn_edge_program_gradient(&gradient, kept, first, NULL));
+    ck_ok(dfgnn_edge_program_walks(&rows, &columns, gradient));
+    ck_assert_msg(
+        rows == known[i].gradient_rows && columns == known[i].gradient_columns,
+        "program %d: %d and %d walks", known[i].program, rows, columns);
+    dfgnn_edge_program_destroy(gradient);
+    dfgnn_edge_program_destroy(kept);
+    dfgnn_edge_program_destroy(forward);
+  }
+}
+END_TEST
+
+START_TEST(tensors_that_do_not_fit_are_named) {
+  fixture f = graph_of(1);
+  float data[4096] = {0};
+  dfgnn_edge_program *program =
+      made("dst q[H,D]; src k[H,D]; edge b[H,1]\n"
+           "out = sum_in(softmax_in(sum(q * k) + b) * k)");
+  dfgnn_edge_tensor in[] = {{"q", data, DFGNN_F32, 2, {2, 4, 0}},
+                            {"k", data, DFGNN_F32, 2, {2, 4, 0}},
+                            {"b", data, DFGNN_F32, 2, {2, 1, 0}}};
+  dfgnn_edge_tensor out = {"out", data, DFGNN_F32, 2, {2, 4, 0}};
+#define RUN(count, status, text)                                               \
+  ck_fails(dfgnn_edge_program_execute(program, f.graph, in, count, &out, 1, 0, \
+                                      NULL),                                   \
+           status, text)
+  RUN(2, DFGNN_ERROR_INVALID, "no tensor for the input \"b\"");
+  in[1].axes[1] = 5;
+  RUN(3, DFGNN_ERROR_INVALID, "k: found an axis of size 5, expected D = 4");
+  in[1].axes[1] = 4;
+  in[1].rank = 1;
+  RUN(3, DFGNN_ERROR_INVALID, "k: found 1 axes after the src's, expected 2");
+  in[1].rank = 2;
+  in[2].name = "c";
+  RUN(3, DFGNN_ERROR_INVALID, "the program has no input \"c\"");
+  in[2].name = "b";
+  in[2].data = NULL;
+  RUN(3, DFGNN_ERROR_INVALID, "b: data is NULL");
+  in[2].data = data;
+  out.axes[0] = 3;
+  RUN(3, DFGNN_ERROR_INVALID, "out: found an axis of size 3, expected H = 2");
+#undef RUN
+  dfgnn_edge_program_destroy(program);
+  ck_fails(dfgnn_edge_program_execute(NULL, f.graph, in, 3, &out, 1, 0, NULL),
+           DFGNN_ERROR_INVALID, "program is NULL");
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_linear_map_that_is_too_wide_is_refused) {
+  fixture f = graph_of(1);
+  float data[1 << 15] = {0};
+  dfgnn_edge_program *program =
+      made("src x[D]; param W[K,D]; out = sum_in(linear(x, W))");
+  dfgnn_edge_tensor in[] = {{"x", data, DFGNN_F32, 1, {200}},
+                            {"W", data, DFGNN_F32, 2, {100, 200}}};
+  dfgnn_edge_tensor out = {"out", data, DFGNN_F32, 1, {100}};
+  ck_fails(
+      dfgnn_edge_program_execute(program, f.graph, in, 2, &out, 1, 0, NULL),
+      DFGNN_ERROR_UNSUPPORTED, "takes 20000 products an edge");
+  dfgnn_edge_program_destroy(program);
+  free_fixture(&f);
+}
+END_TEST
+
+/* Each instruction set gives what the bound allows. */
+START_TEST(all_instruction_sets_are_there) {
+  ck_assert_ptr_nonnull(dfgnn__program_evaluator(0, 0));
+  ck_assert_ptr_nonnull(dfgnn__program_evaluator(0, 1));
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("program_run");
+  TCase *run = tcase_create("run");
+  tcase_set_timeout(run, 60);
+  tcase_add_loop_test(run, programs_and_two_gradients_are_within_their_bound, 0,
+                      PROGRAMS);
+  tcase_add_loop_test(run, a_graph_without_edges_has_values, 0, PROGRAMS);
+  tcase_add_loop_test(run, gradients_are_what_differences_say, 0, PROGRAMS);
+  tcase_add_loop_test(run, bits_do_not_depend_on_the_number_of_threads, 0,
+                      PROGRAMS);
+  tcase_add_test(run, attention_takes_one_walk_and_its_gradient_two);
+  tcase_add_test(run, tensors_that_do_not_fit_are_named);
+  tcase_add_test(run, a_linear_map_that_is_too_wide_is_refused);
+  tcase_add_test(run, all_instruction_sets_are_there);
+  suite_add_tcase(suite, run);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
