@@ -221,20 +221,20 @@ static void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
 /* ---- sums ---------------------------------------------------------------- */
 
 /* Sixteen sums side by side, added as a tree: one order for all lengths. */
-enum { SUMS = 16 };
+enum { PARTIAL_SUMS = 16 };
 
 static REAL tree(REAL *s) {
-  for (int width = SUMS / 2; width; width /= 2)
+  for (int width = PARTIAL_SUMS / 2; width; width /= 2)
     for (int i = 0; i < width; i++)
       s[i] += s[i + width];
   return s[0];
 }
 
 static REAL sum_of(int64_t n, const REAL *a) {
-  REAL s[SUMS] = {0};
+  REAL s[PARTIAL_SUMS] = {0};
   int64_t i = 0;
-  for (; i + SUMS <= n; i += SUMS)
-    for (int k = 0; k < SUMS; k++)
+  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
+    for (int k = 0; k < PARTIAL_SUMS; k++)
       s[k] += a[i + k];
   for (int k = 0; i + k < n; k++)
     s[k] += a[i + k];
@@ -249,10 +249,10 @@ static REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
     return *a * sum_of(n, b);
   if (!sb)
     return *b * sum_of(n, a);
-  REAL s[SUMS] = {0};
+  REAL s[PARTIAL_SUMS] = {0};
   int64_t i = 0;
-  for (; i + SUMS <= n; i += SUMS)
-    for (int k = 0; k < SUMS; k++)
+  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
+    for (int k = 0; k < PARTIAL_SUMS; k++)
       s[k] += a[i + k] * b[i + k];
   for (int k = 0; i + k < n; k++)
     s[k] += a[i + k] * b[i + k];
