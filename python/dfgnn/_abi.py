@@ -395,6 +395,7 @@ FUNCTIONS = {
     "dfgnn_report": (Status, [c_char_p, POINTER(ReportOptions)]),
     "dfgnn_csr_generate": (Status, [POINTER(POINTER(Csr)), c_char_p]),
     "dfgnn_csr_read": (Status, [POINTER(POINTER(Csr)), c_char_p]),
+    "dfgnn_csr_write": (Status, [POINTER(Csr), c_char_p]),
     "dfgnn_csr_free": (None, [POINTER(Csr)]),
     "dfgnn_context_digest": (Status, [c_char_p, c_void_p]),
     "dfgnn_csr_partition": (Status, [c_void_p, POINTER(Csr), c_int, c_int]),

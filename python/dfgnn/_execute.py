@@ -1,10 +1,11 @@
 """Running plans: pointers in, tensors out."""
 
 import ctypes
+import weakref
 
 import torch
 
-from . import _abi, _recording
+from . import _abi, _calls, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._operators import DTYPES, OPERATORS, check_inputs, edge_dim
@@ -18,11 +19,17 @@ def forget_plans():
     _generation += 1
 
 
+def generation():
+    """A part of the keys of recipes, which forget_plans() changes."""
+    return _generation
+
+
 class Plan:
     """A dfgnn_plan, its workspace size, and the arguments that its calls
     share."""
 
-    __slots__ = ("pointer", "workspace", "template", "execute")
+    __slots__ = ("pointer", "workspace", "template", "execute", "handle",
+                 "wanted")
 
     def __init__(self, handle, device, wanted, settings):
         lib = library()
@@ -39,6 +46,7 @@ class Plan:
             status = create()
         check(status)
         handle.owned_plans.append(self.pointer)
+        self.handle, self.wanted = weakref.ref(handle), wanted
         self.workspace = lib.dfgnn_plan_workspace(self.pointer)
         self.template = _abi.Args(scale=settings.scale, slope=settings.slope,
                                   dropout=settings.dropout,
@@ -49,6 +57,13 @@ class Plan:
         return _abi.Args.from_buffer_copy(self.template)
 
     def run(self, args, device):
+        if _calls.watching is not None:
+            _calls.watching.timed(lambda: self._run(args, device),
+                                  self.handle(), self.wanted, device)
+        else:
+            self._run(args, device)
+
+    def _run(self, args, device):
         workspace = None
         if self.workspace:
             # the caching allocator keeps it until the stream is done with it

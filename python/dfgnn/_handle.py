@@ -16,10 +16,12 @@ _TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
 
 
 class Handle:
-    """Owns a dfgnn_graph and the plans made for it."""
+    """Owns a dfgnn_graph and the plans made for it.  graph_ptr: where the
+    graphs of a batch begin, on the host, or None."""
 
-    def __init__(self, ctx, pointer, keep):
+    def __init__(self, ctx, pointer, keep, graph_ptr=None):
         self.pid = os.getpid()
+        self.graph_ptr = graph_ptr
         self.context = ctx
         self.pointer = pointer
         self.recipes = {}
@@ -98,7 +100,7 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
     pointer = ctypes.c_void_p()
     check(with_room(offsets.device, lambda: library().dfgnn_graph_create(
         ctypes.byref(pointer), ctx.handle, ctypes.byref(csr))))
-    return Handle(ctx, pointer, keep)
+    return Handle(ctx, pointer, keep, graph_ptr)
 
 
 def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
@@ -121,14 +123,43 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
         raw_stream(device)))
     if status:
         raise _in_words_of_edge_index(failure(status))
-    return Handle(ctx, pointer, keep)
+    return Handle(ctx, pointer, keep, graph_ptr)
+
+
+def csr_of(handle):
+    """The _abi.Csr of the library's graph, whose arrays live as long as it."""
+    csr = _abi.Csr()
+    check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
+    if handle.graph_ptr is not None:
+        csr.graphs = handle.graph_ptr.numel() - 1
+        csr.graph_ptr = handle.graph_ptr.data_ptr()
+    return csr
+
+
+def named(handle, name):
+    """A graph of the library over the same arrays, of that name."""
+    csr = csr_of(handle)
+    csr.name = name.encode()
+    csr.trusted = 1
+    pointer = ctypes.c_void_p()
+    check(library().dfgnn_graph_create(
+        ctypes.byref(pointer), handle.context.handle, ctypes.byref(csr)))
+    return Handle(handle.context, pointer, [handle], handle.graph_ptr)
+
+
+def write(handle, device, path):
+    """Writes the matrix to a file of a graph."""
+    offsets, indices, _ = matrix(handle, device)
+    offsets, indices = offsets.cpu(), indices.cpu()
+    csr = csr_of(handle)
+    csr.on_device = 0
+    csr.offsets, csr.indices = offsets.data_ptr(), indices.data_ptr()
+    check(library().dfgnn_csr_write(ctypes.byref(csr), os.fsencode(path)))
 
 
 def edges(handle):
     """The number of edges of the library's graph."""
-    csr = _abi.Csr()
-    check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
-    return csr.edges
+    return csr_of(handle).edges
 
 
 def _in_words_of_edge_index(error):
@@ -165,8 +196,7 @@ def _view(pointer, count, dtype, device, owner):
 def matrix(handle, device):
     """(offsets, indices, edge order or None) of a graph made from an edge
     list."""
-    csr = _abi.Csr()
-    check(library().dfgnn_graph_csr(ctypes.byref(csr), handle.pointer))
+    csr = csr_of(handle)
     offsets = _view(csr.offsets, csr.destinations + 1,
                     _TORCH_TYPES[csr.offset_type], device, handle)
     indices = _view(csr.indices, csr.edges, _TORCH_TYPES[csr.index_type],

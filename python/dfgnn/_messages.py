@@ -16,7 +16,7 @@ import torch
 
 from . import _abi, _recording
 from ._attention import say_once
-from ._execute import Plan
+from ._execute import Plan, generation
 from ._modes import needs_composite
 from ._neighbours import OPERATORS
 from ._operators import DTYPES, Settings
@@ -174,7 +174,7 @@ def _recipe(graph, reduce, given):
     if _recording.current is not None:
         _recording.current.graph(graph)
     recipes = graph.handle.recipes
-    key = ("messages", reduce, given.value.shape[1:], given.value.dtype,
+    key = ("messages", generation(), reduce, given.value.shape[1:], given.value.dtype,
            given.gate_dst is None,
            None if given.edge_attr is None else given.edge_attr.shape[1:],
            None if given.edge_weight is None else given.edge_weight.dim(),

@@ -5,7 +5,7 @@ from collections import namedtuple
 import torch
 
 from . import _abi, _recording
-from ._execute import Plan
+from ._execute import Plan, generation
 from ._operators import DTYPES, Settings
 
 # The tensors of an operator: outs, which forward writes; args, which hold the
@@ -61,7 +61,7 @@ def _recipe(graph, op, like):
     recipes = graph.handle.recipes
     _, heads, dim = like.shape
     deterministic = torch.are_deterministic_algorithms_enabled()
-    key = (op, heads, dim, like.dtype, deterministic)
+    key = (op, generation(), heads, dim, like.dtype, deterministic)
     found = recipes.get(key)
     if found is None:
         found = recipes[key] = _Recipe(graph, op, heads, dim, like.dtype,

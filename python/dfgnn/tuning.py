@@ -1,14 +1,16 @@
-"""Tuning on a graph, explanations of choices, and graphs of files and
+"""Tuning of models and graphs, explanations of choices, and graphs of files and
 generators."""
 
 import ctypes
+import difflib
+import inspect
 
 import torch
 
-from . import _abi, _execute, _operators
+from . import _abi, _execute, _handle, _operators, recordings
+from ._files import generate, read  # noqa: F401: part of this module
 from ._library import check, library
 from .convert import as_graph
-from .graph import Graph
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16,
            "bf16": torch.bfloat16, "f64": torch.float64}
@@ -24,7 +26,7 @@ def _number(name, value):
     return _CHOICES[name][value]
 
 
-def _problem(op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
+def _problem(op="gt", dim=None, *, heads=1, dtype="f32", backward=False,
              dropout=False, bias=False, weights=False, edge_dim=0,
              edge_use="both", qk_norm="none", message="copy"):
     """The _abi.Problem of the arguments that tune() and explain() share."""
@@ -34,28 +36,75 @@ def _problem(op="gt", dim=64, *, heads=1, dtype="f32", backward=False,
                         f"{dtype!r}")
     if edge_dim == "projected":
         edge_dim = _abi.EDGE_PROJECTED
-    return _abi.Problem(
+    wanted = _abi.Problem(
         op=_number("op", op), pass_=int(backward),
-        dtype=_operators.DTYPES[dtype], heads=heads, dim=dim, deterministic=1,
+        dtype=_operators.DTYPES[dtype], heads=heads, deterministic=1,
         weights=int(weights), max_workspace=-1, bias=int(bias),
         dropout=int(dropout), edge_dim=edge_dim,
         edge_use=_number("edge_use", edge_use),
         qk_norm=_number("qk_norm", qk_norm),
         message=_number("message", message))
+    if dim is None:
+        raise TypeError("dim, the features of a head, is missing: "
+                        f"dfgnn.tune(graph, {op!r}, 64) measures 64")
+    wanted.dim = dim
+    return wanted
 
 
-def tune(graph, op="gt", dim=64, *, budget=10.0, progress=None, **problem):
-    """Measures the kernels for a problem on a graph and keeps the result in
-    the user's store, from which later plans are chosen.
+# what people call the keywords of other libraries
+_MEANT = {"features": "dim", "channels": "dim", "out_channels": "dim",
+          "head_dim": "dim", "head": "heads", "num_heads": "heads",
+          "operator": "op", "pass": "backward", "direction": "backward",
+          "type": "dtype", "time_limit": "budget", "seconds": "budget",
+          "timeout": "budget", "label": "name", "p": "dropout",
+          "edge_features": "edge_dim", "edge_attr": "edge_dim"}
 
-    op: one of the library's operators: gt, agnn, gat, gatv2, spmm-sum,
-        spmm-mean, spmm-weighted, reduce-min, reduce-max, reduce-mean,
-        reduce-var, reduce-std, reduce-pna.
-    dim: features of a head.
-    budget: seconds.
-    progress: called with the share done and a message.
-    problem: the rest of the problem, by keyword; each combination is measured,
-        and answered, apart:
+
+def _check_keywords(function, given, *shared):
+    """Raises a TypeError that names the keyword that was meant."""
+    known = [name for f in (function, *shared)
+             for name, one in inspect.signature(f).parameters.items()
+             if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    for name in given:
+        if name in known:
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        meant = _MEANT.get(name) if _MEANT.get(name) in known else None
+        meant = meant or (close[0] if close else None)
+        raise TypeError(
+            f"found the keyword {name!r}, " + (
+                f"expected {meant!r}" if meant else
+                "expected one of " + ", ".join(sorted(set(known)))))
+
+
+def tune(subject, *arguments, **options):
+    """Measures kernels and keeps the result in the user's store, from which
+    later plans are chosen.
+
+    ``tune(model, *inputs)`` tunes what a step of a model needs: it runs the
+    step, records every problem that it meets on every graph, forward and
+    backward, and measures those that cost most within a budget.
+
+        model: a torch.nn.Module, or a function that does a whole step.
+        budget: seconds of all problems together (default 60).
+        progress: called with the share done and a message.
+        name, loss, kwargs, steps: as in :func:`dfgnn.record`.
+
+        Returns a :class:`dfgnn.recordings.Tuned`, whose text says what it
+        gained.  The model keeps its parameters, buffers and gradients.
+
+    ``tune(graph, op, dim)`` measures one problem on a graph.
+
+        op: one of the library's operators: gt (attention by dot products, of
+            graph transformers), agnn, gat, gatv2, spmm-sum, spmm-mean,
+            spmm-weighted, reduce-min, reduce-max, reduce-mean, reduce-var,
+            reduce-std, reduce-pna.
+        dim: features of a head.
+        budget: seconds (default 10).
+        progress: called with the share done and a message.
+        name: a name for the graph, which measurements and reports show.
+        The rest of the problem, by keyword; each combination is measured, and
+        answered, apart:
         heads: attention heads (default 1).
         dtype: "f32", "f16", "bf16", "f64", or torch's.
         backward: whether the gradients are measured in place of the output.
@@ -67,32 +116,32 @@ def tune(graph, op="gt", dim=64, *, budget=10.0, progress=None, **problem):
         qk_norm: how gt normalises queries and keys: "none", "rms", "layer".
         message: what sums and reductions take of an edge: "copy", "relu",
             "gate" or "gate-value".
-    Returns the fields of the library's dfgnn_tune_report as a dict.
+
+        Returns the fields of the library's dfgnn_tune_report as a dict.
     """
+    if callable(subject):  # graphs of no library are
+        _check_keywords(recordings.tune_step, options, recordings.record)
+        return recordings.tune_step(subject, *arguments, **options)
+    _check_keywords(_tune_graph, options, _problem)
+    return _tune_graph(subject, *arguments, **options)
+
+
+def _tune_graph(graph, op="gt", dim=None, *, budget=10.0, progress=None,
+                name=None, **problem):
     wanted = _problem(op, dim, **problem)
-    graph = as_graph(graph)
-    handle = graph.handle
-    options = _abi.TuneOptions(budget_s=float(budget))
-    if progress is not None:
-        options.progress = _abi.PROGRESS(
-            lambda _, done, message: progress(done, (message or b"").decode()))
-    report = _abi.TuneReport()
-    check(library().dfgnn_tune(
-        ctypes.byref(report), handle.context.handle, handle.pointer,
-        ctypes.byref(wanted), ctypes.byref(options)))
+    handle = as_graph(graph).handle
+    if name is not None:
+        handle = _handle.named(handle, name)
+    found = recordings.measure(handle, wanted, budget, progress)
     _execute.forget_plans()
-    found = {name: getattr(report, name) for name, _ in report._fields_[1:]}
-    found["variant"] = found["variant"].decode()
-    found["anchor"] = found["anchor"].decode()
-    for flag in ("separated", "kept"):
-        found[flag] = bool(found[flag])
     return found
 
 
-def explain(graph, op="gt", dim=64, **problem):
+def explain(graph, op="gt", dim=None, **problem):
     """The choice of a kernel and its reasons, as a dict: variant, source,
     because, distance, and candidates, which says by name why each variant was
     or was not chosen.  The problem is named as in tune()."""
+    _check_keywords(_problem, problem)
     wanted = _problem(op, dim, **problem)
     graph = as_graph(graph)
     handle = graph.handle
@@ -116,43 +165,3 @@ def explain(graph, op="gt", dim=64, **problem):
     finally:
         lib.dfgnn_explanation_free(explanation)
         lib.dfgnn_plan_destroy(plan)
-
-
-def _copy(pointer, count, kind):
-    width, dtype = ((4, torch.int32) if kind == _abi.INDEX_I32
-                    else (8, torch.int64))
-    if not count:
-        return torch.empty(0, dtype=dtype)
-    raw = bytearray(ctypes.string_at(pointer, count * width))
-    return torch.frombuffer(raw, dtype=dtype)
-
-
-def _take(pointer, family):
-    try:
-        csr = pointer.contents
-        graph_ptr = None
-        if csr.graph_ptr:
-            graph_ptr = _copy(csr.graph_ptr, csr.graphs + 1, _abi.INDEX_I64)
-        return Graph(
-            _copy(csr.offsets, csr.destinations + 1, csr.offset_type),
-            _copy(csr.indices, csr.edges, csr.index_type), csr.sources,
-            graph_ptr=graph_ptr, family=family,
-            name=csr.name.decode() if csr.name else None)
-    finally:
-        library().dfgnn_csr_free(pointer)
-
-
-def generate(spec, family=None):
-    """The Graph of a specification such as "sbm-pattern:batch=256,seed=1";
-    dfgnn-graph(1) lists the kinds."""
-    pointer = ctypes.POINTER(_abi.Csr)()
-    check(library().dfgnn_csr_generate(ctypes.byref(pointer), spec.encode()))
-    return _take(pointer, family)
-
-
-def read(path, family=None):
-    """The Graph of a file in one of the formats dfgnn-graph(1) names."""
-    pointer = ctypes.POINTER(_abi.Csr)()
-    check(library().dfgnn_csr_read(ctypes.byref(pointer),
-                                   str(path).encode()))
-    return _take(pointer, family)

@@ -1,0 +1,362 @@
+"""The problems that a step of a model meets, recorded to be tuned now, later or
+elsewhere."""
+
+import contextlib
+import ctypes
+import json
+import os
+import statistics
+import time
+
+import torch
+
+from . import _abi, _calls, _execute, _handle
+from ._files import read
+from ._library import check, library
+from .errors import InvalidError
+
+__all__ = ["Recording", "Tuned", "record"]
+
+_FORMAT = 1
+# the fields of a problem in a file, and the names of those that have names
+_NAMED = {"op": _abi.OPS, "pass": _abi.PASSES, "dtype": _abi.DTYPES,
+          "math": {"f32": _abi.MATH_F32, "tf32": _abi.MATH_TF32},
+          "layout": {"nhd": 0, "ndh": 1}}
+_COUNTS = ("heads", "dim", "deterministic", "weights", "bias", "dropout",
+           "edge_dim", "edge_use", "qk_norm", "message")
+
+
+def _name_of(names, number):
+    return next(name for name, value in names.items() if value == number)
+
+
+def _as_json(problem):
+    found = {field: _name_of(names, getattr(
+        problem, "pass_" if field == "pass" else field))
+        for field, names in _NAMED.items()}
+    return dict(found, index="i32",
+                **{field: getattr(problem, field) for field in _COUNTS})
+
+
+def _as_problem(found):
+    found = dict(found)
+    found.pop("index", None)
+    wanted = {"pass_" if field == "pass" else field: _NAMED[field][value]
+              if field in _NAMED else value for field, value in found.items()}
+    return _abi.Problem(max_workspace=-1, **wanted)
+
+
+class Met:
+    """A problem on a graph as a step met it.
+
+    text: the problem in words; name: the graph's, or its size.
+    calls: a step's; ms: the milliseconds of all of them, the median of the
+        steps that were recorded; noise: half the distance of the quartiles of
+        these over it.
+    """
+
+    def __init__(self, handle, problem, device, steps):
+        self.handle, self.problem, self.device = handle, problem, device
+        self.calls = len(steps[0])
+        sums = [sum(step) for step in steps]
+        self.ms = statistics.median(sums)
+        self.noise = 0.0
+        if len(sums) > 2 and self.ms:
+            low, _, high = statistics.quantiles(sums, n=4)
+            self.noise = (high - low) / 2 / self.ms
+
+    @property
+    def text(self):
+        found = _as_json(self.problem)
+        words = [found["op"], found["pass"],
+                 f"{found['heads']}x{found['dim']}", found["dtype"]]
+        words += [name for name in ("bias", "dropout", "weights")
+                  if found[name]]
+        if found["edge_dim"]:
+            words.append("edges projected" if found["edge_dim"] ==
+                         _abi.EDGE_PROJECTED else f"edges {found['edge_dim']}")
+        for field, names in (("qk_norm", _abi.QK_NORMS),
+                             ("message", _abi.MESSAGES)):
+            if found[field]:
+                words.append(_name_of(names, found[field]))
+        return " ".join(words)
+
+    @property
+    def name(self):
+        csr = _handle.csr_of(self.handle)
+        return csr.name.decode() if csr.name else \
+            f"{csr.destinations} nodes, {csr.edges} edges"
+
+    def __repr__(self):
+        return (f"{self.text} on {self.name}: {self.calls} call"
+                f"{'s' if self.calls > 1 else ''}, {self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %")
+
+
+class Recording:
+    """The problems that a step met, those that cost most first: ``problems``,
+    a list of :class:`Met`."""
+
+    def __init__(self, problems, name=None):
+        self.problems = sorted(problems, key=lambda met: -met.ms)
+        self.name = name
+
+    @property
+    def ms(self):
+        """The milliseconds of a step that kernels took."""
+        return sum(met.ms for met in self.problems)
+
+    def __repr__(self):
+        graphs = len({id(met.handle) for met in self.problems})
+        lines = [f"{len(self.problems)} problems on {graphs} graphs, "
+                 f"{self.ms:.3g} ms of kernels a step"]
+        return "\n".join(lines + ["  " + repr(met) for met in self.problems])
+
+    def _graphs(self):
+        """[(handle, device, name)] of the graphs, in the order of their
+        problems."""
+        found = {}
+        for met in self.problems:
+            found.setdefault(id(met.handle), (met.handle, met.device))
+        number = [""] + [f" {k}" for k in range(2, len(found) + 1)]
+        return [(handle, device, self.name + number[k] if self.name else
+                 (_handle.csr_of(handle).name or b"").decode())
+                for k, (handle, device) in enumerate(found.values())]
+
+    def save(self, folder):
+        """Writes the problems and their graphs into a folder, which
+        Recording.load() and ``dfgnn-tune run --recorded`` take."""
+        folder = os.fspath(folder)
+        os.makedirs(folder, exist_ok=True)
+        graphs, place = [], {}
+        for k, (handle, device, name) in enumerate(self._graphs()):
+            place[id(handle)] = k
+            graphs.append({"file": f"graph-{k}.npz", "name": name,
+                           "family": (_handle.csr_of(handle).family
+                                      or b"").decode()})
+            _handle.write(handle, device,
+                          os.path.join(folder, graphs[-1]["file"]))
+        problems = [{"graph": place[id(met.handle)], "calls": met.calls,
+                     "ms": met.ms, "problem": _as_json(met.problem)}
+                    for met in self.problems]
+        path = os.path.join(folder, "recording.json")
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump({"dfgnn_recording": _FORMAT, "graphs": graphs,
+                       "problems": problems}, file, indent=1)
+        os.replace(path + ".new", path)
+
+    @classmethod
+    def load(cls, folder, device="cpu"):
+        """The Recording of a folder, with its graphs on a device."""
+        folder, device = os.fspath(folder), torch.device(device)
+        path = os.path.join(folder, "recording.json")
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if not isinstance(found, dict) or \
+                found.get("dfgnn_recording") != _FORMAT:
+            raise InvalidError(f"{path}: found no recording of format "
+                               f"{_FORMAT}, which Recording.save() writes")
+        graphs = []
+        for one in found["graphs"]:
+            graph = read(os.path.join(folder, one["file"]),
+                         one["family"] or None)
+            graphs.append(_handle.from_csr(
+                graph.offsets.to(device), graph.indices.to(device),
+                graph.num_src, graph.graph_ptr, one["family"] or None,
+                one["name"] or None))
+        problems = []
+        for one in found["problems"]:
+            met = Met(graphs[one["graph"]], _as_problem(one["problem"]),
+                      device, [[one["ms"]]])
+            met.calls = one["calls"]
+            problems.append(met)
+        return cls(problems)
+
+    def tune(self, budget=60.0, progress=None):
+        """Measures the kernels of the problems, those that cost most first and
+        each for a share of budget (seconds) by its cost; returns by the place
+        of a problem the library's dfgnn_tune_report as a dict."""
+        names = {id(handle): (handle, name)
+                 for handle, _, name in self._graphs()}
+        began, made = time.monotonic(), {}
+        for k, met in enumerate(self.problems):
+            left = budget - (time.monotonic() - began)
+            if k and left < 0.2:
+                break
+            costs = sum(m.ms for m in self.problems[k:]) or 1.0
+            share = left * met.ms / costs
+            handle, name = names[id(met.handle)]
+            if self.name:
+                handle = _handle.named(handle, name)
+            made[k] = measure(handle, met.problem,
+                              min(left, max(share, 0.5)), _told(
+                                  progress, met, k, len(self.problems)))
+        _execute.forget_plans()
+        return made
+
+
+def _told(progress, met, k, count):
+    if progress is None:
+        return None
+    return lambda done, message: progress(
+        (k + done) / count, f"{met.text} on {met.name}: {message}")
+
+
+def measure(handle, problem, budget, progress=None):
+    """The library's dfgnn_tune() as a dict of its report's fields."""
+    options = _abi.TuneOptions(budget_s=float(budget))
+    if progress is not None:
+        options.progress = _abi.PROGRESS(
+            lambda _, done, message: progress(done, (message or b"").decode()))
+    report = _abi.TuneReport()
+    check(library().dfgnn_tune(
+        ctypes.byref(report), handle.context.handle, handle.pointer,
+        ctypes.byref(problem), ctypes.byref(options)))
+    found = {name: getattr(report, name) for name, _ in report._fields_[1:]}
+    found["variant"] = found["variant"].decode()
+    found["anchor"] = found["anchor"].decode()
+    for flag in ("separated", "kept"):
+        found[flag] = bool(found[flag])
+    return found
+
+
+# ---- steps -------------------------------------------------------------------
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _tensors(one)
+
+
+@contextlib.contextmanager
+def _as_it_was(model, inputs):
+    """Gives the gradients, the buffers and the random state back."""
+    leaves = [t for t in _tensors(inputs) if t.is_leaf and t.requires_grad]
+    if isinstance(model, torch.nn.Module):
+        leaves += list(model.parameters())
+        buffers = [(b, b.clone()) for b in model.buffers()]
+    else:
+        buffers = []
+    grads = [t.grad for t in leaves]
+    devices = sorted({t.device.index for t in (*leaves, *_tensors(inputs))
+                      if t.device.type == "cuda"})
+    for t in leaves:
+        t.grad = None
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        for t, grad in zip(leaves, grads):
+            t.grad = grad
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def one_step(model, inputs, kwargs, loss):
+    """A forward, and a backward where there are gradients; a function that is
+    no module does its own."""
+    out = model(*inputs, **kwargs)
+    if not isinstance(model, torch.nn.Module) and loss is None:
+        return
+    if loss is not None:
+        total = loss(out)
+    else:
+        floats = [t for t in _tensors(out) if t.requires_grad]
+        if not floats:
+            return
+        total = sum(t.sum() for t in floats)
+    if total.requires_grad:
+        total.backward()
+
+
+def record(model, *inputs, kwargs=None, loss=None, steps=5, name=None):
+    """The :class:`Recording` of a step: every problem that it gives a kernel,
+    on every graph, forward and backward, with its calls and their time.
+
+    model: a module, which is run forward and backward as it is (train() or
+        eval()) and keeps its parameters, buffers and gradients; or a function
+        that does a step of its own.
+    inputs, kwargs: what it is called with.
+    loss: makes the number of the output that is differentiated; without it the
+        sum of the output is.
+    steps: how many steps are timed, after one that is not.
+    name: a name for the graph, which measurements and reports show.
+    """
+    if not callable(model):
+        raise TypeError("model must be a torch.nn.Module or a function, got "
+                        f"{type(model).__name__}")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    kwargs = kwargs or {}
+    watched = []
+    with _as_it_was(model, inputs):
+        one_step(model, inputs, kwargs, loss)
+        for _ in range(steps):
+            with _calls.watch(_calls.Calls()) as calls:
+                one_step(model, inputs, kwargs, loss)
+            watched.append((calls, calls.milliseconds()))
+    problems = {}
+    for calls, _ in watched:
+        problems.update(calls.problems)
+    met = [Met(*problems[key], [times[key] for _, times in watched
+                                if key in times]) for key in problems]
+    if not met:
+        raise InvalidError(
+            "the step gave dfgnn no problem: dfgnn.accelerate(model) gives "
+            "the layers of PyG and DGL its kernels, and its report says which "
+            "layers keep their own and why")
+    return Recording(met, name)
+
+
+class Tuned:
+    """What tuning a step gained: ``recording`` before and ``after``, the
+    library's ``reports`` by place of the problem, and the ``seconds`` it
+    took."""
+
+    def __init__(self, recording, reports, after, seconds):
+        self.recording, self.reports = recording, reports
+        self.after, self.seconds = after, seconds
+
+    @property
+    def gain(self):
+        """How many times as fast the kernels of a step are."""
+        return self.recording.ms / self.after.ms if self.after.ms else 1.0
+
+    def _after(self, met):
+        """The same problem on the same graph after tuning."""
+        return next((m for m in self.after.problems
+                     if m.handle is met.handle
+                     and bytes(m.problem) == bytes(met.problem)), None)
+
+    def __repr__(self):
+        before = self.recording
+        lines = [f"tuned {len(self.reports)} of {len(before.problems)} "
+                 f"problems in {self.seconds:.0f} s: the kernels of a step "
+                 f"take {self.after.ms:.3g} ms, before {before.ms:.3g} ms "
+                 f"({self.gain:.2f} times as fast)"]
+        for k, met in enumerate(before.problems):
+            now = self._after(met)
+            text = f"  {met!r}"
+            if now is not None:
+                text += f", now {now.ms:.3g} ms \u00b1{100 * now.noise:.0f} %"
+            if k in self.reports:
+                text += f", by {self.reports[k]['variant']}"
+            else:
+                text += ", not tuned: the budget was spent"
+            lines.append(text)
+        return "\n".join(lines)
+
+
+def tune_step(model, *inputs, budget=60.0, progress=None, **options):
+    """Records a step, tunes what costs most, and records it again; options are
+    those of record()."""
+    began = time.monotonic()
+    before = record(model, *inputs, **options)
+    reports = before.tune(budget, progress)
+    seconds = time.monotonic() - began
+    return Tuned(before, reports, record(model, *inputs, **options), seconds)
