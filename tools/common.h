@@ -79,6 +79,7 @@ typedef enum tool_exit {
   X(REORDER)                                                                   \
   X(AGAINST)                                                                   \
   X(COPY_GBPS)                                                                 \
+  X(RECORDED)                                                                  \
   X(REPORT)                                                                    \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
@@ -136,8 +137,8 @@ typedef struct tool_settings {
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
-  const char *against, *report; /* files */
-  double copy_gbps;             /* 0: that known of the device's model */
+  const char *against, *report, *recorded; /* files */
+  double copy_gbps; /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   uint64_t given;  /* options of the command line, which a job file yields to */
 } tool_settings;

@@ -362,6 +362,13 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "(default: the known bandwidth of its model)",
          .set = option_bandwidth,
          FIELD(copy_gbps)},
+    [OPTION_RECORDED] =
+        {.name = "recorded",
+         .argument = "FILE",
+         .help = "measure the problems that a step of a model met: what "
+                 "dfgnn.record(model, *inputs).save(FILE) of Python wrote",
+         .set = option_text,
+         FIELD(recorded)},
     [OPTION_REPORT] = {.name = "report",
                        .argument = "FILE",
                        .help =

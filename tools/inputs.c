@@ -34,11 +34,19 @@ static int push(tool_graphs *graphs, const char *name, char listed) {
   char *flags = realloc(graphs->listed, n);
   if (flags)
     graphs->listed = flags;
-  if (!names || !flags || !(names[n - 1] = strdup(name)))
+  tool_recorded *recorded = realloc(graphs->recorded, n * sizeof *recorded);
+  if (recorded)
+    graphs->recorded = recorded;
+  if (!names || !flags || !recorded || !(names[n - 1] = strdup(name)))
     return tool_error("out of memory");
   flags[n - 1] = listed;
+  recorded[n - 1] = (tool_recorded){0};
   graphs->count = n;
   return TOOL_DONE;
+}
+
+int tool_graphs_push(tool_graphs *graphs, const char *name) {
+  return push(graphs, name, 0);
 }
 
 static int add_directory(tool_graphs *graphs, const char *path) {
@@ -85,8 +93,13 @@ int tool_graphs_all(tool_graphs *graphs, int count, char **operands) {
 }
 
 void tool_graphs_free(tool_graphs *graphs) {
-  for (size_t i = 0; i < graphs->count; i++)
+  for (size_t i = 0; i < graphs->count; i++) {
     free(graphs->name[i]);
+    free(graphs->recorded[i].problem);
+    free(graphs->recorded[i].label);
+    free(graphs->recorded[i].family);
+  }
+  free(graphs->recorded);
   free(graphs->name);
   free(graphs->listed);
   *graphs = (tool_graphs){0};
@@ -278,7 +291,10 @@ static int is_wanted(const walk *w, size_t cases) {
   return !w->wanted;
 }
 
-static int on_graph(walk *w, const char *name, int listed, int *stop) {
+static int on_graph(walk *w, const tool_graphs *graphs, size_t i, int *stop) {
+  const char *name = graphs->name[i];
+  const tool_recorded *recorded = &graphs->recorded[i];
+  const int listed = graphs->listed[i];
   char label[256];
   dfgnn_csr *csr;
   int status = TOOL_DONE;
@@ -296,7 +312,11 @@ static int on_graph(walk *w, const char *name, int listed, int *stop) {
   }
   w->read++;
   tool_graph_label(label, sizeof label, name);
+  if (recorded->label && *recorded->label)
+    snprintf(label, sizeof label, "%s", recorded->label);
   dfgnn_csr named = *csr;
+  if (recorded->family && *recorded->family)
+    named.family = recorded->family;
   named.name = w->settings->anonymous ? NULL : label;
   if (w->settings->anonymous)
     named.family = NULL;
@@ -333,10 +353,16 @@ int tool_each_wanted(const tool_settings *settings, const tool_graphs *graphs,
     free(problems);
     return status;
   }
-  w.problems = problems;
-  w.current.total = graphs->count * w.problem_count * (size_t)contexts.count;
+  const size_t asked = w.problem_count;
+  for (size_t i = 0; i < graphs->count; i++)
+    w.current.total +=
+        (size_t)contexts.count *
+        (graphs->recorded[i].problem ? graphs->recorded[i].count : asked);
   for (size_t i = 0; i < graphs->count && !stop; i++) {
-    int code = on_graph(&w, graphs->name[i], graphs->listed[i], &stop);
+    const tool_recorded *recorded = &graphs->recorded[i];
+    w.problems = recorded->problem ? recorded->problem : problems;
+    w.problem_count = recorded->problem ? recorded->count : asked;
+    int code = on_graph(&w, graphs, i, &stop);
     if (code && (!status || stop))
       status = code;
   }

@@ -5,13 +5,24 @@
 #include "lib/context.h"
 #include "tools/common.h"
 
+/* What a recording says of a graph: its problems, which take the place of those
+ * that the options ask for. */
+typedef struct tool_recorded {
+  dfgnn_problem *problem; /* [count]; NULL: the options' */
+  size_t count;
+  char *label, *family; /* NULL or "": the file's */
+} tool_recorded;
+
 /* Graph operands with globs and directories expanded, in order. */
 typedef struct tool_graphs {
   size_t count;
   char **name;
   char *listed; /* [count]: found in a directory, so may be no graph */
+  tool_recorded *recorded; /* [count] */
 } tool_graphs;
 
+/* Adds a file by its name alone. */
+int tool_graphs_push(tool_graphs *graphs, const char *name);
 int tool_graphs_add(tool_graphs *graphs, const char *operand);
 int tool_graphs_all(tool_graphs *graphs, int count, char **operands);
 void tool_graphs_free(tool_graphs *graphs);

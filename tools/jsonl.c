@@ -183,3 +183,19 @@ dfgnn_status tool_measurement_parse(dfgnn_measurement *row,
   }
   return DFGNN_OK;
 }
+
+dfgnn_status tool_problem_parse(dfgnn_measurement *row, const json_t *object) {
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+  reading r = {row, object, 0, DFGNN_OK};
+  if (!json_is_object(object))
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "'problem': expected an object");
+  *row = (dfgnn_measurement){.signature = (dfgnn_signature)DFGNN_SIGNATURE_INIT,
+                             .protocol = "warm"};
+  for (size_t i = 0; i < fields->count && !r.status; i++)
+    read_field(&r, &fields->field[i]);
+  if (!r.status && json_object_size(object) != r.found)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "'problem': found %zu keys, expected %zu",
+                       json_object_size(object), r.found);
+  return r.status;
+}

@@ -12,4 +12,7 @@ json_t *tool_measurement_json(const dfgnn_measurement *row);
 dfgnn_status tool_measurement_parse(dfgnn_measurement *row,
                                     const json_t *object);
 
+/* The same of an object that has the fields of a problem alone. */
+dfgnn_status tool_problem_parse(dfgnn_measurement *row, const json_t *object);
+
 #endif

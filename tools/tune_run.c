@@ -3,6 +3,7 @@
 #include "tools/job.h"
 #include "tools/lookup.h"
 #include "tools/ranks.h"
+#include "tools/recorded.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <math.h>
@@ -285,15 +286,32 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
   return status ? status : printed;
 }
 
+/* A recording brings graphs and problems of its own. */
+static int check_recorded(const tool_settings *settings, int count) {
+  const uint64_t others =
+      (HAS_PROBLEM & ~(HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC))) |
+      HAS(JOB);
+  if (settings->recorded && (count || settings->given & others))
+    return tool_usage("--recorded brings graphs and problems: found %s beside "
+                      "it",
+                      count ? "a GRAPH" : "options of problems");
+  return TOOL_DONE;
+}
+
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   char job_hash[33] = "";
   dfgnn__makes_stores = 1;
-  int status = tool_graphs_all(&graphs, count, operands);
+  int status = check_recorded(settings, count);
+  if (!status)
+    status = tool_graphs_all(&graphs, count, operands);
+  if (!status && settings->recorded)
+    status = tool_recorded_read(&graphs, settings, settings->recorded);
   if (!status && settings->job)
     status = tool_job_read(settings, &graphs, job_hash, settings->job);
   if (!status && !graphs.count)
-    status = tool_usage("no graph, expected GRAPH operands or a job file");
+    status = tool_usage("no graph, expected GRAPH operands, a job file or "
+                        "--recorded");
   tool_catch_interrupts();
   if (settings->anonymous)
     setenv("DFGNN_HOST", "", 1);
@@ -319,9 +337,10 @@ const tool_command tune_run = {
         "share the problems. Where dfgnn is built --with-mpi, so do the "
         "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
         "takes the next problem that nobody has, and stores of different "
-        "hosts are merged into each other at the end.",
+        "hosts are merged into each other at the end. --recorded measures "
+        "what a step of a PyTorch model needs.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
-               HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(SHARD) |
-               HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
+               HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
+               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
                HAS(ANONYMOUS) | HAS_ALWAYS,
     .main = command};

@@ -62,7 +62,8 @@ class Met:
         self.ms = statistics.median(sums)
         self.noise = 0.0
         if len(sums) > 2 and self.ms:
-            low, _, high = statistics.quantiles(sums, n=4)
+            low, _, high = statistics.quantiles(
+                sums, n=4, method="inclusive")
             self.noise = (high - low) / 2 / self.ms
 
     @property
