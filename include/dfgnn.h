@@ -962,7 +962,7 @@ typedef struct dfgnn_tune_options {
   double budget_s;       /* wall time for the problem; 0: 10 */
   uint64_t seed;         /* of inputs and of the order of rounds */
   double margin;         /* variants whose times differ by less tie; 0: 0.015 */
-  int exhaustive;        /* 1: measure every candidate to the end */
+  int exhaustive;        /* 1: measure all to the end; N > 1: all, N times */
   int remeasure;         /* 1: measure candidates again that are stored */
   const char *tool;      /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
   const char *job_hash;  /* provenance; NULL: none */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/cell.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "lib/table.h"
@@ -261,27 +262,12 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
 
 /* ---- problems like the one asked for ------------------------------------- */
 
-/* The operator that is measured for one that runs the same kernels. */
-static dfgnn_op alike(dfgnn_op op) {
-  switch (op) {
-  case DFGNN_OP_SPMM_MEAN:
-    return DFGNN_OP_SPMM_SUM;
-  case DFGNN_OP_REDUCE_MIN:
-    return DFGNN_OP_REDUCE_MAX;
-  case DFGNN_OP_REDUCE_VAR:
-  case DFGNN_OP_REDUCE_STD:
-    return DFGNN_OP_REDUCE_PNA;
-  default:
-    return op;
-  }
-}
-
 /* The problem as nearly all measurements have it.  If nothing was measured for
  * a problem that waives determinism or exactness, or for its operator, it is
  * served by the fastest variant of this problem that can do it. */
 static dfgnn_problem usual(const dfgnn_problem *problem) {
   dfgnn_problem like = *problem;
-  like.op = alike(problem->op);
+  like.op = dfgnn__measured_op(problem->op);
   like.deterministic = 1;
   like.math = DFGNN_MATH_F32;
   return like;

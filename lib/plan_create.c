@@ -117,7 +117,7 @@ static void add_to_reason(dfgnn_choice *choice, const char *refused) {
            "; not %s, which does not serve this graph", refused);
 }
 
-/* Lists the variants that race with a choice: those the model ranks first. */
+/* Lists the variants that race with a choice. */
 static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
                           const dfgnn_problem *problem,
                           const unsigned char *avoided) {
@@ -126,18 +126,22 @@ static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
                              .family = graph->family,
                              .broken = avoided ? avoided : ctx->broken};
   size_t count = 0;
+  dfgnn_choice rule;
   if (!ctx->model)
     return 0;
+  dfgnn__rule_choice(&rule, &query);
   pthread_mutex_lock(&ctx->lock);
-  const dfgnn_prediction *p = dfgnn__predict(ctx->model, &query);
+  const dfgnn_prediction *p = dfgnn__predict_all(ctx->model, &query);
   if (p)
-    count = dfgnn__predicted_first(rival, DFGNN_RACE_ENTRANTS, p);
+    count = dfgnn__predicted_entrants(rival, DFGNN_RACE_ENTRANTS, p,
+                                      rule.variant);
   pthread_mutex_unlock(&ctx->lock);
   return count;
 }
 
 /* Makes *plan a race unless a measurement of this very problem backs it: it
- * races with plans of the variants that the model ranks first.  A rival that
+ * races with the rule's choice, the best that the model predicts of each family
+ * and those it ranks first.  A rival that
  * cannot be built is left out. */
 static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
                                const dfgnn_problem *problem,

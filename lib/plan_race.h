@@ -8,7 +8,7 @@
 
 #include "lib/plan.h"
 
-enum { DFGNN_RACE_ENTRANTS = 4, DFGNN_RACE_ROUNDS = 3 };
+enum { DFGNN_RACE_ENTRANTS = 6, DFGNN_RACE_ROUNDS = 3 };
 
 /* Makes `plan` a race between the entrants, plans of which it takes the
  * references; the first is the choice without a race.  On failure the

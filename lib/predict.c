@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "lib/cell.h"
 #include "lib/operator.h"
 #include "lib/ranker.h"
 
@@ -18,6 +19,10 @@
  * and 5 % the model (1.10 times the best) was still better than near graphs
  * (1.12) and the rule (1.19). */
 const double dfgnn__trusted_disagreement = 0.26;
+
+/* log2(1.1): the median loss of a choice between graphs that differ, see the
+ * tables of docs/tuning.md. */
+const double dfgnn__gain_margin = 0.1375;
 
 enum { MOST_FILES = 16 };
 
@@ -202,19 +207,18 @@ static int is_active(const uint64_t *active, size_t i) {
   return (int)(active[i / 64] >> i % 64 & 1);
 }
 
-/* How much the best candidate of all members loses, by a member's own scores,
- * against that member's best: the mean over members. */
-static double find_disagreement(const dfgnn_prediction *p,
-                                const int32_t *score) {
+/* How much a candidate loses, by a member's own scores, against that member's
+ * best: the mean over members. */
+static double find_disagreement(const dfgnn_prediction *p, size_t candidate) {
   const int members = p->forest->members;
   int64_t lost = 0;
   for (int m = 0; m < members; m++) {
-    const int32_t *own = score + (size_t)m * p->count;
+    const int32_t *own = p->member + (size_t)m * p->count;
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < p->count; i++)
       if (p->score[i] < INT64_MAX && own[i] < least)
         least = own[i];
-    lost += own[p->best] - least;
+    lost += own[candidate] - least;
   }
   return (double)lost / ((double)members * DFGNN_FOREST_UNIT);
 }
@@ -258,7 +262,8 @@ static const dfgnn_prediction *predict(dfgnn_model *m, const dfgnn_query *query,
     }
   }
   p->score = m->score;
-  p->disagreement = find_disagreement(p, score);
+  p->member = score;
+  p->disagreement = find_disagreement(p, p->best);
   return p;
 }
 
@@ -307,6 +312,44 @@ size_t dfgnn__predicted_first(const dfgnn_variant **variant, size_t most,
       break;
     variant[count++] = p->variant[next];
     last = next;
+  }
+  return count;
+}
+
+/* Is there a candidate of the same family before the n-th of the list? */
+static int has_family(const dfgnn_variant *const *list, size_t n,
+                      const dfgnn_family *family) {
+  for (size_t i = 0; i < n; i++)
+    if (list[i]->family == family)
+      return 1;
+  return 0;
+}
+
+size_t dfgnn__predicted_entrants(const dfgnn_variant **variant, size_t most,
+                                 const dfgnn_prediction *p,
+                                 const dfgnn_variant *rule) {
+  size_t count = 0;
+  if (rule && count < most)
+    variant[count++] = rule;
+  for (;;) {
+    size_t next = p->count;
+    for (size_t i = 0; i < p->count; i++)
+      if (p->score[i] < INT64_MAX && (next == p->count || before(p, i, next)) &&
+          !has_family(variant, count, p->variant[i]->family))
+        next = i;
+    if (next == p->count || count == most)
+      break;
+    variant[count++] = p->variant[next];
+  }
+  const dfgnn_variant *first[16];
+  const size_t firsts = dfgnn__predicted_first(
+      first, most < 16 ? most : 16, p);
+  for (size_t k = 0; k < firsts && count < most; k++) {
+    size_t i = 0;
+    while (i < count && variant[i] != first[k])
+      i++;
+    if (i == count)
+      variant[count++] = first[k];
   }
   return count;
 }
@@ -378,9 +421,83 @@ void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *m,
 
 /* ---- the choice ---------------------------------------------------------- */
 
+int dfgnn__evidence_suffices(const dfgnn_evidence *e) {
+  const int sure = e->disagreement <= dfgnn__trusted_disagreement;
+  if (e->graphs < 0 || (sure && e->graphs >= DFGNN_COVERED_GRAPHS))
+    return sure;
+  return e->graphs > 0 && e->gain > e->spread + dfgnn__gain_margin;
+}
+
+/* The graphs on which a variant's family was measured; -1: the model does not
+ * say. */
+static int graphs_of(const dfgnn_forest *forest, const char *cell,
+                     const dfgnn_variant *variant) {
+  const dfgnn_forest_cover *c =
+      dfgnn__forest_cover_of(forest, cell, variant->family->name);
+  return !forest->covers ? -1 : c ? c->graphs : 0;
+}
+
+/* The candidate of least score whose family was measured in the cell;
+ * p->count: there is none. */
+static size_t best_measured(const dfgnn_prediction *p, const char *cell) {
+  size_t best = p->count;
+  for (size_t i = 0; i < p->count; i++)
+    if (p->score[i] < INT64_MAX && (best == p->count || before(p, i, best)) &&
+        graphs_of(p->forest, cell, p->variant[i]) != 0)
+      best = i;
+  return best;
+}
+
+/* Sets how much the best gains on the rule's choice. */
+static void find_gain(dfgnn_evidence *e, const dfgnn_prediction *p, size_t best,
+                      const dfgnn_variant *rule) {
+  const int members = p->forest->members;
+  size_t other = 0;
+  double sum = 0, squares = 0;
+  while (other < p->count && p->variant[other] != rule)
+    other++;
+  e->gain = NAN;
+  if (other == p->count || p->score[other] == INT64_MAX)
+    return;
+  for (int m = 0; m < members; m++) {
+    const int32_t *own = p->member + (size_t)m * p->count;
+    const double gain = (double)(own[other] - own[best]) / DFGNN_FOREST_UNIT;
+    sum += gain;
+    squares += gain * gain;
+  }
+  e->gain = sum / members;
+  e->spread = sqrt(fmax(0, squares / members - e->gain * e->gain));
+}
+
+static double percent(double log2_ratio) {
+  return 100 * (exp2(log2_ratio) - 1);
+}
+
+/* Says why the evidence for a variant does not suffice. */
+static void say_doubt(dfgnn_choice *choice, const dfgnn_evidence *e,
+                      const char *cell, const dfgnn_variant *best) {
+  char *text = choice->because;
+  const size_t size = sizeof choice->because;
+  if (e->graphs < 0 || e->graphs >= DFGNN_COVERED_GRAPHS)
+    snprintf(text, size, "the model abstains: its members disagree by %.0f %%",
+             percent(e->disagreement));
+  else if (isnan(e->gain))
+    snprintf(text, size,
+             "the model abstains: %s was measured on %d graphs for %s, the "
+             "rule's family on none",
+             best->family->algorithm, e->graphs, cell);
+  else
+    snprintf(text, size,
+             "the model abstains: %s was measured on %d graphs for %s, and its "
+             "gain of %.0f %% is unsure by %.0f %%",
+             best->family->algorithm, e->graphs, cell, percent(e->gain),
+             percent(e->spread));
+}
+
 void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
                          const dfgnn_query *query) {
   const dfgnn_prediction *p = m ? dfgnn__predict(m, query) : NULL;
+  char cell[DFGNN_CELL_SIZE];
   *choice = (dfgnn_choice){.source = DFGNN_SOURCE_MODEL, .distance = -1};
   if (!p) {
     snprintf(choice->because, sizeof choice->because,
@@ -388,13 +505,41 @@ void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
              query->setting.device->arch);
     return;
   }
-  if (p->disagreement > dfgnn__trusted_disagreement) {
+  dfgnn__cell(cell, query->setting.problem);
+  size_t best = best_measured(p, cell);
+  if (best == p->count) {
     snprintf(choice->because, sizeof choice->because,
-             "the model abstains: its members disagree by %.0f %%",
-             100 * (exp2(p->disagreement) - 1));
+             "the model abstains: no family that runs was measured for %s",
+             cell);
     return;
   }
-  choice->variant = p->variant[p->best];
+  dfgnn_evidence evidence = {.graphs =
+                                 graphs_of(p->forest, cell, p->variant[best]),
+                             .disagreement = find_disagreement(p, best)};
+  if (!dfgnn__evidence_suffices(&evidence) && evidence.graphs >= 0) {
+    dfgnn_choice rule;
+    const dfgnn_variant *const candidate = p->variant[best];
+    dfgnn__rule_choice(&rule, query);
+    p = dfgnn__predict_all(m, query);
+    best = 0;
+    while (best < p->count && p->variant[best] != candidate)
+      best++;
+    find_gain(&evidence, p, best,
+              rule.variant && graphs_of(p->forest, cell, rule.variant)
+                  ? rule.variant
+                  : NULL);
+  }
+  if (!dfgnn__evidence_suffices(&evidence)) {
+    say_doubt(choice, &evidence, cell, p->variant[best]);
+    return;
+  }
+  choice->variant = p->variant[best];
   snprintf(choice->because, sizeof choice->because,
            "least predicted time of %zu variants that run", p->running);
+  if (evidence.graphs >= 0) {
+    const size_t length = strlen(choice->because);
+    snprintf(choice->because + length, sizeof choice->because - length,
+             "; %s was measured on %d graphs for %s",
+             choice->variant->family->algorithm, evidence.graphs, cell);
+  }
 }

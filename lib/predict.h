@@ -49,6 +49,8 @@ typedef struct dfgnn_prediction {
   const int64_t *score;                /* [count] log2 of relative times, in
                                         * 1 / (members * DFGNN_FOREST_UNIT);
                                         * INT64_MAX: the candidate has none */
+  const int32_t *member;               /* [members][count] scores of each, in
+                                        * 1 / DFGNN_FOREST_UNIT */
   size_t running;                      /* candidates that run */
   size_t best;                         /* the one of least score, then name */
   double disagreement;                 /* log2 of what the best loses against
@@ -72,14 +74,44 @@ double dfgnn__predicted_ratio(const dfgnn_prediction *prediction,
 size_t dfgnn__predicted_first(const dfgnn_variant **variant, size_t most,
                               const dfgnn_prediction *prediction);
 
+/* The candidates that race (lib/plan_race.h), at most `most`: the rule's choice
+ * (NULL: none), the best of each family, by score, and then the candidates of
+ * least score.  So a family that the model thinks slow by mistake runs, too.
+ * Returns their number. */
+size_t dfgnn__predicted_entrants(const dfgnn_variant **variant, size_t most,
+                                 const dfgnn_prediction *prediction,
+                                 const dfgnn_variant *rule);
+
 /* Says in words which features set the best apart from the candidates after it.
  */
 void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *model,
                             const dfgnn_query *query);
 
-/* If its members disagree by more, a model abstains: near measurements choose,
- * or else the rule. */
+/* ---- when a prediction is believed --------------------------------------- */
+
+/* The evidence for a candidate against the rule's choice. */
+typedef struct dfgnn_evidence {
+  int graphs;          /* on which the candidate's family was measured in the
+                        * problem's cell; -1: the model does not say */
+  double disagreement; /* log2 of what the candidate loses against a member's
+                        * own best, the mean over members */
+  double gain;         /* log2 of the predicted time of the rule's choice over
+                        * the candidate's, the mean over members; NaN: the
+                        * choice's family was not measured in the cell */
+  double spread;       /* of the gain: the standard deviation over members */
+} dfgnn_evidence;
+
+/* A family that was measured on fewer graphs in a cell is poorly covered
+ * there. */
+enum { DFGNN_COVERED_GRAPHS = 8 };
+
+/* If its members disagree by more, a prediction is unsure. */
 extern const double dfgnn__trusted_disagreement;
+/* Where coverage is poor or members disagree, a candidate replaces the rule's
+ * choice only if it gains this much more than the spread (log2 of a time). */
+extern const double dfgnn__gain_margin;
+
+int dfgnn__evidence_suffices(const dfgnn_evidence *evidence);
 
 /* The model's choice: choice->variant is NULL if the model does not answer or
  * abstains; choice->because then says which. */

@@ -168,7 +168,33 @@ void dfgnn__ranking_free(dfgnn_ranking *ranking) {
   ranking->memory = NULL;
 }
 
+int dfgnn__forest_cover_order(const dfgnn_forest_cover *a,
+                              const dfgnn_forest_cover *b) {
+  const int cells = strcmp(a->cell, b->cell);
+  return cells ? cells : strcmp(a->family, b->family);
+}
+
+const dfgnn_forest_cover *
+dfgnn__forest_cover_of(const dfgnn_forest *forest, const char *cell,
+                       const char *family) {
+  size_t low = 0, high = forest->covers;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const dfgnn_forest_cover *c = &forest->cover[middle];
+    const int cells = strcmp(c->cell, cell);
+    const int order = cells ? cells : strcmp(c->family, family);
+    if (!order)
+      return c;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return NULL;
+}
+
 void dfgnn__forest_free(dfgnn_forest *forest) {
+  free(forest->cover);
   free(forest->feature);
   free(forest->node);
   free(forest->root);

@@ -41,6 +41,13 @@ typedef struct dfgnn_forest_feature {
   uint64_t gain; /* total gain of its splits, for reports */
 } dfgnn_forest_feature;
 
+/* How widely a family was measured in a cell (lib/cell.h). */
+typedef struct dfgnn_forest_cover {
+  char cell[64], family[64];
+  int graphs;   /* different graphs, at most 65535 */
+  int settings; /* different variants, at most 65535 */
+} dfgnn_forest_cover;
+
 typedef struct dfgnn_forest {
   char key[64];     /* device and operators: "cuda sm_90 attention.fwd" */
   char origin[256]; /* the rows it was fitted to, in words, for reports */
@@ -50,7 +57,18 @@ typedef struct dfgnn_forest {
   size_t nodes;            /* of all trees */
   dfgnn_forest_node *node; /* tree after tree, member after member */
   uint32_t *root;          /* of each tree: its first node */
+  size_t covers;           /* 0: the file does not say */
+  dfgnn_forest_cover *cover; /* by cell, then by family */
 } dfgnn_forest;
+
+/* The order of covers: by cell, then by family, as strcmp() has it. */
+int dfgnn__forest_cover_order(const dfgnn_forest_cover *a,
+                              const dfgnn_forest_cover *b);
+
+/* How widely a family was measured in a cell; NULL: not at all. */
+const dfgnn_forest_cover *
+dfgnn__forest_cover_of(const dfgnn_forest *forest, const char *cell,
+                       const char *family);
 
 /* The bin of a value: NaN is 0. */
 uint8_t dfgnn__forest_bin(const dfgnn_forest_feature *feature, double x);
@@ -87,8 +105,9 @@ void dfgnn__forest_free(dfgnn_forest *forest);
 
 /* ---- files --------------------------------------------------------------- */
 
-/* The forests of a file: a line "dfgnn-model 1", the number of bytes to come
- * (4, little-endian), and these bytes compressed by zlib. */
+/* The forests of a file: a line "dfgnn-model 2", the number of bytes to come
+ * (4, little-endian), and these bytes compressed by zlib.  Files of version 1,
+ * which say nothing of coverage, are read as well. */
 typedef struct dfgnn_forests {
   size_t count;
   dfgnn_forest *forest;

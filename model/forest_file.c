@@ -6,6 +6,8 @@
  *       name, gain (8), thresholds (1), each a double (8)
  *     members (1), of each: trees (2), of each tree
  *       nodes (1), of each: feature (1), then a leaf's value (2) or the bin (1)
+ *     since version 2: covers (2), of each
+ *       cell, family, graphs (2), settings (2)
  * Nodes are in preorder, so their structure needs no words. */
 #include "model/forest.h"
 
@@ -18,7 +20,7 @@
 #include "base/file.h"
 #include "base/output.h"
 
-static const char magic[] = "dfgnn-model 1\n";
+static const char magic[] = "dfgnn-model 2\n", older[] = "dfgnn-model 1\n";
 enum { MAGIC = sizeof magic - 1, MOST_BYTES = 32 << 20, MOST_FORESTS = 256 };
 
 /* ---- reading ------------------------------------------------------------- */
@@ -26,6 +28,7 @@ enum { MAGIC = sizeof magic - 1, MOST_BYTES = 32 << 20, MOST_FORESTS = 256 };
 typedef struct reader {
   const unsigned char *at, *end;
   int bad;
+  int version;
 } reader;
 
 static uint64_t take(reader *r, int bytes) {
@@ -123,6 +126,27 @@ static void give_back(dfgnn_forest *f, size_t trees) {
   f->root = root ? root : f->root;
 }
 
+/* Covers are in order, so that they can be searched. */
+static int take_covers(reader *r, dfgnn_forest *f) {
+  const size_t count = (size_t)take(r, 2);
+  if (r->bad || (size_t)(r->end - r->at) < 8 * count) {
+    r->bad = 1;
+    return 1;
+  }
+  f->cover = calloc(count + 1, sizeof *f->cover);
+  if (!f->cover)
+    return 0;
+  for (; f->covers < count && !r->bad; f->covers++) {
+    dfgnn_forest_cover *c = &f->cover[f->covers];
+    take_text(r, c->cell, sizeof c->cell);
+    take_text(r, c->family, sizeof c->family);
+    c->graphs = (int)take(r, 2);
+    c->settings = (int)take(r, 2);
+    r->bad |= f->covers && dfgnn__forest_cover_order(c - 1, c) >= 0;
+  }
+  return 1;
+}
+
 /* Reads a forest; 0 without memory. */
 static int take_forest(reader *r, dfgnn_forest *f) {
   size_t trees = 0;
@@ -154,7 +178,7 @@ static int take_forest(reader *r, dfgnn_forest *f) {
     }
   }
   give_back(f, trees);
-  return 1;
+  return r->bad || r->version < 2 || take_covers(r, f);
 }
 
 static dfgnn_status take_all(dfgnn_forests *all, reader *r, const char *name) {
@@ -188,11 +212,12 @@ dfgnn_status dfgnn__forests_read(dfgnn_forests *forests, const char *name,
   const unsigned char *given = bytes;
   dfgnn_forests all = {0};
   dfgnn_status status = DFGNN_OK;
-  if (size < MAGIC + 4 || memcmp(given, magic, MAGIC))
+  const int current = size >= MAGIC + 4 && !memcmp(given, magic, MAGIC);
+  if (!current && (size < MAGIC + 4 || memcmp(given, older, MAGIC)))
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
                        "%s: expected a model, whose first line is '%.*s'", name,
                        MAGIC - 1, magic);
-  reader head = {given + MAGIC, given + MAGIC + 4, 0};
+  reader head = {.at = given + MAGIC, .end = given + MAGIC + 4};
   uLongf length = (uLongf)take(&head, 4);
   if (length > MOST_BYTES)
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
@@ -207,7 +232,7 @@ dfgnn_status dfgnn__forests_read(dfgnn_forests *forests, const char *name,
     status = dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: damaged, cannot be unpacked",
                          name);
   } else {
-    reader r = {raw, raw + length, 0};
+    reader r = {.at = raw, .end = raw + length, .version = current ? 2 : 1};
     status = take_all(&all, &r, name);
   }
   free(raw);
@@ -310,6 +335,13 @@ static void put_forest(writer *w, const dfgnn_forest *f) {
           put(w, node->bin, 1);
       }
     }
+  }
+  put(w, f->covers, 2);
+  for (size_t i = 0; i < f->covers; i++) {
+    put_text(w, f->cover[i].cell);
+    put_text(w, f->cover[i].family);
+    put(w, (uint64_t)f->cover[i].graphs, 2);
+    put(w, (uint64_t)f->cover[i].settings, 2);
   }
 }
 

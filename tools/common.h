@@ -50,6 +50,7 @@ typedef enum tool_exit {
   X(JOB)                                                                       \
   X(DRY_RUN)                                                                   \
   X(EXHAUSTIVE)                                                                \
+  X(PLAN)                                                                      \
   X(REMEASURE)                                                                 \
   X(ANONYMOUS)                                                                 \
   X(VARIANTS)                                                                  \
@@ -64,6 +65,7 @@ typedef enum tool_exit {
   X(BEST)                                                                      \
   X(FROM_ARCH)                                                                 \
   X(ARCH)                                                                      \
+  X(FOR)                                                                       \
   X(PACK)                                                                      \
   X(KERNELS)                                                                   \
   X(SINCE)                                                                     \
@@ -128,7 +130,8 @@ typedef struct tool_settings {
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
       all, kernels, best, json, quiet; /* best: variants kept; 0: all rows */
-  const char *from_arch, *arch, *pack, *key, *generate_key;
+  int cover; /* --plan cover:N: the graphs; 0: --plan search */
+  const char *from_arch, *arch, *absent, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
   int part, parts;   /* a fleet's process takes part 0 .. parts - 1; 0: all */

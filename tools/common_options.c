@@ -167,6 +167,14 @@ const tool_option tool_options[OPTION_COUNT] = {
                            .set = option_flag,
                            FIELD(exhaustive),
                            .flag = 1},
+    [OPTION_PLAN] =
+        {.name = "plan",
+         .argument = "PLAN",
+         .help = "what is measured: search, for the fastest variant of each "
+                 "problem (default), or cover:N, a sample of every family for "
+                 "training a model, until each has N graphs in each cell",
+         .set = option_plan,
+         FIELD(cover)},
     [OPTION_REMEASURE] = {.name = "remeasure",
                           .help = "measure again what is stored already",
                           .set = option_flag,
@@ -261,6 +269,13 @@ const tool_option tool_options[OPTION_COUNT] = {
                          "architectures to compile for, such as sm_80,sm_90",
                      .set = option_text,
                      FIELD(arch)},
+    [OPTION_FOR] = {.name = "for",
+                    .argument = "ARCH[,MODEL]",
+                    .help =
+                        "a GPU that is not here, such as sm_90 or sm_90,H200, "
+                        "by the stores and models in use",
+                    .set = option_text,
+                    FIELD(absent)},
     [OPTION_PACK] = {.name = "pack",
                      .argument = "FILE",
                      .help = "write the compiled kernels to a pack as well",

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/cache.h"
+#include "lib/absent.h"
 #include "lib/collect.h"
 #include "lib/key.h"
 #include "lib/plan.h"
@@ -38,37 +39,7 @@ typedef struct compile {
   char pack_message[512];
 } compile;
 
-/* ---- absent devices ------------------------------------------------------ */
-
-/* The properties of GPUs that selection looks at, from NVIDIA's tables of
- * compute capabilities. */
-static const struct {
-  const char *arch;
-  int units;
-  int shared_kib; /* the most of a block */
-  int cache_mib;
-} devices[] = {
-    {.arch = "sm_75", .units = 40, .shared_kib = 64, .cache_mib = 4},
-    {.arch = "sm_80", .units = 108, .shared_kib = 163, .cache_mib = 40},
-    {.arch = "sm_86", .units = 84, .shared_kib = 99, .cache_mib = 6},
-    {.arch = "sm_89", .units = 142, .shared_kib = 99, .cache_mib = 72},
-    {.arch = "sm_90", .units = 132, .shared_kib = 227, .cache_mib = 50},
-    {.arch = "sm_100", .units = 148, .shared_kib = 227, .cache_mib = 126},
-    {.arch = "sm_120", .units = 170, .shared_kib = 99, .cache_mib = 96}};
-
-static void describe_device(dfgnn_device_info *device, const char *arch) {
-  size_t best = 0, count = sizeof devices / sizeof *devices;
-  for (size_t i = 0; i < count;
-       i++) /* the newest that is not newer than arch */
-    if (atoi(devices[i].arch + 3) <= atoi(arch + 3))
-      best = i;
-  *device = (dfgnn_device_info)DFGNN_DEVICE_INFO_INIT;
-  snprintf(device->backend, sizeof device->backend, "cuda");
-  snprintf(device->arch, sizeof device->arch, "%s", arch);
-  device->units = devices[best].units;
-  device->shared_bytes = (int64_t)devices[best].shared_kib << 10;
-  device->cache_bytes = (int64_t)devices[best].cache_mib << 20;
-}
+/* ---- targets ------------------------------------------------------------- */
 
 /* An architecture that is newer than the compiler gets PTX of an older one,
  * which a program on such a GPU would look for under another name. */
@@ -95,7 +66,7 @@ static int add_target(compile *c, const char *arch) {
     return tool_usage("more than %d architectures", MOST_ARCHITECTURES);
   target *t = &c->target[c->targets];
   snprintf(t->name, sizeof t->name, "%s", arch);
-  describe_device(&t->device, arch);
+  dfgnn__absent_device(&t->device, arch);
   dfgnn_status status = dfgnn__engine_offline(&t->engine, arch);
   if (!status)
     status = dfgnn__programs_create(&t->programs);

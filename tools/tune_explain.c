@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "lib/collect.h"
 #include "lib/plan_race.h"
+#include "tools/absent.h"
 #include "tools/layers.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -13,6 +14,7 @@
 
 typedef struct explain {
   const tool_settings *settings;
+  tool_absent *absent; /* NULL: the choice is for a device that is here */
   json_t *rows;
   int failed;
 } explain;
@@ -61,8 +63,22 @@ static json_t *kernels_of(const tool_case *each, const dfgnn_plan *given) {
   return kernels;
 }
 
+/* Adds the row of a case, or says why there is none. */
+static int one_absent(explain *e, const tool_case *each) {
+  json_t *row = tool_absent_row(e->absent, each);
+  if (row) {
+    json_array_append_new(e->rows, row);
+    return TOOL_DONE;
+  }
+  dfgnn__fail_prefix(DFGNN_ERROR_UNSUPPORTED, "%s: ", each->label);
+  e->failed = tool_fail(DFGNN_ERROR_UNSUPPORTED);
+  return TOOL_DONE;
+}
+
 static int one(void *data, const tool_case *each) {
   explain *e = data;
+  if (e->absent)
+    return one_absent(e, each);
   dfgnn_plan *plan = NULL;
   dfgnn_explanation *why = NULL;
   dfgnn_status status =
@@ -239,8 +255,13 @@ static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   explain e = {.settings = settings, .rows = json_array()};
   int status = tool_graphs_all(&graphs, count, operands);
+  if (!status && settings->absent) {
+    settings->device = "cpu"; /* which looks at the graphs */
+    status = tool_absent_create(&e.absent, settings);
+  }
   if (!status)
     status = tool_each(settings, &graphs, one, &e);
+  tool_absent_free(e.absent);
   tool_graphs_free(&graphs);
   if (status == TOOL_USAGE || (status && !json_array_size(e.rows))) {
     json_decref(e.rows);
@@ -263,7 +284,9 @@ const tool_command tune_explain = {
         "model, the rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), the "
         "stores that hold the rows behind the choice, and of each family the "
         "best variant and why it was not chosen; with --all every variant. "
-        "--json has them all.",
+        "--json has them all. With --for it says what a GPU that is not here "
+        "would run, by the stores and models in use, on a machine without "
+        "one.",
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
-               HAS(ALL) | HAS_ALWAYS,
+               HAS(FOR) | HAS(ALL) | HAS_ALWAYS,
     .main = command};

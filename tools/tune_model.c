@@ -2,11 +2,15 @@
  * shows its contents */
 #include "base/filesystem.h"
 #include "io/io.h"
+#include "lib/absent.h"
+#include "lib/cell.h"
 #include "lib/context.h"
+#include "lib/key.h"
 #include "lib/predict.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
+#include "tuner/coverage.h"
 #include "tuner/train.h"
 #include <math.h>
 #include <stdio.h>
@@ -193,6 +197,70 @@ static json_t *shapes_of(const dfgnn_trained *t) {
   return rows;
 }
 
+typedef struct cell_row {
+  char cell[DFGNN_CELL_SIZE];
+  tally choice, race, rule, over_rule, unknown_cell, unknown_family;
+  int64_t problems, covered;
+} cell_row;
+
+static int by_worst(const void *a, const void *b) {
+  const cell_row *x = a, *y = b;
+  const double p = x->over_rule.worst, q = y->over_rule.worst;
+  return p != q ? (p < q) - (p > q) : strcmp(x->cell, y->cell);
+}
+
+static void add_to_cell(cell_row *c, const dfgnn_judgement *j) {
+  const double rule = j->regret[DFGNN_JUDGED_RULE];
+  c->problems++;
+  c->covered += j->covered;
+  add_regret(&c->choice, j->regret[DFGNN_JUDGED_CHOICE]);
+  add_regret(&c->race, j->regret[DFGNN_JUDGED_RACE]);
+  add_regret(&c->rule, rule);
+  add_regret(&c->over_rule, j->regret[DFGNN_JUDGED_CHOICE] / rule);
+  add_regret(&c->unknown_cell, j->regret[DFGNN_JUDGED_CELL] / rule);
+  add_regret(&c->unknown_family, j->regret[DFGNN_JUDGED_FAMILY] / rule);
+}
+
+/* Adds a row for each cell of problems, first those in which the choice loses
+ * most against the rule. */
+static int add_cells(json_t *rows, const dfgnn_trained *t) {
+  cell_row *cells = calloc(t->count + 1, sizeof *cells);
+  size_t count = 0;
+  if (!cells)
+    return tool_error("out of memory");
+  for (size_t i = 0; i < t->count; i++) {
+    dfgnn_problem problem;
+    char cell[DFGNN_CELL_SIZE];
+    size_t k = 0;
+    if (dfgnn__key_problem(&problem, &t->judgement[i].decision->problem))
+      continue;
+    dfgnn__cell(cell, &problem);
+    while (k < count && strcmp(cells[k].cell, cell))
+      k++;
+    if (k == count)
+      memcpy(cells[count++].cell, cell, sizeof cell);
+    add_to_cell(&cells[k], &t->judgement[i]);
+  }
+  qsort(cells, count, sizeof *cells, by_worst);
+  for (size_t k = 0; k < count; k++) {
+    const cell_row *c = &cells[k];
+    json_t *row = json_object();
+    tool_put(row, "op", c->cell);
+    tool_put_flag(row, "is_cell", 1);
+    tool_put_count(row, "problems", c->problems);
+    tool_put_count(row, "covered", c->covered);
+    put_tally(row, "choice", &c->choice);
+    put_tally(row, "race", &c->race);
+    put_tally(row, "rule", &c->rule);
+    put_tally(row, "over_rule", &c->over_rule);
+    put_tally(row, "cell", &c->unknown_cell);
+    put_tally(row, "family", &c->unknown_family);
+    json_array_append_new(rows, row);
+  }
+  free(cells);
+  return TOOL_DONE;
+}
+
 /* The rows of shapes_of, then the graphs on which the model does worst (with
  * --all: every graph). */
 static json_t *report_of(const dfgnn_trained *t, int all) {
@@ -329,11 +397,16 @@ static int judge(const tool_settings *settings, int count, char **operands) {
                                         {"dim", "DIM", TOOL_COUNT},
                                         {"share", "OF GRAPHS", TOOL_SHARE},
                                         {"problems", "PROBLEMS", TOOL_COUNT},
+                                        {"covered", "COVERED", TOOL_COUNT},
                                         JUDGED("choice", "CHOICE"),
                                         JUDGED("model", "MODEL"),
                                         JUDGED("race", "RACE"),
                                         JUDGED("shape", "SHAPE"),
                                         JUDGED("shape_race", "RACE"),
+                                        JUDGED("rule", "RULE"),
+                                        JUDGED("over_rule", "OVER RULE"),
+                                        JUDGED("cell", "NO CELL"),
+                                        JUDGED("family", "NO FAMILY"),
                                         {NULL, NULL, 0}};
   material m = {0};
   dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
@@ -345,12 +418,111 @@ static int judge(const tool_settings *settings, int count, char **operands) {
   if (!status) {
     json_t *rows = settings->all ? report_of(&trained, 1) : shapes_of(&trained);
     status = trained.count ? add_curve(rows, &m, settings) : TOOL_DONE;
+    if (!status)
+      status = add_cells(rows, &trained);
     const int printed = tool_report(settings, rows, columns);
     status = status ? status : printed;
     dfgnn__trained_free(&trained);
   }
   let_go(&m);
   return status;
+}
+
+/* ---- coverage ------------------------------------------------------------ */
+
+/* The families that are legal in a cell and how widely the material, or a
+ * model, has measured them. */
+typedef struct coverage {
+  dfgnn_forest_cover *legal;
+  size_t count;
+  dfgnn_forests forests;      /* of a model */
+  dfgnn_forest_cover *counted; /* of stores */
+  size_t counted_count;
+} coverage;
+
+static const dfgnn_forest_cover *covered(const coverage *c,
+                                         const dfgnn_forest_cover *legal) {
+  const dfgnn_forest of_rows = {.cover = c->counted, .covers = c->counted_count};
+  const dfgnn_forest_cover *found =
+      dfgnn__forest_cover_of(&of_rows, legal->cell, legal->family);
+  for (size_t i = 0; i < c->forests.count && !found; i++)
+    found = dfgnn__forest_cover_of(&c->forests.forest[i], legal->cell,
+                                   legal->family);
+  return found;
+}
+
+/* Prints the table; TOOL_FAILED if a legal family of a cell is on no graph. */
+static int print_coverage(const tool_settings *settings, const coverage *c) {
+  static const tool_column columns[] = {{"cell", "CELL", TOOL_TEXT},
+                                        {"family", "FAMILY", TOOL_TEXT},
+                                        {"graphs", "GRAPHS", TOOL_COUNT},
+                                        {"settings", "SETTINGS", TOOL_COUNT},
+                                        {NULL, NULL, 0}};
+  json_t *rows = json_array();
+  size_t empty = 0, thin = 0;
+  const dfgnn_forest_cover *first = NULL;
+  for (size_t i = 0; i < c->count; i++) {
+    const dfgnn_forest_cover *found = covered(c, &c->legal[i]);
+    const int graphs = found ? found->graphs : 0;
+    json_t *row = json_object();
+    tool_put(row, "cell", c->legal[i].cell);
+    tool_put(row, "family", c->legal[i].family);
+    tool_put_count(row, "graphs", graphs);
+    tool_put_count(row, "settings", found ? found->settings : 0);
+    json_array_append_new(rows, row);
+    if (!graphs && !empty++)
+      first = &c->legal[i];
+    thin += graphs < DFGNN_COVERED_GRAPHS;
+  }
+  const int printed = tool_report(settings, rows, columns);
+  if (!settings->quiet)
+    fprintf(stderr,
+            "%s: %zu families in cells, %zu on fewer than %d graphs, %zu on "
+            "none\n",
+            tool_name, c->count, thin, DFGNN_COVERED_GRAPHS, empty);
+  if (printed || !empty)
+    return printed;
+  return tool_error("%s was measured on no graph for %s; `dfgnn-tune run --plan "
+                    "cover` measures it",
+                    first->family, first->cell);
+}
+
+static int count_coverage(coverage *c, const tool_settings *settings,
+                          int count, char **operands) {
+  material m = {0};
+  if (count == 1 && !is_store(operands[0])) {
+    dfgnn_status loaded = dfgnn__forests_load(&c->forests, operands[0]);
+    return loaded ? tool_fail(loaded) : TOOL_DONE;
+  }
+  int status = gather(&m, settings, count, operands);
+  if (!status && !m.records.decisions)
+    status = tool_records_decide(&m.records);
+  if (!status) {
+    dfgnn_status counted = dfgnn__coverage(&c->counted, &c->counted_count,
+                                           m.records.decisions, NULL);
+    status = counted ? tool_fail(counted) : TOOL_DONE;
+  }
+  let_go(&m);
+  return status;
+}
+
+static int coverage_command(const tool_settings *settings, int count,
+                            char **operands) {
+  coverage c = {0};
+  dfgnn_device_info device;
+  dfgnn_status status = dfgnn__absent_named(
+      &device, settings->absent ? settings->absent : "sm_90", NULL, 0);
+  if (status)
+    return tool_usage("--for: %s", dfgnn_last_error());
+  int done = count_coverage(&c, settings, count, operands);
+  if (!done) {
+    status = dfgnn__coverage_legal(&c.legal, &c.count, &device, NULL);
+    done = status ? tool_fail(status) : print_coverage(settings, &c);
+  }
+  free(c.legal);
+  free(c.counted);
+  dfgnn__forests_free(&c.forests);
+  return done;
 }
 
 /* ---- show ---------------------------------------------------------------- */
@@ -439,14 +611,16 @@ static int command(tool_settings *settings, int count, char **operands) {
     return judge(settings, count - 1, operands + 1);
   if (!strcmp(operands[0], "show") && count <= 2)
     return show(settings, count - 1, operands + 1);
+  if (!strcmp(operands[0], "coverage"))
+    return coverage_command(settings, count - 1, operands + 1);
   return tool_usage(
-      "'%s' is no command of model, expected train, judge or show",
+      "'%s' is no command of model, expected train, judge, coverage or show",
       operands[0]);
 }
 
 const tool_command tune_model = {
     .name = "model",
-    .operands = "train|judge|show [FILE...]",
+    .operands = "train|judge|coverage|show [FILE...]",
     .least = 1,
     .most = -1,
     .summary = "Fit the model that ranks variants on graphs nobody measured",
@@ -468,10 +642,21 @@ const tool_command tune_model = {
         "out, with the graphs, all problems of the judged width and number of "
         "heads (SHAPE, and the best of that model's first four), and shows "
         "how the regret falls with the share of the graphs that are learned "
-        "from. It fits a forest for each of these, which takes minutes.\n"
+        "from. It fits a forest for each of these, which takes minutes. Rows "
+        "by cell of problems follow, first those in which the choice loses "
+        "most against the rule (OVER RULE), with the choice over the rule of a "
+        "model that knows nothing of the cell (NO CELL), and of one that never "
+        "saw the family of the best variant (NO FAMILY); COVERED counts the "
+        "problems of which every family was measured, so that no model led "
+        "the measurements away from the best.\n"
+        "\n"
+        "'model coverage [FILE.model|STORE.db...]' lists every family that is "
+        "legal in a cell of problems on the GPU that --for names (default "
+        "sm_90), and on how many graphs it was measured; the exit status is 1 "
+        "if one was on none.\n"
         "\n"
         "'model show [FILE]' lists what the models in use, or a file's, were "
         "fitted to, and how much each feature explains.",
-    .options = HAS(STORE) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) |
+    .options = HAS(STORE) | HAS(FOR) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) |
                HAS_ALWAYS,
     .main = command};

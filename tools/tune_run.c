@@ -1,4 +1,5 @@
 /* tune_run.c - dfgnn-tune run: measures variants and stores the measurements */
+#include "tools/cover.h"
 #include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
@@ -10,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Samples of each variant that a plan of coverage takes: rows that train a model
+ * need no narrow intervals. */
+enum { COVER_SAMPLES = 3 };
+
 typedef struct run {
   const tool_settings *settings;
   const char *job_hash;
@@ -18,6 +23,7 @@ typedef struct run {
   double estimate_s;
   const tool_case *current;
   const dfgnn_context *writable; /* the store of this context can be written */
+  tool_cover *cover; /* NULL: the fastest variants are searched for */
   int wrong, failed;
 } run;
 
@@ -142,11 +148,16 @@ static int tune(void *data, const tool_case *each) {
   int refused = check_store(r, each);
   if (refused)
     return refused;
+  if (r->cover) {
+    options.variants = tool_cover_variants(r->cover, each);
+    if (!options.variants)
+      return TOOL_DONE;
+  }
   snprintf(tool, sizeof tool, "dfgnn-tune %s", dfgnn_version());
   r->current = each;
   options.budget_s = s->budget_s;
   options.seed = s->seed;
-  options.exhaustive = s->exhaustive;
+  options.exhaustive = r->cover ? COVER_SAMPLES : s->exhaustive;
   options.remeasure = s->remeasure;
   options.tool = tool;
   options.job_hash = r->job_hash;
@@ -159,6 +170,8 @@ static int tune(void *data, const tool_case *each) {
       dfgnn_tune(&report, each->ctx, each->graph, each->problem, &options);
   tool_progress_end(s);
   r->wrong += report.wrong;
+  if (!status && r->cover)
+    tool_cover_measured(r->cover, each);
   if (!status || (status == DFGNN_ERROR_INTERRUPTED && *report.variant))
     put_report(r, each, before, &report);
   if (status == DFGNN_ERROR_INTERRUPTED)
@@ -227,6 +240,26 @@ typedef struct work {
   double began;
 } work;
 
+/* Walks over the problems; with a plan of coverage again and again, each time
+ * for more graphs a family. */
+static int walk(run *r, const tool_graphs *graphs) {
+  const tool_settings *s = r->settings;
+  if (!s->cover || s->dry_run)
+    return tool_each_wanted(s, graphs, wanted, s->dry_run ? estimate : tune, r);
+  int status = tool_cover_create(&r->cover, s);
+  for (int first = 1; !status && tool_cover_pass(r->cover); first = 0) {
+    status = tool_each_wanted(s, tool_cover_graphs(r->cover, graphs), wanted,
+                              tune, r);
+    if (first)
+      tool_cover_say(r->cover, "after the first pass");
+  }
+  if (r->cover)
+    tool_cover_say(r->cover, "at the end");
+  tool_cover_free(r->cover);
+  r->cover = NULL;
+  return status;
+}
+
 /* Measures on settings->device; its rows are added to `rows`. */
 static int measure(void *data, json_t *rows) {
   const work *w = data;
@@ -238,8 +271,7 @@ static int measure(void *data, json_t *rows) {
            .deadline = INFINITY};
   if (s->time_limit_s > 0)
     r.deadline = r.began + s->time_limit_s;
-  int status =
-      tool_each_wanted(s, w->graphs, wanted, s->dry_run ? estimate : tune, &r);
+  int status = walk(&r, w->graphs);
   if (status == TOOL_USAGE)
     return status;
   if (s->dry_run && !s->quiet)
@@ -312,6 +344,10 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!status && !graphs.count)
     status = tool_usage("no graph, expected GRAPH operands, a job file or "
                         "--recorded");
+  if (!status && settings->cover && tool_ranks_launched())
+    status = tool_usage("--plan cover walks over the problems again and again, "
+                        "which ranks of mpirun cannot share: give each its own "
+                        "--shard and --store");
   tool_catch_interrupts();
   if (settings->anonymous)
     setenv("DFGNN_HOST", "", 1);
@@ -338,9 +374,15 @@ const tool_command tune_run = {
         "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
         "takes the next problem that nobody has, and stores of different "
         "hosts are merged into each other at the end. --recorded measures "
-        "what a step of a PyTorch model needs.",
+        "what a step of a PyTorch model needs.\n"
+        "\n"
+        "With --plan cover:N it makes measurements for training a model: a few "
+        "settings of every family that runs, drawn by the seed and not by a "
+        "model, three samples each, until each family was measured on N graphs "
+        "in each cell of problems, first where it was measured on fewest. The "
+        "same command resumes.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
-               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
+               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(PLAN) | HAS(REMEASURE) |
                HAS(ANONYMOUS) | HAS_ALWAYS,
     .main = command};

@@ -21,4 +21,9 @@ typedef struct dfgnn_judge {
 dfgnn_status dfgnn__judge_fold(dfgnn_trained *trained, const dfgnn_judge *by,
                                int fold);
 
+/* Judges the choice, for the judgements of these rows, by forests to which the
+ * problem's cell, or the family of its best variant, is unknown. */
+dfgnn_status dfgnn__judge_unmeasured(dfgnn_trained *trained,
+                                     const dfgnn_judge *by);
+
 #endif

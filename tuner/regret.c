@@ -147,12 +147,16 @@ static size_t add_arm(retime *t, const dfgnn_variant *variant) {
   return i;
 }
 
-/* Adds the variants that the first calls by the model would compare. */
+/* Adds the variants that first calls would compare. */
 static void add_first(retime *t, const dfgnn_query *query) {
   const dfgnn_variant *first[DFGNN_REGRET_FIRST];
   const dfgnn_prediction *p =
-      t->ctx->model ? dfgnn__predict(t->ctx->model, query) : NULL;
-  t->firsts = p ? dfgnn__predicted_first(first, DFGNN_REGRET_FIRST, p) : 0;
+      t->ctx->model ? dfgnn__predict_all(t->ctx->model, query) : NULL;
+  dfgnn_choice rule;
+  dfgnn__rule_choice(&rule, query);
+  t->firsts = p ? dfgnn__predicted_entrants(first, DFGNN_REGRET_FIRST, p,
+                                            rule.variant)
+                : 0;
   for (size_t k = 0; k < t->firsts; k++)
     t->first[k] = add_arm(t, first[k]);
 }

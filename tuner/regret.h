@@ -9,7 +9,8 @@
  *              the model, else the rule
  *   model      the model's first variant; the model may have been fitted to
  *              this graph: `dfgnn-tune model train` judges by graphs left out
- *   race       the best of the model's first four variants
+ *   race       the best of the variants that race in first calls
+ *              (dfgnn__predicted_entrants)
  *   rule       the rule
  *   paper      the rule of the DF-GNN paper
  */
@@ -23,13 +24,13 @@ typedef enum dfgnn_regret_choice {
   DFGNN_REGRET_EXACT = 0,
   DFGNN_REGRET_LEFT_OUT,
   DFGNN_REGRET_MODEL, /* the context's model alone */
-  DFGNN_REGRET_RACE,  /* the best of the model's first DFGNN_REGRET_FIRST */
+  DFGNN_REGRET_RACE,  /* the best of DFGNN_REGRET_FIRST that race */
   DFGNN_REGRET_RULE,
   DFGNN_REGRET_PAPER,
   DFGNN_REGRET_CHOICES
 } dfgnn_regret_choice;
 
-enum { DFGNN_REGRET_FIRST = 4 };
+enum { DFGNN_REGRET_FIRST = 6 };
 
 /* "exact", "left-out", "model", "race", "rule", "paper" */
 const char *dfgnn__regret_choice_name(dfgnn_regret_choice choice);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "lib/key.h"
+#include "tuner/coverage.h"
 #include "tuner/judge.h"
 
 static void report(const dfgnn_train_options *o, double done,
@@ -71,8 +72,13 @@ static dfgnn_status train_key(dfgnn_trained *t, const char *key,
     report(o, done + share * fold / (o->folds + 1), key);
     status = dfgnn__judge_fold(t, &by, fold);
   }
+  if (!status && o->shapes)
+    status = dfgnn__judge_unmeasured(t, &by);
   if (!status)
     status = dfgnn__boost(forest, &rows->data, bins, NULL, &o->boost);
+  if (!status)
+    status = dfgnn__coverage(&forest->cover, &forest->covers, t->decisions,
+                             key);
   if (!status) {
     t->forests.count++;
     forest = NULL;

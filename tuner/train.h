@@ -11,17 +11,21 @@
 typedef enum dfgnn_judged {
   DFGNN_JUDGED_CHOICE = 0, /* as a context chooses: near, model, rule */
   DFGNN_JUDGED_MODEL,
-  DFGNN_JUDGED_RACE,       /* the best of the model's first four */
+  DFGNN_JUDGED_RACE,       /* the best of those that race */
   DFGNN_JUDGED_SHAPE,      /* a model that knows neither graph nor width nor, if
                             * it is above one, number of heads */
-  DFGNN_JUDGED_SHAPE_RACE, /* the best of that model's first four */
+  DFGNN_JUDGED_SHAPE_RACE, /* the best of those that race by that model */
+  DFGNN_JUDGED_CELL,       /* the choice by a model that knows nothing of the
+                            * problem's cell (lib/cell.h) */
+  DFGNN_JUDGED_FAMILY,     /* the choice by a model that never saw the family of
+                            * the best variant */
   DFGNN_JUDGED_NEAREST,
   DFGNN_JUDGED_RULE,
   DFGNN_JUDGED_PAPER, /* the rule of the DF-GNN paper */
   DFGNN_JUDGED_WAYS
 } dfgnn_judged;
-/* "choice", "model", "race", "shape", "shape_race", "nearest", "rule", "paper"
- */
+/* "choice", "model", "race", "shape", "shape_race", "cell", "family",
+ * "nearest", "rule", "paper" */
 const char *dfgnn__judged_name(dfgnn_judged way);
 
 /* A problem whose graph was left out. */
@@ -33,13 +37,17 @@ typedef struct dfgnn_judgement {
   double distance;     /* to the nearest graph that was left in; -1: none */
   double disagreement; /* of the forest's members, as in lib/predict.h */
   const char *chosen[DFGNN_JUDGED_WAYS]; /* variants; NULL: none */
+  int covered; /* 1: of every family that was measured in the cell there are
+                * two variants at least, so that the best may be any of them */
+  size_t group; /* of the rows, for judge.c */
 } dfgnn_judgement;
 
 typedef struct dfgnn_train_options {
   dfgnn_boost_options boost;
   int folds;    /* parts into which graphs are left out; 0: nothing is judged */
   int least;    /* fewest measured variants of a judged problem */
-  int shapes;   /* 1: shapes are left out, too, which takes a forest each */
+  int shapes;   /* 1: shapes, cells and families are left out, too, which takes
+                 * a forest each */
   double share; /* the part of the graphs that is learned from, 0 .. 1 */
   void (*progress)(void *data, double done, const char *what);
   void *data;

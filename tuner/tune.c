@@ -110,6 +110,10 @@ static dfgnn_status complete_options(dfgnn_tune_options *full,
   if (!(full->margin >= 0 && full->margin < 1))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "options.margin is %g, expected 0..1", full->margin);
+  if (full->exhaustive < 0)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "options.exhaustive is %d, expected >= 0",
+                       full->exhaustive);
   if (full->budget_s == 0)
     full->budget_s = full->exhaustive ? INFINITY : 10;
   if (full->margin == 0)
@@ -249,6 +253,8 @@ static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   search->margin = s->options.margin;
   search->exhaustive = s->options.exhaustive;
   search->seed = s->options.seed;
+  if (s->options.exhaustive > 1)
+    search->max_samples = search->final_samples = (size_t)s->options.exhaustive;
   if (!dfgnn__search_run(search))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   int partial = search->interrupted || search->lost;
