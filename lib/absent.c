@@ -36,8 +36,7 @@ void dfgnn__absent_device(dfgnn_device_info *device, const char *arch) {
 
 static int is_architecture(const char *text) {
   return !strncmp(text, "sm_", 3) && isdigit((unsigned char)text[3]) &&
-         strlen(text) < 8 &&
-         strspn(text + 3, "0123456789") == strlen(text + 3);
+         strlen(text) < 8 && strspn(text + 3, "0123456789") == strlen(text + 3);
 }
 
 dfgnn_status dfgnn__absent_named(dfgnn_device_info *device, const char *text,

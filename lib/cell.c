@@ -22,14 +22,16 @@ dfgnn_op dfgnn__measured_op(dfgnn_op op) {
 static const char *edges_of(const dfgnn_problem *p) {
   if (p->edge_dim == DFGNN_EDGE_PROJECTED)
     return ", edges given";
-  return p->edge_dim == 0 ? "" : p->edge_dim <= 16 ? ", edges<=16" : ", edges>16";
+  return p->edge_dim == 0    ? ""
+         : p->edge_dim <= 16 ? ", edges<=16"
+                             : ", edges>16";
 }
 
 /* Sums see the heads as one row of features. */
 static const char *heads_of(const dfgnn_problem *p) {
   if (!(DFGNN_OPS_ATTENTION >> p->op & 1))
     return "";
-  return p->heads == 1 ? ", one head"
+  return p->heads == 1  ? ", one head"
          : p->heads < 8 ? ", few heads"
                         : ", many heads";
 }

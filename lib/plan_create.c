@@ -133,8 +133,8 @@ static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
   pthread_mutex_lock(&ctx->lock);
   const dfgnn_prediction *p = dfgnn__predict_all(ctx->model, &query);
   if (p)
-    count = dfgnn__predicted_entrants(rival, DFGNN_RACE_ENTRANTS, p,
-                                      rule.variant);
+    count =
+        dfgnn__predicted_entrants(rival, DFGNN_RACE_ENTRANTS, p, rule.variant);
   pthread_mutex_unlock(&ctx->lock);
   return count;
 }

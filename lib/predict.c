@@ -342,8 +342,7 @@ size_t dfgnn__predicted_entrants(const dfgnn_variant **variant, size_t most,
     variant[count++] = p->variant[next];
   }
   const dfgnn_variant *first[16];
-  const size_t firsts = dfgnn__predicted_first(
-      first, most < 16 ? most : 16, p);
+  const size_t firsts = dfgnn__predicted_first(first, most < 16 ? most : 16, p);
   for (size_t k = 0; k < firsts && count < most; k++) {
     size_t i = 0;
     while (i < count && variant[i] != first[k])

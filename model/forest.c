@@ -174,9 +174,9 @@ int dfgnn__forest_cover_order(const dfgnn_forest_cover *a,
   return cells ? cells : strcmp(a->family, b->family);
 }
 
-const dfgnn_forest_cover *
-dfgnn__forest_cover_of(const dfgnn_forest *forest, const char *cell,
-                       const char *family) {
+const dfgnn_forest_cover *dfgnn__forest_cover_of(const dfgnn_forest *forest,
+                                                 const char *cell,
+                                                 const char *family) {
   size_t low = 0, high = forest->covers;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;

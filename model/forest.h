@@ -54,10 +54,10 @@ typedef struct dfgnn_forest {
   int features, members;
   dfgnn_forest_feature *feature;
   int trees[DFGNN_FOREST_MEMBERS];
-  size_t nodes;            /* of all trees */
-  dfgnn_forest_node *node; /* tree after tree, member after member */
-  uint32_t *root;          /* of each tree: its first node */
-  size_t covers;           /* 0: the file does not say */
+  size_t nodes;              /* of all trees */
+  dfgnn_forest_node *node;   /* tree after tree, member after member */
+  uint32_t *root;            /* of each tree: its first node */
+  size_t covers;             /* 0: the file does not say */
   dfgnn_forest_cover *cover; /* by cell, then by family */
 } dfgnn_forest;
 
@@ -66,9 +66,9 @@ int dfgnn__forest_cover_order(const dfgnn_forest_cover *a,
                               const dfgnn_forest_cover *b);
 
 /* How widely a family was measured in a cell; NULL: not at all. */
-const dfgnn_forest_cover *
-dfgnn__forest_cover_of(const dfgnn_forest *forest, const char *cell,
-                       const char *family);
+const dfgnn_forest_cover *dfgnn__forest_cover_of(const dfgnn_forest *forest,
+                                                 const char *cell,
+                                                 const char *family);
 
 /* The bin of a value: NaN is 0. */
 uint8_t dfgnn__forest_bin(const dfgnn_forest_feature *feature, double x);

@@ -24,9 +24,8 @@ int tool_absent_create(tool_absent **absent, const tool_settings *settings) {
     return tool_error("out of memory");
   int status = tool_records_load(&a->records, settings);
   if (!status) {
-    dfgnn_status found =
-        dfgnn__absent_named(&a->device, settings->absent, a->records.row,
-                            a->records.count);
+    dfgnn_status found = dfgnn__absent_named(&a->device, settings->absent,
+                                             a->records.row, a->records.count);
     if (found)
       status = tool_usage("--for: %s", dfgnn_last_error());
   }
@@ -111,12 +110,12 @@ json_t *tool_absent_row(tool_absent *a, const tool_case *each) {
                                .edges = signature.edges,
                                .max_degree = signature.max_degree,
                                .offsets64 = signature.edges > INT32_MAX};
-  const dfgnn_query query = {
-      .setting = {.problem = &problem,
-                  .matrix = &matrix,
-                  .signature = &signature,
-                  .device = &a->device},
-      .family = each->csr->family ? each->csr->family : ""};
+  const dfgnn_query query = {.setting = {.problem = &problem,
+                                         .matrix = &matrix,
+                                         .signature = &signature,
+                                         .device = &a->device},
+                             .family =
+                                 each->csr->family ? each->csr->family : ""};
   if (problem.effort == DFGNN_EFFORT_PAPER)
     dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
   else

@@ -20,7 +20,7 @@ struct tool_cover {
   char arch[32]; /* of the device whose rows were counted; "": none yet */
   dfgnn_forest_cover *entry;
   size_t count, room;
-  int *asked; /* [count] was the entry legal for a problem of this run? */
+  int *asked;     /* [count] was the entry legal for a problem of this run? */
   uint64_t *seen; /* hashes of cells and graphs that are counted already */
   size_t seen_count, seen_room;
   const dfgnn_variant **variant;
@@ -44,7 +44,8 @@ int tool_cover_create(tool_cover **cover, const tool_settings *settings) {
   }
   /* A store that is yet to be made has no rows. */
   const int fresh = settings->store && access(settings->store, F_OK);
-  const int status = fresh ? TOOL_DONE : tool_records_load(&c->records, settings);
+  const int status =
+      fresh ? TOOL_DONE : tool_records_load(&c->records, settings);
   if (status) {
     tool_cover_free(c);
     return status;
@@ -216,9 +217,8 @@ const char *const *tool_cover_variants(tool_cover *c, const tool_case *each) {
   if (strcmp(c->arch, each->info->arch))
     count_stored(c, each->info);
   const int least = each_legal(c, &lookup.query, 0);
-  if (least < 0 ||
-      (least >= c->pass &&
-       (least >= 2 * c->pass || !is_disputed(each, &lookup.query))))
+  if (least < 0 || (least >= c->pass && (least >= 2 * c->pass ||
+                                         !is_disputed(each, &lookup.query))))
     return NULL;
   const size_t count =
       dfgnn__coverage_draw(c->variant, &lookup.query, c->settings->seed);

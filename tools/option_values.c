@@ -12,8 +12,8 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "lib/predict.h"
 #include "lib/key.h"
+#include "lib/predict.h"
 #include "reorder/reorder.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {

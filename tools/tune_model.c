@@ -435,14 +435,15 @@ static int judge(const tool_settings *settings, int count, char **operands) {
 typedef struct coverage {
   dfgnn_forest_cover *legal;
   size_t count;
-  dfgnn_forests forests;      /* of a model */
+  dfgnn_forests forests;       /* of a model */
   dfgnn_forest_cover *counted; /* of stores */
   size_t counted_count;
 } coverage;
 
 static const dfgnn_forest_cover *covered(const coverage *c,
                                          const dfgnn_forest_cover *legal) {
-  const dfgnn_forest of_rows = {.cover = c->counted, .covers = c->counted_count};
+  const dfgnn_forest of_rows = {.cover = c->counted,
+                                .covers = c->counted_count};
   const dfgnn_forest_cover *found =
       dfgnn__forest_cover_of(&of_rows, legal->cell, legal->family);
   for (size_t i = 0; i < c->forests.count && !found; i++)
@@ -482,13 +483,14 @@ static int print_coverage(const tool_settings *settings, const coverage *c) {
             tool_name, c->count, thin, DFGNN_COVERED_GRAPHS, empty);
   if (printed || !empty)
     return printed;
-  return tool_error("%s was measured on no graph for %s; `dfgnn-tune run --plan "
-                    "cover` measures it",
-                    first->family, first->cell);
+  return tool_error(
+      "%s was measured on no graph for %s; `dfgnn-tune run --plan "
+      "cover` measures it",
+      first->family, first->cell);
 }
 
-static int count_coverage(coverage *c, const tool_settings *settings,
-                          int count, char **operands) {
+static int count_coverage(coverage *c, const tool_settings *settings, int count,
+                          char **operands) {
   material m = {0};
   if (count == 1 && !is_store(operands[0])) {
     dfgnn_status loaded = dfgnn__forests_load(&c->forests, operands[0]);
@@ -657,6 +659,6 @@ const tool_command tune_model = {
         "\n"
         "'model show [FILE]' lists what the models in use, or a file's, were "
         "fitted to, and how much each feature explains.",
-    .options = HAS(STORE) | HAS(FOR) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) | HAS(ALL) |
-               HAS_ALWAYS,
+    .options = HAS(STORE) | HAS(FOR) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) |
+               HAS(ALL) | HAS_ALWAYS,
     .main = command};

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Samples of each variant that a plan of coverage takes: rows that train a model
- * need no narrow intervals. */
+/* Samples of each variant that a plan of coverage takes: rows that train a
+ * model need no narrow intervals. */
 enum { COVER_SAMPLES = 3 };
 
 typedef struct run {
@@ -383,6 +383,6 @@ const tool_command tune_run = {
         "same command resumes.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
-               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(PLAN) | HAS(REMEASURE) |
-               HAS(ANONYMOUS) | HAS_ALWAYS,
+               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(PLAN) |
+               HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,
     .main = command};

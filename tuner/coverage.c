@@ -261,15 +261,14 @@ dfgnn_status dfgnn__coverage_legal(dfgnn_forest_cover **cover, size_t *count,
   for (int op = 0; op < DFGNN_OP_COUNT && memory; op++)
     for (int pass = 0; pass < DFGNN_PASS_COUNT && memory; pass++) {
       char own[64];
-      dfgnn__model_key(own, sizeof own, device, (dfgnn_op)op,
-                       (dfgnn_pass)pass);
+      dfgnn__model_key(own, sizeof own, device, (dfgnn_op)op, (dfgnn_pass)pass);
       if (!dfgnn__operator((dfgnn_op)op, (dfgnn_pass)pass) ||
           dfgnn__measured_op((dfgnn_op)op) != (dfgnn_op)op ||
           (key && strcmp(own, key)))
         continue;
       for (int m = 0; m < DFGNN_MESSAGE_COUNT && memory; m++)
-        memory = add_cells(&l, (dfgnn_op)op, (dfgnn_pass)pass,
-                           (dfgnn_message)m);
+        memory =
+            add_cells(&l, (dfgnn_op)op, (dfgnn_pass)pass, (dfgnn_message)m);
     }
   if (!memory) {
     free(l.cover);
@@ -318,10 +317,11 @@ static int is_drawn(const dfgnn_variant *const *list, size_t count,
 /* Draws one more variant of a family, whose variants are first .. end - 1 of
  * the registry: of those with the least-drawn values the one with the least
  * hash.  NULL: no other runs. */
-static const dfgnn_variant *
-draw_one(const dfgnn_query *q, const dfgnn_variant *const *list, size_t count,
-         const int used[][DFGNN_MAX_VALUES], size_t first, size_t end,
-         uint64_t seed) {
+static const dfgnn_variant *draw_one(const dfgnn_query *q,
+                                     const dfgnn_variant *const *list,
+                                     size_t count,
+                                     const int used[][DFGNN_MAX_VALUES],
+                                     size_t first, size_t end, uint64_t seed) {
   const dfgnn_variant *best = NULL;
   int least = 0;
   uint64_t lot = 0;
@@ -350,8 +350,8 @@ size_t dfgnn__coverage_draw(const dfgnn_variant **variant,
   if (rule.variant)
     variant[count++] = rule.variant;
   /* Few different draws, so that graphs share most programs to compile. */
-  seed = dfgnn__fold(dfgnn__mix(seed), query->setting.signature->fingerprint %
-                                           DFGNN_COVER_DRAWS);
+  seed = dfgnn__fold(dfgnn__mix(seed),
+                     query->setting.signature->fingerprint % DFGNN_COVER_DRAWS);
   for (size_t first = 0; first < all; first = end) {
     const dfgnn_family *family = dfgnn__variant(first)->family;
     int used[DFGNN_MAX_PARAMETERS][DFGNN_MAX_VALUES] = {{0}};
@@ -360,9 +360,9 @@ size_t dfgnn__coverage_draw(const dfgnn_variant **variant,
     if (family->reference)
       continue;
     for (int k = 0; k < DFGNN_COVER_SETTINGS; k++) {
-      const dfgnn_variant *v = draw_one(query, variant, count,
-                                        (const int(*)[DFGNN_MAX_VALUES])used,
-                                        first, end, seed);
+      const dfgnn_variant *v =
+          draw_one(query, variant, count, (const int(*)[DFGNN_MAX_VALUES])used,
+                   first, end, seed);
       if (!v)
         break;
       note_drawn(used, v);

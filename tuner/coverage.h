@@ -17,11 +17,10 @@
 enum { DFGNN_COVER_SETTINGS = 4, DFGNN_COVER_DRAWS = 3 };
 
 /* Counts, by cell and family and in this order, the graphs and the variants in
- * decisions.  key: only decisions of this forest's key (dfgnn__train_key); NULL:
- * all.  The caller frees *cover. */
+ * decisions.  key: only decisions of this forest's key (dfgnn__train_key);
+ * NULL: all.  The caller frees *cover. */
 dfgnn_status dfgnn__coverage(dfgnn_forest_cover **cover, size_t *count,
-                             const dfgnn_decisions *decisions,
-                             const char *key);
+                             const dfgnn_decisions *decisions, const char *key);
 
 /* Lists the cells and families that are legal on a device, with graphs and
  * settings 0, in order: of the operators and passes in the forest keys that
@@ -35,9 +34,9 @@ dfgnn_status dfgnn__coverage_legal(dfgnn_forest_cover **cover, size_t *count,
 
 /* Draws the variants that the plan measures for a query: the rule's choice, and
  * of each family that is legal DFGNN_COVER_SETTINGS settings, by a scheme in
- * which each value of each parameter comes up as evenly as can be.  The seed and
- * the graph decide which.  variant has room for
- * dfgnn__variant_count(); returns the number. */
+ * which each value of each parameter comes up as evenly as can be.  The seed
+ * and the graph decide which.  variant has room for dfgnn__variant_count();
+ * returns the number. */
 size_t dfgnn__coverage_draw(const dfgnn_variant **variant,
                             const dfgnn_query *query, uint64_t seed);
 

@@ -80,8 +80,8 @@ static int before(const scores *s, size_t a, size_t b) {
 static int graphs_of(const scores *s, size_t i) {
   char cell[DFGNN_CELL_SIZE];
   dfgnn__cell(cell, &s->by->rows->group[s->group].problem);
-  const dfgnn_forest_cover *c = dfgnn__forest_cover_of(
-      s->forest, cell, s->variant[i]->family->name);
+  const dfgnn_forest_cover *c =
+      dfgnn__forest_cover_of(s->forest, cell, s->variant[i]->family->name);
   return c ? c->graphs : 0;
 }
 
@@ -144,9 +144,9 @@ static size_t list_entrants(size_t entrant[ENTRANTS], const scores *s) {
       for (size_t i = 0; i < s->count; i++) {
         int taken = 0;
         for (size_t k = 0; k < count; k++)
-          taken |= families ? s->variant[entrant[k]]->family ==
-                                  s->variant[i]->family
-                            : s->sum[entrant[k]] == s->sum[i];
+          taken |= families
+                       ? s->variant[entrant[k]]->family == s->variant[i]->family
+                       : s->sum[entrant[k]] == s->sum[i];
         if (!taken && (next == s->count || before(s, i, next)))
           next = i;
       }
@@ -176,8 +176,8 @@ static void judge_way(dfgnn_judgement *j, dfgnn_judged way,
 }
 
 static dfgnn_query query_of(const dfgnn_judge *by, size_t group) {
-  return (dfgnn_query){
-      .setting = dfgnn__train_setting(&by->rows->group[group]), .family = ""};
+  return (dfgnn_query){.setting = dfgnn__train_setting(&by->rows->group[group]),
+                       .family = ""};
 }
 
 /* Sets the regret of two ways: that of the forest's best, and of the best of
@@ -302,8 +302,8 @@ static dfgnn_status grow(dfgnn_forest *forest, const dfgnn_judge *by,
   for (size_t g = 0; g < rows->data.groups; g++)
     if (!left_out || !left_out[g])
       left[decisions.count++] = *rows->group[g].decision;
-  dfgnn_status status = dfgnn__coverage(&forest->cover, &forest->covers,
-                                        &decisions, NULL);
+  dfgnn_status status =
+      dfgnn__coverage(&forest->cover, &forest->covers, &decisions, NULL);
   free(left);
   return status ? status
                 : dfgnn__boost(forest, data, by->bins, left_out,
@@ -435,8 +435,7 @@ dfgnn_status dfgnn__judge_fold(dfgnn_trained *t, const dfgnn_judge *by,
 
 /* Judges the choice by a forest: what the model chooses, else the rule. */
 static dfgnn_status judge_choice(dfgnn_judgement *j, const dfgnn_judge *by,
-                                 const dfgnn_forest *forest,
-                                 dfgnn_judged way) {
+                                 const dfgnn_forest *forest, dfgnn_judged way) {
   const dfgnn_query query = query_of(by, j->group);
   dfgnn_choice rule;
   scores s;
@@ -500,8 +499,7 @@ static dfgnn_status judge_family(dfgnn_judgement *judgement, size_t begin,
   if (!weight)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   for (size_t i = 0; i < data.rows; i++)
-    weight[i] =
-        rows->variant[i]->family == family ? 0 : rows->data.weight[i];
+    weight[i] = rows->variant[i]->family == family ? 0 : rows->data.weight[i];
   data.weight = weight;
   status = grow(&forest, by, &data, NULL);
   for (size_t i = 0; !status && i < forest.covers; i++)

@@ -154,9 +154,9 @@ static void add_first(retime *t, const dfgnn_query *query) {
       t->ctx->model ? dfgnn__predict_all(t->ctx->model, query) : NULL;
   dfgnn_choice rule;
   dfgnn__rule_choice(&rule, query);
-  t->firsts = p ? dfgnn__predicted_entrants(first, DFGNN_REGRET_FIRST, p,
-                                            rule.variant)
-                : 0;
+  t->firsts =
+      p ? dfgnn__predicted_entrants(first, DFGNN_REGRET_FIRST, p, rule.variant)
+        : 0;
   for (size_t k = 0; k < t->firsts; k++)
     t->first[k] = add_arm(t, first[k]);
 }

@@ -77,8 +77,8 @@ static dfgnn_status train_key(dfgnn_trained *t, const char *key,
   if (!status)
     status = dfgnn__boost(forest, &rows->data, bins, NULL, &o->boost);
   if (!status)
-    status = dfgnn__coverage(&forest->cover, &forest->covers, t->decisions,
-                             key);
+    status =
+        dfgnn__coverage(&forest->cover, &forest->covers, t->decisions, key);
   if (!status) {
     t->forests.count++;
     forest = NULL;

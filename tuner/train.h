@@ -37,8 +37,8 @@ typedef struct dfgnn_judgement {
   double distance;     /* to the nearest graph that was left in; -1: none */
   double disagreement; /* of the forest's members, as in lib/predict.h */
   const char *chosen[DFGNN_JUDGED_WAYS]; /* variants; NULL: none */
-  int covered; /* 1: of every family that was measured in the cell there are
-                * two variants at least, so that the best may be any of them */
+  int covered;  /* 1: of every family that was measured in the cell there are
+                 * two variants at least, so that the best may be any of them */
   size_t group; /* of the rows, for judge.c */
 } dfgnn_judgement;
 

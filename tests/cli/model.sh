@@ -32,7 +32,7 @@ holds '[.[].file] | unique | length == 1 and (.[0] | test("sums.model"))'
 printf 'no model\n' >"$work/junk"
 DFGNN_MODEL=$work/junk
 status 1 dfgnn-tune explain "$small" --device cpu
-says "junk: expected a model, whose first line is 'dfgnn-model 1'"
+says "junk: expected a model, whose first line is 'dfgnn-model 2'"
 DFGNN_MODEL=none
 
 promise "a damaged file is named, whatever was done to it"
