@@ -54,12 +54,19 @@ int tool_cover_create(tool_cover **cover, const tool_settings *settings) {
   return TOOL_DONE;
 }
 
+/* What the graphs of a pass point to belongs to the run's graphs. */
+static void free_order(tool_cover *c) {
+  free(c->graphs.name);
+  free(c->graphs.listed);
+  free(c->graphs.recorded);
+  c->graphs = (tool_graphs){0};
+}
+
 void tool_cover_free(tool_cover *c) {
   if (!c)
     return;
   tool_records_free(&c->records);
-  free(c->graphs.name);
-  free(c->graphs.listed);
+  free_order(c);
   free(c->entry);
   free(c->asked);
   free(c->seen);
@@ -80,19 +87,20 @@ int tool_cover_pass(tool_cover *c) {
 
 const tool_graphs *tool_cover_graphs(tool_cover *c, const tool_graphs *graphs) {
   uint64_t lot = dfgnn__mix(c->settings->seed + (uint64_t)c->pass);
-  free(c->graphs.name);
-  free(c->graphs.listed);
-  c->graphs = (tool_graphs){0};
+  free_order(c);
   c->graphs.name = malloc((graphs->count + 1) * sizeof *c->graphs.name);
   c->graphs.listed = malloc(graphs->count + 1);
-  if (!c->graphs.name || !c->graphs.listed)
+  c->graphs.recorded = malloc((graphs->count + 1) * sizeof *c->graphs.recorded);
+  if (!c->graphs.name || !c->graphs.listed || !c->graphs.recorded)
     return graphs; /* any order will do */
   for (size_t i = 0; i < graphs->count; i++) {
     const size_t k = (size_t)((lot = dfgnn__mix(lot)) % (i + 1));
     c->graphs.name[i] = c->graphs.name[k];
     c->graphs.listed[i] = c->graphs.listed[k];
+    c->graphs.recorded[i] = c->graphs.recorded[k];
     c->graphs.name[k] = graphs->name[i];
     c->graphs.listed[k] = graphs->listed[i];
+    c->graphs.recorded[k] = graphs->recorded[i];
   }
   c->graphs.count = graphs->count;
   return &c->graphs;
