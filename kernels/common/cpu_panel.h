@@ -41,6 +41,21 @@ CPU_INLINE void s_store_cut(scalar *p, vec x, tail t, const int cut) {
     s_store(p, x);
 }
 
+/* Calls f(d, width, cut) for panels that cover the features: of `widest` (1, 2
+ * or 4) vectors, of fewer, and the vector that is cut. */
+#define EACH_PANEL(widest, dim, f)                                             \
+  do {                                                                         \
+    int64_t d = 0;                                                             \
+    for (; (widest) >= 4 && d + 4 * VECTOR <= (dim); d += 4 * VECTOR)          \
+      f(d, 4, 0);                                                              \
+    for (; (widest) >= 2 && d + 2 * VECTOR <= (dim); d += 2 * VECTOR)          \
+      f(d, 2, 0);                                                              \
+    for (; d + VECTOR <= (dim); d += VECTOR)                                   \
+      f(d, 1, 0);                                                              \
+    if (d < (dim))                                                             \
+      f(d, 1, 1);                                                              \
+  } while (0)
+
 /* Adds one state of sums to another. */
 CPU_INLINE void add_to(scalar *to, const scalar *from, int64_t count) {
   int64_t d = 0;

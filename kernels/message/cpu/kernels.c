@@ -4,17 +4,8 @@
 #include "kernels/common/cpu_select.h"
 #include "kernels/message/cpu/message.h"
 
-/* Vectors of a panel.  Portable kernels serve machines that no other kernel
- * serves; they have one width only, since they take long to compile. */
-#if CPU_ISA == CPU_PORTABLE
-#define EACH_WIDTH(CASE) CASE(1)
-enum { WIDEST = 1 };
-#else
-#define EACH_WIDTH(CASE) CASE(1) CASE(2) CASE(3) CASE(4)
-enum { WIDEST = 4 };
-#endif
-
 enum {
+  WIDEST = 4, /* vectors of a panel */
   CHUNK = DFGNN_CPU_MESSAGE_CHUNK,
   WINDOW = DFGNN_CPU_MESSAGE_WINDOW,
   FORWARD = DFGNN_CPU_MESSAGE_FORWARD,
@@ -88,6 +79,13 @@ CPU_INLINE term term_of(vec x, vec gates, vec edge, vec grad, const int pass,
 }
 
 /* ---- panels -------------------------------------------------------------- */
+
+/* Gates compute far more than they load, so that wide panels save nothing.
+ * Portable kernels serve machines that no other kernel serves: one width, since
+ * they take long to compile. */
+CPU_INLINE int widest(const int kind) {
+  return CPU_ISA == CPU_PORTABLE ? 1 : kind == RELU ? WIDEST : 2;
+}
 
 /* The edges of a chunk of a row, for one piece. */
 typedef struct gather {
@@ -246,21 +244,9 @@ CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
       g.out = out;
       g.out_gate = out_gate;
     }
-    for (int64_t d = 0; d < dim; d += WIDEST * VECTOR) {
-      int64_t left = dim - d, vectors = (left + VECTOR - 1) / VECTOR;
-      int cut = left < WIDEST * VECTOR && left % VECTOR != 0;
-      switch (vectors < WIDEST ? 2 * vectors + cut : 2 * WIDEST + cut) {
-#define CASE(width)                                                            \
-  case 2 * width:                                                              \
-    panel(&g, d, t, width, 0, pass, edges, kind);                              \
-    break;                                                                     \
-  case 2 * width + 1:                                                          \
-    panel(&g, d, t, width, 1, pass, edges, kind);                              \
-    break;
-        EACH_WIDTH(CASE)
-#undef CASE
-      }
-    }
+#define PANEL(d, width, cut) panel(&g, d, t, width, cut, pass, edges, kind)
+    EACH_PANEL(widest(kind), dim, PANEL);
+#undef PANEL
     g.fresh = 0;
     e += g.count;
   } while (e < end);

@@ -138,7 +138,7 @@ CPU_INLINE void fold_back(const dfgnn_cpu_reduce *job, int64_t row,
     if (what & SELECT)
       find_numbers(numbers, job, e, b.count);
 #define PANEL(d, width, cut) back_panel(&b, d, t, width, cut, what)
-    EACH_PANEL(dim, PANEL);
+    EACH_PANEL(WIDEST, dim, PANEL);
 #undef PANEL
     b.fresh = 0;
     e += b.count;
@@ -192,7 +192,7 @@ CPU_INLINE void record_row(const dfgnn_cpu_reduce *job, int64_t row,
     s_store_cut(to + 2 * job->width + at,                                      \
                 v_mul(LOAD(grad_out, at, cut), share), t, cut);                \
   }
-  EACH_PANEL(dim, RECORD);
+  EACH_PANEL(WIDEST, dim, RECORD);
 #undef RECORD
 #undef LOAD
 }

@@ -312,24 +312,6 @@ CPU_INLINE void panel(gather *g, int64_t d, tail t, const int width,
   }
 }
 
-/* Calls f(d, width, cut) for panels that cover the features. */
-#define EACH_PANEL(dim, f)                                                     \
-  do {                                                                         \
-    int64_t d = 0;                                                             \
-    for (; d + WIDEST * VECTOR <= (dim); d += WIDEST * VECTOR)                 \
-      f(d, WIDEST, 0);                                                         \
-    if (d + 2 * VECTOR <= (dim)) {                                             \
-      f(d, 2, 0);                                                              \
-      d += 2 * VECTOR;                                                         \
-    }                                                                          \
-    if (d + VECTOR <= (dim)) {                                                 \
-      f(d, 1, 0);                                                              \
-      d += VECTOR;                                                             \
-    }                                                                          \
-    if (d < (dim))                                                             \
-      f(d, 1, 1);                                                              \
-  } while (0)
-
 CPU_INLINE void fold_row(const dfgnn_cpu_reduce *job, int64_t row,
                          int64_t piece, int64_t begin, int64_t end, void *state,
                          int whole, const int what) {
@@ -339,7 +321,7 @@ CPU_INLINE void fold_row(const dfgnn_cpu_reduce *job, int64_t row,
 #define EMPTY(d, width, cut)                                                   \
   CPU_EACH(i, width)                                                           \
   emit_empty(job, row, piece, d + i * VECTOR, t, cut, what)
-    EACH_PANEL(dim, EMPTY);
+    EACH_PANEL(WIDEST, dim, EMPTY);
 #undef EMPTY
     return;
   }
@@ -358,7 +340,7 @@ CPU_INLINE void fold_row(const dfgnn_cpu_reduce *job, int64_t row,
     g.before = e - begin;
     g.degree = whole && e + g.count == end ? (double)(end - begin) : 0;
 #define PANEL(d, width, cut) panel(&g, d, t, width, cut, what)
-    EACH_PANEL(dim, PANEL);
+    EACH_PANEL(WIDEST, dim, PANEL);
 #undef PANEL
   }
   if (g.nan)
@@ -380,7 +362,7 @@ CPU_INLINE void merge_row(const dfgnn_cpu_reduce *job, int64_t piece, void *to,
     join(&x, &y, before, count, what);                                         \
     store_known(a + at, &x, job->width, t, cut, what);                         \
   }
-  EACH_PANEL(dim, MERGE);
+  EACH_PANEL(WIDEST, dim, MERGE);
 #undef MERGE
 }
 
@@ -397,7 +379,7 @@ CPU_INLINE void finish_row(const dfgnn_cpu_reduce *job, int64_t row,
     known k = load_known(from + at, job->width, t, cut, what);                 \
     nan |= emit(job, row, piece, at, degree, &k, t, cut, what);                \
   }
-  EACH_PANEL(dim, FINISH);
+  EACH_PANEL(WIDEST, dim, FINISH);
 #undef FINISH
   if (nan)
     sum_again(job, row, piece);

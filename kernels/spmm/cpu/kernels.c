@@ -258,4 +258,5 @@ static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
                 job->pieces.dim, after_of(job, row));
 }
 
-const dfgnn_cpu_spmm_kernels CPU_TABLE_OF(dfgnn__cpu_spmm) = {fold, merge, finish};
+const dfgnn_cpu_spmm_kernels CPU_TABLE_OF(dfgnn__cpu_spmm) = {fold, merge,
+                                                              finish};
