@@ -1,0 +1,314 @@
+/* header_1.h - the public header of 78b6d99 (2026-11-21),
+ * without its comments.
+ * Programs that were built with it are to run with every later library. */
+#ifndef DFGNN_H
+#define DFGNN_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifndef DFGNN_API
+#define DFGNN_API __attribute__((visibility("default")))
+#endif
+typedef enum dfgnn_status {
+  DFGNN_OK = 0,
+  DFGNN_ERROR_INVALID = -1,
+  DFGNN_ERROR_MEMORY = -2,
+  DFGNN_ERROR_UNSUPPORTED = -3,
+  DFGNN_ERROR_NOT_TUNED = -4,
+  DFGNN_ERROR_DEVICE = -5,
+  DFGNN_ERROR_IO = -6,
+  DFGNN_ERROR_FORMAT = -7,
+  DFGNN_ERROR_STORE = -8,
+  DFGNN_ERROR_CAPTURING = -9,
+  DFGNN_ERROR_INTERRUPTED = -10,
+  DFGNN_ERROR_WRONG = -11
+} dfgnn_status;
+DFGNN_API const char *dfgnn_status_string(dfgnn_status status);
+DFGNN_API const char *dfgnn_last_error(void);
+DFGNN_API const char *dfgnn_version(void);
+typedef enum dfgnn_op {
+  DFGNN_OP_GT = 0,
+  DFGNN_OP_AGNN = 1,
+  DFGNN_OP_GAT = 2,
+  DFGNN_OP_GATV2 = 3,
+  DFGNN_OP_COUNT
+} dfgnn_op;
+typedef enum dfgnn_pass {
+  DFGNN_PASS_FORWARD = 0,
+  DFGNN_PASS_COUNT
+} dfgnn_pass;
+typedef enum dfgnn_dtype {
+  DFGNN_F32 = 0,
+  DFGNN_F16 = 1,
+  DFGNN_BF16 = 2,
+  DFGNN_F64 = 3,
+  DFGNN_DTYPE_COUNT
+} dfgnn_dtype;
+typedef enum dfgnn_math {
+  DFGNN_MATH_F32 = 0,
+  DFGNN_MATH_TF32 = 1,
+  DFGNN_MATH_COUNT
+} dfgnn_math;
+typedef enum dfgnn_layout {
+  DFGNN_LAYOUT_NHD = 0,
+  DFGNN_LAYOUT_NDH = 1,
+  DFGNN_LAYOUT_COUNT
+} dfgnn_layout;
+typedef enum dfgnn_index_type {
+  DFGNN_INDEX_I32 = 0,
+  DFGNN_INDEX_I64 = 1
+} dfgnn_index_type;
+typedef enum dfgnn_effort {
+  DFGNN_EFFORT_DEFAULT = 0,
+  DFGNN_EFFORT_STORED = 1,
+  DFGNN_EFFORT_ESTIMATE = 2,
+  DFGNN_EFFORT_MEASURE = 3,
+  DFGNN_EFFORT_PAPER = 4
+} dfgnn_effort;
+typedef enum dfgnn_source {
+  DFGNN_SOURCE_EXACT = 0,
+  DFGNN_SOURCE_SIMILAR = 1,
+  DFGNN_SOURCE_NEAREST = 2,
+  DFGNN_SOURCE_RULE = 3,
+  DFGNN_SOURCE_PAPER = 4,
+  DFGNN_SOURCE_PINNED = 5,
+  DFGNN_SOURCE_FORCED = 6
+} dfgnn_source;
+typedef enum dfgnn_log_level {
+  DFGNN_LOG_DEFAULT = 0,
+  DFGNN_LOG_NONE = 1,
+  DFGNN_LOG_ERROR = 2,
+  DFGNN_LOG_WARN = 3,
+  DFGNN_LOG_INFO = 4,
+  DFGNN_LOG_DEBUG = 5
+} dfgnn_log_level;
+DFGNN_API const char *dfgnn_op_name(dfgnn_op op);
+DFGNN_API const char *dfgnn_pass_name(dfgnn_pass pass);
+DFGNN_API const char *dfgnn_dtype_name(dfgnn_dtype dtype);
+DFGNN_API const char *dfgnn_math_name(dfgnn_math math);
+DFGNN_API const char *dfgnn_layout_name(dfgnn_layout layout);
+DFGNN_API const char *dfgnn_effort_name(dfgnn_effort effort);
+DFGNN_API const char *dfgnn_source_name(dfgnn_source source);
+DFGNN_API dfgnn_status dfgnn_op_parse(dfgnn_op *op, const char *name);
+DFGNN_API dfgnn_status dfgnn_pass_parse(dfgnn_pass *pass, const char *name);
+DFGNN_API dfgnn_status dfgnn_dtype_parse(dfgnn_dtype *dtype, const char *name);
+DFGNN_API dfgnn_status dfgnn_math_parse(dfgnn_math *math, const char *name);
+DFGNN_API dfgnn_status dfgnn_layout_parse(dfgnn_layout *out, const char *name);
+DFGNN_API dfgnn_status dfgnn_effort_parse(dfgnn_effort *out, const char *name);
+DFGNN_API size_t dfgnn_dtype_size(dfgnn_dtype dtype);
+typedef struct dfgnn_context dfgnn_context;
+typedef void (*dfgnn_log_function)(void *data, dfgnn_log_level level,
+                                   const char *message);
+typedef struct dfgnn_options {
+  size_t struct_size;
+  const char *device;
+  const char *store;
+  dfgnn_effort effort;
+  int threads;
+  int64_t paper_capacity;
+  dfgnn_log_level log_level;
+  dfgnn_log_function log;
+  void *log_data;
+} dfgnn_options;
+#define DFGNN_OPTIONS_INIT { sizeof(dfgnn_options), 0 }
+DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
+                                            const dfgnn_options *options);
+DFGNN_API void dfgnn_context_destroy(dfgnn_context *ctx);
+DFGNN_API dfgnn_status dfgnn_context_reload(dfgnn_context *ctx);
+typedef struct dfgnn_device_info {
+  size_t struct_size;
+  char backend[16];
+  char arch[32];
+  char model[128];
+  int ordinal;
+  int units;
+  int64_t cache_bytes;
+  int64_t memory_bytes;
+  int64_t shared_bytes;
+  char driver[32];
+  char runtime[32];
+} dfgnn_device_info;
+#define DFGNN_DEVICE_INFO_INIT { sizeof(dfgnn_device_info), {0} }
+DFGNN_API dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
+                                            const dfgnn_context *ctx);
+typedef struct dfgnn_counters {
+  size_t struct_size;
+  uint64_t exact, similar, nearest;
+  uint64_t misses;
+  uint64_t cached;
+  uint64_t invalid_rows;
+  uint64_t loaded_rows;
+} dfgnn_counters;
+#define DFGNN_COUNTERS_INIT { sizeof(dfgnn_counters), 0 }
+DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
+                                              const dfgnn_context *ctx);
+typedef struct dfgnn_csr {
+  size_t struct_size;
+  int64_t destinations;
+  int64_t sources;
+  int64_t edges;
+  const void *offsets;
+  const void *indices;
+  dfgnn_index_type offset_type, index_type;
+  int on_device;
+  int64_t graphs;
+  const int64_t *graph_ptr;
+  const char *family;
+  const char *name;
+} dfgnn_csr;
+#define DFGNN_CSR_INIT { sizeof(dfgnn_csr), 0 }
+typedef struct dfgnn_graph dfgnn_graph;
+DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
+                                          dfgnn_context *ctx,
+                                          const dfgnn_csr *csr);
+DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
+#define DFGNN_HISTOGRAM_BINS 24
+typedef struct dfgnn_signature {
+  size_t struct_size;
+  int64_t destinations, sources, edges;
+  int64_t max_degree;
+  double mean_degree;
+  int64_t p50_degree, p90_degree, p99_degree;
+  double degree_cv;
+  double isolated;
+  double histogram[DFGNN_HISTOGRAM_BINS];
+  double reuse;
+  double locality;
+  int64_t graphs;
+  int64_t largest_graph;
+  double density;
+  uint64_t fingerprint;
+} dfgnn_signature;
+#define DFGNN_SIGNATURE_INIT { sizeof(dfgnn_signature), 0 }
+DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
+                                             const dfgnn_graph *graph);
+DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
+DFGNN_API dfgnn_status dfgnn_csr_read(dfgnn_csr **csr, const char *path);
+DFGNN_API dfgnn_status dfgnn_csr_write(const dfgnn_csr *csr, const char *path);
+DFGNN_API dfgnn_status dfgnn_csr_generate(dfgnn_csr **csr, const char *spec);
+DFGNN_API void dfgnn_csr_free(dfgnn_csr *csr);
+typedef struct dfgnn_problem {
+  size_t struct_size;
+  dfgnn_op op;
+  dfgnn_pass pass;
+  dfgnn_dtype dtype;
+  dfgnn_math math;
+  dfgnn_layout layout;
+  dfgnn_effort effort;
+  int64_t heads;
+  int64_t dim;
+  int deterministic;
+  int weights;
+  int cold;
+  int64_t max_workspace;
+} dfgnn_problem;
+#define DFGNN_PROBLEM_INIT \
+  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32, \
+    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, -1 }
+typedef struct dfgnn_strides {
+  int64_t node, head, feature;
+} dfgnn_strides;
+typedef struct dfgnn_args {
+  size_t struct_size;
+  const void *query;
+  const void *key;
+  const void *value;
+  const void *score_dst;
+  const void *score_src;
+  const void *att;
+  const void *beta;
+  void *out;
+  void *lse;
+  void *weights;
+  double scale;
+  double slope;
+  dfgnn_strides query_strides, key_strides, value_strides, out_strides;
+} dfgnn_args;
+#define DFGNN_ARGS_INIT \
+  { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2, \
+    {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0} }
+typedef struct dfgnn_plan dfgnn_plan;
+DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,
+                                         dfgnn_graph *graph,
+                                         const dfgnn_problem *problem);
+DFGNN_API dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **plan,
+                                                dfgnn_context *ctx,
+                                                dfgnn_graph *graph,
+                                                const dfgnn_problem *problem,
+                                                const char *variant);
+DFGNN_API void dfgnn_plan_destroy(dfgnn_plan *plan);
+DFGNN_API size_t dfgnn_plan_workspace(const dfgnn_plan *plan);
+DFGNN_API const char *dfgnn_plan_variant(const dfgnn_plan *plan);
+DFGNN_API dfgnn_source dfgnn_plan_source(const dfgnn_plan *plan);
+typedef struct dfgnn_candidate {
+  const char *variant;
+  const char *reason;
+} dfgnn_candidate;
+typedef struct dfgnn_explanation {
+  const char *variant;
+  dfgnn_source source;
+  double distance;
+  const char *because;
+  size_t count;
+  const dfgnn_candidate *candidates;
+} dfgnn_explanation;
+DFGNN_API dfgnn_status dfgnn_plan_explain(dfgnn_explanation **explanation,
+                                          const dfgnn_plan *plan);
+DFGNN_API void dfgnn_explanation_free(dfgnn_explanation *explanation);
+DFGNN_API dfgnn_status dfgnn_execute(const dfgnn_plan *plan,
+                                     const dfgnn_args *args, void *workspace,
+                                     void *stream);
+DFGNN_API dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_args *args, void *stream);
+typedef struct dfgnn_variant_info {
+  size_t struct_size;
+  const char *name;
+  const char *algorithm;
+  const char *backend;
+  const char *parameters;
+  uint32_t ops, passes;
+  int revision;
+  int deterministic;
+} dfgnn_variant_info;
+#define DFGNN_VARIANT_INFO_INIT { sizeof(dfgnn_variant_info), 0 }
+DFGNN_API size_t dfgnn_variant_count(void);
+DFGNN_API dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i);
+typedef struct dfgnn_tune_options {
+  size_t struct_size;
+  double budget_s;
+  uint64_t seed;
+  double margin;
+  int exhaustive;
+  int remeasure;
+  const char *tool;
+  const char *job_hash;
+  const char *const *variants;
+  void (*progress)(void *data, double done, const char *message);
+  int (*stop)(void *data);
+  void *data;
+} dfgnn_tune_options;
+#define DFGNN_TUNE_OPTIONS_INIT { sizeof(dfgnn_tune_options), 0 }
+typedef struct dfgnn_tune_report {
+  size_t struct_size;
+  char variant[160];
+  char anchor[160];
+  double median_ms, ratio;
+  int candidates, measured, wrong, failed;
+  int resumed;
+  int separated;
+  int kept;
+  double seconds;
+  double payback_calls;
+} dfgnn_tune_report;
+#define DFGNN_TUNE_REPORT_INIT { sizeof(dfgnn_tune_report), {0} }
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
+                                  dfgnn_context *ctx, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_tune_options *options);
+#ifdef __cplusplus
+}
+#endif
+#endif
