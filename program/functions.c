@@ -259,9 +259,17 @@ MAKE(over_edges) {
         dag, dfgnn__make_extreme(dag, max, dfgnn__make_neg(dag, x)));
   case OVER_LSE:
     return dfgnn__make_extreme(dag, lse, x);
-  default:
+  default: {
+    /* Equal scores need no logsumexp, which is infinite without edges. */
+    dfgnn_place own = out ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
+    if (dfgnn__place_join(dag->nodes[x].place, own) == (int)own) {
+      int32_t degree = dfgnn__make_degree(dag, own), one = number(dag, 1);
+      return dfgnn__make_div(
+          dag, one, dfgnn__make_binary(dag, DFGNN_NODE_MAX, degree, one));
+    }
     return apply(dag, DFGNN_NODE_EXP,
                  dfgnn__make_sub(dag, x, dfgnn__make_extreme(dag, lse, x)));
+  }
   }
 }
 
@@ -338,4 +346,14 @@ const dfgnn_function *dfgnn__function(const char *name) {
     if (!strcmp(functions[i].name, name))
       return &functions[i];
   return NULL;
+}
+
+int dfgnn__function_is_elementwise(const dfgnn_function *function) {
+  static int32_t (*const others[])(dfgnn_dag *, const dfgnn_function *,
+                                   const dfgnn_word *, int) = {
+      dot, cat, reshape, linear, matmul, size, count_of, keep, sum_all};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (function->make == others[i])
+      return 0;
+  return function->make != along || function->op == SOFTMAX;
 }

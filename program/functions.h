@@ -26,6 +26,9 @@ struct dfgnn_function {
                   const dfgnn_word *words, int count);
 };
 
+/* Does a function's value have the axes where those of its arguments meet? */
+int dfgnn__function_is_elementwise(const dfgnn_function *function);
+
 /* NULL: there is none of that name. */
 const dfgnn_function *dfgnn__function(const char *name);
 

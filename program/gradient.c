@@ -147,7 +147,8 @@ static void copy_values(work *w, dfgnn_dag *to, int32_t *number) {
     }
     for (int i = 0; i < node->count; i++)
       arguments[i] = number[dfgnn__dag_argument(dag, n, i)];
-    number[n] = dfgnn__make_again(to, node, arguments);
+    number[n] = dfgnn__make_expand(to, dfgnn__make_again(to, node, arguments),
+                                   node->shape);
     free(arguments);
   }
 }

@@ -522,6 +522,14 @@ int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape) {
   return dfgnn__dag_intern(dag, &node, &a);
 }
 
+int32_t dfgnn__make_whole(dfgnn_dag *dag, int32_t a, int count,
+                          const int32_t *arguments) {
+  dfgnn_node node = {0};
+  if (!join(dag, &node, count, arguments))
+    return 0;
+  return dfgnn__make_expand(dag, a, node.shape);
+}
+
 int32_t dfgnn__make_matmul(dfgnn_dag *dag, int32_t a, int32_t b, int flags) {
   const dfgnn_node *x = at(dag, a), *y = at(dag, b);
   int first = !!(flags & DFGNN_MATMUL_FIRST);

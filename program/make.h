@@ -46,6 +46,10 @@ int32_t dfgnn__make_slice(dfgnn_dag *dag, int32_t a, dfgnn_size at,
 int32_t dfgnn__make_cat(dfgnn_dag *dag, int count, const int32_t *parts);
 int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
 int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
+/* a where it has lost axes of the arguments that it was made of: x - x is the
+ * number 0, and is spread to the axes of x again. */
+int32_t dfgnn__make_whole(dfgnn_dag *dag, int32_t a, int count,
+                          const int32_t *arguments);
 int32_t dfgnn__make_matmul(dfgnn_dag *dag, int32_t a, int32_t b, int flags);
 
 /* SUM_IN, SUM_OUT, SUM_ALL over the place `from` (EDGE for the first two), as

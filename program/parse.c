@@ -402,8 +402,22 @@ static int32_t call(parser *p, const token *name) {
   if (failed(p))
     return 0;
   int32_t made = f->make(p->dag, f, words, count);
+  if (dfgnn__function_is_elementwise(f)) {
+    int32_t values[DFGNN_DAG_CAT];
+    int found = 0;
+    for (int i = 0; i < count; i++)
+      if (f->kinds[i] == 'v')
+        values[found++] = words[i].node;
+    made = dfgnn__make_whole(p->dag, made, found, values);
+  }
   tell(p, name);
   return made;
+}
+
+typedef int32_t (*make_of_two)(dfgnn_dag *dag, int32_t a, int32_t b);
+
+static int32_t two(parser *p, make_of_two make, int32_t a, int32_t b) {
+  return dfgnn__make_whole(p->dag, make(p->dag, a, b), 2, (int32_t[2]){a, b});
 }
 
 static int32_t primary(parser *p) {
@@ -491,9 +505,9 @@ static int32_t term(parser *p) {
   while (!failed(p)) {
     token at = p->next;
     if (accept(p, "*"))
-      node = dfgnn__make_mul(p->dag, node, unary(p));
+      node = two(p, dfgnn__make_mul, node, unary(p));
     else if (accept(p, "/"))
-      node = dfgnn__make_div(p->dag, node, unary(p));
+      node = two(p, dfgnn__make_div, node, unary(p));
     else
       break;
     tell(p, &at);
@@ -506,9 +520,9 @@ static int32_t sum(parser *p) {
   while (!failed(p)) {
     token at = p->next;
     if (accept(p, "+"))
-      node = dfgnn__make_add(p->dag, node, term(p));
+      node = two(p, dfgnn__make_add, node, term(p));
     else if (accept(p, "-"))
-      node = dfgnn__make_sub(p->dag, node, term(p));
+      node = two(p, dfgnn__make_sub, node, term(p));
     else
       break;
     tell(p, &at);
@@ -529,9 +543,10 @@ static int32_t value(parser *p) {
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
     if (!accept(p, signs[i].sign))
       continue;
-    int32_t b = sum(p);
+    const int32_t first = a, b = sum(p);
     a = signs[i].swapped ? dfgnn__make_binary(p->dag, signs[i].op, b, a)
                          : dfgnn__make_binary(p->dag, signs[i].op, a, b);
+    a = dfgnn__make_whole(p->dag, a, 2, (int32_t[2]){first, b});
     if (signs[i].negated)
       a = dfgnn__make_sub(p->dag, dfgnn__make_number(p->dag, 1), a);
     tell(p, &at);

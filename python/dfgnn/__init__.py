@@ -27,6 +27,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "graph": ["Graph", "adjacency_values"],
     "merge": ["merge_attention"],
     "messages": ["gated_messages", "relu_messages"],
+    "programs": ["edge_program", "softmax"],
     "recordings": ["Recording", "record"],
     "tuning": ["explain", "generate", "read", "tune"],
     "distributed": [],

@@ -358,6 +358,29 @@ class VariantInfo(Descriptor):
     ]
 
 
+class EdgeValue(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char * 64),
+        ("place", c_int),
+        ("rank", c_int),
+        ("axes", c_int64 * 3),
+        ("role", c_int),
+        ("of", c_int),
+        ("kept", c_int),
+    ]
+
+
+class EdgeTensor(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("data", c_void_p),
+        ("dtype", c_int),
+        ("rank", c_int),
+        ("axes", c_int64 * 3),
+    ]
+
+
 # The functions by name: (type of the result, types of the arguments).  Callers
 # pass a Status to _library.check().
 Status = c_int
@@ -369,6 +392,25 @@ FUNCTIONS = {
     "dfgnn_context_destroy": (None, [c_void_p]),
     "dfgnn_context_reload": (Status, [c_void_p]),
     "dfgnn_context_device": (Status, [POINTER(DeviceInfo), c_void_p]),
+    "dfgnn_edge_program_create": (Status, [POINTER(c_void_p), c_char_p]),
+    "dfgnn_edge_program_destroy": (None, [c_void_p]),
+    "dfgnn_edge_program_text": (c_char_p, [c_void_p]),
+    "dfgnn_edge_program_hash": (c_uint64, [c_void_p]),
+    "dfgnn_edge_program_walks": (Status, [POINTER(c_int), POINTER(c_int),
+                                          c_void_p]),
+    "dfgnn_edge_program_input_count": (c_int, [c_void_p]),
+    "dfgnn_edge_program_output_count": (c_int, [c_void_p]),
+    "dfgnn_edge_program_input": (Status, [POINTER(EdgeValue), c_void_p,
+                                          c_int]),
+    "dfgnn_edge_program_output": (Status, [POINTER(EdgeValue), c_void_p,
+                                           c_int]),
+    "dfgnn_edge_program_gradient": (Status, [POINTER(c_void_p), c_void_p,
+                                             c_char_p, c_char_p]),
+    "dfgnn_edge_program_keep": (Status, [POINTER(c_void_p), c_void_p,
+                                         c_char_p, c_char_p]),
+    "dfgnn_edge_program_execute": (Status, [
+        c_void_p, c_void_p, POINTER(EdgeTensor), c_int, POINTER(EdgeTensor),
+        c_int, c_uint64, c_void_p]),
     "dfgnn_graph_create": (Status,
                            [POINTER(c_void_p), c_void_p, POINTER(Csr)]),
     "dfgnn_graph_create_coo": (Status, [POINTER(c_void_p), c_void_p,

@@ -19,7 +19,8 @@ NAMES = {"Options": "options", "DeviceInfo": "device_info", "Csr": "csr",
          "Explanation": "explanation", "Signature": "signature",
          "TuneOptions": "tune_options", "TuneReport": "tune_report",
          "VariantInfo": "variant_info", "Part": "part",
-         "ReportOptions": "report_options"}
+         "ReportOptions": "report_options", "EdgeValue": "edge_value",
+         "EdgeTensor": "edge_tensor"}
 
 
 def structs():
@@ -56,6 +57,7 @@ def compiled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("abi")
     source = folder / "abi.c"
     source.write_text("#include <stdio.h>\n#include <dfgnn.h>\n"
+                      "#include <dfgnn_program.h>\n"
                       "int main(void) {\n" + "\n".join(lines)
                       + "\nreturn 0;\n}\n")
     program = folder / "abi"
@@ -88,7 +90,7 @@ def test_numbers_are_those_of_the_header(compiled):
 
 def test_functions_have_as_many_arguments_as_in_the_header():
     header = ""
-    for name in ("dfgnn.h", "dfgnn_xla.h"):
+    for name in ("dfgnn.h", "dfgnn_program.h", "dfgnn_xla.h"):
         with open(os.path.join(TOP, "include", name)) as file:
             header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     for name, (_, arguments) in _abi.FUNCTIONS.items():

@@ -176,7 +176,7 @@ START_TEST(programs_that_differ_in_writing_are_equal) {
   static const char *const alike[][2] = {
       {"dst q; src k; a = exp(q * k); b = a + a",
        "dst x\nsrc y\nreturn z = 2 * exp(y * x)"},
-      {"dst q; z = q * 1 + 0 - 0 * q", "dst q; return a = q"},
+      {"dst q; z = q * 1 + 0 - 0 * q", "dst q; return a = q + 0"},
       {"dst q[D]; src k[D]; z = sum_in(q * k)",
        "dst q[D]; src k[D]; z = q * sum_in(k)"},
       {"dst q[D]; src k[D]; edge w; z = sum_in(w * dot(q, k))",
@@ -222,6 +222,14 @@ START_TEST(the_normal_form_is_printed) {
           "t1 = 1 + q\n"
           "return s = 6 * t1 * sum_in(k * w),\n"
           "       t = sqrt(6 * t1) / q as dst[2]\n");
+}
+END_TEST
+
+START_TEST(axes_are_not_lost_where_values_vanish) {
+  ck_assert(hash_of("dst x[5]; y = sum(x - x + 1)") !=
+            hash_of("dst x[5]; y = 1"));
+  becomes("dst x[5]; y = cat(x * 0, x)[3:7]",
+          "dst x[5]\nreturn y = cat(expand(0, [1, 1, 5]), x)[3:7]\n");
 }
 END_TEST
 
@@ -292,6 +300,7 @@ int main(void) {
   tcase_add_test(text, programs_that_differ_in_writing_are_equal);
   tcase_add_test(text, programs_that_differ_have_different_hashes);
   tcase_add_test(text, the_normal_form_is_printed);
+  tcase_add_test(text, axes_are_not_lost_where_values_vanish);
   suite_add_tcase(suite, text);
   TCase *gradients = tcase_create("gradients");
   tcase_add_test(gradients, the_gradient_of_attention_reads_what_was_kept);

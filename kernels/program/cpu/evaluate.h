@@ -19,6 +19,7 @@
 enum {
   BLOCK_BYTES = 96 << 10, /* of the values of a block's edges */
   BLOCK_EDGES = 256,
+  FEW = 4096, /* edges and rows that one thread walks */
   CHUNKS = 64 /* parts of the rows, whatever the number of threads */
 };
 
@@ -779,10 +780,12 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
 
 static dfgnn_status run_walk(engine *e, const dfgnn_walk *walk) {
   dfgnn_status status = prepare_walk(e, walk);
-  int failed = 0;
+  int failed = 0, threads = e->job->threads;
   if (status)
     return status;
-#pragma omp parallel num_threads(e->job->threads) reduction(| : failed)
+  if (e->matrix->edges + e->matrix->destinations < FEW)
+    threads = 1; /* waking the others takes longer */
+#pragma omp parallel num_threads(threads) reduction(| : failed)
   {
     block b;
     failed = !make_block(&b, e);

@@ -1,0 +1,169 @@
+"""Edge programs of libdfgnn: parsed, derived, executed, differentiated."""
+
+import ctypes
+import functools
+import threading
+
+import torch
+
+from . import _abi
+from ._library import check, library
+
+_DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
+           torch.bfloat16: _abi.DTYPES["bf16"],
+           torch.float64: _abi.DTYPES["f64"]}
+PARAM, DST, SRC, EDGE = 1, 2, 3, 4
+INPUT, OUTPUT, COTANGENT, GRADIENT = 1, 2, 3, 4
+
+
+class Port:
+    """An input or output: .shape has the axes after the rows of its place."""
+
+    def __init__(self, value):
+        self.name = value.name.decode()
+        self.place, self.role, self.of = value.place, value.role, value.of
+        self.kept = bool(value.kept)
+        self.shape = tuple(value.axes[:value.rank])
+
+    def rows(self, graph):
+        if self.place == PARAM:
+            return ()
+        return ((graph.num_dst, graph.num_src, graph.num_edges)
+                [self.place - DST],)
+
+
+class Program:
+    """A program of the library; immutable."""
+
+    def __init__(self, pointer):
+        self.pointer = pointer
+        lib = library()
+        self.inputs = self._ports(lib.dfgnn_edge_program_input_count,
+                                  lib.dfgnn_edge_program_input)
+        self.outputs = self._ports(lib.dfgnn_edge_program_output_count,
+                                   lib.dfgnn_edge_program_output)
+        self._lock = threading.Lock()
+        self._derived = {}
+
+    def _ports(self, count, get):
+        ports = []
+        for i in range(count(self.pointer)):
+            value = _abi.EdgeValue()
+            check(get(ctypes.byref(value), self.pointer, i))
+            ports.append(Port(value))
+        return ports
+
+    def __del__(self):
+        if getattr(self, "pointer", None) and library is not None:
+            library().dfgnn_edge_program_destroy(self.pointer)
+
+    @property
+    def text(self):
+        return library().dfgnn_edge_program_text(self.pointer).decode()
+
+    @property
+    def hash(self):
+        return library().dfgnn_edge_program_hash(self.pointer)
+
+    def walks(self):
+        rows, columns = ctypes.c_int(), ctypes.c_int()
+        check(library().dfgnn_edge_program_walks(
+            ctypes.byref(rows), ctypes.byref(columns), self.pointer))
+        return rows.value, columns.value
+
+    def _derive(self, function, outputs, inputs):
+        key = function.__name__, outputs, inputs
+        with self._lock:
+            found = self._derived.get(key)
+            if found is None:
+                pointer = ctypes.c_void_p()
+                check(function(ctypes.byref(pointer), self.pointer,
+                               bytes(outputs), bytes(inputs)))
+                found = self._derived[key] = Program(pointer)
+        return found
+
+    def gradient(self, outputs, inputs):
+        """outputs: which have a cotangent; inputs: which want a gradient."""
+        return self._derive(library().dfgnn_edge_program_gradient,
+                            tuple(outputs), tuple(inputs))
+
+    def keep(self, outputs, inputs):
+        return self._derive(library().dfgnn_edge_program_keep,
+                            tuple(outputs), tuple(inputs))
+
+
+@functools.lru_cache(maxsize=512)
+def parse(text):
+    pointer = ctypes.c_void_p()
+    check(library().dfgnn_edge_program_create(ctypes.byref(pointer),
+                                              text.encode()))
+    return Program(pointer)
+
+
+def _bind(ports, tensors):
+    array = (_abi.EdgeTensor * max(len(ports), 1))()
+    for bound, port, tensor in zip(array, ports, tensors):
+        bound.name = port.name.encode()
+        bound.data = tensor.data_ptr()
+        bound.dtype = _DTYPES[tensor.dtype]
+        bound.rank = len(port.shape)
+        bound.axes[:len(port.shape)] = port.shape
+    return array
+
+
+def execute(program, graph, tensors, dtypes, seed):
+    """The outputs, in these types; edges are in the graph's order."""
+    tensors = [t.detach().contiguous() for t in tensors]
+    outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype)
+               for port, dtype in zip(program.outputs, dtypes)]
+    check(library().dfgnn_edge_program_execute(
+        program.pointer, graph.handle.pointer,
+        _bind(program.inputs, tensors), len(tensors),
+        _bind(program.outputs, outputs), len(outputs), seed, None))
+    return outputs
+
+
+def _types(program, tensors, own):
+    """Kept outputs have the type of sums, gradients that of their input."""
+    wide = torch.float64 if any(
+        t.dtype == torch.float64 for t in tensors) else torch.float32
+    return [wide if port.kept else kind
+            for port, kind in zip(program.outputs, own)]
+
+
+class Run(torch.autograd.Function):
+    """A program's outputs, then those that its gradient reads.  The gradient
+    is a program that is run in the same way, so that derivatives of any order
+    are programs."""
+
+    @staticmethod
+    def forward(ctx, program, graph, types, seed, *tensors):
+        wanted = [bool(w) for w in ctx.needs_input_grad[4:]]
+        outputs = len(program.outputs)
+        if any(wanted):
+            kept = program.keep((True,) * outputs, wanted)
+        else:
+            kept = program
+        types = list(types) + [None] * (len(kept.outputs) - outputs)
+        made = execute(kept, graph, tensors, _types(kept, tensors, types),
+                       seed)
+        ctx.save_for_backward(*tensors, *made)
+        ctx.set_materialize_grads(False)
+        ctx.about = kept, graph, seed, len(tensors)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx, *cotangents):
+        program, graph, seed, count = ctx.about
+        wanted = [bool(w) for w in ctx.needs_input_grad[4:]]
+        present = [c is not None for c in cotangents]
+        if not any(present) or not any(wanted):
+            return (None,) * (4 + count)
+        saved = ctx.saved_tensors
+        gradient = program.gradient(present, wanted)
+        sources = {INPUT: saved[:count], OUTPUT: saved[count:],
+                   COTANGENT: cotangents}
+        tensors = [sources[port.role][port.of] for port in gradient.inputs]
+        types = [saved[port.of].dtype for port in gradient.outputs]
+        made = iter(Run.apply(gradient, graph, types, seed, *tensors))
+        return (None,) * 4 + tuple(next(made) if w else None for w in wanted)

@@ -1,0 +1,626 @@
+"""Values that stand for tensors while an edge program's function runs.
+
+A function of the user's is called with them once; what it does with them is
+told to a recorder, which writes the text of a program (Text) or computes with
+torch (Torch).  Values have the axes of a row of their place, at most three.
+Sums along an axis leave it with size 1, so that the number of a head spreads
+over a row of it.
+"""
+
+import math
+import os
+import sys
+
+import torch
+import torch.nn.functional as F
+
+PARAM, DST, SRC, EDGE = 1, 2, 3, 4
+PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class TraceError(TypeError):
+    """A function does what edge programs do not have."""
+
+
+def _where():
+    """The line of the user's function that is running."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_HERE, os.path.dirname(torch.__file__))):
+            return f"{path}, line {frame.f_lineno}: "
+        frame = frame.f_back
+    return ""
+
+
+def refuse(text):
+    raise TraceError(_where() + text)
+
+
+def join(a, b):
+    """The place where values of two places meet."""
+    if a != b and {a, b} == {DST, SRC}:
+        return EDGE
+    return max(a, b)
+
+
+def _spread(a, b, what):
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    for x, y in zip(a, b):
+        if x != y and 1 not in (x, y):
+            refuse(f"{what} of {list(a)} and {list(b)}: expected axes that "
+                   "are equal or 1")
+    return tuple(max(x, y) if 1 in (x, y) else x for x, y in zip(a, b))
+
+
+class Value:
+    """A value of an edge program."""
+
+    __slots__ = ("recorder", "handle", "place", "shape")
+    __array_ufunc__ = None
+
+    def __init__(self, recorder, handle, place, shape):
+        self.recorder, self.handle = recorder, handle
+        self.place, self.shape = place, tuple(shape)
+
+    def __repr__(self):
+        return f"a value of {PLACES[self.place]} {list(self.shape)}"
+
+    def _make(self, name, values, shape=None, *numbers):
+        values = [self.recorder.value(v) for v in values]
+        place = values[0].place
+        for v in values[1:]:
+            place = join(place, v.place)
+        if shape is None:
+            shape = values[0].shape
+            for v in values[1:]:
+                shape = _spread(shape, v.shape, name)
+        if len(shape) > 3:
+            refuse(f"{name} makes {len(shape)} axes, expected at most 3")
+        return self.recorder.make(name, values, numbers, place, tuple(shape))
+
+    # ---- arithmetic
+
+    def __add__(self, other):
+        return self._make("+", [self, other])
+
+    def __radd__(self, other):
+        return self._make("+", [other, self])
+
+    def __sub__(self, other):
+        return self._make("-", [self, other])
+
+    def __rsub__(self, other):
+        return self._make("-", [other, self])
+
+    def __mul__(self, other):
+        return self._make("*", [self, other])
+
+    def __rmul__(self, other):
+        return self._make("*", [other, self])
+
+    def __truediv__(self, other):
+        return self._make("/", [self, other])
+
+    def __rtruediv__(self, other):
+        return self._make("/", [other, self])
+
+    def __neg__(self):
+        return self._make("neg", [self])
+
+    def __abs__(self):
+        return self._make("abs", [self])
+
+    def __pow__(self, exponent):
+        if not isinstance(exponent, (int, float)):
+            refuse("an exponent that is no number; (y * x.log()).exp() has "
+                   "one")
+        return self._make("pow", [self], None, float(exponent))
+
+    def __lt__(self, other):
+        return self._make("<", [self, other])
+
+    def __le__(self, other):
+        return self._make("<=", [self, other])
+
+    def __gt__(self, other):
+        return self._make("<", [other, self])
+
+    def __ge__(self, other):
+        return self._make("<=", [other, self])
+
+    def __eq__(self, other):
+        return self._make("==", [self, other])
+
+    def __ne__(self, other):
+        return 1 - (self == other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self):
+        refuse("a value decides what Python does next: a program is the same "
+               "for all edges; torch.where chooses for each")
+
+    def __float__(self):
+        refuse("a value is wanted as a number, which it is not before the "
+               "program runs")
+
+    __int__ = __index__ = __len__ = __float__
+
+    def __iter__(self):
+        refuse("a value is taken apart; slice its last axis instead")
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in _METHODS:
+            return lambda *args, **options: _METHODS[name](self, *args,
+                                                           **options)
+        refuse(f"edge programs have no .{name}")
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), options=None):
+        name = getattr(function, "__name__", str(function))
+        name = _SAME.get(name, name)
+        if name not in _METHODS:
+            refuse(f"edge programs have no {name}")
+        return _METHODS[name](*args, **(options or {}))
+
+    # ---- axes
+
+    def axis(self, dim):
+        """A dimension as PyTorch counts them, from the end."""
+        rank = len(self.shape)
+        if not isinstance(dim, int):
+            refuse(f"a dimension is {dim!r}, expected a number")
+        axis = dim if dim < 0 else dim - 1 - rank
+        if dim == 0 or not -rank <= axis < 0:
+            refuse(f"dimension {dim} of {self!r}: expected -{max(rank, 1)} to "
+                   "-1; rows of nodes or edges are reduced by sum_in and its "
+                   "like")
+        return axis
+
+    def __getitem__(self, key):
+        keys = key if isinstance(key, tuple) else (key,)
+        last = keys[-1]
+        whole = all(k is Ellipsis or k == slice(None) for k in keys[:-1])
+        if not whole or not self.shape or (
+                len(keys) == 1 and len(self.shape) > 1):
+            refuse("an index that is no slice of the last axis, as "
+                   "x[..., 2:5]")
+        size = self.shape[-1]
+        if isinstance(last, int):
+            last = slice(last % size, last % size + 1)
+        if not isinstance(last, slice) or last.step not in (None, 1):
+            refuse("an index that is no slice of the last axis, as "
+                   "x[..., 2:5]")
+        begin, end, _ = last.indices(size)
+        if end <= begin:
+            refuse(f"an empty slice, {begin} to {end}")
+        return self._make("slice", [self], self.shape[:-1] + (end - begin,),
+                          begin, end)
+
+
+# ---- what torch calls its functions
+
+_SAME = {"add": "__add__", "subtract": "sub", "multiply": "mul",
+         "divide": "div", "true_divide": "div", "concat": "cat",
+         "concatenate": "cat", "absolute": "abs", "negative": "neg",
+         "__neg__": "neg", "special_expit": "sigmoid", "clip": "clamp"}
+
+
+def _unary(name):
+    def method(x, inplace=False):
+        return x._make(name, [x])
+    return method
+
+
+def _binary(name, swapped=False):
+    def method(x, other, alpha=1, rounding_mode=None):
+        if alpha != 1 or rounding_mode:
+            refuse(f"{name} with alpha or rounding_mode")
+        pair = [other, x] if swapped else [x, other]
+        value = x if isinstance(x, Value) else other
+        return value._make(name, pair)
+    return method
+
+
+def _along(name):
+    def method(x, dim=None, keepdim=True, dtype=None, axis=None):
+        dim = axis if dim is None else dim
+        if isinstance(dim, (tuple, list)):
+            for one in dim:
+                x = method(x, one)
+            return x
+        if dim is None:
+            refuse(f"{name} of all axes; name one, as {name}(-1)")
+        axis = x.axis(dim)
+        shape = list(x.shape)
+        if name not in ("softmax",):
+            shape[axis] = 1
+        return x._make(name, [x], shape, axis)
+    return method
+
+
+def _number(x, name):
+    if not isinstance(x, (int, float)):
+        refuse(f"{name} is {x!r}, expected a number")
+    return float(x)
+
+
+def _with_number(name, default, what):
+    def method(x, *args, inplace=False, **options):
+        value = options.get(what, args[0] if args else default)
+        return x._make(name, [x], None, _number(value, what))
+    return method
+
+
+def _clamp(x, min=None, max=None):
+    low = -math.inf if min is None else _number(min, "min")
+    high = math.inf if max is None else _number(max, "max")
+    return x._make("clamp", [x], None, low, high)
+
+
+def _cat(values, dim=0, axis=None):
+    some = next(v for v in values if isinstance(v, Value))
+    values = [some.recorder.value(v) for v in values]
+    rank = max(len(v.shape) for v in values)
+    if (dim if dim < 0 else dim - 1 - rank) != -1:
+        refuse("cat along a dimension that is not the last")
+    size = sum(v.shape[-1] if v.shape else 1 for v in values)
+    front = ()
+    for v in values:
+        front = _spread(front, v.shape[:-1], "cat")
+    return some._make("cat", values, front + (size,))
+
+
+def _where_(condition, a, b):
+    some = next(v for v in (condition, a, b) if isinstance(v, Value))
+    return some._make("where", [condition, a, b])
+
+
+def _linear(x, weight, bias=None):
+    value = x if isinstance(x, Value) else weight
+    x, weight = value.recorder.value(x), value.recorder.value(weight)
+    if len(weight.shape) < 2 or weight.shape[-1] != x.shape[-1]:
+        refuse(f"linear of {list(x.shape)} by {list(weight.shape)}")
+    y = value._make("linear", [x, weight],
+                    x.shape[:-1] + (weight.shape[-2],))
+    return y if bias is None else y + bias
+
+
+def _matmul(x, other):
+    value = x if isinstance(x, Value) else other
+    x, other = value.recorder.value(x), value.recorder.value(other)
+    if (len(other.shape) < 2 or not x.shape
+            or other.shape[-2] != x.shape[-1]):
+        refuse(f"matmul of {list(x.shape)} by {list(other.shape)}")
+    return value._make("matmul", [x, other],
+                       x.shape[:-1] + (other.shape[-1],))
+
+
+def _reshape(x, *shape):
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = tuple(shape[0])
+    if not shape or shape[0] != -1 and shape[0] is not x.recorder.rows:
+        refuse("view or reshape that does not begin with -1, the rows")
+    shape, size = list(shape[1:]), math.prod(x.shape)
+    if -1 in shape:
+        rest = math.prod(n for n in shape if n != -1)
+        shape[shape.index(-1)] = size // max(rest, 1)
+    if math.prod(shape) != size:
+        refuse(f"view of {list(x.shape)} as {shape}")
+    return x._make("reshape", [x], shape)
+
+
+def _unsqueeze(x, dim):
+    rank = len(x.shape)
+    at = dim + rank + 1 if dim < 0 else dim - 1
+    if dim == -1 and x.shape and x.shape[-1] == 1:
+        return x  # a sum has left the axis there
+    if not 0 <= at <= rank:
+        refuse(f"unsqueeze({dim}) of {x!r}")
+    return x._make("reshape", [x], x.shape[:at] + (1,) + x.shape[at:])
+
+
+def _squeeze(x, dim=None):
+    if dim is None or x.shape[x.axis(dim)] != 1:
+        refuse("squeeze of an axis that is not named, or not 1")
+    axis = x.axis(dim) % len(x.shape)
+    return x._make("reshape", [x], x.shape[:axis] + x.shape[axis + 1:])
+
+
+def _norm(x, p=2, dim=None, keepdim=True):
+    if p not in (2, 2.0, "fro") or dim is None:
+        refuse("a norm that is not norm(dim=-1)")
+    return _METHODS["sqrt"](_METHODS["sum"](x * x, dim))
+
+
+def _dropout(x, p=0.5, training=True, inplace=False):
+    return x._make("dropout", [x], None, _number(p, "p")) if training else x
+
+
+def _softplus(x, beta=1, threshold=20):
+    if beta != 1:
+        refuse("softplus with beta")
+    return x._make("softplus", [x])
+
+
+def _gelu(x, approximate="none"):
+    if approximate == "none":
+        return x._make("gelu", [x])
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + inner.tanh())
+
+
+def _layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
+    if len(shape) != 1:
+        refuse("layer_norm of more than the last axis")
+    centred = x - _METHODS["mean"](x, -1)
+    y = centred * _METHODS["rsqrt"](
+        _METHODS["mean"](centred * centred, -1) + eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def _softmax(x, dim=None, _stacklevel=3, dtype=None):
+    return _along("softmax")(x, dim)
+
+
+def _over(name):
+    def method(x):
+        place = SRC if name.endswith("_out") else DST
+        place = EDGE if name.startswith("softmax") else place
+        made = x._make(name, [x], x.shape)
+        made.place = place
+        return made
+    return method
+
+
+OVER_EDGES = [f"{what}_{way}" for way in ("in", "out") for what in (
+    "sum", "mean", "max", "min", "softmax", "logsumexp")]
+
+_METHODS = {name: _unary(name) for name in (
+    "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos",
+    "abs", "sign", "relu", "silu", "neg", "sqrt", "rsqrt", "reciprocal",
+    "square", "detach")}
+_METHODS.update({name: _along(name) for name in (
+    "sum", "mean", "amax", "amin", "logsumexp")})
+_METHODS.update({
+    "__add__": _binary("+"), "__radd__": _binary("+"), "sub": _binary("-"),
+    "rsub": _binary("-", True), "__rsub__": _binary("-", True),
+    "mul": _binary("*"), "__mul__": _binary("*"), "__rmul__": _binary("*"),
+    "__sub__": _binary("-"), "div": _binary("/"), "__truediv__": _binary("/"),
+    "__rtruediv__": _binary("/", True), "__rdiv__": _binary("/", True),
+    "maximum": _binary("max"), "minimum": _binary("min"),
+    "lt": _binary("<"), "le": _binary("<="), "gt": _binary("<", True),
+    "ge": _binary("<=", True), "eq": _binary("=="),
+    "__lt__": _binary("<"), "__le__": _binary("<="), "__eq__": _binary("=="),
+    "__gt__": _binary("<", True), "__ge__": _binary("<=", True),
+    "pow": lambda x, exponent: x ** exponent,
+    "leaky_relu": _with_number("leaky_relu", 0.01, "negative_slope"),
+    "elu": _with_number("elu", 1.0, "alpha"),
+    "clamp": _clamp, "cat": _cat, "where": _where_, "linear": _linear,
+    "matmul": _matmul, "__matmul__": _matmul, "__rmatmul__": lambda x, other:
+    _matmul(other, x), "view": _reshape, "reshape": _reshape,
+    "unsqueeze": _unsqueeze, "squeeze": _squeeze, "norm": _norm,
+    "dropout": _dropout, "softplus": _softplus, "gelu": _gelu,
+    "layer_norm": _layer_norm, "softmax": _softmax,
+    "contiguous": lambda x: x})
+_METHODS.update({name: _over(name) for name in OVER_EDGES})
+
+
+def method(name):
+    return _METHODS[name]
+
+
+# ---- recorders
+
+class Recorder:
+    """Notes the inputs; subclasses say what a value is."""
+
+    rows = object()
+
+    def __init__(self):
+        self.tensors, self.names, self.places = [], [], []
+        self._captured = {}
+
+    def input(self, name, tensor, place):
+        shape = tuple(tensor.shape)[place != PARAM:]
+        if len(shape) > 3:
+            refuse(f"{name} has {len(shape)} axes, expected at most 3 after "
+                   "the rows")
+        self.tensors.append(tensor)
+        self.names.append(name)
+        self.places.append(place)
+        return Value(self, self.leaf(name, tensor, place, shape), place, shape)
+
+    def value(self, x):
+        """x as a value; a tensor that is not an argument is a parameter."""
+        if isinstance(x, Value):
+            return x
+        if isinstance(x, (int, float)):
+            return Value(self, self.number(float(x)), PARAM, ())
+        if not isinstance(x, torch.Tensor):
+            refuse(f"found a {type(x).__name__}, expected a value, a tensor "
+                   "or a number")
+        found = self._captured.get(id(x))
+        if found is None:
+            found = self._captured[id(x)] = self.input(
+                f"tensor_{len(self._captured)}", x, PARAM)
+        return found
+
+
+def _text_number(x):
+    if math.isinf(x):
+        return "inf" if x > 0 else "-inf"
+    return repr(x)
+
+
+class Text(Recorder):
+    """Writes a program."""
+
+    SIGNS = {"+", "-", "*", "/", "<", "<=", "=="}
+
+    def __init__(self):
+        super().__init__()
+        self.declared, self.lines, self.count = [], [], 0
+
+    def leaf(self, name, tensor, place, shape):
+        axes = f"[{','.join(map(str, shape))}]" if shape else ""
+        self.declared.append(f"{PLACES[place]} {name}{axes}")
+        return name
+
+    def number(self, x):
+        return f"({_text_number(x)})"
+
+    def make(self, name, values, numbers, place, shape):
+        a = [v.handle for v in values]
+        if name in self.SIGNS:
+            text = f"{a[0]} {name} {a[1]}"
+        elif name == "slice":
+            text = f"{a[0]}[{numbers[0]}:{numbers[1]}]"
+        elif name == "reshape":
+            text = f"reshape({a[0]}, [{','.join(map(str, shape or (1,)))}])"
+        else:
+            a += map(_text_number, numbers)
+            text = f"{name}({', '.join(a)})"
+        self.count += 1
+        handle = f"v_{self.count}"
+        self.lines.append(f"{handle} = {text}")
+        return Value(self, handle, place, shape)
+
+    def text(self, outputs):
+        result = ", ".join(
+            f"out_{k} = {v.handle} as {PLACES[v.place]}"
+            + (f"[{','.join(map(str, v.shape))}]" if v.shape else "")
+            for k, v in enumerate(outputs))
+        return "\n".join(self.declared + self.lines
+                         + [f"return {result}"]) + "\n"
+
+
+class Torch(Recorder):
+    """Computes with torch's operations, a tensor for each value."""
+
+    def __init__(self, graph, seed=None):
+        super().__init__()
+        self.graph, self.seed = graph, seed
+
+    @staticmethod
+    def _padded(x, rank):
+        """Three axes after the rows."""
+        return x.reshape(x.shape[:1] + (1,) * (3 - rank) + x.shape[1:])
+
+    def leaf(self, name, tensor, place, shape):
+        rows = tensor.unsqueeze(0) if place == PARAM else tensor
+        return self._padded(rows, len(shape))
+
+    def number(self, x):
+        return x
+
+    def _at(self, v, place):
+        x = v.handle
+        if isinstance(x, float) or v.place == place or v.place == PARAM:
+            return x
+        return x.index_select(
+            0, self.graph.dst if v.place == DST else self.graph.src)
+
+    def _all_edges(self, v):
+        x = self._at(v, EDGE)
+        count = self.graph.num_edges
+        if isinstance(x, float):
+            like = self.tensors[0]
+            x = torch.full((1, 1, 1, 1), x, dtype=like.dtype,
+                           device=like.device)
+        return x.expand(count, *x.shape[1:]) if v.place == PARAM else x
+
+    def _over(self, name, v):
+        what, way = name.rsplit("_", 1)
+        x = self._all_edges(v)
+        index = self.graph.dst if way == "in" else self.graph.src
+        size = self.graph.num_dst if way == "in" else self.graph.num_src
+        zero = x.new_zeros((size,) + x.shape[1:])
+        if what in ("sum", "mean"):
+            total = zero.index_add(0, index, x)
+            if what == "sum":
+                return total
+            count = torch.bincount(index, minlength=size).clamp(min=1)
+            return total / count.view(-1, 1, 1, 1).to(x.dtype)
+        full = index.view(-1, 1, 1, 1).expand_as(x)
+        if what in ("max", "min"):
+            return zero.scatter_reduce(0, full, x, "a" + what,
+                                       include_self=False)
+        top = zero.scatter_reduce(0, full, x.detach(), "amax",
+                                  include_self=False)
+        top = torch.where(top.isinf(), torch.zeros_like(top), top)
+        e = (x - top[index]).exp()
+        total = zero.index_add(0, index, e)
+        return e / total[index] if what == "softmax" else top + total.log()
+
+    def make(self, name, values, numbers, place, shape):
+        if name in OVER_EDGES:
+            return Value(self, self._over(name, values[0]), place, shape)
+        a = [self._at(v, place) for v in values]
+        made = self._compute(name, a, values, numbers, shape)
+        return Value(self, made, place, shape)
+
+    def _compute(self, name, a, values, numbers, shape):
+        if name in _SIGNS:
+            return _SIGNS[name](*a)
+        if name in ("sum", "mean", "amax", "amin", "logsumexp"):
+            return getattr(torch, name)(a[0], numbers[0], keepdim=True)
+        if name == "softmax":
+            return a[0].softmax(numbers[0])
+        if name == "slice":
+            return a[0][..., numbers[0]:numbers[1]]
+        if name == "reshape":
+            return self._padded(a[0].reshape(a[0].shape[:1] + tuple(shape)),
+                                len(shape))
+        if name == "cat":
+            rows = max(x.shape[0] for x in a)
+            front = (1,) * (4 - len(shape)) + shape[:-1]
+            return torch.cat([x.expand(rows, *front[-2:], x.shape[-1])
+                              for x in a], -1)
+        if name in ("linear", "matmul"):
+            other = a[1].transpose(-1, -2) if name == "linear" else a[1]
+            return a[0] @ other
+        if name == "where":
+            return torch.where(a[0] != 0, *(
+                x if torch.is_tensor(x) else torch.tensor(
+                    x, dtype=self.tensors[0].dtype, device=a[0].device)
+                for x in a[1:]))
+        if name == "dropout":
+            return F.dropout(a[0], numbers[0])
+        if name == "neg":
+            return -a[0]
+        function = getattr(F, name, None) or getattr(torch, name)
+        return function(a[0], *numbers)
+
+    def result(self, v, count):
+        x = v.handle
+        if isinstance(x, float):
+            x = self.tensors[0].new_full((1, 1, 1, 1), x)
+        if v.place == PARAM:
+            return x.reshape(v.shape)
+        x = x.expand(count, *x.shape[1:])
+        return x.reshape((count,) + v.shape)
+
+
+def _extreme(function):
+    """max and min, of which one operand may be a number."""
+    def apply(a, b):
+        if not torch.is_tensor(a):
+            a, b = b, a
+        if not torch.is_tensor(b):
+            b = torch.full_like(a, b)
+        return function(a, b)
+    return apply
+
+
+_SIGNS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
+          "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+          "<": lambda a, b: (a < b) * 1.0, "<=": lambda a, b: (a <= b) * 1.0,
+          "==": lambda a, b: (a == b) * 1.0,
+          "max": _extreme(torch.maximum), "min": _extreme(torch.minimum)}

@@ -1,0 +1,229 @@
+"""Message functions of your own, fused, with gradients of any order.
+
+    @dfgnn.edge_program
+    def attention(i, j, e):              # receiving node, sending node, edge
+        score = (i.q * (j.k + e.x)).sum(-1) / 32 ** .5
+        return dfgnn.softmax(score) * (j.v + e.x)
+
+    out = attention(graph, i={"q": q}, j={"k": k, "v": v}, e={"x": x})
+"""
+
+import functools
+import inspect
+
+import torch
+
+from . import _programs, _trace
+from ._programs import DST, EDGE, PARAM, SRC
+from ._trace import TraceError, Value
+from .convert import as_graph
+
+__all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
+           "logsumexp", *_trace.OVER_EDGES]
+
+
+def _over(name):
+    def over(x):
+        if not isinstance(x, Value):
+            raise TypeError(f"{name} is called in the function of an "
+                            f"edge_program, with a value; got "
+                            f"{type(x).__name__}")
+        return _trace.method(name)(x)
+    what, way = name.rsplit("_", 1)
+    edges = "in-edges of each destination" if way == "in" else \
+        "out-edges of each source"
+    over.__name__ = over.__qualname__ = name
+    over.__doc__ = f"The {what} over the {edges}, in an edge program."
+    return over
+
+
+globals().update({name: _over(name) for name in _trace.OVER_EDGES})
+
+
+def softmax(x):
+    """The softmax over the in-edges of each destination, in an edge
+    program; each axis has its own."""
+    return globals()["softmax_in"](x)
+
+
+def logsumexp(x):
+    """log(sum(exp(x))) over the in-edges of each destination, in an edge
+    program."""
+    return globals()["logsumexp_in"](x)
+
+
+class _Names:
+    """The i, j or e of a function: its tensors as attributes."""
+
+    def __init__(self, letter, values):
+        self.__dict__.update(values)
+        self._letter = letter
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        letter = self.__dict__.get("_letter", "?")
+        there = sorted(k for k in self.__dict__ if not k.startswith("_"))
+        raise AttributeError(
+            f"{letter}.{name} is not given; {letter} has "
+            + (", ".join(there) or "nothing"))
+
+
+_LETTERS = {"i": DST, "j": SRC, "e": EDGE}
+
+
+class EdgeProgram:
+    """What :func:`edge_program` makes of a function."""
+
+    def __init__(self, function, reduce):
+        if reduce not in ("sum", "mean", "max", "min", None):
+            raise ValueError("reduce must be 'sum', 'mean', 'max', 'min' or "
+                             f"None, got {reduce!r}")
+        functools.update_wrapper(self, function)
+        self.function, self.reduce = function, reduce
+        self.names = list(inspect.signature(function).parameters)
+        if not set(self.names) & set(_LETTERS):
+            raise TypeError(
+                f"{function.__name__}({', '.join(self.names)}) takes none of "
+                "i, j and e: receiving node, sending node, edge")
+
+    def _trace(self, recorder, graph, given, others):
+        """The values that the function returns, and whether it was one."""
+        arguments = dict(others)
+        for letter in _LETTERS:
+            if letter not in self.names:
+                continue
+            tensors = given.get(letter) or {}
+            arguments[letter] = _Names(letter, {
+                name: recorder.input(f"{letter}_{name}", tensor,
+                                     _LETTERS[letter])
+                for name, tensor in tensors.items()})
+        for name, value in list(arguments.items()):
+            if isinstance(value, torch.Tensor):
+                arguments[name] = recorder.input(f"p_{name}", value, PARAM)
+        made = self.function(**arguments)
+        single = not isinstance(made, (tuple, list))
+        values = [recorder.value(v) for v in ([made] if single else made)]
+        if self.reduce:
+            reduce = _trace.method(self.reduce + "_in")
+            values = [reduce(v) if v.place == EDGE else v for v in values]
+        return values, single
+
+    def _check(self, graph, given):
+        rows = {"i": graph.num_dst, "j": graph.num_src, "e": graph.num_edges}
+        for letter, tensors in given.items():
+            if tensors and letter not in self.names:
+                raise TypeError(f"{self.__name__} takes no {letter}")
+            for name, tensor in (tensors or {}).items():
+                if not isinstance(tensor, torch.Tensor):
+                    raise TypeError(f"{letter}.{name} must be a tensor, got "
+                                    f"{type(tensor).__name__}")
+                if tensor.dim() < 1 or tensor.size(0) != rows[letter]:
+                    raise ValueError(
+                        f"{letter}.{name} must have {rows[letter]} rows, got "
+                        f"{list(tensor.shape)}")
+
+    @staticmethod
+    def _prepared(graph, given):
+        """Tensors in the order of the graph, of other ranks too."""
+        def ready(letter, tensor):
+            if not tensor.is_floating_point():
+                tensor = tensor.to(torch.get_default_dtype())
+            if letter == "e":
+                return graph.to_graph_order(tensor)
+            return graph.extend(tensor) if letter == "j" else tensor
+        return {letter: {name: ready(letter, t) for name, t in
+                         (tensors or {}).items()}
+                for letter, tensors in given.items()}
+
+    def text(self, i=None, j=None, e=None, **others):
+        """The program of these tensors, as text: dfgnn-program(5)."""
+        recorder = _trace.Text()
+        given = {"i": i, "j": j, "e": e}
+        return recorder.text(self._trace(recorder, None, given, others)[0])
+
+    def explain(self, i=None, j=None, e=None, **others):
+        """What a call with these tensors runs."""
+        given = {"i": i, "j": j, "e": e}
+        recorder = _trace.Text()
+        program = _programs.parse(
+            recorder.text(self._trace(recorder, None, given, others)[0]))
+        device = recorder.tensors[0].device if recorder.tensors else "cpu"
+        rows, columns = program.walks()
+        how = ("the library's evaluator, fused" if str(device) == "cpu" else
+               "torch operations, not fused: programs for CUDA are not "
+               "generated yet")
+        return (f"{self.__name__}, hash {program.hash:016x}, on {device}: "
+                f"{how}; {rows} walks over rows, {columns} over columns\n"
+                + program.text)
+
+    def __call__(self, graph, i=None, j=None, e=None, *, composite=False,
+                 **others):
+        """graph: a Graph, or what :func:`dfgnn.as_graph` takes.
+        i, j, e: tensors by name, [destinations, ...], [sources, ...] and
+            [edges, ...] in the caller's order of edges, with at most three
+            further axes.
+        others: the function's further arguments; tensors are parameters.
+        composite: computed with torch's operations, as on a GPU.
+        """
+        graph = as_graph(graph)
+        self._check(graph, {"i": i, "j": j, "e": e})
+        given = self._prepared(graph, {"i": i, "j": j, "e": e})
+        if composite or graph.device.type != "cpu":
+            made, single = self._run_torch(graph, given, others)
+        else:
+            made, single = self._run(graph, given, others)
+        return made[0] if single else tuple(made)
+
+    def _run(self, graph, given, others):
+        recorder = _trace.Text()
+        values, single = self._trace(recorder, graph, given, others)
+        text = recorder.text(values)
+        program = _programs.parse(text)
+        seed = 0
+        if "dropout(" in text:
+            seed = int(torch.randint(2 ** 62, ()))
+        kind = torch.float32
+        if recorder.tensors:
+            kind = functools.reduce(torch.promote_types,
+                                    (t.dtype for t in recorder.tensors))
+        types = (kind,) * len(values)
+        made = _programs.Run.apply(program, graph, types, seed,
+                                   *recorder.tensors)[:len(values)]
+        return self._in_callers_order(graph, made, values), single
+
+    def _run_torch(self, graph, given, others):
+        recorder = _trace.Torch(graph)
+        values, single = self._trace(recorder, graph, given, others)
+        count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
+                 EDGE: graph.num_edges}
+        made = [recorder.result(v, count[v.place]) for v in values]
+        return self._in_callers_order(graph, made, values), single
+
+    @staticmethod
+    def _in_callers_order(graph, made, values):
+        return [graph.to_caller_order(x) if v.place == EDGE else x
+                for x, v in zip(made, values)]
+
+
+def edge_program(function=None, *, reduce="sum"):
+    """Makes a fused operation of a function of destination, source and edge.
+
+    The function takes ``i`` (the receiving node), ``j`` (the sending node),
+    ``e`` (the edge), or some of them, and further arguments by name.  Its
+    values have the axes of a row: ``i.q`` of a tensor [N, heads, features]
+    has heads and features.  A sum or another reduction along an axis leaves
+    it with size 1, so that a number a head spreads over its row.  What it
+    returns for an edge is reduced over the in-edges of each destination, as
+    ``reduce`` says: "sum", "mean", "max", "min", or None for values of edges.
+    Several values may be returned.
+
+    It is called with values that stand for tensors, each time, and has to do
+    the same whatever they hold.  What edge programs do not have is refused by
+    name, with its line (:class:`TraceError`).  On a CPU the library runs the
+    program without a value of every edge in memory; on a GPU torch's
+    operations run, which :meth:`EdgeProgram.explain` says.
+    """
+    if function is None:
+        return functools.partial(edge_program, reduce=reduce)
+    return EdgeProgram(function, reduce)

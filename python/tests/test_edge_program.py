@@ -1,0 +1,411 @@
+"""Edge programs: functions of the user's, against torch's own operations."""
+
+import os
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dfgnn
+from dfgnn import programs
+from dfgnn.programs import TraceError, edge_program
+
+N, M, E = 7, 9, 30
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Destinations 5 and 6, and some sources, have no edges; the list is not
+    sorted, so that the caller's order of edges is not the graph's."""
+    torch.manual_seed(3)
+    edges = torch.stack([torch.randint(0, M, (E,)),
+                         torch.cat([torch.arange(5),
+                                    torch.randint(0, 5, (E - 5,))])])
+    return dfgnn.Graph.from_edge_index(edges[:, torch.randperm(E)], (M, N))
+
+
+def rows(count, *axes, kind=torch.double):
+    return torch.randn(count, *axes, dtype=kind, requires_grad=True)
+
+
+@edge_program
+def attention(i, j, e):
+    score = (i.q * (j.k + e.x)).sum(-1) / 2 ** .5
+    return dfgnn.softmax(score) * (j.v + e.x)
+
+
+@edge_program
+def biased(i, j, e, slopes):
+    """Distances and a slope of each head, as ALiBi has it."""
+    distance = (i.t - j.t).norm(dim=-1)
+    score = (i.q * j.k).sum(-1) - slopes * distance
+    return dfgnn.softmax(score) * j.k
+
+
+@edge_program
+def per_channel(i, j, e):
+    """PointTransformer's softmax of each channel."""
+    return dfgnn.softmax(i.q - j.q + e.x) * (j.v + e.x)
+
+
+@edge_program(reduce="mean")
+def coordinates(i, j, e, W, b):
+    """EGNN's: differences of positions, weighed by a small network."""
+    apart = i.t - j.t
+    square = (apart * apart).sum(-1)
+    gate = F.silu(F.linear(torch.cat([i.q, j.q, square], -1), W, b))
+    return apart * gate[..., :1].tanh()
+
+
+@edge_program
+def filtered(i, j, e, centres):
+    """CFConv with Gaussians of the distance."""
+    distance = ((i.t - j.t) ** 2).sum(-1).sqrt()
+    return j.q * torch.exp(-(distance - centres).square())
+
+
+@edge_program
+def gated(i, j, e):
+    return torch.sigmoid(i.q + j.q) * torch.tanh(j.v * e.x)
+
+
+@edge_program
+def cosine(i, j, e):
+    norms = (i.q * i.q).sum(-1) * (j.q * j.q).sum(-1) + 0.1
+    return dfgnn.softmax((i.q * j.q).sum(-1) * norms.rsqrt()) * j.v
+
+
+@edge_program
+def rotary(i, j, e):
+    """Products of pairs that are turned by an angle of the edge."""
+    c, s = torch.cos(e.x[..., :1]), torch.sin(e.x[..., :1])
+    a, b = j.q[..., :1], j.q[..., 1:]
+    turned = torch.cat([a * c - b * s, a * s + b * c], -1)
+    return dfgnn.softmax((i.q * turned).sum(-1)) * turned
+
+
+@edge_program
+def gatv3(i, j, e, att):
+    hidden = F.leaky_relu(i.q + j.q + e.x, 0.2)
+    return dfgnn.softmax((att * hidden).sum(-1)) * F.gelu(hidden)
+
+
+@edge_program(reduce="max")
+def difference(i, j, e):
+    return torch.tanh(j.q - i.q)
+
+
+@edge_program(reduce=None)
+def several(i, j, e):
+    w = torch.where(e.x > 0.1, F.elu(e.x), F.softplus(j.q))
+    up = programs.sum_out(w * i.q)
+    return (w.clamp(-0.5, 0.6), up, programs.min_in(w),
+            programs.mean_out(w.unsqueeze(-1).squeeze(-1)),
+            programs.logsumexp(w * up)[..., 1:])
+
+
+@edge_program
+def normed(i, j, e, gain):
+    return F.layer_norm(j.q + e.x, (2,), gain) + F.relu(e.x).reshape(-1, 2)
+
+
+def arguments(program, kind=torch.double):
+    def some(n, *axes):
+        return rows(n, *axes, kind=kind)
+    heads = {"attention": 1, "biased": 1, "gatv3": 1}.get(program.__name__)
+    axes = (3, 2) if heads else (2,)
+    i = {"q": some(N, *axes)}
+    j = {"q": some(M, *axes)}
+    e = {"x": some(E, *axes)}
+    others = {}
+    if program is attention or program is biased:
+        j = {"k": j.pop("q")}
+    if program in (attention, per_channel, gated, cosine):
+        j["v"] = some(M, *axes)
+    if program in (biased, coordinates, filtered):
+        e = None
+        i["t"], j["t"] = some(N, *axes[:-1], 3), some(M, *axes[:-1], 3)
+    if program is biased:
+        others["slopes"] = torch.rand(3, 1, dtype=kind, requires_grad=True)
+    if program is coordinates:
+        others = {"W": some(3, 5), "b": some(3)}
+    if program is filtered:
+        others = {"centres": some(2)}
+        del i["q"]
+    if program is gatv3:
+        others = {"att": some(3, 2)}
+    if program is normed:
+        others, i = {"gain": some(2)}, None
+    if program is difference:
+        e = None
+    if program in (gated,):
+        e = {"x": some(E, 1)}
+    return {"i": i, "j": j, "e": e, **others}
+
+
+def flatten(given):
+    leaves, paths = [], []
+    for name, value in given.items():
+        items = value.items() if isinstance(value, dict) else [(None, value)]
+        for key, tensor in items:
+            if tensor is not None:
+                leaves.append(tensor)
+                paths.append((name, key))
+    return leaves, paths
+
+
+def rebuilt(given, paths, leaves):
+    made = {k: dict(v) if isinstance(v, dict) else v
+            for k, v in given.items()}
+    for (name, key), leaf in zip(paths, leaves):
+        if key is None:
+            made[name] = leaf
+        else:
+            made[name][key] = leaf
+    return made
+
+
+PROGRAMS = [attention, biased, per_channel, coordinates, filtered, gated,
+            cosine, rotary, gatv3, difference, several, normed]
+by_name = pytest.mark.parametrize("program", PROGRAMS,
+                                  ids=lambda p: p.__name__)
+
+
+def outputs(made):
+    made = made if isinstance(made, tuple) else (made,)
+    # logsumexp of a row without edges is -inf
+    return [torch.where(x.isinf(), torch.zeros_like(x), x) for x in made]
+
+
+@by_name
+def test_a_program_is_what_torch_computes(program, graph):
+    torch.manual_seed(1)
+    given = arguments(program)
+    have = outputs(program(graph, **given))
+    want = outputs(program(graph, **given, composite=True))
+    for x, y in zip(have, want):
+        assert x.shape == y.shape
+        torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
+
+
+@by_name
+def test_gradients_of_two_orders_are_torchs(program, graph):
+    torch.manual_seed(2)
+    given = arguments(program)
+    leaves, paths = flatten(given)
+    weights = [torch.randn_like(x)
+               for x in outputs(program(graph, **given, composite=True))]
+
+    def derive(composite):
+        made = outputs(program(graph, **given, composite=composite))
+        first = torch.autograd.grad(
+            made, leaves, weights, create_graph=True, allow_unused=True)
+        there = [g for g in first if g is not None and g.requires_grad]
+        second = torch.autograd.grad(
+            [(g * g).sum() + g.sum() for g in there], leaves,
+            allow_unused=True) if there else []
+        return [*first, *second]
+    for x, y in zip(derive(False), derive(True)):
+        zero = torch.zeros(())
+        torch.testing.assert_close(
+            zero.expand_as(y) if x is None and y is not None else
+            zero if x is None else x.detach(),
+            zero.expand_as(x) if y is None and x is not None else
+            zero if y is None else y.detach(), rtol=1e-9, atol=1e-9,
+            check_dtype=False)
+
+
+@by_name
+def test_gradcheck_and_gradgradcheck(program, graph):
+    torch.manual_seed(4)
+    given = arguments(program)
+    leaves, paths = flatten(given)
+
+    def run(*leaves):
+        return tuple(outputs(program(graph, **rebuilt(given, paths, leaves))))
+    assert torch.autograd.gradcheck(run, leaves, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16,
+                                  torch.bfloat16])
+def test_types_of_16_and_32_bits(kind, graph):
+    torch.manual_seed(5)
+    for program in (attention, difference, coordinates):
+        given = arguments(program, kind)
+        leaves, paths = flatten(given)
+        wide = [x.detach().double().requires_grad_() for x in leaves]
+        out = program(graph, **given)
+        assert out.dtype == kind
+        want = program(graph, **rebuilt(given, paths, wide))
+        tolerance = {torch.float32: 1e-5, torch.float16: 5e-3,
+                     torch.bfloat16: 5e-2}[kind]
+        torch.testing.assert_close(out.double(), want, rtol=tolerance,
+                                   atol=tolerance)
+        weights = torch.randn_like(want)
+        have = torch.autograd.grad(out, leaves, weights.to(kind))
+        want = torch.autograd.grad(want, wide, weights)
+        for x, y in zip(have, want):
+            assert x.dtype == kind
+            torch.testing.assert_close(x.double(), y, rtol=4 * tolerance,
+                                       atol=4 * tolerance)
+
+
+def test_bits_repeat(graph):
+    given = arguments(attention, torch.float32)
+    assert torch.equal(attention(graph, **given), attention(graph, **given))
+
+
+def test_dropout_is_the_same_in_both_passes(graph):
+    @edge_program
+    def dropped(i, j, e):
+        return F.dropout(j.v, 0.5)
+    torch.manual_seed(8)
+    v = torch.ones(M, 4, requires_grad=True)
+    out = dropped(graph, i={"q": torch.ones(N, 1)}, j={"v": v})
+    (grad,) = torch.autograd.grad(out.sum(), v)
+    # each edge keeps 2 or drops: what arrives is what is sent back
+    assert out.sum() == grad.sum()
+    assert 0 < out.sum() < 2 * E * 4
+    torch.manual_seed(8)
+    again = dropped(graph, i={"q": torch.ones(N, 1)}, j={"v": v})
+    assert torch.equal(out, again)
+
+
+def test_forces_train(graph):
+    """An energy of positions, forces by create_graph, a loss on both."""
+    torch.manual_seed(9)
+    x = torch.randn(N, 3, dtype=torch.double, requires_grad=True)
+    edges = torch.stack([torch.randint(0, N, (E,)), torch.arange(E) % N])
+    square = dfgnn.Graph.from_edge_index(edges, N)
+    centres = torch.linspace(0, 2, 4, dtype=torch.double, requires_grad=True)
+
+    @edge_program
+    def energy(i, j, e, centres):
+        d = (((i.t - j.t) ** 2).sum(-1) + 0.1).sqrt()
+        return F.softplus(d - centres)
+
+    def train(composite):
+        total = energy(square, i={"t": x}, j={"t": x}, centres=centres,
+                       composite=composite).sum()
+        (force,) = torch.autograd.grad(total, x, create_graph=True)
+        loss = total ** 2 + (force ** 2).sum()
+        return torch.autograd.grad(loss, [x, centres])
+    for have, want in zip(train(False), train(True)):
+        torch.testing.assert_close(have, want, rtol=1e-10, atol=1e-10)
+
+
+# ---- what is refused
+
+def refused(function, graph, text, **given):
+    program = edge_program(function)
+    with pytest.raises(TraceError, match=text) as info:
+        program(graph, **given)
+    assert "test_edge_program.py, line " in str(info.value)
+
+
+def test_what_programs_do_not_have_is_refused_with_its_line(graph):
+    j = {"v": torch.ones(M, 4)}
+    i = {"q": torch.ones(N, 4)}
+    refused(lambda i, j: j.v.cumsum(-1), graph, r"no \.cumsum", i=i, j=j)
+    refused(lambda i, j: torch.fft.fft(j.v), graph, "no fft", i=i, j=j)
+    refused(lambda i, j: j.v if (j.v > 0) else i.q, graph,
+            "decides what Python does", i=i, j=j)
+    refused(lambda i, j: j.v.sum(), graph, "sum of all axes", i=i, j=j)
+    refused(lambda i, j: j.v.sum(0), graph, "dimension 0", i=i, j=j)
+    refused(lambda i, j: j.v ** i.q, graph, "exponent", i=i, j=j)
+    refused(lambda i, j: j.v + torch.ones(3), graph, "expected axes", i=i,
+            j=j)
+    refused(lambda i, j: float(j.v), graph, "wanted as a number", i=i, j=j)
+
+
+def test_wrong_arguments_are_named(graph):
+    with pytest.raises(ValueError, match="j.k must have 9 rows"):
+        attention(graph, i={"q": rows(N, 2)}, j={"k": rows(N, 2)})
+    with pytest.raises(AttributeError, match="j.v is not given; j has k"):
+        attention(graph, i={"q": rows(N, 2)}, j={"k": rows(M, 2)},
+                  e={"x": rows(E, 2)})
+    with pytest.raises(TypeError, match="takes none of i, j and e"):
+        edge_program(lambda x: x)
+    with pytest.raises(ValueError, match="reduce must be"):
+        edge_program(lambda i: i.q, reduce="median")
+    with pytest.raises(TypeError, match="called in the function of an"):
+        dfgnn.softmax(torch.ones(3))
+
+
+def test_explain_says_what_runs(graph):
+    text = attention.explain(**arguments(attention))
+    assert "the library's evaluator, fused; 1 walks over rows, 0 over" in text
+    assert "logsumexp_in" in text
+
+
+# ---- random programs
+
+def random_program(seed):
+    unary = [torch.tanh, torch.sigmoid, torch.sin, torch.cos, F.softplus,
+             F.silu, F.gelu, torch.erf, lambda x: (x * x + 1).sqrt(),
+             lambda x: torch.exp(-x * x), lambda x: 1 / (x * x + 1),
+             torch.square, torch.expm1, lambda x: torch.log1p(x * x)]
+    folds = [lambda x: x.sum(-1), lambda x: x.mean(-1),
+             lambda x: x.softmax(-1), lambda x: x.logsumexp(-1),
+             lambda x: x[..., 1:],
+             lambda x: torch.cat([x, x * 2], -1)[..., 1:4]]
+
+    def function(i, j, e):
+        picks = random.Random(seed + 1)
+        values = [i.q, j.q, e.x, i.s, j.s, e.w]
+        for _ in range(picks.randint(4, 14)):
+            a, b = picks.choice(values), picks.choice(values)
+            kind = picks.random()
+            try:
+                if kind < .4:
+                    made = picks.choice([lambda: a + b, lambda: a * b,
+                                         lambda: a - b])()
+                elif kind < .7:
+                    made = picks.choice(unary)(a)
+                elif kind < .8 and a.shape and a.shape[-1] > 1:
+                    made = picks.choice(folds)(a)
+                else:
+                    # logsumexp of a row without edges is -inf, whose
+                    # products with 0 differ with the order
+                    made = getattr(programs, picks.choice([
+                        over for over in programs._trace.OVER_EDGES
+                        if "logsumexp" not in over]))(a)
+            except TraceError:
+                continue
+            values.append(made.clamp(-9, 9) if picks.random() < .2 else made)
+        return values[-1], values[-2]
+    return edge_program(function, reduce=None)
+
+
+# DFGNN_FUZZ_PROGRAMS=1000 for a long run
+SEEDS = range(int(os.environ.get("DFGNN_FUZZ_PROGRAMS", "40")))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_programs_are_what_torch_computes(seed, graph):
+    torch.manual_seed(seed)
+    program = random_program(seed)
+    given = {"i": {"q": rows(N, 4), "s": rows(N, 1)},
+             "j": {"q": rows(M, 4), "s": rows(M, 1)},
+             "e": {"x": rows(E, 4), "w": rows(E, 1)}}
+    leaves, _ = flatten(given)
+
+    def derive(composite):
+        made = outputs(program(graph, **given, composite=composite))
+        torch.manual_seed(1)
+        weights = [torch.randn_like(x) for x in made]
+        loss = sum((x * w).sum() for x, w in zip(made, weights))
+        if not loss.requires_grad:
+            return made
+        first = torch.autograd.grad(loss, leaves, create_graph=True,
+                                    materialize_grads=True)
+        size = sum((g * torch.randn_like(g)).sum() for g in first)
+        second = [] if not size.requires_grad else torch.autograd.grad(
+            size, leaves, materialize_grads=True)
+        return [*made, *first, *second]
+    have, want = derive(False), derive(True)
+    for x, y in zip(have, want):
+        torch.testing.assert_close(x.detach(), y.detach(), rtol=1e-7,
+                                   atol=1e-7, equal_nan=True)
