@@ -13,6 +13,7 @@ import torch
 from . import _abi, _calls, _execute, _handle
 from ._files import read
 from ._library import check, library
+from ._step_times import tensors_in
 from .errors import InvalidError
 
 __all__ = ["Recording", "Tuned", "record"]
@@ -222,28 +223,17 @@ def measure(handle, problem, budget, progress=None):
 
 # ---- steps -------------------------------------------------------------------
 
-def _tensors(value):
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors(one)
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _tensors(one)
-
-
 @contextlib.contextmanager
 def _as_it_was(model, inputs):
     """Gives the gradients, the buffers and the random state back."""
-    leaves = [t for t in _tensors(inputs) if t.is_leaf and t.requires_grad]
+    leaves = [t for t in tensors_in(inputs) if t.is_leaf and t.requires_grad]
     if isinstance(model, torch.nn.Module):
         leaves += list(model.parameters())
         buffers = [(b, b.clone()) for b in model.buffers()]
     else:
         buffers = []
     grads = [t.grad for t in leaves]
-    devices = sorted({t.device.index for t in (*leaves, *_tensors(inputs))
+    devices = sorted({t.device.index for t in (*leaves, *tensors_in(inputs))
                       if t.device.type == "cuda"})
     for t in leaves:
         t.grad = None
@@ -267,7 +257,7 @@ def one_step(model, inputs, kwargs, loss):
     if loss is not None:
         total = loss(out)
     else:
-        floats = [t for t in _tensors(out) if t.requires_grad]
+        floats = [t for t in tensors_in(out) if t.requires_grad]
         if not floats:
             return
         total = sum(t.sum() for t in floats)

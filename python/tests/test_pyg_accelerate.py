@@ -95,6 +95,122 @@ def test_a_second_time_changes_nothing(edges):
     dfgnn.accelerate(model)
     report = dfgnn.accelerate(model)
     assert not report.swapped and not report.kept
+    assert [layer.name for layer in report.already] == \
+        [layer.name for layer in report.served] == \
+        ["convs.0", "convs.1", "convs.2"]
+    assert str(report) == ("accelerated 0 of 3 layers; 3 were accelerated "
+                           "already")
+
+
+class Mean(G.MessagePassing):
+    def __init__(self):
+        super().__init__(aggr="mean")
+
+    def forward(self, x, edges):
+        return self.propagate(edges, x=x)
+
+    def message(self, x_j):
+        return x_j
+
+
+class Scored(Mean):
+    def message(self, x_j, x_i, index):
+        from torch_geometric.utils import softmax
+        return softmax((x_i * x_j).sum(-1), index).unsqueeze(-1) * x_j
+
+
+class Whole(torch.nn.Module):
+    """A layer of each kind that a report tells apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.gcn = G.GCNConv(WIDTH, WIDTH)
+        self.mean, self.scored = Mean(), Scored()
+        self.gps = G.GPSConv(WIDTH, None, heads=2)
+        self.act = torch.nn.ReLU(inplace=True)
+        self.out = torch.nn.Linear(WIDTH, 512)
+
+    def forward(self, x, edges):
+        x = self.act(self.gcn(x, edges))
+        return self.out(self.gps(self.scored(self.mean(x, edges), edges),
+                                 edges))
+
+
+def test_what_is_kept_has_a_next_step():
+    report = dfgnn.accelerate(Whole())
+    assert [k.name for k in report.kept] == ["mean", "scored"]
+    assert "dfgnn.aggregate" in report.kept[0].next
+    assert "dfgnn.score_attention" in report.kept[1].next
+    assert [(o.name, o.kind) for o in report.others] == [
+        ("gps.attn", "MultiheadAttention")]
+    text = str(report)
+    assert "square of the largest graph" in text
+    assert "scored: Scored stays as it is: no kernel has its messages; dfgnn" \
+        in text
+
+
+def test_after_times_a_step_by_layer(edges):
+    model = Whole()
+    x = torch.randn(N, WIDTH)
+    report = dfgnn.accelerate(model)
+    kinds = [type(m) for m in model.modules()]
+    found = []
+
+    def step():
+        found.append(type(model.gcn) in ours.CLASSES.values())
+        model(x, edges).sum().backward()
+    times = report.after(step, rounds=2)
+    assert [type(m) for m in model.modules()] == kinds
+    assert found == [False, True] + [False, False, True, True] * 2
+    assert [(t.name, t.kind) for t in times.layers] == [
+        ("gcn", "GCNConv"), ("mean", "Mean"), ("scored", "Scored")]
+    assert all(t.before.ms > 0 and t.after.ms > 0 for t in times.layers)
+    assert times.before.ms > 0 and times.gain > 0
+    # the parts of a module are not told beside it
+    assert not any(one.name.startswith("gps.") and other.name == "gps"
+                   for one in times.others for other in times.others)
+    assert str(times).startswith("a step takes ")
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_after_names_what_got_slower_and_what_fell_back(edges):
+    import time
+
+    model = torch.nn.ModuleDict({"sage": G.SAGEConv(WIDTH, WIDTH),
+                                 "gcn": G.GCNConv(WIDTH, WIDTH)})
+    report = dfgnn.accelerate(model)
+    x = torch.randn(N, WIDTH)
+    model["sage"].register_message_forward_hook(lambda *_: None)
+
+    def slow(module, *_):
+        if type(module) in ours.CLASSES.values():
+            time.sleep(0.05)
+    handle = model["gcn"].register_forward_pre_hook(slow)
+    times = report.after(lambda: model["gcn"](
+        model["sage"](x, edges), edges).sum().backward(), rounds=3)
+    handle.remove()
+    assert [(name, calls) for name, _, calls in times.fallbacks] == [
+        ("sage", 1)]
+    assert "a hook looks at its messages" in str(times)
+    # the hook that sleeps runs before the clock's: it slows the step alone
+    assert times.after.ms > times.before.ms + 25
+    assert times.gain < 1
+
+
+def test_a_slower_layer_is_named():
+    from dfgnn._step_times import Spread, Times, Timed
+    slow = Timed("gcn", "GCNConv", Spread(1.0, 0.02), Spread(1.2, 0.03))
+    same = Timed("gat", "GATConv", Spread(1.0, 0.2), Spread(1.2, 0.1))
+    times = Times(Spread(2.0, 0.0), Spread(2.4, 0.0), [slow, same], [], [])
+    assert times.slower == [slow]
+    assert "gcn: GCNConv" in str(times) and str(times).count("SLOWER") == 1
+
+
+@pytest.mark.parametrize("step,error", [(None, TypeError), (3, TypeError)])
+def test_a_step_that_is_none_is_refused(step, error):
+    report = dfgnn.accelerate(G.GCNConv(2, 2))
+    with pytest.raises(error, match="without arguments"):
+        report.after(step)
 
 
 @pytest.mark.parametrize("name", ["GCN", "GAT", "PNA"])

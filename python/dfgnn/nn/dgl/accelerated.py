@@ -9,6 +9,7 @@ import functools
 import importlib
 import logging
 
+from ... import _fallbacks
 from ...convert import as_graph
 from ...errors import UnsupportedError
 from ...graph import Graph
@@ -36,6 +37,7 @@ class Accelerated:
             return super().forward(ready, feat, *args, **kwargs)
         except (TypeError, ValueError, UnsupportedError, _NoGraph) as error:
             _say(type(self).__name__, str(error))
+            _fallbacks.note(self, str(error))
         return self._dfgnn_base.forward(self, graph, feat, *args, **kwargs)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch_geometric.nn import MessagePassing
 
-from ... import ops
+from ... import _fallbacks, ops
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
@@ -36,6 +36,7 @@ def unfit(layer, reason):
     a fused path then returns."""
     if not ops.compiling():
         _say(type(layer).__name__, reason)
+        _fallbacks.note(layer, reason)
     return NotImplemented
 
 
