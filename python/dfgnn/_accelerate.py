@@ -26,7 +26,7 @@ class Layer(NamedTuple):
 # what a message function of one's own looks like, and which function of dfgnn
 # computes such messages
 _ADVICE = [
-    (r"softmax", "dfgnn.score_attention(graph, scores, value) has attention "
+    (r"softmax", "dfgnn.score_attention(graph, scores, value), attention "
      "by scores of your own"),
     (r"sigmoid", "dfgnn.gated_messages(graph, x, gate_dst, gate_src) has "
      "gates"),
@@ -55,13 +55,15 @@ _HEAVY = [
 
 
 def _next_step(module):
-    """What would serve a layer whose messages no kernel has."""
+    """Which function may serve a layer of the caller's own."""
     message = getattr(type(module), "message", None)
+    if type(module).__module__.startswith(("torch_geometric.", "dgl.")):
+        return None
     try:
         source = inspect.getsource(message)
     except (OSError, TypeError):
         return None
-    return next((text for pattern, text in _ADVICE
+    return next(("see " + text for pattern, text in _ADVICE
                  if re.search(pattern, source, re.S)), None)
 
 

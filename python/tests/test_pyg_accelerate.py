@@ -145,7 +145,8 @@ def test_what_is_kept_has_a_next_step():
         ("gps.attn", "MultiheadAttention")]
     text = str(report)
     assert "square of the largest graph" in text
-    assert "scored: Scored stays as it is: no kernel has its messages; dfgnn" \
+    assert "scored: Scored stays as it is: no kernel has its messages; " \
+        "see dfgnn.score_attention" \
         in text
 
 
