@@ -128,6 +128,7 @@ static const dfgnn_field run[] = {
     {NAME("protocol", protocol, 255), .key = DFGNN_KEY_WORD},
     {NAME("run", run, 32)},
     {UINT64("seed", seed)},
+    {REAL("copy_gbps", copy_gbps, 1e6), .added = 6},
 };
 
 static const dfgnn_field measurement[] = {

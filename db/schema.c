@@ -226,6 +226,29 @@ static const char upgrade_5[] =
     "INSERT INTO measurement SELECT * FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
+/* Version 6: a run tells the copy bandwidth of its device, for floors. */
+
+static const char run_6[] =
+    "CREATE TABLE run (\n"
+    "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"
+    "  tool TEXT NOT NULL CHECK (length(tool) <= 255),\n"
+    "  host TEXT NOT NULL CHECK (length(host) <= 255),\n"
+    "  job TEXT NOT NULL CHECK (length(job) <= 255),\n"
+    "  protocol TEXT NOT NULL CHECK (length(protocol) BETWEEN 1 AND "
+    "255),\n"
+    "  run TEXT NOT NULL CHECK (length(run) = 32),\n"
+    "  seed INTEGER NOT NULL,\n"
+    "  copy_gbps REAL NOT NULL CHECK (copy_gbps >= 0)\n"
+    ") STRICT, WITHOUT ROWID";
+
+static const char upgrade_6[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT * FROM old_graph;"
+    "INSERT INTO problem SELECT * FROM old_problem;"
+    "INSERT INTO run SELECT *, 0 FROM old_run;"
+    "INSERT INTO measurement SELECT * FROM old_measurement;"
+    "INSERT INTO pin SELECT * FROM old_pin;";
+
 #define NAMES                                                                  \
   { "device", "graph", "measurement", "pin", "problem", "run" }
 
@@ -243,7 +266,10 @@ static const dfgnn_schema versions[] = {
      .upgrade = upgrade_4},
     {.name = NAMES,
      .sql = {device_1, graph_4, measurement_1, pin_2, problem_5, run_1},
-     .upgrade = upgrade_5}};
+     .upgrade = upgrade_5},
+    {.name = NAMES,
+     .sql = {device_1, graph_4, measurement_1, pin_2, problem_5, run_6},
+     .upgrade = upgrade_6}};
 
 const dfgnn_schemas dfgnn__schemas = {sizeof versions / sizeof *versions,
                                       versions};

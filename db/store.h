@@ -42,7 +42,8 @@ typedef struct dfgnn_measurement {
   const char *run; /* 32 hex digits: rows of one run share it; ratios to the
                     * anchor are comparable within it */
   uint64_t seed;
-  int64_t time; /* seconds since 1970 */
+  double copy_gbps; /* read plus written by a large copy; 0: not measured */
+  int64_t time;     /* seconds since 1970 */
   /* figures */
   const char *status;  /* "ok", "wrong", "failed", "refused" */
   const char *reason;  /* why it is "wrong", "failed" or "refused" */

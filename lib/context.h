@@ -52,6 +52,7 @@ struct dfgnn_context {
   size_t workspace_bytes;
   unsigned char *broken;         /* by variant index: a launch was refused */
   struct dfgnn_decided *decided; /* lib/decided.h; NULL: nothing yet */
+  double copy_gbps;              /* as tuner/record.c measured it; 0: not yet */
 
   dfgnn_miss_hook on_miss;
   void *on_miss_data;

@@ -34,6 +34,7 @@ void dfgnn__record_describe(dfgnn_recorder *r, const dfgnn_subject *subject,
   r->row.host = host_name();
   r->row.job = options->job_hash;
   r->row.seed = options->seed;
+  r->budget_s = options->budget_s;
 }
 
 /* From now on rows outlive the session, but not the context. */
@@ -47,6 +48,26 @@ static void give_up_store(dfgnn_recorder *r, dfgnn_log_level level,
   dfgnn__record_end(r);
 }
 
+/* A shorter budget is left to the variants. */
+#define BANDWIDTH_LEAST_S 5
+
+/* The bandwidth of a large copy, measured once in a context; 0 if it is not
+ * known.  On a GPU it would take memory that the program may need. */
+static double copy_gbps(dfgnn_context *ctx) {
+  double rate;
+  pthread_mutex_lock(&ctx->lock);
+  rate = ctx->copy_gbps;
+  pthread_mutex_unlock(&ctx->lock);
+  if (rate || strcmp(ctx->info.backend, "cpu") ||
+      ctx->backend->copy_bandwidth(ctx->device, &rate))
+    return rate;
+  rate *= 1e-9;
+  pthread_mutex_lock(&ctx->lock);
+  ctx->copy_gbps = rate;
+  pthread_mutex_unlock(&ctx->lock);
+  return rate;
+}
+
 void dfgnn__record_begin(dfgnn_recorder *r) {
   const char *path = dfgnn__context_store(r->ctx);
   if (!path)
@@ -54,6 +75,8 @@ void dfgnn__record_begin(dfgnn_recorder *r) {
   else if (dfgnn__store_open(&r->store, path, DFGNN_STORE_WRITE)) {
     r->store = NULL;
     give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
+  } else if (!(r->budget_s > 0 && r->budget_s < BANDWIDTH_LEAST_S)) {
+    r->row.copy_gbps = copy_gbps(r->ctx);
   }
 }
 

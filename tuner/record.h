@@ -9,6 +9,7 @@ typedef struct dfgnn_recorder {
   dfgnn_context *ctx;
   dfgnn_measurement row; /* the fields that all rows of this run share */
   char run[33], protocol[32];
+  double budget_s;        /* 0: the usual one */
   dfgnn_history *history; /* gets each row, too */
   dfgnn_store *store;     /* NULL: the context keeps the rows */
 } dfgnn_recorder;
