@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/constants.h"
 #include "engine/library.h"
 #include "engine/sources.h"
 
@@ -251,7 +252,7 @@ dfgnn_status dfgnn__compile(dfgnn_image *image, const dfgnn_program *program,
   const dfgnn_source_file *files[DFGNN_MAX_CLOSURE];
   const char *texts[DFGNN_MAX_CLOSURE], *names[DFGNN_MAX_CLOSURE];
   const char *lowered = NULL;
-  char expression[512], main_text[512], option[64];
+  char text[512], expression[512], main_text[2048], option[64];
   void *handle = NULL;
   int count = 0;
   memset(image, 0, sizeof *image);
@@ -264,8 +265,9 @@ dfgnn_status dfgnn__compile(dfgnn_image *image, const dfgnn_program *program,
     texts[i] = files[i]->text;
     names[i] = files[i]->name;
   }
-  dfgnn__program_text(expression, sizeof expression, program);
-  snprintf(main_text, sizeof main_text, "#include \"%s\"\n", program->source);
+  dfgnn__program_text(text, sizeof text, program);
+  dfgnn__program_expression(expression, sizeof expression, program);
+  dfgnn__program_source(main_text, sizeof main_text, program);
   snprintf(option, sizeof option, "--gpu-architecture=%s", target);
   const char *options[1 + OPTION_COUNT] = {option};
   memcpy(options + 1, common_options, sizeof common_options);
@@ -278,7 +280,7 @@ dfgnn_status dfgnn__compile(dfgnn_image *image, const dfgnn_program *program,
   if (!error)
     error = nvrtc.CompileProgram(handle, 1 + OPTION_COUNT, options);
   if (error) {
-    status = refused(handle, expression, error);
+    status = refused(handle, text, error);
     goto out;
   }
   error = take_code(image, handle, !strncmp(target, "compute_", 8));
@@ -287,7 +289,7 @@ dfgnn_status dfgnn__compile(dfgnn_image *image, const dfgnn_program *program,
   if (!error && lowered)
     image->symbol = strdup(lowered);
   if (error || !image->code || !image->symbol)
-    status = error ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s: %s", expression,
+    status = error ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s: %s", text,
                                  nvrtc.GetErrorString(error))
                    : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
 out:

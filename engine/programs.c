@@ -1,10 +1,11 @@
 /* programs.c - lists of programs, and a program as text */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "engine/engine.h"
+#include "engine/constants.h"
 #include "engine/internal.h"
 
 struct dfgnn_programs {
@@ -45,17 +46,79 @@ static const char *type_name(int constant) {
   }
 }
 
-void dfgnn__program_text(char *text, size_t size, const dfgnn_program *p) {
-  int at = snprintf(text, size, "%s%s", p->name, p->count ? "<" : "");
-  for (int i = 0; i < p->count && at < (int)size; i++) {
-    const char *type = type_name(p->constant[i]);
-    const char *comma = i ? ", " : "";
-    at += type ? snprintf(text + at, size - (size_t)at, "%s%s", comma, type)
-               : snprintf(text + at, size - (size_t)at, "%s%d", comma,
-                          p->constant[i]);
+/* Appends to a text of which `at` characters are there. */
+static void append(char *text, size_t size, size_t *at, const char *format,
+                   ...) {
+  va_list values;
+  va_start(values, format);
+  if (*at < size) {
+    const int length = vsnprintf(text + *at, size - *at, format, values);
+    *at += length > 0 ? (size_t)length : 0;
   }
-  if (p->count && at < (int)size)
-    snprintf(text + at, size - (size_t)at, ">");
+  va_end(values);
+}
+
+/* The names of constants in the name of a program; NULL: they have none. */
+static const char *names_of(const dfgnn_program *p) {
+  const char *bracket = strchr(p->name, '<');
+  return bracket ? bracket + 1 : NULL;
+}
+
+/* The next of the names, whose length becomes *length; NULL: there is none. */
+static const char *next_name(const char **names, int *length) {
+  const char *name = *names;
+  if (!name)
+    return NULL;
+  *length = (int)strcspn(name, " ");
+  *names = name + *length + 1;
+  return name;
+}
+
+void dfgnn__program_text(char *text, size_t size, const dfgnn_program *p) {
+  const char *names = names_of(p);
+  size_t at = 0;
+  append(text, size, &at, "%.*s%s", (int)strcspn(p->name, "<"), p->name,
+         p->count ? "<" : "");
+  for (int i = 0; i < p->count; i++) {
+    const char *type = type_name(p->constant[i]);
+    int length = 0;
+    const char *name = next_name(&names, &length);
+    append(text, size, &at, "%s%.*s%s", i ? ", " : "", length, name ? name : "",
+           name ? "=" : "");
+    if (type)
+      append(text, size, &at, "%s", type);
+    else
+      append(text, size, &at, "%d", p->constant[i]);
+  }
+  append(text, size, &at, "%s", p->count ? ">" : "");
+}
+
+void dfgnn__program_source(char *text, size_t size, const dfgnn_program *p) {
+  const char *names = names_of(p), *name;
+  size_t at = 0;
+  int length = 0;
+  append(text, size, &at, "#include \"%s\"\n", p->source);
+  if (!names)
+    return;
+  append(text, size, &at, "struct program_constants {\n");
+  for (int i = 0; i < p->count && (name = next_name(&names, &length)); i++) {
+    const char *type = type_name(p->constant[i]);
+    if (type)
+      append(text, size, &at, "  using %.*s = %s;\n", length, name, type);
+    else
+      append(text, size, &at, "  static constexpr int %.*s = %d;\n", length,
+             name, p->constant[i]);
+  }
+  append(text, size, &at, "};\n");
+}
+
+void dfgnn__program_expression(char *text, size_t size,
+                               const dfgnn_program *p) {
+  if (names_of(p))
+    snprintf(text, size, "%.*s<program_constants>", (int)strcspn(p->name, "<"),
+             p->name);
+  else
+    dfgnn__program_text(text, size, p);
 }
 
 dfgnn_status dfgnn__programs_create(dfgnn_programs **list) {

@@ -15,6 +15,7 @@
 #include "base/filesystem.h"
 #include "base/xz.h"
 #include "engine/cache.h"
+#include "engine/constants.h"
 #include "engine/driver.h"
 #include "tests/unit/fixture.h"
 
@@ -328,6 +329,28 @@ START_TEST(a_program_reads_as_its_template_expression) {
   ck_assert_str_eq(text, "dfgnn::something<dfgnn::bfloat_t, 7, int64_t>");
   dfgnn__program_text(text, sizeof text, &plain);
   ck_assert_str_eq(text, "dfgnn::something");
+}
+END_TEST
+
+#define SHAPE_CONSTANTS(X) X(type) X(lanes)
+typedef struct shape_constants {
+  SHAPE_CONSTANTS(DFGNN_CONSTANT_MEMBER)
+} shape_constants;
+
+START_TEST(constants_with_names_are_members_of_one_type) {
+  char text[256];
+  const shape_constants shape = {.lanes = 32, .type = DFGNN_TYPE(DFGNN_F64)};
+  const dfgnn_program p =
+      DFGNN_PROGRAM_OF(source, "dfgnn::something", SHAPE_CONSTANTS, &shape);
+  dfgnn__program_text(text, sizeof text, &p);
+  ck_assert_str_eq(text, "dfgnn::something<type=double, lanes=32>");
+  dfgnn__program_expression(text, sizeof text, &p);
+  ck_assert_str_eq(text, "dfgnn::something<program_constants>");
+  dfgnn__program_source(text, sizeof text, &p);
+  ck_assert_ptr_nonnull(strstr(text, "struct program_constants {\n"
+                                     "  using type = double;\n"
+                                     "  static constexpr int lanes = 32;\n"
+                                     "};\n"));
 }
 END_TEST
 
@@ -1033,6 +1056,7 @@ int main(void) {
   tcase_add_checked_fixture(tests, setup, teardown);
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, a_program_reads_as_its_template_expression);
+  tcase_add_test(tests, constants_with_names_are_members_of_one_type);
   tcase_add_test(tests, a_list_holds_each_program_once_and_launches_nothing);
   tcase_add_test(tests, a_kernel_is_compiled_and_loaded_once);
   tcase_add_test(tests, the_context_of_the_caller_is_put_back);
