@@ -28,6 +28,41 @@
 /* The operands that take W e. */
 enum { EDGES_KEYS = 1, EDGES_VALUES = 2 };
 
+/* What the lanes of an edge know of W e. */
+enum {
+  EDGES_NONE = 0,    /* nothing: GAT has a scalar in its place */
+  EDGES_ROWS = 1,    /* W e, made in the lanes or given as [E,H,D] */
+  EDGES_PRODUCTS = 2 /* e alone, for products of whole rows with W */
+};
+
+/* The constants of the kernels.  mode: bits of enum edge_mode.  edge_dim: -1 if
+ * edges come as [E,H,D], 0 if they have no features.  warps: of a block, and
+ * rows that it takes at a time; blocks: of a multiprocessor.  staged: operands
+ * of products with W are copied to shared memory.  slice: what a block adds up
+ * of the gradient of W, units of 16 features of slice_heads heads, or features
+ * of edges. */
+#define EDGE_CONSTANTS(X)                                                      \
+  X(op)                                                                        \
+  X(type)                                                                      \
+  X(heads)                                                                     \
+  X(dim)                                                                       \
+  X(edge_dim)                                                                  \
+  X(ones)                                                                      \
+  X(use)                                                                       \
+  X(term)                                                                      \
+  X(mode)                                                                      \
+  X(vector)                                                                    \
+  X(packed)                                                                    \
+  X(lanes)                                                                     \
+  X(head_lanes)                                                                \
+  X(states)                                                                    \
+  X(unroll)                                                                    \
+  X(warps)                                                                     \
+  X(blocks)                                                                    \
+  X(staged)                                                                    \
+  X(slice)                                                                     \
+  X(slice_heads)
+
 typedef struct edges_params {
   row_schedule schedule;
   tensor_view query, key, value, out;

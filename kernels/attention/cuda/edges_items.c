@@ -78,12 +78,6 @@ int dfgnn__edges_forward_mode(const dfgnn_launch *launch, int item_edges) {
          (problem->weights ? EDGE_WEIGHTS : 0) | (item_edges ? EDGE_ITEMS : 0);
 }
 
-static void *take(size_t *bytes, void *base, int64_t count, size_t size) {
-  void *at = base && count ? (char *)base + *bytes : NULL;
-  *bytes += dfgnn__align256((size_t)count * size);
-  return at;
-}
-
 size_t dfgnn__edges_forward_memory(edges_params *p, const dfgnn_setting *s,
                                    int item_edges, void *workspace) {
   const dfgnn_problem *problem = s->problem;
@@ -91,11 +85,11 @@ size_t dfgnn__edges_forward_memory(edges_params *p, const dfgnn_setting *s,
   const int64_t pairs =
       problem->weights ? s->matrix->destinations * problem->heads : 0;
   size_t bytes = 0;
-  void *lse = take(&bytes, workspace, pairs, size);
-  void *state =
-      take(&bytes, workspace, dfgnn__edges_partial_state(s, item_edges), size);
-  void *partial =
-      take(&bytes, workspace, dfgnn__edges_partial(s, item_edges, 1), size);
+  void *lse = dfgnn__part(&bytes, workspace, pairs, size);
+  void *state = dfgnn__part(&bytes, workspace,
+                            dfgnn__edges_partial_state(s, item_edges), size);
+  void *partial = dfgnn__part(&bytes, workspace,
+                              dfgnn__edges_partial(s, item_edges, 1), size);
   if (!p)
     return bytes;
   if (problem->weights && !p->lse) /* the caller has none */

@@ -261,6 +261,12 @@ struct edge_lanes {
   }
 };
 
+/* The lanes of a kernel; F: the features of edges that they share out. */
+template <class K, int F>
+using edge_lanes_of =
+    edge_lanes<typename K::type, K::vector, K::lanes, K::head_lanes, K::states,
+               K::heads, K::dim, K::packed, F>;
+
 /* Load and store P after dropout and dS of an edge and head. */
 template <typename A>
 __device__ __forceinline__ void edge_pair(A &weight, A &ds, const void *pairs,

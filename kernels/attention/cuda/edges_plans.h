@@ -1,36 +1,58 @@
-/* edges_plans.h - host code that forward and backward with edge features share:
- * how lanes share heads and features, and the arguments of the kernels */
+/* edges_plans.h - host code of attention with edge features: how lanes share
+ * heads and features, and the arguments of the kernels */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_PLANS_H
 #define DFGNN_ATTENTION_CUDA_EDGES_PLANS_H
 
+#include "engine/constants.h"
 #include "kernels/attention/cuda/edges.h"
 #include "kernels/attention/cuda/layout.h"
 
+/* The constants of the kernels. */
+typedef struct edge_constants {
+  EDGE_CONSTANTS(DFGNN_CONSTANT_MEMBER)
+} edge_constants;
+
+/* The walks; they differ in the registers that a row takes. */
+typedef enum edges_walk {
+  EDGES_FORWARD,
+  EDGES_BY_ROWS,    /* gradients by rows */
+  EDGES_BY_COLUMNS, /* gradients by columns */
+  EDGES_SUMS,       /* gradients of W and att, of EDGES_ROWS */
+  EDGES_WALKS
+} edges_walk;
+
 /* The parameters of a variant, by name, for one of its kernels. */
 typedef struct edges_plan {
+  int term;       /* EDGES_PRODUCTS or EDGES_ROWS */
   int lanes;      /* lanes of an edge */
   int unroll;     /* edges in flight */
-  int rows;       /* a block, one a warp */
+  int warps;      /* a block */
   int blocks;     /* a multiprocessor */
-  int backward;   /* 1: gradients by rows, which take more registers */
-  int columns;    /* 1: gradients by columns, which read no edge features */
   int item_edges; /* rows are cut into items of at most these; 0: whole */
+  edges_walk walk;
 } edges_plan;
 
-/* The constants of edge_lanes<> (edges_lanes.cuh). */
+/* How lanes share a row (edges_lanes.cuh). */
 typedef struct edges_shape {
   int vector, packed;
   int head_lanes, states; /* lanes of a head, heads of a lane */
   int tile_heads, tiles;
+  int vectors;      /* vectors of a row in a lane */
   int pitch, chunk; /* staged features: numbers of an edge, edges of a chunk */
-  int staged;       /* W and rows that it multiplies are in shared memory */
-  size_t shared;    /* bytes of a block of rows */
+  int staged;       /* W, and rows that it multiplies, are in shared memory */
+  int slice;        /* EDGES_SUMS: edge features of which a block has sums */
+  size_t shared;    /* bytes of a block */
 } edges_shape;
+
+/* EDGES_PRODUCTS if products of whole rows with W replace W e, which takes
+ * scores that are linear in it; else EDGES_ROWS. */
+int dfgnn__edges_term(const dfgnn_problem *problem);
 
 /* The plan that serves every problem. */
 edges_plan dfgnn__edges_plain(const edges_plan *plan);
 
-/* The number of features of an edge, with the one for the bias if ones is 1. */
+/* The number of features of an edge that W projects, with the one for the bias
+ * if ones is 1; 0: edges have none. */
 int dfgnn__edges_width(const dfgnn_problem *problem, int ones);
 
 /* Lays lanes over the heads, with vectors of so many elements.  0 if registers
@@ -47,13 +69,26 @@ dfgnn_status dfgnn__edges_shape_for(edges_shape *shape, edges_plan *plan,
  * at once. */
 unsigned dfgnn__edges_blocks(const dfgnn_setting *setting,
                              const edges_plan *plan, int64_t units);
+/* mode: bits of enum edge_mode. */
+edge_constants dfgnn__edges_constants(const dfgnn_problem *problem,
+                                      const edges_plan *plan,
+                                      const edges_shape *shape, int ones,
+                                      int mode);
 
 /* NULL if a plan serves the setting, else the reason. */
 const char *dfgnn__edges_refusal(const dfgnn_setting *setting,
                                  const edges_plan *plan);
 
-/* EDGES_KEYS, EDGES_VALUES or both. */
-int dfgnn__edges_use(const dfgnn_problem *problem);
+/* ---- gradients of W and att: edges_weight.c ------------------------------ */
+
+/* NULL if the device has the memory that they need, else the reason. */
+const char *dfgnn__edges_weight_refusal(const dfgnn_setting *setting);
+/* The number of elements of `totals`; sums: the plan of EDGES_SUMS. */
+int64_t dfgnn__edges_weight_totals(const dfgnn_setting *setting,
+                                   const edges_plan *sums);
+/* Computes them from (P, dS) of the edges. */
+dfgnn_status dfgnn__edges_weight(const edges_params *p, const edges_plan *sums,
+                                 const dfgnn_launch *launch);
 
 /* ---- items of split rows: edges_items.c ---------------------------------- */
 

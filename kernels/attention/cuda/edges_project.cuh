@@ -59,11 +59,13 @@ __device__ __forceinline__ float half_of(unsigned pair, int upper) {
 /* to[r][h][f] = factor sum_d W[h,d,f] x[row0 + r][h][d]; r < ROWS, h of the
  * tile that starts at `first`, f < FE + ONE.  Rows are PITCH apart, heads FP.
  */
-template <typename T, int HEADS, int DIM, int FE, int ONE, int FP, int ROWS,
-          int TILE, int STAGED, class Rows>
-struct edge_project {
+template <class K, int FP, int TILE> struct edge_project {
+  using T = typename K::type;
   using A = accumulator_t<T>;
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
+  using matrix = edge_matrix<K>;
+  using Rows = edge_rows<K, K::heads>;
+  static constexpr int HEADS = K::heads, DIM = K::dim, ROWS = K::warps;
+  static constexpr int FE = K::edge_dim, ONE = K::ones;
   static constexpr int PITCH = edge_pitch(TILE * FP);
 
   static __device__ __forceinline__ void run(A *to, const matrix &w,
@@ -152,12 +154,13 @@ struct edge_project {
 
 /* to[r][h][d] = sum_f W[h,d,f] z[r][h][f], z as edge_project leaves it.  Rows
  * are PITCH apart, heads HEAD. */
-template <typename T, int HEADS, int DIM, int FE, int ONE, int FP, int ROWS,
-          int TILE, int STAGED>
-struct edge_expand {
+template <class K, int FP, int TILE> struct edge_expand {
+  using T = typename K::type;
   using A = accumulator_t<T>;
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
-  static constexpr int F = FE + ONE, FROM = edge_pitch(TILE * FP);
+  using matrix = edge_matrix<K>;
+  static constexpr int HEADS = K::heads, DIM = K::dim, ROWS = K::warps;
+  static constexpr int F = K::edge_dim + K::ones;
+  static constexpr int FROM = edge_pitch(TILE * FP);
   static constexpr int HEAD = edge_head_pitch(DIM);
   static constexpr int PITCH = edge_pitch(TILE * HEAD);
 

@@ -12,11 +12,12 @@ namespace dfgnn {
  * else where it is.  16-bit numbers (PAIRS) are staged transposed,
  * [HEADS][ROWS][PITCH] with zeros beyond FE + ONE and DIM, so that fragments
  * come by ldmatrix; others in rows of W (edges_plans.c counts both). */
-template <typename T, int HEADS, int DIM, int FE, int ONE, int STAGED>
-struct edge_matrix {
+template <class K> struct edge_matrix {
+  using T = typename K::type;
   using A = accumulator_t<T>;
-  static constexpr int F = FE + ONE;
-  static constexpr bool PAIRS = STAGED && sizeof(T) == 2;
+  static constexpr int HEADS = K::heads, DIM = K::dim;
+  static constexpr int FE = K::edge_dim, ONE = K::ones, F = FE + ONE;
+  static constexpr bool STAGED = K::staged, PAIRS = STAGED && sizeof(T) == 2;
   static constexpr int ROWS = PAIRS ? ceil_div(F, 16) * 16 : DIM;
   static constexpr int PITCH =
       PAIRS ? ceil_div(DIM, 16) * 16 + 8 : ceil_div(F, 16) * 16 + 2;
@@ -69,13 +70,16 @@ struct edge_matrix {
   }
 };
 
-/* WIDTH features of the rows of ROWS units: copied if STAGED, else read where
- * they are.  The features are those of heads from `head` on.  ITEMS: units are
- * items of rows. */
-template <typename T, int VEC, int WIDTH, int DIM, int ROWS, int PACKED,
-          int STAGED, int ITEMS>
-struct edge_rows {
+/* The features of SHARE heads in the rows of a block's units: copied if STAGED,
+ * else read where they are.  The heads are those from `head` on.  ITEMS: units
+ * are items of rows. */
+template <class K, int SHARE> struct edge_rows {
+  using T = typename K::type;
   using A = accumulator_t<T>;
+  static constexpr int VEC = K::vector, DIM = K::dim, WIDTH = SHARE * DIM;
+  static constexpr int ROWS = K::warps;
+  static constexpr bool PACKED = K::packed, STAGED = K::staged;
+  static constexpr bool ITEMS = K::mode & EDGE_ITEMS;
   static constexpr int WORD = 16 / sizeof(T), PITCH = WIDTH + WORD;
   static constexpr int SIZE = STAGED ? ROWS * PITCH : 0;
   static constexpr bool ASYNC = STAGED && PACKED && VEC == WORD;

@@ -1,38 +1,54 @@
 /* edges_walk.cuh - a warp's walk over the edges of a row, with their features
- * in shared memory, for both passes of GT with edge features */
+ * in shared memory
+ *
+ * What is known of W e (K::term) is left to edge_term<>, edges_term.cuh. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 
 #include "kernels/attention/cuda/edges_dropout.cuh"
-#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/edges_lanes.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
 
 namespace dfgnn {
 
-template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int USE, int EDGE, int ROWS, int STAGED>
-struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
-  using map = edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE>;
+/* The features of an edge, with the one of the bias of W; 0: no features. */
+template <class K>
+constexpr int edge_width = K::edge_dim > 0 ? K::edge_dim + K::ones : 0;
+/* Those that the lanes of a head share out. */
+template <class K>
+constexpr int shared_width = K::term == EDGES_PRODUCTS ? edge_width<K> : 1;
+
+template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
+  using map = edge_lanes_of<K, shared_width<K>>;
   using map::C, map::FP, map::FPL, map::SIDES, map::TILE, map::first;
+  using T = typename K::type;
   using typename map::A;
-  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
-  static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
-  static constexpr bool WRITE = EDGE & EDGE_WRITE; /* writes grad_attr */
-  static constexpr bool ITEMS = EDGE & EDGE_ITEMS;
+  static constexpr int VEC = K::vector, U = K::unroll, S = K::states;
+  static constexpr int HEADS = K::heads;
+  static constexpr int DIM = K::dim, FE = K::edge_dim, F = edge_width<K>;
+  static constexpr bool GT = K::op == DFGNN_OP_GT, GAT = K::op == DFGNN_OP_GAT;
+  static constexpr bool GATV2 = K::op == DFGNN_OP_GATV2;
+  static constexpr bool PRODUCTS = K::term == EDGES_PRODUCTS;
+  /* Edges come as [E,H,D], or as features that W projects. */
+  static constexpr bool GIVEN = FE<0, MATRIX = FE> 0;
+  static constexpr bool KEYS = K::use & EDGES_KEYS;
+  static constexpr bool VALUES = K::use & EDGES_VALUES;
+  static constexpr bool BIAS = K::mode & EDGE_BIAS;
+  static constexpr bool DROPOUT = K::mode & EDGE_DROPOUT;
+  static constexpr bool WRITE = K::mode & EDGE_WRITE; /* writes grad_attr */
+  static constexpr bool WEIGHTS = K::mode & EDGE_WEIGHTS;
+  static constexpr bool ADDS = K::mode & EDGE_ADDS;
+  static constexpr bool ITEMS = K::mode & EDGE_ITEMS;
+  static constexpr int WIDTH = MATRIX ? FE : 1, WARPS = K::warps;
+  static constexpr int PITCH = PRODUCTS ? FP : ceil_div(F, 4) * 4;
+  static constexpr int CHUNK = MATRIX ? edge_chunk_of(PITCH) : 32;
+  static constexpr int CHUNK_SIZE = MATRIX ? CHUNK * PITCH : 0;
+  using chunk = edge_chunk<T, WIDTH, K::ones, PITCH, CHUNK>;
   using kept_t = edge_kept<U, SIDES, TILE, HEADS>;
-  static constexpr int CHUNK = edge_chunk_of(FP);
-  using matrix = edge_matrix<T, HEADS, DIM, FE, ONE, STAGED>;
-  using rows_of =
-      edge_rows<T, VEC, HEADS * DIM, DIM, ROWS, PACKED, STAGED, ITEMS>;
-  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using project =
-      edge_project<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED, rows_of>;
-  using expand = edge_expand<T, HEADS, DIM, FE, ONE, FP, ROWS, TILE, STAGED>;
 
   const edges_params &p;
-  A *tile; /* [ROWS][PITCH]: W^T q, then the row's weighted sum of e */
-  chunk features;
-  uint64_t key; /* the key of the dropout generator */
+  chunk features; /* the warp's */
+  uint64_t seed;  /* the key of the dropout generator */
 
   /* These loads are started before a row's walk begins. */
   struct early {
@@ -40,77 +56,103 @@ struct edge_walk : edge_lanes<T, VEC, L, HL, S, HEADS, DIM, PACKED, FE + ONE> {
     typename chunk::early features;
   };
 
-  __device__ __forceinline__ edge_walk(const edges_params &params, A *tile_,
-                                       A *chunk_)
-      : p(params), tile(tile_), features{chunk_},
-        key(DROPOUT ? dropout_key(params.dropout) : 0) {}
-
-  __device__ __forceinline__ A *row_of_tile(int h) const {
-    return tile + int(threadIdx.x / 32) * project::PITCH +
-           (this->head(h) - first) * FP;
+  __device__ __forceinline__ edge_walk(const edges_params &params, A *chunk_)
+      : p(params), features{chunk_},
+        seed(DROPOUT ? dropout_key(params.dropout) : 0) {
+    first = 0;
   }
 
-  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
-    return static_cast<const T *>(p.attr) +
-           (w.indices - p.schedule.indices + at) * FE;
+  /* ---- loads ------------------------------------------------------------- */
+
+  /* Loads a scalar of a node or edge and head; 0 where the lane has no such
+   * head. */
+  __device__ __forceinline__ A scalar(const void *from, int64_t node,
+                                      int h) const {
+    return this->has_head(h) ? __ldg(static_cast<const A *>(from) +
+                                     node * HEADS + this->head(h))
+                             : A(0);
   }
-  __device__ __forceinline__ void fetch(early &e, const row_work &w,
-                                        int at) const {
-    const int count = min(CHUNK, w.degree - at);
-    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-    features.fetch(e.features, attr_of(w, at), count);
+  __device__ __forceinline__ A bias_of(int64_t edge, int h, bool live) const {
+    return BIAS && live && this->has_head(h)
+               ? __ldcs(static_cast<const A *>(p.bias) + edge * HEADS +
+                        this->head(h)) *
+                     A(kLog2e)
+               : A(0);
+  }
+  __device__ __forceinline__ void load_att(A (&att)[C][VEC]) const {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        att[c][i] = GATV2 && this->has(c)
+                        ? widen(static_cast<const T *>(
+                              p.att)[this->head(map::state(c)) * DIM +
+                                     this->feature(c) + i])
+                        : A(0);
+  }
+  __device__ __forceinline__ A leaky(A t) const {
+    return t > A(0) ? t : t * A(p.slope);
+  }
+  __device__ __forceinline__ A slope_of(A t) const {
+    return t > A(0) ? A(1) : A(p.slope);
+  }
+  static __device__ __forceinline__ void clear_sums(A (&x)[C][VEC]) {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        x[c][i] = A(0);
+  }
+  __device__ __forceinline__ const T *attr_of(int64_t edge) const {
+    return static_cast<const T *>(p.attr) + edge * WIDTH;
   }
 
-  /* Calls step(keys, values, indices of the chunk, the side's first edge in it,
-   * edges that are left from there, its number) for U edges of each side at a
-   * time. */
-  template <class Step>
-  __device__ __forceinline__ void walk_row(early &e, const row_work &w,
-                                           Step step) const {
-    const int64_t begin = w.indices - p.schedule.indices;
-    const char *keys = this->base(p.key), *values = this->base(p.value);
-    for (int at = 0; at < w.degree; at += CHUNK) {
-      const int count = min(CHUNK, w.degree - at);
-      if (at > 0 || first > 0)
-        fetch(e, w, at);
-      const int index = e.index;
-      features.load(e.features, attr_of(w, at), count,
-                    (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
-#pragma unroll 1
-      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
-        step(keys, values, index, i, count - i, begin + at + i);
-      if constexpr (WRITE)
-        features.store(static_cast<T *>(p.grad_attr) + (begin + at) * FE,
-                       static_cast<A *>(p.carry) + (begin + at) * FE, count,
-                       first > 0, first + TILE >= HEADS);
-      __syncwarp();
-    }
-  }
+  /* ---- rows -------------------------------------------------------------- */
 
   /* Is the unit a whole row? */
   static __device__ __forceinline__ bool whole(const row_work &w) {
     return !ITEMS || w.slot < 0;
   }
-
-  /* Leaves a head's weighted sum of e in the tile, for the block. */
-  __device__ __forceinline__ void leave_sums(const A (&z)[FPL], int h) const {
-    if (this->side() == 0 && this->has_head(h))
-#pragma unroll
-      for (int f = 0; f < FPL; ++f)
-        if (this->part() * FPL + f < FE + ONE)
-          row_of_tile(h)[this->part() * FPL + f] = z[f];
+  /* Is this the lane that writes the scalar of a row and head? */
+  __device__ __forceinline__ bool writes(int h) const {
+    return this->side() == 0 && this->first_of_head() && this->has_head(h);
   }
 
-  /* Adds the row's vector c of W times the weighted sum of e. */
-  __device__ __forceinline__ void add_product(A (&acc)[VEC], const A *product,
-                                              int c) const {
-    A y[VEC];
-    load_vector(y, product + int(threadIdx.x / 32) * expand::PITCH +
-                       (this->head(map::state(c)) - first) * expand::HEAD +
-                       this->feature(c));
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      acc[i] += y[i];
+  __device__ __forceinline__ void fetch(early &e, const row_work &w,
+                                        int at) const {
+    const int count = min(CHUNK, w.degree - at);
+    e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
+    if constexpr (MATRIX)
+      features.fetch(e.features, attr_of(w.indices - p.schedule.indices + at),
+                     count);
+  }
+
+  /* Calls step(keys, values, indices of the chunk, the side's first edge in it,
+   * edges that are left from there, its number) for U edges of each side at a
+   * time.  FETCHED: e has the first chunk of the first tile. */
+  template <bool FETCHED, class Step>
+  __device__ __forceinline__ void walk_row(early &e, const row_work &w,
+                                           Step step) const {
+    const int64_t begin = w.indices - p.schedule.indices;
+    const char *keys = GT ? this->base(p.key) : nullptr;
+    const char *values = this->base(p.value);
+    for (int at = 0; at < w.degree; at += CHUNK) {
+      const int count = min(CHUNK, w.degree - at);
+      if (!FETCHED || at > 0 || first > 0)
+        fetch(e, w, at);
+      const int index = e.index;
+      if constexpr (MATRIX)
+        features.load(e.features, attr_of(begin + at), count,
+                      (count + U * SIDES - 1) / (U * SIDES) * (U * SIDES));
+#pragma unroll 1
+      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
+        step(keys, values, index, i, count - i, begin + at + i);
+      if constexpr (WRITE && MATRIX)
+        features.store(static_cast<T *>(p.grad_attr) + (begin + at) * FE,
+                       static_cast<A *>(p.carry) + (begin + at) * FE, count,
+                       first > 0, first + TILE >= HEADS);
+      __syncwarp();
+    }
   }
 };
 

@@ -14,23 +14,30 @@
 
 namespace dfgnn {
 
-template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
-          int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int STAGED, int ITEMS>
-struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
-  using map = edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE>;
+template <class K>
+struct edge_outer
+    : edge_lanes<typename K::type, 1, K::lanes, K::head_lanes, K::states,
+                 K::slice_heads, 1, 1, K::edge_dim + K::ones> {
+  using map =
+      edge_lanes<typename K::type, 1, K::lanes, K::head_lanes, K::states,
+                 K::slice_heads, 1, 1, K::edge_dim + K::ones>;
+  using T = typename K::type;
+  static constexpr int S = K::states, SH = K::slice_heads, UNITS = K::slice;
+  static constexpr int HEADS = K::heads, DIM = K::dim, FE = K::edge_dim;
+  static constexpr int ROWS = K::warps;
   using map::FP, map::FPL, map::SIDES;
   using typename map::A;
-  static constexpr bool KEYS = USE & EDGES_KEYS, VALUES = USE & EDGES_VALUES;
-  static constexpr int F = FE + ONE, CHUNK = edge_chunk_of(FP);
+  static constexpr bool KEYS = K::use & EDGES_KEYS;
+  static constexpr bool VALUES = K::use & EDGES_VALUES;
+  static constexpr int F = FE + K::ones, CHUNK = edge_chunk_of(FP);
   static constexpr int HEAD_UNITS = ceil_div(DIM, 16), NT = ceil_div(F, 8);
   static constexpr int EACH = ceil_div(UNITS, ROWS);
   static constexpr int SUMS =
       sizeof(T) == 8 ? ceil_div(UNITS * 16 * F, ROWS * 32) : EACH * NT * 4;
   static constexpr int ROW = ceil_div(SH * FP, 32) * 32 + 8; /* banks differ */
   static constexpr int TILE = ROWS * ROW;
-  using chunk = edge_chunk<T, FE, ONE, FP, CHUNK>;
-  using rows_of = edge_rows<T, VEC, SH * DIM, DIM, ROWS, PACKED, STAGED, ITEMS>;
+  using chunk = edge_chunk<T, FE, K::ones, FP, CHUNK>;
+  using rows_of = edge_rows<K, SH>;
   static_assert(UNITS < HEAD_UNITS ? SH == 1 : UNITS == SH * HEAD_UNITS,
                 "a slice is heads, or a part of one");
 
@@ -219,14 +226,13 @@ struct edge_outer : edge_lanes<T, 1, L, HL, S, SH, 1, 1, FE + ONE> {
   }
 };
 
-template <typename T, int VEC, int L, int HL, int S, int SH, int UNITS,
-          int HEADS, int DIM, int PACKED, int FE, int ONE, int USE, int ROWS,
-          int BLOCKS, int STAGED, int ITEMS>
-__global__ void __launch_bounds__(ROWS * 32, BLOCKS)
+template <class K>
+__global__ void __launch_bounds__(K::warps * 32, K::blocks)
     edge_weight_gradient(const __grid_constant__ edges_params p) {
-  using work_t = edge_outer<T, VEC, L, HL, S, SH, UNITS, HEADS, DIM, PACKED, FE,
-                            ONE, USE, ROWS, STAGED, ITEMS>;
+  using work_t = edge_outer<K>;
+  using T = typename K::type;
   using A = typename work_t::A;
+  constexpr int ROWS = K::warps, UNITS = K::slice;
   extern __shared__ double edges_shared[];
   __shared__ bool there[ROWS];
   A *tile = reinterpret_cast<A *>(edges_shared);
@@ -249,7 +255,7 @@ __global__ void __launch_bounds__(ROWS * 32, BLOCKS)
   }
   work.first = 0;
   work.features.clear();
-  const int heads = min(SH, HEADS - work.head0());
+  const int heads = min(K::slice_heads, K::heads - work.head0());
   A sums[work_t::SUMS];
 #pragma unroll
   for (int i = 0; i < work_t::SUMS; ++i)

@@ -26,6 +26,16 @@ int dfgnn__view_aligned(const tensor_view *view, int64_t heads, int vector,
 int dfgnn__view_packed(const tensor_view *view, int64_t heads, int64_t dim,
                        size_t size);
 
+/* ---- workspaces ---------------------------------------------------------- */
+
+/* Takes the next part of a workspace, as dfgnn__place() does.  Returns NULL for
+ * a part without elements, or without a workspace, to count bytes alone. */
+static inline void *dfgnn__part(size_t *next, void *workspace, int64_t count,
+                                size_t size) {
+  const size_t at = dfgnn__place(next, count, size);
+  return workspace && count ? (char *)workspace + at : NULL;
+}
+
 /* ---- lanes --------------------------------------------------------------- */
 
 /* The elements of the widest vector, of 16 bytes at most, that divide the width

@@ -1,42 +1,37 @@
-/* edges_lift_weight.cuh - GATv2: the gradients of W and of att, sums over all
+/* edges_weight_rows.cuh - GATv2: the gradients of W and of att, sums over all
  * edges, from dS of each edge and head
  *
  * A warp takes every n-th row, or item of a split row, and keeps the sums of
  * its lanes' features and of FS features of edges (a slice: blockIdx.y) in
  * registers.  The warps of a block add up their sums one after the other; the
  * blocks' sums are added afterwards. */
-#ifndef DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
-#define DFGNN_ATTENTION_CUDA_EDGES_LIFT_WEIGHT_CUH
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_ROWS_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_WEIGHT_ROWS_CUH
 
-#include "kernels/attention/cuda/edges_lift.cuh"
+#include "kernels/attention/cuda/edges_term.cuh"
 
 namespace dfgnn {
 
-template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int FS, int STAGED>
-struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
-                                  DIM, PACKED, FE, ONE, 0, STAGED> {
-  using lift_t = edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS, DIM,
-                           PACKED, FE, ONE, 0, STAGED>;
-  using lift_t::C, lift_t::CHUNK, lift_t::F, lift_t::MATRIX, lift_t::p;
-  using lift_t::PITCH, lift_t::SIDES;
-  using typename lift_t::A;
-  using typename lift_t::pack;
+template <class K> struct edge_sums : edge_term<K> {
+  using term = edge_term<K>;
+  using term::C, term::CHUNK, term::DIM, term::F, term::HEADS, term::MATRIX;
+  using term::p, term::PITCH, term::S, term::SIDES, term::U, term::VEC;
+  using typename term::A;
+  using typename term::pack;
+  static constexpr int FS = K::slice;
   static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* columns of totals */
 
   struct sums {
     A x[C][VEC], att[C][VEC], weight[FS][C][VEC], leaky[C][VEC];
   };
 
-  __device__ __forceinline__ explicit edge_lift_sums(const edges_params &params,
-                                                     A *shared)
-      : lift_t(params, shared) {}
+  using term::term;
 
   __device__ __forceinline__ void step(sums &z, const char *values, int index,
                                        int from, int left, int64_t begin,
                                        int f0) const {
     pack v[U][C];
-    A x[U][C][VEC];
+    typename term::edges y;
     int64_t edge[U];
 #pragma unroll
     for (int u = 0; u < U; ++u) {
@@ -44,7 +39,7 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
       edge[u] = begin + u * SIDES;
       this->gather(v[u], values, p.value, j, u * SIDES < left);
     }
-    this->lift(x, from, edge, left);
+    this->load(y, from, edge, left);
 #pragma unroll
     for (int u = 0; u < U; ++u) {
       A ds[S];
@@ -59,11 +54,11 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
       for (int c = 0; c < C; ++c)
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
-          const A t = z.x[c][i] + widen(v[u][c].item[i]) + x[u][c][i];
-          const A d = ds[lift_t::state(c)];
+          const A t = z.x[c][i] + widen(v[u][c].item[i]) + y.x[u][c][i];
+          const A d = ds[term::state(c)];
           /* Where there is no edge, d is 0, but t may be infinite. */
           z.leaky[c][i] += d == A(0) ? A(0) : d * this->leaky(t);
-          x[u][c][i] = d * z.att[c][i] * this->slope_of(t);
+          y.x[u][c][i] = d * z.att[c][i] * this->slope_of(t);
         }
       if constexpr (MATRIX)
 #pragma unroll
@@ -76,7 +71,7 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
           for (int c = 0; c < C; ++c)
 #pragma unroll
             for (int i = 0; i < VEC; ++i)
-              z.weight[k][c][i] += e * x[u][c][i];
+              z.weight[k][c][i] += e * y.x[u][c][i];
         }
     }
   }
@@ -91,7 +86,7 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
       const int index =
           lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
       if constexpr (MATRIX) {
-        typename lift_t::chunk::early e;
+        typename term::chunk::early e;
         this->features.fetch(e, this->attr_of(begin + at), count);
         this->features.load(e, this->attr_of(begin + at), count,
                             (count + U * SIDES - 1) / (U * SIDES) *
@@ -137,25 +132,23 @@ struct edge_lift_sums : edge_lift<DFGNN_OP_GATV2, T, VEC, L, HL, S, U, HEADS,
     if (!this->has(c) || (of_weight ? !MATRIX || column >= F : f0 > 0))
       return;
     const int64_t row =
-        int64_t(this->head(lift_t::state(c))) * DIM + this->feature(c) + i;
+        int64_t(this->head(term::state(c))) * DIM + this->feature(c) + i;
     static_cast<A *>(
         p.totals)[(blockIdx.x * int64_t(HEADS * DIM) + row) * COLUMNS +
                   column] = x;
   }
 };
 
-template <typename T, int VEC, int L, int HL, int S, int U, int HEADS, int DIM,
-          int PACKED, int FE, int ONE, int FS, int WARPS, int BLOCKS,
-          int STAGED>
-__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    lift_weight_gradient(const __grid_constant__ edges_params p) {
-  using work_t = edge_lift_sums<T, VEC, L, HL, S, U, HEADS, DIM, PACKED, FE,
-                                ONE, FS, STAGED>;
+template <class K>
+__global__ void __launch_bounds__(K::warps * 32, K::blocks)
+    edge_weight_sums(const __grid_constant__ edges_params p) {
+  using work_t = edge_sums<K>;
   using A = typename work_t::A;
   extern __shared__ double edges_shared[];
   A *shared = reinterpret_cast<A *>(edges_shared);
   work_t work(p, shared);
   typename work_t::sums z;
+  constexpr int FS = K::slice, WARPS = K::warps;
   const int f0 = blockIdx.y * FS;
   work.first = blockIdx.z * work_t::TILE;
   work.load_att(z.att);

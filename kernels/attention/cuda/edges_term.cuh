@@ -1,0 +1,458 @@
+/* edges_term.cuh - what an edge's W e adds to scores, sums and gradients
+ *
+ * A term has, for U edges of each side that are in flight, their features
+ * (edges), and of a row what products with W need (row).
+ *
+ * clang-format off
+ *   load()       the features of U edges
+ *   key(), value()
+ *                a key's or value's feature with that of W e, where lanes know
+ * it begin()      the row, before its walk add_products(), add_sums() parts of
+ * the score (or of dP), and sums of features, that products of whole rows with
+ * W replace W e by gradients()  puts the gradients of features in their place
+ * clang-format on */
+#ifndef DFGNN_ATTENTION_CUDA_EDGES_TERM_CUH
+#define DFGNN_ATTENTION_CUDA_EDGES_TERM_CUH
+
+#include "kernels/attention/cuda/edges_project.cuh"
+#include "kernels/attention/cuda/edges_walk.cuh"
+
+namespace dfgnn {
+
+template <class K, int TERM = K::term> struct edge_term;
+
+/* ---- W e in the lanes ---------------------------------------------------- */
+
+/* It serves scores that are not linear in W e (GATv2), and edges that come
+ * projected.  W lies transposed in shared memory, [F][H*D], if staged; a lane
+ * multiplies the rows of W of its own features with the edge's features. */
+template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
+  using walk = edge_walk<K>;
+  using typename walk::A;
+  using typename walk::pack;
+  using walk::C, walk::F, walk::FE, walk::GIVEN, walk::MATRIX, walk::p;
+  using walk::DIM, walk::HEADS, walk::PITCH, walk::SIDES, walk::U, walk::VEC;
+  using T = typename K::type;
+  static constexpr int MATRIX_SIZE = MATRIX && K::staged ? F * HEADS * DIM : 0;
+  /* GAT has scalars in place of W e. */
+  static constexpr bool LIFTS = !walk::GAT;
+
+  struct edges {
+    A x[U][C][VEC];
+  };
+  struct row {};
+
+  A *matrix; /* [F][H*D] */
+
+  __device__ __forceinline__ edge_term(const edges_params &params, A *shared)
+      : walk(params,
+             shared + MATRIX_SIZE + threadIdx.x / 32 * walk::CHUNK_SIZE),
+        matrix(shared) {
+    if constexpr (MATRIX) {
+      this->features.clear();
+#pragma unroll 4
+      for (int i = threadIdx.x; i < MATRIX_SIZE; i += blockDim.x)
+        matrix[i] = element(i % (HEADS * DIM), i / (HEADS * DIM));
+      __syncthreads();
+    }
+  }
+
+  __device__ __forceinline__ A element(int row, int f) const {
+    if (K::ones && f == FE)
+      return p.constant ? widen(static_cast<const T *>(p.constant)[row]) : A(0);
+    return widen(static_cast<const T *>(p.weight)[row * walk::WIDTH + f]);
+  }
+  /* Column f of W in the rows of vector c; zeros where the lane has no such
+   * vector. */
+  __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
+    const int row = this->head(walk::state(c)) * DIM + this->feature(c);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      w[i] = A(0);
+    if (!this->has(c))
+      return;
+    if constexpr (!K::staged) {
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        w[i] = element(row + i, f);
+    } else {
+      load_vector(w, matrix + f * (HEADS * DIM) + row);
+    }
+  }
+  /* The address of vector c of an edge that comes as [H,D]. */
+  __device__ __forceinline__ const T *given(int64_t edge, int c) const {
+    return static_cast<const T *>(p.attr) + edge * (HEADS * DIM) +
+           this->head(walk::state(c)) * DIM + this->feature(c);
+  }
+
+  /* Edge u has number edge[u] in the matrix and row from + u * SIDES in the
+   * chunk. */
+  __device__ __forceinline__ void
+  load(edges &y, int from, const int64_t (&edge)[U], int left) const {
+    if constexpr (!LIFTS)
+      return;
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        pack z;
+        clear(z);
+        if (GIVEN && u * SIDES < left && this->has(c))
+          z = load_once<VEC>(given(edge[u], c));
+        widen(y.x[u][c], z);
+      }
+    if constexpr (MATRIX) {
+#pragma unroll(F <= 16 ? F : 4)
+      for (int f = 0; f < F; ++f) {
+        A e[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+          e[u] = this->features.at[(from + u * SIDES) * PITCH + f];
+#pragma unroll
+        for (int c = 0; c < C; ++c) {
+          A w[VEC];
+          column(w, f, c);
+#pragma unroll
+          for (int u = 0; u < U; ++u)
+#pragma unroll
+            for (int i = 0; i < VEC; ++i)
+              y.x[u][c][i] += e[u] * w[i];
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ A key(const edges &y, A k, int u, int c,
+                                          int i) {
+    return k + (walk::KEYS ? y.x[u][c][i] : A(0));
+  }
+  static __device__ __forceinline__ A value(const edges &y, A v, int u, int c,
+                                            int i) {
+    return v + (walk::GT && walk::VALUES ? y.x[u][c][i] : A(0));
+  }
+
+  __device__ __forceinline__ void begin(row &, int) const {}
+  __device__ __forceinline__ void add_keys(A (&)[U * walk::S], const row &,
+                                           const edges &, int) const {}
+  __device__ __forceinline__ void add_values(A (&)[U * walk::S], const row &,
+                                             const edges &, int) const {}
+  __device__ __forceinline__ void add_sums(row &, A, const edges &, int,
+                                           int) const {}
+  static __device__ __forceinline__ void rescale(row &, int, A) {}
+  __device__ __forceinline__ void merge_row(row &) const {}
+  __device__ __forceinline__ void leave_row(const row &, int) const {}
+
+  /* x: the gradients of W e. */
+  __device__ __forceinline__ void gradients(const edges &y, const row &,
+                                            const A (&)[U * walk::S],
+                                            const A (&)[U * walk::S], int from,
+                                            const int64_t (&edge)[U],
+                                            int left) const {
+    if constexpr (GIVEN)
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int c = 0; c < C; ++c)
+          if (u * SIDES < left && this->has(c))
+            store_once<VEC>(
+                static_cast<T *>(p.grad_attr) +
+                    (given(edge[u], c) - static_cast<const T *>(p.attr)),
+                y.x[u][c]);
+    if constexpr (MATRIX)
+      feature_gradients(y.x, from);
+  }
+
+  /* W^T times the gradients of W e. */
+  __device__ __forceinline__ void feature_gradients(const A (&x)[U][C][VEC],
+                                                    int from) const {
+    constexpr int LEFT = folded(U * F, K::lanes / 2, 1);
+    A sum[U * F];
+#pragma unroll
+    for (int f = 0; f < F; ++f) {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        sum[u * F + f] = A(0);
+#pragma unroll
+      for (int c = 0; c < C; ++c) {
+        A w[VEC];
+        column(w, f, c);
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+#pragma unroll
+          for (int i = 0; i < VEC; ++i)
+            sum[u * F + f] += x[u][c][i] * w[i];
+      }
+    }
+    const int begin = fold<U * F, K::lanes / 2, 1>(sum, 0);
+    __syncwarp(); /* all lanes have read the features */
+#pragma unroll
+    for (int i = 0; i < LEFT; ++i) {
+      const int u = (begin + i) / F, f = (begin + i) % F;
+      if (f < FE)
+        this->features.at[(from + u * SIDES) * PITCH + f] = sum[i];
+    }
+  }
+};
+
+/* ---- products of whole rows ---------------------------------------------- */
+
+/* GT alone: <q, W e> is <W^T q, e>, and sum alpha W e is W sum alpha e. */
+template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
+  using walk = edge_walk<K>;
+  using typename walk::A;
+  using walk::F, walk::FE, walk::FP, walk::FPL, walk::PITCH, walk::S;
+  using walk::SIDES, walk::TILE, walk::U, walk::VEC;
+  using matrix = edge_matrix<K>;
+  using rows_of = edge_rows<K, K::heads>;
+  using project = edge_project<K, FP, TILE>;
+  using expand = edge_expand<K, FP, TILE>;
+
+  struct edges {
+    A e[U][FPL];
+  };
+  struct row {
+    A tq[S][FPL], td[S][FPL]; /* W^T q, in log2 units; W^T dO */
+    A z[S][FPL];              /* sum of alpha e, or of dS e */
+  };
+
+  A *tile; /* [ROWS][PITCH]: W^T q, then z; backward: behind it W^T dO */
+
+  __device__ __forceinline__ edge_term(const edges_params &params, A *tile_,
+                                       A *chunk_)
+      : walk(params, chunk_), tile(tile_) {}
+
+  __device__ __forceinline__ A *row_of_tile(int h) const {
+    return tile + int(threadIdx.x / 32) * project::PITCH +
+           (this->head(h) - this->first) * FP;
+  }
+
+  __device__ __forceinline__ void load(edges &y, int from, const int64_t (&)[U],
+                                       int) const {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      this->share(y.e[u], this->features.at + (from + u * SIDES) * FP);
+  }
+
+  static __device__ __forceinline__ A key(const edges &, A k, int, int, int) {
+    return k;
+  }
+  static __device__ __forceinline__ A value(const edges &, A v, int, int, int) {
+    return v;
+  }
+
+  /* tiles: 2 if W^T dO is there, too. */
+  __device__ __forceinline__ void begin(row &z, int tiles) const {
+#pragma unroll
+    for (int h = 0; h < S; ++h) {
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        z.tq[h][f] = z.td[h][f] = z.z[h][f] = A(0);
+      if (!this->has_head(h))
+        continue;
+      if (walk::KEYS)
+        this->share(z.tq[h], row_of_tile(h));
+      if (walk::VALUES && tiles == 2)
+        this->share(z.td[h], row_of_tile(h) + K::warps * project::PITCH);
+    }
+  }
+  static __device__ __forceinline__ void
+  add(A (&s)[U * S], const A (&t)[S][FPL], const edges &y, int u) {
+#pragma unroll
+    for (int h = 0; h < S; ++h)
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        s[u * S + h] += t[h][f] * y.e[u][f];
+  }
+  __device__ __forceinline__ void add_keys(A (&s)[U * S], const row &z,
+                                           const edges &y, int u) const {
+    if constexpr (walk::KEYS)
+      add(s, z.tq, y, u);
+  }
+  __device__ __forceinline__ void add_values(A (&dp)[U * S], const row &z,
+                                             const edges &y, int u) const {
+    if constexpr (walk::VALUES)
+      add(dp, z.td, y, u);
+  }
+  __device__ __forceinline__ void add_sums(row &z, A factor, const edges &y,
+                                           int u, int h) const {
+#pragma unroll
+    for (int f = 0; f < FPL; ++f)
+      z.z[h][f] += factor * y.e[u][f];
+  }
+  static __device__ __forceinline__ void rescale(row &z, int h, A factor) {
+#pragma unroll
+    for (int f = 0; f < FPL; ++f)
+      z.z[h][f] *= factor;
+  }
+  __device__ __forceinline__ void merge_row(row &z) const {
+    this->sum_sides(z.z);
+  }
+  /* Leaves a head's weighted sum of e in the tile, for the block. */
+  __device__ __forceinline__ void leave_row(const row &z, int h) const {
+    if (this->side() == 0 && this->has_head(h))
+#pragma unroll
+      for (int f = 0; f < FPL; ++f)
+        if (this->part() * FPL + f < F)
+          row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+  }
+
+  /* Adds the row's vector c of W times the weighted sum of e. */
+  __device__ __forceinline__ void add_product(A (&acc)[VEC], const A *product,
+                                              int c) const {
+    A y[VEC];
+    load_vector(y,
+                product + int(threadIdx.x / 32) * expand::PITCH +
+                    (this->head(walk::state(c)) - this->first) * expand::HEAD +
+                    this->feature(c));
+#pragma unroll
+    for (int i = 0; i < VEC; ++i)
+      acc[i] += y[i];
+  }
+
+  /* Sums the gradients of the features over the lanes of all heads. */
+  __device__ __forceinline__ void gradients(const edges &, const row &z,
+                                            const A (&ds)[U * S],
+                                            const A (&weight)[U * S], int from,
+                                            const int64_t (&)[U], int) const {
+    constexpr int LEFT = folded(U * FPL, K::lanes / 2, K::head_lanes);
+    A x[U * FPL];
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int f = 0; f < FPL; ++f) {
+        A sum = A(0);
+#pragma unroll
+        for (int h = 0; h < S; ++h) {
+          if (walk::KEYS) /* tq is in units of log2(e) */
+            sum += ds[u * S + h] * A(kLn2) * z.tq[h][f];
+          if (walk::VALUES)
+            sum += weight[u * S + h] * z.td[h][f];
+        }
+        x[u * FPL + f] = sum;
+      }
+    const int begin = fold<U * FPL, K::lanes / 2, K::head_lanes>(x, 0);
+    __syncwarp(); /* all lanes have read the features */
+#pragma unroll
+    for (int i = 0; i < LEFT; ++i) {
+      const int u = (begin + i) / FPL, f = (begin + i) % FPL;
+      const int column = this->part() * FPL + f;
+      if (column < FE)
+        this->features.at[(from + u * SIDES) * FP + column] = x[i];
+    }
+  }
+};
+
+/* ---- blocks -------------------------------------------------------------- */
+
+/* Walks over the units with W e in the lanes: each warp takes every n-th. */
+template <class Work>
+__device__ __forceinline__ void walk_by_warps(const edges_params &p) {
+  extern __shared__ double edges_shared[];
+  Work work(p, reinterpret_cast<typename Work::A *>(edges_shared));
+  typename Work::state z;
+  typename Work::early e;
+  const int warps = Work::WARPS;
+  for (int unit = blockIdx.x * warps + threadIdx.x / 32;
+       unit < p.schedule.units; unit += gridDim.x * warps) {
+    const row_work w = row_of_unit(p.schedule, unit);
+    for (work.first = 0; work.first < Work::HEADS; work.first += Work::TILE) {
+      work.load_row(z, w.row);
+      work.begin(z);
+      work.template walk<false>(z, e, w);
+      work.finish(z, w);
+      work.store(z, nullptr, w);
+    }
+  }
+}
+
+/* The same with products: a block takes as many units as it has warps.  All
+ * warps make W^T q (and W^T dO, if GRADS) of the rows; each walks the edges of
+ * one; all make W z of the sums z (if EXPANDS), which completes a row.
+ * Meanwhile q (and dO) of the next rows come. */
+template <class Work>
+__device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
+  using A = typename Work::A;
+  using rows_of = typename Work::rows_of;
+  using project = typename Work::project;
+  constexpr int ROWS = Work::WARPS, kTile = ROWS * project::PITCH;
+  constexpr int kTiles = Work::GRADS && Work::VALUES ? 2 : 1;
+  extern __shared__ double edges_shared[];
+  A *tile = reinterpret_cast<A *>(edges_shared);
+  A *product = tile + kTiles * kTile;
+  A *chunks = product + (Work::EXPANDS ? ROWS * Work::expand::PITCH : 0);
+  auto *staged =
+      reinterpret_cast<typename Work::T *>(chunks + ROWS * Work::CHUNK_SIZE);
+  const int warp = threadIdx.x / 32;
+  const int step = gridDim.x * ROWS, units = p.schedule.units;
+  const int *items = p.schedule.item_row;
+  const rows_of queries{staged, items}, grads{staged + rows_of::SIZE, items};
+  const typename Work::matrix w{
+      static_cast<const typename Work::T *>(p.weight),
+      static_cast<const typename Work::T *>(p.constant),
+      staged + (Work::GRADS ? 2 : 1) * rows_of::SIZE};
+  const auto copy = [&](int row0) {
+    queries.copy(p.query, row0, min(ROWS, units - row0), 0, Work::HEADS);
+    if constexpr (Work::GRADS)
+      grads.copy(p.grad_out, row0, min(ROWS, units - row0), 0, Work::HEADS);
+    copy_commit();
+  };
+  Work work(p, tile, chunks + warp * Work::CHUNK_SIZE);
+  int row0 = blockIdx.x * ROWS;
+  copy(row0);
+  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  w.stage();
+  work.features.clear();
+  for (int i = threadIdx.x; i < kTiles * kTile; i += ROWS * 32)
+    tile[i] = A(0);
+  typename Work::state z;
+  typename Work::early e;
+  for (; row0 < units; row0 += step) {
+    const int rows = min(ROWS, units - row0);
+    const row_work now = edges;
+    work.fetch(e, now, 0);
+    copy_wait<0>();
+    __syncthreads();
+    edges = row_of_unit(p.schedule, min(row0 + warp + step, units - 1));
+    for (int t = 0; t < Work::TILES; ++t) {
+      work.first = t * Work::TILE;
+      if (warp < rows)
+        work.load_row(z, now.row, queries.staged, grads.staged);
+      if (Work::KEYS)
+        project::run(tile, w, queries, p.query, row0, rows, work.first,
+                     A(p.scale) * A(kLog2e));
+      if (Work::GRADS && Work::VALUES)
+        project::run(tile + kTile, w, grads, p.grad_out, row0, rows, work.first,
+                     A(1));
+      __syncthreads();
+      if (t == Work::TILES - 1 && row0 + step < units)
+        copy(row0 + step);
+      if (warp < rows) {
+        work.begin(z);
+        work.template walk<true>(z, e, now);
+        work.finish(z, now);
+      }
+      if (Work::EXPANDS) {
+        __syncthreads();
+        if (!Work::GRADS || p.grad_query.data)
+          Work::expand::run(product, w, tile, work.first);
+        __syncthreads();
+      } else if (t + 1 < Work::TILES) {
+        __syncthreads();
+      }
+      if (warp < rows)
+        work.store(z, product, now);
+    }
+  }
+}
+
+template <class Work>
+__device__ __forceinline__ void walk_units(const edges_params &p) {
+  if constexpr (Work::PRODUCTS)
+    walk_by_blocks<Work>(p);
+  else
+    walk_by_warps<Work>(p);
+}
+
+} // namespace dfgnn
+
+#endif
