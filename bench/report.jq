@@ -358,12 +358,23 @@ def step_names: {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
   "pattern_transformer": "pattern x 1024, 4 x TransformerConv 8x8",
   "arxiv_gat": "arxiv, GAT 8x32 + 1x40, dropout .3",
   "arxiv_transformer": "arxiv, 3 x TransformerConv 8x16"};
+def pyg_best: [.pyg_eager_ms, .pyg_compiled_ms, .pyg_captured_ms | values] | min;
 def step_table($ways): [$steps[] | . as $r
   | [step_names[.model]] + [$ways[] | $r["pyg_\(.)_ms"] | time]
     + [$ways[] | $r["dfgnn_\(.)_ms"] | time]
-    + [ratio(.pyg_eager_ms; .dfgnn_captured_ms) | figure] | row]
+    + [ratio(pyg_best; .dfgnn_captured_ms) | figure] | row]
   | markdown(["model", ($ways[] | "PyG \(.)"), ($ways[] | "dfgnn \(.)"),
-    "captured over PyG eager"]);
+    "captured over the best of PyG"]);
+# the README's: what a user would pick instead is the better of eager and compiled
+def gigabytes: if . == null then "-" else "\(. / 1e9 | digits(2)) GB" end;
+def step_short: [$steps[]
+  | ([.pyg_eager_ms, .pyg_compiled_ms | values] | min) as $pyg
+  | [step_names[.model], (.pyg_eager_ms | time), (.pyg_compiled_ms | time),
+     (.dfgnn_eager_ms | time), (ratio($pyg; .dfgnn_eager_ms) | figure),
+     (.dfgnn_captured_ms | time), (ratio($pyg; .dfgnn_captured_ms) | figure),
+     (.pyg_compiled_bytes | gigabytes), (.dfgnn_bytes | gigabytes)] | row]
+  | markdown(["model", "PyG", "PyG compiled", "dfgnn", "faster by",
+    "dfgnn captured", "faster by", "memory of PyG compiled", "of dfgnn"]);
 # the table of the examples: [name, rows, key of the score]
 def example_table: [(["cora, GAT", $cora_captured, "accuracy"],
     ["pattern, 1024 graphs", $pattern, "accuracy"],
@@ -418,7 +429,7 @@ def headline_more: [graphs[] as $g
  headline_more: headline_more, layers: layer_table("speedup"),
  layer_memory: layer_table("memory_ratio"), epochs: epoch_table,
  steps: step_table(["eager", "compiled", "captured"]),
- steps_short: step_table(["eager", "captured"]),
+ steps_short: step_short,
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
  heads_goals: heads_table, modes: modes_table, edges: edges_table,

@@ -6,8 +6,12 @@
 #   MANYLINUX_CPU=aarch64  for another processor, with gcc-aarch64-linux-gnu
 #                          and libc6-dev-arm64-cross installed (default x86_64)
 #
+#   STATIC_LIBS=DIR        where the static libraries are kept for other builds
+#                          (default dfgnn/static in the user's cache)
+#
 # Needs dpkg-dev and python3-venv, Debian's source packages and PyPI (ziglang,
-# auditwheel).  What FOLDER has already is not made again.
+# auditwheel).  What FOLDER or STATIC_LIBS have already is not made again.  A tree
+# that was configured in place is built from a copy.
 set -eu
 
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -41,7 +45,31 @@ CC=$source/build-aux/old-glibc-cc.sh
 HOST=
 [ "$cpu" = "$(uname -m)" ] || HOST=$cpu-linux-gnu
 export OLD_GLIBC_ZIG OLD_GLIBC_CPU ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR CC HOST
-"$source/build-aux/static-libs.sh" "$folder/$cpu"
+# The libraries depend on how they are made alone.
+recipe=$(cat "$source/build-aux/static-libs.sh" "$CC" | cksum | cut -d ' ' -f 1)
+static=${STATIC_LIBS:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/static}/$cpu-$recipe
+"$source/build-aux/static-libs.sh" "$static"
+ln -sfn "$static" "$folder/$cpu"
+
+# configure refuses a source folder that is a build folder, too.
+if [ -e "$source/config.status" ]; then
+  say "copying the sources, since $source was configured in place"
+  copy=$folder/source
+  mkdir -p "$copy"
+  (cd "$source" && if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files
+  else
+    find . -type f ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name Makefile \
+      ! -path '*/.libs/*' ! -path '*/.deps/*' ! -path './manylinux/*' \
+      ! -path './dist/*' ! -name config.status ! -name config.h ! -name stamp-h1
+  fi | tar cf - -T -) | tar xf - -C "$copy"
+  source=$copy
+  CC=$source/build-aux/old-glibc-cc.sh
+fi
+if [ ! -e "$source/configure" ]; then
+  say 'making configure'
+  quietly autogen "$source/autogen.sh"
+fi
 
 mkdir -p "$folder/build-$cpu"
 cd "$folder/build-$cpu"
@@ -53,8 +81,25 @@ if [ ! -e Makefile ]; then
     --with-metis="$folder/$cpu" --with-lzma CPPFLAGS="-I$folder/$cpu/include" \
     LDFLAGS="-L$folder/$cpu/lib"
 fi
-say "building libdfgnn for $cpu"
-quietly build make -j"$jobs" libdfgnn.la
+# A line for every tenth of the files that are compiled.
+progress() {
+  awk -v total="$1" -v cpu="$cpu" '
+    { print > log_file }
+    /^  CC / && total && ++done * 10 >= next_tenth * total {
+      printf "manylinux: libdfgnn for %s: %d of %d files\n", cpu, done, total
+      next_tenth = int(done * 10 / total) + 1
+    }' next_tenth=1 log_file="$folder/build.log" >&2
+}
+files=$(make -n libdfgnn.la 2>/dev/null | grep -c 'mode=compile' || :)
+say "building libdfgnn for $cpu with $jobs jobs: $files files"
+{ make -j"$jobs" V=0 libdfgnn.la 2>&1 || touch "$folder/build.failed"; } |
+  progress "$files"
+if [ -e "$folder/build.failed" ]; then
+  rm "$folder/build.failed"
+  tail -n 40 "$folder/build.log" >&2
+  say "the build failed; all of its output: $folder/build.log"
+  exit 1
+fi
 # A shared library links with symbols missing.  Those of other libraries have a
 # version; OpenMP's have none, and must be of the first releases of GCC 7, whose
 # runtime is the oldest that a torch since 2.0 brings.

@@ -25,17 +25,55 @@ OUTSIDE = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp|z)\.so|"
 METADATA = """Metadata-Version: 2.1
 Name: dfgnn
 Version: {version}
-Summary: Fused, autotuned kernels for attention graph neural networks
+Summary: Fused, autotuned kernels for graph neural networks: faster layers for PyTorch Geometric
+Author: The dfgnn developers
 License: Apache-2.0
+Keywords: graph neural networks,attention,CUDA,autotuning,SpMM,PyTorch Geometric
+Classifier: Development Status :: 4 - Beta
+Classifier: Intended Audience :: Science/Research
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C
+Classifier: Programming Language :: Python :: 3
+Classifier: Environment :: GPU :: NVIDIA CUDA
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Requires-Python: >=3.8
 Requires-Dist: torch>=1.13
+Provides-Extra: pyg
+Requires-Dist: torch_geometric>=2.4; extra == "pyg"
+Description-Content-Type: text/markdown
+{links}
+{description}"""
+
+ENTRY_POINTS = """[console_scripts]
+dfgnn-tune = dfgnn._commands:tune
+dfgnn-bench = dfgnn._commands:bench
+dfgnn-graph = dfgnn._commands:graph
 """
+COMMANDS = ("dfgnn-tune", "dfgnn-bench", "dfgnn-graph")
 
 WHEEL = """Wheel-Version: 1.0
 Generator: make_wheel.py
 Root-Is-Purelib: false
 Tag: {tag}
 """
+
+
+def metadata(version):
+    """METADATA of the wheel and PKG-INFO of the source: the page of an index
+    is the README's first screen.  DFGNN_HOME_PAGE names the project's page,
+    which a clone does not know; tools/release.sh sets it."""
+    path = os.path.join(HERE, "..", "README.md")
+    description = ""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            description = file.read().partition("\n## ")[0]
+    description = re.sub(r"<!--.*?-->\n?|!\[[^]]*\]\([^)]*\)\n?", "",
+                         description, flags=re.S)
+    home = os.environ.get("DFGNN_HOME_PAGE")
+    links = f"Home-page: {home}\nProject-URL: Source, {home}\n" if home else ""
+    return METADATA.format(version=version, links=links,
+                           description=description)
 
 
 def platform_tag():
@@ -74,7 +112,12 @@ def contents(options):
         yield os.path.relpath(path, HERE), read(path)
     yield ("dfgnn/lib/libdfgnn.so.0",
            (read if options.platform else read_stripped)(options.library))
-    for name, path in sorted(dependencies(options.library).items()):
+    needed = dependencies(options.library)
+    for name in COMMANDS if options.commands else ():
+        path = os.path.join(options.commands, name)
+        yield f"dfgnn/lib/bin/{name}", read_stripped(path)
+        needed.update(dependencies(path))
+    for name, path in sorted(needed.items()):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
         yield "dfgnn/lib/tuning.db", read(options.store)
@@ -116,6 +159,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
     parser.add_argument("--store")
+    parser.add_argument("--commands", help="folder of dfgnn-tune, dfgnn-bench "
+                        "and dfgnn-graph, to be brought along")
     parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)
     parser.add_argument("--platform", help="the wheel's tag, such as "
@@ -130,7 +175,9 @@ def main():
     info = f"dfgnn-{options.version}.dist-info"
     files = list(contents(options))
     files.append((f"{info}/METADATA",
-                  METADATA.format(version=options.version).encode()))
+                  metadata(options.version).encode()))
+    if options.commands:
+        files.append((f"{info}/entry_points.txt", ENTRY_POINTS.encode()))
     files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode()))
     if options.license:
         files.append((f"{info}/LICENSE", read(options.license)))
@@ -145,7 +192,8 @@ def main():
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in files:
             entry = zipfile.ZipInfo(name)  # dated 1980: always the same bytes
-            entry.external_attr = 0o644 << 16
+            program = name.startswith("dfgnn/lib/bin/")
+            entry.external_attr = (0o755 if program else 0o644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, data)
     print(path)

@@ -1,8 +1,11 @@
 #!/bin/sh
-# From a checkout to a tuned call: builds dfgnn, tunes it on the Cora citation
-# graph, and shows what a program that links the library then gets.
+# From a checkout to a faster model: builds dfgnn, tunes it on the Cora citation
+# graph, shows what a program that links the library then gets, and installs the
+# Python package with its commands.
 #
 #   BUILD=DIR     where to build (default build-quickstart in the checkout)
+#   PYTHON=FILE   the Python to install into, which has torch; by default a new
+#                 virtual environment that sees the packages of python3
 #   DFGNN_STORE=F the store to tune into (default: a file in BUILD)
 set -eu
 
@@ -49,3 +52,27 @@ problem='--op gt --dim 128'
   show dfgnn-tune explain data/cora.npz $problem
   show dfgnn-bench data/cora.npz $problem --variants tuned,rule,paper,unfused
 }
+
+# ---- the Python package -------------------------------------------------------
+echo "quickstart: making the Python package" >&2
+cd "$build"
+quietly make wheel-here DIST="$build/dist"
+if [ -z "${PYTHON-}" ]; then
+  venv=$build/venv
+  [ -x "$venv/bin/python" ] ||
+    quietly python3 -m venv --system-site-packages "$venv"
+  PYTHON=$venv/bin/python
+fi
+quietly "$PYTHON" -m pip install --disable-pip-version-check --no-deps \
+  --force-reinstall "$build"/dist/dfgnn-*.whl
+version=$("$PYTHON" -c 'import dfgnn; print(dfgnn.version())')
+
+printf '\ndfgnn %s is installed for %s.\n' "$version" "$PYTHON"
+activate=$(dirname "$PYTHON")/activate
+if [ -e "$activate" ]; then
+  printf 'To use it:\n\n    . %s\n' "$activate"
+fi
+if ! "$PYTHON" -c 'import torch_geometric' 2>/dev/null; then
+  printf '\nThe examples want PyTorch and PyG:\n\n    %s -m pip install %s\n' \
+    "$PYTHON" 'torch torch_geometric'
+fi

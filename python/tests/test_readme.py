@@ -1,0 +1,69 @@
+"""The first example of README.md runs as it is written, and makes a model of
+PyG's layers run by dfgnn's kernels with the same numbers."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch_geometric")
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def first_example():
+    with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    found = re.search(r"<!-- first example -->\n```python\n(.*?)```", text,
+                      re.S)
+    assert found, "README.md has no block marked as the first example"
+    return found[1]
+
+
+def run(code, folder):
+    """Runs the code as a file of a user's in an empty folder."""
+    path = folder / "first.py"
+    path.write_text(code)
+    done = subprocess.run([sys.executable, str(path)], cwd=folder, text=True,
+                          env={**os.environ, "DFGNN_STORE": "",
+                               "XDG_DATA_HOME": str(folder)},
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_example_runs_as_written(tmp_path):
+    printed = run(first_example(), tmp_path)
+    assert "accelerated 2 of 2 layers" in printed
+    assert re.search(r"a step took [\d.]+ ms and takes [\d.]+ ms", printed)
+
+
+def test_the_first_example_keeps_the_numbers(tmp_path):
+    setup = first_example().partition("before = milliseconds()")[0]
+    printed = run(setup + """
+model, data.x = model.double(), data.x.double()
+
+def numbers():
+    model.zero_grad()
+    out = model.eval()(data.x, data.edge_index)
+    out.square().sum().backward()
+    return [out, *(p.grad.clone() for p in model.parameters())]
+
+was = numbers()
+dfgnn.accelerate(model)
+assert type(model.convs[0]).__module__.startswith("dfgnn")
+for now, before in zip(numbers(), was):
+    torch.testing.assert_close(now, before, rtol=1e-9, atol=1e-9)
+print(len(was), "tensors")
+""", tmp_path)
+    assert int(printed.split()[0]) > 5
+
+
+def test_the_first_screen_compares_with_more_than_eager_pyg():
+    with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
+        first = file.read().partition("\n## ")[0]
+    head = re.search(r"^\| model \|.*$", first, re.M)[0]
+    assert "PyG compiled" in head and "memory" in head
+    assert len(re.findall(r"^\| \w.*$", first, re.M)) >= 6

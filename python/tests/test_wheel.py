@@ -1,0 +1,128 @@
+"""A wheel has metadata, commands, and files that its record lists; the backend
+that pip calls makes one."""
+
+import csv
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+
+PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.insert(0, PYTHON)
+import build_backend  # noqa: E402
+import make_wheel  # noqa: E402
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    """Of a shell as the library and as each command: what is in the wheel
+    does not matter here, and what they link is brought along."""
+    commands = tmp_path / "tools"
+    commands.mkdir()
+    for name in make_wheel.COMMANDS:
+        shutil.copy("/bin/sh", commands / name)
+    subprocess.run(
+        [sys.executable, os.path.join(PYTHON, "make_wheel.py"), "--library",
+         "/bin/sh", "--version", "7.8", "--commands", str(commands), "--out",
+         str(tmp_path / "dist")], check=True, stdout=subprocess.DEVNULL)
+    path, = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def test_metadata_say_what_the_package_is(wheel):
+    text = wheel.read("dfgnn-7.8.dist-info/METADATA").decode()
+    head, _, description = text.partition("\n\n")
+    for field in ("Name: dfgnn", "Version: 7.8", "Summary: ", "Author: ",
+                  "License: Apache-2.0", "Classifier: ", "Keywords: ",
+                  "Requires-Dist: torch>=",
+                  "Description-Content-Type: text/markdown"):
+        assert f"\n{field}" in "\n" + head, field
+    assert "dfgnn.accelerate(model)" in description
+    assert "<!--" not in description
+
+
+def test_a_home_page_is_named_if_it_is_known(monkeypatch):
+    monkeypatch.delenv("DFGNN_HOME_PAGE", raising=False)
+    assert "Home-page" not in make_wheel.metadata("1")
+    monkeypatch.setenv("DFGNN_HOME_PAGE", "https://example.org/dfgnn")
+    assert "\nHome-page: https://example.org/dfgnn\n" in \
+        make_wheel.metadata("1")
+
+
+def test_commands_are_programs_with_entry_points(wheel):
+    points = wheel.read("dfgnn-7.8.dist-info/entry_points.txt").decode()
+    for name in make_wheel.COMMANDS:
+        info = wheel.getinfo(f"dfgnn/lib/bin/{name}")
+        assert info.external_attr >> 16 & 0o111 == 0o111
+        assert f"\n{name} = dfgnn._commands:{name[6:]}\n" in points
+
+
+def test_the_record_lists_every_file(wheel):
+    import base64
+    rows = list(csv.reader(io.StringIO(
+        wheel.read("dfgnn-7.8.dist-info/RECORD").decode())))
+    assert {row[0] for row in rows} == set(wheel.namelist())
+    for name, digest, size in rows[:-1]:
+        data = wheel.read(name)
+        raw = hashlib.sha256(data).digest()
+        assert digest == "sha256=" + base64.urlsafe_b64encode(raw).rstrip(
+            b"=").decode()
+        assert int(size) == len(data)
+
+
+def test_a_command_gets_what_the_wheel_brings(tmp_path, monkeypatch):
+    from dfgnn import _commands
+    lib = tmp_path / "lib"
+    (lib / "bin").mkdir(parents=True)
+    (lib / "tuning.db").write_text("")
+    program = lib / "bin" / "dfgnn-tune"
+    program.write_text('#!/bin/sh\necho "$1 $LD_LIBRARY_PATH"\n'
+                       'echo "$DFGNN_PACKAGE_STORE"\n')
+    program.chmod(0o755)
+    code = (f"import sys; sys.path.insert(0, {PYTHON!r})\n"
+            f"from dfgnn import _commands\n_commands._LIB = {str(lib)!r}\n"
+            "sys.argv[1:] = ['doctor']\n_commands.tune()")
+    monkeypatch.delenv("DFGNN_PACKAGE_STORE", raising=False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/before")
+    printed = subprocess.run([sys.executable, "-c", code], check=True,
+                             text=True, stdout=subprocess.PIPE).stdout
+    assert printed == f"doctor {lib}/needed:/before\n{lib}/tuning.db\n"
+    monkeypatch.setattr(_commands, "_LIB", str(tmp_path))
+    with pytest.raises(SystemExit, match="make install"):
+        _commands.graph()
+
+
+def test_the_backend_makes_a_wheel_in_a_configured_folder(tmp_path):
+    """make is this Makefile's, which says what it was asked for."""
+    build, wheels = tmp_path / "build", tmp_path / "wheels"
+    build.mkdir(), wheels.mkdir()
+    (build / "Makefile").write_text(
+        "wheel-here:\n\techo '$(PYTHON)' >'$(DIST)/dfgnn-1-py3-none-any.whl'"
+        "\n")
+    name = build_backend.build_wheel(str(wheels), {"build": str(build)})
+    assert name == "dfgnn-1-py3-none-any.whl"
+    assert os.listdir(wheels) == [name]
+    assert (wheels / name).read_text().strip() == sys.executable
+
+
+def test_the_backend_says_what_is_missing(tmp_path):
+    (tmp_path / "Makefile").write_text("wheel-here:\n\tfalse\n")
+    with pytest.raises(SystemExit, match="tools/setup.sh"):
+        build_backend.build_wheel(str(tmp_path), {"build": str(tmp_path)})
+
+
+def test_the_source_archive_has_what_a_build_needs(tmp_path):
+    name = build_backend.build_sdist(str(tmp_path))
+    with tarfile.open(tmp_path / name) as archive:
+        files = {member.name.partition("/")[2] for member in archive}
+    assert {"PKG-INFO", "pyproject.toml", "configure.ac", "autogen.sh",
+            "python/build_backend.py", "include/dfgnn.h",
+            "kernels/sources.am"} <= files
+    assert not [name for name in files if name.endswith((".o", ".lo"))]
