@@ -8,14 +8,52 @@
 #               installed in a virtual environment, kept for the next time
 #   VENV=DIR    the virtual environment (default dfgnn/venv of the user's cache)
 #   TORCH=...   other packages than the versions below
+#
+# A line at its beginning says how long it will take here, by a piece of work that is
+# timed; limits follow it.  What a limit ends is said and counts as skipped: it
+# neither passed nor failed.
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build-check}
 jobs=$(nproc 2>/dev/null || echo 2)
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 ended= started=$(date +%s)
+
+# The unit of work: a small program compiled four times, one after the other, on
+# each processor at once, in hundredths of a second.  It takes UNIT_REFERENCE on
+# an idle machine of 2 cores.  CORE_MINUTES of a core is a guess for all of this,
+# to be mended by what the last lines of a run say.
+UNIT_REFERENCE=50 CORE_MINUTES=40
+measure_unit() {
+  begin=$(date +%s%N)
+  for _ in $(seq "$jobs"); do
+    for _ in 1 2 3 4; do
+      ${CC:-cc} -O2 -I"$top" -DABI_HEADER='"tests/abi/header_3.h"' \
+        -DABI_STATE=3 -c "$top/tests/abi/program.c" -o /dev/null
+    done &
+  done
+  wait
+  unit=$((($(date +%s%N) - begin) / 10000000))
+  [ $unit -gt 0 ] || unit=1
+}
+
+# limit SECONDS: as many as SECONDS on the idle machine are here
+limit() {
+  scaled=$(($1 * unit / UNIT_REFERENCE))
+  [ $scaled -gt "$1" ] || scaled=$1
+  echo "$scaled"
+}
+
+# say_ended NAME SECONDS
+say_ended() {
+  echo "check: $1 was ended by its limit of $2 s: not all of it ran" >&2
+  ended="$ended $1"
+  skipped=$((skipped + 1))
+}
 
 finish() {
+  [ -z "$ended" ] || echo "check: ended by a limit:$ended" >&2
+  echo "check: $((($(date +%s) - started) / 60)) minutes with $jobs processors" >&2
   echo "$passed passed, $failed failed, $skipped skipped"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
   exit
@@ -60,6 +98,11 @@ count_suite() {
   failed=1
   finish
 }
+measure_unit
+echo "check: about $((CORE_MINUTES * unit / UNIT_REFERENCE / jobs + 1)) minutes" \
+  "here, with $jobs processors; a unit of work takes $unit hundredths of a" \
+  "second, $UNIT_REFERENCE on the machine that the figure is of" >&2
+
 rm -rf "$build"
 mkdir -p "$build"
 
@@ -95,9 +138,9 @@ make_venv() {
   rm -rf "$venv"
   python3 -m venv "$venv" || return
   # shellcheck disable=SC2086
-  timeout 480 "$venv/bin/pip" install -q --no-cache-dir $python_packages &&
-    echo "$python_packages" >"$venv/packages" && return
-  [ $? -ne 124 ] || echo 'torch could not be installed in 8 minutes'
+  timeout "$(limit 480)" "$venv/bin/pip" install -q --no-cache-dir \
+    $python_packages && echo "$python_packages" >"$venv/packages" && return
+  [ $? -ne 124 ] || echo "torch could not be installed in $(limit 480) s"
   rm -rf "$venv"
   return 1
 }
@@ -115,8 +158,10 @@ check_python() {
     skip_python "$(tail -n 1 venv.log)"
     return
   }
-  TEST_QUICK=1 timeout 900 make check-python PYTHON="$venv/bin/python" \
-    >python.log 2>&1
+  # INT lets pytest say what has passed until then
+  seconds=$(limit 1500)
+  TEST_QUICK=1 timeout -s INT -k 60 "$seconds" make check-python \
+    PYTHON="$venv/bin/python" >python.log 2>&1
   status=$?
   set -- $(awk '/ in [0-9.]+s/ { for (i = 2; i <= NF; i++) {
       if ($i ~ /^passed/) p = $(i - 1)
@@ -124,8 +169,14 @@ check_python() {
       if ($i ~ /^skipped/) s = $(i - 1) } }
     END { print p + 0, f + 0, s + 0 }' python.log)
   passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
-  [ $status -eq 0 ] && return
-  [ "$2" -gt 0 ] || failed=$((failed + 1))
+  case $status in
+  0) return ;;
+  124 | 137)
+    say_ended python "$seconds"
+    [ "$2" -gt 0 ] || return
+    ;;
+  *) [ "$2" -gt 0 ] || failed=$((failed + 1)) ;;
+  esac
   tail -n 60 python.log >&2
 }
 [ "${PYTHON_TESTS:-1}" = 0 ] || check_python
