@@ -27,6 +27,12 @@ REAL_PRAGMA_OF(GCC target(REAL_TARGET))
 #endif
 #endif
 
+/* Loops become vectors from -O3 on, and a choice between two values only if
+ * both may be computed. */
+#ifndef __clang__
+#pragma GCC optimize("O3", "no-trapping-math", "no-math-errno")
+#endif
+
 #include "kernels/program/cpu/evaluate.h"
 
 #define NAME_OF(table) dfgnn__program_##table

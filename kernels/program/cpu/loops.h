@@ -25,13 +25,21 @@
 static inline double real_exp(double x) { return exp(x); }
 static inline double real_tanh(double x) { return tanh(x); }
 #else
+static inline float float_of(int32_t bits) {
+  const union {
+    int32_t bits;
+    float x;
+  } both = {bits};
+  return both.x;
+}
+
 /* Cody and Waite's reduction and Cephes' polynomial: 2 ulp.  Without branches,
  * so that loops of it are vectors. */
 static inline float real_exp(float x) {
-  float a = x < -87.3f ? -87.3f : x;
-  a = a > 88.7f ? 88.7f : a;
-  float magic = a * 1.44269504f + 0x1.8p23f;
-  float n = magic - 0x1.8p23f;
+  float a = x > -87.3f ? x : -87.3f;
+  a = a < 88.7f ? a : 88.7f;
+  float n = a * 1.44269504f + 0x1.8p23f;
+  n -= 0x1.8p23f;
   float r = a - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
   float y = 1.9875691500e-4f;
@@ -42,12 +50,9 @@ static inline float real_exp(float x) {
   y = y * r + 5.0000001201e-1f;
   y = y * r * r + r + 1.0f;
   /* 2^n as two factors, since n may be 128 */
-  int32_t whole = (int32_t)n, half = whole / 2;
-  int32_t p = (half + 127) << 23, q = (whole - half + 127) << 23;
-  float scale, rest;
-  memcpy(&scale, &p, sizeof scale);
-  memcpy(&rest, &q, sizeof rest);
-  y = y * scale * rest;
+  int32_t whole = (int32_t)n, half = whole >> 1;
+  y = y * float_of((half + 127) << 23);
+  y = y * float_of((whole - half + 127) << 23);
   y = x < -103.9f ? 0.0f : y;
   y = x > 88.72283f ? INFINITY : y;
   return x != x ? x : y;
