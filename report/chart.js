@@ -21,9 +21,10 @@ function escaped(x) {
   return String(x).replace(/[&<>"']/g, c => "&#" + c.charCodeAt(0) + ";");
 }
 
-/* h`<b>${x}</b>` is markup in which x, unless it is markup, is text. */
+/* h`<b>${x}</b>` is markup in which x, unless it is markup, is text; where a
+ * line of it is broken and the next one indented, there is a blank. */
 function h(texts, ...values) {
-  return new Markup(texts.reduce(
+  return new Markup(texts.map(text => text.replace(/\n\s+/g, " ")).reduce(
       (made, text, i) => made + escaped(values[i - 1]) + text));
 }
 
@@ -238,9 +239,8 @@ function frame(c) {
   const columns = (c.x.ticks || ticksOf(c.x).map(x => [x, tickText(x)])).map(
       ([x, text]) => {
         const at = placeOn(c.x, x);
-        return h`<path class="g" d="M${px(at)} ${px(c.y.from)}V${
-            px(c.y.to)}"/>${c.x.turn ?
-            label(at, c.y.from + 14, "end", text, -30) :
+        return c.x.turn ? label(at, c.y.from + 14, "end", text, -30) :
+            h`<path class="g" d="M${px(at)} ${px(c.y.from)}V${px(c.y.to)}"/>${
             label(at, c.y.from + 17, "middle", text)}`;
       });
   const middle = (c.x.from + c.x.to) / 2;

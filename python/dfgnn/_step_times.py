@@ -11,21 +11,25 @@ from . import _fallbacks
 
 
 class Spread(NamedTuple):
-    """A median of milliseconds, and half the distance of the quartiles over
-    it."""
+    """A median of milliseconds between its quartiles."""
     ms: float
-    noise: float
+    low: float
+    high: float
+
+    @property
+    def noise(self):
+        """Half the distance of the quartiles over the median."""
+        return (self.high - self.low) / 2 / self.ms if self.ms else 0.0
 
     def __str__(self):
         return f"{self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %"
 
 
 def _spread(values):
-    middle = statistics.median(values)
-    if len(values) < 2 or not middle:
-        return Spread(middle, 0.0)
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return Spread(middle, (high - low) / 2 / middle)
+    if len(values) < 2:
+        return Spread(*values * 3)
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(middle, low, high)
 
 
 class Timed(NamedTuple):
@@ -41,9 +45,9 @@ class Timed(NamedTuple):
 
     @property
     def slower(self):
-        """Whether it is slower by more than 5 % and than the noise."""
-        noise = max(0.05, self.before.noise + self.after.noise)
-        return self.after.ms > self.before.ms * (1 + noise)
+        """Whether it is slower by more than 5 % and beyond the quartiles."""
+        return self.after.ms > 1.05 * self.before.ms and \
+            self.after.low > self.before.high
 
     def __str__(self):
         return (f"{self.name or '(model)'}: {self.kind}, {self.before} -> "
@@ -55,7 +59,7 @@ class Times:
 
     before, after: the whole step, as :class:`Spread`.
     layers: the layers that have kernels, and those that were kept, as
-        :class:`Timed`; slower: those of them that got slower.
+        :class:`Timed`, if the step ran them; slower: those of them that got slower.
     others: other modules that take a tenth of the step or more.
     fallbacks: (layer's name, reason, calls a step) of the calls that took
         their library's own path.
@@ -234,7 +238,9 @@ def measure(model, step, layers, plainly, rounds):
             for side in parts])
     found = [one for one in (timed(*other) for other in others)
              if one.after.ms >= 0.1 * after.ms]
-    return Times(before, after, [timed(*layer) for layer in layers],
+    ran = [one for one in (timed(*layer) for layer in layers)
+           if one.before.ms or one.after.ms]
+    return Times(before, after, ran,
                  sorted(found, key=lambda one: -one.after.ms),
                  [(name, reason, round(count / (2 * rounds)))
                   for (name, reason), count in fallen.items()])

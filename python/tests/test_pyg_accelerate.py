@@ -200,9 +200,11 @@ def test_after_names_what_got_slower_and_what_fell_back(edges):
 
 def test_a_slower_layer_is_named():
     from dfgnn._step_times import Spread, Times, Timed
-    slow = Timed("gcn", "GCNConv", Spread(1.0, 0.02), Spread(1.2, 0.03))
-    same = Timed("gat", "GATConv", Spread(1.0, 0.2), Spread(1.2, 0.1))
-    times = Times(Spread(2.0, 0.0), Spread(2.4, 0.0), [slow, same], [], [])
+    slow = Timed("gcn", "GCNConv", Spread(1.0, 0.98, 1.1),
+                 Spread(1.2, 1.15, 1.3))
+    same = Timed("gat", "GATConv", Spread(1.0, 0.8, 1.2),
+                 Spread(1.2, 1.1, 1.3))
+    times = Times(Spread(2.0, 2, 2), Spread(2.4, 2, 3), [slow, same], [], [])
     assert times.slower == [slow]
     assert "gcn: GCNConv" in str(times) and str(times).count("SLOWER") == 1
 

@@ -90,6 +90,11 @@ new Function("text", script.slice(0, script.indexOf("/* start.js")) + `
       data.graphs.map(g => h\`<div>\${graphBody(data, g)}</div>\`)}\`));
   for (const show of Object.keys(SHOWS))
     mapTable(data, show);
+  for (const [low, high] of [[1e-307, 1e15], [1, 1], [1, NaN], [0, Infinity],
+                             [-1e300, 1e300], [3, 4]])
+    for (const log of [true, false])
+      if (ticksOf({low, high, log}).length > 32)
+        throw new Error("ticks from " + low + " to " + high);
   for (const order of Object.keys(ORDERS))
     problemList(data, ["a"], order);
 `)(text);
