@@ -1,16 +1,14 @@
-/* kernels.c - the inner loops of CPU SpMM for one instruction set and
- * storage type */
-#include "kernels/common/cpu_panel.h"
-#include "kernels/spmm/cpu/spmm.h"
+/* add.h - sums of copies, and the gradients of their weights; a part of
+ * kernels.c */
 
 enum {
   PANEL = 8, /* vectors of sums kept in registers */
-  CHUNK = DFGNN_CPU_SPMM_CHUNK,
+  ADD_CHUNK = DFGNN_CPU_ADD_CHUNK,
   DOT_FLIGHT = 4
 };
 
-typedef struct gather {
-  const dfgnn_cpu_spmm *job;
+typedef struct adding {
+  const sums_job *job;
   const char *base;
   const int32_t *index;
   int64_t count, ahead;
@@ -19,13 +17,13 @@ typedef struct gather {
   storage *out; /* NULL: the result goes to sum */
   scalar *sum;
   scalar after;
-} gather;
+} adding;
 
 /* Sums `width` vectors of the features from d on, `flight` edges at a time;
  * the last vector is cut to t if cut. */
-CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
-                      const int flight, const int cut, const int weighted) {
-  int64_t stride = g->job->from.node, e = 0;
+CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
+                          const int flight, const int cut, const int weighted) {
+  int64_t stride = g->job->far.first.node, e = 0;
   const char *base = g->base + d * (int64_t)sizeof(storage);
   int64_t bytes = g->job->pieces.dim * (int64_t)sizeof(storage);
   int64_t ahead = d == 0 ? g->ahead : 0;
@@ -64,7 +62,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
   }
 }
 
-CPU_INLINE void panels(const gather *g, const int weighted) {
+CPU_INLINE void add_panels(const adding *g, const int weighted) {
   int64_t dim = g->job->pieces.dim;
   tail t = v_tail(dim % VECTOR);
   for (int64_t d = 0; d < dim; d += PANEL * VECTOR) {
@@ -74,10 +72,10 @@ CPU_INLINE void panels(const gather *g, const int weighted) {
     switch (width < PANEL ? 2 * width + cut : 2 * PANEL + cut) {
 #define CASE(width, flight)                                                    \
   case 2 * width:                                                              \
-    panel(g, d, t, width, flight, 0, weighted);                                \
+    add_panel(g, d, t, width, flight, 0, weighted);                            \
     break;                                                                     \
   case 2 * width + 1:                                                          \
-    panel(g, d, t, width, flight, 1, weighted);                                \
+    add_panel(g, d, t, width, flight, 1, weighted);                            \
     break
       CASE(1, 4);
       CASE(2, 4);
@@ -92,33 +90,17 @@ CPU_INLINE void panels(const gather *g, const int weighted) {
   }
 }
 
-static CPU_TARGET void plain_panels(const gather *g) { panels(g, 0); }
-static CPU_TARGET void weighted_panels(const gather *g) { panels(g, 1); }
+static CPU_TARGET void plain_panels(const adding *g) { add_panels(g, 0); }
+static CPU_TARGET void weighted_panels(const adding *g) { add_panels(g, 1); }
 
-/* The position of the first weight of walked edge e. */
-CPU_INLINE int64_t weight_at(const dfgnn_cpu_spmm *job, int64_t e) {
-  return (job->edge ? dfgnn__cpu_edge(job->offsets64, job->edge, e) : e) *
-         job->heads;
-}
-
-CPU_INLINE void find_factors(scalar *to, const dfgnn_cpu_spmm *job,
-                             int64_t head, int64_t begin, int64_t count) {
+CPU_INLINE void find_factors(scalar *to, const sums_job *job, int64_t head,
+                             int64_t begin, int64_t count) {
   const scalar *scale = job->scale, *weight = job->weight;
   const int32_t *index = job->indices + begin;
   for (int64_t e = 0; e < count; e++)
     to[e] = scale ? scale[index[e]] : 1;
   for (int64_t e = 0; weight && e < count; e++)
-    to[e] *= weight[weight_at(job, begin + e) + head];
-}
-
-/* The factor of a row's sum; 1 for an empty row, whose sum stays 0. */
-CPU_INLINE scalar after_of(const dfgnn_cpu_spmm *job, int64_t row) {
-  const scalar *after = job->after;
-  double degree =
-      (double)(dfgnn__cpu_edge(job->offsets64, job->offsets, row + 1) -
-               dfgnn__cpu_edge(job->offsets64, job->offsets, row));
-  double factor = after && degree > 0 ? (double)after[row] : 1;
-  return (scalar)(job->mean && degree > 0 ? factor / degree : factor);
+    to[e] *= weight[edge_id(job, begin + e) * job->heads + head];
 }
 
 /* ---- gradients of weights ------------------------------------------------ */
@@ -142,38 +124,29 @@ CPU_INLINE void products(scalar *to, const storage *own,
   CPU_EACH(u, flight) { to[u] = v_sum(a[u]); }
 }
 
-CPU_INLINE scalar element(const char *p) {
-#if CPU_DTYPE == CPU_F16
-  return dfgnn__f16_to_float(*(const storage *)p);
-#elif CPU_DTYPE == CPU_BF16
-  return dfgnn__bf16_to_float(*(const storage *)p);
-#else
-  return *(const storage *)p;
-#endif
-}
-
 /* The same for features that are not adjacent: all pieces of a head at once. */
-CPU_INLINE void strided_products(scalar *to, const dfgnn_cpu_spmm *job,
+CPU_INLINE void strided_products(scalar *to, const sums_job *job,
                                  const char *own, const char *base,
                                  const int32_t *index, int64_t count) {
   for (int64_t e = 0; e < count; e++) {
-    const char *x = base + index[e] * job->from.node;
+    const char *x = base + index[e] * job->far.first.node;
     scalar sum = 0;
     for (int64_t d = 0; d < job->dim; d++)
-      sum += element(own + d * job->own.feature) *
-             element(x + d * job->from.feature);
+      sum += element((const storage *)(own + d * job->own.first.feature)) *
+             element((const storage *)(x + d * job->far.first.feature));
     to[e] = sum;
   }
 }
 
-static CPU_TARGET void weigh(const dfgnn_cpu_spmm *job, int64_t row,
-                             int64_t piece, int64_t begin, int64_t count) {
+static CPU_TARGET void weigh(const sums_job *job, int64_t row, int64_t piece,
+                             int64_t begin, int64_t count) {
   int64_t head = dfgnn__cpu_head_of(&job->pieces, piece);
-  const char *own = job->own.base + row * job->own.node + head * job->own.head;
-  const char *base = job->from.base + head * job->from.head;
+  const char *own = job->own.first.base + row * job->own.first.node +
+                    head * job->own.first.head;
+  const char *base = job->far.first.base + head * job->far.first.head;
   const int32_t *index = job->indices + begin;
   const scalar *scale = job->scale, *after = job->after;
-  scalar *grad = job->grad_weight, dots[CHUNK];
+  scalar *grad = job->grad_weight, dots[ADD_CHUNK];
   if (piece % job->pieces.per_head)
     return;
   if (job->pieces.per_head > 1)
@@ -182,7 +155,8 @@ static CPU_TARGET void weigh(const dfgnn_cpu_spmm *job, int64_t row,
     for (int64_t e = 0; e < count; e += DOT_FLIGHT) {
       const storage *x[DOT_FLIGHT];
       for (int u = 0; u < DOT_FLIGHT; u++)
-        x[u] = row_at(base, index[e + u < count ? e + u : e], job->from.node);
+        x[u] =
+            row_at(base, index[e + u < count ? e + u : e], job->far.first.node);
       if (e + DOT_FLIGHT <= count)
         products(dots + e, (const storage *)own, x, job->dim, DOT_FLIGHT);
       else
@@ -191,39 +165,29 @@ static CPU_TARGET void weigh(const dfgnn_cpu_spmm *job, int64_t row,
     }
   scalar factor = after ? after[row] : 1;
   for (int64_t e = 0; e < count; e++)
-    grad[weight_at(job, begin + e) + head] =
+    grad[edge_id(job, begin + e) * job->heads + head] =
         dots[e] * factor * (scale ? scale[index[e]] : 1);
 }
 
-/* ---- the aggregate ------------------------------------------------------- */
+/* ---- the sums ------------------------------------------------------------ */
 
-CPU_INLINE storage *own_row(const dfgnn_cpu_spmm *job, int64_t row,
-                            int64_t piece) {
-  return job->to.base
-             ? (storage *)(job->to.base + row * job->to.node +
-                           dfgnn__cpu_piece_at(&job->to, &job->pieces, piece))
-             : NULL;
-}
-
-static CPU_TARGET void fold(const void *data, int64_t row, int64_t piece,
-                            int64_t begin, int64_t end, void *state,
-                            int whole) {
-  const dfgnn_cpu_spmm *job = data;
+static CPU_TARGET void add(const void *data, int64_t row, int64_t piece,
+                           int64_t begin, int64_t end, void *state, int whole) {
+  const sums_job *job = data;
   int factored = job->scale || job->weight;
   int64_t head = dfgnn__cpu_head_of(&job->pieces, piece), e = begin;
-  scalar factors[CHUNK];
-  gather g = {.job = job,
-              .base = job->from.base +
-                      dfgnn__cpu_piece_at(&job->from, &job->pieces, piece),
+  scalar factors[ADD_CHUNK];
+  adding g = {.job = job,
+              .base = place(job, &job->far.first, 0, piece),
               .factors = factors,
               .fresh = 1,
               .sum = (scalar *)state + piece * job->pieces.dim,
               .after = whole ? after_of(job, row) : 1};
-  storage *out = own_row(job, row, piece);
+  storage *out = (storage *)place(job, &job->to, row, piece);
   do {
     g.index = job->indices + e;
-    g.count = end - e < CHUNK ? end - e : CHUNK;
-    g.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
+    g.count = end - e < ADD_CHUNK ? end - e : ADD_CHUNK;
+    g.ahead = edges_ahead(job, e);
     if (job->grad_weight)
       weigh(job, row, piece, e, g.count);
     if (job->to.base) {
@@ -239,24 +203,3 @@ static CPU_TARGET void fold(const void *data, int64_t row, int64_t piece,
     e += g.count;
   } while (e < end);
 }
-
-static CPU_TARGET void merge(const void *data, int64_t piece, void *to,
-                             const void *from, int64_t before, int64_t count) {
-  const dfgnn_cpu_spmm *job = data;
-  int64_t first = piece * job->pieces.dim;
-  (void)before, (void)count;
-  if (job->to.base)
-    add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
-}
-
-static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
-                              void *state) {
-  const dfgnn_cpu_spmm *job = data;
-  if (job->to.base)
-    store_times(own_row(job, row, piece),
-                (const scalar *)state + piece * job->pieces.dim,
-                job->pieces.dim, after_of(job, row));
-}
-
-const dfgnn_cpu_spmm_kernels CPU_TABLE_OF(dfgnn__cpu_spmm) = {fold, merge,
-                                                              finish};

@@ -1,4 +1,5 @@
-/* backward.h - the backward half of kernels.c */
+/* grades.h - gradients of copies, from what reductions found; a part of
+ * kernels.c */
 
 /* Bits of a loop: the gradients that reach an element. */
 enum {
@@ -10,7 +11,7 @@ enum {
 
 /* Each extreme has a pair, its gradient and its arg: one pair, or PNA's two. */
 typedef struct back {
-  const dfgnn_cpu_reduce *job;
+  const sums_job *job;
   const char *grad[2], *arg[2], *record;
   int64_t grad_node, arg_node;
   const int32_t *index, *number;
@@ -49,7 +50,7 @@ CPU_INLINE vec selected(const back *b, int pair, int64_t i, int64_t at,
 
 CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
                            const int cut, const int what) {
-  const dfgnn_cpu_reduce *job = b->job;
+  const sums_job *job = b->job;
   vec sum[WIDEST], own[WIDEST];
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
@@ -81,128 +82,102 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
   }
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
-    if (!b->fresh) /* to sum by chunks keeps the digits of a long sum */
-      sum[i] = v_add(s_load_cut(b->sum + at, t, cut), sum[i]);
-    if (b->out)
-      store_cut(b->out + at, sum[i], t, cut);
-    else
-      s_store_cut(b->sum + at, sum[i], t, cut);
+    end_sum(b->out ? b->out + at : NULL, b->sum + at, b->fresh, sum[i],
+            v_set(1), t, cut);
   }
 }
 
 /* Finds the number of each edge within its row of the graph. */
-CPU_INLINE void find_numbers(int32_t *to, const dfgnn_cpu_reduce *job,
-                             int64_t begin, int64_t count) {
+CPU_INLINE void find_numbers(int32_t *to, const sums_job *job, int64_t begin,
+                             int64_t count) {
   for (int64_t e = 0; e < count; e++)
-    to[e] = (int32_t)(dfgnn__cpu_edge(job->offsets64, job->edge, begin + e) -
-                      dfgnn__cpu_edge(job->offsets64, job->row_offsets,
-                                      job->indices[begin + e]));
+    to[e] = (int32_t)edge_number(job, begin + e, job->indices[begin + e]);
 }
 
-CPU_INLINE void fold_back(const dfgnn_cpu_reduce *job, int64_t row,
-                          int64_t piece, int64_t begin, int64_t end,
-                          void *state, int whole, const int what) {
+CPU_INLINE void fold_back(const sums_job *job, int64_t row, int64_t piece,
+                          int64_t begin, int64_t end, void *state, int whole,
+                          const int what) {
   int64_t dim = job->pieces.dim, e = begin;
   tail t = v_tail(dim % VECTOR);
-  int32_t numbers[DFGNN_CPU_REDUCE_CHUNK];
+  int32_t numbers[CHUNK];
   back b = {.job = job,
             .index = job->indices + begin,
             .number = numbers,
             .sum = (scalar *)state + piece * dim,
             .fresh = 1};
-  storage *out = (storage *)place(job, &job->grad_value, row, piece);
+  storage *out = (storage *)place(job, &job->to, row, piece);
   if (what & SELECT) {
     int max = job->op == DFGNN_OP_REDUCE_MAX;
     const dfgnn_cpu_table *grad =
-        what & SELECT_BOTH ? &job->grad_min : &job->grad_out;
-    const dfgnn_cpu_table *arg = max ? &job->arg_max : &job->arg_min;
+        what & SELECT_BOTH ? &job->reduced.least : &job->reduced.out;
+    const dfgnn_cpu_table *arg =
+        max ? &job->reduced.arg_max : &job->reduced.arg_min;
     b.grad[0] = place(job, grad, 0, piece);
     b.arg[0] = place(job, arg, 0, piece);
     b.grad_node = grad->node;
     b.arg_node = arg->node;
   }
   if (what & SELECT_BOTH) {
-    b.grad[1] = place(job, &job->grad_max, 0, piece);
-    b.arg[1] = place(job, &job->arg_max, 0, piece);
+    b.grad[1] = place(job, &job->reduced.most, 0, piece);
+    b.arg[1] = place(job, &job->reduced.arg_max, 0, piece);
   }
   if (what & THROUGH) {
-    b.own = (const storage *)place(job, &job->value, row, piece);
+    b.own = row_of(job, &job->own.first, row, piece);
     b.record = (const char *)record_of(job, 0, piece);
   }
   do {
     b.index = job->indices + e;
-    b.count =
-        end - e < DFGNN_CPU_REDUCE_CHUNK ? end - e : DFGNN_CPU_REDUCE_CHUNK;
-    b.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
+    b.count = end - e < CHUNK ? end - e : CHUNK;
+    b.ahead = edges_ahead(job, e);
     b.out = whole && e + b.count == end ? out : NULL;
     if (what & SELECT)
       find_numbers(numbers, job, e, b.count);
-#define PANEL(d, width, cut) back_panel(&b, d, t, width, cut, what)
-    EACH_PANEL(WIDEST, dim, PANEL);
-#undef PANEL
+#define PANEL_OF(d, width, cut) back_panel(&b, d, t, width, cut, what)
+    EACH_PANEL(WIDEST, dim, PANEL_OF);
+#undef PANEL_OF
     b.fresh = 0;
     e += b.count;
   } while (e < end);
 }
 
 #define BACK(name, what)                                                       \
-  static CPU_TARGET void fold_##name(const void *job, int64_t row,             \
-                                     int64_t piece, int64_t begin,             \
-                                     int64_t end, void *state, int whole) {    \
+  static CPU_TARGET void grade_##name(const void *job, int64_t row,            \
+                                      int64_t piece, int64_t begin,            \
+                                      int64_t end, void *state, int whole) {   \
     fold_back(job, row, piece, begin, end, state, whole, what);                \
   }
-BACK(select, SELECT)
-BACK(back_moments, THROUGH)
-BACK(back_pna, SELECT | SELECT_BOTH | THROUGH | SHARE)
-BACK(back_rest, THROUGH | SHARE)
-
-static CPU_TARGET void merge_sum(const void *data, int64_t piece, void *to,
-                                 const void *from, int64_t before,
-                                 int64_t count) {
-  const dfgnn_cpu_reduce *job = data;
-  int64_t first = piece * job->pieces.dim;
-  (void)before, (void)count;
-  add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
-}
-
-static CPU_TARGET void finish_sum(const void *data, int64_t row, int64_t piece,
-                                  void *state) {
-  const dfgnn_cpu_reduce *job = data;
-  store_times((storage *)place(job, &job->grad_value, row, piece),
-              (const scalar *)state + piece * job->pieces.dim, job->pieces.dim,
-              1);
-}
+BACK(pick, SELECT)
+BACK(spread, THROUGH)
+BACK(both, SELECT | SELECT_BOTH | THROUGH | SHARE)
+BACK(rest, THROUGH | SHARE)
 
 /* ---- PNA's records ------------------------------------------------------- */
 
-CPU_INLINE void record_row(const dfgnn_cpu_reduce *job, int64_t row,
-                           int64_t piece, double degree) {
+CPU_INLINE void record_row(const sums_job *job, int64_t row, int64_t piece,
+                           double degree) {
   vec share = v_set((scalar)(1 / degree));
   int64_t dim = job->pieces.dim;
   tail t = v_tail(dim % VECTOR);
   scalar *to = record_of(job, row, piece);
 #define LOAD(table, at, cut)                                                   \
-  load_cut((const storage *)place(job, &job->table, row, piece) + (at), t, cut)
+  load_cut(row_of(job, &job->reduced.table, row, piece) + (at), t, cut)
 #define RECORD(d, vectors, cut)                                                \
   CPU_EACH(i, vectors) {                                                       \
     int64_t at = d + i * VECTOR;                                               \
-    vec grad = v_mul(LOAD(grad_std, at, cut), share);                          \
-    s_store_cut(to + at, v_quotient(grad, LOAD(out_std, at, cut)), t, cut);    \
-    s_store_cut(to + job->width + at, LOAD(out, at, cut), t, cut);             \
-    s_store_cut(to + 2 * job->width + at,                                      \
-                v_mul(LOAD(grad_out, at, cut), share), t, cut);                \
+    vec grad = v_mul(LOAD(std, at, cut), share);                               \
+    s_store_cut(to + at, v_quotient(grad, LOAD(deviation, at, cut)), t, cut);  \
+    s_store_cut(to + job->width + at, LOAD(mean, at, cut), t, cut);            \
+    s_store_cut(to + 2 * job->width + at, v_mul(LOAD(out, at, cut), share), t, \
+                cut);                                                          \
   }
   EACH_PANEL(WIDEST, dim, RECORD);
 #undef RECORD
 #undef LOAD
 }
 
-static CPU_TARGET void record(const dfgnn_cpu_reduce *job, int64_t begin,
-                              int64_t end) {
+static CPU_TARGET void record(const sums_job *job, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
-    double degree =
-        (double)(dfgnn__cpu_edge(job->offsets64, job->row_offsets, i + 1) -
-                 dfgnn__cpu_edge(job->offsets64, job->row_offsets, i));
+    double degree = (double)degree_of(job, job->row_offsets, i);
     for (int64_t piece = 0; degree > 0 && piece < job->pieces.count; piece++)
       record_row(job, i, piece, degree);
   }
@@ -210,8 +185,7 @@ static CPU_TARGET void record(const dfgnn_cpu_reduce *job, int64_t begin,
 
 /* ---- scatter ------------------------------------------------------------- */
 
-static CPU_TARGET void scatter(const dfgnn_cpu_reduce *job,
-                               const dfgnn_cpu_table *to,
+static CPU_TARGET void scatter(const sums_job *job, const dfgnn_cpu_table *to,
                                const dfgnn_cpu_table *grad,
                                const dfgnn_cpu_table *arg, int64_t piece,
                                int64_t begin, int64_t end) {
@@ -220,20 +194,20 @@ static CPU_TARGET void scatter(const dfgnn_cpu_reduce *job,
     const int32_t *column =
         job->row_indices + dfgnn__cpu_edge(job->offsets64, job->row_offsets, i);
     const int32_t *number = (const int32_t *)place(job, arg, i, piece);
-    const char *from = place(job, grad, i, piece);
+    const storage *from = row_of(job, grad, i, piece);
     for (int64_t d = begin; d < end; d++)
       if (number[d] >= 0)
         ((scalar *)(sums + column[number[d]] * to->node))[d] +=
-            element(from + d * (int64_t)sizeof(storage));
+            element(from + d);
   }
 }
 
-static CPU_TARGET void narrow_columns(const dfgnn_cpu_reduce *job,
+static CPU_TARGET void narrow_columns(const sums_job *job,
                                       const dfgnn_cpu_table *from,
                                       int64_t begin, int64_t end) {
   for (int64_t j = begin; j < end; j++)
     for (int64_t piece = 0; piece < job->pieces.count; piece++)
-      store_times((storage *)place(job, &job->grad_value, j, piece),
+      store_times((storage *)place(job, &job->to, j, piece),
                   (const scalar *)place(job, from, j, piece), job->pieces.dim,
                   1);
 }

@@ -1,30 +1,19 @@
-/* kernels.c - the inner loops of CPU sums of messages for one instruction set
- * and storage type */
-#include "kernels/common/cpu_panel.h"
-#include "kernels/common/cpu_select.h"
-#include "kernels/message/cpu/message.h"
+/* messages.h - sums of computed messages, their gradients, and what reductions
+ * find of them; a part of kernels.c */
 
 enum {
-  WIDEST = 4, /* vectors of a panel */
-  CHUNK = DFGNN_CPU_MESSAGE_CHUNK,
-  WINDOW = DFGNN_CPU_MESSAGE_WINDOW,
-  FORWARD = DFGNN_CPU_MESSAGE_FORWARD,
-  COLUMNS = DFGNN_CPU_MESSAGE_COLUMNS,
-  ROWS = DFGNN_CPU_MESSAGE_ROWS,
   NONE = DFGNN_CPU_EDGES_NONE,
   GIVEN = DFGNN_CPU_EDGES_GIVEN,
   PROJECTED = DFGNN_CPU_EDGES_PROJECTED,
-  RELU = DFGNN_CPU_MESSAGE_RELU,
-  GATE = DFGNN_CPU_MESSAGE_GATE,
-  GATE_VALUE = DFGNN_CPU_MESSAGE_GATE_VALUE
+  RELU = DFGNN_MESSAGE_RELU,
+  GATE = DFGNN_MESSAGE_GATE,
+  GATE_VALUE = DFGNN_MESSAGE_GATE_VALUE
 };
-
-typedef dfgnn_cpu_message message_job;
 
 /* The compilers' vector extension divides in every instruction set. */
 CPU_INLINE vec v_over(vec a, vec b) { return a / b; }
 
-#include "kernels/message/cpu/project.h"
+#include "kernels/sums/cpu/project.h"
 
 /* ---- the message --------------------------------------------------------- */
 
@@ -89,7 +78,7 @@ CPU_INLINE int widest(const int kind) {
 
 /* The edges of a chunk of a row, for one piece. */
 typedef struct gather {
-  const message_job *job;
+  const sums_job *job;
   const storage *own, *own_gate;
   const char *far, *far_gate;
   const int32_t *index;
@@ -105,24 +94,10 @@ typedef struct gather {
   scalar after;
 } gather;
 
-CPU_INLINE int64_t edge_id(const message_job *job, int64_t e) {
-  return job->edge ? dfgnn__cpu_edge(job->offsets64, job->edge, e) : e;
-}
-
-CPU_INLINE void end_sum(storage *out, scalar *sum, int fresh, vec x, vec after,
-                        tail t, const int cut) {
-  if (!fresh)
-    x = v_add(s_load_cut(sum, t, cut), x);
-  if (out)
-    store_cut(out, v_mul(x, after), t, cut);
-  else
-    s_store_cut(sum, x, t, cut);
-}
-
-CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
-                      const int cut, const int pass, const int edges,
-                      const int kind) {
-  const message_job *job = g->job;
+CPU_INLINE void message_panel(const gather *g, int64_t d, tail t,
+                              const int width, const int cut, const int pass,
+                              const int edges, const int kind) {
+  const sums_job *job = g->job;
   const int gated = kind != RELU;
   const int both = pass == COLUMNS && gated;
   const int64_t bytes = job->pieces.dim * (int64_t)sizeof(storage);
@@ -188,47 +163,27 @@ CPU_INLINE void panel(const gather *g, int64_t d, tail t, const int width,
   }
 }
 
-/* ---- rows ---------------------------------------------------------------- */
-
-/* The address of a piece of a row; NULL if the table has no base.  Most
- * problems have one piece, for which nothing is divided. */
-CPU_INLINE char *place(const message_job *job, const dfgnn_cpu_table *t,
-                       int64_t row, int64_t piece) {
-  int64_t at = piece ? dfgnn__cpu_piece_at(t, &job->pieces, piece) : 0;
-  return t->base ? t->base + row * t->node + at : NULL;
-}
-
-/* The factor of a row's terms; 1 for an empty row, whose sum stays 0. */
-CPU_INLINE scalar after_of(const message_job *job, int64_t row) {
-  const scalar *after = job->after;
-  double degree =
-      (double)(dfgnn__cpu_edge(job->offsets64, job->offsets, row + 1) -
-               dfgnn__cpu_edge(job->offsets64, job->offsets, row));
-  double factor = after && degree > 0 ? (double)after[row] : 1;
-  return (scalar)(job->mean && degree > 0 ? factor / degree : factor);
-}
-
-CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
-                     int64_t begin, int64_t end, void *state, int whole,
-                     const int pass, const int edges, const int kind) {
+CPU_INLINE void add_messages(const sums_job *job, int64_t row, int64_t piece,
+                             int64_t begin, int64_t end, void *state, int whole,
+                             const int pass, const int edges, const int kind) {
   int64_t dim = job->pieces.dim, e = begin;
   tail t = v_tail(dim % VECTOR);
   const scalar *scale = job->scale;
   scalar factors[CHUNK];
-  gather g = {
-      .job = job,
-      .own = (const storage *)place(job, &job->own.first, row, piece),
-      .own_gate = (const storage *)place(job, &job->own.gate, row, piece),
-      .far = place(job, &job->far.first, 0, piece),
-      .far_gate = place(job, &job->far.gate, 0, piece),
-      .attr = place(job, &job->attr, 0, piece),
-      .grad_attr = place(job, &job->grad_attr, 0, piece),
-      .factors = scale ? factors : NULL,
-      .fresh = 1,
-      .sum = job->to.base ? (scalar *)state + piece * dim : NULL,
-      .sum_gate =
-          job->to_gate.base ? (scalar *)state + job->width + piece * dim : NULL,
-      .after = after_of(job, row)};
+  gather g = {.job = job,
+              .own = row_of(job, &job->own.first, row, piece),
+              .own_gate = row_of(job, &job->own.gate, row, piece),
+              .far = place(job, &job->far.first, 0, piece),
+              .far_gate = place(job, &job->far.gate, 0, piece),
+              .attr = place(job, &job->attr, 0, piece),
+              .grad_attr = place(job, &job->grad_attr, 0, piece),
+              .factors = scale ? factors : NULL,
+              .fresh = 1,
+              .sum = job->to.base ? (scalar *)state + piece * dim : NULL,
+              .sum_gate = job->to_gate.base
+                              ? (scalar *)state + job->width + piece * dim
+                              : NULL,
+              .after = after_of(job, row)};
   storage *out = (storage *)place(job, &job->to, row, piece);
   storage *out_gate = (storage *)place(job, &job->to_gate, row, piece);
   do {
@@ -237,16 +192,17 @@ CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
     g.count = end - e < CHUNK ? end - e : CHUNK;
     if (edges == PROJECTED && g.count > 0)
       g.projected = project_window(job, e, &g.count) + piece * dim;
-    g.ahead = job->prefetch ? job->edges - job->prefetch - e : 0;
+    g.ahead = edges_ahead(job, e);
     for (int64_t k = 0; scale && k < g.count; k++)
       factors[k] = scale[g.index[k]];
     if (whole && e + g.count == end) {
       g.out = out;
       g.out_gate = out_gate;
     }
-#define PANEL(d, width, cut) panel(&g, d, t, width, cut, pass, edges, kind)
-    EACH_PANEL(widest(kind), dim, PANEL);
-#undef PANEL
+#define PANEL_OF(d, width, cut)                                                \
+  message_panel(&g, d, t, width, cut, pass, edges, kind)
+    EACH_PANEL(widest(kind), dim, PANEL_OF);
+#undef PANEL_OF
     g.fresh = 0;
     e += g.count;
   } while (e < end);
@@ -272,52 +228,26 @@ CPU_INLINE void fold(const message_job *job, int64_t row, int64_t piece,
   static CPU_TARGET void sum_##name(const void *job, int64_t row,              \
                                     int64_t piece, int64_t begin, int64_t end, \
                                     void *state, int whole) {                  \
-    fold(job, row, piece, begin, end, state, whole, pass, edges, kind);        \
+    add_messages(job, row, piece, begin, end, state, whole, pass, edges,       \
+                 kind);                                                        \
   }
 EACH_FOLD(SUM)
 
-static CPU_TARGET void merge(const void *data, int64_t piece, void *to,
-                             const void *from, int64_t before, int64_t count) {
-  const message_job *job = data;
-  int64_t first = piece * job->pieces.dim;
-  (void)before, (void)count;
-  if (job->to.base)
-    add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
-  first += job->width;
-  if (job->to_gate.base)
-    add_to((scalar *)to + first, (const scalar *)from + first, job->pieces.dim);
-}
-
-static CPU_TARGET void finish(const void *data, int64_t row, int64_t piece,
-                              void *state) {
-  const message_job *job = data;
-  int64_t first = piece * job->pieces.dim;
-  if (job->to.base)
-    store_times((storage *)place(job, &job->to, row, piece),
-                (const scalar *)state + first, job->pieces.dim,
-                after_of(job, row));
-  first += job->width;
-  if (job->to_gate.base)
-    store_times((storage *)place(job, &job->to_gate, row, piece),
-                (const scalar *)state + first, job->pieces.dim,
-                after_of(job, row));
-}
-
-#include "kernels/message/cpu/reduce.h"
+#include "kernels/sums/cpu/message_extremes.h"
 
 /* ---- gradients of projections -------------------------------------------- */
 
 /* Replaces an edge's projected parts by their gradients. */
 CPU_INLINE void grade_piece(const sender *s, const receiver *r, int64_t dim,
-                            scalar factor, int64_t number, dfgnn_op op,
+                            scalar factor, int64_t number, int found,
                             const int kind) {
-  int sums = dfgnn__cpu_message_sums(op);
+  int sums = !found;
   for (int64_t d = 0; d < dim; d += VECTOR) {
     int cut = dim - d < VECTOR;
     tail t = v_tail(dim % VECTOR);
     inputs in = inputs_at(s, d, t, cut, PROJECTED, kind);
     vec grad = sums ? v_mul(v_set(factor), load_cut(r->out + d, t, cut))
-                    : gradient_at(r, d, t, cut, number, &in, op, kind);
+                    : gradient_at(r, d, t, cut, number, &in, found, kind);
     term y = term_of(in.x, in.gates, in.part, grad, COLUMNS, kind);
     s_store_cut((scalar *)s->part + d, y.edge, t, cut);
     if (kind == GATE_VALUE)
@@ -325,15 +255,14 @@ CPU_INLINE void grade_piece(const sender *s, const receiver *r, int64_t dim,
   }
 }
 
-CPU_INLINE void grade_window(const message_job *job, int64_t begin,
-                             int64_t count, int64_t *row, scalar *parts,
-                             const int kind) {
+CPU_INLINE void grade_window(const sums_job *job, int64_t begin, int64_t count,
+                             int64_t *row, scalar *parts, const int kind) {
   const scalar *scale = job->scale;
   for (int64_t k = 0; k < count; k++) {
     int64_t e = begin + k, column = job->indices[e];
     while (dfgnn__cpu_edge(job->offsets64, job->offsets, *row + 1) <= e)
       ++*row;
-    int64_t number = e - dfgnn__cpu_edge(job->offsets64, job->offsets, *row);
+    int64_t number = edge_number(job, e, *row);
     scalar factor = after_of(job, *row) * (scale ? scale[column] : 1);
     for (int64_t piece = 0; piece < job->pieces.count; piece++) {
       sender s = {0};
@@ -341,13 +270,13 @@ CPU_INLINE void grade_window(const message_job *job, int64_t begin,
       s.part = parts + k * job->projection.row + piece * job->pieces.dim;
       s.part_value = s.part + job->projection.padded_width;
       receiver r = receiver_of(job, *row, piece);
-      grade_piece(&s, &r, job->pieces.dim, factor, number, job->op, kind);
+      grade_piece(&s, &r, job->pieces.dim, factor, number, job->found, kind);
     }
   }
 }
 
 /* The row of an edge: the last that begins at or before it. */
-CPU_INLINE int64_t row_of_edge(const message_job *job, int64_t e) {
+CPU_INLINE int64_t row_of_edge(const sums_job *job, int64_t e) {
   int64_t low = 0, high = job->rows;
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
@@ -359,17 +288,17 @@ CPU_INLINE int64_t row_of_edge(const message_job *job, int64_t e) {
   return low;
 }
 
-static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
+static CPU_TARGET void edges(const dfgnn_cpu_sums *job, int64_t begin,
                              int64_t end, char *scratch, void *sums) {
   int64_t row = begin < end ? row_of_edge(job, begin) : 0;
   for (int64_t e = begin; e < end; e += WINDOW) {
     int64_t count = end - e < WINDOW ? end - e : WINDOW;
     project(job, e, count, scratch);
-    switch (job->kind) {
-    case DFGNN_CPU_MESSAGE_RELU:
+    switch (job->message) {
+    case DFGNN_MESSAGE_RELU:
       grade_window(job, e, count, &row, window_parts(scratch), RELU);
       break;
-    case DFGNN_CPU_MESSAGE_GATE:
+    case DFGNN_MESSAGE_GATE:
       grade_window(job, e, count, &row, window_parts(scratch), GATE);
       break;
     default:
@@ -381,17 +310,3 @@ static CPU_TARGET void edges(const dfgnn_cpu_message *job, int64_t begin,
       add_parameters(job, count, scratch, sums);
   }
 }
-
-/* ---- the table ----------------------------------------------------------- */
-
-const dfgnn_cpu_message_kernels CPU_TABLE_OF(dfgnn__cpu_message) = {
-#define SUM_AT(name, pass, edges, kind) [pass][edges][kind] = {sum_##name},
-#define REDUCED_AT(name, pass, edges, kind)                                    \
-  [pass][edges][kind] = {reduce_##name},
-    .pass = {EACH_FOLD(SUM_AT)},
-    .reduced = {EACH_FOLD(REDUCED_AT)},
-    .merge_reduced = merge_reduced,
-    .finish_reduced = finish_reduced,
-    .merge = merge,
-    .finish = finish,
-    .edges = edges};

@@ -1,5 +1,5 @@
 /* project.h - the projection of edge features, some edges at a time, and its
- * gradients; a part of kernels.c
+ * gradients; a part of messages.h
  *
  * A thread's scratch holds a dfgnn_cpu_window, the projected parts of its
  * edges, [WINDOW][row], the edges' features as scalars,
@@ -10,21 +10,11 @@
 
 enum { ROWS_BLOCK = 4, COLUMNS_BLOCK = CPU_ISA == CPU_AVX512 ? 4 : 2 };
 
-CPU_INLINE scalar storage_number(const storage *p) {
-#if CPU_DTYPE == CPU_F16
-  return dfgnn__f16_to_float(*p);
-#elif CPU_DTYPE == CPU_BF16
-  return dfgnn__bf16_to_float(*p);
-#else
-  return *p;
-#endif
-}
-
 CPU_INLINE scalar *window_parts(char *scratch) {
-  return (scalar *)(scratch + DFGNN_CPU_MESSAGE_HEAD);
+  return (scalar *)(scratch + DFGNN_CPU_HEAD);
 }
 
-CPU_INLINE scalar *window_fields(const message_job *job, char *scratch) {
+CPU_INLINE scalar *window_fields(const sums_job *job, char *scratch) {
   return window_parts(scratch) + WINDOW * job->projection.row;
 }
 
@@ -84,18 +74,16 @@ CPU_INLINE void multiply(scalar *to, int64_t to_row, const scalar *a,
 }
 
 /* Projects the walked edges begin .. begin + count - 1 into a scratch. */
-static CPU_TARGET void project(const message_job *job, int64_t begin,
+static CPU_TARGET void project(const sums_job *job, int64_t begin,
                                int64_t count, char *scratch) {
   const dfgnn_cpu_projection *p = &job->projection;
   const scalar *matrix = (const scalar *)p->matrix;
   scalar *fields = window_fields(job, scratch);
   for (int64_t k = 0; k < count; k++) {
-    int64_t e = job->edge
-                    ? dfgnn__cpu_edge(job->offsets64, job->edge, begin + k)
-                    : begin + k;
-    const storage *from = (const storage *)p->attr + e * p->fields;
+    const storage *from =
+        (const storage *)p->attr + edge_id(job, begin + k) * p->fields;
     for (int64_t f = 0; f < p->fields; f++)
-      fields[k * p->padded_fields + f] = storage_number(from + f);
+      fields[k * p->padded_fields + f] = element(from + f);
     fields[k * p->padded_fields + p->fields] = 1; /* for the offset */
   }
   multiply(window_parts(scratch), p->row, fields, p->padded_fields, 1, matrix,
@@ -104,7 +92,7 @@ static CPU_TARGET void project(const message_job *job, int64_t begin,
 
 /* Returns the projected parts of walked edge e and of the edges after it;
  * lowers *count to the number of them that the window has. */
-CPU_INLINE const scalar *project_window(const message_job *job, int64_t e,
+CPU_INLINE const scalar *project_window(const sums_job *job, int64_t e,
                                         int64_t *count) {
   const dfgnn_cpu_projection *p = &job->projection;
   char *scratch = p->scratch + (size_t)dfgnn__cpu_thread() * p->scratch_bytes;
@@ -126,8 +114,8 @@ CPU_INLINE const scalar *project_window(const message_job *job, int64_t e,
 
 /* Writes grad_attr of the window's edges; grade_window() has replaced their
  * parts by gradients. */
-CPU_INLINE void grade_fields(const message_job *job, int64_t begin,
-                             int64_t count, char *scratch) {
+CPU_INLINE void grade_fields(const sums_job *job, int64_t begin, int64_t count,
+                             char *scratch) {
   const dfgnn_cpu_projection *p = &job->projection;
   scalar *to = window_fields(job, scratch) + WINDOW * p->padded_fields;
   multiply(to, p->padded_fields, window_parts(scratch), p->row, 1,
@@ -139,7 +127,7 @@ CPU_INLINE void grade_fields(const message_job *job, int64_t begin,
 }
 
 /* Adds the window's part of the gradients of matrix and offset. */
-CPU_INLINE void add_parameters(const message_job *job, int64_t count,
+CPU_INLINE void add_parameters(const sums_job *job, int64_t count,
                                char *scratch, void *sums) {
   const dfgnn_cpu_projection *p = &job->projection;
   multiply(sums, p->row, window_fields(job, scratch), 1, p->padded_fields,
