@@ -15,9 +15,20 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+/* Makes the folder of the user's own store, which nobody has made before; the
+ * folder of any other is where somebody says that it is. */
 static dfgnn_status make_directories(const char *path) {
+  static const char own[] = "/dfgnn/tuning.db";
+  const size_t length = strlen(path);
   char directory[PATH_MAX];
   dfgnn__directory_of(directory, path);
+  if (length < sizeof own || strcmp(path + length - (sizeof own - 1), own))
+    return access(directory, F_OK)
+               ? dfgnn__fail(DFGNN_ERROR_STORE,
+                             "%s: there is no folder %s; make it, or name "
+                             "another store",
+                             path, directory)
+               : DFGNN_OK;
   int error = dfgnn__make_folders(directory);
   return error ? dfgnn__fail(DFGNN_ERROR_STORE,
                              "%s: cannot make the directory %s: %s", path,

@@ -1,6 +1,7 @@
 /* common_run.c - parses argv, runs the command, returns its status */
 #include "base/error.h"
 #include "tools/common.h"
+#include "tools/suggest.h"
 #include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -129,6 +130,27 @@ static const tool_command *find_command(const tool_program *program,
   return NULL;
 }
 
+static int unknown_command(const tool_program *program, const char *name) {
+  const char *names[64] = {NULL};
+  char hint[96];
+  for (int i = 0; program->commands[i] && i < 63; i++)
+    names[i] = program->commands[i]->name;
+  return tool_usage("unknown command '%s'%s", name,
+                    tool_suggest(hint, sizeof hint, name, "", names));
+}
+
+static int unknown_option(const tool_command *command, const char *given) {
+  const char *names[OPTION_COUNT + 1] = {NULL};
+  char hint[96], word[40];
+  int n = 0;
+  for (int i = 0; i < OPTION_COUNT; i++)
+    if (command->options >> i & 1)
+      names[n++] = tool_options[i].name;
+  snprintf(word, sizeof word, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+  return tool_usage("unknown or ambiguous option %s%s", given,
+                    tool_suggest(hint, sizeof hint, word, "--", names));
+}
+
 static int parse(tool_settings *settings, const tool_command *command, int argc,
                  char **argv, int *done, const tool_program *program) {
   struct option rows[OPTION_COUNT + 1] = {{0}};
@@ -160,7 +182,7 @@ static int parse(tool_settings *settings, const tool_command *command, int argc,
                           tool_options[optopt - 256].name);
       if (optopt)
         return tool_usage("unknown option -%c", optopt);
-      return tool_usage("unknown or ambiguous option %s", argv[optind - 1]);
+      return unknown_option(command, argv[optind - 1]);
     }
     if (option == OPTION_HELP || option == OPTION_VERSION) {
       *done = 1;
@@ -205,7 +227,7 @@ int tool_main(const tool_program *program, int argc, char **argv) {
     }
     command = find_command(program, argv[1]);
     if (!command)
-      return tool_usage("unknown command '%s'", argv[1]);
+      return unknown_command(program, argv[1]);
     snprintf(name_buffer, sizeof name_buffer, "%s %s", program->name,
              command->name);
     argc--;

@@ -167,6 +167,8 @@ dfgnn_status option_plan(tool_settings *settings, const tool_option *option,
 
 dfgnn_status option_device(tool_settings *settings, const tool_option *option,
                            const char *text) {
+  if (!strcmp(text, "gpu"))
+    text = "cuda";
   char *copy = strdup(text), *rest = copy, *item;
   int good = copy != NULL;
   while (good && (item = strsep(&rest, ",")))
@@ -226,9 +228,20 @@ dfgnn_status option_list(tool_settings *settings, const tool_option *option,
   return status;
 }
 
+/* Types as torch and NumPy spell them. */
+static const char *own_name(const tool_option *option, const char *text) {
+  static const char *const aliases[][2] = {
+      {"float16", "f16"}, {"half", "f16"},    {"bfloat16", "bf16"},
+      {"float32", "f32"}, {"float64", "f64"}, {"double", "f64"}};
+  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+    if (option->names == DFGNN_NAMES_DTYPE && !strcmp(text, aliases[i][0]))
+      return aliases[i][1];
+  return text;
+}
+
 dfgnn_status option_enumeration(const tool_option *option, void *slot,
                                 const char *text) {
-  return dfgnn__enumeration_parse(slot, option->names, text);
+  return dfgnn__enumeration_parse(slot, option->names, own_name(option, text));
 }
 
 dfgnn_status option_size(const tool_option *option, void *slot,

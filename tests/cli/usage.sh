@@ -5,6 +5,10 @@
 wrong_usage "no command" dfgnn-tune
 wrong_usage "unknown command 'tune'" dfgnn-tune tune
 wrong_usage "unknown or ambiguous option --nonsense" dfgnn-tune run --nonsense x
+wrong_usage "did you mean --dim?" dfgnn-tune run --dims 8 x
+wrong_usage "did you mean --time-limit?" dfgnn-tune run --timelimit=5 x
+wrong_usage "did you mean explain?" dfgnn-tune explian x
+wrong_usage "did you mean generate?" dfgnn-graph genrate x
 wrong_usage "unknown option -z" dfgnn-tune run -z x
 wrong_usage "--dim needs a value" dfgnn-tune run x --dim
 wrong_usage "takes no value" dfgnn-tune run x --cold=3
@@ -27,6 +31,23 @@ wrong_usage "no operand" dfgnn-bench
 wrong_usage "exclude each other" dfgnn-bench x --dispatch --regret
 # shellcheck disable=SC2154,SC2086
 wrong_usage "is no variant" dfgnn-bench "$small" $quick --variants tuned,nonsense
+
+promise "a name that is near none is suggested nothing"
+status 2 dfgnn-tune run --nonsense x
+! grep -q "did you mean" "$work/err" || fail "$(cat "$work/err")"
+
+promise "types and devices may be named as torch names them"
+status 0 dfgnn-tune explain "$small" --device cpu --dtype float16,bfloat16
+prints "f16"
+prints "bf16"
+status 1 env CUDA_VISIBLE_DEVICES= dfgnn-tune explain "$small" --device gpu
+says "cuda\\|CUDA\\|GPU"
+
+promise "a store in a folder that does not exist is an error"
+status 5 dfgnn-tune run "$small" --device cpu --op gat --budget 0.05 \
+  --store "$work/no/folder/t.db"
+says "there is no folder $work/no/folder"
+[ ! -e "$work/no" ] || fail "the folder was made"
 
 promise "a graph that is not there is a failure, not wrong usage"
 status 1 dfgnn-tune explain "$work/none.mtx" --device cpu

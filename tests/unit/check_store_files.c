@@ -13,12 +13,21 @@ START_TEST(a_missing_file_is_told_from_a_bad_one) {
 }
 END_TEST
 
-START_TEST(a_store_is_created_with_its_directories) {
-  snprintf(path, sizeof path, "%s/a b/c?d#e%%20/x.db", directory);
+START_TEST(the_users_own_store_is_created_with_its_directories) {
+  snprintf(path, sizeof path, "%s/a b/c?d#e%%20/dfgnn/tuning.db", directory);
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   dfgnn__store_close(store);
   ck_assert_int_eq(access(path, R_OK), 0);
   ck_assert_uint_eq(count_rows(NULL), 0);
+}
+END_TEST
+
+START_TEST(another_store_needs_the_directory_it_is_said_to_be_in) {
+  char folder[512];
+  snprintf(folder, sizeof folder, "%s/none", directory);
+  snprintf(path, sizeof path, "%s/x.db", folder);
+  ck_refused(DFGNN_STORE_WRITE, "there is no folder");
+  ck_assert_int_ne(access(folder, F_OK), 0);
 }
 END_TEST
 
@@ -351,7 +360,8 @@ END_TEST
 
 static void add(TCase *cases) {
   tcase_add_test(cases, a_missing_file_is_told_from_a_bad_one);
-  tcase_add_test(cases, a_store_is_created_with_its_directories);
+  tcase_add_test(cases, the_users_own_store_is_created_with_its_directories);
+  tcase_add_test(cases, another_store_needs_the_directory_it_is_said_to_be_in);
   tcase_add_test(cases, a_directory_or_a_pipe_is_refused);
   tcase_add_test(cases, a_pipe_beside_a_store_is_refused);
   tcase_add_test(cases, files_without_permission_are_refused);
