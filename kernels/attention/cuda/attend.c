@@ -75,12 +75,6 @@ typedef struct places {
   size_t bytes;
 } places;
 
-static char *take(places *at, void *workspace, int64_t count, size_t size) {
-  char *here = (char *)workspace + at->bytes;
-  at->bytes += dfgnn__align256((size_t)count * size);
-  return here;
-}
-
 static places place(const dfgnn_setting *s, const attend_plan *plan,
                     void *workspace) {
   const dfgnn_problem *problem = s->problem;
@@ -88,13 +82,15 @@ static places place(const dfgnn_setting *s, const attend_plan *plan,
   const int64_t heads = problem->heads;
   places at = {0};
   if (plan->norms_table)
-    at.norms = take(&at, workspace, s->matrix->sources * heads, size);
+    at.norms =
+        dfgnn__part(&at.bytes, workspace, s->matrix->sources * heads, size);
   if (problem->weights) /* finish_weights() reads lse; args may have none */
-    at.lse = take(&at, workspace, s->matrix->destinations * heads, size);
+    at.lse = dfgnn__part(&at.bytes, workspace, s->matrix->destinations * heads,
+                         size);
   if (plan->item_edges) { /* two partial results a cut: see row_of_unit() */
     const int64_t slots = s->matrix->edges / plan->item_edges * 2 * heads;
-    at.state = take(&at, workspace, slots * 2, size);
-    at.partial = take(&at, workspace, slots * problem->dim, size);
+    at.state = dfgnn__part(&at.bytes, workspace, slots * 2, size);
+    at.partial = dfgnn__part(&at.bytes, workspace, slots * problem->dim, size);
   }
   return at;
 }
@@ -166,27 +162,6 @@ static int packed(const attend_params *p, const dfgnn_problem *problem) {
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* Shares the units of a launch out to blocks; returns the number of blocks. */
-static int64_t share_out(attend_params *p, const dfgnn_setting *setting,
-                         const attend_plan *plan, int rows) {
-  const int block_rows = plan->warps * rows;
-  const int64_t units = p->schedule.units;
-  const int64_t resident = (int64_t)setting->device->units * (32 / plan->warps);
-  int64_t blocks = dfgnn__ceil_div(units, block_rows);
-  if (plan->span != ATTEND_ONCE && blocks > resident)
-    blocks = resident;
-  if (plan->span == ATTEND_DEALT) {
-    p->first_step = block_rows;
-    p->round_step = (int)(blocks * block_rows);
-    p->span = blocks * block_rows < units ? (int)units : block_rows;
-    return blocks;
-  }
-  p->round_step = block_rows;
-  p->span = p->first_step =
-      (int)(dfgnn__ceil_div(dfgnn__ceil_div(units, blocks), rows) * rows);
-  return dfgnn__ceil_div(units, p->span);
-}
-
 static int edge_mode_of(const dfgnn_problem *problem, int score) {
   const int dropout = problem->dropout ? EDGE_DROPOUT : 0;
   if (score == DFGNN_SCORE_GIVEN) /* scores in memory have their bias */
@@ -219,9 +194,10 @@ dfgnn_status dfgnn__attend_run(attend_params *p, int score,
       packed(p, &problem), edge_mode_of(&problem, score));
   if (p->schedule.units == 0)
     return DFGNN_OK;
-  p->group = 32 / rows;
   const dfgnn_grid grid = {
-      .blocks = {(unsigned)share_out(p, setting, plan, rows),
+      .blocks = {(unsigned)dfgnn__share_out(&p->share, setting,
+                                            p->schedule.units, plan->warps,
+                                            rows, plan->span),
                  (unsigned)lane->tiles},
       .threads = (unsigned)plan->warps * 32,
       /* A large L1 costs items 6 % on arxiv (H200, GT 1 x 128). */

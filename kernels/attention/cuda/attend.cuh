@@ -54,7 +54,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   };
 
   __device__ __forceinline__ explicit attend_row(const attend_params &params)
-      : map(params.group), p(params) {
+      : map(params.share.group), p(params) {
     k_lane = Score::KEY ? this->lane_base(p.key) : nullptr;
     v_lane = this->lane_base(p.value);
     key = DROPOUT ? dropout_key(p.dropout) : 0;
@@ -472,7 +472,7 @@ __global__ void __launch_bounds__(512, 1)
     attend(const __grid_constant__ attend_params p) {
   using row_t = attend_row<SCORE, T, VEC, L, U, HEADS, DIM, TILE, PACKED, EDGE>;
   __shared__ int taken;
-  const block_units<attend_params> units(p);
+  const block_units units(p.share, p.schedule.units);
   if (units.several) {
     if (threadIdx.x == 0)
       taken = units.at_once;
@@ -485,7 +485,7 @@ __global__ void __launch_bounds__(512, 1)
   int unit = units.first + units.own_ticket();
   if (unit >= units.last)
     return;
-  e.active = find_row(e.w, p.schedule, p.group, unit, units.last);
+  e.active = find_row(e.w, p.schedule, p.share.group, unit, units.last);
   work.fetch_row(e);
   while (unit < units.last) {
     const int next =

@@ -13,9 +13,7 @@ enum { DFGNN_SCORE_GIVEN = DFGNN_OP_GATV2 + 1 };
 
 typedef struct attend_params {
   row_schedule schedule;
-  /* A block starts at blockIdx.x * first_step and takes the units below that
-   * plus span, in rounds round_step apart; a row takes `group` lanes. */
-  int first_step, span, round_step, group;
+  block_share share;
   tensor_view query, key, value, out;
   const void *score_dst, *score_src, *att, *beta;
   const void *inverse_norms; /* AGNN, [M,H]; NULL: from the gathered row */

@@ -6,13 +6,6 @@
 #include "kernels/attention/cuda/attend.h"
 #include "kernels/attention/cuda/layout.h"
 
-/* How the units of a launch are shared out to blocks. */
-typedef enum attend_span {
-  ATTEND_ONCE = 0,  /* a block has one round of units */
-  ATTEND_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
-  ATTEND_DEALT = 2  /* so many warps; blocks take the rounds in turn */
-} attend_span;
-
 /* The parameters of a variant, by name. */
 typedef struct attend_plan {
   int lanes;  /* lanes of an edge */
@@ -20,7 +13,7 @@ typedef struct attend_plan {
   int warps;  /* a block */
   int rows;   /* a warp, side by side */
   int heads;  /* lane_heads */
-  attend_span span;
+  row_span span;
   int by_degree;   /* rows by falling degree */
   int item_edges;  /* rows are cut into items of at most these; 0: whole */
   int norms_table; /* AGNN's norms come from a table */

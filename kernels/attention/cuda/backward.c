@@ -54,12 +54,12 @@ static int shape_of(lane_shape *shape, const dfgnn_problem *problem,
 
 grad_plan dfgnn__grad_plain_plan(void) {
   return (grad_plan){
-      .lanes = 32, .unroll = 1, .rows = 1, .warps = 4, .span = GRAD_ONCE};
+      .lanes = 32, .unroll = 1, .rows = 1, .warps = 4, .span = SPAN_ONCE};
 }
 
 int dfgnn__grad_is_plain(const grad_plan *plan) {
   return plan->lanes == 32 && plan->unroll == 1 && !plan->heads &&
-         plan->rows == 1 && plan->span == GRAD_ONCE;
+         plan->rows == 1 && plan->span == SPAN_ONCE;
 }
 
 /* ---- applicability ------------------------------------------------------- */
@@ -150,28 +150,14 @@ int dfgnn__grad_usual_slope(const grad_params *p,
 
 int64_t dfgnn__grad_lay_out(grad_params *p, const dfgnn_setting *s,
                             const grad_plan *plan, const lane_shape *shape) {
-  const int most = 32 / shape->lanes;
+  const int most = 32 / shape->lanes, units = p->schedule.units;
   const int rows = plan->rows < most ? plan->rows : most;
-  const int block_rows = plan->warps * rows, units = p->schedule.units;
-  const int64_t resident = dfgnn__grad_resident(s, plan->warps);
-  grad_span span = plan->span;
-  int64_t blocks = dfgnn__ceil_div(units, block_rows);
-  p->group = 32 / rows;
-  if (p->totals && span == GRAD_ONCE && blocks > resident)
-    span = GRAD_DEALT;
-  if (span != GRAD_ONCE && blocks > resident)
-    blocks = resident;
-  if (span == GRAD_DEALT) {
-    p->first_step = block_rows;
-    p->round_step = (int)blocks * block_rows;
-    p->span = p->round_step < units ? units : block_rows;
-    return blocks;
-  }
-  p->round_step = block_rows;
-  p->first_step =
-      (int)dfgnn__ceil_div(dfgnn__ceil_div(units, blocks), rows) * rows;
-  p->span = p->first_step;
-  return dfgnn__ceil_div(units, p->span);
+  const int64_t blocks = dfgnn__ceil_div(units, plan->warps * rows);
+  const int many = blocks > dfgnn__resident(s, plan->warps);
+  /* Each block leaves totals, so that there are few. */
+  const row_span span =
+      p->totals && plan->span == SPAN_ONCE && many ? SPAN_DEALT : plan->span;
+  return dfgnn__share_out(&p->share, s, units, plan->warps, rows, span);
 }
 
 static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
@@ -207,7 +193,7 @@ static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
   while (warps > 1 && warp_bytes * (size_t)warps > 48 * 1024)
     warps /= 2;
   *blocks = dfgnn__ceil_div(p->schedule.units, warps);
-  const int64_t resident = dfgnn__grad_resident(&launch->setting, plan->warps);
+  const int64_t resident = dfgnn__resident(&launch->setting, plan->warps);
   if (p->totals && *blocks > resident)
     *blocks = resident;
   return dfgnn__launch_struct(

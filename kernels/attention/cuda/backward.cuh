@@ -108,7 +108,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   };
 
   __device__ __forceinline__ explicit grad_row(const grad_params &params)
-      : map(params.group), p(params), beta(1), slope(params.slope),
+      : map(params.share.group), p(params), beta(1), slope(params.slope),
         keep(params.dropout.keep), key(0) {
 #pragma unroll
     for (int t = 0; t < FAR; ++t)
@@ -691,7 +691,7 @@ template <class Row, class Params>
 __device__ __forceinline__ void walk_block(const Params &params,
                                            const grad_params &p) {
   __shared__ int taken;
-  const block_units<grad_params> units(p);
+  const block_units units(p.share, p.schedule.units);
   if (units.several && !Row::TOTALS) {
     if (threadIdx.x == 0)
       taken = units.at_once;

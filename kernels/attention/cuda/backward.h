@@ -43,9 +43,7 @@ enum { STAT_LSE = 0, STAT_DELTA = 1, STAT_EXTRA = 2 };
 
 typedef struct grad_params {
   row_schedule schedule;
-  /* A block starts at blockIdx.x * first_step and takes the units below that
-   * plus span, in rounds round_step apart; a row takes `group` lanes. */
-  int32_t first_step, span, round_step, group;
+  block_share share;
   int32_t heads, dim;
   int32_t mode; /* for kernels that have no constant for it */
   int32_t adds; /* likewise; 1: the walk adds to `to` and to_scalar */

@@ -4,17 +4,6 @@
 
 /* ---- memory -------------------------------------------------------------- */
 
-char *dfgnn__grad_part(grad_memory *memory, char *base, int64_t count,
-                       size_t size) {
-  char *at = base ? base + memory->bytes : NULL;
-  memory->bytes += dfgnn__align256((size_t)count * size);
-  return at;
-}
-
-int64_t dfgnn__grad_resident(const dfgnn_setting *setting, int warps) {
-  return (int64_t)setting->device->units * (32 / warps);
-}
-
 /* The size of the parts of the parameters' gradients that the blocks of a walk
  * leave. */
 static int64_t totals_count(const dfgnn_setting *s, const grad_plan *plan) {
@@ -22,7 +11,7 @@ static int64_t totals_count(const dfgnn_setting *s, const grad_plan *plan) {
   int64_t units = s->matrix->destinations;
   if (plan->item_edges)
     units += s->matrix->edges / plan->item_edges;
-  int64_t blocks = dfgnn__grad_resident(s, plan->warps);
+  int64_t blocks = dfgnn__resident(s, plan->warps);
   if (blocks > units)
     blocks = units > 0 ? units : 1;
   return blocks * problem->heads *
@@ -36,22 +25,21 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
   const dfgnn_op op = problem->op;
   const size_t size = dfgnn__scalar_size(problem->dtype);
   const int64_t heads = problem->heads;
-  char *base = workspace;
   grad_memory m = {0};
-  m.stats = dfgnn__grad_part(
-      &m, base, matrix->destinations * heads * GRAD_STATS(op), size);
+  m.stats = dfgnn__part(&m.bytes, workspace,
+                        matrix->destinations * heads * GRAD_STATS(op), size);
   if (op == DFGNN_OP_AGNN)
-    m.norms = dfgnn__grad_part(&m, base, matrix->sources * heads, size);
+    m.norms = dfgnn__part(&m.bytes, workspace, matrix->sources * heads, size);
   if (plan->spill)
-    m.spill = dfgnn__grad_part(&m, base, matrix->edges * heads, size);
+    m.spill = dfgnn__part(&m.bytes, workspace, matrix->edges * heads, size);
   if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2)
-    m.totals = dfgnn__grad_part(&m, base, totals_count(s, plan), size);
+    m.totals = dfgnn__part(&m.bytes, workspace, totals_count(s, plan), size);
   if (plan->item_edges) { /* two partial results a cut: see row_of_unit() */
     const int64_t slots = matrix->edges / plan->item_edges * 2 * heads;
-    m.partial = dfgnn__grad_part(&m, base,
-                                 slots * problem->dim * GRAD_SUMS(op, 1), size);
+    m.partial = dfgnn__part(&m.bytes, workspace,
+                            slots * problem->dim * GRAD_SUMS(op, 1), size);
     if (op == DFGNN_OP_GAT)
-      m.partial_scalar = dfgnn__grad_part(&m, base, slots, size);
+      m.partial_scalar = dfgnn__part(&m.bytes, workspace, slots, size);
   }
   return m;
 }

@@ -6,18 +6,11 @@
 #include "kernels/attention/cuda/backward.h"
 #include "kernels/attention/cuda/layout.h"
 
-/* How the units of a walk are shared out to blocks. */
-typedef enum grad_span {
-  GRAD_ONCE = 0,  /* a block has one round of units */
-  GRAD_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
-  GRAD_DEALT = 2  /* so many warps; blocks take the rounds in turn */
-} grad_span;
-
 /* The parameters of a variant, by name. */
 typedef struct grad_plan {
   int lanes, unroll, warps, rows;
   int heads; /* enum lane_heads */
-  grad_span span;
+  row_span span;
   int by_degree;  /* views: rows, then columns, by falling degree */
   int item_edges; /* 0: whole rows; else views: items of rows, then columns */
   int spill;      /* columns first; they spill dS for rows */
@@ -92,13 +85,6 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *setting,
                                const grad_plan *plan, void *workspace);
 size_t dfgnn__grad_workspace(const dfgnn_setting *setting,
                              const grad_plan *plan);
-/* Appends an array to the parts; returns NULL if base is NULL. */
-char *dfgnn__grad_part(grad_memory *memory, char *base, int64_t count,
-                       size_t size);
-/* The number of blocks of a walk that leaves totals, or whose blocks take rows
- * in several rounds: 32 warps a multiprocessor. */
-int64_t dfgnn__grad_resident(const dfgnn_setting *setting, int warps);
-
 /* Fills the parameters of a walk from the arguments and the matrix;
  * launch->views[0] is the TRANSPOSE view. */
 dfgnn_status dfgnn__grad_fill(grad_params *p, const dfgnn_launch *launch,

@@ -13,10 +13,10 @@ enum { LANES, UNROLL, ROWS, SPAN, HEADS };
 static grad_plan plan_of(const int *x) {
   return (grad_plan){.lanes = x[LANES],
                      .unroll = x[UNROLL],
-                     .warps = x[SPAN] == GRAD_PIECE ? 8 : 4,
+                     .warps = x[SPAN] == SPAN_PIECE ? 8 : 4,
                      .rows = x[ROWS],
                      .heads = x[HEADS],
-                     .span = (grad_span)x[SPAN]};
+                     .span = (row_span)x[SPAN]};
 }
 
 static int red_legal(const int *x) {
@@ -29,7 +29,7 @@ static const char *red_applicable(const dfgnn_setting *s) {
   const char *reason = dfgnn__grad_limits(s, &plan);
   lane_shape shape;
   if (reason || (plan.lanes == 32 && plan.unroll == 2 && !plan.heads &&
-                 plan.span == GRAD_ONCE)) /* gradient_red_plain() stands in */
+                 plan.span == SPAN_ONCE)) /* gradient_red_plain() stands in */
     return reason;
   return dfgnn__grad_shape(&shape, s->problem, &plan, plan.unroll)
              ? NULL
@@ -45,13 +45,12 @@ typedef struct red_memory {
 static red_memory memory_of(const dfgnn_setting *s, void *workspace) {
   const dfgnn_problem *problem = s->problem;
   const int64_t count = s->matrix->sources * problem->heads * problem->dim;
-  grad_memory parts = {0};
   if (problem->dtype == DFGNN_F32)
     return (red_memory){0};
-  char *key = dfgnn__grad_part(&parts, workspace, count, sizeof(float));
-  char *value = dfgnn__grad_part(&parts, workspace, count, sizeof(float));
-  return (red_memory){
-      .key = (float *)key, .value = (float *)value, .bytes = parts.bytes};
+  red_memory m = {0};
+  m.key = dfgnn__part(&m.bytes, workspace, count, sizeof(float));
+  m.value = dfgnn__part(&m.bytes, workspace, count, sizeof(float));
+  return m;
 }
 
 static size_t red_workspace(const dfgnn_setting *s) {
@@ -185,7 +184,7 @@ DFGNN_FAMILIES(attention_cuda_backward_red) = {
                     {.name = "rows", .count = 2, .values = {1, 2}},
                     {.name = "span",
                      .count = 2,
-                     .values = {GRAD_ONCE, GRAD_PIECE},
+                     .values = {SPAN_ONCE, SPAN_PIECE},
                      .labels = {"once", "piece"}},
                     {.name = "heads",
                      .count = 2,

@@ -8,10 +8,10 @@ enum { LANES, UNROLL, SPAN, EDGES, HEADS };
 static grad_plan plan_of(const int *x) {
   return (grad_plan){.lanes = x[LANES],
                      .unroll = x[UNROLL],
-                     .warps = x[SPAN] == GRAD_DEALT ? 8 : 4,
+                     .warps = x[SPAN] == SPAN_DEALT ? 8 : 4,
                      .rows = 1,
                      .heads = x[HEADS],
-                     .span = (grad_span)x[SPAN],
+                     .span = (row_span)x[SPAN],
                      .item_edges = x[EDGES]};
 }
 
@@ -38,7 +38,7 @@ DFGNN_FAMILIES(attention_cuda_backward_split) = {
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "span",
                      .count = 2,
-                     .values = {GRAD_ONCE, GRAD_DEALT},
+                     .values = {SPAN_ONCE, SPAN_DEALT},
                      .labels = {"once", "dealt"}},
                     {.name = "edges",
                      .count = 5,

@@ -12,10 +12,10 @@ enum { LANES, UNROLL, ROWS, SPAN, HEADS };
 static grad_plan plan_of(const int *x) {
   return (grad_plan){.lanes = x[LANES],
                      .unroll = x[UNROLL],
-                     .warps = x[SPAN] == GRAD_PIECE ? 8 : 4,
+                     .warps = x[SPAN] == SPAN_PIECE ? 8 : 4,
                      .rows = x[ROWS],
                      .heads = x[HEADS],
-                     .span = (grad_span)x[SPAN]};
+                     .span = (row_span)x[SPAN]};
 }
 
 /* A lane holds the rows of both walks at once, so it has room for half as many
@@ -174,7 +174,7 @@ DFGNN_FAMILIES(attention_cuda_backward_symmetric) = {
                     {.name = "rows", .count = 2, .values = {1, 2}},
                     {.name = "span",
                      .count = 2,
-                     .values = {GRAD_ONCE, GRAD_PIECE},
+                     .values = {SPAN_ONCE, SPAN_PIECE},
                      .labels = {"once", "piece"}},
                     {.name = "heads",
                      .count = 2,

@@ -8,10 +8,10 @@ enum { LANES, UNROLL, ROWS, SPAN, ORDER, HEADS };
 static grad_plan plan_of(const int *x) {
   return (grad_plan){.lanes = x[LANES],
                      .unroll = x[UNROLL],
-                     .warps = x[SPAN] == GRAD_PIECE ? 8 : 4,
+                     .warps = x[SPAN] == SPAN_PIECE ? 8 : 4,
                      .rows = x[ROWS],
                      .heads = x[HEADS],
-                     .span = (grad_span)x[SPAN],
+                     .span = (row_span)x[SPAN],
                      .by_degree = x[ORDER]};
 }
 
@@ -19,7 +19,7 @@ static int twopass_legal(const int *x) {
   if (x[ROWS] * x[LANES] > 32 ||
       !dfgnn__grad_legal(x[LANES], x[UNROLL], x[HEADS]))
     return 0;
-  return !x[ORDER] || (x[SPAN] == GRAD_ONCE && x[ROWS] == 1);
+  return !x[ORDER] || (x[SPAN] == SPAN_ONCE && x[ROWS] == 1);
 }
 
 DFGNN_GRAD_FUNCTIONS(twopass)
@@ -42,7 +42,7 @@ DFGNN_FAMILIES(attention_cuda_backward_twopass) = {
                     {.name = "rows", .count = 3, .values = {1, 2, 4}},
                     {.name = "span",
                      .count = 2,
-                     .values = {GRAD_ONCE, GRAD_PIECE},
+                     .values = {SPAN_ONCE, SPAN_PIECE},
                      .labels = {"once", "piece"}},
                     {.name = "order",
                      .count = 2,

@@ -115,6 +115,30 @@ void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items,
   schedule->extra_items = (int)(items->count - matrix->destinations);
 }
 
+int64_t dfgnn__resident(const dfgnn_setting *setting, int warps) {
+  return (int64_t)setting->device->units * (32 / warps);
+}
+
+int64_t dfgnn__share_out(block_share *share, const dfgnn_setting *setting,
+                         int64_t units, int warps, int rows, row_span span) {
+  const int block_rows = warps * rows;
+  const int64_t resident = dfgnn__resident(setting, warps);
+  int64_t blocks = dfgnn__ceil_div(units, block_rows);
+  if (span != SPAN_ONCE && blocks > resident)
+    blocks = resident;
+  share->group = 32 / rows;
+  if (span == SPAN_DEALT) {
+    share->first_step = block_rows;
+    share->round_step = (int)(blocks * block_rows);
+    share->span = share->round_step < units ? (int)units : block_rows;
+    return blocks;
+  }
+  share->round_step = block_rows;
+  share->span = share->first_step =
+      (int)(dfgnn__ceil_div(dfgnn__ceil_div(units, blocks), rows) * rows);
+  return dfgnn__ceil_div(units, share->span);
+}
+
 /* ---- dropout and norms --------------------------------------------------- */
 
 dropout_params dfgnn__dropout_params(const dfgnn_problem *problem,

@@ -56,6 +56,20 @@ row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix);
 void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items,
                            const dfgnn_matrix *matrix);
 
+/* Which units a block takes. */
+typedef enum row_span {
+  SPAN_ONCE = 0,  /* one round of units */
+  SPAN_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
+  SPAN_DEALT = 2  /* so many warps; blocks take the rounds in turn */
+} row_span;
+
+/* The number of blocks of so many warps that make 32 warps a multiprocessor. */
+int64_t dfgnn__resident(const dfgnn_setting *setting, int warps);
+/* Shares units out to blocks of `warps` warps with `rows` rows each; returns
+ * the number of blocks. */
+int64_t dfgnn__share_out(block_share *share, const dfgnn_setting *setting,
+                         int64_t units, int warps, int rows, row_span span);
+
 /* ---- dropout and norms --------------------------------------------------- */
 
 dropout_params dfgnn__dropout_params(const dfgnn_problem *problem,

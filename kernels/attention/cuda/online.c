@@ -16,8 +16,8 @@ static int legal(const int *x) {
   if (x[LANES] < 16 && x[UNROLL] > 4)
     return 0;
   if (x[ORDER] == BY_DEGREE)
-    return x[SPAN] == ATTEND_ONCE && x[ROWS] == 1 && x[WARPS] == 4;
-  if (x[SPAN] == ATTEND_PIECE)
+    return x[SPAN] == SPAN_ONCE && x[ROWS] == 1 && x[WARPS] == 4;
+  if (x[SPAN] == SPAN_PIECE)
     return x[WARPS] == 16;
   return x[WARPS] == (x[ROWS] == 4 ? 8 : 4);
 }
@@ -29,7 +29,7 @@ static attend_plan plan_of(const dfgnn_setting *setting) {
                        .warps = x[WARPS],
                        .rows = x[ROWS],
                        .heads = x[HEADS],
-                       .span = (attend_span)x[SPAN],
+                       .span = (row_span)x[SPAN],
                        .by_degree = x[ORDER] == BY_DEGREE,
                        .norms_table = x[NORM] == FROM_TABLE};
 }
@@ -55,7 +55,7 @@ DFGNN_FAMILIES(attention_cuda_online) = {
                     {.name = "rows", .count = 3, .values = {1, 2, 4}},
                     {.name = "span",
                      .count = 2,
-                     .values = {ATTEND_ONCE, ATTEND_PIECE},
+                     .values = {SPAN_ONCE, SPAN_PIECE},
                      .labels = {"once", "piece"}},
                     {.name = "order",
                      .count = 2,

@@ -18,4 +18,11 @@ typedef struct row_schedule {
   int item_edges, extra_items;
 } row_schedule;
 
+/* How the units of a launch are shared out: a block starts at blockIdx.x *
+ * first_step and takes the units below that plus span, in rounds round_step
+ * apart; a row takes `group` lanes of a warp. */
+typedef struct block_share {
+  int first_step, span, round_step, group;
+} block_share;
+
 #endif

@@ -193,7 +193,7 @@ static dfgnn_status sum_passes(const attend_params *whole,
                             .warps = launch->setting.parameter[WARPS],
                             .rows = 1,
                             .heads = HEADS_GRID,
-                            .span = ATTEND_ONCE};
+                            .span = SPAN_ONCE};
   const attend_shape attend = {.lane = {.vector = shape->vector,
                                         .lanes = shape->lanes,
                                         .vectors = 1,

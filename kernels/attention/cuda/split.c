@@ -13,7 +13,7 @@ static int legal(const int *x) {
     return 0;
   if (x[LANES] < 16 && x[UNROLL] > 4)
     return 0;
-  return (x[SPAN] == ATTEND_DEALT) == (x[WARPS] == 16);
+  return (x[SPAN] == SPAN_DEALT) == (x[WARPS] == 16);
 }
 
 static attend_plan plan_of(const dfgnn_setting *setting) {
@@ -23,7 +23,7 @@ static attend_plan plan_of(const dfgnn_setting *setting) {
                        .warps = x[WARPS],
                        .rows = x[ROWS],
                        .heads = x[HEADS],
-                       .span = (attend_span)x[SPAN],
+                       .span = (row_span)x[SPAN],
                        .item_edges = x[EDGES]};
 }
 
@@ -48,7 +48,7 @@ DFGNN_FAMILIES(attention_cuda_split) = {
                     {.name = "rows", .count = 2, .values = {1, 2}},
                     {.name = "span",
                      .count = 2,
-                     .values = {ATTEND_ONCE, ATTEND_DEALT},
+                     .values = {SPAN_ONCE, SPAN_DEALT},
                      .labels = {"once", "dealt"}},
                     {.name = "edges",
                      .count = 4,

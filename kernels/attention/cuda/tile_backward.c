@@ -100,19 +100,21 @@ static grad_tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
   const dfgnn_matrix *matrix = s->matrix;
   const int64_t heads = problem->heads;
   const int64_t pairs = matrix->destinations * heads;
-  char *base = workspace;
   grad_tile_memory m = {0};
   m.walk.stats =
-      dfgnn__grad_part(&m.walk, base, pairs * GRAD_STATS(problem->op), 4);
+      dfgnn__part(&m.walk.bytes, workspace, pairs * GRAD_STATS(problem->op), 4);
   if (problem->op == DFGNN_OP_AGNN) {
-    m.walk.norms = dfgnn__grad_part(&m.walk, base, matrix->sources * heads, 4);
-    m.walk.totals = dfgnn__grad_part(&m.walk, base, padded_pairs(pairs), 4);
-    m.block_totals = dfgnn__grad_part(&m.walk, base, TOTALS_WIDTH, 4);
+    m.walk.norms =
+        dfgnn__part(&m.walk.bytes, workspace, matrix->sources * heads, 4);
+    m.walk.totals =
+        dfgnn__part(&m.walk.bytes, workspace, padded_pairs(pairs), 4);
+    m.block_totals = dfgnn__part(&m.walk.bytes, workspace, TOTALS_WIDTH, 4);
   }
   const partial_rows partial = partial_of(s, plan);
-  m.walk.partial =
-      dfgnn__grad_part(&m.walk, base, partial.sums * width_of(problem), 4);
-  m.walk.partial_scalar = dfgnn__grad_part(&m.walk, base, partial.scalars, 4);
+  m.walk.partial = dfgnn__part(&m.walk.bytes, workspace,
+                               partial.sums * width_of(problem), 4);
+  m.walk.partial_scalar =
+      dfgnn__part(&m.walk.bytes, workspace, partial.scalars, 4);
   return m;
 }
 

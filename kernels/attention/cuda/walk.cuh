@@ -65,19 +65,17 @@ walk_edges(const Row &row, typename Row::state &z, const row_work &w,
   }
 }
 
-/* The units of a block: p has the members first_step, span, round_step and
- * group of attend_params or grad_params.  Warps take tickets, `rows` units
- * each: so many rounds of `at_once` units, round_step apart. */
-template <class Params> struct block_units {
-  const Params &p;
+/* The units of a block: those of a block_share.  Warps take tickets, `rows`
+ * units each: so many rounds of `at_once` units, round_step apart. */
+struct block_units {
+  const block_share &p;
   int rows, at_once, first, last;
   bool several; /* does the block have more than one round? */
 
-  __device__ __forceinline__ explicit block_units(const Params &params)
-      : p(params), rows(32 / p.group), at_once(blockDim.x / 32 * rows),
-        first(blockIdx.x * p.first_step),
-        last(min(first + p.span, p.schedule.units)), several(p.span > at_once) {
-  }
+  __device__ __forceinline__ block_units(const block_share &share, int units)
+      : p(share), rows(32 / p.group), at_once(blockDim.x / 32 * rows),
+        first(blockIdx.x * p.first_step), last(min(first + p.span, units)),
+        several(p.span > at_once) {}
   /* The ticket that a warp begins with. */
   __device__ __forceinline__ int own_ticket() const {
     return static_cast<int>(threadIdx.x / 32) * rows;
