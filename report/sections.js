@@ -28,9 +28,10 @@ function intervalsChart(p, arms, prefix) {
   const name = (arm, i) => (i + 1) + (wide ? " " +
       arm.name.slice(prefix, prefix + 34) : "");
   return plot({
-    width: 720, height: ROW * arms.length + 56, left: wide ? 250 : 30,
+    width: 720, height: ROW * arms.length + 56, left: wide ? 270 : 30,
     title: "Times over the fastest's with 95 % intervals",
-    x: Object.assign(axisOver(values, true), {label: "time over the best"}),
+    x: Object.assign(axisOver(values, true), {label: "time over the best" +
+        (arms.some(arm => arm.ratio > 8) ? ", 8 and more at the end" : "")}),
     y: {low: arms.length - 0.5, high: -0.5,
         ticks: arms.map((arm, i) => [i, name(arm, i)])},
     marks: [{kind: "level", at: -0.5}, {kind: "upright", at: 1},
@@ -103,8 +104,8 @@ function problemBody(data, p) {
   if (p.rejects > p.rejected.length)
     rejected.push(h`<li>and ${p.rejects - p.rejected.length} more</li>`);
   return h`<p>${problemWords(p, p.count - arms.length)}</p>${
-      armsTable(arms, prefix, p)}${intervalsChart(p, arms, prefix)}${
-      rejected.length ? h`<ul class="no">${rejected}</ul>` : ""}`;
+      h`<div class="row">${armsTable(arms, prefix, p)}${
+      intervalsChart(p, arms, prefix)}</div>`}${rejected.length ? h`<ul class="no">${rejected}</ul>` : ""}`;
 }
 
 function problemItem(p) {
