@@ -4,6 +4,13 @@
 
 enum { SIMD, SCHEDULE };
 
+DFGNN_CPU_EDGE_WALK(rows_gt, dfgnn__cpu_edge_rows_gt)
+DFGNN_CPU_EDGE_WALK(rows_gatv2, dfgnn__cpu_edge_rows_gatv2)
+
+static const dfgnn_cpu_edge_walk *walk_of(const dfgnn_problem *p) {
+  return p->op == DFGNN_OP_GT ? rows_gt(p) : rows_gatv2(p);
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 #define MOST_PARTS 64
@@ -43,9 +50,7 @@ static layout lay_out(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
   dfgnn_cpu_plan plan = plan_of(setting);
   layout l = {.norms = 0};
-  l.thread_bytes = dfgnn__cpu_aligned(
-      p->op == DFGNN_OP_GT ? dfgnn__cpu_edge_rows_gt_bytes(setting)
-                           : dfgnn__cpu_edge_rows_gatv2_bytes(setting));
+  l.thread_bytes = dfgnn__cpu_aligned(walk_of(p)->bytes(setting));
   l.edges = dfgnn__cpu_norm_bytes(setting);
   l.parts = l.edges + dfgnn__cpu_edges_bytes(p);
   l.threads = l.parts + (size_t)part_count(setting) * part_bytes(p);
@@ -70,10 +75,8 @@ static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
-/* ---- shared by the walks ------------------------------------------------- */
-
-dfgnn_cpu_edge_sums dfgnn__cpu_edge_part(const dfgnn_cpu_edge_backward *w,
-                                         int64_t part) {
+static dfgnn_cpu_edge_sums sums_of(const dfgnn_cpu_edge_backward *w,
+                                   int64_t part) {
   const dfgnn_problem *p = w->problem;
   const dfgnn_args *args = w->args;
   char *at = w->parts + (size_t)part * w->part_bytes;
@@ -82,11 +85,11 @@ dfgnn_cpu_edge_sums dfgnn__cpu_edge_part(const dfgnn_cpu_edge_backward *w,
   if (p->edge_dim > 0 && args->grad_edge_weight)
     s.weight = at;
   if (p->edge_dim > 0 && args->grad_edge_bias)
-    s.bias = dfgnn__cpu_at(&w->edges, at, count);
+    s.bias = dfgnn__cpu_scalar(&w->nodes.rows.job, at, count);
   if (p->op == DFGNN_OP_GATV2 && args->grad_att)
-    s.att = dfgnn__cpu_at(&w->edges, at, count + row);
+    s.att = dfgnn__cpu_scalar(&w->nodes.rows.job, at, count + row);
   if (p->qk_norm && args->grad_query_norm)
-    s.norm = dfgnn__cpu_at(&w->edges, at, count + 2 * row);
+    s.norm = dfgnn__cpu_scalar(&w->nodes.rows.job, at, count + 2 * row);
   return s;
 }
 
@@ -97,13 +100,10 @@ static void walk_parts(const dfgnn_cpu_job *job, void *data, char *memory,
   const dfgnn_cpu_edge_backward *w = data;
   for (int64_t part = begin; part < end; part++) {
     memset(w->parts + (size_t)part * w->part_bytes, 0, w->part_bytes);
-    dfgnn_cpu_edge_sums sums = dfgnn__cpu_edge_part(w, part);
-    int64_t first = dfgnn__cpu_part(job, part, w->part_count);
-    int64_t last = dfgnn__cpu_part(job, part + 1, w->part_count);
-    if (w->problem->op == DFGNN_OP_GT)
-      dfgnn__cpu_edge_rows_gt(w, memory, first, last, &sums);
-    else
-      dfgnn__cpu_edge_rows_gatv2(w, memory, first, last, &sums);
+    dfgnn_cpu_edge_part of = {w, sums_of(w, part)};
+    walk_of(w->problem)
+        ->rows(job, &of, memory, dfgnn__cpu_part(job, part, w->part_count),
+               dfgnn__cpu_part(job, part + 1, w->part_count));
   }
 }
 
@@ -118,7 +118,7 @@ static void add_parts(const dfgnn_cpu_edge_backward *w) {
       w->nodes.rows.job.kernels->combine(
           to, 1, to + (size_t)step * w->part_bytes, 1, numbers);
     }
-  dfgnn_cpu_edge_sums s = dfgnn__cpu_edge_part(w, 0);
+  dfgnn_cpu_edge_sums s = sums_of(w, 0);
   const struct {
     void *to;
     const char *from;
@@ -220,7 +220,8 @@ static dfgnn_status launch(const dfgnn_launch *given) {
     dfgnn_cpu_job by_column = columns->job;
     by_column.thread_memory = job.thread_memory;
     by_column.thread_bytes = job.thread_bytes;
-    dfgnn__cpu_rows(&by_column, plan.schedule, 64, dfgnn__cpu_edge_columns, &w);
+    dfgnn_cpu_edge_part all = {&w, {NULL, NULL, NULL, NULL}};
+    dfgnn__cpu_rows(&by_column, plan.schedule, 64, walk_of(p)->columns, &all);
   }
   if (keys)
     finish_keys(&w, plan.schedule);

@@ -1,49 +1,38 @@
-/* edge_rows_gatv2.c - rows and columns of GATv2's gradients with edge features
+/* edge_rows_gatv2.c - rows and columns of GATv2's gradients with edge features,
+ * for a type of scalars
  *
  * W e is computed for a window of edges at a time, of several rows if these are
  * short.  The gradients g of the arguments of leaky ReLU take its place; when
  * the window is full, the gradients of e and W follow from them. */
-#include "kernels/attention/cpu/edge_backward.h"
+#include "kernels/attention/cpu/edge_walk.h"
 
-/* Arrays of scalars. */
 typedef struct scratch {
-  char *own;                 /* [heads dim] of the row */
-  char *gathered;            /* [heads dim] of the other end of an edge */
-  char *sum;                 /* [heads dim] of g */
-  char *values;              /* sum_bytes: the sum of P r grad_out */
-  char *attr, *grad_attr;    /* [EDGES, width] */
-  char *arguments;           /* [EDGES, heads dim] */
-  char *weights, *gradients; /* [heads, STRIDE] of a column's edges */
-  size_t end;
+  scalar *own;                 /* [heads dim] of the row */
+  scalar *gathered;            /* [heads dim] of the other end of an edge */
+  scalar *sum;                 /* [heads dim] of g */
+  scalar *values;              /* sum_bytes: the sum of P r grad_out */
+  scalar *attr, *grad_attr;    /* [EDGES, width] */
+  scalar *arguments;           /* [EDGES, heads dim] */
+  scalar *weights, *gradients; /* [heads, STRIDE] of a column's edges */
 } scratch;
 
-#define STRIDE (DFGNN_CPU_EDGES + 16)
-
-static char *place(scratch *s, char *memory, size_t bytes) {
-  size_t at = s->end;
-  s->end += dfgnn__cpu_aligned(bytes + DFGNN_CPU_PADDING);
-  return memory + at;
+static scratch scratch_in(room *m, const dfgnn_problem *p, size_t sum_bytes) {
+  size_t heads = (size_t)p->heads, row = heads * (size_t)p->dim;
+  return (scratch){.own = place_scalars(m, row),
+                   .gathered = place_scalars(m, row),
+                   .sum = place_scalars(m, row),
+                   .values = place(m, sum_bytes),
+                   .attr = place_scalars(m, DFGNN_CPU_EDGES * width_of(p)),
+                   .grad_attr = place_scalars(m, DFGNN_CPU_EDGES * width_of(p)),
+                   .arguments = place_scalars(m, DFGNN_CPU_EDGES * row),
+                   .weights = place_scalars(m, heads * STRIDE),
+                   .gradients = place_scalars(m, heads * STRIDE)};
 }
 
-static scratch scratch_in(char *memory, const dfgnn_problem *p,
-                          size_t sum_bytes) {
-  size_t size = dfgnn__cpu_scalar_size(p), row = (size_t)(p->heads * p->dim);
-  size_t width = p->edge_dim < 0 ? row : (size_t)p->edge_dim;
-  scratch s = {.end = 0};
-  s.own = place(&s, memory, row * size);
-  s.gathered = place(&s, memory, row * size);
-  s.sum = place(&s, memory, row * size);
-  s.values = place(&s, memory, sum_bytes);
-  s.attr = place(&s, memory, DFGNN_CPU_EDGES * width * size);
-  s.grad_attr = place(&s, memory, DFGNN_CPU_EDGES * width * size);
-  s.arguments = place(&s, memory, DFGNN_CPU_EDGES * row * size);
-  s.weights = place(&s, memory, (size_t)p->heads * STRIDE * size);
-  s.gradients = place(&s, memory, (size_t)p->heads * STRIDE * size);
-  return s;
-}
-
-size_t dfgnn__cpu_edge_rows_gatv2_bytes(const dfgnn_setting *setting) {
-  return scratch_in(NULL, setting->problem, dfgnn__cpu_sum_bytes(setting)).end;
+static size_t bytes(const dfgnn_setting *setting) {
+  room m = {NULL, 0};
+  scratch_in(&m, setting->problem, dfgnn__cpu_sum_bytes(setting));
+  return m.end;
 }
 
 typedef struct walk {
@@ -53,30 +42,27 @@ typedef struct walk {
   int64_t heads, dim, row;
   dfgnn_cpu_edge_sums sums;
   scratch s;
-  const void *attr;       /* features of the window */
+  const scalar *attr;     /* features of the window */
   int64_t window, beyond; /* edges */
 } walk;
 
-static walk walk_of(const dfgnn_cpu_edge_backward *w, char *memory,
-                    const dfgnn_cpu_edge_sums *sums) {
+static walk walk_of(const dfgnn_cpu_edge_part *part, char *memory) {
+  const dfgnn_cpu_edge_backward *w = part->w;
   const dfgnn_cpu_job *job = &w->nodes.rows.job;
+  room m = {memory, 0};
   return (walk){.w = w,
                 .e = &w->edges,
                 .loops = w->edges.loops,
                 .heads = job->heads,
                 .dim = job->dim,
                 .row = job->heads * job->dim,
-                .sums = *sums,
-                .s = scratch_in(memory, w->problem, job->sum_bytes)};
-}
-
-static char *at(const walk *k, const void *array, int64_t i) {
-  return dfgnn__cpu_at(k->e, (void *)array, i);
+                .sums = part->sums,
+                .s = scratch_in(&m, w->problem, job->sum_bytes)};
 }
 
 /* Loads the own row, and adds b, which is the same for all its edges. */
 static void load_own(const walk *k, const dfgnn_cpu_tensor *t, int64_t node) {
-  dfgnn__cpu_edge_load_row(k->w, k->s.own, t, node);
+  load_row(k->e, &k->w->nodes.rows.job, k->s.own, t, node);
   if (k->e->bias)
     k->w->nodes.rows.job.kernels->combine(k->s.own, 1, k->e->bias, 1, k->row);
 }
@@ -99,15 +85,14 @@ static void project(const walk *k) {
   if (k->e->weight)
     k->loops->multiply(&m);
   else
-    memcpy(k->s.arguments, k->attr,
-           (size_t)(count * k->row) * k->e->scalar_size);
+    memcpy(k->s.arguments, k->attr, (size_t)(count * k->row) * sizeof(scalar));
 }
 
 /* Adds the own row and a gathered node's to W e of an edge of the window. */
-static char *argue(const walk *k, const dfgnn_cpu_tensor *t, int64_t node,
-                   int64_t e) {
-  char *z = at(k, k->s.arguments, (e - k->window) * k->row);
-  dfgnn__cpu_edge_load_row(k->w, k->s.gathered, t, node);
+static scalar *argue(const walk *k, const dfgnn_cpu_tensor *t, int64_t node,
+                     int64_t e) {
+  scalar *z = k->s.arguments + (e - k->window) * k->row;
+  load_row(k->e, &k->w->nodes.rows.job, k->s.gathered, t, node);
   k->loops->add(z, k->s.own, k->s.gathered, z, k->row);
   return z;
 }
@@ -123,7 +108,7 @@ static void open_rows(walk *k, int64_t e, int64_t last) {
 static void close_rows(const walk *k) {
   int64_t count = k->beyond - k->window;
   char *to = k->w->args->grad_edge_attr;
-  const char *from = k->s.arguments;
+  const scalar *from = k->s.arguments;
   dfgnn_cpu_matrices m = {.to = k->s.grad_attr,
                           .a = k->s.arguments,
                           .b = k->e->weight,
@@ -160,15 +145,10 @@ static void close_rows(const walk *k) {
 /* ---- rows ---------------------------------------------------------------- */
 
 static void add_bias(const walk *k, int64_t e) {
-  const dfgnn_cpu_job *job = &k->w->nodes.rows.job;
-  for (int64_t h = 0; job->bias && h < k->heads; h++) {
-    char *score = dfgnn__cpu_edge_weights(k->w, h, e);
-    int64_t i = e * k->heads + h;
-    if (k->e->scalar_size == sizeof(double))
-      *(double *)score += ((const double *)job->bias)[i];
-    else
-      *(float *)score += ((const float *)job->bias)[i];
-  }
+  const dfgnn_cpu_side *side = &k->w->nodes.rows;
+  const scalar *bias = (const scalar *)side->job.bias + e * k->heads;
+  for (int64_t h = 0; side->job.bias && h < k->heads; h++)
+    *weights_at(side, h, e) += bias[h];
 }
 
 /* Walks the edges of one row that are in the window. */
@@ -176,42 +156,37 @@ static void walk_edges(const walk *k, int64_t row, int64_t begin, int64_t end) {
   const dfgnn_cpu_side *side = &k->w->nodes.rows;
   const dfgnn_cpu_job *job = &side->job;
   for (int64_t e = begin; e < end; e++) {
-    char *z = argue(k, &job->value, job->indices[e], e);
-    k->loops->scores(dfgnn__cpu_edge_weights(k->w, 0, e), job->edges, z,
-                     k->e->att, k->heads, k->dim, job->slope);
+    scalar *z = argue(k, &job->value, job->indices[e], e);
+    k->loops->scores(weights_at(side, 0, e), job->edges, z, k->e->att, k->heads,
+                     k->dim, job->slope);
     add_bias(k, e);
   }
   for (int64_t h = 0; h < k->heads; h++)
-    job->kernels->score[0][DFGNN_OP_GT](
-        &side->product, row, h, begin, end,
-        dfgnn__cpu_edge_gradients(k->w, h, begin));
-  dfgnn__cpu_edge_terms(k->w, row, begin, end);
+    job->kernels->score[0][DFGNN_OP_GT](&side->product, row, h, begin, end,
+                                        gradients_at(side, h, begin));
+  find_terms(side, row, begin, end);
   for (int64_t e = begin; e < end; e++)
-    k->loops->slopes(at(k, k->s.arguments, (e - k->window) * k->row),
-                     dfgnn__cpu_edge_gradients(k->w, 0, e), job->edges,
-                     k->e->att, k->heads, k->dim, job->slope, k->s.sum,
-                     k->sums.att);
+    k->loops->slopes(k->s.arguments + (e - k->window) * k->row,
+                     gradients_at(side, 0, e), job->edges, k->e->att, k->heads,
+                     k->dim, job->slope, k->s.sum, k->sums.att);
 }
 
 static void finish_row(const walk *k, int64_t row) {
   const dfgnn_cpu_side *side = &k->w->nodes.rows;
   for (int64_t h = 0; side->scores.out.base && h < k->heads; h++)
-    side->job.kernels->store(&side->scores, row, h, at(k, k->s.sum, h * k->dim),
-                             1);
+    side->job.kernels->store(&side->scores, row, h, k->s.sum + h * k->dim, 1);
   if (k->sums.bias)
     side->job.kernels->combine(k->sums.bias, 1, k->s.sum, 1, k->row);
 }
 
-void dfgnn__cpu_edge_rows_gatv2(const dfgnn_cpu_edge_backward *w, char *memory,
-                                int64_t begin, int64_t end,
-                                const dfgnn_cpu_edge_sums *sums) {
-  const dfgnn_cpu_job *job = &w->nodes.rows.job;
-  walk k = walk_of(w, memory, sums);
+static void rows(const dfgnn_cpu_job *job, void *data, char *memory,
+                 int64_t begin, int64_t end) {
+  walk k = walk_of(data, memory);
   int64_t last = dfgnn__cpu_offset(job, end);
   for (int64_t row = begin; row < end; row++) {
     int64_t e = dfgnn__cpu_offset(job, row);
     int64_t stop = dfgnn__cpu_offset(job, row + 1);
-    memset(k.s.sum, 0, (size_t)k.row * k.e->scalar_size);
+    clear(k.s.sum, k.row);
     load_own(&k, &job->query, row);
     for (int64_t next; e < stop; e = next) {
       if (e >= k.beyond)
@@ -235,7 +210,7 @@ static void open_columns(walk *k, const dfgnn_cpu_job *job, int64_t i,
   k->beyond = last - i < DFGNN_CPU_EDGES ? last : i + DFGNN_CPU_EDGES;
   for (int64_t c = i; c < k->beyond; c++) {
     int64_t number = dfgnn__cpu_number(job, c);
-    k->loops->load(at(k, k->s.attr, (c - i) * (int64_t)size),
+    k->loops->load(k->s.attr + (c - i) * (int64_t)size,
                    k->e->attr + (size_t)number * size * k->e->element_size,
                    (int64_t)k->e->element_size, (int64_t)size);
   }
@@ -248,41 +223,41 @@ static void walk_column(const walk *k, const dfgnn_cpu_side *side,
   const dfgnn_cpu_job *job = &side->job;
   for (int64_t h = 0; h < k->heads; h++)
     job->kernels->fetch(job, h, begin, end - begin, side->weights,
-                        side->gradients, at(k, k->s.weights, h * STRIDE),
-                        at(k, k->s.gradients, h * STRIDE));
+                        side->gradients, k->s.weights + h * STRIDE,
+                        k->s.gradients + h * STRIDE);
   for (int64_t i = begin; i < end; i++) {
-    char *z = argue(k, &job->key, job->indices[i], i);
-    k->loops->slopes(z, at(k, k->s.gradients, i - begin), STRIDE, k->e->att,
-                     k->heads, k->dim, job->slope, k->s.sum, NULL);
+    scalar *z = argue(k, &job->key, job->indices[i], i);
+    k->loops->slopes(z, k->s.gradients + i - begin, STRIDE, k->e->att, k->heads,
+                     k->dim, job->slope, k->s.sum, NULL);
   }
 }
 
-void dfgnn__cpu_edge_columns(const dfgnn_cpu_job *by_column, void *data,
-                             char *memory, int64_t begin, int64_t end) {
-  const dfgnn_cpu_edge_backward *w = data;
-  const dfgnn_cpu_side *side = &w->nodes.columns;
+static void columns(const dfgnn_cpu_job *by_column, void *data, char *memory,
+                    int64_t begin, int64_t end) {
+  walk k = walk_of(data, memory);
+  const dfgnn_cpu_side *side = &k.w->nodes.columns;
   const dfgnn_cpu_kernels *kernels = by_column->kernels;
-  const dfgnn_cpu_edge_sums none = {NULL, NULL, NULL, NULL};
-  walk k = walk_of(w, memory, &none);
   int64_t last = dfgnn__cpu_offset(by_column, end);
   for (int64_t column = begin; column < end; column++) {
     int64_t first = dfgnn__cpu_offset(by_column, column), i = first;
     int64_t stop = dfgnn__cpu_offset(by_column, column + 1);
-    memset(k.s.sum, 0, (size_t)k.row * k.e->scalar_size);
-    load_own(&k, &w->nodes.rows.job.value, column);
+    clear(k.s.sum, k.row);
+    load_own(&k, &k.w->nodes.rows.job.value, column);
     for (int64_t next; i < stop; i = next) {
       if (i >= k.beyond)
         open_columns(&k, by_column, i, last);
       next = stop < k.beyond ? stop : k.beyond;
       walk_column(&k, side, i, next);
       for (int64_t h = 0; h < k.heads; h++) { /* P r grad_out joins g */
-        kernels->accumulate(&side->values, h, i, next,
-                            at(&k, k.s.weights, h * STRIDE), k.s.values, -1, -1,
-                            1);
-        kernels->combine(at(&k, k.s.sum, h * k.dim), 1, k.s.values, 1, k.dim);
+        kernels->accumulate(&side->values, h, i, next, k.s.weights + h * STRIDE,
+                            k.s.values, -1, -1, 1);
+        kernels->combine(k.s.sum + h * k.dim, 1, k.s.values, 1, k.dim);
       }
     }
     for (int64_t h = 0; h < k.heads; h++)
-      kernels->store(&side->values, column, h, at(&k, k.s.sum, h * k.dim), 1);
+      kernels->store(&side->values, column, h, k.s.sum + h * k.dim, 1);
   }
 }
+
+const dfgnn_cpu_edge_walk CPU_TABLE_OF(dfgnn__cpu_edge_rows_gatv2) = {
+    .bytes = bytes, .rows = rows, .columns = columns};

@@ -91,10 +91,10 @@ typedef struct dfgnn_cpu_edges {
   size_t element_size, scalar_size;
   int convert;      /* attr is not of scalars */
   int keys, values; /* GT: are features added to keys, to values? */
-  char *weight;     /* [heads dim, F] scalars; NULL: projected */
-  char *transposed; /* [F, heads dim] */
-  char *bias;       /* [heads dim], or NULL */
-  char *att;        /* [heads dim] GATv2 */
+  void *weight;     /* [heads dim, F] scalars; NULL: projected */
+  void *transposed; /* [F, heads dim] */
+  void *bias;       /* [heads dim], or NULL */
+  void *att;        /* [heads dim] GATv2 */
 } dfgnn_cpu_edges;
 
 /* The bytes of weight, transposed, bias and att; dfgnn__cpu_edges_begin() fills
@@ -124,12 +124,30 @@ void dfgnn__cpu_norm_begin(dfgnn_launch *to, dfgnn_args *args,
                            const dfgnn_cpu_edge_loops *loops, int threads,
                            char *memory);
 
-static inline char *dfgnn__cpu_at(const dfgnn_cpu_edges *edges, void *array,
-                                  int64_t i) {
-  return (char *)array + (size_t)i * edges->scalar_size;
-}
-
 /* Edges whose scores are computed at a time. */
 #define DFGNN_CPU_EDGES 64
+
+/* The operands of a forward pass. */
+typedef struct dfgnn_cpu_edge_forward {
+  const dfgnn_problem *problem;
+  dfgnn_cpu_edges edges;
+  dfgnn_cpu_job job;
+  int shorts; /* may a row of few edges take one call? */
+} dfgnn_cpu_edge_forward;
+
+/* A walk for a type of scalars; its data is a dfgnn_cpu_edge_forward, or a
+ * dfgnn_cpu_edge_part of a backward pass. */
+typedef struct dfgnn_cpu_edge_walk {
+  size_t (*bytes)(const dfgnn_setting *setting); /* of a thread's memory */
+  dfgnn_cpu_body rows;
+  dfgnn_cpu_body columns; /* GATv2's gradients */
+} dfgnn_cpu_edge_walk;
+
+/* Defines  const dfgnn_cpu_edge_walk *function(problem). */
+#define DFGNN_CPU_EDGE_WALK(function, prefix)                                  \
+  extern const dfgnn_cpu_edge_walk prefix##_f32, prefix##_f64;                 \
+  static const dfgnn_cpu_edge_walk *function(const dfgnn_problem *problem) {   \
+    return problem->dtype == DFGNN_F64 ? &prefix##_f64 : &prefix##_f32;        \
+  }
 
 #endif
