@@ -531,17 +531,21 @@ void check_special_values(const char *device, const variant_test *test) {
   dfgnn_context_destroy(s.ctx);
 }
 
-/* ---- wide rows ----------------------------------------------------------- */
+/* ---- wide rows, and rows of narrow heads --------------------------------- */
 
 void check_wide_rows(const char *device, const variant_test *test) {
   static const struct {
-    int heads, dim;
-  } rows[] = {{1, 2048}, {2, 1024}, {64, 32}};
+    int heads, dim, asked;
+  } rows[] = {{1, 2048, PLAIN},
+              {2, 1024, PLAIN},
+              {64, 32, PLAIN},
+              {8, 8, DROPOUT},
+              {6, 4, WEIGHTS | BIAS | DROPOUT}};
   session s = {.ctx = context(device, test->dtype)};
   open_shape(&s, 3, 0);
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    s.problem =
-        problem_of(test, rows[i].heads, rows[i].dim, DFGNN_LAYOUT_NHD, PLAIN);
+    s.problem = problem_of(test, rows[i].heads, rows[i].dim, DFGNN_LAYOUT_NHD,
+                           rows[i].asked);
     ck_assert_msg(open_problem(&s), "%s", dfgnn_last_error());
     some_were_checked(each_variant(&s, matches_reference, NULL, (int)i, NULL));
     dfgnn__harness_destroy(s.harness);

@@ -213,6 +213,7 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
     dfgnn__cpu_find_norms(job, choice->schedule);
     memory += norm_bytes(&launch->setting);
   }
+  job->all_heads = job->kernels->spans_heads(job);
   job->thread_memory = memory;
   return memory + (size_t)job->threads * job->thread_bytes;
 }

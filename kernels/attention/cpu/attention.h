@@ -22,6 +22,8 @@ typedef struct dfgnn_cpu_tensor {
 
 typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
 typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* dense.h */
+struct dfgnn_cpu_side;                          /* backward.h */
+struct dfgnn_cpu_graded;
 
 typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
@@ -55,6 +57,7 @@ typedef struct dfgnn_cpu_job {
   int packed;           /* features of every input are adjacent */
   int out_packed;       /* features of out are adjacent */
   int out_adds;         /* store adds to what is in out */
+  int all_heads;        /* forward: rows are for attend() */
   int64_t prefetch;     /* rows are prefetched so many edges ahead; 0: not */
   char *thread_memory;  /* one slice a thread */
   size_t thread_bytes;
@@ -107,6 +110,21 @@ struct dfgnn_cpu_kernels {
   /* Copies nodes begin .. end - 1 to a tensor with adjacent features. */
   void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
                const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
+
+  /* ---- all heads at once ---- */
+
+  /* Is a job better done for all heads of a row at once, and can it be? */
+  int (*spans_heads)(const dfgnn_cpu_job *job);
+  /* The forward pass of the rows begin .. end - 1; memory:
+   * dfgnn__cpu_across_bytes(). */
+  void (*attend)(const dfgnn_cpu_job *job, int64_t begin, int64_t end,
+                 void *memory);
+  /* The same of gradients.  grade() walks a row that has edges; it returns 0,
+   * and the row is left to others, if some weight is zero: 0 times an infinite
+   * feature would be NaN. */
+  int (*spans_side)(const struct dfgnn_cpu_side *side);
+  int (*grade)(const struct dfgnn_cpu_side *side, int64_t row, void *memory,
+               struct dfgnn_cpu_graded *graded);
 
   /* ---- dense blocks ---- */
 
@@ -180,6 +198,11 @@ struct dfgnn_cpu_kernels {
 /* Edges whose values are added up on their own before they join the sum of a
  * row. */
 #define DFGNN_CPU_BLOCK 256
+
+/* Work for all heads at once: the most heads; the numbers of a chunk's edges
+ * and heads. */
+#define DFGNN_CPU_MOST_HEADS 64
+#define DFGNN_CPU_ACROSS 1024
 
 /* The widest vector in bytes: buffers must reach so far beyond their end. */
 #define DFGNN_CPU_PADDING 64
@@ -320,6 +343,14 @@ void dfgnn__cpu_attend(const dfgnn_cpu_job *job, int64_t row, int64_t head,
 
 int dfgnn__cpu_all_zero(const dfgnn_cpu_job *job, const void *scalars,
                         int64_t count);
+
+/* Bytes for attend(): a chunk, three numbers a head, the sum of a row. */
+static inline size_t dfgnn__cpu_across_bytes(const dfgnn_problem *problem) {
+  return (size_t)(DFGNN_CPU_ACROSS + 4 * DFGNN_CPU_MOST_HEADS +
+                  problem->heads * problem->dim) *
+             sizeof(double) +
+         5 * DFGNN_CPU_PADDING;
+}
 
 /* Bytes of accumulate's sum, and of scores [heads, edges]. */
 size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting);

@@ -38,7 +38,16 @@ typedef struct dfgnn_cpu_side {
   char *parameters;
   size_t parameter_bytes;
   void *grad_att, *grad_beta;
+  int all_heads; /* the walk takes all heads of a row at once */
 } dfgnn_cpu_side;
+
+/* What a row gives when all its heads are walked at once. */
+typedef struct dfgnn_cpu_graded {
+  void *values, *scores; /* [heads, dim] sums */
+  void *att;             /* [heads, dim] to be added to att's gradient */
+  int written;           /* GT and GAT: the sums are in the outputs */
+  double scalars[DFGNN_CPU_MOST_HEADS]; /* GAT: gradients of the row's scores */
+} dfgnn_cpu_graded;
 
 typedef struct dfgnn_cpu_backward {
   dfgnn_cpu_side rows, columns;

@@ -11,15 +11,25 @@ typedef struct scratch {
   char *weights, *gradients, *divided; /* of a chunk */
   int32_t *indices;
   char *values, *scores; /* the sums of the two kinds */
+  char *all;             /* for all heads at once */
 } scratch;
 
 static size_t chunk_bytes(void) {
   return CHUNK * sizeof(double) + DFGNN_CPU_PADDING;
 }
 
+/* Four arrays of a chunk, three numbers a head, three sums of a row. */
+static size_t all_bytes(const dfgnn_problem *problem) {
+  size_t row = (size_t)(problem->heads * problem->dim);
+  return (4 * DFGNN_CPU_ACROSS + 4 * DFGNN_CPU_MOST_HEADS + 3 * row) *
+             sizeof(double) +
+         10 * 2 * DFGNN_CPU_PADDING;
+}
+
 size_t dfgnn__cpu_backward_thread(const dfgnn_setting *setting) {
   return dfgnn__cpu_aligned(4 * chunk_bytes()) +
-         2 * dfgnn__cpu_sum_bytes(setting);
+         2 * dfgnn__cpu_sum_bytes(setting) +
+         dfgnn__cpu_aligned(all_bytes(setting->problem));
 }
 
 static scratch scratch_in(const dfgnn_cpu_side *side, char *memory) {
@@ -29,7 +39,8 @@ static scratch scratch_in(const dfgnn_cpu_side *side, char *memory) {
                    .divided = memory + 2 * chunk_bytes(),
                    .indices = (int32_t *)(memory + 3 * chunk_bytes()),
                    .values = sums,
-                   .scores = sums + side->job.sum_bytes};
+                   .scores = sums + side->job.sum_bytes,
+                   .all = sums + 2 * side->job.sum_bytes};
 }
 
 /* ---- a chunk of edges ---------------------------------------------------- */
@@ -277,10 +288,29 @@ static void merge_row(const dfgnn_cpu_side *s, int64_t row, int64_t head,
 
 /* ---- tasks --------------------------------------------------------------- */
 
+/* Walks a row for all heads at once; returns 0 if some weight is zero. */
+static int walk_heads(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
+                      const parameters *p) {
+  const dfgnn_cpu_job *job = &s->job;
+  size_t bytes = (size_t)job->dim * job->scalar_size;
+  dfgnn_cpu_graded g;
+  if (!job->kernels->grade(s, row, m->all, &g))
+    return 0;
+  for (int64_t h = 0; h < job->heads; h++)
+    finish(s, (char *)g.values + (size_t)h * bytes,
+           (char *)g.scores + (size_t)h * bytes, row, h, g.scalars[h],
+           g.written, p);
+  if (p->att)
+    job->kernels->combine(p->att, 1, g.att, 1, job->heads * job->dim);
+  return 1;
+}
+
 static void walk_row(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
                      const parameters *p) {
   int64_t begin = dfgnn__cpu_offset(&s->job, row);
   int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
+  if (s->all_heads && begin < end && walk_heads(s, m, row, p))
+    return;
   for (int64_t h = 0; h < s->job.heads; h++) {
     double scalar = sum_piece(s, m, row, h, begin, end, 1, p);
     finish(s, m->values, m->scores, row, h, scalar, 1, p);
@@ -392,11 +422,13 @@ static void add_parts(const dfgnn_cpu_side *s) {
     set_scalar(job, s->grad_beta, 0, *(const double *)s->parameters);
 }
 
-void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *side, int schedule) {
-  void *data = (void *)side;
+void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *given, int schedule) {
+  dfgnn_cpu_side walked = *given, *side = &walked;
+  void *data = side;
   const dfgnn_cpu_job *job = &side->job;
   if (!side->wanted)
     return;
+  side->all_heads = job->kernels->spans_side(side);
   if (side->parts) {
     dfgnn__cpu_range(job, schedule, side->parts, 1, walk_parts, data);
     if (side->items)

@@ -3,7 +3,8 @@
 #include <math.h>
 
 #include "kernels/attention/cpu/attention.h"
-#include "kernels/common/cpu_vector.h"
+#include "kernels/attention/cpu/backward.h"
+#include "kernels/common/cpu_pairs.h"
 
 /* Weights that are added up in vectors before they join a double. */
 #define WEIGHED (64 * VECTOR)
@@ -535,11 +536,17 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
 
 #include "kernels/attention/cpu/dense_kernels.h"
 #include "kernels/attention/cpu/gradients.h"
+#include "kernels/attention/cpu/heads.h"
+#include "kernels/attention/cpu/heads_backward.h"
 
 const dfgnn_cpu_kernels CPU_TABLE_OF(dfgnn__cpu) = {
     .score = {{score_gt_4, score_agnn_4, score_gat, score_gatv2_4},
               {score_gt_8, score_agnn_8, score_gat, score_gatv2_8}},
     .weigh = weigh,
+    .spans_heads = attends_heads,
+    .attend = attend,
+    .spans_side = spans_side,
+    .grade = grade,
     .accumulate = accumulate,
     .store = store,
     .combine = combine,

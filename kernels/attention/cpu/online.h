@@ -5,11 +5,14 @@
 
 #include "kernels/attention/cpu/attention.h"
 
-/* Bytes of the scores of a chunk, then of the sum, each with its padding. */
+/* Bytes of the scores of a chunk, then of the sum, each with its padding; or
+ * those of a row's heads. */
 static inline size_t dfgnn__cpu_online_bytes(const dfgnn_setting *setting,
                                              int64_t chunk) {
-  return (size_t)(chunk + setting->problem->dim) * sizeof(double) +
-         2 * DFGNN_CPU_PADDING;
+  size_t head = (size_t)(chunk + setting->problem->dim) * sizeof(double) +
+                2 * DFGNN_CPU_PADDING;
+  size_t all = dfgnn__cpu_across_bytes(setting->problem);
+  return head > all ? head : all;
 }
 
 static inline void *dfgnn__cpu_online_sum(const dfgnn_cpu_job *job,

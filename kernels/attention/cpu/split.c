@@ -89,9 +89,16 @@ static void attend_item(const dfgnn_cpu_job *job, const plan *p, char *memory,
 
 static void attend_items(const dfgnn_cpu_job *job, void *data, char *memory,
                          int64_t begin, int64_t end) {
-  for (int64_t item = begin; item < end; item++)
-    for (int64_t h = 0; h < job->heads; h++)
-      attend_item(job, data, memory, item, h);
+  const plan *p = data;
+  const int32_t *first_item = p->items->array[2];
+  for (int64_t item = begin; item < end; item++) {
+    int64_t row = ((const int32_t *)p->items->array[0])[item];
+    if (job->all_heads && first_item[row + 1] - first_item[row] == 1)
+      job->kernels->attend(job, row, row + 1, memory);
+    else
+      for (int64_t h = 0; h < job->heads; h++)
+        attend_item(job, p, memory, item, h);
+  }
 }
 
 /* Merges softmax `from` into `to`; a and b become the factors of their sums. */
@@ -158,7 +165,7 @@ DFGNN_FAMILIES(attention_cpu_split) = {
         .ops = DFGNN_OPS_ATTENTION,
         .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
         .dtypes = DFGNN_DTYPES_ALL,
-        .revision = 1,
+        .revision = 2,
         .deterministic = 1,
         .weights = 1,
         .bias = 1,
