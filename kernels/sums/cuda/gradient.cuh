@@ -27,8 +27,11 @@ template <typename X, int VEC> struct words {
   }
 };
 
-template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
+template <typename T, int VEC_, int L, int WHAT, int W>
+struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
   using A = accumulator_t<T>;
+  using sums = row_sums<A, VEC_, 1, 1, true>;
+  using total = typename sums::total;
   static constexpr int VEC = VEC_;
   static constexpr int kSize = sizeof(T), kHeld = 64;
   static constexpr bool PICK = WHAT != REDUCE_SPREAD;
@@ -49,12 +52,9 @@ template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
   struct mark {
     int position;
   };
-  struct state {
-    A own[VEC], now[1][VEC];
-    bool folded;
+  struct state : sums::state {
+    A own[VEC];
   };
-  using older = exact_sum<A>[VEC];
-  using total = A;
 
   const gather_params &p;
   const lane_features<VEC, L, 1, W> features;
@@ -67,10 +67,10 @@ template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
         mean(params, params.mean_out, features) {}
 
   __device__ __forceinline__ void begin(state &z, int row, int) const {
+    sums::clear_sums(z);
 #pragma unroll
     for (int i = 0; i < VEC; ++i)
-      z.now[0][i] = z.own[i] = A(0);
-    z.folded = false;
+      z.own[i] = A(0);
     if (SPREAD && features.has(0) && p.schedule.rows > 0)
       load_row<T, VEC>(z.own, p, p.own, row, features.at(0));
   }
@@ -149,7 +149,7 @@ template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
       return;
 #pragma unroll
     for (int i = 0; i < VEC; ++i) {
-      A sum = z.now[0][i];
+      A sum = z.now[0][0][i];
       if (PICK && x.arg[i] == m.position)
         sum += widen(x.grad.item[i]);
       if (BOTH && x.arg2[i] == m.position)
@@ -159,38 +159,17 @@ template <typename T, int VEC_, int L, int WHAT, int W> struct gradient_op {
             x.offset[i] + x.coefficient[i] * (z.own[i] - widen(x.mean.item[i]));
       else if (SPREAD)
         sum += x.coefficient[i] * (z.own[i] - x.offset[i]);
-      z.now[0][i] = sum;
+      z.now[0][0][i] = sum;
     }
-  }
-
-  __device__ __forceinline__ void fold(state &z, older &old, int, int,
-                                       int) const {
-    fold_sums<true>(z.now, old, z.folded);
-  }
-
-  __device__ __forceinline__ void close(total (&t)[1][VEC], const state &z,
-                                        older &old, bool) const {
-    close_sums<true>(t, z.now, old, z.folded);
-  }
-
-  static __device__ __forceinline__ total shuffle(total t, int o) {
-    return __shfl_xor_sync(kFullMask, t, o);
-  }
-  static __device__ __forceinline__ void merge(total &t, total other) {
-    t += other;
   }
 
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
                                        int f) const {
-    A *to = part_of<1, A>(p, slot, 0, f);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      to[i] = t[i];
+    sums::keep_sums(p, t, slot, f);
   }
-
   __device__ __forceinline__ void store(const total (&t)[VEC], int row, int,
                                         int f) const {
-    store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, t);
+    sums::template store_sums<T>(p, t, row, f, A(1));
   }
 };
 

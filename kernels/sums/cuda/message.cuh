@@ -16,10 +16,16 @@ template <typename X, typename Y> struct conditional<false, X, Y> {
 template <bool ON, typename X, typename Y>
 using conditional_t = typename conditional<ON, X, Y>::type;
 
+/* The sums of an instance: that of the gates beside the first. */
+constexpr int message_sums(int what) {
+  return (what & MESSAGE_PASS) == SUMS_COLUMNS && what & MESSAGE_GATED ? 2 : 1;
+}
+
 /* FIELDS: the features of an edge that a matrix projects, or MESSAGE_EDGES_...;
  * WHAT: the bits of params.h. */
 template <typename T, int VEC_, int L, int C, int WHAT, int FIELDS, int W>
-struct message_op {
+struct message_op
+    : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT), true> {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr int PASS = WHAT & MESSAGE_PASS;
@@ -32,7 +38,9 @@ struct message_op {
   static constexpr bool GIVEN = FIELDS == MESSAGE_EDGES_GIVEN;
   static constexpr bool PROJECTED = FIELDS > 0;
   static constexpr int TOGETHER = WHAT / MESSAGE_TOGETHER;
-  static constexpr int SUMS = COLUMNS && GATED ? 2 : 1;
+  static constexpr int SUMS = message_sums(WHAT);
+  using sums = row_sums<A, VEC_, C, SUMS, true>;
+  using total = typename sums::total;
   static constexpr int G = GATED ? C : 1, E = GIVEN ? C : 1;
   static constexpr int S = COLUMNS ? 1 : C, O = COLUMNS ? C : 1;
   using grades_t = message_grades<T, VEC, L, C, GRADE, W>;
@@ -60,16 +68,9 @@ struct message_op {
     int64_t id;
     int position;
   };
-  struct state {
-    A now[SUMS][C][VEC], own[O][VEC], gate[G][VEC], after;
+  struct state : sums::state {
+    A own[O][VEC], gate[G][VEC], after;
     conditional_t<ROWS, read_t, nothing> grades;
-    bool folded;
-  };
-  struct older {
-    exact_sum<A> sums[SUMS][C * VEC];
-  };
-  struct total {
-    A sum[SUMS];
   };
 
   const gather_params &p;
@@ -83,19 +84,15 @@ struct message_op {
         grades(params, ROWS ? params.own : params.table) {}
 
   __device__ __forceinline__ void begin(state &z, int row, int) const {
-    z.folded = false;
+    sums::clear_sums(z);
     z.after = A(1);
     if (PASS == SUMS_COLUMNS && p.row_scale && p.schedule.rows > 0)
       z.after = __ldg(static_cast<const A *>(p.row_scale) + row);
 #pragma unroll
     for (int c = 0; c < C; ++c) {
 #pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-#pragma unroll
-        for (int s = 0; s < SUMS; ++s)
-          z.now[s][c][i] = A(0);
+      for (int i = 0; i < VEC; ++i)
         z.own[COLUMNS ? c : 0][i] = A(0);
-      }
       if constexpr (COLUMNS)
         if (features.has(c) && p.schedule.rows > 0)
           load_row<T, VEC>(z.own[c], p, p.own, row, features.at(c));
@@ -323,67 +320,13 @@ struct message_op {
         add_terms(z, x[u], n[u], position + u * sides, part[u]);
   }
 
-  __device__ __forceinline__ void fold(state &z, older &old, int, int,
-                                       int) const {
-    const bool folded = z.folded;
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
-      z.folded = folded;
-      fold_sums<true>(z.now[s], old.sums[s], z.folded);
-    }
-  }
-
-  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
-                                        older &old, bool) const {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
-      A sums[C][VEC];
-      close_sums<true>(sums, z.now[s], old.sums[s], z.folded);
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          t[c][i].sum[s] = sums[c][i];
-    }
-  }
-
-  static __device__ __forceinline__ total shuffle(const total &t, int o) {
-    total other;
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s)
-      other.sum[s] = __shfl_xor_sync(kFullMask, t.sum[s], o);
-    return other;
-  }
-  static __device__ __forceinline__ void merge(total &t, const total &other) {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s)
-      t.sum[s] += other.sum[s];
-  }
-
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
                                        int f) const {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
-      A *to = part_of<SUMS, A>(p, slot, s, f);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        to[i] = t[i].sum[s];
-    }
+    sums::keep_sums(p, t, slot, f);
   }
-
   __device__ __forceinline__ void store(const total (&t)[VEC], int row,
                                         int degree, int f) const {
-    const A factor = spmm_factor<A>(p, row, degree);
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
-      const feature_tensor &to = s ? p.out_gate : p.out;
-      A y[VEC];
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        y[i] = t[i].sum[s] * factor;
-      if (to.data)
-        store_row<T, VEC>(p, to, const_cast<void *>(to.data), row, f, y);
-    }
+    sums::template store_sums<T>(p, t, row, f, spmm_factor<A>(p, row, degree));
   }
 };
 

@@ -55,6 +55,92 @@ close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
   }
 }
 
+/* What an Op of SUMS sums a feature keeps of a row: long sums are folded, so
+ * that they stay exact. */
+template <typename A, int VEC, int C, int SUMS, bool APART> struct row_sums {
+  struct state {
+    A now[SUMS][C][VEC];
+    bool folded;
+  };
+  struct older {
+    exact_sum<A> sums[SUMS][C * VEC];
+  };
+  struct total {
+    A sum[SUMS];
+  };
+
+  static __device__ __forceinline__ void clear_sums(state &z) {
+    z.folded = false;
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s)
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          z.now[s][c][i] = A(0);
+  }
+  __device__ __forceinline__ void fold(state &z, older &old, int, int,
+                                       int) const {
+    const bool folded = z.folded;
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s) {
+      z.folded = folded;
+      fold_sums<APART>(z.now[s], old.sums[s], z.folded);
+    }
+  }
+  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
+                                        older &old, bool) const {
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s) {
+      A sums[C][VEC];
+      close_sums<APART>(sums, z.now[s], old.sums[s], z.folded);
+#pragma unroll
+      for (int c = 0; c < C; ++c)
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          t[c][i].sum[s] = sums[c][i];
+    }
+  }
+  static __device__ __forceinline__ total shuffle(total t, int o) {
+    total other;
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s)
+      other.sum[s] = __shfl_xor_sync(kFullMask, t.sum[s], o);
+    return other;
+  }
+  static __device__ __forceinline__ void merge(total &t, total other) {
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s)
+      t.sum[s] += other.sum[s];
+  }
+
+  static __device__ __forceinline__ void
+  keep_sums(const gather_params &p, const total (&t)[VEC], int slot, int f) {
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s) {
+      A *to = part_of<SUMS, A>(p, slot, s, f);
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        to[i] = t[i].sum[s];
+    }
+  }
+  template <typename T>
+  static __device__ __forceinline__ void store_sums(const gather_params &p,
+                                                    const total (&t)[VEC],
+                                                    int row, int f, A factor) {
+#pragma unroll
+    for (int s = 0; s < SUMS; ++s) {
+      const feature_tensor &to = s ? p.out_gate : p.out;
+      A y[VEC];
+#pragma unroll
+      for (int i = 0; i < VEC; ++i)
+        y[i] = t[i].sum[s] * factor;
+      if (SUMS == 1 || to.data)
+        store_row<T, VEC>(p, to, const_cast<void *>(to.data), row, f, y);
+    }
+  }
+};
+
 /* Loads a number if `on`, predicated, so that no load waits for another's
  * branch. */
 template <typename N>
@@ -79,8 +165,11 @@ __device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
 }
 
 template <typename T, int VEC_, int L, int C, int FACTOR, bool APART, int W>
-struct spmm_op {
+struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
   using A = accumulator_t<T>;
+  using sums = row_sums<A, VEC_, C, 1, APART>;
+  using state = typename sums::state;
+  using total = typename sums::total;
   static constexpr int VEC = VEC_;
   static constexpr int F = FACTOR == FACTOR_HEADS ? C : 1;
   static constexpr int kSize = sizeof(T);
@@ -99,12 +188,6 @@ struct spmm_op {
   struct mark {
     A factor[F];
   };
-  struct state {
-    A now[C][VEC];
-    bool folded;
-  };
-  using older = exact_sum<A>[C * VEC];
-  using total = A;
 
   const gather_params &p;
   const lane_features<VEC, L, C, W> features;
@@ -123,12 +206,7 @@ struct spmm_op {
   }
 
   __device__ __forceinline__ void begin(state &z, int, int) const {
-    z.folded = false;
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        z.now[c][i] = A(0);
+    sums::clear_sums(z);
   }
 
   __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
@@ -229,7 +307,7 @@ struct spmm_op {
     for (int c = 0; c < C; ++c)
 #pragma unroll
       for (int i = 0; i < VEC; ++i)
-        z.now[c][i] = part(z.now[c][i], x, m, c, i);
+        z.now[0][c][i] = part(z.now[0][c][i], x, m, c, i);
   }
 
   /* Edges beyond the row add zero times zero. */
@@ -247,43 +325,17 @@ struct spmm_op {
 #pragma unroll
         for (int u = 1; u < U; ++u)
           sum = part(sum, x[u], m[u], c, i);
-        z.now[c][i] += sum;
+        z.now[0][c][i] += sum;
       }
-  }
-
-  __device__ __forceinline__ void fold(state &z, older &old, int, int,
-                                       int) const {
-    fold_sums<APART>(z.now, old, z.folded);
-  }
-
-  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
-                                        older &old, bool) const {
-    close_sums<APART>(t, z.now, old, z.folded);
-  }
-
-  static __device__ __forceinline__ total shuffle(total t, int o) {
-    return __shfl_xor_sync(kFullMask, t, o);
-  }
-  static __device__ __forceinline__ void merge(total &t, total other) {
-    t += other;
   }
 
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
                                        int f) const {
-    A *to = part_of<1, A>(p, slot, 0, f);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      to[i] = t[i];
+    sums::keep_sums(p, t, slot, f);
   }
-
   __device__ __forceinline__ void store(const total (&t)[VEC], int row,
                                         int degree, int f) const {
-    A y[VEC];
-    const A factor = spmm_factor<A>(p, row, degree);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      y[i] = t[i] * factor;
-    store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, y);
+    sums::template store_sums<T>(p, t, row, f, spmm_factor<A>(p, row, degree));
   }
 };
 
