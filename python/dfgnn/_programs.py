@@ -9,9 +9,9 @@ import torch
 from . import _abi
 from ._library import check, library
 
-_DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
-           torch.bfloat16: _abi.DTYPES["bf16"],
-           torch.float64: _abi.DTYPES["f64"]}
+TYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
+         torch.bfloat16: _abi.DTYPES["bf16"],
+         torch.float64: _abi.DTYPES["f64"]}
 PARAM, DST, SRC, EDGE = 1, 2, 3, 4
 INPUT, OUTPUT, COTANGENT, GRADIENT = 1, 2, 3, 4
 
@@ -105,7 +105,7 @@ def _bind(ports, tensors):
     for bound, port, tensor in zip(array, ports, tensors):
         bound.name = port.name.encode()
         bound.data = tensor.data_ptr()
-        bound.dtype = _DTYPES[tensor.dtype]
+        bound.dtype = TYPES[tensor.dtype]
         bound.rank = len(port.shape)
         bound.axes[:len(port.shape)] = port.shape
     return array

@@ -425,9 +425,11 @@ class Recorder:
 
     def __init__(self):
         self.tensors, self.names, self.places = [], [], []
-        self._captured = {}
+        self._captured, self._kept_alive = {}, []
 
     def input(self, name, tensor, place):
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            tensor = tensor.to(torch.get_default_dtype())
         shape = tuple(tensor.shape)[place != PARAM:]
         if len(shape) > 3:
             refuse(f"{name} has {len(shape)} axes, expected at most 3 after "
@@ -448,6 +450,7 @@ class Recorder:
                    "or a number")
         found = self._captured.get(id(x))
         if found is None:
+            self._kept_alive.append(x)  # so that no other gets its id
             found = self._captured[id(x)] = self.input(
                 f"tensor_{len(self._captured)}", x, PARAM)
         return found

@@ -10,6 +10,7 @@
 
 import functools
 import inspect
+import warnings
 
 import torch
 
@@ -75,6 +76,8 @@ _LETTERS = {"i": DST, "j": SRC, "e": EDGE}
 class EdgeProgram:
     """What :func:`edge_program` makes of a function."""
 
+    _told = False  # that a GPU runs torch's operations
+
     def __init__(self, function, reduce):
         if reduce not in ("sum", "mean", "max", "min", None):
             raise ValueError("reduce must be 'sum', 'mean', 'max', 'min' or "
@@ -106,7 +109,8 @@ class EdgeProgram:
         values = [recorder.value(v) for v in ([made] if single else made)]
         if self.reduce:
             reduce = _trace.method(self.reduce + "_in")
-            values = [reduce(v) if v.place == EDGE else v for v in values]
+            values = [reduce(v) if v.place in (SRC, EDGE) else v
+                      for v in values]
         return values, single
 
     def _check(self, graph, given):
@@ -124,10 +128,23 @@ class EdgeProgram:
                         f"{list(tensor.shape)}")
 
     @staticmethod
+    def _check_tensors(recorder, graph):
+        """The library reads memory of the graph's device, real numbers."""
+        for name, tensor in zip(recorder.names, recorder.tensors):
+            if tensor.device != graph.device:
+                raise ValueError(f"{name} is on {tensor.device}, the graph "
+                                 f"on {graph.device}; both must be on one "
+                                 "device")
+            if tensor.dtype not in _programs.TYPES:
+                raise TypeError(
+                    f"{name} is {str(tensor.dtype).replace('torch.', '')}, "
+                    "expected float16, bfloat16, float32 or float64")
+
+    @staticmethod
     def _prepared(graph, given):
         """Tensors in the order of the graph, of other ranks too."""
         def ready(letter, tensor):
-            if not tensor.is_floating_point():
+            if not (tensor.is_floating_point() or tensor.is_complex()):
                 tensor = tensor.to(torch.get_default_dtype())
             if letter == "e":
                 return graph.to_graph_order(tensor)
@@ -178,6 +195,7 @@ class EdgeProgram:
     def _run(self, graph, given, others):
         recorder = _trace.Text()
         values, single = self._trace(recorder, graph, given, others)
+        self._check_tensors(recorder, graph)
         text = recorder.text(values)
         program = _programs.parse(text)
         seed = 0
@@ -193,6 +211,12 @@ class EdgeProgram:
         return self._in_callers_order(graph, made, values), single
 
     def _run_torch(self, graph, given, others):
+        if graph.device.type != "cpu" and not self._told:
+            self._told = True
+            warnings.warn(
+                f"edge program {self.__name__} runs as torch operations on "
+                f"{graph.device}, with values of every edge in memory: "
+                "programs are fused on the CPU only", stacklevel=3)
         recorder = _trace.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
@@ -214,9 +238,10 @@ def edge_program(function=None, *, reduce="sum"):
     values have the axes of a row: ``i.q`` of a tensor [N, heads, features]
     has heads and features.  A sum or another reduction along an axis leaves
     it with size 1, so that a number a head spreads over its row.  What it
-    returns for an edge is reduced over the in-edges of each destination, as
-    ``reduce`` says: "sum", "mean", "max", "min", or None for values of edges.
-    Several values may be returned.
+    returns for an edge, or of a source, is reduced over the in-edges of each
+    destination, as ``reduce`` says: "sum", "mean", "max", "min", or None for
+    the values themselves; values of destinations stay.  Several values may be
+    returned.
 
     It is called with values that stand for tensors, each time, and has to do
     the same whatever they hold.  What edge programs do not have is refused by

@@ -334,6 +334,46 @@ def test_wrong_arguments_are_named(graph):
         dfgnn.softmax(torch.ones(3))
 
 
+def test_tensors_that_the_library_cannot_read_are_refused(graph):
+    @edge_program
+    def scaled(j, factor):
+        return j.v * factor
+    v = torch.randn(M, 2)
+    with pytest.raises(ValueError, match="p_factor is on meta, the graph on"):
+        scaled(graph, j={"v": v}, factor=torch.ones(2, device="meta"))
+    with pytest.raises(TypeError, match="j_v is complex64, expected float16"):
+        scaled(graph, j={"v": v.to(torch.complex64)}, factor=1)
+    whole = scaled(graph, j={"v": v}, factor=torch.tensor([2, 3]))
+    torch.testing.assert_close(
+        whole, scaled(graph, j={"v": v}, factor=torch.tensor([2., 3.])))
+
+
+def test_tensors_that_the_function_finds_outside_have_gradients(graph):
+    weight = torch.randn(3, 2, requires_grad=True)
+
+    @edge_program
+    def outside(j):
+        return F.linear(j.v, weight)
+    v = torch.randn(M, 2)
+    out = outside(graph, j={"v": v})
+    want = torch.zeros(N, 3).index_add(0, graph.dst,
+                                       F.linear(v, weight)[graph.src])
+    torch.testing.assert_close(out, want)
+    torch.testing.assert_close(torch.autograd.grad(out.sum(), weight),
+                               torch.autograd.grad(want.sum(), weight))
+
+
+def test_a_graph_without_edges_gives_zeros(graph):
+    empty = dfgnn.Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long),
+                                        (4, 3))
+    q, k = rows(3, 2, 2), rows(4, 2, 2)
+    out = attention(empty, i={"q": q}, j={"k": k, "v": k},
+                    e={"x": rows(0, 2, 2)})
+    assert torch.equal(out, torch.zeros(3, 2, 2, dtype=torch.double))
+    grads = torch.autograd.grad(out.sum(), [q, k])
+    assert all(torch.equal(g, torch.zeros_like(g)) for g in grads)
+
+
 def test_explain_says_what_runs(graph):
     text = attention.explain(**arguments(attention))
     assert "the library's evaluator, fused; 1 walks over rows, 0 over" in text
