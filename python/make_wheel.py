@@ -193,7 +193,7 @@ def main():
         for name, data in files:
             entry = zipfile.ZipInfo(name)  # dated 1980: always the same bytes
             program = name.startswith("dfgnn/lib/bin/")
-            entry.external_attr = (0o755 if program else 0o644) << 16
+            entry.external_attr = (0o100755 if program else 0o100644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, data)
     print(path)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -60,7 +61,8 @@ def test_commands_are_programs_with_entry_points(wheel):
     points = wheel.read("dfgnn-7.8.dist-info/entry_points.txt").decode()
     for name in make_wheel.COMMANDS:
         info = wheel.getinfo(f"dfgnn/lib/bin/{name}")
-        assert info.external_attr >> 16 & 0o111 == 0o111
+        mode = info.external_attr >> 16  # pip looks at both
+        assert stat.S_ISREG(mode) and mode & 0o111 == 0o111
         assert f"\n{name} = dfgnn._commands:{name[6:]}\n" in points
 
 
