@@ -51,7 +51,6 @@ typedef enum dfgnn_field_names {
   DFGNN_NAMES_MATH,
   DFGNN_NAMES_LAYOUT,
   DFGNN_NAMES_EDGE_USE,
-  DFGNN_NAMES_QK_NORM,
   DFGNN_NAMES_MESSAGE,
   DFGNN_NAMES_COUNT
 } dfgnn_field_names;

@@ -156,8 +156,7 @@ static const char upgrade_2[] =
 /* Version 3: the use of edge features, normalised queries and keys, and
  * messages belong to the problem. */
 
-/* The columns of all versions from here on, which differ in the number of
- * messages alone. */
+/* The columns of all versions from here on. */
 #define PROBLEM_COLUMNS                                                        \
   "CREATE TABLE problem (\n"                                                   \
   "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"              \
@@ -174,10 +173,11 @@ static const char upgrade_2[] =
   "  bias INTEGER NOT NULL CHECK (bias IN (0, 1)),\n"                          \
   "  dropout INTEGER NOT NULL CHECK (dropout IN (0, 1)),\n"                    \
   "  edge_dim INTEGER NOT NULL CHECK (edge_dim >= -1),\n"                      \
-  "  edge_use INTEGER NOT NULL CHECK (edge_use BETWEEN 0 AND 2),\n"            \
+  "  edge_use INTEGER NOT NULL CHECK (edge_use BETWEEN 0 AND 2),\n"
+#define QK_NORM_COLUMN                                                         \
   "  qk_norm INTEGER NOT NULL CHECK (qk_norm BETWEEN 0 AND 2),\n"
 
-static const char problem_3[] = PROBLEM_COLUMNS
+static const char problem_3[] = PROBLEM_COLUMNS QK_NORM_COLUMN
     "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 2)\n"
     ") STRICT, WITHOUT ROWID";
 
@@ -214,7 +214,7 @@ static const char upgrade_4[] =
 
 /* Version 5: there is one message more, GATE_VALUE. */
 
-static const char problem_5[] = PROBLEM_COLUMNS
+static const char problem_5[] = PROBLEM_COLUMNS QK_NORM_COLUMN
     "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 3)\n"
     ") STRICT, WITHOUT ROWID";
 
@@ -249,6 +249,24 @@ static const char upgrade_6[] =
     "INSERT INTO measurement SELECT * FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
+/* Version 7: queries and keys are no longer normalised inside, so that what was
+ * measured of such problems answers no question. */
+
+static const char problem_7[] = PROBLEM_COLUMNS
+    "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 3)\n"
+    ") STRICT, WITHOUT ROWID";
+
+static const char upgrade_7[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT * FROM old_graph;"
+    "INSERT INTO problem SELECT hash, op, pass, dtype, math, layout,"
+    "  index_type, heads, dim, deterministic, weights, bias, dropout,"
+    "  edge_dim, edge_use, message FROM old_problem WHERE qk_norm = 0;"
+    "INSERT INTO run SELECT * FROM old_run;"
+    "INSERT INTO measurement SELECT * FROM old_measurement"
+    "  WHERE problem IN (SELECT hash FROM problem);"
+    "INSERT INTO pin SELECT * FROM old_pin;";
+
 #define NAMES                                                                  \
   { "device", "graph", "measurement", "pin", "problem", "run" }
 
@@ -269,7 +287,10 @@ static const dfgnn_schema versions[] = {
      .upgrade = upgrade_5},
     {.name = NAMES,
      .sql = {device_1, graph_4, measurement_1, pin_2, problem_5, run_6},
-     .upgrade = upgrade_6}};
+     .upgrade = upgrade_6},
+    {.name = NAMES,
+     .sql = {device_1, graph_4, measurement_1, pin_2, problem_7, run_6},
+     .upgrade = upgrade_7}};
 
 const dfgnn_schemas dfgnn__schemas = {sizeof versions / sizeof *versions,
                                       versions};

@@ -29,9 +29,9 @@ typedef struct dfgnn_measurement {
   const char *index; /* "i32" or "i64" offsets */
   int64_t heads, dim;
   int deterministic, weights, bias, dropout;
-  int64_t edge_dim; /* features an edge; 0: none, -1: projected already */
-  int edge_use, qk_norm, message; /* enumerators of dfgnn.h */
-  const char *graph, *family;     /* labels */
+  int64_t edge_dim;      /* features an edge; 0: none, -1: projected already */
+  int edge_use, message; /* enumerators of dfgnn.h */
+  const char *graph, *family; /* labels */
   dfgnn_signature signature;
   /* variant */
   const char *variant;

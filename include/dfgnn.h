@@ -45,7 +45,8 @@ template <class Descriptor> inline Descriptor dfgnn_descriptor() {
 }
 #define DFGNN_INIT(type) dfgnn_descriptor<type>()
 #else
-#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
+#define DFGNN_INIT(type)                                                       \
+  { .struct_size = sizeof(type) }
 #endif
 
 #ifdef __cplusplus
@@ -69,8 +70,8 @@ typedef enum dfgnn_status {
   DFGNN_ERROR_FORMAT = -7,      /* a file is not what it claims to be */
   DFGNN_ERROR_STORE = -8,       /* a tuning store is invalid or not writable */
   DFGNN_ERROR_CAPTURING = -9,   /* not allowed while a stream is capturing */
-  DFGNN_ERROR_INTERRUPTED = -10,/* the caller asked to stop; work is kept */
-  DFGNN_ERROR_WRONG = -11       /* a variant failed its check */
+  DFGNN_ERROR_INTERRUPTED = -10, /* the caller asked to stop; work is kept */
+  DFGNN_ERROR_WRONG = -11        /* a variant failed its check */
 } dfgnn_status;
 
 /* The name of a status, e.g. "invalid argument".  Never NULL. */
@@ -100,9 +101,6 @@ DFGNN_API const char *dfgnn_version(void);
  *   GATV2  s = <att, leaky_relu(x_i + y_j + W e_ij + b)>, value y_j
  *   GAT    s = leaky_relu(a_i + b_j + c_ij), c = args.score_edge: the scalar
  *          <att_e, W e_ij> = <W^T att_e, e_ij>, which the caller makes
- * With problem.qk_norm the q and k of GT are normalised over a head first:
- *   RMS    x / sqrt(mean(x^2) + eps) * w                 Zhang & Sennrich 2019
- *   LAYER  (x - mean(x)) / sqrt(var(x) + eps) * w        Ba et al. 2016
  * SpMM, with optional row and column scales r and c (GCN: both 1/sqrt(degree)):
  *   SPMM_SUM       out_i = r_i sum_j c_j x_j
  *   SPMM_MEAN      the same with sum over the number of edges
@@ -181,14 +179,6 @@ typedef enum dfgnn_edge_use {
 /* problem.edge_dim of edge features that are [E, H, D] already. */
 #define DFGNN_EDGE_PROJECTED (-1)
 
-/* How queries and keys of GT are normalised. */
-typedef enum dfgnn_qk_norm {
-  DFGNN_QK_NORM_NONE = 0,
-  DFGNN_QK_NORM_RMS = 1,
-  DFGNN_QK_NORM_LAYER = 2,
-  DFGNN_QK_NORM_COUNT
-} dfgnn_qk_norm;
-
 /* The message of an edge in SpMM and reductions. */
 typedef enum dfgnn_message {
   DFGNN_MESSAGE_COPY = 0, /* x_j */
@@ -205,15 +195,15 @@ typedef enum dfgnn_index_type {
 
 /* The time that making a plan may take, after FFTW's planner flags. */
 typedef enum dfgnn_effort {
-  DFGNN_EFFORT_DEFAULT = 0, /* the context's, or DFGNN_EFFORT, or ESTIMATE */
-  DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
-  DFGNN_EFFORT_ESTIMATE = 2,/* stored, else near, predicted, else the rule */
-  DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
-  DFGNN_EFFORT_PAPER = 4,   /* the rule of the DF-GNN paper alone */
-  DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for an unmeasured problem the first
-                             * calls time the model's first four in turn, and
-                             * the best stays and is stored.  Not for ranks
-                             * that must choose alike */
+  DFGNN_EFFORT_DEFAULT = 0,  /* the context's, or DFGNN_EFFORT, or ESTIMATE */
+  DFGNN_EFFORT_STORED = 1,   /* stored measurements only; a miss is a status */
+  DFGNN_EFFORT_ESTIMATE = 2, /* stored, else near, predicted, else the rule */
+  DFGNN_EFFORT_MEASURE = 3,  /* tune an unmeasured problem now and store it */
+  DFGNN_EFFORT_PAPER = 4,    /* the rule of the DF-GNN paper alone */
+  DFGNN_EFFORT_RACE = 5      /* as ESTIMATE; for an unmeasured problem the first
+                              * calls time the model's first four in turn, and
+                              * the best stays and is stored.  Not for ranks
+                              * that must choose alike */
 } dfgnn_effort;
 
 /* The source of a plan's choice. */
@@ -250,7 +240,6 @@ DFGNN_API const char *dfgnn_layout_name(dfgnn_layout layout);
 DFGNN_API const char *dfgnn_effort_name(dfgnn_effort effort);
 DFGNN_API const char *dfgnn_source_name(dfgnn_source source);
 DFGNN_API const char *dfgnn_edge_use_name(dfgnn_edge_use use);
-DFGNN_API const char *dfgnn_qk_norm_name(dfgnn_qk_norm norm);
 DFGNN_API const char *dfgnn_message_name(dfgnn_message message);
 DFGNN_API dfgnn_status dfgnn_op_parse(dfgnn_op *op, const char *name);
 DFGNN_API dfgnn_status dfgnn_pass_parse(dfgnn_pass *pass, const char *name);
@@ -260,8 +249,6 @@ DFGNN_API dfgnn_status dfgnn_layout_parse(dfgnn_layout *out, const char *name);
 DFGNN_API dfgnn_status dfgnn_effort_parse(dfgnn_effort *out, const char *name);
 DFGNN_API dfgnn_status dfgnn_edge_use_parse(dfgnn_edge_use *out,
                                             const char *name);
-DFGNN_API dfgnn_status dfgnn_qk_norm_parse(dfgnn_qk_norm *out,
-                                           const char *name);
 DFGNN_API dfgnn_status dfgnn_message_parse(dfgnn_message *out,
                                            const char *name);
 
@@ -312,16 +299,16 @@ DFGNN_API dfgnn_status dfgnn_context_reload(dfgnn_context *ctx);
 
 typedef struct dfgnn_device_info {
   size_t struct_size;
-  char backend[16];      /* "cpu" or "cuda" */
-  char arch[32];         /* "sm_90", "x86_64-avx512": the gate of selection */
-  char model[128];       /* "NVIDIA H200", "AMD EPYC 9655" */
-  int ordinal;           /* CUDA device number, 0 for the CPU */
-  int units;             /* multiprocessors, or threads of the CPU backend */
-  int64_t cache_bytes;   /* last-level cache: L2 of a GPU, L3 of a CPU */
-  int64_t memory_bytes;  /* device memory */
-  int64_t shared_bytes;  /* largest shared memory of a block; 0 on the CPU */
-  char driver[32];       /* "13.0"; "" on the CPU */
-  char runtime[32];      /* "13.0"; the OpenMP version on the CPU */
+  char backend[16];     /* "cpu" or "cuda" */
+  char arch[32];        /* "sm_90", "x86_64-avx512": the gate of selection */
+  char model[128];      /* "NVIDIA H200", "AMD EPYC 9655" */
+  int ordinal;          /* CUDA device number, 0 for the CPU */
+  int units;            /* multiprocessors, or threads of the CPU backend */
+  int64_t cache_bytes;  /* last-level cache: L2 of a GPU, L3 of a CPU */
+  int64_t memory_bytes; /* device memory */
+  int64_t shared_bytes; /* largest shared memory of a block; 0 on the CPU */
+  char driver[32];      /* "13.0"; "" on the CPU */
+  char runtime[32];     /* "13.0"; the OpenMP version on the CPU */
 } dfgnn_device_info;
 
 #define DFGNN_DEVICE_INFO_INIT DFGNN_INIT(dfgnn_device_info)
@@ -372,16 +359,16 @@ typedef struct dfgnn_csr {
   const void *offsets;  /* [N + 1], of offset_type */
   const void *indices;  /* [E], of index_type */
   dfgnn_index_type offset_type, index_type;
-  int on_device;        /* 0: host arrays, 1: arrays of the context's device */
-  int64_t graphs;       /* of a batch; 0: not known */
+  int on_device;  /* 0: host arrays, 1: arrays of the context's device */
+  int64_t graphs; /* of a batch; 0: not known */
   const int64_t *graph_ptr; /* host, [graphs + 1]: first node of each graph of a
                              * square batch; NULL: not known */
-  const char *family;   /* a name shared by graphs of one kind, such as the
-                         * mini-batches of a sampler; NULL: none */
-  const char *name;     /* a label kept with measurements; NULL: none */
-  int trusted;          /* 1: nothing is checked, see below */
-  void *stream;         /* device arrays are ready when the work that is on it
-                         * now has run (as in dfgnn_execute) */
+  const char *family;       /* a name shared by graphs of one kind, such as the
+                             * mini-batches of a sampler; NULL: none */
+  const char *name;         /* a label kept with measurements; NULL: none */
+  int trusted;              /* 1: nothing is checked, see below */
+  void *stream; /* device arrays are ready when the work that is on it
+                 * now has run (as in dfgnn_execute) */
   /* The same edges by source, which backward passes read; NULL: they are made
    * when they are needed.  Source j has the edges column_offsets[j] ..
    * column_offsets[j + 1] - 1: edge column_edges[k] of the matrix, of row
@@ -419,10 +406,10 @@ DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
 typedef struct dfgnn_coo {
   size_t struct_size;
   int64_t destinations, sources, edges;
-  const void *dst, *src;       /* [E], of index_type */
+  const void *dst, *src; /* [E], of index_type */
   dfgnn_index_type index_type;
-  int on_device;               /* as in dfgnn_csr */
-  int64_t graphs;              /* as in dfgnn_csr, with graph_ptr */
+  int on_device;  /* as in dfgnn_csr */
+  int64_t graphs; /* as in dfgnn_csr, with graph_ptr */
   const int64_t *graph_ptr;
   const char *family, *name;
   int sorted;     /* 1: by destination, so that nobody has to find out */
@@ -486,21 +473,21 @@ typedef struct dfgnn_signature {
   int64_t max_degree;
   double mean_degree;
   int64_t p50_degree, p90_degree, p99_degree;
-  double degree_cv;   /* standard deviation over mean */
-  double isolated;    /* share of rows without edges */
+  double degree_cv;                       /* standard deviation over mean */
+  double isolated;                        /* share of rows without edges */
   double histogram[DFGNN_HISTOGRAM_BINS]; /* share of rows of degree 0, 1, 2..3,
                                            * 4..7, ... */
-  double reuse;       /* distinct columns per 16-row window over its edges, by a
-                       * sample of windows: 1 none shared, 1/16 all shared */
-  double locality;    /* share of sampled edges with |i M/N - j| within 1024 */
-  int64_t graphs;     /* connected blocks on the diagonal, 1 if not a batch */
+  double reuse;    /* distinct columns per 16-row window over its edges, by a
+                    * sample of windows: 1 none shared, 1/16 all shared */
+  double locality; /* share of sampled edges with |i M/N - j| within 1024 */
+  int64_t graphs;  /* connected blocks on the diagonal, 1 if not a batch */
   int64_t largest_graph; /* nodes of the largest */
-  double density;     /* edges over the sum of squared block sizes */
+  double density;        /* edges over the sum of squared block sizes */
   uint64_t fingerprint;  /* hash of offsets and indices */
   /* Degrees of sources: the number of edges of each column.  All 0 where there
    * are edges: not known, as in rows stored before they were computed. */
   int64_t max_source_degree, p50_source_degree, p99_source_degree;
-  double source_cv;   /* standard deviation over mean */
+  double source_cv;        /* standard deviation over mean */
   double isolated_sources; /* share of sources without edges */
 } dfgnn_signature;
 
@@ -581,8 +568,8 @@ DFGNN_API dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
 
 typedef struct dfgnn_reordering {
   size_t struct_size;
-  dfgnn_order order;    /* how to order, if rows is NULL */
-  const int64_t *rows;  /* [N] host: this order, as dfgnn_csr_order gives it */
+  dfgnn_order order;   /* how to order, if rows is NULL */
+  const int64_t *rows; /* [N] host: this order, as dfgnn_csr_order gives it */
   const int64_t *columns; /* [M] host; NULL: a square matrix's rows */
   int keep_columns; /* 1: rows alone are ordered, columns keep their numbers */
   int inside;       /* 1: execute takes and gives tensors in csr's order */
@@ -660,15 +647,15 @@ typedef struct dfgnn_part {
   int64_t boundary; /* rows that have such edges */
   int64_t sends;    /* rows that other ranks read, counted for each rank */
   const int64_t *node, *halo_node; /* [nodes], [halo]: number in the whole */
-  const int64_t *receive;    /* [parts] nodes of the halo by owner */
-  const int64_t *send;       /* [parts] rows to send to each rank */
+  const int64_t *receive;          /* [parts] nodes of the halo by owner */
+  const int64_t *send;             /* [parts] rows to send to each rank */
   const int64_t *send_row;   /* [sends] these rows, in the other halo's order */
   const int64_t *first_edge; /* [nodes] number of a row's first edge in the
                               * whole */
   const int64_t *offset;     /* [nodes + 1] */
   const int32_t *index;      /* [edges] column */
-  uint64_t fingerprint; /* of the whole graph, as dfgnn_signature has it */
-  uint64_t digest;      /* of graph and owners: the same in every rank */
+  uint64_t fingerprint;      /* of the whole graph, as dfgnn_signature has it */
+  uint64_t digest;           /* of graph and owners: the same in every rank */
 } dfgnn_part;
 
 /* The part of a rank; owner [N] says the rank of each node.  Free it with
@@ -694,14 +681,14 @@ typedef struct dfgnn_problem {
   dfgnn_math math;
   dfgnn_layout layout;
   dfgnn_effort effort;
-  int64_t heads;       /* H >= 1 */
-  int64_t dim;         /* D >= 1, features per head */
-  int deterministic;   /* 1: bitwise equal from run to run */
-  int weights;         /* 1: execute also writes args.weights [E, H] */
-  int cold;            /* 1: choose by cold-cache measurements */
+  int64_t heads;         /* H >= 1 */
+  int64_t dim;           /* D >= 1, features per head */
+  int deterministic;     /* 1: bitwise equal from run to run */
+  int weights;           /* 1: execute also writes args.weights [E, H] */
+  int cold;              /* 1: choose by cold-cache measurements */
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
-  int bias;            /* attention: 1: args.bias [E, H] is added to scores */
-  int dropout;         /* attention: 1: args.dropout is in effect */
+  int bias;              /* attention: 1: args.bias [E, H] is added to scores */
+  int dropout;           /* attention: 1: args.dropout is in effect */
   /* Bias and dropout are measured as problems of their own.  Until they are,
    * the fastest variant without them that can do both is chosen, as
    * DFGNN_SOURCE_SIMILAR at best. */
@@ -712,7 +699,6 @@ typedef struct dfgnn_problem {
                             * args.score_edge is its scalar, [E,H].  Not for
                             * AGNN and SPMM_WEIGHTED. */
   dfgnn_edge_use edge_use; /* GT with edge features */
-  dfgnn_qk_norm qk_norm;   /* GT */
   dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN and
                             * _PNA.  RELU needs edge features, GATE may have
                             * them, GATE_VALUE needs edge_dim F, COPY has none.
@@ -723,9 +709,11 @@ typedef struct dfgnn_problem {
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
-  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
-    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, DFGNN_MESSAGE_COPY, 0 }
+  {                                                                            \
+    sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+        DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
+        0, -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0                 \
+  }
 
 /* Distance in elements between consecutive nodes, heads and features of a
  * tensor.  All zero: dense in the problem's layout. */
@@ -783,58 +771,54 @@ typedef struct dfgnn_args {
   double slope;          /* GAT and GATV2 leaky ReLU */
   dfgnn_strides query_strides, key_strides, value_strides, out_strides;
 
-  const void *bias;      /* [E,H].  Scalar; only with problem.bias. */
-  double dropout;        /* 0 <= dropout < 1; only with problem.dropout */
-  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL:
-                          * seed_value */
+  const void *bias;     /* [E,H].  Scalar; only with problem.bias. */
+  double dropout;       /* 0 <= dropout < 1; only with problem.dropout */
+  const uint64_t *seed; /* [1], device memory, read when the call runs; NULL:
+                         * seed_value */
   uint64_t seed_value;
 
-  const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar.  With
-                            * problem.edge_dim F: W [H,D,F], with
-                            * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage.
-                            */
-  const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
-  const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
+  const void *edge_weight;           /* SPMM_WEIGHTED w [E,H].  Scalar.  With
+                                      * problem.edge_dim F: W [H,D,F], with
+                                      * MESSAGE_GATE_VALUE W and W' [2,H,D,F].  Storage.
+                                      */
+  const void *scale_dst;             /* SPMM r [N].  Scalar; NULL: 1. */
+  const void *scale_src;             /* SPMM c [M].  Scalar; NULL: 1. */
   void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
   int32_t *arg_min, *arg_max; /* [N,H,D] in the problem's layout, dense: which
                                * edge of the row, 0 .. degree - 1, -1: none.
                                * REDUCE_MIN, REDUCE_MAX and REDUCE_PNA; NULL:
                                * not wanted, but backward needs them. */
 
-  const void *grad_out;  /* [N,H,D].  Storage. */
+  const void *grad_out; /* [N,H,D].  Storage. */
   const void *grad_out_min, *grad_out_max, *grad_out_std; /* REDUCE_PNA, as
                                                            * grad_out */
-  void *grad_query;      /* [N,H,D].  Storage. */
-  void *grad_key;        /* [M,H,D].  Storage. */
-  void *grad_value;      /* [M,H,D].  Storage. */
-  void *grad_score_dst;  /* [N,H].  Scalar. */
-  void *grad_score_src;  /* [M,H].  Scalar. */
-  void *grad_att;        /* [H,D].  Scalar. */
-  void *grad_beta;       /* [1].  Scalar. */
-  void *grad_bias;       /* [E,H].  Scalar; only with problem.bias. */
+  void *grad_query;       /* [N,H,D].  Storage. */
+  void *grad_key;         /* [M,H,D].  Storage. */
+  void *grad_value;       /* [M,H,D].  Storage. */
+  void *grad_score_dst;   /* [N,H].  Scalar. */
+  void *grad_score_src;   /* [M,H].  Scalar. */
+  void *grad_att;         /* [H,D].  Scalar. */
+  void *grad_beta;        /* [1].  Scalar. */
+  void *grad_bias;        /* [E,H].  Scalar; only with problem.bias. */
   void *grad_edge_weight; /* [E,H], or as W.  Scalar. */
   dfgnn_strides grad_out_strides, grad_query_strides, grad_key_strides,
       grad_value_strides;
 
   /* Edge features, in edge order and dense; dimensions are in the order named
    * here in every layout. */
-  const void *edge_attr; /* e [E,F], or W e + b [E,H,D].  Storage.  Only with
-                          * problem.edge_dim. */
-  const void *edge_bias; /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
-                          * Storage; NULL: 0.  Only with edge_dim F. */
+  const void *edge_attr;  /* e [E,F], or W e + b [E,H,D].  Storage.  Only with
+                           * problem.edge_dim. */
+  const void *edge_bias;  /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
+                           * Storage; NULL: 0.  Only with edge_dim F. */
   const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
-  const void *query_norm, *key_norm; /* w of q and of k [D].  Storage; NULL: 1.
-                                      * Only with problem.qk_norm. */
-  double norm_eps;       /* 0: 1e-5 */
-  const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE and
-                          * MESSAGE_GATE_VALUE. */
-  const void *gate_src;  /* b [M,H,D].  Likewise. */
-  void *grad_edge_attr;  /* as edge_attr.  Storage. */
-  void *grad_edge_bias;  /* as edge_bias.  Scalar. */
-  void *grad_score_edge; /* [E,H].  Scalar. */
-  void *grad_query_norm, *grad_key_norm; /* [D].  Scalar. */
-  void *grad_gate_dst;   /* [N,H,D].  Storage. */
-  void *grad_gate_src;   /* [M,H,D].  Storage. */
+  const void *gate_dst;   /* a [N,H,D].  Storage; only with MESSAGE_GATE and
+                           * MESSAGE_GATE_VALUE. */
+  const void *gate_src;   /* b [M,H,D].  Likewise. */
+  void *grad_edge_attr;   /* as edge_attr.  Storage. */
+  void *grad_edge_bias;   /* as edge_bias.  Scalar. */
+  void *grad_score_edge;  /* [E,H].  Scalar. */
+  void *grad_gate_dst;    /* [N,H,D].  Storage. */
+  void *grad_gate_src;    /* [M,H,D].  Storage. */
   dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,
       grad_gate_src_strides;
 
@@ -843,8 +827,8 @@ typedef struct dfgnn_args {
    * exp(lse of the part - lse) out.  Backward of a part reads the merged out
    * and lse, with the whole grad_out, and gives the part's share of each
    * gradient. */
-  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar;
-                          * attention backward; NULL: 0. */
+  const void *grad_lse;       /* [N,H], the loss's gradient by lse.  Scalar;
+                               * attention backward; NULL: 0. */
   const int64_t *edge_number; /* [E], device memory: the number that dropout
                                * draws by for each edge, so that parts drop what
                                * the whole does; NULL: its place in the
@@ -907,8 +891,8 @@ typedef struct dfgnn_candidate {
 typedef struct dfgnn_explanation {
   const char *variant;
   dfgnn_source source;
-  double distance;      /* to the nearest measured problem; 0 exact; -1 none */
-  const char *because;  /* one sentence */
+  double distance;     /* to the nearest measured problem; 0 exact; -1 none */
+  const char *because; /* one sentence */
   size_t count;
   const dfgnn_candidate *candidates; /* all variants of operator and pass */
   const char *model; /* the model that predicts, and the features that most set
@@ -978,15 +962,15 @@ typedef struct dfgnn_tune_options {
 
 typedef struct dfgnn_tune_report {
   size_t struct_size;
-  char variant[160];      /* the winner */
-  char anchor[160];       /* the variant it was compared with: the rule's */
-  double median_ms, ratio;/* of the winner; ratio to the anchor: < 1 faster */
+  char variant[160];       /* the winner */
+  char anchor[160];        /* the variant it was compared with: the rule's */
+  double median_ms, ratio; /* of the winner; ratio to the anchor: < 1 faster */
   int candidates, measured, wrong, failed;
-  int resumed;            /* candidates whose stored measurements were reused */
-  int separated;          /* 1: the winner is told apart from the runner-up */
-  int kept;               /* 1: written to the store */
+  int resumed;   /* candidates whose stored measurements were reused */
+  int separated; /* 1: the winner is told apart from the runner-up */
+  int kept;      /* 1: written to the store */
   double seconds;
-  double payback_calls;   /* calls until tuning is earned back; inf: never */
+  double payback_calls; /* calls until tuning is earned back; inf: never */
 } dfgnn_tune_report;
 
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
@@ -995,8 +979,8 @@ typedef struct dfgnn_tune_report {
  * reference first, writes every finished measurement to the context's first
  * store, or keeps it for the life of the context where there is none to write,
  * and reloads the context's decisions.  report may be NULL. */
-DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
-                                  dfgnn_context *ctx, dfgnn_graph *graph,
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                                  dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 
@@ -1009,7 +993,7 @@ typedef struct dfgnn_report_options {
   const char *against; /* a store to compare with; NULL: none */
   const char *const *graphs; /* files or specifications of graphs to describe,
                               * NULL-terminated; NULL: none */
-  const char *title;   /* NULL: the usual one */
+  const char *title;         /* NULL: the usual one */
   const char *command; /* how the page was made, for its head; NULL: not told */
   const char *commit;  /* of the library's source; NULL: not told */
   double copy_gbps;    /* the devices' copy bandwidth in GB/s, for floors; 0:

@@ -79,8 +79,6 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
     return status;
   if (complete->scale == 0)
     complete->scale = 1 / sqrt((double)problem->dim);
-  if (complete->norm_eps == 0)
-    complete->norm_eps = 1e-5;
   if (!problem->dropout)
     complete->dropout = 0;
   else if (!(complete->dropout >= 0 && complete->dropout < 1))
@@ -90,8 +88,8 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
   return DFGNN_OK;
 }
 
-/* Does the operator have these edge features, norms and messages, and may they
- * be combined? */
+/* Does the operator have these edge features and messages, and may they be
+ * combined? */
 static dfgnn_status check_edges(const dfgnn_problem *p) {
   const char *name = dfgnn_op_name(p->op), *wrong = NULL;
   int sums = DFGNN_OPS_MESSAGE >> p->op & 1;
@@ -103,10 +101,6 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
                        DFGNN_OPS_REDUCE >> p->op & 1
                            ? "; out_std of reduce-pna is their deviation"
                            : "");
-  if (p->qk_norm && p->op != DFGNN_OP_GT)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.qk_norm is %s, which operator %s does not have",
-                       dfgnn_qk_norm_name(p->qk_norm), name);
   if (p->edge_use && (p->op != DFGNN_OP_GT || !p->edge_dim))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.edge_use is %s, which is for operator gt with "
@@ -124,7 +118,7 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
                        (long long)p->edge_dim);
   if (!p->edge_dim)
     return DFGNN_OK;
-  if (p->op == DFGNN_OP_AGNN || p->op == DFGNN_OP_SPMM_WEIGHTED)
+  if (p->op == DFGNN_OP_AGNN || !(sums || DFGNN_OPS_ATTENTION >> p->op & 1))
     wrong = "an operator with edge features";
   else if (sums && !p->message)
     wrong = "a message other than copy";
@@ -159,7 +153,6 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   RANGE(layout, DFGNN_LAYOUT_COUNT);
   RANGE(effort, DFGNN_EFFORT_RACE + 1);
   RANGE(edge_use, DFGNN_EDGE_USE_COUNT);
-  RANGE(qk_norm, DFGNN_QK_NORM_COUNT);
   RANGE(message, DFGNN_MESSAGE_COUNT);
 #undef RANGE
   if (problem->heads < 1 || problem->heads > 65535)
@@ -195,7 +188,6 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->dropout = !!problem->dropout;
   complete->edge_dim = problem->edge_dim;
   complete->edge_use = problem->edge_use;
-  complete->qk_norm = problem->qk_norm;
   complete->message = problem->message;
   complete->accumulate = !!problem->accumulate;
   int attention =

@@ -36,6 +36,8 @@ static void give_reason(char *reason, const dfgnn_variant *v,
     snprintf(reason, REASON_LENGTH, "%s", refusal);
   else if (v->family->reference)
     snprintf(reason, REASON_LENGTH, "reference only");
+  else if (v->family->paper)
+    snprintf(reason, REASON_LENGTH, "a paper's, not offered");
   else if (plan->ctx->broken[dfgnn__variant_index(v)])
     snprintf(reason, REASON_LENGTH, "the device refused it");
   else if (ranked && ranked->tied)

@@ -15,7 +15,6 @@ _Static_assert(sizeof(dfgnn_op) == sizeof(int) &&
                    sizeof(dfgnn_math) == sizeof(int) &&
                    sizeof(dfgnn_layout) == sizeof(int) &&
                    sizeof(dfgnn_edge_use) == sizeof(int) &&
-                   sizeof(dfgnn_qk_norm) == sizeof(int) &&
                    sizeof(dfgnn_message) == sizeof(int),
                "enumerations are not of the size of int");
 
@@ -35,7 +34,6 @@ ENUMERATION(dtype)
 ENUMERATION(math)
 ENUMERATION(layout)
 ENUMERATION(edge_use)
-ENUMERATION(qk_norm)
 ENUMERATION(message)
 
 static const struct enumeration {
@@ -48,7 +46,6 @@ static const struct enumeration {
     [DFGNN_NAMES_MATH] = {.name = math_name, .parse = math_parse},
     [DFGNN_NAMES_LAYOUT] = {.name = layout_name, .parse = layout_parse},
     [DFGNN_NAMES_EDGE_USE] = {.name = edge_use_name, .parse = edge_use_parse},
-    [DFGNN_NAMES_QK_NORM] = {.name = qk_norm_name, .parse = qk_norm_parse},
     [DFGNN_NAMES_MESSAGE] = {.name = message_name, .parse = message_parse},
 };
 

@@ -19,7 +19,6 @@ static const char *const layout_names[] = {"nhd", "ndh"};
 static const char *const effort_names[] = {"default", "stored", "estimate",
                                            "measure", "paper",  "race"};
 static const char *const edge_use_names[] = {"both", "keys", "values"};
-static const char *const qk_norm_names[] = {"none", "rms", "layer"};
 static const char *const message_names[] = {"copy", "relu", "gate",
                                             "gate-value"};
 static const char *const source_names[] = {"exact",  "similar", "nearest",
@@ -69,7 +68,6 @@ DEFINE(math, "math mode", 0)
 DEFINE(layout, "layout", 0)
 DEFINE(effort, "effort", 1)
 DEFINE(edge_use, "use of edge features", 0)
-DEFINE(qk_norm, "normalisation", 0)
 DEFINE(message, "message", 0)
 
 const char *dfgnn_source_name(dfgnn_source source) {

@@ -2,9 +2,8 @@
 
 #include <string.h>
 
-#include "kernels/attention/reference/attention.h"
-#include "kernels/reduce/reference/reduce.h"
-#include "kernels/spmm/reference/spmm.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/sums.h"
 
 #define N DFGNN_DIM_N
 #define M DFGNN_DIM_M
@@ -64,12 +63,6 @@
 
 /* ---- attention ----------------------------------------------------------- */
 
-#define NORMS                                                                  \
-  ONLY(NORM, DENSE(query_norm), D, MODIFIER, STORAGE),                         \
-      ONLY(NORM, DENSE(key_norm), D, MODIFIER, STORAGE)
-#define GRAD_NORMS                                                             \
-  ONLY(NORM, DENSE(grad_query_norm), D, GRADIENT, SCALAR),                     \
-      ONLY(NORM, DENSE(grad_key_norm), D, GRADIENT, SCALAR)
 #define SCORE_EDGE ONLY(EDGE, DENSE(score_edge), E | H, INPUT, SCALAR)
 #define GRAD_SCORE_EDGE                                                        \
   ONLY(EDGE, DENSE(grad_score_edge), E | H, GRADIENT, SCALAR)
@@ -138,7 +131,6 @@ static const dfgnn_operator operators[] = {
                  {STRIDED(key), M | H | D, GATHERED},
                  {STRIDED(value), M | H | D, GATHERED},
                  EDGES,
-                 NORMS,
                  ATTENTION_FORWARD},
      .flops_edge = 4,
      .paper = {"smmf", "pmf"},
@@ -188,13 +180,11 @@ static const dfgnn_operator operators[] = {
                  {STRIDED(key), M | H | D, GATHERED},
                  {STRIDED(value), M | H | D, GATHERED},
                  EDGES,
-                 NORMS,
                  ATTENTION_SAVED,
                  {STRIDED(grad_query), N | H | D, GRADIENT},
                  {STRIDED(grad_key), M | H | D, GRADIENT},
                  {STRIDED(grad_value), M | H | D, GRADIENT},
                  GRAD_EDGES,
-                 GRAD_NORMS,
                  ATTENTION_BACKWARD},
      .flops_edge = 14,
      .paper = {"spill", "spill"},
@@ -260,7 +250,7 @@ static const dfgnn_operator operators[] = {
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
-     .reference = dfgnn__spmm_reference},
+     .reference = dfgnn__sums_reference},
     {.op = DFGNN_OP_SPMM_MEAN,
      .name = "spmm-mean",
      .kind = "spmm.fwd",
@@ -268,7 +258,7 @@ static const dfgnn_operator operators[] = {
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
-     .reference = dfgnn__spmm_reference},
+     .reference = dfgnn__sums_reference},
     {.op = DFGNN_OP_SPMM_WEIGHTED,
      .name = "spmm-weighted",
      .kind = "spmm.fwd",
@@ -280,7 +270,7 @@ static const dfgnn_operator operators[] = {
      .flops_edge = 2,
      .paper = {"row", "row"},
      .gathers = 1,
-     .reference = dfgnn__spmm_reference},
+     .reference = dfgnn__sums_reference},
     {.op = DFGNN_OP_SPMM_SUM,
      .pass = DFGNN_PASS_BACKWARD,
      .name = "spmm-sum",
@@ -290,7 +280,7 @@ static const dfgnn_operator operators[] = {
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
-     .reference = dfgnn__spmm_backward_reference},
+     .reference = dfgnn__sums_backward_reference},
     {.op = DFGNN_OP_SPMM_MEAN,
      .pass = DFGNN_PASS_BACKWARD,
      .name = "spmm-mean",
@@ -300,7 +290,7 @@ static const dfgnn_operator operators[] = {
      .flops_edge = 1,
      .paper = {"row", "row"},
      .gathers = 1,
-     .reference = dfgnn__spmm_backward_reference},
+     .reference = dfgnn__sums_backward_reference},
     {.op = DFGNN_OP_SPMM_WEIGHTED,
      .pass = DFGNN_PASS_BACKWARD,
      .name = "spmm-weighted",
@@ -315,23 +305,23 @@ static const dfgnn_operator operators[] = {
      .flops_edge = 4,
      .paper = {"row", "row"},
      .gathers = 1,
-     .reference = dfgnn__spmm_backward_reference},
+     .reference = dfgnn__sums_backward_reference},
 
     {REDUCE(MIN, "min"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE, MESSAGE, OUT, ARG(arg_min), END},
-     .flops_edge = 1, .reference = dfgnn__reduce_reference},
+     .flops_edge = 1, .reference = dfgnn__sums_reference},
     {REDUCE(MAX, "max"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE, MESSAGE, OUT, ARG(arg_max), END},
-     .flops_edge = 1, .reference = dfgnn__reduce_reference},
+     .flops_edge = 1, .reference = dfgnn__sums_reference},
     {REDUCE(MEAN, "mean"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE, MESSAGE, OUT, END}, .flops_edge = 1,
-     .reference = dfgnn__reduce_reference},
+     .reference = dfgnn__sums_reference},
     {REDUCE(VAR, "var"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 3,
-     .reference = dfgnn__reduce_reference},
+     .reference = dfgnn__sums_reference},
     {REDUCE(STD, "std"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE, OUT, END}, .flops_edge = 3,
-     .reference = dfgnn__reduce_reference},
+     .reference = dfgnn__sums_reference},
     {REDUCE(PNA, "pna"), .kind = "reduce.fwd",
      .tensors = {GATHERED_VALUE,
                  MESSAGE,
@@ -342,24 +332,24 @@ static const dfgnn_operator operators[] = {
                  ARG(arg_min),
                  ARG(arg_max),
                  END},
-     .flops_edge = 5, .reference = dfgnn__reduce_reference},
+     .flops_edge = 5, .reference = dfgnn__sums_reference},
     {REDUCE(MIN, "min"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT, SAVED_ARG(arg_min), MESSAGE_VALUE, GRAD_MESSAGE,
                  GRAD_VALUE, END},
-     .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
+     .flops_edge = 1, .reference = dfgnn__sums_backward_reference},
     {REDUCE(MAX, "max"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT, SAVED_ARG(arg_max), MESSAGE_VALUE, GRAD_MESSAGE,
                  GRAD_VALUE, END},
-     .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
+     .flops_edge = 1, .reference = dfgnn__sums_backward_reference},
     {REDUCE(MEAN, "mean"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT, MESSAGE_VALUE, GRAD_MESSAGE, GRAD_VALUE, END},
-     .flops_edge = 1, .reference = dfgnn__reduce_backward_reference},
+     .flops_edge = 1, .reference = dfgnn__sums_backward_reference},
     {REDUCE(VAR, "var"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_VALUE, END}, .flops_edge = 4,
-     .reference = dfgnn__reduce_backward_reference},
+     .reference = dfgnn__sums_backward_reference},
     {REDUCE(STD, "std"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT, GATHERED_VALUE, GRAD_VALUE, END}, .flops_edge = 4,
-     .reference = dfgnn__reduce_backward_reference},
+     .reference = dfgnn__sums_backward_reference},
     {REDUCE(PNA, "pna"), .pass = DFGNN_PASS_BACKWARD, .kind = "reduce.bwd",
      .tensors = {GRAD_OUT,
                  {STRIDED_AS(grad_out_min, grad_out), N | H | D, GATHERED},
@@ -373,7 +363,7 @@ static const dfgnn_operator operators[] = {
                  GRAD_MESSAGE,
                  GRAD_VALUE,
                  END},
-     .flops_edge = 6, .reference = dfgnn__reduce_backward_reference},
+     .flops_edge = 6, .reference = dfgnn__sums_backward_reference},
 };
 #undef N
 #undef M
@@ -440,8 +430,6 @@ int dfgnn__tensor_used(const dfgnn_tensor *tensor,
     return problem->edge_dim != 0;
   case DFGNN_FLAG_PROJECTION:
     return problem->edge_dim > 0;
-  case DFGNN_FLAG_NORM:
-    return problem->qk_norm != DFGNN_QK_NORM_NONE;
   case DFGNN_FLAG_MESSAGE:
     return problem->message != DFGNN_MESSAGE_COPY;
   case DFGNN_FLAG_GATE:

@@ -5,7 +5,7 @@
 #ifndef DFGNN_LIB_OPERATOR_H
 #define DFGNN_LIB_OPERATOR_H
 
-#include "kernels/common/reference.h"
+#include "kernels/reference/reference.h"
 
 /* Shape of a tensor: the product of the dimensions named. */
 #define DFGNN_DIM_N 1u  /* destinations */
@@ -43,7 +43,6 @@ typedef enum dfgnn_flag {
   DFGNN_FLAG_BIAS,
   DFGNN_FLAG_EDGE,       /* edge_dim is not 0 */
   DFGNN_FLAG_PROJECTION, /* edge_dim is above 0: a matrix W projects them */
-  DFGNN_FLAG_NORM,       /* qk_norm */
   DFGNN_FLAG_MESSAGE,    /* message is not COPY */
   DFGNN_FLAG_GATE        /* message is GATE or GATE_VALUE */
 } dfgnn_flag;

@@ -47,7 +47,7 @@ enum { FIRST_TREES = 12, MOST_CLASSES = 255 };
 
 static int serves(const dfgnn_variant *v, const char *backend, dfgnn_op op,
                   dfgnn_pass pass) {
-  return !v->family->reference && !strcmp(v->family->backend, backend) &&
+  return dfgnn__variant_offered(v) && !strcmp(v->family->backend, backend) &&
          v->family->ops & DFGNN_BIT(op) && v->family->passes & DFGNN_BIT(pass);
 }
 

@@ -187,8 +187,6 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "does not take edge features";
   if (!p->edge_dim && f->edges_only)
     return "is for edge features alone";
-  if (p->qk_norm && !f->qk_norm)
-    return "does not normalise queries and keys";
   if (p->message && !(f->messages & DFGNN_BIT(p->message)))
     return "does not compute such messages";
   if (p->deterministic && !f->deterministic)

@@ -17,6 +17,11 @@ const dfgnn_variant *dfgnn__variant(size_t i);
 /* NULL if there is no variant of that name. */
 const dfgnn_variant *dfgnn__variant_find(const char *name);
 
+/* Is it offered to the tuner, the model and the rule? */
+static inline int dfgnn__variant_offered(const dfgnn_variant *variant) {
+  return !variant->family->reference && !variant->family->paper;
+}
+
 /* Position in the registry, 0 .. count - 1. */
 size_t dfgnn__variant_index(const dfgnn_variant *variant);
 

@@ -90,11 +90,10 @@ static int sums_moments(const dfgnn_setting *s) {
          op == DFGNN_OP_REDUCE_STD;
 }
 
-/* Edge features, other than the scalars of GAT, or normalised queries and keys.
- */
+/* Edge features other than the scalars of GAT. */
 static int with_edges(const dfgnn_setting *s) {
   const dfgnn_problem *p = s->problem;
-  return (p->edge_dim && p->op != DFGNN_OP_GAT) || p->qk_norm;
+  return p->edge_dim && p->op != DFGNN_OP_GAT;
 }
 
 static int has_edges(const dfgnn_setting *s) {
@@ -126,7 +125,6 @@ static const preference preferences[] = {
     {"cpu", BACKWARD, "split", SIMD "edges=1024,prefetch=24"},
     {"cpu", BACKWARD, NULL, SIMD "schedule=dynamic,prefetch=24"},
 
-    {"cuda", SUMS, "cusparse", "alg=3"},
     {"cuda", SUMS, "split",
      "edges=64,rows=1,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4"},
     {"cuda", SUMS, NULL,
@@ -139,7 +137,6 @@ static const preference preferences[] = {
      "heads=warp,span=once,order=natural,rows=1,lanes=16,unroll=2,warps=4"},
     {"cuda", FORWARD, "split",
      "heads=warp,edges=128,lanes=16,unroll=4,span=once,warps=4,rows=1"},
-    {"cuda", FORWARD, "sliced", "edges=1024,unroll=8,panel=32"},
     {"cuda", FORWARD, "unfused", "edges=1024,unroll=8,lib=cusparse-alg3"},
     {"cuda", BACKWARD, "edges",
      "lanes=32,rows=16,blocks=1,unroll=1,columns=1"},
@@ -159,12 +156,12 @@ static const rule_row rules[] = {
     {"cpu", SUMS, dominated, "balanced", NULL, "one row dominates"},
     {"cpu", SUMS, always, "row", NULL, "tasks of rows serve most graphs"},
     {"cpu", FORWARD, with_edges, "edges", NULL,
-     "edge features or norms are taken by blocks of rows"},
+     "edge features are taken by blocks of rows"},
     {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
     {"cpu", FORWARD, always, "smmf", NULL,
      "blocks of rows serve most graphs"},
     {"cpu", BACKWARD, with_edges, "edges", NULL,
-     "edge features or norms are taken by blocks of rows"},
+     "edge features are taken by blocks of rows"},
     {"cpu", BACKWARD, dominated, "split", NULL, "one row dominates"},
     {"cpu", BACKWARD, always, "spill", NULL,
      "a number stored for each edge and head saves two products"},
@@ -296,10 +293,15 @@ const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
   return best_fit(query, algorithm, values_preferred(query, algorithm));
 }
 
+/* What is offered comes first; a paper's variant serves where nothing else
+ * does. */
 static const dfgnn_variant *first_usable(const dfgnn_query *query) {
-  for (size_t i = 0; i < dfgnn__variant_count(); i++)
-    if (usable(dfgnn__variant(i), query))
-      return dfgnn__variant(i);
+  for (int paper = 0; paper < 2; paper++)
+    for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+      const dfgnn_variant *v = dfgnn__variant(i);
+      if (v->family->paper == paper && usable(v, query))
+        return v;
+    }
   return NULL;
 }
 

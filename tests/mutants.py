@@ -111,8 +111,8 @@ STORE = [
           "if (!field->added || dfgnn__field_is_left_out(field, row))",
           "if (!field->added)", ("check_store", "check_store_files")),
     Fault("db/field.c", "a member of the problem is in no key",
-          '.word = "query-key norm", .key = DFGNN_KEY_GATE,',
-          '.word = "query-key norm",', ("check_key",)),
+          '.word = "edge features of", .key = DFGNN_KEY_GATE,',
+          '.word = "edge features of",', ("check_key",)),
     Fault("db/merge.c", "rows that were known are counted as added",
           "m->counts.added += added != 0;", "m->counts.added += 1;",
           ("check_store",)),
@@ -344,11 +344,10 @@ def emulated(part, family, few=3):
 
 
 EMULATED = [
-    Fault("kernels/attention/cuda/softmax.cuh",
-          "two running sums are joined without a rescale",
-          "l = l * exp2_fast(m - top) + l2 * exp2_fast(m2 - top);",
-          "l = l + l2 * exp2_fast(m2 - top);",
-          emulated(0, "cuda.attention.fwd", 9)),
+    Fault("kernels/attention/cuda/running_softmax.cuh",
+          "a sum is not rescaled when the maximum rises",
+          "      l[h] *= factor;\n", "",
+          emulated(0, "cuda.attention.fwd.online", 9)),
     Fault("kernels/attention/cuda/merge.cuh",
           "partial sums are merged unscaled",
           "sum += partial[at(k) * p.dim + f] * exp2_fast(state[at(k) * 2] - "

@@ -73,7 +73,8 @@ static json_t *candidates_of(const tool_absent *a, const dfgnn_query *query,
     const double predicted = p ? dfgnn__predicted_ratio(p, v) : 0;
     const double measured = measured_ratio(exact, v->name);
     char reason[64] = "not chosen";
-    if (v->family->reference || strcmp(v->family->backend, a->device.backend) ||
+    if (!dfgnn__variant_offered(v) ||
+        strcmp(v->family->backend, a->device.backend) ||
         !(v->family->ops >> query->setting.problem->op & 1) ||
         !(v->family->passes >> query->setting.problem->pass & 1))
       continue;

@@ -78,7 +78,7 @@ static dfgnn_status add(session *s, const dfgnn_variant *variant) {
 static int applies(const session *s, const tool_lookup *lookup,
                    const dfgnn_variant *v) {
   return !strcmp(v->family->backend, s->each->info->backend) &&
-         !v->family->reference &&
+         dfgnn__variant_offered(v) &&
          !dfgnn__variant_refusal(v, &lookup->query.setting);
 }
 

@@ -39,7 +39,6 @@ typedef enum tool_exit {
   X(DROPOUT)                                                                   \
   X(EDGE_DIM)                                                                  \
   X(EDGE_USE)                                                                  \
-  X(QK_NORM)                                                                   \
   X(MESSAGE)                                                                   \
   X(EFFORT)                                                                    \
   X(THREADS)                                                                   \
@@ -103,7 +102,7 @@ _Static_assert(OPTION_COUNT <= 64, "sets of options are 64 bits wide");
   (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
    HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
    HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
-   HAS(QK_NORM) | HAS(MESSAGE))
+   HAS(MESSAGE))
 #define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 
 #define TOOL_MAX_LIST 256
@@ -111,15 +110,13 @@ _Static_assert(OPTION_COUNT <= 64, "sets of options are 64 bits wide");
 /* The values that the options and the job file set. */
 typedef struct tool_settings {
   int op_count, pass_count, dim_count, heads_count, dtype_count, math_count,
-      layout_count, edge_dim_count, edge_use_count, qk_norm_count,
-      message_count;
+      layout_count, edge_dim_count, edge_use_count, message_count;
   dfgnn_op op[TOOL_MAX_LIST];
   dfgnn_pass pass[TOOL_MAX_LIST];
   dfgnn_dtype dtype[TOOL_MAX_LIST];
   dfgnn_math math[TOOL_MAX_LIST];
   dfgnn_layout layout[TOOL_MAX_LIST];
   dfgnn_edge_use edge_use[TOOL_MAX_LIST];
-  dfgnn_qk_norm qk_norm[TOOL_MAX_LIST];
   dfgnn_message message[TOOL_MAX_LIST];
   int64_t dim[TOOL_MAX_LIST], heads[TOOL_MAX_LIST], edge_dim[TOOL_MAX_LIST];
   int deterministic, weights, bias, dropout, cold, threads;

@@ -94,11 +94,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                          .help =
                              "what gt adds edge features to: % (default both)",
                          ENUMERATION_OF(edge_use, EDGE_USE)},
-    [OPTION_QK_NORM] =
-        {.name = "qk-norm",
-         .argument = "LIST",
-         .help = "how gt normalises queries and keys: % (default none)",
-         ENUMERATION_OF(qk_norm, QK_NORM)},
     [OPTION_MESSAGE] =
         {.name = "message",
          .argument = "LIST",

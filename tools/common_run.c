@@ -242,7 +242,6 @@ int tool_main(const tool_program *program, int argc, char **argv) {
                             .layout_count = 1,
                             .edge_dim_count = 1,
                             .edge_use_count = 1,
-                            .qk_norm_count = 1,
                             .message_count = 1,
                             .dim = {64},
                             .heads = {1},

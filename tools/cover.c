@@ -192,7 +192,7 @@ static int each_legal(tool_cover *c, const dfgnn_query *query, int add) {
   dfgnn__cell(cell, query->setting.problem);
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (v->family == last || v->family->reference ||
+    if (v->family == last || !dfgnn__variant_offered(v) ||
         dfgnn__variant_refusal(v, &query->setting))
       continue;
     last = v->family;

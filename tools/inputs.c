@@ -180,7 +180,7 @@ static int known_operators(const tool_settings *s) {
   return TOOL_DONE;
 }
 
-/* Checks that edge features, norms and messages go with the operator. */
+/* Checks that edge features and messages go with the operator. */
 static int known_problem(const dfgnn_problem *problem) {
   dfgnn_problem complete;
   return dfgnn__problem_complete(&complete, problem)
@@ -195,8 +195,7 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
                  (size_t)s->dtype_count * (size_t)s->math_count *
                  (size_t)s->layout_count * (size_t)s->heads_count *
                  (size_t)s->dim_count * (size_t)s->edge_dim_count *
-                 (size_t)s->edge_use_count * (size_t)s->qk_norm_count *
-                 (size_t)s->message_count;
+                 (size_t)s->edge_use_count * (size_t)s->message_count;
   dfgnn_problem *problems = malloc(total * sizeof *problems);
   if (!problems) {
     tool_error("out of memory");
@@ -209,7 +208,6 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
   p.field = s->list[rest % (size_t)s->list##_count];                           \
   rest /= (size_t)s->list##_count
     TAKE(message, message);
-    TAKE(qk_norm, qk_norm);
     TAKE(edge_use, edge_use);
     TAKE(edge_dim, edge_dim);
     TAKE(dim, dim);
@@ -227,8 +225,7 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
     p.cold = s->cold;
     p.effort = s->effort;
     problems[i] = p;
-    if ((p.edge_dim || p.edge_use || p.qk_norm || p.message) &&
-        known_problem(&p)) {
+    if ((p.edge_dim || p.edge_use || p.message) && known_problem(&p)) {
       free(problems);
       return NULL;
     }

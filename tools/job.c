@@ -16,10 +16,10 @@
  * reads the command line. */
 typedef struct job {
   char **graphs, **operators, **passes, **widths, **heads, **dtypes, **math,
-      **layouts, **devices, **edge_dims, **edge_uses, **qk_norms, **messages;
+      **layouts, **devices, **edge_dims, **edge_uses, **messages;
   uint32_t graphs_count, operators_count, passes_count, widths_count,
       heads_count, dtypes_count, math_count, layouts_count, devices_count,
-      edge_dims_count, edge_uses_count, qk_norms_count, messages_count;
+      edge_dims_count, edge_uses_count, messages_count;
   char *budget, *time_limit, *store, *seed, *threads;
   int *cold, *deterministic, *weights, *bias, *dropout, *exhaustive, *anonymous;
 } job;
@@ -55,7 +55,6 @@ static const cyaml_schema_field_t fields[] = {
     LIST("devices", devices),
     LIST("edge-dims", edge_dims),
     LIST("edge-uses", edge_uses),
-    LIST("qk-norms", qk_norms),
     LIST("messages", messages),
     TEXT("budget", budget),
     TEXT("time-limit", time_limit),
@@ -262,7 +261,6 @@ static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
       LISTED(DEVICE, devices, TOOL_MAX_DEVICES),
       LISTED_AS(EDGE_DIM, "edge-dims", edge_dims, TOOL_MAX_LIST),
       LISTED_AS(EDGE_USE, "edge-uses", edge_uses, TOOL_MAX_LIST),
-      LISTED_AS(QK_NORM, "qk-norms", qk_norms, TOOL_MAX_LIST),
       LISTED_AS(MESSAGE, "messages", messages, TOOL_MAX_LIST)
 #undef LISTED
 #undef LISTED_AS

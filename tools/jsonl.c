@@ -166,6 +166,12 @@ static int is_key(void *data, const dfgnn_field *field) {
   return !strcmp(data, key_of(field));
 }
 
+int tool_measurement_retired(const json_t *object) {
+  /* Version 7 of the schema: queries and keys are no longer normalised inside.
+   */
+  return json_object_get(object, "qk_norm") != NULL;
+}
+
 dfgnn_status tool_measurement_parse(dfgnn_measurement *row,
                                     const json_t *object) {
   reading r = {row, object, 0, DFGNN_OK};

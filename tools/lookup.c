@@ -73,7 +73,7 @@ size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup) {
   *measured = 0;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *variant = dfgnn__variant(i);
-    if (variant->family->reference ||
+    if (!dfgnn__variant_offered(variant) ||
         dfgnn__variant_refusal(variant, &lookup->query.setting))
       continue;
     count++;

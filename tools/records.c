@@ -99,7 +99,6 @@ WANTED(DIM, dim, s->dim[i] == row->dim)
 WANTED(HEADS, heads, s->heads[i] == row->heads)
 WANTED(EDGE_DIM, edge_dim, s->edge_dim[i] == row->edge_dim)
 WANTED(EDGE_USE, edge_use, (int)s->edge_use[i] == row->edge_use)
-WANTED(QK_NORM, qk_norm, (int)s->qk_norm[i] == row->qk_norm)
 WANTED(MESSAGE, message, (int)s->message[i] == row->message)
 
 int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
@@ -113,7 +112,7 @@ int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
          wanted_pass(s, row) && wanted_dtype(s, row) && wanted_math(s, row) &&
          wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row) &&
          wanted_edge_dim(s, row) && wanted_edge_use(s, row) &&
-         wanted_qk_norm(s, row) && wanted_message(s, row);
+         wanted_message(s, row);
 }
 
 static int in_list(const char *list, const char *name) {

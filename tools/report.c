@@ -32,9 +32,6 @@ void tool_put_edges(json_t *row, const dfgnn_measurement *problem) {
   if (problem->edge_use)
     tool_put(row, "edge_use",
              dfgnn_edge_use_name((dfgnn_edge_use)problem->edge_use));
-  if (problem->qk_norm)
-    tool_put(row, "qk_norm",
-             dfgnn_qk_norm_name((dfgnn_qk_norm)problem->qk_norm));
   if (problem->message)
     tool_put(row, "message",
              dfgnn_message_name((dfgnn_message)problem->message));

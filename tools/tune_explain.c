@@ -190,7 +190,7 @@ static void extras_of(char *text, size_t size, json_t *row) {
   if (edge_dim)
     add_extra(text, size, "edge features of %lld",
               json_integer_value(edge_dim));
-  static const char *const named[] = {"edge_use", "qk_norm", "message"};
+  static const char *const named[] = {"edge_use", "message"};
   for (size_t i = 0; i < sizeof named / sizeof *named; i++)
     if (json_object_get(row, named[i]))
       add_extra(text, size, "%s %s", named[i], text_of(row, named[i]));

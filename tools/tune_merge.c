@@ -18,12 +18,13 @@ static const tool_column columns[] = {
 
 /* Counts of the skipped rows of one source, one for each text of why[]. */
 typedef struct reasons {
-  int64_t count[5];
+  int64_t count[6];
 } reasons;
 
-static const char *const why[] = {"invalid", "of another architecture",
-                                  "measured earlier", "of another problem",
-                                  "not of a winner"};
+static const char *const why[] = {
+    "invalid",          "of another architecture",
+    "measured earlier", "of another problem",
+    "not of a winner",  "of a problem that is gone"};
 
 static void count_reason(reasons *r, const char *reason) {
   for (size_t i = 0; i < sizeof why / sizeof *why; i++)
@@ -164,6 +165,7 @@ typedef struct import {
   FILE *in;
   char *line;
   int64_t number;
+  int retired;    /* the last row is of a problem that is gone */
   json_t *object; /* holds the strings of the last row */
   dfgnn_measurement row;
   reasons reasons;
@@ -182,6 +184,9 @@ static dfgnn_status parse_line(import *im) {
   im->object = json_loads(im->line, JSON_REJECT_DUPLICATES, &error);
   if (!im->object)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s", error.text);
+  im->retired = tool_measurement_retired(im->object);
+  if (im->retired)
+    return DFGNN_OK;
   dfgnn_status status = tool_measurement_parse(&im->row, im->object);
   return status ? status : dfgnn__measurement_check(&im->row);
 }
@@ -198,8 +203,10 @@ static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
     if (status && !im->settings->skip_invalid)
       return dfgnn__fail_prefix(status, "%s:%lld: ", im->path,
                                 (long long)im->number);
-    const char *reason =
-        status ? "invalid" : tool_row_refusal(im->settings, &im->row);
+    const char *reason = status ? "invalid"
+                         : im->retired
+                             ? "of a problem that is gone"
+                             : tool_row_refusal(im->settings, &im->row);
     if (!reason) {
       *row = &im->row;
       return DFGNN_OK;
@@ -305,7 +312,8 @@ const tool_command tune_import = {
         "Adds each row that is not there yet to the store that is written. A "
         "FILE of - is standard input. A line that is no measurement is an "
         "error that names its number, and nothing of that file is added; with "
-        "--skip-invalid it is skipped and counted.",
+        "--skip-invalid it is skipped and counted. A row of a problem that "
+        "only older versions had is skipped and counted, too.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
                HAS(SKIP_INVALID) | HAS_ALWAYS,
     .main = import_command};

@@ -33,8 +33,7 @@ static int same_group(const dfgnn_measurement *a, const dfgnn_measurement *b) {
          !strcmp(a->pass, b->pass) && !strcmp(a->dtype, b->dtype) &&
          a->weights == b->weights && a->bias == b->bias &&
          a->dropout == b->dropout && a->edge_dim == b->edge_dim &&
-         a->edge_use == b->edge_use && a->qk_norm == b->qk_norm &&
-         a->message == b->message;
+         a->edge_use == b->edge_use && a->message == b->message;
 }
 
 static void note(numbers *list, int64_t x) {

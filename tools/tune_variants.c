@@ -29,7 +29,6 @@ static json_t *row_of(const dfgnn_variant_info *info,
   tool_put_flag(row, "bias", family->bias);
   tool_put_flag(row, "dropout", family->dropout);
   tool_put_flag(row, "edges", family->edge_ops != 0);
-  tool_put_flag(row, "qk_norm", family->qk_norm);
   tool_put_flag(row, "messages", family->messages != 0);
   return row;
 }
@@ -41,7 +40,6 @@ static void add(json_t *rows, const tool_settings *s,
   char ops[128] = "", passes[64] = "";
   if (s->bias > family->bias || s->dropout > family->dropout ||
       (s->edge_dim[0] && !family->edge_ops) ||
-      (s->qk_norm[0] && !family->qk_norm) ||
       (s->message[0] && !(family->messages >> s->message[0] & 1)))
     return;
   for (int p = 0; p < DFGNN_PASS_COUNT; p++) {
@@ -66,12 +64,15 @@ static void add(json_t *rows, const tool_settings *s,
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {
-      {"variant", "VARIANT", TOOL_TEXT},    {"op", "OP", TOOL_TEXT},
-      {"pass", "PASS", TOOL_TEXT},          {"bias", "BIAS", TOOL_FLAG},
-      {"dropout", "DROPOUT", TOOL_FLAG},    {"edges", "EDGES", TOOL_FLAG},
-      {"qk_norm", "QK NORM", TOOL_FLAG},    {"messages", "MESSAGES", TOOL_FLAG},
-      {"revision", "REVISION", TOOL_COUNT}, {NULL, NULL, 0}};
+  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
+                                        {"op", "OP", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"bias", "BIAS", TOOL_FLAG},
+                                        {"dropout", "DROPOUT", TOOL_FLAG},
+                                        {"edges", "EDGES", TOOL_FLAG},
+                                        {"messages", "MESSAGES", TOOL_FLAG},
+                                        {"revision", "REVISION", TOOL_COUNT},
+                                        {NULL, NULL, 0}};
   json_t *rows = json_array();
   (void)count;
   (void)operands;
@@ -92,8 +93,8 @@ const tool_command tune_variants = {
     .text =
         "Lists every compiled-in variant, whether its device is present or "
         "not. With --json a variant has one object for each operator and pass "
-        "it computes. --bias, --dropout, --edge-dim, --qk-norm and --message "
-        "leave only variants that can do it.",
-    .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) |
-               HAS(EDGE_DIM) | HAS(QK_NORM) | HAS(MESSAGE) | HAS_ALWAYS,
+        "it computes. --bias, --dropout, --edge-dim and --message leave only "
+        "variants that can do it.",
+    .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) |
+               HAS(MESSAGE) | HAS_ALWAYS,
     .main = command};

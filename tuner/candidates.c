@@ -138,7 +138,8 @@ dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
     const dfgnn_variant *v = dfgnn__variant(i);
     if (v->family->reference || query.broken[i] ||
         dfgnn__variant_refusal(v, &query.setting) ||
-        (names && v != rule.variant && !named(names, v->name)))
+        (v != rule.variant &&
+         (names ? !named(names, v->name) : v->family->paper)))
       continue;
     if (v == rule.variant)
       t->anchor = t->count;

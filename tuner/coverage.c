@@ -197,7 +197,7 @@ static int add_families(legal *l, const dfgnn_problem *problem) {
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     int runs = 0;
-    if (v->family == last || v->family->reference ||
+    if (v->family == last || !dfgnn__variant_offered(v) ||
         strcmp(v->family->backend, l->device->backend))
       continue;
     for (size_t g = 0; g < COUNT(typical) && !runs; g++) {
@@ -357,7 +357,7 @@ size_t dfgnn__coverage_draw(const dfgnn_variant **variant,
     int used[DFGNN_MAX_PARAMETERS][DFGNN_MAX_VALUES] = {{0}};
     for (end = first; end < all && dfgnn__variant(end)->family == family;)
       end++;
-    if (family->reference)
+    if (family->reference || family->paper)
       continue;
     for (int k = 0; k < DFGNN_COVER_SETTINGS; k++) {
       const dfgnn_variant *v =

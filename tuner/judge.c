@@ -237,7 +237,7 @@ static int is_covered(const dfgnn_judge *by, size_t group) {
   for (size_t v = 0; v < dfgnn__variant_count(); v++) {
     const dfgnn_family *family = dfgnn__variant(v)->family;
     int measured = 0;
-    if (family->reference ||
+    if (family->reference || family->paper ||
         strcmp(family->backend, query.setting.device->backend) ||
         (v && dfgnn__variant(v - 1)->family == family))
       continue;

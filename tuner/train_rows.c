@@ -29,7 +29,7 @@ dfgnn_device_info dfgnn__train_device(const dfgnn_measurement *row) {
 int dfgnn__train_usable(void *data, const char *name, int revision) {
   const dfgnn_variant *v = dfgnn__variant_find(name);
   (void)data;
-  return v && !v->family->reference && v->family->revision == revision;
+  return v && dfgnn__variant_offered(v) && v->family->revision == revision;
 }
 
 int dfgnn__train_key(char key[64], const dfgnn_measurement *row) {

@@ -139,9 +139,11 @@ typedef struct dfgnn_family {
   int accumulate;    /* can take problem.accumulate */
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
   int edges_only;    /* takes no problem without edge features */
-  int qk_norm;       /* can take problem.qk_norm */
   uint32_t messages; /* bit mask of messages beside DFGNN_MESSAGE_COPY */
   int reference;     /* 1: the slow, obvious one; never chosen unless forced */
+  int paper; /* 1: a paper's, which wins nowhere: it is built, but chosen by
+              * tuner, model and rule only if it is named, with effort PAPER
+              * or where nothing else serves */
   dfgnn_parameter parameters[DFGNN_MAX_PARAMETERS];
 
   /* May the combination be built?  NULL: always. */

@@ -22,7 +22,6 @@ MATH_F32, MATH_TF32 = 0, 1
 INDEX_I32, INDEX_I64 = 0, 1
 EDGE_PROJECTED = -1
 EDGE_USES = {"both": 0, "keys": 1, "values": 2}
-QK_NORMS = {"none": 0, "rms": 1, "layer": 2}
 MESSAGES = {"copy": 0, "relu": 1, "gate": 2, "gate-value": 3}
 EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4,
            "race": 5}
@@ -137,7 +136,6 @@ class Problem(Descriptor):
         ("dropout", c_int),
         ("edge_dim", c_int64),
         ("edge_use", c_int),
-        ("qk_norm", c_int),
         ("message", c_int),
         ("accumulate", c_int),
     ]
@@ -198,16 +196,11 @@ class Args(Descriptor):
         ("edge_attr", c_void_p),
         ("edge_bias", c_void_p),
         ("score_edge", c_void_p),
-        ("query_norm", c_void_p),
-        ("key_norm", c_void_p),
-        ("norm_eps", c_double),
         ("gate_dst", c_void_p),
         ("gate_src", c_void_p),
         ("grad_edge_attr", c_void_p),
         ("grad_edge_bias", c_void_p),
         ("grad_score_edge", c_void_p),
-        ("grad_query_norm", c_void_p),
-        ("grad_key_norm", c_void_p),
         ("grad_gate_dst", c_void_p),
         ("grad_gate_src", c_void_p),
         ("gate_dst_strides", Strides),

@@ -18,13 +18,12 @@ def _tf32_allowed():
     return torch.get_float32_matmul_precision() != "highest"
 
 
-def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
-              qk_norm="none", norm_eps=0.0):
+def settings_of(value, scale, slope, dropout, return_weights, edge_use="both"):
     tf32 = (value.is_cuda and value.dtype == torch.float32
             and _tf32_allowed())
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
                     torch.are_deterministic_algorithms_enabled(), tf32,
-                    edge_use, qk_norm, float(norm_eps))
+                    edge_use)
 
 
 def make_seed(device):
@@ -50,8 +49,7 @@ def attend(name, graph, inputs, bias=None, dropout=0.0, *, draw=None,
     None, factors or None, lse).
 
     draw: makes the seed of dropout, of a device; make_seed by default.
-    call: scale, slope, return_weights, self_loops, edge_use, qk_norm,
-        norm_eps.
+    call: scale, slope, return_weights, self_loops, edge_use.
     """
     draw = draw or make_seed
     if return_lse:

@@ -97,15 +97,15 @@ def _add(a, b, like):
 
 def _through_products(graph, made, inputs, scores, needed):
     """The inputs' gradients from those of GT's scores: two products with a
-    sparse matrix.  torch differentiates the norms, and the edge features'
-    products with W^T q, of which it holds [E, H, F]."""
+    sparse matrix.  torch differentiates the edge features' products with W^T q, of
+    which it holds [E, H, F]."""
     settings = made.settings
     scaled = (scores * settings.scale).contiguous()
     with torch.enable_grad():
         given = [None if t is None else t.detach().requires_grad_(w)
                  for t, w in zip(inputs, needed)]
         exact = [None if t is None else t.to(made.exact) for t in given]
-        query, key = _composite.normalized(exact, settings)
+        query, key = exact[:2]
         products = _composite.products_of_edges(query, exact, graph, settings)
     outs, grads = ([], []) if products is None else ([products], [scaled])
     x, y = (t.detach().to(made.dtype).contiguous() for t in (query, key))

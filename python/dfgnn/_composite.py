@@ -19,13 +19,6 @@ def _gather(tensor, index):
     return tensor.index_select(0, index)
 
 
-def _normalized(x, weight, settings):
-    if settings.qk_norm == "layer":
-        return F.layer_norm(x, x.shape[-1:], weight, None, settings.norm_eps)
-    x = x * (x.square().mean(-1, keepdim=True) + settings.norm_eps).rsqrt()
-    return x if weight is None else x * weight
-
-
 def _given(inputs, count):
     """count inputs from the fourth on, None for those that a call has not."""
     return (*inputs[3:], *[None] * count)[:count]
@@ -62,16 +55,6 @@ def _edge_sums(weights, graph, shape, edge_attr, edge_weight, edge_bias):
     return out + total.unsqueeze(-1) * edge_bias.view(shape[1:])
 
 
-def normalized(inputs, settings):
-    """(query, key) of gt, normalised if the settings say so."""
-    query, key = inputs[:2]
-    if settings.qk_norm == "none":
-        return query, key
-    *_, query_norm, key_norm = _given(inputs, 5)
-    return (_normalized(query, query_norm, settings),
-            _normalized(key, key_norm, settings))
-
-
 def products_of_edges(query, inputs, graph, settings):
     """[E, H] the term that edge features add to the scores of gt before the
     scale; None if they add none."""
@@ -82,7 +65,7 @@ def products_of_edges(query, inputs, graph, settings):
 
 
 def score_gt(inputs, graph, settings):
-    query, key = normalized(inputs, settings)
+    query, key = inputs[:2]
     scores = (_gather(query, graph.dst) * _gather(key, graph.src)).sum(-1)
     more = products_of_edges(query, inputs, graph, settings)
     if more is not None:

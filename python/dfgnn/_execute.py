@@ -49,8 +49,7 @@ class Plan:
         self.handle, self.wanted = weakref.ref(handle), wanted
         self.workspace = lib.dfgnn_plan_workspace(self.pointer)
         self.template = _abi.Args(scale=settings.scale, slope=settings.slope,
-                                  dropout=settings.dropout,
-                                  norm_eps=settings.norm_eps)
+                                  dropout=settings.dropout)
         self.execute = lib.dfgnn_execute
 
     def arguments(self):
@@ -85,8 +84,7 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
         deterministic=1, weights=int(settings.weights and not backward),
         max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0),
         edge_dim=edges,
-        edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
-        qk_norm=_abi.QK_NORMS[settings.qk_norm])
+        edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0)
 
 
 class Recipe:

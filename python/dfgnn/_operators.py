@@ -26,9 +26,7 @@ _EDGES = (_input("edge_attr", "edge_attr", "EF", optional=True),
 OPERATORS = {op.name: op for op in (
     Operator("gt", _abi.OPS["gt"], (
         _input("query", "query", "NHD"), _input("key", "key", "MHD"),
-        _input("value", "value", "MHD"), *_EDGES,
-        _input("query_norm", "query_norm", "D", optional=True),
-        _input("key_norm", "key_norm", "D", optional=True)), 2),
+        _input("value", "value", "MHD"), *_EDGES), 2),
     Operator("agnn", _abi.OPS["agnn"], (
         _input("h_dst", "query", "NHD"), _input("h_src", "value", "MHD"),
         _input("beta", "beta", "1", scalar=True, optional=True)), 1),
@@ -48,8 +46,8 @@ DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
           torch.float64: _abi.DTYPES["f64"]}
 
 Settings = namedtuple(
-    "Settings", "scale slope dropout weights deterministic tf32 edge_use "
-                "qk_norm norm_eps", defaults=("both", "none", 0.0))
+    "Settings", "scale slope dropout weights deterministic tf32 edge_use",
+    defaults=("both",))
 
 _WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
           "E": "edges", "F": "edge features", "P": "heads * features",

@@ -14,7 +14,7 @@ from ._autocast import autocast
 from ._modes import untraced
 from ._operators import OPERATORS, Settings
 from ._values import refuse_values
-from .graph import Graph
+from .graph import Graph, describe
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
            "gatv2_attention", "score_attention", "edge_scores"]
@@ -35,7 +35,7 @@ def extended(graph, x):
 
 def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
             return_weights=False, self_loops=False, edge_use="both",
-            qk_norm="none", norm_eps=0.0, return_lse=False):
+            return_lse=False):
     """_attend.attend() of a graph of this process or of several."""
     inputs = autocast(OPERATORS[name], inputs)
     if not isinstance(graph, Graph):
@@ -45,8 +45,7 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
         from .distributed.attention import attend as run
     return run(name, graph, inputs, bias, dropout, scale=scale, slope=slope,
                return_weights=return_weights, self_loops=self_loops,
-               edge_use=edge_use, qk_norm=qk_norm, norm_eps=norm_eps,
-               return_lse=return_lse)
+               edge_use=edge_use, return_lse=return_lse)
 
 
 if not ops.AVAILABLE:
@@ -110,6 +109,21 @@ def _edge_inputs(edge_attr, edge_weight, edge_bias, query):
     return edge_attr, edge_weight, edge_bias
 
 
+def _normalized(name, x, kind, weight, eps):
+    """x [nodes, H, D] normalised over D, times weight [D] unless it is None."""
+    if weight is not None and weight.shape != x.shape[-1:]:
+        raise ValueError(f"{name}_norm must be [features={x.size(-1)}], got "
+                         + describe(weight))
+    if weight is not None:
+        weight = weight.to(x.dtype)
+    if kind == "layer":
+        found = torch.nn.functional.layer_norm(x, x.shape[-1:], weight, None,
+                                               eps)
+    else:
+        found = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
+    return found.to(x.dtype)  # autocast may make it float32
+
+
 def gt_attention(graph, query, key, value, *, scale=None, bias=None,
                  dropout=0.0, training=True, edge_attr=None, edge_weight=None,
                  edge_bias=None, edge_use="both", qk_norm=None,
@@ -131,7 +145,8 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
         edge_attr [E, H, D] is that product already.
     edge_use: "both", or "keys" or "values" alone.
     qk_norm: "rms" or "layer": queries and keys are normalised over D first,
-        with the weights query_norm and key_norm [D] (None: 1) and norm_eps.
+        by torch's rms_norm or layer_norm with the weights query_norm and
+        key_norm [D] (None: 1) and norm_eps.
     return_weights: also return alpha [E, H], before dropout; "after": after
         dropout.
     return_lse: also return, last, the log-sum-exp of the scores [N, H], for
@@ -148,17 +163,18 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
         if query_norm is not None or key_norm is not None:
             raise ValueError("query_norm and key_norm need qk_norm, \"rms\" or "
                              "\"layer\"")
-        norm_eps = 0.0
+    else:
+        query = _normalized("query", query, qk_norm, query_norm, norm_eps)
+        key = _normalized("key", key, qk_norm, key_norm, norm_eps)
     inputs = (query, key, value)
     edges = _edge_inputs(edge_attr, edge_weight, edge_bias, query)
     if edges[0] is None:
         edge_use = "both"
-    if edges[0] is not None or qk_norm != "none":
-        inputs += (*edges, query_norm, key_norm)
+    else:
+        inputs += edges
     return _pick(_attend("gt", graph, inputs, bias, scale=scale,
                          dropout=dropout, return_weights=return_weights,
-                         edge_use=edge_use, qk_norm=qk_norm,
-                         norm_eps=norm_eps, return_lse=return_lse),
+                         edge_use=edge_use, return_lse=return_lse),
                  return_weights, return_lse)
 
 

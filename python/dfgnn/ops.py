@@ -40,7 +40,7 @@ _CALL = (", ".join(f"Tensor{'?' if i > 1 else ''} {name}"
          "Tensor? edge_index, SymInt graph, SymInt num_src, SymInt num_dst, "
          "SymInt num_edges, bool loops, str op, float scale, float slope, "
          "float dropout, bool weights, bool deterministic, bool tf32, "
-         "str edge_use, str qk_norm, float norm_eps")
+         "str edge_use")
 
 # the arguments of _CALL: all inputs, these, and the fields of Settings
 _BETWEEN = ("bias", "seed", "edge_index", "graph", "num_src", "num_dst",

@@ -24,7 +24,7 @@ _NAMED = {"op": _abi.OPS, "pass": _abi.PASSES, "dtype": _abi.DTYPES,
           "math": {"f32": _abi.MATH_F32, "tf32": _abi.MATH_TF32},
           "layout": {"nhd": 0, "ndh": 1}}
 _COUNTS = ("heads", "dim", "deterministic", "weights", "bias", "dropout",
-           "edge_dim", "edge_use", "qk_norm", "message")
+           "edge_dim", "edge_use", "message")
 
 
 def _name_of(names, number):
@@ -77,10 +77,8 @@ class Met:
         if found["edge_dim"]:
             words.append("edges projected" if found["edge_dim"] ==
                          _abi.EDGE_PROJECTED else f"edges {found['edge_dim']}")
-        for field, names in (("qk_norm", _abi.QK_NORMS),
-                             ("message", _abi.MESSAGES)):
-            if found[field]:
-                words.append(_name_of(names, found[field]))
+        if found["message"]:
+            words.append(_name_of(_abi.MESSAGES, found["message"]))
         return " ".join(words)
 
     @property

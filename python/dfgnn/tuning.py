@@ -15,7 +15,7 @@ from .convert import as_graph
 _DTYPES = {"f32": torch.float32, "f16": torch.float16,
            "bf16": torch.bfloat16, "f64": torch.float64}
 _CHOICES = {"op": _abi.OPS, "edge_use": _abi.EDGE_USES,
-            "qk_norm": _abi.QK_NORMS, "message": _abi.MESSAGES}
+            "message": _abi.MESSAGES}
 
 
 def _number(name, value):
@@ -28,7 +28,7 @@ def _number(name, value):
 
 def _problem(op="gt", dim=None, *, heads=1, dtype="f32", backward=False,
              dropout=False, bias=False, weights=False, edge_dim=0,
-             edge_use="both", qk_norm="none", message="copy"):
+             edge_use="both", message="copy"):
     """The _abi.Problem of the arguments that tune() and explain() share."""
     dtype = _DTYPES.get(dtype, dtype)
     if dtype not in _operators.DTYPES:
@@ -42,7 +42,6 @@ def _problem(op="gt", dim=None, *, heads=1, dtype="f32", backward=False,
         weights=int(weights), max_workspace=-1, bias=int(bias),
         dropout=int(dropout), edge_dim=edge_dim,
         edge_use=_number("edge_use", edge_use),
-        qk_norm=_number("qk_norm", qk_norm),
         message=_number("message", message))
     if dim is None:
         raise TypeError("dim, the features of a head, is missing: "
@@ -113,7 +112,6 @@ def tune(subject, *arguments, **options):
         edge_dim: features of an edge (default 0: none), or "projected" for
             features [E, H, D] and for the scalar of gat.
         edge_use: what gt adds them to: "both", "keys" or "values".
-        qk_norm: how gt normalises queries and keys: "none", "rms", "layer".
         message: what sums and reductions take of an edge: "copy", "relu",
             "gate" or "gate-value".
 

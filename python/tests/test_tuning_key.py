@@ -54,7 +54,6 @@ for op in ("gt", "agnn", "gat", "gatv2", "spmm-sum", "spmm-mean",
 for op, problem in (
         ("gt", dict(edge_dim=5, edge_use="keys", heads=2)),
         ("gt", dict(edge_dim="projected", backward=True)),
-        ("gt", dict(qk_norm="rms")),
         ("gatv2", dict(edge_dim=3, weights=True)),
         ("spmm-sum", dict(edge_dim="projected", message="relu")),
         ("reduce-max", dict(edge_dim=4, message="gate", backward=True))):

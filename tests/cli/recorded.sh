@@ -16,7 +16,7 @@ problem() {
     "{graph: \$graph, calls: 1, ms: 0.5, problem: {op: \$op, pass: \$pass,
       dtype: \"f32\", math: \"f32\", layout: \"nhd\", index: \"i32\",
       heads: 2, dim: 4, deterministic: 1, weights: 0, bias: 0, dropout: 0,
-      edge_dim: 0, edge_use: 0, qk_norm: 0, message: 0}} | ${4:-.}"
+      edge_dim: 0, edge_use: 0, message: 0}} | ${4:-.}"
 }
 
 # recording [FILTER]: writes the recording, altered by a filter
@@ -72,7 +72,7 @@ wrong '.problems[2].problem.op = "gcn2"' "problem 2: "
 wrong '.problems[0].problem.heads = "two"' \
   "problem 0: 'heads': expected a whole number"
 wrong 'del(.problems[0].problem.dim)' "problem 0: 'dim' is missing"
-wrong '.problems[0].problem.depth = 3' "problem 0: 'problem': found 17 keys"
+wrong '.problems[0].problem.depth = 3' "problem 0: 'problem': found 16 keys"
 wrong '.problems[0].problem.dim = -4' "problem 0: "
 wrong '.problems[0].problem.op = "spmm-sum" |
   .problems[0].problem.dropout = 1' "problem 0: "

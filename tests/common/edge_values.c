@@ -28,14 +28,6 @@ static const edge_case cases[EDGE_CASES] = {
     {.name = "GT, projected",
      .op = DFGNN_OP_GT,
      .edge_dim = DFGNN_EDGE_PROJECTED},
-    {.name = "GT, layer norm",
-     .op = DFGNN_OP_GT,
-     .edge_dim = 11,
-     .norm = DFGNN_QK_NORM_LAYER},
-    {.name = "GT, projected, RMS norm",
-     .op = DFGNN_OP_GT,
-     .edge_dim = DFGNN_EDGE_PROJECTED,
-     .norm = DFGNN_QK_NORM_RMS},
     {.name = "GATv2", .op = DFGNN_OP_GATV2, .edge_dim = 5},
     {.name = "GATv2, projected",
      .op = DFGNN_OP_GATV2,
@@ -121,7 +113,6 @@ static void open_problem(session *s, const edge_test *test, int bias,
   p.weights = test->pass == DFGNN_PASS_FORWARD;
   p.edge_dim = c->edge_dim;
   p.edge_use = c->use;
-  p.qk_norm = c->norm;
   s->c = c;
   ck_ok(dfgnn__problem_complete(&s->problem, &p));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,

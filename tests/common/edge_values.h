@@ -11,7 +11,6 @@ typedef struct edge_case {
   dfgnn_op op;
   int64_t edge_dim;
   dfgnn_edge_use use;
-  dfgnn_qk_norm norm;
 } edge_case;
 
 typedef struct edge_test {
@@ -21,7 +20,7 @@ typedef struct edge_test {
 } edge_test;
 
 enum {
-  EDGE_CASES = 9,
+  EDGE_CASES = 7,
   EDGE_TESTS = EDGE_CASES * (int)DFGNN_PASS_COUNT * (int)DFGNN_DTYPE_COUNT
 };
 

@@ -333,13 +333,12 @@ int check_every_variant(const char *device, const variant_test *test) {
   return checks;
 }
 
-/* ---- edge features and norms --------------------------------------------- */
+/* ---- edge features ------------------------------------------------------- */
 
 typedef struct edge_problem {
   uint32_t ops;
   int64_t edge_dim;
   dfgnn_edge_use use;
-  dfgnn_qk_norm norm;
 } edge_problem;
 
 #define GT DFGNN_BIT(DFGNN_OP_GT)
@@ -351,13 +350,9 @@ static const edge_problem edge_problems[] = {
     {.ops = GT | GATV2 | GAT, .edge_dim = DFGNN_EDGE_PROJECTED},
     {.ops = GT, .edge_dim = 5, .use = DFGNN_EDGE_KEYS},
     {.ops = GT, .edge_dim = 64, .use = DFGNN_EDGE_VALUES},
-    {.ops = GT, .norm = DFGNN_QK_NORM_RMS},
     {.ops = GATV2, .edge_dim = 64},
-    {.ops = GT, .edge_dim = 16, .norm = DFGNN_QK_NORM_LAYER},
-    {.ops = GT,
-     .edge_dim = DFGNN_EDGE_PROJECTED,
-     .use = DFGNN_EDGE_KEYS,
-     .norm = DFGNN_QK_NORM_RMS},
+    {.ops = GT, .edge_dim = 16},
+    {.ops = GT, .edge_dim = DFGNN_EDGE_PROJECTED, .use = DFGNN_EDGE_KEYS},
     {.ops = GT | GATV2, .edge_dim = 1},
     {.ops = GT, .edge_dim = DFGNN_EDGE_PROJECTED, .use = DFGNN_EDGE_VALUES},
 };
@@ -384,7 +379,6 @@ int check_edge_features(const char *device, const variant_test *test) {
                              flags[(turn + i + k) % 4]);
       s.problem.edge_dim = e->edge_dim;
       s.problem.edge_use = e->use;
-      s.problem.qk_norm = e->norm;
       if (open_problem(&s)) {
         checks += each_variant(&s, matches_reference, NULL, i + k, NULL);
         dfgnn__harness_destroy(s.harness);

@@ -34,7 +34,7 @@ static const struct {
 } shapes[] = {{1, 128}, {8, 16}, {16, 32}, {16, 64}, {3, 20}, {4, 48}};
 
 static const struct {
-  int bias, dropout, weights, edge_dim, edge_use, qk_norm;
+  int bias, dropout, weights, edge_dim, edge_use;
 } modes[] = {{.bias = 0},
              {.bias = 1, .dropout = 1},
              {.weights = 1},
@@ -44,8 +44,7 @@ static const struct {
              {.edge_dim = 11, .bias = 1, .dropout = 1},
              {.edge_dim = DFGNN_EDGE_PROJECTED},
              {.edge_dim = 11, .weights = 1},
-             {.edge_dim = 16, .qk_norm = DFGNN_QK_NORM_LAYER},
-             {.qk_norm = DFGNN_QK_NORM_RMS}};
+             {.edge_dim = 16}};
 
 /* Messages of edges, and the widths of their features. */
 static const struct {
@@ -159,7 +158,6 @@ static int collect_all(dfgnn_programs *list) {
             p.weights = modes[m].weights;
             p.edge_dim = modes[m].edge_dim;
             p.edge_use = (dfgnn_edge_use)modes[m].edge_use;
-            p.qk_norm = (dfgnn_qk_norm)modes[m].qk_norm;
             p.deterministic = 0;
             if (options.dtype >= 0 && dtype != options.dtype)
               continue;

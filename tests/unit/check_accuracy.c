@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "kernels/common/accuracy.h"
-#include "kernels/common/reference.h"
+#include "kernels/reference/reference.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
 #include "lib/views.h"

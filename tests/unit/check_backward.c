@@ -225,13 +225,12 @@ START_TEST(reference_gradients_are_those_of_finite_differences) {
 }
 END_TEST
 
-/* ---- edge features and norms --------------------------------------------- */
+/* ---- edge features ------------------------------------------------------- */
 
 typedef struct edge_case {
   dfgnn_op op;
   int64_t edge_dim;
   dfgnn_edge_use use;
-  dfgnn_qk_norm norm;
   int gradients; /* their number, without that of the bias */
 } edge_case;
 
@@ -251,17 +250,6 @@ static const edge_case edge_cases[] = {
      .edge_dim = DFGNN_EDGE_PROJECTED,
      .use = DFGNN_EDGE_VALUES,
      .gradients = 4},
-    {.op = DFGNN_OP_GT, .norm = DFGNN_QK_NORM_RMS, .gradients = 5},
-    {.op = DFGNN_OP_GT, .norm = DFGNN_QK_NORM_LAYER, .gradients = 5},
-    {.op = DFGNN_OP_GT,
-     .edge_dim = 2,
-     .norm = DFGNN_QK_NORM_RMS,
-     .gradients = 8},
-    {.op = DFGNN_OP_GT,
-     .edge_dim = 2,
-     .use = DFGNN_EDGE_KEYS,
-     .norm = DFGNN_QK_NORM_LAYER,
-     .gradients = 8},
     {.op = DFGNN_OP_GATV2, .edge_dim = 5, .gradients = 6},
     {.op = DFGNN_OP_GATV2, .edge_dim = DFGNN_EDGE_PROJECTED, .gradients = 4},
     {.op = DFGNN_OP_GAT, .edge_dim = DFGNN_EDGE_PROJECTED, .gradients = 4},
@@ -273,7 +261,6 @@ static dfgnn_problem problem_of(const edge_case *c) {
   problem.op = c->op;
   problem.edge_dim = c->edge_dim;
   problem.edge_use = c->use;
-  problem.qk_norm = c->norm;
   return problem;
 }
 
@@ -299,39 +286,22 @@ static double projected(const fixture *f, int e, int head, int d) {
   return sum;
 }
 
-static void normalized(const fixture *f, const double *x, const double *w,
-                       double *to) {
-  double mean = 0, squares = 0;
-  for (int d = 0; d < DIM; d++)
-    mean += f->forward.qk_norm == DFGNN_QK_NORM_LAYER ? x[d] / DIM : 0;
-  for (int d = 0; d < DIM; d++)
-    squares += (x[d] - mean) * (x[d] - mean) / DIM;
-  for (int d = 0; d < DIM; d++)
-    to[d] = w[d] * (x[d] - mean) / sqrt(squares + 1e-5);
-}
-
 /* Every edge gets a source of its own, whose key and value have the features
  * of the edge added: attention without edge features computes the same. */
 static void check_own_sources(fixture *f) {
-  const double *query = f->args.query, *key = f->args.key;
-  const double *value = f->args.value;
-  double q[N * HEADS * DIM], k[E * HEADS * DIM], v[E * HEADS * DIM];
+  const double *key = f->args.key, *value = f->args.value;
+  double k[E * HEADS * DIM], v[E * HEADS * DIM];
   int32_t own[E];
   dfgnn_problem plain = f->forward;
   dfgnn_matrix matrix = f->matrix;
   dfgnn_args args = f->args;
   int keys = plain.edge_dim && plain.edge_use != DFGNN_EDGE_VALUES;
   int values = plain.edge_dim && plain.edge_use != DFGNN_EDGE_KEYS;
-  memcpy(q, query, sizeof q);
-  for (int i = 0; i < N * HEADS && plain.qk_norm; i++)
-    normalized(f, query + i * DIM, f->args.query_norm, q + i * DIM);
   for (int e = 0; e < E; e++)
     for (int h = 0; h < HEADS; h++) {
       int from = (indices[e] * HEADS + h) * DIM, to = (e * HEADS + h) * DIM;
       own[e] = e;
       memcpy(k + to, key + from, DIM * sizeof *k);
-      if (plain.qk_norm)
-        normalized(f, key + from, f->args.key_norm, k + to);
       for (int d = 0; d < DIM; d++) {
         k[to + d] += keys ? projected(f, e, h, d) : 0;
         v[to + d] = value[from + d] + (values ? projected(f, e, h, d) : 0);
@@ -340,8 +310,6 @@ static void check_own_sources(fixture *f) {
   dfgnn_args with = refer(f, &f->forward);
   plain.edge_dim = 0;
   plain.edge_use = DFGNN_EDGE_BOTH;
-  plain.qk_norm = DFGNN_QK_NORM_NONE;
-  args.query = q;
   args.key = k;
   args.value = v;
   matrix.sources = E;

@@ -384,8 +384,7 @@ END_TEST
   X(cache_bytes = 1) X(shared_bytes = 1) X(op = "gat") X(pass = "backward")    \
   X(dtype = "bf16") X(math = "tf32") X(layout = "ndh") X(index = "i64")        \
   X(heads = 8) X(dim = 64) X(deterministic = 0) X(weights = 1)                 \
-  X(bias = 1) X(dropout = 1) X(edge_dim = 16) X(edge_use = 1) X(qk_norm = 1)   \
-  X(message = 1)                                                               \
+  X(bias = 1) X(dropout = 1) X(edge_dim = 16) X(edge_use = 1) X(message = 1)   \
   X(protocol = "cold,graph") X(signature.fingerprint = 1)
 
 #define EACH_PROVENANCE(X)                                                     \

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/attention/reference/attention.h"
+#include "kernels/reference/attention.h"
 #include "lib/registry.h"
 #include "tests/common/shapes.h"
 #include "tests/unit/fixture.h"

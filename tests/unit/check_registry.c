@@ -38,7 +38,6 @@ static const dfgnn_family fakes[] = {
      .bias = 1,
      .dropout = 1,
      .accumulate = 1,
-     .qk_norm = 1,
      .edge_ops = DFGNN_OPS_ATTENTION,
      .messages = DFGNN_BIT(DFGNN_MESSAGE_GATE),
      .applicable = even_widths,
@@ -125,11 +124,10 @@ START_TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
   REFUSED(accumulate, 1, "does not add to gradients");
   REFUSED(edge_dim, 8, "does not take edge features");
   REFUSED(edge_dim, DFGNN_EDGE_PROJECTED, "does not take edge features");
-  REFUSED(qk_norm, DFGNN_QK_NORM_RMS, "does not normalise queries and keys");
   REFUSED(message, DFGNN_MESSAGE_GATE, "does not compute such messages");
   REFUSED(deterministic, 1, "not deterministic");
 #undef REFUSED
-  ck_assert_int_eq(checked, 12);
+  ck_assert_int_eq(checked, 11);
   ck_assert_str_eq(refusal_by("cpu.attention.fwd.able", "cuda"),
                    "another backend");
   ck_assert_str_eq(refusal_by("cpu.attention.fwd.edged", "cpu"),

@@ -4,6 +4,7 @@
 
 #include "lib/feature.h"
 #include "lib/operator.h"
+#include "lib/registry.h"
 #include "lib/select.h"
 
 static const dfgnn_device_info devices[] = {
@@ -174,7 +175,28 @@ START_TEST(the_papers_rule_turns_at_its_capacity) {
           "%s of %lld edges: found %s, expected %s", dfgnn_op_name(problem.op),
           (long long)expected[k].longest, choice.variant->family->algorithm,
           expected[k].algorithm);
+      dfgnn__rule_choice(&choice, &query);
+      ck_assert(dfgnn__variant_offered(choice.variant));
     }
+}
+END_TEST
+
+/* On a GPU SMMF alone writes weights without a workspace. */
+START_TEST(a_papers_variant_serves_where_nothing_else_does) {
+  const dfgnn_signature graph = graph_of(30000, 900000, 100, 1);
+  const dfgnn_matrix matrix = matrix_of(&graph);
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_choice choice;
+  problem.weights = 1;
+  problem.max_workspace = 0;
+  const dfgnn_query query = {.setting = {.problem = &problem,
+                                         .matrix = &matrix,
+                                         .signature = &graph,
+                                         .device = &devices[1]},
+                             .family = ""};
+  dfgnn__rule_choice(&choice, &query);
+  ck_assert_ptr_nonnull(choice.variant);
+  ck_assert_int_eq(choice.variant->family->paper, 1);
 }
 END_TEST
 
@@ -221,6 +243,7 @@ int main(void) {
   tcase_add_test(tests, every_problem_on_every_graph_has_a_rule);
   tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);
   tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
+  tcase_add_test(tests, a_papers_variant_serves_where_nothing_else_does);
   tcase_add_test(tests, slots_an_edge_are_those_of_whole_rounds);
   tcase_add_test(tests, features_of_a_problem_have_names_that_differ);
   suite_add_tcase(suite, tests);

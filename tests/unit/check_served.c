@@ -4,8 +4,8 @@
  * was made.  A line has an operator, a pass, what the edges carry, and the
  * types that fare alike; then for each backend a digit of a shape, and a group
  * of digits of a graph.  Bits of a digit: 1 in the layout nhd, 2 in ndh, 4 with
- * deterministic variants alone, 8 without a workspace.  A variant that is not
- * offered to tuner and model, or is the reference, serves nothing.
+ * deterministic variants alone, 8 without a workspace.  The reference serves
+ * nothing.
  *
  * To make it anew, once what is served has grown:
  *   REGENERATE=1 top_srcdir=.. tests/unit/check_served */

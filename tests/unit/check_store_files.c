@@ -197,10 +197,10 @@ END_TEST
 START_TEST(a_newer_store_is_read_as_far_as_known_and_never_written) {
   uint64_t invalid = 0;
   make_store(5);
-  execute_raw("PRAGMA user_version = 7;"
+  execute_raw("PRAGMA user_version = 8;"
               "ALTER TABLE measurement ADD COLUMN energy REAL;"
               "CREATE TABLE signature (x)");
-  ck_refused(DFGNN_STORE_WRITE, "newer version 7");
+  ck_refused(DFGNN_STORE_WRITE, "newer version 8");
   ck_assert_uint_eq(count_rows(&invalid), 5);
   ck_assert_uint_eq(invalid, 0);
   /* A row with a field that this version does not know has another hash, and is
@@ -213,7 +213,7 @@ START_TEST(a_newer_store_is_read_as_far_as_known_and_never_written) {
   ck_both_refused("newer version");
   ck_assert_str_eq(version_after("ALTER TABLE measurement RENAME COLUMN "
                                  "median_us TO median_ms"),
-                   "7");
+                   "8");
   execute_raw("DROP TABLE device; CREATE VIEW device AS SELECT * FROM graph");
   ck_both_refused("newer version");
 }

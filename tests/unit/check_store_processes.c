@@ -373,6 +373,32 @@ START_TEST(a_store_of_version_1_is_migrated_without_losing_a_row) {
 }
 END_TEST
 
+/* Versions 3 to 6 had queries and keys that are normalised inside. */
+START_TEST(rows_of_problems_that_are_gone_are_left_behind) {
+  enum { PROBLEM = 4, MOST = 4000 };
+  char sql[MOST];
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  make_store(3);
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  row.heads = 77;
+  ck_assert_int_eq(record(store, &row), 1);
+  dfgnn__store_close(store);
+  snprintf(sql, sizeof sql,
+           "CREATE TEMP TABLE saved AS SELECT * FROM problem;"
+           "DROP TABLE problem; %s;"
+           "INSERT INTO problem SELECT hash, op, pass, dtype, math, layout,"
+           "  index_type, heads, dim, deterministic, weights, bias, dropout,"
+           "  edge_dim, edge_use, heads = 77, message FROM saved;"
+           "PRAGMA user_version = 6",
+           dfgnn__schemas.version[6 - 1].sql[PROBLEM]);
+  execute_raw(sql);
+  ck_assert_uint_eq(count_rows(NULL), 3);
+  dfgnn__store_close(open_store(DFGNN_STORE_WRITE));
+  ck_assert_str_eq(version_after(""), version(0));
+  ck_assert_uint_eq(count_rows(NULL), 3);
+}
+END_TEST
+
 START_TEST(an_old_store_merges_into_a_new_one_as_the_same_rows) {
   char old[600];
   dfgnn_store *in = NULL, *out = NULL;
@@ -429,6 +455,7 @@ static void add(TCase *cases) {
   tcase_add_test(cases,
                  a_store_of_version_1_is_read_where_nothing_can_be_written);
   tcase_add_test(cases, a_store_of_version_1_is_migrated_without_losing_a_row);
+  tcase_add_test(cases, rows_of_problems_that_are_gone_are_left_behind);
   tcase_add_test(cases, an_old_store_merges_into_a_new_one_as_the_same_rows);
   tcase_add_test(cases, a_migration_that_fails_changes_nothing);
   tcase_add_test(cases, processes_that_migrate_at_once_migrate_once);

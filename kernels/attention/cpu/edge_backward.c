@@ -1,5 +1,5 @@
-/* edge_backward.c - gradients of attention with edge features or norms: memory,
- * sums by parts, and normalised keys */
+/* edge_backward.c - gradients of attention with edge features: memory, and sums
+ * by parts */
 #include "kernels/attention/cpu/edge_backward.h"
 
 enum { SIMD, SCHEDULE };
@@ -22,7 +22,7 @@ static size_t weight_numbers(const dfgnn_problem *p) {
 
 static size_t part_bytes(const dfgnn_problem *p) {
   size_t row = (size_t)(p->heads * p->dim);
-  return dfgnn__cpu_aligned((weight_numbers(p) + 2 * row + (size_t)p->dim) *
+  return dfgnn__cpu_aligned((weight_numbers(p) + 2 * row) *
                                 dfgnn__cpu_scalar_size(p) +
                             DFGNN_CPU_PADDING);
 }
@@ -37,7 +37,7 @@ static int64_t part_count(const dfgnn_setting *setting) {
 }
 
 typedef struct layout {
-  size_t norms, edges, parts, threads, nodes, end;
+  size_t edges, parts, threads, nodes, end;
   size_t thread_bytes;
 } layout;
 
@@ -49,9 +49,8 @@ static dfgnn_cpu_plan plan_of(const dfgnn_setting *setting) {
 static layout lay_out(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
   dfgnn_cpu_plan plan = plan_of(setting);
-  layout l = {.norms = 0};
+  layout l = {.edges = 0};
   l.thread_bytes = dfgnn__cpu_aligned(walk_of(p)->bytes(setting));
-  l.edges = dfgnn__cpu_norm_bytes(setting);
   l.parts = l.edges + dfgnn__cpu_edges_bytes(p);
   l.threads = l.parts + (size_t)part_count(setting) * part_bytes(p);
   l.nodes = l.threads + (size_t)setting->device->units * l.thread_bytes;
@@ -69,9 +68,6 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
 }
 
 static const char *applicable(const dfgnn_setting *setting) {
-  const dfgnn_problem *p = setting->problem;
-  if (!p->edge_dim && !p->qk_norm)
-    return "is for edge features and normalised queries";
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
@@ -81,15 +77,13 @@ static dfgnn_cpu_edge_sums sums_of(const dfgnn_cpu_edge_backward *w,
   const dfgnn_args *args = w->args;
   char *at = w->parts + (size_t)part * w->part_bytes;
   int64_t row = p->heads * p->dim, count = (int64_t)weight_numbers(p);
-  dfgnn_cpu_edge_sums s = {NULL, NULL, NULL, NULL};
+  dfgnn_cpu_edge_sums s = {NULL, NULL, NULL};
   if (p->edge_dim > 0 && args->grad_edge_weight)
     s.weight = at;
   if (p->edge_dim > 0 && args->grad_edge_bias)
     s.bias = dfgnn__cpu_scalar(&w->nodes.rows.job, at, count);
   if (p->op == DFGNN_OP_GATV2 && args->grad_att)
     s.att = dfgnn__cpu_scalar(&w->nodes.rows.job, at, count + row);
-  if (p->qk_norm && args->grad_query_norm)
-    s.norm = dfgnn__cpu_scalar(&w->nodes.rows.job, at, count + 2 * row);
   return s;
 }
 
@@ -125,87 +119,30 @@ static void add_parts(const dfgnn_cpu_edge_backward *w) {
     int64_t count;
   } written[] = {{args->grad_edge_weight, s.weight, (int64_t)weight_numbers(p)},
                  {args->grad_edge_bias, s.bias, p->heads * p->dim},
-                 {args->grad_att, s.att, p->heads * p->dim},
-                 {args->grad_query_norm, s.norm, p->dim}};
+                 {args->grad_att, s.att, p->heads * p->dim}};
   for (size_t k = 0; k < sizeof written / sizeof *written; k++)
     if (written[k].from)
       memcpy(written[k].to, written[k].from,
              (size_t)written[k].count * w->edges.scalar_size);
 }
 
-/* ---- keys that were normalised ------------------------------------------- */
-
-/* Replaces the gradients of normalised keys in grad_key by those of keys. */
-static void through_norm(const dfgnn_cpu_job *job, void *data, char *memory,
-                         int64_t begin, int64_t end) {
-  const dfgnn_cpu_edge_backward *w = data;
-  const dfgnn_problem *p = w->problem;
-  const dfgnn_args *args = w->args;
-  const dfgnn_cpu_tensor x =
-      dfgnn__cpu_tensor_of(p, args->key, &args->key_strides);
-  const dfgnn_cpu_tensor g = w->nodes.columns.scores.out;
-  (void)job;
-  for (int64_t part = begin; part < end; part++) {
-    char *sums = w->parts + (size_t)part * w->part_bytes;
-    memset(sums, 0, w->part_bytes);
-    int64_t first = w->nodes.rows.job.sources * part / w->part_count;
-    int64_t last = w->nodes.rows.job.sources * (part + 1) / w->part_count;
-    for (int64_t i = first; i < last; i++)
-      for (int64_t h = 0; h < p->heads; h++) {
-        char *at = g.base + i * g.node + h * g.head;
-        w->edges.loops->load(memory, at, g.feature, p->dim);
-        w->edges.loops->denormalize(
-            memory, x.base + i * x.node + h * x.head, x.feature, args->key_norm,
-            p->dim, p->qk_norm == DFGNN_QK_NORM_LAYER, args->norm_eps, sums);
-        if (args->grad_key)
-          w->edges.loops->store(at, g.feature, memory, p->dim);
-      }
-  }
-}
-
-static void finish_keys(const dfgnn_cpu_edge_backward *w, int schedule) {
-  const dfgnn_problem *p = w->problem;
-  const dfgnn_cpu_job *job = &w->nodes.rows.job;
-  dfgnn__cpu_range(job, schedule, w->part_count, 1, through_norm, (void *)w);
-  for (int64_t step = 1; step < w->part_count; step *= 2)
-    for (int64_t part = 0; part + step < w->part_count; part += 2 * step) {
-      char *to = w->parts + (size_t)part * w->part_bytes;
-      job->kernels->combine(to, 1, to + (size_t)step * w->part_bytes, 1,
-                            p->dim);
-    }
-  if (w->args->grad_key_norm)
-    memcpy(w->args->grad_key_norm, w->parts,
-           (size_t)p->dim * w->edges.scalar_size);
-}
-
 /* ---- launch -------------------------------------------------------------- */
 
-/* Gradients of normalised keys need memory, even if grad_key is not wanted. */
-static dfgnn_status launch(const dfgnn_launch *given) {
+static dfgnn_status gradients(const dfgnn_launch *given) {
   const dfgnn_setting *setting = &given->setting;
   const dfgnn_problem *p = setting->problem;
   dfgnn_cpu_plan plan = plan_of(setting);
   layout l = lay_out(setting);
   char *memory = given->workspace;
-  dfgnn_launch launch;
-  dfgnn_args args;
+  dfgnn_launch launch = *given;
   dfgnn_cpu_edge_backward w = {.problem = p,
                                .args = given->args,
                                .parts = memory + l.parts,
                                .part_count = part_count(setting),
                                .part_bytes = part_bytes(p)};
   dfgnn__cpu_edges_begin(&w.edges, given, plan.simd, memory + l.edges);
-  dfgnn__cpu_norm_begin(&launch, &args, given, w.edges.loops,
-                        setting->device->units, memory + l.norms);
   launch.workspace = memory + l.nodes;
-  int keys = p->qk_norm && (args.grad_key || args.grad_key_norm);
-  if (keys && !args.grad_key) { /* the normalised keys are not read by then */
-    args.grad_key = (void *)args.key;
-    args.grad_key_strides = args.key_strides;
-  }
   dfgnn__cpu_backward_begin(&w.nodes, &launch, &plan);
-  if (p->qk_norm && args.grad_query_norm)
-    w.nodes.rows.wants_scores = 1;
   dfgnn_cpu_side *columns = &w.nodes.columns;
   dfgnn_cpu_job job = w.nodes.rows.job;
   job.thread_memory = memory + l.threads;
@@ -220,11 +157,9 @@ static dfgnn_status launch(const dfgnn_launch *given) {
     dfgnn_cpu_job by_column = columns->job;
     by_column.thread_memory = job.thread_memory;
     by_column.thread_bytes = job.thread_bytes;
-    dfgnn_cpu_edge_part all = {&w, {NULL, NULL, NULL, NULL}};
+    dfgnn_cpu_edge_part all = {&w, {NULL, NULL, NULL}};
     dfgnn__cpu_rows(&by_column, plan.schedule, 64, walk_of(p)->columns, &all);
   }
-  if (keys)
-    finish_keys(&w, plan.schedule);
   return DFGNN_OK;
 }
 
@@ -242,12 +177,12 @@ DFGNN_FAMILIES(attention_cpu_edge_backward) = {
         .dropout = 1,
         .accumulate = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
-        .qk_norm = 1,
+        .edges_only = 1,
         .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_SCHEDULE},
         .applicable = applicable,
         .workspace = workspace,
         .views = views,
-        .launch = launch,
+        .launch = gradients,
         .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,

@@ -2,8 +2,8 @@
  *
  * A walk over rows computes P r and dS of every edge and head, leaves them in
  * memory for the columns, and writes the gradients of rows and edges.  Those of
- * W, b, att and the query's norm are summed by parts of the rows, which are the
- * same for any number of threads. */
+ * W, b and att are summed by parts of the rows, which are the same for any
+ * number of threads. */
 #ifndef DFGNN_ATTENTION_CPU_EDGE_BACKWARD_H
 #define DFGNN_ATTENTION_CPU_EDGE_BACKWARD_H
 
@@ -14,8 +14,8 @@ typedef struct dfgnn_cpu_edge_backward {
   dfgnn_cpu_edges edges;
   dfgnn_cpu_backward nodes;
   const dfgnn_problem *problem;
-  const dfgnn_args *args; /* as given: not normalised */
-  char *parts;            /* of part_bytes each */
+  const dfgnn_args *args;
+  char *parts; /* of part_bytes each */
   int64_t part_count;
   size_t part_bytes;
 } dfgnn_cpu_edge_backward;
@@ -25,7 +25,6 @@ typedef struct dfgnn_cpu_edge_sums {
   void *weight; /* [heads dim, F] */
   void *bias;   /* [heads dim] */
   void *att;    /* [heads dim] GATv2 */
-  void *norm;   /* [dim] of queries */
 } dfgnn_cpu_edge_sums;
 
 typedef struct dfgnn_cpu_edge_part {

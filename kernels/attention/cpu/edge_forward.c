@@ -17,29 +17,19 @@ static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
 
 static size_t workspace(const dfgnn_setting *setting) {
   dfgnn_cpu_choice c = choice(setting);
-  return dfgnn__cpu_norm_bytes(setting) + dfgnn__cpu_workspace(setting, &c);
+  return dfgnn__cpu_workspace(setting, &c);
 }
 
 static const char *applicable(const dfgnn_setting *setting) {
-  const dfgnn_problem *p = setting->problem;
-  if (!p->edge_dim && !p->qk_norm)
-    return "is for edge features and normalised queries";
   return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
 }
 
-static dfgnn_status launch(const dfgnn_launch *given) {
-  dfgnn_cpu_choice c = choice(&given->setting);
-  const dfgnn_problem *p = given->setting.problem;
-  dfgnn_launch launch;
-  dfgnn_args args;
+static dfgnn_status attend_all(const dfgnn_launch *launch) {
+  dfgnn_cpu_choice c = choice(&launch->setting);
+  const dfgnn_problem *p = launch->setting.problem;
   dfgnn_cpu_edge_forward w = {.problem = p};
-  dfgnn__cpu_norm_begin(&launch, &args, given,
-                        dfgnn__cpu_edge_loops(c.simd, p->dtype),
-                        given->setting.device->units, given->workspace);
-  launch.workspace =
-      (char *)given->workspace + dfgnn__cpu_norm_bytes(&given->setting);
-  char *shared = dfgnn__cpu_begin(&w.job, &launch, &c);
-  dfgnn__cpu_edges_begin(&w.edges, given, c.simd, shared);
+  char *shared = dfgnn__cpu_begin(&w.job, launch, &c);
+  dfgnn__cpu_edges_begin(&w.edges, launch, c.simd, shared);
   w.shorts = w.edges.keys &&
              dfgnn__cpu_edges_short(&w.edges, &w.job, &w.job.key, &w.job.value);
   dfgnn__cpu_rows(&w.job, c.schedule, TASK_ROWS, walk_of(p)->rows, &w);
@@ -60,11 +50,11 @@ DFGNN_FAMILIES(attention_cpu_edge_forward) = {
         .bias = 1,
         .dropout = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
-        .qk_norm = 1,
+        .edges_only = 1,
         .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_SCHEDULE},
         .applicable = applicable,
         .workspace = workspace,
-        .launch = launch,
+        .launch = attend_all,
         .block = DFGNN_CPU_BLOCK,
     },
     DFGNN_FAMILIES_END,

@@ -221,62 +221,6 @@ static CPU_TARGET void slopes(void *z, const void *gradients, int64_t stride,
   }
 }
 
-/* ---- norms --------------------------------------------------------------- */
-
-typedef struct moments {
-  scalar mean, inverse;
-} moments;
-
-CPU_INLINE moments moments_of(const char *x, int64_t stride, int64_t count,
-                              int centred, double eps) {
-  scalar mean = 0, squares = 0;
-  for (int64_t d = 0; centred && d < count; d++)
-    mean += element(x + d * stride);
-  mean /= (scalar)count;
-  for (int64_t d = 0; d < count; d++) {
-    scalar y = element(x + d * stride) - mean;
-    squares += y * y;
-  }
-  double variance = (double)squares / (double)count;
-  return (moments){mean, (scalar)(1 / sqrt(variance + eps))};
-}
-
-CPU_INLINE scalar weight_at(const void *weight, int64_t d) {
-  return weight ? element((const char *)((const storage *)weight + d)) : 1;
-}
-
-static CPU_TARGET void normalize(char *to, const char *from, int64_t stride,
-                                 const void *weight, int64_t count, int centred,
-                                 double eps) {
-  moments m = moments_of(from, stride, count, centred, eps);
-  for (int64_t d = 0; d < count; d++)
-    ((storage *)to)[d] =
-        element_of(weight_at(weight, d) *
-                   ((element(from + d * stride) - m.mean) * m.inverse));
-}
-
-static CPU_TARGET void denormalize(void *gradient, const char *x,
-                                   int64_t stride, const void *weight,
-                                   int64_t count, int centred, double eps,
-                                   void *weight_sum) {
-  moments m = moments_of(x, stride, count, centred, eps);
-  scalar *g = gradient, *sum = weight_sum, mean = 0, along = 0;
-  for (int64_t d = 0; d < count; d++) {
-    scalar unit = (element(x + d * stride) - m.mean) * m.inverse;
-    scalar own = weight_at(weight, d) * g[d];
-    if (sum)
-      sum[d] += g[d] * unit;
-    mean += own;
-    along += own * unit;
-  }
-  mean = centred ? mean / (scalar)count : 0;
-  along /= (scalar)count;
-  for (int64_t d = 0; d < count; d++) {
-    scalar unit = (element(x + d * stride) - m.mean) * m.inverse;
-    g[d] = (weight_at(weight, d) * g[d] - mean - unit * along) * m.inverse;
-  }
-}
-
 extern const dfgnn_cpu_edge_loops CPU_TABLE_OF(dfgnn__cpu_edge);
 const dfgnn_cpu_edge_loops CPU_TABLE_OF(dfgnn__cpu_edge) = {
     .load = load,
@@ -288,6 +232,4 @@ const dfgnn_cpu_edge_loops CPU_TABLE_OF(dfgnn__cpu_edge) = {
     .add = add,
     .scores = scores,
     .slopes = slopes,
-    .normalize = normalize,
-    .denormalize = denormalize,
 };

@@ -366,25 +366,12 @@ static void add_parameters(const walk *k, const scalar *x,
 
 static void write_query(const walk *k, int64_t row, int64_t r) {
   const dfgnn_cpu_side *side = &k->w->nodes.rows;
-  const dfgnn_problem *p = k->w->problem;
-  const dfgnn_args *args = k->w->args;
-  const dfgnn_cpu_tensor x =
-      dfgnn__cpu_tensor_of(p, args->query, &args->query_strides);
   for (int64_t h = 0; h < k->heads; h++) {
     scalar *sum = sum_of(k, r, h);
     if (!has_edges(&side->job, row)) /* W times 0 may be NaN */
       clear(sum, k->s.sum_row);
-    if (p->qk_norm) {
-      side->job.kernels->multiply(sum, k->dim, side->job.scale);
-      k->loops->denormalize(sum, x.base + row * x.node + h * x.head, x.feature,
-                            args->query_norm, k->dim,
-                            p->qk_norm == DFGNN_QK_NORM_LAYER, args->norm_eps,
-                            k->sums.norm);
-      if (args->grad_query)
-        side->job.kernels->store(&side->scores, row, h, sum, 1);
-    } else if (side->wants_scores) {
+    if (side->wants_scores)
       side->job.kernels->store(&side->scores, row, h, sum, side->job.scale);
-    }
   }
 }
 

@@ -1,5 +1,5 @@
-/* edges.c - preparations of a launch with edge features or norms: W and its
- * transpose as scalars, normalised copies */
+/* edges.c - preparations of a launch with edge features: W and its transpose as
+ * scalars */
 #include "kernels/attention/cpu/edges.h"
 #include "kernels/common/cpu_tables.h"
 
@@ -98,54 +98,4 @@ const void *dfgnn__cpu_edges_load(const dfgnn_cpu_edges *edges, int64_t e,
   edges->loops->load(buffer, from, (int64_t)edges->element_size,
                      count * edges->width);
   return buffer;
-}
-
-/* ---- norms --------------------------------------------------------------- */
-
-static size_t copy_bytes(const dfgnn_problem *problem, int64_t nodes) {
-  return dfgnn__cpu_aligned((size_t)(nodes * row_numbers(problem)) *
-                            dfgnn_dtype_size(problem->dtype));
-}
-
-size_t dfgnn__cpu_norm_bytes(const dfgnn_setting *setting) {
-  const dfgnn_problem *p = setting->problem;
-  return p->qk_norm ? copy_bytes(p, setting->matrix->destinations) +
-                          copy_bytes(p, setting->matrix->sources)
-                    : 0;
-}
-
-static void normalize(const dfgnn_problem *p, const dfgnn_cpu_edge_loops *loops,
-                      char *to, const void *base, const dfgnn_strides *strides,
-                      const void *weight, double eps, int64_t nodes,
-                      int threads) {
-  const dfgnn_cpu_tensor from = dfgnn__cpu_tensor_of(p, base, strides);
-  int64_t size = (int64_t)dfgnn_dtype_size(p->dtype), rows = nodes * p->heads;
-#pragma omp parallel for num_threads(threads) if (rows > 1024)
-  for (int64_t i = 0; i < rows; i++)
-    loops->normalize(
-        to + i * p->dim * size,
-        from.base + i / p->heads * from.node + i % p->heads * from.head,
-        from.feature, weight, p->dim, p->qk_norm == DFGNN_QK_NORM_LAYER, eps);
-}
-
-void dfgnn__cpu_norm_begin(dfgnn_launch *to, dfgnn_args *args,
-                           const dfgnn_launch *launch,
-                           const dfgnn_cpu_edge_loops *loops, int threads,
-                           char *memory) {
-  const dfgnn_problem *p = launch->setting.problem;
-  const dfgnn_matrix *m = launch->setting.matrix;
-  const dfgnn_strides dense = {row_numbers(p), p->dim, 1};
-  *to = *launch;
-  if (!p->qk_norm)
-    return;
-  *args = *launch->args;
-  to->args = args;
-  char *query = memory, *key = memory + copy_bytes(p, m->destinations);
-  normalize(p, loops, query, args->query, &args->query_strides,
-            args->query_norm, args->norm_eps, m->destinations, threads);
-  normalize(p, loops, key, args->key, &args->key_strides, args->key_norm,
-            args->norm_eps, m->sources, threads);
-  args->query = query;
-  args->key = key;
-  args->query_strides = args->key_strides = dense;
 }

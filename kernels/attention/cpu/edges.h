@@ -70,14 +70,6 @@ typedef struct dfgnn_cpu_edge_loops {
   void (*slopes)(void *z, const void *gradients, int64_t stride,
                  const void *att, int64_t heads, int64_t dim, double slope,
                  void *sum, void *att_sum);
-  /* Normalises a row of storage; weight: of storage, or NULL. */
-  void (*normalize)(char *to, const char *from, int64_t stride,
-                    const void *weight, int64_t count, int centred, double eps);
-  /* Replaces the gradient of a normalised row, of scalars, by that of x, and
-   * adds the gradient of weight to weight_sum (NULL: not wanted). */
-  void (*denormalize)(void *gradient, const char *x, int64_t stride,
-                      const void *weight, int64_t count, int centred,
-                      double eps, void *weight_sum);
 } dfgnn_cpu_edge_loops;
 
 const dfgnn_cpu_edge_loops *dfgnn__cpu_edge_loops(int simd, dfgnn_dtype dtype);
@@ -116,13 +108,6 @@ int dfgnn__cpu_edges_short(const dfgnn_cpu_edges *edges,
                            const dfgnn_cpu_tensor *key,
                            const dfgnn_cpu_tensor *value);
 
-/* The bytes of normalised copies of query and key; dfgnn__cpu_norm_begin()
- * makes the copies, and sets `to` to the launch with them in its args. */
-size_t dfgnn__cpu_norm_bytes(const dfgnn_setting *setting);
-void dfgnn__cpu_norm_begin(dfgnn_launch *to, dfgnn_args *args,
-                           const dfgnn_launch *launch,
-                           const dfgnn_cpu_edge_loops *loops, int threads,
-                           char *memory);
 
 /* Edges whose scores are computed at a time. */
 #define DFGNN_CPU_EDGES 64

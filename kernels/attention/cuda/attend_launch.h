@@ -29,7 +29,7 @@ int dfgnn__attend_views(const attend_plan *plan, dfgnn_view_request *request);
 dfgnn_status dfgnn__attend(const dfgnn_launch *launch, const attend_plan *plan);
 
 /* <label>_applicable and the other functions of a family whose file includes
- * kernels/attention/cuda/qk_norm_launch.h and defines plan_of(setting). */
+ * this header and defines plan_of(setting). */
 #define DFGNN_ATTEND_FUNCTIONS(label)                                          \
   static const char *label##_applicable(const dfgnn_setting *s) {              \
     const attend_plan plan = plan_of(s);                                       \
@@ -37,19 +37,16 @@ dfgnn_status dfgnn__attend(const dfgnn_launch *launch, const attend_plan *plan);
   }                                                                            \
   static size_t label##_workspace(const dfgnn_setting *s) {                    \
     const attend_plan plan = plan_of(s);                                       \
-    return dfgnn__qk_norm_workspace(s) + dfgnn__attend_workspace(s, &plan);    \
+    return dfgnn__attend_workspace(s, &plan);                                  \
   }                                                                            \
   static int label##_views(const dfgnn_setting *s,                             \
                            dfgnn_view_request *requests) {                     \
     const attend_plan plan = plan_of(s);                                       \
     return dfgnn__attend_views(&plan, requests);                               \
   }                                                                            \
-  static dfgnn_status label##_attend(const dfgnn_launch *launch) {             \
+  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
     const attend_plan plan = plan_of(&launch->setting);                        \
     return dfgnn__attend(launch, &plan);                                       \
-  }                                                                            \
-  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
-    return dfgnn__qk_norm_launch(launch, label##_attend);                      \
   }
 
 /* ---- for launches of other kinds ----------------------------------------- */

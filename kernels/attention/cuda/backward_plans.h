@@ -31,7 +31,7 @@ dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
                                 const grad_plan *plan);
 
 /* <label>_applicable and the other functions of a family whose file includes
- * kernels/attention/cuda/qk_norm_launch.h and defines plan_of(parameters). */
+ * this header and defines plan_of(parameters). */
 #define DFGNN_GRAD_FUNCTIONS(label)                                            \
   static const char *label##_applicable(const dfgnn_setting *s) {              \
     const grad_plan plan = plan_of(s->parameter);                              \
@@ -39,19 +39,16 @@ dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
   }                                                                            \
   static size_t label##_workspace(const dfgnn_setting *s) {                    \
     const grad_plan plan = plan_of(s->parameter);                              \
-    return dfgnn__qk_norm_workspace(s) + dfgnn__grad_workspace(s, &plan);      \
+    return dfgnn__grad_workspace(s, &plan);                                    \
   }                                                                            \
   static int label##_views(const dfgnn_setting *s,                             \
                            dfgnn_view_request *requests) {                     \
     const grad_plan plan = plan_of(s->parameter);                              \
     return dfgnn__grad_views(&plan, requests);                                 \
   }                                                                            \
-  static dfgnn_status label##_gradients(const dfgnn_launch *launch) {          \
+  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
     const grad_plan plan = plan_of(launch->setting.parameter);                 \
     return dfgnn__grad_launch(launch, &plan);                                  \
-  }                                                                            \
-  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
-    return dfgnn__qk_norm_launch(launch, label##_gradients);                   \
   }
 
 /* The plan for problems and arguments that vectors cannot load: it loads single

@@ -1,7 +1,6 @@
 /* backward_split.c - the walks of twopass over rows and columns cut into
  * items of bounded size, whose sums are merged in order */
 #include "kernels/attention/cuda/backward_plans.h"
-#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, SPAN, EDGES, HEADS };
 
@@ -33,7 +32,6 @@ DFGNN_FAMILIES(attention_cuda_backward_split) = {
      .bias = 1,
      .dropout = 1,
      .accumulate = 1,
-     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "span",

@@ -1,7 +1,6 @@
 /* backward_twopass.c - gradients by a walk over rows and one over columns
  * that both compute each edge's weight: nothing is kept of edges */
 #include "kernels/attention/cuda/backward_plans.h"
-#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, ROWS, SPAN, ORDER, HEADS };
 
@@ -36,7 +35,6 @@ DFGNN_FAMILIES(attention_cuda_backward_twopass) = {
      .bias = 1,
      .dropout = 1,
      .accumulate = 1,
-     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 3, .values = {1, 2, 4}},
                     {.name = "rows", .count = 3, .values = {1, 2, 4}},

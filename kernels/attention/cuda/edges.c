@@ -5,7 +5,6 @@
  * served by both. */
 #include "base/error.h"
 #include "kernels/attention/cuda/edges_plans.h"
-#include "kernels/attention/cuda/qk_norm_launch.h"
 
 /* ---- parameters ---------------------------------------------------------- */
 
@@ -100,8 +99,7 @@ static const char *rows_applicable(const dfgnn_setting *s) {
 }
 
 static size_t forward_workspace(const dfgnn_setting *s) {
-  return dfgnn__qk_norm_workspace(s) +
-         dfgnn__edges_forward_memory(NULL, s, s->parameter[EDGES], NULL);
+  return dfgnn__edges_forward_memory(NULL, s, s->parameter[EDGES], NULL);
 }
 
 static int forward_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -123,10 +121,6 @@ static dfgnn_status attend(const dfgnn_launch *launch) {
     return status;
   return dfgnn__edges_forward_finish(&p, items ? launch->views[0] : NULL,
                                      launch);
-}
-
-static dfgnn_status forward_launch(const dfgnn_launch *launch) {
-  return dfgnn__qk_norm_launch(launch, attend);
 }
 
 /* ---- backward: memory and views ------------------------------------------ */
@@ -180,7 +174,7 @@ static size_t backward_memory(edges_params *p, const dfgnn_setting *s,
 }
 
 static size_t backward_workspace(const dfgnn_setting *s) {
-  return dfgnn__qk_norm_workspace(s) + backward_memory(NULL, s, NULL);
+  return backward_memory(NULL, s, NULL);
 }
 
 static int backward_views(const dfgnn_setting *s,
@@ -323,10 +317,6 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
              : DFGNN_OK;
 }
 
-static dfgnn_status backward_launch(const dfgnn_launch *launch) {
-  return dfgnn__qk_norm_launch(launch, gradients);
-}
-
 /* ---- families ------------------------------------------------------------ */
 
 #define PRODUCTS_OPS DFGNN_BIT(DFGNN_OP_GT)
@@ -349,15 +339,15 @@ static dfgnn_status backward_launch(const dfgnn_launch *launch) {
 /* What all four families have. */
 #define EDGES_FAMILY                                                           \
   .backend = "cuda", .dtypes = DFGNN_DTYPES_ALL, .edges_only = 1,              \
-  .revision = 1, .deterministic = 1, .bias = 1, .dropout = 1, .qk_norm = 1
+  .revision = 1, .deterministic = 1, .bias = 1, .dropout = 1
 #define EDGES_FORWARD_FAMILY                                                   \
   EDGES_FAMILY, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .weights = 1,         \
                 .workspace = forward_workspace, .views = forward_views,        \
-                .launch = forward_launch
+                .launch = attend
 #define EDGES_BACKWARD_FAMILY                                                  \
   EDGES_FAMILY, .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .accumulate = 1,     \
                 .workspace = backward_workspace, .views = backward_views,      \
-                .launch = backward_launch
+                .launch = gradients
 
 DFGNN_FAMILIES(attention_cuda_edges) = {
     {.name = "cuda.attention.fwd.edges",

@@ -1,6 +1,5 @@
 /* online.c - one pass over the rows with an online softmax */
 #include "kernels/attention/cuda/attend_launch.h"
-#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, WARPS, ROWS, SPAN, ORDER, HEADS, NORM };
 enum { NATURAL, BY_DEGREE };
@@ -48,7 +47,6 @@ DFGNN_FAMILIES(attention_cuda_online) = {
      .weights = 1,
      .bias = 1,
      .dropout = 1,
-     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 4, .values = {1, 2, 4, 8}},
                     {.name = "warps", .count = 3, .values = {4, 8, 16}},

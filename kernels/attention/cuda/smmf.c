@@ -126,6 +126,7 @@ DFGNN_FAMILIES(attention_cuda_smmf) = {
      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
      .dtypes = DFGNN_DTYPES_ALL,
      .revision = 1,
+     .paper = 1,
      .deterministic = 1,
      .weights = 1,
      .parameters = {{.name = "rows", .count = 3, .values = {8, 16, 32}},

@@ -2,7 +2,6 @@
  * edges is shared by many warps; their partial softmax results are merged by a
  * second kernel over those rows alone */
 #include "kernels/attention/cuda/attend_launch.h"
-#include "kernels/attention/cuda/qk_norm_launch.h"
 
 enum { LANES, UNROLL, WARPS, ROWS, SPAN, EDGES, HEADS };
 
@@ -41,7 +40,6 @@ DFGNN_FAMILIES(attention_cuda_split) = {
      .weights = 1,
      .bias = 1,
      .dropout = 1,
-     .qk_norm = 1,
      .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
                     {.name = "unroll", .count = 4, .values = {1, 2, 4, 8}},
                     {.name = "warps", .count = 2, .values = {4, 16}},

@@ -84,7 +84,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   .name = "cuda.attention.fwd.unfused", .algorithm = "unfused",                \
   .backend = "cuda", .ops = DFGNN_OPS_ATTENTION,                               \
   .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_DTYPES_ALL,         \
-  .revision = 1, .weights = 1, .applicable = applicable,                       \
+  .revision = 1, .paper = 1, .weights = 1, .applicable = applicable,           \
   .workspace = workspace, .views = views, .prepare = prepare,                  \
   .release = release, .launch = launch
 

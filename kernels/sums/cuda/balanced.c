@@ -36,23 +36,25 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   return dfgnn__sums_launch(&call, x, DFGNN_VIEW_NONE, 0);
 }
 
-#define FAMILY(pass_name, pass)                                                \
-  {                                                                            \
-    .name = "cuda.spmm." pass_name ".balanced", .algorithm = "balanced",       \
-    .backend = "cuda", .ops = DFGNN_OPS_SPMM, .passes = DFGNN_BIT(pass),       \
-    .dtypes =                                                                  \
-        DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),   \
-    .revision = 3, .deterministic = 1,                                         \
-    .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},    \
-                   {.name = "vectors", .count = 2, .values = {1, 2}},          \
-                   {.name = "unroll", .count = 2, .values = {4, 8}},           \
-                   {.name = "steps", .count = 3, .values = {128, 256, 512}}},  \
-    .legal = legal, .applicable = applicable, .workspace = workspace,          \
-    .views = views, .launch = launch                                           \
-  }
-
+/* Gradients won one of 42 problems where they were measured, and are not
+ * offered (data/models/h200_campaign.jsonl.xz). */
 DFGNN_FAMILIES(sums_cuda_balanced) = {
-    FAMILY("fwd", DFGNN_PASS_FORWARD),
-    FAMILY("bwd", DFGNN_PASS_BACKWARD),
-    DFGNN_FAMILIES_END,
-};
+    {.name = "cuda.spmm.fwd.balanced",
+     .algorithm = "balanced",
+     .backend = "cuda",
+     .ops = DFGNN_OPS_SPMM,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) |
+               DFGNN_BIT(DFGNN_BF16),
+     .revision = 3,
+     .deterministic = 1,
+     .parameters = {{.name = "lanes", .count = 4, .values = {4, 8, 16, 32}},
+                    {.name = "vectors", .count = 2, .values = {1, 2}},
+                    {.name = "unroll", .count = 2, .values = {4, 8}},
+                    {.name = "steps", .count = 3, .values = {128, 256, 512}}},
+     .legal = legal,
+     .applicable = applicable,
+     .workspace = workspace,
+     .views = views,
+     .launch = launch},
+    DFGNN_FAMILIES_END};

@@ -1,12 +1,10 @@
-/* edge.c - the message of one edge in float64, with the variance of its
+/* message.c - the message of one edge in float64, with the variance of its
  * rounding errors */
-#include "kernels/message/reference/edge.h"
+#include "kernels/reference/message.h"
 
 #include <math.h>
 
 #include "kernels/common/accuracy.h"
-
-static double square(double x) { return x * x; }
 
 static int64_t fields_of(const dfgnn_problem *problem) {
   return problem->edge_dim > 0 ? problem->edge_dim : 0;
@@ -16,9 +14,13 @@ static int64_t width_of(const dfgnn_problem *problem) {
   return problem->heads * problem->dim;
 }
 
+static int parts_of(const dfgnn_problem *problem) {
+  return problem->message ? dfgnn__message_parts(problem->message) : 0;
+}
+
 /* The number of rows of the matrix. */
 static int64_t rows_of(const dfgnn_problem *problem) {
-  return width_of(problem) * dfgnn__message_parts(problem->message);
+  return width_of(problem) * parts_of(problem);
 }
 
 size_t dfgnn__ref_message_parameters(const dfgnn_problem *problem) {
@@ -42,7 +44,7 @@ void dfgnn__ref_message_convert(double *parameters,
                                 const dfgnn_problem *problem,
                                 const dfgnn_args *args) {
   int64_t rows = rows_of(problem), fields = fields_of(problem);
-  if (!args->edge_weight)
+  if (rows == 0 || !args->edge_weight)
     return;
   load_dense(parameters, problem, args->edge_weight, 0, rows * fields);
   for (int64_t i = 0; i < rows; i++)
@@ -53,17 +55,18 @@ void dfgnn__ref_message_convert(double *parameters,
 
 dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
                                      const dfgnn_args *args,
-                                     const double *parameters, double *buffer) {
+                                     const double *parameters,
+                                     double **memory) {
   int64_t width = width_of(problem), fields = fields_of(problem);
-  double *next = buffer;
+  int copies = !problem->message;
   dfgnn_ref_message m = {.problem = problem,
                          .args = args,
                          .width = width,
-                         .parts = dfgnn__message_parts(problem->message),
+                         .parts = parts_of(problem),
                          .fields = fields,
                          .unit = dfgnn__arithmetic(problem, NULL).unit,
-                         .matrix = args->edge_weight ? parameters : NULL,
-                         .offset = args->edge_bias
+                         .matrix = fields ? parameters : NULL,
+                         .offset = fields && args->edge_bias
                                        ? parameters + rows_of(problem) * fields
                                        : NULL};
   double **arrays[] = {&m.value,
@@ -79,9 +82,13 @@ dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
                        &m.by_value.variance,
                        &m.by_edge.value,
                        &m.by_edge.variance};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, next += width)
-    *arrays[i] = next;
-  m.attr = next;
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+    *arrays[i] = dfgnn__ref_take(memory, width);
+  m.attr = dfgnn__ref_take(memory, fields);
+  for (int64_t i = 0; copies && i < width; i++)
+    m.by_value.value[i] = 1;
+  if (copies)
+    m.message.value = m.value;
   return m;
 }
 
@@ -100,8 +107,9 @@ void dfgnn__ref_message_destination(dfgnn_ref_message *m, int64_t row) {
 }
 
 void dfgnn__ref_message_source(dfgnn_ref_message *m, int64_t column) {
-  dfgnn__ref_message_load(m->value, m, m->args->value, &m->args->value_strides,
-                          column);
+  if (m->args->value) /* gradients of copies do not read it */
+    dfgnn__ref_message_load(m->value, m, m->args->value,
+                            &m->args->value_strides, column);
   if (m->args->gate_src)
     dfgnn__ref_message_load(m->gate_src, m, m->args->gate_src,
                             &m->args->gate_src_strides, column);
@@ -134,46 +142,52 @@ static void load_edge(dfgnn_ref_message *m, int64_t edge) {
 
 /* ---- messages ------------------------------------------------------------ */
 
+static dfgnn_ref_number at(const dfgnn_ref_numbers *numbers, int64_t i) {
+  return (dfgnn_ref_number){numbers->value[i], numbers->variance[i]};
+}
+
+static void set(const dfgnn_ref_numbers *to, int64_t i, dfgnn_ref_number x) {
+  to->value[i] = x.value;
+  to->variance[i] = x.variance;
+}
+
 /* relu(x_j + e).  The sum of two given numbers keeps its sign when it is
  * rounded.  If e is a product, itself rounded, a sum near 0 may have the other
  * sign. */
 static void rectify(dfgnn_ref_message *m, int64_t i) {
-  double sum = m->value[i] + m->edge.value[i];
-  double variance = m->edge.variance[i] + square(sum);
-  int either = m->edge.variance[i] > 0 &&
-               fabs(sum) <= DFGNN_BOUND * m->unit * sqrt(variance);
-  int on = !(sum <= 0);
-  double step = either ? square(1 / (DFGNN_BOUND * m->unit)) : 0;
-  m->message.value[i] = on ? sum : 0;
-  m->message.variance[i] = on || either ? variance : 0;
-  m->by_value.value[i] = m->by_edge.value[i] = on;
-  m->by_value.variance[i] = m->by_edge.variance[i] = step;
+  dfgnn_ref_number e = at(&m->edge, i);
+  dfgnn_ref_number sum = num_round(num_add(num_of(m->value[i]), e), 1);
+  int either = e.variance > 0 &&
+               fabs(sum.value) <= DFGNN_BOUND * m->unit * sqrt(sum.variance);
+  int on = !(sum.value <= 0);
+  dfgnn_ref_number step = {on,
+                           either ? square(1 / (DFGNN_BOUND * m->unit)) : 0};
+  set(&m->message, i,
+      (dfgnn_ref_number){on ? sum.value : 0, on || either ? sum.variance : 0});
+  set(&m->by_value, i, step);
+  set(&m->by_edge, i, step);
 }
 
 /* sigma(a_i + b_j + e) (x_j + e').  The exponential errs by 4 units, beside
  * the errors of its argument, which kernels may have scaled. */
 static void gate(dfgnn_ref_message *m, int64_t i) {
-  double x = m->value[i] + m->edge_value.value[i];
-  double x_error = m->parts > 1 ? m->edge_value.variance[i] + square(x) : 0;
-  double nodes = m->gate_dst[i] + m->gate_src[i];
-  double z = nodes + m->edge.value[i];
-  double argument =
-      m->edge.variance[i] + square(nodes) + 4 * square(z) + square(4);
-  double s = 1 / (1 + exp(-z)), rest = 1 / (1 + exp(z));
-  double slope = s * rest;
-  double error = square(slope) * argument + 4 * square(s);
-  m->message.value[i] = s * x;
-  m->message.variance[i] =
-      square(x) * error + square(s * x) + square(s) * x_error;
-  m->by_value.value[i] = s;
-  m->by_value.variance[i] = error;
-  m->by_edge.value[i] = slope * x;
-  m->by_edge.variance[i] =
-      square(x) * (square(rest - s) * error + 4 * square(slope)) +
-      square(slope) * x_error;
+  dfgnn_ref_number x = num_round(
+      num_add(num_of(m->value[i]), at(&m->edge_value, i)), m->parts > 1);
+  dfgnn_ref_number nodes =
+      num_round(num_of(m->gate_dst[i] + m->gate_src[i]), 1);
+  dfgnn_ref_number z = num_round(num_add(nodes, at(&m->edge, i)), 4);
+  double off = 1 / (1 + exp(z.value)), on = 1 / (1 + exp(-z.value));
+  double slope = on * off;
+  dfgnn_ref_number s = num_round(num_map(num_err(z, square(4)), on, slope), 4);
+  dfgnn_ref_number ds = num_round(num_map(s, slope, off - on), 4);
+  set(&m->message, i, num_round(num_mul(s, x), 1));
+  set(&m->by_value, i, s);
+  set(&m->by_edge, i, num_mul(ds, x));
 }
 
 void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t edge) {
+  if (!m->parts)
+    return;
   load_edge(m, edge);
   for (int64_t i = 0; i < m->width; i++)
     if (dfgnn__message_gated(m->problem->message))

@@ -1,13 +1,11 @@
-/* rows.c - loads the inputs of an edge as double: the rows of its nodes,
- * normalised if the problem says so, and its features with their projection */
-#include "kernels/attention/reference/attention.h"
+/* attention_rows.c - loads the inputs of an edge as double: the rows of its
+ * nodes, and its features with their projection */
+#include "kernels/reference/attention.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "kernels/common/accuracy.h"
-
-static double square(double x) { return x * x; }
 
 int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem) {
   return problem->op == DFGNN_OP_GAT ? 0
@@ -20,77 +18,29 @@ static int64_t weight_numbers(const dfgnn_problem *problem) {
   return problem->edge_dim > 0 ? problem->dim * problem->edge_dim : 0;
 }
 
-/* The vectors of dim numbers at the start of the buffer. */
-enum {
-  DESTINATION,
-  KEY,
-  VALUE,
-  ATT,
-  BIAS,
-  PROJECTED,
-  MAGNITUDE,
-  UNIT_QUERY,
-  UNIT_KEY,
-  WEIGHT_QUERY,
-  WEIGHT_KEY,
-  VECTORS
-};
+enum { VECTORS = 7 }; /* of dim numbers */
 
 int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem) {
   return VECTORS * problem->dim + dfgnn__ref_edge_features(problem) +
-         weight_numbers(problem) + 4;
+         weight_numbers(problem);
 }
 
-dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer,
+dfgnn_ref_edge dfgnn__ref_edge_in(double **memory,
                                   const dfgnn_problem *problem) {
-  int64_t dim = problem->dim;
-  double *rest = buffer + VECTORS * dim;
-  dfgnn_ref_edge edge = {
-      .destination = buffer + DESTINATION * dim,
-      .key = buffer + KEY * dim,
-      .value = buffer + VALUE * dim,
-      .att = buffer + ATT * dim,
-      .features = dfgnn__ref_edge_features(problem),
-      .attr = rest,
-      .weight = rest + dfgnn__ref_edge_features(problem),
-      .bias = buffer + BIAS * dim,
-      .projected = buffer + PROJECTED * dim,
-      .magnitude = buffer + MAGNITUDE * dim,
-      .unit = {buffer + UNIT_QUERY * dim, buffer + UNIT_KEY * dim},
-      .norm_weight = {buffer + WEIGHT_QUERY * dim, buffer + WEIGHT_KEY * dim}};
-  edge.deviation = edge.weight + weight_numbers(problem);
+  dfgnn_ref_edge e = {.features = dfgnn__ref_edge_features(problem)};
+  double **vectors[VECTORS] = {&e.destination, &e.key,  &e.value,
+                               &e.att,         &e.bias, &e.projected,
+                               &e.magnitude};
+  for (int i = 0; i < VECTORS; i++)
+    *vectors[i] = dfgnn__ref_take(memory, problem->dim);
+  e.attr = dfgnn__ref_take(memory, e.features);
+  e.weight = dfgnn__ref_take(memory, weight_numbers(problem));
   if (problem->op != DFGNN_OP_GT)
-    edge.key = edge.value;
-  return edge;
+    e.key = e.value;
+  return e;
 }
 
 /* ---- nodes --------------------------------------------------------------- */
-
-/* Normalises x in place. */
-static void normalize(const dfgnn_ref_edge *to, const dfgnn_problem *problem,
-                      const dfgnn_args *args, int side, double *x) {
-  const dfgnn_strides dense = {0, 0, 1};
-  const void *weight = side ? args->key_norm : args->query_norm;
-  int64_t dim = problem->dim;
-  double mean = 0, squares = 0, size = 0;
-  for (int64_t d = 0; d < dim; d++)
-    mean += problem->qk_norm == DFGNN_QK_NORM_LAYER ? x[d] / (double)dim : 0;
-  for (int64_t d = 0; d < dim; d++)
-    size += fabs(x[d]) / (double)dim;
-  for (int64_t d = 0; d < dim; d++)
-    squares += square(x[d] - mean) / (double)dim;
-  to->deviation[side] = sqrt(squares + args->norm_eps);
-  to->deviation[2 + side] =
-      problem->qk_norm == DFGNN_QK_NORM_LAYER ? size / to->deviation[side] : 0;
-  for (int64_t d = 0; d < dim; d++)
-    to->norm_weight[side][d] = 1;
-  if (weight)
-    dfgnn__ref_load(to->norm_weight[side], problem, weight, &dense, 0, 0);
-  for (int64_t d = 0; d < dim; d++) {
-    to->unit[side][d] = (x[d] - mean) / to->deviation[side];
-    x[d] = to->norm_weight[side][d] * to->unit[side][d];
-  }
-}
 
 static void load_projection(const dfgnn_ref_edge *to,
                             const dfgnn_problem *problem,
@@ -118,8 +68,6 @@ void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
                     row, head);
   if (problem->op == DFGNN_OP_GATV2)
     dfgnn__ref_load(to->att, problem, args->att, &dense, 0, head);
-  if (problem->qk_norm)
-    normalize(to, problem, args, 0, to->destination);
 }
 
 void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
@@ -131,8 +79,6 @@ void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
                     head);
   dfgnn__ref_load(to->value, problem, args->value, &args->value_strides, column,
                   head);
-  if (problem->qk_norm)
-    normalize(to, problem, args, 1, to->key);
 }
 
 /* ---- edges --------------------------------------------------------------- */
@@ -216,13 +162,3 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
 }
 
 double dfgnn__ref_norm_variance(int64_t dim) { return (double)dim / 4 + 4; }
-
-double dfgnn__ref_mean_error(const dfgnn_problem *problem,
-                             const dfgnn_ref_edge *e, int side) {
-  return sqrt(2 * dfgnn__ref_norm_variance(problem->dim)) *
-         e->deviation[2 + side];
-}
-
-double dfgnn__ref_norm_error(const dfgnn_problem *problem) {
-  return problem->qk_norm ? 2 * dfgnn__ref_norm_variance(problem->dim) : 0;
-}

@@ -1,9 +1,9 @@
-/* edge.h - the message of one edge in float64, with the variance of its
+/* message.h - the message of one edge in float64, with the variance of its
  * rounding errors */
-#ifndef DFGNN_MESSAGE_REFERENCE_EDGE_H
-#define DFGNN_MESSAGE_REFERENCE_EDGE_H
+#ifndef DFGNN_KERNELS_REFERENCE_MESSAGE_H
+#define DFGNN_KERNELS_REFERENCE_MESSAGE_H
 
-#include "kernels/common/reference.h"
+#include "kernels/reference/number.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +21,7 @@ typedef struct dfgnn_ref_message {
   const dfgnn_problem *problem;
   const dfgnn_args *args;
   int64_t width;        /* heads times features */
-  int parts;            /* 2: the edge has a part of the value, too */
+  int parts;            /* of an edge; 2: one is of the value; 0: a copy */
   int64_t fields;       /* of args.edge_attr, where a matrix projects them */
   double unit;          /* unit roundoff of the type that kernels compute in */
   const double *matrix; /* [parts][width][fields]; NULL: edges have no features
@@ -32,14 +32,14 @@ typedef struct dfgnn_ref_message {
   double *attr;                        /* [fields] of the edge */
   dfgnn_ref_numbers edge;              /* the edge's part of the gate or sum */
   dfgnn_ref_numbers edge_value;        /* its part of the value; 0 if none */
-  dfgnn_ref_numbers message;
+  dfgnn_ref_numbers message;           /* COPY: the value */
   dfgnn_ref_numbers by_value; /* the message's derivative by value, and by the
                                * edge's part of it */
   dfgnn_ref_numbers by_edge; /* its derivative by the edge's part of the gate or
                               * sum, and by either gate */
 } dfgnn_ref_message;
 
-/* The numbers of doubles of `parameters` and `buffer` below. */
+/* The numbers of doubles of `parameters` and `memory` below. */
 size_t dfgnn__ref_message_parameters(const dfgnn_problem *problem);
 size_t dfgnn__ref_message_numbers(const dfgnn_problem *problem);
 
@@ -49,7 +49,7 @@ void dfgnn__ref_message_convert(double *parameters,
                                 const dfgnn_args *args);
 dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
                                      const dfgnn_args *args,
-                                     const double *parameters, double *buffer);
+                                     const double *parameters, double **memory);
 
 /* Reads all heads of a node. */
 void dfgnn__ref_message_load(double *to, const dfgnn_ref_message *m,

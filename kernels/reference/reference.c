@@ -1,11 +1,41 @@
-/* reference.c - reading and writing numbers for the references */
-#include "kernels/common/reference.h"
+/* reference.c - walks, numbers of any type, and sums with their bounds, for the
+ * references */
+#include "kernels/reference/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "kernels/common/half.h"
+
+dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job) {
+  int failed = 0;
+#pragma omp parallel reduction(| : failed) if (walk->work > 50000)
+  {
+    double *memory = calloc(walk->numbers + 1, sizeof *memory);
+    int32_t *order = malloc((size_t)(walk->degree + 1) * sizeof *order);
+    int ready = memory && order;
+    failed |= !ready;
+#pragma omp for schedule(dynamic, 16)
+    for (int64_t i = 0; i < walk->count; i++)
+      if (ready)
+        walk->visit(job, memory, order, i);
+#pragma omp critical(dfgnn_reference_join)
+    if (ready && walk->join)
+      walk->join(job, memory);
+    free(order);
+    free(memory);
+  }
+  return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
+                : DFGNN_OK;
+}
+
+double *dfgnn__ref_take(double **memory, int64_t count) {
+  double *taken = *memory;
+  *memory += count;
+  return taken;
+}
 
 static int64_t offset_at(const void *offsets, int wide, int64_t i) {
   return wide ? ((const int64_t *)offsets)[i] : ((const int32_t *)offsets)[i];
@@ -135,14 +165,16 @@ static int ascending(const void *a, const void *b) {
 }
 
 dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
-                             int32_t *buffer) {
+                             int32_t *order, int bounds) {
   dfgnn_ref_row row = {.sorted = indices, .count = count, .repeats = 1};
   int64_t repeated = 0, run = 1;
+  if (!bounds)
+    return (dfgnn_ref_row){NULL, count, 1};
   for (int64_t k = 1; k < count; k++)
     if (indices[k] < indices[k - 1]) {
-      memcpy(buffer, indices, (size_t)count * sizeof *buffer);
-      qsort(buffer, (size_t)count, sizeof *buffer, ascending);
-      row.sorted = buffer;
+      memcpy(order, indices, (size_t)count * sizeof *order);
+      qsort(order, (size_t)count, sizeof *order, ascending);
+      row.sorted = order;
       break;
     }
   for (int64_t k = 1; k <= count; k++, run++)
@@ -155,6 +187,15 @@ dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
   else
     row.repeats = 1 + (double)repeated / (double)count;
   return row;
+}
+
+dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
+                                 int32_t *order, int bounds) {
+  dfgnn_ref_edges e = {.begin = dfgnn__ref_offset(matrix, row)};
+  e.count = dfgnn__ref_offset(matrix, row + 1) - e.begin;
+  e.indices = matrix->indices + e.begin;
+  e.repeated = dfgnn__ref_row(e.indices, e.count, order, bounds);
+  return e;
 }
 
 /* The number of columns of a sorted row that are less than x. */
@@ -176,7 +217,9 @@ double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column) {
   return (double)(less_than(row, (int64_t)column + 1) - less_than(row, column));
 }
 
-dfgnn_ref_sum dfgnn__ref_sum_in(double *buffer, int64_t width, int bounds) {
+dfgnn_ref_sum dfgnn__ref_sum_in(double **memory, int64_t width, int bounds) {
+  double *buffer =
+      dfgnn__ref_take(memory, (int64_t)dfgnn__ref_sum_numbers(width));
   return (dfgnn_ref_sum){.width = width,
                          .bounds = bounds,
                          .value = buffer,
@@ -193,7 +236,11 @@ void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms) {
   memset(sum->value, 0, (size_t)(arrays * sum->width) * sizeof *sum->value);
 }
 
-double *dfgnn__ref_sum_cell(const dfgnn_ref_sum *sum, int64_t k) {
+/* The cell of the k-th term: the residues by eight of the quarters of a row.
+ * NULL: the sum has none. */
+static double *cell_of(const dfgnn_ref_sum *sum, int64_t k) {
+  if (!sum->bounds || sum->terms <= DFGNN_REF_LONG)
+    return NULL;
   int64_t quarter = k * (DFGNN_REF_CELLS / 8) / sum->terms;
   return sum->cells + (8 * quarter + k % 8) * sum->width;
 }
@@ -214,10 +261,24 @@ void dfgnn__ref_sum_add(dfgnn_ref_sum *sum, int64_t k, double factor,
     size[d] += fabs(term);
     spread[d] += variance * x[d] * x[d];
   }
-  if (sum->terms > DFGNN_REF_LONG) {
-    double *restrict part = dfgnn__ref_sum_cell(sum, k);
-    for (int64_t d = 0; d < width; d++)
-      part[d] += factor * x[d];
+  double *restrict cell = cell_of(sum, k);
+  for (int64_t d = 0; cell && d < width; d++)
+    cell[d] += factor * x[d];
+}
+
+void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
+                           int64_t k, double factor, double variance,
+                           const double *x) {
+  double *cell = cell_of(sum, k);
+  for (int64_t d = 0; d < count; d++) {
+    double term = factor * x[d];
+    sum->value[at + d] += term;
+    if (!sum->bounds)
+      continue;
+    sum->size[at + d] += fabs(term);
+    sum->spread[at + d] += variance * x[d] * x[d];
+    if (cell)
+      cell[at + d] += term;
   }
 }
 
@@ -232,11 +293,9 @@ void dfgnn__ref_sum_add_each(dfgnn_ref_sum *sum, int64_t k, const double *terms,
     sum->size[d] += fabs(terms[d]);
     sum->spread[d] += variances[d];
   }
-  if (sum->terms > DFGNN_REF_LONG) {
-    double *part = dfgnn__ref_sum_cell(sum, k);
-    for (int64_t d = 0; d < width; d++)
-      part[d] += terms[d];
-  }
+  double *cell = cell_of(sum, k);
+  for (int64_t d = 0; cell && d < width; d++)
+    cell[d] += terms[d];
 }
 
 double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d) {
@@ -262,6 +321,13 @@ double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
   for (int i = 0; i < DFGNN_REF_CELLS; i++)
     all += fabs(sum->cells[i * sum->width + d]);
   return repeats * partial_sums(sum->value[d], all);
+}
+
+void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
+                        double repeats) {
+  for (int64_t d = 0; d < sum->width; d++)
+    dfgnn__ref_put(to, d, sum->value[d], dfgnn__ref_sum_fixed(sum, d),
+                   dfgnn__ref_sum_summed(sum, d, repeats));
 }
 
 dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,

@@ -1,4 +1,4 @@
-/* gradients.c - gradients of edge features, of their projection and of norms
+/* attention_edges.c - gradients of edge features and of their projection
  *
  * Let x_d be the factor of dS in the gradient of (W e + b)_d: scale q_d of GT,
  * att_d leaky' of GATv2.  Then that gradient is
@@ -11,38 +11,17 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/attention/reference/backward.h"
 #include "kernels/common/accuracy.h"
-
-static double square(double x) { return x * x; }
+#include "kernels/reference/attention_walk.h"
 
 int64_t dfgnn__ref_edge_width(const dfgnn_problem *problem) {
   return dfgnn__ref_edge_features(problem) *
          (problem->edge_dim < 0 ? problem->heads : 1);
 }
 
-void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
-                           int64_t k, double factor, double variance,
-                           const double *x) {
-  /* Cells are as far apart as the whole sum is wide. */
-  double *cell = sum->bounds && sum->terms > DFGNN_REF_LONG
-                     ? dfgnn__ref_sum_cell(sum, k) + at
-                     : NULL;
-  for (int64_t d = 0; d < count; d++) {
-    double term = factor * x[d];
-    sum->value[at + d] += term;
-    if (!sum->bounds)
-      continue;
-    sum->size[at + d] += fabs(term);
-    sum->spread[at + d] += variance * square(x[d]);
-    if (cell)
-      cell[d] += term;
-  }
-}
-
 /* Where rounding may have changed the sign of its argument, leaky ReLU may have
  * its other slope. */
-void dfgnn__ref_find_jumps(dfgnn_ref_walk *w) {
+void dfgnn__ref_find_jumps(dfgnn_ref_grads *w) {
   const dfgnn_problem *problem = w->problem;
   const dfgnn_ref_edge *r = &w->rows;
   double unit = problem->dtype == DFGNN_F64 ? DBL_EPSILON / 2 : 0x1p-24;
@@ -61,14 +40,6 @@ void dfgnn__ref_find_jumps(dfgnn_ref_walk *w) {
   }
 }
 
-void dfgnn__ref_find_shifts(dfgnn_ref_walk *w, int side) {
-  double shift = w->problem->qk_norm
-                     ? dfgnn__ref_mean_error(w->problem, &w->rows, side)
-                     : 0;
-  for (int64_t d = 0; w->problem->qk_norm && d < w->problem->dim; d++)
-    w->jump[d] = w->args->scale * w->rows.norm_weight[side][d] * shift;
-}
-
 /* ---- edges --------------------------------------------------------------- */
 
 /* The factors of dS and of P r in the gradient of W e; NULL: it has no such
@@ -77,7 +48,7 @@ typedef struct gradient {
   const double *score, *value;
 } gradient;
 
-static gradient gradient_of(dfgnn_ref_walk *w) {
+static gradient gradient_of(dfgnn_ref_grads *w) {
   const dfgnn_problem *problem = w->problem;
   gradient g = {NULL, NULL};
   if (problem->op == DFGNN_OP_GATV2) {
@@ -86,7 +57,6 @@ static gradient gradient_of(dfgnn_ref_walk *w) {
     for (int64_t d = 0; d < problem->dim; d++)
       w->along[d] = w->args->scale * w->rows.destination[d];
     g.score = w->along;
-    dfgnn__ref_find_shifts(w, 0);
   }
   if (dfgnn__ref_edge_values(problem))
     g.value = w->grad_out;
@@ -98,7 +68,7 @@ typedef struct column {
   double value, size, jump;
 } column;
 
-static column through(const dfgnn_ref_walk *w, const double *x, int64_t f) {
+static column through(const dfgnn_ref_grads *w, const double *x, int64_t f) {
   const dfgnn_ref_edge *r = &w->rows;
   int64_t dim = w->problem->dim;
   column c = {0, 0, 0};
@@ -114,7 +84,7 @@ static column through(const dfgnn_ref_walk *w, const double *x, int64_t f) {
   return c;
 }
 
-static void add_features(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
+static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
                          const gradient *g, int64_t k, int64_t head) {
   const dfgnn_problem *problem = w->problem;
   int64_t features = w->rows.features;
@@ -127,8 +97,7 @@ static void add_features(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
   double variance =
       g->score ? t->score.variance + square(t->p) * w->delta.variance : 0;
   double weight = g->value ? t->weight.variance : 0;
-  double narrow =
-      dfgnn__term_roundoff(problem) + dfgnn__ref_norm_error(problem);
+  double narrow = dfgnn__term_roundoff(problem);
   for (int64_t f = 0; f < features; f++) {
     column s = through(w, g->score, f), v = through(w, g->value, f);
     w->edge[0][at + f] += ds * s.value + p * v.value;
@@ -140,15 +109,14 @@ static void add_features(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
   }
 }
 
-static void add_projection(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
+static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
                            const gradient *g, int64_t edge, int64_t head,
                            double repeats, dfgnn_ref_parameters *p) {
   const dfgnn_ref_edge *r = &w->rows;
   const double one = 1;
   int64_t dim = w->problem->dim, features = r->features;
   double ds = t->score.value, weight = t->weight.value;
-  double narrow = DFGNN_REF_TERM_VARIANCE + dfgnn__term_roundoff(w->problem) +
-                  dfgnn__ref_norm_error(w->problem);
+  double narrow = DFGNN_REF_TERM_VARIANCE + dfgnn__term_roundoff(w->problem);
   for (int64_t d = 0; d < dim; d++) {
     int64_t at = head * dim + d;
     if (g->score) {
@@ -176,7 +144,7 @@ static void add_projection(dfgnn_ref_walk *w, const dfgnn_ref_terms *t,
 
 /* Adds an edge to the sums that W and b are multiplied by in the gradient of
  * the query. */
-static void add_row(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
+static void add_row(dfgnn_ref_grads *w, const dfgnn_ref_terms *t, int64_t k,
                     double repeats) {
   const double one = 1;
   double scale = w->args->scale, ds = scale * t->score.value;
@@ -188,8 +156,8 @@ static void add_row(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
     w->sums.by_delta[d] += t->p * scale * w->rows.projected[d];
 }
 
-void dfgnn__ref_add_edge(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
-                         int64_t edge, int64_t head, double repeats,
+void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
+                         int64_t k, int64_t edge, int64_t head, double repeats,
                          dfgnn_ref_parameters *p) {
   if (!w->rows.features)
     return;
@@ -203,11 +171,11 @@ void dfgnn__ref_add_edge(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
 
 /* The variance that the error of delta adds; 0 where no score depends on the
  * edge features, even if the error is NaN. */
-static double by_delta(const dfgnn_ref_walk *w, double factor) {
+static double by_delta(const dfgnn_ref_grads *w, double factor) {
   return factor == 0 ? 0 : square(factor) * w->delta.variance;
 }
 
-void dfgnn__ref_end_edges(dfgnn_ref_walk *w, int64_t head,
+void dfgnn__ref_end_edges(dfgnn_ref_grads *w, int64_t head,
                           dfgnn_ref_parameters *p) {
   int64_t dim = w->problem->dim, features = w->rows.features;
   if (w->problem->edge_dim <= 0 || !features)
@@ -221,7 +189,7 @@ void dfgnn__ref_end_edges(dfgnn_ref_walk *w, int64_t head,
   memset(w->by_delta[1], 0, (size_t)dim * sizeof(double));
 }
 
-void dfgnn__ref_put_edges(const dfgnn_ref_walk *w, int64_t count,
+void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to) {
   const dfgnn_problem *problem = w->problem;
   int64_t numbers = count * dfgnn__ref_edge_width(problem);
@@ -232,57 +200,4 @@ void dfgnn__ref_put_edges(const dfgnn_ref_walk *w, int64_t count,
                    w->edge[1][i] + additions * square(w->edge[2][i]), 0);
   for (int i = 0; i < 3; i++)
     memset(w->edge[i], 0, (size_t)numbers * sizeof(double));
-}
-
-/* ---- norms --------------------------------------------------------------- */
-
-/* With u = (x - mean) / s and g the gradient of w u, the gradient of x is
- *
- *     (w g - mean(w g) - u mean(w g u)) / s
- *
- * RMS subtracts no mean, so the second term is missing there. */
-void dfgnn__ref_through_norm(dfgnn_ref_walk *w, int side,
-                             dfgnn_ref_parameters *p) {
-  const dfgnn_problem *problem = w->problem;
-  const double *unit = w->rows.unit[side], *weight = w->rows.norm_weight[side];
-  double deviation = w->rows.deviation[side], dim = (double)problem->dim;
-  double centred = problem->qk_norm == DFGNN_QK_NORM_LAYER;
-  double error = dfgnn__ref_norm_error(problem) + DFGNN_REF_TERM_VARIANCE +
-                 dim + dfgnn__term_roundoff(problem);
-  double mean = 0, along = 0, mean_size = 0, along_size = 0;
-  dfgnn_ref_part means = {0, 0, 0}, alongs = {0, 0, 0};
-  /* A kernel may keep the gradient of the normalised vector in memory. */
-  for (int64_t d = 0; w->bounds && d < problem->dim; d++)
-    w->parts[d].fixed += dfgnn__ref_subnormal(problem);
-  for (int64_t d = 0; d < problem->dim; d++) {
-    const dfgnn_ref_part *g = &w->parts[d];
-    double a = centred * weight[d] / dim, b = weight[d] * unit[d] / dim;
-    mean += a * g->value;
-    along += b * g->value;
-    mean_size += fabs(a * g->value);
-    along_size += fabs(b * g->value);
-    means.fixed += square(a) * g->fixed;
-    means.summed += square(a) * g->summed;
-    alongs.fixed += square(b) * g->fixed;
-    alongs.summed += square(b) * g->summed;
-    p->norm[side].value[d] += g->value * unit[d];
-    if (!w->bounds)
-      continue;
-    p->norm[side].size[d] += fabs(g->value * unit[d]);
-    p->norm[side].spread[d] +=
-        g->fixed * square(unit[d]) + error * square(g->value * unit[d]);
-    p->norm_summed[side][d] += g->summed * square(unit[d]);
-  }
-  for (int64_t d = 0; d < problem->dim; d++) {
-    dfgnn_ref_part *g = &w->parts[d];
-    double own = weight[d] * g->value, u = unit[d];
-    double size = fabs(own) + mean_size + fabs(u) * along_size;
-    g->value = (own - mean - u * along) / deviation;
-    g->fixed = (square(weight[d]) * g->fixed + means.fixed +
-                square(u) * alongs.fixed + error * square(size)) /
-               square(deviation);
-    g->summed = (square(weight[d]) * g->summed + means.summed +
-                 square(u) * alongs.summed) /
-                square(deviation);
-  }
 }

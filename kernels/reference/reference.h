@@ -2,8 +2,8 @@
  *
  * A reference computes by the formulas, row by row, on host arrays; every other
  * variant is compared with it. */
-#ifndef DFGNN_KERNELS_REFERENCE_H
-#define DFGNN_KERNELS_REFERENCE_H
+#ifndef DFGNN_KERNELS_REFERENCE_REFERENCE_H
+#define DFGNN_KERNELS_REFERENCE_REFERENCE_H
 
 #include "kernels/common/variant.h"
 
@@ -35,6 +35,26 @@ typedef dfgnn_status (*dfgnn_reference)(const dfgnn_problem *problem,
                                         const dfgnn_matrix *matrix,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected);
+
+/* ---- walks --------------------------------------------------------------- */
+
+/* A walk over `count` rows or columns.  Each thread has its own memory, zeros
+ * at first: `numbers` doubles, and indices enough to sort a row of the largest
+ * degree. */
+typedef struct dfgnn_ref_walk {
+  int64_t count;
+  int64_t work; /* terms: few are not worth waking threads for */
+  size_t numbers;
+  int64_t degree;
+  void (*visit)(const void *job, double *memory, int32_t *order, int64_t i);
+  /* Called by each thread at its end, one after the other; NULL: not. */
+  void (*join)(void *job, double *memory);
+} dfgnn_ref_walk;
+
+dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job);
+
+/* Takes `count` numbers of memory. */
+double *dfgnn__ref_take(double **memory, int64_t count);
 
 /* ---- numbers in their storage type --------------------------------------- */
 
@@ -91,11 +111,21 @@ typedef struct dfgnn_ref_row {
   double repeats; /* the mean over the edges of how often their column stands */
 } dfgnn_ref_row;
 
-/* buffer: `count` numbers, where an unsorted row is sorted; the result may
- * point there. */
+/* order: `count` numbers, where an unsorted row is sorted; the result may point
+ * there.  Without bounds each column counts once. */
 dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
-                             int32_t *buffer);
+                             int32_t *order, int bounds);
 double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column);
+
+/* The edges of a row, or of a column of a transposed matrix. */
+typedef struct dfgnn_ref_edges {
+  int64_t begin, count;
+  const int32_t *indices;
+  dfgnn_ref_row repeated;
+} dfgnn_ref_edges;
+
+dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
+                                 int32_t *order, int bounds);
 
 /* `width` sums over the terms of a row, and the numbers for their bounds. */
 typedef struct dfgnn_ref_sum {
@@ -114,20 +144,25 @@ typedef struct dfgnn_ref_sum {
 static inline size_t dfgnn__ref_sum_numbers(int64_t width) {
   return (size_t)((3 + DFGNN_REF_CELLS) * width);
 }
-dfgnn_ref_sum dfgnn__ref_sum_in(double *buffer, int64_t width, int bounds);
+dfgnn_ref_sum dfgnn__ref_sum_in(double **memory, int64_t width, int bounds);
 void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms);
 /* Adds factor * x, the k-th term; variance is the factor's. */
 void dfgnn__ref_sum_add(dfgnn_ref_sum *sum, int64_t k, double factor,
                         double variance, const double *x);
+/* The same for the numbers `at` and following, `count` of them. */
+void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
+                           int64_t k, double factor, double variance,
+                           const double *x);
 /* Adds terms[d] with variances[d]. */
 void dfgnn__ref_sum_add_each(dfgnn_ref_sum *sum, int64_t k, const double *terms,
                              const double *variances);
-/* The cell of the k-th term: the residues by eight of the quarters of a row. */
-double *dfgnn__ref_sum_cell(const dfgnn_ref_sum *sum, int64_t k);
 /* The squares of the two parts of the bound of sum d. */
 double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d);
 double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
                              double repeats);
+/* Puts all numbers of a sum. */
+void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
+                        double repeats);
 
 /* A product of two vectors. */
 typedef struct dfgnn_ref_product {

@@ -1,8 +1,8 @@
 /* attention.h - float64 attention by the formulas, forward and backward */
-#ifndef DFGNN_ATTENTION_REFERENCE_H
-#define DFGNN_ATTENTION_REFERENCE_H
+#ifndef DFGNN_KERNELS_REFERENCE_ATTENTION_H
+#define DFGNN_KERNELS_REFERENCE_ATTENTION_H
 
-#include "kernels/common/reference.h"
+#include "kernels/reference/number.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,8 +23,8 @@ dfgnn_status dfgnn__attention_backward_reference(
 /* The inputs of an edge in one head.  Vectors have dim doubles unless their
  * comment says otherwise. */
 typedef struct dfgnn_ref_edge {
-  double *destination; /* query, normalised */
-  double *key;         /* the source's row that the score reads, normalised */
+  double *destination; /* query */
+  double *key;         /* the source's row that the score reads */
   double *value;       /* may be key */
   double *att;
   int64_t features;  /* F of the edge; dim if they are projected; 0: none */
@@ -33,18 +33,14 @@ typedef struct dfgnn_ref_edge {
   double *bias;      /* b */
   double *projected; /* W e + b */
   double *magnitude; /* |W| |e| + |b| */
-  /* With qk_norm: element 0 belongs to the query, element 1 to the key. */
-  double *unit[2];        /* the normalised vector, before the weight */
-  double *norm_weight[2]; /* the weight */
-  double *deviation;      /* [2] the divisor s, and [2] the mean of |x| / s (0
-                           * unless the norm is LAYER) */
 } dfgnn_ref_edge;
 
 /* The number of features of an edge: F, or dim if they are projected, or 0. */
 int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem);
-/* The number of doubles of a dfgnn_ref_edge, and one that lies in `buffer`. */
+/* The number of doubles of a dfgnn_ref_edge, and one that takes memory. */
 int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem);
-dfgnn_ref_edge dfgnn__ref_edge_in(double *buffer, const dfgnn_problem *problem);
+dfgnn_ref_edge dfgnn__ref_edge_in(double **memory,
+                                  const dfgnn_problem *problem);
 void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
                                  const dfgnn_problem *problem,
                                  const dfgnn_args *args, int64_t row,
@@ -61,17 +57,6 @@ void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
                           const dfgnn_problem *problem, const dfgnn_args *args,
                           int64_t edge, int64_t head);
 
-/* A number, and the variance of a kernel's result for it in squares of the unit
- * roundoff. */
-typedef struct dfgnn_ref_number {
-  double value, variance;
-} dfgnn_ref_number;
-
-/* A result and the squares of its sensitivities: kernels/common/accuracy.h. */
-typedef struct dfgnn_ref_part {
-  double value, fixed, summed;
-} dfgnn_ref_part;
-
 /* <a, W e + b>.  A kernel may compute <W^T a, e> instead, so the variance
  * covers both. */
 dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_problem *problem,
@@ -82,12 +67,6 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
                                   const dfgnn_ref_edge *e,
                                   const dfgnn_ref_sum *sum, int64_t d,
                                   double repeats);
-/* The relative variance of normalised queries and keys. */
-double dfgnn__ref_norm_error(const dfgnn_problem *problem);
-/* How far the rounding of the mean that LAYER subtracts moves the normalised
- * numbers, in u and before their weight; 0 for other norms. */
-double dfgnn__ref_mean_error(const dfgnn_problem *problem,
-                             const dfgnn_ref_edge *e, int side);
 /* The argument of GAT's leaky ReLU. */
 double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
                            int64_t row, int64_t column, int64_t edge,
@@ -108,10 +87,10 @@ dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,
                                   const dfgnn_args *args,
                                   const dfgnn_ref_edge *loaded, int64_t row,
                                   int64_t column, int64_t edge, int64_t head);
-/* The relative variance of exp(score - shift), computed as exp, exp2 or fast
- * exponentials of a rounded argument. */
-double dfgnn__ref_exp_variance(const dfgnn_problem *problem,
-                               const dfgnn_ref_number *score, double shift);
+/* exp(score - shift), computed as exp, exp2 or a fast exponential of a rounded
+ * argument. */
+dfgnn_ref_number dfgnn__ref_exp(const dfgnn_problem *problem,
+                                dfgnn_ref_number score, double shift);
 /* The relative variance of the norm of `dim` features. */
 double dfgnn__ref_norm_variance(int64_t dim);
 /* The variance of rounding a subnormal number of f16: the square of half the

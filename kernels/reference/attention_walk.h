@@ -1,9 +1,9 @@
-/* backward.h - declarations that the walks (backward.c) and the gradients of
- * edge features, their projection and norms (gradients.c) share */
-#ifndef DFGNN_ATTENTION_REFERENCE_BACKWARD_H
-#define DFGNN_ATTENTION_REFERENCE_BACKWARD_H
+/* attention_walk.h - declarations that the walks (attention_backward.c) and the
+ * gradients of edge features and their projection (attention_edges.c) share */
+#ifndef DFGNN_KERNELS_REFERENCE_ATTENTION_WALK_H
+#define DFGNN_KERNELS_REFERENCE_ATTENTION_WALK_H
 
-#include "kernels/attention/reference/attention.h"
+#include "kernels/reference/attention.h"
 
 /* The factors by which an edge adds to gradients, once its rows are loaded.
  * All edges of a row share delta and its error, so the variance of `score` is
@@ -26,7 +26,7 @@ typedef struct dfgnn_ref_sums {
   double cosine_by_delta;
 } dfgnn_ref_sums;
 
-typedef struct dfgnn_ref_walk {
+typedef struct dfgnn_ref_grads {
   const dfgnn_problem *problem;
   const dfgnn_matrix *matrix;
   const dfgnn_args *args;
@@ -40,25 +40,21 @@ typedef struct dfgnn_ref_walk {
   dfgnn_ref_sums sums;
   double *along; /* [D] GT: scale q, the factor of dS in the gradient of W e */
   double *jump; /* [D] further error of a direction, in u: a slope of GATv2 that
-                 * rounding may flip, or the mean of LAYER */
-  double *by_delta[2];   /* [D F] and [D]: derivatives by delta of a row's part
-                          * of the gradients of W and b */
-  double *edge[3];       /* [max_degree, width] gradients of the edges of a row,
-                          * all heads: value, variance, magnitude */
-  dfgnn_ref_part *parts; /* [D] */
-  int32_t *order;        /* a row of the matrix, sorted */
+                 * rounding may flip */
+  double *by_delta[2]; /* [D F] and [D]: derivatives by delta of a row's part
+                        * of the gradients of W and b */
+  double *edge[3];     /* [max_degree, width] gradients of the edges of a row,
+                        * all heads: value, variance, magnitude */
+  int32_t *order;      /* a row of the matrix, sorted */
   int bounds;
-} dfgnn_ref_walk;
+} dfgnn_ref_grads;
 
 /* Gradients of the parameters, to which all rows add. */
 typedef struct dfgnn_ref_parameters {
-  double *buffer;
-  size_t numbers;
+  double *numbers;            /* all of them */
   dfgnn_ref_sum att, beta;    /* [H D], [1] */
   dfgnn_ref_sum weight, bias; /* [H D F], [H D] of edge features */
-  dfgnn_ref_sum norm[2];      /* [D] of queries, of keys */
-  double *norm_summed[2];     /* [D] the summed^2 that their terms bring */
-  double repeats;             /* the sum of the repeats of all edges */
+  double *repeats;            /* [1] the sum of the repeats of all edges */
 } dfgnn_ref_parameters;
 
 /* The relative variance, in u^2, of a term that is a product of several rounded
@@ -70,30 +66,16 @@ int64_t dfgnn__ref_edge_width(const dfgnn_problem *problem);
 
 /* Adds edge k of a row, number `edge` of the matrix, to the gradients of its
  * features, to the row's sums and to the parameters. */
-void dfgnn__ref_add_edge(dfgnn_ref_walk *w, const dfgnn_ref_terms *t, int64_t k,
-                         int64_t edge, int64_t head, double repeats,
+void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
+                         int64_t k, int64_t edge, int64_t head, double repeats,
                          dfgnn_ref_parameters *p);
 /* Adds the error of a row's delta to the bounds of the gradients of W and b. */
-void dfgnn__ref_end_edges(dfgnn_ref_walk *w, int64_t head,
+void dfgnn__ref_end_edges(dfgnn_ref_grads *w, int64_t head,
                           dfgnn_ref_parameters *p);
 /* Writes the gradients of a row's edges, after a walk over all its heads. */
-void dfgnn__ref_put_edges(const dfgnn_ref_walk *w, int64_t count,
+void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to);
-/* Find w->jump: for GATv2 where rounding may change a slope; for GT, whose
- * direction is the normalised query (side 0) or key (side 1), by the error of
- * the mean. */
-void dfgnn__ref_find_jumps(dfgnn_ref_walk *w);
-void dfgnn__ref_find_shifts(dfgnn_ref_walk *w, int side);
-/* Turns w->parts from the gradient of a normalised query (side 0) or key (side
- * 1) into that of the vector before the norm, and adds to the gradient of the
- * norm's weight. */
-void dfgnn__ref_through_norm(dfgnn_ref_walk *w, int side,
-                             dfgnn_ref_parameters *p);
-
-/* Adds factor x[count], the k-th term, to numbers `at` and following of a wider
- * sum. */
-void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
-                           int64_t k, double factor, double variance,
-                           const double *x);
+/* Finds w->jump: where rounding may change a slope of GATv2. */
+void dfgnn__ref_find_jumps(dfgnn_ref_grads *w);
 
 #endif

@@ -1,0 +1,85 @@
+/* number.h - numbers with their errors, so that a formula reads as the formula
+ *
+ * A number is a value and the variance of a kernel's result for it, in squares
+ * of the unit roundoff (kernels/common/accuracy.h).  Sums and products of
+ * numbers carry the variances of their operands on, to first order; their own
+ * roundings are said where a kernel has them, by num_round.  A part is the
+ * result of a sum, whose variance depends on how a kernel adds up. */
+#ifndef DFGNN_KERNELS_REFERENCE_NUMBER_H
+#define DFGNN_KERNELS_REFERENCE_NUMBER_H
+
+#include "kernels/reference/reference.h"
+
+typedef struct dfgnn_ref_number {
+  double value, variance;
+} dfgnn_ref_number;
+
+/* A result and the squares of its sensitivities. */
+typedef struct dfgnn_ref_part {
+  double value, fixed, summed;
+} dfgnn_ref_part;
+
+static inline double square(double x) { return x * x; }
+
+static inline dfgnn_ref_number num_of(double exact) {
+  return (dfgnn_ref_number){exact, 0};
+}
+/* The number, rounded n times. */
+static inline dfgnn_ref_number num_round(dfgnn_ref_number a, double n) {
+  return (dfgnn_ref_number){a.value, a.variance + n * square(a.value)};
+}
+/* The number with an error of another source. */
+static inline dfgnn_ref_number num_err(dfgnn_ref_number a, double variance) {
+  return (dfgnn_ref_number){a.value, a.variance + variance};
+}
+static inline dfgnn_ref_number num_add(dfgnn_ref_number a, dfgnn_ref_number b) {
+  return (dfgnn_ref_number){a.value + b.value, a.variance + b.variance};
+}
+static inline dfgnn_ref_number num_mul(dfgnn_ref_number a, dfgnn_ref_number b) {
+  return (dfgnn_ref_number){a.value * b.value,
+                            square(b.value) * a.variance +
+                                square(a.value) * b.variance};
+}
+/* The number times one without an error. */
+static inline dfgnn_ref_number num_scale(dfgnn_ref_number a, double exact) {
+  return (dfgnn_ref_number){exact * a.value, square(exact) * a.variance};
+}
+/* f(a), of the given value and slope. */
+static inline dfgnn_ref_number num_map(dfgnn_ref_number a, double value,
+                                       double slope) {
+  return (dfgnn_ref_number){value, square(slope) * a.variance};
+}
+/* <a, b>, summed in any order, of products that are rounded n times more. */
+static inline dfgnn_ref_number num_dot(const double *a, const double *b,
+                                       int64_t count, double n) {
+  dfgnn_ref_product p = dfgnn__ref_product(a, b, count);
+  return (dfgnn_ref_number){p.value, p.variance + n * p.square};
+}
+
+static inline dfgnn_ref_part part_add(dfgnn_ref_part a, dfgnn_ref_part b) {
+  return (dfgnn_ref_part){a.value + b.value, a.fixed + b.fixed,
+                          a.summed + b.summed};
+}
+static inline dfgnn_ref_part part_scale(dfgnn_ref_part a, double exact) {
+  return (dfgnn_ref_part){exact * a.value, square(exact) * a.fixed,
+                          square(exact) * a.summed};
+}
+static inline dfgnn_ref_part part_round(dfgnn_ref_part a, double n) {
+  return (dfgnn_ref_part){a.value, a.fixed + n * square(a.value), a.summed};
+}
+static inline dfgnn_ref_part part_of(const dfgnn_ref_sum *sum, int64_t d,
+                                     double repeats) {
+  return (dfgnn_ref_part){sum->value[d], dfgnn__ref_sum_fixed(sum, d),
+                          dfgnn__ref_sum_summed(sum, d, repeats)};
+}
+static inline void part_put(const dfgnn_ref_result *to, int64_t i,
+                            dfgnn_ref_part p) {
+  dfgnn__ref_put(to, i, p.value, p.fixed, p.summed);
+}
+/* A number depends on no order of its terms. */
+static inline void num_put(const dfgnn_ref_result *to, int64_t i,
+                           dfgnn_ref_number a) {
+  dfgnn__ref_put(to, i, a.value, a.variance, 0);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* sums.h - float64 sums, extremes and moments over the messages of edges, and
+ * their gradients, by the formulas: SpMM and reductions */
+#ifndef DFGNN_KERNELS_REFERENCE_SUMS_H
+#define DFGNN_KERNELS_REFERENCE_SUMS_H
+
+#include "kernels/reference/message.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+dfgnn_status dfgnn__sums_reference(const dfgnn_problem *problem,
+                                   const dfgnn_matrix *matrix,
+                                   const dfgnn_args *args,
+                                   const dfgnn_expected *expected);
+dfgnn_status dfgnn__sums_backward_reference(const dfgnn_problem *problem,
+                                            const dfgnn_matrix *matrix,
+                                            const dfgnn_args *args,
+                                            const dfgnn_expected *expected);
+
+/* ---- shared by sums.c and moments.c -------------------------------------- */
+
+/* A call.  Arrays by width have a number a head and feature, heads first. */
+typedef struct dfgnn_ref_call {
+  const dfgnn_problem *problem;
+  const dfgnn_matrix *matrix;
+  const dfgnn_args *args;
+  const dfgnn_expected *expected;
+  int64_t width;      /* heads times features */
+  double *parameters; /* W and b of the messages */
+  double *known;      /* VAR and STD, backward: [N][DFGNN_REF_KNOWN][width], of
+                       * the rows that are wanted: the mean, the variance or
+                       * deviation, and the error variances of a kernel's
+                       * mean, and of its deviation over the deviation squared;
+                       * INFINITY: a kernel's deviation may be 0 */
+  char *wanted;       /* [N] */
+  int64_t *first;     /* the number of edges of the rows before one */
+  dfgnn_ref_sum totals; /* gradients of W and b, [parts][width][fields + 1] */
+  double repeats;       /* added up over the edges */
+} dfgnn_ref_call;
+
+#define DFGNN_REF_KNOWN 4
+/* A variance up to this one has the deviation 0. */
+#define DFGNN_REF_LEAST_VARIANCE 1e-5
+
+/* The extremes and moments of all rows that are expected. */
+dfgnn_status dfgnn__ref_moments(dfgnn_ref_call *call);
+/* Fills call->known. */
+dfgnn_status dfgnn__ref_know_moments(dfgnn_ref_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
