@@ -699,6 +699,7 @@ typedef struct dfgnn_problem {
                             * args.score_edge is its scalar, [E,H].  Not for
                             * AGNN and SPMM_WEIGHTED. */
   dfgnn_edge_use edge_use; /* GT with edge features */
+  int reserved;            /* 0: the place of qk_norm, which is gone */
   dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN and
                             * _PNA.  RELU needs edge features, GATE may have
                             * them, GATE_VALUE needs edge_dim F, COPY has none.
@@ -712,7 +713,7 @@ typedef struct dfgnn_problem {
   {                                                                            \
     sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
         DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
-        0, -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0                 \
+        0, -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0              \
   }
 
 /* Distance in elements between consecutive nodes, heads and features of a
@@ -811,12 +812,14 @@ typedef struct dfgnn_args {
   const void *edge_bias;  /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
                            * Storage; NULL: 0.  Only with edge_dim F. */
   const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
+  const void *reserved_norm[3]; /* NULL: members that are gone */
   const void *gate_dst;   /* a [N,H,D].  Storage; only with MESSAGE_GATE and
                            * MESSAGE_GATE_VALUE. */
   const void *gate_src;   /* b [M,H,D].  Likewise. */
   void *grad_edge_attr;   /* as edge_attr.  Storage. */
   void *grad_edge_bias;   /* as edge_bias.  Scalar. */
   void *grad_score_edge;  /* [E,H].  Scalar. */
+  void *reserved_grad_norm[2]; /* NULL: members that are gone */
   void *grad_gate_dst;    /* [N,H,D].  Storage. */
   void *grad_gate_src;    /* [M,H,D].  Storage. */
   dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,

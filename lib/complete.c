@@ -155,6 +155,11 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   RANGE(edge_use, DFGNN_EDGE_USE_COUNT);
   RANGE(message, DFGNN_MESSAGE_COUNT);
 #undef RANGE
+  if (problem->reserved)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "problem.qk_norm is %d, which the library no longer "
+                       "has: normalise queries and keys before the call",
+                       problem->reserved);
   if (problem->heads < 1 || problem->heads > 65535)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.heads is %lld, expected 1..65535",
