@@ -39,11 +39,15 @@ typedef struct scores {
   size_t rule; /* the position of the rule's choice; count: not measured */
 } scores;
 
+/* The score of a variant that is refused today, though it was measured once. */
+#define REFUSED INT64_MAX
+
 static dfgnn_status score(scores *s, const dfgnn_judge *by,
                           const dfgnn_forest *forest, size_t group,
                           const dfgnn_variant *rule) {
   const dfgnn_train_rows *rows = by->rows;
   const size_t begin = rows->begin[group];
+  const dfgnn_setting setting = dfgnn__train_setting(&rows->group[group]);
   uint8_t bins[DFGNN_FOREST_FEATURES];
   *s = (scores){.by = by,
                 .forest = forest,
@@ -63,6 +67,8 @@ static dfgnn_status score(scores *s, const dfgnn_judge *by,
       s->member[(size_t)m * s->count + i] = x;
       s->sum[i] += x;
     }
+    if (dfgnn__variant_refusal(s->variant[i], &setting))
+      s->sum[i] = REFUSED;
   }
   while (s->rule < s->count && s->variant[s->rule] != rule)
     s->rule++;
@@ -90,7 +96,8 @@ static int graphs_of(const scores *s, size_t i) {
 static size_t best_of(const scores *s, int all) {
   size_t best = s->count;
   for (size_t i = 0; i < s->count; i++)
-    if ((best == s->count || before(s, i, best)) && (all || graphs_of(s, i)))
+    if (s->sum[i] != REFUSED && (best == s->count || before(s, i, best)) &&
+        (all || graphs_of(s, i)))
       best = i;
   return best;
 }
@@ -102,7 +109,8 @@ static double disagreement_of(const scores *s, size_t candidate) {
     const int32_t *own = s->member + (size_t)m * s->count;
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < s->count; i++)
-      least = own[i] < least ? own[i] : least;
+      if (s->sum[i] != REFUSED && own[i] < least)
+        least = own[i];
     lost += own[candidate] - least;
   }
   return (double)lost / ((double)members * DFGNN_FOREST_UNIT);
@@ -142,7 +150,7 @@ static size_t list_entrants(size_t entrant[ENTRANTS], const scores *s) {
     while (count < ENTRANTS) {
       size_t next = s->count;
       for (size_t i = 0; i < s->count; i++) {
-        int taken = 0;
+        int taken = s->sum[i] == REFUSED;
         for (size_t k = 0; k < count; k++)
           taken |= families
                        ? s->variant[entrant[k]]->family == s->variant[i]->family
@@ -196,8 +204,9 @@ static dfgnn_status judge_model(dfgnn_judgement *j, const char **choice,
   if (status)
     return status;
   const size_t best = best_of(&s, 1), entrants = list_entrants(entrant, &s);
-  judge_way(j, model, s.variant[best]->name);
-  if (model == DFGNN_JUDGED_MODEL)
+  const int runs = best < s.count; /* does any measured variant run today? */
+  judge_way(j, model, runs ? s.variant[best]->name : NULL);
+  if (model == DFGNN_JUDGED_MODEL && runs)
     j->disagreement = disagreement_of(&s, best);
   for (size_t k = 0; k < entrants; k++) {
     const char *name = s.variant[entrant[k]]->name;
