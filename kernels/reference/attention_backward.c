@@ -188,10 +188,12 @@ static direction direction_of(walk *w, int by_source, int64_t row,
   case DFGNN_OP_AGNN:
     return by_source ? through_cosine(w, r->value, r->destination)
                      : through_cosine(w, r->destination, r->value);
-  case DFGNN_OP_GAT:
-    *w->direction = slope_at(
-        w, dfgnn__ref_additive(w->problem, args, row, column, edge, head));
+  case DFGNN_OP_GAT: {
+    double x = dfgnn__ref_additive(w->problem, args, row, column, edge, head);
+    *w->direction = slope_at(w, x);
+    dfgnn__ref_find_jump(w, x, row, column, edge, head);
     break;
+  }
   default:
     for (int64_t d = 0; d < dim; d++)
       w->direction[d] = r->att[d] * slope_at(w, argument(w, d));
@@ -229,8 +231,7 @@ static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
   dfgnn__ref_sum_add(&s->along, k, score,
                      repeats * (variance + to->variance * square(score)),
                      w->direction);
-  for (int64_t d = 0;
-       w->bounds && w->problem->op != DFGNN_OP_GAT && d < s->along.width; d++)
+  for (int64_t d = 0; w->bounds && d < s->along.width; d++)
     s->along.spread[d] += repeats * square(score * w->jump[d]);
   const double one = 1;
   if (w->problem->op == DFGNN_OP_AGNN)
@@ -408,7 +409,8 @@ static void walk_row(walk *w, int64_t row, int64_t head, const row_results *to,
     direction along = direction_of(w, 0, row, indices[k], begin + k, head);
     if (w->problem->op == DFGNN_OP_GAT)
       num_put(&to->score_edge, k * w->problem->heads,
-              num_scale(num_round(ds, 4), *w->direction));
+              num_err(num_scale(num_round(ds, 4), *w->direction),
+                      square(ds.value * *w->jump)));
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
     add_score(w, &t, &along, k, repeats, 0);

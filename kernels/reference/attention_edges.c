@@ -40,6 +40,23 @@ void dfgnn__ref_find_jumps(dfgnn_ref_grads *w) {
   }
 }
 
+void dfgnn__ref_find_jump(dfgnn_ref_grads *w, double x, int64_t row,
+                          int64_t column, int64_t edge, int64_t head) {
+  const dfgnn_problem *problem = w->problem;
+  const dfgnn_args *args = w->args;
+  int64_t heads = problem->heads;
+  double unit = problem->dtype == DFGNN_F64 ? DBL_EPSILON / 2 : 0x1p-24;
+  *w->jump = 0;
+  if (!problem->edge_dim)
+    return; /* a sum of two has the right sign */
+  double magnitude =
+      fabs(dfgnn__ref_scalar(problem, args->score_dst, row * heads + head)) +
+      fabs(dfgnn__ref_scalar(problem, args->score_src, column * heads + head)) +
+      fabs(dfgnn__ref_scalar(problem, args->score_edge, edge * heads + head));
+  if (fabs(x) <= 2 * unit * magnitude)
+    *w->jump = 1.01 * (1 - args->slope) / (DFGNN_BOUND * unit);
+}
+
 /* ---- edges --------------------------------------------------------------- */
 
 /* The factors of dS and of P r in the gradient of W e; NULL: it has no such

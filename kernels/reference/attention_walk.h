@@ -77,5 +77,9 @@ void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to);
 /* Finds w->jump: where rounding may change a slope of GATv2. */
 void dfgnn__ref_find_jumps(dfgnn_ref_grads *w);
+/* Likewise for GAT, whose argument x is a sum of three scalars if edges have
+ * scores: either order of the sums may round to the other side of 0. */
+void dfgnn__ref_find_jump(dfgnn_ref_grads *w, double x, int64_t row,
+                          int64_t column, int64_t edge, int64_t head);
 
 #endif

@@ -26,6 +26,7 @@ static const dfgnn_problem usual = {sizeof usual,
                                     0,  /* dropout */
                                     0,  /* edge_dim */
                                     DFGNN_EDGE_BOTH,
+                                    0, /* reserved */
                                     DFGNN_MESSAGE_COPY,
                                     0 /* accumulate */};
 #pragma GCC diagnostic pop
