@@ -22,7 +22,7 @@ dfgnn_status dfgnn__file_open(int *fd, int64_t *size, const char *path,
 dfgnn_status dfgnn__file_or_pipe_open(int *fd, int64_t *size, const char *path,
                                       const char *expected);
 
-/* What a mode says that is no regular file: "a directory", "a FIFO", "a
+/* Names a mode that is no regular file: "a directory", "a FIFO", "a
  * socket" or "a device". */
 const char *dfgnn__file_kind(mode_t mode);
 

@@ -1,6 +1,6 @@
 /* output.h - files that the user names to be written
  *
- * What is written goes into a file of its own first and gets its name when it
+ * Output goes into a file of its own first and gets its name when it
  * is whole, so that a name holds the old content or the new.  One rule for
  * every output of library and tools:
  *
@@ -15,7 +15,7 @@
 
 #include "dfgnn.h"
 
-/* What a file that may be replaced begins with.  An empty one always may. */
+/* The beginning of a file that may be replaced.  An empty one always may. */
 typedef struct dfgnn_output_kind {
   const char *name; /* "a tuning store" */
   struct {

@@ -38,8 +38,8 @@ typedef enum dfgnn_edge_place {
   DFGNN_EDGE_EDGE = 4
 } dfgnn_edge_place;
 
-/* What an input or output of a gradient's program is to the program that it is
- * derived from. */
+/* The meaning of an input or output of a gradient's program to the program that
+ * it is derived from. */
 typedef enum dfgnn_edge_role {
   DFGNN_EDGE_OWN = 0,       /* nothing: the program is no gradient's */
   DFGNN_EDGE_INPUT = 1,     /* its input `of` */

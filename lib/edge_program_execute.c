@@ -157,7 +157,7 @@ static double element(const dfgnn_program_array *array, int64_t i) {
   }
 }
 
-/* What storing a number may change. */
+/* The error that storing a number may add. */
 static double rounding(dfgnn_dtype dtype, double x) {
   static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8, 0x1p-53};
   static const double least[] = {0x1p-149, 0x1p-25, 0x1p-133, 0x1p-1074};

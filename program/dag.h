@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "program/size.h"
 
-/* What a program may hold; more is refused. */
+/* The limits of a program; more is refused. */
 enum {
   DFGNN_DAG_TEXT = 1 << 18,  /* bytes of text */
   DFGNN_DAG_NODES = 1 << 14, /* values */
@@ -105,7 +105,7 @@ typedef struct dfgnn_node {
   uint64_t hash; /* of the value, whatever names and numbers of nodes are */
 } dfgnn_node;
 
-/* What a port of a gradient's program is to the program that it is derived
+/* The meaning of a gradient's port to the program that it is derived
  * from. */
 typedef enum dfgnn_role {
   DFGNN_ROLE_OWN,       /* of no gradient's program, or a kept output */

@@ -56,7 +56,7 @@ static int32_t sum_places(dfgnn_dag *dag, int32_t g, int from, int to) {
 
 /* ---- the derivative of each operation ------------------------------------ */
 
-/* What is taken of node n: its cotangent g, argument i being a. */
+/* The term that node n contributes: its cotangent g, argument i being a. */
 typedef struct step {
   int32_t n, a, g;
   int i;

@@ -38,7 +38,7 @@ static void settle_params(search *s) {
   }
 }
 
-/* What a walk can compute. */
+/* Lists the nodes that a walk can compute. */
 static void look(search *s, int columns) {
   for (int32_t n = 0; n < s->dag->count; n++) {
     const dfgnn_node *node = &s->dag->nodes[n];
@@ -181,7 +181,7 @@ static int by_stage(const void *x, const void *y) {
   return (a->node > b->node) - (a->node < b->node);
 }
 
-/* What the walk ends in: sums, kept values and outputs. */
+/* The nodes that the walk ends in: sums, kept values and outputs. */
 static int find_sinks(builder *b) {
   search *s = b->s;
   int found = 0;

@@ -3,7 +3,7 @@
 #include "program/lower.h"
 #include "program/make.h"
 
-/* What a value costs, about: an edge is 8 times a node. */
+/* About the cost of a value: an edge is 8 times a node. */
 static double cost(const dfgnn_node *node) {
   static const double times[] = {0, 0, 1, 1, 8};
   double elements = 1;

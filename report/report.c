@@ -134,7 +134,7 @@ static void put_sentence(dfgnn_page *page, const report_data *d,
   dfgnn__page_raw(page, "</p>\n");
 }
 
-/* What a browser that runs no script misses, and the main facts. */
+/* Says what a browser without scripts misses, and the main facts. */
 static void put_noscript(dfgnn_page *page, const report_data *d,
                          const report_summary *s) {
   dfgnn__page_f(

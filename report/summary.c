@@ -20,7 +20,8 @@ static void fill_mean(report_mean *mean, const report_data *d, double *room,
       dfgnn__report_mean(&mean->count, &mean->error, room, d->problems);
 }
 
-/* What a shape's measured problems say of a graph that was not measured. */
+/* Says what a shape's measured problems tell of a graph that was not measured.
+ */
 typedef struct shape_sums {
   double ms, edges, log_gain;
   size_t gains;

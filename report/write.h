@@ -10,8 +10,8 @@
 /* A page has at most this many bytes, whatever the stores hold. */
 enum { REPORT_MOST_BYTES = 8000000 };
 
-/* What is written by its number: names and texts by their first use, graphs and
- * shapes by that of their problems. */
+/* Texts that are written by their number: names and texts by their first use,
+ * graphs and shapes by that of their problems. */
 typedef struct report_writer {
   dfgnn_page *page;
   report_data *data;

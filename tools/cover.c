@@ -54,7 +54,7 @@ int tool_cover_create(tool_cover **cover, const tool_settings *settings) {
   return TOOL_DONE;
 }
 
-/* What the graphs of a pass point to belongs to the run's graphs. */
+/* The names that a pass points to belong to the run's graphs. */
 static void free_order(tool_cover *c) {
   free(c->graphs.name);
   free(c->graphs.listed);

@@ -5,8 +5,8 @@
 #include "lib/context.h"
 #include "tools/common.h"
 
-/* What a recording says of a graph: its problems, which take the place of those
- * that the options ask for. */
+/* The contents of a recording about a graph: its problems, which take the place
+ * of those that the options ask for. */
 typedef struct tool_recorded {
   dfgnn_problem *problem; /* [count]; NULL: the options' */
   size_t count;

@@ -4,8 +4,8 @@
 #endif
 #include "tools/recorded.h"
 #include "base/error.h"
-#include "lib/operator.h"
 #include "lib/key.h"
+#include "lib/operator.h"
 #include "tools/jsonl.h"
 #include <jansson.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #define CPU_TARGET
 #define CPU_INLINE static inline __attribute__((always_inline))
-/* What would fill the loops if it were inline, as tails and conversions do. */
+/* Functions that are not inline: tails and conversions would fill the loops. */
 #define CPU_CALLED static __attribute__((noinline, unused))
 
 #if CPU_DTYPE == CPU_F64
@@ -119,7 +119,7 @@ typedef int32_t integers __attribute__((vector_size(16)));
 CPU_INLINE vec widen(halves x) { return (vec)vcvt_f32_f16((float16x4_t)x); }
 CPU_INLINE halves narrow(vec x) { return (halves)vcvt_f16_f32((float32x4_t)x); }
 #elif CPU_DTYPE == CPU_F16
-/* As in half.h, for all lanes at once. */
+/* The conversions of half.h, for all lanes at once. */
 CPU_CALLED vec widen(halves x) {
   const uint32_t bias = 112 << 23; /* between the exponents of the two types */
   bits all = __builtin_convertvector(x, bits);

@@ -38,12 +38,13 @@ static number rounded(const reference *r, double x, double e, double times) {
   return (number){x, e + times * r->u * (fabs(x) + e) + DBL_MIN};
 }
 
-/* Of y = f(a) where the derivative is at most `slope` near a. */
+/* The error of y = f(a) where the derivative is at most `slope` near a. */
 static number through(const reference *r, number a, double y, double slope) {
   return rounded(r, y, a.e * fabs(slope), 8);
 }
 
-/* Of a steep f: how far its values lie apart at both ends of a's interval. */
+/* The error of a steep f: how far its values lie apart at both ends of a's
+ * interval. */
 static number between(const reference *r, number a, double (*f)(double, double),
                       double c) {
   double y = f(a.x, c), low = f(a.x - a.e, c), high = f(a.x + a.e, c);

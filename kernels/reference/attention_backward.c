@@ -37,7 +37,7 @@ static size_t walk_numbers(const dfgnn_problem *problem, int64_t degree) {
          2 * dfgnn__ref_sum_numbers(1);
 }
 
-/* What all rows and columns of a call share. */
+/* Values that all rows and columns of a call share. */
 typedef struct call {
   const dfgnn_problem *problem;
   const dfgnn_matrix *matrix;

@@ -35,10 +35,7 @@ typedef enum dfgnn_op {
   DFGNN_OP_GATV2 = 3,
   DFGNN_OP_COUNT
 } dfgnn_op;
-typedef enum dfgnn_pass {
-  DFGNN_PASS_FORWARD = 0,
-  DFGNN_PASS_COUNT
-} dfgnn_pass;
+typedef enum dfgnn_pass { DFGNN_PASS_FORWARD = 0, DFGNN_PASS_COUNT } dfgnn_pass;
 typedef enum dfgnn_dtype {
   DFGNN_F32 = 0,
   DFGNN_F16 = 1,
@@ -112,7 +109,8 @@ typedef struct dfgnn_options {
   dfgnn_log_function log;
   void *log_data;
 } dfgnn_options;
-#define DFGNN_OPTIONS_INIT { sizeof(dfgnn_options), 0 }
+#define DFGNN_OPTIONS_INIT                                                     \
+  { sizeof(dfgnn_options), 0 }
 DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
                                             const dfgnn_options *options);
 DFGNN_API void dfgnn_context_destroy(dfgnn_context *ctx);
@@ -130,7 +128,10 @@ typedef struct dfgnn_device_info {
   char driver[32];
   char runtime[32];
 } dfgnn_device_info;
-#define DFGNN_DEVICE_INFO_INIT { sizeof(dfgnn_device_info), {0} }
+#define DFGNN_DEVICE_INFO_INIT                                                 \
+  {                                                                            \
+    sizeof(dfgnn_device_info), { 0 }                                           \
+  }
 DFGNN_API dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
                                             const dfgnn_context *ctx);
 typedef struct dfgnn_counters {
@@ -141,7 +142,8 @@ typedef struct dfgnn_counters {
   uint64_t invalid_rows;
   uint64_t loaded_rows;
 } dfgnn_counters;
-#define DFGNN_COUNTERS_INIT { sizeof(dfgnn_counters), 0 }
+#define DFGNN_COUNTERS_INIT                                                    \
+  { sizeof(dfgnn_counters), 0 }
 DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                               const dfgnn_context *ctx);
 typedef struct dfgnn_csr {
@@ -158,7 +160,8 @@ typedef struct dfgnn_csr {
   const char *family;
   const char *name;
 } dfgnn_csr;
-#define DFGNN_CSR_INIT { sizeof(dfgnn_csr), 0 }
+#define DFGNN_CSR_INIT                                                         \
+  { sizeof(dfgnn_csr), 0 }
 typedef struct dfgnn_graph dfgnn_graph;
 DFGNN_API dfgnn_status dfgnn_graph_create(dfgnn_graph **graph,
                                           dfgnn_context *ctx,
@@ -181,7 +184,8 @@ typedef struct dfgnn_signature {
   double density;
   uint64_t fingerprint;
 } dfgnn_signature;
-#define DFGNN_SIGNATURE_INIT { sizeof(dfgnn_signature), 0 }
+#define DFGNN_SIGNATURE_INIT                                                   \
+  { sizeof(dfgnn_signature), 0 }
 DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                              const dfgnn_graph *graph);
 DFGNN_API size_t dfgnn_graph_bytes(const dfgnn_graph *graph);
@@ -204,9 +208,12 @@ typedef struct dfgnn_problem {
   int cold;
   int64_t max_workspace;
 } dfgnn_problem;
-#define DFGNN_PROBLEM_INIT \
-  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32, \
-    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, -1 }
+#define DFGNN_PROBLEM_INIT                                                     \
+  {                                                                            \
+    sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+        DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
+        0, -1                                                                  \
+  }
 typedef struct dfgnn_strides {
   int64_t node, head, feature;
 } dfgnn_strides;
@@ -226,9 +233,13 @@ typedef struct dfgnn_args {
   double slope;
   dfgnn_strides query_strides, key_strides, value_strides, out_strides;
 } dfgnn_args;
-#define DFGNN_ARGS_INIT \
-  { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2, \
-    {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0} }
+#define DFGNN_ARGS_INIT                                                        \
+  {                                                                            \
+    sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2, {0, 0, 0},     \
+        {0, 0, 0}, {0, 0, 0}, {                                                \
+      0, 0, 0                                                                  \
+    }                                                                          \
+  }
 typedef struct dfgnn_plan dfgnn_plan;
 DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,
                                          dfgnn_graph *graph,
@@ -273,7 +284,8 @@ typedef struct dfgnn_variant_info {
   int revision;
   int deterministic;
 } dfgnn_variant_info;
-#define DFGNN_VARIANT_INFO_INIT { sizeof(dfgnn_variant_info), 0 }
+#define DFGNN_VARIANT_INFO_INIT                                                \
+  { sizeof(dfgnn_variant_info), 0 }
 DFGNN_API size_t dfgnn_variant_count(void);
 DFGNN_API dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i);
 typedef struct dfgnn_tune_options {
@@ -290,7 +302,8 @@ typedef struct dfgnn_tune_options {
   int (*stop)(void *data);
   void *data;
 } dfgnn_tune_options;
-#define DFGNN_TUNE_OPTIONS_INIT { sizeof(dfgnn_tune_options), 0 }
+#define DFGNN_TUNE_OPTIONS_INIT                                                \
+  { sizeof(dfgnn_tune_options), 0 }
 typedef struct dfgnn_tune_report {
   size_t struct_size;
   char variant[160];
@@ -303,9 +316,12 @@ typedef struct dfgnn_tune_report {
   double seconds;
   double payback_calls;
 } dfgnn_tune_report;
-#define DFGNN_TUNE_REPORT_INIT { sizeof(dfgnn_tune_report), {0} }
-DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
-                                  dfgnn_context *ctx, dfgnn_graph *graph,
+#define DFGNN_TUNE_REPORT_INIT                                                 \
+  {                                                                            \
+    sizeof(dfgnn_tune_report), { 0 }                                           \
+  }
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                                  dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 #ifdef __cplusplus

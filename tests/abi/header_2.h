@@ -12,9 +12,11 @@ extern "C" {
 #define DFGNN_API __attribute__((visibility("default")))
 #endif
 #ifdef __cplusplus
-#define DFGNN_INIT(type) { sizeof(type) }
+#define DFGNN_INIT(type)                                                       \
+  { sizeof(type) }
 #else
-#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
+#define DFGNN_INIT(type)                                                       \
+  { .struct_size = sizeof(type) }
 #endif
 typedef enum dfgnn_status {
   DFGNN_OK = 0,
@@ -273,10 +275,12 @@ typedef struct dfgnn_problem {
   int bias;
   int dropout;
 } dfgnn_problem;
-#define DFGNN_PROBLEM_INIT \
-  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32, \
-    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, \
-    -1, 0, 0 }
+#define DFGNN_PROBLEM_INIT                                                     \
+  {                                                                            \
+    sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+        DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
+        0, -1, 0, 0                                                            \
+  }
 typedef struct dfgnn_strides {
   int64_t node, head, feature;
 } dfgnn_strides;
@@ -319,10 +323,10 @@ typedef struct dfgnn_args {
       grad_value_strides;
 } dfgnn_args;
 #ifdef __cplusplus
-#define DFGNN_ARGS_INIT \
+#define DFGNN_ARGS_INIT                                                        \
   { sizeof(dfgnn_args), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.2 }
 #else
-#define DFGNN_ARGS_INIT \
+#define DFGNN_ARGS_INIT                                                        \
   { .struct_size = sizeof(dfgnn_args), .slope = 0.2 }
 #endif
 typedef struct dfgnn_plan dfgnn_plan;
@@ -400,8 +404,8 @@ typedef struct dfgnn_tune_report {
   double payback_calls;
 } dfgnn_tune_report;
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
-DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
-                                  dfgnn_context *ctx, dfgnn_graph *graph,
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                                  dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 #ifdef __cplusplus

@@ -13,7 +13,8 @@ template <class Descriptor> inline Descriptor dfgnn_descriptor() {
 }
 #define DFGNN_INIT(type) dfgnn_descriptor<type>()
 #else
-#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
+#define DFGNN_INIT(type)                                                       \
+  { .struct_size = sizeof(type) }
 #endif
 #ifdef __cplusplus
 extern "C" {
@@ -363,10 +364,13 @@ typedef struct dfgnn_problem {
   dfgnn_message message;
   int accumulate;
 } dfgnn_problem;
-#define DFGNN_PROBLEM_INIT \
-  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32, \
-    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE, DFGNN_MESSAGE_COPY, 0 }
+#define DFGNN_PROBLEM_INIT                                                     \
+  {                                                                            \
+    sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+        DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
+        0, -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_QK_NORM_NONE,                   \
+        DFGNN_MESSAGE_COPY, 0                                                  \
+  }
 typedef struct dfgnn_strides {
   int64_t node, head, feature;
 } dfgnn_strides;
@@ -433,7 +437,7 @@ inline dfgnn_args dfgnn_args_descriptor() {
 }
 #define DFGNN_ARGS_INIT dfgnn_args_descriptor()
 #else
-#define DFGNN_ARGS_INIT \
+#define DFGNN_ARGS_INIT                                                        \
   { .struct_size = sizeof(dfgnn_args), .slope = 0.2 }
 #endif
 typedef struct dfgnn_plan dfgnn_plan;
@@ -514,8 +518,8 @@ typedef struct dfgnn_tune_report {
   double payback_calls;
 } dfgnn_tune_report;
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
-DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
-                                  dfgnn_context *ctx, dfgnn_graph *graph,
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                                  dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 typedef struct dfgnn_report_options {

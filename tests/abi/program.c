@@ -47,7 +47,7 @@ static void check(int holds, const char *what, int line) {
       CHECK(name.fence[i_] == 0xa5);                                           \
   } while (0)
 
-/* What a newer program sets and this library does not know is refused. */
+/* Members that only a newer library knows are refused if they are set. */
 #ifdef ABI_NEWER
 #define REFUSED(name, call)                                                    \
   do {                                                                         \

@@ -1,4 +1,5 @@
-/* What was measured, what is legal, and what the plan of coverage draws. */
+/* Counts of what was measured, lists of what is legal, and draws of the plan.
+ */
 #include "tests/unit/fixture.h"
 
 #include <stdio.h>

@@ -27,7 +27,7 @@ static const struct {
 } graphs[] = {{10000, 100000, 700},
               {(int64_t)1 << 27, (int64_t)3 << 30, (int64_t)1 << 24}};
 
-/* What edges carry, beside a message of their own. */
+/* Features that edges carry, beside a message of their own. */
 static const struct {
   const char *name;
   int bias, dropout, weights, accumulate;

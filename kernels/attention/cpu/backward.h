@@ -41,7 +41,7 @@ typedef struct dfgnn_cpu_side {
   int all_heads; /* the walk takes all heads of a row at once */
 } dfgnn_cpu_side;
 
-/* What a row gives when all its heads are walked at once. */
+/* The results of a row whose heads are walked at once. */
 typedef struct dfgnn_cpu_graded {
   void *values, *scores; /* [heads, dim] sums */
   void *att;             /* [heads, dim] to be added to att's gradient */

@@ -108,7 +108,6 @@ int dfgnn__cpu_edges_short(const dfgnn_cpu_edges *edges,
                            const dfgnn_cpu_tensor *key,
                            const dfgnn_cpu_tensor *value);
 
-
 /* Edges whose scores are computed at a time. */
 #define DFGNN_CPU_EDGES 64
 

@@ -29,7 +29,7 @@ constexpr int far_count(int op, bool columns, int mode) {
 }
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
-/* What a lane reads of an edge, and what it tells the others. */
+/* The values that a lane reads of an edge and tells the others. */
 struct grad_ahead {
   int index;
   int64_t number; /* in the CSR matrix; 0 if nothing is looked up by it */

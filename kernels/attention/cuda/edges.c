@@ -336,7 +336,7 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
         {.name = "warps", .count = 2, .values = {4, 8}}, BLOCKS_PARAMETER(4),  \
         DFGNN_EDGES_ITEMS                                                      \
   }
-/* What all four families have. */
+/* The members that all four families share. */
 #define EDGES_FAMILY                                                           \
   .backend = "cuda", .dtypes = DFGNN_DTYPES_ALL, .edges_only = 1,              \
   .revision = 1, .deterministic = 1, .bias = 1, .dropout = 1

@@ -28,7 +28,7 @@
 /* The operands that take W e. */
 enum { EDGES_KEYS = 1, EDGES_VALUES = 2 };
 
-/* What the lanes of an edge know of W e. */
+/* How the lanes of an edge get W e. */
 enum {
   EDGES_NONE = 0,    /* nothing: GAT has a scalar in its place */
   EDGES_ROWS = 1,    /* W e, made in the lanes or given as [E,H,D] */

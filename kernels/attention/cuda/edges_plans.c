@@ -39,7 +39,7 @@ static int edges_use(const dfgnn_problem *problem) {
 
 /* ---- registers ----------------------------------------------------------- */
 
-/* What a lane holds of a row in progress, besides scalars. */
+/* The words that a lane holds of a row, besides scalars. */
 typedef struct row_words {
   int gathered;    /* vectors that each edge in flight gathers, as stored */
   int own, made;   /* vectors of the row; of each edge in flight: W e */

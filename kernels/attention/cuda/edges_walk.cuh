@@ -1,7 +1,7 @@
 /* edges_walk.cuh - a warp's walk over the edges of a row, with their features
  * in shared memory
  *
- * What is known of W e (K::term) is left to edge_term<>, edges_term.cuh. */
+ * All that concerns W e (K::term) is left to edge_term<>, edges_term.cuh. */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_WALK_CUH
 

@@ -55,8 +55,8 @@ close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
   }
 }
 
-/* What an Op of SUMS sums a feature keeps of a row: long sums are folded, so
- * that they stay exact. */
+/* The state that an Op of SUMS sums a feature keeps of a row: long sums are
+ * folded, so that they stay exact. */
 template <typename A, int VEC, int C, int SUMS, bool APART> struct row_sums {
   struct state {
     A now[SUMS][C][VEC];
