@@ -5,10 +5,23 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "base/error.h"
 #include "kernels/common/half.h"
 
+static int team_size(void) {
+#ifdef _OPENMP
+  return omp_get_num_threads();
+#else
+  return 1;
+#endif
+}
+
+/* Sums over all rows are joined in the order of the threads, each of which has
+ * rows of its own, so that they have the same bits in every call. */
 dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job) {
   int failed = 0;
 #pragma omp parallel reduction(| : failed) if (walk->work > 50000)
@@ -17,13 +30,23 @@ dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job) {
     int32_t *order = malloc((size_t)(walk->degree + 1) * sizeof *order);
     int ready = memory && order;
     failed |= !ready;
+    if (walk->join) {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < walk->count; i++)
+        if (ready)
+          walk->visit(job, memory, order, i);
+#pragma omp for ordered schedule(static, 1)
+      for (int thread = 0; thread < team_size(); thread++) {
+#pragma omp ordered
+        if (ready)
+          walk->join(job, memory);
+      }
+    } else {
 #pragma omp for schedule(dynamic, 16)
-    for (int64_t i = 0; i < walk->count; i++)
-      if (ready)
-        walk->visit(job, memory, order, i);
-#pragma omp critical(dfgnn_reference_join)
-    if (ready && walk->join)
-      walk->join(job, memory);
+      for (int64_t i = 0; i < walk->count; i++)
+        if (ready)
+          walk->visit(job, memory, order, i);
+    }
     free(order);
     free(memory);
   }
