@@ -132,9 +132,9 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     for weights, more in ((False, ()), (True, ()),
                           (False, (edge_attr, edge_weight))):
         torch.library.opcheck(torch.ops.dfgnn.attention.default, (
-            query, key, value, *more, *[None] * (5 - len(more)), bias, None,
+            query, key, value, *more, *[None] * (3 - len(more)), bias, None,
             None, graph.id, 20, 20, edges.size(1), False, "gt", 0.5, 0.2, 0.0,
-            weights, False, False, "both", "none", 0.0))
+            weights, False, False, "both"))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "std", "pna"])
