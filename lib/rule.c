@@ -293,7 +293,7 @@ const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
   return best_fit(query, algorithm, values_preferred(query, algorithm));
 }
 
-/* What is offered comes first; a paper's variant serves where nothing else
+/* Offered variants come first; a paper's variant serves where nothing else
  * does. */
 static const dfgnn_variant *first_usable(const dfgnn_query *query) {
   for (int paper = 0; paper < 2; paper++)

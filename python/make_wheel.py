@@ -62,7 +62,7 @@ Tag: {tag}
 def metadata(version):
     """METADATA of the wheel and PKG-INFO of the source: the page of an index
     is the README's first screen.  DFGNN_HOME_PAGE names the project's page,
-    which a clone does not know; tools/release.sh sets it."""
+    which a clone does not know."""
     path = os.path.join(HERE, "..", "README.md")
     description = ""
     if os.path.exists(path):
