@@ -179,6 +179,9 @@ def main():
               f"{single:.1f} ms: scaling {single / ms:.2f}; loss {loss:.3f}")
     dist.barrier()  # nobody leaves while another still reads
     dist.destroy_process_group()
+    # DistributedDataParallel keeps Gloo's threads alive. One that lets go of a
+    # tensor while the interpreter ends aborts the process: it gets a second.
+    time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ def _train(rank, port, path):
         torch.save([p.grad for p in model.parameters()], path)
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # distributed_worker.py says why
 
 
 def _part(rank):
