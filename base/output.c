@@ -13,13 +13,20 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/filesystem.h"
+#include "base/xz.h"
 
 #define PROCESS_FILE_SYSTEM 0x9fa0 /* PROC_SUPER_MAGIC of linux/magic.h */
-enum { MOST_LINKS = 40, MOST_MARK = 96 };
+enum {
+  MOST_LINKS = 40,
+  MOST_READ = 4096, /* of a file that is there */
+  MOST_MARK = 96,   /* of what is packed in it */
+  MOST_SHOWN = 40   /* in a message */
+};
 
 static dfgnn_status fail(const char *path, int error) {
   return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot write: %s", path,
@@ -72,28 +79,53 @@ static dfgnn_status follow(char place[PATH_MAX], int *fd, const char *path) {
 /* ---- what is there already ------------------------------------------------
  */
 
+static int has_mark(const char *bytes, int count,
+                    const dfgnn_output_kind *kind) {
+  for (int i = 0; i < 2; i++) {
+    const char *mark = kind->mark[i].bytes;
+    if (mark && kind->mark[i].at + (int)strlen(mark) <= count &&
+        !memcmp(bytes + kind->mark[i].at, mark, strlen(mark)))
+      return 1;
+  }
+  return 0;
+}
+
+static dfgnn_status refuse(const char *path, const char *bytes, int count,
+                           const dfgnn_output_kind *kind) {
+  char begin[MOST_SHOWN + 1] = "";
+  for (int i = 0; i < MOST_SHOWN && i < count; i++)
+    begin[i] = bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : '.';
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "%s: a file that is not %s is there, and is not replaced "
+                     "by one: it begins with '%s'; remove it, or choose "
+                     "another name",
+                     path, kind->name, begin);
+}
+
 static dfgnn_status check_kind(const char *path, const char *place,
                                const dfgnn_output_kind *kind) {
-  char bytes[MOST_MARK];
+  char bytes[MOST_READ], unpacked[MOST_MARK];
   int fd = open(place, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  ssize_t count = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
-  int error = errno;
-  if (fd >= 0)
-    close(fd);
-  if (count < 0)
+  gzFile file = fd < 0 ? NULL : gzdopen(fd, "rb"); /* plain files, too */
+  if (!file) {
+    int error = fd < 0 ? errno : ENOMEM;
+    if (fd >= 0)
+      close(fd);
     return fail(path, error);
-  for (int i = 0; i < 2 && count; i++) {
-    const char *mark = kind->mark[i].bytes;
-    if (mark && kind->mark[i].at + (ssize_t)strlen(mark) <= count &&
-        !memcmp(bytes + kind->mark[i].at, mark, strlen(mark)))
-      return DFGNN_OK;
   }
-  return count ? dfgnn__fail(DFGNN_ERROR_INVALID,
-                             "%s: a file that is not %s is there, and is not "
-                             "replaced by one; remove it, or choose another "
-                             "name",
-                             path, kind->name)
-               : DFGNN_OK;
+  int count = gzread(file, bytes, sizeof bytes);
+  int error = errno, empty = count == 0 && gzdirect(file);
+  gzclose(file);
+  if (count < 0 && error == EIO)
+    return fail(path, error);
+  if (count > 0 && dfgnn__xz_is((unsigned char *)bytes, (size_t)count)) {
+    count = (int)dfgnn__xz_begin(unpacked, MOST_MARK, bytes, (size_t)count);
+    memcpy(bytes, unpacked, (size_t)count);
+  }
+  if (empty || has_mark(bytes, count, kind) ||
+      (kind->is && kind->is(place, kind->data)))
+    return DFGNN_OK;
+  return refuse(path, bytes, count, kind);
 }
 
 /* Finds out whether the output gets its name by rename or is copied. */
@@ -109,7 +141,7 @@ static dfgnn_status look_at(dfgnn_output *o, const dfgnn_output_kind *kind) {
   }
   if (S_ISREG(info.st_mode)) {
     o->mode = info.st_mode & 0777;
-    return kind ? check_kind(o->path, o->place, kind) : DFGNN_OK;
+    return check_kind(o->path, o->place, kind);
   }
   if (!S_ISCHR(info.st_mode) && !S_ISFIFO(info.st_mode))
     return dfgnn__fail(DFGNN_ERROR_IO,

@@ -4,7 +4,7 @@
  * is whole, so that a name holds the old content or the new.  One rule for
  * every output of library and tools:
  *
- *   a regular file, or none      replaced by rename
+ *   a regular file, or none      replaced by rename, if it is of the kind
  *   a symbolic link              followed, and what it names is treated so
  *   a character device or FIFO   written to, as /dev/stdout and a pipe are
  *   anything else                refused, and what it is is said            */
@@ -15,13 +15,17 @@
 
 #include "dfgnn.h"
 
-/* The beginning of a file that may be replaced.  An empty one always may. */
+/* What may be replaced: a file of the kind that is written, and an empty one.
+ * One of the marks says that a file is of the kind, in what gzip or xz packed,
+ * too; or, if there is none, `is` says so. */
 typedef struct dfgnn_output_kind {
   const char *name; /* "a tuning store" */
   struct {
     int at; /* byte of the file */
     const char *bytes;
-  } mark[2]; /* one of them; bytes NULL: there is none */
+  } mark[2]; /* bytes NULL: there is none */
+  int (*is)(const char *path, const void *data);
+  const void *data;
 } dfgnn_output_kind;
 
 typedef struct dfgnn_output {
@@ -33,9 +37,8 @@ typedef struct dfgnn_output {
   mode_t mode;  /* of the file that is replaced or made */
 } dfgnn_output;
 
-/* Makes the file output->made.  kind may be NULL: any regular file is replaced;
- * else one of another kind is DFGNN_ERROR_INVALID and stays as it is.
- * DFGNN_ERROR_IO if path cannot be written. */
+/* Makes the file output->made.  A file of another kind is DFGNN_ERROR_INVALID
+ * and stays as it is; DFGNN_ERROR_IO if path cannot be written. */
 dfgnn_status dfgnn__output_open(dfgnn_output *output, const char *path,
                                 const dfgnn_output_kind *kind);
 

@@ -28,6 +28,11 @@ dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
                      path);
 }
 
+size_t dfgnn__xz_begin(char *to, size_t most, const char *packed, size_t size) {
+  (void)to, (void)most, (void)packed, (void)size;
+  return 0;
+}
+
 dfgnn_status dfgnn__xz_file(const char *path, const char *name) {
   (void)path;
   return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s: there is no liblzma", name);
@@ -96,6 +101,21 @@ out:
   *bytes = out;
   *size = done;
   return DFGNN_OK;
+}
+
+size_t dfgnn__xz_begin(char *to, size_t most, const char *packed, size_t size) {
+  lzma_stream stream = LZMA_STREAM_INIT;
+  if (lzma_stream_decoder(&stream, DECODER_BYTES, 0) != LZMA_OK)
+    return 0;
+  stream.next_in = (const uint8_t *)packed;
+  stream.avail_in = size;
+  stream.next_out = (uint8_t *)to;
+  stream.avail_out = most;
+  while (stream.avail_out && lzma_code(&stream, LZMA_RUN) == LZMA_OK)
+    if (!stream.avail_in)
+      break;
+  lzma_end(&stream);
+  return most - stream.avail_out;
 }
 
 static dfgnn_status read_file(unsigned char **bytes, size_t *size,

@@ -17,6 +17,9 @@ int dfgnn__xz_available(void);
  * at most `most` bytes, else DFGNN_ERROR_FORMAT. */
 dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
                               const char *path);
+/* Unpacks the beginning of a file, of which `size` bytes are there; returns how
+ * many bytes that gave, up to `most`. */
+size_t dfgnn__xz_begin(char *to, size_t most, const char *packed, size_t size);
 /* Compresses a file in place; messages name it `name`. */
 dfgnn_status dfgnn__xz_file(const char *path, const char *name);
 

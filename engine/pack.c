@@ -229,9 +229,7 @@ static dfgnn_status start_writing(dfgnn_pack_writer *w) {
 
 dfgnn_status dfgnn__pack_create(dfgnn_pack_writer **writer, const char *path) {
   static const dfgnn_output_kind kind = {.name = "a pack of kernels",
-                                         .mark = {{68, "dfnk"},
-                                                  {0, "\xfd"
-                                                      "7zXZ"}}};
+                                         .mark = {{68, "dfnk"}}};
   dfgnn_pack_writer *w = calloc(1, sizeof *w);
   dfgnn_status status = w ? dfgnn__output_open(&w->output, path, &kind)
                           : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");

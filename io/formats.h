@@ -20,4 +20,9 @@ dfgnn_status dfgnn__write_metis(const dfgnn_csr *csr, const char *path,
 dfgnn_status dfgnn__write_edges(const dfgnn_csr *csr, const char *path,
                                 const char *temporary);
 
+/* Whether the file is an .npz archive that has the arrays of a matrix, and
+ * whether it begins as a METIS graph does; data is NULL. */
+int dfgnn__is_npz_graph(const char *path, const void *data);
+int dfgnn__is_metis(const char *path, const void *data);
+
 #endif

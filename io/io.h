@@ -46,7 +46,7 @@ int dfgnn__csr_symmetric(const dfgnn_csr *csr);
  * a vector of length one.  NULL for kinds whose nodes have no place. */
 const float *dfgnn__csr_edge_attr(const dfgnn_csr *csr);
 
-/* Writes arrays as an .npz; a NULL name ends the list. */
+/* Arrays of an .npz; a NULL name ends the list. */
 typedef struct dfgnn__array {
   const char *name;
   const void *data;
@@ -54,7 +54,10 @@ typedef struct dfgnn__array {
   int64_t columns; /* 0: a vector of int64; else float32 [count, columns] */
   int narrow;      /* 1: a vector of int32 instead */
 } dfgnn__array;
-dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays);
+/* Writes them; an archive that is there is replaced if it has all of these
+ * arrays.  what names them, for messages: "a part of a graph". */
+dfgnn_status dfgnn__arrays_write(const char *path, const char *what,
+                                 const dfgnn__array *arrays);
 
 /* Entry i of offsets and entry e of indices, whatever their types. */
 static inline int64_t dfgnn__csr_offset(const dfgnn_csr *csr, int64_t i) {

@@ -171,6 +171,16 @@ out:
   return status;
 }
 
+int dfgnn__is_metis(const char *path, const void *data) {
+  dfgnn__scanner s;
+  (void)data;
+  if (dfgnn__scanner_open(&s, path))
+    return 0;
+  int c = dfgnn__peek(&s);
+  dfgnn__scanner_close(&s);
+  return c == '%' || (c >= '0' && c <= '9');
+}
+
 dfgnn_status dfgnn__write_metis(const dfgnn_csr *csr, const char *path,
                                 const char *temporary) {
   int symmetric =

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <minizip/unzip.h>
 #include <minizip/zip.h>
 
 #define CHUNK ((size_t)1 << 20)
@@ -117,8 +118,41 @@ static dfgnn_status write_arrays(const void *data, const char *path,
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn__arrays_write(const char *path, const dfgnn__array *arrays) {
-  static const dfgnn_output_kind archive = {.name = "an .npz archive",
-                                            .mark = {{0, "PK"}}};
-  return dfgnn__write_whole(path, &archive, write_arrays, arrays);
+/* ---- what may be replaced ------------------------------------------------
+ */
+
+static int has_array(unzFile zip, const char *name) {
+  char entry[64];
+  snprintf(entry, sizeof entry, "%s.npy", name);
+  return zip && unzLocateFile(zip, entry, 1) == UNZ_OK;
+}
+
+int dfgnn__is_npz_graph(const char *path, const void *data) {
+  static const char *const names[] = {"format", "shape", "indices", "indptr"};
+  unzFile zip = unzOpen64(path);
+  int is = 1;
+  (void)data;
+  for (int i = 0; i < 4; i++)
+    is &= has_array(zip, names[i]);
+  if (zip)
+    unzClose(zip);
+  return is;
+}
+
+/* Whether an archive has all arrays that are about to be written. */
+static int has_arrays(const char *path, const void *data) {
+  unzFile zip = unzOpen64(path);
+  int is = 1;
+  for (const dfgnn__array *a = data; a->name; a++)
+    is &= has_array(zip, a->name);
+  if (zip)
+    unzClose(zip);
+  return is;
+}
+
+dfgnn_status dfgnn__arrays_write(const char *path, const char *what,
+                                 const dfgnn__array *arrays) {
+  const dfgnn_output_kind kind = {
+      .name = what, .is = has_arrays, .data = arrays};
+  return dfgnn__write_whole(path, &kind, write_arrays, arrays);
 }

@@ -356,5 +356,5 @@ dfgnn_status dfgnn_part_write(const dfgnn_part *given, const char *path) {
       {.name = "offset", .data = part->offset, .count = part->nodes + 1},
       {.name = "index", .data = part->index, .count = part->edges, .narrow = 1},
       {.name = NULL}};
-  return dfgnn__arrays_write(path, arrays);
+  return dfgnn__arrays_write(path, "a part of a graph", arrays);
 }

@@ -15,6 +15,11 @@
 #include "report/write.h"
 
 /* report/page.css and the scripts, as build-aux/text.sh writes them. */
+/* How every page begins: a file that begins so may be replaced by one. */
+#define PAGE_BEGIN                                                             \
+  "<!DOCTYPE html>\n<html lang=\"en\"><head>"                                  \
+  "<meta name=\"generator\" content=\"dfgnn\">"
+
 static const char style[] =
 #include "report/page.css.inc"
     ;
@@ -158,13 +163,13 @@ static void put_noscript(dfgnn_page *page, const report_data *d,
 
 static dfgnn_status put_page(dfgnn_page *page, report_data *d,
                              const report_summary *summary) {
-  dfgnn__page_raw(page,
-                  "<!DOCTYPE html>\n<html lang=\"en\"><head><meta "
-                  "charset=\"utf-8\"><meta name=\"viewport\" content=\"width="
-                  "device-width,initial-scale=1\"><meta name=\"color-scheme\" "
-                  "content=\"light dark\"><meta http-equiv=\"Content-Security-"
-                  "Policy\" content=\"default-src 'none';style-src "
-                  "'unsafe-inline';script-src 'unsafe-inline'\"><title>");
+  dfgnn__page_raw(
+      page, PAGE_BEGIN
+      "<meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width="
+      "device-width,initial-scale=1\"><meta name=\"color-scheme\" "
+      "content=\"light dark\"><meta http-equiv=\"Content-Security-"
+      "Policy\" content=\"default-src 'none';style-src "
+      "'unsafe-inline';script-src 'unsafe-inline'\"><title>");
   dfgnn__page_text(page, d->input->title);
   dfgnn__page_raw(page, "</title>\n<style>");
   dfgnn__page_raw(page, style);
@@ -209,5 +214,7 @@ dfgnn_status dfgnn__report_page(dfgnn_page *page,
 }
 
 dfgnn_status dfgnn__report_write(const char *path, const dfgnn_page *page) {
-  return dfgnn__write_bytes(path, NULL, page->text, page->size);
+  static const dfgnn_output_kind kind = {.name = "a report of dfgnn",
+                                         .mark = {{0, PAGE_BEGIN}}};
+  return dfgnn__write_bytes(path, &kind, page->text, page->size);
 }

@@ -68,7 +68,8 @@ static int write_attributes(const tool_settings *settings,
     return tool_usage("found --edge-attr for '%s', expected a kind or preset "
                       "of icosphere or sphere, whose nodes have places",
                       csr->name);
-  dfgnn_status status = dfgnn__arrays_write(settings->edge_attr, arrays);
+  dfgnn_status status =
+      dfgnn__arrays_write(settings->edge_attr, "edge attributes", arrays);
   return status ? graph_fail(status) : TOOL_DONE;
 }
 

@@ -53,7 +53,7 @@ static dfgnn_status write_map(const session *s) {
        .data = s->order + csr->destinations + csr->sources,
        .count = csr->edges},
       {.name = NULL}};
-  return dfgnn__arrays_write(s->settings->map, arrays);
+  return dfgnn__arrays_write(s->settings->map, "a map of nodes", arrays);
 }
 
 /* Applies one method; writes the reordered graph to path unless it is NULL. */

@@ -171,7 +171,9 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
 /* ---- export ------------------------------------------------------------- */
 
 static int open_output(dfgnn_output *output, FILE **out, const char *path) {
-  dfgnn_status failed = dfgnn__output_open(output, path, NULL);
+  static const dfgnn_output_kind kind = {.name = "an export of a store",
+                                         .mark = {{0, "{\"backend\":\""}}};
+  dfgnn_status failed = dfgnn__output_open(output, path, &kind);
   if (failed)
     return tool_fail(failed);
   *out = fopen(output->made, "wb");

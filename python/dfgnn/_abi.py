@@ -440,6 +440,7 @@ FUNCTIONS = {
     "dfgnn_part_create": (Status, [POINTER(POINTER(Part)), POINTER(Csr),
                                    c_void_p, c_int, c_int]),
     "dfgnn_part_free": (None, [POINTER(Part)]),
+    "dfgnn_part_write": (Status, [POINTER(Part), c_char_p]),
     "dfgnn_xla_cpu": (c_void_p, [c_void_p]),
     "dfgnn_xla_cuda": (c_void_p, [c_void_p]),
 }

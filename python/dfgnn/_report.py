@@ -7,6 +7,12 @@ import tempfile
 
 from . import _abi
 from ._library import check, library
+from .errors import InvalidError
+
+
+# how a page begins: a file that begins so may be replaced by one
+_BEGIN = '<!DOCTYPE html>\n<html lang="en"><head><meta name="generator" ' \
+    'content="dfgnn">'
 
 
 class Report:
@@ -18,12 +24,21 @@ class Report:
 
     def save(self, path):
         """Writes the page to a file, whole or not at all. A link is followed,
-        a device or FIFO written to."""
+        a device or FIFO written to; of files that are there, only such a page
+        and an empty one are replaced."""
         path = os.path.realpath(os.fspath(path))
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(self.html)
             return
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                begin = file.read(len(_BEGIN))
+            if begin and begin != _BEGIN.encode():
+                raise InvalidError(
+                    f"{path}: a file that is not a report of dfgnn is there, "
+                    f"and is not replaced by one: it begins with "
+                    f"{begin[:40]!r}; remove it, or choose another name")
         with tempfile.NamedTemporaryFile(
                 "w", encoding="utf-8", dir=os.path.dirname(path),
                 delete=False) as file:

@@ -92,6 +92,25 @@ class Met:
                 f"{'s' if self.calls > 1 else ''}, {self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %")
 
 
+def _header(folder):
+    """What a folder's recording.json holds; raises if it is no recording."""
+    path = os.path.join(folder, "recording.json")
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"{path} does not exist; {folder} has "
+            f"{', '.join(sorted(os.listdir(folder))[:4]) or 'no file'}")
+    with open(path, encoding="utf-8") as file:
+        try:
+            found = json.load(file)
+        except ValueError:
+            found = None
+    if not isinstance(found, dict) or \
+            found.get("dfgnn_recording") != _FORMAT:
+        raise InvalidError(f"{path}: found no recording of format "
+                           f"{_FORMAT}, which Recording.save() writes")
+    return found
+
+
 class Recording:
     """The problems that a step met, those that cost most first: ``problems``,
     a list of :class:`Met`."""
@@ -124,9 +143,12 @@ class Recording:
 
     def save(self, folder):
         """Writes the problems and their graphs into a folder, which
-        Recording.load() and ``dfgnn-tune run --recorded`` take."""
+        Recording.load() and ``dfgnn-tune run --recorded`` take. It may be
+        new, empty or hold a recording, which is replaced."""
         folder = os.fspath(folder)
         os.makedirs(folder, exist_ok=True)
+        if os.listdir(folder):
+            _header(folder)
         graphs, place = [], {}
         for k, (handle, device, name) in enumerate(self._graphs()):
             place[id(handle)] = k
@@ -148,13 +170,7 @@ class Recording:
     def load(cls, folder, device="cpu"):
         """The Recording of a folder, with its graphs on a device."""
         folder, device = os.fspath(folder), torch.device(device)
-        path = os.path.join(folder, "recording.json")
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        if not isinstance(found, dict) or \
-                found.get("dfgnn_recording") != _FORMAT:
-            raise InvalidError(f"{path}: found no recording of format "
-                               f"{_FORMAT}, which Recording.save() writes")
+        found = _header(folder)
         graphs = []
         for one in found["graphs"]:
             graph = read(os.path.join(folder, one["file"]),

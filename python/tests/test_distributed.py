@@ -230,6 +230,21 @@ def test_a_part_of_impossible_counts_and_types_is_refused(tmp_path):
             Part.load(tmp_path / "bad.npz")
 
 
+def test_a_part_replaces_a_part_and_no_other_file(tmp_path):
+    parts = partition(edges_of(), 2, num_nodes=60)
+    parts.save(tmp_path)
+    parts.save(tmp_path)
+    path = tmp_path / "part-0-of-2.npz"
+    path.write_bytes(b"")
+    parts.part(0).save(path)
+    numpy.savez(path, part=numpy.arange(7), features=numpy.zeros((3, 4)))
+    there = path.read_bytes()
+    with pytest.raises(ValueError, match="not a part of a graph .*part.npy"):
+        parts.save(tmp_path)
+    assert path.read_bytes() == there
+    assert len(os.listdir(tmp_path)) == 2
+
+
 def test_one_rank_needs_no_process_group(tmp_path):
     edges = edges_of()
     partition(edges, 1, num_nodes=60).save(tmp_path)

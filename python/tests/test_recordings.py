@@ -131,6 +131,23 @@ def test_a_recording_is_saved_and_tuned_elsewhere(tmp_path):
     assert all(variant.startswith("cpu.") for variant in text.split())
 
 
+def test_a_recording_replaces_a_recording_and_no_other_file(tmp_path):
+    recording = dfgnn.record(model(), torch.randn(40, 8, requires_grad=True),
+                             EDGES)
+    for _ in range(2):
+        recording.save(tmp_path / "step")
+    assert len(dfgnn.Recording.load(tmp_path / "step").problems) == \
+        len(recording.problems)
+    (tmp_path / "graph-0.npz").write_text("my thesis")
+    with pytest.raises(FileNotFoundError, match="graph-0.npz"):
+        recording.save(tmp_path)
+    (tmp_path / "recording.json").write_text("my thesis, too")
+    with pytest.raises(dfgnn.InvalidError, match="found no recording"):
+        recording.save(tmp_path)
+    assert (tmp_path / "graph-0.npz").read_text() == "my thesis"
+    assert (tmp_path / "recording.json").read_text() == "my thesis, too"
+
+
 def test_a_folder_without_a_recording_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="recording.json"):
         dfgnn.Recording.load(tmp_path)

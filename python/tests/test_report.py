@@ -33,6 +33,22 @@ def test_a_report_is_a_page_that_notebooks_show(tmp_path):
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page.html
 
 
+def test_a_page_replaces_a_page_and_no_other_file(tmp_path):
+    page = dfgnn.report(store="")
+    path = tmp_path / "page.html"
+    for there in ("", page.html[:200]):
+        path.write_text(there)
+        page.save(path)
+        assert path.read_text(encoding="utf-8") == page.html
+    for there in ("my thesis", "<!DOCTYPE html><p>my own page"):
+        path.write_text(there)
+        with pytest.raises(dfgnn.InvalidError, match="begins with b'" +
+                           there[:5]):
+            page.save(path)
+        assert path.read_text() == there
+    assert sorted(os.listdir(tmp_path)) == ["page.html"]
+
+
 def test_the_same_rows_give_the_same_page():
     assert dfgnn.report(store="").html == dfgnn.report(store="").html
 

@@ -130,6 +130,14 @@ says "thesis.txt: a file that is not a tuning store is there"
 ended 1 dfgnn-tune compile "$small" --arch sm_90 --dim 8 \
   --pack "$work/thesis.txt" -q
 says "thesis.txt: a file that is not a pack of kernels is there"
+for command in report export; do
+  ended 1 dfgnn-tune $command --store "$store" -o "$work/thesis.txt"
+  says "is there, and is not replaced by one: it begins with 'my thesis.'"
+  ended 1 dfgnn-tune $command --store "$store" -o "$store"
+  says "it begins with 'SQLite format 3"
+done
+ended 2 dfgnn-graph convert "$small" "$work/thesis.txt"
+says "thesis.txt: a file that is not a list of edges is there"
 ended 0 env DFGNN_KERNEL_CACHE="$work/thesis.txt" dfgnn-tune info --device cpu
 [ "$(cat "$work/thesis.txt")" = "my thesis" ] || fail "the thesis is gone"
 

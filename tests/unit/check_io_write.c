@@ -24,6 +24,28 @@ START_TEST(what_is_written_reads_back) {
 }
 END_TEST
 
+START_TEST(a_file_of_another_kind_is_not_replaced) {
+  static const char *const names[] = {"a.npz",      "a.mtx",    "a.mtx.gz",
+                                      "a.graph",    "a.txt",    "a.txt.gz",
+                                      "a.graph.gz", "a.csv.gz", "a.tsv"};
+  const int32_t o[] = {0, 1, 3, 4, 4}, i[] = {1, 0, 2, 1};
+  dfgnn_csr csr = csr32(4, 4, o, i);
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    const char *path = put_text(names[k], "my thesis");
+    ck_fails(dfgnn_csr_write(&csr, path), DFGNN_ERROR_INVALID,
+             "is not replaced by one: it begins with 'my thesis'");
+    char text[16] = "";
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(fgets(text, sizeof text, file));
+    fclose(file);
+    ck_assert_str_eq(text, "my thesis");
+    put_text(names[k], "");
+    same_after(&csr, names[k]);
+    same_after(&csr, names[k]);
+  }
+}
+END_TEST
+
 START_TEST(rectangular_graphs_read_back) {
   dfgnn_csr csr = csr32(4, 9, offsets, indices);
   same_after(&csr, "a.npz");
@@ -115,7 +137,7 @@ END_TEST
 
 START_TEST(a_write_replaces_the_old_file) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
-  const char *path = put_text("a.mtx", "old");
+  const char *path = put_text("a.mtx", "%%MatrixMarket old");
   ck_ok(dfgnn_csr_write(&csr, path));
   ck_assert_int_eq(count_files(), 1);
   reads_as(path, 4, "0 3||2|");
@@ -154,6 +176,7 @@ END_TEST
 int main(void) {
   const TTest *const tests[] = {what_is_written_reads_back,
                                 rectangular_graphs_read_back,
+                                a_file_of_another_kind_is_not_replaced,
                                 undirected_graphs_read_back_from_metis,
                                 empty_graphs_read_back,
                                 wide_arrays_read_back,

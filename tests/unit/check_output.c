@@ -13,8 +13,10 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/output.h"
+#include "base/xz.h"
 #include "tests/unit/fixture.h"
 
 static char folder[64], name[128], other[128];
@@ -57,8 +59,10 @@ static void has_entries(int count) {
   ck_assert_int_eq(system(command), 0);
 }
 
+static const dfgnn_output_kind any = {.name = "a file", .mark = {{0, ""}}};
+
 static dfgnn_status write_text(const char *path, const char *text) {
-  return dfgnn__write_bytes(path, NULL, text, strlen(text));
+  return dfgnn__write_bytes(path, &any, text, strlen(text));
 }
 
 START_TEST(a_file_is_made_or_replaced_whole) {
@@ -87,7 +91,7 @@ static dfgnn_status fails_half_way(const void *data, const char *path,
 
 START_TEST(what_fails_leaves_the_old_file_and_no_other) {
   put(name, "old");
-  ck_assert_int_eq(dfgnn__write_whole(name, NULL, fails_half_way, NULL),
+  ck_assert_int_eq(dfgnn__write_whole(name, &any, fails_half_way, NULL),
                    DFGNN_ERROR_MEMORY);
   holds(name, "old");
   has_entries(1);
@@ -178,22 +182,57 @@ END_TEST
 
 START_TEST(a_file_of_another_kind_is_not_replaced) {
   const dfgnn_output_kind kind = {.name = "a tuning store",
-                                  .mark = {{4, "dfgn"},
-                                           {0, "\xfd"
-                                               "7z"}}};
-  put(name, "my thesis");
+                                  .mark = {{4, "dfgn"}, {0, "store"}}};
+  static const char *const others[] = {"my\nthesis", "0000dfg", "xdfgn"};
+  for (int i = 0; i < 3; i++) {
+    put(name, others[i]);
+    ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
+             "not a tuning store is there");
+    holds(name, others[i]);
+  }
+  put(name, others[0]);
   ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
-           "not a tuning store");
-  holds(name, "my thesis");
-  static const char *const fine[] = {"", "0000dfgn",
-                                     "\xfd"
-                                     "7z"};
+           "begins with 'my.thesis'; remove it");
+  static const char *const fine[] = {"", "0000dfgn", "store of old"};
   for (int i = 0; i < 3; i++) {
     put(name, fine[i]);
     ck_ok(dfgnn__write_bytes(name, &kind, "new", 3));
     holds(name, "new");
   }
   has_entries(1);
+}
+END_TEST
+
+/* Writes text packed by gzip or xz. */
+static void put_packed(int xz, const char *text) {
+  put(name, text);
+  if (xz) {
+    ck_ok(dfgnn__xz_file(name, name));
+    return;
+  }
+  gzFile file = gzopen(name, "wb");
+  ck_assert_int_eq(gzwrite(file, text, (unsigned)strlen(text)),
+                   (int)strlen(text));
+  ck_assert_int_eq(gzclose(file), Z_OK);
+}
+
+START_TEST(what_is_packed_is_known_by_what_it_holds) {
+  const dfgnn_output_kind kind = {.name = "a pack", .mark = {{2, "dfnk"}}};
+  for (int xz = 0; xz < 1 + dfgnn__xz_available(); xz++) {
+    put_packed(xz, "00dfnk and more");
+    ck_ok(dfgnn__write_bytes(name, &kind, "new", 3));
+    holds(name, "new");
+    put_packed(xz, "my thesis");
+    ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
+             "not a pack is there");
+    put_packed(xz, "");
+    ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
+             "not a pack is there");
+  }
+  put(name, "\xfd"
+            "7zXZ"); /* the rest is missing */
+  ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
+           "not a pack is there");
 }
 END_TEST
 
@@ -209,6 +248,7 @@ int main(void) {
   tcase_add_test(tests, an_open_file_is_written_where_it_stands);
   tcase_add_test(tests, all_else_is_refused);
   tcase_add_test(tests, a_file_of_another_kind_is_not_replaced);
+  tcase_add_test(tests, what_is_packed_is_known_by_what_it_holds);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

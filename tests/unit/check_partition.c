@@ -203,6 +203,29 @@ START_TEST(a_part_that_cannot_be_is_not_written) {
 }
 END_TEST
 
+START_TEST(a_part_replaces_a_part_and_no_other_archive) {
+  char path[] = "/tmp/dfgnn-part-XXXXXX.npz";
+  int fd = mkstemps(path, 4);
+  ck_assert_int_ge(fd, 0);
+  close(fd);
+  dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
+  int32_t owner[60] = {0};
+  dfgnn_part *part;
+  ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
+  ck_ok(dfgnn_part_write(part, path)); /* over an empty file */
+  ck_ok(dfgnn_part_write(part, path));
+  ck_fails(dfgnn_csr_write(csr, path), DFGNN_ERROR_INVALID,
+           "not a matrix in an .npz archive is there");
+  unlink(path);
+  ck_ok(dfgnn_csr_write(csr, path));
+  ck_fails(dfgnn_part_write(part, path), DFGNN_ERROR_INVALID,
+           "not a part of a graph is there");
+  unlink(path);
+  dfgnn_part_free(part);
+  dfgnn_csr_free(csr);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("partition");
   TCase *tests = tcase_create("partition");
@@ -213,6 +236,7 @@ int main(void) {
   tcase_add_test(tests, the_fingerprint_is_the_signature_s);
   tcase_add_test(tests, mistakes_are_named);
   tcase_add_test(tests, a_part_that_cannot_be_is_not_written);
+  tcase_add_test(tests, a_part_replaces_a_part_and_no_other_archive);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
 }

@@ -41,9 +41,20 @@ class Part(namedtuple("Part", _HEAD + _ARRAYS)):
     __slots__ = ()
 
     def save(self, path):
-        """Writes the part as .npz."""
-        head = numpy.array([FORMAT, *self[:len(_HEAD)]], dtype=numpy.int64)
-        numpy.savez(path, part=head, **{n: getattr(self, n) for n in _ARRAYS})
+        """Writes the part as .npz, whole or not at all. Of files that are
+        there, only a part and an empty one are replaced."""
+        array = {name: numpy.ascontiguousarray(
+            getattr(self, name),
+            numpy.int32 if name == "index" else numpy.int64)
+            for name in _ARRAYS}
+        at = {name: array[name].ctypes.data for name in _ARRAYS}
+        part = _abi.Part(
+            parts=self.parts, rank=self.rank, total_nodes=self.total_nodes,
+            total_edges=self.total_edges, nodes=len(self.node),
+            halo=len(self.halo), edges=len(self.index),
+            sends=len(self.send_row), fingerprint=self.fingerprint,
+            digest=self.digest, halo_node=at.pop("halo"), **at)
+        check(library().dfgnn_part_write(ctypes.byref(part), os.fsencode(path)))
 
     @classmethod
     def load(cls, path):
