@@ -1,37 +1,54 @@
 """Times the package's overhead over the C call, on the host.
 
-    PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
+    OMP_NUM_THREADS=1 PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 bench/python_overhead.py
 
-times a graph of two nodes, where the kernels do next to nothing: the same
-attention by dfgnn_execute on filled-in arguments, by dfgnn.gt_attention, and
-forward with backward.  It prints microseconds, the least of many batches, since
-other work only adds to them.  --json prints them as an array of one object.
+Two tables, of graphs so small that the kernels do next to nothing:
+
+- an attention over two nodes, by dfgnn_execute on filled-in arguments, by
+  dfgnn.gt_attention, and forward with backward;
+- layers of 64 features (attention of 4 heads) over 10 nodes and 30 edges,
+  forward and backward: PyG's, and the same layer after dfgnn.accelerate.
+
+It prints microseconds, the least of many batches that run in turns, since
+other work only adds to them.  --json prints an array of one object,
+whose `layers` has a row for each layer.
 """
 
 import argparse
+import copy
 import ctypes
 import json
+import os
 import time
 
 import torch
 
 import dfgnn
 from dfgnn import _execute
-from dfgnn.functional import _settings
+from dfgnn._attend import settings_of
+
+NODES, EDGES, WIDTH, HEADS = 10, 30, 64, 4
 
 
-def measure(function, batches=60, calls=100):
-    for _ in range(calls):
-        function()
-    found = []
-    for _ in range(batches):
-        start = time.perf_counter_ns()
-        for _ in range(calls):
+def least(functions, batches, calls):
+    """The microseconds of a call of each function, the least of its batches;
+    the functions take turns."""
+    for function in functions:
+        for _ in range(min(calls, 20)):
             function()
-        found.append((time.perf_counter_ns() - start) / calls / 1e3)
-    return min(found)
+    found = [float("inf")] * len(functions)
+    for _ in range(batches):
+        for number, function in enumerate(functions):
+            start = time.perf_counter_ns()
+            for _ in range(calls):
+                function()
+            spent = (time.perf_counter_ns() - start) / calls / 1e3
+            found[number] = min(found[number], spent)
+    return found
 
+
+# ---- two nodes --------------------------------------------------------------
 
 class Trivial(torch.autograd.Function):
     """A function of three inputs that does nothing: torch's own time."""
@@ -48,18 +65,13 @@ class Trivial(torch.autograd.Function):
                 torch.empty_like(value))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    device = torch.device(options.device)
-    torch.set_num_threads(1)
+def two_nodes(device, batches, calls):
+    """Microseconds of an attention over two nodes, by way of calling it."""
     edges = torch.tensor([[0, 1], [1, 0]], device=device)
     graph = dfgnn.as_graph(edges, 2)
     query, key, value = (torch.randn(2, 2, 8, device=device)
                          for _ in range(3))
-    settings = _settings(query, 8 ** -0.5, 0.2, 0.0, False)
+    settings = settings_of(query, 8 ** -0.5, 0.2, 0.0, False)
     plan = _execute.recipe(graph, "gt", (query, key, value), None,
                            settings).plan(graph, False)
     out = torch.empty_like(query)
@@ -76,36 +88,99 @@ def main():
     leaves = [t.clone().requires_grad_() for t in (query, key, value)]
     grad = torch.randn_like(query)
 
-    def both():
-        torch.autograd.grad(dfgnn.gt_attention(graph, *leaves), leaves, grad)
+    ways = {
+        "execute_us": lambda: plan.execute(plan.pointer, address, workspace,
+                                           stream),
+        "forward_us": lambda: dfgnn.gt_attention(graph, query, key, value),
+        "both_us": lambda: torch.autograd.grad(
+            dfgnn.gt_attention(graph, *leaves), leaves, grad),
+        "autograd_us": lambda: torch.autograd.grad(
+            Trivial.apply(*leaves), leaves, grad)}
+    row = dict(zip(ways, least(list(ways.values()), batches, calls)))
+    row["forward_over_us"] = row["forward_us"] - row["execute_us"]
+    row["both_over_us"] = row["both_us"] - 2 * row["execute_us"]
+    return row
 
-    def trivial():
-        torch.autograd.grad(Trivial.apply(*leaves), leaves, grad)
 
-    base = measure(lambda: plan.execute(plan.pointer, address, workspace,
-                                        stream))
-    forward = measure(lambda: dfgnn.gt_attention(graph, query, key, value))
-    gradient = measure(both, calls=50)
-    autograd = measure(trivial, calls=50)
+# ---- layers -----------------------------------------------------------------
+
+def make_layers():
+    """By name, PyG's layers."""
+    import torch_geometric.nn as pyg
+    return {
+        "GATConv": pyg.GATConv(WIDTH, WIDTH // HEADS, HEADS),
+        "TransformerConv": pyg.TransformerConv(WIDTH, WIDTH // HEADS, HEADS),
+        "SAGEConv": pyg.SAGEConv(WIDTH, WIDTH),
+        "GCNConv": pyg.GCNConv(WIDTH, WIDTH),
+        "GINConv": pyg.GINConv(torch.nn.Linear(WIDTH, WIDTH))}
+
+
+def step_of(layer, x, edge_index, grad):
+    """A function that runs a layer forward and backward, with gradients of x
+    and of the parameters."""
+    leaves = [x, *layer.parameters()]
+
+    def step():
+        torch.autograd.grad(layer(x, edge_index), leaves, grad)
+    return step
+
+
+def layer_rows(device, batches, calls):
+    """A row of microseconds for each layer: PyG's, and after accelerate."""
+    torch.manual_seed(0)
+    edge_index = torch.randint(NODES, (2, EDGES), device=device)
+    x = torch.randn(NODES, WIDTH, device=device, requires_grad=True)
+    grad = torch.randn(NODES, WIDTH, device=device)
+    rows = []
+    for name, plain in make_layers().items():
+        plain = plain.to(device)
+        fast = copy.deepcopy(plain)
+        assert dfgnn.accelerate(fast).served, name
+        pyg, ours = least([step_of(layer, x, edge_index, grad)
+                           for layer in (plain, fast)], batches, calls)
+        rows.append({"layer": name, "pyg_us": pyg, "dfgnn_us": ours})
+    return rows
+
+
+def show(found):
+    print(f"torch {found['torch']}, {found['device']}, load "
+          f"{found['load']:.1f}")
+    print(f"dfgnn_execute by ctypes      {found['execute_us']:6.1f} us")
+    print(f"dfgnn.gt_attention           {found['forward_us']:6.1f} us, "
+          f"{found['forward_over_us']:.1f} over the call")
+    print(f"forward and backward         {found['both_us']:6.1f} us, "
+          f"{found['both_over_us']:.1f} over two calls")
+    print(f"a function that does nothing {found['autograd_us']:6.1f} us, "
+          "both ways")
+    print("\n| layer, forward and backward | PyG, us | accelerated, us | PyG "
+          "over ours |\n|---|---|---|---|")
+    for row in found["layers"]:
+        print(f"| {row['layer']} | {row['pyg_us']:.0f} "
+              f"| {row['dfgnn_us']:.0f} "
+              f"| {row['pyg_us'] / row['dfgnn_us']:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--calls", type=int, default=50,
+                        help="calls of a batch")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    torch.set_num_threads(1)
+    name = "cpu"
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    found = {"device": name, "torch": torch.__version__,
+             "version": dfgnn.version(), "load": os.getloadavg()[0],
+             **two_nodes(device, options.batches, options.calls),
+             "layers": layer_rows(device, options.batches, options.calls)}
     if options.json:
-        name = "cpu"
-        if device.type == "cuda":
-            name = torch.cuda.get_device_name(device)
-        print(json.dumps([{
-            "device": name, "torch": torch.__version__,
-            "version": dfgnn.version(), "execute_us": base,
-            "forward_us": forward, "forward_over_us": forward - base,
-            "both_us": gradient, "both_over_us": gradient - 2 * base,
-            "autograd_us": autograd}],
-            indent=1))
-        return
-    print(f"torch {torch.__version__}, {device.type}")
-    print(f"dfgnn_execute by ctypes      {base:6.1f} us")
-    print(f"dfgnn.gt_attention           {forward:6.1f} us, "
-          f"{forward - base:.1f} over the call")
-    print(f"forward and backward         {gradient:6.1f} us, "
-          f"{gradient - 2 * base:.1f} over two calls")
-    print(f"a function that does nothing {autograd:6.1f} us, both ways")
+        print(json.dumps([found], indent=1))
+    else:
+        show(found)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,156 @@
+"""Every benchmark in Python is imported and runs one small step."""
+
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy
+import pytest
+import torch
+
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                     "bench")
+RESULTS = os.path.join(BENCH, "results", "h200")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """A function that runs a benchmark of bench/ with arguments, as a script;
+    it returns what the benchmark prints."""
+    monkeypatch.syspath_prepend(BENCH)
+    threads = torch.get_num_threads()
+
+    def run(name, *arguments, **constants):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        sys.modules.pop(name, None)  # some do their work as they are imported
+        module = importlib.import_module(name)
+        for constant, value in constants.items():
+            monkeypatch.setattr(module, constant, value)
+        if hasattr(module, "main"):
+            assert not module.main()
+        return capsys.readouterr().out
+    yield run
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A file of a graph of six nodes, two graphs of a batch."""
+    path = str(tmp_path / "tiny.npz")
+    numpy.savez(path, shape=[6, 6], indptr=numpy.array([0, 2, 3, 4, 5, 6, 8]),
+                indices=numpy.array([1, 2, 0, 1, 4, 3, 4, 5]),
+                graph_ptr=numpy.array([0, 3, 6]))
+    return path
+
+
+def test_overhead(run):
+    row, = json.loads(run("python_overhead", "--json", "--batches", 1,
+                          "--calls", 1))
+    assert min(row[k] for k in row if k.endswith("_us")
+               and "over" not in k) > 0
+    assert [r["layer"] for r in row["layers"]] == [
+        "GATConv", "TransformerConv", "SAGEConv", "GCNConv", "GINConv"]
+    assert all(r["pyg_us"] > 0 and r["dfgnn_us"] > 0 for r in row["layers"])
+
+
+def test_overhead_as_text(run):
+    text = run("python_overhead", "--batches", 1, "--calls", 1)
+    assert "dfgnn.gt_attention" in text and "| GINConv |" in text
+
+
+def test_accelerated_models(run):
+    row, = json.loads(run("python_accelerate", "--device", "cpu", "--models",
+                          "gcn", "--scale", 0.02, "--rounds", 1))
+    assert row["swapped"] == 2 and row["difference"] < 1e-4
+
+
+def test_layers_with_edge_features(run, graph):
+    rows = json.loads(run("python_edges", "--commit", "none", graph))
+    assert len(rows) == 8 and all(r["speedup"] > 0 for r in rows)
+
+
+def test_layers(run, graph, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_layers", "--device", "cpu", "--layers", "GCNConv,PNA",
+        "--dim", 8, "--seconds", 0, "--commit", "none", "-o", out, graph)
+    rows = json.loads(out.read_text())
+    assert [r["status"] for r in rows] == ["ok"] * 4, rows
+    assert "GCNConv" in run("python_layers", "--table", out)
+
+
+def test_messages(run):
+    text = run("python_messages",
+               CASES=[("gine", (6, 12, 3), 8, 4), ("gated", (6, 12, 0), 8,
+                                                   None)])
+    assert text.count("both_dfgnn") == 2, text
+
+
+def test_steps_of_sampled_blocks(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_minibatch", "--layers", "SAGEConv", "--seeds", 4,
+        "--features", 8, "--hidden", 8, "--heads", 2, "--batches", 1,
+        "--warmup", 1, "--rounds", 1, "--turns", 1, "-o", out)
+    rows = json.loads(out.read_text())
+    assert [r["given"] for r in rows] == ["edge_index", "trusted", "known"]
+    assert "SAGEConv" in run("python_minibatch", "--table", out)
+
+
+def test_training_steps(run):
+    text = run("python_steps", "--device", "cpu", "--models",
+               "mnist_transformer", "--ways", "eager,captured", "--scale",
+               0.01, "--seconds", 0)
+    assert "| mnist_transformer |" in text
+
+
+def test_layers_of_torch_operators(run, graph):
+    rows = json.loads(run("torch_cpu", "--dim", 8, "--seconds", 0, "--op",
+                          "gt,agnn,gat,gatv2,spmm-sum,reduce-max", graph))
+    assert [r["status"] for r in rows] == ["ok"] * 6
+
+
+def test_tables_and_figures_of_models(run, tmp_path):
+    judged = [os.path.join(RESULTS, f"model_judge_{name}.json")
+              for name in ("sums", "attention_forward")]
+    assert run("regret_table", *judged).count("|") > 40
+    assert run("regret_graphs", *judged).count("<polyline") == 4
+    rows = [dict(r, distance=0.1 * n, nearest=1.2, model=1.1, race=1.0)
+            for r in json.load(open(judged[0])) if r.get("graph")
+            for n in range(2)]
+    assert rows
+    path = tmp_path / "judged.json"
+    path.write_text(json.dumps(rows))
+    assert run("regret_distance", path).startswith("<svg")
+
+
+def test_the_cost_model_of_several_gpus(run):
+    folder = os.path.join(BENCH, "results", "h200x2")
+    assert "papers100M" in run("distributed_model", folder)
+
+
+def test_ranks(tmp_path):
+    """In a process of its own, which ends with its process group."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = dict(os.environ, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0",
+                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    done = subprocess.run(
+        [sys.executable, os.path.join(BENCH, "distributed.py"), "--graphs",
+         "preset=arxiv,scale=0.002", "--problems", "gt:2x8", "--rounds", "1",
+         "--work", str(tmp_path)], env=environment, text=True,
+        capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["ranks_ms"] > 0
+
+
+def test_every_benchmark_is_run():
+    """A new benchmark needs a test here."""
+    with open(__file__) as file:
+        text = file.read()
+    names = [name[:-3] for name in os.listdir(BENCH) if name.endswith(".py")]
+    assert names
+    assert not [name for name in names if f'"{name}"' not in text
+                and f'"{name}.py"' not in text]
