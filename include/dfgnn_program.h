@@ -60,6 +60,9 @@ typedef struct dfgnn_edge_value {
   dfgnn_edge_role role;
   int of;
   int kept; /* 1: an output for gradients, to be F32 (F64 for F64) always */
+  char argument[DFGNN_EDGE_NAME]; /* the members of dfgnn_args that it is where
+                                   * the program is an operator, "key value" if
+                                   * it is two; "": none */
 } dfgnn_edge_value;
 
 #define DFGNN_EDGE_VALUE_INIT DFGNN_INIT(dfgnn_edge_value)
@@ -85,16 +88,36 @@ DFGNN_API dfgnn_status dfgnn_edge_program_walks(
 
 /* Inputs and outputs by number; count is 0 if program is none.  The caller sets
  * value->struct_size. */
-DFGNN_API int
-dfgnn_edge_program_input_count(const dfgnn_edge_program *program);
+DFGNN_API int dfgnn_edge_program_input_count(const dfgnn_edge_program *program);
 DFGNN_API int
 dfgnn_edge_program_output_count(const dfgnn_edge_program *program);
-DFGNN_API dfgnn_status
-dfgnn_edge_program_input(dfgnn_edge_value *value,
-                         const dfgnn_edge_program *program, int i);
-DFGNN_API dfgnn_status
-dfgnn_edge_program_output(dfgnn_edge_value *value,
-                          const dfgnn_edge_program *program, int i);
+DFGNN_API dfgnn_status dfgnn_edge_program_input(
+    dfgnn_edge_value *value, const dfgnn_edge_program *program, int i);
+DFGNN_API dfgnn_status dfgnn_edge_program_output(
+    dfgnn_edge_value *value, const dfgnn_edge_program *program, int i);
+
+/* The operator of the library that a program is: the same formula, whatever the
+ * order of its terms and the names in it.  dfgnn_edge_program_execute then runs
+ * the operator's variants, tuned or chosen as for any problem.
+ * dfgnn_edge_value.argument says what its tensors are to the operator. */
+typedef struct dfgnn_edge_operator {
+  size_t struct_size;
+  int found; /* 0: the program is none of them, and all else is 0 */
+  dfgnn_op op;
+  dfgnn_pass pass; /* BACKWARD: a gradient of a program that is the operator */
+  dfgnn_message message;
+  dfgnn_edge_use edge_use;
+  int64_t heads, dim, edge_dim; /* of a problem; 0: named, tensors give it */
+  double scale, slope;          /* of dfgnn_args; 0: none, or scale depends on
+                                 * a named size */
+  double dropout;               /* 0: none */
+} dfgnn_edge_operator;
+
+#define DFGNN_EDGE_OPERATOR_INIT DFGNN_INIT(dfgnn_edge_operator)
+
+/* The caller sets found->struct_size. */
+DFGNN_API dfgnn_status dfgnn_edge_program_operator(
+    dfgnn_edge_operator *found, const dfgnn_edge_program *program);
 
 /* The program of the gradient of sum(<output, its cotangent>), where output i
  * has a cotangent if outputs[i] (NULL: all have), with respect to each input i
@@ -122,22 +145,24 @@ typedef struct dfgnn_edge_tensor {
   int64_t axes[3];
 } dfgnn_edge_tensor;
 
-/* Computes the outputs, each of which has to be bound.  Sums are of double if
- * any tensor is F64, else of float.  seed: of dropout, the same for a program
+/* Computes the outputs, each of which has to be bound.  A program that is an
+ * operator runs as that, if its tensors have the types that the operator takes
+ * and DFGNN_PROGRAMS is not "own".  Sums are of double if any tensor is F64,
+ * else of float.  seed: of dropout, the same for a program
  * and its gradients.  Results do not depend on the number of threads.
  * DFGNN_ERROR_INVALID names a tensor that is missing, unknown, or of another
  * shape; DFGNN_ERROR_UNSUPPORTED: the graph is on a GPU, or a value has more
  * than 16384 elements. */
-DFGNN_API dfgnn_status dfgnn_edge_program_execute(
-    const dfgnn_edge_program *program, dfgnn_graph *graph,
-    const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
-    void *stream);
+DFGNN_API dfgnn_status
+dfgnn_edge_program_execute(const dfgnn_edge_program *program,
+                           dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
+                           int input_count, const dfgnn_edge_tensor *outputs,
+                           int output_count, uint64_t seed, void *stream);
 
-/* Executes, and compares with an evaluation in double whose error bound is
- * computed beside it: *worst is the largest ratio of an error to its bound, so
- * that 1 or less is right.  Takes memory for every value of every edge.  The
- * output that it is of is *where (may be NULL). */
+/* Executes as a program, and compares with an evaluation in double whose error
+ * bound is computed beside it: *worst is the largest ratio of an error to its
+ * bound, so that 1 or less is right.  Takes memory for every value of every
+ * edge.  The output that it is of is *where (may be NULL). */
 DFGNN_API dfgnn_status dfgnn_edge_program_check(
     double *worst, int *where, const dfgnn_edge_program *program,
     dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,

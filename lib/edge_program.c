@@ -1,5 +1,6 @@
 #include "lib/edge_program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
     dfgnn_edge_program_destroy(made);
     return status;
   }
+  dfgnn__edge_operator_find(made);
   *program = made;
   return DFGNN_OK;
 }
@@ -86,8 +88,19 @@ int dfgnn_edge_program_output_count(const dfgnn_edge_program *program) {
   return dfgnn__check_edge_program(program) ? 0 : program->dag->output_count;
 }
 
+/* The names of the arguments that a port is, with a space between them. */
+static void name_arguments(char *names, const dfgnn_match_port *ports,
+                           int count, int i) {
+  size_t used = 0;
+  for (int k = 0; k < count; k++)
+    if (ports[k].port == i && used < DFGNN_EDGE_NAME)
+      used += (size_t)snprintf(names + used, DFGNN_EDGE_NAME - used, "%s%s",
+                               used ? " " : "", ports[k].argument);
+}
+
 static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
-                             int count, int i) {
+                             int count, int i, const dfgnn_match_port *matched,
+                             int matched_count) {
   if (!value || value->struct_size < sizeof(size_t))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "value is %s",
                        value ? "without its size" : "NULL");
@@ -107,6 +120,7 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
     dfgnn_size size = port->shape[DFGNN_DAG_AXES - port->rank + k];
     full.axes[k] = dfgnn__size_named(size) ? 0 : size.constant;
   }
+  name_arguments(full.argument, matched, matched_count, i);
   memcpy(value, &full,
          value->struct_size < sizeof full ? value->struct_size : sizeof full);
   return DFGNN_OK;
@@ -116,18 +130,22 @@ dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
                                       const dfgnn_edge_program *program,
                                       int i) {
   dfgnn_status status = dfgnn__check_edge_program(program);
-  return status ? status
-                : describe(value, program->dag->inputs,
-                           program->dag->input_count, i);
+  if (status)
+    return status;
+  return describe(value, program->dag->inputs, program->dag->input_count, i,
+                  program->match.inputs,
+                  program->is_operator ? program->match.input_count : 0);
 }
 
 dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
                                        const dfgnn_edge_program *program,
                                        int i) {
   dfgnn_status status = dfgnn__check_edge_program(program);
-  return status ? status
-                : describe(value, program->dag->outputs,
-                           program->dag->output_count, i);
+  if (status)
+    return status;
+  return describe(value, program->dag->outputs, program->dag->output_count, i,
+                  program->match.outputs,
+                  program->is_operator ? program->match.output_count : 0);
 }
 
 typedef dfgnn_status (*derive_function)(dfgnn_dag **, const dfgnn_dag *,
@@ -149,7 +167,11 @@ static dfgnn_status derive(dfgnn_edge_program **made,
   if (!status)
     status = function(&dag, program->dag, outputs ? outputs : all,
                       inputs ? inputs : all);
-  return status ? status : wrap(made, dag);
+  if (!status)
+    status = wrap(made, dag);
+  if (!status && function == dfgnn__dag_gradient)
+    dfgnn__edge_operator_derive(*made, program);
+  return status;
 }
 
 dfgnn_status dfgnn_edge_program_gradient(dfgnn_edge_program **gradient,

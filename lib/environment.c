@@ -16,6 +16,7 @@ static const char *const variables[][2] = {
     {"DFGNN_MODEL", "models that rank variants, FILE:FILE; none: no model"},
     {"DFGNN_EFFORT", "stored, estimate, measure, race or paper"},
     {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
+    {"DFGNN_PROGRAMS", "own: edge programs that are operators run as programs"},
     {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
     {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},
     {"DFGNN_TUNE_BUDGET", "seconds for each problem that effort measure tunes"},

@@ -107,13 +107,13 @@ typedef struct dfgnn_node {
 
 /* The meaning of a gradient's port to the program that it is derived
  * from. */
-typedef enum dfgnn_role {
-  DFGNN_ROLE_OWN,       /* of no gradient's program, or a kept output */
-  DFGNN_ROLE_INPUT,     /* input .of */
-  DFGNN_ROLE_OUTPUT,    /* what output .of was, read again */
-  DFGNN_ROLE_COTANGENT, /* the gradient that comes for output .of */
-  DFGNN_ROLE_GRADIENT   /* the gradient that goes to input .of */
-} dfgnn_role;
+typedef enum dfgnn_port_role {
+  DFGNN_PORT_OWN,       /* of no gradient's program, or a kept output */
+  DFGNN_PORT_INPUT,     /* input .of */
+  DFGNN_PORT_OUTPUT,    /* what output .of was, read again */
+  DFGNN_PORT_COTANGENT, /* the gradient that comes for output .of */
+  DFGNN_PORT_GRADIENT   /* the gradient that goes to input .of */
+} dfgnn_port_role;
 
 /* An input or an output, with its own place and shape: an output's value is
  * spread over them.  rank: the axes that it is declared with, 0 to 3. */
@@ -122,7 +122,7 @@ typedef struct dfgnn_port {
   int32_t node;
   int rank;
   dfgnn_place place; /* never CONST */
-  dfgnn_role role;
+  dfgnn_port_role role;
   int of;
   int kept; /* for the gradient, in the type that sums have */
   dfgnn_size shape[DFGNN_DAG_AXES];

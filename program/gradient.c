@@ -41,7 +41,7 @@ static void add_cotangents(work *w, int32_t *cotangents) {
       continue;
     name_port(dag, &port, "grad_", w->forward->outputs[i].name, dag->inputs,
               dag->input_count);
-    port.role = DFGNN_ROLE_COTANGENT;
+    port.role = DFGNN_PORT_COTANGENT;
     port.of = i;
     cotangents[i] = dfgnn__dag_input(dag, &port);
   }
@@ -60,11 +60,20 @@ static int holds_all(const dfgnn_port *output, const dfgnn_node *node) {
   return same;
 }
 
+/* What an output holds, in another shape perhaps. */
+static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
+  int32_t n = output->node;
+  while (dag->nodes[n].op == DFGNN_NODE_RESHAPE)
+    n = dfgnn__dag_argument(dag, n, 0);
+  return n;
+}
+
 /* Can a gradient read an output in place of what it was made of?  An extreme
  * that was rounded to the type of a tensor equals no edge's value. */
-static int can_read(const dfgnn_port *output, const dfgnn_node *node) {
+static int can_read(const dfgnn_dag *dag, const dfgnn_port *output) {
+  const dfgnn_node *node = &dag->nodes[held(dag, output)];
   int extreme = node->op == DFGNN_NODE_MAX_IN || node->op == DFGNN_NODE_MAX_OUT;
-  return worth_keeping(node) && holds_all(output, node) &&
+  return worth_keeping(node) && holds_all(output, &dag->nodes[output->node]) &&
          (output->kept || !extreme);
 }
 
@@ -89,10 +98,9 @@ static dfgnn_status start(work *w, int outputs_only) {
   w->stops = calloc((size_t)dag->count, 1);
   if (!w->stops)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  for (int i = 0; outputs_only && i < dag->output_count; i++) {
-    int32_t n = dag->outputs[i].node;
-    w->stops[n] |= (uint8_t)can_read(&dag->outputs[i], &dag->nodes[n]);
-  }
+  for (int i = 0; outputs_only && i < dag->output_count; i++)
+    w->stops[held(dag, &dag->outputs[i])] |=
+        (uint8_t)can_read(dag, &dag->outputs[i]);
   for (int32_t n = 0; !outputs_only && n < w->forward_nodes; n++)
     w->stops[n] = (uint8_t)worth_keeping(&dag->nodes[n]);
   w->needed = dfgnn__dag_needed(dag, w->gradients, w->count, w->stops);
@@ -113,21 +121,22 @@ static void add_inputs(work *w, dfgnn_dag *to, int32_t *number) {
     dfgnn_port port = dag->inputs[i];
     if (!w->needed[port.node])
       continue;
-    port.role = DFGNN_ROLE_INPUT;
+    port.role = DFGNN_PORT_INPUT;
     port.of = i;
     number[port.node] = dfgnn__dag_input(to, &port);
   }
   for (int i = 0; i < dag->output_count; i++) {
     const dfgnn_port *output = &dag->outputs[i];
-    if (!w->stops[output->node] || !w->needed[output->node] ||
-        number[output->node] >= 0 ||
-        !can_read(output, &dag->nodes[output->node]))
+    int32_t n = held(dag, output);
+    if (!w->stops[n] || !w->needed[n] || number[n] >= 0 ||
+        !can_read(dag, output))
       continue;
     dfgnn_port port = dfgnn__dag_port(dag, "", output->rank, output->node);
     name_port(to, &port, "", output->name, dag->inputs, dag->input_count);
-    port.role = DFGNN_ROLE_OUTPUT;
+    port.role = DFGNN_PORT_OUTPUT;
     port.of = i;
-    number[output->node] = dfgnn__dag_input(to, &port);
+    number[n] = dfgnn__make_reshape(to, dfgnn__dag_input(to, &port),
+                                    dag->nodes[n].shape);
   }
   for (int i = own; i < dag->input_count; i++)
     if (w->needed[dag->inputs[i].node])
@@ -161,7 +170,7 @@ static void add_outputs(work *w, dfgnn_dag *to, const int32_t *number) {
     name_port(to, &port, "grad_", w->forward->inputs[i].name, to->outputs,
               to->output_count);
     port.node = number[w->gradients[k++]];
-    port.role = DFGNN_ROLE_GRADIENT;
+    port.role = DFGNN_PORT_GRADIENT;
     port.of = i;
     dfgnn__dag_output(to, &port);
   }
@@ -211,11 +220,9 @@ dfgnn_status dfgnn__dag_kept(dfgnn_dag **kept, const dfgnn_dag *forward,
     status = DFGNN_ERROR_MEMORY;
     goto out;
   }
-  for (int i = 0; i < forward->output_count; i++) {
-    int32_t n = to->outputs[i].node;
-    if (can_read(&to->outputs[i], &to->nodes[n]))
-      w.needed[n] = 0;
-  }
+  for (int i = 0; i < forward->output_count; i++)
+    if (can_read(to, &to->outputs[i]))
+      w.needed[held(to, &to->outputs[i])] = 0;
   for (int32_t n = 0, k = 0; n < w.forward_nodes; n++) {
     if (!w.stops[n] || !w.needed[n] || to->output_count == DFGNN_DAG_OUTPUTS)
       continue;

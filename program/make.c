@@ -278,6 +278,9 @@ int32_t dfgnn__make_pow(dfgnn_dag *dag, int32_t a, double exponent) {
     return dfgnn__make_mul(dag, a, a);
   if (is_op(dag, a, DFGNN_NODE_NUMBER))
     return dfgnn__make_number(dag, pow(at(dag, a)->number, exponent));
+  if (is_op(dag, a, DFGNN_NODE_POW) && exponent == -1 &&
+      fabs(at(dag, a)->number) == 0.5) /* 1 / sqrt(x) is rsqrt(x) */
+    return dfgnn__make_pow(dag, arg(dag, a, 0), -at(dag, a)->number);
   return joined(dag, (dfgnn_node){.op = DFGNN_NODE_POW, .number = exponent}, 1,
                 &a);
 }
@@ -472,6 +475,62 @@ static int elements(dfgnn_size *product, const dfgnn_size *shape) {
   return 1;
 }
 
+/* Where each axis of `to` comes from if all that a reshape does is to move axes
+ * of size 1; 0 if it does more. */
+static int is_squeeze(int *where, const dfgnn_size *from,
+                      const dfgnn_size *to) {
+  int taken = 0, next = 0;
+  for (int i = 0; i < AXES; i++) {
+    where[i] = -1;
+    if (dfgnn__size_is(to[i], 1))
+      continue;
+    while (next < AXES && dfgnn__size_is(from[next], 1))
+      next++;
+    if (next == AXES || !dfgnn__size_same(from[next], to[i]))
+      return 0;
+    taken |= 1 << next;
+    where[i] = next++;
+  }
+  while (next < AXES)
+    if (!dfgnn__size_is(from[next++], 1))
+      return 0;
+  for (int i = 0, left = 0; i < AXES; i++) {
+    while (where[i] < 0 && taken >> left & 1)
+      left++;
+    if (where[i] >= 0)
+      continue;
+    where[i] = left;
+    taken |= 1 << left;
+  }
+  return 1;
+}
+
+/* reshape(f(x, y)) = f(reshape(x), reshape(y)) where only axes of size 1 move
+ * and f is of each element: torch's sums drop their axis, and what is computed
+ * of them gets it back later.  -1: it is not so. */
+static int32_t reshape_inside(dfgnn_dag *dag, int32_t n,
+                              const dfgnn_size *shape) {
+  const dfgnn_node node = dag->nodes[n];
+  int where[AXES];
+  int32_t arguments[8];
+  if (!is_squeeze(where, node.shape, shape))
+    return -1;
+  if (node.op == DFGNN_NODE_KEEP)
+    return dfgnn__make_keep(dag, node.index, node.number,
+                            (dfgnn_place)node.place, shape);
+  if (node.op < DFGNN_NODE_ADD || node.count > 8 ||
+      (node.op > DFGNN_NODE_WHERE && !dfgnn__node_reduces(node.op)))
+    return -1;
+  for (int i = 0; i < node.count; i++) {
+    arguments[i] = arg(dag, n, i);
+    dfgnn_size to[AXES];
+    for (int axis = 0; axis < AXES; axis++)
+      to[axis] = at(dag, arguments[i])->shape[where[axis]];
+    arguments[i] = dfgnn__make_reshape(dag, arguments[i], to);
+  }
+  return dfgnn__make_again(dag, &node, arguments);
+}
+
 int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a,
                             const dfgnn_size *shape) {
   const dfgnn_node *from = at(dag, a);
@@ -492,6 +551,9 @@ int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a,
   }
   if (is_op(dag, a, DFGNN_NODE_RESHAPE))
     return dfgnn__make_reshape(dag, arg(dag, a, 0), shape);
+  int32_t inside = reshape_inside(dag, a, shape);
+  if (inside >= 0)
+    return inside;
   dfgnn_node node = {.op = DFGNN_NODE_RESHAPE};
   if (!join(dag, &node, 1, &a))
     return 0;

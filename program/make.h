@@ -6,6 +6,8 @@
  *     features: sum_in(a[dst] f) = a sum_in(f), and sum_in(w dot(a[dst], f)) =
  *     dot(a, sum_in(w f)).  The second finds by itself that
  *     sum_j P_ij <dO_i, v_j> is <dO_i, out_i>;
+ *   - reshapes that move axes of size 1 alone are done to what a value is made
+ *     of, so that sums which drop their axis make the same program;
  *   - sums are not distributed over +, which would hide a sum that is there;
  *   - a sum over edges of what does not vary along them is a multiple by the
  *     degree.

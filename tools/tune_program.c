@@ -80,8 +80,8 @@ static void hand_over(bound *gradient, const bound *forward) {
   for (int i = 0; i < gradient->input_count; i++) {
     const dfgnn_port *port = &gradient->program->dag->inputs[i];
     const dfgnn_edge_tensor *from =
-        port->role == DFGNN_ROLE_INPUT    ? &forward->inputs[port->of]
-        : port->role == DFGNN_ROLE_OUTPUT ? &forward->outputs[port->of]
+        port->role == DFGNN_PORT_INPUT    ? &forward->inputs[port->of]
+        : port->role == DFGNN_PORT_OUTPUT ? &forward->outputs[port->of]
                                           : NULL;
     if (!from)
       continue;
@@ -95,8 +95,8 @@ static void hand_over(bound *gradient, const bound *forward) {
 
 static void take_back(bound *gradient) {
   for (int i = 0; i < gradient->input_count; i++) {
-    dfgnn_role role = gradient->program->dag->inputs[i].role;
-    if (role == DFGNN_ROLE_INPUT || role == DFGNN_ROLE_OUTPUT)
+    dfgnn_port_role role = gradient->program->dag->inputs[i].role;
+    if (role == DFGNN_PORT_INPUT || role == DFGNN_PORT_OUTPUT)
       gradient->inputs[i].data = NULL;
   }
 }

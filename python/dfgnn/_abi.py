@@ -364,6 +364,24 @@ class EdgeValue(Descriptor):
         ("role", c_int),
         ("of", c_int),
         ("kept", c_int),
+        ("argument", c_char * 64),
+    ]
+
+
+class EdgeOperator(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("found", c_int),
+        ("op", c_int),
+        ("pass_", c_int),
+        ("message", c_int),
+        ("edge_use", c_int),
+        ("heads", c_int64),
+        ("dim", c_int64),
+        ("edge_dim", c_int64),
+        ("scale", c_double),
+        ("slope", c_double),
+        ("dropout", c_double),
     ]
 
 
@@ -394,6 +412,8 @@ FUNCTIONS = {
     "dfgnn_edge_program_hash": (c_uint64, [c_void_p]),
     "dfgnn_edge_program_walks": (Status, [POINTER(c_int), POINTER(c_int),
                                           c_void_p]),
+    "dfgnn_edge_program_operator": (Status, [POINTER(EdgeOperator),
+                                             c_void_p]),
     "dfgnn_edge_program_input_count": (c_int, [c_void_p]),
     "dfgnn_edge_program_output_count": (c_int, [c_void_p]),
     "dfgnn_edge_program_input": (Status, [POINTER(EdgeValue), c_void_p,

@@ -23,6 +23,7 @@ class Port:
         self.name = value.name.decode()
         self.place, self.role, self.of = value.place, value.role, value.of
         self.kept = bool(value.kept)
+        self.arguments = value.argument.decode().split()
         self.shape = tuple(value.axes[:value.rank])
 
     def rows(self, graph):
@@ -70,6 +71,14 @@ class Program:
         check(library().dfgnn_edge_program_walks(
             ctypes.byref(rows), ctypes.byref(columns), self.pointer))
         return rows.value, columns.value
+
+    def operator(self):
+        """The operator that the program is, as an _abi.EdgeOperator, or None;
+        a port's .arguments are what it is to the operator, "query"."""
+        found = _abi.EdgeOperator()
+        check(library().dfgnn_edge_program_operator(ctypes.byref(found),
+                                                    self.pointer))
+        return found if found.found else None
 
     def _derive(self, function, outputs, inputs):
         key = function.__name__, outputs, inputs

@@ -257,9 +257,9 @@ START_TEST(the_gradient_of_attention_reads_what_was_kept) {
              "       grad_b = t4\n");
   const dfgnn_port *kept_input = &gradient->inputs[6];
   ck_assert_str_eq(kept_input->name, "kept_0");
-  ck_assert_int_eq(kept_input->role, DFGNN_ROLE_OUTPUT);
+  ck_assert_int_eq(kept_input->role, DFGNN_PORT_OUTPUT);
   ck_assert_int_eq(kept_input->of, 1);
-  ck_assert_int_eq(gradient->outputs[3].role, DFGNN_ROLE_GRADIENT);
+  ck_assert_int_eq(gradient->outputs[3].role, DFGNN_PORT_GRADIENT);
   dfgnn__dag_free(gradient);
   dfgnn__dag_free(kept);
   dfgnn__dag_free(forward);

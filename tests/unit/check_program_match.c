@@ -1,0 +1,398 @@
+/* Programs that are operators of the library, and programs that nearly are. */
+#include "program/match.h"
+#include "tests/common/programs.h"
+
+typedef struct expected {
+  const char *text;
+  dfgnn_op op;
+  const char *arguments; /* of the inputs in order */
+  const char *outputs;
+  double scale, slope, dropout;
+  int64_t edge_dim;
+  dfgnn_edge_use edge_use;
+  dfgnn_message message;
+} expected;
+
+/* Attention as its users write it: names, order and axes of size 1 differ. */
+static const expected operators[] = {
+    {.text = "dst q[2,8]; src k[2,8], v[2,8]\n"
+             "out = sum_in(softmax_in(0.35 * sum(k * q)) * v)",
+     .op = DFGNN_OP_GT,
+     .arguments = "query,key,value",
+     .scale = 0.35},
+    {.text = "dst q[8]; src k[8]\n"
+             "out = sum_in(k * softmax_in(dot(q, k)))",
+     .op = DFGNN_OP_GT,
+     .arguments = "query,key value",
+     .scale = 1},
+    {.text = "dst a[2,8]; src b[2,8], c[2,8]; edge d[2,8], w[2,1]\n"
+             "s = w + sum((d + b) * a) / 4\n"
+             "return o = sum_in((d + c) * dropout(softmax_in(s), 0.2)),\n"
+             "  l = logsumexp_in(s)",
+     .op = DFGNN_OP_GT,
+     .arguments = "query,key,value,edge_attr,bias",
+     .outputs = "out,lse",
+     .scale = 0.25,
+     .dropout = 0.2,
+     .edge_dim = DFGNN_EDGE_PROJECTED},
+    /* sums that drop their axis, as torch's do */
+    {.text = "dst q[4,8]; src k[4,8], v[4,8]; edge e[4,8]\n"
+             "s = reshape(sum(q * (k + e)), [4]) * 0.5\n"
+             "out = sum_in(reshape(softmax_in(s), [4,1]) * v)",
+     .op = DFGNN_OP_GT,
+     .arguments = "query,key,value,edge_attr",
+     .scale = 0.5,
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .edge_use = DFGNN_EDGE_KEYS},
+    {.text = "dst q[16]; src k[16], v[2,8]; edge e[3]; param W[16,3], b[16]\n"
+             "x = reshape(linear(e, W, b), [2,8])\n"
+             "w = softmax_in(sum(reshape(q, [2,8]) * reshape(k, [2,8])) * .3)\n"
+             "return out = reshape(sum_in(w * (v + x)), [16]), w = w",
+     .op = DFGNN_OP_GT,
+     .arguments = "query,key,value,edge_attr,edge_weight,edge_bias",
+     .outputs = "out,weights",
+     .scale = 0.3,
+     .edge_dim = 3,
+     .edge_use = DFGNN_EDGE_VALUES},
+    {.text = "dst x[2,5]; src y[2,5]; param a[2,5]\n"
+             "out = sum_in(softmax_in(dot(a, leaky_relu(y + x, .1))) * y)",
+     .op = DFGNN_OP_GATV2,
+     .arguments = "query,value,att",
+     .slope = 0.1},
+    {.text = "dst x[5]; src y[5]; edge e[4]; param a[5], W[5,4]\n"
+             "h = leaky_relu(y + (linear(e, W) + x), .1)\n"
+             "out = sum_in(softmax_in(dot(h, a)) * y)",
+     .op = DFGNN_OP_GATV2,
+     .arguments = "query,value,edge_attr,att,edge_weight",
+     .slope = 0.1,
+     .edge_dim = 4},
+    {.text = "dst a[3,1]; src b[3,1], h[3,4]; edge c[3,1]\n"
+             "out = sum_in(softmax_in(leaky_relu(a + b + c, 0.3)) * h)",
+     .op = DFGNN_OP_GAT,
+     .arguments = "score_dst,score_src,value,score_edge",
+     .slope = 0.3,
+     .edge_dim = DFGNN_EDGE_PROJECTED},
+    {.text = "dst a[3]; src b[3], h[3,4]\n"
+             "w = softmax_in(leaky_relu(a + b, 0.3))\n"
+             "out = sum_in(reshape(w, [3,1]) * h)",
+     .op = DFGNN_OP_GAT,
+     .arguments = "score_dst,score_src,value",
+     .slope = 0.3},
+    {.text = "dst g[6]; src h[6]; param t\n"
+             "n = h / max(sqrt(dot(h, h)), 1e-12)\n"
+             "c = dot(n, g / max(sqrt(dot(g, g)), 1e-12))\n"
+             "out = sum_in(softmax_in(t * c) * h)",
+     .op = DFGNN_OP_AGNN,
+     .arguments = "query,value,beta"},
+    {.text = "src h[3,4]; out = sum_in(h)",
+     .op = DFGNN_OP_SPMM_SUM,
+     .arguments = "value"},
+    {.text = "dst r; src h[7], c; out = sum_in(h * c) * r",
+     .op = DFGNN_OP_SPMM_SUM,
+     .arguments = "scale_dst,value,scale_src"},
+    {.text = "src h[7]; out = mean_in(h)",
+     .op = DFGNN_OP_SPMM_MEAN,
+     .arguments = "value"},
+    {.text = "src h[2,7]; edge w; out = sum_in(h * w)",
+     .op = DFGNN_OP_SPMM_WEIGHTED,
+     .arguments = "value,edge_weight"},
+    {.text = "src h[2,7]; edge w[2]; out = sum_in(h * reshape(w, [2,1]))",
+     .op = DFGNN_OP_SPMM_WEIGHTED,
+     .arguments = "value,edge_weight"},
+    {.text = "src h[5]; out = max_in(h)",
+     .op = DFGNN_OP_REDUCE_MAX,
+     .arguments = "value"},
+    {.text = "src h[2,5]; out = min_in(h)",
+     .op = DFGNN_OP_REDUCE_MIN,
+     .arguments = "value"},
+    {.text = "src h[5]; edge e[5]; out = sum_in(relu(e + h))",
+     .op = DFGNN_OP_SPMM_SUM,
+     .arguments = "value,edge_attr",
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .message = DFGNN_MESSAGE_RELU},
+    {.text = "src h[5]; edge e[2]; param W[5,2], b[5]\n"
+             "out = mean_in(relu(linear(e, W, b) + h))",
+     .op = DFGNN_OP_SPMM_MEAN,
+     .arguments = "value,edge_attr,edge_weight,edge_bias",
+     .edge_dim = 2,
+     .message = DFGNN_MESSAGE_RELU},
+    {.text = "dst a[5]; src b[5], x[5]; out = sum_in(x * sigmoid(b + a))",
+     .op = DFGNN_OP_SPMM_SUM,
+     .arguments = "gate_dst,gate_src,value",
+     .message = DFGNN_MESSAGE_GATE},
+    {.text = "dst a[5]; src b[5], x[5]; edge e[5]\n"
+             "out = min_in(x * sigmoid(e + b + a))",
+     .op = DFGNN_OP_REDUCE_MIN,
+     .arguments = "gate_dst,gate_src,value,edge_attr",
+     .edge_dim = DFGNN_EDGE_PROJECTED,
+     .message = DFGNN_MESSAGE_GATE}};
+enum { OPERATORS = sizeof operators / sizeof *operators };
+
+static const char *const near_misses[] = {
+    /* the softmax is not that of the score */
+    "dst q[8]; src k[8], v[8]; edge b\n"
+    "s = dot(q, k)\n"
+    "out = sum_in(exp(s + b - logsumexp_in(s)) * v)",
+    /* two scales */
+    "dst q[8]; src k[8], v[8]\n"
+    "out = sum_in(exp(0.5 * dot(q, k) - logsumexp_in(0.4 * dot(q, k))) * v)",
+    /* edges that are not the same in keys and values */
+    "dst q[8]; src k[8], v[8]; edge e[8], f[8]\n"
+    "out = sum_in(softmax_in(dot(q, k + e)) * (v + f))",
+    /* a second output that the operator has not */
+    "dst q[8]; src k[8], v[8]\n"
+    "return o = sum_in(softmax_in(dot(q, k)) * v), x = sum_in(v)",
+    "src v[8]; return o = sum_in(v) * 2",
+    /* out-edges */
+    "dst v[8]; out = sum_out(v)",
+    /* a softmax for each channel */
+    "dst q[8]; src k[8]; out = sum_in(softmax_in(q - k) * k)",
+    /* the weights of one head for all features of another layout */
+    "dst a[4]; src b[4], h[4,4]\n"
+    "out = sum_in(softmax_in(leaky_relu(a + b, 0.2)) * h)",
+    /* values of two sides */
+    "dst x[5]; src y[5]; param a[5]\n"
+    "out = sum_in(softmax_in(dot(a, leaky_relu(x + y, .2))) * (x + y))",
+    /* two dropouts */
+    "dst q[8]; src k[8], v[8]\n"
+    "out = sum_in(dropout(dropout(softmax_in(dot(q, k)), .1), .1) * v)",
+    /* a value that is computed before it is summed */
+    "src v[8]; out = sum_in(tanh(v))", "src v[8]; out = max_in(v) + 1",
+    "src v[8]; edge w[8]; out = sum_in(v * w)",
+    "dst a[5]; src b[5], x[5]; out = sum_in(x * tanh(b + a))"};
+enum { NEAR_MISSES = sizeof near_misses / sizeof *near_misses };
+
+static dfgnn_edge_program *made(const char *text) {
+  dfgnn_edge_program *program = NULL;
+  ck_ok(dfgnn_edge_program_create(&program, text));
+  return program;
+}
+
+static dfgnn_edge_operator operator_of(const dfgnn_edge_program *program) {
+  dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
+  ck_ok(dfgnn_edge_program_operator(&found, program));
+  return found;
+}
+
+/* The arguments of all inputs, or outputs, with commas between them. */
+static void list_arguments(char *text, size_t size,
+                           const dfgnn_edge_program *program, int outputs) {
+  int count = outputs ? dfgnn_edge_program_output_count(program)
+                      : dfgnn_edge_program_input_count(program);
+  size_t used = 0;
+  text[0] = 0;
+  for (int i = 0; i < count; i++) {
+    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+    ck_ok(outputs ? dfgnn_edge_program_output(&value, program, i)
+                  : dfgnn_edge_program_input(&value, program, i));
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "," : "",
+                             value.argument);
+  }
+}
+
+START_TEST(an_operator_written_as_a_program_is_recognised) {
+  const expected *e = &operators[_i];
+  dfgnn_edge_program *program = made(e->text);
+  dfgnn_edge_operator found = operator_of(program);
+  char arguments[256], outputs[256];
+  ck_assert_msg(found.found, "not recognised:\n%s",
+                dfgnn_edge_program_text(program));
+  ck_assert_int_eq(found.op, e->op);
+  ck_assert_int_eq(found.pass, DFGNN_PASS_FORWARD);
+  ck_assert_int_eq(found.message, e->message);
+  ck_assert_int_eq(found.edge_use, e->edge_use);
+  ck_assert_int_eq(found.edge_dim, e->edge_dim);
+  ck_assert(found.dropout == e->dropout);
+  ck_assert(found.slope == e->slope);
+  if (e->op == DFGNN_OP_GT)
+    ck_assert_double_eq_tol(found.scale, e->scale, 1e-15);
+  list_arguments(arguments, sizeof arguments, program, 0);
+  list_arguments(outputs, sizeof outputs, program, 1);
+  ck_assert_str_eq(arguments, e->arguments);
+  ck_assert_str_eq(outputs, e->outputs ? e->outputs : "out");
+  dfgnn_edge_program_destroy(program);
+}
+END_TEST
+
+/* Each row of the table is found by itself: none is shadowed or wrong. */
+START_TEST(each_operator_of_the_table_is_itself) {
+  char text[DFGNN_OPERATOR_TEXT];
+  dfgnn_op op;
+  int i = 0;
+  for (; dfgnn__operator_text(text, &op, i); i++) {
+    char *scale = strstr(text, "; param scale"); /* which is a number */
+    if (scale)
+      memcpy(scale, "; scale = 0.7", strlen("; scale = 0.7"));
+    dfgnn_edge_program *program = made(text);
+    dfgnn_edge_operator found = operator_of(program);
+    ck_assert_msg(found.found && found.op == op, "%d: %s", found.found, text);
+    for (int k = 0; k < dfgnn_edge_program_input_count(program); k++) {
+      dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+      ck_ok(dfgnn_edge_program_input(&value, program, k));
+      int unused = op >= DFGNN_OP_REDUCE_MIN && strstr(value.name, "scale_");
+      ck_assert_msg(unused || !strcmp(value.name, value.argument),
+                    "%s is \"%s\" in:\n%s", value.name, value.argument, text);
+    }
+    dfgnn_edge_program_destroy(program);
+  }
+  ck_assert_int_gt(i, 30);
+}
+END_TEST
+
+START_TEST(a_program_that_is_nearly_an_operator_is_none) {
+  dfgnn_edge_program *program = made(near_misses[_i]);
+  dfgnn_edge_operator found = operator_of(program);
+  ck_assert_msg(!found.found, "taken for %s:\n%s", dfgnn_op_name(found.op),
+                dfgnn_edge_program_text(program));
+  dfgnn_edge_program_destroy(program);
+}
+END_TEST
+
+START_TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
+  dfgnn_edge_program *program =
+      made("dst q[H,D]; src k[H,D], v[H,D]\n"
+           "out = sum_in(softmax_in(sum(q * k) / sqrt(size([D]))) * v)");
+  dfgnn_edge_operator found = operator_of(program);
+  ck_assert_int_eq(found.found, 1);
+  ck_assert_int_eq(found.heads, 0);
+  ck_assert_int_eq(found.dim, 0);
+  ck_assert(found.scale == 0);
+  dfgnn_edge_program_destroy(program);
+}
+END_TEST
+
+/* ---- what they compute --------------------------------------------------- */
+
+typedef struct fixture {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_csr csr;
+  shape_of_graph shape;
+} fixture;
+
+/* 40 destinations, one of 60 edges, every fifth without, and 33 sources. */
+static fixture a_graph(void) {
+  fixture f = {.ctx = context_on("cpu", "", 2)};
+  int32_t *offsets = calloc(41, sizeof *offsets);
+  for (int i = 0; i < 40; i++)
+    offsets[i + 1] = offsets[i] + (i == 7 ? 60 : i % 5 ? i % 9 : 0);
+  int32_t *indices = calloc((size_t)offsets[40], sizeof *indices);
+  uint64_t state = 5;
+  for (int e = 0; e < offsets[40]; e++)
+    indices[e] = (int32_t)((uniform(&state) + 1) * 16);
+  f.csr = csr32(40, 33, offsets, indices);
+  f.shape = (shape_of_graph){40, 33, offsets[40]};
+  ck_ok(dfgnn_graph_create(&f.graph, f.ctx, &f.csr));
+  return f;
+}
+
+/* Runs a program twice, as the operator that it is and as itself. */
+static void run_both_ways(const dfgnn_edge_program *program, const fixture *f,
+                          const tensors *in, tensors *out) {
+  tensors own;
+  outputs_of(&own, program, &f->shape, DFGNN_F64);
+  ck_ok(dfgnn_edge_program_execute(program, f->graph, in->at, in->count,
+                                   out->at, out->count, 42, NULL));
+  setenv("DFGNN_PROGRAMS", "own", 1);
+  ck_ok(dfgnn_edge_program_execute(program, f->graph, in->at, in->count, own.at,
+                                   own.count, 42, NULL));
+  unsetenv("DFGNN_PROGRAMS");
+  int same = 1;
+  for (int i = 0; i < own.count; i++)
+    for (int64_t k = 0; k < own.elements[i]; k++) {
+      double a = ((double *)out->at[i].data)[k];
+      double b = ((double *)own.at[i].data)[k];
+      ck_assert_msg(a == b || fabs(a - b) <= 1e-11 * (1 + fabs(b)),
+                    "%s[%lld] is %.17g as an operator, %.17g as itself:\n%s",
+                    own.value[i].name, (long long)k, a, b,
+                    dfgnn_edge_program_text(program));
+      same &= a == b;
+    }
+  /* Their sums have other orders; equal bits would mean that one way ran. */
+  if (program && own.elements[0] > 500 && dfgnn_edge_program_hash(program))
+    ck_assert_msg(!same || operator_of(program).op >= DFGNN_OP_SPMM_SUM,
+                  "the operator did not run:\n%s",
+                  dfgnn_edge_program_text(program));
+  free_tensors(&own);
+}
+
+/* Random inputs, or those of the forward pass. */
+static void inputs_of(tensors *t, const dfgnn_edge_program *program,
+                      const tensors *forward_in, const tensors *forward_out,
+                      const fixture *f, uint64_t *state) {
+  *t = (tensors){0};
+  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
+    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+    ck_ok(dfgnn_edge_program_input(&value, program, i));
+    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
+                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
+                                                            : NULL;
+    add_tensor(t, &value, &f->shape, DFGNN_F64);
+    if (from)
+      memcpy(t->at[i].data, from->at[value.of].data,
+             (size_t)t->elements[i] * sizeof(double));
+    else
+      fill_tensor(t, i, state);
+  }
+}
+
+START_TEST(both_passes_are_those_of_the_operator) {
+  const expected *e = &operators[_i];
+  fixture f = a_graph();
+  dfgnn_edge_program *forward = made(e->text), *kept, *gradient;
+  unsigned char first[MOST] = {1};
+  uint64_t state = 11;
+  tensors in, out, grad_in, grad_out;
+  ck_ok(dfgnn_edge_program_keep(&kept, forward, first, NULL));
+  ck_ok(dfgnn_edge_program_gradient(&gradient, kept, first, NULL));
+  inputs_of(&in, kept, NULL, NULL, &f, &state);
+  outputs_of(&out, kept, &f.shape, DFGNN_F64);
+  run_both_ways(kept, &f, &in, &out);
+  dfgnn_edge_operator found = operator_of(gradient);
+  /* attention whose keys are its values has one gradient of two arguments, and
+   * the ties of extremes are shared by programs */
+  int shared = strchr(e->arguments, ' ') != NULL;
+  int extreme = e->op == DFGNN_OP_REDUCE_MIN || e->op == DFGNN_OP_REDUCE_MAX;
+  int scaled = strstr(e->arguments, "scale_") != NULL;
+  ck_assert_msg(found.found == !(shared || extreme || scaled),
+                "%d, gradient:\n%s", found.found,
+                dfgnn_edge_program_text(gradient));
+  if (found.found) {
+    ck_assert_int_eq(found.op, e->op);
+    ck_assert_int_eq(found.pass, DFGNN_PASS_BACKWARD);
+    inputs_of(&grad_in, gradient, &in, &out, &f, &state);
+    outputs_of(&grad_out, gradient, &f.shape, DFGNN_F64);
+    run_both_ways(gradient, &f, &grad_in, &grad_out);
+    free_tensors(&grad_in);
+    free_tensors(&grad_out);
+  }
+  free_tensors(&in);
+  free_tensors(&out);
+  dfgnn_edge_program_destroy(gradient);
+  dfgnn_edge_program_destroy(kept);
+  dfgnn_edge_program_destroy(forward);
+  dfgnn_graph_destroy(f.graph);
+  dfgnn_context_destroy(f.ctx);
+  ring_free(&f.csr);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("program_match");
+  TCase *match = tcase_create("match");
+  tcase_set_timeout(match, 60);
+  tcase_add_loop_test(match, an_operator_written_as_a_program_is_recognised, 0,
+                      OPERATORS);
+  tcase_add_loop_test(match, a_program_that_is_nearly_an_operator_is_none, 0,
+                      NEAR_MISSES);
+  tcase_add_test(match, each_operator_of_the_table_is_itself);
+  tcase_add_test(match, sizes_with_names_and_a_scale_of_them_are_the_tensors);
+  tcase_add_loop_test(match, both_passes_are_those_of_the_operator, 0,
+                      OPERATORS);
+  suite_add_tcase(suite, match);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
