@@ -528,7 +528,7 @@ static int32_t reshape_inside(dfgnn_dag *dag, int32_t n,
       to[axis] = at(dag, arguments[i])->shape[where[axis]];
     arguments[i] = dfgnn__make_reshape(dag, arguments[i], to);
   }
-  return dfgnn__make_again(dag, &node, arguments);
+  return dfgnn__make_alike(dag, &node, arguments);
 }
 
 int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a,
@@ -727,4 +727,40 @@ int32_t dfgnn__make_extreme(dfgnn_dag *dag, dfgnn_node_op op, int32_t a) {
                            dfgnn__make_unary(dag, DFGNN_NODE_LOG, degree, 0));
   int32_t some = dfgnn__make_binary(dag, DFGNN_NODE_LT, 0, degree);
   return dfgnn__make_where(dag, some, a, 0);
+}
+
+int32_t dfgnn__make_alike(dfgnn_dag *dag, const dfgnn_node *node,
+                          const int32_t *a) {
+  int32_t made;
+  switch (node->op) {
+  case DFGNN_NODE_ADD:
+    return dfgnn__make_add(dag, a[0], a[1]);
+  case DFGNN_NODE_MUL:
+    made = a[0];
+    for (int i = 1; i < node->count; i++)
+      made = dfgnn__make_mul(dag, made, a[i]);
+    return made;
+  case DFGNN_NODE_POW:
+    return dfgnn__make_pow(dag, a[0], node->number);
+  case DFGNN_NODE_MAX:
+  case DFGNN_NODE_LT:
+  case DFGNN_NODE_LE:
+  case DFGNN_NODE_EQ:
+    return dfgnn__make_binary(dag, node->op, a[0], a[1]);
+  case DFGNN_NODE_WHERE:
+    return dfgnn__make_where(dag, a[0], a[1], a[2]);
+  case DFGNN_NODE_SUM_IN:
+  case DFGNN_NODE_SUM_OUT:
+    return dfgnn__make_sum(dag, node->op, a[0], DFGNN_PLACE_EDGE);
+  case DFGNN_NODE_SUM_ALL:
+    return dfgnn__make_sum(dag, node->op, a[0],
+                           (dfgnn_place)at(dag, a[0])->place);
+  case DFGNN_NODE_MAX_IN:
+  case DFGNN_NODE_MAX_OUT:
+  case DFGNN_NODE_LSE_IN:
+  case DFGNN_NODE_LSE_OUT:
+    return dfgnn__make_extreme(dag, node->op, a[0]);
+  default:
+    return dfgnn__make_unary(dag, node->op, a[0], node->number);
+  }
 }

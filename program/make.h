@@ -60,6 +60,10 @@ int32_t dfgnn__make_sum(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                         dfgnn_place from);
 int32_t dfgnn__make_extreme(dfgnn_dag *dag, dfgnn_node_op op, int32_t a);
 
+/* The same function as that of a node, ADD to WHERE or over edges. */
+int32_t dfgnn__make_alike(dfgnn_dag *dag, const dfgnn_node *node,
+                          const int32_t *arguments);
+
 int dfgnn__is_number(const dfgnn_dag *dag, int32_t n, double x);
 /* The place where values of two places meet. */
 int dfgnn__place_join(int a, int b);
