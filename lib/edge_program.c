@@ -187,3 +187,18 @@ dfgnn_status dfgnn_edge_program_keep(dfgnn_edge_program **kept,
                                      const unsigned char *inputs) {
   return derive(kept, program, outputs, inputs, dfgnn__dag_kept);
 }
+
+dfgnn_status dfgnn_edge_program_operator(dfgnn_edge_operator *found,
+                                         const dfgnn_edge_program *program) {
+  dfgnn_status status = dfgnn__check_edge_program(program);
+  if (status)
+    return status;
+  if (!found || found->struct_size < sizeof(size_t))
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "found is %s",
+                       found ? "without its size" : "NULL");
+  dfgnn_edge_operator full = {.struct_size = found->struct_size};
+  dfgnn__edge_operator_describe(&full, program);
+  memcpy(found, &full,
+         found->struct_size < sizeof full ? found->struct_size : sizeof full);
+  return DFGNN_OK;
+}

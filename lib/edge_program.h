@@ -25,6 +25,10 @@ void dfgnn__edge_operator_find(dfgnn_edge_program *program);
 void dfgnn__edge_operator_derive(dfgnn_edge_program *gradient,
                                  const dfgnn_edge_program *forward);
 
+/* Fills in all but the size, if the program is an operator. */
+void dfgnn__edge_operator_describe(dfgnn_edge_operator *found,
+                                   const dfgnn_edge_program *program);
+
 /* Tensors of a program in its order, and what its sizes are. */
 typedef struct dfgnn_edge_call {
   const dfgnn_edge_program *program;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include "lib/operator.h"
@@ -210,33 +209,23 @@ dfgnn_status dfgnn__edge_operator_execute(int *done,
   return *done ? status : DFGNN_OK;
 }
 
-dfgnn_status dfgnn_edge_program_operator(dfgnn_edge_operator *found,
-                                         const dfgnn_edge_program *program) {
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (status)
-    return status;
-  if (!found || found->struct_size < sizeof(size_t))
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "found is %s",
-                       found ? "without its size" : "NULL");
-  dfgnn_edge_operator full = {.struct_size = found->struct_size};
-  if (program->is_operator) {
-    const dfgnn_match *m = &program->match;
-    const dfgnn_problem p = problem_of(program);
-    full.found = 1;
-    full.op = p.op;
-    full.pass = p.pass;
-    full.message = p.message;
-    full.edge_use = p.edge_use;
-    full.heads = dfgnn__size_named(m->heads) ? 0 : m->heads.constant;
-    full.dim = 1;
-    for (int i = 0; i < DFGNN_DAG_AXES; i++)
-      full.dim *= dfgnn__size_named(m->dim[i]) ? 0 : m->dim[i].constant;
-    full.edge_dim = p.edge_dim <= 0 ? p.edge_dim : m->edge_dim.constant;
-    full.scale = m->scale_power == 0 ? m->scale : 0;
-    full.slope = m->slope;
-    full.dropout = m->dropout;
-  }
-  memcpy(found, &full,
-         found->struct_size < sizeof full ? found->struct_size : sizeof full);
-  return DFGNN_OK;
+void dfgnn__edge_operator_describe(dfgnn_edge_operator *found,
+                                   const dfgnn_edge_program *program) {
+  const dfgnn_match *m = &program->match;
+  const dfgnn_problem p = problem_of(program);
+  if (!program->is_operator)
+    return;
+  found->found = 1;
+  found->op = p.op;
+  found->pass = p.pass;
+  found->message = p.message;
+  found->edge_use = p.edge_use;
+  found->heads = dfgnn__size_named(m->heads) ? 0 : m->heads.constant;
+  found->dim = 1;
+  for (int i = 0; i < DFGNN_DAG_AXES; i++)
+    found->dim *= dfgnn__size_named(m->dim[i]) ? 0 : m->dim[i].constant;
+  found->edge_dim = p.edge_dim <= 0 ? p.edge_dim : m->edge_dim.constant;
+  found->scale = m->scale_power == 0 ? m->scale : 0;
+  found->slope = m->slope;
+  found->dropout = m->dropout;
 }

@@ -20,7 +20,8 @@ NAMES = {"Options": "options", "DeviceInfo": "device_info", "Csr": "csr",
          "TuneOptions": "tune_options", "TuneReport": "tune_report",
          "VariantInfo": "variant_info", "Part": "part",
          "ReportOptions": "report_options", "EdgeValue": "edge_value",
-         "EdgeTensor": "edge_tensor"}
+         "EdgeTensor": "edge_tensor",
+         "EdgeOperator": "edge_operator"}
 
 
 def structs():
