@@ -164,8 +164,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--calls", type=int, default=50,
+    parser.add_argument("--batches", type=int, default=300)
+    parser.add_argument("--calls", type=int, default=8,
                         help="calls of a batch")
     options = parser.parse_args()
     device = torch.device(options.device)

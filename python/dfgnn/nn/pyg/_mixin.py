@@ -189,17 +189,31 @@ class Fused:
         return plain
 
 
-def fuse(base, fused, forward, methods, module):
-    """The class with kernels for a class of PyG; fused, forward and methods
-    are those of a _table.Row."""
+def _first(node, forward):
+    """A forward that tries node before another forward."""
+    def first(self, *args, **kwargs):
+        out = node(self, *args, **kwargs)
+        if out is NotImplemented:
+            return forward(self, *args, **kwargs)
+        return out
+    return first
+
+
+def fuse(base, row, module):
+    """The class with kernels for a class of PyG, of a _table.Row."""
     names = {"__module__": module, "__doc__": base.__doc__,
-             "_dfgnn_base": base, "_dfgnn_fused": fused,
+             "_dfgnn_base": base, "_dfgnn_fused": row.fused,
              "propagate": Fused.propagate,
              "_jinja_propagate": Fused.propagate,
              "_orig_propagate": MessagePassing.propagate}
-    methods = dict(methods, forward=forward) if forward else methods
+    methods = row.methods
+    if row.forward is not None:
+        methods = dict(methods, forward=row.forward)
     for name, make in methods.items():
         theirs = getattr(base, name, None)
         if theirs is not None:
             names[name] = functools.wraps(theirs)(make(theirs))
+    if row.node is not None:
+        names["forward"] = functools.wraps(base.forward)(
+            _first(row.node, names.get("forward", base.forward)))
     return type(base.__name__, (Fused, base), names)

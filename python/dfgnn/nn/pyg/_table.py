@@ -6,6 +6,7 @@ import torch_geometric.nn as pyg
 
 from . import _attention as attention
 from . import _messages as messages
+from . import _node as node
 from . import _relations as relations
 from . import _sums as sums
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
@@ -21,6 +22,8 @@ class Row(NamedTuple):
     forward: Optional[Callable] = None
     # by name, makers of other methods from PyG's
     methods: dict = {}
+    # what forward tries first: the layer as one node of autograd
+    node: Optional[Callable] = None
 
 
 _marked = dict(gcn_norm=NORM)
@@ -30,15 +33,15 @@ normalized_or_kept = sums.renamed(_marked, _made, sums.keeps_edges)
 
 TABLE = [
     # sums of neighbours
-    Row("SAGEConv", sums.x_only),
-    Row("GINConv", sums.x_only),
-    Row("GraphConv", sums.weighted),
+    Row("SAGEConv", sums.x_only, node=node.sage),
+    Row("GINConv", sums.x_only, node=node.gin),
+    Row("GraphConv", sums.weighted, node=node.graph_conv),
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", sums.local_extrema),
     Row("RGCNConv", relations.one_relation, relations.by_relation),
     # sums scaled by degrees
-    Row("GCNConv", sums.own_edges, normalized_or_kept),
+    Row("GCNConv", sums.own_edges, normalized_or_kept, node=node.gcn),
     Row("APPNP", sums.own_edges, normalized_or_kept),
     Row("GCN2Conv", sums.own_edges, normalized_or_kept),
     Row("SGConv", sums.own_edges, normalized),
@@ -53,10 +56,11 @@ TABLE = [
         methods={"__norm__": sums.laplacian}),
     Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
     # attention
-    Row("GATConv", forward=attention.gat),
-    Row("GATv2Conv", forward=attention.gatv2),
-    Row("TransformerConv", attention.dot_products, attention.transformer),
-    Row("AGNNConv", forward=attention.agnn),
+    Row("GATConv", forward=attention.gat, node=node.gat),
+    Row("GATv2Conv", forward=attention.gatv2, node=node.gatv2),
+    Row("TransformerConv", attention.dot_products, attention.transformer,
+        node=node.transformer),
+    Row("AGNNConv", forward=attention.agnn, node=node.agnn),
     Row("SuperGATConv", attention.super_gat, sums.renamed(REPLACE_LOOPS)),
     Row("HANConv", attention.meta_paths),
     Row("HGTConv", attention.heterogeneous,

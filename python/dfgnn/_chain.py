@@ -1,0 +1,519 @@
+"""A layer as one node of autograd: a chain of links, each of which computes a
+tensor from those before it, and their gradients from its own.
+
+A chain is made once for calls of one graph with the same shapes, types and
+settings, whose caller has checked them.  Links write no tensor but their own:
+``values`` has the tensors of a pass by name, ``grads`` their gradients, and
+``wanted`` the names of those whose gradient is asked for.  Each link computes
+three ways:
+
+  forward   quickly; nothing is recorded for gradients
+  backward  quickly, the gradients of what it read
+  plain     the same as forward by operations that autograd records, for
+            gradients of gradients and passes without a kernel
+"""
+
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+
+from . import _abi, _execute, _neighbours
+from ._attend import attend
+from ._attention import say_once
+from ._modes import in_transform
+from ._operators import OPERATORS
+from ._reduce import fused, normalization
+from .errors import UnsupportedError
+
+
+class Slot(NamedTuple):
+    """Columns [start, start + width) of a tensor [rows, pitch], or all of a
+    dense tensor if width is None."""
+    name: str
+    start: int = 0
+    width: Optional[int] = None
+    pitch: int = 0
+
+    def of(self, values):
+        tensor = values[self.name]
+        if self.width is None:
+            return tensor
+        return tensor.narrow(1, self.start, self.width)
+
+    def pointer(self, tensor):
+        return tensor.data_ptr() + self.start * tensor.element_size()
+
+
+def _add(grads, name, grad):
+    """Adds a new tensor to a gradient."""
+    before = grads.get(name)
+    grads[name] = grad if before is None else grad.add_(before)
+
+
+# ---- links ------------------------------------------------------------------
+
+class Linear:
+    """out = x [W_1; W_2; ...]^T + [b_1; b_2; ...], by one product; plus another
+    tensor of its shape, which is overwritten.
+
+    weights, biases: names; biases is empty or has as many as weights.
+    """
+
+    def __init__(self, x, weights, biases, out, plus=None):
+        self.x, self.weights, self.biases = x, weights, biases
+        self.out, self.plus = out, plus
+        self.reads = (x, *weights, *biases, *(() if plus is None else (plus,)))
+        self.saves = (x, *weights)
+
+    def _weight(self, values):
+        if len(self.weights) == 1:
+            return values[self.weights[0]]
+        return torch.cat([values[name] for name in self.weights])
+
+    def _bias(self, values):
+        if len(self.biases) < 2:
+            return values[self.biases[0]] if self.biases else None
+        return torch.cat([values[name] for name in self.biases])
+
+    def forward(self, graph, values, keep):
+        if self.plus is None:
+            values[self.out] = F.linear(values[self.x], self._weight(values),
+                                        self._bias(values))
+            return
+        out = values[self.plus].addmm_(values[self.x],
+                                       self._weight(values).t())
+        values[self.out] = out.add_(self._bias(values)) if self.biases \
+            else out
+
+    def backward(self, graph, values, grads, wanted):
+        grad, x = grads[self.out], values[self.x]
+        if any(name in wanted for name in self.weights):
+            self._split(self.weights, grad.t().mm(x), values, grads)
+        if any(name in wanted for name in self.biases):
+            self._split(self.biases, grad.sum(0), values, grads)
+        if self.x in wanted:
+            weight, before = self._weight(values), grads.get(self.x)
+            grads[self.x] = grad.mm(weight) if before is None else \
+                before.addmm_(grad, weight)
+        if self.plus is not None:
+            grads[self.plus] = grad
+
+    def _split(self, names, grad, values, grads):
+        if len(names) == 1:
+            grads[names[0]] = grad
+        else:
+            rows = [values[name].size(0) for name in self.weights]
+            grads.update(zip(names, grad.split(rows)))
+
+    def plain(self, graph, values):
+        out = F.linear(values[self.x], self._weight(values),
+                       self._bias(values))
+        values[self.out] = out if self.plus is None else \
+            out + values[self.plus]
+
+
+class Scores:
+    """out[n, h] = <h[n, h, :], att[h, :]>, in the type that kernels read scores
+    in; h [N, H * D], att [1, H, D]."""
+
+    def __init__(self, h, att, out, heads, exact):
+        self.h, self.att, self.out = h, att, out
+        self.shape, self.exact = (-1, heads), exact
+        self.reads = (h, att)
+        self.saves = (h, att)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+        values[self.out] = values[self.out].to(self.exact)
+
+    def backward(self, graph, values, grads, wanted):
+        h, att = values[self.h], values[self.att]
+        grad = grads[self.out].to(h.dtype).unsqueeze(-1)
+        h = h.view(*self.shape, att.size(-1))
+        if self.att in wanted:
+            grads[self.att] = (h * grad).sum(0, keepdim=True)
+        if self.h in wanted:
+            before = grads.get(self.h)
+            if before is None:
+                grads[self.h] = (grad * att).view(h.size(0), -1)
+            else:
+                before.view(h.shape).addcmul_(grad, att)
+
+    def plain(self, graph, values):
+        att = values[self.att]
+        h = values[self.h].view(*self.shape, att.size(-1))
+        values[self.out] = (h * att).sum(-1)
+
+
+class ByEdge:
+    """out: a tensor by edge in the graph's order, from the caller's."""
+
+    def __init__(self, given, out):
+        self.given, self.out = given, out
+        self.reads, self.saves = (given,), ()
+
+    def forward(self, graph, values, keep):
+        values[self.out] = graph.to_graph_order(values[self.given])
+
+    def backward(self, graph, values, grads, wanted):
+        _add(grads, self.given, graph.to_caller_order(grads[self.out]))
+
+    def plain(self, graph, values):
+        values[self.out] = values[self.given]  # attend() turns it itself
+
+
+class _Kernel:
+    """What links have in common that run an operator's plans: a plan and its
+    arguments for each pass, made when it first runs."""
+
+    def __init__(self):
+        self._ready = [None, None]
+
+    def _plan(self, graph, backward):
+        found = self._ready[backward]
+        if found is None:
+            plan = self._make(graph, backward)
+            args = plan.arguments()
+            for field, slot in self._places(backward):
+                if slot.width is not None:
+                    dim = slot.width // self.heads
+                    setattr(args, field + "_strides",
+                            _abi.Strides(slot.pitch, dim, 1))
+            found = self._ready[backward] = plan, args
+        plan, args = found
+        return plan, _abi.Args.from_buffer_copy(args)
+
+
+class Attention(_Kernel):
+    """out [N, H * D], and the log-sum-exp of its scores: attention by an
+    operator.
+
+    inputs: a Slot, or None, for each input of the operator.
+    """
+
+    def __init__(self, graph, op, inputs, out, heads, dim, dtype, settings,
+                 edge_dim=0):
+        super().__init__()
+        self.op, self.inputs, self.out = op, inputs, out
+        self.heads, self.dim, self.dtype = heads, dim, dtype
+        self.settings, self.edge_dim = settings, edge_dim
+        self.exact = torch.float64 if dtype == torch.float64 else \
+            torch.float32
+        self.lse = out + " lse"
+        self.shape = (graph.num_dst, heads * dim)
+        self.lse_shape = (graph.num_dst, heads)
+        self.given = [(spec, slot) for spec, slot in
+                      zip(OPERATORS[op].inputs, inputs) if slot is not None]
+        self.reads = tuple(slot.name for _, slot in self.given)
+        self.saves = (*self.reads, out, self.lse, "seed")
+
+    def _make(self, graph, backward):
+        return _execute.Plan(graph.handle, graph.device, _execute.problem(
+            self.op, backward, self.dtype, self.heads, self.dim, self.settings,
+            False, self.edge_dim), self.settings)
+
+    def _places(self, backward):
+        places = [(spec.field, slot) for spec, slot in self.given]
+        if backward:
+            places += [("grad_" + field, slot) for field, slot in places]
+        return places
+
+    def _inputs(self, graph, args, values):
+        """Returns the tensors that must stay alive until the call is made."""
+        kept = []
+        for spec, slot in self.given:
+            tensor = values[slot.name]
+            if spec.scalar and tensor.dtype != self.exact:
+                tensor = tensor.to(self.exact)
+                kept.append(tensor)
+            setattr(args, spec.field, slot.pointer(tensor))
+        if self.settings.dropout:
+            args.seed = values["seed"].data_ptr()
+            if graph.edge_number is not None:
+                args.edge_number = graph.edge_number.data_ptr()
+        return kept
+
+    def forward(self, graph, values, keep):
+        plan, args = self._plan(graph, False)
+        kept = self._inputs(graph, args, values)  # noqa: F841
+        like = values[self.reads[0]]
+        out = values[self.out] = like.new_empty(self.shape)
+        args.out = out.data_ptr()
+        if keep:
+            lse = values[self.lse] = like.new_empty(self.lse_shape,
+                                                    dtype=self.exact)
+            args.lse = lse.data_ptr()
+        plan.run(args, graph.device)
+
+    def backward(self, graph, values, grads, wanted):
+        plan, args = self._plan(graph, True)
+        kept = self._inputs(graph, args, values)  # noqa: F841
+        args.grad_out = grads[self.out].data_ptr()
+        args.out = values[self.out].data_ptr()
+        args.lse = values[self.lse].data_ptr()
+        made = []
+        for spec, slot in self.given:
+            if slot.name not in wanted:
+                continue
+            tensor = values[slot.name]
+            if slot.width is None:
+                exact = spec.scalar or spec.dims[0] not in "NME"
+                grad = torch.empty_like(
+                    tensor, dtype=self.exact if exact else None)
+                made.append((slot.name, grad, tensor.dtype))
+            else:
+                grad = grads.get(slot.name)
+                if grad is None:
+                    grad = grads[slot.name] = torch.empty_like(tensor)
+            setattr(args, "grad_" + spec.field, slot.pointer(grad))
+        plan.run(args, graph.device)
+        for name, grad, dtype in made:
+            _add(grads, name, grad.to(dtype))
+
+    def plain(self, graph, values):
+        spec = OPERATORS[self.op]
+        shapes = {"HD": (self.heads, self.dim), "1": (1,)}
+        inputs = []
+        for input_, slot in zip(spec.inputs, self.inputs):
+            tensor = None if slot is None else slot.of(values)
+            if input_.dims in ("NHD", "MHD"):
+                tensor = tensor.view(-1, self.heads, self.dim)
+            elif tensor is not None and input_.dims in shapes:
+                tensor = tensor.view(shapes[input_.dims])
+            inputs.append(tensor)
+        while inputs[-1] is None and len(inputs) > 3:
+            inputs.pop()
+        settings = self.settings
+        out = attend(self.op, graph, tuple(inputs), None, settings.dropout,
+                     draw=lambda device: values["seed"], scale=settings.scale,
+                     slope=settings.slope, return_weights=False,
+                     self_loops=False, edge_use=settings.edge_use)
+        values[self.out] = out.flatten(1)
+
+
+class Sum(_Kernel):
+    """out [N, F]: the sum or mean of the rows x [M, F] of the neighbours, with
+    GCN's scales if symmetric."""
+
+    def __init__(self, graph, op, x, out, dim, dtype, symmetric=False):
+        super().__init__()
+        self.op, self.x, self.out = op, x, out
+        self.dim, self.dtype, self.symmetric = dim, dtype, symmetric
+        self.shape = (graph.num_dst, dim), (graph.num_src, dim)
+        self.reads, self.saves = (x,), ()
+
+    def _make(self, graph, backward):
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return _neighbours._Recipe(graph, self.op, 1, self.dim, self.dtype,
+                                   deterministic).plan(graph, backward)
+
+    def _places(self, backward):
+        return ()
+
+    def _scales(self, graph):
+        return normalization(graph, self.dtype) if self.symmetric else None
+
+    def _run(self, graph, backward, read, written, given):
+        plan, args = self._plan(graph, backward)
+        made = given.new_empty(self.shape[backward])
+        setattr(args, read, given.data_ptr())
+        setattr(args, written, made.data_ptr())
+        if self.symmetric:
+            args.scale_dst, args.scale_src = (
+                t.data_ptr() for t in self._scales(graph))
+        plan.run(args, graph.device)
+        return made
+
+    def forward(self, graph, values, keep):
+        values[self.out] = self._run(graph, False, "value", "out",
+                                     values[self.x])
+
+    def backward(self, graph, values, grads, wanted):
+        _add(grads, self.x, self._run(graph, True, "grad_out", "grad_value",
+                                      grads[self.out]))
+
+    def plain(self, graph, values):
+        out, = fused(graph, self.op, values[self.x].unsqueeze(1), None,
+                     self.symmetric)
+        values[self.out] = out.squeeze(1)
+
+
+class Own:
+    """out = x plus (1 + eps) times a node's own row."""
+
+    def __init__(self, x, own, eps, out):
+        self.x, self.own, self.eps, self.out = x, own, eps, out
+        self.reads, self.saves = (x, own, eps), (own, eps)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        grad, own = grads[self.out], values[self.own]
+        grads[self.x] = grad
+        if self.eps in wanted:
+            grads[self.eps] = (grad * own).sum().view(
+                values[self.eps].shape)
+        if self.own in wanted:
+            _add(grads, self.own, grad * (1 + values[self.eps]))
+
+    def plain(self, graph, values):
+        values[self.out] = torch.addcmul(values[self.x], values[self.own],
+                                         1 + values[self.eps])
+
+
+class Finish:
+    """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
+    the columns of another tensor, and a bias."""
+
+    def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None):
+        self.x, self.out, self.heads, self.mean = x, out, heads, mean
+        self.plus, self.bias = plus, bias
+        self.reads = (x, *(() if plus is None else (plus.name,)),
+                      *(() if bias is None else (bias,)))
+        self.saves = ()
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        grad = grads[self.out]
+        if self.bias in wanted:
+            grads[self.bias] = grad.sum(0)
+        if self.plus is not None and self.plus.name in wanted:
+            self._through_plus(values, grads, grad)
+        if self.mean:
+            grad = (grad / self.heads).repeat(1, self.heads)
+        grads[self.x] = grad
+
+    def _through_plus(self, values, grads, grad):
+        plus = self.plus
+        if plus.width is None:
+            grads[plus.name] = grad
+            return
+        if plus.name not in grads:
+            grads[plus.name] = torch.empty_like(values[plus.name])
+        plus.of(grads).copy_(grad)
+
+    def plain(self, graph, values):
+        out = values[self.x]
+        if self.mean:
+            out = out.view(out.size(0), self.heads, -1).mean(1)
+        if self.plus is not None:
+            out = out + self.plus.of(values)
+        if self.bias is not None:
+            out = out + values[self.bias]
+        values[self.out] = out
+
+
+# ---- the chain --------------------------------------------------------------
+
+class Chain:
+    """Links, and the names of the tensors that a call gives them."""
+
+    def __init__(self, names, links):
+        self.names, self.links = names, links
+        self.out = links[-1].out
+        saved = {name for link in links for name in link.saves}
+        made = [name for link in links for name in
+                (link.out, getattr(link, "lse", link.out))]
+        self.saved = [name for name in dict.fromkeys((*names, *made))
+                      if name in saved]
+        self.others = [n for n, name in enumerate(names)
+                       if name not in saved]
+        self._wanted = {}
+
+    def __call__(self, graph, tensors):
+        """The result for tensors in the order of names, each dense or None."""
+        if torch.is_grad_enabled():
+            for tensor in tensors:
+                if tensor is not None and tensor.requires_grad:
+                    return Node.apply(self, graph, *tensors)
+        return self.forward(graph, tensors, False)[self.out]
+
+    def forward(self, graph, tensors, keep):
+        values = dict(zip(self.names, tensors))
+        for link in self.links:
+            link.forward(graph, values, keep)
+        return values
+
+    def plain(self, graph, tensors):
+        values = dict(zip(self.names, tensors))
+        for link in self.links:
+            link.plain(graph, values)
+        return values[self.out]
+
+    def wanted(self, needed):
+        """The names of the tensors whose gradients lead to those of the given
+        tensors that need one."""
+        found = self._wanted.get(needed)
+        if found is None:
+            found = {name for name, n in zip(self.names, needed) if n}
+            for link in self.links:
+                if found.intersection(link.reads):
+                    found.add(link.out)
+            self._wanted[needed] = found
+        return found
+
+    def backward(self, graph, values, grad, needed):
+        wanted = self.wanted(needed)
+        grads = {self.out: grad.contiguous()}
+        for link in reversed(self.links):
+            if link.out in wanted:
+                link.backward(graph, values, grads, wanted)
+        return [grads.get(name) if n else None
+                for name, n in zip(self.names, needed)]
+
+    def differentiate(self, graph, tensors, grad, needed, create_graph):
+        """backward() by operations that autograd records."""
+        with torch.enable_grad():
+            if create_graph:  # a tensor may be given twice
+                tensors = [None if t is None else t.view_as(t)
+                           for t in tensors]
+            else:
+                tensors = [None if t is None else t.detach().requires_grad_(n)
+                           for t, n in zip(tensors, needed)]
+            out = self.plain(graph, tensors)
+            found = iter(torch.autograd.grad(
+                out, [t for t, n in zip(tensors, needed) if n], grad,
+                create_graph=create_graph, allow_unused=True))
+        return [next(found) if n else None for n in needed]
+
+
+class Node(torch.autograd.Function):
+    """A chain.  Tensors that only gradients of gradients read are kept beside
+    the saved ones, so that a write to them is an error there alone."""
+
+    @staticmethod
+    def forward(ctx, chain, graph, *tensors):
+        values = chain.forward(graph, tensors, True)
+        ctx.save_for_backward(*[values.get(name) for name in chain.saved])
+        ctx.call = chain, graph
+        ctx.others = [(tensors[n], None if tensors[n] is None
+                       else tensors[n]._version) for n in chain.others]
+        return values[chain.out]
+
+    @staticmethod
+    def backward(ctx, grad):
+        chain, graph = ctx.call
+        needed = ctx.needs_input_grad[2:]
+        values = dict(zip(chain.saved, ctx.saved_tensors))
+        again = torch.is_grad_enabled()
+        if not again and not in_transform():
+            try:
+                return (None, None, *chain.backward(graph, values, grad,
+                                                    needed))
+            except UnsupportedError as error:
+                say_once(f"{error}; gradients are made by torch operations "
+                         "instead")
+        for number, (tensor, version) in zip(chain.others, ctx.others):
+            if again and tensor is not None and tensor._version != version:
+                raise RuntimeError(
+                    f"{chain.names[number]} of a layer was written to after "
+                    "its forward pass; gradients of gradients need what it "
+                    "was")
+            values[chain.names[number]] = tensor
+        return (None, None, *chain.differentiate(
+            graph, [values[name] for name in chain.names], grad, needed,
+            again))
