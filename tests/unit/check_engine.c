@@ -26,11 +26,12 @@ static const char name[] = "dfgnn::something";
 
 static struct {
   atomic_int compiled;
-  int fails;       /* CompileProgram's result */
-  int newest;      /* the newest architecture */
+  int fails;  /* CompileProgram's result */
+  int newest; /* the newest architecture */
+  pthread_mutex_t lock;
   char target[64]; /* the last compilation's first option */
   char code[64];   /* the result of every compilation */
-} nvrtc_script;
+} nvrtc_script = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int nvrtc_version(int *major, int *minor) {
   *major = 13;
@@ -67,7 +68,9 @@ static int nvrtc_name(void *program, const char *expression) {
 }
 static int nvrtc_compile(void *program, int count, const char *const *options) {
   (void)program, (void)count;
+  pthread_mutex_lock(&nvrtc_script.lock);
   snprintf(nvrtc_script.target, sizeof nvrtc_script.target, "%s", options[0]);
+  pthread_mutex_unlock(&nvrtc_script.lock);
   atomic_fetch_add(&nvrtc_script.compiled, 1);
   usleep(2000); /* so that threads and processes meet */
   return nvrtc_script.fails;
@@ -121,15 +124,15 @@ static const dfgnn_nvrtc scripted_nvrtc = {.Version = nvrtc_version,
 
 static struct {
   int major, minor;
-  int loaded, unloaded, launched;
+  atomic_int loaded, unloaded, launched;
   int load_fails, launch_fails; /* errors to return */
   char refuses[64];             /* code that no load takes */
-  unsigned shared;              /* the last launch's */
+  atomic_uint shared;           /* the last launch's */
   int max_shared;               /* bytes that FuncSetAttribute allowed */
   int carveouts;                /* calls that set one */
-  cu_context current;
-  int pushed;
+  atomic_int pushed;
 } gpu;
+static _Thread_local cu_context current;
 
 static cu_result gpu_error_text(cu_result error, const char **text) {
   *text = error == CU_ERROR_MEMORY ? "out of memory" : "scripted error";
@@ -153,21 +156,21 @@ static cu_result gpu_release(int device) {
   return 0;
 }
 static cu_result gpu_current(cu_context *context) {
-  *context = gpu.current;
+  *context = current;
   return 0;
 }
 static cu_result gpu_set(cu_context context) {
-  gpu.current = context;
+  current = context;
   return 0;
 }
 static cu_result gpu_push(cu_context context) {
-  gpu.current = context;
+  current = context;
   gpu.pushed++;
   return 0;
 }
 static cu_result gpu_pop(cu_context *context) {
-  *context = gpu.current;
-  gpu.current = NULL;
+  *context = current;
+  current = NULL;
   gpu.pushed--;
   return 0;
 }
@@ -395,16 +398,16 @@ END_TEST
 
 START_TEST(the_context_of_the_caller_is_put_back) {
   const cu_context other = (cu_context)(uintptr_t)77;
-  gpu.current = other;
+  current = other;
   open_engine();
   int entered = dfgnn__engine_enter(engine);
   ck_assert_int_eq(entered, 1);
   ck_assert_int_eq(gpu.pushed, 1);
   dfgnn__engine_leave(entered);
   ck_assert_int_eq(gpu.pushed, 0);
-  gpu.current = NULL; /* a thread without one keeps the device's */
+  current = NULL; /* a thread without one keeps the device's */
   ck_assert_int_eq(dfgnn__engine_enter(engine), 0);
-  ck_assert_ptr_eq(gpu.current, (cu_context)(uintptr_t)1);
+  ck_assert_ptr_eq(current, (cu_context)(uintptr_t)1);
   ck_assert_int_eq(dfgnn__engine_enter(engine), 0);
 }
 END_TEST
@@ -454,6 +457,40 @@ START_TEST(threads_that_want_one_kernel_wait_for_one_compilation) {
     ck_assert_int_eq(failed[i], 0);
   }
   ck_assert_int_eq(nvrtc_script.compiled, 20);
+}
+END_TEST
+
+/* Opens the engine, which all have alike, launches and closes it. */
+static void *open_and_launch(void *data) {
+  dfgnn_engine *mine = NULL;
+  int argument = 42, failed = dfgnn__engine_open(&mine, 0) != DFGNN_OK;
+  dfgnn_queue on_mine = {.engine = mine};
+  for (int i = 0; i < 20 && !failed; i++) {
+    const dfgnn_program p = program_of(i);
+    failed = dfgnn__launch_struct(&on_mine, &p, one, &argument) != DFGNN_OK;
+  }
+  dfgnn__engine_close(mine);
+  *(int *)data = failed;
+  return NULL;
+}
+
+START_TEST(threads_open_and_close_engines_of_one_cache) {
+  pthread_t thread[8];
+  int failed[8] = {0};
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < 8; i++)
+      ck_assert(!pthread_create(&thread[i], NULL, open_and_launch, &failed[i]));
+    for (int i = 0; i < 8; i++) {
+      pthread_join(thread[i], NULL);
+      ck_assert_int_eq(failed[i], 0);
+    }
+  }
+  ck_assert_int_ge(nvrtc_script.compiled, 20);
+  IN_A_NEW_PROCESS({
+    open_engine();
+    EXPECT(!launch(19, one));
+    EXPECT(nvrtc_script.compiled == 0);
+  });
 }
 END_TEST
 
@@ -1063,6 +1100,7 @@ int main(void) {
   tcase_add_test(tests, many_kernels_are_all_found_again);
   tcase_add_test(tests, large_shared_memory_is_asked_for_once);
   tcase_add_test(tests, threads_that_want_one_kernel_wait_for_one_compilation);
+  tcase_add_test(tests, threads_open_and_close_engines_of_one_cache);
   tcase_add_test(tests, a_list_is_prepared_by_several_threads);
   tcase_add_test(tests, what_does_not_compile_says_why);
   tcase_add_test(tests, without_a_compiler_the_message_says_what_to_install);
