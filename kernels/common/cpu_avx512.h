@@ -37,6 +37,8 @@ CPU_INLINE vec v_zero(void) { return V(setzero)(); }
 CPU_INLINE vec v_set(scalar x) { return V(set1)(x); }
 CPU_INLINE vec v_add(vec a, vec b) { return V(add)(a, b); }
 CPU_INLINE vec v_mul(vec a, vec b) { return V(mul)(a, b); }
+CPU_INLINE vec v_div(vec a, vec b) { return V(div)(a, b); }
+CPU_INLINE vec v_root(vec x) { return V(sqrt)(x); }
 CPU_INLINE vec v_fma(vec a, vec b, vec c) { return V(fmadd)(a, b, c); }
 CPU_INLINE vec v_max(vec a, vec b) { return V(max)(a, b); }
 CPU_INLINE vec v_keep(vec x, tail t, vec fill) {

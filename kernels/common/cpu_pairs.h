@@ -1,28 +1,53 @@
-/* cpu_pairs.h - neighbours in vectors, for work across heads
+/* cpu_pairs.h - lanes that change places, for work across heads
  *
  * clang-format off
- *   v_even, v_odd  the lanes 0, 2, ... (1, 3, ...) of a, then those of b;
- *   v_pairs        their sum: lanes are neighbours of a, then of b, added;
- *   lanes          the lanes of rows of `dim` features, a divisor of VECTOR;
- *   v_spread       each number `dim` times; VECTOR numbers may be read.
- * clang-format on */
+ *   v_fold         the sums of pieces of `group` vectors (1, 2, 4, ... VECTOR),
+ *                  which are the group-th part of VECTOR / group lanes: those
+ * of the first vector, then those of the second, ... v_turn         lane i is
+ * that of i + step, round the end; lanes          the lanes of rows of `dim`
+ * features, a divisor of VECTOR; v_spread       each number `dim` times; VECTOR
+ * numbers may be read. clang-format on */
 #ifndef DFGNN_KERNELS_CPU_PAIRS_H
 #define DFGNN_KERNELS_CPU_PAIRS_H
 
 #include "kernels/common/cpu_vector.h"
+
+/* Halves a group n times: lanes at a distance of `step` are added, and those of
+ * two vectors share one, which takes one shuffle and two blends. */
+#define FOLD(a, group, step, merge)                                            \
+  if ((group) > (step))                                                        \
+    CPU_EACH(j, (group) / (step) / 2) {                                        \
+      (a)[j] = merge((a)[2 * j], (a)[2 * j + 1]);                              \
+    }
 
 #if CPU_ISA == CPU_AVX512
 
 typedef __m512i lanes;
 
 #if CPU_DTYPE == CPU_F64
-CPU_INLINE vec v_even(vec a, vec b) {
-  return _mm512_permutex2var_pd(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14),
-                                b);
+#define MERGE(mask, swapped)                                                   \
+  __m512d x = _mm512_mask_blend_pd(mask, b, a);                                \
+  return _mm512_add_pd(_mm512_mask_blend_pd(mask, a, b), swapped)
+CPU_INLINE vec merge_1(vec a, vec b) {
+  MERGE(0xaa, _mm512_permute_pd(x, 0x55));
 }
-CPU_INLINE vec v_odd(vec a, vec b) {
-  return _mm512_permutex2var_pd(a, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15),
-                                b);
+CPU_INLINE vec merge_2(vec a, vec b) {
+  MERGE(0xcc, _mm512_permutex_pd(x, 0x4e));
+}
+CPU_INLINE vec merge_4(vec a, vec b) {
+  MERGE(0xf0, _mm512_shuffle_f64x2(x, x, 0x4e));
+}
+CPU_INLINE vec v_fold(vec *a, const int group) {
+  FOLD(a, group, 1, merge_1)
+  FOLD(a, group, 2, merge_2)
+  FOLD(a, group, 4, merge_4)
+  if (group == 2)
+    return _mm512_permutexvar_pd(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
+                                 a[0]);
+  if (group == 4)
+    return _mm512_permutexvar_pd(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7),
+                                 a[0]);
+  return a[0];
 }
 CPU_INLINE lanes v_lanes(int64_t dim) {
   int64_t x[VECTOR];
@@ -33,18 +58,45 @@ CPU_INLINE lanes v_lanes(int64_t dim) {
 CPU_INLINE vec v_spread(const scalar *p, lanes l) {
   return _mm512_permutexvar_pd(l, s_load(p));
 }
-#else
-CPU_INLINE vec v_even(vec a, vec b) {
-  return _mm512_permutex2var_ps(a,
-                                _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16,
-                                                  18, 20, 22, 24, 26, 28, 30),
-                                b);
+CPU_INLINE vec v_turn(vec x, int64_t step) {
+  static const int64_t round[2 * VECTOR] = {0, 1, 2, 3, 4, 5, 6, 7,
+                                            0, 1, 2, 3, 4, 5, 6, 7};
+  return _mm512_permutexvar_pd(_mm512_loadu_si512(round + step), x);
 }
-CPU_INLINE vec v_odd(vec a, vec b) {
-  return _mm512_permutex2var_ps(a,
-                                _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17,
-                                                  19, 21, 23, 25, 27, 29, 31),
-                                b);
+#else
+#define MERGE(mask, swapped)                                                   \
+  __m512 x = _mm512_mask_blend_ps(mask, b, a);                                 \
+  return _mm512_add_ps(_mm512_mask_blend_ps(mask, a, b), swapped)
+CPU_INLINE vec merge_1(vec a, vec b) {
+  MERGE(0xaaaa, _mm512_permute_ps(x, 0xb1));
+}
+CPU_INLINE vec merge_2(vec a, vec b) {
+  MERGE(0xcccc, _mm512_permute_ps(x, 0x4e));
+}
+CPU_INLINE vec merge_4(vec a, vec b) {
+  MERGE(0xf0f0, _mm512_shuffle_f32x4(x, x, 0xb1));
+}
+CPU_INLINE vec merge_8(vec a, vec b) {
+  MERGE(0xff00, _mm512_shuffle_f32x4(x, x, 0x4e));
+}
+CPU_INLINE vec v_fold(vec *a, const int group) {
+  FOLD(a, group, 1, merge_1)
+  FOLD(a, group, 2, merge_2)
+  FOLD(a, group, 4, merge_4)
+  FOLD(a, group, 8, merge_8)
+  if (group == 2)
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15),
+        a[0]);
+  if (group == 4)
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+        a[0]);
+  if (group == 8)
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15),
+        a[0]);
+  return a[0];
 }
 CPU_INLINE lanes v_lanes(int64_t dim) {
   int32_t x[VECTOR];
@@ -55,31 +107,31 @@ CPU_INLINE lanes v_lanes(int64_t dim) {
 CPU_INLINE vec v_spread(const scalar *p, lanes l) {
   return _mm512_permutexvar_ps(l, s_load(p));
 }
-#endif
-CPU_INLINE vec v_pairs(vec a, vec b) {
-  return v_add(v_even(a, b), v_odd(a, b));
+CPU_INLINE vec v_turn(vec x, int64_t step) {
+  static const int32_t round[2 * VECTOR] = {
+      0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+      0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return _mm512_permutexvar_ps(_mm512_loadu_si512(round + step), x);
 }
+#endif
+#undef MERGE
 
 #elif CPU_ISA == CPU_AVX2
 
 typedef __m256i lanes;
 
-/* The instructions act within halves of 128 bits; this puts their results in
- * the order of the arguments. */
-CPU_INLINE __m256d in_order(__m256d x) {
-  return _mm256_permute4x64_pd(x, 0xd8);
-}
-
 #if CPU_DTYPE == CPU_F64
-CPU_INLINE vec v_even(vec a, vec b) {
-  return in_order(_mm256_unpacklo_pd(a, b));
+#define MERGE(mask, swapped)                                                   \
+  __m256d x = _mm256_blend_pd(b, a, mask);                                     \
+  return _mm256_add_pd(_mm256_blend_pd(a, b, mask), swapped)
+CPU_INLINE vec merge_1(vec a, vec b) { MERGE(0xa, _mm256_permute_pd(x, 0x5)); }
+CPU_INLINE vec merge_2(vec a, vec b) {
+  MERGE(0xc, _mm256_permute4x64_pd(x, 0x4e));
 }
-CPU_INLINE vec v_odd(vec a, vec b) {
-  return in_order(_mm256_unpackhi_pd(a, b));
-}
-CPU_INLINE vec v_pairs(vec a, vec b) {
-  return in_order(
-      _mm256_add_pd(_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b)));
+CPU_INLINE vec v_fold(vec *a, const int group) {
+  FOLD(a, group, 1, merge_1)
+  FOLD(a, group, 2, merge_2)
+  return group == 2 ? _mm256_permute4x64_pd(a[0], 0xd8) : a[0];
 }
 CPU_INLINE lanes v_lanes(int64_t dim) { /* of halves of a double */
   int32_t x[2 * VECTOR];
@@ -87,23 +139,39 @@ CPU_INLINE lanes v_lanes(int64_t dim) { /* of halves of a double */
     x[i] = (int32_t)(i / 2 / dim * 2 + i % 2);
   return _mm256_loadu_si256((const __m256i *)x);
 }
+CPU_INLINE vec permuted(vec x, __m256i halves) {
+  return _mm256_castps_pd(
+      _mm256_permutevar8x32_ps(_mm256_castpd_ps(x), halves));
+}
 CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  __m256 x = _mm256_castpd_ps(s_load(p));
-  return _mm256_castps_pd(_mm256_permutevar8x32_ps(x, l));
+  return permuted(s_load(p), l);
 }
+#define HALVES 2
 #else
-CPU_INLINE vec in_order_ps(vec x) {
-  return _mm256_castpd_ps(in_order(_mm256_castps_pd(x)));
+#define MERGE(mask, swapped)                                                   \
+  __m256 x = _mm256_blend_ps(b, a, mask);                                      \
+  return _mm256_add_ps(_mm256_blend_ps(a, b, mask), swapped)
+CPU_INLINE vec merge_1(vec a, vec b) {
+  MERGE(0xaa, _mm256_permute_ps(x, 0xb1));
 }
-CPU_INLINE vec v_even(vec a, vec b) {
-  return in_order_ps(_mm256_shuffle_ps(a, b, 0x88));
+CPU_INLINE vec merge_2(vec a, vec b) {
+  MERGE(0xcc, _mm256_permute_ps(x, 0x4e));
 }
-CPU_INLINE vec v_odd(vec a, vec b) {
-  return in_order_ps(_mm256_shuffle_ps(a, b, 0xdd));
+CPU_INLINE vec merge_4(vec a, vec b) {
+  MERGE(0xf0, _mm256_permute2f128_ps(x, x, 1));
 }
-CPU_INLINE vec v_pairs(vec a, vec b) {
-  return in_order_ps(_mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88),
-                                   _mm256_shuffle_ps(a, b, 0xdd)));
+CPU_INLINE vec permuted(vec x, __m256i to) {
+  return _mm256_permutevar8x32_ps(x, to);
+}
+CPU_INLINE vec v_fold(vec *a, const int group) {
+  FOLD(a, group, 1, merge_1)
+  FOLD(a, group, 2, merge_2)
+  FOLD(a, group, 4, merge_4)
+  if (group == 2)
+    return permuted(a[0], _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+  if (group == 4)
+    return permuted(a[0], _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  return a[0];
 }
 CPU_INLINE lanes v_lanes(int64_t dim) {
   int32_t x[VECTOR];
@@ -112,9 +180,18 @@ CPU_INLINE lanes v_lanes(int64_t dim) {
   return _mm256_loadu_si256((const __m256i *)x);
 }
 CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return _mm256_permutevar8x32_ps(s_load(p), l);
+  return permuted(s_load(p), l);
 }
+#define HALVES 1
 #endif
+CPU_INLINE vec v_turn(vec x, int64_t step) {
+  static const int32_t round[16] = {0, 1, 2, 3, 4, 5, 6, 7,
+                                    0, 1, 2, 3, 4, 5, 6, 7};
+  return permuted(x,
+                  _mm256_loadu_si256((const __m256i *)(round + HALVES * step)));
+}
+#undef HALVES
+#undef MERGE
 
 #else /* CPU_PORTABLE */
 
@@ -123,22 +200,33 @@ typedef int64_t lanes; /* dim */
 CPU_INLINE lanes v_lanes(int64_t dim) { return dim; }
 
 #if CPU_DTYPE == CPU_F64
-CPU_INLINE vec v_even(vec a, vec b) { return (vec){a[0], b[0]}; }
-CPU_INLINE vec v_odd(vec a, vec b) { return (vec){a[1], b[1]}; }
+CPU_INLINE vec merge_1(vec a, vec b) {
+  return (vec){a[0], b[0]} + (vec){a[1], b[1]};
+}
 CPU_INLINE vec v_spread(const scalar *p, lanes l) {
   return (vec){p[0], p[1 / l]};
 }
 #else
-CPU_INLINE vec v_even(vec a, vec b) { return (vec){a[0], a[2], b[0], b[2]}; }
-CPU_INLINE vec v_odd(vec a, vec b) { return (vec){a[1], a[3], b[1], b[3]}; }
+CPU_INLINE vec merge_1(vec a, vec b) {
+  return (vec){a[0], a[2], b[0], b[2]} + (vec){a[1], a[3], b[1], b[3]};
+}
 CPU_INLINE vec v_spread(const scalar *p, lanes l) {
   return l == 1 ? s_load(p) : (vec){p[0], p[0], p[1], p[1]};
 }
 #endif
-CPU_INLINE vec v_pairs(vec a, vec b) {
-  return v_add(v_even(a, b), v_odd(a, b));
+CPU_INLINE vec v_fold(vec *a, const int group) {
+  FOLD(a, group, 1, merge_1) /* neighbours stay in order */
+  FOLD(a, group, 2, merge_1)
+  return a[0];
+}
+CPU_CALLED vec v_turn(vec x, int64_t step) {
+  vec y = x;
+  for (int i = 0; i < VECTOR; i++)
+    y[i] = x[(i + step) % VECTOR];
+  return y;
 }
 
 #endif
+#undef FOLD
 
 #endif

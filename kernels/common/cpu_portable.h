@@ -57,6 +57,12 @@ CPU_INLINE vec v_set(scalar x) {
 }
 CPU_INLINE vec v_add(vec a, vec b) { return a + b; }
 CPU_INLINE vec v_mul(vec a, vec b) { return a * b; }
+CPU_INLINE vec v_div(vec a, vec b) { return a / b; }
+CPU_CALLED vec v_root(vec x) {
+  for (int i = 0; i < VECTOR; i++)
+    x[i] = (scalar)sqrt((double)x[i]);
+  return x;
+}
 CPU_INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
 CPU_INLINE vec v_choose(bits mask, vec a, vec b) {
   return (vec)(((bits)a & mask) | ((bits)b & ~mask));

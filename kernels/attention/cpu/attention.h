@@ -23,7 +23,6 @@ typedef struct dfgnn_cpu_tensor {
 typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
 typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* dense.h */
 struct dfgnn_cpu_side;                          /* backward.h */
-struct dfgnn_cpu_graded;
 
 typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
@@ -50,9 +49,8 @@ typedef struct dfgnn_cpu_job {
   double drop_scale;    /* the factor of weights that are kept */
   const int64_t *drawn; /* the number by which dropout draws for an edge of the
                          * graph; NULL: the edge's own */
-  const void *ends;     /* backward: [the graph's destinations, heads] pairs of
-                         * -lse (or -inf: no weights) and
-                         * grad_lse - <grad_out, out> */
+  const void *ends;     /* backward: [the graph's destinations, 2, heads]: -lse
+                         * (or -inf: no weights), grad_lse - <grad_out, out> */
   int by_source;        /* rows are sources, and destinations are gathered */
   int packed;           /* features of every input are adjacent */
   int out_packed;       /* features of out are adjacent */
@@ -119,12 +117,14 @@ struct dfgnn_cpu_kernels {
    * dfgnn__cpu_across_bytes(). */
   void (*attend)(const dfgnn_cpu_job *job, int64_t begin, int64_t end,
                  void *memory);
-  /* The same of gradients.  grade() walks a row that has edges; it returns 0,
-   * and the row is left to others, if some weight is zero: 0 times an infinite
-   * feature would be NaN. */
+  /* The same of gradients.  grade() walks rows and returns the first that is
+   * left to others, or end: a row without edges, or one with a weight of zero,
+   * since 0 times an infinite feature would be NaN.  What rows add to the
+   * gradients of beta and of att [heads, dim] is added, unless they are NULL.
+   */
   int (*spans_side)(const struct dfgnn_cpu_side *side);
-  int (*grade)(const struct dfgnn_cpu_side *side, int64_t row, void *memory,
-               struct dfgnn_cpu_graded *graded);
+  int64_t (*grade)(const struct dfgnn_cpu_side *side, int64_t begin,
+                   int64_t end, void *memory, double *beta, void *att);
 
   /* ---- dense blocks ---- */
 

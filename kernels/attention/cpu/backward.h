@@ -41,14 +41,6 @@ typedef struct dfgnn_cpu_side {
   int all_heads; /* the walk takes all heads of a row at once */
 } dfgnn_cpu_side;
 
-/* The results of a row whose heads are walked at once. */
-typedef struct dfgnn_cpu_graded {
-  void *values, *scores; /* [heads, dim] sums */
-  void *att;             /* [heads, dim] to be added to att's gradient */
-  int written;           /* GT and GAT: the sums are in the outputs */
-  double scalars[DFGNN_CPU_MOST_HEADS]; /* GAT: gradients of the row's scores */
-} dfgnn_cpu_graded;
-
 typedef struct dfgnn_cpu_backward {
   dfgnn_cpu_side rows, columns;
 } dfgnn_cpu_backward;

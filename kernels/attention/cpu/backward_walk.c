@@ -288,29 +288,18 @@ static void merge_row(const dfgnn_cpu_side *s, int64_t row, int64_t head,
 
 /* ---- tasks --------------------------------------------------------------- */
 
-/* Walks a row for all heads at once; returns 0 if some weight is zero. */
-static int walk_heads(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
-                      const parameters *p) {
-  const dfgnn_cpu_job *job = &s->job;
-  size_t bytes = (size_t)job->dim * job->scalar_size;
-  dfgnn_cpu_graded g;
-  if (!job->kernels->grade(s, row, m->all, &g))
-    return 0;
-  for (int64_t h = 0; h < job->heads; h++)
-    finish(s, (char *)g.values + (size_t)h * bytes,
-           (char *)g.scores + (size_t)h * bytes, row, h, g.scalars[h],
-           g.written, p);
-  if (p->att)
-    job->kernels->combine(p->att, 1, g.att, 1, job->heads * job->dim);
-  return 1;
+/* Walks rows for all heads at once, to the first that is left to others. */
+static int64_t walk_heads(const dfgnn_cpu_side *s, const scratch *m,
+                          int64_t begin, int64_t end, const parameters *p) {
+  return s->all_heads
+             ? s->job.kernels->grade(s, begin, end, m->all, p->beta, p->att)
+             : begin;
 }
 
 static void walk_row(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
                      const parameters *p) {
   int64_t begin = dfgnn__cpu_offset(&s->job, row);
   int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
-  if (s->all_heads && begin < end && walk_heads(s, m, row, p))
-    return;
   for (int64_t h = 0; h < s->job.heads; h++) {
     double scalar = sum_piece(s, m, row, h, begin, end, 1, p);
     finish(s, m->values, m->scores, row, h, scalar, 1, p);
@@ -324,7 +313,8 @@ static void walk_item(const dfgnn_cpu_side *s, const scratch *m, int64_t item,
   int64_t begin = ((const int64_t *)s->items->array[1])[item];
   int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
   if (first[row + 1] - first[row] == 1) {
-    walk_row(s, m, row, p);
+    if (walk_heads(s, m, row, row + 1, p) == row)
+      walk_row(s, m, row, p);
     return;
   }
   if (end - begin > s->items->request.parameter)
@@ -338,11 +328,13 @@ static void walk_item(const dfgnn_cpu_side *s, const scratch *m, int64_t item,
 static void walk_units(const dfgnn_cpu_side *s, char *memory, int64_t begin,
                        int64_t end, const parameters *p) {
   scratch m = scratch_in(s, memory);
-  for (int64_t unit = begin; unit < end; unit++)
-    if (s->items)
-      walk_item(s, &m, unit, p);
-    else
-      walk_row(s, &m, unit, p);
+  for (int64_t unit = begin; s->items && unit < end; unit++)
+    walk_item(s, &m, unit, p);
+  if (s->items)
+    return;
+  for (int64_t row = walk_heads(s, &m, begin, end, p); row < end;
+       row = walk_heads(s, &m, row + 1, end, p))
+    walk_row(s, &m, row, p);
 }
 
 static void walk_body(const dfgnn_cpu_job *job, void *data, char *memory,

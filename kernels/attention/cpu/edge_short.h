@@ -160,8 +160,8 @@ static CPU_TARGET int grade_short(const dfgnn_cpu_short *s) {
   if (!short_products(s, 0, &p) || !short_products(s, 1, &ds))
     return 0;
   for (int64_t h = 0; h < s->heads; h++) {
-    ends[0][h] = pairs[2 * h];
-    ends[1][h] = pairs[2 * h + 1];
+    ends[0][h] = pairs[h];
+    ends[1][h] = pairs[s->heads + h];
   }
   for (int64_t k = 0; k < s->count; k++)
     for (int64_t h = 0; h < s->heads; h += VECTOR) {

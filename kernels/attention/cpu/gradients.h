@@ -11,35 +11,58 @@
 
 /* ---- terms of edges ------------------------------------------------------ */
 
+/* The end of a node and head; delta is <grad_out, out>. */
+CPU_INLINE void set_end(const dfgnn_cpu_job *job, int64_t node, int64_t head,
+                        scalar delta, scalar *to) {
+  const scalar *lse = job->lse, *by_lse = job->grad_lse;
+  const int64_t at = node * job->heads + head;
+  scalar *pair = to + 2 * node * job->heads + head;
+  /* exp(score - inf) = 0: a row whose sum is 0 has no weights. */
+  pair[0] = lse[at] == -INFINITY ? lse[at] : -lse[at];
+  pair[job->heads] = (by_lse ? by_lse[at] : 0) - delta;
+}
+
+CPU_INLINE void ends_across(const dfgnn_cpu_job *job, int64_t begin,
+                            int64_t end, scalar *to) {
+  const across x = across_of(job);
+  scalar delta[DFGNN_CPU_MOST_HEADS + VECTOR];
+  for (int64_t j = begin; j < end; j++) {
+    own_products(&x, features(&job->query, j, 0), features(&job->key, j, 0),
+                 delta);
+    for (int64_t h = 0; h < x.heads; h++)
+      set_end(job, j, h, delta[h], to);
+  }
+}
+
 static CPU_TARGET void ends(const dfgnn_cpu_job *job, int64_t begin,
                             int64_t end, void *to) {
-  const scalar *lse = job->lse, *by_lse = job->grad_lse;
-  scalar delta, *pair = (scalar *)to + 2 * begin * job->heads;
+  scalar delta;
+  if (spans_heads(job)) {
+    ends_across(job, begin, end, to);
+    return;
+  }
   for (int64_t j = begin; j < end; j++)
-    for (int64_t h = 0; h < job->heads; h++, pair += 2) {
+    for (int64_t h = 0; h < job->heads; h++) {
       const storage *x = features(&job->query, j, h);
       const storage *y = features(&job->key, j, h);
-      scalar l = lse[j * job->heads + h];
       if (job->packed)
         products(job, x, NULL, &y, &delta, 1, DFGNN_OP_GT);
       else
         delta = strided_score(job, (const char *)x, (const char *)y, NULL,
                               DFGNN_OP_GT);
-      /* exp(score - inf) = 0: a row whose sum is 0 has no weights. */
-      pair[0] = l == -INFINITY ? l : -l;
-      pair[1] = (by_lse ? by_lse[j * job->heads + h] : 0) - delta;
+      set_end(job, j, h, delta, to);
     }
 }
 
 CPU_INLINE void gather_ends(const dfgnn_cpu_job *job, int64_t head, int64_t k,
                             int n, scalar *shift, scalar *minus) {
-  const scalar *pairs = (const scalar *)job->ends + 2 * head;
+  const scalar *pairs = (const scalar *)job->ends + head;
   const int32_t *index = job->indices + k;
-  int64_t stride = 2 * job->heads;
+  int64_t heads = job->heads;
   for (int i = 0; i < n; i++) {
-    const scalar *pair = pairs + index[i] * stride;
+    const scalar *pair = pairs + 2 * index[i] * heads;
     shift[i] = pair[0];
-    minus[i] = pair[1];
+    minus[i] = pair[heads];
   }
 }
 
@@ -59,10 +82,10 @@ static CPU_TARGET int terms(const dfgnn_cpu_job *job, int64_t row, int64_t head,
                             void *gradients) {
   scalar *w = weights, *g = gradients;
   scalar shift[VECTOR] = {0}, minus[VECTOR] = {0};
-  const scalar *own = (const scalar *)job->ends + 2 * (row * job->heads + head);
+  const scalar *own = (const scalar *)job->ends + 2 * row * job->heads + head;
   vec none = v_set(-1), top = none, r = v_set(1);
   vec s = job->by_source ? r : v_set(own[0]);
-  vec m = job->by_source ? r : v_set(own[1]);
+  vec m = job->by_source ? r : v_set(own[job->heads]);
 
   for (int64_t e = 0; e < count; e += VECTOR) {
     int n = count - e < VECTOR ? (int)(count - e) : VECTOR;

@@ -5,10 +5,20 @@
  * the products.  Here vectors lie along the heads: the numbers of a chunk of
  * edges are [edges, places], where places are the heads, rounded up to a
  * divisor or a multiple of VECTOR.  A vector has the heads of several edges if
- * these are few.  The sums of the products of many heads come from adding
- * neighbours in pairs of vectors, which needs no sum of one vector. */
+ * these are few.  The sums of the products of many heads come from folding a
+ * group of vectors into one, which needs no sum of one vector.  The numbers of
+ * places that no head has are 0 before exponentials, and 1 after them. */
 
 enum { ACROSS_EDGES = 64 }; /* of a chunk, or fewer if heads are many */
+enum { ACROSS_DIM = 32 };   /* wider heads are walked one after the other */
+
+#if CPU_DTYPE == CPU_F64
+#define LOWEST -DBL_MAX
+#define LOG log
+#else
+#define LOWEST -FLT_MAX
+#define LOG logf
+#endif
 
 typedef struct across {
   int64_t heads, dim, row; /* row: heads x dim */
@@ -16,17 +26,16 @@ typedef struct across {
   int64_t period; /* numbers after which the heads repeat in vectors */
   int64_t edges;  /* of a vector */
   int64_t chunk;  /* edges */
-  /* A vector of sums comes from `group` sums of vectors, of `width` features
-   * each; an edge has `real` such sums.  Of the group's, the j-th belongs to
-   * the edge j >> shift, and is the (j & mask)-th of it. */
-  int64_t group, width, real, mask;
-  int shift;
+  /* A vector of sums comes from `group` vectors of products, `share` of each
+   * edge.  Such a vector is the sum of `depth`, and an edge has `real`. */
+  int64_t group, share, depth, real;
+  tail rest; /* the heads of the last vector, if it is not full */
 } across;
 
 /* The memory of a row, DFGNN_CPU_ACROSS_BYTES at most. */
 typedef struct across_memory {
   scalar *scores;      /* [chunk, places] */
-  scalar *factors;     /* [period]: of the sums before a chunk, of the whole */
+  scalar *factors;     /* [period]: of the sums before a chunk */
   scalar *top, *total; /* [period] */
   scalar *sum;         /* [row] */
 } across_memory;
@@ -42,14 +51,10 @@ CPU_INLINE across across_of(const dfgnn_cpu_job *job) {
   x.chunk = DFGNN_CPU_ACROSS / x.places;
   x.chunk = x.chunk < ACROSS_EDGES ? x.chunk : ACROSS_EDGES;
   x.group = x.dim < VECTOR ? x.dim : VECTOR;
-  x.width = x.dim < VECTOR ? VECTOR : x.dim;
-  x.real = x.row / x.width;
-  x.mask = -1;
-  x.shift = 31;
-  if (x.edges > 1) {
-    x.mask = x.group / x.edges - 1;
-    x.shift = __builtin_ctzll((unsigned long long)(x.group / x.edges));
-  }
+  x.share = x.group / x.edges;
+  x.depth = x.dim < VECTOR ? 1 : x.dim / VECTOR;
+  x.real = x.row / (x.depth * VECTOR);
+  x.rest = v_tail(x.heads % VECTOR);
   return x;
 }
 
@@ -67,12 +72,17 @@ CPU_INLINE int adjacent_heads(const dfgnn_cpu_job *job,
   return t->head == job->dim * (int64_t)sizeof(storage);
 }
 
+/* Are heads so many and narrow, and do they fill vectors? */
+CPU_INLINE int narrow_heads(const dfgnn_cpu_job *job) {
+  int64_t dim = job->dim, row = job->heads * dim;
+  return job->heads > 1 && job->heads <= DFGNN_CPU_MOST_HEADS &&
+         dim <= ACROSS_DIM && job->packed &&
+         (dim % VECTOR == 0 || (VECTOR % dim == 0 && row % VECTOR == 0));
+}
+
 /* Are a job's scores better computed for all heads at once, and can they be? */
 CPU_INLINE int spans_heads(const dfgnn_cpu_job *job) {
-  int64_t dim = job->dim, row = job->heads * dim;
-  int whole = dim % VECTOR == 0 || (VECTOR % dim == 0 && row % VECTOR == 0);
-  return job->heads > 1 && job->heads <= DFGNN_CPU_MOST_HEADS && dim <= 32 &&
-         whole && job->packed &&
+  return narrow_heads(job) &&
          (job->op == DFGNN_OP_GAT ||
           (adjacent_heads(job, &job->key) && adjacent_heads(job, &job->query)));
 }
@@ -81,377 +91,215 @@ static CPU_TARGET int attends_heads(const dfgnn_cpu_job *job) {
   return spans_heads(job) && !job->out_adds && adjacent_heads(job, &job->value);
 }
 
-/* ---- scores -------------------------------------------------------------- */
+/* The numbers [heads] from h on, and zeros beyond the last. */
+CPU_INLINE vec load_heads(const across *x, const scalar *numbers, int64_t h) {
+  return h + VECTOR <= x->heads ? s_load(numbers + h)
+                                : s_load_tail(numbers + h, x->rest);
+}
 
-/* The sums of a group of products: an own row with the rows of x->edges edges,
- * from the sum `first` of each on. */
-CPU_INLINE vec group_sums(const across *x, const storage *own,
-                          const storage *att, const storage *const *far,
-                          int64_t first, vec slope, const int group,
+/* Adds the lanes of the same head, where a vector has several edges. */
+CPU_INLINE vec together(const across *x, vec y) {
+  for (int64_t step = x->places; step < VECTOR; step *= 2)
+    y = v_add(y, v_turn(y, step));
+  return y;
+}
+
+/* The numbers [heads] of the edges of a vector, which begin at at[0], ... */
+CPU_INLINE vec gather_heads(const across *x, const scalar *numbers,
+                            const int64_t *at, int64_t left, int64_t h) {
+  vec y = load_heads(x, numbers + at[0], h);
+  for (int64_t u = 1; u < x->edges && u < left; u++)
+    y = v_add(
+        y, v_turn(load_heads(x, numbers + at[u], 0), VECTOR - u * x->places));
+  return y;
+}
+
+/* Where numbers [nodes, stride] of the gathered rows of edges begin. */
+CPU_INLINE void rows_of(const across *x, const int32_t *index, int64_t left,
+                        int64_t stride, int64_t *at) {
+  for (int64_t u = 0; u < x->edges && u < left; u++)
+    at[u] = index[u] * stride;
+}
+
+/* Where numbers [edges, heads] of edges begin. */
+CPU_INLINE void edges_of(const across *x, const dfgnn_cpu_job *job,
+                         int64_t edge, int64_t left, int64_t *at) {
+  for (int64_t u = 0; u < x->edges && u < left; u++)
+    at[u] = dfgnn__cpu_number(job, edge + u) * x->heads;
+}
+
+CPU_INLINE void store_heads(const across *x, scalar *to, const scalar *from) {
+  int64_t h = 0;
+  for (; h + VECTOR <= x->heads; h += VECTOR)
+    s_store(to + h, s_load(from + h));
+  for (; h < x->heads; h++)
+    to[h] = from[h];
+}
+
+/* ---- products ------------------------------------------------------------ */
+
+/* Calls f(group, depth) with constants; depth 0: any. */
+#define FOLDED(x, f)                                                           \
+  do {                                                                         \
+    if ((x)->group < VECTOR) {                                                 \
+      if ((x)->group == 1)                                                     \
+        f(1, 1);                                                               \
+      else if (VECTOR > 2 && (x)->group == 2)                                  \
+        f(2, 1);                                                               \
+      else if (VECTOR > 4 && (x)->group == 4)                                  \
+        f(4, 1);                                                               \
+      else if (VECTOR > 8)                                                     \
+        f(8, 1);                                                               \
+    } else if ((x)->depth == 1) {                                              \
+      f(VECTOR, 1);                                                            \
+    } else if ((x)->depth == 2) {                                              \
+      f(VECTOR, 2);                                                            \
+    } else {                                                                   \
+      f(VECTOR, 0);                                                            \
+    }                                                                          \
+  } while (0)
+
+/* A vector of products of rows, or the sum of the vectors of a head. */
+CPU_INLINE vec product_of(const storage *q, const storage *att,
+                          const storage *k, vec slope, int64_t depth,
                           const int op) {
-  const storage *k[VECTOR];
-  int64_t at[VECTOR];
-  vec a[16]; /* of which some are never reached */
-  CPU_EACH(j, group) {
-    int64_t i = first + (j & x->mask);
-    at[j] = (i < x->real ? i : 0) * x->width; /* what rounds up is not read */
-    k[j] = far[j >> x->shift] + at[j];
-    a[j] = v_zero();
-  }
-  for (int64_t d = 0; d < x->width; d += VECTOR)
-    CPU_EACH(j, group) {
-      vec q = v_load(own + at[j] + d), y = v_load(k[j] + d), w = q;
-      if (op == DFGNN_OP_GATV2) {
-        y = v_leaky(v_add(q, y), slope);
-        w = v_load(att + at[j] + d);
-      }
-      a[j] = v_fma(w, y, a[j]);
+  vec sum = v_zero();
+  for (int64_t d = 0; d < depth * VECTOR; d += VECTOR) {
+    vec w = v_load(q + d), y = v_load(k + d);
+    if (op == DFGNN_OP_GATV2) {
+      y = v_leaky(v_add(w, y), slope);
+      w = v_load(att + d);
     }
-#define HALVE(n)                                                               \
-  if (group >= 2 * n)                                                          \
-    CPU_EACH(j, n) { a[j] = v_pairs(a[2 * j], a[2 * j + 1]); }
-  HALVE(8)
-  HALVE(4)
-  HALVE(2)
-  HALVE(1)
-#undef HALVE
-  return a[0];
+    sum = d == 0 ? v_mul(w, y) : v_fma(w, y, sum);
+  }
+  return sum;
 }
 
-/* Computes the products of an own row with the rows of `count` edges. */
-CPU_INLINE void gather_sums(const across *x, const dfgnn_cpu_job *job,
-                            const storage *own, const storage *att,
-                            const int32_t *index, int64_t count, int64_t ahead,
-                            scalar *to, const int group, const int op) {
-  int64_t stride = job->key.node;
-  vec slope = v_set((scalar)job->slope);
-  const storage *far[VECTOR];
-  for (int64_t e = 0; e < count; e += x->edges) {
-    for (int64_t u = 0; u < x->edges; u++) {
-      far[u] = row_at(job->key.base, index[e + u < count ? e + u : e], stride);
-      if (e + u < ahead)
-        prefetch_row(job->key.base, index[e + u + job->prefetch], stride,
-                     x->row * (int64_t)sizeof(storage));
-    }
-    for (int64_t p = 0; p < x->places; p += VECTOR)
-      s_store(
-          to + e * x->places + p,
-          group_sums(x, own, att, far, p / VECTOR * group, slope, group, op));
-  }
-}
-
-CPU_INLINE void sums_of(const across *x, const dfgnn_cpu_job *job,
-                        const storage *own, const storage *att,
-                        const int32_t *index, int64_t count, int64_t ahead,
-                        scalar *to, const int op) {
-#define CASE(n)                                                                \
-  case n:                                                                      \
-    if (n <= VECTOR)                                                           \
-      gather_sums(x, job, own, att, index, count, ahead, to, n, op);           \
-    break
-  switch (x->group) {
-    CASE(1);
-    CASE(2);
-    CASE(4);
-    CASE(8);
-    CASE(16);
-  }
-#undef CASE
-}
-
-/* AGNN: turns products into scores, which are scaled cosines. */
-CPU_INLINE void cosines_across(const across *x, const dfgnn_cpu_job *job,
-                               const storage *own, const int32_t *index,
-                               int64_t count, scalar *s, scalar *factor) {
-  dfgnn_cpu_job self = {.key = {.base = (char *)own}};
-  const int32_t itself[1] = {0};
-  sums_of(x, &self, own, NULL, itself, 1, 0, factor, DFGNN_OP_AGNN);
-  for (int64_t h = 0; h < x->heads; h++) {
-    double norm = sqrt((double)factor[h]);
-    factor[h] = (scalar)(job->scale / (norm < 1e-12 ? 1e-12 : norm));
-  }
-  const scalar *inverse = job->inverse;
-  for (int64_t e = 0; e < count; e++)
-    for (int64_t h = 0; h < x->heads; h += VECTOR) {
-      int64_t left = x->heads - h;
-      tail t = v_tail(left < VECTOR ? left : VECTOR);
-      scalar *at = s + e * x->places + h;
-      vec f = v_mul(s_load(factor + h),
-                    s_load_tail(inverse + index[e] * x->heads + h, t));
-      s_store_tail(at, v_mul(s_load_tail(at, t), f), t);
-    }
-}
-
-/* GAT: the sums of the scores of both ends, and of the edge. */
-CPU_INLINE void arguments_across(const across *x, const dfgnn_cpu_job *job,
-                                 int64_t row, int64_t begin, int64_t count,
-                                 scalar *s) {
-  const scalar *source = job->score_src, *edges = job->score_edge;
-  const scalar *own = (const scalar *)job->score_dst + row * x->heads;
-  for (int64_t e = 0; e < count; e++) {
-    int64_t j = job->indices[begin + e] * x->heads;
-    int64_t number = edges ? dfgnn__cpu_number(job, begin + e) * x->heads : 0;
-    for (int64_t h = 0; h < x->places; h += VECTOR) {
-      int64_t left = x->heads - h;
-      tail t = v_tail(left < VECTOR ? left : VECTOR);
-      vec sum = v_add(s_load_tail(own + h, t), s_load_tail(source + j + h, t));
-      if (edges)
-        sum = v_add(sum, s_load_tail(edges + number + h, t));
-      s_store(s + e * x->places + h, sum); /* the next edge comes after it */
-    }
-  }
-}
-
-static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
-                                     int64_t row, int64_t begin, int64_t count,
-                                     scalar *s, scalar *factor) {
-  const storage *own = features(&job->query, row, 0), *att = job->att;
-  const int32_t *index = job->indices + begin;
-  const scalar *bias = job->bias;
-  int64_t ahead = job->prefetch ? job->edges - job->prefetch - begin : 0;
-  int64_t numbers = count * x->places;
-  vec slope = v_set((scalar)job->slope);
-  switch (job->op) {
-  case DFGNN_OP_GAT:
-    arguments_across(x, job, row, begin, count, s);
-    for (int64_t i = 0; i < numbers; i += VECTOR)
-      s_store(s + i, v_leaky(s_load(s + i), slope));
-    break;
-  case DFGNN_OP_GATV2:
-    sums_of(x, job, own, att, index, count, ahead, s, DFGNN_OP_GATV2);
-    break;
-  default:
-    sums_of(x, job, own, att, index, count, ahead, s, DFGNN_OP_GT);
-  }
-  if (job->op == DFGNN_OP_GT && job->scale != 1)
-    scale_by(s, numbers, (scalar)job->scale);
-  if (job->op == DFGNN_OP_AGNN)
-    cosines_across(x, job, own, index, count, s, factor);
-  for (int64_t e = 0; bias && e < count; e++) {
-    int64_t at = dfgnn__cpu_number(job, begin + e) * x->heads;
-    for (int64_t h = 0; h < x->heads; h++)
-      s[e * x->places + h] += bias[at + h];
-  }
-}
-
-/* ---- softmax ------------------------------------------------------------- */
-
-/* Calls f(i) with the numbers of a vector of heads, of all edges. */
-#define ALONG(q, period, numbers, f)                                           \
-  for (int64_t i = (q); i < (numbers); i += (period)) {                        \
-    f;                                                                         \
-  }
-
-/* Replaces the scores of `count` edges by e^(score - shift), updates the states
- * of the heads, and finds the factors of what was summed before. */
-static CPU_TARGET void weigh_across(const across *x, const across_memory *m,
-                                    int64_t count, dfgnn_cpu_softmax *states) {
-  scalar *s = m->scores, *minus = m->factors, news[DFGNN_CPU_MOST_HEADS];
-  int64_t numbers = count * x->places, period = x->period, places = x->places;
-  for (int64_t i = numbers; i % VECTOR; i++)
-    s[i] = -INFINITY;
-  for (int64_t q = 0; q < period; q += VECTOR) {
-    vec top = v_set(-INFINITY);
-    ALONG(q, period, numbers, top = v_max(s_load(s + i), top))
-    s_store(m->top + q, top);
-  }
-  for (int64_t i = places; i < period; i++) {
-    int64_t h = i & (places - 1);
-    m->top[h] = m->top[i] > m->top[h] ? m->top[i] : m->top[h];
-  }
-  for (int64_t h = 0; h < places; h++) {
-    scalar old = h < x->heads ? (scalar)states[h].shift : -INFINITY;
-    scalar new = m->top[h] > old ? m->top[h] : old;
-    if (h < x->heads)
-      news[h] = new;
-    minus[h] = new == -INFINITY ? 0 : -new;
-  }
-  for (int64_t i = places; i < period; i++)
-    minus[i] = minus[i & (places - 1)];
-  for (int64_t q = 0; q < period; q += VECTOR) {
-    vec shift = s_load(minus + q), sum = v_zero();
-    ALONG(q, period, numbers, vec p = v_exp(v_add(s_load(s + i), shift));
-          sum = v_add(sum, p); s_store(s + i, p))
-    s_store(m->total + q, sum);
-  }
-  for (int64_t i = places; i < period; i++)
-    m->total[i & (places - 1)] += m->total[i];
-  for (int64_t h = 0; h < x->heads; h++) {
-    double old = states[h].shift, factor = 1;
-    if (old != (double)news[h])
-      factor = old == -INFINITY ? 0 : exp(old - (double)news[h]);
-    states[h].shift = (double)news[h];
-    states[h].sum = states[h].sum * factor + (double)m->total[h];
-    m->factors[h] = (scalar)factor;
-  }
-}
-
-static CPU_TARGET void drop_across(const across *x, const dfgnn_cpu_job *job,
-                                   int64_t begin, int64_t count, scalar *s) {
-  scalar kept = (scalar)job->drop_scale;
-  for (int64_t e = 0; e < count; e++) {
-    int64_t drawn = dfgnn__cpu_drawn(job, begin + e);
-    for (int64_t h = 0; h < x->heads; h++)
-      s[e * x->places + h] *=
-          dfgnn__dropped(job->drop_key, drawn, x->heads, h, job->drop_threshold)
-              ? 0
-              : kept;
-  }
-}
-
-static CPU_TARGET void keep_across(const across *x, scalar *to, const scalar *s,
-                                   int64_t count) {
-  for (int64_t e = 0; e < count; e++)
-    for (int64_t h = 0; h < x->heads; h++)
-      to[e * x->heads + h] = s[e * x->places + h];
-}
-
-/* ---- weighted sums ------------------------------------------------------- */
-
-typedef struct gather_across {
-  const across *x;
-  const dfgnn_cpu_tensor *from;
+/* The operands of the products of an own row with the rows of edges. */
+typedef struct pairing {
+  const storage *own, *att;
+  const char *base;
   const int32_t *index;
-  int64_t count, ahead, prefetch;
-  const scalar *weights; /* [count, places] */
-  const scalar *before;  /* [heads], of the sum so far; NULL: it begins */
-  const scalar *after;   /* [heads], if out is not NULL */
-  scalar *sum;
-  storage *out; /* NULL: to sum */
-} gather_across;
+  int64_t stride, count, ahead, prefetch;
+  vec slope;
+} pairing;
 
-/* The numbers of the heads that a vector of features from d on belongs to. */
-CPU_INLINE vec of_heads(const scalar *numbers, int64_t head, lanes l,
-                        const int narrow) {
-  return narrow ? v_spread(numbers + head, l) : v_set(numbers[head]);
-}
-
-CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
-                             const int width, const int narrow) {
-  const across *x = g->x;
-  const int64_t stride = g->from->node, places = x->places;
-  const int64_t ahead = d == 0 ? g->ahead : 0;
-  const char *base = g->from->base + d * (int64_t)sizeof(storage);
-  int64_t head[8];
-  vec a[8];
-  CPU_EACH(i, width) {
-    a[i] = v_zero();
-    head[i] = (d + i * VECTOR) / x->dim;
-  }
-  for (int64_t e = 0; e < g->count; e++) {
-    const storage *v = row_at(base, g->index[e], stride);
-    const scalar *w = g->weights + e * places;
-    if (e < ahead)
-      prefetch_row(g->from->base, g->index[e + g->prefetch], stride,
+CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
+                          const int group, const int given, const int op) {
+  const int64_t depth = given ? given : x->depth, step = depth * VECTOR;
+  const int64_t whole = x->edges == 1 ? x->real / group : 0;
+  const storage *own = p->own, *att = p->att;
+  const vec slope = p->slope;
+  vec a[VECTOR];
+  for (int64_t e = 0; e < p->count; e += x->edges) {
+    for (int64_t u = e; u < e + x->edges && u < p->ahead; u++)
+      prefetch_row(p->base, p->index[u + p->prefetch], p->stride,
                    x->row * (int64_t)sizeof(storage));
-    CPU_EACH(i, width) {
-      a[i] =
-          v_fma(of_heads(w, head[i], l, narrow), v_load(v + i * VECTOR), a[i]);
+    const storage *k = row_at(p->base, p->index[e], p->stride);
+    scalar *sums = to + e * x->places;
+    int64_t at = 0;
+    for (int64_t g = 0; g < whole; g++, at += group * step, sums += VECTOR) {
+      CPU_EACH(j, group) {
+        a[j] = product_of(own + at + j * step, att + at + j * step,
+                          k + at + j * step, slope, depth, op);
+      }
+      s_store(sums, v_fold(a, group));
     }
-  }
-  CPU_EACH(i, width) {
-    int64_t at = d + i * VECTOR;
-    if (g->before)
-      a[i] = v_fma(of_heads(g->before, head[i], l, narrow), s_load(g->sum + at),
-                   a[i]);
-    if (g->out)
-      v_store(g->out + at, v_mul(a[i], of_heads(g->after, head[i], l, narrow)));
-    else
-      s_store(g->sum + at, a[i]);
+    if (whole * group == x->real)
+      continue;
+    /* The rest of the heads, or those of several edges. */
+    CPU_EACH(j, group) { a[j] = v_zero(); }
+    for (int64_t u = 0; u < x->edges && e + u < p->count; u++) {
+      k = row_at(p->base, p->index[e + u], p->stride);
+      int64_t left = x->real - whole * group;
+      for (int64_t i = 0; i < x->share && i < left; i++)
+        a[u * x->share + i] =
+            product_of(own + at + i * step, att + at + i * step,
+                       k + at + i * step, slope, depth, op);
+    }
+    s_store(sums, v_fold(a, group));
   }
 }
 
-CPU_INLINE void panels_across(const gather_across *g, const int narrow) {
-  int64_t d = 0, row = g->x->row;
-  lanes l = v_lanes(g->x->dim);
-  for (; d + 8 * VECTOR <= row; d += 8 * VECTOR)
-    panel_across(g, d, l, 8, narrow);
-  if (d + 4 * VECTOR <= row) {
-    panel_across(g, d, l, 4, narrow);
-    d += 4 * VECTOR;
-  }
-  if (d + 2 * VECTOR <= row) {
-    panel_across(g, d, l, 2, narrow);
-    d += 2 * VECTOR;
-  }
-  if (d + VECTOR <= row)
-    panel_across(g, d, l, 1, narrow);
+#define PAIR_GT(group, depth) pair_rows(x, p, to, group, depth, DFGNN_OP_GT)
+#define PAIR_GATV2(group, depth)                                               \
+  pair_rows(x, p, to, group, depth, DFGNN_OP_GATV2)
+
+static CPU_TARGET void pair_gt(const across *x, const pairing *p, scalar *to) {
+  FOLDED(x, PAIR_GT);
+}
+static CPU_TARGET void pair_gatv2(const across *x, const pairing *p,
+                                  scalar *to) {
+  FOLDED(x, PAIR_GATV2);
 }
 
-static CPU_TARGET void accumulate_across(const gather_across *g) {
-  if (g->x->dim < VECTOR)
-    panels_across(g, 1);
+/* Computes the products of an own row of job->query, and att if op is GATv2,
+ * with the rows of job->key of `count` edges. */
+CPU_INLINE void products_across(const across *x, const dfgnn_cpu_job *job,
+                                int64_t row, int64_t begin, int64_t count,
+                                scalar *to, dfgnn_op op) {
+  const pairing p = {.own = features(&job->query, row, 0),
+                     .att = job->att,
+                     .base = job->key.base,
+                     .index = job->indices + begin,
+                     .stride = job->key.node,
+                     .count = count,
+                     .ahead =
+                         job->prefetch ? job->edges - job->prefetch - begin : 0,
+                     .prefetch = job->prefetch,
+                     .slope = v_set((scalar)job->slope)};
+  if (op == DFGNN_OP_GATV2)
+    pair_gatv2(x, &p, to);
   else
-    panels_across(g, 0);
+    pair_gt(x, &p, to);
 }
 
-/* ---- a row --------------------------------------------------------------- */
-
-/* Writes the log-sum-exps of a row, and the factors of its heads; returns 1 if
- * none is 0. */
-static CPU_TARGET int finish_across(const across *x, const dfgnn_cpu_job *job,
-                                    int64_t row,
-                                    const dfgnn_cpu_softmax *states,
-                                    scalar *after) {
-  int all = 1;
-  for (int64_t h = 0; h < x->heads; h++) {
-    double sum = states[h].sum;
-    after[h] = (scalar)(sum != 0 && !job->lse
-                            ? 1 / sum
-                            : dfgnn__cpu_finish(job, row, h, &states[h]));
-    all &= after[h] != 0;
+/* Computes the products of two rows, of which the second is scalars. */
+CPU_INLINE void fold_rows(const across *x, const storage *a, const scalar *b,
+                          scalar *to, const int group) {
+  const int64_t step = x->depth * VECTOR;
+  vec y[VECTOR];
+  for (int64_t first = 0; first < x->real; first += group, to += VECTOR) {
+    for (int64_t j = 0; j < group; j++) {
+      int64_t i = first + j;
+      y[j] = v_zero();
+      for (int64_t d = i * step; i < x->real && d < (i + 1) * step; d += VECTOR)
+        y[j] = v_fma(v_load(a + d), s_load(b + d), y[j]);
+    }
+    s_store(to, v_fold(y, group));
   }
-  return all;
 }
 
-CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
-                           int64_t row, const across_memory *m) {
-  int64_t begin = dfgnn__cpu_offset(job, row);
-  int64_t end = dfgnn__cpu_offset(job, row + 1);
-  dfgnn_cpu_softmax states[DFGNN_CPU_MOST_HEADS];
-  scalar *after = m->top;
-  int all = 0;
-  for (int64_t h = 0; h < x->heads; h++)
-    states[h] = (dfgnn_cpu_softmax)DFGNN_CPU_SOFTMAX_INIT;
-  for (int64_t e = begin; e < end; e += x->chunk) {
-    int64_t count = end - e < x->chunk ? end - e : x->chunk;
-    scores_across(x, job, row, e, count, m->scores, m->factors);
-    if (job->weights)
-      keep_across(x, (scalar *)job->weights + e * x->heads, m->scores, count);
-    weigh_across(x, m, count, states);
-    if (job->drops)
-      drop_across(x, job, e, count, m->scores);
-    if (e + count == end)
-      all = finish_across(x, job, row, states, after);
-    const gather_across g = {
-        .x = x,
-        .from = &job->value,
-        .index = job->indices + e,
-        .count = count,
-        .ahead = job->prefetch ? job->edges - job->prefetch - e : 0,
-        .prefetch = job->prefetch,
-        .weights = m->scores,
-        .before = e == begin ? NULL : m->factors,
-        .after = after,
-        .sum = m->sum,
-        .out = all && job->out_packed && adjacent_heads(job, &job->out)
-                   ? (storage *)features(&job->out, row, 0)
-                   : NULL};
-    accumulate_across(&g);
-    for (int64_t h = 0; e + count == end && !g.out && h < x->heads; h++)
-      if (after[h] != 0)
-        store(job, row, h, m->sum + h * x->dim, (double)after[h]);
-  }
-  if (begin == end)
-    finish_across(x, job, row, states, after);
-  for (int64_t h = 0; job->weights && h < x->heads; h++)
-    dfgnn__cpu_normalize(job, h, begin, end, &states[h]);
+#define FOLD_ROWS(group, depth) fold_rows(x, a, b, to, group)
+static CPU_TARGET void sum_products(const across *x, const storage *a,
+                                    const scalar *b, scalar *to) {
+  FOLDED(x, FOLD_ROWS);
 }
 
-static CPU_TARGET void attend(const dfgnn_cpu_job *job, int64_t begin,
-                              int64_t end, void *memory) {
+/* The same of two rows of storage. */
+CPU_INLINE void own_products(const across *x, const storage *a,
+                             const storage *b, scalar *to) {
+  static const int32_t itself[1] = {0};
+  const pairing p = {
+      .own = a, .base = (const char *)b, .index = itself, .count = 1};
+  pair_gt(x, &p, to);
+}
+
+/* numbers = factor / max(root of numbers, 1e-12). */
+CPU_INLINE void invert_norms(const across *x, scalar *numbers, double factor) {
+  vec f = v_set((scalar)factor), least = v_set((scalar)1e-12);
+  for (int64_t h = 0; h < x->places; h += VECTOR)
+    s_store(numbers + h, v_div(f, v_max(v_root(s_load(numbers + h)), least)));
+}
+
+CPU_INLINE void norms_across(const dfgnn_cpu_job *job, int64_t begin,
+                             int64_t end) {
   const across x = across_of(job);
-  const across_memory m = memory_of(&x, memory);
-  for (int64_t row = begin; row < end; row++)
-    attend_row(&x, job, row, &m);
+  scalar numbers[DFGNN_CPU_MOST_HEADS + VECTOR];
+  for (int64_t j = begin; j < end; j++) {
+    const storage *row = features(&job->key, j, 0);
+    own_products(&x, row, row, numbers);
+    invert_norms(&x, numbers, 1);
+    store_heads(&x, (scalar *)job->inverse + j * x.heads, numbers);
+  }
 }

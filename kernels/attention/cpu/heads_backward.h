@@ -5,7 +5,6 @@ typedef struct grade_memory {
   scalar *weights, *gradients; /* [chunk, places] P r and dS */
   scalar *kept,
       *more; /* the same: factors of dropout; what an operator needs */
-  scalar *shift, *minus, *total; /* [period] */
   scalar *values, *scores, *att; /* [row] sums */
 } grade_memory;
 
@@ -15,10 +14,7 @@ CPU_INLINE grade_memory grade_memory_of(const across *x, void *memory) {
   m.gradients = m.weights + chunk;
   m.kept = m.gradients + chunk;
   m.more = m.kept + chunk;
-  m.shift = m.more + chunk;
-  m.minus = m.shift + x->period + VECTOR;
-  m.total = m.minus + x->period + VECTOR;
-  m.values = m.total + x->period + VECTOR;
+  m.values = m.more + chunk;
   m.scores = m.values + x->row + VECTOR;
   m.att = m.scores + x->row + VECTOR;
   return m;
@@ -35,51 +31,38 @@ static CPU_TARGET int spans_side(const dfgnn_cpu_side *s) {
 
 /* ---- terms of edges ------------------------------------------------------ */
 
-/* Adds the ends of the own row to scores and to <grad_out, value>. */
-CPU_INLINE void add_own_ends(const across *x, const dfgnn_cpu_job *job,
-                             int64_t row, int64_t numbers,
-                             const grade_memory *m) {
-  const scalar *pair = (const scalar *)job->ends + 2 * row * x->heads;
-  for (int64_t i = 0; i < x->period; i++) {
-    int64_t h = x->places < VECTOR ? i & (x->places - 1) : i;
-    m->shift[i] = h < x->heads ? pair[2 * h] : 0;
-    m->minus[i] = h < x->heads ? pair[2 * h + 1] : 0;
-  }
-  for (int64_t q = 0; q < x->period; q += VECTOR) {
-    vec shift = s_load(m->shift + q), minus = s_load(m->minus + q);
-    ALONG(q, x->period, numbers,
-          s_store(m->weights + i, v_add(s_load(m->weights + i), shift));
-          s_store(m->gradients + i, v_add(s_load(m->gradients + i), minus)))
-  }
-}
-
-/* The same for the ends of the gathered rows. */
-CPU_INLINE void add_far_ends(const across *x, const dfgnn_cpu_job *job,
-                             int64_t begin, int64_t count,
-                             const grade_memory *m) {
-  const scalar *ends = job->ends;
-  for (int64_t e = 0; e < count; e++) {
-    const scalar *pairs = ends + 2 * job->indices[begin + e] * x->heads;
-    for (int64_t h = 0; h < x->heads; h += VECTOR) {
-      int64_t left = x->heads - h, low = 2 * left, high = 2 * left - VECTOR;
-      tail t = v_tail(left < VECTOR ? left : VECTOR);
-      vec a = s_load_tail(pairs + 2 * h, v_tail(low < VECTOR ? low : VECTOR));
-      vec b = high <= 0 ? v_zero()
-                        : s_load_tail(pairs + 2 * h + VECTOR,
-                                      v_tail(high < VECTOR ? high : VECTOR));
-      scalar *w = m->weights + e * x->places + h;
-      scalar *g = m->gradients + e * x->places + h;
-      s_store_tail(w, v_add(s_load_tail(w, t), v_even(a, b)), t);
-      s_store_tail(g, v_add(s_load_tail(g, t), v_odd(a, b)), t);
+/* Replaces scores by P r, and <grad_out, value> by dS; returns 1 if some P is
+ * zero. */
+CPU_INLINE int grade_terms(const across *x, const dfgnn_cpu_job *job,
+                           int64_t row, int64_t begin, int64_t count,
+                           const grade_memory *m, const int drops) {
+  const scalar *ends = job->ends, *own = ends + 2 * row * x->heads;
+  const vec none = v_set(-1), one = v_set(1);
+  int64_t at[VECTOR];
+  vec top = none;
+  for (int64_t e = 0; e < count; e += x->edges) {
+    if (job->by_source)
+      rows_of(x, job->indices + begin + e, count - e, 2 * x->heads, at);
+    for (int64_t h = 0; h < x->places; h += VECTOR) {
+      const int64_t i = e * x->places + h;
+      vec shift, minus;
+      if (job->by_source) {
+        shift = gather_heads(x, ends, at, count - e, h);
+        minus = gather_heads(x, ends + x->heads, at, count - e, h);
+      } else {
+        shift = together(x, load_heads(x, own, h));
+        minus = together(x, load_heads(x, own + x->heads, h));
+      }
+      vec kept = drops ? s_load(m->kept + i) : one;
+      vec p = v_exp(v_add(s_load(m->weights + i), shift));
+      vec g = s_load(m->gradients + i);
+      g = drops ? v_fma(kept, g, minus) : v_add(g, minus);
+      top = v_max(v_mul(p, none), top);
+      s_store(m->gradients + i, v_mul(p, g));
+      s_store(m->weights + i, drops ? v_mul(p, kept) : p);
     }
   }
-}
-
-CPU_INLINE void draw_across(const across *x, const dfgnn_cpu_job *job,
-                            int64_t begin, int64_t count, scalar *kept) {
-  for (int64_t i = 0; i < count * x->places; i++)
-    kept[i] = 1;
-  drop_across(x, job, begin, count, kept);
+  return v_top(top) == 0;
 }
 
 /* Computes P r and dS of a chunk; returns 1 if some P is zero. */
@@ -87,106 +70,77 @@ static CPU_TARGET int terms_across(const across *x, const dfgnn_cpu_side *s,
                                    int64_t row, int64_t begin, int64_t count,
                                    const grade_memory *m) {
   const dfgnn_cpu_job *job = &s->job, *product = &s->product;
-  int64_t numbers = count * x->places;
+  const int64_t numbers = count * x->places;
   scalar *w = m->weights, *g = m->gradients;
-  scores_across(x, job, row, begin, count, w, m->total);
-  if (s->wants_gradients) {
-    sums_of(x, product, features(&product->query, row, 0), NULL,
-            product->indices + begin, count, 0, g, DFGNN_OP_GT);
-    if (product->scale != 1)
-      scale_by(g, numbers, (scalar)product->scale);
-  } else {
-    memset(g, 0, (size_t)(numbers + VECTOR) * sizeof *g);
-  }
-  if (job->drops) {
-    draw_across(x, job, begin, count, m->kept);
-    for (int64_t i = 0; i < numbers; i += VECTOR)
-      s_store(g + i, v_mul(s_load(g + i), s_load(m->kept + i)));
-  }
-  if (job->by_source)
-    add_far_ends(x, job, begin, count, m);
+  scores_across(x, job, row, begin, count, w,
+                job->op == DFGNN_OP_GAT ? m->more : w);
+  if (s->wants_gradients)
+    products_across(x, product, row, begin, count, g, DFGNN_OP_GT);
   else
-    add_own_ends(x, job, row, numbers, m);
-  for (int64_t e = 0; e < count; e++)
-    for (int64_t h = x->heads; h < x->places; h++)
-      w[e * x->places + h] = 0; /* what rounds up counts as no zero */
-  for (int64_t i = numbers; i % VECTOR; i++)
-    w[i] = 0;
-  vec none = v_set(-1), top = none;
-  for (int64_t i = 0; i < numbers; i += VECTOR) {
-    vec p = v_exp(s_load(w + i));
-    top = v_max(v_mul(p, none), top);
-    s_store(g + i, v_mul(p, s_load(g + i)));
-    s_store(w + i, job->drops ? v_mul(p, s_load(m->kept + i)) : p);
+    memset(g, 0, (size_t)(numbers + VECTOR) * sizeof *g);
+  if (s->wants_gradients && product->scale != 1)
+    scale_by(g, numbers, (scalar)product->scale);
+  if (job->drops) {
+    for (int64_t i = 0; i < numbers; i += VECTOR)
+      s_store(m->kept + i, v_set(1));
+    drop_across(x, job, begin, count, m->kept);
   }
-  return v_top(top) == 0;
+  if (numbers % VECTOR) { /* what lies beyond counts as no zero */
+    s_store(w + numbers, v_zero());
+    s_store(g + numbers, v_zero());
+  }
+  return job->drops ? grade_terms(x, job, row, begin, count, m, 1)
+                    : grade_terms(x, job, row, begin, count, m, 0);
 }
 
 /* GAT: adds dS times the slopes of leaky ReLU to scalars [heads], and writes
- * these products to edges. */
+ * these products to edges.  m->more has the arguments of leaky ReLU. */
 CPU_INLINE void additive_across(const across *x, const dfgnn_cpu_job *job,
-                                int64_t row, int64_t begin, int64_t count,
+                                int64_t begin, int64_t count,
                                 const grade_memory *m, double *scalars,
                                 scalar *edges) {
-  int64_t numbers = count * x->places;
-  vec slope = v_set((scalar)job->slope);
-  scalar *z = m->more;
-  arguments_across(x, job, row, begin, count, z);
-  for (int64_t i = numbers; i % VECTOR; i++)
-    m->gradients[i] = 0;
+  const int64_t numbers = count * x->places;
+  const vec slope = v_set((scalar)job->slope);
+  scalar *z = m->more, sums[VECTOR];
+  if (numbers % VECTOR)
+    s_store(m->gradients + numbers, v_zero());
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec sum = v_zero();
     ALONG(q, x->period, numbers, vec d = s_load(m->gradients + i);
           vec sloped = v_step(s_load(z + i), d, v_mul(d, slope));
-          sum = v_add(sum, sloped); s_store(z + i, sloped))
-    s_store(m->total + q, sum);
-  }
-  for (int64_t i = 0; i < x->period; i++) {
-    int64_t h = x->places < VECTOR ? i & (x->places - 1) : i;
-    if (h < x->heads)
-      scalars[h] += (double)m->total[i];
+          sum = v_add(sum, sloped); if (edges) s_store(z + i, sloped))
+    s_store(sums, together(x, sum));
+    for (int64_t i = 0; i < VECTOR && q + i < x->heads; i++)
+      scalars[q + i] += (double)sums[i];
   }
   if (edges)
     keep_across(x, edges + begin * x->heads, z, count);
 }
 
-/* AGNN: gradients over the norms of the gathered rows. */
-CPU_INLINE void divide_across(const across *x, const dfgnn_cpu_job *job,
-                              int64_t begin, int64_t count, const scalar *g,
-                              scalar *to) {
-  const scalar *inverse = job->inverse;
-  for (int64_t e = 0; e < count; e++)
-    for (int64_t h = 0; h < x->heads; h += VECTOR) {
-      int64_t left = x->heads - h, at = e * x->places + h;
-      tail t = v_tail(left < VECTOR ? left : VECTOR);
-      const scalar *f = inverse + job->indices[begin + e] * x->heads + h;
-      s_store_tail(to + at, v_mul(s_load_tail(g + at, t), s_load_tail(f, t)),
-                   t);
-    }
-}
-
 /* GATv2: see slopes().  The sum of `att` begins, or is added to. */
 CPU_INLINE void slopes_panel(const across *x, const dfgnn_cpu_job *job,
                              int64_t row, int64_t begin, int64_t count,
-                             const scalar *g, scalar *sum, int fresh,
+                             const scalar *ds, scalar *sum, int fresh,
                              scalar *att_sum, int64_t d, lanes l,
-                             const int width, const int narrow) {
+                             const int width, const int vectors) {
   const storage *q = features(&job->query, row, 0) + d;
   const storage *att = (const storage *)job->att + d;
-  vec slope = v_set((scalar)job->slope), own[4], along[4], across_sum[4];
+  const int32_t *index = job->indices + begin;
+  const char *base = job->key.base + d * (int64_t)sizeof(storage);
+  const int64_t stride = job->key.node, places = x->places;
+  const vec slope = v_set((scalar)job->slope);
+  vec own[4], along[4], across_sum[4];
   int64_t head[4];
+  find_heads(x, d, head, width, vectors);
   CPU_EACH(i, width) {
     own[i] = v_load(q + i * VECTOR);
     along[i] = across_sum[i] = v_zero();
-    head[i] = (d + i * VECTOR) / x->dim;
   }
-  for (int64_t e = 0; e < count; e++) {
-    const storage *k =
-        row_at(job->key.base, job->indices[begin + e], job->key.node) + d;
-    const scalar *ds = g + e * x->places;
+  for (int64_t e = 0; e < count; e++, ds += places) {
+    const storage *k = row_at(base, index[e], stride);
     CPU_EACH(i, width) {
       vec y = v_add(own[i], v_load(k + i * VECTOR));
-      vec above = of_heads(ds, head[i], l, narrow);
+      vec above = of_heads(ds, head, i, l, vectors);
       vec step = v_step(y, above, v_mul(above, slope));
       along[i] = v_add(along[i], step);
       if (att_sum)
@@ -206,38 +160,40 @@ static CPU_TARGET void slopes_across(const across *x, const dfgnn_cpu_job *job,
                                      int64_t row, int64_t begin, int64_t count,
                                      const scalar *g, scalar *sum, int fresh,
                                      scalar *att_sum) {
-  lanes l = v_lanes(x->dim);
-#define SLOPES(d, width)                                                       \
-  if (x->dim < VECTOR)                                                         \
-    slopes_panel(x, job, row, begin, count, g, sum, fresh, att_sum, d, l,      \
-                 width, 1);                                                    \
-  else                                                                         \
-    slopes_panel(x, job, row, begin, count, g, sum, fresh, att_sum, d, l,      \
-                 width, 0)
+  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
+#define SLOPES(d, width, vectors)                                              \
+  slopes_panel(x, job, row, begin, count, g, sum, fresh, att_sum, d, l, width, \
+               vectors)
+#define SLOPES_4(vectors)                                                      \
+  for (; d + 4 * VECTOR <= x->row; d += 4 * VECTOR)                            \
+  SLOPES(d, 4, vectors)
   int64_t d = 0;
-  for (; d + 4 * VECTOR <= x->row; d += 4 * VECTOR)
-    SLOPES(d, 4);
+  BY_VECTORS(x, SLOPES_4);
   for (; d < x->row; d += VECTOR)
-    SLOPES(d, 1);
+    if (x->dim < VECTOR)
+      SLOPES(d, 1, NARROW);
+    else
+      SLOPES(d, 1, ANY);
+#undef SLOPES_4
 #undef SLOPES
 }
 
 /* ---- a row --------------------------------------------------------------- */
 
-/* Adds a chunk to the sum of values or scores; written: its last, and the sum
- * times after goes to to->out. */
+/* Adds a chunk to the sum of values or scores; written: it is the last, and
+ * the sum times factor goes to the output. */
 CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
                            int64_t row, int64_t begin, int64_t count,
-                           const scalar *weights, const scalar *ones, int fresh,
-                           const scalar *after, scalar *sum, int written) {
+                           const scalar *weights, int fresh, double factor,
+                           scalar *sum, int written) {
   const gather_across g = {
       .x = x,
       .from = &to->value,
       .index = to->indices + begin,
       .count = count,
       .weights = weights,
-      .before = fresh ? NULL : ones,
-      .after = after,
+      .carries = !fresh,
+      .factor = (scalar)factor,
       .sum = sum,
       .out = written ? (storage *)features(&to->out, row, 0) : NULL};
   accumulate_across(&g);
@@ -247,57 +203,142 @@ CPU_INLINE int writes(const dfgnn_cpu_job *job) {
   return job->out_packed && !job->out_adds && adjacent_heads(job, &job->out);
 }
 
-/* The walk of a row with edges. */
-static CPU_TARGET int grade(const dfgnn_cpu_side *s, int64_t row, void *memory,
-                            dfgnn_cpu_graded *graded) {
+/* Writes factor times a sum to the output. */
+CPU_INLINE void store_row(const across *x, const dfgnn_cpu_job *to, int64_t row,
+                          const scalar *sum, double factor) {
+  if (writes(to)) {
+    storage *out = (storage *)features(&to->out, row, 0);
+    const vec f = v_set((scalar)factor);
+    for (int64_t d = 0; d < x->row; d += VECTOR)
+      v_store(out + d, v_mul(f, s_load(sum + d)));
+    return;
+  }
+  for (int64_t h = 0; h < x->heads; h++)
+    store(to, row, h, sum + h * x->dim, factor);
+}
+
+/* AGNN: turns the sum of normalised rows times dS into the gradient of the own
+ * row, see cosine(); returns the sum of dS cos. */
+CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
+                                int64_t row, scalar *sum) {
+  const storage *own = features(&job->query, row, 0);
+  const vec least = v_set((scalar)1e-12), scale = v_set((scalar)job->scale);
+  const vec one = v_set(1), minus = v_set(-1);
+  scalar along[DFGNN_CPU_MOST_HEADS + VECTOR];
+  scalar factor[DFGNN_CPU_MOST_HEADS + VECTOR];
+  scalar totals[DFGNN_CPU_MOST_HEADS + VECTOR];
+  own_products(x, own, own, factor);
+  sum_products(x, own, sum, along);
+  for (int64_t h = 0; h < x->heads; h += VECTOR) {
+    vec norm = v_root(s_load(factor + h));
+    vec inverse = v_div(one, v_max(norm, least));
+    vec total = v_mul(s_load(along + h), inverse);
+    /* A norm that was raised to 1e-12 is a constant. */
+    vec kept = v_step(v_fma(least, minus, norm), v_mul(total, minus), v_zero());
+    s_store(along + h, v_mul(kept, inverse));
+    s_store(factor + h, v_mul(scale, inverse));
+    s_store(totals + h, total);
+  }
+  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
+  for (int64_t d = 0; d < x->row; d += VECTOR) {
+    const int64_t h = d / x->dim;
+    vec f = x->dim < VECTOR ? v_spread(factor + h, l) : v_set(factor[h]);
+    vec a = x->dim < VECTOR ? v_spread(along + h, l) : v_set(along[h]);
+    s_store(sum + d, v_mul(f, v_fma(a, v_load(own + d), s_load(sum + d))));
+  }
+  double all = 0;
+  for (int64_t h = 0; h < x->heads; h++)
+    all += (double)totals[h];
+  return all;
+}
+
+/* Writes the gradients that follow from the sums of a row, but for those that
+ * add_across() has written. */
+CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
+                           int64_t row, const grade_memory *m,
+                           const double *scalars, double *beta) {
   const dfgnn_cpu_job *job = &s->job;
-  const across x = across_of(job);
-  const grade_memory m = grade_memory_of(&x, memory);
-  const int direct = (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) &&
-                     (!s->wants_values || writes(&s->values)) &&
-                     (!s->wants_scores || writes(&s->scores));
-  int64_t begin = dfgnn__cpu_offset(job, row);
-  int64_t end = dfgnn__cpu_offset(job, row + 1);
-  scalar ones[DFGNN_CPU_MOST_HEADS + VECTOR];
-  scalar scale[DFGNN_CPU_MOST_HEADS + VECTOR];
-  for (int64_t h = 0; h < x.heads + VECTOR; h++) {
-    ones[h] = 1;
-    scale[h] = (scalar)job->scale;
+  if (s->grad_scalar) {
+    scalar *to = (scalar *)s->grad_scalar + row * x->heads;
+    for (int64_t h = 0; h < x->heads; h++)
+      to[h] = (scalar)(scalars[h] + (s->adds ? (double)to[h] : 0));
   }
-  *graded = (dfgnn_cpu_graded){.values = m.values, .scores = m.scores};
-  graded->written = direct;
-  if (s->grad_att) {
-    graded->att = m.att;
-    memset(m.att, 0, (size_t)x.row * sizeof *m.att);
+  if (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) {
+    if (s->wants_values && !writes(&s->values))
+      store_row(x, &s->values, row, m->values, 1);
+    if (s->wants_scores && !writes(&s->scores))
+      store_row(x, &s->scores, row, m->scores, job->scale);
+    return;
   }
-  for (int64_t e = begin; e < end; e += x.chunk) {
-    int64_t count = end - e < x.chunk ? end - e : x.chunk;
+  if (job->op == DFGNN_OP_AGNN && s->wants_scores) {
+    double total = cosine_across(x, job, row, m->scores);
+    if (beta)
+      *beta += total;
+    for (int64_t d = 0; job->by_source && d < x->row; d += VECTOR)
+      s_store(m->values + d,
+              v_add(s_load(m->values + d), s_load(m->scores + d)));
+  }
+  if (job->by_source)
+    store_row(x, &s->values, row, m->values, 1);
+  else if (s->wants_scores && s->scores.out.base)
+    store_row(x, &s->scores, row, m->scores, 1);
+}
+
+/* Walks a row with edges; returns 0 if some weight is zero. */
+CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
+                         const grade_memory *m, double *beta, scalar *att) {
+  const dfgnn_cpu_job *job = &s->job;
+  const int direct = job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT;
+  const int64_t begin = dfgnn__cpu_offset(job, row);
+  const int64_t end = dfgnn__cpu_offset(job, row + 1);
+  double scalars[DFGNN_CPU_MOST_HEADS];
+  for (int64_t h = 0; h < x->heads; h++)
+    scalars[h] = 0;
+  if (att)
+    memset(m->att, 0, (size_t)x->row * sizeof *m->att);
+  for (int64_t e = begin; e < end; e += x->chunk) {
+    int64_t count = end - e < x->chunk ? end - e : x->chunk;
     int fresh = e == begin, last = direct && e + count == end;
-    if (terms_across(&x, s, row, e, count, &m))
+    if (terms_across(x, s, row, e, count, m))
       return 0;
     if (s->grad_bias)
-      keep_across(&x, (scalar *)s->grad_bias + e * x.heads, m.gradients, count);
+      keep_across(x, (scalar *)s->grad_bias + e * x->heads, m->gradients,
+                  count);
     if (s->grad_scalar || s->grad_score_edge)
-      additive_across(&x, job, row, e, count, &m, graded->scalars,
-                      s->grad_score_edge);
+      additive_across(x, job, e, count, m, scalars, s->grad_score_edge);
     if (s->wants_values)
-      add_across(&x, &s->values, row, e, count, m.weights, ones, fresh, ones,
-                 m.values, last);
+      add_across(x, &s->values, row, e, count, m->weights, fresh, 1, m->values,
+                 last && writes(&s->values));
     if (!s->wants_scores)
       continue;
     if (job->op == DFGNN_OP_GATV2) {
-      slopes_across(&x, job, row, e, count, m.gradients,
-                    job->by_source ? m.values : m.scores,
-                    job->by_source ? 0 : fresh, graded->att);
+      slopes_across(x, job, row, e, count, m->gradients,
+                    job->by_source ? m->values : m->scores,
+                    job->by_source ? 0 : fresh, att ? m->att : NULL);
       continue;
     }
-    const scalar *g = m.gradients;
-    if (job->op == DFGNN_OP_AGNN) {
-      divide_across(&x, job, e, count, g, m.more);
-      g = m.more;
-    }
-    add_across(&x, &s->scores, row, e, count, g, ones, fresh, scale, m.scores,
-               last);
+    if (job->op == DFGNN_OP_AGNN)
+      scale_across(x, job, e, count, NULL, m->gradients, m->more);
+    add_across(x, &s->scores, row, e, count,
+               job->op == DFGNN_OP_AGNN ? m->more : m->gradients, fresh,
+               job->scale, m->scores, last && writes(&s->scores));
   }
+  finish_row(x, s, row, m, scalars, beta);
+  for (int64_t d = 0; att && d < x->row; d += VECTOR)
+    s_store(att + d, v_add(s_load(att + d), s_load(m->att + d)));
   return 1;
+}
+
+static CPU_TARGET int64_t grade(const dfgnn_cpu_side *s, int64_t begin,
+                                int64_t end, void *memory, double *beta,
+                                void *att) {
+  const dfgnn_cpu_job *job = &s->job;
+  const across x = across_of(job);
+  const grade_memory m = grade_memory_of(&x, memory);
+  int64_t row = begin;
+  while (row < end &&
+         dfgnn__cpu_offset(job, row) < dfgnn__cpu_offset(job, row + 1) &&
+         grade_row(&x, s, row, &m, beta, att))
+    row++;
+  return row;
 }

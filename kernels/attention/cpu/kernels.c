@@ -1,5 +1,6 @@
 /* kernels.c - the inner loops of CPU attention for one instruction set and
  * storage type */
+#include <float.h>
 #include <math.h>
 
 #include "kernels/attention/cpu/attention.h"
@@ -8,9 +9,6 @@
 
 /* Weights that are added up in vectors before they join a double. */
 #define WEIGHED (64 * VECTOR)
-
-/* Vectors of sums kept in registers, beside the value and the weight. */
-#define PANEL 8
 
 CPU_INLINE const storage *row_at(const char *base, int64_t index,
                                  int64_t stride) {
@@ -403,31 +401,19 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
 }
 
 CPU_INLINE void panels(const gather *g, scalar *sum, storage *out) {
-  int64_t dim = g->job->dim;
-  tail t = v_tail(dim % VECTOR);
-  for (int64_t d = 0; d < dim; d += PANEL * VECTOR) {
-    int64_t left = dim - d;
-    int cut = left < PANEL * VECTOR && left % VECTOR != 0;
-    int64_t width = (left + VECTOR - 1) / VECTOR;
-    switch (width < PANEL ? 2 * width + cut : 2 * PANEL + cut) {
-#define CASE(width, flight)                                                    \
-  case 2 * width:                                                              \
-    panel(g, d, sum, out, t, width, flight, 0);                                \
-    break;                                                                     \
-  case 2 * width + 1:                                                          \
-    panel(g, d, sum, out, t, width, flight, 1);                                \
-    break
-      CASE(1, 4);
-      CASE(2, 4);
-      CASE(3, 2);
-      CASE(4, 2);
-      CASE(5, 1);
-      CASE(6, 1);
-      CASE(7, 1);
-      CASE(8, 1);
-#undef CASE
-    }
-  }
+  const int64_t dim = g->job->dim;
+  const tail t = v_tail(dim % VECTOR);
+  int64_t d = 0;
+#define PANELS_OF(width, flight)                                               \
+  for (; d + width * VECTOR <= dim; d += width * VECTOR)                       \
+  panel(g, d, sum, out, t, width, flight, 0)
+  PANELS_OF(8, 1);
+  PANELS_OF(4, 2);
+  PANELS_OF(2, 4);
+  PANELS_OF(1, 4);
+#undef PANELS_OF
+  if (d < dim)
+    panel(g, d, sum, out, t, 1, 4, 1);
 }
 
 static CPU_TARGET void store(const dfgnn_cpu_job *job, int64_t row,
@@ -498,11 +484,18 @@ static CPU_TARGET void combine(void *to, double a, const void *from, double b,
     x[d] = (a != 0 ? (scalar)a * x[d] : 0) + (b != 0 ? (scalar)b * y[d] : 0);
 }
 
+#include "kernels/attention/cpu/heads.h"
+#include "kernels/attention/cpu/heads_forward.h"
+
 /* ---- before the rows ----------------------------------------------------- */
 
 static CPU_TARGET void norms(const dfgnn_cpu_job *job, int64_t begin,
                              int64_t end) {
   scalar *inverse = job->inverse;
+  if (narrow_heads(job) && adjacent_heads(job, &job->key)) {
+    norms_across(job, begin, end);
+    return;
+  }
   for (int64_t j = begin; j < end; j++)
     for (int64_t h = 0; h < job->heads; h++) {
       const storage *x = features(&job->key, j, h);
@@ -536,7 +529,6 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
 
 #include "kernels/attention/cpu/dense_kernels.h"
 #include "kernels/attention/cpu/gradients.h"
-#include "kernels/attention/cpu/heads.h"
 #include "kernels/attention/cpu/heads_backward.h"
 
 const dfgnn_cpu_kernels CPU_TABLE_OF(dfgnn__cpu) = {
