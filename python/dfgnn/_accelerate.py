@@ -71,7 +71,8 @@ class Report:
     """The result of :func:`accelerate`: lists of :class:`Layer`.
 
     swapped: got kernels now; already: had them before.
-    traced: keep their own class, and a kernel made of their message function.
+    traced: an edge program is made of their messages, by their first call; a
+        layer of which none can be made is among the kept ones after it.
     kept: have no kernel, why not, and in ``next`` what would serve them.
     others: modules that are no layers of graphs and may take most of a step.
     """
@@ -79,27 +80,50 @@ class Report:
     def __init__(self, verb, model=None):
         self.verb, self.model = verb, model
         self.swapped, self.already = [], []
-        self.traced, self.kept = [], []
+        self._traced, self._kept = [], []
         self.others = []
         self._classes = []  # [(module, its own class, that with kernels)]
 
     @property
+    def traced(self):
+        return [layer for layer, state in self._traced
+                if state.served or not state.reason]
+
+    @property
+    def kept(self):
+        """A traced layer is kept if no call of it was served."""
+        return self._kept + [
+            layer._replace(reason=state.reason,
+                           next=_next_step(self._module(layer)))
+            for layer, state in self._traced
+            if state.reason and not state.served]
+
+    def _module(self, layer):
+        return self.model.get_submodule(layer.name)
+
+    @property
     def served(self):
         """The layers that run by kernels."""
-        return self.already + self.traced + (
-            [] if self.verb == "restored" else self.swapped)
+        swapped = [] if self.verb == "restored" else self.swapped
+        return self.already + swapped + self.traced
 
     def __repr__(self):
-        met = len(self.swapped) + len(self.already) + len(self.traced) + \
-            len(self.kept)
+        met = len(self.swapped) + len(self.already) + len(self._traced) + \
+            len(self._kept)
         lines = [f"{self.verb} {len(self.swapped)} of {met} layers"]
         if self.already:
             lines[0] += f"; {len(self.already)} were accelerated already"
         for layer in self.swapped:
             lines.append(f"  {layer.name or '(model)'}: {layer.kind}")
-        for layer in self.traced:
-            lines.append(f"  {layer.name or '(model)'}: {layer.kind} runs by "
-                         "a kernel made of its message function")
+        if self.traced:
+            lines[0] += f"; traced {len(self.traced)}"
+        for layer, state in self._traced:
+            if state.served:
+                lines.append(f"  {layer.name or '(model)'}: {layer.kind} runs "
+                             "by an edge program made of its messages")
+            elif not state.reason:
+                lines.append(f"  {layer.name or '(model)'}: {layer.kind} is "
+                             "traced by its first call")
         for layer in self.kept:
             lines.append(f"  {layer.name or '(model)'}: {layer.kind} stays as "
                          f"it is: {layer.reason}" + (
@@ -147,11 +171,18 @@ class Report:
                 _swap(module, kind)
 
 
-def accelerate(model, *, undo=False):
+def accelerate(model, *, undo=False, check=False):
     """Gives each layer of PyG in a model the class of the same name in
     dfgnn.nn.pyg, and each of DGL a class over DGL's own with the kernels of
     dfgnn.nn.dgl, in place: parameters, buffers, hooks and state_dict are
     untouched.  undo=True gives them their own classes back.
+
+    Any other layer that derives from PyG's MessagePassing, one of your own,
+    too, is traced by its first call: what its message, edge_update and
+    aggregate do becomes edge programs.  One that cannot be traced runs as it
+    is, and the report says which operation in which line is the reason.
+    check=True compares the numbers and gradients of each first call with those
+    of the layer's own methods, and keeps these where they differ.
 
     Returns a :class:`Report` of what was swapped, of which layers were not and
     why, and of other modules that may take the time; its after(step) times a
@@ -164,7 +195,7 @@ def accelerate(model, *, undo=False):
     report = Report("restored" if undo else "accelerated", model)
     for name, module in model.named_modules():
         for library in libraries:
-            _meet(report, library, name, module, undo)
+            _meet(report, library, name, module, undo, check)
         heavy = next((text for kinds, text in _HEAVY
                       if type(module).__name__ in kinds), None)
         if heavy and not undo:
@@ -172,11 +203,18 @@ def accelerate(model, *, undo=False):
     return report
 
 
-def _meet(report, library, name, module, undo):
+def _meet(report, library, name, module, undo, check):
     kind = type(module)
     own, fast = library.without_kernels(kind), library.with_kernels(kind)
+    traced = None if undo or fast or own else _traced_class(library, kind)
     other = own if undo else fast
-    if other is not None:
+    if traced is not None:
+        _swap(module, traced)
+        state = library.state(module)
+        state.checked = check
+        report._traced.append((Layer(name, kind.__name__), state))
+        report._classes.append((module, kind, traced))
+    elif other is not None:
         _swap(module, other)
         report.swapped.append(Layer(name, kind.__name__))
         if not undo:
@@ -187,9 +225,13 @@ def _meet(report, library, name, module, undo):
     elif not undo:
         reason = library.why_not(kind)
         if reason is not None:
-            report.kept.append(Layer(name, kind.__name__, reason,
-                                     _next_step(module)
-                                     if "derive it" not in reason else None))
+            report._kept.append(Layer(name, kind.__name__, reason,
+                                     _next_step(module)))
+
+
+def _traced_class(library, kind):
+    make = getattr(library, "traced", None)
+    return None if make is None else make(kind)
 
 
 def _libraries():

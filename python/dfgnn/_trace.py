@@ -7,31 +7,61 @@ Sums along an axis leave it with size 1, so that the number of a head spreads
 over a row of it.
 """
 
+import contextlib
 import math
 import os
 import sys
+import threading
 
 import torch
 import torch.nn.functional as F
 
 PARAM, DST, SRC, EDGE = 1, 2, 3, 4
 PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+# what PyG's layers call to reduce and to scatter
+_BELOW = os.sep + os.path.join("torch_geometric", "")
+_BELOW = tuple(_BELOW + name for name in ("utils", "inspector", "nn" + os.sep
+                                          + "aggr", "experimental"))
 
 
 class TraceError(TypeError):
     """A function does what edge programs do not have."""
 
 
-def _where():
+_thread = threading.local()  # .line: of the call that is translated
+
+
+def place_of_line():
     """The line of the user's function that is running."""
+    told = getattr(_thread, "line", None)
+    if told is not None:
+        return told
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((_HERE, os.path.dirname(torch.__file__))):
-            return f"{path}, line {frame.f_lineno}: "
+        if not path.startswith((_HERE, _TORCH)) and not any(
+                part in path for part in _BELOW):
+            return f"{path}, line {frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+@contextlib.contextmanager
+def at_line(line):
+    """Errors name this line, and not the one that runs."""
+    before = getattr(_thread, "line", None)
+    _thread.line = line
+    try:
+        yield
+    finally:
+        _thread.line = before
+
+
+def _where():
+    place = place_of_line()
+    return place + ": " if place else ""
 
 
 def refuse(text):
@@ -335,7 +365,9 @@ def _squeeze(x, dim=None):
 def _norm(x, p=2, dim=None, keepdim=True):
     if p not in (2, 2.0, "fro") or dim is None:
         refuse("a norm that is not norm(dim=-1)")
-    return _METHODS["sqrt"](_METHODS["sum"](x * x, dim))
+    square = _METHODS["sum"](x * x, dim)
+    nothing = square == 0  # where the gradient is 0, as torch's
+    return _METHODS["sqrt"](square + nothing) * (1 - nothing)
 
 
 def _dropout(x, p=0.5, training=True, inplace=False):
@@ -485,8 +517,8 @@ class Text(Recorder):
             text = f"{a[0]} {name} {a[1]}"
         elif name == "slice":
             text = f"{a[0]}[{numbers[0]}:{numbers[1]}]"
-        elif name == "reshape":
-            text = f"reshape({a[0]}, [{','.join(map(str, shape or (1,)))}])"
+        elif name in ("reshape", "expand"):
+            text = f"{name}({a[0]}, [{','.join(map(str, shape or (1,)))}])"
         else:
             a += map(_text_number, numbers)
             text = f"{name}({', '.join(a)})"

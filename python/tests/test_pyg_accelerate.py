@@ -77,17 +77,19 @@ def test_the_report_says_what_and_why(edges):
     class Own(G.GCNConv):
         pass
     model = torch.nn.ModuleDict({
-        "fast": G.GATConv(4, 4), "slow": G.PointNetConv(), "own": Own(4, 4),
+        "fast": G.GATConv(4, 4), "slow": G.WLConv(), "own": Own(4, 4),
+        "sent": Sent(),
         "linear": torch.nn.Linear(4, 4), "derived": type(
             "Mine", (ours.GINConv,), {})(torch.nn.Linear(4, 4))})
     report = dfgnn.accelerate(model)
     assert [(s.name, s.kind) for s in report.swapped] == [("fast", "GATConv")]
-    assert [k.name for k in report.kept] == ["slow", "own", "derived"]
-    assert "derive it from dfgnn.nn.pyg.GCNConv" in report.kept[1].reason
+    assert [t.name for t in report.traced] == ["own"]
+    assert [k.name for k in report.kept] == ["sent", "derived"]
     text = str(report)
-    assert text.startswith("accelerated 1 of 4 layers")
-    assert "slow: PointNetConv stays as it is: no kernel" in text
-    assert type(model["own"]) is Own
+    assert text.startswith("accelerated 1 of 4 layers; traced 1")
+    assert "own: Own is traced by its first call" in text
+    assert "sent: Sent stays as it is: its propagate is its own" in text
+    assert isinstance(model["own"], Own) and type(model["own"]) is not Own
 
 
 def test_a_second_time_changes_nothing(edges):
@@ -100,6 +102,14 @@ def test_a_second_time_changes_nothing(edges):
         ["convs.0", "convs.1", "convs.2"]
     assert str(report) == ("accelerated 0 of 3 layers; 3 were accelerated "
                            "already")
+
+
+class Sent(G.MessagePassing):
+    def forward(self, x, edges):
+        return self.propagate(edges, x=x)
+
+    def propagate(self, edge_index, size=None, **kwargs):
+        return kwargs["x"]
 
 
 class Mean(G.MessagePassing):
@@ -116,6 +126,8 @@ class Mean(G.MessagePassing):
 class Scored(Mean):
     def message(self, x_j, x_i, index):
         from torch_geometric.utils import softmax
+        if x_j.sum() > 1e9:
+            return x_j
         return softmax((x_i * x_j).sum(-1), index).unsqueeze(-1) * x_j
 
 
@@ -136,18 +148,23 @@ class Whole(torch.nn.Module):
                                  edges))
 
 
-def test_what_is_kept_has_a_next_step():
-    report = dfgnn.accelerate(Whole())
-    assert [k.name for k in report.kept] == ["mean", "scored"]
-    assert "dfgnn.aggregate" in report.kept[0].next
-    assert "dfgnn.score_attention" in report.kept[1].next
+def test_what_is_kept_has_a_next_step(edges):
+    model = Whole()
+    report = dfgnn.accelerate(model)
+    assert [t.name for t in report.traced] == ["mean", "scored"]
+    model(torch.randn(N, WIDTH), edges)
+    assert [t.name for t in report.traced] == ["mean"]
+    assert [k.name for k in report.kept] == ["scored"]
+    assert "dfgnn.score_attention" in report.kept[0].next
     assert [(o.name, o.kind) for o in report.others] == [
         ("gps.attn", "MultiheadAttention")]
     text = str(report)
     assert "square of the largest graph" in text
-    assert "scored: Scored stays as it is: no kernel has its messages; " \
-        "see dfgnn.score_attention" \
-        in text
+    assert "mean: Mean runs by an edge program made of its messages" in text
+    line = next(n for n, line in enumerate(open(__file__), 1)
+                if "x_j.sum() > " + "1e9" in line)
+    assert f"scored: Scored stays as it is: {__file__}, line {line}: bool() " \
+        "asks what a tensor holds" in text
 
 
 def test_after_times_a_step_by_layer(edges):
@@ -159,6 +176,7 @@ def test_after_times_a_step_by_layer(edges):
 
     def step():
         found.append(type(model.gcn) in ours.CLASSES.values())
+        assert (type(model.mean) is not Mean) == found[-1]
         model(x, edges).sum().backward()
     times = report.after(step, rounds=2)
     assert [type(m) for m in model.modules()] == kinds

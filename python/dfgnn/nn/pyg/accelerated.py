@@ -2,7 +2,7 @@
 
 from torch_geometric.nn import MessagePassing
 
-from . import CLASSES, Fused
+from . import CLASSES, Fused, _traced
 
 _THEIRS = {ours: theirs for theirs, ours in CLASSES.items()}
 
@@ -12,19 +12,34 @@ def with_kernels(kind):
     return CLASSES.get(kind)
 
 
+def traced(kind):
+    """A class that traces the messages of a layer's class, or None."""
+    if kind in CLASSES or not issubclass(kind, MessagePassing) or \
+            _traced.traceable(kind) is not None:
+        return None
+    return _traced.traced_class(kind)
+
+
+def is_traced(kind):
+    return _traced.is_traced(kind)
+
+
+def state(layer):
+    """What is known of a traced layer: .served calls by programs, .reason
+    that its latest call was not, .checked on first use."""
+    return _traced.state(layer)
+
+
 def without_kernels(kind):
     """PyG's class of a class with kernels, or None."""
-    return _THEIRS.get(kind)
+    return kind._dfgnn_base if is_traced(kind) else _THEIRS.get(kind)
 
 
 def why_not(kind):
     """Why a class has no kernels; None if it has, or is no layer of PyG."""
-    if kind in _THEIRS or not issubclass(kind, MessagePassing):
+    if kind in _THEIRS or is_traced(kind) or \
+            not issubclass(kind, MessagePassing):
         return None
     if issubclass(kind, Fused):
         return f"{kind.__name__} is a subclass of dfgnn.nn.pyg already"
-    for base in kind.__mro__:
-        if base in CLASSES:
-            return (f"{kind.__name__} is a subclass of {base.__name__}; "
-                    f"derive it from dfgnn.nn.pyg.{base.__name__} instead")
-    return "no kernel has its messages"
+    return _traced.traceable(kind)

@@ -1,0 +1,248 @@
+"""What is known of the calls that _watch noted: whose rows they give, and which
+are gathers, reductions over edges or operations by row."""
+
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+
+from . import _trace, _watch
+from ._operations import canonical
+from ._trace import DST, EDGE, PARAM, SRC, TraceError
+from ._watch import Node, mapped
+
+_MADE = {"zeros": 0.0, "ones": 1.0, "new_zeros": 0.0, "new_ones": 1.0,
+         "zeros_like": 0.0, "ones_like": 1.0}
+_REDUCED = {"sum": "sum", "add": "sum", "mean": "mean", "amax": "max",
+            "amin": "min"}
+
+
+class Fact(NamedTuple):
+    """What is known of a node.
+
+    rows: EDGES, DESTINATIONS (by node), or None of a tensor without rows.
+    pure: torch can compute it from what is given, by node if place says so.
+    role: "index", "number", "lift", "reduce", "row", "given" or "torch".
+    about: of a number its value; of a lift (node, end); of a reduction
+        (what, node, end).
+    """
+    place: int
+    rows: Optional[int]
+    pure: bool
+    role: str
+    about: object = None
+
+
+def refuse(node, text):
+    raise TraceError((node.line + ": " if node.line else "") + text)
+
+
+class Facts:
+    """Facts of nodes, in the order in which they were noted; linear maps of
+    sums and of joined rows become sums of linear maps."""
+
+    def __init__(self, nodes):
+        self.found, self.became, self._slices = {}, {}, {}
+        for node in nodes:
+            self.add(node)
+
+    def of(self, node):
+        return self.found[self.now(node)]
+
+    def now(self, node):
+        """The node that took the place of a node."""
+        while node in self.became:
+            node = self.became[node]
+        return node
+
+    def add(self, node):
+        if canonical(node.name) == "linear" and node.function is not None:
+            self._spread(node)
+        if node not in self.became:
+            self.found[node] = self._fact(node)
+        return self.now(node)
+
+    # ---- one node
+
+    def _fact(self, node):
+        if node.end is not None:
+            return Fact(EDGE, _watch.EDGES, True, "index", node.end)
+        if node.function is None and node.name != "part":
+            return Fact(node.place, rows_of(node.shape), True, "given")
+        name = canonical(node.name)
+        if node.name in _MADE or node.name in ("full", "new_full"):
+            return self._made(node)
+        gathered = self._gathered(node, name)
+        if gathered is not None:
+            return gathered
+        reduced = self._reduced(node, name)
+        return reduced if reduced is not None else self._row(node, name)
+
+    def _made(self, node):
+        number = _MADE.get(node.name)
+        if number is None:
+            number = node.kwargs.get("fill_value", node.args[-1])
+            if not isinstance(number, (int, float)):
+                refuse(node, f"{node.name} with a tensor")
+        return Fact(PARAM, rows_of(node.shape), False, "number", float(number))
+
+    def _gathered(self, node, name):
+        """x[index], x.index_select(0, index)."""
+        if name == "index_select":
+            args = dict(zip(("input", "dim", "index"), node.args),
+                        **node.kwargs)
+            x, index = args["input"], args["index"]
+            along = args["dim"] in (0, -len(x.shape))
+        elif name == "__getitem__" and isinstance(node.args[1], Node):
+            (x, index), along = node.args[:2], True
+        else:
+            return None
+        found = self.of(index)
+        if found.role != "index" or not along:
+            return None
+        source = self.of(x)
+        if found.about not in ("i", "j") or source.rows == _watch.EDGES:
+            refuse(node, "edges are taken by an index of nodes")
+        if source.rows is None:
+            refuse(node, f"a tensor {list(x.shape)} is taken by nodes, of "
+                   "which there may be more or fewer")
+        place = DST if found.about == "i" else SRC
+        return Fact(place, _watch.EDGES, source.pure, "lift",
+                    (x, found.about))
+
+    def _reduced(self, node, name):
+        args, how = list(node.args), None
+        if name == "scatter_add" or name == "scatter_reduce":
+            names = ("input", "dim", "index", "src", "reduce")
+        elif name == "index_add":
+            names = ("input", "dim", "index", "src")
+        else:
+            return None
+        given = dict(zip(names, args), **node.kwargs)
+        given.setdefault("src", given.get("source"))
+        how = _REDUCED.get(given.get("reduce", "sum"))
+        x, index, src = given["input"], given["index"], given["src"]
+        base, found = self.of(x), self.of(index)
+        if found.role != "index" or given["dim"] not in (0, -len(x.shape)):
+            return None
+        whole = not given.get("include_self", True) or how == "sum"
+        if base.role != "number" or base.about != 0 or how is None or \
+                not whole or given.get("alpha", 1) != 1:
+            refuse(node, f"{node.name} into a tensor that is not of zeros, or "
+                   "by what is no sum, mean, maximum or minimum")
+        if rows_of(src.shape) != _watch.EDGES or found.about not in ("i", "j"):
+            refuse(node, f"{node.name} of {list(src.shape)}")
+        return Fact(DST if found.about == "i" else SRC, _watch.DESTINATIONS,
+                    False, "reduce", (how, src, found.about))
+
+    def _row(self, node, name):
+        operands = [(n, self.of(n)) for n in node.operands()]
+        if any(f.role == "index" for _, f in operands):
+            refuse(node, f"{node.name} of the index of nodes")
+        rows = {f.rows for _, f in operands} - {None}
+        places = {f.place for _, f in operands if f.rows} - {PARAM}
+        pure = all(f.pure or f.role == "number" for _, f in operands)
+        if not rows:
+            return Fact(PARAM, None, True, "torch")
+        if isinstance(node.meta, (tuple, list)):
+            return Fact(max(places, default=PARAM), rows.pop(), pure
+                        and len(places) < 2, "row")
+        if len(rows) > 1:
+            refuse(node, f"{node.name} of edges and of nodes")
+        rows = rows.pop()
+        if rows != _watch.EDGES and len(places) > 1:
+            refuse(node, f"{node.name} of destinations and of sources")
+        place = PARAM
+        for p in places:
+            place = p if place == PARAM else _trace.join(place, p)
+        given_edges = pure and place == EDGE and len(places) == 1
+        if not node.shape or rows_of(node.shape) is None:
+            if given_edges:  # such as edge_weight.max()
+                return Fact(PARAM, None, True, "torch")
+            refuse(node, f"{node.name} of all rows")
+        if any(n in _watch.ROWS for n in node.shape[1:]) or (
+                rows_of(node.shape) != rows):
+            refuse(node, f"{node.name} gives {list(node.shape)}, whose rows "
+                   "are not first")
+        return Fact(place, rows, pure and len(places) == 1, "row")
+
+    # ---- linear maps of what several places make
+
+    def _spread(self, node):
+        given = dict(zip(("x", "weight", "bias"), node.args))
+        given.update({"x" if k == "input" else k: v
+                      for k, v in node.kwargs.items()})
+        x, weight, bias = given["x"], given["weight"], given.get("bias")
+        x = self.now(x)
+        about = self.found[x]
+        if (about.pure or about.rows is None or len(weight.shape) != 2
+                or x.meta.dtype in (torch.float16, torch.bfloat16)):
+            return
+        terms = list(self._terms(x, 0, x.shape[-1], 1))
+        if len(terms) < 2 or not any(self.of(t[0]).pure for t in terms):
+            return
+        total = None
+        for part, begin, sign in terms:
+            size = part.shape[-1]
+            made = self._new(F.linear, "linear", (
+                part, self._columns(weight, begin, size)), {}, node)
+            if total is None and sign < 0:
+                made = self._new(torch.neg, "neg", (made,), {}, node)
+            total = made if total is None else self._new(
+                torch.add if sign > 0 else torch.sub,
+                "add" if sign > 0 else "sub", (total, made), {}, node)
+        if bias is not None:
+            total = self._new(torch.add, "add", (total, bias), {}, node)
+        self.became[node] = total
+
+    def _terms(self, x, begin, size, sign):
+        """(rows, their first column, sign) whose sum and whose joint is x."""
+        x, name = self.now(x), canonical(x.name)
+        if self.found[x].pure or x.function is None:
+            yield x, begin, sign
+        elif name == "cat" and self._last(x):
+            for part in x.args[0]:
+                yield from self._terms(part, begin, part.shape[-1], sign)
+                begin += part.shape[-1]
+        elif name in ("__add__", "__radd__", "sub", "__sub__") and all(
+                isinstance(n, Node) and n.shape == x.shape and
+                self.of(n).rows for n in x.args[:2]) and not x.kwargs:
+            first, second = x.args[:2]
+            yield from self._terms(first, begin, size, sign)
+            yield from self._terms(second, begin, size,
+                                   -sign if "sub" in name else sign)
+        else:
+            yield x, begin, sign
+
+    @staticmethod
+    def _last(node):
+        dim = node.kwargs.get("dim", node.kwargs.get(
+            "axis", node.args[1] if len(node.args) > 1 else 0))
+        rank = len(node.shape)
+        return dim in (-1, rank - 1) and rank > 1 and all(
+            isinstance(p, Node) and len(p.shape) == rank
+            for p in node.args[0])
+
+    def _columns(self, weight, begin, size):
+        if (begin, size) == (0, weight.shape[1]):
+            return weight
+        key = weight, begin, size
+        found = self._slices.get(key)
+        if found is None:
+            found = self._slices[key] = self._new(
+                torch.narrow, "narrow", (weight, 1, begin, size), {}, weight)
+        return found
+
+    def _new(self, function, name, args, kwargs, like):
+        metas = mapped(args, lambda x: self.now(x).meta if isinstance(
+            x, Node) else x)
+        node = Node(function, name, args, kwargs, function(*metas, **kwargs),
+                    like.line)
+        return self.add(node)
+
+
+def rows_of(shape):
+    """Which rows a tensor of this shape has, or None."""
+    if not shape or shape[0] not in _watch.ROWS:
+        return None
+    return _watch.EDGES if shape[0] == _watch.EDGES else _watch.DESTINATIONS

@@ -1,0 +1,396 @@
+"""Torch's operations on rows, written as operations of edge programs.
+
+Each function takes a node of _watch, its arguments (values of _trace where the
+node has nodes) and gives a value whose axes are the node's, without the rows.
+"""
+
+import math
+
+import torch
+
+from . import _trace
+from ._trace import PARAM, Value, refuse
+
+NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
+         "divide": "div", "true_divide": "div", "concat": "cat",
+         "concatenate": "cat", "absolute": "abs", "negative": "neg",
+         "__neg__": "neg", "__abs__": "abs", "expit": "sigmoid",
+         "clip": "clamp", "__pow__": "pow", "swapaxes": "transpose",
+         "float": "to", "double": "to", "half": "to", "type_as": "to",
+         "bfloat16": "to", "type": "to", "__and__": "logical_and",
+         "__or__": "logical_or", "__invert__": "logical_not",
+         "bitwise_and": "logical_and", "bitwise_or": "logical_or",
+         "bitwise_not": "logical_not", "vector_norm": "norm",
+         "linalg_vector_norm": "norm", "linalg_norm": "norm",
+         "__idiv__": "div", "broadcast_to": "expand", "data": "detach",
+         "view_as": "view", "reshape_as": "view", "expand_as": "expand",
+         "reshape": "view", "flatten": "view", "unflatten": "view",
+         "unsqueeze": "view", "squeeze": "view", "contiguous": "view",
+         "clone": "view", "bmm": "matmul", "__matmul__": "matmul",
+         "linalg_cross": "cross", "hstack": "cat", "special_expit": "sigmoid",
+         "clamp_min": "clamp", "masked_fill_": "masked_fill"}
+
+
+def canonical(name):
+    """The one name of functions that do the same, in place or not."""
+    if name.startswith("__i") and name.endswith("__") and \
+            name != "__invert__":
+        name = "__" + name[3:]
+    elif name.endswith("_") and not name.endswith("__"):
+        name = name[:-1]
+    return NAMES.get(name, name)
+
+
+def fit(value, axes):
+    """The value with these axes: those of size 1 come and go, and spread."""
+    axes = tuple(axes)
+    if value.shape == axes:
+        return value
+    if len(axes) > 3:
+        refuse(f"{len(axes)} axes beside the rows, expected at most 3")
+    if math.prod(value.shape) == math.prod(axes):
+        return value._make("reshape", [value], axes)
+    return value._make("expand", [value], axes)
+
+
+def narrow(value, axis, begin, end):
+    """A part of an axis, counted from the first."""
+    axes, size = value.shape, end - begin
+    before, after = math.prod(axes[:axis]), math.prod(axes[axis + 1:])
+    out = axes[:axis] + (size,) + axes[axis + 1:]
+    if (begin, end) == (0, axes[axis]):
+        return value
+    if after == 1 and axis == len(axes) - 1:
+        return value._make("slice", [value], out, begin, end)
+    if after == 1:
+        flat = fit(value, axes[:axis + 1])
+        flat = flat._make("slice", [flat], axes[:axis] + (size,), begin, end)
+        return fit(flat, out)
+    if before != 1:
+        refuse("a part of an axis between others")
+    flat = fit(value, (axes[axis] * after,))
+    flat = flat._make("slice", [flat], (size * after,), begin * after,
+                      end * after)
+    return fit(flat, out)
+
+
+def _axis(node_shape, dim):
+    """The axis without the rows, from the first, of a dimension."""
+    axis = dim + len(node_shape) if dim < 0 else dim
+    if axis <= 0:
+        refuse(f"dimension {dim} is that of the rows")
+    return axis - 1
+
+
+def _getitem(node, value, key):
+    keys = list(key) if isinstance(key, tuple) else [key]
+    given = sum(k is not None and k is not Ellipsis for k in keys)
+    if Ellipsis in [k for k in keys if not isinstance(k, Value)]:
+        at = next(n for n, k in enumerate(keys) if k is Ellipsis)
+        keys[at:at + 1] = [slice(None)] * (len(value.shape) + 1 - given)
+    if not keys or keys[0] != slice(None):
+        refuse("an index of the rows")
+    axis = 0
+    for k in keys[1:]:
+        if k is None:
+            continue
+        if isinstance(k, Value) or isinstance(k, (list, torch.Tensor)):
+            refuse("an index that is a tensor")
+        size = value.shape[axis]
+        if isinstance(k, slice):
+            if k.step not in (None, 1):
+                refuse("a slice with a step")
+            begin, end, _ = k.indices(size)
+            value = narrow(value, axis, begin, end)
+            axis += 1
+        else:
+            value = narrow(value, axis, k % size, k % size + 1)
+            # its axis of size 1 stays for now, and fit() drops it
+            axis += 1
+    return value
+
+
+def _select(node, value, dim, index):
+    axis = _axis((0,) + value.shape, dim)
+    return narrow(value, axis, index % value.shape[axis],
+                  index % value.shape[axis] + 1)
+
+
+def _narrow(node, value, dim, start, length):
+    return narrow(value, _axis((0,) + value.shape, dim), start,
+                  start + length)
+
+
+def part(node, value):
+    """One of the results of chunk, split or unbind."""
+    parent, k = node.args
+    dim = parent.kwargs.get("dim", parent.args[-1] if canonical(parent.name)
+                            != "unbind" and len(parent.args) > 2 else 0)
+    if canonical(parent.name) == "unbind" and len(parent.args) > 1:
+        dim = parent.args[1]
+    axis = _axis((0,) + value.shape, dim)
+    if canonical(parent.name) == "unbind":
+        return narrow(value, axis, k, k + 1)
+    begin = sum(m.shape[axis + 1] for m in parent.meta[:k])
+    return narrow(value, axis, begin, begin + parent.meta[k].shape[axis + 1])
+
+
+def _cat(node, values, dim=0, axis=None):
+    at = _axis(node.shape, dim)
+    axes = node.shape[1:]
+    values = [v if isinstance(v, Value) else refuse("cat of a number")
+              for v in values]
+    whole = [fit(v, m[1:]) for v, m in zip(values, _shapes(node))]
+    if at == len(axes) - 1:
+        return whole[0]._make("cat", whole, axes)
+    if math.prod(axes[:at]) != 1:
+        refuse("cat of an axis between others")
+    flat = [fit(v, (math.prod(v.shape),)) for v in whole]
+    return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
+
+
+def _shapes(node):
+    return [n.shape if len(n.shape) == len(node.shape) else
+            (1,) * (len(node.shape) - len(n.shape)) + n.shape
+            for n in node.args[0]]
+
+
+def _stack(node, values, dim=0):
+    at = _axis(node.shape, dim)
+    axes = node.shape[1:]
+    if at == len(axes) - 1:
+        parts = [fit(v, axes[:-1] + (1,)) for v in values]
+        return parts[0]._make("cat", parts, axes)
+    if math.prod(axes[:at]) != 1:
+        refuse("stack of an axis between others")
+    size = math.prod(axes) // axes[at]
+    flat = [fit(v, (size,)) for v in values]
+    return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
+
+
+def _moved(node, value, *dims, **options):
+    before = [n for n in node.operands()[0].shape if n != 1]
+    if before != [n for n in node.shape if n != 1] or \
+            len(set(before)) != len(before):
+        refuse("axes are exchanged")
+    return value
+
+
+def _sum_of_products(a, b, labels_a, labels_b, out):
+    """The einsum of values whose axes have these letters."""
+    gone = [c for c in dict.fromkeys(labels_a + labels_b) if c not in out]
+    order = list(out) + gone
+    if len(order) > 3:
+        refuse("a product of more than three axes")
+
+    def placed(value, labels):
+        if [c for c in order if c in labels] != list(labels):
+            refuse("a product whose axes are exchanged")
+        return fit(value, [value.shape[labels.index(c)] if c in labels else 1
+                           for c in order])
+    made = placed(a, labels_a) * placed(b, labels_b)
+    for k in range(len(gone)):
+        made = _trace.method("sum")(made, -1 - k)
+    return fit(made, made.shape[:len(out)])
+
+
+def _einsum(node, equation, *values):
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = tuple(values[0])
+    sides = equation.replace(" ", "").split("->")
+    if len(values) != 2 or len(sides) != 2 or "." in equation:
+        refuse(f"einsum {equation!r}; expected two tensors and '->'")
+    terms, rows = sides[0].split(","), sides[1][0]
+    if rows not in terms[0] + terms[1]:
+        refuse(f"einsum {equation!r}")
+    labels = []
+    for value, term, operand in zip(values, terms, node.operands()):
+        if rows in term:
+            if term[0] != rows:
+                refuse("an einsum whose rows are not first")
+            term = term[1:]
+        labels.append(term)
+    return _sum_of_products(*values, *labels, sides[1][1:])
+
+
+def _matmul(node, x, y):
+    first, second = (tuple(n.shape) for n in node.operands()[:2])
+    if len(second) == 1:  # [..., k] by [k]
+        return _trace.method("sum")(x * y, -1)
+    if y.place == PARAM and len(second) == 2 or (
+            len(first) == len(second) == 3):
+        if not x.shape:
+            refuse("a matrix product of rows without axes")
+        return _trace.method("matmul")(x, y)
+    a, b = x.shape, y.shape
+    if len(a) > 3 or len(b) > 3 or len(a) != len(first) - 1:
+        refuse(f"matmul of {list(first)} and {list(second)}")
+    return _trace.method("matmul")(x, y)
+
+
+def _linear(node, x, weight, bias=None):
+    if len(weight.shape) == 1:
+        made = _trace.method("sum")(x * weight, -1)
+        return made if bias is None else made + bias
+    return _trace.method("linear")(x, weight, bias)
+
+
+def _norm(node, x, p=2, dim=None, keepdim=False, dtype=None, ord=None):
+    p = p if ord is None else ord
+    if dim is None or p not in (1, 2, 1.0, 2.0, "fro", None):
+        refuse("a norm that is not norm(dim=-1)")
+    if p in (1, 1.0):
+        return _trace.method("sum")(abs(x), dim)
+    return _trace.method("norm")(x, 2, dim)
+
+
+def _normalize(node, x, p=2.0, dim=1, eps=1e-12, out=None):
+    if p != 2:
+        refuse("normalize with p")
+    return x / _trace.method("norm")(x, 2, dim).clamp(min=eps)
+
+
+def _cosine(node, x, y, dim=1, eps=1e-8):
+    total = _trace.method("sum")
+    norms = (total(x * x, dim).clamp(min=eps * eps).rsqrt()
+             * total(y * y, dim).clamp(min=eps * eps).rsqrt())
+    return total(x * y, dim) * norms
+
+
+def _cross(node, x, y, dim=-1):
+    axis = _axis(node.shape, dim if dim is not None else -1)
+    if axis != len(node.shape) - 2 or node.shape[-1] != 3:
+        refuse("a cross product of other than the last axis")
+    a, b = ([narrow(v, axis, k, k + 1) for k in range(3)] for v in (x, y))
+    parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2],
+             a[0] * b[1] - a[1] * b[0]]
+    return parts[0]._make("cat", parts, node.shape[1:])
+
+
+def _clamp(node, x, *args, **options):
+    names = ("min", "max")
+    if node.name == "clamp_min" or node.name == "clamp_min_":
+        names = ("min",)
+    given = dict(zip(names, args), **options)
+    for name, number in list(given.items()):
+        if isinstance(number, Value):
+            x = _trace.method("maximum" if name == "min" else "minimum")(
+                x, number)
+            del given[name]
+    return _trace.method("clamp")(x, **given) if given else x
+
+
+def _to(node, x, *args, **options):
+    if not node.meta.is_floating_point() and node.meta.dtype != torch.bool:
+        refuse("a conversion to integers")
+    if node.meta.dtype == torch.bool:
+        return 1 - (x == 0)
+    return x
+
+
+def _masked_fill(node, x, mask, value):
+    return _trace.method("where")(mask, value, x)
+
+
+def _where(node, condition, a=None, b=None):
+    if a is None:
+        refuse("where with a condition alone")
+    return _trace.method("where")(condition, a, b)
+
+
+def _repeat(node, x, *sizes):
+    sizes = sizes[0] if len(sizes) == 1 and isinstance(
+        sizes[0], (tuple, list)) else sizes
+    given = (1,) * (len(sizes) - 1 - len(x.shape)) + x.shape
+    if sizes[0] != 1 or any(s != 1 and n != 1 for s, n in zip(
+            sizes[1:], given)):
+        refuse("repeat of an axis that is not 1")
+    return fit(x, given)
+
+
+def _by_values(name):
+    """An operation that the values of _trace have."""
+    function = _trace.method(name)
+
+    def apply(node, *args, **options):
+        options.pop("out", None)
+        return function(*args, **options)
+    return apply
+
+
+def _extreme(name):
+    def apply(node, x, other=None, dim=None, **options):
+        if isinstance(other, (Value, float)) and dim is None:
+            return _trace.method(name)(x, other)
+        refuse(f"{node.name} of an axis, whose gradient goes to one place; "
+               "amax and amin are")
+    return apply
+
+
+def _mean_like(name):
+    function = _trace.method(name)
+
+    def apply(node, x, dim=None, keepdim=False, dtype=None, axis=None):
+        dim = axis if dim is None else dim
+        if dim is None:
+            refuse(f"{name} of all rows")
+        dims = dim if isinstance(dim, (tuple, list)) else (dim,)
+        for one in dims:
+            _axis((0,) + x.shape, one)
+            x = function(x, one)
+        return x
+    return apply
+
+
+def _dropout(node, x, p=0.5, training=True, inplace=False):
+    if not training or p == 0:
+        return x
+    if p >= 1:
+        return x * 0.0
+    return x._make("dropout", [x], None, float(p))
+
+
+def _layer_norm(node, x, shape, weight=None, bias=None, eps=1e-5):
+    return _trace.method("layer_norm")(x, tuple(shape), weight, bias, eps)
+
+
+def _softmax(node, x, dim=None, _stacklevel=3, dtype=None):
+    _axis((0,) + x.shape, dim)
+    return _trace.method("softmax")(x, dim)
+
+
+TABLE = {name: _by_values(name) for name in (
+    "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos",
+    "abs", "sign", "relu", "silu", "neg", "sqrt", "rsqrt", "reciprocal",
+    "square", "detach", "__add__", "__radd__", "sub", "rsub", "__sub__",
+    "__rsub__", "mul", "__mul__", "__rmul__", "div", "__truediv__",
+    "__rtruediv__", "__rdiv__", "maximum", "minimum", "lt", "le", "gt", "ge",
+    "eq", "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "pow",
+    "leaky_relu", "elu", "softplus", "gelu")}
+TABLE.update({name: _mean_like(name) for name in (
+    "sum", "mean", "amax", "amin", "logsumexp")})
+TABLE.update({
+    "view": lambda node, x, *sizes, **options: x,
+    "expand": lambda node, x, *sizes, **options: x,
+    "transpose": _moved, "permute": _moved, "movedim": _moved, "t": _moved,
+    "__getitem__": _getitem, "select": _select, "narrow": _narrow,
+    "cat": _cat, "stack": _stack, "einsum": _einsum, "matmul": _matmul,
+    "linear": _linear, "norm": _norm, "normalize": _normalize,
+    "cosine_similarity": _cosine, "cross": _cross, "clamp": _clamp, "to": _to,
+    "masked_fill": _masked_fill, "where": _where, "repeat": _repeat,
+    "max": _extreme("maximum"), "min": _extreme("minimum"),
+    "dropout": _dropout, "layer_norm": _layer_norm, "softmax": _softmax,
+    "ne": lambda node, x, other: 1 - (x == other),
+    "__ne__": lambda node, x, other: 1 - (x == other),
+    "logical_and": lambda node, x, other: (x != 0) * (other != 0),
+    "logical_or": lambda node, x, other: _trace.method("maximum")(
+        x != 0, other != 0),
+    "logical_not": lambda node, x: x == 0,
+    "relu6": lambda node, x, inplace=False: x.clamp(min=0, max=6),
+    "hardtanh": lambda node, x, min_val=-1.0, max_val=1.0, inplace=False:
+        x.clamp(min=min_val, max=max_val),
+    "logsigmoid": lambda node, x: -_trace.method("softplus")(-x),
+    "mish": lambda node, x, inplace=False: x * x._make(
+        "softplus", [x]).tanh(),
+    "prelu": lambda node, x, weight: _trace.method("where")(
+        x > 0, x, x * weight)})

@@ -1,0 +1,182 @@
+"""Runs the programs and calls that _staged made of a function."""
+
+import torch
+
+from . import _programs, _watch
+from ._facts import Facts, refuse
+from ._staged import Stages
+from ._trace import DST, EDGE, PARAM, SRC
+from ._watch import Node, mapped
+
+
+class Run:
+    """The tensors of one call, by node.
+
+    By node of the graph, by edge in the caller's order ("caller") and in the
+    graph's ("graph").
+    """
+
+    def __init__(self, graph, given):
+        self.graph, self.given = graph, given
+        self.found = {}
+
+    def number(self, x):
+        if isinstance(x, int) and not isinstance(x, bool) and x in _watch.ROWS:
+            return {_watch.EDGES: self.graph.num_edges,
+                    _watch.SOURCES: self.graph.num_src,
+                    _watch.TOP_SOURCE: self.graph.num_src}.get(
+                        int(x), self.graph.num_dst)
+        return x
+
+
+def _size_of(run, place, edge_rows):
+    """What a Count means to a call: rows of edges that hold for a node alone
+    are those of nodes."""
+    def number(x):
+        if edge_rows and isinstance(x, int) and x == _watch.EDGES:
+            return run.graph.num_dst if place == DST else run.graph.num_src
+        return run.number(x)
+    return number
+
+
+class Plan:
+    """Runs the steps; fetch(key) gives the tensors that are given."""
+
+    def __init__(self, stages, tree):
+        self.facts, self.steps = stages.facts, stages.steps
+        self.called, self.random = stages.called, stages.random
+        self.stages, self.tree = stages, tree
+
+    @property
+    def programs(self):
+        return [step for kind, step in self.steps if kind == "program"]
+
+    def run(self, graph, fetch):
+        """The outputs, in the shape of .tree; tensors by edge are in the
+        caller's order."""
+        run = Run(graph, fetch)
+        for kind, step in self.steps:
+            if kind == "call":
+                self._call(run, step)
+            else:
+                self._program(run, step)
+        return mapped(self.tree, lambda x: self._result(run, x)
+                      if isinstance(x, Node) else x)
+
+    # ---- tensors of nodes
+
+    def _native(self, run, node):
+        """A tensor without rows, by node, or by edge as "graph" or "caller"
+        says: (tensor, order)."""
+        node = self.facts.now(node)
+        found = run.found.get(node)
+        if found is None:
+            fact = self.facts.of(node)
+            if fact.role == "lift":
+                return self._native(run, fact.about[0])[0], None
+            if fact.role == "number":
+                return self._number(run, node, fact)
+            found = run.given(node.key), (
+                "caller" if fact.place == EDGE and fact.rows else None)
+            run.found[node] = found
+        return found
+
+    def _number(self, run, node, fact):
+        shape = [run.number(n) for n in node.shape]
+        return torch.full(shape, fact.about, dtype=node.meta.dtype,
+                          device=run.graph.device), "graph"
+
+    def _graphs(self, run, node):
+        """By edge in the graph's order, or by node."""
+        node = self.facts.now(node)
+        tensor, order = self._native(run, node)
+        if order == "caller" and run.graph.edge_order is not None:
+            key = node, "graph"
+            if key not in run.found:
+                run.found[key] = run.graph.to_graph_order(tensor)
+            return run.found[key]
+        return tensor
+
+    def _by_edge(self, run, node):
+        """The rows of all edges in the graph's order, of a tensor of an
+        end, too."""
+        node = self.facts.now(node)
+        fact = self.facts.of(node)
+        tensor = self._graphs(run, node)
+        if fact.rows != _watch.EDGES or run.found.get(
+                node, (None, None))[1] == "graph" or fact.place not in (
+                    DST, SRC):
+            return tensor
+        return tensor.index_select(
+            0, run.graph.dst if fact.place == DST else run.graph.src)
+
+    # ---- steps
+
+    def _call(self, run, node):
+        fact = self.facts.of(node)
+        wide = self.called[node] == "wide"
+        order = None
+        if fact.rows == _watch.EDGES and (wide or fact.place == EDGE):
+            order = "graph" if wide else "caller"
+        by_node = fact.rows == _watch.EDGES and not wide and \
+            fact.place in (DST, SRC)
+        number = _size_of(run, fact.place, by_node)
+
+        def argument(x):
+            if isinstance(x, Node):
+                return self._by_edge(run, x) if wide else \
+                    self._native(run, x)[0]
+            return number(x)
+        args, kwargs = mapped(node.args, argument), mapped(node.kwargs,
+                                                           argument)
+        if node.name == "part":
+            run.found[node] = args[0][args[1]], order
+            return
+        first = self.facts.now(node.operands()[0]) if node.operands() else None
+        if node.clones and not (first.place == PARAM and first.key is not None
+                                and first.function is None):
+            args = (args[0].clone(), *args[1:])
+        run.found[node] = node.function(*args, **kwargs), order
+
+    def _program(self, run, stage):
+        tensors = []
+        for node, port in zip(stage.inputs, stage.program.inputs):
+            tensor = self._graphs(run, node)
+            if not tensor.is_floating_point():
+                tensor = tensor.to(torch.get_default_dtype())
+            tensors.append(tensor.reshape(port.rows(run.graph) + port.shape))
+        seed = int(torch.randint(2 ** 62, ())) if stage.random else 0
+        made = _programs.Run.apply(stage.program, run.graph, stage.dtypes,
+                                   seed, *tensors)
+        for node, tensor in zip(stage.outputs, made):
+            run.found[node] = tensor, "graph" if self.facts.of(
+                node).rows == _watch.EDGES else None
+
+    def _result(self, run, node):
+        node = self.facts.now(node)
+        fact = self.facts.of(node)
+        tensor, order = self._native(run, node)
+        if fact.rows != _watch.EDGES or order == "caller":
+            return tensor
+        return run.graph.to_caller_order(self._by_edge(run, node))
+
+
+def staged(watch, made, with_dropout=True):
+    """The Plan of what a watched function returned: tensors, or tuples of
+    them."""
+    outputs = []
+
+    def output(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        node = x.node if isinstance(x, _watch.Watched) else watch._leaf(x)
+        outputs.append(node)
+        return node
+    tree = mapped(made, output)
+    facts = Facts(watch.nodes)
+    for node in outputs:
+        if _watch.TOP_DESTINATION in node.shape or \
+                _watch.TOP_SOURCE in node.shape:
+            refuse(node, "how many rows it has depends on the index: give "
+                   "scatter a dim_size")
+    return Plan(Stages(facts, outputs, watch.effects, with_dropout), tree)

@@ -1,0 +1,349 @@
+"""A watched function of edges as programs, with torch's calls between them.
+
+What depends on one end alone and is a linear map is torch's: it is computed
+by node, once.  So is a wide linear map of values that both ends make, for
+which a program writes its argument by edge.  Everything else becomes edge
+programs, one where no such map stands between.
+"""
+
+import math
+
+import torch
+
+from . import _operations, _programs, _trace, _watch
+from ._facts import refuse, rows_of
+from ._operations import canonical, fit
+from ._trace import DST, EDGE, PARAM, TraceError, Value, at_line
+from ._watch import Node, mapped
+from .errors import InvalidError, UnsupportedError
+
+# products of a linear map that a program computes for each edge; more are a
+# matrix product of torch over all edges
+INLINE = 1024
+# the same of a tensor by edge, whose result would be a tensor by edge
+INLINE_EDGE = 512
+_LINEAR = {"linear", "matmul", "einsum", "addmm", "bilinear"}
+_NOT_BY_ROW = {"batch_norm", "instance_norm", "group_norm", "embedding_bag"}
+
+
+def _products(node):
+    """Multiplications that a linear map takes for a row."""
+    out = math.prod(node.shape[1:])
+    if node.name == "einsum":
+        gone = set("".join(node.args[0].split("->")[0].split(","))) - set(
+            node.args[0].split("->")[-1])
+        return out * max(1, len(gone)) * 16
+    return out * node.operands()[0].shape[-1]
+
+
+class Stages:
+    """Which programs and calls compute the outputs, in which order.
+
+    steps: ("call", node), ("program", Stage), in order.
+    """
+
+    def __init__(self, facts, outputs, effects, with_dropout=True):
+        self.facts, self.with_dropout = facts, with_dropout
+        self.called, self._levels, self._writes = {}, {}, {}
+        self.outputs = [facts.now(n) for n in outputs]
+        for node in self._needed([*self.outputs, *effects]):
+            self._choose(node)
+        last = max((self.level(n) for n in self.outputs), default=0)
+        wanted = {}  # level: nodes that its program writes
+        for node in self.outputs:
+            self._want(wanted, node)
+        self.programs = {}
+        for level in range(last, -1, -1):
+            # writing one may want others of this level
+            if wanted.get(level):
+                self.programs[level] = Stage(self, wanted, level)
+        self.steps = list(self._ordered(effects))
+        self.random = any(canonical(n.name) == "dropout" and _drops(n)
+                          for n in self._needed(self.outputs))
+
+    def fact(self, node):
+        return self.facts.of(node)
+
+    def _needed(self, roots):
+        """The nodes that these are made of, arguments first."""
+        order, seen = [], set()
+        stack = [(self.facts.now(n), False) for n in reversed(roots)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                stack.extend((self.facts.now(n), False)
+                             for n in reversed(node.operands()))
+        return order
+
+    # ---- what is torch's
+
+    def _choose(self, node):
+        """Enters the node in .called if torch computes it: "pure", or "wide"
+        of values that a program has written."""
+        fact = self.fact(node)
+        if fact.role in ("index", "number", "given", "lift", "reduce"):
+            return
+        if fact.rows is None:
+            self._call(node)
+            return
+        name = canonical(node.name)
+        known = name in _operations.TABLE or node.name == "part" or name in (
+            "chunk", "split", "unbind")
+        wide = name in _LINEAR and _products(node) > INLINE
+        if fact.pure and name not in _NOT_BY_ROW:
+            if name in _LINEAR and (
+                    fact.place != EDGE or _products(node) > INLINE_EDGE
+                    or node.operands()[0].shape[-1] > 16):
+                self._call(node)
+            elif fact.role == "row" and (
+                    not known and fact.place == EDGE
+                    or isinstance(node.meta, torch.Tensor)
+                    and len(node.shape) > 4):
+                self._call(node)
+            elif not known:
+                refuse(node, f"edge programs have no {node.name}")
+        elif name in _NOT_BY_ROW and fact.rows == _watch.EDGES:
+            if fact.pure and fact.place == EDGE:
+                self._call(node)
+            else:
+                self.called[node] = "wide"
+        elif wide or (name in _LINEAR and fact.rows != _watch.EDGES):
+            self.called[node] = "wide"
+        elif not known:
+            refuse(node, f"edge programs have no {node.name}")
+
+    def _call(self, node):
+        """Torch computes a node and all that it is made of."""
+        node = self.facts.now(node)
+        fact = self.fact(node)
+        if node in self.called or fact.role == "given":
+            return
+        if fact.role == "lift":
+            self._call(fact.about[0])
+            return
+        if fact.role in ("index", "reduce"):
+            refuse(node, f"{node.name} before a linear map")
+        self.called[node] = "pure"
+        for operand in node.operands():
+            self._call(operand)
+
+    # ---- levels: a program runs after the calls of its level
+
+    def level(self, node):
+        node = self.facts.now(node)
+        found = self._levels.get(node)
+        if found is None:
+            found = self._levels[node] = self._level(node)
+        return found
+
+    def _level(self, node):
+        fact = self.fact(node)
+        below = [self.facts.now(n) for n in node.operands()]
+        if self.ready(node):
+            return max([self.level(n) + (not self.ready(n)) for n in below],
+                       default=0)
+        if fact.role == "lift":
+            source = self.facts.now(fact.about[0])
+            crossed = self.fact(source).place != fact.place
+            return self.level(source) + (
+                crossed and not self.ready(source))
+        return max([self.level(n) for n in below], default=0)
+
+    def ready(self, node):
+        """Whether a node is there before the program of its level runs."""
+        fact = self.fact(node)
+        if node in self.called or fact.role == "given":
+            return True
+        if fact.role == "lift" and fact.pure:
+            source = self.facts.now(fact.about[0])
+            return self.ready(source)
+        return False
+
+    def kept(self, node):
+        """Whether a later level reads what the program of the node's wrote;
+        what is cheap is computed again instead."""
+        node = self.facts.now(node)
+        found = self._writes.get(node)
+        if found is None:
+            fact = self.fact(node)
+            found = self._writes[node] = not self.ready(node) and (
+                fact.role == "reduce" or any(
+                    self.kept(n) for n in node.operands()
+                    if self.fact(n).role != "index"))
+        return found
+
+    def _want(self, wanted, node):
+        """Has a node's tensor computed: by its program, or the arguments of
+        the calls that compute it."""
+        node = self.facts.now(node)
+        fact = self.fact(node)
+        if fact.role in ("index", "given"):
+            return
+        if node in self.called:
+            for operand in node.operands():
+                self._want(wanted, operand)
+        elif fact.role == "lift" and self.ready(node):
+            self._want(wanted, fact.about[0])
+        elif fact.role != "number" or rows_of(node.shape):
+            wanted.setdefault(self.level(node), {})[node] = None
+
+    def _ordered(self, effects):
+        done = set()
+        calls = [n for n in self._needed([*self.outputs, *effects])
+                 if n in self.called]
+        for level in range(max([-1, *self.programs,
+                                *(self.level(n) for n in calls)]) + 1):
+            for node in calls:
+                if node not in done and self.level(node) <= level:
+                    done.add(node)
+                    yield "call", node
+            if level in self.programs:
+                yield "program", self.programs[level]
+
+
+def _drops(node):
+    training = node.kwargs.get("training", node.args[2] if len(node.args) > 2
+                               else True)
+    p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+    return bool(training) and p > 0
+
+
+class Stage:
+    """One program: .inputs and .outputs are nodes, in its order."""
+
+    def __init__(self, stages, wanted, level):
+        self.stages, self.wanted, self.level = stages, wanted, level
+        self.text = _trace.Text()
+        self.inputs, self._made = [], {}
+        self.outputs = list(wanted[level])
+        values = [self._output(node) for node in self.outputs]
+        self.dtypes = [n.meta.dtype for n in self.outputs]
+        self.source = self.text.text(values)
+        try:
+            self.program = _programs.parse(self.source)
+        except (InvalidError, UnsupportedError) as error:
+            raise TraceError(f"its edge program is refused: {error}") from None
+        self.random = "dropout(" in self.source
+
+    def _output(self, node):
+        value = fit(self.emit(node), node.shape[1:])
+        fact = self.stages.fact(node)
+        if fact.rows == _watch.EDGES:
+            value.place = EDGE
+        elif value.place == PARAM:
+            value.place = fact.place if fact.place != PARAM else DST
+        return value
+
+    def emit(self, node):
+        node = self.stages.facts.now(node)
+        found = self._made.get(node)
+        if found is None:
+            with at_line(node.line):
+                found = self._made[node] = self._emit(node)
+        if not isinstance(found, Value):
+            return found
+        # a copy, since an output changes its place
+        return Value(found.recorder, found.handle, found.place, found.shape)
+
+    def _emit(self, node):
+        stages, fact = self.stages, self.stages.fact(node)
+        if fact.role == "index":
+            refuse(node, "the index of nodes is used as numbers")
+        if fact.role == "number":
+            return self.text.value(fact.about)
+        if stages.ready(node):
+            stages._want(self.wanted, node)
+            return self._input(node, fact.place)
+        if stages.level(node) < self.level and stages.kept(node):
+            stages._want(self.wanted, node)
+            return self._input(node, fact.place)
+        if fact.role == "lift":
+            source = stages.facts.now(fact.about[0])
+            if stages.fact(source).place != fact.place:
+                stages._want(self.wanted, source)
+                return self._input(node, fact.place)
+            return self.emit(source)
+        if fact.role == "reduce":
+            how, src, end = fact.about
+            value = fit(self.emit(src), src.shape[1:])
+            return _trace.method(how + ("_in" if end == "i" else "_out"))(
+                value)
+        return fit(self._operation(node), node.shape[1:])
+
+    def _input(self, node, place):
+        axes = node.shape if place == PARAM else node.shape[1:]
+        if place == PARAM:
+            while len(axes) > 1 and axes[0] == 1:
+                axes = axes[1:]
+        if len(axes) > 3:
+            refuse(node, f"{len(axes)} axes, expected at most 3")
+        name = f"t{len(self.inputs)}"
+        self.inputs.append(node)
+        return Value(self.text, self.text.leaf(name, None, place, axes),
+                     place, axes)
+
+    def _operation(self, node):
+        softmax = self._softmax(node)
+        if softmax is not None:
+            return softmax
+        if node.name == "part":
+            return _operations.part(node, self.emit(node.args[0].operands()[
+                0]))
+        name = canonical(node.name)
+        if name == "dropout" and not self.stages.with_dropout:
+            return self.emit(node.args[0])
+
+        def argument(x):
+            if isinstance(x, Node):
+                value = self.emit(x)
+                if x.shape and rows_of(x.shape):
+                    value = fit(value, x.shape[1:]) if value.shape or \
+                        x.shape[1:] == () else value
+                return value
+            return x
+        return _operations.TABLE[name](node, *mapped(node.args, argument),
+                                       **mapped(node.kwargs, argument))
+
+    def _softmax(self, node):
+        """exp(x - max) / sum(exp(x - max)) over edges, as PyG writes it."""
+        now, fact = self.stages.facts.now, self.stages.fact
+        if canonical(node.name) not in ("div", "__truediv__") or \
+                len(node.args) != 2 or not all(
+                    isinstance(n, Node) for n in node.args):
+            return None
+        top, below = map(now, node.args)
+        if fact(below).role != "lift":
+            return None
+        total, end = now(fact(below).about[0]), fact(below).about[1]
+        while canonical(total.name) in ("__add__", "clamp") and isinstance(
+                total.args[0], Node) and (len(total.args) < 2 or isinstance(
+                    total.args[1], float) and 0 <= total.args[1] < 1e-9):
+            total = now(total.args[0])
+        if fact(total).role != "reduce":
+            return None
+        if fact(total).about[0] != "sum" or fact(total).about[2] != end or \
+                now(fact(total).about[1]) is not top or top.name != "exp":
+            return None
+        shifted = now(top.args[0])
+        if canonical(shifted.name) not in ("sub", "__sub__"):
+            return None
+        x, peak = map(now, shifted.args[:2])
+        if fact(peak).role != "lift" or fact(peak).about[1] != end:
+            return None
+        peak = now(fact(peak).about[0])
+        if canonical(peak.name) == "detach":
+            peak = now(peak.args[0])
+        if fact(peak).role != "reduce" or fact(peak).about[0] != "max":
+            return None
+        found = now(fact(peak).about[1])
+        if canonical(found.name) == "detach":
+            found = now(found.args[0])
+        if found is not x:
+            return None
+        value = fit(self.emit(x), x.shape[1:])
+        return _trace.method("softmax_in" if end == "i" else "softmax_out")(
+            value)

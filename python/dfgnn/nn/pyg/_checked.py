@@ -1,0 +1,131 @@
+"""Compares what is traced of a layer with the layer's own methods."""
+
+import torch
+from torch import Tensor
+
+from ... import _watch
+from ..._trace import TraceError
+from ._called import apply, trace
+
+
+class _WithoutDropout(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__name__", "") == "dropout":
+            return args[0]
+        return function(*args, **(kwargs or {}))
+
+
+def checked(layer, methods, call, plan):
+    """The plan, or a TraceError if its numbers or gradients are not those of
+    the layer's own methods."""
+    try:
+        different = _difference(layer, methods, call, plan)
+    except TraceError as error:
+        return error
+    if different is None:
+        return plan
+    return TraceError(different)
+
+
+def _leaves(call):
+    tensors = {key: data.detach().clone().requires_grad_()
+               for key, (data, _) in call.tensors.items()
+               if data.is_floating_point()}
+    return tensors
+
+
+def _own(layer, methods, call, leaves):
+    """The layer's own result for these tensors."""
+    def lift(name):
+        return leaves.get(("lifted", name), call.tensors[
+            "lifted", name][0]).index_select(
+                0, call.edge_index[call.i if name.endswith("_i") else call.j])
+    arguments = dict(call.plain)
+    for kind, name in call.tensors:
+        arguments[name] = lift(name) if kind == "lifted" else leaves.get(
+            (kind, name), call.tensors[kind, name][0])
+    i, j = call.edge_index[call.i], call.edge_index[call.j]
+    arguments.update(
+        edge_index=call.edge_index, edge_index_i=i, edge_index_j=j, index=i,
+        ptr=None, adj_t=None, size=list(call.sizes), size_i=call.num_dst,
+        dim_size=call.num_dst, size_j=call.num_src)
+    return apply(layer, methods, arguments)
+
+
+def _flat(made):
+    found = []
+    _watch.mapped(made, lambda x: found.append(x) if isinstance(
+        x, Tensor) else None)
+    return found
+
+
+def _difference(layer, methods, call, plan):
+    parameters = [p for p in layer.parameters() if p.requires_grad]
+    buffers = {name: b.clone() for name, b in layer.named_buffers()}
+    kept = dict(vars(layer))
+    if plan.random:
+        plan = trace(layer, methods, call, with_dropout=False)
+
+    def derived(made, leaves):
+        outs = [x for x in _flat(made) if x.is_floating_point()]
+        sources = [*leaves.values(), *parameters]
+        wanted = [x for x in outs if x.requires_grad]
+        grads = torch.autograd.grad(
+            [(x * _weights(x)).sum() for x in wanted], sources,
+            allow_unused=True) if wanted and sources else []
+        return outs, [torch.zeros_like(s) if g is None else g
+                      for g, s in zip(grads, sources)]
+    with torch.enable_grad():
+        leaves = _leaves(call)
+        own = derived(_without_dropout(
+            lambda: _own(layer, methods, call, leaves)), leaves)
+        with torch.no_grad():
+            for name, buffer in layer.named_buffers():
+                buffer.copy_(buffers[name])
+        vars(layer).update(kept)
+        leaves = _leaves(call)
+        ours = derived(plan.run(call.graph(), lambda key: leaves.get(
+            key, call.tensors[key][0] if key in call.tensors else None)
+            if key[0] != "module" else call.fetch(key))[0], leaves)
+    with torch.no_grad():
+        for name, buffer in layer.named_buffers():
+            buffer.copy_(buffers[name])
+    for what, have, want in zip(("numbers", "gradients"), ours, own):
+        if len(have) != len(want):
+            return f"check: {len(have)} {what}, {len(want)} of its own"
+        most = max([float(b.detach().abs().max()) for b in want if b.numel()],
+                   default=0.0)
+        for a, b in zip(have, want):
+            worst = _distance(a, b, 1e-2 * most)
+            if a.shape != b.shape or a.dtype != b.dtype or not worst < 1:
+                return (f"check: {what} {list(a.shape)} differ from its own "
+                        f"{list(b.shape)}, {worst:.3g} times what rounding "
+                        "explains")
+    return None
+
+
+def _without_dropout(function):
+    with _WithoutDropout():
+        return function()
+
+
+def _weights(x):
+    """Numbers that differ, without drawing any."""
+    count = torch.arange(x.numel(), dtype=torch.float64, device=x.device)
+    return (count * 0.7390851).sin().view(x.shape).to(x.dtype)
+
+
+def _distance(a, b, least):
+    """How far apart in terms of the largest number, and at least of `least`:
+    gradients that cancel to nothing are rounding errors."""
+    if not b.numel() or a.shape != b.shape:
+        return 0.0
+    limit = {torch.float64: 1e-9, torch.float32: 2e-4}.get(b.dtype, 5e-2)
+    a, b = a.detach().double(), b.detach().double()
+    there = b.isfinite()
+    if not torch.equal(there, a.isfinite()):
+        return float("inf")
+    if not bool(there.any()):
+        return 0.0
+    scale = max(float(b[there].abs().max()), least, 1e-30)
+    return float((a - b)[there].abs().max()) / (limit * scale)

@@ -1,0 +1,201 @@
+"""Layers of PyG's kind whose messages are traced: their message, edge_update
+and aggregate run once with tensors that hold nothing, and what they do becomes
+edge programs.  A layer that cannot be traced runs as it is."""
+
+import functools
+import weakref
+
+import torch
+from torch_geometric.nn import MessagePassing
+
+from ... import ops
+from ..._plan import Plan
+from ..._trace import TraceError
+from ...graph import Graph
+from ._called import Call, attributes, trace
+from ._checked import checked
+from ._edges import known
+from ._mixin import Fused, fuse, unfit, usual
+
+class State:
+    """What is known of a layer: a plan, or why there is none, for each kind
+    of call."""
+
+    def __init__(self):
+        self.plans = {}
+        self.checked = False  # whether first calls are compared
+        self.reason = None  # why its latest call was not traced
+        self.served = 0  # calls by programs
+
+
+_states = weakref.WeakKeyDictionary()
+
+
+def state(layer):
+    found = _states.get(layer)
+    if found is None:
+        found = _states.setdefault(layer, State())
+    return found
+
+
+# ---- running ----------------------------------------------------------------
+
+def _obstacle(layer, edge_index):
+    if not known(edge_index) or isinstance(edge_index, Graph):
+        return "its edges are no edge_index, but a " + \
+            type(edge_index).__name__
+    if edge_index.device.type != "cpu":
+        return "programs are fused on the CPU only"
+    if not edge_index.size(1):
+        return "there are no edges"
+    if ops.compiling():
+        return "torch.compile traces"
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast is at work"
+    return None
+
+
+def _plan(layer, methods, call):
+    found = state(layer)
+    key = methods, call.signature(), attributes(layer)
+    plan = found.plans.get(key)
+    if plan is None:
+        if len(found.plans) > 64:  # such as an attribute that counts calls
+            raise TraceError("its attributes change with every call")
+        try:
+            plan = trace(layer, methods, call)
+        except TraceError as error:
+            plan = TraceError(str(error))
+        found.plans[key] = plan
+        if found.checked and isinstance(plan, Plan):
+            plan = found.plans[key] = checked(layer, methods, call, plan)
+    if isinstance(plan, TraceError):
+        raise plan
+    return plan
+
+
+def _run(layer, methods, names, edge_index, size, kwargs):
+    reason = _obstacle(layer, edge_index)
+    if reason is not None:
+        return unfit(layer, reason)
+    try:
+        try:
+            call = Call(layer, names, edge_index, size, kwargs)
+        except ValueError as error:  # PyG raises it again
+            raise TraceError(str(error)) from None
+        plan = _plan(layer, methods, call)
+    except TraceError as error:
+        state(layer).reason = str(error)
+        return unfit(layer, str(error))
+    made, kept = plan.run(call.graph(), call.fetch)
+    for name, tensor in kept.items():
+        setattr(layer, name, tensor)
+    found = state(layer)
+    found.served, found.reason = found.served + 1, None
+    return made, call
+
+
+def propagate(layer, edge_index, size=None, **kwargs):
+    """PyG's propagate by programs, or NotImplemented."""
+    names = [n for n in layer.inspector.get_flat_param_names(
+        ["message", "aggregate"], exclude=layer.special_args)]
+    found = _run(layer, ("message", "aggregate"), names, edge_index, size,
+                 kwargs)
+    if found is NotImplemented:
+        return found
+    made, call = found
+    if type(layer).update is MessagePassing.update:
+        return made
+    return layer.update(made, **_update_arguments(layer, call))
+
+
+def _update_arguments(layer, call):
+    """The arguments of update(), gathered where it wants them by edge."""
+    given, special = {}, dict(
+        index=call.i, edge_index_i=call.i, edge_index_j=call.j)
+    for name in layer.inspector.get_param_names("update"):
+        if name in special:
+            given[name] = call.edge_index[special[name]]
+        elif name in ("size_i", "dim_size"):
+            given[name] = call.num_dst
+        elif name == "size_j":
+            given[name] = call.num_src
+        elif name == "edge_index":
+            given[name] = call.edge_index
+        elif name == "size":
+            given[name] = list(call.sizes)
+        elif name in ("ptr", "adj_t"):
+            given[name] = None
+        elif name[-2:] in ("_i", "_j") and name[:-2] in call.kwargs:
+            data, dim = call.kwargs[name[:-2]], (
+                call.i if name.endswith("_i") else call.j)
+            data = data[dim] if isinstance(data, (tuple, list)) else data
+            given[name] = data.index_select(0, call.edge_index[dim])
+        elif name in call.kwargs:
+            given[name] = call.kwargs[name]
+    return given
+
+
+def edge_updater(layer, edge_index, size=None, **kwargs):
+    names = layer.inspector.get_param_names("edge_update",
+                                            exclude=layer.special_args)
+    found = _run(layer, ("edge_update",), names, edge_index, None, kwargs)
+    return found if found is NotImplemented else found[0]
+
+
+# ---- classes ----------------------------------------------------------------
+
+def _reduced(self, protocol):
+    """Pickles as its own class, which is made anew when it is read."""
+    return _restore, (type(self)._dfgnn_base,), self.__getstate__() if hasattr(
+        self, "__getstate__") else self.__dict__.copy()
+
+
+def _restore(kind):
+    return object.__new__(traced_class(kind))
+
+
+def _edge_updater(own):
+    def updater(self, edge_index, size=None, **kwargs):
+        if usual(self):
+            out = edge_updater(self, edge_index, size, **kwargs)
+            if out is not NotImplemented:
+                return out
+        return own(self, edge_index, size=size, **kwargs)
+    return updater
+
+
+@functools.lru_cache(None)
+def traced_class(kind):
+    """A class over a layer's own that traces its messages."""
+    methods = {}
+    if kind.edge_update is not MessagePassing.edge_update:
+        methods["edge_updater"] = _edge_updater
+    made = fuse(kind, propagate, None, methods, kind.__module__)
+    made.__qualname__ = kind.__qualname__
+    made.__reduce_ex__ = _reduced
+    made._dfgnn_traced = True
+    return made
+
+
+def is_traced(kind):
+    return "_dfgnn_traced" in vars(kind)
+
+
+def _generated(function):
+    """Whether PyG has made this propagate of a class from its template."""
+    return function is MessagePassing.propagate or \
+        function.__module__.endswith("_propagate")
+
+
+def traceable(kind):
+    """Why the messages of a class are not traced, or None."""
+    if not issubclass(kind, MessagePassing) or issubclass(kind, Fused):
+        return "it is no layer of PyG, or has kernels already"
+    if kind.message is MessagePassing.message and \
+            kind.forward is MessagePassing.forward:
+        return "it has no messages"
+    if any("propagate" in vars(c) and not _generated(c.propagate)
+           for c in kind.__mro__[:kind.__mro__.index(MessagePassing)]):
+        return "its propagate is its own"
+    return None

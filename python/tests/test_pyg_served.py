@@ -1,0 +1,268 @@
+"""Each convolution of PyG: by kernels of its own, traced, or kept and why.
+
+`python test_pyg_served.py` prints the list."""
+
+import copy
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+import dfgnn  # noqa: E402
+from torch_geometric import typing  # noqa: E402
+from torch_geometric.nn import conv  # noqa: E402
+
+from conftest import random_edges  # noqa: E402
+
+N, E, W, D = 20, 90, 8, 3
+
+
+def mlp(*sizes):
+    layers = []
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [torch.nn.Linear(a, b), torch.nn.ReLU(inplace=True)]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+class Inputs:
+    """Arguments of layers, the same for each."""
+
+    def __init__(self):
+        self.edges = random_edges(N, N, E - 3)
+        self.x = torch.randn(N, W, requires_grad=True)
+        self.x0 = torch.randn(N, W)
+        self.attr = torch.randn(E, D, requires_grad=True)
+        self.weight = torch.rand(E)
+        self.kind = torch.randint(0, 4, (E,))
+        self.pos, self.normal = torch.randn(N, 3), F.normalize(
+            torch.randn(N, 3), dim=-1)
+        self.layers = torch.randn(N, 3, W, requires_grad=True)
+        self.batch = torch.arange(N) // 10
+
+
+# by name: (makes the layer, its arguments)
+LAYERS = {
+    "SimpleConv": (lambda c: c(), "x edges"),
+    "GCNConv": (lambda c: c(W, W), "x edges"),
+    "ChebConv": (lambda c: c(W, W, 3), "x edges"),
+    "SAGEConv": (lambda c: c(W, W), "x edges"),
+    "GraphConv": (lambda c: c(W, W), "x edges weight"),
+    "GatedGraphConv": (lambda c: c(W, 2), "x edges"),
+    "GravNetConv": (lambda c: c(W, W, 3, 4, 4), "x batch"),
+    "ResGatedGraphConv": (lambda c: c(W, W, edge_dim=D), "x edges attr"),
+    "GATConv": (lambda c: c(W, W, 2, edge_dim=D), "x edges attr"),
+    "GATv2Conv": (lambda c: c(W, W, 2, edge_dim=D), "x edges attr"),
+    "TransformerConv": (lambda c: c(W, W, 2, edge_dim=D), "x edges attr"),
+    "AGNNConv": (lambda c: c(), "x edges"),
+    "TAGConv": (lambda c: c(W, W), "x edges"),
+    "GINConv": (lambda c: c(mlp(W, W)), "x edges"),
+    "GINEConv": (lambda c: c(mlp(W, W), edge_dim=D), "x edges attr"),
+    "ARMAConv": (lambda c: c(W, W), "x edges"),
+    "SGConv": (lambda c: c(W, W), "x edges"),
+    "APPNP": (lambda c: c(2, .1), "x edges"),
+    "MFConv": (lambda c: c(W, W), "x edges"),
+    "RGCNConv": (lambda c: c(W, W, 4), "x edges kind"),
+    "FastRGCNConv": (lambda c: c(W, W, 4), "x edges kind"),
+    "RGATConv": (lambda c: c(W, W, 4), "x edges kind"),
+    "SignedConv": (lambda c: c(W, W, True), "x edges edges"),
+    "DNAConv": (lambda c: c(W, 2), "layers edges"),
+    "PointNetConv": (lambda c: c(mlp(W + 3, W)), "x pos edges"),
+    "GMMConv": (lambda c: c(W, W, D, 2), "x edges attr"),
+    "SplineConv": (lambda c: c(W, W, D, 2), "x edges attr"),
+    "NNConv": (lambda c: c(W, W, mlp(D, W * W)), "x edges attr"),
+    "CGConv": (lambda c: c(W, D), "x edges attr"),
+    "EdgeConv": (lambda c: c(mlp(2 * W, W, W)), "x edges"),
+    "DynamicEdgeConv": (lambda c: c(mlp(2 * W, W, W), 3), "x batch"),
+    "XConv": (lambda c: c(W, W, 3, 3), "x pos"),
+    "PPFConv": (lambda c: c(mlp(W + 4, W)), "x pos normal edges"),
+    "FeaStConv": (lambda c: c(W, W, 3), "x edges"),
+    "PointTransformerConv": (lambda c: c(W, W), "x pos edges"),
+    "HypergraphConv": (lambda c: c(W, W), "x edges"),
+    "LEConv": (lambda c: c(W, W), "x edges weight"),
+    "PNAConv": (lambda c: c(W, W, ["mean", "max", "std"], ["identity"],
+                            torch.tensor([0, 3, 5, 2]), edge_dim=D),
+                "x edges attr"),
+    "ClusterGCNConv": (lambda c: c(W, W), "x edges"),
+    "GENConv": (lambda c: c(W, W, edge_dim=D), "x edges attr"),
+    "GCN2Conv": (lambda c: c(W, .1), "x x0 edges"),
+    "PANConv": (lambda c: c(W, W, 2), "x edges"),
+    "WLConv": (lambda c: c(), "kinds edges"),
+    "WLConvContinuous": (lambda c: c(), "x edges weight"),
+    "FiLMConv": (lambda c: c(W, W), "x edges"),
+    "SuperGATConv": (lambda c: c(W, W, 2), "x edges"),
+    "FAConv": (lambda c: c(W), "x x0 edges"),
+    "EGConv": (lambda c: c(W, W, num_heads=2), "x edges"),
+    "PDNConv": (lambda c: c(W, W, D, 4), "x edges attr"),
+    "GeneralConv": (lambda c: c(W, W, D), "x edges attr"),
+    "HGTConv": (lambda c: c(W, W, (["n"], [("n", "to", "n")])),
+                "dict_x dict_edges"),
+    "HEATConv": (lambda c: c(W, W, 4, 4, 3, D, 4), "x edges node kind attr"),
+    "HeteroConv": (lambda c: c({("n", "to", "n"): pyg.SAGEConv(W, W)}),
+                   "dict_x dict_edges"),
+    "HANConv": (lambda c: c(W, W, (["n"], [("n", "to", "n")])),
+                "dict_x dict_edges"),
+    "LGConv": (lambda c: c(), "x edges"),
+    "SSGConv": (lambda c: c(W, W, .1), "x edges"),
+    "PointGNNConv": (lambda c: c(mlp(W, 3), mlp(W + 3, W), mlp(W, W)),
+                     "x pos edges"),
+    "GPSConv": (lambda c: c(W, pyg.GINConv(mlp(W, W)), heads=2), "x edges"),
+    "AntiSymmetricConv": (lambda c: c(W), "x edges"),
+    "DirGNNConv": (lambda c: c(pyg.SAGEConv(W, W)), "x edges"),
+    "MixHopConv": (lambda c: c(W, W), "x edges"),
+    "MeshCNNConv": (lambda c: c(W, W), "mesh mesh_edges"),
+    "CuGraphSAGEConv": None, "CuGraphGATConv": None, "CuGraphRGCNConv": None,
+    "FusedGATConv": None,
+}
+
+# what no edge program serves, and why
+KEPT = {
+    "CuGraphSAGEConv": "cugraph-ops", "CuGraphGATConv": "cugraph-ops",
+    "CuGraphRGCNConv": "cugraph-ops", "FusedGATConv": "dgNN",
+    "SplineConv": "torch-spline-conv", "XConv": "no messages",
+    "WLConv": "no messages", "MeshCNNConv": "no edge program",
+    "FastRGCNConv": "gather", "DNAConv": "attention of layers",
+    "PPFConv": "atan2", "PANConv": "torch-sparse",
+}
+
+
+def knn(x, y, ptr_x, ptr_y, k, cosine, workers):
+    """The k nearest of x for each of y, as pyg-lib's."""
+    found = torch.cdist(y, x).topk(k, largest=False).indices
+    return torch.stack([torch.arange(len(y)).repeat_interleave(k),
+                        found.flatten()])
+
+
+@pytest.fixture(autouse=True)
+def nearest(monkeypatch):
+    monkeypatch.setattr(typing, "WITH_KNN", True)
+    monkeypatch.setattr(torch.ops.pyg, "knn", knn, raising=False)
+
+
+def arguments(given, names):
+    others = {
+        "dict_x": lambda: {"n": given.x}, "node": lambda: given.kind[:N],
+        "kinds": lambda: given.kind[:N],
+        "dict_edges": lambda: {("n", "to", "n"): given.edges},
+        "mesh": lambda: torch.randn(N, W),
+        "mesh_edges": lambda: torch.stack([
+            torch.arange(N).repeat_interleave(4),
+            torch.randint(0, N, (4 * N,))])}
+    return [others[n]() if n in others else getattr(given, n)
+            for n in names.split()]
+
+
+def made(name, seed=1):
+    """(layer, its arguments), or None if it cannot be made here."""
+    if LAYERS[name] is None:
+        return None
+    make, names = LAYERS[name]
+    torch.manual_seed(seed)
+    given = Inputs()
+    args = arguments(given, names)
+    kind = getattr(conv, name)
+    if name == "MeshCNNConv":
+        from torch.nn import Linear
+        return kind(W, W, torch.nn.ModuleList(Linear(W, W) for _ in range(5)
+                                              )), args
+    try:
+        return make(kind), args
+    except ImportError:
+        return None
+
+
+def flat(made):
+    if isinstance(made, dict):
+        made = tuple(made.values())
+    if isinstance(made, (tuple, list)):
+        return [x for part in made for x in flat(part)]
+    if hasattr(made, "coo"):  # a sparse matrix
+        return []
+    return [made] if isinstance(made, torch.Tensor) else []
+
+
+def step(layer, args):
+    torch.manual_seed(7)
+    outs = [x for x in flat(layer(*args)) if x.is_floating_point()]
+    leaves = [a for a in flat(list(args)) if a.requires_grad]
+    leaves += list(layer.parameters())
+    wanted = [x for x in outs if x.requires_grad]
+    grads = torch.autograd.grad([(x * x.detach().cos()).sum()
+                                 for x in wanted], leaves,
+                                allow_unused=True) if wanted else []
+    return outs, grads
+
+
+@functools.lru_cache(None)
+def served(name):
+    """("kernels", "traced" or "kept", reason)."""
+    found = made(name)
+    if found is None:
+        return "kept", "it needs a package that is not there"
+    layer, args = found
+    report = dfgnn.accelerate(layer, check=True)
+    try:
+        layer(*args)
+    except ImportError as error:
+        return "kept", str(error)
+    if report.kept:
+        return "kept", report.kept[0].reason
+    if report.traced:
+        return "traced", ""
+    return ("kernels", "") if report.swapped else (
+        "kept", "it has no messages of its own")
+
+
+def test_all_convolutions_are_here():
+    """Of those that this version has; older ones have fewer."""
+    assert set(conv.__all__) - {"MessagePassing"} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("name", [n for n in LAYERS if hasattr(conv, n)])
+def test_a_convolution_is_served_or_says_why_not(name):
+    how, reason = served(name)
+    if name in KEPT:
+        assert how == "kept" and reason
+    else:
+        assert how in ("kernels", "traced"), reason
+
+
+@pytest.mark.parametrize("name", [n for n in LAYERS if hasattr(conv, n)
+                                  and n not in KEPT])
+def test_a_convolution_gives_its_own_numbers(name):
+    found = made(name)
+    if found is None:
+        pytest.skip("a package is not there")
+    layer, args = found
+    plain = copy.deepcopy(layer)
+    dfgnn.accelerate(layer)
+    for have, want in zip(step(layer, args), step(plain, args)):
+        assert len(have) == len(want)
+        # gradients that cancel to nothing are rounding errors
+        least = 1e-2 * max([float(b.detach().abs().max()) for b in want
+                            if b is not None], default=0.0)
+        for a, b in zip(have, want):
+            if a is None or b is None:
+                assert a is b or float((b if a is None else a).abs().max()
+                                       ) <= 1e-4 * least
+                continue
+            assert a.shape == b.shape
+            scale = max(least, float(b.detach().abs().max()))
+            assert float((a - b).detach().abs().max()) <= 1e-4 * scale
+
+
+def test_at_least_fifty_are_served():
+    names = [n for n in LAYERS if hasattr(conv, n)]
+    count = sum(served(n)[0] != "kept" for n in names)
+    assert count >= 50 * len(names) // 66, count
+
+
+if __name__ == "__main__":
+    typing.WITH_KNN = True
+    torch.ops.pyg.knn = knn
+    for one in conv.__all__:
+        if one != "MessagePassing" and issubclass(getattr(conv, one),
+                                                  torch.nn.Module):
+            print(f"{one:22s} {' '.join(served(one))}")

@@ -1,0 +1,486 @@
+"""Layers of one's own, traced by dfgnn.accelerate, against their own path."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+import dfgnn  # noqa: E402
+from torch_geometric.nn import MessagePassing, aggr  # noqa: E402
+from torch_geometric.utils import scatter, softmax  # noqa: E402
+
+from conftest import random_edges  # noqa: E402
+
+N, M, W, H = 12, 15, 6, 2
+
+
+class Own(MessagePassing):
+    """forward() hands its arguments on."""
+
+    def __init__(self, **options):
+        super().__init__(**{"aggr": "add", "node_dim": 0, **options})
+
+    def forward(self, edge_index, **given):
+        return self.propagate(edge_index, **given)
+
+
+class Attention(Own):
+    """As anemoi-models writes GraphTransformerConv."""
+
+    def __init__(self, dropout=0.0, **options):
+        super().__init__(**options)
+        self.dropout = dropout
+
+    def message(self, x_i, x_j, edge_attr, index, ptr, size_i):
+        x_j = x_j if edge_attr is None else x_j + edge_attr
+        alpha = (x_i * x_j).sum(dim=-1) / W ** 0.5
+        alpha = softmax(alpha, index, ptr, size_i)
+        alpha = F.dropout(alpha, p=self.dropout, training=self.training)
+        return x_j * alpha.view(-1, H, 1)
+
+
+class NoSize(Own):
+    def message(self, x_i, x_j, index):
+        return softmax(x_i - x_j, index) * x_j
+
+
+class Network(Own):
+    """An edge network over both ends, with a module that writes in place."""
+
+    def __init__(self, **options):
+        super().__init__(aggr="max", **options)
+        self.nn = torch.nn.Sequential(
+            torch.nn.Linear(2 * W + 3, 8), torch.nn.ReLU(inplace=True),
+            torch.nn.Linear(8, 5), torch.nn.LayerNorm(5))
+
+    def message(self, x_i, x_j, e):
+        return self.nn(torch.cat([x_i, x_j - x_i, e], dim=-1))
+
+
+class Wide(Own):
+    """Linear maps that are too wide for a program stand between two."""
+
+    def __init__(self):
+        super().__init__(aggr=["mean", "max"])
+        self.first = torch.nn.Linear(2 * W, 40)
+        self.second = torch.nn.Linear(40, 40)
+
+    def message(self, x_i, x_j):
+        hidden = torch.tanh(self.first(torch.cat([x_i, x_j], -1)))
+        return F.silu(self.second(hidden))
+
+
+class Normed(Own):
+    """Statistics of all edges, which the module keeps, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.norm = torch.nn.Linear(W, W), torch.nn.BatchNorm1d(W)
+
+    def message(self, x_i, x_j):
+        return self.norm(self.lin(x_j) * x_i).relu()
+
+
+class Filter(Own):
+    """CFConv with a filter of Gaussians, updated by position."""
+
+    def __init__(self):
+        super().__init__(aggr="mean")
+        self.register_buffer("centres", torch.linspace(0, 2, 5))
+        self.lin = torch.nn.Linear(5, W)
+
+    def message(self, x_j, pos_i, pos_j):
+        distance = (pos_i - pos_j).norm(dim=-1, keepdim=True)
+        return x_j * self.lin(torch.exp(-(distance - self.centres) ** 2))
+
+    def update(self, inputs, x):
+        return inputs + x
+
+
+class Scattered(Own):
+    """An aggregate of its own that returns two tensors, as GraphConv of
+    anemoi-models, and a degree."""
+
+    def message(self, x_i, x_j):
+        return torch.sigmoid(x_i) * x_j
+
+    def aggregate(self, inputs, edge_index, dim_size):
+        ones = torch.ones(inputs.size(0), 1)
+        count = scatter(ones, edge_index[1], 0, dim_size, reduce="sum")
+        out = scatter(inputs, edge_index[1], 0, dim_size, reduce="sum")
+        return out / count.clamp(min=1), inputs
+
+
+class Updated(Own):
+    """Scores by edge_updater, as GATConv's, which are kept in self._alpha."""
+
+    def forward(self, edge_index, x, score):
+        alpha = self.edge_updater(edge_index, alpha=(score, score))
+        self._alpha = None
+        out = self.propagate(edge_index, x=x, alpha=alpha)
+        alpha, self._alpha = self._alpha, None
+        return out, alpha
+
+    def edge_update(self, alpha_i, alpha_j, index, size_i):
+        return softmax(F.leaky_relu(alpha_i + alpha_j, 0.2), index,
+                       num_nodes=size_i)
+
+    def message(self, x_j, alpha):
+        self._alpha = alpha.exp()
+        return x_j * alpha.unsqueeze(-1)
+
+
+class Einsum(Own):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(H, W, 4))
+
+    def message(self, x_j, x_i):
+        first, second = x_j.chunk(2, dim=-1)
+        gate = torch.stack([first.sum(-1), second.sum(-1)], -1)
+        return torch.einsum("nhc,hcd->nhd", x_j, self.weight) * \
+            torch.where(gate > 0, gate, -gate)[..., :1] + x_i[..., 1:5].exp()
+
+
+class Table(Own):
+    """Tensors by node, taken by an index, and a table of kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = torch.nn.Embedding(3, W)
+
+    def message(self, x_j, kind, degree, edge_index):
+        scale = (degree[edge_index[0]] * degree[edge_index[1]]).rsqrt()
+        return x_j * self.kinds(kind) * scale.unsqueeze(-1)
+
+
+class Crossed(Own):
+    """A sum over in-edges that is read by the sending node."""
+
+    def message(self, x_j, index, edge_index, size_i):
+        total = scatter(x_j.exp(), index, 0, size_i, "sum")
+        return torch.log1p(total[edge_index[0]]) * x_j
+
+
+def edges():
+    torch.manual_seed(3)
+    return random_edges(N, N, 40)
+
+
+def case(kind):
+    e, options = edges(), {}
+    count = e.size(1)
+
+    def some(*shape):
+        return torch.randn(*shape, dtype=torch.double, requires_grad=True)
+    given = {"x": some(N, W)}
+    if kind in (Attention, Einsum):
+        given = {"x": some(N, H, W)}
+    if kind is Attention:
+        given["edge_attr"] = some(count, H, W)
+    if kind is Network:
+        given["e"] = some(count, 3)
+    if kind is Filter:
+        given["pos"] = some(N, 3)
+        e = e[:, e[0] != e[1]]  # second derivatives of a norm of 0 are nan
+    if kind is Updated:
+        given = {"x": some(N, H, W), "score": some(N, H)}
+    if kind is Table:
+        given.update(kind=torch.randint(0, 3, (count,)), degree=torch.rand(
+            N, dtype=torch.double) + 1)
+    torch.manual_seed(1)
+    return kind(**options).double(), e, given
+
+
+KINDS = [Attention, NoSize, Network, Wide, Normed, Filter, Scattered, Updated,
+         Einsum, Table, Crossed]
+by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+
+
+def flat(made):
+    return [x for x in made if x is not None] if isinstance(made, tuple) \
+        else [made]
+
+
+def derivatives(layer, e, given, order=2):
+    """Outputs, gradients, and gradients of those."""
+    outs = flat(layer(e, **given))
+    leaves = [t for t in given.values() if t.requires_grad]
+    leaves += list(layer.parameters())
+    first = torch.autograd.grad(sum((x * x.cos()).sum() for x in outs),
+                                leaves, create_graph=True, allow_unused=True)
+    there = [g for g in first if g is not None and g.requires_grad]
+    second = torch.autograd.grad(sum((g * g).sum() for g in there), leaves,
+                                 allow_unused=True) if order > 1 else []
+    return [*outs, *first, *second]
+
+
+def same(have, want, tolerance=1e-9):
+    assert len(have) == len(want)
+    for a, b in zip(have, want):
+        a = torch.zeros_like(b) if a is None and b is not None else a
+        b = torch.zeros_like(a) if b is None and a is not None else b
+        if a is not None:
+            assert a.shape == b.shape and a.dtype == b.dtype
+            torch.testing.assert_close(a.detach(), b.detach(), rtol=tolerance,
+                                       atol=tolerance)
+
+
+def accelerated(layer, **options):
+    fast = copy.deepcopy(layer)
+    return fast, dfgnn.accelerate(fast, **options)
+
+
+@by_kind
+def test_two_orders_of_derivatives_are_the_layers_own(kind):
+    layer, e, given = case(kind)
+    fast, report = accelerated(layer)
+    have, want = derivatives(fast, e, given), derivatives(layer, e, given)
+    assert len(report.traced) == 1 and not report.kept, report
+    same(have, want)
+    same([*fast.buffers()], [*layer.buffers()])
+
+
+@by_kind
+def test_check_finds_no_difference(kind):
+    layer, e, given = case(kind)
+    fast, report = accelerated(layer, check=True)
+    fast(e, **given)
+    assert report.traced and not report.kept, report
+
+
+def test_check_keeps_a_layer_whose_numbers_differ(monkeypatch):
+    from dfgnn import _operations
+    monkeypatch.setitem(_operations.TABLE, "tanh",
+                        lambda node, x: x._make("tanh", [x]) * 1.001)
+    layer, e, given = case(Wide)
+    fast, report = accelerated(layer, check=True)
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    assert "differ from its own" in report.kept[0].reason
+
+
+@by_kind
+def test_what_the_layer_is_stays(kind):
+    layer, e, given = case(kind)
+    fast, _ = accelerated(layer)
+    want = flat(fast(e, **given))
+    assert isinstance(fast, kind) and type(fast).__name__ == kind.__name__
+    assert list(fast.state_dict()) == list(layer.state_dict())
+    if kind is not Normed:  # whose statistics move with every call
+        for again in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+            assert type(again) is type(fast)
+            same(flat(again(e, **given)), want)
+    dfgnn.accelerate(fast, undo=True)
+    assert type(fast) is kind
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_two_kinds_of_nodes(flow):
+    layer = Attention(flow=flow).double()
+    reverse = flow != "source_to_target"
+    e = random_edges(M, N, 40)
+    e = e.flip(0) if reverse else e
+    x = [torch.randn(n, H, W, dtype=torch.double, requires_grad=True)
+         for n in (M, N)]
+    x = (x[1], x[0]) if reverse else tuple(x)
+    fast, report = accelerated(layer)
+    found = []
+    for one in (fast, layer):
+        out = one(e, x=x, edge_attr=None)
+        found.append([out, *torch.autograd.grad((out * out.cos()).sum(), x)])
+    assert report.traced and not report.kept, report
+    assert found[0][0].shape == (N, H, W)
+    same(*found)
+
+
+def test_training_and_attributes_are_traced_anew():
+    layer, e, given = case(Attention)
+    fast, report = accelerated(layer)
+    layer.dropout = fast.dropout = 0.5
+    fast.eval(), layer.eval()
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    fast.train()
+    dropped = fast(e, **given)
+    assert not torch.allclose(dropped, layer(e, **given))
+    layer.dropout = fast.dropout = 0.0
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    with torch.no_grad():
+        network, f, values = case(Network)
+        quick, _ = accelerated(network)
+        quick(f, **values)
+        for one in (network, quick):
+            one.nn[0].weight.mul_(2)
+            one.nn[2] = torch.nn.Linear(8, 5, bias=False).double()
+            torch.nn.init.ones_(one.nn[2].weight)
+        same(flat(quick(f, **values)), flat(network(f, **values)))
+    assert not report.kept
+
+
+class Branches(Own):
+    def message(self, x_j):
+        if x_j.abs().max() > 100:
+            return x_j * 2
+        return x_j
+
+
+class Counts(Own):
+    calls = 0
+
+    def message(self, x_j):
+        self.calls += 1
+        return x_j
+
+
+class Divides(Own):
+    def message(self, x_j):
+        return x_j / x_j.size(0)
+
+
+class Sorts(Own):
+    def message(self, x_j):
+        return x_j.sort(dim=-1)[0]
+
+
+class Remembers(Own):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def message(self, x_j):
+        self.seen.append(x_j.sum().item())
+        return x_j
+
+
+class Elsewhere(Own):
+    def message(self, x_j):
+        return x_j * OUTSIDE
+
+
+OUTSIDE = torch.ones((), dtype=torch.double)
+
+
+class Recurrent(Own):
+    def __init__(self):
+        super().__init__(aggr=aggr.MedianAggregation())
+
+    def message(self, x_j):
+        return x_j
+
+
+class Draws(Own):
+    def message(self, x_j):
+        return x_j * (torch.rand_like(x_j) * 0 + 1)
+
+
+@pytest.mark.parametrize("kind, reason", [
+    (Branches, "bool() asks what a tensor holds"),
+    (Counts, "message sets self.calls"),
+    (Divides, "the number of edges is used as a number"),
+    (Sorts, "edge programs have no sort"),
+    (Remembers, "item() asks what a tensor holds"),
+    (Elsewhere, "neither an argument nor a parameter"),
+    (Recurrent, "bincount"),
+    (Draws, "draws random numbers")])
+def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
+    layer, e, given = case(kind)
+    fast, report = accelerated(layer)
+    assert torch.equal(fast(e, **given), layer(e, **given))
+    assert len(report.kept) == 1 and not report.traced
+    assert reason in report.kept[0].reason
+    if kind not in (Counts, Recurrent):
+        assert f"{__file__}, line " in report.kept[0].reason
+    if kind is Counts:
+        assert fast.calls == layer.calls == 1
+
+
+def test_hooks_explanations_and_sparse_matrices_take_the_layers_own_path():
+    layer, e, given = case(NoSize)
+    fast, report = accelerated(layer)
+    seen = []
+    handle = fast.register_message_forward_hook(
+        lambda module, inputs, out: seen.append(out.shape))
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    assert seen == [(e.size(1), W)]
+    handle.remove()
+    layer, e, given = case(Network)
+    inner, again = accelerated(layer)
+    inner.nn[0].register_forward_hook(lambda *_: seen.append(1))
+    same(flat(inner(e, **given)), flat(layer(e, **given)))
+    assert seen[1:] == [1] and "a hook looks at its Linear" in str(again)
+    layer, e, given = case(NoSize)
+    fast.explain, fast._edge_mask = True, torch.zeros(e.size(1))
+    fast._apply_sigmoid = True
+    half = fast(e, **given)
+    fast.explain = False
+    same([half * 2], flat(layer(e, **given)))
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    assert report.traced
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        same(flat(fast(e, **given)), flat(layer(e, **given)))
+    none = e[:, :0]
+    same(flat(fast(none, **given)), flat(layer(none, **given)))
+
+
+def test_torch_func_and_compile_take_the_layers_own_path():
+    layer, e, given = case(Filter)
+    fast, _ = accelerated(layer)
+    x, pos = given["x"].detach(), given["pos"].detach()
+
+    def energy(one):
+        return lambda x: one(e, x=x, pos=pos).square().sum()
+    same([torch.func.grad(energy(fast))(x)], [torch.func.grad(energy(layer))(
+        x)])
+    compiled = torch.compile(fast, backend="aot_eager")
+    same([compiled(e, x=x, pos=pos)], [layer(e, x=x, pos=pos)])
+
+
+def test_a_wrong_call_raises_what_the_layer_raises():
+    layer, e, given = case(NoSize)
+    fast, _ = accelerated(layer)
+    for x in (torch.randn(N - 9, W), (torch.randn(N, W), torch.randn(3, W))):
+        with pytest.raises(Exception) as own:
+            layer(e, x=x)
+        with pytest.raises(type(own.value)):
+            fast(e, x=x)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16,
+                                  torch.float16])
+def test_types_of_16_and_32_bits(kind):
+    for own in (Attention, Network, Wide):
+        layer, e, given = case(own)
+        wide = flat(layer(e, **given))
+        fast, report = accelerated(layer.to(kind))
+        out = flat(fast(e, **{k: t.detach().to(kind) for k, t in
+                              given.items()}))
+        assert report.traced and out[0].dtype == kind
+        tolerance = 1e-4 if kind == torch.float32 else 6e-2
+        torch.testing.assert_close(out[0].double(), wide[0], rtol=tolerance,
+                                   atol=tolerance)
+
+
+def test_layers_of_anemoi_models():
+    conv = pytest.importorskip("anemoi.models.layers.conv")
+    from anemoi.utils.config import DotDict
+    kernels = DotDict(Linear=torch.nn.Linear, LayerNorm=torch.nn.LayerNorm,
+                      Activation=torch.nn.GELU)
+    e = edges()
+    q, k, v = (torch.randn(N, H, W, requires_grad=True) for _ in range(3))
+    attr = torch.randn(e.size(1), H, W, requires_grad=True)
+    x = torch.randn(N, W, requires_grad=True)
+    flat_attr = torch.randn(e.size(1), W, requires_grad=True)
+    for layer, args in ((conv.GraphTransformerConv(W), (q, k, v, attr, e)),
+                        (conv.GraphConv(W, W, kernels), (x, flat_attr, e))):
+        fast, report = accelerated(layer, check=True)
+        leaves = [a for a in args if a.requires_grad]
+        found = []
+        for one in (fast, layer):
+            outs = flat(one(*args))
+            found.append([*outs, *torch.autograd.grad(
+                sum((o * o.cos()).sum() for o in outs), leaves)])
+        assert report.traced, report
+        same(*found, tolerance=1e-4)
