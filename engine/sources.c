@@ -6,6 +6,7 @@
 #include "engine/sources.h"
 
 #include <pthread.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,8 +126,60 @@ static dfgnn_status read_file(const char *name, const char *file) {
   return status;
 }
 
+/* ---- generated sources --------------------------------------------------- */
+
+typedef struct generated {
+  struct generated *next;
+  dfgnn_source_file file;
+  char name[64];
+} generated;
+
+static generated *generated_files;
+
+static generated *find_generated(const char *name) {
+  generated *g = generated_files;
+  while (g && strcmp(g->name, name) != 0)
+    g = g->next;
+  return g;
+}
+
+static generated *make_generated(const char *name, const char *text) {
+  generated *g = calloc(1, sizeof *g);
+  char *own = strdup(text);
+  if (!g || !own) {
+    free(g);
+    free(own);
+    return NULL;
+  }
+  snprintf(g->name, sizeof g->name, "%s", name);
+  g->file = (dfgnn_source_file){g->name, own, strlen(own)};
+  g->next = generated_files;
+  generated_files = g;
+  return g;
+}
+
+const char *dfgnn__source_generated(const char *text) {
+  unsigned char hash[16];
+  char hex[2 * sizeof hash + 1], name[64];
+  crypto_generichash(hash, sizeof hash, (const unsigned char *)text,
+                     strlen(text), NULL, 0);
+  sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+  snprintf(name, sizeof name, "generated/%s.cuh", hex);
+  pthread_mutex_lock(&lock);
+  generated *g = find_generated(name);
+  if (!g)
+    g = make_generated(name, text);
+  pthread_mutex_unlock(&lock);
+  return g ? g->name : NULL;
+}
+
+/* ---- files --------------------------------------------------------------- */
+
 static const dfgnn_source_file *find(const char *name) {
   const char *file = name;
+  generated *made = find_generated(name);
+  if (made)
+    return &made->file;
   for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
     if (!strcmp(elsewhere[i].name, name))
       file = elsewhere[i].file;

@@ -23,4 +23,9 @@ dfgnn_status
 dfgnn__source_closure(const dfgnn_source_file *files[DFGNN_MAX_CLOSURE],
                       int *count, const char *name);
 
+/* Adds device code that was generated, for the life of the process, and returns
+ * the name by which dfgnn_program.source and includes know it: the same for the
+ * same text.  NULL: out of memory. */
+const char *dfgnn__source_generated(const char *text);
+
 #endif

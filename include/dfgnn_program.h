@@ -16,7 +16,8 @@
  *   dfgnn_edge_tensor out[] = {{"out", o, DFGNN_F32, 2, {8, 64}}};
  *   dfgnn_edge_program_execute(program, graph, in, 4, out, 1, 0, NULL);
  *
- * Today programs run on the CPU. */
+ * Programs run on the CPU and, as CUDA kernels that are generated and compiled
+ * when they first run, on GPUs. */
 #ifndef DFGNN_PROGRAM_H
 #define DFGNN_PROGRAM_H
 
@@ -151,8 +152,9 @@ typedef struct dfgnn_edge_tensor {
  * else of float.  seed: of dropout, the same for a program
  * and its gradients.  Results do not depend on the number of threads.
  * DFGNN_ERROR_INVALID names a tensor that is missing, unknown, or of another
- * shape; DFGNN_ERROR_UNSUPPORTED: the graph is on a GPU, or a value has more
- * than 16384 elements. */
+ * shape; DFGNN_ERROR_UNSUPPORTED: a value has more than 16384 elements,
+ * or no kernel can be made of the program, which the message says why.  On a
+ * GPU the work is put on the stream, and its memory is the context's. */
 DFGNN_API dfgnn_status
 dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,

@@ -295,3 +295,22 @@ const char *dfgnn__context_store(const dfgnn_context *ctx) {
       return ctx->layers[i].path;
   return NULL;
 }
+
+dfgnn_status dfgnn__context_reserve(void **workspace, dfgnn_context *ctx,
+                                    size_t bytes, void *stream) {
+  dfgnn_status status = DFGNN_OK;
+  if (bytes > ctx->workspace_bytes) {
+    void *grown = NULL;
+    status = ctx->backend->allocate(ctx->device, &grown, bytes);
+    if (!status && ctx->workspace) { /* work may still use the old one */
+      status = ctx->backend->synchronize(ctx->device, stream);
+      ctx->backend->release(ctx->device, ctx->workspace);
+    }
+    if (!status) {
+      ctx->workspace = grown;
+      ctx->workspace_bytes = bytes;
+    }
+  }
+  *workspace = ctx->workspace;
+  return status;
+}

@@ -69,6 +69,11 @@ void dfgnn__context_drop(dfgnn_context *ctx);
 void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
                                 void *data);
 
+/* The context's workspace, of at least so many bytes; its lock is held, and as
+ * long as it is, until the work is on the stream. */
+dfgnn_status dfgnn__context_reserve(void **workspace, dfgnn_context *ctx,
+                                    size_t bytes, void *stream);
+
 /* The engine of the context's device; NULL on a CPU. */
 static inline dfgnn_engine *dfgnn__context_engine(const dfgnn_context *ctx) {
   return ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;

@@ -26,6 +26,7 @@ static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   made->kind = DFGNN_HANDLE_EDGE_PROGRAM;
+  pthread_mutex_init(&made->lock, NULL);
   made->dag = dag;
   made->text = dfgnn__dag_text(dag);
   status = made->text ? dfgnn__lower(&made->lowered, dag) : DFGNN_ERROR_MEMORY;
@@ -52,6 +53,8 @@ void dfgnn_edge_program_destroy(dfgnn_edge_program *program) {
   if (!dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM))
     return;
   program->kind = DFGNN_HANDLE_NONE;
+  dfgnn__edge_codes_free(program->codes);
+  pthread_mutex_destroy(&program->lock);
   dfgnn__dag_free(program->dag);
   dfgnn__lowered_free(program->lowered);
   free(program->text);

@@ -2,7 +2,10 @@
 #ifndef DFGNN_LIB_EDGE_PROGRAM_H
 #define DFGNN_LIB_EDGE_PROGRAM_H
 
+#include <pthread.h>
+
 #include "dfgnn_program.h"
+#include "kernels/program/cuda/generate.h"
 #include "kernels/program/job.h"
 #include "program/match.h"
 
@@ -14,6 +17,8 @@ struct dfgnn_edge_program {
   int is_operator;   /* `match` and `pass` say which */
   dfgnn_match match; /* of a gradient: ports are grad_query, ... */
   dfgnn_pass pass;
+  pthread_mutex_t lock;          /* guards codes */
+  struct dfgnn_edge_code *codes; /* lib/edge_program_cuda.c */
 };
 
 /* DFGNN_ERROR_INVALID unless it is one. */
@@ -44,5 +49,42 @@ typedef struct dfgnn_edge_call {
  * or no variant serves the problem. */
 dfgnn_status dfgnn__edge_operator_execute(int *done,
                                           const dfgnn_edge_call *call);
+
+/* edge_program_execute.c: dfgnn_edge_program_execute of the program itself, as
+ * `tuning` says on a GPU. */
+dfgnn_status dfgnn__edge_program_execute_tuned(
+    const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
+    const dfgnn_program_tuning *tuning, void *stream);
+/* dfgnn_edge_program_check of outputs that are there already if `executed`,
+ * from another device too; all is in host memory. */
+dfgnn_status
+dfgnn__edge_program_compare(double *worst, int *where,
+                            const dfgnn_edge_program *program,
+                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
+                            int input_count, const dfgnn_edge_tensor *outputs,
+                            int output_count, uint64_t seed, int executed);
+
+/* Runs a program as kernels that are generated, and compiled when they first
+ * run. */
+dfgnn_status dfgnn__edge_program_cuda(const dfgnn_edge_program *program,
+                                      dfgnn_graph *graph,
+                                      const dfgnn_program_job *job,
+                                      const dfgnn_program_tuning *tuning,
+                                      void *stream);
+/* Lists the kernels that a program runs as on such a graph, for tensors of a
+ * type; names: the numbers of its sizes' names. */
+dfgnn_status dfgnn__edge_program_collect(dfgnn_programs *list,
+                                         const dfgnn_edge_program *program,
+                                         const dfgnn_matrix *matrix,
+                                         const int64_t *names,
+                                         dfgnn_dtype dtype, int units);
+/* Their source, which lives as long as the program. */
+dfgnn_status dfgnn__edge_program_source(const char **text,
+                                        const dfgnn_edge_program *program,
+                                        const dfgnn_program_job *job,
+                                        const dfgnn_program_tuning *tuning);
+void dfgnn__edge_codes_free(struct dfgnn_edge_code *code);
 
 #endif

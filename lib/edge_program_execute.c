@@ -73,10 +73,6 @@ static dfgnn_status look_at_graph(execution *x, dfgnn_graph *graph,
   dfgnn_status status = dfgnn__check_graph_of(graph, graph ? graph->ctx : NULL);
   if (status)
     return status;
-  if (strcmp(graph->ctx->backend->name, "cpu"))
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "edge programs run on the CPU, and the graph is on %s",
-                       graph->ctx->backend->name);
   if ((status = dfgnn__graph_know(graph)))
     return status;
   x->job.rows = graph->exact;
@@ -145,11 +141,40 @@ static dfgnn_status try_operator(int *done, const execution *x,
   return dfgnn__edge_operator_execute(done, &call);
 }
 
+static int on_cpu(const dfgnn_graph *graph) {
+  return !strcmp(graph->ctx->backend->name, "cpu");
+}
+
+static dfgnn_status run_itself(const execution *x,
+                               const dfgnn_edge_program *program,
+                               dfgnn_graph *graph,
+                               const dfgnn_program_tuning *tuning,
+                               void *stream) {
+  return on_cpu(graph) ? dfgnn__program_cpu(&x->job)
+                       : dfgnn__edge_program_cuda(program, graph, &x->job,
+                                                  tuning, stream);
+}
+
+dfgnn_status dfgnn__edge_program_execute_tuned(
+    const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
+    const dfgnn_program_tuning *tuning, void *stream) {
+  execution x = {.job = {.seed = seed}};
+  dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
+                                outputs, output_count, 0);
+  if (!status)
+    status = run_itself(&x, program, graph, tuning, stream);
+  free(x.extents);
+  return status;
+}
+
 dfgnn_status
 dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream) {
+  static const dfgnn_program_tuning by_rule;
   execution x = {.job = {.seed = seed}};
   int done = 0;
   dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
@@ -157,7 +182,7 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
   if (!status)
     status = try_operator(&done, &x, program, graph, stream);
   if (!status && !done)
-    status = dfgnn__program_cpu(&x.job);
+    status = run_itself(&x, program, graph, &by_rule, stream);
   free(x.extents);
   return status;
 }
@@ -237,17 +262,33 @@ static dfgnn_status compare(double *worst, int *where, execution *x,
   return status;
 }
 
-dfgnn_status dfgnn_edge_program_check(
-    double *worst, int *where, const dfgnn_edge_program *program,
-    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed) {
+dfgnn_status
+dfgnn__edge_program_compare(double *worst, int *where,
+                            const dfgnn_edge_program *program,
+                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
+                            int input_count, const dfgnn_edge_tensor *outputs,
+                            int output_count, uint64_t seed, int executed) {
   execution x = {.job = {.seed = seed}};
   dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
                                 outputs, output_count, 1);
-  if (!status)
+  if (!status && !on_cpu(graph))
+    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                         "programs are checked on the CPU, and the graph is "
+                         "on %s",
+                         graph->ctx->backend->name);
+  if (!status && !executed)
     status = dfgnn__program_cpu(&x.job);
   if (!status)
     status = compare(worst, where, &x, program->dag);
   free(x.extents);
   return status;
+}
+
+dfgnn_status dfgnn_edge_program_check(
+    double *worst, int *where, const dfgnn_edge_program *program,
+    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed) {
+  return dfgnn__edge_program_compare(worst, where, program, graph, inputs,
+                                     input_count, outputs, output_count, seed,
+                                     0);
 }

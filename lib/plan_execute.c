@@ -92,20 +92,10 @@ dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
   if (status)
     return status;
   pthread_mutex_lock(&ctx->lock);
-  if (plan->workspace > ctx->workspace_bytes) {
-    void *grown = NULL;
-    status = ctx->backend->allocate(ctx->device, &grown, plan->workspace);
-    if (!status && ctx->workspace) { /* work may still use the old one */
-      status = ctx->backend->synchronize(ctx->device, stream);
-      ctx->backend->release(ctx->device, ctx->workspace);
-    }
-    if (!status) {
-      ctx->workspace = grown;
-      ctx->workspace_bytes = plan->workspace;
-    }
-  }
+  void *workspace;
+  status = dfgnn__context_reserve(&workspace, ctx, plan->workspace, stream);
   if (!status)
-    status = dfgnn_execute(plan, args, ctx->workspace, stream);
+    status = dfgnn_execute(plan, args, workspace, stream);
   pthread_mutex_unlock(&ctx->lock);
   dfgnn_plan_destroy(plan);
   return status;

@@ -6,8 +6,8 @@
  *
  * Every variant of every CUDA family is laid out for the shapes below, plain,
  * with bias and dropout and with messages of edges, and the programs that it
- * would launch are compiled, beside those that analyze graphs, sort edges and
- * build views.
+ * would launch are compiled, and those of edge programs (family program),
+ * beside those that analyze graphs, sort edges and build views.
  *
  * Without options a sample is compiled: some programs of each template, for
  * each architecture in turn.  --all compiles every program for every
@@ -27,7 +27,9 @@
 
 #include "engine/compiler.h"
 #include "lib/collect.h"
+#include "lib/edge_program.h"
 #include "lib/operator.h"
+#include "tests/common/program_texts.h"
 
 static const struct {
   int heads, dim;
@@ -140,6 +142,36 @@ static int collect_messages(dfgnn_programs *list, const dfgnn_problem *p) {
   return served;
 }
 
+/* Kernels of edge programs and their gradients, of the family "program". */
+static int collect_edge_programs(dfgnn_programs *list) {
+  static const int64_t names[DFGNN_SIZE_NAMES];
+  int served = 0;
+  if (!strstr("cuda.program", options.family))
+    return 0;
+  for (int i = 0; i < PROGRAMS; i++) {
+    dfgnn_edge_program *program = NULL, *gradient = NULL;
+    const dfgnn_dtype dtype = (dfgnn_dtype)(i % DFGNN_DTYPE_COUNT);
+    dfgnn_status status = dfgnn_edge_program_create(&program, programs[i]);
+    if (!status)
+      status = dfgnn_edge_program_gradient(&gradient, program, NULL, NULL);
+    if (!status)
+      status = dfgnn__edge_program_collect(list, program, &matrix, names, dtype,
+                                           132);
+    if (!status)
+      status = dfgnn__edge_program_collect(list, gradient, &matrix, names,
+                                           dtype, 132);
+    if (status) {
+      fprintf(stderr, "FAILED %s: %s\n", programs[i], dfgnn_last_error());
+      exit(EXIT_FAILURE);
+    }
+    /* their sources stay with the engine */
+    dfgnn_edge_program_destroy(program);
+    dfgnn_edge_program_destroy(gradient);
+    served += 2;
+  }
+  return served;
+}
+
 static int collect_all(dfgnn_programs *list) {
   int served = 0;
   for (int op = 0; op < DFGNN_OP_COUNT; op++)
@@ -166,7 +198,7 @@ static int collect_all(dfgnn_programs *list) {
             if (m == 0)
               served += collect_messages(list, &p);
           }
-  return served;
+  return served + collect_edge_programs(list);
 }
 
 /* ---- the sample ---------------------------------------------------------- */

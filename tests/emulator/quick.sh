@@ -26,4 +26,9 @@ try CK_RUN_CASE=edge_features DFGNN_TEST_FEW=7 DFGNN_TEST_PART=26/104 \
 # Part 5 is the gradients of GT in f16 over a row and a column of many edges.
 try CK_RUN_CASE=hubs DFGNN_TEST_FEW=7 DFGNN_TEST_PART=5/72 \
   "$emulator" "$tests/check_gpu_edges"
+# Attention with edge rows and CFConv as edge programs, both passes.
+for part in 0/12 4/12; do
+  try CK_RUN_CASE=programs DFGNN_TEST_PART=$part \
+    "$emulator" "$tests/check_gpu_programs"
+done
 exit $failed

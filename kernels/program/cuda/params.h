@@ -1,0 +1,29 @@
+/* params.h - what the kernels of edge programs take, for C and CUDA
+ *
+ * Beside these a kernel takes the addresses of all arrays, by the numbers that
+ * generate.c has given them. */
+#ifndef DFGNN_PROGRAM_CUDA_PARAMS_H
+#define DFGNN_PROGRAM_CUDA_PARAMS_H
+
+#include <stdint.h>
+
+typedef struct program_walk {
+  const void *offsets, *far_offsets; /* of the rows, and of the other place */
+  const int32_t *indices;
+  const void *edge_ids; /* of the graph; NULL: edges are in its order */
+  int64_t rows;
+  int64_t counts[5]; /* of each place */
+  uint64_t seed;
+  void *partial;      /* [slots, totals], of the type of sums */
+  int64_t long_row;   /* edges; rows of more have a block */
+  int64_t long_slots; /* the first slot of those blocks' warps */
+  int wide;           /* offsets and edge_ids are of 64 bits */
+} program_walk;
+
+typedef struct program_totals {
+  const void *partial;
+  void *to;
+  int64_t slots, totals;
+} program_totals;
+
+#endif

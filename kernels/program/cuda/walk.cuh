@@ -1,0 +1,285 @@
+/* walk.cuh - the walk over rows of the kernels that are made for edge programs
+ *
+ * generate.c writes a struct for each walk of a program (program/lower.h): what
+ * is loaded, computed and reduced.  This is the skeleton around it: rows over
+ * groups of lanes, edges over the sides of a group with U edges in flight, and
+ * a block for each row that has too many edges for a group.  Reductions are
+ * joined in an order that the launch fixes, so that bits repeat.  A walk has
+ *
+ * clang-format off
+ *   A                     the type of sums
+ *   kLanes, kGroup        lanes of a side, and of a row: powers of two to 32
+ *   kUnroll, kStages
+ *   kOwnShared, kEdgeShared, kTotals
+ *                         numbers in shared memory of a row and of a side;
+ *                         numbers that a side sums over everything
+ *   prepare()             reads what does not depend on a row
+ *   own(stage)            values of the row before its edges are looked at
+ *   begin(stage)          the state of its reductions over edges
+ *   leaf(stage), load()   what an edge reads
+ *   edge(stage, z, x, live)  adds an edge to the state
+ *   join(stage, z, how)   gives every number of the state to how.sum, how.max
+ *                         or how.lse
+ *   finish(stage, z)      makes values of the row of the state
+ *   store(stage)          writes them
+ *   total(i)              a number that is summed over everything
+ * clang-format on
+ */
+#ifndef DFGNN_PROGRAM_CUDA_WALK_CUH
+#define DFGNN_PROGRAM_CUDA_WALK_CUH
+
+#include "kernels/program/cuda/params.h"
+#include "kernels/program/cuda/values.cuh"
+
+namespace dfgnn {
+namespace edge_program {
+
+template <int S> struct stage {};
+
+/* What every walk knows of the row and the edge that it works on. */
+template <typename A> struct position {
+  const program_walk &p;
+  const unsigned long long *arrays;
+  int lane;       /* of the side */
+  int group_lane; /* of the row */
+  A *own_shared, *edge_shared;
+  int64_t row;
+  int degree;
+  bool active; /* is there a row? */
+  bool writer; /* is it this side that writes its values? */
+
+  template <typename T> __device__ __forceinline__ const T *in(int i) const {
+    return reinterpret_cast<const T *>(arrays[i]);
+  }
+  template <typename T> __device__ __forceinline__ T *out(int i) const {
+    return reinterpret_cast<T *>(arrays[i]);
+  }
+  __device__ __forceinline__ A far_degree(int64_t far) const {
+    const offsets_t offsets = {p.far_offsets, p.wide};
+    return static_cast<A>(offsets[far + 1] - offsets[far]);
+  }
+};
+
+/* ---- joining sides ------------------------------------------------------- */
+
+/* Sides of a group, by shuffles. */
+template <typename A, int L, int G> struct join_sides {
+  __device__ __forceinline__ void sum(A &x) const {
+#pragma unroll
+    for (int o = L; o < G; o *= 2)
+      x += __shfl_xor_sync(kFullMask, x, o);
+  }
+  __device__ __forceinline__ void max(A &x) const {
+#pragma unroll
+    for (int o = L; o < G; o *= 2)
+      x = f_max(__shfl_xor_sync(kFullMask, x, o), x);
+  }
+  __device__ __forceinline__ void lse(A &top, A &s) const {
+#pragma unroll
+    for (int o = L; o < G; o *= 2) {
+      const A top2 = __shfl_xor_sync(kFullMask, top, o);
+      const A s2 = __shfl_xor_sync(kFullMask, s, o);
+      /* the lower side first, so that both get the same */
+      if (threadIdx.x & o) {
+        A first = top2, first_sum = s2;
+        lse_join(first, first_sum, top, s);
+        top = first;
+        s = first_sum;
+      } else {
+        lse_join(top, s, top2, s2);
+      }
+    }
+  }
+};
+
+/* The warps of a block, too, through shared memory. */
+template <typename A, int L> struct join_block {
+  A *memory; /* a number for each thread */
+  join_sides<A, L, 32> sides;
+
+  __device__ __forceinline__ A &of(int warp) const {
+    return memory[warp * 32 + (threadIdx.x & 31)];
+  }
+  template <class F>
+  __device__ __forceinline__ void over_warps(A &x, const F &add) const {
+    __syncthreads();
+    of(threadIdx.x / 32) = x;
+    __syncthreads();
+    A y = of(0);
+    for (int w = 1; w < int(blockDim.x / 32); ++w)
+      y = add(y, of(w));
+    x = y;
+  }
+  __device__ __forceinline__ void sum(A &x) const {
+    sides.sum(x);
+    over_warps(x, [](A a, A b) { return a + b; });
+  }
+  __device__ __forceinline__ void max(A &x) const {
+    sides.max(x);
+    over_warps(x, [](A a, A b) { return f_max(b, a); });
+  }
+  __device__ __forceinline__ void lse(A &top, A &s) const {
+    sides.lse(top, s);
+    A most = top;
+    over_warps(most, [](A a, A b) { return f_max(b, a); });
+    if (top != most)
+      s *= f_exp(top - most);
+    top = most;
+    over_warps(s, [](A a, A b) { return a + b; });
+  }
+};
+
+/* ---- a row --------------------------------------------------------------- */
+
+/* The part of a row's edges that a side takes: from `first` on, `step` apart
+ * for each of its U edges. */
+struct share {
+  int first, step;
+};
+
+template <int S, class W, class J>
+__device__ __forceinline__ void walk_stage(W &w, int64_t begin, share part,
+                                           const J &how) {
+  if constexpr (S < W::kStages) {
+    constexpr stage<S> s = {};
+    w.own(s);
+    if constexpr (W::has_edges(S)) {
+      auto z = w.begin(s);
+      for (int k = part.first; __any_sync(kFullMask, k < w.degree);
+           k += part.step * W::kUnroll) {
+        decltype(w.leaf(s)) x[W::kUnroll];
+#pragma unroll
+        for (int u = 0; u < W::kUnroll; ++u) {
+          const int at = k + u * part.step;
+          const bool live = at < w.degree;
+          x[u] = w.leaf(s);
+          if (live)
+            w.load(s, x[u], begin + at);
+        }
+#pragma unroll
+        for (int u = 0; u < W::kUnroll; ++u)
+          w.edge(s, z, x[u], k + u * part.step < w.degree);
+      }
+      w.join(s, z, how);
+      w.finish(s, z);
+    }
+    w.store(s);
+    walk_stage<S + 1>(w, begin, part, how);
+  }
+}
+
+template <class W>
+__device__ __forceinline__ void place(W &w, typename W::A *memory, int warps) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+  w.lane = lane & (W::kLanes - 1);
+  w.group_lane = lane & (W::kGroup - 1);
+  const int groups = warps * (32 / W::kGroup);
+  const int group = warp * (32 / W::kGroup) + lane / W::kGroup;
+  const int side = warp * (32 / W::kLanes) + lane / W::kLanes;
+  w.own_shared = memory + group * W::kOwnShared;
+  w.edge_shared = memory + groups * W::kOwnShared + side * W::kEdgeShared;
+}
+
+/* What the sides have summed over everything, a slot for each warp. */
+template <class W>
+__device__ __forceinline__ void store_totals(W &w, int64_t slot) {
+  if constexpr (W::kTotals > 0) {
+    typename W::A *to =
+        static_cast<typename W::A *>(w.p.partial) + slot * W::kTotals;
+    w.totals(to, join_sides<typename W::A, W::kLanes, 32>{},
+             (threadIdx.x & 31) < W::kLanes);
+  }
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+
+/* Rows over groups of lanes; those of more than p.long_row edges are left. */
+template <class W>
+__device__ __forceinline__ void walk_rows(const program_walk &p,
+                                          const unsigned long long *arrays) {
+  extern __shared__ __align__(16) char memory[];
+  using A = typename W::A;
+  constexpr int kRows = 32 / W::kGroup;
+  const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+  const offsets_t offsets = {p.offsets, p.wide};
+  W w = {{p, arrays}};
+  place(w, reinterpret_cast<A *>(memory), warps);
+  w.prepare();
+  const int side = w.group_lane / W::kLanes;
+  const share part = {side, W::kGroup / W::kLanes};
+  const int64_t step = int64_t(gridDim.x) * warps * kRows;
+  for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
+       unit < p.rows; unit += step) {
+    const int64_t row = unit + (threadIdx.x & 31) / W::kGroup;
+    int64_t begin = 0, end = 0;
+    w.row = row < p.rows ? row : 0;
+    begin = offsets[w.row];
+    end = offsets[w.row + 1];
+    w.active = row < p.rows && end - begin <= p.long_row;
+    w.degree = w.active ? static_cast<int>(end - begin) : 0;
+    w.writer = w.active && side == 0;
+    walk_stage<0>(w, begin, part, join_sides<A, W::kLanes, W::kGroup>{});
+  }
+  store_totals(w, int64_t(blockIdx.x) * warps + warp);
+}
+
+/* A block for each row of more than p.long_row edges, in their order. */
+template <class W>
+__device__ __forceinline__ void walk_long(const program_walk &p,
+                                          const unsigned long long *arrays) {
+  extern __shared__ __align__(16) char memory[];
+  __shared__ unsigned char is_long[1024];
+  using A = typename W::A;
+  const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+  const offsets_t offsets = {p.offsets, p.wide};
+  W w = {{p, arrays}};
+  A *const joined = reinterpret_cast<A *>(memory);
+  place(w, joined + blockDim.x, warps);
+  w.prepare();
+  constexpr int kSides = 32 / W::kLanes;
+  const int side = (threadIdx.x & 31) / W::kLanes;
+  const share part = {warp * kSides + side, warps * kSides};
+  const join_block<A, W::kLanes> how = {joined, {}};
+  const int64_t round = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t first = blockIdx.x; first < p.rows; first += round) {
+    const int64_t mine = first + int64_t(threadIdx.x) * gridDim.x;
+    __syncthreads();
+    is_long[threadIdx.x] =
+        mine < p.rows && offsets[mine + 1] - offsets[mine] > p.long_row;
+    __syncthreads();
+    for (int t = 0; t < int(blockDim.x); ++t) {
+      if (!is_long[t])
+        continue;
+      w.row = first + int64_t(t) * gridDim.x;
+      const int64_t begin = offsets[w.row];
+      w.degree = static_cast<int>(offsets[w.row + 1] - begin);
+      w.active = true;
+      w.writer = warp == 0 && side == 0;
+      walk_stage<0>(w, begin, part, how);
+    }
+  }
+  store_totals(w, p.long_slots + int64_t(blockIdx.x) * warps + warp);
+}
+
+/* Adds up what the warps have summed, a block for each number. */
+template <typename A>
+__device__ __forceinline__ void add_totals(const program_totals &p) {
+  __shared__ double sums[256];
+  const A *from = static_cast<const A *>(p.partial) + blockIdx.x;
+  double sum = 0;
+  for (int64_t slot = threadIdx.x; slot < p.slots; slot += 256)
+    sum += from[slot * p.totals];
+  sums[threadIdx.x] = sum;
+  for (int half = 128; half > 0; half /= 2) {
+    __syncthreads();
+    if (int(threadIdx.x) < half)
+      sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0)
+    static_cast<A *>(p.to)[blockIdx.x] = static_cast<A>(sums[0]);
+}
+
+} // namespace edge_program
+} // namespace dfgnn
+
+#endif

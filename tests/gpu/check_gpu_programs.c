@@ -1,0 +1,210 @@
+/* Edge programs as generated kernels: values and gradients against the
+ * evaluation in double with its bound. */
+#include "tests/gpu/gpu.h"
+
+#include "lib/edge_program.h"
+#include "tests/common/program_texts.h"
+#include "tests/common/programs.h"
+
+typedef struct fixture {
+  dfgnn_context *cpu, *gpu;
+  dfgnn_graph *host, *device;
+  dfgnn_csr csr;
+  shape_of_graph shape;
+} fixture;
+
+/* `rows` destinations, of which row 7 has `hub` edges and every fifth none; 23
+ * sources, the last without edges. */
+static fixture graph_with(int rows, int hub) {
+  fixture f = {.cpu = context_on("cpu", "", 1), .gpu = gpu_context()};
+  int32_t *offsets = calloc((size_t)rows + 1, sizeof *offsets);
+  for (int i = 0; i < rows; i++)
+    offsets[i + 1] = offsets[i] + (hub < 0  ? 0
+                                   : i == 7 ? hub
+                                   : i % 5  ? i % 9
+                                            : 0);
+  const int edges = offsets[rows];
+  int32_t *indices = calloc((size_t)edges + 1, sizeof *indices);
+  uint64_t state = 5;
+  for (int e = 0; e < edges; e++)
+    indices[e] = (int32_t)((uniform(&state) + 1) * 11);
+  f.csr = csr32(rows, 23, offsets, indices);
+  f.shape = (shape_of_graph){rows, 23, edges};
+  ck_ok(dfgnn_graph_create(&f.host, f.cpu, &f.csr));
+  ck_ok(dfgnn_graph_create(&f.device, f.gpu, &f.csr));
+  return f;
+}
+
+static void free_fixture(fixture *f) {
+  dfgnn_graph_destroy(f->host);
+  dfgnn_graph_destroy(f->device);
+  dfgnn_context_destroy(f->cpu);
+  dfgnn_context_destroy(f->gpu);
+  ring_free(&f->csr);
+}
+
+static dfgnn_edge_program *made(const char *text) {
+  dfgnn_edge_program *program = NULL;
+  ck_ok(dfgnn_edge_program_create(&program, text));
+  return program;
+}
+
+/* Tensors of host memory, with copies on the device. */
+static void copy_to_device(dfgnn_edge_tensor *to, const tensors *from) {
+  for (int i = 0; i < from->count; i++) {
+    size_t bytes = (size_t)from->elements[i] * bytes_of(from->at[i].dtype);
+    to[i] = from->at[i];
+    to[i].data = device_memory(bytes);
+    copy_memory(to[i].data, from->at[i].data, bytes);
+  }
+}
+
+static void take_from_device(const tensors *to, dfgnn_edge_tensor *from) {
+  for (int i = 0; i < to->count; i++) {
+    copy_memory(to->at[i].data, from[i].data,
+                (size_t)to->elements[i] * bytes_of(to->at[i].dtype));
+  }
+}
+
+static void free_copies(dfgnn_edge_tensor *t, int count) {
+  for (int i = 0; i < count; i++)
+    free_device(t[i].data);
+}
+
+/* Runs a program on the device twice, into `out`: the bits are the same. */
+static void run(const dfgnn_edge_program *program, const fixture *f,
+                const tensors *in, const tensors *out,
+                const dfgnn_program_tuning *tuning) {
+  dfgnn_edge_tensor inputs[MOST], outputs[MOST];
+  void *first[MOST] = {NULL};
+  copy_to_device(inputs, in);
+  for (int again = 0; again < 2; again++) {
+    copy_to_device(outputs, out);
+    ck_ok(dfgnn__edge_program_execute_tuned(program, f->device, inputs,
+                                            in->count, outputs, out->count, 42,
+                                            tuning, NULL));
+    take_from_device(out, outputs);
+    free_copies(outputs, out->count);
+    for (int i = 0; i < out->count; i++) {
+      size_t bytes = (size_t)out->elements[i] * bytes_of(out->at[i].dtype);
+      if (!again) {
+        first[i] = malloc(bytes + 1);
+        memcpy(first[i], out->at[i].data, bytes);
+      } else {
+        ck_assert_int_eq(memcmp(first[i], out->at[i].data, bytes), 0);
+      }
+    }
+  }
+  for (int i = 0; i < out->count; i++)
+    free(first[i]);
+  free_copies(inputs, in->count);
+}
+
+static void inputs_of(tensors *t, const dfgnn_edge_program *program,
+                      const tensors *forward_in, const tensors *forward_out,
+                      const shape_of_graph *shape, dfgnn_dtype dtype,
+                      uint64_t *state) {
+  *t = (tensors){0};
+  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
+    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+    ck_ok(dfgnn_edge_program_input(&value, program, i));
+    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
+                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
+                                                            : NULL;
+    add_tensor(t, &value, shape, from ? from->at[value.of].dtype : dtype);
+    if (from)
+      memcpy(t->at[i].data, from->at[value.of].data,
+             (size_t)t->elements[i] * bytes_of(t->at[i].dtype));
+    else
+      fill_tensor(t, i, state);
+  }
+}
+
+/* A program and its gradients of so many orders are within their bounds. */
+static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
+                         int orders, const dfgnn_program_tuning *tuning) {
+  dfgnn_edge_program *forward = made(text);
+  tensors in, out, next;
+  uint64_t state = 17;
+  inputs_of(&in, forward, NULL, NULL, &f->shape, dtype, &state);
+  for (int order = 0; order <= orders; order++) {
+    dfgnn_edge_program *kept, *gradient;
+    double worst = -1;
+    int where = -1;
+    ck_ok(dfgnn_edge_program_keep(&kept, forward, NULL, NULL));
+    outputs_of(&out, kept, &f->shape, dtype);
+    run(kept, f, &in, &out, tuning);
+    ck_ok(dfgnn__edge_program_compare(&worst, &where, kept, f->host, in.at,
+                                      in.count, out.at, out.count, 42, 1));
+    ck_assert_msg(worst <= 1, "order %d, output %s is %g bounds off:\n%s",
+                  order, out.value[where].name, worst,
+                  dfgnn_edge_program_text(kept));
+    ck_ok(dfgnn_edge_program_gradient(&gradient, kept, NULL, NULL));
+    inputs_of(&next, gradient, &in, &out, &f->shape, dtype, &state);
+    free_tensors(&in);
+    free_tensors(&out);
+    dfgnn_edge_program_destroy(kept);
+    dfgnn_edge_program_destroy(forward);
+    forward = gradient;
+    in = next;
+  }
+  free_tensors(&in);
+  dfgnn_edge_program_destroy(forward);
+}
+
+START_TEST(programs_and_their_gradients_are_within_their_bound) {
+  const dfgnn_program_tuning by_rule = {.long_row = 100};
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(31, 300);
+  check_orders(programs[_i], &f, DFGNN_F32, quick() ? 1 : 2, &by_rule);
+  if (!quick()) {
+    check_orders(programs[_i], &f, DFGNN_F64, 1, &by_rule);
+    check_orders(programs[_i], &f, DFGNN_BF16, 1, &by_rule);
+    check_orders(programs[_i], &f, DFGNN_F16, 0, &by_rule);
+  }
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_graph_without_edges_has_values) {
+  const dfgnn_program_tuning by_rule = {0};
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(3, -1);
+  check_orders(programs[_i], &f, DFGNN_F32, 1, &by_rule);
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(every_way_to_spread_a_row_is_right) {
+  static const dfgnn_program_tuning tunings[] = {
+      {.lanes = 1, .group = 1, .unroll = 1, .long_row = 50},
+      {.lanes = 1, .group = 32, .unroll = 4},
+      {.lanes = 2, .group = 8, .unroll = 1, .vector = 2},
+      {.lanes = 4, .group = 4, .unroll = 3, .vector = 1, .long_row = 50},
+      {.lanes = 32, .group = 32, .unroll = 2, .vector = 1}};
+  static const int some[] = {0, 3, 5, 7};
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(31, 90);
+  check_orders(programs[some[_i % 4]], &f, DFGNN_F32, 1, &tunings[_i / 4]);
+  free_fixture(&f);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_programs");
+  TCase *run_case = tcase_create("programs");
+  tcase_set_timeout(run_case, 0);
+  tcase_add_loop_test(run_case,
+                      programs_and_their_gradients_are_within_their_bound, 0,
+                      PROGRAMS);
+  tcase_add_loop_test(run_case, a_graph_without_edges_has_values, 0, PROGRAMS);
+  suite_add_tcase(suite, run_case);
+  TCase *spread = tcase_create("spread");
+  tcase_set_timeout(spread, 0);
+  tcase_add_loop_test(spread, every_way_to_spread_a_row_is_right, 0, 20);
+  suite_add_tcase(suite, spread);
+  return run_on_gpu(suite);
+}
