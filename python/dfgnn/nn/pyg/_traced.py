@@ -16,6 +16,7 @@ from ._called import Call, attributes, trace
 from ._checked import checked
 from ._edges import known
 from ._mixin import Fused, fuse, unfit, usual
+from ._table import Row
 
 class State:
     """What is known of a layer: a plan, or why there is none, for each kind
@@ -171,7 +172,8 @@ def traced_class(kind):
     methods = {}
     if kind.edge_update is not MessagePassing.edge_update:
         methods["edge_updater"] = _edge_updater
-    made = fuse(kind, propagate, None, methods, kind.__module__)
+    made = fuse(kind, Row(kind.__name__, propagate, methods=methods),
+                kind.__module__)
     made.__qualname__ = kind.__qualname__
     made.__reduce_ex__ = _reduced
     made._dfgnn_traced = True
