@@ -7,6 +7,7 @@ import threading
 import torch
 
 from . import _abi
+from ._context import raw_stream, with_room
 from ._library import check, library
 
 TYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
@@ -123,12 +124,16 @@ def _bind(ports, tensors):
 def execute(program, graph, tensors, dtypes, seed):
     """The outputs, in these types; edges are in the graph's order."""
     tensors = [t.detach().contiguous() for t in tensors]
-    outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype)
+    outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype,
+                           device=graph.device)
                for port, dtype in zip(program.outputs, dtypes)]
-    check(library().dfgnn_edge_program_execute(
-        program.pointer, graph.handle.pointer,
-        _bind(program.inputs, tensors), len(tensors),
-        _bind(program.outputs, outputs), len(outputs), seed, None))
+    ins = _bind(program.inputs, tensors)
+    outs = _bind(program.outputs, outputs)
+    stream = raw_stream(graph.device)
+    check(with_room(
+        graph.device, lambda: library().dfgnn_edge_program_execute(
+            program.pointer, graph.handle.pointer, ins, len(tensors), outs,
+            len(outputs), seed, stream)))
     return outputs
 
 

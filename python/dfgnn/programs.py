@@ -14,10 +14,11 @@ import warnings
 
 import torch
 
-from . import _programs, _trace
+from . import _abi, _programs, _trace
 from ._programs import DST, EDGE, PARAM, SRC
 from ._trace import TraceError, Value
 from .convert import as_graph
+from .errors import UnsupportedError
 
 __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
            "logsumexp", *_trace.OVER_EDGES]
@@ -73,10 +74,14 @@ class _Names:
 _LETTERS = {"i": DST, "j": SRC, "e": EDGE}
 
 
+def _name_of(op):
+    return next(name for name, number in _abi.OPS.items() if number == op)
+
+
 class EdgeProgram:
     """What :func:`edge_program` makes of a function."""
 
-    _told = False  # that a GPU runs torch's operations
+    _told = False  # why a GPU runs torch's operations
 
     def __init__(self, function, reduce):
         if reduce not in ("sum", "mean", "max", "min", None):
@@ -167,9 +172,10 @@ class EdgeProgram:
             recorder.text(self._trace(recorder, None, given, others)[0]))
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
         rows, columns = program.walks()
-        how = ("the library's evaluator, fused" if str(device) == "cpu" else
-               "torch operations, not fused: programs for CUDA are not "
-               "generated yet")
+        found = program.operator()
+        how = (f"the library's operator {_name_of(found.op)}" if found else
+               "the library's evaluator, fused" if str(device) == "cpu" else
+               "generated kernels, fused")
         return (f"{self.__name__}, hash {program.hash:016x}, on {device}: "
                 f"{how}; {rows} walks over rows, {columns} over columns\n"
                 + program.text)
@@ -181,16 +187,35 @@ class EdgeProgram:
             [edges, ...] in the caller's order of edges, with at most three
             further axes.
         others: the function's further arguments; tensors are parameters.
-        composite: computed with torch's operations, as on a GPU.
+        composite: computed with torch's operations, as on a GPU in a capture,
+            or where no kernel can be made, which a warning says.
         """
         graph = as_graph(graph)
         self._check(graph, {"i": i, "j": j, "e": e})
         given = self._prepared(graph, {"i": i, "j": j, "e": e})
-        if composite or graph.device.type != "cpu":
+        on_gpu = graph.device.type != "cpu"
+        # a capture would keep the context's workspace, which may move
+        if on_gpu and torch.cuda.is_current_stream_capturing():
+            composite = True
+        if composite:
             made, single = self._run_torch(graph, given, others)
         else:
-            made, single = self._run(graph, given, others)
+            try:
+                made, single = self._run(graph, given, others)
+            except UnsupportedError as reason:
+                if not on_gpu:
+                    raise
+                self._tell(graph, reason)
+                made, single = self._run_torch(graph, given, others)
         return made[0] if single else tuple(made)
+
+    def _tell(self, graph, reason):
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"edge program {self.__name__} runs as torch operations on "
+                f"{graph.device}, with values of every edge in memory: "
+                f"{reason}", stacklevel=4)
 
     def _run(self, graph, given, others):
         recorder = _trace.Text()
@@ -211,12 +236,6 @@ class EdgeProgram:
         return self._in_callers_order(graph, made, values), single
 
     def _run_torch(self, graph, given, others):
-        if graph.device.type != "cpu" and not self._told:
-            self._told = True
-            warnings.warn(
-                f"edge program {self.__name__} runs as torch operations on "
-                f"{graph.device}, with values of every edge in memory: "
-                "programs are fused on the CPU only", stacklevel=3)
         recorder = _trace.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
@@ -245,9 +264,10 @@ def edge_program(function=None, *, reduce="sum"):
 
     It is called with values that stand for tensors, each time, and has to do
     the same whatever they hold.  What edge programs do not have is refused by
-    name, with its line (:class:`TraceError`).  On a CPU the library runs the
-    program without a value of every edge in memory; on a GPU torch's
-    operations run, which :meth:`EdgeProgram.explain` says.
+    name, with its line (:class:`TraceError`).  The library runs the program
+    without a value of every edge in memory: as one of its operators where the
+    program is one, else with its evaluator on a CPU and with kernels that are
+    made for the program on a GPU; :meth:`EdgeProgram.explain` says which.
     """
     if function is None:
         return functools.partial(edge_program, reduce=reduce)

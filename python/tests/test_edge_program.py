@@ -376,8 +376,10 @@ def test_a_graph_without_edges_gives_zeros(graph):
 
 def test_explain_says_what_runs(graph):
     text = attention.explain(**arguments(attention))
-    assert "the library's evaluator, fused; 1 walks over rows, 0 over" in text
+    assert "the library's operator gt; 1 walks over rows, 0 over" in text
     assert "logsumexp_in" in text
+    text = per_channel.explain(**arguments(per_channel))
+    assert "the library's evaluator, fused; 1 walks over rows, 0 over" in text
 
 
 # ---- random programs
