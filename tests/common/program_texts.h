@@ -46,6 +46,11 @@ static const char *const programs[] = {
     "y = linear(x, W) * exp(p)\n"
     "return out = sum_in(y), q = sum_all(log1p(y * y)) * p, r = sin(p) + "
     "cos(p)",
+    /* sums that go along with a softmax, and its weights */
+    "dst q[2,6]; src k[2,6], v[2,6]; edge e[2,1]\n"
+    "w = softmax_in(sum(q * k))\n"
+    "return out = sum_in(dropout(w, 0.2) * sigmoid(e) * v), w = w,\n"
+    "  gate = sum_in(w * e)",
     /* reductions of reductions, both ways */
     "dst q[3]; src k[3]; edge w\n"
     "a = sum_in(w * k); b = sum_out(w * a * q); c = max_in(b + w)\n"

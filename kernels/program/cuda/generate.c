@@ -526,12 +526,72 @@ static void write_start(writer *w, int32_t n) {
   end_loop(w, c);
 }
 
+/* The logsumexp that a sum goes along with; -1: none. */
+static int32_t lse_beside(const writer *w, int32_t n) {
+  int32_t weight = w->p->soft[n];
+  return weight < 0 ? -1 : plan_lse_of(w->p, weight);
+}
+
+/* The weight that sums take of a logsumexp of this stage; -1: none. */
+static int32_t weight_of(const writer *w, int32_t lse) {
+  for (int32_t n = 0; n < w->dag->count; n++)
+    if (w->p->soft[n] >= 0 && lse_beside(w, n) == lse)
+      return w->p->soft[n];
+  return -1;
+}
+
+/* The products between a weight and the sum that takes it. */
+static void write_products(writer *w, int32_t n, int32_t weight) {
+  if (n == weight || at(w, n)->op != DFGNN_NODE_MUL || w->written[n])
+    return;
+  for (int i = 0; i < at(w, n)->count; i++)
+    write_products(w, argument(w, n, i), weight);
+  int has_weight = 0;
+  for (int i = 0; i < at(w, n)->count; i++)
+    has_weight |= argument(w, n, i) == weight || w->written[argument(w, n, i)];
+  if (!has_weight)
+    return;
+  w->written[n] = 1;
+  write_made(w, n, DFGNN_LEVEL_EDGE);
+}
+
+static void write_lse(writer *w, int32_t n) {
+  value_class c = plan_class(w->p, n);
+  int32_t weight = weight_of(w, n);
+  place x;
+  if (weight >= 0) {
+    w->written[weight] = 1;
+    declare(w, "f", n, c, "");
+    declare(w, "n", weight, c, "");
+  }
+  begin_state(w, n, c, &x);
+  int32_t a = argument(w, n, 0);
+  const char *term =
+      c == CLASS_OTHER ? element(w, a, &x, "j", 0) : operand(w, a, &x);
+  P("{ A f = A(1), e = A(0);\nif (live%s) lse_add(%s, %s, A(%s), f, e);\n",
+    c == CLASS_OTHER ? text(w, " && j < %lld", (long long)extent(w, n)->all)
+                     : "",
+    state_number(w, "z.", "z", n, c), state_number(w, "z.", "s", n, c), term);
+  if (weight >= 0)
+    P("%s = f; %s = e;\n", own_number(w, "f", n, c),
+      own_number(w, "n", weight, c));
+  P("}\n");
+  end_loop(w, c);
+}
+
+/* of, name: the state, "z." and "z", or a total's, "" and "t". */
 static void write_reduce(writer *w, int32_t n, const char *of, const char *name,
                          const char *live) {
   const int op = at(w, n)->op;
-  int32_t a = argument(w, n, 0);
+  const int32_t a = argument(w, n, 0), lse = lse_beside(w, n);
   value_class c = plan_class(w->p, n);
   place x;
+  if (is_lse(op)) {
+    write_lse(w, n);
+    return;
+  }
+  if (lse >= 0)
+    write_products(w, a, w->p->soft[n]);
   begin_state(w, n, c, &x);
   const char *term =
       c == CLASS_OTHER ? element(w, a, &x, "j", 0) : operand(w, a, &x);
@@ -539,9 +599,9 @@ static void write_reduce(writer *w, int32_t n, const char *of, const char *name,
   const char *there = c == CLASS_OTHER ? text(w, "%s && j < %lld", live,
                                               (long long)extent(w, n)->all)
                                        : live;
-  if (is_lse(op))
-    P("if (%s) lse_add(%s, %s, A(%s));\n", there, z,
-      state_number(w, of, "s", n, c), term);
+  if (lse >= 0)
+    P("%s = %s * %s + (live ? %s : A(0));\n", z, z,
+      own_number(w, "f", lse, plan_class(w->p, lse)), term);
   else if (is_max(op))
     P("if (%s) %s = f_max(A(%s), %s);\n", there, z, term, z);
   else
@@ -549,29 +609,48 @@ static void write_reduce(writer *w, int32_t n, const char *of, const char *name,
   end_loop(w, c);
 }
 
-static void write_join(writer *w, int32_t n, const char *of, const char *name) {
+/* Sums that are relative to a side's maximum are brought to that of all. */
+static void write_join(writer *w, int32_t n) {
   const int op = at(w, n)->op;
+  const int32_t lse = lse_beside(w, n);
   value_class c = plan_class(w->p, n);
+  const int softens = is_lse(op) && weight_of(w, n) >= 0;
   place x;
+  if (softens)
+    declare(w, "g", n, c, "");
   begin_state(w, n, c, &x);
-  const char *z = state_number(w, of, name, n, c);
-  if (is_lse(op))
-    P("how.lse(%s, %s);\n", z, state_number(w, of, "s", n, c));
-  else
+  const char *z = state_number(w, "z.", "z", n, c);
+  if (is_lse(op)) {
+    const char *sum = state_number(w, "z.", "s", n, c);
+    P("A most = %s; how.max(most);\n"
+      "const A g = %s == most ? A(1) : f_exp(%s - most);\n"
+      "%s = most; %s *= g; how.sum(%s);\n",
+      z, z, z, z, sum, sum);
+    if (softens)
+      P("%s = g;\n", own_number(w, "g", n, c));
+  } else if (lse >= 0) {
+    P("%s *= %s; how.sum(%s);\n", z,
+      own_number(w, "g", lse, plan_class(w->p, lse)), z);
+  } else {
     P("how.%s(%s);\n", is_max(op) ? "max" : "sum", z);
+  }
   end_loop(w, c);
 }
 
 static void write_finish(writer *w, int32_t n) {
   const int op = at(w, n)->op;
+  const int32_t lse = lse_beside(w, n);
   value_class c = plan_class(w->p, n);
   place x;
   begin_state(w, n, c, &x);
-  const char *z = state_number(w, "z.", "z", n, c);
-  const char *y = is_lse(op)   ? text(w, "lse_of(%s, %s)", z,
-                                      state_number(w, "z.", "s", n, c))
-                  : is_max(op) ? text(w, "(degree ? %s : A(0))", z)
-                               : z;
+  const char *z = state_number(w, "z.", "z", n, c), *y = z;
+  if (is_lse(op))
+    y = text(w, "lse_of(%s, %s)", z, state_number(w, "z.", "s", n, c));
+  else if (lse >= 0)
+    y = text(w, "(degree ? %s / %s : A(0))", z,
+             state_number(w, "z.", "s", lse, plan_class(w->p, lse)));
+  else if (is_max(op))
+    y = text(w, "(degree ? %s : A(0))", z);
   if (c == CLASS_OTHER)
     P("if (j < %lld && group_lane < kLanes) own_shared[%d + j] = %s;\n",
       (long long)extent(w, n)->all, w->p->slot[n], y);
@@ -762,10 +841,6 @@ static void write_of_state(writer *w, int stage, const char *head,
   P("%s", tail);
 }
 
-static void write_state_join(writer *w, int32_t n) {
-  write_join(w, n, "z.", "z");
-}
-
 static void write_edge(writer *w, int stage) {
   const dfgnn_walk *walk = w->p->walk;
   const uint64_t bit = 1ull << stage;
@@ -781,7 +856,8 @@ static void write_edge(writer *w, int stage) {
       write_output(w, step->node, "x.id", "live");
       continue;
     }
-    write_parts(w, step->node, DFGNN_LEVEL_EDGE);
+    if (lse_beside(w, step->node) < 0)
+      write_parts(w, step->node, DFGNN_LEVEL_EDGE);
     if (at(w, step->node)->op == DFGNN_NODE_SUM_ALL)
       write_reduce(w, step->node, "", "t", "live");
     else if (plan_reduces_edges(w->p, step))
@@ -821,7 +897,7 @@ static void write_stage(writer *w, int stage) {
                       "template <class J> __device__ __forceinline__ void "
                       "join(stage<%d>, state_%d &z, const J &how) const {\n",
                       stage, stage),
-                 write_state_join, "}\n");
+                 write_join, "}\n");
   write_of_state(w, stage,
                  text(w,
                       "__device__ __forceinline__ void finish(stage<%d>, const "
@@ -985,9 +1061,10 @@ static dfgnn_status write_one_walk(writer *w, int number,
                  .spilled = calloc(nodes, 1),
                  .kept = calloc(nodes, 1),
                  .loaded = calloc(nodes, sizeof *p.loaded),
+                 .soft = calloc(nodes, sizeof *p.soft),
                  .slot = calloc(nodes, sizeof *p.slot)};
   dfgnn_status status = DFGNN_ERROR_MEMORY;
-  if (p.made && p.spilled && p.kept && p.loaded && p.slot)
+  if (p.made && p.spilled && p.kept && p.loaded && p.soft && p.slot)
     status = plan_walk(&p, tuning);
   else
     dfgnn__fail(status, "out of memory");
@@ -1004,6 +1081,8 @@ static dfgnn_status write_one_walk(writer *w, int number,
   free(p.spilled);
   free(p.kept);
   free(p.loaded);
+  free(p.soft);
+  free(p.softened.steps);
   free(p.slot);
   return status;
 }

@@ -152,10 +152,26 @@ static void read_argument(walk_plan *p, int32_t a, int aligned,
   }
 }
 
+static void read_by(walk_plan *p, int32_t n, uint64_t stages);
+
+/* The factors of a product that has a weight among them. */
+static void read_beside(walk_plan *p, int32_t n, int32_t weight,
+                        uint64_t stages) {
+  const dfgnn_node *node = &p->dag->nodes[n];
+  if (n == weight || node->op != DFGNN_NODE_MUL)
+    return;
+  if (!p->lowered->fused[n]) /* those are looked at for any sum */
+    read_by(p, n, stages);
+  for (int i = 0; i < node->count; i++)
+    read_beside(p, argument(p, n, i), weight, stages);
+}
+
 static void read_by(walk_plan *p, int32_t n, uint64_t stages) {
   const dfgnn_node *node = &p->dag->nodes[n];
   for (int i = 0; i < node->count; i++) {
     int32_t a = argument(p, n, i);
+    if (p->soft[n] >= 0 && a != p->soft[n]) /* the factors beside the weight */
+      read_beside(p, a, p->soft[n], stages);
     int aligned =
         plan_class(p, a) == CLASS_ONE || plan_folds_lanes(p, n) ||
         (plan_elementwise(node->op) && plan_aligned(p, plan_class(p, n), a));
@@ -213,6 +229,9 @@ dfgnn_status plan_walk(walk_plan *p, const dfgnn_program_tuning *tuning) {
   find_made(p);
   choose_shape(p);
   choose_lanes(p, tuning);
+  dfgnn_status status = plan_soften(p);
+  if (status)
+    return status;
   find_reads(p);
   return find_slots(p);
 }

@@ -28,6 +28,9 @@ typedef struct walk_plan {
   uint8_t *kept;    /* a leaf that a row, or all rows, read once */
   uint64_t *loaded; /* the stages whose edges load a leaf */
   int32_t *slot;    /* of made values in shared memory; -1 */
+  int32_t *soft;    /* the weight exp(x - lse) of a sum that goes along with
+                     * its lse: plan_soften; -1 */
+  dfgnn_walk softened; /* the walk with such sums, whose steps are its own */
 } walk_plan;
 
 static inline const dfgnn_extent *plan_extent(const walk_plan *p, int32_t n) {
@@ -49,6 +52,15 @@ int plan_aligned(const walk_plan *p, value_class to, int32_t a);
 int plan_folds_lanes(const walk_plan *p, int32_t n);
 /* Does an operation read what its result's place and axes say? */
 int plan_elementwise(int op);
+
+/* The logsumexp, and the scores, of a weight exp(score - lse). */
+int32_t plan_lse_of(const walk_plan *p, int32_t weight);
+int32_t plan_score_of(const walk_plan *p, int32_t weight);
+
+/* soften.c: a softmax takes one look at the edges.  sum(exp(x - lse) y) is made
+ * while lse is: the sum is relative to the maximum so far, as that of lse is,
+ * and divided by it in the end.  Changes p->walk to p->softened. */
+dfgnn_status plan_soften(walk_plan *p);
 
 /* memory: of the caller, dag->count of each array. */
 dfgnn_status plan_walk(walk_plan *p, const dfgnn_program_tuning *tuning);

@@ -57,28 +57,19 @@ __device__ __forceinline__ A keep(uint64_t key, int64_t item, int64_t elements,
   return dfgnn__dropped(key, item, elements, i, threshold) ? A(0) : kept;
 }
 
-/* A running log-sum-exp: the maximum and the sum of exp(x - maximum). */
+/* A running log-sum-exp: the maximum and the sum of exp(x - maximum).  What is
+ * relative to the maximum is to be multiplied by `scale`, and `weight` is
+ * exp(x - maximum) of this x. */
 template <typename A>
-__device__ __forceinline__ void lse_add(A &top, A &sum, A x) {
+__device__ __forceinline__ void lse_add(A &top, A &sum, A x, A &scale,
+                                        A &weight) {
   if (x == -A(INFINITY))
-    return;
-  const A factor = f_exp(-f_abs(x - top));
-  if (x > top) {
-    sum = sum * factor + A(1);
-    top = x;
-  } else {
-    sum += x == top ? A(1) : factor;
-  }
-}
-template <typename A>
-__device__ __forceinline__ void lse_join(A &top, A &sum, A top2, A sum2) {
-  const A most = f_max(top, top2);
-  if (top != most)
-    sum *= f_exp(top - most);
-  if (top2 != most)
-    sum2 *= f_exp(top2 - most);
-  top = most;
-  sum += sum2;
+    return; /* scale and weight are 1 and 0 */
+  const A less = x == top ? A(1) : f_exp(-f_abs(x - top));
+  scale = x > top ? less : A(1);
+  weight = x > top ? A(1) : less;
+  top = x > top ? x : top;
+  sum = sum * scale + weight;
 }
 template <typename A> __device__ __forceinline__ A lse_of(A top, A sum) {
   return (f_infinite(top) ? A(0) : top) + f_log(sum);

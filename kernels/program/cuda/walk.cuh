@@ -18,8 +18,7 @@
  *   begin(stage)          the state of its reductions over edges
  *   leaf(stage), load()   what an edge reads
  *   edge(stage, z, x, live)  adds an edge to the state
- *   join(stage, z, how)   gives every number of the state to how.sum, how.max
- *                         or how.lse
+ *   join(stage, z, how)   gives every number of the state to how.sum or how.max
  *   finish(stage, z)      makes values of the row of the state
  *   store(stage)          writes them
  *   total(i)              a number that is summed over everything
@@ -74,22 +73,6 @@ template <typename A, int L, int G> struct join_sides {
     for (int o = L; o < G; o *= 2)
       x = f_max(__shfl_xor_sync(kFullMask, x, o), x);
   }
-  __device__ __forceinline__ void lse(A &top, A &s) const {
-#pragma unroll
-    for (int o = L; o < G; o *= 2) {
-      const A top2 = __shfl_xor_sync(kFullMask, top, o);
-      const A s2 = __shfl_xor_sync(kFullMask, s, o);
-      /* the lower side first, so that both get the same */
-      if (threadIdx.x & o) {
-        A first = top2, first_sum = s2;
-        lse_join(first, first_sum, top, s);
-        top = first;
-        s = first_sum;
-      } else {
-        lse_join(top, s, top2, s2);
-      }
-    }
-  }
 };
 
 /* The warps of a block, too, through shared memory. */
@@ -117,15 +100,6 @@ template <typename A, int L> struct join_block {
   __device__ __forceinline__ void max(A &x) const {
     sides.max(x);
     over_warps(x, [](A a, A b) { return f_max(b, a); });
-  }
-  __device__ __forceinline__ void lse(A &top, A &s) const {
-    sides.lse(top, s);
-    A most = top;
-    over_warps(most, [](A a, A b) { return f_max(b, a); });
-    if (top != most)
-      s *= f_exp(top - most);
-    top = most;
-    over_warps(s, [](A a, A b) { return a + b; });
   }
 };
 
