@@ -1064,10 +1064,14 @@ static dfgnn_status write_one_walk(writer *w, int number,
                  .soft = calloc(nodes, sizeof *p.soft),
                  .slot = calloc(nodes, sizeof *p.slot)};
   dfgnn_status status = DFGNN_ERROR_MEMORY;
-  if (p.made && p.spilled && p.kept && p.loaded && p.soft && p.slot)
-    status = plan_walk(&p, tuning);
-  else
+  if (p.made && p.spilled && p.kept && p.loaded && p.soft && p.slot) {
+    plan_layout(&p, tuning);
+    status = plan_soften(&p);
+    if (!status)
+      status = plan_memory(&p);
+  } else {
     dfgnn__fail(status, "out of memory");
+  }
   if (!status) {
     w->g->walks[number].lanes = p.lanes;
     w->g->walks[number].group = p.group;

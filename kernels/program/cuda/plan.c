@@ -225,13 +225,13 @@ static dfgnn_status find_slots(walk_plan *p) {
   return DFGNN_OK;
 }
 
-dfgnn_status plan_walk(walk_plan *p, const dfgnn_program_tuning *tuning) {
+void plan_layout(walk_plan *p, const dfgnn_program_tuning *tuning) {
   find_made(p);
   choose_shape(p);
   choose_lanes(p, tuning);
-  dfgnn_status status = plan_soften(p);
-  if (status)
-    return status;
+}
+
+dfgnn_status plan_memory(walk_plan *p) {
   find_reads(p);
   return find_slots(p);
 }

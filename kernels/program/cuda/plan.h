@@ -62,7 +62,9 @@ int32_t plan_score_of(const walk_plan *p, int32_t weight);
  * and divided by it in the end.  Changes p->walk to p->softened. */
 dfgnn_status plan_soften(walk_plan *p);
 
-/* memory: of the caller, dag->count of each array. */
-dfgnn_status plan_walk(walk_plan *p, const dfgnn_program_tuning *tuning);
+/* The widest shape and its lanes, then where values are; plan_soften comes
+ * between them.  The arrays are the caller's, of dag->count each. */
+void plan_layout(walk_plan *p, const dfgnn_program_tuning *tuning);
+dfgnn_status plan_memory(walk_plan *p);
 
 #endif
