@@ -20,6 +20,12 @@ else:
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
+def autocasting():
+    """Whether an autocast region of a CPU or a GPU is entered."""
+    return _any_autocast() and (_autocast_dtype("cpu") is not None
+                                or _autocast_dtype("cuda") is not None)
+
+
 def autocast_dtype(device_type):
     """The dtype of the autocast region, None outside of one."""
     return _autocast_dtype(device_type) if _any_autocast() else None

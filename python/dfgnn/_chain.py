@@ -28,12 +28,16 @@ from .errors import UnsupportedError
 
 
 class Slot(NamedTuple):
-    """Columns [start, start + width) of a tensor [rows, pitch], or all of a
-    dense tensor if width is None."""
+    """A tensor; or, with a width, its columns [start, start + width) of
+    pitch."""
     name: str
     start: int = 0
     width: Optional[int] = None
     pitch: int = 0
+
+    @property
+    def part(self):
+        return self.width is not None
 
     def of(self, values):
         tensor = values[self.name]
@@ -43,6 +47,22 @@ class Slot(NamedTuple):
 
     def pointer(self, tensor):
         return tensor.data_ptr() + self.start * tensor.element_size()
+
+
+class Plane(NamedTuple):
+    """One of the tensors, of size elements each, that another stacks."""
+    name: str
+    number: int
+    size: int
+    part = True
+    width = None
+
+    def of(self, values):
+        return values[self.name][self.number]
+
+    def pointer(self, tensor):
+        return tensor.data_ptr() \
+            + self.number * self.size * tensor.element_size()
 
 
 def _add(grads, name, grad):
@@ -58,92 +78,95 @@ class Linear:
     tensor of its shape, which is overwritten.
 
     weights, biases: names; biases is empty or has as many as weights.
+    rows: of each weight.
     """
 
-    def __init__(self, x, weights, biases, out, plus=None):
+    def __init__(self, x, weights, biases, rows, out, plus=None):
         self.x, self.weights, self.biases = x, weights, biases
-        self.out, self.plus = out, plus
+        self.rows, self.out, self.plus = rows, out, plus
         self.reads = (x, *weights, *biases, *(() if plus is None else (plus,)))
-        self.saves = (x, *weights)
+        self.weight = weights[0] if len(weights) == 1 else out + " weight"
+        self.makes = (out, self.weight)
+        self.saves = (x, *weights, self.weight)
 
-    def _weight(self, values):
-        if len(self.weights) == 1:
-            return values[self.weights[0]]
-        return torch.cat([values[name] for name in self.weights])
-
-    def _bias(self, values):
-        if len(self.biases) < 2:
-            return values[self.biases[0]] if self.biases else None
-        return torch.cat([values[name] for name in self.biases])
+    def _parts(self, values):
+        """(weight, bias or None) of the product."""
+        weight, bias = values.get(self.weight), None
+        if weight is None:
+            weight = values[self.weight] = torch.cat(
+                [values[name] for name in self.weights])
+        if len(self.biases) == 1:
+            bias = values[self.biases[0]]
+        elif self.biases:
+            bias = torch.cat([values[name] for name in self.biases])
+        return weight, bias
 
     def forward(self, graph, values, keep):
+        weight, bias = self._parts(values)
         if self.plus is None:
-            values[self.out] = F.linear(values[self.x], self._weight(values),
-                                        self._bias(values))
+            values[self.out] = F.linear(values[self.x], weight, bias)
             return
-        out = values[self.plus].addmm_(values[self.x],
-                                       self._weight(values).t())
-        values[self.out] = out.add_(self._bias(values)) if self.biases \
-            else out
+        out = values[self.plus].addmm_(values[self.x], weight.t())
+        values[self.out] = out if bias is None else out.add_(bias)
 
     def backward(self, graph, values, grads, wanted):
         grad, x = grads[self.out], values[self.x]
-        if any(name in wanted for name in self.weights):
-            self._split(self.weights, grad.t().mm(x), values, grads)
-        if any(name in wanted for name in self.biases):
-            self._split(self.biases, grad.sum(0), values, grads)
+        if not wanted.isdisjoint(self.weights):
+            self._split(grads, self.weights, grad.t().mm(x))
+        if not wanted.isdisjoint(self.biases):
+            self._split(grads, self.biases, grad.sum(0))
         if self.x in wanted:
-            weight, before = self._weight(values), grads.get(self.x)
+            weight, before = values[self.weight], grads.get(self.x)
             grads[self.x] = grad.mm(weight) if before is None else \
                 before.addmm_(grad, weight)
         if self.plus is not None:
             grads[self.plus] = grad
 
-    def _split(self, names, grad, values, grads):
+    def _split(self, grads, names, grad):
         if len(names) == 1:
             grads[names[0]] = grad
         else:
-            rows = [values[name].size(0) for name in self.weights]
-            grads.update(zip(names, grad.split(rows)))
+            grads.update(zip(names, grad.unsafe_split_with_sizes(self.rows)))
 
     def plain(self, graph, values):
-        out = F.linear(values[self.x], self._weight(values),
-                       self._bias(values))
+        out = F.linear(values[self.x], *self._parts(values))
         values[self.out] = out if self.plus is None else \
             out + values[self.plus]
 
 
 class Scores:
-    """out[n, h] = <h[n, h, :], att[h, :]>, in the type that kernels read scores
-    in; h [N, H * D], att [1, H, D]."""
+    """out[k, n, h] = <h[n, h, :], a_k[h, :]> of several a_k [1, H, D], in the
+    type that kernels read scores in; h [N, H * D]."""
 
-    def __init__(self, h, att, out, heads, exact):
-        self.h, self.att, self.out = h, att, out
-        self.shape, self.exact = (-1, heads), exact
-        self.reads = (h, att)
-        self.saves = (h, att)
+    def __init__(self, h, atts, out, exact):
+        self.h, self.atts, self.out, self.exact = h, atts, out, exact
+        self.reads = self.saves = (h, *atts)
+        self.makes = (out,)
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
-        values[self.out] = values[self.out].to(self.exact)
+        if values[self.out].dtype is not self.exact:
+            values[self.out] = values[self.out].to(self.exact)
 
     def backward(self, graph, values, grads, wanted):
-        h, att = values[self.h], values[self.att]
-        grad = grads[self.out].to(h.dtype).unsqueeze(-1)
-        h = h.view(*self.shape, att.size(-1))
-        if self.att in wanted:
-            grads[self.att] = (h * grad).sum(0, keepdim=True)
+        h, shape = values[self.h], values[self.atts[0]].shape
+        grad = grads[self.out]
+        if grad.dtype is not h.dtype:
+            grad = grad.to(h.dtype)
+        grad = grad.unsqueeze(-1)
+        if not wanted.isdisjoint(self.atts):
+            found = (h.view(1, -1, *shape[1:]) * grad).sum(1)
+            grads.update(zip(self.atts, found.unsafe_split_with_sizes(
+                [1] * len(self.atts))))
         if self.h in wanted:
-            before = grads.get(self.h)
-            if before is None:
-                grads[self.h] = (grad * att).view(h.size(0), -1)
-            else:
-                before.view(h.shape).addcmul_(grad, att)
+            before = grads[self.h].view(-1, *shape[1:])
+            for one, att in zip(grad.unbind(), self.atts):
+                before.addcmul_(one, values[att])
 
     def plain(self, graph, values):
-        att = values[self.att]
-        h = values[self.h].view(*self.shape, att.size(-1))
-        values[self.out] = (h * att).sum(-1)
+        atts = torch.stack([values[name] for name in self.atts])
+        h = values[self.h].view(1, -1, *atts.shape[2:])
+        values[self.out] = (h * atts).sum(-1)
 
 
 class ByEdge:
@@ -151,7 +174,7 @@ class ByEdge:
 
     def __init__(self, given, out):
         self.given, self.out = given, out
-        self.reads, self.saves = (given,), ()
+        self.reads, self.saves, self.makes = (given,), (), (out,)
 
     def forward(self, graph, values, keep):
         values[self.out] = graph.to_graph_order(values[self.given])
@@ -177,9 +200,8 @@ class _Kernel:
             args = plan.arguments()
             for field, slot in self._places(backward):
                 if slot.width is not None:
-                    dim = slot.width // self.heads
-                    setattr(args, field + "_strides",
-                            _abi.Strides(slot.pitch, dim, 1))
+                    setattr(args, field + "_strides", _abi.Strides(
+                        slot.pitch, slot.width // self.heads, 1))
             found = self._ready[backward] = plan, args
         plan, args = found
         return plan, _abi.Args.from_buffer_copy(args)
@@ -206,6 +228,7 @@ class Attention(_Kernel):
         self.given = [(spec, slot) for spec, slot in
                       zip(OPERATORS[op].inputs, inputs) if slot is not None]
         self.reads = tuple(slot.name for _, slot in self.given)
+        self.makes = (out, self.lse)
         self.saves = (*self.reads, out, self.lse, "seed")
 
     def _make(self, graph, backward):
@@ -257,19 +280,19 @@ class Attention(_Kernel):
             if slot.name not in wanted:
                 continue
             tensor = values[slot.name]
-            if slot.width is None:
-                exact = spec.scalar or spec.dims[0] not in "NME"
-                grad = torch.empty_like(
-                    tensor, dtype=self.exact if exact else None)
-                made.append((slot.name, grad, tensor.dtype))
-            else:
+            if slot.part:
                 grad = grads.get(slot.name)
                 if grad is None:
                     grad = grads[slot.name] = torch.empty_like(tensor)
+            else:
+                exact = spec.scalar or spec.dims[0] not in "NME"
+                grad = torch.empty_like(tensor) if not exact else \
+                    torch.empty_like(tensor, dtype=self.exact)
+                made.append((slot.name, grad, tensor.dtype))
             setattr(args, "grad_" + spec.field, slot.pointer(grad))
         plan.run(args, graph.device)
         for name, grad, dtype in made:
-            _add(grads, name, grad.to(dtype))
+            _add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
 
     def plain(self, graph, values):
         spec = OPERATORS[self.op]
@@ -301,7 +324,7 @@ class Sum(_Kernel):
         self.op, self.x, self.out = op, x, out
         self.dim, self.dtype, self.symmetric = dim, dtype, symmetric
         self.shape = (graph.num_dst, dim), (graph.num_src, dim)
-        self.reads, self.saves = (x,), ()
+        self.reads, self.saves, self.makes = (x,), (), (out,)
 
     def _make(self, graph, backward):
         deterministic = torch.are_deterministic_algorithms_enabled()
@@ -344,7 +367,7 @@ class Own:
 
     def __init__(self, x, own, eps, out):
         self.x, self.own, self.eps, self.out = x, own, eps, out
-        self.reads, self.saves = (x, own, eps), (own, eps)
+        self.reads, self.saves, self.makes = (x, own, eps), (own, eps), (out,)
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
@@ -372,7 +395,7 @@ class Finish:
         self.plus, self.bias = plus, bias
         self.reads = (x, *(() if plus is None else (plus.name,)),
                       *(() if bias is None else (bias,)))
-        self.saves = ()
+        self.saves, self.makes = (), (out,)
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
@@ -416,8 +439,7 @@ class Chain:
         self.names, self.links = names, links
         self.out = links[-1].out
         saved = {name for link in links for name in link.saves}
-        made = [name for link in links for name in
-                (link.out, getattr(link, "lse", link.out))]
+        made = [name for link in links for name in link.makes]
         self.saved = [name for name in dict.fromkeys((*names, *made))
                       if name in saved]
         self.others = [n for n, name in enumerate(names)

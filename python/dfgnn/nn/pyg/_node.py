@@ -6,17 +6,19 @@ anomaly mode, an explainer) gets the layer's other path, which does the same
 step by step.
 """
 
+import functools
+
 import torch
 from torch import Tensor
 from torch.nn.modules import module as _module
-from torch_geometric.nn import Linear
+from torch_geometric.nn import Linear, aggr
 
 from ... import _recording, ops
 from ..._attend import make_seed, settings_of
-from ..._autocast import autocast_dtype
+from ..._autocast import autocasting
 from ..._chain import (
-    Attention, ByEdge, Chain, Finish, Linear as Product, Own, Scores, Slot,
-    Sum)
+    Attention, ByEdge, Chain, Finish, Linear as Product, Own, Plane, Scores,
+    Slot, Sum)
 from ..._execute import generation
 from ..._operators import DTYPES
 from ...convert import as_graph, known_graph, looped_graph
@@ -25,7 +27,6 @@ from ...functional import MOST_EDGE_FEATURES
 from ...graph import Graph
 from ._edges import known
 from ._mixin import obstacle
-from ._reduce import is_sum, reductions
 
 _PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 _LINEARS = (Linear, torch.nn.Linear)
@@ -43,9 +44,7 @@ class _Other(Exception):
 
 def _watched():
     """Whether something in this process looks at modules or operations."""
-    return (torch.is_anomaly_enabled()
-            or autocast_dtype("cpu") is not None
-            or autocast_dtype("cuda") is not None
+    return (torch.is_anomaly_enabled() or autocasting()
             or _module._global_forward_hooks
             or _module._global_forward_pre_hooks
             or _module._global_backward_hooks
@@ -54,10 +53,10 @@ def _watched():
 
 def _linear(state, name):
     """(weight, bias or None) of a linear layer whose call would be a product
-    and nothing else; None if the layer has none of this name."""
+    and nothing else; (None, None) if the layer has none of this name."""
     found = state["_modules"].get(name)
     if found is None:
-        return None
+        return None, None
     inner = found.__dict__
     if type(found) not in _LINEARS or inner["_forward_hooks"] \
             or inner["_forward_pre_hooks"] or inner["_backward_hooks"] \
@@ -70,24 +69,122 @@ def _linear(state, name):
         raise _Other from None
 
 
-def _parameter(state, name):
+def _product(state, name):
+    """The weight of a linear layer without a bias."""
+    weight, bias = _linear(state, name)
+    if weight is None or bias is not None:
+        raise _Other
+    return weight
+
+
+def _own(state, name):
+    """A parameter of the layer itself, None if it is registered as none."""
     try:
         return state["_parameters"][name]
-    except KeyError:
+    except KeyError:  # parametrised, say
         raise _Other from None
 
 
-def _absent(state, *names):
-    """The layer has no submodules of these names."""
-    modules = state["_modules"]
-    for name in names:
-        if modules.get(name) is not None:
+def _parameter_or_buffer(state, name):
+    found = state["_parameters"].get(name)
+    if found is None:
+        found = state["_buffers"].get(name)
+    if found is None or found.numel() != 1:
+        raise _Other
+    return found
+
+
+_REDUCTIONS = {aggr.SumAggregation: "spmm-sum",
+               aggr.MeanAggregation: "spmm-mean"}
+
+
+def _reduction(state):
+    """The operator that reduces as the layer does."""
+    module = state["_modules"]["aggr_module"]
+    name = _REDUCTIONS.get(type(module))
+    if name is None or module._forward_hooks or module._forward_pre_hooks:
+        raise _Other
+    return name
+
+
+def _sums(state):
+    if _reduction(state) != "spmm-sum":
+        raise _Other
+
+
+def _dropout(state):
+    """The probability that attention drops an edge in this call."""
+    dropout = state["dropout"] if state["training"] else 0.0
+    if not 0 <= dropout < 1:
+        raise _Other
+    return float(dropout)
+
+
+def _one(x, size=None):
+    """x, and the numbers of nodes that send and that receive."""
+    if type(x) not in _PLAIN_TENSORS or x.dim() != 2 or size is not None:
+        raise _Other
+    return x, (x.size(0), x.size(0))
+
+
+def _pair(x, size=None):
+    """(features that are sent, features that receive or None if they are the
+    same, numbers of nodes of both)."""
+    if type(x) is not tuple:
+        return (*_one(x, size)[:1], None, (x.size(0), x.size(0)))
+    if len(x) != 2 or size is not None:
+        raise _Other
+    for tensor in x:
+        if type(tensor) not in _PLAIN_TENSORS or tensor.dim() != 2:
             raise _Other
+    src, dst = x
+    return src, None if dst is src else dst, (src.size(0), dst.size(0))
+
+
+def _edge_features(state, edge_attr, x):
+    """(edge_attr, weight of its projection), or (None, None)."""
+    weight, bias = _linear(state, "lin_edge")
+    if edge_attr is None and weight is None:
+        return None, None
+    if edge_attr is None or weight is None or bias is not None \
+            or type(edge_attr) not in _PLAIN_TENSORS or edge_attr.dim() != 2 \
+            or not edge_attr.size(1) \
+            or x.is_cuda and edge_attr.size(1) > MOST_EDGE_FEATURES:
+        raise _Other
+    return edge_attr, weight
 
 
 # ---- calls ------------------------------------------------------------------
 
-def _graph(edges, sizes, loops):
+def node(call):
+    """What a layer's forward tries first: call(state, ...) with the layer's
+    __dict__; NotImplemented where the other path is to be taken."""
+    @functools.wraps(call)
+    def attempt(layer, *args, **kwargs):
+        if ops.compiling() or obstacle(layer) is not None or _watched():
+            return NotImplemented
+        state = layer.__dict__
+        if state["flow"] != "source_to_target" or \
+                state["node_dim"] not in (-2, 0):
+            return NotImplemented
+        try:
+            return call(state, *args, **kwargs)
+        except (_Other, InvalidError, UnsupportedError):
+            return NotImplemented
+    return attempt
+
+
+def recipe(names):
+    """Of a function (graph, settings, static, *tensors) -> the links of a
+    chain, or None where shapes are not as they should be: the names of the
+    tensors in the links.  The first has features of nodes."""
+    def named(function):
+        function.names = tuple(names.split())
+        return function
+    return named
+
+
+def _graph(edges, sizes, loops=False):
     """The graph of a call, from PyG's edge_index or a Graph."""
     if isinstance(edges, Graph):
         if edges.exchange is not None or \
@@ -102,18 +199,14 @@ def _graph(edges, sizes, loops):
     return found
 
 
-def _run(graph, make, static, tensors, dropout=0.0, scale=0.0, slope=0.0):
-    """The result of a layer.
+def _run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
+    """The result of the links of a recipe for its tensors.
 
-    make: (graph, settings, static, *tensors) -> the links of a chain, or None
-        where shapes are not as they should be.
-    static: what the links depend on beside the tensors.
-    tensors: by name, the first of them features.
+    static: what the links depend on beside the shapes.
     """
-    given = list(tensors.values())
-    dtype, device = given[0].dtype, given[0].device
-    shapes = []
-    for number, tensor in enumerate(given):
+    first = tensors[0]
+    dtype, device, shapes = first.dtype, first.device, []
+    for tensor in tensors:
         if tensor is None:
             shapes.append(None)
             continue
@@ -122,64 +215,33 @@ def _run(graph, make, static, tensors, dropout=0.0, scale=0.0, slope=0.0):
             raise _Other
         shapes.append(tensor.shape)
         if not tensor.is_contiguous():
-            given[number] = tensor.contiguous()
+            tensors = [t if t is None else t.contiguous() for t in tensors]
     if _recording.current is not None:
         _recording.current.graph(graph)
-    settings = settings_of(given[0], scale, slope, dropout, False)
+    settings = settings_of(first, scale, slope, dropout, False)
     recipes = graph.handle.recipes
-    key = (make, static, settings, generation(), dtype, *shapes)
+    key = (links, static, settings, generation(), dtype, *shapes)
     chain = recipes.get(key)
     if chain is None:
-        links = None
-        if graph.num_edges and given[0].numel() and dtype in DTYPES \
-                and device == graph.device:
-            links = make(graph, settings, static, *given)
-        names = (*tensors, "seed") if dropout else tuple(tensors)
-        chain = recipes[key] = _Other if links is None else Chain(names, links)
+        chain = recipes[key] = _chain(graph, links, settings, static, tensors)
     if chain is _Other:
         raise _Other
     if dropout:
-        given.append(make_seed(device))
-    return chain(graph, given)
+        tensors = (*tensors, make_seed(device))
+    return chain(graph, tensors)
 
 
-def node(call):
-    """The first thing that a layer's forward tries: call(state, ...) with the
-    layer's __dict__; NotImplemented where the other path is to be taken."""
-    def attempt(layer, *args, **kwargs):
-        if ops.compiling():
-            return NotImplemented
-        if obstacle(layer) is not None or _watched():
-            return NotImplemented
-        state = layer.__dict__
-        if state["flow"] != "source_to_target" or \
-                state["node_dim"] not in (-2, 0):
-            return NotImplemented
-        try:
-            return call(layer, state, *args, **kwargs)
-        except (_Other, InvalidError, UnsupportedError):
-            return NotImplemented
-    return attempt
-
-
-def _one(x, size=None):
-    """The features of a call whose nodes send and receive alike."""
-    if type(x) not in _PLAIN_TENSORS or x.dim() != 2 or size is not None:
-        raise _Other
-    return x
-
-
-def _pair(x, size=None):
-    """(features that are sent, features that receive or None, sizes)."""
-    if type(x) in _PLAIN_TENSORS:
-        x = (x, x)
-    if type(x) is not tuple or len(x) != 2 or size is not None:
-        raise _Other
-    src, dst = x
-    if type(src) not in _PLAIN_TENSORS or src.dim() != 2 or dst is None or \
-            type(dst) not in _PLAIN_TENSORS or dst.dim() != 2:
-        raise _Other
-    return src, dst, (src.size(0), dst.size(0))
+def _chain(graph, links, settings, static, tensors):
+    """The Chain of a call, or _Other."""
+    first = tensors[0]
+    if not graph.num_edges or not first.numel() or first.dtype not in DTYPES \
+            or first.device != graph.device:
+        return _Other
+    found = links(graph, settings, static, *tensors)
+    if found is None:
+        return _Other
+    return Chain((*links.names, "seed") if settings.dropout else links.names,
+                 found)
 
 
 def _fit(weight, bias, inputs):
@@ -188,168 +250,12 @@ def _fit(weight, bias, inputs):
             and (bias is None or bias.shape == weight.shape[:1]))
 
 
-# ---- attention --------------------------------------------------------------
-
-def _dropout(state):
-    """The probability that attention drops an edge in this call."""
-    if not state["training"]:
-        return 0.0
-    dropout = state["dropout"]
-    if not 0 <= dropout < 1:
-        raise _Other
-    return float(dropout)
-
-
-def _exact(x):
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
-@node
-def gat(layer, state, x, edge_index, edge_attr=None, size=None,
-        return_attention_weights=None):
-    if edge_attr is not None or return_attention_weights or \
-            not is_sum(layer):
-        raise _Other
-    x = _one(x, size)
-    _absent(state, "res")
-    linear = _linear(state, "lin")
-    if linear is None or linear[1] is not None:
-        raise _Other
-    graph = _graph(edge_index, (x.size(0), x.size(0)),
-                   state["add_self_loops"])
-    return _run(graph, _gat, (state["heads"], state["concat"]), dict(
-        x=x, weight=linear[0], att_src=_parameter(state, "att_src"),
-        att_dst=_parameter(state, "att_dst"),
-        bias=_parameter(state, "bias")), _dropout(state),
-        slope=state["negative_slope"])
-
-
-def _gat(graph, settings, static, x, weight, att_src, att_dst, bias):
-    heads, concat = static
-    width = weight.size(0)
-    dim = width // heads
-    if not (_fit(weight, None, x.size(1)) and width == heads * dim
-            and att_src.shape == att_dst.shape == (1, heads, dim)
-            and _fits_out(bias, heads, dim, concat)):
-        return None
-    return [Product("x", ("weight",), (), "h"),
-            Scores("h", "att_src", "score_src", heads, _exact(x)),
-            Scores("h", "att_dst", "score_dst", heads, _exact(x)),
-            Attention(graph, "gat", (Slot("h"), Slot("score_dst"),
-                                     Slot("score_src")), "sums", heads, dim,
-                      x.dtype, settings),
-            Finish("sums", "out", heads, not concat,
-                   bias=None if bias is None else "bias")]
-
-
 def _fits_out(bias, heads, dim, concat):
     return bias is None or bias.shape == (heads * dim if concat else dim,)
 
 
-@node
-def gatv2(layer, state, x, edge_index, edge_attr=None,
-          return_attention_weights=None):
-    if return_attention_weights or not is_sum(layer):
-        raise _Other
-    shared = state["share_weights"]
-    if shared and isinstance(x, tuple):
-        raise _Other
-    x_l, x_r, sizes = _pair(x)
-    _absent(state, "res")
-    left, right = _linear(state, "lin_l"), _linear(state, "lin_r")
-    edges = _edge_features(state, edge_attr, x_l)
-    if edge_attr is not None and state["add_self_loops"]:
-        raise _Other
-    graph = _graph(edge_index, sizes, state["add_self_loops"])
-    tensors = dict(x=x_l)
-    if x_r is not x_l:
-        tensors["x_dst"] = x_r
-    tensors.update(w_l=left[0], b_l=left[1])
-    if not shared:
-        tensors.update(w_r=right[0], b_r=right[1])
-    return _run(graph, _gatv2, (state["heads"], state["concat"],
-                                tuple(tensors)), dict(
-        tensors, att=_parameter(state, "att"),
-        bias=_parameter(state, "bias"), edge_attr=edges[0], w_e=edges[1]),
-        _dropout(state), slope=state["negative_slope"])
-
-
-def _gatv2(graph, settings, static, *given):
-    heads, concat, names = static
-    tensors = dict(zip((*names, "att", "bias", "edge_attr", "w_e"), given))
-    x, att, bias = tensors["x"], tensors["att"], tensors["bias"]
-    width = tensors["w_l"].size(0)
-    dim = width // heads
-    if not (width == heads * dim and att.shape == (1, heads, dim)
-            and _fits_out(bias, heads, dim, concat)):
-        return None
-    sides = [("x", "l")]
-    if "w_r" in tensors:
-        sides.append(("x_dst" if "x_dst" in tensors else "x", "r"))
-    links, slots = _products(tensors, sides, width)
-    if links is None:
-        return None
-    edges, more = _edge_links(tensors, width)
-    return [*links, *more,
-            Attention(graph, "gatv2", (slots.get("r", slots["l"]), slots["l"],
-                                       Slot("att"), *edges), "sums", heads,
-                      dim, x.dtype, settings, _edge_dim(tensors)),
-            Finish("sums", "out", heads, not concat,
-                   bias=None if bias is None else "bias")]
-
-
-@node
-def transformer(layer, state, x, edge_index, edge_attr=None,
-                return_attention_weights=None):
-    if return_attention_weights is not None or not is_sum(layer):
-        raise _Other
-    x_src, x_dst, sizes = _pair(x)
-    _absent(state, "lin_beta")
-    edges = _edge_features(state, edge_attr, x_src)
-    tensors = dict(x=x_src)
-    if x_dst is not x_src:
-        tensors["x_dst"] = x_dst
-    for name in ("query", "key", "value", "skip"):
-        if name != "skip" or state["root_weight"]:
-            tensors["w_" + name], tensors["b_" + name] = \
-                _linear(state, "lin_" + name)
-    graph = _graph(edge_index, sizes, False)
-    return _run(graph, _transformer, (state["heads"], state["concat"],
-                                      tuple(tensors)), dict(
-        tensors, edge_attr=edges[0], w_e=edges[1]), _dropout(state),
-        scale=state["out_channels"] ** -0.5)
-
-
-def _transformer(graph, settings, static, *given):
-    heads, concat, names = static
-    tensors = dict(zip((*names, "edge_attr", "w_e"), given))
-    x, width = tensors["x"], tensors["w_value"].size(0)
-    dim = width // heads
-    dst = "x_dst" if "x_dst" in tensors else "x"
-    if width != heads * dim:
-        return None
-    sides = [(dst, "query"), ("x", "key"), ("x", "value")]
-    links, slots = _products(tensors, sides, width)
-    plus = None
-    if "w_skip" in tensors:
-        rows = tensors[dst].size(0)
-        skip = [(dst, "skip")]
-        if tensors["w_skip"].size(0) != (width if concat else dim):
-            return None
-        if rows * width <= _SMALL and dst == "x":
-            links, slots = _products(tensors, sides + skip, width)
-            plus = slots and slots["skip"]
-        elif links is not None:
-            more, own = _products(tensors, skip, None)
-            links, plus = more and links + more, own and own["skip"]
-    if links is None:
-        return None
-    edges, more = _edge_links(tensors, width)
-    return [*links, *more,
-            Attention(graph, "gt", (slots["query"], slots["key"],
-                                    slots["value"], *edges), "sums", heads,
-                      dim, x.dtype, settings, _edge_dim(tensors)),
-            Finish("sums", "out", heads, not concat, plus)]
+def _name(name, tensor):
+    return None if tensor is None else name
 
 
 def _products(tensors, sides, width):
@@ -366,63 +272,174 @@ def _products(tensors, sides, width):
         biases = [tensors["b_" + name] for name in names]
         if not all(_fit(w, b, tensors[x].size(1)) for w, b in
                    zip(weights, biases)) \
-                or any(width not in (None, w.size(0)) and name != "skip"
+                or any(w.size(0) != width and name != "skip"
                        for name, w in zip(names, weights)) \
                 or len({b is None for b in biases}) > 1:
             return None, None
         out, start = "+".join(names), 0
-        pitch = sum(w.size(0) for w in weights)
-        for name, w in zip(names, weights):
+        rows = tuple(w.size(0) for w in weights)
+        for name, count in zip(names, rows):
             slots[name] = Slot(out) if len(names) == 1 else \
-                Slot(out, start, w.size(0), pitch)
-            start += w.size(0)
+                Slot(out, start, count, sum(rows))
+            start += count
         links.append(Product(
             x, tuple("w_" + name for name in names), tuple(
-                "b_" + name for name in names if biases[0] is not None), out))
+                "b_" + name for name in names if biases[0] is not None),
+            rows, out))
     return links, slots
 
 
-def _edge_features(state, edge_attr, x):
-    """(edge_attr, weight of its projection), or (None, None)."""
-    linear = _linear(state, "lin_edge")
-    if edge_attr is None and linear is None:
-        return None, None
-    if edge_attr is None or linear is None or linear[1] is not None \
-            or type(edge_attr) not in _PLAIN_TENSORS or edge_attr.dim() != 2 \
-            or not edge_attr.size(1) \
-            or x.is_cuda and edge_attr.size(1) > MOST_EDGE_FEATURES:
+# ---- attention --------------------------------------------------------------
+
+@node
+def gat(state, x, edge_index, edge_attr=None, size=None,
+        return_attention_weights=None):
+    if edge_attr is not None or return_attention_weights \
+            or state["_modules"].get("res") is not None:
         raise _Other
-    return edge_attr, linear[0]
+    _sums(state)
+    x, sizes = _one(x, size)
+    return _run(_graph(edge_index, sizes, state["add_self_loops"]), _gat,
+                (state["heads"], state["concat"]), x, _product(state, "lin"),
+                _own(state, "att_src"), _own(state, "att_dst"),
+                _own(state, "bias"), dropout=_dropout(state),
+                slope=state["negative_slope"])
 
 
-def _edge_dim(tensors):
-    edge_attr = tensors["edge_attr"]
-    return 0 if edge_attr is None else edge_attr.size(1)
-
-
-def _edge_links(tensors, width):
-    """(slots of the operator's inputs by edge, links that make them)."""
-    if tensors["edge_attr"] is None:
-        return (), ()
-    return (Slot("by edge"), Slot("w_e"), None), \
-        (ByEdge("edge_attr", "by edge"),)
+@recipe("x weight att_src att_dst bias")
+def _gat(graph, settings, static, x, weight, att_src, att_dst, bias):
+    heads, concat = static
+    dim = weight.size(0) // heads
+    if not (_fit(weight, None, x.size(1)) and weight.size(0) == heads * dim
+            and att_src.shape == att_dst.shape == (1, heads, dim)
+            and _fits_out(bias, heads, dim, concat)):
+        return None
+    exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+    scores = [Plane("scores", k, x.size(0) * heads) for k in range(2)]
+    return [Product("x", ("weight",), (), (), "h"),
+            Scores("h", ("att_dst", "att_src"), "scores", exact),
+            Attention(graph, "gat", (Slot("h"), *scores), "sums", heads, dim,
+                      x.dtype, settings),
+            Finish("sums", "out", heads, not concat, bias=_name("bias", bias))]
 
 
 @node
-def agnn(layer, state, x, edge_index):
-    if not is_sum(layer):
+def gatv2(state, x, edge_index, edge_attr=None,
+          return_attention_weights=None):
+    if return_attention_weights or state["_modules"].get("res") is not None:
         raise _Other
-    x = _one(x)
-    beta = state["_parameters"].get("beta")
-    if beta is None:
-        beta = state["_buffers"].get("beta")
-    if beta is None or beta.shape != (1,):
+    _sums(state)
+    loops, shared = state["add_self_loops"], state["share_weights"]
+    if shared and type(x) is tuple or edge_attr is not None and loops:
         raise _Other
-    graph = _graph(edge_index, (x.size(0), x.size(0)),
-                   state["add_self_loops"])
-    return _run(graph, _agnn, (), dict(x=x, beta=beta), slope=0.2, scale=1.0)
+    src, dst, sizes = _pair(x)
+    return _run(_graph(edge_index, sizes, loops), _gatv2,
+                (state["heads"], state["concat"]), src, dst,
+                *_linear(state, "lin_l"), *(
+                    (None, None) if shared else _linear(state, "lin_r")),
+                _own(state, "att"), _own(state, "bias"),
+                *_edge_features(state, edge_attr, src),
+                dropout=_dropout(state), slope=state["negative_slope"])
 
 
+@recipe("x x_dst w_l b_l w_r b_r att bias edge_attr w_edge")
+def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
+           edge_attr, w_edge):
+    heads, concat = static
+    width = w_l.size(0)
+    dim = width // heads
+    if not (width == heads * dim and att.shape == (1, heads, dim)
+            and _fits_out(bias, heads, dim, concat)):
+        return None
+    sides = [("x", "l")]
+    if w_r is not None:
+        sides.append(("x" if x_dst is None else "x_dst", "r"))
+    links, slots = _products(dict(x=x, x_dst=x_dst, w_l=w_l, b_l=b_l, w_r=w_r,
+                                  b_r=b_r), sides, width)
+    if links is None or not _edges_fit(graph, edge_attr, w_edge, width):
+        return None
+    return [*links, *_edge_links(edge_attr), Attention(
+        graph, "gatv2", (slots.get("r", slots["l"]), slots["l"], Slot("att"),
+                         *_edge_slots(edge_attr)),
+        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr)),
+        Finish("sums", "out", heads, not concat, bias=_name("bias", bias))]
+
+
+@node
+def transformer(state, x, edge_index, edge_attr=None,
+                return_attention_weights=None):
+    if return_attention_weights is not None \
+            or state["_modules"].get("lin_beta") is not None:
+        raise _Other
+    _sums(state)
+    src, dst, sizes = _pair(x)
+    return _run(_graph(edge_index, sizes), _transformer,
+                (state["heads"], state["concat"]), src, dst,
+                *_linear(state, "lin_query"), *_linear(state, "lin_key"),
+                *_linear(state, "lin_value"), *(
+                    _linear(state, "lin_skip") if state["root_weight"]
+                    else (None, None)), *_edge_features(state, edge_attr, src),
+                dropout=_dropout(state), scale=state["out_channels"] ** -0.5)
+
+
+@recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
+        "edge_attr w_edge")
+def _transformer(graph, settings, static, *given):
+    heads, concat = static
+    tensors = dict(zip(_transformer.names, given))
+    x, edge_attr = tensors["x"], tensors["edge_attr"]
+    width = tensors["w_value"].size(0)
+    dim = width // heads
+    dst = "x" if tensors["x_dst"] is None else "x_dst"
+    sides, skip = [(dst, "query"), ("x", "key"), ("x", "value")], []
+    if tensors["w_skip"] is not None:
+        skip = [(dst, "skip")]
+        if tensors["w_skip"].size(0) != (width if concat else dim):
+            return None
+    together = x.size(0) * width <= _SMALL
+    links, slots = _products(tensors, sides + skip if together else sides,
+                             width)
+    if links is not None and skip and not together:
+        more, apart = _products(tensors, skip, width)
+        links, slots = more and links + more, more and {**slots, **apart}
+    if not links or width != heads * dim or not _edges_fit(
+            graph, edge_attr, tensors["w_edge"], width):
+        return None
+    return [*links, *_edge_links(edge_attr), Attention(
+        graph, "gt", (slots["query"], slots["key"], slots["value"],
+                      *_edge_slots(edge_attr)),
+        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr)),
+        Finish("sums", "out", heads, not concat, slots.get("skip"))]
+
+
+def _edges_fit(graph, edge_attr, weight, width):
+    return edge_attr is None or (
+        edge_attr.size(0) == graph.num_edges
+        and weight.shape == (width, edge_attr.size(1)))
+
+
+def _edge_dim(edge_attr):
+    return 0 if edge_attr is None else edge_attr.size(1)
+
+
+def _edge_links(edge_attr):
+    return () if edge_attr is None else (ByEdge("edge_attr", "by edge"),)
+
+
+def _edge_slots(edge_attr):
+    """The last inputs of an operator with edge features."""
+    return () if edge_attr is None else (Slot("by edge"), Slot("w_edge"), None)
+
+
+@node
+def agnn(state, x, edge_index):
+    _sums(state)
+    x, sizes = _one(x)
+    return _run(_graph(edge_index, sizes, state["add_self_loops"]), _agnn, (),
+                x, _parameter_or_buffer(state, "beta"), scale=1.0, slope=0.2)
+
+
+@recipe("x beta")
 def _agnn(graph, settings, static, x, beta):
     return [Attention(graph, "agnn", (Slot("x"), Slot("x"), Slot("beta")),
                       "out", 1, x.size(1), x.dtype, settings)]
@@ -430,107 +447,78 @@ def _agnn(graph, settings, static, x, beta):
 
 # ---- sums -------------------------------------------------------------------
 
-def _sum_of(layer):
-    """The operator that reduces as a layer does."""
-    names = reductions(layer.aggr_module)
-    if names not in (("sum",), ("mean",)):
-        raise _Other
-    return "spmm-" + names[0]
-
-
 @node
-def gcn(layer, state, x, edge_index, edge_weight=None):
-    if edge_weight is not None or not state["normalize"] or state["cached"] \
-            or not is_sum(layer):
+def gcn(state, x, edge_index, edge_weight=None):
+    if edge_weight is not None or not state["normalize"] or state["cached"]:
         raise _Other
-    x = _one(x)
-    linear = _linear(state, "lin")
-    if linear is None or linear[1] is not None:
-        raise _Other
-    graph = _graph(edge_index, (x.size(0), x.size(0)),
-                   state["add_self_loops"])
-    return _run(graph, _gcn, (), dict(x=x, weight=linear[0],
-                                      bias=_parameter(state, "bias")))
+    _sums(state)
+    x, sizes = _one(x)
+    return _run(_graph(edge_index, sizes, state["add_self_loops"]), _gcn, (),
+                x, _product(state, "lin"), _own(state, "bias"))
 
 
+@recipe("x weight bias")
 def _gcn(graph, settings, static, x, weight, bias):
     if not _fit(weight, bias, x.size(1)):
         return None
-    return [Product("x", ("weight",), (), "h"),
+    return [Product("x", ("weight",), (), (), "h"),
             Sum(graph, "spmm-sum", "h", "sums", weight.size(0), x.dtype,
                 symmetric=True),
-            Finish("sums", "out", bias=None if bias is None else "bias")]
+            Finish("sums", "out", bias=_name("bias", bias))]
 
 
-def _two_linear(layer, state, x, edge_index, size, of_sums, of_own):
-    """A linear layer of the neighbours' sums plus one of a node's own
-    features."""
-    x_src, x_dst, sizes = _pair(x, size)
-    names = ("w_sums", "b_sums", "w_own", "b_own")
-    parameters = (*(_linear(state, of_sums) or (None, None)),
-                  *((of_own and _linear(state, of_own)) or (None, None)))
-    tensors = dict(x=x_src)
-    if x_dst is not x_src:
-        tensors["x_dst"] = x_dst
-    tensors.update(zip(names, parameters))
-    return _run(_graph(edge_index, sizes, False), _sums_and_own,
-                (_sum_of(layer), "x_dst" in tensors), tensors)
+@node
+def sage(state, x, edge_index, size=None):
+    if state["project"] or state["normalize"]:
+        raise _Other
+    return _sums_and_own(state, x, edge_index, size, "lin_l",
+                         "lin_r" if state["root_weight"] else "")
 
 
-def _sums_and_own(graph, settings, static, x, *given):
-    op, apart = static
-    own, given = (given[0], given[1:]) if apart else (x, given)
-    w_sums, b_sums, w_own, b_own = given
+@node
+def graph_conv(state, x, edge_index, edge_weight=None, size=None):
+    if edge_weight is not None:
+        raise _Other
+    return _sums_and_own(state, x, edge_index, size, "lin_rel", "lin_root")
+
+
+def _sums_and_own(state, x, edge_index, size, of_sums, of_own):
+    """A linear layer of the neighbours' sums, plus one of a node's own
+    features unless its name is empty."""
+    src, dst, sizes = _pair(x, size)
+    return _run(_graph(edge_index, sizes), _neighbours, _reduction(state),
+                src, dst, *_linear(state, of_sums), *_linear(state, of_own))
+
+
+@recipe("x x_dst w_sums b_sums w_own b_own")
+def _neighbours(graph, settings, op, x, x_dst, w_sums, b_sums, w_own, b_own):
+    own = x if x_dst is None else x_dst
     if w_sums is None or not _fit(w_sums, b_sums, x.size(1)):
         return None
     links = [Sum(graph, op, "x", "sums", x.size(1), x.dtype)]
-    biases = ("b_sums",) if b_sums is not None else ()
+    biases = () if b_sums is None else ("b_sums",)
     if w_own is None:
-        return [*links, Product("sums", ("w_sums",), biases, "out")]
+        return [*links, Product("sums", ("w_sums",), biases, (), "out")]
     if not _fit(w_own, b_own, own.size(1)) or \
             w_own.size(0) != w_sums.size(0):
         return None
-    # the gradient by x of the sums is there before that of a node's own
-    return [Product("x_dst" if apart else "x", ("w_own",),
-                    ("b_own",) if b_own is not None else (), "own"),
-            *links, Product("sums", ("w_sums",), biases, "out", plus="own")]
+    # first, so that its gradient by x is added to that of the sums
+    return [Product("x" if x_dst is None else "x_dst", ("w_own",),
+                    () if b_own is None else ("b_own",), (), "own"),
+            *links, Product("sums", ("w_sums",), biases, (), "out", "own")]
 
 
 @node
-def sage(layer, state, x, edge_index, size=None):
-    if state["project"] or state["normalize"]:
-        raise _Other
-    return _two_linear(layer, state, x, edge_index, size, "lin_l",
-                       "lin_r" if state["root_weight"] else None)
-
-
-@node
-def graph_conv(layer, state, x, edge_index, edge_weight=None, size=None):
-    if edge_weight is not None:
-        raise _Other
-    return _two_linear(layer, state, x, edge_index, size, "lin_rel",
-                       "lin_root")
-
-
-@node
-def gin(layer, state, x, edge_index, size=None):
-    x_src, x_dst, sizes = _pair(x, size)
-    eps = state["_parameters"].get("eps")
-    if eps is None:
-        eps = state["_buffers"].get("eps")
-    if eps is None or x_src.size(1) != x_dst.size(1):
-        raise _Other
-    tensors = dict(x=x_src, eps=eps)
-    if x_dst is not x_src:
-        tensors["x_dst"] = x_dst
-    out = _run(_graph(edge_index, sizes, False), _gin,
-               (_sum_of(layer), "x_dst" in tensors), tensors)
+def gin(state, x, edge_index, size=None):
+    src, dst, sizes = _pair(x, size)
+    out = _run(_graph(edge_index, sizes), _gin, _reduction(state), src, dst,
+               _parameter_or_buffer(state, "eps"))
     return state["_modules"]["nn"](out)
 
 
-def _gin(graph, settings, static, x, eps, *given):
-    op, apart = static
-    if eps.numel() != 1:
+@recipe("x x_dst eps")
+def _gin(graph, settings, op, x, x_dst, eps):
+    if x_dst is not None and x_dst.size(1) != x.size(1):
         return None
     return [Sum(graph, op, "x", "sums", x.size(1), x.dtype),
-            Own("sums", "x_dst" if apart else "x", "eps", "out")]
+            Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
