@@ -199,20 +199,21 @@ def _first(node, forward):
     return first
 
 
-def fuse(base, fused, forward, methods, module, node=None):
-    """The class with kernels for a class of PyG; fused, forward, methods and
-    node are those of a _table.Row."""
+def fuse(base, row, module):
+    """The class with kernels for a class of PyG, of a _table.Row."""
     names = {"__module__": module, "__doc__": base.__doc__,
-             "_dfgnn_base": base, "_dfgnn_fused": fused,
+             "_dfgnn_base": base, "_dfgnn_fused": row.fused,
              "propagate": Fused.propagate,
              "_jinja_propagate": Fused.propagate,
              "_orig_propagate": MessagePassing.propagate}
-    methods = dict(methods, forward=forward) if forward else methods
+    methods = row.methods
+    if row.forward is not None:
+        methods = dict(methods, forward=row.forward)
     for name, make in methods.items():
         theirs = getattr(base, name, None)
         if theirs is not None:
             names[name] = functools.wraps(theirs)(make(theirs))
-    if node is not None:
+    if row.node is not None:
         names["forward"] = functools.wraps(base.forward)(
-            _first(node, names.get("forward", base.forward)))
+            _first(row.node, names.get("forward", base.forward)))
     return type(base.__name__, (Fused, base), names)
