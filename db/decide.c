@@ -21,6 +21,7 @@ typedef struct evidence {
   const char *anchor;
   int anchor_revision;
   size_t from, to; /* nodes: anchor and variant */
+  int loud;        /* one sample, or disturbed */
   dfgnn_estimate estimate;
 } evidence;
 
@@ -142,8 +143,33 @@ static int estimate_row(dfgnn_estimate *estimate,
   return 1;
 }
 
+static int is_loud(const dfgnn_measurement *row) {
+  const dfgnn_noise noise = dfgnn__row_noise(row);
+  return noise == DFGNN_NOISE_ALONE || noise == DFGNN_NOISE_DISTURBED;
+}
+
+/* Widens the interval of a row that was disturbed, or that has one sample where
+ * better ones are to be had. */
+static void widen(dfgnn_estimate *estimate, const dfgnn_measurement *row,
+                  int better) {
+  const double least = log(DFGNN_LOUD_FACTOR) / 1.96;
+  if (*row->anchor && strcmp(row->variant, row->anchor) && is_loud(row) &&
+      (better || row->samples > 1) && estimate->variance < square(least))
+    estimate->variance = square(least);
+}
+
+/* Is one of a block's counting rows not loud? */
+static int has_calm(const block *b) {
+  for (const item *i = b->begin; i < b->end; i++)
+    if (i->usable && i->row->revision == b->revision && is(i->row, "ok") &&
+        !is_loud(i->row))
+      return 1;
+  return 0;
+}
+
 static size_t collect(evidence *found, const block *b, const block *blocks,
                       size_t count) {
+  const int calm = has_calm(b);
   size_t n = 0;
   for (const item *i = b->begin; i < b->end && b->ok && !b->rejected; i++) {
     const dfgnn_measurement *row = i->row;
@@ -152,6 +178,8 @@ static size_t collect(evidence *found, const block *b, const block *blocks,
         !estimate_row(&e->estimate, row))
       continue;
     e->row = row;
+    e->loud = is_loud(row);
+    widen(&e->estimate, row, calm);
     if (*row->anchor) {
       e->anchor = row->anchor;
       e->anchor_revision =
@@ -210,6 +238,9 @@ static void add_figures(node *nodes, const evidence *found, size_t count) {
     node *v = &nodes[found[i].to];
     if (v->samples == 0 || row->workspace_bytes > v->workspace_bytes)
       v->workspace_bytes = row->workspace_bytes;
+    const dfgnn_noise noise = dfgnn__row_noise(row);
+    if (v->samples == 0 || noise < v->noise)
+      v->noise = noise;
     v->samples += row->samples;
     if (v->median_ms == 0 || row->samples >= v->best_samples) {
       v->best_samples = row->samples;
@@ -228,7 +259,8 @@ static void add_figures(node *nodes, const evidence *found, size_t count) {
 }
 
 /* Averages evidence into edges: rows of a variant are neighbours in found,
- * those with the same anchor are gathered in part. */
+ * those with the same anchor are gathered in part, the loud ones only where
+ * there are no others. */
 static void make_edges(dfgnn_estimate *edge, const size_t *anchor,
                        size_t anchors, size_t nodes, const evidence *found,
                        size_t count, dfgnn_estimate *part) {
@@ -238,9 +270,10 @@ static void make_edges(dfgnn_estimate *edge, const size_t *anchor,
       ;
     for (size_t k = 0; k < anchors; k++) {
       size_t n = 0;
-      for (size_t i = begin; i < end; i++)
-        if (found[i].from == anchor[k] && anchor[k] != to)
-          part[n++] = found[i].estimate;
+      for (int loud = 0; loud < 2 && n == 0 && anchor[k] != to; loud++)
+        for (size_t i = begin; i < end; i++)
+          if (found[i].from == anchor[k] && found[i].loud == loud)
+            part[n++] = found[i].estimate;
       edge[k * nodes + to] = dfgnn__combine(part, n);
     }
   }

@@ -18,12 +18,14 @@ typedef struct node {
   double median_ms;
   int64_t samples, best_samples;
   int64_t workspace_bytes; /* INT64_MAX: not known */
+  dfgnn_noise noise;       /* of its best row */
+  int may;                 /* 1: it may win */
 } node;
 
 typedef struct rank {
   const node *variant;
   double distance, error;
-  int tied;
+  int tied, sure;
 } rank;
 
 typedef struct owned_decisions {
@@ -37,7 +39,7 @@ int dfgnn__compare_nodes(const void *a, const void *b);
 
 /* Ranks the candidates among the nodes that have a place, the winner first;
  * returns their number.  nodes are in the order of dfgnn__compare_nodes. */
-size_t dfgnn__rank_nodes(rank *ranks, const node *nodes, size_t count,
+size_t dfgnn__rank_nodes(rank *ranks, node *nodes, size_t count,
                          const dfgnn_estimate *place, double margin);
 
 /* Adds the decision of the rows from begin to end, with strings of its own; 0

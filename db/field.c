@@ -145,6 +145,8 @@ static const dfgnn_field measurement[] = {
     {COUNT("samples", samples)},
     {REAL("rel_error", rel_error, DBL_MAX)},
     {COUNT("workspace_bytes", workspace_bytes)},
+    {COUNT("disturbed", disturbed), .added = 8},
+    {TEXT("noise", noise, 255), .added = 8},
 };
 
 #define FIELDS(name)                                                           \
@@ -259,7 +261,7 @@ int dfgnn__field_is_left_out(const dfgnn_field *field,
   switch (field->kind) {
   case DFGNN_FIELD_NAME:
   case DFGNN_FIELD_TEXT:
-    return !**(const char *const *)value;
+    return !*(const char *const *)value || !**(const char *const *)value;
   case DFGNN_FIELD_INT:
     return *(const int *)value == 0;
   case DFGNN_FIELD_INT64:
@@ -292,6 +294,9 @@ static const char *figures_refusal(const dfgnn_measurement *row,
   *field = "ratio_high";
   if (row->ratio_low > row->ratio_high)
     return "expected ratio_low <= ratio_high";
+  *field = "disturbed";
+  if (row->disturbed > row->samples)
+    return "expected at most as many disturbed samples as samples";
   *field = "ratio";
   if (ok && *row->anchor && !(row->ratio > 0 && row->ratio_low > 0))
     return "expected a ratio and an interval above 0 where an anchor is named";

@@ -24,29 +24,76 @@ static int is_tied(double distance, double variance, double margin) {
          (distance <= 3 * near && distance <= 1.96 * sqrt(variance));
 }
 
-size_t dfgnn__rank_nodes(rank *ranks, const node *nodes, size_t count,
-                         const dfgnn_estimate *place, double margin) {
-  size_t n = 0, fastest = count, winner = 0;
+/* ---- who may lead -------------------------------------------------------- */
+
+#define LEAST_SURE 1.05 /* intervals up to this factor are narrow enough */
+
+static int is_sure(const node *v, const dfgnn_estimate *place, double margin) {
+  const double widest = fmax(3 * log1p(margin), log(LEAST_SURE));
+  const int is_origin = place->variance == 0;
+  return v->samples >= 2 && (is_origin || v->noise != DFGNN_NOISE_DISTURBED) &&
+         1.96 * sqrt(place->variance) <= widest;
+}
+
+/* Is the whole interval of a below b? */
+static int is_below(const dfgnn_estimate *a, const dfgnn_estimate *b) {
+  return a->mean + 1.96 * sqrt(a->variance + b->variance) < b->mean;
+}
+
+/* The fastest node that may win; count: there is none. */
+static size_t fastest_of(const node *nodes, const dfgnn_estimate *place,
+                         size_t count) {
+  size_t fastest = count;
   for (size_t i = 0; i < count; i++)
-    if (nodes[i].candidate && place[i].count &&
+    if (nodes[i].may &&
         (fastest == count || place[i].mean < place[fastest].mean))
       fastest = i;
-  if (fastest == count)
-    return 0;
+  return fastest;
+}
+
+/* Marks the nodes that may win, and returns the fastest of them; count: no node
+ * has a place. */
+static size_t find_leader(node *nodes, size_t count,
+                          const dfgnn_estimate *place, double margin) {
+  for (size_t i = 0; i < count; i++)
+    nodes[i].may = nodes[i].candidate && place[i].count &&
+                   is_sure(&nodes[i], &place[i], margin);
+  const size_t sure = fastest_of(nodes, place, count);
+  /* Without a sure one all of two samples may, without those all. */
+  for (int64_t least = 2; least >= 0; least -= 2) {
+    for (size_t i = 0; i < count; i++)
+      if (nodes[i].candidate && place[i].count && nodes[i].samples >= least &&
+          (sure == count || (nodes[i].noise != DFGNN_NOISE_DISTURBED &&
+                             is_below(&place[i], &place[sure]))))
+        nodes[i].may = 1;
+    if (sure < count || fastest_of(nodes, place, count) < count)
+      break;
+  }
+  return fastest_of(nodes, place, count);
+}
+
+size_t dfgnn__rank_nodes(rank *ranks, node *nodes, size_t count,
+                         const dfgnn_estimate *place, double margin) {
+  size_t n = 0, winner = 0;
+  const size_t fastest = find_leader(nodes, count, place, margin);
   for (size_t i = 0; i < count; i++) {
     if (!nodes[i].candidate || !place[i].count)
       continue;
-    double distance = place[i].mean - place[fastest].mean;
+    /* What seems faster than the leader and may not win ties with it. */
+    double distance = fmax(place[i].mean - place[fastest].mean, 0);
     double variance = place[i].variance + place[fastest].variance;
     ranks[n++] = (rank){&nodes[i], distance, sqrt(place[i].variance),
-                        is_tied(distance, variance, margin)};
+                        is_tied(distance, variance, margin), nodes[i].may};
   }
+  if (n == 0)
+    return 0;
   /* Nodes are in the order of their names. */
-  while (!ranks[winner].tied)
+  while (!ranks[winner].tied || !ranks[winner].sure)
     winner++;
   for (size_t i = winner + 1; i < n; i++)
-    if (ranks[i].tied && ranks[i].variant->workspace_bytes <
-                             ranks[winner].variant->workspace_bytes)
+    if (ranks[i].tied && ranks[i].sure &&
+        ranks[i].variant->workspace_bytes <
+            ranks[winner].variant->workspace_bytes)
       winner = i;
   rank first = ranks[winner];
   memmove(ranks + 1, ranks, winner * sizeof *ranks);
@@ -124,7 +171,9 @@ int dfgnn__add_decision(owned_decisions *all, const item *begin,
                        .median_ms = v->median_ms,
                        .tied = ranks[i].tied,
                        .samples = v->samples,
-                       .error = ranks[i].error};
+                       .error = ranks[i].error,
+                       .sure = ranks[i].sure,
+                       .noise = v->noise};
     if (!ranked[i].variant)
       return 0;
   }

@@ -47,31 +47,34 @@ static const char device_1[] =
 
 static const char graph_1[] = GRAPH_COLUMNS "\n) STRICT, WITHOUT ROWID";
 
+/* The columns that every version of the table has. */
+#define MEASUREMENT_COLUMNS                                                    \
+  "CREATE TABLE measurement (\n"                                               \
+  "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"              \
+  "  device BLOB NOT NULL REFERENCES device (hash),\n"                         \
+  "  problem BLOB NOT NULL REFERENCES problem (hash),\n"                       \
+  "  graph BLOB NOT NULL REFERENCES graph (hash),\n"                           \
+  "  run BLOB NOT NULL REFERENCES run (hash),\n"                               \
+  "  variant TEXT NOT NULL CHECK (length(variant) BETWEEN 1 AND 255),\n"       \
+  "  revision INTEGER NOT NULL CHECK (revision >= 0),\n"                       \
+  "  time INTEGER NOT NULL CHECK (time >= 0),\n"                               \
+  "  status TEXT NOT NULL\n"                                                   \
+  "    CHECK (status IN ('ok', 'wrong', 'failed', 'refused')),\n"              \
+  "  reason TEXT NOT NULL CHECK (length(reason) <= 1023),\n"                   \
+  "  anchor TEXT NOT NULL CHECK (length(anchor) <= 255),\n"                    \
+  "  anchor_revision INTEGER NOT NULL CHECK (anchor_revision >= 0),\n"         \
+  "  median_ms REAL NOT NULL CHECK (median_ms >= 0),\n"                        \
+  "  ci_low_ms REAL NOT NULL CHECK (ci_low_ms >= 0),\n"                        \
+  "  ci_high_ms REAL NOT NULL CHECK (ci_high_ms >= ci_low_ms),\n"              \
+  "  ratio REAL NOT NULL CHECK (ratio >= 0),\n"                                \
+  "  ratio_low REAL NOT NULL CHECK (ratio_low >= 0),\n"                        \
+  "  ratio_high REAL NOT NULL CHECK (ratio_high >= ratio_low),\n"              \
+  "  samples INTEGER NOT NULL CHECK (samples >= 0),\n"                         \
+  "  rel_error REAL NOT NULL CHECK (rel_error >= 0),\n"                        \
+  "  workspace_bytes INTEGER NOT NULL CHECK (workspace_bytes >= 0)"
+
 static const char measurement_1[] =
-    "CREATE TABLE measurement (\n"
-    "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"
-    "  device BLOB NOT NULL REFERENCES device (hash),\n"
-    "  problem BLOB NOT NULL REFERENCES problem (hash),\n"
-    "  graph BLOB NOT NULL REFERENCES graph (hash),\n"
-    "  run BLOB NOT NULL REFERENCES run (hash),\n"
-    "  variant TEXT NOT NULL CHECK (length(variant) BETWEEN 1 AND 255),\n"
-    "  revision INTEGER NOT NULL CHECK (revision >= 0),\n"
-    "  time INTEGER NOT NULL CHECK (time >= 0),\n"
-    "  status TEXT NOT NULL\n"
-    "    CHECK (status IN ('ok', 'wrong', 'failed', 'refused')),\n"
-    "  reason TEXT NOT NULL CHECK (length(reason) <= 1023),\n"
-    "  anchor TEXT NOT NULL CHECK (length(anchor) <= 255),\n"
-    "  anchor_revision INTEGER NOT NULL CHECK (anchor_revision >= 0),\n"
-    "  median_ms REAL NOT NULL CHECK (median_ms >= 0),\n"
-    "  ci_low_ms REAL NOT NULL CHECK (ci_low_ms >= 0),\n"
-    "  ci_high_ms REAL NOT NULL CHECK (ci_high_ms >= ci_low_ms),\n"
-    "  ratio REAL NOT NULL CHECK (ratio >= 0),\n"
-    "  ratio_low REAL NOT NULL CHECK (ratio_low >= 0),\n"
-    "  ratio_high REAL NOT NULL CHECK (ratio_high >= ratio_low),\n"
-    "  samples INTEGER NOT NULL CHECK (samples >= 0),\n"
-    "  rel_error REAL NOT NULL CHECK (rel_error >= 0),\n"
-    "  workspace_bytes INTEGER NOT NULL CHECK (workspace_bytes >= 0)\n"
-    ") STRICT, WITHOUT ROWID";
+    MEASUREMENT_COLUMNS "\n) STRICT, WITHOUT ROWID";
 
 static const char pin_1[] =
     "CREATE TABLE pin (\n"
@@ -267,6 +270,23 @@ static const char upgrade_7[] =
     "  WHERE problem IN (SELECT hash FROM problem);"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
+/* Version 8: a measurement says how many of its samples were disturbed, and by
+ * what. */
+
+static const char measurement_8[] =
+    MEASUREMENT_COLUMNS ",\n"
+                        "  disturbed INTEGER NOT NULL CHECK (disturbed >= 0),\n"
+                        "  noise TEXT NOT NULL CHECK (length(noise) <= 255)\n"
+                        ") STRICT, WITHOUT ROWID";
+
+static const char upgrade_8[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT * FROM old_graph;"
+    "INSERT INTO problem SELECT * FROM old_problem;"
+    "INSERT INTO run SELECT * FROM old_run;"
+    "INSERT INTO measurement SELECT *, 0, '' FROM old_measurement;"
+    "INSERT INTO pin SELECT * FROM old_pin;";
+
 #define NAMES                                                                  \
   { "device", "graph", "measurement", "pin", "problem", "run" }
 
@@ -290,7 +310,10 @@ static const dfgnn_schema versions[] = {
      .upgrade = upgrade_6},
     {.name = NAMES,
      .sql = {device_1, graph_4, measurement_1, pin_2, problem_7, run_6},
-     .upgrade = upgrade_7}};
+     .upgrade = upgrade_7},
+    {.name = NAMES,
+     .sql = {device_1, graph_4, measurement_8, pin_2, problem_7, run_6},
+     .upgrade = upgrade_8}};
 
 const dfgnn_schemas dfgnn__schemas = {sizeof versions / sizeof *versions,
                                       versions};

@@ -56,6 +56,9 @@ typedef struct dfgnn_measurement {
   double rel_error; /* against the float64 reference; kept as DBL_MAX if
                      * it is infinite or NaN */
   int64_t workspace_bytes;
+  int64_t disturbed; /* of the samples: those that were taken while others used
+                      * the device, or its clock fell */
+  const char *noise; /* what was seen then; "" if nothing was */
 } dfgnn_measurement;
 
 typedef struct dfgnn_store dfgnn_store;
@@ -239,6 +242,18 @@ int dfgnn__problem_compare(const dfgnn_measurement *a,
 /* 1 if both are of the same device and problem. */
 int dfgnn__same_problem(const dfgnn_measurement *a, const dfgnn_measurement *b);
 
+/* Why a row says little about its variant. */
+typedef enum dfgnn_noise {
+  DFGNN_NOISE_NONE,
+  DFGNN_NOISE_WIDE,      /* its interval reaches a factor either way */
+  DFGNN_NOISE_DISTURBED, /* more than half of its samples were */
+  DFGNN_NOISE_ALONE      /* one sample is no interval */
+} dfgnn_noise;
+#define DFGNN_NOISE_FACTOR 1.15 /* of a wide interval */
+dfgnn_noise dfgnn__row_noise(const dfgnn_measurement *row);
+/* "one sample", "disturbed", "wide"; "calm" where there is no noise. */
+const char *dfgnn__noise_name(dfgnn_noise noise);
+
 /* A variant in a decision, by all measurements of one problem on one device. */
 typedef struct dfgnn_ranked {
   const char *variant;
@@ -248,7 +263,9 @@ typedef struct dfgnn_ranked {
   double median_ms; /* of its best evidence: for reports, never for choice */
   int tied;         /* 1: cannot be told apart from the fastest */
   int64_t samples;
-  double error; /* standard error of log_ratio, of the variant alone */
+  double error;      /* standard error of log_ratio, of the variant alone */
+  int sure;          /* 1: measured well enough to be the winner */
+  dfgnn_noise noise; /* of its best row */
 } dfgnn_ranked;
 
 typedef struct dfgnn_decision {
@@ -265,6 +282,10 @@ typedef struct dfgnn_decisions {
   size_t count;
   const dfgnn_decision *decision; /* ordered by device, then problem */
 } dfgnn_decisions;
+
+/* 1 if the ranked variant's rows are noisy and it is the winner, or might be:
+ * it is worth measuring again. */
+int dfgnn__ranked_doubtful(const dfgnn_decision *decision, size_t i);
 
 /* Pure: the same set of rows gives the same decisions in any order.
  *
@@ -287,8 +308,19 @@ typedef struct dfgnn_decisions {
  * Who ties: a variant whose distance d to the fastest, in log time, is at most
  * log(1 + margin), or at most three times that and below 1.96 standard errors
  * of the difference: it cannot be told apart.  The winner is the member of the
- * tie set that takes least workspace, the first by name of such. */
+ * tie set that takes least workspace, the first by name of such.
+ *
+ * What changes nothing: a variant is sure if it has two samples and its
+ * interval reaches three margins either way at most (5 % at least).  One that
+ * is not leads, and may win, only if it has two samples and its whole interval
+ * is below the fastest of the sure ones; where none is sure, any may.  A
+ * variant of disturbed rows alone never does beside a sure one, such as the
+ * anchor, since a load that slows two threads spares one.  The interval of a
+ * disturbed row reaches a factor of DFGNN_LOUD_FACTOR either way at least, and
+ * such rows and those of one sample count for nothing beside better ones of the
+ * same variant and anchor. */
 #define DFGNN_DECIDE_FLOOR 1e-3
+#define DFGNN_LOUD_FACTOR 2.0
 typedef int (*dfgnn_usable_function)(void *data, const char *variant,
                                      int revision);
 dfgnn_status dfgnn__decide(dfgnn_decisions **decisions, uint64_t *unusable,

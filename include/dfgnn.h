@@ -813,15 +813,15 @@ typedef struct dfgnn_args {
                            * Storage; NULL: 0.  Only with edge_dim F. */
   const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
   const void *reserved_norm[3]; /* NULL: members that are gone */
-  const void *gate_dst;   /* a [N,H,D].  Storage; only with MESSAGE_GATE and
-                           * MESSAGE_GATE_VALUE. */
-  const void *gate_src;   /* b [M,H,D].  Likewise. */
-  void *grad_edge_attr;   /* as edge_attr.  Storage. */
-  void *grad_edge_bias;   /* as edge_bias.  Scalar. */
-  void *grad_score_edge;  /* [E,H].  Scalar. */
+  const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE and
+                          * MESSAGE_GATE_VALUE. */
+  const void *gate_src;  /* b [M,H,D].  Likewise. */
+  void *grad_edge_attr;  /* as edge_attr.  Storage. */
+  void *grad_edge_bias;  /* as edge_bias.  Scalar. */
+  void *grad_score_edge; /* [E,H].  Scalar. */
   void *reserved_grad_norm[2]; /* NULL: members that are gone */
-  void *grad_gate_dst;    /* [N,H,D].  Storage. */
-  void *grad_gate_src;    /* [M,H,D].  Storage. */
+  void *grad_gate_dst;         /* [N,H,D].  Storage. */
+  void *grad_gate_src;         /* [M,H,D].  Storage. */
   dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,
       grad_gate_src_strides;
 
@@ -944,15 +944,23 @@ DFGNN_API dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i);
 
 /* ---- tuning ------------------------------------------------------------- */
 
+/* The stored candidates that a tuning measures again. */
+typedef enum dfgnn_remeasure {
+  DFGNN_REMEASURE_NONE = 0,
+  DFGNN_REMEASURE_ALL,
+  DFGNN_REMEASURE_NOISY /* of one sample, disturbed or with a wide interval, and
+                         * the winner or not told apart from it */
+} dfgnn_remeasure;
+
 typedef struct dfgnn_tune_options {
   size_t struct_size;
-  double budget_s;       /* wall time for the problem; 0: 10 */
-  uint64_t seed;         /* of inputs and of the order of rounds */
-  double margin;         /* variants whose times differ by less tie; 0: 0.015 */
-  int exhaustive;        /* 1: measure all to the end; N > 1: all, N times */
-  int remeasure;         /* 1: measure candidates again that are stored */
-  const char *tool;      /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
-  const char *job_hash;  /* provenance; NULL: none */
+  double budget_s;      /* wall time for the problem; 0: 10 */
+  uint64_t seed;        /* of inputs and of the order of rounds */
+  double margin;        /* variants whose times differ by less tie; 0: 0.015 */
+  int exhaustive;       /* 1: measure all to the end; N > 1: all, N times */
+  int remeasure;        /* a dfgnn_remeasure */
+  const char *tool;     /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
+  const char *job_hash; /* provenance; NULL: none */
   const char *const *variants; /* only these candidates, NULL-terminated; NULL:
                                 * all applicable ones */
   void (*progress)(void *data, double done, const char *message);

@@ -6,6 +6,7 @@
 #ifndef DFGNN_LIB_BACKEND_H
 #define DFGNN_LIB_BACKEND_H
 
+#include "base/load.h"
 #include "dfgnn.h"
 #include "kernels/common/move.h"
 #include "kernels/common/variant.h"
@@ -21,6 +22,8 @@ typedef dfgnn_status (*dfgnn_timed_function)(void *data, void *stream);
 typedef struct dfgnn_sample {
   double ms;        /* of one call */
   double clock_mhz; /* 0: not known */
+  double waited;    /* share of its threads' time in which they were ready and
+                     * had no processor; DFGNN_UNKNOWN: not known */
   int tainted;      /* throttled or disturbed: drop it */
 } dfgnn_sample;
 
@@ -143,6 +146,8 @@ typedef struct dfgnn_backend {
   dfgnn_status (*watch_mark)(dfgnn_device *device, void *watch, int end,
                              void *stream);
   int (*watch_read)(dfgnn_device *device, void *watch, double *ms);
+  /* Reads what else goes on on the device. */
+  void (*load)(dfgnn_device *device, dfgnn_load *load);
   /* Bytes per second of a large copy, read plus written. */
   dfgnn_status (*copy_bandwidth)(dfgnn_device *device, double *bandwidth);
 } dfgnn_backend;

@@ -207,15 +207,28 @@ static int enough(int calls, double total_ms) {
   return calls == MAX_CALLS || (total_ms >= 1 && (calls >= 3 || total_ms > 6));
 }
 
+#define MOST_WAITED 0.1 /* of their time, by threads of a calm sample */
+
+/* The share of the threads' time in which they waited for a processor. */
+static double waited_share(double before, double after, double ms,
+                           int threads) {
+  if (before < 0 || after < 0 || !(ms > 0))
+    return DFGNN_UNKNOWN;
+  const double share = 1e3 * (after - before) / (ms * threads);
+  return share > 0 ? share : 0;
+}
+
 /* The median of some calls; tainted if more than a third of them may have been
- * preempted. */
+ * preempted, or if threads waited for processors.  The least call of a tainted
+ * sample counts, since disturbances make calls slower. */
 static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
                                dfgnn_timed_function f, void *data, int repeats,
                                int cold) {
   double ms[MAX_CALLS], total = 0;
   int calls = 0;
-  long before = preemptions();
   memset(sample, 0, sizeof *sample);
+  const double waited = dfgnn__load_waited(), start = now_ms();
+  long before = preemptions();
   do {
     dfgnn_status status = cold ? flush_cache(device) : DFGNN_OK;
     double begin = now_ms();
@@ -227,9 +240,13 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
     total += ms[calls++];
   } while (repeats > 0 ? calls < repeats && calls < MAX_CALLS
                        : !enough(calls, total));
+  const long lost = preemptions() - before;
+  sample->waited = waited_share(waited, dfgnn__load_waited(), now_ms() - start,
+                                device->threads);
+  sample->tainted = 3 * lost > calls || sample->waited > MOST_WAITED;
   qsort(ms, (size_t)calls, sizeof *ms, ascending);
-  sample->ms = 0.5 * (ms[(calls - 1) / 2] + ms[calls / 2]);
-  sample->tainted = 3 * (preemptions() - before) > calls;
+  sample->ms =
+      sample->tainted ? ms[0] : 0.5 * (ms[(calls - 1) / 2] + ms[calls / 2]);
   return DFGNN_OK;
 }
 
@@ -291,6 +308,11 @@ static int64_t max_degree(const dfgnn_matrix *matrix) {
   return most;
 }
 
+static void read_load(dfgnn_device *device, dfgnn_load *load) {
+  (void)device;
+  *load = dfgnn__load_read("");
+}
+
 static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
   size_t bytes = (size_t)device->cache_bytes; /* a copy touches twice as many */
   bytes = bytes > (64u << 20) ? bytes : (64u << 20);
@@ -345,5 +367,6 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .sort_edges = sort_edges,
     .move = move,
     .time = time_calls,
+    .load = read_load,
     .copy_bandwidth = copy_bandwidth,
 };

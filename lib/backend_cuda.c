@@ -211,6 +211,7 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .unmark = dfgnn__cuda_unmark,
     .move = move,
     .time = dfgnn__cuda_time,
+    .load = dfgnn__cuda_load,
     .watch_create = dfgnn__cuda_watch_create,
     .watch_destroy = dfgnn__cuda_watch_destroy,
     .watch_mark = dfgnn__cuda_watch_mark,

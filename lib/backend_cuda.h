@@ -163,6 +163,7 @@ dfgnn_status dfgnn__cuda_watch_mark(dfgnn_device *device, void *watch, int end,
 int dfgnn__cuda_watch_read(dfgnn_device *device, void *watch, double *ms);
 dfgnn_status dfgnn__cuda_copy_bandwidth(dfgnn_device *device,
                                         double *bandwidth);
+void dfgnn__cuda_load(dfgnn_device *device, dfgnn_load *load);
 
 /* lib/nvml.c: clocks and throttling of a GPU, by libnvidia-ml where there is
  * one. */
@@ -171,5 +172,11 @@ void dfgnn__nvml_close(struct dfgnn_nvml *nvml);
 /* The multiprocessors' clock (0: not known); *throttled: slowed down by heat,
  * a power brake or a hardware fault. */
 double dfgnn__nvml_clock(struct dfgnn_nvml *nvml, int *throttled);
+/* The fastest clock; 0: not known. */
+double dfgnn__nvml_top_clock(struct dfgnn_nvml *nvml);
+/* The share of the last moment in which other processes used the GPU;
+ * DFGNN_UNKNOWN where this process's share cannot be told from theirs.  idle: 1
+ * if this process did nothing on it for a second. */
+double dfgnn__nvml_others(struct dfgnn_nvml *nvml, int idle);
 
 #endif

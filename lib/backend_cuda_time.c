@@ -16,6 +16,7 @@ static const double GRAPH_MS = 0.25;    /* time of one replay, about */
 static const double SAMPLE_MS = 2;      /* time of one warm sample, about */
 static const double IDLE_MS = 200;      /* idle time in which clocks fall */
 static const double PREHEAT_MS = 40;
+static const double UTILISATION_MS = 1000; /* over which NVML averages */
 
 static double now_ms(void) {
   struct timespec t;
@@ -191,9 +192,25 @@ dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,
   device->last_busy_ms = now_ms();
   pthread_mutex_unlock(&device->lock);
   dfgnn__cuda_leave(entered);
+  made.waited = DFGNN_UNKNOWN;
   if (!status)
     *sample = made;
   return status;
+}
+
+void dfgnn__cuda_load(dfgnn_device *device, dfgnn_load *load) {
+  int throttled = 0;
+  *load = dfgnn__load_unknown();
+  pthread_mutex_lock(&device->lock);
+  const int idle = now_ms() - device->last_busy_ms > UTILISATION_MS;
+  /* An idle GPU runs at a low clock, which says nothing. */
+  const double mhz = dfgnn__nvml_clock(device->nvml, &throttled);
+  load->cores = 1;
+  load->use = dfgnn__nvml_others(device->nvml, idle);
+  load->slowed = device->nvml ? throttled : DFGNN_UNKNOWN;
+  load->top_mhz = dfgnn__nvml_top_clock(device->nvml);
+  load->mhz = idle ? 0 : mhz;
+  pthread_mutex_unlock(&device->lock);
 }
 
 typedef struct copy_call {

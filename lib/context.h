@@ -41,8 +41,9 @@ struct dfgnn_context {
   dfgnn_store_layer *layers;
   size_t layer_count;
   pthread_mutex_t memory_lock;
-  dfgnn_store *memory; /* rows that no layer took, while the context lives */
-  atomic_int told;     /* the log was told that they are kept no longer */
+  dfgnn_store *memory;  /* rows that no layer took, while the context lives */
+  atomic_int told;      /* the log was told that they are kept no longer */
+  atomic_int told_load; /* the log was told that the device is not quiet */
 
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
                          * breaker */

@@ -11,6 +11,7 @@ typedef struct dfgnn_trial {
   dfgnn_plan *plan;   /* made at the first look */
   const char *status; /* the text that is stored; NULL while undecided */
   char reason[256];   /* why it was rejected */
+  char noise[160];    /* what was seen while its samples were disturbed */
   double rel_error;
   size_t workspace;
   int stored; /* its figures are those of a stored row */

@@ -110,6 +110,10 @@ int dfgnn__row_is_partial(const dfgnn_measurement *row) {
 
 static int tells_more(const dfgnn_measurement *a, const dfgnn_measurement *b) {
   int x = dfgnn__row_is_partial(a), y = dfgnn__row_is_partial(b);
+  if (x == y) {
+    x = 2 * a->disturbed > a->samples;
+    y = 2 * b->disturbed > b->samples;
+  }
   return x != y ? y : a->samples > b->samples;
 }
 

@@ -69,7 +69,7 @@ dfgnn_sampled dfgnn__trial_admit(const dfgnn_subject *s, dfgnn_trial *trial,
 dfgnn_sampled dfgnn__trial_sample(const dfgnn_subject *s, dfgnn_trial *trial,
                                   double *ms) {
   dfgnn_harness_call c;
-  dfgnn_sample sample = {0};
+  dfgnn_sample sample = {.waited = DFGNN_UNKNOWN};
   dfgnn_status status = dfgnn__harness_call(&c, s->harness, trial->plan);
   if (!status)
     status =
@@ -78,5 +78,7 @@ dfgnn_sampled dfgnn__trial_sample(const dfgnn_subject *s, dfgnn_trial *trial,
   if (status)
     return reject(s, trial, status);
   *ms = sample.ms > 1e-6 ? sample.ms : 1e-6; /* the clock's own step */
-  return sample.tainted ? DFGNN_SAMPLED_TAINTED : DFGNN_SAMPLED_OK;
+  const int tainted =
+      s->gate ? dfgnn__gate_disturbed(s->gate, &sample) : sample.tainted;
+  return tainted ? DFGNN_SAMPLED_TAINTED : DFGNN_SAMPLED_OK;
 }

@@ -3,6 +3,7 @@
 #define DFGNN_TUNER_MEASURE_H
 
 #include "tuner/candidates.h"
+#include "tuner/gate.h"
 #include "tuner/harness.h"
 #include "tuner/search.h"
 
@@ -12,6 +13,7 @@ typedef struct dfgnn_subject {
   dfgnn_graph *graph;
   dfgnn_problem problem; /* complete */
   dfgnn_harness *harness;
+  dfgnn_gate *gate; /* judges samples; NULL: only the backend does */
 } dfgnn_subject;
 
 /* Seconds of a clock that never goes back. */

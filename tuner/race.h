@@ -9,7 +9,7 @@
 typedef struct dfgnn_race_pending {
   size_t arm;
   double ms;
-  int round;
+  int round, disturbed;
 } dfgnn_race_pending;
 
 typedef struct dfgnn_race {
@@ -17,6 +17,7 @@ typedef struct dfgnn_race {
   uint64_t random;
   double start;
   double anchor[2]; /* the last two anchor samples, logarithms, newest last */
+  int anchor_disturbed[2]; /* and were they disturbed? */
   int anchors;
   double disturbance; /* largest step from one anchor sample to the next */
   dfgnn_race_pending pending[DFGNN_RACE_BLOCK];
@@ -33,7 +34,8 @@ typedef struct dfgnn_race {
 int dfgnn__race_over(const dfgnn_race *race);
 
 /* Adds a sample to an arm; without memory for it the sample is lost. */
-void dfgnn__race_keep(dfgnn_arm *arm, double ms, double log_ratio, int round);
+void dfgnn__race_keep(dfgnn_arm *arm, double ms, double log_ratio, int round,
+                      int disturbed);
 
 /* Samples the anchor, and gives pending samples their ratios to it.  0 if the
  * device is lost. */

@@ -95,12 +95,31 @@ static void fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
   }
   free(ms);
   m->median_ms = median.center;
-  m->ci_low_ms = median.low;
-  m->ci_high_ms = median.high;
+  m->ci_low_ms = isnan(median.low) ? median.center : median.low;
+  m->ci_high_ms = isnan(median.high) ? median.center : median.high;
   m->ratio = exp(arm->ratio.center);
   m->ratio_low = exp(arm->ratio.low);
   m->ratio_high = exp(arm->ratio.high);
+  if (arm->count == 1) { /* which says nothing of its own noise */
+    m->ratio_low = fmin(m->ratio_low, m->ratio / DFGNN_LOUD_FACTOR);
+    m->ratio_high = fmax(m->ratio_high, m->ratio * DFGNN_LOUD_FACTOR);
+  }
   m->samples = (int64_t)arm->count;
+}
+
+/* What is known of the disturbance of a trial's samples. */
+static void fill_noise(dfgnn_measurement *m, dfgnn_trial *trial,
+                       const dfgnn_arm *arm, const dfgnn_gate *gate) {
+  m->disturbed = (int64_t)(arm->doubted ? arm->count : arm->disturbed);
+  if (arm->doubted)
+    snprintf(trial->noise, sizeof trial->noise,
+             "%.1f times as fast as the anchor, which nobody expected, and not "
+             "measured again",
+             exp(-arm->ratio.center));
+  else if (m->disturbed)
+    snprintf(trial->noise, sizeof trial->noise, "%s",
+             gate && *gate->seen ? gate->seen : "not known");
+  m->noise = trial->noise;
 }
 
 void dfgnn__record_trial(dfgnn_recorder *r, dfgnn_trial *trial,
@@ -122,6 +141,7 @@ void dfgnn__record_trial(dfgnn_recorder *r, dfgnn_trial *trial,
   } else {
     m.status = "ok";
     fill_figures(&m, arm);
+    fill_noise(&m, trial, arm, r->gate);
   }
   trial->recorded = 1;
   if (dfgnn__history_add(r->history, &m))

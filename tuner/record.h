@@ -10,6 +10,7 @@ typedef struct dfgnn_recorder {
   dfgnn_measurement row; /* the fields that all rows of this run share */
   char run[33], protocol[32];
   double budget_s;        /* 0: the usual one */
+  const dfgnn_gate *gate; /* knows what disturbed samples; may be NULL */
   dfgnn_history *history; /* gets each row, too */
   dfgnn_store *store;     /* NULL: the context keeps the rows */
 } dfgnn_recorder;

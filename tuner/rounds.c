@@ -44,19 +44,22 @@ static int reserve(dfgnn_arm *arm) {
   return 1;
 }
 
-void dfgnn__race_keep(dfgnn_arm *arm, double ms, double log_ratio, int round) {
+void dfgnn__race_keep(dfgnn_arm *arm, double ms, double log_ratio, int round,
+                      int disturbed) {
   if (!reserve(arm))
     return;
+  arm->disturbed += disturbed != 0;
   arm->ms[arm->count] = ms;
   arm->log_ratio[arm->count] = log_ratio;
   arm->round[arm->count] = round;
   arm->count++;
 }
 
-/* A disturbed sample is taken again, and the least of the attempts counts,
- * unless disturbance is this machine's normal state: a GPU at its power limit
- * must still be tuned, at no more cost. */
-static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms) {
+/* A disturbed sample is taken again once the device is quiet, and the least of
+ * the attempts counts, unless disturbance is this machine's normal state: a GPU
+ * at its power limit must still be tuned, at no more cost.  *disturbed: all
+ * attempts were. */
+static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms, int *disturbed) {
   dfgnn_search *s = r->s;
   dfgnn_sampled status;
   double before = s->ops->now(s->data), attempt_ms;
@@ -72,7 +75,10 @@ static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms) {
     if (status == DFGNN_SAMPLED_OK ||
         (r->taken >= 16 && 10 * r->tainted > 9 * r->taken))
       break;
+    if (s->ops->settle && attempt + 1 < ATTEMPTS)
+      s->ops->settle(s->data);
   }
+  *disturbed = status == DFGNN_SAMPLED_TAINTED;
   s->arm[i].cost_s = s->ops->now(s->data) - before;
   if (status == DFGNN_SAMPLED_TAINTED)
     status = DFGNN_SAMPLED_OK;
@@ -84,12 +90,12 @@ static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms) {
 }
 
 /* Takes one anchor sample; 0 if the search is lost. */
-static int draw_anchor(dfgnn_race *r, double *log_ms) {
+static int draw_anchor(dfgnn_race *r, double *log_ms, int *disturbed) {
   dfgnn_search *s = r->s;
   double ms;
   for (int attempt = 0; attempt < 3 && !s->lost; attempt++)
-    if (take(r, s->anchor, &ms) == DFGNN_SAMPLED_OK) {
-      dfgnn__race_keep(&s->arm[s->anchor], ms, 0, r->round);
+    if (take(r, s->anchor, &ms, disturbed) == DFGNN_SAMPLED_OK) {
+      dfgnn__race_keep(&s->arm[s->anchor], ms, 0, r->round, *disturbed);
       if (ms < r->best_ms)
         r->best_ms = ms;
       *log_ms = log(ms);
@@ -104,26 +110,34 @@ static int draw_anchor(dfgnn_race *r, double *log_ms) {
 int dfgnn__race_anchor(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   double x[3];
-  if (!draw_anchor(r, &x[0]))
+  int bad[3];
+  if (!draw_anchor(r, &x[0], &bad[0]))
     return 0;
   double step = r->anchors ? fabs(x[0] - r->anchor[1]) : INFINITY;
   if (step > fmax(0.1, 5 * s->noise)) {
-    if (!draw_anchor(r, &x[1]) || !draw_anchor(r, &x[2]))
+    if (!draw_anchor(r, &x[1], &bad[1]) || !draw_anchor(r, &x[2], &bad[2]))
       return 0;
     x[0] = dfgnn__median(x, 3);
+    bad[0] = bad[0] + bad[1] + bad[2] > 1;
   }
   if (r->anchors && step > r->disturbance)
     r->disturbance = step;
   double near[3] = {x[0], r->anchor[1], r->anchor[0]};
   size_t known = r->anchors < 2 ? 1 + (size_t)r->anchors : 3;
   double level = dfgnn__median(near, known);
+  const int level_bad =
+      bad[0] + r->anchor_disturbed[1] + r->anchor_disturbed[0] >
+      (known == 3 ? 1 : 0);
   for (size_t k = 0; k < r->pendings; k++) {
     const dfgnn_race_pending *p = &r->pending[k];
-    dfgnn__race_keep(&s->arm[p->arm], p->ms, log(p->ms) - level, p->round);
+    dfgnn__race_keep(&s->arm[p->arm], p->ms, log(p->ms) - level, p->round,
+                     p->disturbed || level_bad);
   }
   r->pendings = 0;
   r->anchor[0] = r->anchor[1];
   r->anchor[1] = x[0];
+  r->anchor_disturbed[0] = r->anchor_disturbed[1];
+  r->anchor_disturbed[1] = bad[0];
   r->anchors++;
   return 1;
 }
@@ -131,14 +145,15 @@ int dfgnn__race_anchor(dfgnn_race *r) {
 static void sample_arm(dfgnn_race *r, size_t i) {
   dfgnn_search *s = r->s;
   double ms;
-  dfgnn_sampled status = take(r, i, &ms);
+  int disturbed;
+  dfgnn_sampled status = take(r, i, &ms, &disturbed);
   if (status == DFGNN_SAMPLED_FAILED)
     s->arm[i].state = DFGNN_ARM_REJECTED;
   if (status != DFGNN_SAMPLED_OK)
     return;
   if (ms < r->best_ms)
     r->best_ms = ms;
-  r->pending[r->pendings++] = (dfgnn_race_pending){i, ms, r->round};
+  r->pending[r->pendings++] = (dfgnn_race_pending){i, ms, r->round, disturbed};
 }
 
 /* Samples that are pending at the end get a closing anchor sample. */

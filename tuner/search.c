@@ -15,13 +15,14 @@
 #define LONG_MS 100      /* longer than any disturbance */
 #define FINALISTS 9      /* the anchor among them */
 #define KEEP 3           /* halving leaves at least these */
+#define ALONE_FACTOR 2.0 /* that a best of one sample may be off by */
 
 static void report(dfgnn_race *r, double done) {
   dfgnn_search *s = r->s;
   if (!s->ops->progress)
     return;
   if (done > r->done)
-    r->done = done;
+    r->done = done < 1 ? done : 1;
   double now = s->ops->now(s->data), spent = now - r->start;
   double eta = r->done > 0 ? spent * (1 - r->done) / r->done : 0;
   if (eta > s->deadline - now)
@@ -143,7 +144,10 @@ static int beaten(const dfgnn_race *r, size_t i) {
                                            : 1;
   double allowed =
       fmax(2.5 * s->noise / sqrt((double)arm->count), least_allowed);
-  return least - allowed > best->ratio.high;
+  double high = best->ratio.high;
+  if (best->count == 1) /* one sample is no interval */
+    high = fmax(high, best->ratio.center + log(ALONE_FACTOR));
+  return least - allowed > high;
 }
 
 static double half_width(const dfgnn_arm *arm) {
@@ -225,7 +229,7 @@ static void watchdog(dfgnn_race *r, size_t i, double rough_ms) {
   dfgnn_search *s = r->s;
   s->arm[i].cost_s = rough_ms * 1e-3;
   dfgnn__race_keep(&s->arm[i], rough_ms, log(rough_ms) - r->anchor[1],
-                   ++r->round);
+                   ++r->round, 0);
   s->arm[i].ratio =
       dfgnn__location(s->arm[i].log_ratio, 1, s->noise, r->scratch);
   finish(r, i);
@@ -278,6 +282,41 @@ static void first_looks(dfgnn_race *r) {
   }
 }
 
+/* ---- second looks -------------------------------------------------------- */
+
+/* The logarithm of the arm's time over the anchor's that a model predicts; the
+ * rule expects no arm to be faster than its own choice, the anchor. */
+static double expected(const dfgnn_search *s, size_t i) {
+  const double *p = s->predicted;
+  return p && isfinite(p[i]) && isfinite(p[s->anchor]) ? p[i] - p[s->anchor]
+                                                       : 0;
+}
+
+static int is_surprise(const dfgnn_search *s, size_t i) {
+  const dfgnn_arm *arm = &s->arm[i];
+  return i != s->anchor && arm->state == DFGNN_ARM_ACTIVE && !arm->confirmed &&
+         arm->ratio.center < expected(s, i) - log(DFGNN_SEARCH_SURPRISE);
+}
+
+/* Measures an arm again, beside fresh samples of the anchor. */
+static void look_again(dfgnn_race *r, size_t i) {
+  dfgnn_search *s = r->s;
+  dfgnn_arm *arm = &s->arm[i];
+  if (s->ops->settle)
+    s->ops->settle(s->data);
+  arm->count = arm->disturbed = 0;
+  arm->confirmed = 1;
+  if (!dfgnn__race_anchor(r) || !dfgnn__race_anchor(r))
+    return;
+  while (arm->count < RANK_SAMPLES && arm->state == DFGNN_ARM_ACTIVE &&
+         !dfgnn__race_over(r)) {
+    const size_t before = arm->count;
+    dfgnn__race_round(r, &i, 1);
+    if (arm->count == before)
+      return;
+  }
+}
+
 static int unresolved(const dfgnn_race *r) {
   const dfgnn_search *s = r->s;
   size_t others = 0, open = 0;
@@ -298,6 +337,10 @@ static void race_on(dfgnn_race *r) {
   double first = s->exhaustive ? 0.2 : 0.6;
   for (;;) {
     estimate(r);
+    if (is_surprise(s, s->best) && !dfgnn__race_over(r)) {
+      look_again(r, s->best);
+      continue;
+    }
     if (!s->exhaustive) {
       drop_beaten(r);
       halve(r);
@@ -306,11 +349,14 @@ static void race_on(dfgnn_race *r) {
       s->resolved = 1;
       return;
     }
-    size_t most = 0, rounds;
+    size_t most = 0, least = 4, rounds;
     size_t count = racing(r, r->set);
-    for (size_t k = 0; k < count; k++)
-      most = s->arm[r->set[k]].count > most ? s->arm[r->set[k]].count : most;
-    rounds = most < 1 ? 1 : most > 4 ? 4 : most;
+    for (size_t k = 0; k < count; k++) {
+      const size_t samples = s->arm[r->set[k]].count;
+      most = samples > most ? samples : most;
+      least = samples < least ? samples : least;
+    }
+    rounds = least < 1 ? 1 : least;
     while (rounds-- > 0) {
       count = 0;
       for (size_t i = 0; i < s->arms; i++)
@@ -331,7 +377,10 @@ static void race_on(dfgnn_race *r) {
 static void conclude(dfgnn_race *r) {
   dfgnn_search *s = r->s;
   estimate(r);
-  s->separated = 1;
+  s->separated = s->best == s->anchor || s->arm[s->best].count >= 2 ||
+                 s->arm[s->best].state == DFGNN_ARM_STORED;
+  for (size_t i = 0; i < s->arms; i++)
+    s->arm[i].doubted = is_surprise(s, i);
   for (size_t i = 0; i < s->arms; i++) {
     dfgnn_arm *arm = &s->arm[i];
     if (i == s->best || arm->state == DFGNN_ARM_REJECTED || !known(arm))
@@ -377,6 +426,7 @@ int dfgnn__search_run(dfgnn_search *search) {
   dfgnn_search *s = search;
   size_t n =
       s->max_samples > s->final_samples ? s->max_samples : s->final_samples;
+  n = n > RANK_SAMPLES ? n : RANK_SAMPLES; /* those of a second look */
   dfgnn_race r = {.s = s,
                   .random = dfgnn__mix(s->seed),
                   .start = s->ops->now(s->data),

@@ -9,7 +9,11 @@
  * ratio to the anchor samples around it, so that drift hits both alike.  After
  * each stage candidates that are told apart from the best leave; if the rest
  * cannot be resolved in the time left, the worse half leaves too (successive
- * halving).  The last few are compared pair by pair, round by round. */
+ * halving).  The last few are compared pair by pair, round by round.
+ *
+ * A best that is a surprise, faster by more than DFGNN_SEARCH_SURPRISE than the
+ * model or, without one, the rule expects of it, loses its samples and is
+ * measured again before any other is judged by it. */
 #ifndef DFGNN_TUNER_SEARCH_H
 #define DFGNN_TUNER_SEARCH_H
 
@@ -36,6 +40,8 @@ typedef struct dfgnn_search_ops {
   int (*stop)(void *data);
   /* done 0..1; eta in seconds. */
   void (*progress)(void *data, double done, double eta);
+  /* Waits, for a bounded time, until the device is quiet.  NULL: never. */
+  void (*settle)(void *data);
 } dfgnn_search_ops;
 
 typedef enum dfgnn_arm_state {
@@ -53,6 +59,9 @@ typedef struct dfgnn_arm {
   double *log_ratio;    /* of each sample to the anchor samples around it */
   int *round;           /* the round of each sample, by which arms are paired */
   double rough;         /* log ratio of the rough time; infinity: none */
+  size_t disturbed;     /* of the samples, those that were disturbed */
+  int confirmed;        /* its samples are those of a second look */
+  int doubted;          /* it is a surprise, and was not looked at again */
   double cost_s;        /* wall time of one sample */
   dfgnn_interval ratio; /* from log_ratio; STORED: set by the caller */
 } dfgnn_arm;
@@ -88,6 +97,7 @@ typedef struct dfgnn_search {
 #define DFGNN_SEARCH_SAMPLES 32
 #define DFGNN_SEARCH_FINAL_SAMPLES 96
 #define DFGNN_SEARCH_SLOW 20.0
+#define DFGNN_SEARCH_SURPRISE 3.0
 
 /* May an arm that was not looked at win, by its prediction and by how far the
  * predictions of the others were off?  1 without predictions. */

@@ -32,6 +32,8 @@ dfgnn_interval dfgnn__median_interval(double *x, size_t count) {
   double rank = floor(0.5 * n - 0.98 * sqrt(n) - 0.35);
   size_t cut = count < 6 || rank < 0 ? 0 : (size_t)rank;
   interval.center = sorted_median(x, count);
+  if (count == 1)
+    return interval;
   interval.low = x[cut];
   interval.high = x[count - 1 - cut];
   return interval;

@@ -18,7 +18,8 @@ void dfgnn__sort_doubles(double *x, size_t count);
 double dfgnn__median(double *x, size_t count);
 
 /* The distribution-free interval of the median by order statistics (the sign
- * test's inverse); the whole range if count is below 6.  Reorders x. */
+ * test's inverse); the whole range if count is below 6; none, so NaN, if it is
+ * 1.  Reorders x. */
 dfgnn_interval dfgnn__median_interval(double *x, size_t count);
 
 /* The Hodges-Lehmann estimate, the median of all pairwise means, with the

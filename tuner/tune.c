@@ -18,6 +18,7 @@ typedef struct session {
   dfgnn_recorder recorder;
   dfgnn_trials trials;
   dfgnn_search search;
+  dfgnn_gate gate;
   int kept, resumed;
   char message[512]; /* of the progress */
 } session;
@@ -91,8 +92,14 @@ static void progress(void *data, double done, double eta) {
   s->options.progress(s->options.data, done, s->message);
 }
 
-static const dfgnn_search_ops device_ops = {admit, sample, finished,
-                                            now,   stop,   progress};
+static void settle(void *data) {
+  session *s = data;
+  if (!stop(s))
+    dfgnn__gate_wait(&s->gate);
+}
+
+static const dfgnn_search_ops device_ops = {admit, sample,   finished, now,
+                                            stop,  progress, settle};
 
 /* ---- preparation -------------------------------------------------------- */
 
@@ -110,6 +117,10 @@ static dfgnn_status complete_options(dfgnn_tune_options *full,
   if (!(full->margin >= 0 && full->margin < 1))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "options.margin is %g, expected 0..1", full->margin);
+  if (full->remeasure < 0 || full->remeasure > DFGNN_REMEASURE_NOISY)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "options.remeasure is %d, expected 0..%d",
+                       full->remeasure, DFGNN_REMEASURE_NOISY);
   if (full->exhaustive < 0)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "options.exhaustive is %d, expected >= 0",
@@ -167,6 +178,16 @@ static void keep_anchor(session *s, const dfgnn_decision *decision) {
   }
 }
 
+/* 1 if the row is to be measured again, as the options ask. */
+static int is_due(const session *s, const dfgnn_decision *decision,
+                  const char *variant) {
+  for (size_t i = 0; decision && i < decision->count; i++)
+    if (!strcmp(decision->ranked[i].variant, variant))
+      return s->options.remeasure == DFGNN_REMEASURE_NOISY &&
+             dfgnn__ranked_doubtful(decision, i);
+  return 0;
+}
+
 /* Takes over stored rows; returns the number of trials that need no sample. */
 static int resume(session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
@@ -187,7 +208,8 @@ static int resume(session *s, const dfgnn_decision *decision) {
       s->search.arm[i].state = DFGNN_ARM_REJECTED;
     } else {
       double rank = rank_of(decision, trial->variant->name);
-      if (isnan(rank) || isnan(anchor) || !is_settled(row, rank))
+      if (isnan(rank) || isnan(anchor) || !is_settled(row, rank) ||
+          is_due(s, decision, trial->variant->name))
         continue;
       dfgnn_interval *ratio = &s->search.arm[i].ratio;
       ratio->center = rank - anchor;
@@ -242,7 +264,8 @@ static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   status = admit_anchor(s);
   if (status || search->interrupted || search->lost)
     return status;
-  if (anchor != s->trials.anchor && !s->options.remeasure)
+  dfgnn__gate_warn(&s->gate, s->subject.ctx);
+  if (anchor != s->trials.anchor && s->options.remeasure != DFGNN_REMEASURE_ALL)
     s->resumed = resume(s, decision);
   search->ops = &device_ops;
   search->data = s;
@@ -307,7 +330,7 @@ static dfgnn_status conclude(dfgnn_tune_report *r, session *s) {
     snprintf(r->variant, sizeof r->variant, "%s", winner->variant);
     r->median_ms = winner->median_ms;
     r->ratio = isnan(rank) ? 1 : exp(winner->log_ratio - rank);
-    r->separated = d->count < 2 || !d->ranked[1].tied;
+    r->separated = winner->sure && (d->count < 2 || !d->ranked[1].tied);
     if (r->ratio < 1)
       r->payback_calls = 1e3 * (dfgnn__seconds() - s->start) /
                          (winner->median_ms * (1 / r->ratio - 1));
@@ -332,13 +355,16 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
                                    s->options.margin);
   if (status)
     return status;
-  if (!s->options.remeasure) {
+  if (s->options.remeasure != DFGNN_REMEASURE_ALL) {
     keep_anchor(s, decision);
     s->resumed = resume(s, decision);
   }
   s->kept = 1;
   if (unmeasured(s)) {
     dfgnn_compile_ahead *ahead;
+    dfgnn__gate_open(&s->gate, s->subject.ctx, s->options.budget_s);
+    s->subject.gate = &s->gate;
+    s->recorder.gate = &s->gate;
     dfgnn__record_begin(&s->recorder);
     dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
                                &s->subject.problem);

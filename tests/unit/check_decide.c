@@ -511,6 +511,124 @@ START_TEST(disagreement_widens_a_combined_interval) {
 }
 END_TEST
 
+/* ---- what changes nothing ------------------------------------------------ */
+
+/* A row whose interval reaches a factor either way. */
+static dfgnn_measurement wide(const char *run, const char *variant,
+                              double ratio, double factor) {
+  dfgnn_measurement row = row_of(run, variant, ratio);
+  row.ratio_low = ratio / factor;
+  row.ratio_high = ratio * factor;
+  return row;
+}
+
+static dfgnn_measurement disturbed(const char *run, const char *variant,
+                                   double ratio) {
+  dfgnn_measurement row = row_of(run, variant, ratio);
+  row.disturbed = row.samples;
+  row.noise = "others keep 1.9 of 2 cores busy";
+  return row;
+}
+
+static const char *winner_of(const dfgnn_measurement *rows, size_t count) {
+  static char name[64];
+  dfgnn_decisions *d = decide(rows, count);
+  snprintf(name, sizeof name, "%s", d->decision[0].ranked[0].variant);
+  dfgnn__decisions_free(d);
+  return name;
+}
+
+START_TEST(one_sample_never_wins_beside_more) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1),
+                              row_of(RUN_A, "lucky", .021)};
+  rows[1].samples = 1;
+  rows[1].ratio_low = rows[1].ratio_high = rows[1].ratio;
+  ck_assert_str_eq(winner_of(rows, 2), "base");
+  dfgnn_decisions *d = decide(rows, 2);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_int_eq(find(x, "lucky")->tied, 1); /* it cannot be told apart */
+  ck_assert_int_eq(find(x, "lucky")->sure, 0);
+  ck_assert_int_eq(find(x, "lucky")->noise, DFGNN_NOISE_ALONE);
+  ck_assert_double_eq(find(x, "lucky")->log_ratio, 0);
+  ck_assert_int_eq(find(x, "base")->sure, 1);
+  ck_assert(dfgnn__ranked_doubtful(x, 1));
+  ck_assert(!dfgnn__ranked_doubtful(x, 0));
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(an_interval_wider_than_the_difference_changes_nothing) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1),
+                              wide(RUN_A, "maybe", .8, 1.3)};
+  ck_assert_str_eq(winner_of(rows, 2), "base");
+  rows[1] = wide(RUN_A, "maybe", .8, 1.2);
+  ck_assert_str_eq(winner_of(rows, 2), "maybe");
+  /* A sure one that is slower than what seems fastest wins. */
+  dfgnn_measurement three[] = {row_of(RUN_A, "base", 1),
+                               wide(RUN_A, "maybe", .8, 1.3),
+                               row_of(RUN_A, "surely", .95)};
+  ck_assert_str_eq(winner_of(three, 3), "surely");
+}
+END_TEST
+
+START_TEST(a_disturbed_row_never_wins_beside_a_sure_one) {
+  dfgnn_measurement rows[] = {disturbed(RUN_A, "base", 1),
+                              disturbed(RUN_A, "x", .05)};
+  ck_assert_str_eq(winner_of(rows, 2), "base"); /* what all compare with */
+  rows[1].disturbed = rows[1].samples / 2;      /* half of them are calm */
+  ck_assert_str_eq(winner_of(rows, 2), "x");
+  rows[0].anchor = rows[1].anchor = "gone";
+  rows[0].anchor_revision = rows[1].anchor_revision = 0;
+  rows[1].disturbed = rows[1].samples;
+  ck_assert_str_eq(winner_of(rows, 2), "x"); /* nothing is sure */
+}
+END_TEST
+
+START_TEST(a_measurement_that_is_repeated_outweighs_the_noisy_one) {
+  dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1),
+                              disturbed(RUN_A, "x", .02),
+                              row_of(RUN_B, "base", 1), row_of(RUN_B, "x", 1.2),
+                              row_of(RUN_B, "x", .021)};
+  rows[4].samples = 1;
+  dfgnn_decisions *d = decide(rows, 5);
+  const dfgnn_decision *x = &d->decision[0];
+  ck_assert_str_eq(x->ranked[0].variant, "base");
+  ck_near(find(x, "x")->log_ratio, log(1.2));
+  ck_assert_int_eq(find(x, "x")->noise, DFGNN_NOISE_NONE);
+  ck_assert_int_eq(find(x, "x")->tied, 0);
+  dfgnn__decisions_free(d);
+}
+END_TEST
+
+START_TEST(where_nothing_is_sure_the_fastest_of_two_samples_wins) {
+  dfgnn_measurement rows[] = {wide(RUN_A, "a", .9, 1.5),
+                              wide(RUN_A, "b", .5, 1.5),
+                              wide(RUN_A, "c", .1, 1.5)};
+  for (int i = 0; i < 3; i++)
+    rows[i].anchor = "gone"; /* of a revision that is not a candidate */
+  rows[2].samples = 1;
+  for (int i = 0; i < 3; i++)
+    rows[i].anchor_revision = 0;
+  ck_assert_str_eq(winner_of(rows, 3), "b");
+  rows[0].samples = rows[1].samples = 1;
+  ck_assert_str_eq(winner_of(rows, 3), "c");
+}
+END_TEST
+
+START_TEST(the_noise_of_a_row_is_named) {
+  dfgnn_measurement row = row_of(RUN_A, "x", .5);
+  ck_assert_int_eq(dfgnn__row_noise(&row), DFGNN_NOISE_NONE);
+  row = wide(RUN_A, "x", .5, 1.2);
+  ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "wide");
+  row.disturbed = 26;
+  ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "disturbed");
+  row.samples = 1;
+  ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "one sample");
+  row.status = "failed";
+  ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "calm");
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("decide");
   TCase *cases = tcase_create("decide");
@@ -545,6 +663,12 @@ int main(void) {
   tcase_add_test(cases,
                  tunes_of_usual_noise_disagree_once_in_a_thousand_at_most);
   tcase_add_test(cases, disagreement_widens_a_combined_interval);
+  tcase_add_test(cases, one_sample_never_wins_beside_more);
+  tcase_add_test(cases, an_interval_wider_than_the_difference_changes_nothing);
+  tcase_add_test(cases, a_disturbed_row_never_wins_beside_a_sure_one);
+  tcase_add_test(cases, a_measurement_that_is_repeated_outweighs_the_noisy_one);
+  tcase_add_test(cases, where_nothing_is_sure_the_fastest_of_two_samples_wins);
+  tcase_add_test(cases, the_noise_of_a_row_is_named);
   suite_add_tcase(suite, cases);
   return run_tests(suite);
 }

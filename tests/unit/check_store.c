@@ -88,6 +88,8 @@ static dfgnn_measurement random_row(uint64_t *seed, char (*buffer)[256]) {
   row.ratio_low = fmax(row.ratio_low, 1e-9);
   row.ci_high_ms = fmax(row.ci_low_ms, row.ci_high_ms);
   row.ratio_high = fmax(row.ratio_low, row.ratio_high);
+  if (row.disturbed > row.samples)
+    row.disturbed = row.samples;
   return row;
 }
 

@@ -197,10 +197,16 @@ END_TEST
 START_TEST(a_newer_store_is_read_as_far_as_known_and_never_written) {
   uint64_t invalid = 0;
   make_store(5);
-  execute_raw("PRAGMA user_version = 8;"
-              "ALTER TABLE measurement ADD COLUMN energy REAL;"
-              "CREATE TABLE signature (x)");
-  ck_refused(DFGNN_STORE_WRITE, "newer version 8");
+  char sql[160], next[12], words[32];
+  snprintf(next, sizeof next, "%d", dfgnn__schemas.count + 1);
+  snprintf(words, sizeof words, "newer version %s", next);
+  snprintf(sql, sizeof sql,
+           "PRAGMA user_version = %s;"
+           "ALTER TABLE measurement ADD COLUMN energy REAL;"
+           "CREATE TABLE signature (x)",
+           next);
+  execute_raw(sql);
+  ck_refused(DFGNN_STORE_WRITE, words);
   ck_assert_uint_eq(count_rows(&invalid), 5);
   ck_assert_uint_eq(invalid, 0);
   /* A row with a field that this version does not know has another hash, and is
@@ -213,7 +219,7 @@ START_TEST(a_newer_store_is_read_as_far_as_known_and_never_written) {
   ck_both_refused("newer version");
   ck_assert_str_eq(version_after("ALTER TABLE measurement RENAME COLUMN "
                                  "median_us TO median_ms"),
-                   "8");
+                   next);
   execute_raw("DROP TABLE device; CREATE VIEW device AS SELECT * FROM graph");
   ck_both_refused("newer version");
 }
@@ -244,6 +250,11 @@ START_TEST(rows_outside_their_domain_are_skipped_and_counted) {
   BAD(ratio = -INFINITY)
   BAD(ratio_low = 2)
   BAD(samples = -1)
+  BAD(disturbed = -1)
+  BAD(disturbed = 51)
+  BAD(disturbed = INT64_MAX)
+  BAD(noise = "others\x1b[2J")
+  BAD(noise = longest)
   BAD(variant = "a\nb")
   BAD(variant = "a b")
   BAD(variant = "")
@@ -277,6 +288,11 @@ START_TEST(rows_of_wrong_types_or_with_wrong_hashes_are_skipped_and_counted) {
                                         "median_ms = x'00'",
                                         "time = 1.5",
                                         "samples = 'many'",
+                                        "disturbed = 'many'",
+                                        "disturbed = 1e300",
+                                        "noise = NULL",
+                                        "noise = x'00'",
+                                        "noise = 'loud'",
                                         "revision = 1 << 40",
                                         "variant = 5",
                                         "variant = x'78'",

@@ -208,9 +208,10 @@ static const char *version(int more) {
 }
 
 static dfgnn_schemas one_more_version(const char *upgrade) {
-  static dfgnn_schema versions[8];
+  enum { MOST = 16 };
+  static dfgnn_schema versions[MOST];
   int count = dfgnn__schemas.count;
-  ck_assert_int_lt(count, 8);
+  ck_assert_int_lt(count, MOST);
   memcpy(versions, dfgnn__schemas.version, (size_t)count * sizeof *versions);
   versions[count] = versions[count - 1];
   versions[count].sql[3] = new_pin;
@@ -373,9 +374,53 @@ START_TEST(a_store_of_version_1_is_migrated_without_losing_a_row) {
 }
 END_TEST
 
+/* SQL that makes the table of measurements one of a version before 8, by its
+ * text. */
+static const char *without_noise(const char *table) {
+  static char sql[4000];
+  snprintf(sql, sizeof sql,
+           "CREATE TEMP TABLE kept AS SELECT * FROM measurement;"
+           "ALTER TABLE kept DROP COLUMN disturbed;"
+           "ALTER TABLE kept DROP COLUMN noise;"
+           "DROP TABLE measurement; %s;"
+           "INSERT INTO measurement SELECT * FROM kept",
+           table);
+  return sql;
+}
+
+static int count_calm(void *data, const dfgnn_measurement *row) {
+  int *calm = data;
+  *calm += row->disturbed == 0 && !*row->noise;
+  return 0;
+}
+
+START_TEST(a_store_of_version_7_knows_of_no_noise) {
+  char sql[4200];
+  int calm = 0;
+  uint64_t invalid = 0;
+  make_store(4);
+  snprintf(sql, sizeof sql, "%s; PRAGMA user_version = 7",
+           without_noise(dfgnn__schemas.version[7 - 1].sql[2]));
+  execute_raw(sql);
+  ck_assert_uint_eq(count_rows(&invalid), 4); /* migrated in memory */
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  row.time = 1;
+  ck_assert_int_eq(record(store, &row), 0); /* it is there, by its hash */
+  row.disturbed = 3;
+  row.noise = "others keep 1.9 of 2 cores busy";
+  ck_assert_int_eq(record(store, &row), 1);
+  ck_ok(dfgnn__store_each(store, &invalid, NULL, count_calm, &calm));
+  dfgnn__store_close(store);
+  ck_assert_str_eq(version_after(""), version(0));
+  ck_assert_int_eq(calm, 4);
+  ck_assert_uint_eq(invalid, 0);
+}
+END_TEST
+
 /* Versions 3 to 6 had queries and keys that are normalised inside. */
 START_TEST(rows_of_problems_that_are_gone_are_left_behind) {
-  enum { PROBLEM = 4, MOST = 4000 };
+  enum { MEASUREMENT = 2, PROBLEM = 4, MOST = 8000 };
   char sql[MOST];
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
   make_store(3);
@@ -389,8 +434,9 @@ START_TEST(rows_of_problems_that_are_gone_are_left_behind) {
            "INSERT INTO problem SELECT hash, op, pass, dtype, math, layout,"
            "  index_type, heads, dim, deterministic, weights, bias, dropout,"
            "  edge_dim, edge_use, heads = 77, message FROM saved;"
-           "PRAGMA user_version = 6",
-           dfgnn__schemas.version[6 - 1].sql[PROBLEM]);
+           "%s; PRAGMA user_version = 6",
+           dfgnn__schemas.version[6 - 1].sql[PROBLEM],
+           without_noise(dfgnn__schemas.version[6 - 1].sql[MEASUREMENT]));
   execute_raw(sql);
   ck_assert_uint_eq(count_rows(NULL), 3);
   dfgnn__store_close(open_store(DFGNN_STORE_WRITE));
@@ -456,6 +502,7 @@ static void add(TCase *cases) {
                  a_store_of_version_1_is_read_where_nothing_can_be_written);
   tcase_add_test(cases, a_store_of_version_1_is_migrated_without_losing_a_row);
   tcase_add_test(cases, rows_of_problems_that_are_gone_are_left_behind);
+  tcase_add_test(cases, a_store_of_version_7_knows_of_no_noise);
   tcase_add_test(cases, an_old_store_merges_into_a_new_one_as_the_same_rows);
   tcase_add_test(cases, a_migration_that_fails_changes_nothing);
   tcase_add_test(cases, processes_that_migrate_at_once_migrate_once);

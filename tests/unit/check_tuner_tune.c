@@ -91,6 +91,7 @@ static const dfgnn_family fakes[] = {FAKE("fake", RIGHT, 4, 400, 250, 300, 500),
                                      FAKE("fake-over", OVERWRITES, 1, 50),
                                      FAKE("fake-slow", RIGHT, 1, 120000),
                                      FAKE("fake-deaf", DEAF, 1, 50),
+                                     FAKE("fake-serial", RIGHT, 1, 620),
                                      DFGNN_FAMILIES_END};
 
 static dfgnn_family picky[] = {FAKE("fake-picky", RIGHT, 2, 20, 30),
@@ -109,6 +110,7 @@ static dfgnn_family picky[] = {FAKE("fake-picky", RIGHT, 2, 20, 30),
 #define FAKE_OVER NAME("fake-over", "50")
 #define FAKE_SLOW NAME("fake-slow", "120000")
 #define FAKE_DEAF NAME("fake-deaf", "50")
+#define FAKE_SERIAL NAME("fake-serial", "620")
 #define PICKY_20 NAME("fake-picky", "20")
 #define PICKY_30 NAME("fake-picky", "30")
 
@@ -120,6 +122,24 @@ static dfgnn_problem problem;
 static dfgnn_tune_options options;
 static dfgnn_tune_report report;
 
+/* The scripted device: others use it while it is loud, and then launches of
+ * FAKE_400 and FAKE_500, which stand for two threads, take 30 times as long. */
+static int loud;
+static double load_clock, load_others, load_ends;
+
+static void scripted_load(dfgnn_device *device, dfgnn_load *load) {
+  (void)device;
+  load_clock += 0.1;
+  loud &= load_clock < load_ends;
+  load_others += loud ? 0.19 : 0;
+  *load = dfgnn__load_unknown();
+  load->at = load_clock;
+  load->cores = 2;
+  load->average = 9.1;
+  load->own = 0;
+  load->busy = load_others;
+}
+
 /* Sleeps a little, so that a budget means something. */
 static dfgnn_status scripted_time(dfgnn_device *device, dfgnn_sample *sample,
                                   dfgnn_timed_function f, void *data,
@@ -129,6 +149,12 @@ static dfgnn_status scripted_time(dfgnn_device *device, dfgnn_sample *sample,
   double noise = (double)(dfgnn__mix(noise_state++) >> 11) / (1ull << 53);
   usleep(500);
   sample->ms = 1e-3 * last_us * (0.99 + 0.02 * noise);
+  sample->waited = 0;
+  if (loud && (last_us == 400 || last_us == 500)) {
+    sample->ms *= 30;
+    sample->waited = 0.45;
+    sample->tainted = 1;
+  }
   return status;
 }
 
@@ -141,6 +167,7 @@ static void open_context(const char *store) {
   ctx = cpu_context(store);
   scripted = *ctx->backend;
   scripted.time = scripted_time;
+  scripted.load = scripted_load;
   ctx->backend = &scripted;
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch != fake_launch;
@@ -153,6 +180,8 @@ static void close_context(void) {
 }
 
 static void set_up(void) {
+  loud = 0;
+  load_ends = INFINITY;
   snprintf(path, sizeof path, "/tmp/dfgnn-check-tune-%d.db", (int)getpid());
   unlink(path);
   csr = ring(20, degree);
@@ -184,7 +213,8 @@ static dfgnn_status tune(const char *const *names) {
 typedef struct found {
   const char *variant;
   int rows;
-  char status[16], reason[256], anchor[160], tool[64], job[64];
+  char status[16], reason[256], anchor[160], tool[64], job[64], noise[160];
+  int64_t disturbed;
   double median_ms, ratio, ratio_low, ratio_high;
   int64_t samples;
   int revision;
@@ -205,6 +235,8 @@ static int visit(void *data, const dfgnn_measurement *row) {
   f->ratio_low = row->ratio_low;
   f->ratio_high = row->ratio_high;
   f->samples = row->samples;
+  f->disturbed = row->disturbed;
+  snprintf(f->noise, sizeof f->noise, "%s", row->noise);
   f->revision = row->revision;
   return 0;
 }
@@ -548,6 +580,75 @@ START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
 }
 END_TEST
 
+/* ---- loads --------------------------------------------------------------- */
+
+/* The time of a call by the script of a quiet device. */
+static double quiet_us(const char *variant) {
+  const char *us = strstr(variant, "us=");
+  ck_assert_ptr_nonnull(us);
+  return atof(us + 3);
+}
+
+START_TEST(a_load_is_warned_of_once_and_marked) {
+  loud = 1;
+  warnings = 0;
+  ctx->log = count_warning;
+  ctx->log_level = DFGNN_LOG_WARN;
+  options.budget_s = 1;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_500)));
+  problem.dim = 6;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_500)));
+  ck_assert_int_eq(warnings, 1);
+  ck_assert_ptr_nonnull(strstr(
+      warning, "2 cores, load 9.1: others keep 1.9 of 2 cores busy: times will "
+               "be noisy"));
+  found f = stored(FAKE_500);
+  ck_assert_int_eq(f.disturbed, f.samples);
+  ck_assert_str_eq(f.noise, "threads waited for a processor 45 % of the time");
+  ck_assert_double_ge(f.ratio_high / f.ratio_low, 1);
+}
+END_TEST
+
+/* The rule's choice has two threads, which the load slows; one thread looks ten
+ * times as fast beside it, and is slower in truth. */
+START_TEST(a_load_never_makes_a_choice_worse_than_the_rules) {
+  loud = 1;
+  options.budget_s = 1;
+  options.seed = 7;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_SERIAL)));
+  ck_assert_str_eq(report.anchor, FAKE_400);
+  ck_assert_double_le(quiet_us(report.variant), 1.1 * quiet_us(FAKE_400));
+  ck_assert_int_eq(report.separated, 0);
+  found f = stored(FAKE_SERIAL);
+  ck_assert_int_gt(f.disturbed, f.samples / 2);
+  ck_exact(FAKE_400);
+
+  /* Later it is quiet: what is noisy is measured again, once. */
+  loud = 0;
+  options.remeasure = DFGNN_REMEASURE_NOISY;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_SERIAL)));
+  ck_assert_int_eq(report.measured, 2);
+  ck_assert_str_eq(report.variant, FAKE_400);
+  ck_assert_int_eq(report.separated, 1);
+  ck_assert_int_eq(stored(FAKE_SERIAL).rows, 2);
+  ck_ok(tune(NAMES(FAKE_400, FAKE_SERIAL)));
+  ck_assert_int_eq(report.measured, 0);
+  ck_assert_int_eq(stored(FAKE_SERIAL).rows, 2);
+}
+END_TEST
+
+START_TEST(a_short_load_is_waited_for) {
+  loud = 1;
+  options.budget_s = 5;
+  load_ends = load_clock + 0.8;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_500)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_assert_int_eq(loud, 0);
+  ck_assert_int_eq(stored(FAKE_500).disturbed, 0);
+  ck_assert_int_eq(stored(FAKE_250).disturbed, 0);
+}
+END_TEST
+
 static int calls;
 static double last;
 static void progress(void *data, double done, const char *message) {
@@ -684,6 +785,9 @@ int main(void) {
   tcase_add_test(all, the_budget_is_kept);
   tcase_add_test(all,
                  without_a_store_to_write_measurements_answer_in_their_context);
+  tcase_add_test(all, a_load_is_warned_of_once_and_marked);
+  tcase_add_test(all, a_load_never_makes_a_choice_worse_than_the_rules);
+  tcase_add_test(all, a_short_load_is_waited_for);
   tcase_add_test(all, progress_rises_to_one);
   tcase_add_test(all, effort_measure_tunes_a_miss_once);
   tcase_add_test(all, tuning_during_a_capture_is_refused);

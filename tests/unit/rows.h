@@ -63,6 +63,7 @@ static inline dfgnn_measurement row_of(const char *run, const char *variant,
   row.ratio_high = 1.005 * ratio;
   row.samples = 50;
   row.rel_error = 1e-6;
+  row.noise = "";
   return row;
 }
 
