@@ -11,8 +11,7 @@
 #define MOST_WAIT_S 10.0  /* without a budget */
 #define MOST_WAITED 0.1   /* of their time, by threads of a calm sample */
 #define LEAST_CLOCK 0.93  /* of the fastest, of a calm sample */
-#define CLOCK_MEMORY 0.02 /* by which a sample lowers what counts as fastest   \
-                           */
+#define CLOCK_MEMORY 0.02 /* a sample's share in what counts as fastest */
 
 static void pause_now(void *data, double seconds) {
   const struct timespec t = {(time_t)seconds,
