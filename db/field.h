@@ -42,19 +42,6 @@ typedef enum dfgnn_field_key {
   DFGNN_KEY_WORD    /* has to match up to its first comma */
 } dfgnn_field_key;
 
-/* The enumeration that a name or number of the problem belongs to. */
-typedef enum dfgnn_field_names {
-  DFGNN_NAMES_NONE,
-  DFGNN_NAMES_OP,
-  DFGNN_NAMES_PASS,
-  DFGNN_NAMES_DTYPE,
-  DFGNN_NAMES_MATH,
-  DFGNN_NAMES_LAYOUT,
-  DFGNN_NAMES_EDGE_USE,
-  DFGNN_NAMES_MESSAGE,
-  DFGNN_NAMES_COUNT
-} dfgnn_field_names;
-
 typedef struct dfgnn_field {
   const char *name; /* column */
   const char *json; /* key in JSON; NULL: name */
@@ -66,10 +53,10 @@ typedef struct dfgnn_field {
   const char *const *choice; /* the allowed names, then NULL; NULL: any */
   dfgnn_field_key key;
   size_t in_problem; /* offset in dfgnn_problem; 0: it has no such member */
-  dfgnn_field_names names; /* the member's, if it is an enumerator */
-  int added;               /* version of the schema that added it; 0: the first.
-                            * Its default is 0, which neither the hash nor the
-                            * export mentions. */
+  dfgnn_names names; /* the member's, if it is an enumerator */
+  int added;         /* version of the schema that added it; 0: the first.
+                      * Its default is 0, which neither the hash nor the
+                      * export mentions. */
 } dfgnn_field;
 
 typedef struct dfgnn_fields {

@@ -62,7 +62,7 @@ int main(void) {
   dfgnn_args args = DFGNN_ARGS_INIT;
   args.query = args.key = args.value = x;
   args.out = out;
-  if (dfgnn_context_create(&ctx, NULL) || dfgnn_graph_create(&graph, ctx, &csr))
+  if (dfgnn_context_create(&ctx, NULL) || dfgnn_graph_create_csr(&graph, ctx, &csr, NULL))
     return EXIT_FAILURE;
   (void)x, (void)out, (void)grad_out, (void)grad_x, (void)a, (void)b, (void)arg;
   (void)rows, (void)workspace, (void)stream, (void)args;

@@ -35,13 +35,13 @@ static const char *folder; /* DFGNN_KERNEL_SOURCE */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int unpacked;
 
-/* The C library's headers, as device code knows them, and the public header. */
+/* The C library's headers, as device code knows them, and the public types. */
 static const struct {
   const char *name, *file;
 } elsewhere[] = {
     {"stdint.h", "engine/device/stdint.h"},
     {"stddef.h", "engine/device/stddef.h"},
-    {"dfgnn.h", "include/dfgnn.h"},
+    {"dfgnn_types.h", "include/dfgnn_types.h"},
 };
 
 static dfgnn_status add_file(const char *name, size_t length, const char *text,

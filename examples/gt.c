@@ -6,6 +6,7 @@
  * It runs on the CPU, so that its tensors are plain arrays; a program on a GPU
  * passes device pointers and its stream instead. */
 #include <dfgnn.h>
+#include <dfgnn_graph.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ int main(int argc, char **argv) {
 
   TRY(dfgnn_csr_read(&csr, argv[1]));
   TRY(dfgnn_context_create(&ctx, &options));
-  TRY(dfgnn_graph_create(&graph, ctx, csr));
+  TRY(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   TRY(dfgnn_plan_create(&plan, ctx, graph, &problem));
 
   float *out = random_matrix(csr->destinations, problem.dim);
@@ -56,7 +57,8 @@ int main(int argc, char **argv) {
   printf("%s: %lld nodes, %lld edges\n", argv[1], (long long)csr->destinations,
          (long long)csr->edges);
   printf("variant: %s\n", dfgnn_plan_variant(plan));
-  printf("chosen by: %s\n", dfgnn_source_name(dfgnn_plan_source(plan)));
+  printf("chosen by: %s\n",
+         dfgnn_name(DFGNN_NAMES_SOURCE, dfgnn_plan_source(plan)));
   if (csr->destinations)
     printf("out[0][0] = %g\n", (double)out[0]);
 

@@ -6,6 +6,7 @@
  * The loss is half the squared distance of out from a target, so that its
  * gradient is out - target.  Forward keeps out and lse, nothing by edges. */
 #include <dfgnn.h>
+#include <dfgnn_graph.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,7 +55,7 @@ int main(int argc, char **argv) {
   backward.pass = DFGNN_PASS_BACKWARD;
   TRY(dfgnn_csr_read(&csr, argv[1]));
   TRY(dfgnn_context_create(&ctx, &options));
-  TRY(dfgnn_graph_create(&graph, ctx, csr));
+  TRY(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
 
   int64_t rows = csr->destinations, numbers = rows * forward.dim;
   int64_t sizes[INPUTS] = {numbers, csr->sources * forward.dim,

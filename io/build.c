@@ -5,6 +5,7 @@
 #endif
 #include "io/build.h"
 #include "base/error.h"
+#include "dfgnn_graph.h"
 
 #include <stdlib.h>
 #include <string.h>

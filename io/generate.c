@@ -5,6 +5,7 @@
 #endif
 #include "base/error.h"
 #include "base/fork.h"
+#include "dfgnn_graph.h"
 #include "io/generators.h"
 #include "io/io.h"
 

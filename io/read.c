@@ -4,6 +4,7 @@
 #endif
 #include "base/error.h"
 #include "base/fork.h"
+#include "dfgnn_graph.h"
 #include "io/formats.h"
 #include "io/input.h"
 #include "io/io.h"

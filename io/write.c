@@ -1,5 +1,6 @@
 /* write.c - dfgnn_csr_write: writes the format that a file's name asks for */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/formats.h"
 #include "io/io.h"
 #include "io/output.h"

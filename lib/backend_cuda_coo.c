@@ -139,10 +139,10 @@ static dfgnn_status find_out(edge_list *l) {
       l->device, &l->queue, &l->counts, l->found,
       l->analyzed ? sizeof l->counts : sizeof l->counts.list);
   if (!status && found->bad_dst)
-    status =
-        refuse_edge(l, "dst", l->dst, ~found->bad_dst, l->coo->destinations);
+    status = refuse_edge(l, "destination", l->dst, ~found->bad_dst,
+                         l->coo->destinations);
   else if (!status && found->bad_src)
-    status = refuse_edge(l, "src", l->src, ~found->bad_src, l->coo->sources);
+    status = refuse_edge(l, "source", l->src, ~found->bad_src, l->coo->sources);
   return status;
 }
 
@@ -259,8 +259,8 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
   edge_list l = {.device = device,
                  .coo = coo,
                  .queue = {.engine = device->engine, .stream = stream},
-                 .dst = coo->dst,
-                 .src = coo->src,
+                 .dst = coo->destination,
+                 .src = coo->source,
                  .wide = coo->index_type == DFGNN_INDEX_I64,
                  .loops = dfgnn__coo_loops(coo),
                  .graphs = coo->graph_ptr ? coo->graphs : 0};

@@ -39,7 +39,8 @@ static const char *heads_of(const dfgnn_problem *p) {
 void dfgnn__cell(char name[DFGNN_CELL_SIZE], const dfgnn_problem *p) {
   const int copies = p->message == DFGNN_MESSAGE_COPY;
   snprintf(name, DFGNN_CELL_SIZE, "%s %s%s%s%s%s, %zu bits",
-           dfgnn_op_name(dfgnn__measured_op(p->op)), dfgnn_pass_name(p->pass),
-           copies ? "" : ", ", copies ? "" : dfgnn_message_name(p->message),
+           dfgnn_name(DFGNN_NAMES_OP, dfgnn__measured_op(p->op)),
+           dfgnn_name(DFGNN_NAMES_PASS, p->pass), copies ? "" : ", ",
+           copies ? "" : dfgnn_name(DFGNN_NAMES_MESSAGE, p->message),
            edges_of(p), heads_of(p), 8 * dfgnn_dtype_size(p->dtype));
 }

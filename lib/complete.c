@@ -58,7 +58,8 @@ static dfgnn_status check_tensors(dfgnn_args *complete,
     if (!*pointer && !optional)
       return dfgnn__fail(
           DFGNN_ERROR_INVALID, "args.%s is NULL; operator %s, %s%s, needs it",
-          t->name, op->name, dfgnn_pass_name(op->pass), asked_for(t->flag));
+          t->name, op->name, dfgnn_name(DFGNN_NAMES_PASS, op->pass),
+          asked_for(t->flag));
   }
   if (gradients && !wanted)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
@@ -70,6 +71,7 @@ static dfgnn_status check_tensors(dfgnn_args *complete,
 dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
                                   const dfgnn_problem *problem) {
   memset(complete, 0, sizeof *complete);
+  complete->old_scale = 1; /* a header that lacks the member */
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR_GREW("args", dfgnn_args, "DFGNN_ARGS_INIT", bias);
   dfgnn_status status = dfgnn__take(complete, args, &kind);
@@ -77,7 +79,8 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
     status = check_tensors(complete, problem);
   if (status)
     return status;
-  if (complete->scale == 0)
+  if (complete->scale == DFGNN_SCALE_DEFAULT ||
+      (complete->old_scale && complete->scale == 0))
     complete->scale = 1 / sqrt((double)problem->dim);
   if (!problem->dropout)
     complete->dropout = 0;
@@ -91,13 +94,13 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
 /* Does the operator have these edge features and messages, and may they be
  * combined? */
 static dfgnn_status check_edges(const dfgnn_problem *p) {
-  const char *name = dfgnn_op_name(p->op), *wrong = NULL;
+  const char *name = dfgnn_name(DFGNN_NAMES_OP, p->op), *wrong = NULL;
   int sums = DFGNN_OPS_MESSAGE >> p->op & 1;
   if (p->message && !sums)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.message is %s, which operator %s does not "
                        "have%s",
-                       dfgnn_message_name(p->message), name,
+                       dfgnn_name(DFGNN_NAMES_MESSAGE, p->message), name,
                        DFGNN_OPS_REDUCE >> p->op & 1
                            ? "; out_std of reduce-pna is their deviation"
                            : "");
@@ -105,7 +108,7 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.edge_use is %s, which is for operator gt with "
                        "edge features; found operator %s, edge_dim %lld",
-                       dfgnn_edge_use_name(p->edge_use), name,
+                       dfgnn_name(DFGNN_NAMES_EDGE_USE, p->edge_use), name,
                        (long long)p->edge_dim);
   if (p->message == DFGNN_MESSAGE_RELU && !p->edge_dim)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
@@ -203,7 +206,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                        complete->bias      ? "bias"
                        : complete->dropout ? "dropout"
                                            : "weights",
-                       dfgnn_op_name(problem->op));
+                       dfgnn_name(DFGNN_NAMES_OP, problem->op));
   if (complete->weights && problem->pass == DFGNN_PASS_BACKWARD)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.weights is set; the backward pass writes no "
@@ -213,7 +216,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.accumulate is set, which is for the backward "
                        "pass of attention; found operator %s, pass %s",
-                       dfgnn_op_name(problem->op),
-                       dfgnn_pass_name(problem->pass));
+                       dfgnn_name(DFGNN_NAMES_OP, problem->op),
+                       dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
   return check_edges(complete);
 }

@@ -34,7 +34,8 @@ static dfgnn_status read_environment(dfgnn_context *ctx,
   ctx->effort = options->effort;
   if (ctx->effort == DFGNN_EFFORT_DEFAULT) {
     ctx->effort = DFGNN_EFFORT_ESTIMATE;
-    if (effort && (status = dfgnn_effort_parse(&ctx->effort, effort)))
+    if (effort &&
+        (status = dfgnn_parse((int *)&ctx->effort, DFGNN_NAMES_EFFORT, effort)))
       return dfgnn__fail_prefix(status, "DFGNN_EFFORT: ");
   }
   ctx->paper_capacity = options->paper_capacity;

@@ -14,10 +14,10 @@ static dfgnn_status check_coo(const dfgnn_coo *coo) {
       return dfgnn__fail(DFGNN_ERROR_INVALID, "coo.%s is %lld, expected 0..%s",
                          names[i], (long long)extents[i],
                          i < 2 ? "2147483647" : "2^63 - 1");
-  if (coo->edges && (!coo->dst || !coo->src))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "coo.%s is NULL, but coo.edges is %lld",
-                       coo->dst ? "src" : "dst", (long long)coo->edges);
+  if (coo->edges && (!coo->destination || !coo->source))
+    return dfgnn__fail(
+        DFGNN_ERROR_INVALID, "coo.%s is NULL, but coo.edges is %lld",
+        coo->destination ? "source" : "destination", (long long)coo->edges);
   if ((unsigned)coo->index_type > DFGNN_INDEX_I64)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "coo.index_type is out of range");
   if (coo->graphs < 0 || (coo->graph_ptr && !coo->graphs))
@@ -58,7 +58,7 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
   csr.graph_ptr = coo->graph_ptr;
   csr.family = coo->family;
   csr.name = coo->name;
-  status = dfgnn__graph_make(graph, ctx, &csr, &sorted);
+  status = dfgnn__graph_make(graph, ctx, &csr, stream, &sorted);
   if (status) {
     ctx->backend->release(ctx->device, sorted.offsets);
     ctx->backend->release(ctx->device, sorted.indices);

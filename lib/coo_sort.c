@@ -11,27 +11,29 @@ static int64_t node_at(const dfgnn_coo *coo, const void *array, int64_t e) {
 }
 
 static dfgnn_status refuse(const dfgnn_coo *coo, int64_t e, int dst) {
-  return dfgnn__fail(DFGNN_ERROR_INVALID,
-                     "%s[%lld] = %lld is out of range, expected 0..%lld",
-                     dst ? "dst" : "src", (long long)e,
-                     (long long)node_at(coo, dst ? coo->dst : coo->src, e),
-                     (long long)(dst ? coo->destinations : coo->sources) - 1);
+  return dfgnn__fail(
+      DFGNN_ERROR_INVALID, "%s[%lld] = %lld is out of range, expected 0..%lld",
+      dst ? "destination" : "source", (long long)e,
+      (long long)node_at(coo, dst ? coo->destination : coo->source, e),
+      (long long)(dst ? coo->destinations : coo->sources) - 1);
 }
 
 static dfgnn_status check_edges(const dfgnn_coo *coo, int *unsorted) {
   int64_t previous = 0;
   *unsorted = 0;
   for (int64_t e = 0; e < coo->edges; e++) {
-    int64_t i = node_at(coo, coo->dst, e), j = node_at(coo, coo->src, e);
+    int64_t i = node_at(coo, coo->destination, e),
+            j = node_at(coo, coo->source, e);
     if (i < 0 || i >= coo->destinations)
       return refuse(coo, e, 1);
     if (j < 0 || j >= coo->sources)
       return refuse(coo, e, 0);
     if (i < previous && coo->sorted)
-      return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "dst[%lld] = %lld comes after %lld, but the list was "
-                         "said to be sorted",
-                         (long long)e, (long long)i, (long long)previous);
+      return dfgnn__fail(
+          DFGNN_ERROR_INVALID,
+          "destination[%lld] = %lld comes after %lld, but the list was "
+          "said to be sorted",
+          (long long)e, (long long)i, (long long)previous);
     *unsorted |= i < previous;
     previous = i;
   }
@@ -47,7 +49,7 @@ static void set_wide(void *array, int wide, int64_t k, int64_t x) {
 
 static int left_out(const dfgnn_coo *coo, int64_t e) {
   return coo->self_loops &&
-         node_at(coo, coo->dst, e) == node_at(coo, coo->src, e);
+         node_at(coo, coo->destination, e) == node_at(coo, coo->source, e);
 }
 
 /* next[i + 1] becomes the end of row i; returns the largest degree. */
@@ -55,7 +57,7 @@ static int64_t count_rows(int64_t *next, const dfgnn_coo *coo, int64_t loops) {
   int64_t most = 0;
   for (int64_t e = 0; e < coo->edges; e++)
     if (!left_out(coo, e))
-      next[node_at(coo, coo->dst, e) + 1]++;
+      next[node_at(coo, coo->destination, e) + 1]++;
   for (int64_t i = 0; i < coo->destinations; i++) {
     next[i + 1] += i < loops;
     most = next[i + 1] > most ? next[i + 1] : most;
@@ -65,9 +67,9 @@ static int64_t count_rows(int64_t *next, const dfgnn_coo *coo, int64_t loops) {
 }
 
 static void narrow_sources(int32_t *to, const dfgnn_coo *coo) {
-  const int64_t *from = coo->src;
+  const int64_t *from = coo->source;
   if (coo->index_type == DFGNN_INDEX_I32)
-    memmove(to, coo->edges ? coo->src : to, (size_t)coo->edges * sizeof *to);
+    memmove(to, coo->edges ? coo->source : to, (size_t)coo->edges * sizeof *to);
   else
     for (int64_t e = 0; e < coo->edges; e++)
       to[e] = (int32_t)from[e];
@@ -122,9 +124,9 @@ dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
     const int64_t loop = e - coo->edges;
     if (loop < 0 && left_out(coo, e))
       continue;
-    int64_t k = next[loop < 0 ? node_at(coo, coo->dst, e) : loop]++;
+    int64_t k = next[loop < 0 ? node_at(coo, coo->destination, e) : loop]++;
     ((int32_t *)sorted->indices)[k] =
-        (int32_t)(loop < 0 ? node_at(coo, coo->src, e) : loop);
+        (int32_t)(loop < 0 ? node_at(coo, coo->source, e) : loop);
     set_wide(sorted->order, wide, k, e);
   }
 out:

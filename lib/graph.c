@@ -104,7 +104,7 @@ dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
 }
 
 dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
-                               const dfgnn_csr *csr,
+                               const dfgnn_csr *csr, void *stream,
                                const dfgnn_sorted_edges *sorted) {
   const void *indices = NULL;
   dfgnn_graph *g;
@@ -118,7 +118,7 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
   const size_t offsets =
       ((size_t)csr->destinations + 1) * (g->matrix.offsets64 ? 8 : 4);
   if (!sorted && csr->on_device && ctx->backend->follow)
-    status = ctx->backend->follow(ctx->device, csr->stream);
+    status = ctx->backend->follow(ctx->device, stream);
   if (!status)
     status = dfgnn__graph_place(&g->matrix.offsets, &g->owned_offsets, g,
                                 csr->offsets, offsets, csr->on_device);
@@ -138,8 +138,8 @@ out:
   return status;
 }
 
-dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
-                                const dfgnn_csr *csr) {
+dfgnn_status dfgnn_graph_create_csr(dfgnn_graph **graph, dfgnn_context *ctx,
+                                    const dfgnn_csr *csr, void *stream) {
   if (!graph)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
   dfgnn_status status = dfgnn__check_context(ctx);
@@ -148,7 +148,7 @@ dfgnn_status dfgnn_graph_create(dfgnn_graph **graph, dfgnn_context *ctx,
     status = dfgnn__take(&whole, csr, &dfgnn__csr_kind);
   if (!status)
     status = check_csr(&whole);
-  return status ? status : dfgnn__graph_make(graph, ctx, &whole, NULL);
+  return status ? status : dfgnn__graph_make(graph, ctx, &whole, stream, NULL);
 }
 
 /* How memory is given back: in the order of a stream, or at once. */

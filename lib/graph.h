@@ -45,10 +45,10 @@ struct dfgnn_graph {
   struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: not reordered */
 };
 
-/* dfgnn_graph_create with a csr that was checked.  sorted, if not NULL: csr was
- * made of an edge list, and the graph takes its arrays on success. */
+/* dfgnn_graph_create_csr with a csr that was checked.  sorted, if not NULL: csr
+ * was made of an edge list, and the graph takes its arrays on success. */
 dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
-                               const dfgnn_csr *csr,
+                               const dfgnn_csr *csr, void *stream,
                                const dfgnn_sorted_edges *sorted);
 
 /* A graph with its locks and names, and nothing else yet.  If it fails *graph

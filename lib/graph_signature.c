@@ -4,6 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 

@@ -18,46 +18,6 @@ _Static_assert(sizeof(dfgnn_op) == sizeof(int) &&
                    sizeof(dfgnn_message) == sizeof(int),
                "enumerations are not of the size of int");
 
-#define ENUMERATION(kind)                                                      \
-  static const char *kind##_name(int x) {                                      \
-    return dfgnn_##kind##_name((dfgnn_##kind)x);                               \
-  }                                                                            \
-  static dfgnn_status kind##_parse(int *x, const char *name) {                 \
-    dfgnn_##kind found = (dfgnn_##kind)0;                                      \
-    dfgnn_status status = dfgnn_##kind##_parse(&found, name);                  \
-    *x = (int)found;                                                           \
-    return status;                                                             \
-  }
-ENUMERATION(op)
-ENUMERATION(pass)
-ENUMERATION(dtype)
-ENUMERATION(math)
-ENUMERATION(layout)
-ENUMERATION(edge_use)
-ENUMERATION(message)
-
-static const struct enumeration {
-  const char *(*name)(int x);
-  dfgnn_status (*parse)(int *x, const char *name);
-} enumerations[DFGNN_NAMES_COUNT] = {
-    [DFGNN_NAMES_OP] = {.name = op_name, .parse = op_parse},
-    [DFGNN_NAMES_PASS] = {.name = pass_name, .parse = pass_parse},
-    [DFGNN_NAMES_DTYPE] = {.name = dtype_name, .parse = dtype_parse},
-    [DFGNN_NAMES_MATH] = {.name = math_name, .parse = math_parse},
-    [DFGNN_NAMES_LAYOUT] = {.name = layout_name, .parse = layout_parse},
-    [DFGNN_NAMES_EDGE_USE] = {.name = edge_use_name, .parse = edge_use_parse},
-    [DFGNN_NAMES_MESSAGE] = {.name = message_name, .parse = message_parse},
-};
-
-const char *dfgnn__enumeration_name(dfgnn_field_names names, int value) {
-  return enumerations[names].name(value);
-}
-
-dfgnn_status dfgnn__enumeration_parse(int *value, dfgnn_field_names names,
-                                      const char *name) {
-  return enumerations[names].parse(value, name);
-}
-
 static const dfgnn_fields *problem_fields(void) {
   return &dfgnn__fields[DFGNN_GROUP_PROBLEM];
 }
@@ -72,8 +32,7 @@ void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
     if (!field->in_problem)
       continue;
     if (field->kind == DFGNN_FIELD_NAME)
-      *(const char **)slot =
-          enumerations[field->names].name(*(const int *)member);
+      *(const char **)slot = dfgnn_name(field->names, *(const int *)member);
     else if (field->kind == DFGNN_FIELD_INT)
       *(int *)slot = *(const int *)member;
     else
@@ -99,8 +58,7 @@ dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
     if (!field->in_problem)
       continue;
     if (field->kind == DFGNN_FIELD_NAME)
-      status =
-          enumerations[field->names].parse(member, *(const char *const *)value);
+      status = dfgnn_parse(member, field->names, *(const char *const *)value);
     else if (field->kind == DFGNN_FIELD_INT)
       *(int *)member = *(const int *)value;
     else
@@ -196,7 +154,7 @@ void dfgnn__key_difference(char *text, size_t size,
              *(const char *const *)x);
     else if (field->kind == DFGNN_FIELD_INT)
       append(text, size, "%swith %s %s", comma, field->word,
-             enumerations[field->names].name(*(const int *)x));
+             dfgnn_name(field->names, *(const int *)x));
     else {
       append(text, size, "%s", comma);
       append_count(text, size, "with ", *(const int64_t *)x, field->word);
@@ -222,7 +180,7 @@ void dfgnn__key_extras(char *text, size_t size, const dfgnn_problem *problem) {
       append(text, size, "%s%s", joint, field->word);
       if (field->names)
         append(text, size, " %s",
-               enumerations[field->names].name(*(const int *)value));
+               dfgnn_name(field->names, *(const int *)value));
     }
   }
 }
@@ -231,7 +189,9 @@ void dfgnn__key_text(char *text, size_t size, const dfgnn_problem *problem) {
   char extras[160];
   dfgnn__key_extras(extras, sizeof extras, problem);
   snprintf(text, size, "%s %s, %lld heads of %lld, %s%s%s",
-           dfgnn_op_name(problem->op), dfgnn_pass_name(problem->pass),
+           dfgnn_name(DFGNN_NAMES_OP, problem->op),
+           dfgnn_name(DFGNN_NAMES_PASS, problem->pass),
            (long long)problem->heads, (long long)problem->dim,
-           dfgnn_dtype_name(problem->dtype), *extras ? "," : "", extras);
+           dfgnn_name(DFGNN_NAMES_DTYPE, problem->dtype), *extras ? "," : "",
+           extras);
 }

@@ -41,10 +41,4 @@ void dfgnn__key_extras(char *text, size_t size, const dfgnn_problem *problem);
 uint64_t dfgnn__fold(uint64_t h, uint64_t x);
 uint64_t dfgnn__fold_text(uint64_t h, const char *text);
 
-/* The name of a value of an enumeration of the problem; NULL past the last. */
-const char *dfgnn__enumeration_name(dfgnn_field_names names, int value);
-/* Finds the value that is named; the error lists the names. */
-dfgnn_status dfgnn__enumeration_parse(int *value, dfgnn_field_names names,
-                                      const char *name);
-
 #endif

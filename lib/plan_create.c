@@ -33,8 +33,8 @@ static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
     problem->deterministic = !!ctx->force_deterministic;
   if (!dfgnn__operator(problem->op, problem->pass))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                       dfgnn_op_name(problem->op),
-                       dfgnn_pass_name(problem->pass));
+                       dfgnn_name(DFGNN_NAMES_OP, problem->op),
+                       dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
   return DFGNN_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
+#include "dfgnn_tune.h"
 #include "kernels/families.def"
 #undef DFGNN_KERNEL
 

@@ -41,10 +41,11 @@ static dfgnn_status upload(void **memory, size_t *bytes, dfgnn_context *ctx,
   return status;
 }
 
-/* Makes *host csr with its arrays in host memory; the caller frees the copies
- * of arrays that are on a device. */
+/* Makes *host csr with its arrays in host memory, when the work that is on the
+ * stream has run; the caller frees the copies of arrays that are on a device.
+ */
 static dfgnn_status fetch(dfgnn_csr *host, void *copies[2], dfgnn_context *ctx,
-                          const dfgnn_csr *csr) {
+                          const dfgnn_csr *csr, void *stream) {
   dfgnn_csr whole = DFGNN_CSR_INIT;
   dfgnn_status status = dfgnn__take(&whole, csr, &dfgnn__csr_kind);
   if (status)
@@ -61,6 +62,9 @@ static dfgnn_status fetch(dfgnn_csr *host, void *copies[2], dfgnn_context *ctx,
                          (csr->offset_type == DFGNN_INDEX_I64 ? 8 : 4),
                      (size_t)csr->edges *
                          (csr->index_type == DFGNN_INDEX_I64 ? 8 : 4)};
+  if (ctx->backend->follow &&
+      (status = ctx->backend->follow(ctx->device, stream)))
+    return status;
   for (int k = 0; k < 2; k++) {
     copies[k] = malloc(bytes[k] + 1);
     status = copies[k] ? DFGNN_OK
@@ -190,7 +194,7 @@ static dfgnn_status make_graph(dfgnn_graph **graph, dfgnn_context *ctx,
     goto out;
   csr_on_device.offsets = offsets;
   csr_on_device.indices = indices;
-  if ((status = dfgnn_graph_create(graph, ctx, &csr_on_device)))
+  if ((status = dfgnn_graph_create_csr(graph, ctx, &csr_on_device, NULL)))
     goto out;
   (*graph)->owned_offsets = offsets;
   (*graph)->owned_indices = indices;
@@ -239,15 +243,17 @@ static dfgnn_status take_how(dfgnn_reordering *how,
   dfgnn_status status = dfgnn__take(how, given, &kind);
   if (status)
     return status;
-  if (!how->rows && !dfgnn_order_name(how->order))
+  if (!how->rows && !dfgnn_name(DFGNN_NAMES_ORDER, how->order))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "how.order is %d, expected 0..%d",
                        (int)how->order, DFGNN_ORDER_COUNT - 1);
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph, dfgnn_context *ctx,
-                                 const dfgnn_csr *csr,
-                                 const dfgnn_reordering *given) {
+dfgnn_status dfgnn_graph_create_reordered(dfgnn_graph **graph,
+                                          dfgnn_context *ctx,
+                                          const dfgnn_csr *csr,
+                                          const dfgnn_reordering *given,
+                                          void *stream) {
   dfgnn_csr host;
   dfgnn_reordering whole = DFGNN_REORDERING_INIT;
   const dfgnn_reordering *how = &whole;
@@ -262,12 +268,12 @@ dfgnn_status dfgnn_graph_reorder(dfgnn_graph **graph, dfgnn_context *ctx,
   dfgnn_reordered *r = status ? NULL : calloc(1, sizeof *r);
   if (!status && !r)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (status || (status = fetch(&host, copies, ctx, csr)) ||
+  if (status || (status = fetch(&host, copies, ctx, csr, stream)) ||
       (status = find_order(r, &host, how)))
     goto out;
   snprintf(label, sizeof label, "%s%s%s", host.name ? host.name : "",
            host.name ? "+" : "",
-           how->rows ? "reordered" : dfgnn_order_name(how->order));
+           how->rows ? "reordered" : dfgnn_name(DFGNN_NAMES_ORDER, how->order));
   status = make_graph(&made, ctx, &host, r, how->keep_columns,
                       host.name ? label : NULL);
   if (how->keep_columns) {

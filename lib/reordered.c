@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "lib/handle.h"
 #include "lib/reorder.h"
 

@@ -6,6 +6,7 @@
 #define DFGNN_LIB_SELECT_H
 
 #include "db/store.h"
+#include "dfgnn_tune.h"
 #include "lib/registry.h"
 
 /* The problem, graph and device that a choice is made for. */

@@ -40,7 +40,7 @@ static void fill_entry(dfgnn_entry *e, const dfgnn_decision *d,
                        const dfgnn_device_info *device) {
   const dfgnn_measurement *p = &d->problem;
   dfgnn_dtype dtype = DFGNN_F32;
-  dfgnn_dtype_parse(&dtype, p->dtype);
+  dfgnn_parse((int *)&dtype, DFGNN_NAMES_DTYPE, p->dtype);
   e->decision = d;
   e->gate = dfgnn__key_gate(p);
   uint64_t size = dfgnn__key_sized(p);
@@ -170,11 +170,11 @@ dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *given) {
   dfgnn_table_pin p = {.bias = given->bias,
                        .dropout = given->dropout,
                        .fingerprint = given->fingerprint};
-  dfgnn_status status = dfgnn_op_parse(&p.op, given->op);
+  dfgnn_status status = dfgnn_parse((int *)&p.op, DFGNN_NAMES_OP, given->op);
   if (!status)
-    status = dfgnn_pass_parse(&p.pass, given->pass);
+    status = dfgnn_parse((int *)&p.pass, DFGNN_NAMES_PASS, given->pass);
   if (!status)
-    status = dfgnn_dtype_parse(&p.dtype, given->dtype);
+    status = dfgnn_parse((int *)&p.dtype, DFGNN_NAMES_DTYPE, given->dtype);
   if (status)
     return status;
   p.variant = dfgnn__variant_find(given->variant);

@@ -77,15 +77,15 @@ static dfgnn_status read_problem(call *c) {
   int64_t deterministic = 1, tf32 = 0;
   dfgnn_status status = text_attribute(op, c, "op");
   if (!status)
-    status = dfgnn_op_parse(&problem.op, op);
+    status = dfgnn_parse((int *)&problem.op, DFGNN_NAMES_OP, op);
   if (!status)
     status = text_attribute(pass, c, "pass");
   if (!status)
-    status = dfgnn_pass_parse(&problem.pass, pass);
+    status = dfgnn_parse((int *)&problem.pass, DFGNN_NAMES_PASS, pass);
   if (!status)
     status = text_attribute(dtype, c, "dtype");
   if (!status)
-    status = dfgnn_dtype_parse(&problem.dtype, dtype);
+    status = dfgnn_parse((int *)&problem.dtype, DFGNN_NAMES_DTYPE, dtype);
   if (!status)
     status = integer_attribute(&problem.heads, c, "heads");
   if (!status)
@@ -294,7 +294,6 @@ static dfgnn_status take_matrix(call *c) {
   c->csr.index_type =
       indices->type == XLA_S64 ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
   c->csr.on_device = 1;
-  c->csr.stream = c->stream;
   dfgnn_status status = integer_attribute(&c->csr.sources, c, "sources");
   if (!status)
     status = integer_attribute(&trusted, c, "trusted");
@@ -377,7 +376,7 @@ static dfgnn_status run(call *c) {
   if (status)
     return status;
   c->csr.family = *family ? family : NULL;
-  status = dfgnn_graph_create(&graph, c->ctx, &c->csr);
+  status = dfgnn_graph_create_csr(&graph, c->ctx, &c->csr, c->stream);
   if (!status)
     status = dfgnn_plan_create(&plan, c->ctx, graph, &c->problem);
   if (!status)

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "dfgnn.h"
+#include "dfgnn_tune.h"
 
 enum {
   DFGNN_FOREST_FEATURES = 128,

@@ -5,26 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[DFGNN_PARTITION_COUNT] = {
-    [DFGNN_PARTITION_METIS] = "metis", [DFGNN_PARTITION_RANGE] = "range"};
-
-const char *dfgnn_partitioning_name(dfgnn_partitioning how) {
-  return (unsigned)how < DFGNN_PARTITION_COUNT ? names[how] : NULL;
-}
-
-dfgnn_status dfgnn_partitioning_parse(dfgnn_partitioning *how,
-                                      const char *name) {
-  if (!how || !name)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "how or name is NULL");
-  for (int i = 0; i < DFGNN_PARTITION_COUNT; i++)
-    if (!strcmp(names[i], name)) {
-      *how = (dfgnn_partitioning)i;
-      return DFGNN_OK;
-    }
-  return dfgnn__fail(DFGNN_ERROR_INVALID, "found '%s', expected metis or range",
-                     name);
-}
-
 /* Gives each part consecutive rows with its share of the work. */
 static void by_range(int32_t *owner, const dfgnn_csr *csr, int parts) {
   int64_t n = csr->destinations, done = 0;
@@ -77,7 +57,7 @@ static dfgnn_status by_metis(int32_t *owner, const dfgnn_csr *csr, int parts) {
 
 dfgnn_status dfgnn_csr_partition(int32_t *owner, const dfgnn_csr *csr,
                                  int parts, dfgnn_partitioning how) {
-  if (!dfgnn_partitioning_name(how))
+  if (!dfgnn_name(DFGNN_NAMES_PARTITIONING, how))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "how is %d, expected 0..%d",
                        (int)how, DFGNN_PARTITION_COUNT - 1);
   dfgnn_csr whole;

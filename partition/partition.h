@@ -5,6 +5,7 @@
 #ifndef DFGNN_PARTITION_PARTITION_H
 #define DFGNN_PARTITION_PARTITION_H
 
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "reorder/reorder.h"
 

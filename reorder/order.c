@@ -6,34 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[DFGNN_ORDER_COUNT] = {
-    [DFGNN_ORDER_DEGREE] = "degree",
-    [DFGNN_ORDER_RCM] = "rcm",
-    [DFGNN_ORDER_METIS] = "metis",
-    [DFGNN_ORDER_COMMUNITY] = "community"};
-
-const char *dfgnn_order_name(dfgnn_order order) {
-  return (unsigned)order < DFGNN_ORDER_COUNT ? names[order] : NULL;
-}
-
-dfgnn_status dfgnn_order_parse(dfgnn_order *order, const char *name) {
-  if (!order || !name)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "order or name is NULL");
-  for (int i = 0; i < DFGNN_ORDER_COUNT; i++)
-    if (!strcmp(names[i], name)) {
-      *order = (dfgnn_order)i;
-      return DFGNN_OK;
-    }
-  return dfgnn__fail(DFGNN_ERROR_INVALID,
-                     "found '%s', expected degree, rcm, metis or community",
-                     name);
-}
-
 int dfgnn__order_built(dfgnn_order order) {
 #ifdef HAVE_METIS
-  return dfgnn_order_name(order) != NULL;
+  return dfgnn_name(DFGNN_NAMES_ORDER, order) != NULL;
 #else
-  return dfgnn_order_name(order) && order != DFGNN_ORDER_METIS;
+  return dfgnn_name(DFGNN_NAMES_ORDER, order) && order != DFGNN_ORDER_METIS;
 #endif
 }
 
@@ -89,7 +66,7 @@ static dfgnn_status order_nodes(int32_t *order, const dfgnn_csr *csr,
 
 dfgnn_status dfgnn_csr_order(int64_t *rows, int64_t *columns,
                              const dfgnn_csr *csr, dfgnn_order method) {
-  if (!dfgnn_order_name(method))
+  if (!dfgnn_name(DFGNN_NAMES_ORDER, method))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "order is %d, expected 0..%d",
                        (int)method, DFGNN_ORDER_COUNT - 1);
   dfgnn_csr whole;

@@ -7,6 +7,7 @@
 #define DFGNN_REORDER_REORDER_H
 
 #include "dfgnn.h"
+#include "dfgnn_graph.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,6 +7,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "lib/context.h"
 #include "report/report.h"
@@ -111,7 +112,7 @@ dfgnn_status dfgnn__report_graph_read(dfgnn_report_graph *graph,
   if (!status)
     status = dfgnn__context_open(&ctx, &options);
   if (!status)
-    status = dfgnn_graph_create(&made, ctx, csr);
+    status = dfgnn_graph_create_csr(&made, ctx, csr, NULL);
   if (!status)
     status = dfgnn_graph_signature(&graph->signature, made);
   if (!status)

@@ -5,6 +5,7 @@
 #define DFGNN_REPORT_REPORT_H
 
 #include "db/store.h"
+#include "dfgnn_tune.h"
 #include "report/page.h"
 
 /* Figures of a row that a benchmark has and stores do not keep. */

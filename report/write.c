@@ -84,7 +84,8 @@ static void put_choices(report_writer *w, const report_problem *p) {
     dfgnn__json_number(w->page, NULL, p->regret[way]);
   dfgnn__json_close(w->page, ']');
   dfgnn__json_number(w->page, "distance", p->distance);
-  dfgnn__json_string(w->page, "left_out", dfgnn_source_name(p->left_out));
+  dfgnn__json_string(w->page, "left_out",
+                     dfgnn_name(DFGNN_NAMES_SOURCE, p->left_out));
 }
 
 /* Seconds between the first and the last row of the problem's newest run. */
@@ -119,7 +120,8 @@ static void put_problem(report_writer *w, report_problem *p, int64_t first) {
   dfgnn__json_number(w->page, "gather", p->gather_bytes);
   dfgnn__json_number(w->page, "rule", p->over_rule);
   dfgnn__json_number(w->page, "unfused", p->over_unfused);
-  dfgnn__json_string(w->page, "source", dfgnn_source_name(p->source));
+  dfgnn__json_string(w->page, "source",
+                     dfgnn_name(DFGNN_NAMES_SOURCE, p->source));
   dfgnn__json_number(w->page, "seconds", tuning_seconds(p));
   if (p->judged)
     put_choices(w, p);
@@ -335,7 +337,8 @@ static void put_cells(report_writer *w) {
     dfgnn__json_open(w->page, NULL, '[');
     dfgnn__json_count(w->page, NULL, (int64_t)w->graph[cell->graph] - 1);
     dfgnn__json_count(w->page, NULL, (int64_t)w->shape[cell->shape] - 1);
-    dfgnn__json_string(w->page, NULL, dfgnn_source_name(cell->source));
+    dfgnn__json_string(w->page, NULL,
+                       dfgnn_name(DFGNN_NAMES_SOURCE, cell->source));
     dfgnn__json_close(w->page, ']');
   }
   dfgnn__json_close(w->page, ']');

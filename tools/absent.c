@@ -1,5 +1,6 @@
 #include "tools/absent.h"
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "lib/absent.h"
 #include "lib/key.h"
 #include "lib/operator.h"
@@ -141,7 +142,7 @@ json_t *tool_absent_row(tool_absent *a, const tool_case *each) {
   }
   json_t *row = tool_row(each->label, each->problem, &a->device);
   tool_put(row, "variant", choice.variant->name);
-  tool_put(row, "source", dfgnn_source_name(choice.source));
+  tool_put(row, "source", dfgnn_name(DFGNN_NAMES_SOURCE, choice.source));
   tool_put_number(row, "distance", choice.distance);
   tool_put(row, "because", choice.because);
   json_object_set_new(row, "candidates",

@@ -23,7 +23,8 @@ static dfgnn_status matrix_graph(dfgnn_graph **graph, const builder *b) {
   dfgnn_status status = dfgnn_graph_csr(&csr, b->each->graph);
   csr.graphs = b->each->csr->graphs;
   csr.graph_ptr = b->each->csr->graph_ptr;
-  return status ? status : dfgnn_graph_create(graph, b->each->ctx, &csr);
+  return status ? status
+                : dfgnn_graph_create_csr(graph, b->each->ctx, &csr, NULL);
 }
 
 static dfgnn_status from_matrix(const builder *b, double *seconds) {
@@ -123,8 +124,8 @@ static dfgnn_status measure_lists(json_t *row, builder *b, uint64_t seed) {
   b->coo.destinations = csr->destinations;
   b->coo.sources = csr->sources;
   b->coo.edges = csr->edges;
-  b->coo.dst = device_dst;
-  b->coo.src = device_src;
+  b->coo.destination = device_dst;
+  b->coo.source = device_src;
   b->coo.index_type = DFGNN_INDEX_I64;
   b->coo.on_device = 1;
   b->coo.graphs = csr->graphs;

@@ -66,7 +66,8 @@ static dfgnn_status new_graph(probe *p, double *seconds) {
   csr.graphs = p->each->csr->graphs;
   csr.graph_ptr = p->each->csr->graph_ptr;
   double began = tool_now();
-  dfgnn_status status = dfgnn_graph_create(&graph, p->each->ctx, &csr);
+  dfgnn_status status =
+      dfgnn_graph_create_csr(&graph, p->each->ctx, &csr, NULL);
   *seconds = tool_now() - began;
   if (!status)
     dfgnn_graph_destroy(graph);
@@ -110,7 +111,7 @@ static dfgnn_status measure_execute(double *ns, const tool_case *each,
     dfgnn_csr csr = DFGNN_CSR_INIT;
     csr.destinations = csr.sources = 1;
     csr.offsets = csr.indices = offsets;
-    status = dfgnn_graph_create(&graph, each->ctx, &csr);
+    status = dfgnn_graph_create_csr(&graph, each->ctx, &csr, NULL);
     empty.graph = graph;
     p.each = &empty;
   }
@@ -153,7 +154,8 @@ int bench_dispatch(void *data, const tool_case *each) {
   }
   json_t *row = tool_row(each->label, each->problem, each->info);
   tool_put(row, "variant", dfgnn_plan_variant(plan));
-  tool_put(row, "source", dfgnn_source_name(dfgnn_plan_source(plan)));
+  tool_put(row, "source",
+           dfgnn_name(DFGNN_NAMES_SOURCE, dfgnn_plan_source(plan)));
   dfgnn_plan_destroy(plan);
   status = measure(&fresh, &p, new_plan);
   if (!status)

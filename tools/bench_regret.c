@@ -47,7 +47,8 @@ static int one(void *data, const tool_case *each) {
         "exact", "left_out", "model", "race", "rule", "paper"};
     tool_put(row, keys[c], x.choice[c] ? x.choice[c]->name : NULL);
   }
-  tool_put(row, "left_out_source", dfgnn_source_name(x.left_out_source));
+  tool_put(row, "left_out_source",
+           dfgnn_name(DFGNN_NAMES_SOURCE, x.left_out_source));
   tool_put_number(row, "left_out_distance", x.left_out_distance);
   tool_put_number(row, "spread", x.spread);
   tool_put_count(row, "candidates", (int64_t)x.candidates);

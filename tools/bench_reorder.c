@@ -3,6 +3,7 @@
  * Each variant is timed on the graph as it is, reordered, and reordered with
  * features moved inside each call, in turns, so that drift hits all alike. */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "tools/bench.h"
 #include "tools/lookup.h"
 #include "tuner/harness.h"
@@ -164,8 +165,8 @@ static dfgnn_status open_inside(session *s, const int64_t *rows,
   how.columns = columns;
   how.inside = 1;
   how.keep_columns = s->each->problem->pass == DFGNN_PASS_FORWARD;
-  return dfgnn_graph_reorder(&s->side[INSIDE].graph, s->each->ctx, s->each->csr,
-                             &how);
+  return dfgnn_graph_create_reordered(&s->side[INSIDE].graph, s->each->ctx,
+                                      s->each->csr, &how, NULL);
 }
 
 static dfgnn_status open_side(session *s, side *side) {
@@ -190,7 +191,8 @@ static dfgnn_status reorder(session *s) {
     status = dfgnn_csr_permute(&s->csr, NULL, csr, rows, columns);
   s->reorder_ms = 1e3 * (tool_now() - began);
   if (!status)
-    status = dfgnn_graph_create(&s->side[AFTER].graph, s->each->ctx, s->csr);
+    status = dfgnn_graph_create_csr(&s->side[AFTER].graph, s->each->ctx, s->csr,
+                                    NULL);
   if (!status)
     status = open_inside(s, rows, columns);
   free(rows);
@@ -261,7 +263,8 @@ static void run_rounds(session *s) {
         if (!strcmp(s->entries[i].status, "ok"))
           sample(s, &s->entries[i], (turn + s->rounds) % SIDES);
     tool_progress(settings, (double)s->each->index / (double)s->each->total, -1,
-                  "%s, %s", s->each->label, dfgnn_order_name(s->order));
+                  "%s, %s", s->each->label,
+                  dfgnn_name(DFGNN_NAMES_ORDER, s->order));
   }
 }
 
@@ -321,7 +324,7 @@ static void put_entry(session *s, const entry *e) {
   dfgnn_interval ms = middle(e->log_ms[AFTER], s->rounds);
   dfgnn_interval ratio = ratio_of(s, e, AFTER);
   dfgnn_interval inside = ratio_of(s, e, INSIDE);
-  tool_put(row, "reorder", dfgnn_order_name(s->order));
+  tool_put(row, "reorder", dfgnn_name(DFGNN_NAMES_ORDER, s->order));
   tool_put_number(row, "reorder_ms", s->reorder_ms);
   tool_put(row, "role", e->variant ? "" : "tuned");
   put_variants(row, e);

@@ -451,7 +451,7 @@ static void put_entry(session *s, const entry *e) {
                *names ? "," : "", roles[i].name);
   tool_put(row, "role", names);
   tool_put(row, "variant", e->variant->name);
-  tool_put(row, "source", dfgnn_source_name(e->source));
+  tool_put(row, "source", dfgnn_name(DFGNN_NAMES_SOURCE, e->source));
   tool_put_number(row, "distance", e->distance);
   tool_put_number(row, "median_ms", e->ms.center);
   tool_put_number(row, "ci_low_ms", e->ms.low);
@@ -462,7 +462,7 @@ static void put_entry(session *s, const entry *e) {
   tool_put_number(row, "prepare_ms", e->prepare_ms);
   tool_put_number(row, "payback_calls", e->payback_calls);
   if (e->shown & ROLE_TUNED)
-    tool_put(row, "answer", dfgnn_source_name(e->source));
+    tool_put(row, "answer", dfgnn_name(DFGNN_NAMES_SOURCE, e->source));
   tool_put_number(row, "rel_error", e->rel_error);
   tool_put(row, "status", e->status);
   tool_put(row, "reason", e->reason);

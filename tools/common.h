@@ -155,8 +155,8 @@ struct tool_option {
   const char *name;     /* "dim" */
   int letter;           /* 'q' or 0 */
   const char *argument; /* "LIST"; NULL: none */
-  const char *help; /* a '%' in it stands for the names of the enumeration */
-  dfgnn_field_names names;  /* the enumeration, or DFGNN_NAMES_NONE */
+  const char *help;  /* a '%' in it stands for the names of the enumeration */
+  dfgnn_names names; /* the enumeration, or DFGNN_NAMES_NONE */
   tool_set_function *set;   /* tools/option_values.h; NULL: it sets nothing */
   size_t field;             /* where in tool_settings */
   int flag;                 /* what an option without argument sets */

@@ -65,7 +65,7 @@ static void fill_help(char *text, size_t size, const tool_option *option) {
   n = (size_t)snprintf(text, size, "%.*s", (int)(mark - option->help),
                        option->help);
   for (int i = 0; n < size; i++) {
-    const char *name = dfgnn__enumeration_name(option->names, i);
+    const char *name = dfgnn_name(option->names, i);
     if (!name)
       break;
     n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", name);

@@ -1,5 +1,6 @@
 /* dfgnn-graph.c - shows, converts, generates, reorders and partitions graphs */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "tools/graph.h"
 

@@ -1,5 +1,6 @@
 /* graph_info.c - dfgnn-graph info: statistics and signature of graphs */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/build.h"
 #include "io/io.h"
 #include "tools/graph.h"
@@ -197,7 +198,7 @@ static dfgnn_status add_graph(json_t *rows, dfgnn_context *ctx,
   if (status)
     return status;
   tool_graph_label(label, sizeof label, name);
-  if ((status = dfgnn_graph_create(&graph, ctx, csr)) ||
+  if ((status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL)) ||
       (status = dfgnn_graph_signature(&signature, graph)) ||
       (status = find_facts(&f, csr)))
     dfgnn__fail_prefix(status, "%s: ", name);

@@ -1,5 +1,6 @@
 /* graph_partition.c - dfgnn-graph partition: a graph divided among ranks */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "tools/graph.h"
 #include "tools/inputs.h"
@@ -50,7 +51,8 @@ static dfgnn_status find_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
   dfgnn_partitioning how = DFGNN_PARTITION_METIS;
   if (by && strpbrk(by, "./"))
     return read_owner(owner, csr, parts, by);
-  dfgnn_status status = by ? dfgnn_partitioning_parse(&how, by) : DFGNN_OK;
+  dfgnn_status status =
+      by ? dfgnn_parse((int *)&how, DFGNN_NAMES_PARTITIONING, by) : DFGNN_OK;
   return status ? status : dfgnn_csr_partition(owner, csr, parts, how);
 }
 

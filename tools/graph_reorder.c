@@ -1,5 +1,6 @@
 /* graph_reorder.c - dfgnn-graph reorder: numbers nodes anew */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "tools/graph.h"
 #include "tools/inputs.h"
@@ -32,7 +33,7 @@ static dfgnn_status put_figures(json_t *row, const session *s,
                                 const dfgnn_csr *csr) {
   dfgnn_graph *graph = NULL;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  dfgnn_status status = dfgnn_graph_create(&graph, s->ctx, csr);
+  dfgnn_status status = dfgnn_graph_create_csr(&graph, s->ctx, csr, NULL);
   if (!status)
     status = dfgnn_graph_signature(&signature, graph);
   dfgnn_graph_destroy(graph);
@@ -73,7 +74,7 @@ static int apply(session *s, dfgnn_order order, const char *path) {
   if (status)
     goto out;
   tool_put(row, "graph", s->label);
-  tool_put(row, "method", dfgnn_order_name(order));
+  tool_put(row, "method", dfgnn_name(DFGNN_NAMES_ORDER, order));
   tool_put_count(row, "destinations", csr->destinations);
   tool_put_count(row, "sources", csr->sources);
   tool_put_count(row, "edges", csr->edges);
@@ -95,7 +96,8 @@ out:
   json_decref(row);
   dfgnn_csr_free(permuted);
   if (status)
-    dfgnn__fail_prefix(status, "%s: %s: ", s->label, dfgnn_order_name(order));
+    dfgnn__fail_prefix(status, "%s: %s: ", s->label,
+                       dfgnn_name(DFGNN_NAMES_ORDER, order));
   return status ? tool_fail(status) : code;
 }
 

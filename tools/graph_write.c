@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "tools/graph.h"
 

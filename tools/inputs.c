@@ -1,6 +1,7 @@
 /* inputs.c - the graphs, devices and problems that the options ask for */
 #include "tools/inputs.h"
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "lib/key.h"
 #include "lib/operator.h"
@@ -171,12 +172,14 @@ static int known_operators(const tool_settings *s) {
     for (int p = 0; p < s->pass_count; p++)
       if (!dfgnn__operator(s->op[o], s->pass[p]))
         return tool_usage("the library has no %s of %s",
-                          dfgnn_pass_name(s->pass[p]), dfgnn_op_name(s->op[o]));
+                          dfgnn_name(DFGNN_NAMES_PASS, s->pass[p]),
+                          dfgnn_name(DFGNN_NAMES_OP, s->op[o]));
   for (int o = 0; o < s->op_count; o++)
     if (!(DFGNN_OPS_ATTENTION >> s->op[o] & 1) && (s->bias || s->dropout))
       return tool_usage("--%s: found operator %s, expected gt, agnn, gat or "
                         "gatv2, which have attention scores",
-                        s->bias ? "bias" : "dropout", dfgnn_op_name(s->op[o]));
+                        s->bias ? "bias" : "dropout",
+                        dfgnn_name(DFGNN_NAMES_OP, s->op[o]));
   return TOOL_DONE;
 }
 
@@ -237,11 +240,12 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
 void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
   char extras[160];
   dfgnn__key_extras(extras, sizeof extras, p);
-  snprintf(text, size, "%s %s %s%s %lldx%lld%s%s", dfgnn_op_name(p->op),
-           dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),
-           p->math == DFGNN_MATH_TF32 ? "/tf32" : "", (long long)p->heads,
-           (long long)p->dim, p->layout == DFGNN_LAYOUT_NDH ? " ndh" : "",
-           extras);
+  snprintf(
+      text, size, "%s %s %s%s %lldx%lld%s%s", dfgnn_name(DFGNN_NAMES_OP, p->op),
+      dfgnn_name(DFGNN_NAMES_PASS, p->pass),
+      dfgnn_name(DFGNN_NAMES_DTYPE, p->dtype),
+      p->math == DFGNN_MATH_TF32 ? "/tf32" : "", (long long)p->heads,
+      (long long)p->dim, p->layout == DFGNN_LAYOUT_NDH ? " ndh" : "", extras);
 }
 
 /* ---- cases -------------------------------------------------------------- */
@@ -265,7 +269,7 @@ static int on_device(walk *w, dfgnn_csr *csr, int device, int *stop) {
   w->current.ctx = w->contexts->ctx[device];
   w->current.info = &w->contexts->info[device];
   dfgnn_status failed =
-      dfgnn_graph_create(&w->current.graph, w->current.ctx, csr);
+      dfgnn_graph_create_csr(&w->current.graph, w->current.ctx, csr, NULL);
   if (failed) {
     dfgnn__fail_prefix(failed, "%s: ", w->current.label);
     w->current.index += w->problem_count;

@@ -3,6 +3,7 @@
 #include "tools/jsonl.h"
 #include "base/error.h"
 #include "db/field.h"
+#include "dfgnn_graph.h"
 #include "tools/report.h"
 #include <inttypes.h>
 #include <math.h>

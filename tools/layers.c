@@ -25,9 +25,9 @@ static int is_pin(void *data, const dfgnn_pin *pin) {
   wanted *w = data;
   const dfgnn_problem *p = w->problem;
   w->found = !strcmp(pin->variant, w->variant->name) &&
-             !strcmp(pin->op, dfgnn_op_name(p->op)) &&
-             !strcmp(pin->pass, dfgnn_pass_name(p->pass)) &&
-             !strcmp(pin->dtype, dfgnn_dtype_name(p->dtype)) &&
+             !strcmp(pin->op, dfgnn_name(DFGNN_NAMES_OP, p->op)) &&
+             !strcmp(pin->pass, dfgnn_name(DFGNN_NAMES_PASS, p->pass)) &&
+             !strcmp(pin->dtype, dfgnn_name(DFGNN_NAMES_DTYPE, p->dtype)) &&
              pin->bias <= p->bias && pin->dropout <= p->dropout &&
              (!pin->fingerprint || pin->fingerprint == w->fingerprint);
   return w->found;

@@ -37,7 +37,7 @@ dfgnn_status option_text(tool_settings *settings, const tool_option *option,
 
 dfgnn_status option_effort(tool_settings *settings, const tool_option *option,
                            const char *text) {
-  return dfgnn_effort_parse(field_of(settings, option), text);
+  return dfgnn_parse(field_of(settings, option), DFGNN_NAMES_EFFORT, text);
 }
 
 static dfgnn_status whole(int64_t *out, const char *text, int64_t least,
@@ -197,7 +197,7 @@ dfgnn_status option_orders(tool_settings *settings, const tool_option *option,
     if (!strcmp(item, "all"))
       for (int o = 0; o < DFGNN_ORDER_COUNT; o++)
         orders |= (unsigned)dfgnn__order_built((dfgnn_order)o) << o;
-    else if (!(status = dfgnn_order_parse(&order, item)))
+    else if (!(status = dfgnn_parse((int *)&order, DFGNN_NAMES_ORDER, item)))
       orders |= 1u << order;
   }
   free(copy);
@@ -241,7 +241,7 @@ static const char *own_name(const tool_option *option, const char *text) {
 
 dfgnn_status option_enumeration(const tool_option *option, void *slot,
                                 const char *text) {
-  return dfgnn__enumeration_parse(slot, option->names, own_name(option, text));
+  return dfgnn_parse(slot, option->names, own_name(option, text));
 }
 
 dfgnn_status option_size(const tool_option *option, void *slot,

@@ -90,11 +90,13 @@ void tool_records_free(tool_records *records) {
       found = matches;                                                         \
     return found;                                                              \
   }
-WANTED(OP, op, !strcmp(dfgnn_op_name(s->op[i]), row->op))
-WANTED(PASS, pass, !strcmp(dfgnn_pass_name(s->pass[i]), row->pass))
-WANTED(DTYPE, dtype, !strcmp(dfgnn_dtype_name(s->dtype[i]), row->dtype))
-WANTED(MATH, math, !strcmp(dfgnn_math_name(s->math[i]), row->math))
-WANTED(LAYOUT, layout, !strcmp(dfgnn_layout_name(s->layout[i]), row->layout))
+WANTED(OP, op, !strcmp(dfgnn_name(DFGNN_NAMES_OP, s->op[i]), row->op))
+WANTED(PASS, pass, !strcmp(dfgnn_name(DFGNN_NAMES_PASS, s->pass[i]), row->pass))
+WANTED(DTYPE, dtype,
+       !strcmp(dfgnn_name(DFGNN_NAMES_DTYPE, s->dtype[i]), row->dtype))
+WANTED(MATH, math, !strcmp(dfgnn_name(DFGNN_NAMES_MATH, s->math[i]), row->math))
+WANTED(LAYOUT, layout,
+       !strcmp(dfgnn_name(DFGNN_NAMES_LAYOUT, s->layout[i]), row->layout))
 WANTED(DIM, dim, s->dim[i] == row->dim)
 WANTED(HEADS, heads, s->heads[i] == row->heads)
 WANTED(EDGE_DIM, edge_dim, s->edge_dim[i] == row->edge_dim)

@@ -31,10 +31,10 @@ void tool_put_edges(json_t *row, const dfgnn_measurement *problem) {
     tool_put_count(row, "edge_dim", problem->edge_dim);
   if (problem->edge_use)
     tool_put(row, "edge_use",
-             dfgnn_edge_use_name((dfgnn_edge_use)problem->edge_use));
+             dfgnn_name(DFGNN_NAMES_EDGE_USE, (int)problem->edge_use));
   if (problem->message)
     tool_put(row, "message",
-             dfgnn_message_name((dfgnn_message)problem->message));
+             dfgnn_name(DFGNN_NAMES_MESSAGE, (dfgnn_message)problem->message));
 }
 
 json_t *tool_row_of(const dfgnn_measurement *problem) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "engine/cache.h"
 #include "lib/absent.h"
 #include "lib/collect.h"

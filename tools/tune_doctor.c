@@ -245,7 +245,7 @@ static int examine_call(void *data, const tool_case *each) {
   snprintf(name, sizeof name, "%s, %s, %s", each->label, problem,
            each->info->backend);
   if (choice.variant) {
-    say(d, "call", name, dfgnn_source_name(choice.source), "%s",
+    say(d, "call", name, dfgnn_name(DFGNN_NAMES_SOURCE, choice.source), "%s",
         choice.because);
     d->exact += choice.source == DFGNN_SOURCE_EXACT;
     d->pinned += choice.source == DFGNN_SOURCE_PINNED;

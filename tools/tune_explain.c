@@ -96,7 +96,7 @@ static int one(void *data, const tool_case *each) {
   json_t *row = tool_row(each->label, each->problem, each->info);
   json_t *candidates = json_array();
   tool_put(row, "variant", why->variant);
-  tool_put(row, "source", dfgnn_source_name(why->source));
+  tool_put(row, "source", dfgnn_name(DFGNN_NAMES_SOURCE, why->source));
   tool_put_number(row, "distance", why->distance);
   tool_put(row, "because", why->because);
   if (*why->model)

@@ -1,6 +1,7 @@
 /* tune_model.c - dfgnn-tune model: fits a model to measurements, judges it and
  * shows its contents */
 #include "base/filesystem.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "lib/absent.h"
 #include "lib/cell.h"
@@ -41,7 +42,7 @@ static int add_graph(material *m, dfgnn_context *ctx, const char *name) {
   grown[m->graphs] = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
   dfgnn_status status = dfgnn__csr_open(&csr, name);
   if (!status)
-    status = dfgnn_graph_create(&graph, ctx, csr);
+    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
   if (!status)
     status = dfgnn_graph_signature(&grown[m->graphs], graph);
   dfgnn_graph_destroy(graph);

@@ -1,5 +1,6 @@
 /* tune_pin.c - dfgnn-tune pin: choices set by hand, local to a store */
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "lib/registry.h"
 #include "tools/records.h"
@@ -60,7 +61,7 @@ static dfgnn_status fingerprint_of(uint64_t *fingerprint, const char *name) {
   if (!status)
     status = dfgnn__csr_open(&csr, name);
   if (!status)
-    status = dfgnn_graph_create(&graph, ctx, csr);
+    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
   if (!status)
     status = dfgnn_graph_signature(&signature, graph);
   *fingerprint = signature.fingerprint;
@@ -78,13 +79,14 @@ static dfgnn_status pin_all(dfgnn_store *store, const tool_settings *s,
     for (int p = 0; p < s->pass_count; p++)
       for (int t = 0; t < s->dtype_count && !status; t++)
         status = dfgnn__store_pin(
-            store, &(dfgnn_pin){.op = dfgnn_op_name(s->op[o]),
-                                .pass = dfgnn_pass_name(s->pass[p]),
-                                .dtype = dfgnn_dtype_name(s->dtype[t]),
-                                .bias = s->bias,
-                                .dropout = s->dropout,
-                                .fingerprint = fingerprint,
-                                .variant = variant});
+            store,
+            &(dfgnn_pin){.op = dfgnn_name(DFGNN_NAMES_OP, s->op[o]),
+                         .pass = dfgnn_name(DFGNN_NAMES_PASS, s->pass[p]),
+                         .dtype = dfgnn_name(DFGNN_NAMES_DTYPE, s->dtype[t]),
+                         .bias = s->bias,
+                         .dropout = s->dropout,
+                         .fingerprint = fingerprint,
+                         .variant = variant});
   return status;
 }
 

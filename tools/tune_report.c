@@ -1,4 +1,5 @@
 /* tune_report.c - dfgnn-tune report: a page about the measurements */
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "report/report.h"
 #include "tools/inputs.h"

@@ -72,7 +72,8 @@ static const char *source_before(const tool_case *each) {
   if (tool_lookup_case(&lookup, each))
     return NULL;
   dfgnn__select(&choice, each->ctx->table, each->ctx->model, &lookup.query, 0);
-  return dfgnn_source_name(choice.variant ? choice.source : DFGNN_SOURCE_RULE);
+  return dfgnn_name(DFGNN_NAMES_SOURCE,
+                    choice.variant ? choice.source : DFGNN_SOURCE_RULE);
 }
 
 static void put_report(run *r, const tool_case *each, const char *before,
@@ -82,7 +83,8 @@ static void put_report(run *r, const tool_case *each, const char *before,
   tool_put(row, "before", before);
   tool_put(row, "variant", report->variant);
   if (!dfgnn_plan_create(&plan, each->ctx, each->graph, each->problem)) {
-    tool_put(row, "source", dfgnn_source_name(dfgnn_plan_source(plan)));
+    tool_put(row, "source",
+             dfgnn_name(DFGNN_NAMES_SOURCE, dfgnn_plan_source(plan)));
     dfgnn_plan_destroy(plan);
   }
   tool_put_number(row, "median_ms", report->median_ms);

@@ -1,4 +1,5 @@
 /* tune_show.c - dfgnn-tune show: the contents of the stores */
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "lib/key.h"
 #include "lib/operator.h"
@@ -36,7 +37,7 @@ static int fingerprint_of(uint64_t *fingerprint, const char *name) {
     return tool_fail(status);
   status = dfgnn_context_create(&ctx, &options);
   if (!status) {
-    status = dfgnn_graph_create(&graph, ctx, csr);
+    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
     if (!status) {
       status = dfgnn_graph_signature(&signature, graph);
       dfgnn_graph_destroy(graph);

@@ -1,4 +1,5 @@
 /* tune_variants.c - dfgnn-tune variants: every compiled-in variant */
+#include "dfgnn_tune.h"
 #include "lib/registry.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -45,11 +46,11 @@ static void add(json_t *rows, const tool_settings *s,
   for (int p = 0; p < DFGNN_PASS_COUNT; p++) {
     if (!(info->passes >> p & 1))
       continue;
-    const char *pass = dfgnn_pass_name((dfgnn_pass)p);
+    const char *pass = dfgnn_name(DFGNN_NAMES_PASS, (dfgnn_pass)p);
     snprintf(passes + strlen(passes), sizeof passes - strlen(passes), "%s%s",
              *passes ? "," : "", pass);
     for (int o = 0; o < DFGNN_OP_COUNT; o++) {
-      const char *op = dfgnn_op_name((dfgnn_op)o);
+      const char *op = dfgnn_name(DFGNN_NAMES_OP, (dfgnn_op)o);
       if (!(info->ops >> o & 1) || !wanted(s, o, p))
         continue;
       if (s->json)

@@ -217,9 +217,9 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
     goto out;
   h->op = dfgnn__operator(problem->op, problem->pass);
   if (!h->op) {
-    status =
-        dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                    dfgnn_op_name(problem->op), dfgnn_pass_name(problem->pass));
+    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                         dfgnn_name(DFGNN_NAMES_OP, problem->op),
+                         dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
     goto out;
   }
   h->poison = malloc(DFGNN_CHUNK);

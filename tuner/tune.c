@@ -412,8 +412,8 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     s.subject.problem.deterministic = !!ctx->force_deterministic;
   if (!dfgnn__operator(s.subject.problem.op, s.subject.problem.pass))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                       dfgnn_op_name(s.subject.problem.op),
-                       dfgnn_pass_name(s.subject.problem.pass));
+                       dfgnn_name(DFGNN_NAMES_OP, s.subject.problem.op),
+                       dfgnn_name(DFGNN_NAMES_PASS, s.subject.problem.pass));
   if (ctx->backend->capturing(ctx->device, NULL))
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");

@@ -3,7 +3,7 @@
     make_site.py SOURCE BUILD PAGES
 
 Markdown of docs/ and the README are copied with their links turned to pages of the
-site; the C reference comes out of include/dfgnn.h, the Python reference out of
+site; the C reference comes out of include/dfgnn*.h, the Python reference out of
 docstrings (read, not imported), the commands out of the man pages of BUILD.
 """
 
@@ -48,16 +48,19 @@ def relink(text, source, pages):
     return re.sub(r"(!?\[[^\]]*\])\(([^)\s]+)\)", link, text)
 
 
-def c_reference(header):
-    """A section of the header is a heading and its code."""
-    text = read(header)
-    parts = SECTION.split(text)
-    out = ["# C reference\n\n`include/dfgnn.h`, as it is installed: every function "
-           "with its shapes, units, ownership and errors.\n",
-           "## Conventions\n\n```c\n" + parts[0].strip() + "\n```\n"]
-    for name, body in zip(parts[1::2], parts[2::2]):
-        title = name.strip()
-        out.append(f"## {title[0].upper()}{title[1:]}\n\n```c\n{body.strip()}\n```\n")
+HEADERS = ("dfgnn.h", "dfgnn_types.h", "dfgnn_graph.h", "dfgnn_tune.h")
+
+
+def c_reference(include):
+    """A section of a header is a heading and its code."""
+    out = ["# C reference\n\nThe headers as they are installed: every function with its "
+           "shapes, units, ownership and errors.\n"]
+    for header in HEADERS:
+        parts = SECTION.split(read(os.path.join(include, header)))
+        out.append(f"## {header}\n\n```c\n{parts[0].strip()}\n```\n")
+        for name, body in zip(parts[1::2], parts[2::2]):
+            title = name.strip()
+            out.append(f"## {title[0].upper()}{title[1:]}\n\n```c\n{body.strip()}\n```\n")
     return "\n".join(out)
 
 
@@ -148,7 +151,7 @@ def main():
     for name in ("HACKING", "NEWS"):
         write(pages, f"{name}.md", f"# {name.title() if name == 'NEWS' else 'Hacking dfgnn'}"
               f"\n\n{code(read(os.path.join(source, name)))}")
-    write(pages, "c-reference.md", c_reference(os.path.join(source, "include/dfgnn.h")))
+    write(pages, "c-reference.md", c_reference(os.path.join(source, "include")))
     write(pages, "python-reference.md",
           python_reference(os.path.join(source, "python/dfgnn")))
     write(pages, "report.md", REPORT)

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "dfgnn.h"
+#include "dfgnn_types.h"
 #include "kernels/common/ptx.cuh"
 
 #ifndef INFINITY

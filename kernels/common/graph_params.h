@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "dfgnn.h"
+#include "dfgnn_types.h"
 #include "kernels/common/fingerprint.h"
 
 /* The findings of reading an edge list.  Here and below a "bad" field is the

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "dfgnn.h"
+#include "dfgnn_types.h"
 
 #ifdef __cplusplus
 extern "C" {

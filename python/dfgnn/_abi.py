@@ -21,6 +21,7 @@ DTYPES = {"f32": 0, "f16": 1, "bf16": 2, "f64": 3}
 MATH_F32, MATH_TF32 = 0, 1
 INDEX_I32, INDEX_I64 = 0, 1
 EDGE_PROJECTED = -1
+SCALE_DEFAULT = float("-inf")
 EDGE_USES = {"both": 0, "keys": 1, "values": 2}
 MESSAGES = {"copy": 0, "relu": 1, "gate": 2, "gate-value": 3}
 EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4,
@@ -103,8 +104,8 @@ class Coo(Descriptor):
         ("destinations", c_int64),
         ("sources", c_int64),
         ("edges", c_int64),
-        ("dst", c_void_p),
-        ("src", c_void_p),
+        ("destination", c_void_p),
+        ("source", c_void_p),
         ("index_type", c_int),
         ("on_device", c_int),
         ("graphs", c_int64),
@@ -212,6 +213,7 @@ class Args(Descriptor):
         ("grad_gate_src_strides", Strides),
         ("grad_lse", c_void_p),
         ("edge_number", c_void_p),
+        ("old_scale", c_int),
     ]
 
 
@@ -427,8 +429,8 @@ FUNCTIONS = {
     "dfgnn_edge_program_execute": (Status, [
         c_void_p, c_void_p, POINTER(EdgeTensor), c_int, POINTER(EdgeTensor),
         c_int, c_uint64, c_void_p]),
-    "dfgnn_graph_create": (Status,
-                           [POINTER(c_void_p), c_void_p, POINTER(Csr)]),
+    "dfgnn_graph_create_csr": (Status, [POINTER(c_void_p), c_void_p,
+                                        POINTER(Csr), c_void_p]),
     "dfgnn_graph_create_coo": (Status, [POINTER(c_void_p), c_void_p,
                                         POINTER(Coo), c_void_p]),
     "dfgnn_graph_edge_order": (c_void_p, [c_void_p, POINTER(c_int)]),

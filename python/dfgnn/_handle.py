@@ -92,14 +92,15 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
                    indices=indices.data_ptr(),
                    offset_type=INDEX_TYPES[offsets.dtype],
                    index_type=INDEX_TYPES[indices.dtype],
-                   trusted=int(trusted), stream=raw_stream(offsets.device))
+                   trusted=int(trusted))
     if columns is not None:
         csr.column_offsets, csr.column_rows, csr.column_edges = (
             t.data_ptr() for t in columns)
     _describe(csr, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    check(with_room(offsets.device, lambda: library().dfgnn_graph_create(
-        ctypes.byref(pointer), ctx.handle, ctypes.byref(csr))))
+    check(with_room(offsets.device, lambda: library().dfgnn_graph_create_csr(
+        ctypes.byref(pointer), ctx.handle, ctypes.byref(csr),
+        raw_stream(offsets.device))))
     return Handle(ctx, pointer, keep, graph_ptr)
 
 
@@ -110,9 +111,10 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
     keep = []
     if not edge_index.is_contiguous():
         edge_index = edge_index.contiguous()
-    edges, src = edge_index.size(1), edge_index.data_ptr()
+    edges, source = edge_index.size(1), edge_index.data_ptr()
     coo = _abi.Coo(destinations=num_dst, sources=num_src, edges=edges,
-                   dst=src + edges * edge_index.element_size(), src=src,
+                   destination=source + edges * edge_index.element_size(),
+                   source=source,
                    index_type=INDEX_TYPES[edge_index.dtype],
                    sorted=int(sorted), trusted=int(trusted),
                    self_loops=int(self_loops))
@@ -142,8 +144,8 @@ def named(handle, name):
     csr.name = name.encode()
     csr.trusted = 1
     pointer = ctypes.c_void_p()
-    check(library().dfgnn_graph_create(
-        ctypes.byref(pointer), handle.context.handle, ctypes.byref(csr)))
+    check(library().dfgnn_graph_create_csr(
+        ctypes.byref(pointer), handle.context.handle, ctypes.byref(csr), None))
     return Handle(handle.context, pointer, [handle], handle.graph_ptr)
 
 
@@ -163,9 +165,9 @@ def edges(handle):
 
 
 def _in_words_of_edge_index(error):
-    """src[7] of the library is edge_index[0, 7] of the caller."""
-    message = re.sub(r"\b(src|dst)\[(\d+)\]",
-                     lambda m: f"edge_index[{int(m[1] == 'dst')}, {m[2]}]",
+    """source[7] of the library is edge_index[0, 7] of the caller."""
+    message = re.sub(r"\b(source|destination)\[(\d+)\]",
+                     lambda m: f"edge_index[{int(m[1] == 'destination')}, {m[2]}]",
                      str(error))
     return type(error)(message)
 

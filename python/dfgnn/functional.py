@@ -157,8 +157,6 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
     qk_norm = _one_of("qk_norm", qk_norm or "none", QK_NORMS)
     if scale is None:
         scale = 1 / math.sqrt(max(1, query.size(-1)))
-    elif scale == 0:
-        raise ValueError("scale must not be 0")
     if qk_norm == "none":
         if query_norm is not None or key_norm is not None:
             raise ValueError("query_norm and key_norm need qk_norm, \"rms\" or "

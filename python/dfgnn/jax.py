@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import _abi
 from ._library import library
 
 try:
@@ -230,7 +231,7 @@ def _check(graph, **shapes):
                             f"{_described(array)}")
 
 
-def _settings(scale=0.0, slope=0.2, deterministic=True, tf32=False):
+def _settings(scale=_abi.SCALE_DEFAULT, slope=0.2, deterministic=True, tf32=False):
     return float(scale), float(slope), bool(deterministic), bool(tf32)
 
 
@@ -242,9 +243,8 @@ def gt_attention(graph, query, key, value, *, scale=None, tf32=False):
     """
     _check(graph, value=(value, "MHD"), query=(query, "NHD"),
            key=(key, "MHD"))
-    if scale == 0:
-        raise ValueError("scale must not be 0")
-    settings = _settings(scale=scale or 0.0, tf32=tf32)
+    settings = (_settings(tf32=tf32) if scale is None
+                else _settings(scale=scale, tf32=tf32))
     return _apply("gt", settings, graph, (query, key, value))
 
 

@@ -57,8 +57,8 @@ def compiled(tmp_path_factory):
                      f"DFGNN_SOURCE_{name.upper()});")
     folder = tmp_path_factory.mktemp("abi")
     source = folder / "abi.c"
-    source.write_text("#include <stdio.h>\n#include <dfgnn.h>\n"
-                      "#include <dfgnn_program.h>\n"
+    source.write_text("#include <stdio.h>\n#include <dfgnn_graph.h>\n"
+                      "#include <dfgnn_program.h>\n#include <dfgnn_tune.h>\n"
                       "int main(void) {\n" + "\n".join(lines)
                       + "\nreturn 0;\n}\n")
     program = folder / "abi"
@@ -91,7 +91,8 @@ def test_numbers_are_those_of_the_header(compiled):
 
 def test_functions_have_as_many_arguments_as_in_the_header():
     header = ""
-    for name in ("dfgnn.h", "dfgnn_program.h", "dfgnn_xla.h"):
+    for name in ("dfgnn.h", "dfgnn_graph.h", "dfgnn_program.h", "dfgnn_tune.h",
+                 "dfgnn_xla.h"):
         with open(os.path.join(TOP, "include", name)) as file:
             header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     for name, (_, arguments) in _abi.FUNCTIONS.items():

@@ -47,8 +47,9 @@ static void take(const hub_result *r, void *data) {
     return;
   t->wrong++;
   fprintf(stderr, "%s on %s, %s %s %s: %s\n", r->variant->name, r->hub->name,
-          dfgnn_op_name(r->problem.op), dfgnn_pass_name(r->problem.pass),
-          dfgnn_dtype_name(r->problem.dtype), dfgnn_last_error());
+          dfgnn_name(DFGNN_NAMES_OP, r->problem.op),
+          dfgnn_name(DFGNN_NAMES_PASS, r->problem.pass),
+          dfgnn_name(DFGNN_NAMES_DTYPE, r->problem.dtype), dfgnn_last_error());
 }
 
 static void print(const line *l) {

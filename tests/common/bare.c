@@ -165,7 +165,7 @@ int check_bare_calls(const char *device, const variant_test *test) {
     problem.heads = heads[k];
     problem.dim = dims[k];
     ck_ok(dfgnn__problem_complete(&b.problem, &problem));
-    ck_ok(dfgnn_graph_create(&b.graph, b.ctx, &s.csr));
+    ck_ok(dfgnn_graph_create_csr(&b.graph, b.ctx, &s.csr, NULL));
     ck_ok(dfgnn__harness_create(&b.harness, b.ctx, b.graph, &b.problem,
                                 shape_seed()));
     set_ones(&b, "scale_dst", s.csr.destinations);

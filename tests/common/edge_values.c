@@ -67,8 +67,8 @@ static int checked(const session *s, size_t i, const char *label) {
       dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem, v->name));
   const dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
   ck_assert_msg(status == DFGNN_OK, "%s, %s, %s %s, %s%s: %s", v->name,
-                s->c->name, dfgnn_pass_name(s->problem.pass),
-                dfgnn_dtype_name(s->problem.dtype), label,
+                s->c->name, dfgnn_name(DFGNN_NAMES_PASS, s->problem.pass),
+                dfgnn_name(DFGNN_NAMES_DTYPE, s->problem.dtype), label,
                 s->problem.dropout ? ", dropout" : "", dfgnn_last_error());
   dfgnn_plan_destroy(plan);
   return 1;
@@ -195,7 +195,7 @@ int check_edge_values(const char *device, const edge_test *test) {
   s.first = offsets[s.row];
   s.last = offsets[s.row + 1];
   s.edges = graph.csr.edges;
-  ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &graph.csr));
+  ck_ok(dfgnn_graph_create_csr(&s.graph, s.ctx, &graph.csr, NULL));
   for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
     for (int dropout = 0; dropout < 2; dropout++) {
       const special *x = &specials[i];
@@ -230,7 +230,7 @@ int check_edge_hubs(const char *device, const edge_test *test, int64_t degree) {
                    .column = column,
                    .distinct = column ? degree : degree / 3};
     dfgnn_csr csr = hub_make(&h);
-    ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &csr));
+    ck_ok(dfgnn_graph_create_csr(&s.graph, s.ctx, &csr, NULL));
     open_problem(&s, test, column, column);
     checks += check_variants(
         &s, column ? "a column of many edges" : "a row of many edges", VARIANTS,

@@ -145,7 +145,7 @@ static int visit_hub(hub_result *r, dfgnn_context *ctx, int turn,
   const dfgnn_family *family = NULL;
   size_t first = 0;
   int count = 0, checked = 0;
-  must(dfgnn_graph_create(&graph, ctx, &csr));
+  must(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   must(dfgnn__harness_create(&harness, ctx, graph, &r->problem, 1));
   must(hub_fill(harness, r->hub, &r->problem));
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
@@ -190,10 +190,11 @@ int hubs_visit(const char *device, const variant_test *test,
 
 static void is_right(const hub_result *r, void *data) {
   (void)data;
-  ck_assert_msg(r->status == DFGNN_OK, "%s on %s, %s %s %s: %s",
-                r->variant->name, r->hub->name, dfgnn_op_name(r->problem.op),
-                dfgnn_pass_name(r->problem.pass),
-                dfgnn_dtype_name(r->problem.dtype), dfgnn_last_error());
+  ck_assert_msg(
+      r->status == DFGNN_OK, "%s on %s, %s %s %s: %s", r->variant->name,
+      r->hub->name, dfgnn_name(DFGNN_NAMES_OP, r->problem.op),
+      dfgnn_name(DFGNN_NAMES_PASS, r->problem.pass),
+      dfgnn_name(DFGNN_NAMES_DTYPE, r->problem.dtype), dfgnn_last_error());
 }
 
 void check_hubs(const char *device, const variant_test *test) {

@@ -95,7 +95,8 @@ static void compare(const setting *s, dfgnn_args *found, dfgnn_args *expected) {
       ck_assert_msg(a == b || (isnan(a) && isnan(b)) ||
                         fabs(a - b) <= tolerance * (1 + fabs(b)),
                     "%s %s: %s[%zu] is %g, expected %g", s->op->name,
-                    dfgnn_pass_name(s->op->pass), t->name, k, a, b);
+                    dfgnn_name(DFGNN_NAMES_PASS, s->op->pass), t->name, k, a,
+                    b);
     }
     free(x);
     free(y);
@@ -160,13 +161,13 @@ int inside_matches(dfgnn_context *ctx, const dfgnn_csr *csr, dfgnn_order order,
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_graph *inside = NULL;
   dfgnn_harness *harness = NULL;
-  ck_ok(dfgnn_graph_create(&s.graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&s.graph, ctx, csr, NULL));
   int served = find_problem(&s, i, dtype);
   if (served) {
     how.order = order;
     how.inside = 1;
     how.keep_columns = keep_columns;
-    ck_ok(dfgnn_graph_reorder(&inside, ctx, csr, &how));
+    ck_ok(dfgnn_graph_create_reordered(&inside, ctx, csr, &how, NULL));
     ck_ok(dfgnn__harness_create(&harness, ctx, s.graph, &s.problem,
                                 shape_seed()));
     dfgnn_args expected = arguments(&s, harness);

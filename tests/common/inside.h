@@ -4,6 +4,7 @@
 #define DFGNN_TESTS_INSIDE_H
 
 #include "dfgnn.h"
+#include "dfgnn_graph.h"
 
 /* A case is an operator and a pass. */
 #define INSIDE_CASES (DFGNN_OP_COUNT * DFGNN_PASS_COUNT)

@@ -61,7 +61,7 @@ static void open_shape(session *s, int which, int wide) {
   s->shape = shape_make(which, shape_seed());
   if (wide)
     shape_widen(&s->shape);
-  ck_ok(dfgnn_graph_create(&s->graph, s->ctx, &s->shape.csr));
+  ck_ok(dfgnn_graph_create_csr(&s->graph, s->ctx, &s->shape.csr, NULL));
 }
 
 static void close_shape(session *s) {
@@ -176,9 +176,11 @@ static void matches_reference(session *s, dfgnn_plan *plan, void *data) {
   ck_assert_msg(status == DFGNN_OK,
                 "%s on %s, %s %s %s, %d heads of %d, layout %s, %s offsets%s"
                 "%s%s,%s: %s",
-                dfgnn_plan_variant(plan), s->shape.name, dfgnn_op_name(p->op),
-                dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),
-                (int)p->heads, (int)p->dim, dfgnn_layout_name(p->layout),
+                dfgnn_plan_variant(plan), s->shape.name,
+                dfgnn_name(DFGNN_NAMES_OP, p->op),
+                dfgnn_name(DFGNN_NAMES_PASS, p->pass),
+                dfgnn_name(DFGNN_NAMES_DTYPE, p->dtype), (int)p->heads,
+                (int)p->dim, dfgnn_name(DFGNN_NAMES_LAYOUT, p->layout),
                 s->graph->matrix.offsets64 ? "64-bit" : "32-bit",
                 p->weights ? ", weights" : "", p->bias ? ", bias" : "",
                 p->dropout ? ", dropout" : "", extras, dfgnn_last_error());
@@ -222,8 +224,8 @@ void check_backend_has_variants(const char *backend) {
       if (!dfgnn__operator((dfgnn_op)op, (dfgnn_pass)pass))
         continue;
       ck_assert_msg(count[op][pass] > 0, "%s has no variant of %s %s", backend,
-                    dfgnn_op_name((dfgnn_op)op),
-                    dfgnn_pass_name((dfgnn_pass)pass));
+                    dfgnn_name(DFGNN_NAMES_OP, (dfgnn_op)op),
+                    dfgnn_name(DFGNN_NAMES_PASS, (dfgnn_pass)pass));
       checked++;
     }
   ck_assert_int_gt(checked, 0);
@@ -554,8 +556,10 @@ static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
   double error = strided_error(data, s->ctx, plan);
   ck_assert_msg(error <= 1, "%s on %s, %s %s %s: %g times the bound: %s",
                 dfgnn_plan_variant(plan), s->shape.name,
-                dfgnn_op_name(s->problem.op), dfgnn_pass_name(s->problem.pass),
-                dfgnn_dtype_name(s->problem.dtype), error, dfgnn_last_error());
+                dfgnn_name(DFGNN_NAMES_OP, s->problem.op),
+                dfgnn_name(DFGNN_NAMES_PASS, s->problem.pass),
+                dfgnn_name(DFGNN_NAMES_DTYPE, s->problem.dtype), error,
+                dfgnn_last_error());
 }
 
 void check_strides(const char *device, const variant_test *test) {

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dfgnn_graph.h"
 #include "engine/compiler.h"
 #include "lib/collect.h"
 #include "lib/edge_program.h"
@@ -418,7 +419,7 @@ static void parse(int argc, char **argv) {
       options.dim = atoi(optarg);
       break;
     case 't':
-      if (dfgnn_dtype_parse(&dtype, optarg))
+      if (dfgnn_parse((int *)&dtype, DFGNN_NAMES_DTYPE, optarg))
         exit(2);
       options.dtype = (int)dtype;
       break;

@@ -3,6 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "dfgnn_graph.h"
 #include "io/io.h"
 
 #include <stdio.h>

@@ -52,8 +52,8 @@ static void compare_signatures(dfgnn_context *gpu, dfgnn_context *cpu,
                                const dfgnn_csr *csr, const char *label) {
   dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
-  ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
-  ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
+  ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, csr, NULL));
+  ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
   ck_ok(dfgnn_graph_signature(&found, on_gpu));
   ck_ok(dfgnn_graph_signature(&expected, on_cpu));
   same_signature(&found, &expected, label);
@@ -176,8 +176,8 @@ START_TEST(views_are_the_same_on_both_devices) {
     dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
     dfgnn_csr *csr = NULL; /* borrowed by the CPU */
     ck_ok(dfgnn_csr_generate(&csr, specs[i]));
-    ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
-    ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
+    ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, csr, NULL));
+    ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
     for (size_t k = 0; k < sizeof requests / sizeof *requests; k++)
       compare_views(on_gpu, on_cpu, requests[k], specs[i]);
     dfgnn_graph_destroy(on_gpu);
@@ -217,21 +217,21 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   wide.offset_type = wide.index_type = DFGNN_INDEX_I64;
   wide.offsets = offsets;
   wide.indices = indices;
-  ck_ok(dfgnn_graph_create(&graph, cpu, &wide));
+  ck_ok(dfgnn_graph_create_csr(&graph, cpu, &wide, NULL));
   ck_ok(dfgnn_graph_signature(&expected, graph));
   dfgnn_graph_destroy(graph);
   wide.offsets = to_device(offsets, n * 8);
   wide.indices = to_device(indices, m * 8);
   wide.on_device = 1;
-  ck_ok(dfgnn_graph_create(&graph, gpu, &wide));
+  ck_ok(dfgnn_graph_create_csr(&graph, gpu, &wide, NULL));
   ck_ok(dfgnn_graph_signature(&found, graph));
   same_signature(&found, &expected, "64-bit arrays");
   dfgnn_graph_destroy(graph);
 
   const int64_t beyond = (int64_t)1 << 31;
   copy_memory((int64_t *)wide.indices + 5, &beyond, 8);
-  ck_fails(dfgnn_graph_create(&graph, gpu, &wide), DFGNN_ERROR_INVALID,
-           "indices[5] = 2147483648 is out of range");
+  ck_fails(dfgnn_graph_create_csr(&graph, gpu, &wide, NULL),
+           DFGNN_ERROR_INVALID, "indices[5] = 2147483648 is out of range");
   free_device(wide.offsets);
   free_device(wide.indices);
   free(offsets);
@@ -262,8 +262,8 @@ static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
       dst[k] = (int32_t)i;
       src[k] = indices[e];
     }
-  coo.dst = dst;
-  coo.src = src;
+  coo.destination = dst;
+  coo.source = src;
   return coo;
 }
 
@@ -275,8 +275,8 @@ static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
   dfgnn_csr found = DFGNN_CSR_INIT, expected = found;
   dfgnn_coo there = *coo;
   size_t edges = (size_t)coo->edges;
-  there.dst = to_device(coo->dst, edges * 4);
-  there.src = to_device(coo->src, edges * 4);
+  there.destination = to_device(coo->destination, edges * 4);
+  there.source = to_device(coo->source, edges * 4);
   there.on_device = 1;
   ck_ok(dfgnn_graph_create_coo(&on_cpu, cpu, coo, NULL));
   for (int device = 0; device < 2; device++) {
@@ -300,19 +300,19 @@ static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
   dfgnn_graph_destroy(on_cpu);
   edges = (size_t)coo->edges;
   if (coo->trusted || coo->sorted) {
-    free_device(there.dst);
-    free_device(there.src);
+    free_device(there.destination);
+    free_device(there.source);
     return;
   }
   const int32_t beyond = (int32_t)coo->sources;
-  copy_memory((int32_t *)there.src + edges / 2, &beyond, 4);
+  copy_memory((int32_t *)there.source + edges / 2, &beyond, 4);
   char text[64];
-  snprintf(text, sizeof text, "src[%zu] = %d is out of range", edges / 2,
+  snprintf(text, sizeof text, "source[%zu] = %d is out of range", edges / 2,
            (int)beyond);
   ck_fails(dfgnn_graph_create_coo(&on_gpu, gpu, &there, NULL),
            DFGNN_ERROR_INVALID, text);
-  free_device(there.dst);
-  free_device(there.src);
+  free_device(there.destination);
+  free_device(there.source);
 }
 
 START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
@@ -330,8 +330,8 @@ START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
         if (!coo.sorted || !shuffled)
           compare_lists(gpu, cpu, &coo, specs[i]);
       }
-      free((void *)coo.dst);
-      free((void *)coo.src);
+      free((void *)coo.destination);
+      free((void *)coo.source);
     }
     dfgnn_csr_free(csr);
   }
@@ -353,8 +353,8 @@ START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
   ck_fails(dfgnn_plan_create(&plan, gpu, graph, &problem), DFGNN_ERROR_INVALID,
            "but the list was said to be sorted");
   dfgnn_graph_destroy(graph);
-  free((void *)coo.dst);
-  free((void *)coo.src);
+  free((void *)coo.destination);
+  free((void *)coo.source);
   dfgnn_csr_free(csr);
   dfgnn_context_destroy(gpu);
 }
@@ -367,7 +367,7 @@ START_TEST(columns_in_device_memory_are_taken) {
   const dfgnn_view *expected = NULL, *found = NULL;
   dfgnn_csr *csr = NULL;
   ck_ok(dfgnn_csr_generate(&csr, specs[5]));
-  ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
+  ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
   ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
   const size_t edges = (size_t)csr->edges;
   dfgnn_csr there = *csr;
@@ -378,7 +378,7 @@ START_TEST(columns_in_device_memory_are_taken) {
       to_device(expected->array[0], ((size_t)csr->sources + 1) * 4);
   there.column_rows = to_device(expected->array[1], edges * 4);
   there.column_edges = to_device(expected->array[2], edges * 4);
-  ck_ok(dfgnn_graph_create(&on_gpu, gpu, &there));
+  ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, &there, NULL));
   ck_ok(dfgnn__graph_view(&found, on_gpu, &request));
   ck_assert_ptr_eq(found->array[1], there.column_rows);
   compare_views(on_gpu, on_cpu, request, "columns");
@@ -415,7 +415,7 @@ static void refused(dfgnn_context *gpu, const int32_t *offsets,
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_plan *plan = NULL;
-  dfgnn_status status = dfgnn_graph_create(&graph, gpu, &csr);
+  dfgnn_status status = dfgnn_graph_create_csr(&graph, gpu, &csr, NULL);
   if (!status) {
     ck_fails(dfgnn_plan_create(&plan, gpu, graph, &problem),
              DFGNN_ERROR_INVALID, text);
@@ -466,7 +466,7 @@ START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   for (int i = 0; i < 5; i++) {
     dfgnn_graph *graph = NULL;
     double begin = seconds_now();
-    ck_ok(dfgnn_graph_create(&graph, gpu, &there));
+    ck_ok(dfgnn_graph_create_csr(&graph, gpu, &there, NULL));
     double ms = 1e3 * (seconds_now() - begin);
     best = ms < best ? ms : best;
     dfgnn_graph_destroy(graph);

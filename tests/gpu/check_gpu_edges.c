@@ -9,8 +9,8 @@ static void some_were_checked(int checks, const edge_test *test,
   if (!getenv("DFGNN_TEST_FAMILY"))
     ck_assert_int_gt(checks, 0);
   printf("%s %s %s, %s: %d checks\n", test->c->name,
-         dfgnn_pass_name(test->pass), dfgnn_dtype_name(test->dtype), label,
-         checks);
+         dfgnn_name(DFGNN_NAMES_PASS, test->pass),
+         dfgnn_name(DFGNN_NAMES_DTYPE, test->dtype), label, checks);
 }
 
 START_TEST(what_is_nan_or_infinite_spoils_what_it_meets_alone) {

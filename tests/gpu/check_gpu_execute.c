@@ -127,7 +127,8 @@ START_TEST(the_other_variants_match_the_reference) {
           !open_call(&c, gpu, graph, &problem, v->name))
         continue;
       ck_ok(dfgnn__harness_check(&error, c.harness, c.plan));
-      printf("%s %s: %.2g\n", v->name, dfgnn_op_name(problem.op), error);
+      printf("%s %s: %.2g\n", v->name, dfgnn_name(DFGNN_NAMES_OP, problem.op),
+             error);
       close_call(&c);
       checked++;
     }

@@ -11,9 +11,12 @@ static int in_quick(int i) { return i % 5 == 0; }
 START_TEST(every_variant_matches_the_reference) {
   variant_test test = message_test_make(_i);
   int checks = check_every_variant("cuda", &test);
-  printf("%s %s %s of %s, edge_dim %d: %d checks\n", dfgnn_op_name(test.op),
-         dfgnn_pass_name(test.pass), dfgnn_dtype_name(test.dtype),
-         dfgnn_message_name(test.message), (int)test.edge_dim, checks);
+  printf("%s %s %s of %s, edge_dim %d: %d checks\n",
+         dfgnn_name(DFGNN_NAMES_OP, test.op),
+         dfgnn_name(DFGNN_NAMES_PASS, test.pass),
+         dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype),
+         dfgnn_name(DFGNN_NAMES_MESSAGE, test.message), (int)test.edge_dim,
+         checks);
 }
 END_TEST
 

@@ -63,7 +63,7 @@ static void open_session(session *s, int wide) {
   s->shape = symmetric_shape();
   if (wide)
     shape_widen(&s->shape);
-  ck_ok(dfgnn_graph_create(&s->graph, s->ctx, &s->shape.csr));
+  ck_ok(dfgnn_graph_create_csr(&s->graph, s->ctx, &s->shape.csr, NULL));
 }
 
 static void close_session(session *s) {
@@ -116,9 +116,9 @@ static int matches_reference(session *s, const dfgnn_family *family,
   (void)family;
   ck_assert_msg(dfgnn__harness_check(&error, harness, plan) == DFGNN_OK,
                 "%s, %s %s, %d heads of %d: %s", dfgnn_plan_variant(plan),
-                dfgnn_op_name(s->problem.op),
-                dfgnn_dtype_name(s->problem.dtype), (int)s->problem.heads,
-                (int)s->problem.dim, dfgnn_last_error());
+                dfgnn_name(DFGNN_NAMES_OP, s->problem.op),
+                dfgnn_name(DFGNN_NAMES_DTYPE, s->problem.dtype),
+                (int)s->problem.heads, (int)s->problem.dim, dfgnn_last_error());
   return 1;
 }
 
@@ -149,8 +149,9 @@ static int strided_matches(session *s, const dfgnn_family *family,
   double error = strided_error(tensors, s->ctx, plan);
   (void)family;
   ck_assert_msg(error <= 1, "%s, %s: %g times the bound: %s",
-                dfgnn_plan_variant(plan), dfgnn_dtype_name(s->problem.dtype),
-                error, dfgnn_last_error());
+                dfgnn_plan_variant(plan),
+                dfgnn_name(DFGNN_NAMES_DTYPE, s->problem.dtype), error,
+                dfgnn_last_error());
   return 1;
 }
 
@@ -224,7 +225,7 @@ END_TEST
 static void refuses(session *s, const char *name) {
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create(&graph, s->ctx, &s->shape.csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, s->ctx, &s->shape.csr, NULL));
   ck_fails(dfgnn_plan_create_forced(&plan, s->ctx, graph, &s->problem, name),
            DFGNN_ERROR_UNSUPPORTED, "not its transpose");
   ck_ok(dfgnn_plan_create(&plan, s->ctx, graph, &s->problem));

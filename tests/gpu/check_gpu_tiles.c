@@ -48,8 +48,8 @@ static void compare_all(dfgnn_context *gpu, dfgnn_context *cpu,
                         const dfgnn_csr *csr, int fewer, const char *label) {
   static const int highs[] = {16, 32, 64, 128}, splits[] = {0, 1, 3};
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
-  ck_ok(dfgnn_graph_create(&on_gpu, gpu, csr));
-  ck_ok(dfgnn_graph_create(&on_cpu, cpu, csr));
+  ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, csr, NULL));
+  ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
   for (int k = 0; k < 48; k++) {
     const int dense = k / 12 % 2;
     const dfgnn_view_request request = {
@@ -124,7 +124,7 @@ START_TEST(what_cannot_be_tiled_is_refused) {
   dfgnn_graph *graph = NULL;
   const dfgnn_view *view = NULL;
   dfgnn_view_request request = {DFGNN_VIEW_TILES, 17, 0};
-  ck_ok(dfgnn_graph_create(&graph, gpu, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, gpu, &csr, NULL));
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
            "tiles of 17 rows");
   request.parameter = dfgnn__tiles_parameter(16, 0, 1);
@@ -146,7 +146,7 @@ static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
   for (int i = 0; i < 5; i++) {
     const dfgnn_view *view = NULL;
     dfgnn_graph *graph = NULL;
-    ck_ok(dfgnn_graph_create(&graph, gpu, csr));
+    ck_ok(dfgnn_graph_create_csr(&graph, gpu, csr, NULL));
     ck_cu(CtxSynchronize);
     double begin = seconds_now();
     ck_ok(dfgnn__graph_view(&view, graph, &request));

@@ -20,8 +20,9 @@ static int in_quick(const variant_test *t) {
 START_TEST(every_variant_matches_the_reference) {
   TEST(_i);
   int checks = check_every_variant("cuda", &test);
-  printf("%s %s %s: %d checks\n", dfgnn_op_name(test.op),
-         dfgnn_pass_name(test.pass), dfgnn_dtype_name(test.dtype), checks);
+  printf("%s %s %s: %d checks\n", dfgnn_name(DFGNN_NAMES_OP, test.op),
+         dfgnn_name(DFGNN_NAMES_PASS, test.pass),
+         dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype), checks);
 }
 END_TEST
 
@@ -32,8 +33,10 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
       (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2 ||
        test.op == DFGNN_OP_GAT))
     ck_assert_int_gt(checks, 0);
-  printf("%s %s %s, edge features: %d checks\n", dfgnn_op_name(test.op),
-         dfgnn_pass_name(test.pass), dfgnn_dtype_name(test.dtype), checks);
+  printf("%s %s %s, edge features: %d checks\n",
+         dfgnn_name(DFGNN_NAMES_OP, test.op),
+         dfgnn_name(DFGNN_NAMES_PASS, test.pass),
+         dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype), checks);
 }
 END_TEST
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dfgnn.h"
+#include "dfgnn_graph.h"
 #include "engine/driver.h"
 #include "lib/graph.h"
 #include "lib/plan.h"
@@ -95,7 +96,7 @@ static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
   dfgnn_csr *csr = NULL;
   dfgnn_graph *graph = NULL;
   ck_ok(dfgnn_csr_generate(&csr, spec));
-  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   dfgnn_csr_free(csr);
   return graph;
 }

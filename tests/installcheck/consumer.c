@@ -1,6 +1,7 @@
 /* A program of a user: it links the installed library by pkg-config,
  * lists the variants and runs one layer on a graph of three nodes. */
 #include <dfgnn.h>
+#include <dfgnn_tune.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ int main(void) {
   csr.destinations = csr.sources = csr.edges = 3;
   csr.offsets = offsets;
   csr.indices = indices;
-  if (!expect(dfgnn_graph_create(&graph, ctx, &csr), "graph"))
+  if (!expect(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), "graph"))
     goto out;
 
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;

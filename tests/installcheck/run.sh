@@ -92,7 +92,7 @@ if command -v cmake >/dev/null; then
       include=$($PKG_CONFIG --cflags-only-I dfgnn | sed 's/-I//; s/ .*//')
       mkdir -p "$(dirname "$work/static/lib/$INCLUDE_FROM_LIB")"
       cp -R "$include" "$work/static/lib/$INCLUDE_FROM_LIB" 2>/dev/null ||
-        cp "$include/dfgnn.h" "$work/static/lib/$INCLUDE_FROM_LIB/"
+        cp "$include"/dfgnn*.h "$work/static/lib/$INCLUDE_FROM_LIB/"
       cmakes=$work/static/lib/cmake/dfgnn
     fi
     mkdir -p "$work/cmake"

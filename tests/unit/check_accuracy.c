@@ -181,7 +181,7 @@ static session open_session(const hub *h, const variant_test *test) {
   dfgnn__registry_add(families);
   s.ctx = cpu_context("");
   s.csr = hub_make(h);
-  ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &s.csr));
+  ck_ok(dfgnn_graph_create_csr(&s.graph, s.ctx, &s.csr, NULL));
   ck_assert(hub_problem(&s.problem, h, test));
   ck_ok(dfgnn__harness_create(&s.harness, s.ctx, s.graph, &s.problem, 1));
   ck_ok(hub_fill(s.harness, h, &s.problem));
@@ -212,8 +212,9 @@ static void expect_wrong(session *s, mistake m, const char *family,
   dfgnn_status status = check(s, name);
   ck_assert_msg(status == (m == RIGHT ? DFGNN_OK : DFGNN_ERROR_WRONG),
                 "%s %s on %s, mistake %s: status %d, %g of the bound: %s",
-                dfgnn_op_name(s->problem.op), dfgnn_pass_name(s->problem.pass),
-                hub_name, labels[m], (int)status,
+                dfgnn_name(DFGNN_NAMES_OP, s->problem.op),
+                dfgnn_name(DFGNN_NAMES_PASS, s->problem.pass), hub_name,
+                labels[m], (int)status,
                 dfgnn__harness_accuracy(s->harness).of_bound,
                 status ? dfgnn_last_error() : "");
 }

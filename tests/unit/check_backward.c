@@ -194,8 +194,8 @@ static void check_gradient(fixture *f, const dfgnn_tensor *gradient,
     }
     ck_assert_msg(fabs(found[i] - expected) <= 1e-7 * (1 + fabs(expected)),
                   "%s: %s[%d] is %.12g, by differences %.12g",
-                  dfgnn_op_name(f->forward.op), gradient->name, (int)i,
-                  found[i], expected);
+                  dfgnn_name(DFGNN_NAMES_OP, f->forward.op), gradient->name,
+                  (int)i, found[i], expected);
   }
 }
 
@@ -365,7 +365,7 @@ static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
   problem.dropout = 1;
   s->shape = shape_make(which, shape_seed());
   s->ctx = context_on("cpu", "", threads);
-  ck_ok(dfgnn_graph_create(&s->graph, s->ctx, &s->shape.csr));
+  ck_ok(dfgnn_graph_create_csr(&s->graph, s->ctx, &s->shape.csr, NULL));
   ck_ok(dfgnn__problem_complete(&s->problem, &problem));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
                               shape_seed()));

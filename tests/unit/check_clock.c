@@ -1,5 +1,6 @@
 /* Clocks that tell a time before 1970, or of no calendar: nothing measured is
  * lost, and no budget waits for them. */
+#include "dfgnn_tune.h"
 #include "tests/unit/fixture.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ static void tuned_at(time_t now, int64_t stamp) {
   told = now;
   ck_assert_int_eq(time(NULL), now);
   dfgnn_context *ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   problem.dim = 4;
   options.budget_s = 0.2;
   ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &options));

@@ -14,8 +14,8 @@ static dfgnn_coo list32(int64_t destinations, int64_t sources, int64_t edges,
   coo.destinations = destinations;
   coo.sources = sources;
   coo.edges = edges;
-  coo.dst = dst;
-  coo.src = src;
+  coo.destination = dst;
+  coo.source = src;
   return coo;
 }
 
@@ -48,8 +48,8 @@ START_TEST(sorted_edges_need_no_order) {
   static const int64_t sorted[] = {0, 0, 1, 3}, from[] = {2, 1, 0, 4};
   dfgnn_coo coo = list32(4, 5, 4, NULL, NULL);
   dfgnn_graph *graph;
-  coo.dst = sorted;
-  coo.src = from;
+  coo.destination = sorted;
+  coo.source = from;
   coo.index_type = DFGNN_INDEX_I64;
   ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
   ck_assert_ptr_null(dfgnn_graph_edge_order(graph, NULL));
@@ -78,28 +78,30 @@ static void refuse(const dfgnn_coo *coo, const char *text) {
 
 START_TEST(the_first_edge_out_of_range_is_named) {
   dfgnn_coo coo = list32(3, 5, 6, dst, src);
-  refuse(&coo, "dst[0] = 3 is out of range, expected 0..2");
+  refuse(&coo, "destination[0] = 3 is out of range, expected 0..2");
   coo = list32(4, 2, 6, dst, src);
-  refuse(&coo, "src[0] = 4 is out of range, expected 0..1");
+  refuse(&coo, "source[0] = 4 is out of range, expected 0..1");
   coo = list32(4, 5, 6, dst, NULL);
-  refuse(&coo, "coo.src is NULL, but coo.edges is 6");
+  refuse(&coo, "coo.source is NULL, but coo.edges is 6");
   coo = list32(-1, 5, 6, dst, src);
   refuse(&coo, "coo.destinations is -1");
   coo.struct_size = 3;
   refuse(&coo, "coo.struct_size is 3");
   static const int64_t beyond[] = {1LL << 40}, zero[] = {0};
   coo = list32(4, 5, 1, NULL, NULL);
-  coo.dst = beyond;
-  coo.src = zero;
+  coo.destination = beyond;
+  coo.source = zero;
   coo.index_type = DFGNN_INDEX_I64;
-  refuse(&coo, "dst[0] = 1099511627776 is out of range");
+  refuse(&coo, "destination[0] = 1099511627776 is out of range");
 }
 END_TEST
 
 START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused) {
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   coo.sorted = 1;
-  refuse(&coo, "dst[1] = 0 comes after 3, but the list was said to be sorted");
+  refuse(
+      &coo,
+      "destination[1] = 0 comes after 3, but the list was said to be sorted");
 }
 END_TEST
 
@@ -164,7 +166,7 @@ START_TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
   ck_assert(!dfgnn__graph_known(graph));
   ck_ok(dfgnn_graph_csr(&csr, graph));
   ck_assert(!dfgnn__graph_known(graph));
-  ck_ok(dfgnn_graph_create(&same, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&same, ctx, &csr, NULL));
   ck_assert(dfgnn__graph_known(same));
   ck_ok(dfgnn_graph_signature(&late, graph));
   ck_assert(dfgnn__graph_known(graph));
@@ -187,10 +189,10 @@ START_TEST(a_trusted_matrix_is_not_looked_at) {
   csr.edges = 6;
   csr.offsets = offsets;
   csr.indices = beyond;
-  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "indices[5] = 99 in row 3 is out of range");
   csr.trusted = 1;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_assert_int_eq(graph->matrix.max_degree, 3);
   /* asking for the signature checks the matrix after all, each time */
   for (int again = 0; again < 2; again++)
@@ -228,7 +230,7 @@ START_TEST(columns_that_are_given_are_not_made) {
     const dfgnn_view *view;
     dfgnn_graph *graph;
     csr.trusted = trusted;
-    ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+    ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
     ck_ok(dfgnn__graph_view(&view, graph, &request));
     ck_assert_ptr_eq(view->array[0], column_offsets);
     ck_assert_ptr_eq(view->array[1], column_rows);
@@ -248,19 +250,19 @@ START_TEST(columns_of_another_matrix_are_refused) {
   dfgnn_csr csr = both_ways();
   dfgnn_graph *graph = NULL;
   csr.column_edges = falling;
-  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "column_edges[2] = 0 of row 0 in column 1 is not");
   csr = both_ways();
   csr.column_rows = elsewhere;
-  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "column_edges[2] = 1 of row 1 in column 1 is not");
   csr = both_ways();
   csr.column_offsets = short_of;
-  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "column_offsets go from 0 to 5, expected 0 to 6");
   csr = both_ways();
   csr.column_rows = NULL;
-  ck_fails(dfgnn_graph_create(&graph, ctx, &csr), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "csr.column_rows is NULL, but csr.column_offsets is not");
   ck_assert_ptr_null(graph);
 }

@@ -46,7 +46,7 @@ static void set_up(void) {
   problem.dtype = DFGNN_F64;
   problem.dim = 8;
   ctx = cpu_context("");
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
 }
 
 static void tear_down(void) {

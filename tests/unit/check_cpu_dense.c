@@ -72,7 +72,7 @@ typedef struct session {
 static void open_session(session *s, const dfgnn_csr *csr) {
   state = shape_seed();
   s->ctx = cpu_context("");
-  ck_ok(dfgnn_graph_create(&s->graph, s->ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&s->graph, s->ctx, csr, NULL));
 }
 
 static void close_session(session *s) {
@@ -109,8 +109,9 @@ static int check_dense(session *s) {
                                    v->name));
     ck_assert_msg(dfgnn__harness_check(&error, s->harness, plan) == DFGNN_OK,
                   "%s, %s, %d heads of %d: %s", v->name,
-                  dfgnn_op_name(s->problem.op), (int)s->problem.heads,
-                  (int)s->problem.dim, dfgnn_last_error());
+                  dfgnn_name(DFGNN_NAMES_OP, s->problem.op),
+                  (int)s->problem.heads, (int)s->problem.dim,
+                  dfgnn_last_error());
     dfgnn_plan_destroy(plan);
     count++;
   }

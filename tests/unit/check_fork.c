@@ -34,7 +34,7 @@ static void begin(void) {
   for (int i = 0; i < NODES * DIM; i++)
     feature[i] = (float)(i % 11) / 11;
   ctx = cpu_context("");
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(call(ctx, graph)); /* the pool has threads now */
   memcpy(before, out, sizeof out);
 }
@@ -70,8 +70,9 @@ static int graph_of_its_own(void) {
   options.device = "cpu";
   options.store = "";
   options.threads = 2;
-  if (dfgnn_context_create(&c, &options) || dfgnn_graph_create(&g, c, &csr) ||
-      call(c, g) || memcmp(out, before, sizeof out))
+  if (dfgnn_context_create(&c, &options) ||
+      dfgnn_graph_create_csr(&g, c, &csr, NULL) || call(c, g) ||
+      memcmp(out, before, sizeof out))
     return 1;
   dfgnn_graph_destroy(g);
   dfgnn_context_destroy(c);
@@ -131,7 +132,8 @@ static int refused(void) {
   dfgnn_plan *p = NULL;
   return call(ctx, graph) == DFGNN_ERROR_DEVICE &&
                  strstr(dfgnn_last_error(), "before fork()") &&
-                 dfgnn_graph_create(&g, ctx, &csr) == DFGNN_ERROR_DEVICE &&
+                 dfgnn_graph_create_csr(&g, ctx, &csr, NULL) ==
+                     DFGNN_ERROR_DEVICE &&
                  dfgnn_plan_create(&p, ctx, graph, &problem) ==
                      DFGNN_ERROR_DEVICE &&
                  dfgnn_context_reload(ctx) == DFGNN_ERROR_DEVICE

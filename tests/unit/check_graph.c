@@ -10,7 +10,8 @@ static void close_context(void) { dfgnn_context_destroy(ctx); }
 
 static void refuse(const dfgnn_csr *csr, const char *text) {
   dfgnn_graph *graph = NULL;
-  ck_fails(dfgnn_graph_create(&graph, ctx, csr), DFGNN_ERROR_INVALID, text);
+  ck_fails(dfgnn_graph_create_csr(&graph, ctx, csr, NULL), DFGNN_ERROR_INVALID,
+           text);
   ck_assert_ptr_null(graph);
 }
 
@@ -89,7 +90,7 @@ END_TEST
 static dfgnn_signature signature_of(const dfgnn_csr *csr) {
   dfgnn_signature s = DFGNN_SIGNATURE_INIT;
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   ck_ok(dfgnn_graph_signature(&s, graph));
   dfgnn_graph_destroy(graph);
   return s;

@@ -9,7 +9,7 @@
 
 static dfgnn_graph *plain_graph(dfgnn_context *ctx, const dfgnn_csr *csr) {
   dfgnn_graph *graph = NULL;
-  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   return graph;
 }
 
@@ -20,7 +20,7 @@ static dfgnn_graph *reordered(dfgnn_context *ctx, const dfgnn_csr *csr,
   how.order = order;
   how.inside = inside;
   how.keep_columns = keep;
-  ck_ok(dfgnn_graph_reorder(&graph, ctx, csr, &how));
+  ck_ok(dfgnn_graph_create_reordered(&graph, ctx, csr, &how, NULL));
   return graph;
 }
 
@@ -169,7 +169,7 @@ START_TEST(the_order_is_that_of_the_matrix) {
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   how.rows = expected;
   how.columns = expected + n;
-  ck_ok(dfgnn_graph_reorder(&graph, ctx, &s.csr, &how));
+  ck_ok(dfgnn_graph_create_reordered(&graph, ctx, &s.csr, &how, NULL));
   memset(found, 0, (n + m) * sizeof *found);
   ck_ok(dfgnn_graph_order(found, found + n, graph));
   ck_assert(!memcmp(found, expected, (n + m) * sizeof *found));
@@ -313,43 +313,43 @@ START_TEST(a_wrong_reordering_is_refused) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph = NULL;
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
-  ck_fails(dfgnn_graph_reorder(NULL, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "graph is NULL");
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, NULL, &how), DFGNN_ERROR_INVALID,
-           "csr is NULL");
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
-           "how is NULL");
+  ck_fails(dfgnn_graph_create_reordered(NULL, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "graph is NULL");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, NULL, &how, NULL),
+           DFGNN_ERROR_INVALID, "csr is NULL");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, NULL, NULL),
+           DFGNN_ERROR_INVALID, "how is NULL");
   how.order = (dfgnn_order)7;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "how.order is 7, expected 0..3");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "how.order is 7, expected 0..3");
   how.rows = twice;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "how.rows[1] is 0, expected each of 0..1 once");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "how.rows[1] is 0, expected each of 0..1 once");
   how.columns = fine;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "rows[1] is 0, expected each of 0..1 once");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "rows[1] is 0, expected each of 0..1 once");
   how.keep_columns = 1;
   how.rows = fine;
   how.columns = twice;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "columns[1] is 0");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "columns[1] is 0");
   how.columns = NULL;
   how.keep_columns = 0;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &wide, &how), DFGNN_ERROR_INVALID,
-           "2 x 3 needs both orders");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &wide, &how, NULL),
+           DFGNN_ERROR_INVALID, "2 x 3 needs both orders");
   how.keep_columns = 1;
-  ck_ok(dfgnn_graph_reorder(&graph, ctx, &wide, &how));
+  ck_ok(dfgnn_graph_create_reordered(&graph, ctx, &wide, &how, NULL));
   dfgnn_graph_destroy(graph);
   graph = NULL;
   how.rows = NULL;
   how.columns = fine;
   how.order = DFGNN_ORDER_RCM;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "how.columns is set, but how.rows is NULL");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "how.columns is set, but how.rows is NULL");
   how.columns = NULL;
   csr.edges = 3;
-  ck_fails(dfgnn_graph_reorder(&graph, ctx, &csr, &how), DFGNN_ERROR_INVALID,
-           "offsets end at 2, expected 3");
+  ck_fails(dfgnn_graph_create_reordered(&graph, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID, "offsets end at 2, expected 3");
   ck_fails(dfgnn_graph_order(NULL, NULL, NULL), DFGNN_ERROR_INVALID,
            "graph is NULL");
   ck_assert_ptr_null(graph);

@@ -113,9 +113,11 @@ static int run(dfgnn_context *ctx, dfgnn_graph *graph, const dfgnn_problem *p,
   }
   args.dropout = 0.3;
   const size_t bytes = dfgnn_plan_workspace(plan);
-  printf("%s %s %s %s, %lld heads x %lld\n", variant, dfgnn_op_name(p->op),
-         dfgnn_pass_name(p->pass), dfgnn_dtype_name(p->dtype),
-         (long long)p->heads, (long long)p->dim);
+  printf("%s %s %s %s, %lld heads x %lld\n", variant,
+         dfgnn_name(DFGNN_NAMES_OP, p->op),
+         dfgnn_name(DFGNN_NAMES_PASS, p->pass),
+         dfgnn_name(DFGNN_NAMES_DTYPE, p->dtype), (long long)p->heads,
+         (long long)p->dim);
   fflush(stdout);
   ck_ok(dfgnn_execute(plan, &args, bytes ? guarded(bytes, 64) : NULL, NULL));
   dfgnn_plan_destroy(plan);

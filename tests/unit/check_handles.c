@@ -1,5 +1,6 @@
 /* Handles that are NULL, of another type or destroyed, and workspaces that are
  * not aligned: a status, never a crash. */
+#include "dfgnn_tune.h"
 #include "tests/unit/fixture.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static void begin(void) {
   problem.dim = DIM;
   for (int i = 0; i < NODES * DIM; i++)
     feature[i] = (float)(i % 7) / 7;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
 }
 
@@ -62,9 +63,9 @@ static void no_context(dfgnn_context *c) {
   invalid(dfgnn_context_device(&info, c));
   invalid(dfgnn_context_counters(&counters, c));
   invalid(dfgnn_context_digest(digest, c));
-  invalid(dfgnn_graph_create(&g, c, &csr));
+  invalid(dfgnn_graph_create_csr(&g, c, &csr, NULL));
   invalid(dfgnn_graph_create_coo(&g, c, &coo, NULL));
-  invalid(dfgnn_graph_reorder(&g, c, &csr, &how));
+  invalid(dfgnn_graph_create_reordered(&g, c, &csr, &how, NULL));
   invalid(dfgnn_plan_create(&p, c, graph, &problem));
   invalid(dfgnn_plan_create_forced(&p, c, graph, &problem,
                                    dfgnn_plan_variant(plan)));
@@ -105,7 +106,7 @@ static void no_plan(dfgnn_plan *p) {
   ck_assert_uint_eq(dfgnn_plan_workspace(p), 0);
   ck_assert_ptr_null(dfgnn_plan_variant(p));
   ck_assert_int_eq((int)dfgnn_plan_source(p), -1);
-  ck_assert_ptr_null(dfgnn_source_name(dfgnn_plan_source(p)));
+  ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_SOURCE, dfgnn_plan_source(p)));
 }
 
 START_TEST(a_handle_that_is_null_is_named) {
@@ -157,14 +158,14 @@ START_TEST(places_and_descriptors_that_are_null_are_named) {
   invalid(dfgnn_context_device(NULL, ctx));
   invalid(dfgnn_context_counters(NULL, ctx));
   invalid(dfgnn_context_digest(NULL, ctx));
-  invalid(dfgnn_graph_create(NULL, ctx, &csr));
-  invalid(dfgnn_graph_create(&g, ctx, NULL));
+  invalid(dfgnn_graph_create_csr(NULL, ctx, &csr, NULL));
+  invalid(dfgnn_graph_create_csr(&g, ctx, NULL, NULL));
   invalid(dfgnn_graph_create_coo(NULL, ctx, NULL, NULL));
   invalid(dfgnn_graph_create_coo(&g, ctx, NULL, NULL));
   invalid(dfgnn_graph_csr(NULL, graph));
   invalid(dfgnn_graph_signature(NULL, graph));
-  invalid(dfgnn_graph_reorder(NULL, ctx, &csr, NULL));
-  invalid(dfgnn_graph_reorder(&g, ctx, &csr, NULL));
+  invalid(dfgnn_graph_create_reordered(NULL, ctx, &csr, NULL, NULL));
+  invalid(dfgnn_graph_create_reordered(&g, ctx, &csr, NULL, NULL));
   ck_ok(dfgnn_graph_order(NULL, NULL, graph));
   invalid(dfgnn_csr_read(NULL, NULL));
   invalid(dfgnn_csr_read(&made, NULL));
@@ -194,25 +195,40 @@ START_TEST(places_and_descriptors_that_are_null_are_named) {
 }
 END_TEST
 
-#define PARSES(kind, good)                                                     \
-  do {                                                                         \
-    dfgnn_##kind value = (dfgnn_##kind)0;                                      \
-    ck_ok(dfgnn_##kind##_parse(&value, good));                                 \
-    ck_assert_str_eq(dfgnn_##kind##_name(value), good);                        \
-    ck_assert_int_eq(dfgnn_##kind##_parse(NULL, good), DFGNN_ERROR_INVALID);   \
-    ck_assert_int_eq(dfgnn_##kind##_parse(&value, NULL), DFGNN_ERROR_INVALID); \
-    ck_assert_int_eq(dfgnn_##kind##_parse(NULL, NULL), DFGNN_ERROR_INVALID);   \
-    ck_assert_ptr_null(dfgnn_##kind##_name((dfgnn_##kind)99));                 \
-  } while (0)
-
 START_TEST(a_name_is_parsed_into_a_place) {
-  PARSES(op, "gat");
-  PARSES(pass, "backward");
-  PARSES(dtype, "bf16");
-  PARSES(math, "tf32");
-  PARSES(layout, "ndh");
-  PARSES(effort, "measure");
-  PARSES(order, "degree");
+  static const struct {
+    dfgnn_names of;
+    const char *name;
+    int value;
+  } known[] = {{DFGNN_NAMES_OP, "gat", DFGNN_OP_GAT},
+               {DFGNN_NAMES_PASS, "backward", DFGNN_PASS_BACKWARD},
+               {DFGNN_NAMES_DTYPE, "bf16", DFGNN_BF16},
+               {DFGNN_NAMES_MATH, "tf32", DFGNN_MATH_TF32},
+               {DFGNN_NAMES_LAYOUT, "ndh", DFGNN_LAYOUT_NDH},
+               {DFGNN_NAMES_EDGE_USE, "values", DFGNN_EDGE_VALUES},
+               {DFGNN_NAMES_MESSAGE, "gate-value", DFGNN_MESSAGE_GATE_VALUE},
+               {DFGNN_NAMES_EFFORT, "measure", DFGNN_EFFORT_MEASURE},
+               {DFGNN_NAMES_SOURCE, "model", DFGNN_SOURCE_MODEL},
+               {DFGNN_NAMES_ORDER, "community", DFGNN_ORDER_COMMUNITY},
+               {DFGNN_NAMES_PARTITIONING, "range", DFGNN_PARTITION_RANGE}};
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+    dfgnn_names of = known[k].of;
+    int value = -1;
+    ck_ok(dfgnn_parse(&value, of, known[k].name));
+    ck_assert_int_eq(value, known[k].value);
+    ck_assert_str_eq(dfgnn_name(of, value), known[k].name);
+    invalid(dfgnn_parse(NULL, of, known[k].name));
+    invalid(dfgnn_parse(&value, of, NULL));
+    invalid(dfgnn_parse(&value, of, "rabbit"));
+    ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), known[k].name));
+    ck_assert_ptr_null(dfgnn_name(of, 99));
+    ck_assert_ptr_null(dfgnn_name(of, -1));
+  }
+  int value;
+  invalid(dfgnn_parse(&value, DFGNN_NAMES_NONE, "gat"));
+  invalid(dfgnn_parse(&value, DFGNN_NAMES_COUNT, "gat"));
+  ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_NONE, 0));
+  ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_COUNT, 0));
 }
 END_TEST
 
@@ -261,7 +277,7 @@ START_TEST(a_graph_destroyed_before_its_plans_is_reported) {
   dfgnn_plan *cached, *forced;
   dfgnn_explanation *why = NULL;
   dfgnn_args args = arguments();
-  ck_ok(dfgnn_graph_create(&g, c, &named));
+  ck_ok(dfgnn_graph_create_csr(&g, c, &named, NULL));
   ck_ok(dfgnn_plan_create(&cached, c, g, &problem));
   ck_ok(dfgnn_plan_create_forced(&forced, c, g, &problem,
                                  dfgnn_plan_variant(cached)));
@@ -285,7 +301,7 @@ START_TEST(plans_destroyed_first_are_not_reported) {
   dfgnn_context *c = logging_context();
   dfgnn_graph *g;
   dfgnn_plan *a, *b;
-  ck_ok(dfgnn_graph_create(&g, c, &csr));
+  ck_ok(dfgnn_graph_create_csr(&g, c, &csr, NULL));
   ck_ok(dfgnn_plan_create(&a, c, g, &problem));
   ck_ok(dfgnn_plan_create(&b, c, g, &problem));
   ck_assert_ptr_eq(a, b);
@@ -305,7 +321,7 @@ START_TEST(plans_of_a_reordered_graph_are_left_as_well) {
   dfgnn_plan *p;
   how.inside = 1;
   how.order = DFGNN_ORDER_DEGREE;
-  ck_ok(dfgnn_graph_reorder(&g, c, &csr, &how));
+  ck_ok(dfgnn_graph_create_reordered(&g, c, &csr, &how, NULL));
   ck_ok(dfgnn_call(c, g, &problem, &args, NULL));
   ck_ok(dfgnn_plan_create(&p, c, g, &problem));
   dfgnn_graph_destroy(g);
@@ -321,7 +337,7 @@ START_TEST(a_context_lives_as_long_as_its_graphs) {
   dfgnn_args args = arguments();
   dfgnn_graph *g;
   dfgnn_plan *p;
-  ck_ok(dfgnn_graph_create(&g, c, &csr));
+  ck_ok(dfgnn_graph_create_csr(&g, c, &csr, NULL));
   ck_ok(dfgnn_plan_create(&p, c, g, &problem));
   dfgnn_context_destroy(c);
   ck_assert_msg(strstr(logged, "context destroyed before 1 of its graphs"),
@@ -371,10 +387,12 @@ START_TEST(orders_that_are_none_are_named_as_they_were_given) {
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_graph *g = NULL;
   how.rows = twice;
-  ck_fails(dfgnn_graph_reorder(&g, ctx, &csr, &how), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_reordered(&g, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID,
            "how.rows[1] is 0, expected each of 0..39 once");
   how.columns = twice;
-  ck_fails(dfgnn_graph_reorder(&g, ctx, &csr, &how), DFGNN_ERROR_INVALID,
+  ck_fails(dfgnn_graph_create_reordered(&g, ctx, &csr, &how, NULL),
+           DFGNN_ERROR_INVALID,
            "how.columns[1] is 0, expected each of 0..39 once");
   ck_assert_ptr_null(g);
 }

@@ -131,7 +131,7 @@ static dfgnn_status check(mistake m, double *error) {
   problem.dim = 5;
   shape s = shape_make(ISOLATED, shape_seed());
   dfgnn_context *ctx = context_on("cpu", "", 0);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &s.csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &s.csr, NULL));
   ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
   snprintf(name, sizeof name, "test.harness/mistake=%s", mistakes[m].label);
   ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, name));

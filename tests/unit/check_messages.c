@@ -90,7 +90,7 @@ static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_pass pass,
   args.grad_edge_attr = r->attr;
   args.grad_edge_weight = r->weight;
   args.grad_edge_bias = r->bias;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_status status = dfgnn_call(ctx, graph, &problem, &args, NULL);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);

@@ -138,7 +138,7 @@ START_TEST(the_fingerprint_is_the_signature_s) {
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   int32_t owner[60] = {0};
   dfgnn_part *part;
-  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   ck_ok(dfgnn_graph_signature(&signature, graph));
   ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
   ck_assert(part->fingerprint == signature.fingerprint);
@@ -168,7 +168,7 @@ START_TEST(mistakes_are_named) {
   ck_fails(dfgnn_part_create(NULL, csr, owner, 2, 0), DFGNN_ERROR_INVALID,
            "part is NULL");
   dfgnn_partitioning how;
-  ck_assert_int_eq(dfgnn_partitioning_parse(&how, "random"),
+  ck_assert_int_eq(dfgnn_parse((int *)&how, DFGNN_NAMES_PARTITIONING, "random"),
                    DFGNN_ERROR_INVALID);
   dfgnn_csr_free(wide);
   dfgnn_csr_free(csr);

@@ -101,7 +101,7 @@ static void store_row(const char *variant, int revision, const char *arch,
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_store *store;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_measurement m =
       measurement_of(ctx, graph, &problem, variant, FAKE_1, ratio);
   if (arch)
@@ -124,7 +124,7 @@ static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
 static void expect(const char *variant, dfgnn_source source) {
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_int_eq(dfgnn_plan_source(plan), source);
   if (variant)
@@ -161,7 +161,7 @@ START_TEST(a_near_graph_answers_for_an_unmeasured_one) {
   csr = ring(103, three); /* not the graph that was measured, but like it */
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_3);
   ck_assert(dfgnn_plan_source(plan) == DFGNN_SOURCE_SIMILAR ||
@@ -192,7 +192,7 @@ START_TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
   dfgnn_graph *graph;
   dfgnn_explanation *e;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_2);
   ck_assert_int_eq(prepared, 1); /* once, not once a variant */
@@ -235,7 +235,7 @@ static void expect_because(const char *variant, dfgnn_source source,
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph;
   dfgnn_explanation *e;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_str_eq(e->variant, variant);
@@ -274,7 +274,7 @@ START_TEST(measurements_with_an_extra_answer_for_none_without_it) {
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_NOT_TUNED, "1 heads of 8, f64; tune");
   problem.bias = 1;
@@ -363,8 +363,8 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
   }
   coo.destinations = coo.sources = rows;
   coo.edges = rows * each;
-  coo.dst = dst;
-  coo.src = src;
+  coo.destination = dst;
+  coo.source = src;
   coo.family = family;
   ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
   free(dst);
@@ -477,7 +477,7 @@ START_TEST(effort_stored_reports_a_miss) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   problem.effort = DFGNN_EFFORT_STORED;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_NOT_TUNED, "dfgnn-tune run");
@@ -499,7 +499,7 @@ START_TEST(the_paper_rule_reads_its_capacity) {
     dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
     options.paper_capacity = super ? 3 * 4 : 3 * 4 + 4; /* max degree is 3 */
     ck_ok(dfgnn_context_create(&ctx, &options));
-    ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+    ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
     problem.dtype = DFGNN_F32;
     problem.effort = DFGNN_EFFORT_PAPER;
     plan = plan_of(ctx, graph);
@@ -520,7 +520,7 @@ START_TEST(the_same_problem_gives_the_same_plan) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *a = plan_of(ctx, graph), *b = plan_of(ctx, graph);
   problem.dim = 9;
   dfgnn_plan *c = plan_of(ctx, graph);
@@ -541,7 +541,7 @@ START_TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, FAKE_2));
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_FORCED);
   dfgnn_plan_destroy(plan);
@@ -572,7 +572,7 @@ START_TEST(explain_gives_every_variant_a_reason) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_context *ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_str_eq(e->variant, FAKE_2);
@@ -610,7 +610,7 @@ START_TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   options.store = path;
   options.log = count_warnings;
   ck_ok(dfgnn_context_create(&ctx, &options));
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   warnings = 0;
   launches_fail = 1;
@@ -631,12 +631,12 @@ START_TEST(reload_sees_new_rows_and_leaves_plans_alone) {
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph, *again;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *before = plan_of(ctx, graph);
   store_row(FAKE_3, 3, NULL, 0.1);
   ck_ok(dfgnn_context_reload(ctx));
   ck_assert_str_eq(dfgnn_plan_variant(before), FAKE_2);
-  ck_ok(dfgnn_graph_create(&again, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&again, ctx, &csr, NULL));
   dfgnn_plan *after = plan_of(ctx, again);
   ck_assert_str_eq(dfgnn_plan_variant(after), FAKE_3);
   dfgnn_plan_destroy(before);
@@ -653,7 +653,7 @@ START_TEST(bad_problems_and_arguments_are_named) {
   dfgnn_plan *plan = NULL;
   dfgnn_args args = DFGNN_ARGS_INIT;
   static double tensor[100 * 8];
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_problem bad = problem;
   bad.dim = 0;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
@@ -693,7 +693,7 @@ START_TEST(sixteen_threads_share_a_graph) {
   dfgnn_graph *graph;
   pthread_t threads[16];
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (int t = 0; t < 16; t++)
     pthread_create(&threads[t], NULL, make_plans, graph);
   for (int t = 0; t < 16; t++)

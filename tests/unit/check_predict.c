@@ -77,7 +77,7 @@ static dfgnn_measurement *make_rows(size_t *count, dfgnn_context *ctx,
   dfgnn_measurement *rows = calloc(most, sizeof *rows);
   dfgnn_graph *graph;
   *count = 0;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (int g = 0; g < GRAPHS; g++)
     for (size_t i = 0; i < dfgnn__variant_count(); i++) {
       const dfgnn_variant *v = dfgnn__variant(i);
@@ -141,7 +141,7 @@ static void expect(const char *store, const char *variant,
                    dfgnn_source source) {
   dfgnn_context *ctx = cpu_context(store);
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   dfgnn_explanation *explanation;
   ck_ok(dfgnn_plan_explain(&explanation, plan));
@@ -163,7 +163,7 @@ static void store_row(int64_t edges_more, double mean_more) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_store *store;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_measurement m =
       measurement_of(ctx, graph, &problem, SLEEP(4), SLEEP(4), 1);
   m.signature.fingerprint++;
@@ -188,7 +188,7 @@ START_TEST(what_nobody_measured_is_chosen_by_the_model) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_NOT_TUNED, "nothing stored");
   dfgnn_graph_destroy(graph);
@@ -316,7 +316,7 @@ START_TEST(explain_sets_predictions_beside_measurements) {
   dfgnn_graph *graph;
   dfgnn_explanation *why;
   int predicted = 0, compared = 0;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_ok(dfgnn_plan_explain(&why, plan));
   ck_assert_ptr_nonnull(strstr(why->model, "parameter sleep"));
@@ -366,7 +366,7 @@ START_TEST(a_race_finds_a_family_that_the_model_thinks_slow) {
   dfgnn_context *ctx = cpu_context(store_path);
   dfgnn_graph *graph;
   problem.effort = DFGNN_EFFORT_RACE;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_MODEL);
   ck_assert_str_eq(dfgnn_plan_variant(plan), SLEEP(8));
@@ -391,7 +391,7 @@ START_TEST(what_is_measured_does_not_race) {
   dfgnn_context *ctx = cpu_context(store_path);
   dfgnn_graph *graph;
   problem.effort = DFGNN_EFFORT_RACE;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_SIMILAR);
   dfgnn_plan_destroy(plan);

@@ -27,7 +27,7 @@ static fixture graph_of(int threads) {
     indices[e] = (int32_t)((uniform(&state) + 1) * 11);
   f.csr = csr32(31, 23, offsets, indices);
   f.shape = (shape_of_graph){31, 23, offsets[31]};
-  ck_ok(dfgnn_graph_create(&f.graph, f.ctx, &f.csr));
+  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
   return f;
 }
 
@@ -35,7 +35,7 @@ static fixture empty_graph(void) {
   fixture f = {.ctx = context_on("cpu", "", 2)};
   f.csr = csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
   f.shape = (shape_of_graph){3, 2, 0};
-  ck_ok(dfgnn_graph_create(&f.graph, f.ctx, &f.csr));
+  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
   return f;
 }
 

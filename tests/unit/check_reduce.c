@@ -22,7 +22,7 @@ static star star_make(int degree) {
     indices[e] = e;
   indices[degree] = 1;
   s.csr = csr32(3, degree, offsets, indices);
-  ck_ok(dfgnn_graph_create(&s.graph, s.ctx, &s.csr));
+  ck_ok(dfgnn_graph_create_csr(&s.graph, s.ctx, &s.csr, NULL));
   return s;
 }
 
@@ -355,7 +355,7 @@ START_TEST(gradients_of_the_reference_are_slopes_of_the_loss) {
     for (int k = 0; k < 4; k++)
       n.grad[k][i] = uniform(&seed);
   }
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   loss(ctx, graph, op, &n);
   args.grad_value = grad;
   run_variant(ctx, graph, &problem, &args, "cpu.reduce.bwd.reference");
@@ -418,7 +418,7 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
   dfgnn_args args = DFGNN_ARGS_INIT;
   for (size_t i = 0; i < COUNT; i++)
     x[i] = (float)uniform(&seed);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   args.value = args.grad_out = args.grad_out_min = args.grad_out_max =
       args.grad_out_std = x;
   args.out = saved[0];

@@ -87,7 +87,7 @@ static dfgnn_signature signature_of(const dfgnn_csr *csr) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph = NULL;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   ck_ok(dfgnn_graph_signature(&signature, graph));
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
@@ -402,14 +402,18 @@ END_TEST
 START_TEST(names_are_parsed) {
   dfgnn_order order;
   for (int i = 0; i < DFGNN_ORDER_COUNT; i++) {
-    ck_ok(dfgnn_order_parse(&order, dfgnn_order_name((dfgnn_order)i)));
+    ck_ok(dfgnn_parse((int *)&order, DFGNN_NAMES_ORDER,
+                      dfgnn_name(DFGNN_NAMES_ORDER, (dfgnn_order)i)));
     ck_assert_int_eq(order, i);
   }
-  ck_assert_ptr_null(dfgnn_order_name(DFGNN_ORDER_COUNT));
-  ck_assert_ptr_null(dfgnn_order_name((dfgnn_order)-1));
-  ck_fails(dfgnn_order_parse(&order, "rabbit"), DFGNN_ERROR_INVALID,
-           "found 'rabbit', expected degree, rcm, metis or community");
-  ck_fails(dfgnn_order_parse(&order, NULL), DFGNN_ERROR_INVALID, "NULL");
+  ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_ORDER, DFGNN_ORDER_COUNT));
+  ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_ORDER, (dfgnn_order)-1));
+  ck_fails(
+      dfgnn_parse((int *)&order, DFGNN_NAMES_ORDER, "rabbit"),
+      DFGNN_ERROR_INVALID,
+      "unknown order 'rabbit', expected one of: degree, rcm, metis, community");
+  ck_fails(dfgnn_parse((int *)&order, DFGNN_NAMES_ORDER, NULL),
+           DFGNN_ERROR_INVALID, "(null)");
 }
 END_TEST
 

@@ -87,10 +87,11 @@ START_TEST(every_problem_on_every_graph_has_a_rule) {
                                                    .device = &devices[d]},
                                        .family = ""};
             dfgnn__rule_choice(&choice, &query);
-            ck_assert_msg(
-                choice.variant != NULL, "%s %s %s on graph %d of %s",
-                dfgnn_op_name(problem.op), dfgnn_pass_name(problem.pass),
-                dfgnn_dtype_name(problem.dtype), g, devices[d].backend);
+            ck_assert_msg(choice.variant != NULL, "%s %s %s on graph %d of %s",
+                          dfgnn_name(DFGNN_NAMES_OP, problem.op),
+                          dfgnn_name(DFGNN_NAMES_PASS, problem.pass),
+                          dfgnn_name(DFGNN_NAMES_DTYPE, problem.dtype), g,
+                          devices[d].backend);
             ck_assert_ptr_null(
                 dfgnn__variant_refusal(choice.variant, &query.setting));
             ck_assert_str_eq(choice.variant->family->backend,
@@ -172,7 +173,8 @@ START_TEST(the_papers_rule_turns_at_its_capacity) {
       ck_assert_ptr_nonnull(choice.variant);
       ck_assert_msg(
           !strcmp(choice.variant->family->algorithm, expected[k].algorithm),
-          "%s of %lld edges: found %s, expected %s", dfgnn_op_name(problem.op),
+          "%s of %lld edges: found %s, expected %s",
+          dfgnn_name(DFGNN_NAMES_OP, problem.op),
           (long long)expected[k].longest, choice.variant->family->algorithm,
           expected[k].algorithm);
       dfgnn__rule_choice(&choice, &query);

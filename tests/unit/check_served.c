@@ -216,8 +216,10 @@ static void make_table(void) {
           p.max_workspace = -1;
           if (!fill(&table[rows], p))
             continue;
-          snprintf(table[rows].name, NAME, "%s %s %s%s", dfgnn_op_name(p.op),
-                   dfgnn_pass_name(p.pass), modes[m].name, extras[e].name);
+          snprintf(table[rows].name, NAME, "%s %s %s%s",
+                   dfgnn_name(DFGNN_NAMES_OP, p.op),
+                   dfgnn_name(DFGNN_NAMES_PASS, p.pass), modes[m].name,
+                   extras[e].name);
           rows++;
         }
 }

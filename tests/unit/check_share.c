@@ -86,7 +86,7 @@ static void choice_of(char variant[160], char digest[DFGNN_DIGEST_SIZE],
   dfgnn_context *ctx = cpu_context(stores);
   dfgnn_graph *graph;
   dfgnn_plan *plan;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
   snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));
   ck_ok(dfgnn_context_digest(digest, ctx));
@@ -103,7 +103,7 @@ START_TEST(ranks_with_the_same_rows_have_the_same_digest) {
   dfgnn_measurement rows[3], reversed[3];
   char variant[160], empty[DFGNN_DIGEST_SIZE], a[DFGNN_DIGEST_SIZE],
       b[DFGNN_DIGEST_SIZE], both[192];
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (int i = 0; i < 3; i++) {
     rows[i] = measured(ctx, graph, fake_names[i], 1 - .1 * i);
     reversed[2 - i] = rows[i];
@@ -157,7 +157,7 @@ START_TEST(two_tunes_with_noise_inside_the_margin_choose_alike) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   printf("seed %llu\n", (unsigned long long)seed);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (int round = 0; round < 10; round++) {
     snprintf(path, sizeof path, "%s/a%d.db", directory, round);
     snprintf(other, sizeof other, "%s/b%d.db", directory, round);
@@ -234,7 +234,7 @@ START_TEST(sixteen_threads_run_while_the_store_changes) {
   options.store = path;
   options.threads = 1; /* ThreadSanitizer does not see through OpenMP's */
   ck_ok(dfgnn_context_create(&ctx, &options));
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   atomic_store(&going, 1);
   for (int t = 0; t < THREADS; t++) {
     workers[t] = (worker){ctx, graph, t, 0};
@@ -277,7 +277,7 @@ static void compute(float *out, char variant[160], const char *stores,
   args.key = k;
   args.value = v;
   args.out = out;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
   snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));
   dfgnn_plan_destroy(plan);
@@ -299,7 +299,7 @@ START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   compute(good, variant, "", q, k, v);
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
        i = i + 7 < last || i == last ? i + 7 : last) {
     /* the store calls this one the fastest; the last has no f32 */
@@ -358,7 +358,7 @@ START_TEST(without_a_home_programs_run_and_tuning_says_what_it_lost) {
   options.threads = 2;
   options.log = keep_log;
   ck_ok(dfgnn_context_create(&ctx, &options));
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   problem.dtype = DFGNN_F32;
   problem.dim = 4;
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));

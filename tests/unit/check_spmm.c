@@ -33,7 +33,7 @@ static void forward(dfgnn_op op, dfgnn_args *args, int heads, int dim,
   expected e = {out, numbers, NODES * heads * dim};
   problem.layout = layout;
   args->out = out;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   each_variant(ctx, graph, &problem, args, matches, &e);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
@@ -170,7 +170,7 @@ START_TEST(gradients_of_the_reference_are_slopes_of_the_loss) {
   numbers n = make_numbers();
   double value[NODES * ROW], weight[EDGES * HEADS];
   dfgnn_args args = args_of(&n, op);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   args.grad_value = value;
   if (op == DFGNN_OP_SPMM_WEIGHTED)
     args.grad_edge_weight = weight;
@@ -215,7 +215,7 @@ START_TEST(each_gradient_may_be_asked_for_alone) {
   double value[2][NODES * ROW], weight[2][EDGES * HEADS];
   dfgnn_args both = args_of(&n, problem.op), one = both;
   pair p = {value[0], weight[0], value[1], weight[1]};
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   one.grad_value = value[1];
   each_variant(ctx, graph, &problem, &one, nothing, NULL);
   one.grad_value = NULL;
@@ -248,7 +248,7 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
   int cut = 0;
   for (size_t i = 0; i < count; i++)
     x[i] = (float)uniform(&seed);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn__problem_complete(&complete, &problem));
   args.value = args.grad_out = x;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
@@ -297,7 +297,7 @@ START_TEST(the_sum_of_a_super_node_keeps_its_digits) {
       sum[d] += x[e * DIM + d] = (float)(0.5 + uniform(&seed));
   }
   dfgnn_csr csr = csr32(1, EDGES, begins, columns);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn__problem_complete(&complete, &problem));
   args.value = x;
   args.out = out;

@@ -235,7 +235,7 @@ static const int highs[] = {16, 32, 64, 128}, splits[] = {0, 1, 2, 5};
 static void check_case(const dfgnn_csr *csr, int transposed) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph = NULL;
-  ck_ok(dfgnn_graph_create(&graph, ctx, csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   const dfgnn_setting setting = {.matrix = &graph->matrix,
                                  .signature = &graph->signature};
   checked c = expected(csr, transposed);
@@ -349,7 +349,7 @@ START_TEST(what_cannot_be_tiled_is_refused_with_its_number) {
   dfgnn_graph *graph = NULL;
   const dfgnn_view *view = NULL;
   dfgnn_view_request request = {DFGNN_VIEW_TILES, 17, 0};
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
            "tiles of 17 rows");
   request.parameter = dfgnn__tiles_parameter(16, 0, 1);

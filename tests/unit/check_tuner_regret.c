@@ -106,7 +106,7 @@ static void set_up(void) {
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
   for (int g = 0; g < GRAPHS; g++) {
     csr[g] = ring(400, degrees[g]);
-    ck_ok(dfgnn_graph_create(&graph[g], ctx, &csr[g]));
+    ck_ok(dfgnn_graph_create_csr(&graph[g], ctx, &csr[g], NULL));
     store_rows(store, g);
   }
   dfgnn__store_close(store);

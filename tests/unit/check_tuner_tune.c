@@ -171,7 +171,7 @@ static void open_context(const char *store) {
   ctx->backend = &scripted;
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch != fake_launch;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
 }
 
 static void close_context(void) {
@@ -711,7 +711,7 @@ START_TEST(real_variants_are_tuned_by_the_clock) {
   dfgnn_plan *plan;
   close_context();
   ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
   options.budget_s = 1;
@@ -735,7 +735,7 @@ START_TEST(a_graph_without_edges_is_tuned) {
   dfgnn_csr empty = ring(5, none);
   close_context();
   ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &empty));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &empty, NULL));
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
   options.budget_s = 0.5;

@@ -2,6 +2,7 @@
 #ifndef DFGNN_TESTS_FILES_H
 #define DFGNN_TESTS_FILES_H
 
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "tests/unit/fixture.h"
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dfgnn.h"
+#include "dfgnn_graph.h"
 #include "kernels/common/variant.h"
 
 #define ck_ok(expression)                                                      \

@@ -2,7 +2,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_ATTEND_H
 #define DFGNN_ATTENTION_CUDA_ATTEND_H
 
-#include "dfgnn.h"
+#include "dfgnn_types.h"
 #include "kernels/attention/cuda/dropout_params.h"
 #include "kernels/attention/cuda/edge_mode.h"
 #include "kernels/attention/cuda/lanes.h"

@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-#include "dfgnn.h"
+#include "dfgnn_types.h"
 #include "kernels/attention/cuda/dropout_params.h"
 #include "kernels/attention/cuda/edge_mode.h"
 #include "kernels/attention/cuda/lanes.h"

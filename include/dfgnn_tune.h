@@ -1,0 +1,172 @@
+/* dfgnn_tune.h - how a variant is chosen: what there is, what was measured, why
+ * a plan has its variant, measuring, and the page about measurements
+ *
+ * Part of libdfgnn, as dfgnn.h is, whose conventions hold here. */
+#ifndef DFGNN_TUNE_H
+#define DFGNN_TUNE_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- variants ----------------------------------------------------------- */
+
+typedef struct dfgnn_variant_info {
+  size_t struct_size;
+  const char *name;       /* "cpu.attention.fwd.online/simd=avx2,unroll=2" */
+  const char *algorithm;  /* "online" */
+  const char *backend;    /* "cpu" */
+  const char *parameters; /* "simd=avx2,unroll=2", "" if none */
+  uint32_t ops, passes;   /* bit masks of dfgnn_op and dfgnn_pass */
+  int revision;           /* raised when its speed or results change */
+  int deterministic;
+} dfgnn_variant_info;
+
+#define DFGNN_VARIANT_INFO_INIT DFGNN_INIT(dfgnn_variant_info)
+
+/* Every compiled-in variant, whether its device is present or not. */
+DFGNN_API size_t dfgnn_variant_count(void);
+DFGNN_API dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i);
+
+/* ---- tuning ------------------------------------------------------------- */
+
+/* The stored candidates that a tuning measures again. */
+typedef enum dfgnn_remeasure {
+  DFGNN_REMEASURE_NONE = 0,
+  DFGNN_REMEASURE_ALL,
+  DFGNN_REMEASURE_NOISY /* of one sample, disturbed or with a wide interval, and
+                         * the winner or not told apart from it */
+} dfgnn_remeasure;
+
+typedef struct dfgnn_tune_options {
+  size_t struct_size;
+  double budget_s;       /* wall time for the problem; 0: 10 */
+  uint64_t seed;         /* of inputs and of the order of rounds */
+  double margin;         /* variants whose times differ by less tie; 0: 0.015 */
+  int exhaustive;        /* 1: measure all to the end; N > 1: all, N times */
+  int remeasure;         /* a dfgnn_remeasure */
+  const char *tool;      /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
+  const char *job_hash;  /* provenance; NULL: none */
+  const char *const *variants; /* only these candidates, NULL-terminated; NULL:
+                                * all applicable ones */
+  void (*progress)(void *data, double done, const char *message);
+  int (*stop)(void *data); /* polled between samples; non-zero ends early with
+                            * DFGNN_ERROR_INTERRUPTED; measurements are kept */
+  void *data;
+} dfgnn_tune_options;
+
+#define DFGNN_TUNE_OPTIONS_INIT DFGNN_INIT(dfgnn_tune_options)
+
+typedef struct dfgnn_tune_report {
+  size_t struct_size;
+  char variant[160];      /* the winner */
+  char anchor[160];       /* the variant it was compared with: the rule's */
+  double median_ms, ratio;/* of the winner; ratio to the anchor: < 1 faster */
+  int candidates, measured, wrong, failed;
+  int resumed;            /* candidates whose stored measurements were reused */
+  int separated;          /* 1: the winner is told apart from the runner-up */
+  int kept;               /* 1: written to the store */
+  double seconds;
+  double payback_calls;   /* calls until tuning is earned back; inf: never */
+} dfgnn_tune_report;
+
+#define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
+
+/* Measures the candidates for a problem on a graph, checking each against the
+ * reference first, writes every finished measurement to the context's first
+ * store, or keeps it for the life of the context where there is none to write,
+ * and reloads the context's decisions.  report may be NULL. */
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
+                                  dfgnn_context *ctx, dfgnn_graph *graph,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_tune_options *options);
+
+/* ---- explanations -------------------------------------------------------- */
+
+typedef struct dfgnn_candidate {
+  const char *variant;
+  const char *reason; /* "chosen", "slower: 1.31x", "not measured", ... */
+  double measured;    /* time over the fastest's on this graph; 0: not known */
+  double predicted;   /* time over the least that the model predicts; 0: none */
+} dfgnn_candidate;
+
+typedef struct dfgnn_explanation {
+  const char *variant;
+  dfgnn_source source;
+  double distance;      /* to the nearest measured problem; 0 exact; -1 none */
+  const char *because;  /* one sentence */
+  size_t count;
+  const dfgnn_candidate *candidates; /* all variants of operator and pass */
+  const char *model; /* the model that predicts, and the features that most set
+                      * its first choice apart; "": there is none */
+} dfgnn_explanation;
+
+/* Explains why the plan has its variant, and why not each of the others.  Free
+ * it with dfgnn_explanation_free; it does not outlive the plan. */
+DFGNN_API dfgnn_status dfgnn_plan_explain(dfgnn_explanation **explanation,
+                                          const dfgnn_plan *plan);
+DFGNN_API void dfgnn_explanation_free(dfgnn_explanation *explanation);
+
+/* ---- what a context chooses by ------------------------------------------- */
+
+typedef struct dfgnn_counters {
+  size_t struct_size;
+  uint64_t exact, similar, nearest; /* plans by source */
+  uint64_t misses;                  /* plans that fell back to the rule */
+  uint64_t cached;                  /* plans found in the plan cache */
+  uint64_t invalid_rows;            /* rows of the stores that were skipped */
+  uint64_t loaded_rows;             /* rows of the stores in use */
+  uint64_t model;                   /* plans that a model chose */
+} dfgnn_counters;
+
+#define DFGNN_COUNTERS_INIT DFGNN_INIT(dfgnn_counters)
+
+DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
+                                              const dfgnn_context *ctx);
+
+/* A digest of all that the context chooses by: its decisions, pins and models,
+ * and the numbers of the device that enter a distance.  Ranks of a job whose
+ * digests are equal make the same choices; compare it once after creating the
+ * contexts, for example by broadcasting that of rank 0.  Written as 32
+ * hexadecimal digits.
+ *
+ * For a graph of which nothing is stored the context repeats the choice that it
+ * made before for a graph like it (of the same family or, with rounding, the
+ * same signature), so that ranks have to meet such graphs in one order to
+ * choose alike. */
+#define DFGNN_DIGEST_SIZE 33
+DFGNN_API dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
+                                            const dfgnn_context *ctx);
+
+/* ---- reports ------------------------------------------------------------- */
+
+typedef struct dfgnn_report_options {
+  size_t struct_size;
+  const char *store;   /* files, with ':' between them; NULL: those in use, as
+                        * dfgnn_options.store says */
+  const char *against; /* a store to compare with; NULL: none */
+  const char *const *graphs; /* files or specifications of graphs to describe,
+                              * NULL-terminated; NULL: none */
+  const char *title;   /* NULL: the usual one */
+  const char *command; /* how the page was made, for its head; NULL: not told */
+  const char *commit;  /* of the library's source; NULL: not told */
+  double copy_gbps;    /* the devices' copy bandwidth in GB/s, for floors; 0:
+                        * what the library knows of them */
+  int all;             /* 1: every variant, not only the best of each problem */
+} dfgnn_report_options;
+
+#define DFGNN_REPORT_OPTIONS_INIT DFGNN_INIT(dfgnn_report_options)
+
+/* Writes a page of HTML about the measurements, which needs no other file and
+ * no network; the file takes its name whole.  The same rows give the same
+ * bytes.  options may be NULL.  DFGNN_ERROR_IO or DFGNN_ERROR_STORE names the
+ * file that cannot be read. */
+DFGNN_API dfgnn_status dfgnn_report(const char *path,
+                                    const dfgnn_report_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

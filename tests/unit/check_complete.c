@@ -1,0 +1,111 @@
+/* check_complete.c - what the arguments of a call mean: defaults are asked for,
+ * and every number that may be given is taken */
+#include <math.h>
+
+#include "dfgnn_tune.h"
+#include "tests/unit/fixture.h"
+
+enum { ROWS = 40, HEADS = 2, DIM = 8, SIZE = ROWS * HEADS * DIM };
+
+static float feature[SIZE];
+static dfgnn_context *ctx;
+static dfgnn_graph *graph;
+static dfgnn_csr *csr;
+static dfgnn_problem problem;
+
+static void set_up(void) {
+  csr = generated("powerlaw:nodes=40,edges=300,max-degree=30,seed=3");
+  ctx = cpu_context("");
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  for (int i = 0; i < SIZE; i++)
+    feature[i] = (float)((i * 37 + 11) % 101) / 50 - 1;
+  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem.heads = HEADS;
+  problem.dim = DIM;
+}
+
+static void tear_down(void) {
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  dfgnn_csr_free(csr);
+}
+
+static void run(float out[SIZE], const char *variant, double scale) {
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  dfgnn_plan *plan;
+  void *workspace = NULL;
+  args.query = args.key = args.value = feature;
+  args.out = out;
+  args.scale = scale;
+  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, variant));
+  size_t bytes = (dfgnn_plan_workspace(plan) + 63) & ~(size_t)63;
+  if (bytes)
+    workspace = aligned_alloc(64, bytes);
+  ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
+  free(workspace);
+  dfgnn_plan_destroy(plan);
+}
+
+/* Calls `each` with the variants that can do the problem; how many there are.
+ */
+static int for_each_variant(void (*each)(const char *variant)) {
+  int count = 0;
+  for (size_t i = 0; i < dfgnn_variant_count(); i++) {
+    dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
+    dfgnn_plan *plan = NULL;
+    ck_ok(dfgnn_variant_get(&info, i));
+    if (strcmp(info.backend, "cpu") || !(info.ops >> DFGNN_OP_GT & 1) ||
+        !(info.passes >> DFGNN_PASS_FORWARD & 1) ||
+        dfgnn_plan_create_forced(&plan, ctx, graph, &problem, info.name))
+      continue;
+    dfgnn_plan_destroy(plan);
+    each(info.name);
+    count++;
+  }
+  return count;
+}
+
+static void gives_means(const char *variant) {
+  const int32_t *offsets = csr->offsets, *indices = csr->indices;
+  float out[SIZE];
+  run(out, variant, 0);
+  for (int i = 0; i < ROWS; i++)
+    for (int f = 0; f < HEADS * DIM; f++) {
+      double sum = 0;
+      for (int e = offsets[i]; e < offsets[i + 1]; e++)
+        sum += feature[indices[e] * HEADS * DIM + f];
+      int degree = offsets[i + 1] - offsets[i];
+      ck_assert_msg(
+          fabs(out[i * HEADS * DIM + f] - (degree ? sum / degree : 0)) < 1e-5,
+          "%s: row %d", variant, i);
+    }
+}
+
+START_TEST(a_scale_of_0_gives_the_mean_of_the_neighbours) {
+  ck_assert_int_ge(for_each_variant(gives_means), 5);
+}
+END_TEST
+
+static void has_a_default(const char *variant) {
+  float expected[SIZE], found[SIZE];
+  run(expected, variant, 1 / sqrt(DIM));
+  run(found, variant, DFGNN_SCALE_DEFAULT);
+  ck_assert_msg(!memcmp(expected, found, sizeof found), "%s", variant);
+}
+
+START_TEST(the_default_scale_is_one_over_the_root_of_the_width) {
+  const dfgnn_args args = DFGNN_ARGS_INIT;
+  ck_assert(args.scale == DFGNN_SCALE_DEFAULT);
+  ck_assert_int_ge(for_each_variant(has_a_default), 5);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("complete");
+  TCase *tests = tcase_create("arguments");
+  tcase_add_checked_fixture(tests, set_up, tear_down);
+  tcase_add_test(tests, a_scale_of_0_gives_the_mean_of_the_neighbours);
+  tcase_add_test(tests, the_default_scale_is_one_over_the_root_of_the_width);
+  suite_add_tcase(suite, tests);
+  return run_tests(suite);
+}
