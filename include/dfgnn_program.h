@@ -137,7 +137,8 @@ DFGNN_API dfgnn_status dfgnn_edge_program_keep(
     dfgnn_edge_program **kept, const dfgnn_edge_program *program,
     const unsigned char *outputs, const unsigned char *inputs);
 
-/* A tensor by the name of an input or output. */
+/* A tensor by the name of an input or output.  Tensors stand in arrays, so that
+ * this struct never changes its size and needs no struct_size. */
 typedef struct dfgnn_edge_tensor {
   const char *name;
   void *data; /* dense, in memory of the graph's device */

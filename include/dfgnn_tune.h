@@ -85,6 +85,9 @@ DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
 
 /* ---- explanations -------------------------------------------------------- */
 
+/* A variant of a plan's operator and pass.  Candidates stand in an array of the
+ * library's, so that this struct never changes its size and has no struct_size:
+ * what else may be known of them some day gets an array of its own. */
 typedef struct dfgnn_candidate {
   const char *variant;
   const char *reason; /* "chosen", "slower: 1.31x", "not measured", ... */
@@ -92,6 +95,7 @@ typedef struct dfgnn_candidate {
   double predicted;   /* time over the least that the model predicts; 0: none */
 } dfgnn_candidate;
 
+/* The library makes explanations, so that they may grow at their end. */
 typedef struct dfgnn_explanation {
   const char *variant;
   dfgnn_source source;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "lib/handle.h"
 #include "program/make.h"
@@ -104,16 +105,17 @@ static void name_arguments(char *names, const dfgnn_match_port *ports,
 static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
                              int count, int i, const dfgnn_match_port *matched,
                              int matched_count) {
-  if (!value || value->struct_size < sizeof(size_t))
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "value is %s",
-                       value ? "without its size" : "NULL");
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT");
+  dfgnn_status status = dfgnn__can_give(value, &kind);
+  if (status)
+    return status;
   if (i < 0 || i >= count)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "i is %d, expected 0 to %d: the program has %d", i,
                        count - 1, count);
   const dfgnn_port *port = &ports[i];
-  dfgnn_edge_value full = {.struct_size = value->struct_size,
-                           .place = (dfgnn_edge_place)port->place,
+  dfgnn_edge_value full = {.place = (dfgnn_edge_place)port->place,
                            .rank = port->rank,
                            .role = (dfgnn_edge_role)port->role,
                            .of = port->of,
@@ -124,8 +126,7 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
     full.axes[k] = dfgnn__size_named(size) ? 0 : size.constant;
   }
   name_arguments(full.argument, matched, matched_count, i);
-  memcpy(value, &full,
-         value->struct_size < sizeof full ? value->struct_size : sizeof full);
+  dfgnn__give(value, &full, &kind);
   return DFGNN_OK;
 }
 
@@ -193,15 +194,15 @@ dfgnn_status dfgnn_edge_program_keep(dfgnn_edge_program **kept,
 
 dfgnn_status dfgnn_edge_program_operator(dfgnn_edge_operator *found,
                                          const dfgnn_edge_program *program) {
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR(
+      "found", dfgnn_edge_operator, "DFGNN_EDGE_OPERATOR_INIT");
   dfgnn_status status = dfgnn__check_edge_program(program);
+  if (!status)
+    status = dfgnn__can_give(found, &kind);
   if (status)
     return status;
-  if (!found || found->struct_size < sizeof(size_t))
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "found is %s",
-                       found ? "without its size" : "NULL");
-  dfgnn_edge_operator full = {.struct_size = found->struct_size};
+  dfgnn_edge_operator full = DFGNN_EDGE_OPERATOR_INIT;
   dfgnn__edge_operator_describe(&full, program);
-  memcpy(found, &full,
-         found->struct_size < sizeof full ? found->struct_size : sizeof full);
+  dfgnn__give(found, &full, &kind);
   return DFGNN_OK;
 }

@@ -11,6 +11,10 @@
 #include "lib/graph.h"
 #include "lib/handle.h"
 
+_Static_assert(sizeof(dfgnn_edge_tensor) ==
+                   2 * sizeof(char *) + 2 * sizeof(int) + 3 * sizeof(int64_t),
+               "programs that were built before pass arrays of tensors");
+
 /* An execution: the arrays of inputs and outputs in the program's order. */
 typedef struct execution {
   dfgnn_program_job job;

@@ -10,6 +10,10 @@
 
 #define REASON_LENGTH 96
 
+_Static_assert(sizeof(dfgnn_candidate) ==
+                   2 * sizeof(char *) + 2 * sizeof(double),
+               "programs that were built before step through candidates");
+
 typedef struct explanation {
   dfgnn_explanation public;
   char because[sizeof((dfgnn_choice *)0)->because], model[320];

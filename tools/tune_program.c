@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "kernels/common/half.h"
 #include "lib/edge_program.h"
@@ -197,7 +198,7 @@ static dfgnn_status on_graph(json_t *rows, const tool_settings *s,
   for (int i = 0; i < program->dag->name_count; i++)
     binding.names[i] =
         strcmp(program->dag->names[i], "H") ? s->dim[0] : s->heads[0];
-  status = dfgnn_graph_create(&graph, ctx, csr);
+  status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
   if (!status)
     status = both_passes(rows, label, program, graph, &binding, s->dtype[0]);
   dfgnn_graph_destroy(graph);

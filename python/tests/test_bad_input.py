@@ -59,7 +59,6 @@ CASES = {
         lambda: gt(bias=torch.randn(2, H)),
         ValueError, r"bias must be \[edges=3, heads=2\]"),
     "dropout": (lambda: gt(dropout=1.5), ValueError, "dropout .*1.5"),
-    "scale": (lambda: gt(scale=0), ValueError, "scale"),
     "edge_attr without weight": (
         lambda: gt(edge_attr=torch.randn(3, 2)), ValueError, "edge_weight"),
     "edge_attr of other edges": (

@@ -74,6 +74,22 @@ def formula(op, edges, inputs, bias=None, kept=None):
     return out, alpha
 
 
+def test_a_scale_of_0_gives_means(device):
+    edges = random_edges(*SIZES, 60, device)
+    query, key, value = make("gt", torch.float64, device, grad=True)
+    out = dfgnn.gt_attention(edges, query, key, value, scale=0)
+    src, dst = edges.long()
+    sums = torch.zeros_like(out).index_add(0, dst, value[src])
+    degree = torch.bincount(dst, minlength=SIZES[1]).clamp(min=1)
+    close(out, sums / degree[:, None, None])
+    grads = torch.autograd.grad(out.square().sum(), (query, key, value),
+                                create_graph=True)
+    assert not grads[0].any() and not grads[1].any() and grads[2].any()
+    for second in torch.autograd.grad(grads[2].square().sum(), (query, key),
+                                      allow_unused=True):
+        assert second is None or not second.any()
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("biased", [False, True])
 def test_results_are_the_formula(op, biased, device):

@@ -54,7 +54,7 @@ for change in 's/int64_t heads;/int64_t fingers, heads;/' \
   's/^  int64_t max_workspace;//' \
   's/dfgnn_graph_bytes/dfgnn_graph_size/' \
   's/double dropout;/float dropout;/'; do
-  sed "$change" "$top/tests/abi/header_3.h" >"$work/moved.h"
+  sed "$change" "$header" >"$work/moved.h"
   stubs "$work/moved.so" "$work/moved.h" || fail "'$change' does not compile"
   breaks "$work/old.so" "$work/moved.so" >"$work/out" ||
     fail "'$change' is not noticed"

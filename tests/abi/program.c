@@ -18,6 +18,21 @@
 #define UNKNOWN 0
 #endif
 
+/* What has another name since header 4. */
+#if ABI_STATE >= 4
+#define GRAPH(graph, ctx, csr) dfgnn_graph_create_csr(graph, ctx, csr, NULL)
+#define REORDERED(graph, ctx, csr, how)                                        \
+  dfgnn_graph_create_reordered(graph, ctx, csr, how, NULL)
+#define DESTINATION destination
+#define SOURCE source
+#else
+#define GRAPH(graph, ctx, csr) dfgnn_graph_create(graph, ctx, csr)
+#define REORDERED(graph, ctx, csr, how)                                        \
+  dfgnn_graph_reorder(graph, ctx, csr, how)
+#define DESTINATION dst
+#define SOURCE src
+#endif
+
 static int failures;
 
 static void check(int holds, const char *what, int line) {
@@ -114,6 +129,9 @@ static void use_plan(dfgnn_context *ctx, dfgnn_graph *graph) {
   REFUSED(problem, dfgnn_plan_create(&plan, ctx, graph, &problem.it));
   OK(dfgnn_plan_create(&plan, ctx, graph, &problem.it));
   args.it.query = q, args.it.key = k, args.it.value = v, args.it.out = out;
+#if ABI_STATE >= 4
+  args.it.scale = DFGNN_SCALE_DEFAULT;
+#endif
   void *workspace =
       aligned_alloc(64, dfgnn_plan_workspace(plan) / 64 * 64 + 64);
   REFUSED(args, dfgnn_execute(plan, &args.it, workspace, NULL));
@@ -122,6 +140,15 @@ static void use_plan(dfgnn_context *ctx, dfgnn_graph *graph) {
   memset(out, 0, sizeof out);
   OK(dfgnn_call(ctx, graph, &problem.it, &args.it, NULL));
   expect_attention();
+#if ABI_STATE >= 4
+  dfgnn_explanation *why = NULL;
+  int chosen = 0;
+  OK(dfgnn_plan_explain(&why, plan));
+  for (size_t i = 0; why && i < why->count; i++)
+    chosen += !strcmp(why->candidates[i].variant, why->variant);
+  CHECK(chosen == 1);
+  dfgnn_explanation_free(why);
+#endif
   free(workspace);
   dfgnn_plan_destroy(plan);
 
@@ -145,8 +172,8 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
   csr.it.edges = E;
   csr.it.offsets = offsets;
   csr.it.indices = indices;
-  REFUSED(csr, dfgnn_graph_create(&graph, ctx, &csr.it));
-  OK(dfgnn_graph_create(&graph, ctx, &csr.it));
+  REFUSED(csr, GRAPH(&graph, ctx, &csr.it));
+  OK(GRAPH(&graph, ctx, &csr.it));
   OK(dfgnn_graph_signature(&signature.it, graph));
   FENCED(signature);
   CHECK(signature.it.edges == E && signature.it.max_degree == 2 &&
@@ -170,7 +197,7 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
   int64_t rows[N] = {0};
   coo.it.destinations = coo.it.sources = N;
   coo.it.edges = E;
-  coo.it.dst = dst, coo.it.src = src;
+  coo.it.DESTINATION = dst, coo.it.SOURCE = src;
   REFUSED(coo, dfgnn_graph_create_coo(&graph, ctx, &coo.it, NULL));
   OK(dfgnn_graph_create_coo(&graph, ctx, &coo.it, NULL));
   OK(dfgnn_graph_csr(&shown.it, graph));
@@ -181,8 +208,8 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
   dfgnn_graph_destroy(graph);
   how.it.order = DFGNN_ORDER_DEGREE;
   how.it.inside = 1;
-  REFUSED(how, dfgnn_graph_reorder(&graph, ctx, &csr.it, &how.it));
-  OK(dfgnn_graph_reorder(&graph, ctx, &csr.it, &how.it));
+  REFUSED(how, REORDERED(&graph, ctx, &csr.it, &how.it));
+  OK(REORDERED(&graph, ctx, &csr.it, &how.it));
   use_plan(ctx, graph);
   dfgnn_graph_destroy(graph);
   OK(dfgnn_csr_order(rows, NULL, &csr.it, DFGNN_ORDER_DEGREE));
@@ -212,6 +239,51 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
 #endif
 }
 
+#if ABI_STATE >= 4
+static void use_names(void) {
+  int value = -1;
+  OK(dfgnn_parse(&value, DFGNN_NAMES_OP, "gatv2"));
+  CHECK(value == DFGNN_OP_GATV2);
+  CHECK(!strcmp(dfgnn_name(DFGNN_NAMES_PARTITIONING, DFGNN_PARTITION_RANGE),
+                "range"));
+}
+
+static void use_program(dfgnn_context *ctx) {
+  STRUCT(dfgnn_csr, csr);
+  STRUCT(dfgnn_edge_value, value);
+  STRUCT(dfgnn_edge_operator, found);
+  dfgnn_edge_program *program = NULL;
+  dfgnn_graph *graph = NULL;
+  csr.it.destinations = csr.it.sources = N;
+  csr.it.edges = E;
+  csr.it.offsets = offsets;
+  csr.it.indices = indices;
+  OK(GRAPH(&graph, ctx, &csr.it));
+  OK(dfgnn_edge_program_create(&program,
+                               "src x[D], y[D]; out = sum_in(x * y)"));
+  OK(dfgnn_edge_program_input(&value.it, program, 1));
+  FENCED(value);
+  CHECK(!strcmp(value.it.name, "y") && value.it.place == DFGNN_EDGE_SRC &&
+        value.it.rank == 1);
+  OK(dfgnn_edge_program_operator(&found.it, program));
+  FENCED(found);
+  CHECK(!found.it.found);
+  const dfgnn_edge_tensor in[] = {{"x", k, DFGNN_F32, 1, {D}},
+                                  {"y", v, DFGNN_F32, 1, {D}}};
+  const dfgnn_edge_tensor sums[] = {{"out", out, DFGNN_F32, 1, {D}}};
+  OK(dfgnn_edge_program_execute(program, graph, in, 2, sums, 1, 0, NULL));
+  for (int i = 0; i < N; i++)
+    for (int d = 0; d < D; d++) {
+      double wanted = 0;
+      for (int e = offsets[i]; e < offsets[i + 1]; e++)
+        wanted += (double)k[indices[e] * D + d] * v[indices[e] * D + d];
+      CHECK(fabs(wanted - out[i * D + d]) < 1e-5);
+    }
+  dfgnn_edge_program_destroy(program);
+  dfgnn_graph_destroy(graph);
+}
+#endif
+
 int main(void) {
   char folder[] = "/tmp/dfgnn-abi-XXXXXX";
   dfgnn_context *ctx = NULL;
@@ -232,6 +304,10 @@ int main(void) {
   if (!failures) {
     use_context(ctx);
     use_matrix(ctx, folder);
+#if ABI_STATE >= 4
+    use_names();
+    use_program(ctx);
+#endif
   }
   dfgnn_context_destroy(ctx);
   rmdir(folder);

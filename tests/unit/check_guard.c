@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "dfgnn_tune.h"
 #include "lib/operator.h"
 #include "lib/registry.h"
 
@@ -57,7 +58,7 @@ static dfgnn_graph *make_graph(dfgnn_context *ctx) {
   for (int e = 0; e < EDGES; e++)
     indices[e] = (e * 3 + 4) % COLUMNS;
   const dfgnn_csr csr = csr32(ROWS, COLUMNS, offsets, indices);
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   return graph;
 }
 

@@ -242,7 +242,8 @@ END_TEST
 START_TEST(a_program_that_is_nearly_an_operator_is_none) {
   dfgnn_edge_program *program = made(near_misses[_i]);
   dfgnn_edge_operator found = operator_of(program);
-  ck_assert_msg(!found.found, "taken for %s:\n%s", dfgnn_op_name(found.op),
+  ck_assert_msg(!found.found, "taken for %s:\n%s",
+                dfgnn_name(DFGNN_NAMES_OP, found.op),
                 dfgnn_edge_program_text(program));
   dfgnn_edge_program_destroy(program);
 }
@@ -282,7 +283,7 @@ static fixture a_graph(void) {
     indices[e] = (int32_t)((uniform(&state) + 1) * 16);
   f.csr = csr32(40, 33, offsets, indices);
   f.shape = (shape_of_graph){40, 33, offsets[40]};
-  ck_ok(dfgnn_graph_create(&f.graph, f.ctx, &f.csr));
+  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
   return f;
 }
 

@@ -51,6 +51,42 @@ static dfgnn_edge_program *made(const char *text) {
   return program;
 }
 
+START_TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
+  dfgnn_edge_program *program = made("src x[D]; out = sum_in(x)");
+  struct {
+    dfgnn_edge_value known;
+    unsigned char newer[16], beyond[16];
+  } value;
+  memset(&value, 0xa5, sizeof value);
+  value.known.struct_size = sizeof value.known + sizeof value.newer;
+  ck_ok(dfgnn_edge_program_input(&value.known, program, 0));
+  ck_assert_uint_eq(value.known.struct_size,
+                    sizeof value.known + sizeof value.newer);
+  ck_assert_str_eq(value.known.name, "x");
+  ck_assert_int_eq(value.known.place, DFGNN_EDGE_SRC);
+  for (size_t i = 0; i < sizeof value.newer; i++) {
+    ck_assert_uint_eq(value.newer[i], 0);
+    ck_assert_uint_eq(value.beyond[i], 0xa5);
+  }
+  for (size_t size = 0; size < sizeof value.known; size += sizeof size) {
+    value.known.struct_size = size;
+    ck_assert_int_eq(dfgnn_edge_program_output(&value.known, program, 0),
+                     DFGNN_ERROR_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(dfgnn_last_error(), "use DFGNN_EDGE_VALUE_INIT"));
+  }
+  ck_assert_int_eq(dfgnn_edge_program_input(NULL, program, 0),
+                   DFGNN_ERROR_INVALID);
+  dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
+  found.struct_size--;
+  ck_assert_int_eq(dfgnn_edge_program_operator(&found, program),
+                   DFGNN_ERROR_INVALID);
+  ck_assert_ptr_nonnull(
+      strstr(dfgnn_last_error(), "use DFGNN_EDGE_OPERATOR_INIT"));
+  dfgnn_edge_program_destroy(program);
+}
+END_TEST
+
 /* ---- evaluation and its bound -------------------------------------------- */
 
 /* Random inputs; those that are outputs of `forward` are taken from it. */
@@ -321,6 +357,7 @@ int main(void) {
   tcase_add_loop_test(run, programs_and_two_gradients_are_within_their_bound, 0,
                       PROGRAMS);
   tcase_add_loop_test(run, a_graph_without_edges_has_values, 0, PROGRAMS);
+  tcase_add_test(run, a_value_is_written_as_far_as_the_caller_s_struct_goes);
   tcase_add_loop_test(run, gradients_are_what_differences_say, 0, PROGRAMS);
   tcase_add_loop_test(run, bits_do_not_depend_on_the_number_of_threads, 0,
                       PROGRAMS);
