@@ -2,10 +2,10 @@
  * and the statistics that selection looks at
  *
  * Part of libdfgnn, as dfgnn.h is, whose conventions hold here. */
+#include "dfgnn.h" /* which ends with old names, and they with this file */
+
 #ifndef DFGNN_GRAPH_H
 #define DFGNN_GRAPH_H
-
-#include "dfgnn.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,10 +2,10 @@
  * a plan has its variant, measuring, and the page about measurements
  *
  * Part of libdfgnn, as dfgnn.h is, whose conventions hold here. */
+#include "dfgnn.h" /* which ends with old names, and they with this file */
+
 #ifndef DFGNN_TUNE_H
 #define DFGNN_TUNE_H
-
-#include "dfgnn.h"
 
 #ifdef __cplusplus
 extern "C" {

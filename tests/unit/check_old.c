@@ -1,7 +1,7 @@
 /* check_old.c - a program that was written before the names of dfgnn.h changed
  * still compiles and runs */
 #undef DFGNN_NO_OLD_NAMES
-#include "dfgnn.h"
+#include "dfgnn_tune.h"
 
 #include "tests/unit/fixture.h"
 
