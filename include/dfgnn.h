@@ -240,10 +240,10 @@ typedef struct dfgnn_coo {
 #ifdef DFGNN_NO_OLD_NAMES
   const void *destination, *source; /* [E], of index_type */
 #else
-  union {
+  __extension__ union {
     const void *destination, *dst;
   };
-  union {
+  __extension__ union {
     const void *source, *src;
   };
 #endif
