@@ -157,7 +157,7 @@ wrong_usage "knn: found the setting 'drop', expected one of nodes=71" \
   dfgnn-graph generate knn --drop .1 -o "$work/x.npz"
 wrong_usage "found no known extension" dfgnn-graph convert "$top/data/cora.npz" x.y
 
-wrong_usage "--method: found 'rabbit', expected degree, rcm, metis or community" \
+wrong_usage "--method: unknown order 'rabbit', expected one of: degree, rcm" \
   dfgnn-graph reorder --method degree,rabbit "$top/data/cora.npz"
 wrong_usage "found several methods, expected one with OUT or --map" \
   dfgnn-graph reorder --method degree,rcm "$top/data/cora.npz" "$work/x.npz"
@@ -225,6 +225,6 @@ says 'line 7 is 2, expected 0..1'
 status 2 dfgnn-graph partition "$top/data/cora.npz" none "$work/given"
 says "found 'none', expected a number of parts"
 status 2 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" --by random
-says "found 'random', expected metis or range"
+says "unknown partitioning 'random', expected one of: metis"
 
 finish

@@ -211,6 +211,7 @@ START_TEST(a_name_is_parsed_into_a_place) {
                {DFGNN_NAMES_SOURCE, "model", DFGNN_SOURCE_MODEL},
                {DFGNN_NAMES_ORDER, "community", DFGNN_ORDER_COMMUNITY},
                {DFGNN_NAMES_PARTITIONING, "range", DFGNN_PARTITION_RANGE}};
+  expected = "";
   for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
     dfgnn_names of = known[k].of;
     int value = -1;
