@@ -30,8 +30,8 @@ static fixture graph_with(int rows, int hub) {
     indices[e] = (int32_t)((uniform(&state) + 1) * 11);
   f.csr = csr32(rows, 23, offsets, indices);
   f.shape = (shape_of_graph){rows, 23, edges};
-  ck_ok(dfgnn_graph_create(&f.host, f.cpu, &f.csr));
-  ck_ok(dfgnn_graph_create(&f.device, f.gpu, &f.csr));
+  ck_ok(dfgnn_graph_create_csr(&f.host, f.cpu, &f.csr, NULL));
+  ck_ok(dfgnn_graph_create_csr(&f.device, f.gpu, &f.csr, NULL));
   return f;
 }
 

@@ -131,7 +131,7 @@ static size_t bytes_alone;
 static void find_results(void) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   for (int p = 0; p < PROBLEMS; p++)
     plan_and_execute(&alone[p], ctx, graph, p);
   bytes_alone = dfgnn_graph_bytes(graph);
@@ -151,7 +151,7 @@ static dfgnn_plan *shared_plan;
 
 static void share(const char *stores) {
   shared_ctx = cpu_context(stores);
-  ck_ok(dfgnn_graph_create(&shared_graph, shared_ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&shared_graph, shared_ctx, &csr, NULL));
 }
 
 static void share_no_more(void) {
@@ -170,7 +170,7 @@ static void work_alone(int number) {
   results r;
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   snprintf(name, sizeof name, "%s/none-%d.mtx", directory, number);
   snprintf(said, sizeof said, "/none-%d.mtx", number);
   ck_assert_int_eq(dfgnn_csr_read(&none, name), DFGNN_ERROR_IO);
@@ -238,7 +238,7 @@ static void call(int number) {
     dfgnn_args args = args_of(&r);
     ck_ok(dfgnn_call(shared_ctx, shared_graph, &problem, &args, NULL));
     same(&r, p);
-    ck_ok(dfgnn_graph_create(&graph, shared_ctx, &csr));
+    ck_ok(dfgnn_graph_create_csr(&graph, shared_ctx, &csr, NULL));
     args = args_of(&r);
     ck_ok(dfgnn_call(shared_ctx, graph, &problem, &args, NULL));
     same(&r, p);
@@ -261,7 +261,7 @@ static int is_stored(const dfgnn_problem *problem) {
   dfgnn_context *ctx = cpu_context(store);
   dfgnn_graph *graph;
   dfgnn_plan *plan;
-  ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, problem));
   dfgnn_source source = dfgnn_plan_source(plan);
   dfgnn_plan_destroy(plan);
@@ -322,7 +322,7 @@ static void tune(int number) {
   options.budget_s = .05;
   problem.dim = 1 + number;
   if (number % 2)
-    ck_ok(dfgnn_graph_create(&graph, ctx, &csr));
+    ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_ok(dfgnn_tune(NULL, ctx, graph, &problem, &options));
   ck_ok(dfgnn_context_reload(ctx));
   ck_ok(dfgnn_context_counters(&counters, ctx));
