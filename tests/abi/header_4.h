@@ -465,6 +465,11 @@ typedef struct dfgnn_variant_info {
 #define DFGNN_VARIANT_INFO_INIT DFGNN_INIT(dfgnn_variant_info)
 DFGNN_API size_t dfgnn_variant_count(void);
 DFGNN_API dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i);
+typedef enum dfgnn_remeasure {
+  DFGNN_REMEASURE_NONE = 0,
+  DFGNN_REMEASURE_ALL,
+  DFGNN_REMEASURE_NOISY
+} dfgnn_remeasure;
 typedef struct dfgnn_tune_options {
   size_t struct_size;
   double budget_s;
