@@ -45,24 +45,18 @@ class Slot(NamedTuple):
             return tensor
         return tensor.narrow(1, self.start, self.width)
 
-    def pointer(self, tensor):
-        return tensor.data_ptr() + self.start * tensor.element_size()
-
 
 class Plane(NamedTuple):
-    """One of the tensors, of size elements each, that another stacks."""
+    """One of the tensors that another stacks, which begins at element
+    start."""
     name: str
     number: int
-    size: int
+    start: int
     part = True
     width = None
 
     def of(self, values):
         return values[self.name][self.number]
-
-    def pointer(self, tensor):
-        return tensor.data_ptr() \
-            + self.number * self.size * tensor.element_size()
 
 
 def _add(grads, name, grad):
@@ -187,24 +181,28 @@ class ByEdge:
 
 
 class _Kernel:
-    """What links have in common that run an operator's plans: a plan and its
-    arguments for each pass, made when it first runs."""
+    """What links have in common that run an operator's plans: a call for each
+    pass, made when it first runs."""
 
     def __init__(self):
-        self._ready = [None, None]
+        self._calls = [None, None]
 
-    def _plan(self, graph, backward):
-        found = self._ready[backward]
-        if found is None:
-            plan = self._make(graph, backward)
-            args = plan.arguments()
-            for field, slot in self._places(backward):
-                if slot.width is not None:
-                    setattr(args, field + "_strides", _abi.Strides(
-                        slot.pitch, slot.width // self.heads, 1))
-            found = self._ready[backward] = plan, args
-        plan, args = found
-        return plan, _abi.Args.from_buffer_copy(args)
+    def _call(self, graph, backward):
+        plan = self._make(graph, backward)
+        args = plan.arguments()
+        fields = self._fields(args, backward)
+        found = self._calls[backward] = _execute.Call(plan, args, fields)
+        return found
+
+
+class _Given(NamedTuple):
+    """An input of an operator."""
+    field: str
+    slot: object
+    name: str
+    offset: int  # in bytes, from the beginning of the tensor
+    exact: bool  # its gradient is in the type of scores
+    convert: bool  # it may have to be converted to that type
 
 
 class Attention(_Kernel):
@@ -225,9 +223,15 @@ class Attention(_Kernel):
         self.lse = out + " lse"
         self.shape = (graph.num_dst, heads * dim)
         self.lse_shape = (graph.num_dst, heads)
-        self.given = [(spec, slot) for spec, slot in
-                      zip(OPERATORS[op].inputs, inputs) if slot is not None]
-        self.reads = tuple(slot.name for _, slot in self.given)
+        self.given = []
+        for spec, slot in zip(OPERATORS[op].inputs, inputs):
+            if slot is not None:
+                size = (self.exact if spec.scalar else dtype).itemsize
+                self.given.append(_Given(
+                    spec.field, slot, slot.name, slot.start * size,
+                    spec.scalar or spec.dims[0] not in "NME",
+                    spec.scalar and dtype != self.exact))
+        self.reads = tuple(given.name for given in self.given)
         self.makes = (out, self.lse)
         self.saves = (*self.reads, out, self.lse, "seed")
 
@@ -236,62 +240,71 @@ class Attention(_Kernel):
             self.op, backward, self.dtype, self.heads, self.dim, self.settings,
             False, self.edge_dim), self.settings)
 
-    def _places(self, backward):
-        places = [(spec.field, slot) for spec, slot in self.given]
-        if backward:
-            places += [("grad_" + field, slot) for field, slot in places]
-        return places
+    def _fields(self, args, backward):
+        """The fields of a call's pointers; those of parts get strides."""
+        fields = [given.field for given in self.given]
+        grads = ["grad_" + field for field in fields] if backward else []
+        for field, given in zip(fields + grads, self.given * 2):
+            slot = given.slot
+            if slot.width is not None:
+                setattr(args, field + "_strides", _abi.Strides(
+                    slot.pitch, slot.width // self.heads, 1))
+        if self.settings.dropout:
+            fields += ["seed", "edge_number"]
+        fields += ["out", "lse"]
+        return fields + ["grad_out"] + grads if backward else fields
 
-    def _inputs(self, graph, args, values):
-        """Returns the tensors that must stay alive until the call is made."""
-        kept = []
-        for spec, slot in self.given:
-            tensor = values[slot.name]
-            if spec.scalar and tensor.dtype != self.exact:
+    def _inputs(self, graph, values):
+        """(pointers of the inputs, tensors that must stay alive until the call
+        is made)."""
+        pointers, kept = [], []
+        for given in self.given:
+            tensor = values[given.name]
+            if given.convert and tensor.dtype != self.exact:
                 tensor = tensor.to(self.exact)
                 kept.append(tensor)
-            setattr(args, spec.field, slot.pointer(tensor))
+            pointers.append(tensor.data_ptr() + given.offset)
         if self.settings.dropout:
-            args.seed = values["seed"].data_ptr()
-            if graph.edge_number is not None:
-                args.edge_number = graph.edge_number.data_ptr()
-        return kept
+            number = graph.edge_number
+            pointers += [values["seed"].data_ptr(),
+                         None if number is None else number.data_ptr()]
+        return pointers, kept
 
     def forward(self, graph, values, keep):
-        plan, args = self._plan(graph, False)
-        kept = self._inputs(graph, args, values)  # noqa: F841
+        call = self._calls[0] or self._call(graph, False)
+        pointers, kept = self._inputs(graph, values)
         like = values[self.reads[0]]
-        out = values[self.out] = like.new_empty(self.shape)
-        args.out = out.data_ptr()
+        out, lse = like.new_empty(self.shape), None
         if keep:
-            lse = values[self.lse] = like.new_empty(self.lse_shape,
-                                                    dtype=self.exact)
-            args.lse = lse.data_ptr()
-        plan.run(args, graph.device)
+            lse = like.new_empty(self.lse_shape, dtype=self.exact)
+            values[self.lse] = lse
+        call.run(graph.device, *pointers, out.data_ptr(),
+                 None if lse is None else lse.data_ptr())
+        values[self.out] = out
 
     def backward(self, graph, values, grads, wanted):
-        plan, args = self._plan(graph, True)
-        kept = self._inputs(graph, args, values)  # noqa: F841
-        args.grad_out = grads[self.out].data_ptr()
-        args.out = values[self.out].data_ptr()
-        args.lse = values[self.lse].data_ptr()
+        call = self._calls[1] or self._call(graph, True)
+        pointers, kept = self._inputs(graph, values)
+        for tensor in values[self.out], values[self.lse], grads[self.out]:
+            pointers.append(tensor.data_ptr())
         made = []
-        for spec, slot in self.given:
-            if slot.name not in wanted:
+        for given in self.given:
+            name = given.name
+            if name not in wanted:
+                pointers.append(None)
                 continue
-            tensor = values[slot.name]
-            if slot.part:
-                grad = grads.get(slot.name)
+            if given.slot.part:
+                grad = grads.get(name)
                 if grad is None:
-                    grad = grads[slot.name] = torch.empty_like(tensor)
+                    grad = grads[name] = torch.empty_like(values[name])
             else:
-                exact = spec.scalar or spec.dims[0] not in "NME"
-                grad = torch.empty_like(tensor) if not exact else \
-                    torch.empty_like(tensor, dtype=self.exact)
-                made.append((slot.name, grad, tensor.dtype))
-            setattr(args, "grad_" + spec.field, slot.pointer(grad))
-        plan.run(args, graph.device)
-        for name, grad, dtype in made:
+                grad = torch.empty_like(values[name]) if not given.exact else \
+                    torch.empty_like(values[name], dtype=self.exact)
+                made.append((name, grad))
+            pointers.append(grad.data_ptr() + given.offset)
+        call.run(graph.device, *pointers)
+        for name, grad in made:
+            dtype = values[name].dtype
             _add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
 
     def plain(self, graph, values):
@@ -331,30 +344,25 @@ class Sum(_Kernel):
         return _neighbours._Recipe(graph, self.op, 1, self.dim, self.dtype,
                                    deterministic).plan(graph, backward)
 
-    def _places(self, backward):
-        return ()
+    def _fields(self, args, backward):
+        fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
+        return fields + ["scale_dst", "scale_src"] if self.symmetric else \
+            fields
 
-    def _scales(self, graph):
-        return normalization(graph, self.dtype) if self.symmetric else None
-
-    def _run(self, graph, backward, read, written, given):
-        plan, args = self._plan(graph, backward)
+    def _run(self, graph, backward, given):
+        call = self._calls[backward] or self._call(graph, backward)
         made = given.new_empty(self.shape[backward])
-        setattr(args, read, given.data_ptr())
-        setattr(args, written, made.data_ptr())
+        scales = ()
         if self.symmetric:
-            args.scale_dst, args.scale_src = (
-                t.data_ptr() for t in self._scales(graph))
-        plan.run(args, graph.device)
+            scales = [t.data_ptr() for t in normalization(graph, self.dtype)]
+        call.run(graph.device, given.data_ptr(), made.data_ptr(), *scales)
         return made
 
     def forward(self, graph, values, keep):
-        values[self.out] = self._run(graph, False, "value", "out",
-                                     values[self.x])
+        values[self.out] = self._run(graph, False, values[self.x])
 
     def backward(self, graph, values, grads, wanted):
-        _add(grads, self.x, self._run(graph, True, "grad_out", "grad_value",
-                                      grads[self.out]))
+        _add(grads, self.x, self._run(graph, True, grads[self.out]))
 
     def plain(self, graph, values):
         out, = fused(graph, self.op, values[self.x].unsqueeze(1), None,

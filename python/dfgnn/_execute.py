@@ -76,6 +76,22 @@ class Plan:
             raise failure(status)
 
 
+class Call:
+    """A plan, and its arguments but for the pointers that each call tells:
+    those of the fields, in their order; None is NULL."""
+
+    __slots__ = ("plan", "template", "fields")
+
+    def __init__(self, plan, template, fields):
+        self.plan, self.template, self.fields = plan, template, fields
+
+    def run(self, device, *pointers):
+        args = _abi.Args.from_buffer_copy(self.template)
+        for field, pointer in zip(self.fields, pointers):
+            setattr(args, field, pointer)
+        self.plan.run(args, device)
+
+
 def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
     return _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],

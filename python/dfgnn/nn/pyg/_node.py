@@ -315,7 +315,7 @@ def _gat(graph, settings, static, x, weight, att_src, att_dst, bias):
             and _fits_out(bias, heads, dim, concat)):
         return None
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
-    scores = [Plane("scores", k, x.size(0) * heads) for k in range(2)]
+    scores = [Plane("scores", k, k * x.size(0) * heads) for k in range(2)]
     return [Product("x", ("weight",), (), (), "h"),
             Scores("h", ("att_dst", "att_src"), "scores", exact),
             Attention(graph, "gat", (Slot("h"), *scores), "sums", heads, dim,
