@@ -44,6 +44,9 @@ static void give_reason(char *reason, const dfgnn_variant *v,
     snprintf(reason, REASON_LENGTH, "a paper's, not offered");
   else if (plan->ctx->broken[dfgnn__variant_index(v)])
     snprintf(reason, REASON_LENGTH, "the device refused it");
+  else if (ranked && !ranked->sure && ranked->tied)
+    snprintf(reason, REASON_LENGTH, "noisy (%s), so that it changes nothing",
+             dfgnn__noise_name(ranked->noise));
   else if (ranked && ranked->tied)
     snprintf(reason, REASON_LENGTH, "ties with the fastest: %.2fx",
              exp(ranked->log_ratio));

@@ -70,6 +70,7 @@ typedef struct report_problem {
   double fastest;  /* least log_ratio: the winner's may be larger */
   double best_ms;  /* the winner's */
   double over_rule, over_unfused; /* their times over the winner's, or NaN */
+  int noisy;                      /* 1: the winner rests on noisy rows */
   double bytes, gather_bytes;     /* that have to be moved; NaN: not known */
   dfgnn_source source; /* the winner's: EXACT, or as a benchmark notes */
   const char *chosen[REPORT_WAYS]; /* variants; NULL: none */
@@ -108,7 +109,9 @@ typedef struct report_cell {
 
 typedef struct report_summary {
   report_mean over_rule, over_unfused; /* of all problems */
-  size_t tied;       /* problems whose winner cannot be told from another */
+  size_t tied;  /* problems whose winner cannot be told from another */
+  size_t noisy; /* problems whose winner rests on noisy rows, which are not in
+                 * the means */
   size_t unmeasured; /* pairs of a graph and a shape */
   report_cell *cell; /* [cells]; none if there are too many */
   size_t cells;

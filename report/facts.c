@@ -84,6 +84,7 @@ static void fill_arms(const report_data *d, report_problem *p) {
       p->source = note->source;
   }
   p->best_ms = p->decision->ranked[0].median_ms;
+  p->noisy = dfgnn__ranked_doubtful(p->decision, 0);
 }
 
 /* ---- choices without the problem's rows ---------------------------------- */

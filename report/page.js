@@ -208,8 +208,10 @@ function mostUsed(list, most, count) {
 function mapCell(p, show) {
   const s = SHOWS[show], value = s.value(p);
   const dark = known(value) ? Math.min(Math.max(s.dark(value), 0), 1) : 0;
-  const about = [timeText(p.best.ms) + ", \u00b1" +
-      shareText(p.best.noise) + ", " + p.best.samples + " samples"];
+  const about = [timeText(p.best.ms) + (known(p.best.noise) ? ", \u00b1" +
+      shareText(p.best.noise) : "") + ", " + p.best.samples +
+      (p.best.samples === 1 ? " sample" : " samples") +
+      (p.best.loud ? ": " + p.best.loud + ", to be measured again" : "")];
   if (known(p.rule))
     about.push(times(p.rule) + "\u00d7 as fast as the rule's choice");
   if (known(p.unfused))
@@ -220,7 +222,7 @@ function mapCell(p, show) {
       href="#p${p.number}" title="${about.join("\n")}">${known(value) ?
       s.figure(p) : "\u00b7"}<small>${known(value) && known(s.noise(p)) ?
       "\u00b1" + (100 * s.noise(p)).toFixed(1) + "\u00a0% " : ""}${
-      p.best.samples}\u00d7</small></a></td>`;
+      p.best.samples}\u00d7${p.best.loud ? " noisy" : ""}</small></a></td>`;
 }
 
 function mapTable(data, show) {

@@ -61,6 +61,12 @@ static void put_gain(dfgnn_page *page, const report_data *d,
     dfgnn__page_f(page, "<b>%zu problems</b> are measured", d->problems);
   }
   dfgnn__page_raw(page, ". ");
+  if (s->noisy)
+    dfgnn__page_f(page,
+                  "%zu of %zu problems rest on noisy rows and are not counted "
+                  "in it: <code>dfgnn-tune run --again noisy</code> measures "
+                  "those again. ",
+                  s->noisy, d->problems);
 }
 
 /* The command that measures a cell; a name that a shell might act on is left

@@ -9,8 +9,12 @@
 enum { MOST_CELLS = 4000 }; /* beyond, nothing is foretold */
 
 typedef double (*figure_of)(const report_problem *p);
-static double over_rule(const report_problem *p) { return p->over_rule; }
-static double over_unfused(const report_problem *p) { return p->over_unfused; }
+static double over_rule(const report_problem *p) {
+  return p->noisy ? NAN : p->over_rule;
+}
+static double over_unfused(const report_problem *p) {
+  return p->noisy ? NAN : p->over_unfused;
+}
 
 static void fill_mean(report_mean *mean, const report_data *d, double *room,
                       figure_of figure) {
@@ -94,6 +98,7 @@ dfgnn_status dfgnn__report_summary_make(report_summary *s,
   fill_mean(&s->over_unfused, d, room, over_unfused);
   for (size_t i = 0; i < d->problems; i++) {
     const dfgnn_decision *decision = d->problem[i].decision;
+    s->noisy += d->problem[i].noisy;
     s->tied += decision->count > 1 &&
                (decision->ranked[1].tied || decision->ranked[0].log_ratio > 0);
   }

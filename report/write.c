@@ -21,7 +21,8 @@ enum {
 
 /* [name, ms, its half interval over it, log of the time over the fastest's, its
  * standard error, tied, samples, workspace, predicted, seconds since the first
- * row], then of a benchmark [ms of preparing, registers, bytes of spills] */
+ * row, a dfgnn_noise], then of a benchmark [ms of preparing, registers, bytes
+ * of spills] */
 static void put_arm(report_writer *w, const report_problem *p,
                     const report_arm *arm, int64_t first) {
   const dfgnn_ranked *r = arm->ranked;
@@ -33,7 +34,7 @@ static void put_arm(report_writer *w, const report_problem *p,
   dfgnn__json_count(page, NULL, variant);
   dfgnn__json_number(page, NULL, r->median_ms);
   dfgnn__json_number(page, NULL,
-                     row && row->median_ms > 0
+                     row && row->median_ms > 0 && row->samples > 1
                          ? (row->ci_high_ms - row->ci_low_ms) / 2 /
                                row->median_ms
                          : NAN);
@@ -44,6 +45,7 @@ static void put_arm(report_writer *w, const report_problem *p,
   dfgnn__json_number(page, NULL, row ? (double)row->workspace_bytes : NAN);
   dfgnn__json_number(page, NULL, arm->predicted);
   dfgnn__json_count(page, NULL, row && row->time > 0 ? row->time - first : -1);
+  dfgnn__json_count(page, NULL, (int64_t)r->noise);
   if (note) {
     dfgnn__json_number(page, NULL, note->prepare_ms);
     dfgnn__json_count(page, NULL, note->registers);
@@ -435,6 +437,7 @@ static void put_totals(report_writer *w) {
   dfgnn__json_count(w->page, "graphs", (int64_t)d->graphs);
   dfgnn__json_count(w->page, "shapes", (int64_t)d->shapes);
   dfgnn__json_count(w->page, "tied", (int64_t)w->summary->tied);
+  dfgnn__json_count(w->page, "noisy", (int64_t)w->summary->noisy);
   dfgnn__json_count(w->page, "unmeasured", (int64_t)w->summary->unmeasured);
   put_mean(w->page, "rule", &w->summary->over_rule);
   put_mean(w->page, "unfused", &w->summary->over_unfused);

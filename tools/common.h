@@ -51,6 +51,7 @@ typedef enum tool_exit {
   X(EXHAUSTIVE)                                                                \
   X(PLAN)                                                                      \
   X(REMEASURE)                                                                 \
+  X(AGAIN)                                                                     \
   X(ANONYMOUS)                                                                 \
   X(VARIANTS)                                                                  \
   X(REPEATS)                                                                   \

@@ -170,8 +170,17 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "training a model, until each has N graphs in each cell",
          .set = option_plan,
          FIELD(cover)},
+    [OPTION_AGAIN] =
+        {.name = "again",
+         .argument = "WHAT",
+         .help =
+             "measure again what is stored: noisy, those variants that were "
+             "measured once, under a load or with a wide interval, and are "
+             "chosen or might be; or all",
+         .set = option_again,
+         FIELD(remeasure)},
     [OPTION_REMEASURE] = {.name = "remeasure",
-                          .help = "measure again what is stored already",
+                          .help = "the same as --again all",
                           .set = option_flag,
                           FIELD(remeasure),
                           .flag = 1},

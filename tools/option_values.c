@@ -165,6 +165,19 @@ dfgnn_status option_plan(tool_settings *settings, const tool_option *option,
   return DFGNN_OK;
 }
 
+dfgnn_status option_again(tool_settings *settings, const tool_option *option,
+                          const char *text) {
+  (void)option;
+  if (!strcmp(text, "noisy"))
+    settings->remeasure = DFGNN_REMEASURE_NOISY;
+  else if (!strcmp(text, "all"))
+    settings->remeasure = DFGNN_REMEASURE_ALL;
+  else
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "found '%s', expected noisy or all",
+                       text);
+  return DFGNN_OK;
+}
+
 dfgnn_status option_device(tool_settings *settings, const tool_option *option,
                            const char *text) {
   if (!strcmp(text, "gpu"))

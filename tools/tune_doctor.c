@@ -1,5 +1,6 @@
 /* tune_doctor.c - dfgnn-tune doctor: why calls on this machine would miss */
 #include "base/error.h"
+#include "base/load.h"
 #include "db/field.h"
 #include "lib/describe.h"
 #include "lib/registry.h"
@@ -13,6 +14,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct doctor {
@@ -259,8 +261,101 @@ static int examine_call(void *data, const tool_case *each) {
   return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_DONE;
 }
 
+/* ---- measurements -------------------------------------------------------- */
+
+enum { MOST_NOISY = 8 }; /* problems that are listed */
+
+/* The row that says most of a ranked variant's noise. */
+static const dfgnn_measurement *noisy_row(const doctor *d,
+                                          const dfgnn_decision *decision,
+                                          const dfgnn_ranked *r) {
+  for (size_t i = 0; i < d->records.count; i++) {
+    const dfgnn_measurement *row = &d->records.row[i];
+    if (dfgnn__row_noise(row) == r->noise &&
+        !strcmp(row->variant, r->variant) && row->revision == r->revision &&
+        dfgnn__same_problem(row, &decision->problem))
+      return row;
+  }
+  return NULL;
+}
+
+static void say_noisy(doctor *d, const dfgnn_decision *decision, size_t i) {
+  const dfgnn_ranked *r = &decision->ranked[i];
+  const dfgnn_measurement *p = &decision->problem;
+  const dfgnn_measurement *row = noisy_row(d, decision, r);
+  char name[384], text[160];
+  snprintf(name, sizeof name, "%s, %s %s %lldx%lld %s",
+           *p->graph ? p->graph : "a graph", p->op, p->pass,
+           (long long)p->heads, (long long)p->dim, p->dtype);
+  if (row && r->noise == DFGNN_NOISE_WIDE)
+    snprintf(text, sizeof text, "an interval of %.2f to %.2f, %lld samples",
+             row->ratio_low, row->ratio_high, (long long)row->samples);
+  else if (row && *row->noise)
+    snprintf(text, sizeof text, "%lld of %lld samples, %.120s",
+             (long long)row->disturbed, (long long)row->samples, row->noise);
+  else
+    snprintf(text, sizeof text, "%lld sample%s", (long long)r->samples,
+             r->samples == 1 ? "" : "s");
+  say(d, "noise", name, dfgnn__noise_name(r->noise), "%s %s: %s",
+      i == 0 ? "the choice" : "a rival", r->variant, text);
+}
+
+/* Judges what is stored for a device by samples, spread and load. */
+static void examine_noise(doctor *d, const dfgnn_device_info *info) {
+  size_t problems = 0, noisy = 0, by[DFGNN_NOISE_ALONE + 1] = {0};
+  char name[64];
+  for (size_t k = 0; k < d->records.decisions->count; k++) {
+    const dfgnn_decision *decision = &d->records.decisions->decision[k];
+    int doubtful = 0;
+    if (strcmp(decision->problem.backend, info->backend) ||
+        strcmp(decision->problem.arch, info->arch))
+      continue;
+    problems++;
+    for (size_t i = 0; i < decision->count; i++)
+      if (dfgnn__ranked_doubtful(decision, i)) {
+        by[decision->ranked[i].noise]++;
+        if (!doubtful++ && noisy++ < MOST_NOISY)
+          say_noisy(d, decision, i);
+      }
+  }
+  snprintf(name, sizeof name, "%s %s", info->backend, info->arch);
+  if (noisy)
+    say(d, "noise", name, "noisy",
+        "%zu of %zu problems rest on noisy rows (%zu of one sample, %zu "
+        "disturbed, %zu wide): 'dfgnn-tune run GRAPH --again noisy' with the "
+        "options of the problems measures those again",
+        noisy, problems, by[DFGNN_NOISE_ALONE], by[DFGNN_NOISE_DISTURBED],
+        by[DFGNN_NOISE_WIDE]);
+  else if (problems)
+    say(d, "noise", name, "calm",
+        "the choices of all %zu problems rest on repeated samples of a quiet "
+        "device",
+        problems);
+}
+
+/* ---- the machine --------------------------------------------------------- */
+
+static void examine_machine(doctor *d) {
+  const struct timespec while_looking = {0, 200000000};
+  const dfgnn_load before = dfgnn__load_read("");
+  nanosleep(&while_looking, NULL);
+  const dfgnn_load after = dfgnn__load_read("");
+  const dfgnn_crowd crowd = dfgnn__load_between(&before, &after);
+  const int threads = d->settings->threads ? d->settings->threads
+                                           : (int)dfgnn__load_read("").cores;
+  char name[64], text[256];
+  snprintf(name, sizeof name, "%.3g cores, load %.1f", after.cores,
+           after.average);
+  dfgnn__crowd_text(text, sizeof text, &crowd, threads);
+  if (*text)
+    say(d, "machine", name, "busy", "%s: times would be noisy now", text);
+  else
+    say(d, "machine", name, "quiet", "a good time to measure");
+}
+
 static void examine_kernels(doctor *d) {
   char text[512];
+  examine_machine(d);
   int can = tool_kernels_diagnose(text, sizeof text);
   say(d, "kernels", "CUDA", can ? "good" : "none", "%s", text);
 }
@@ -276,6 +371,8 @@ static int examine(doctor *d, const tool_graphs *graphs) {
     return status;
   for (int i = 0; i < contexts.count; i++)
     examine_device(d, &contexts.info[i]);
+  for (int i = 0; i < contexts.count; i++)
+    examine_noise(d, &contexts.info[i]);
   tool_contexts_close(&contexts);
   if (!graphs->count)
     return TOOL_DONE;
@@ -319,7 +416,10 @@ const tool_command tune_doctor = {
         "revisions of variants, and, for the GRAPHs and problems given, the "
         "fields that have to match: operator, pass, type, math, layout, "
         "offsets, determinism, weights, bias, dropout, caches, and the "
-        "distance to the nearest measured graph. Exits with 5 if a store that "
+        "distance to the nearest measured graph. It says, too, whether the "
+        "machine is quiet enough to measure, and which stored choices rest on "
+        "noisy rows: of one sample, of samples while others used the device, "
+        "or with wide intervals. Exits with 5 if a store that "
         "was named cannot be used.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
     .main = command};

@@ -25,7 +25,16 @@ typedef struct run {
   const dfgnn_context *writable; /* the store of this context can be written */
   tool_cover *cover; /* NULL: the fastest variants are searched for */
   int wrong, failed;
+  int problems, noisy; /* measured, and those that rest on noisy rows */
 } run;
+
+/* The stored variants of a problem that are worth measuring again. */
+static int count_doubtful(const dfgnn_decision *decision) {
+  int count = 0;
+  for (size_t i = 0; decision && i < decision->count; i++)
+    count += dfgnn__ranked_doubtful(decision, i);
+  return count;
+}
 
 static int stop(void *data) {
   const run *r = data;
@@ -65,6 +74,20 @@ static void put_comparisons(json_t *row, const tool_case *each) {
   tool_put_number(row, "speedup_unfused", tool_lookup_ratio(&lookup, unfused));
 }
 
+/* Puts how far the measurements of the problem can be trusted. */
+static void put_noise(run *r, json_t *row, const tool_case *each) {
+  tool_lookup lookup;
+  if (tool_lookup_case(&lookup, each) || !lookup.decision)
+    return;
+  const dfgnn_ranked *winner = &lookup.decision->ranked[0];
+  const int noisy = count_doubtful(lookup.decision);
+  tool_put_count(row, "samples", winner->samples);
+  tool_put(row, "noise", dfgnn__noise_name(winner->noise));
+  tool_put_count(row, "noisy", noisy);
+  r->problems++;
+  r->noisy += noisy > 0;
+}
+
 /* The source of the choice that a call would get before this run. */
 static const char *source_before(const tool_case *each) {
   tool_lookup lookup;
@@ -91,6 +114,7 @@ static void put_report(run *r, const tool_case *each, const char *before,
   tool_put(row, "anchor", report->anchor);
   tool_put_number(row, "ratio", report->ratio);
   put_comparisons(row, each);
+  put_noise(r, row, each);
   tool_put_count(row, "candidates", report->candidates);
   tool_put_count(row, "measured", report->measured);
   tool_put_count(row, "resumed", report->resumed);
@@ -135,6 +159,14 @@ static int wanted(void *data, size_t index) {
   return in_shard(r->settings, index) && tool_ranks_take(index);
 }
 
+/* --again noisy leaves problems alone that have no noisy rows. */
+static int is_left_alone(const tool_settings *s, const tool_case *each) {
+  tool_lookup lookup;
+  if (s->remeasure != DFGNN_REMEASURE_NOISY)
+    return 0;
+  return tool_lookup_case(&lookup, each) || !count_doubtful(lookup.decision);
+}
+
 static int tune(void *data, const tool_case *each) {
   run *r = data;
   const tool_settings *s = r->settings;
@@ -150,6 +182,8 @@ static int tune(void *data, const tool_case *each) {
   int refused = check_store(r, each);
   if (refused)
     return refused;
+  if (is_left_alone(s, each))
+    return TOOL_DONE;
   if (r->cover) {
     options.variants = tool_cover_variants(r->cover, each);
     if (!options.variants)
@@ -200,7 +234,11 @@ static int estimate(void *data, const tool_case *each) {
     return TOOL_DONE;
   }
   size_t measured, candidates = tool_lookup_candidates(&measured, &lookup);
-  size_t left = r->settings->remeasure ? candidates : candidates - measured;
+  const int again = r->settings->remeasure;
+  size_t left = again == DFGNN_REMEASURE_ALL ? candidates
+                : again == DFGNN_REMEASURE_NOISY
+                    ? (size_t)count_doubtful(lookup.decision)
+                    : candidates - measured;
   double budget = r->settings->budget_s > 0 ? r->settings->budget_s : 10;
   double seconds = candidates ? budget * (double)left / (double)candidates : 0;
   json_t *row = tool_row(each->label, each->problem, each->info);
@@ -279,6 +317,11 @@ static int measure(void *data, json_t *rows) {
   if (s->dry_run && !s->quiet)
     fprintf(stderr, "%s: at most %.0f s\n", tool_name,
             fmin(r.estimate_s, r.deadline - r.began));
+  if (r.noisy && !s->quiet)
+    fprintf(stderr,
+            "%s: %d of %d problems rest on noisy measurements; the same "
+            "command with --again noisy makes those again\n",
+            tool_name, r.noisy, r.problems);
   if (status == TOOL_TIME_LIMIT && tool_ranks_speak())
     fprintf(stderr, "%s: time limit reached; the same command resumes\n",
             tool_name);
@@ -378,6 +421,10 @@ const tool_command tune_run = {
         "hosts are merged into each other at the end. --recorded measures "
         "what a step of a PyTorch model needs.\n"
         "\n"
+        "While other work keeps the device from being quiet, samples wait for "
+        "up to a fifth of the budget; what is disturbed all the same is marked "
+        "and replaces no choice. --again noisy measures that again, later.\n"
+        "\n"
         "With --plan cover:N it makes measurements for training a model: a few "
         "settings of every family that runs, drawn by the seed and not by a "
         "model, three samples each, until each family was measured on N graphs "
@@ -386,5 +433,5 @@ const tool_command tune_run = {
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
                HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(PLAN) |
-               HAS(REMEASURE) | HAS(ANONYMOUS) | HAS_ALWAYS,
+               HAS(REMEASURE) | HAS(AGAIN) | HAS(ANONYMOUS) | HAS_ALWAYS,
     .main = command};

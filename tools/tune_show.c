@@ -122,6 +122,8 @@ static void put_figures(json_t *row, const dfgnn_measurement *m,
   tool_put(row, "saved_bytes", NULL);
   tool_put(row, "graph_bytes", NULL);
   tool_put_number(row, "samples", m ? (double)m->samples : NAN);
+  tool_put_number(row, "disturbed", m ? (double)m->disturbed : NAN);
+  tool_put(row, "noise", m ? m->noise : "");
   tool_put(row, "protocol", m ? m->protocol : NULL);
   tool_put(row, "tool", m ? m->tool : NULL);
   tool_put_number(row, "time", m ? (double)m->time : NAN);
@@ -153,6 +155,7 @@ static void put_decision(json_t *rows, const tool_settings *settings,
     put_bytes(row, &d->problem);
     tool_put_number(row, "slower", exp(r->log_ratio));
     tool_put_flag(row, "tied", r->tied);
+    tool_put_flag(row, "sure", r->sure);
     tool_put_count(row, "measured", (int64_t)d->count);
     json_array_append_new(rows, row);
   }

@@ -14,6 +14,9 @@
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
 #define LONG_MS 100      /* longer than any disturbance */
 #define FINALISTS 9      /* the anchor among them */
+#define DISTURBED_SAMPLES                                                      \
+  4                      /* of which one may be calm, before an arm leaves     \
+                          */
 #define KEEP 3           /* halving leaves at least these */
 #define ALONE_FACTOR 2.0 /* that a best of one sample may be off by */
 
@@ -132,6 +135,9 @@ dfgnn_interval dfgnn__search_compare(const dfgnn_search *s, size_t a,
 static int beaten(const dfgnn_race *r, size_t i) {
   const dfgnn_search *s = r->s;
   const dfgnn_arm *arm = &s->arm[i], *best = &s->arm[s->best];
+  /* A disturbed sample may be any slower than a calm one. */
+  if (arm->disturbed == arm->count && arm->count < DISTURBED_SAMPLES)
+    return 0;
   if (arm->count >= RANK_SAMPLES)
     return dfgnn__search_compare(s, i, s->best).low > 0;
   double least = arm->rough;

@@ -67,6 +67,17 @@ def test_accelerated_models(run):
     assert row["swapped"] == 2 and row["difference"] < 1e-4
 
 
+def test_models_on_the_cpu(run, tmp_path):
+    out = tmp_path / "out.json"
+    for part in ("GCN", "GAT 8x8", "GINE 64, 128", "forces"):
+        run("cpu_models", "--models", part, "--seconds", 0, "-o", out,
+            CORA=(60, 200), SCALE=0.03)
+        row, = json.loads(out.read_text())
+        assert row["swapped"] > 0 and row["difference"] < 1e-3, row
+        assert row["steps"] >= 3 and len(row["load"]) == 2
+        assert part in run("cpu_models", "--table", out)
+
+
 def test_layers_with_edge_features(run, graph):
     rows = json.loads(run("python_edges", "--commit", "none", graph))
     assert len(rows) == 8 and all(r["speedup"] > 0 for r in rows)

@@ -622,7 +622,9 @@ START_TEST(the_noise_of_a_row_is_named) {
   ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "wide");
   row.disturbed = 26;
   ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "disturbed");
-  row.samples = 1;
+  row.samples = row.disturbed = 1;
+  ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "disturbed");
+  row.disturbed = 0;
   ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "one sample");
   row.status = "failed";
   ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "calm");

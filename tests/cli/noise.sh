@@ -1,0 +1,86 @@
+#!/bin/sh
+# Measurements of a busy machine: they are warned of, marked, judged by doctor and
+# the report, and made again by run --again noisy.
+. "$(dirname "$0")/lib.sh"
+problem="--device cpu --op spmm-sum --dim 16 --budget 2s"
+noisy=$work/noisy.db
+
+promise "what is to be measured again is noisy or all"
+status 2 dfgnn-tune run "$small" --again loud
+says "found 'loud', expected noisy or all"
+
+promise "problems without noisy rows are left alone"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $problem --store "$work/none.db" --again noisy --json -q
+holds 'length == 0'
+
+promise "rows of one sample and of a busy machine are told apart from others"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $problem --store "$work/all.db" --json -q
+holds '.[0] | .samples >= 1 and (.noise | type) == "string" and .noisy >= 0'
+status 0 dfgnn-tune export --store "$work/all.db"
+jq -c '.samples = 4 | .disturbed = 4 | .noise = "others keep 1.9 of 2 cores busy"' \
+  "$work/out" >"$work/noisy.jsonl"
+status 0 dfgnn-tune import "$work/noisy.jsonl" --store "$noisy"
+status 0 dfgnn-tune show --store "$noisy" --json --all
+holds 'all(.[]; .disturbed == 4 and .noise == "others keep 1.9 of 2 cores busy")'
+status 0 dfgnn-tune export --store "$noisy"
+cmp -s "$work/out" "$work/noisy.jsonl" || {
+  jq -cS . "$work/out" | sort >"$work/a"
+  jq -cS . "$work/noisy.jsonl" | sort >"$work/b"
+  cmp -s "$work/a" "$work/b" || fail "the noise of rows is lost by export"
+}
+
+promise "doctor says which choices rest on noisy rows, and what to do"
+status 0 dfgnn-tune doctor --device cpu --store "$noisy" --json
+holds 'map(select(.kind == "machine")) | length == 1'
+holds 'map(select(.kind == "noise" and .verdict == "noisy")) | length == 1 and
+  (.[0].why | test("1 of 1 problems .* disturbed.*--again noisy"))'
+holds 'map(select(.kind == "noise" and .verdict == "disturbed")) | length == 1 and
+  (.[0].why | test("4 of 4 samples, others keep 1.9 of 2 cores busy"))'
+
+promise "the report does not count them"
+status 0 dfgnn-tune report --store "$noisy" -o "$work/page.html"
+grep -q "1 of 1 problems rest on noisy rows" "$work/page.html" ||
+  fail "the page says nothing of noise"
+grep -q "times</b> as fast as the rule" "$work/page.html" &&
+  fail "the page boasts of a noisy row"
+
+promise "run --again noisy measures them again, and they lose their say"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $problem --store "$noisy" --again noisy --json -q
+holds 'length == 1 and .[0].measured >= 2'
+status 0 dfgnn-tune export --store "$noisy"
+jq -s -e 'map(select(.tool | startswith("dfgnn-tune"))) | length >= 2' \
+  "$work/out" >/dev/null || fail "nothing was measured again"
+
+# Two processes for each core, whatever else runs here.
+promise "two spinning processes are warned of, and no choice is worse for them"
+cores=$(nproc)
+spinning=
+for _ in $(seq $((2 * cores))); do
+  sh -c 'while :; do :; done' &
+  spinning="$spinning $!"
+done
+# shellcheck disable=SC2064
+trap "kill $spinning 2>/dev/null; rm -rf '$work'" EXIT
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $problem --store "$work/loud.db" --json
+if [ -r /proc/stat ] && [ -r /proc/self/schedstat ]; then
+  says "times will be noisy"
+fi
+# shellcheck disable=SC2086
+kill $spinning
+wait 2>/dev/null
+status 0 dfgnn-tune show --store "$work/loud.db" --json
+chosen=$(jq -r '.[0].variant' "$work/out")
+# In quiet, the choice is not slower than the rule's; here it seldom is quiet.
+status 0 dfgnn-tune doctor --device cpu --store "$work/loud.db" --json
+if jq -e 'any(.[]; .kind == "machine" and .verdict == "quiet")' "$work/out" \
+  >/dev/null; then
+  status 0 dfgnn-bench "$small" --device cpu --op spmm-sum --dim 16 \
+    --store "$work/loud.db" --variants "rule,$chosen" --rounds 31 --json
+  # 1.1, and what the clock adds on so small a graph
+  holds "map(select(.variant == \"$chosen\")) | .[0].ratio <= 1.3"
+fi
+finish
