@@ -20,7 +20,14 @@ from dfgnn.nn.pyg import _node
 NODES, EDGES, WIDTH, FIELDS = 11, 40, 6, 3
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 3e-2}
 
-# by name: (a function that makes the layer, whether it takes edge features)
+
+def with_fields(layer, fields):
+    """The layer, whose calls give features to the edges."""
+    layer.edge_dim = fields
+    return layer
+
+
+# by name, functions that make layers
 LAYERS = {
     "GAT": lambda: ours.GATConv(WIDTH, 4, 3),
     "GAT mean": lambda: ours.GATConv(WIDTH, 4, 3, concat=False),
@@ -50,6 +57,12 @@ LAYERS = {
     "GIN": lambda: ours.GINConv(torch.nn.Linear(WIDTH, 5), eps=0.3),
     "GIN trained": lambda: ours.GINConv(torch.nn.Sequential(
         torch.nn.Linear(WIDTH, 5), torch.nn.ReLU()), train_eps=True),
+    "GINE": lambda: with_fields(ours.GINEConv(
+        torch.nn.Linear(WIDTH, 5), train_eps=True, edge_dim=FIELDS), FIELDS),
+    "GINE given": lambda: with_fields(ours.GINEConv(
+        torch.nn.Linear(WIDTH, 5), eps=0.5), WIDTH),
+    "GINE mean": lambda: with_fields(ours.GINEConv(
+        torch.nn.Linear(WIDTH, 5), edge_dim=FIELDS, aggr="mean"), FIELDS),
 }
 BIPARTITE = {
     "GATv2": lambda: ours.GATv2Conv((WIDTH, 4), 4, 2, add_self_loops=False),
@@ -77,11 +90,11 @@ def is_node(out):
 @contextlib.contextmanager
 def step_by_step():
     """Layers take their other path."""
-    watched, _node._watched = _node._watched, lambda: True
+    watched, _node.watched = _node.watched, lambda: True
     try:
         yield
     finally:
-        _node._watched = watched
+        _node.watched = watched
 
 
 def call_of(layer, dtype=torch.float64, seed=0):
@@ -93,8 +106,9 @@ def call_of(layer, dtype=torch.float64, seed=0):
     x = torch.randn(NODES, WIDTH, dtype=dtype, requires_grad=True)
     edges = random_edges(NODES, NODES, EDGES)
     given = [x, edges]
-    if getattr(layer, "edge_dim", None):
-        given.append(torch.randn(edges.size(1), FIELDS, dtype=dtype,
+    fields = getattr(layer, "edge_dim", None)
+    if fields:
+        given.append(torch.randn(edges.size(1), fields, dtype=dtype,
                                  requires_grad=True))
     return layer, given
 
@@ -169,7 +183,8 @@ def test_any_leaves_may_need_gradients(name):
         agree(layer, given, node=not of_network)
 
 
-@pytest.mark.parametrize("name", ["GAT", "Transformer edges", "SAGE", "GCN"])
+@pytest.mark.parametrize("name", ["GAT", "Transformer edges", "SAGE", "GCN",
+                                  "GINE"])
 def test_gradients_are_those_of_finite_differences(name):
     layer, (x, edges, *rest) = call_of(LAYERS[name]())
     seed = torch.get_rng_state()

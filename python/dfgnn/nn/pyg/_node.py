@@ -9,149 +9,28 @@ step by step.
 import functools
 
 import torch
-from torch import Tensor
-from torch.nn.modules import module as _module
-from torch_geometric.nn import Linear, aggr
 
 from ... import _recording, ops
 from ..._attend import make_seed, settings_of
-from ..._autocast import autocasting
-from ..._chain import (
-    Attention, ByEdge, Chain, Finish, Linear as Product, Own, Plane, Scores,
-    Slot, Sum)
+from ..._chain import Chain
 from ..._execute import generation
+from ..._links import (
+    Attention, ByEdge, Finish, Linear as Product, Messages, Own, Plane, Scores,
+    Slot, Sum)
 from ..._operators import DTYPES
 from ...convert import as_graph, known_graph, looped_graph
 from ...errors import InvalidError, UnsupportedError
-from ...functional import MOST_EDGE_FEATURES
 from ...graph import Graph
+from ...messages import MOST_PROJECTED
 from ._edges import known
+from ._guards import (
+    PLAIN_TENSORS, Other, dropout_of, edge_features, linear, number, own, pair,
+    product, reduction, single, sums, watched)
 from ._mixin import obstacle
-
-_PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
-_LINEARS = (Linear, torch.nn.Linear)
 
 # Products whose result has more elements stay apart from those that backward
 # reads, so that no memory is held in vain.
 _SMALL = 1 << 20
-
-
-class _Other(Exception):
-    """The call takes the layer's other path."""
-
-
-# ---- guards -----------------------------------------------------------------
-
-def _watched():
-    """Whether something in this process looks at modules or operations."""
-    return (torch.is_anomaly_enabled() or autocasting()
-            or _module._global_forward_hooks
-            or _module._global_forward_pre_hooks
-            or _module._global_backward_hooks
-            or _module._global_backward_pre_hooks)
-
-
-def _linear(state, name):
-    """(weight, bias or None) of a linear layer whose call would be a product
-    and nothing else; (None, None) if the layer has none of this name."""
-    found = state["_modules"].get(name)
-    if found is None:
-        return None, None
-    inner = found.__dict__
-    if type(found) not in _LINEARS or inner["_forward_hooks"] \
-            or inner["_forward_pre_hooks"] or inner["_backward_hooks"] \
-            or inner["_backward_pre_hooks"] or "forward" in inner:
-        raise _Other
-    parameters = inner["_parameters"]
-    try:
-        return parameters["weight"], parameters["bias"]
-    except KeyError:  # pruned, say, or sharded
-        raise _Other from None
-
-
-def _product(state, name):
-    """The weight of a linear layer without a bias."""
-    weight, bias = _linear(state, name)
-    if weight is None or bias is not None:
-        raise _Other
-    return weight
-
-
-def _own(state, name):
-    """A parameter of the layer itself, None if it is registered as none."""
-    try:
-        return state["_parameters"][name]
-    except KeyError:  # parametrised, say
-        raise _Other from None
-
-
-def _parameter_or_buffer(state, name):
-    found = state["_parameters"].get(name)
-    if found is None:
-        found = state["_buffers"].get(name)
-    if found is None or found.numel() != 1:
-        raise _Other
-    return found
-
-
-_REDUCTIONS = {aggr.SumAggregation: "spmm-sum",
-               aggr.MeanAggregation: "spmm-mean"}
-
-
-def _reduction(state):
-    """The operator that reduces as the layer does."""
-    module = state["_modules"]["aggr_module"]
-    name = _REDUCTIONS.get(type(module))
-    if name is None or module._forward_hooks or module._forward_pre_hooks:
-        raise _Other
-    return name
-
-
-def _sums(state):
-    if _reduction(state) != "spmm-sum":
-        raise _Other
-
-
-def _dropout(state):
-    """The probability that attention drops an edge in this call."""
-    dropout = state["dropout"] if state["training"] else 0.0
-    if not 0 <= dropout < 1:
-        raise _Other
-    return float(dropout)
-
-
-def _one(x, size=None):
-    """x, and the numbers of nodes that send and that receive."""
-    if type(x) not in _PLAIN_TENSORS or x.dim() != 2 or size is not None:
-        raise _Other
-    return x, (x.size(0), x.size(0))
-
-
-def _pair(x, size=None):
-    """(features that are sent, features that receive or None if they are the
-    same, numbers of nodes of both)."""
-    if type(x) is not tuple:
-        return (*_one(x, size)[:1], None, (x.size(0), x.size(0)))
-    if len(x) != 2 or size is not None:
-        raise _Other
-    for tensor in x:
-        if type(tensor) not in _PLAIN_TENSORS or tensor.dim() != 2:
-            raise _Other
-    src, dst = x
-    return src, None if dst is src else dst, (src.size(0), dst.size(0))
-
-
-def _edge_features(state, edge_attr, x):
-    """(edge_attr, weight of its projection), or (None, None)."""
-    weight, bias = _linear(state, "lin_edge")
-    if edge_attr is None and weight is None:
-        return None, None
-    if edge_attr is None or weight is None or bias is not None \
-            or type(edge_attr) not in _PLAIN_TENSORS or edge_attr.dim() != 2 \
-            or not edge_attr.size(1) \
-            or x.is_cuda and edge_attr.size(1) > MOST_EDGE_FEATURES:
-        raise _Other
-    return edge_attr, weight
 
 
 # ---- calls ------------------------------------------------------------------
@@ -161,7 +40,7 @@ def node(call):
     __dict__; NotImplemented where the other path is to be taken."""
     @functools.wraps(call)
     def attempt(layer, *args, **kwargs):
-        if ops.compiling() or obstacle(layer) is not None or _watched():
+        if ops.compiling() or obstacle(layer) is not None or watched():
             return NotImplemented
         state = layer.__dict__
         if state["flow"] != "source_to_target" or \
@@ -169,7 +48,7 @@ def node(call):
             return NotImplemented
         try:
             return call(state, *args, **kwargs)
-        except (_Other, InvalidError, UnsupportedError):
+        except (Other, InvalidError, UnsupportedError):
             return NotImplemented
     return attempt
 
@@ -189,12 +68,12 @@ def _graph(edges, sizes, loops=False):
     if isinstance(edges, Graph):
         if edges.exchange is not None or \
                 (edges.num_src, edges.num_dst) != sizes:
-            raise _Other
+            raise Other
         return edges.with_self_loops() if loops else edges
     found = known_graph(edges, sizes, loops)
     if found is None:
         if not known(edges):
-            raise _Other
+            raise Other
         found = (looped_graph if loops else as_graph)(edges, sizes)
     return found
 
@@ -210,9 +89,9 @@ def _run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
         if tensor is None:
             shapes.append(None)
             continue
-        if type(tensor) not in _PLAIN_TENSORS or tensor.dtype is not dtype \
+        if type(tensor) not in PLAIN_TENSORS or tensor.dtype is not dtype \
                 or tensor.device != device:
-            raise _Other
+            raise Other
         shapes.append(tensor.shape)
         if not tensor.is_contiguous():
             tensors = [t if t is None else t.contiguous() for t in tensors]
@@ -224,22 +103,22 @@ def _run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
     chain = recipes.get(key)
     if chain is None:
         chain = recipes[key] = _chain(graph, links, settings, static, tensors)
-    if chain is _Other:
-        raise _Other
+    if chain is Other:
+        raise Other
     if dropout:
         tensors = (*tensors, make_seed(device))
     return chain(graph, tensors)
 
 
 def _chain(graph, links, settings, static, tensors):
-    """The Chain of a call, or _Other."""
+    """The Chain of a call, or Other."""
     first = tensors[0]
     if not graph.num_edges or not first.numel() or first.dtype not in DTYPES \
             or first.device != graph.device:
-        return _Other
+        return Other
     found = links(graph, settings, static, *tensors)
     if found is None:
-        return _Other
+        return Other
     return Chain((*links.names, "seed") if settings.dropout else links.names,
                  found)
 
@@ -296,13 +175,13 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
         return_attention_weights=None):
     if edge_attr is not None or return_attention_weights \
             or state["_modules"].get("res") is not None:
-        raise _Other
-    _sums(state)
-    x, sizes = _one(x, size)
+        raise Other
+    sums(state)
+    x, sizes = single(x, size)
     return _run(_graph(edge_index, sizes, state["add_self_loops"]), _gat,
-                (state["heads"], state["concat"]), x, _product(state, "lin"),
-                _own(state, "att_src"), _own(state, "att_dst"),
-                _own(state, "bias"), dropout=_dropout(state),
+                (state["heads"], state["concat"]), x, product(state, "lin"),
+                own(state, "att_src"), own(state, "att_dst"),
+                own(state, "bias"), dropout=dropout_of(state),
                 slope=state["negative_slope"])
 
 
@@ -327,19 +206,19 @@ def _gat(graph, settings, static, x, weight, att_src, att_dst, bias):
 def gatv2(state, x, edge_index, edge_attr=None,
           return_attention_weights=None):
     if return_attention_weights or state["_modules"].get("res") is not None:
-        raise _Other
-    _sums(state)
+        raise Other
+    sums(state)
     loops, shared = state["add_self_loops"], state["share_weights"]
     if shared and type(x) is tuple or edge_attr is not None and loops:
-        raise _Other
-    src, dst, sizes = _pair(x)
+        raise Other
+    src, dst, sizes = pair(x)
     return _run(_graph(edge_index, sizes, loops), _gatv2,
                 (state["heads"], state["concat"]), src, dst,
-                *_linear(state, "lin_l"), *(
-                    (None, None) if shared else _linear(state, "lin_r")),
-                _own(state, "att"), _own(state, "bias"),
-                *_edge_features(state, edge_attr, src),
-                dropout=_dropout(state), slope=state["negative_slope"])
+                *linear(state, "lin_l"), *(
+                    (None, None) if shared else linear(state, "lin_r")),
+                own(state, "att"), own(state, "bias"),
+                *edge_features(state, edge_attr, src),
+                dropout=dropout_of(state), slope=state["negative_slope"])
 
 
 @recipe("x x_dst w_l b_l w_r b_r att bias edge_attr w_edge")
@@ -370,16 +249,16 @@ def transformer(state, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
     if return_attention_weights is not None \
             or state["_modules"].get("lin_beta") is not None:
-        raise _Other
-    _sums(state)
-    src, dst, sizes = _pair(x)
+        raise Other
+    sums(state)
+    src, dst, sizes = pair(x)
     return _run(_graph(edge_index, sizes), _transformer,
                 (state["heads"], state["concat"]), src, dst,
-                *_linear(state, "lin_query"), *_linear(state, "lin_key"),
-                *_linear(state, "lin_value"), *(
-                    _linear(state, "lin_skip") if state["root_weight"]
-                    else (None, None)), *_edge_features(state, edge_attr, src),
-                dropout=_dropout(state), scale=state["out_channels"] ** -0.5)
+                *linear(state, "lin_query"), *linear(state, "lin_key"),
+                *linear(state, "lin_value"), *(
+                    linear(state, "lin_skip") if state["root_weight"]
+                    else (None, None)), *edge_features(state, edge_attr, src),
+                dropout=dropout_of(state), scale=state["out_channels"] ** -0.5)
 
 
 @recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
@@ -433,10 +312,10 @@ def _edge_slots(edge_attr):
 
 @node
 def agnn(state, x, edge_index):
-    _sums(state)
-    x, sizes = _one(x)
+    sums(state)
+    x, sizes = single(x)
     return _run(_graph(edge_index, sizes, state["add_self_loops"]), _agnn, (),
-                x, _parameter_or_buffer(state, "beta"), scale=1.0, slope=0.2)
+                x, number(state, "beta"), scale=1.0, slope=0.2)
 
 
 @recipe("x beta")
@@ -450,11 +329,11 @@ def _agnn(graph, settings, static, x, beta):
 @node
 def gcn(state, x, edge_index, edge_weight=None):
     if edge_weight is not None or not state["normalize"] or state["cached"]:
-        raise _Other
-    _sums(state)
-    x, sizes = _one(x)
+        raise Other
+    sums(state)
+    x, sizes = single(x)
     return _run(_graph(edge_index, sizes, state["add_self_loops"]), _gcn, (),
-                x, _product(state, "lin"), _own(state, "bias"))
+                x, product(state, "lin"), own(state, "bias"))
 
 
 @recipe("x weight bias")
@@ -470,7 +349,7 @@ def _gcn(graph, settings, static, x, weight, bias):
 @node
 def sage(state, x, edge_index, size=None):
     if state["project"] or state["normalize"]:
-        raise _Other
+        raise Other
     return _sums_and_own(state, x, edge_index, size, "lin_l",
                          "lin_r" if state["root_weight"] else "")
 
@@ -478,16 +357,16 @@ def sage(state, x, edge_index, size=None):
 @node
 def graph_conv(state, x, edge_index, edge_weight=None, size=None):
     if edge_weight is not None:
-        raise _Other
+        raise Other
     return _sums_and_own(state, x, edge_index, size, "lin_rel", "lin_root")
 
 
 def _sums_and_own(state, x, edge_index, size, of_sums, of_own):
     """A linear layer of the neighbours' sums, plus one of a node's own
     features unless its name is empty."""
-    src, dst, sizes = _pair(x, size)
-    return _run(_graph(edge_index, sizes), _neighbours, _reduction(state),
-                src, dst, *_linear(state, of_sums), *_linear(state, of_own))
+    src, dst, sizes = pair(x, size)
+    return _run(_graph(edge_index, sizes), _neighbours, reduction(state),
+                src, dst, *linear(state, of_sums), *linear(state, of_own))
 
 
 @recipe("x x_dst w_sums b_sums w_own b_own")
@@ -510,9 +389,9 @@ def _neighbours(graph, settings, op, x, x_dst, w_sums, b_sums, w_own, b_own):
 
 @node
 def gin(state, x, edge_index, size=None):
-    src, dst, sizes = _pair(x, size)
-    out = _run(_graph(edge_index, sizes), _gin, _reduction(state), src, dst,
-               _parameter_or_buffer(state, "eps"))
+    src, dst, sizes = pair(x, size)
+    out = _run(_graph(edge_index, sizes), _gin, reduction(state), src, dst,
+               number(state, "eps"))
     return state["_modules"]["nn"](out)
 
 
@@ -521,4 +400,31 @@ def _gin(graph, settings, op, x, x_dst, eps):
     if x_dst is not None and x_dst.size(1) != x.size(1):
         return None
     return [Sum(graph, op, "x", "sums", x.size(1), x.dtype),
+            Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
+
+
+@node
+def gine(state, x, edge_index, edge_attr=None, size=None):
+    src, dst, sizes = pair(x, size)
+    weight, bias = linear(state, "lin")
+    if type(edge_attr) not in PLAIN_TENSORS or edge_attr.dim() != 2 \
+            or weight is not None and \
+            edge_attr.size(1) > MOST_PROJECTED[src.device.type]:
+        raise Other
+    out = _run(_graph(edge_index, sizes), _gine, reduction(state), src, dst,
+               number(state, "eps"), edge_attr, weight, bias)
+    return state["_modules"]["nn"](out)
+
+
+@recipe("x x_dst eps edge_attr w_edge b_edge")
+def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
+    width = edge_attr.size(1) if w_edge is None else w_edge.size(0)
+    if width != x.size(1) or edge_attr.size(0) != graph.num_edges \
+            or w_edge is not None and not _fit(w_edge, b_edge,
+                                               edge_attr.size(1)) \
+            or x_dst is not None and x_dst.size(1) != x.size(1):
+        return None
+    return [ByEdge("edge_attr", "by edge"),
+            Messages(op[len("spmm-"):], "x", "by edge",
+                     _name("w_edge", w_edge), _name("b_edge", b_edge), "sums"),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]

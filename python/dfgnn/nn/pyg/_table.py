@@ -74,7 +74,7 @@ TABLE = [
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", sums.film, sums.renamed({})),
     # messages with features of the edge
-    Row("GINEConv", messages.isomorphism_with_edges),
+    Row("GINEConv", messages.isomorphism_with_edges, node=node.gine),
     Row("ResGatedGraphConv", messages.residual_gates),
 ]
 

@@ -1,0 +1,480 @@
+"""The links of the chains of _chain.py: each computes a tensor from those
+before it, and their gradients from its own.
+
+Links write no tensor but their own: ``values`` has the tensors of a pass by
+name, ``grads`` their gradients, and ``wanted`` the names of those whose
+gradient is asked for.  ``reads`` are the names that a link reads, ``makes``
+those that it writes, and ``saves`` those that backward reads.  Each link
+computes three ways:
+
+  forward   quickly; nothing is recorded for gradients
+  backward  quickly, the gradients of what it read
+  plain     the same as forward by operations that autograd records, for
+            gradients of gradients and passes without a kernel
+"""
+
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+
+from . import _abi, _execute, _messages, _neighbours
+from ._attend import attend
+from ._operators import OPERATORS
+from ._reduce import fused, normalization
+
+
+class Slot(NamedTuple):
+    """A tensor; or, with a width, its columns [start, start + width) of
+    pitch."""
+    name: str
+    start: int = 0
+    width: Optional[int] = None
+    pitch: int = 0
+
+    @property
+    def part(self):
+        return self.width is not None
+
+    def of(self, values):
+        tensor = values[self.name]
+        if self.width is None:
+            return tensor
+        return tensor.narrow(1, self.start, self.width)
+
+
+class Plane(NamedTuple):
+    """One of the tensors that another stacks, which begins at element
+    start."""
+    name: str
+    number: int
+    start: int
+    part = True
+    width = None
+
+    def of(self, values):
+        return values[self.name][self.number]
+
+
+def _add(grads, name, grad):
+    """Adds a new tensor to a gradient."""
+    before = grads.get(name)
+    grads[name] = grad if before is None else grad.add_(before)
+
+
+# ---- products ---------------------------------------------------------------
+
+class Linear:
+    """out = x [W_1; W_2; ...]^T + [b_1; b_2; ...], by one product; plus another
+    tensor of its shape, which is overwritten.
+
+    weights, biases: names; biases is empty or has as many as weights.
+    rows: of each weight.
+    """
+
+    def __init__(self, x, weights, biases, rows, out, plus=None):
+        self.x, self.weights, self.biases = x, weights, biases
+        self.rows, self.out, self.plus = rows, out, plus
+        self.reads = (x, *weights, *biases, *(() if plus is None else (plus,)))
+        self.weight = weights[0] if len(weights) == 1 else out + " weight"
+        self.makes = (out, self.weight)
+        self.saves = (x, *weights, self.weight)
+
+    def _parts(self, values):
+        """(weight, bias or None) of the product."""
+        weight, bias = values.get(self.weight), None
+        if weight is None:
+            weight = values[self.weight] = torch.cat(
+                [values[name] for name in self.weights])
+        if len(self.biases) == 1:
+            bias = values[self.biases[0]]
+        elif self.biases:
+            bias = torch.cat([values[name] for name in self.biases])
+        return weight, bias
+
+    def forward(self, graph, values, keep):
+        weight, bias = self._parts(values)
+        if self.plus is None:
+            values[self.out] = F.linear(values[self.x], weight, bias)
+            return
+        out = values[self.plus].addmm_(values[self.x], weight.t())
+        values[self.out] = out if bias is None else out.add_(bias)
+
+    def backward(self, graph, values, grads, wanted):
+        grad, x = grads[self.out], values[self.x]
+        if not wanted.isdisjoint(self.weights):
+            self._split(grads, self.weights, grad.t().mm(x))
+        if not wanted.isdisjoint(self.biases):
+            self._split(grads, self.biases, grad.sum(0))
+        if self.x in wanted:
+            weight, before = values[self.weight], grads.get(self.x)
+            grads[self.x] = grad.mm(weight) if before is None else \
+                before.addmm_(grad, weight)
+        if self.plus is not None:
+            grads[self.plus] = grad
+
+    def _split(self, grads, names, grad):
+        if len(names) == 1:
+            grads[names[0]] = grad
+        else:
+            grads.update(zip(names, grad.unsafe_split_with_sizes(self.rows)))
+
+    def plain(self, graph, values):
+        out = F.linear(values[self.x], *self._parts(values))
+        values[self.out] = out if self.plus is None else \
+            out + values[self.plus]
+
+
+class Scores:
+    """out[k, n, h] = <h[n, h, :], a_k[h, :]> of several a_k [1, H, D], in the
+    type that kernels read scores in; h [N, H * D]."""
+
+    def __init__(self, h, atts, out, exact):
+        self.h, self.atts, self.out, self.exact = h, atts, out, exact
+        self.reads = self.saves = (h, *atts)
+        self.makes = (out,)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+        if values[self.out].dtype is not self.exact:
+            values[self.out] = values[self.out].to(self.exact)
+
+    def backward(self, graph, values, grads, wanted):
+        h, shape = values[self.h], values[self.atts[0]].shape
+        grad = grads[self.out]
+        if grad.dtype is not h.dtype:
+            grad = grad.to(h.dtype)
+        grad = grad.unsqueeze(-1)
+        if not wanted.isdisjoint(self.atts):
+            found = (h.view(1, -1, *shape[1:]) * grad).sum(1)
+            grads.update(zip(self.atts, found.unsafe_split_with_sizes(
+                [1] * len(self.atts))))
+        if self.h in wanted:
+            before = grads[self.h].view(-1, *shape[1:])
+            for one, att in zip(grad.unbind(), self.atts):
+                before.addcmul_(one, values[att])
+
+    def plain(self, graph, values):
+        atts = torch.stack([values[name] for name in self.atts])
+        h = values[self.h].view(1, -1, *atts.shape[2:])
+        values[self.out] = (h * atts).sum(-1)
+
+
+class ByEdge:
+    """out: a tensor by edge in the graph's order, from the caller's."""
+
+    def __init__(self, given, out):
+        self.given, self.out = given, out
+        self.reads, self.saves, self.makes = (given,), (), (out,)
+
+    def forward(self, graph, values, keep):
+        values[self.out] = graph.to_graph_order(values[self.given])
+
+    def backward(self, graph, values, grads, wanted):
+        _add(grads, self.given, graph.to_caller_order(grads[self.out]))
+
+    def plain(self, graph, values):
+        values[self.out] = values[self.given]  # attend() turns it itself
+
+
+# ---- kernels ----------------------------------------------------------------
+
+class _Kernel:
+    """What links have in common that run an operator's plans: a call for each
+    pass, made when it first runs."""
+
+    def __init__(self):
+        self._calls = [None, None]
+
+    def _call(self, graph, backward):
+        plan = self._make(graph, backward)
+        args = plan.arguments()
+        fields = self._fields(args, backward)
+        found = self._calls[backward] = _execute.Call(plan, args, fields)
+        return found
+
+
+class _Given(NamedTuple):
+    """An input of an operator."""
+    field: str
+    slot: object
+    name: str
+    offset: int  # in bytes, from the beginning of the tensor
+    exact: bool  # its gradient is in the type of scores
+    convert: bool  # it may have to be converted to that type
+
+
+class Attention(_Kernel):
+    """out [N, H * D], and the log-sum-exp of its scores: attention by an
+    operator.
+
+    inputs: a Slot, or None, for each input of the operator.
+    """
+
+    def __init__(self, graph, op, inputs, out, heads, dim, dtype, settings,
+                 edge_dim=0):
+        super().__init__()
+        self.op, self.inputs, self.out = op, inputs, out
+        self.heads, self.dim, self.dtype = heads, dim, dtype
+        self.settings, self.edge_dim = settings, edge_dim
+        self.exact = torch.float64 if dtype == torch.float64 else \
+            torch.float32
+        self.lse = out + " lse"
+        self.shape = (graph.num_dst, heads * dim)
+        self.lse_shape = (graph.num_dst, heads)
+        self.given = []
+        for spec, slot in zip(OPERATORS[op].inputs, inputs):
+            if slot is not None:
+                size = torch.finfo(self.exact if spec.scalar
+                                   else dtype).bits // 8
+                self.given.append(_Given(
+                    spec.field, slot, slot.name, slot.start * size,
+                    spec.scalar or spec.dims[0] not in "NME",
+                    spec.scalar and dtype != self.exact))
+        self.reads = tuple(given.name for given in self.given)
+        self.makes = (out, self.lse)
+        self.saves = (*self.reads, out, self.lse, "seed")
+
+    def _make(self, graph, backward):
+        return _execute.Plan(graph.handle, graph.device, _execute.problem(
+            self.op, backward, self.dtype, self.heads, self.dim, self.settings,
+            False, self.edge_dim), self.settings)
+
+    def _fields(self, args, backward):
+        """The fields of a call's pointers; those of parts get strides."""
+        fields = [given.field for given in self.given]
+        grads = ["grad_" + field for field in fields] if backward else []
+        for field, given in zip(fields + grads, self.given * 2):
+            slot = given.slot
+            if slot.width is not None:
+                setattr(args, field + "_strides", _abi.Strides(
+                    slot.pitch, slot.width // self.heads, 1))
+        if self.settings.dropout:
+            fields += ["seed", "edge_number"]
+        fields += ["out", "lse"]
+        return fields + ["grad_out"] + grads if backward else fields
+
+    def _inputs(self, graph, values):
+        """(pointers of the inputs, tensors that must stay alive until the call
+        is made)."""
+        pointers, kept = [], []
+        for given in self.given:
+            tensor = values[given.name]
+            if given.convert and tensor.dtype != self.exact:
+                tensor = tensor.to(self.exact)
+                kept.append(tensor)
+            pointers.append(tensor.data_ptr() + given.offset)
+        if self.settings.dropout:
+            number = graph.edge_number
+            pointers += [values["seed"].data_ptr(),
+                         None if number is None else number.data_ptr()]
+        return pointers, kept
+
+    def forward(self, graph, values, keep):
+        call = self._calls[0] or self._call(graph, False)
+        pointers, kept = self._inputs(graph, values)
+        like = values[self.reads[0]]
+        out, lse = like.new_empty(self.shape), None
+        if keep:
+            lse = like.new_empty(self.lse_shape, dtype=self.exact)
+            values[self.lse] = lse
+        call.run(graph.device, *pointers, out.data_ptr(),
+                 None if lse is None else lse.data_ptr())
+        values[self.out] = out
+
+    def backward(self, graph, values, grads, wanted):
+        call = self._calls[1] or self._call(graph, True)
+        pointers, kept = self._inputs(graph, values)
+        for tensor in values[self.out], values[self.lse], grads[self.out]:
+            pointers.append(tensor.data_ptr())
+        made = []
+        for given in self.given:
+            name = given.name
+            if name not in wanted:
+                pointers.append(None)
+                continue
+            if given.slot.part:
+                grad = grads.get(name)
+                if grad is None:
+                    grad = grads[name] = torch.empty_like(values[name])
+            else:
+                grad = torch.empty_like(values[name]) if not given.exact else \
+                    torch.empty_like(values[name], dtype=self.exact)
+                made.append((name, grad))
+            pointers.append(grad.data_ptr() + given.offset)
+        call.run(graph.device, *pointers)
+        for name, grad in made:
+            dtype = values[name].dtype
+            _add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
+
+    def plain(self, graph, values):
+        spec = OPERATORS[self.op]
+        shapes = {"HD": (self.heads, self.dim), "1": (1,)}
+        inputs = []
+        for input_, slot in zip(spec.inputs, self.inputs):
+            tensor = None if slot is None else slot.of(values)
+            if input_.dims in ("NHD", "MHD"):
+                tensor = tensor.view(-1, self.heads, self.dim)
+            elif tensor is not None and input_.dims in shapes:
+                tensor = tensor.view(shapes[input_.dims])
+            inputs.append(tensor)
+        while inputs[-1] is None and len(inputs) > 3:
+            inputs.pop()
+        settings = self.settings
+        out = attend(self.op, graph, tuple(inputs), None, settings.dropout,
+                     draw=lambda device: values["seed"], scale=settings.scale,
+                     slope=settings.slope, return_weights=False,
+                     self_loops=False, edge_use=settings.edge_use)
+        values[self.out] = out.flatten(1)
+
+
+class Sum(_Kernel):
+    """out [N, F]: the sum or mean of the rows x [M, F] of the neighbours, with
+    GCN's scales if symmetric."""
+
+    def __init__(self, graph, op, x, out, dim, dtype, symmetric=False):
+        super().__init__()
+        self.op, self.x, self.out = op, x, out
+        self.dim, self.dtype, self.symmetric = dim, dtype, symmetric
+        self.shape = (graph.num_dst, dim), (graph.num_src, dim)
+        self.reads, self.saves, self.makes = (x,), (), (out,)
+
+    def _make(self, graph, backward):
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return _neighbours._Recipe(graph, self.op, 1, self.dim, self.dtype,
+                                   deterministic).plan(graph, backward)
+
+    def _fields(self, args, backward):
+        fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
+        return fields + ["scale_dst", "scale_src"] if self.symmetric else \
+            fields
+
+    def _run(self, graph, backward, given):
+        call = self._calls[backward] or self._call(graph, backward)
+        made = given.new_empty(self.shape[backward])
+        scales = ()
+        if self.symmetric:
+            scales = [t.data_ptr() for t in normalization(graph, self.dtype)]
+        call.run(graph.device, given.data_ptr(), made.data_ptr(), *scales)
+        return made
+
+    def forward(self, graph, values, keep):
+        values[self.out] = self._run(graph, False, values[self.x])
+
+    def backward(self, graph, values, grads, wanted):
+        _add(grads, self.x, self._run(graph, True, grads[self.out]))
+
+    def plain(self, graph, values):
+        out, = fused(graph, self.op, values[self.x].unsqueeze(1), None,
+                     self.symmetric)
+        values[self.out] = out.squeeze(1)
+
+
+class Messages:
+    """out [N, F]: the sum or mean of relu(x_j + e), where e is W edge_attr + b,
+    or edge_attr itself without a weight; edges is the name of edge_attr in the
+    graph's order."""
+
+    def __init__(self, reduce, x, edges, weight, bias, out):
+        self.reduce, self.out = reduce, out
+        self.names = x, edges, weight, bias
+        self.reads = tuple(name for name in self.names if name is not None)
+        self.saves, self.makes = self.reads, (out,)
+
+    def _tensors(self, values, edge_attr=None):
+        x, edges, weight, bias = map(values.get, self.names)
+        edges = edges if edge_attr is None else edge_attr
+        if weight is None:
+            return _messages.Tensors(x.unsqueeze(1), None, None,
+                                     edges.unsqueeze(1))
+        return _messages.Tensors(
+            x.unsqueeze(1), None, None, edges, weight.unsqueeze(0),
+            None if bias is None else bias.unsqueeze(0))
+
+    def forward(self, graph, values, keep):
+        outs, _ = _messages.forward(graph, self.reduce, self._tensors(values))
+        values[self.out] = outs["out"].squeeze(1)
+
+    def backward(self, graph, values, grads, wanted):
+        x, *edges = (name in wanted for name in self.names)
+        found = _messages.backward(
+            graph, self.reduce, self._tensors(values), {},
+            [grads[self.out].unsqueeze(1)], (x, False, False, *edges))
+        for name, grad in zip(self.names, (found[0], *found[3:])):
+            if grad is not None:
+                _add(grads, name, grad.view(values[name].shape))
+
+    def plain(self, graph, values):
+        edge_attr = graph.to_graph_order(values[self.names[1]])
+        values[self.out] = _messages.fused(
+            graph, self.reduce, self._tensors(values, edge_attr)).squeeze(1)
+
+
+# ---- rows of nodes ----------------------------------------------------------
+
+class Own:
+    """out = x plus (1 + eps) times a node's own row."""
+
+    def __init__(self, x, own, eps, out):
+        self.x, self.own, self.eps, self.out = x, own, eps, out
+        self.reads, self.saves, self.makes = (x, own, eps), (own, eps), (out,)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        grad, own = grads[self.out], values[self.own]
+        grads[self.x] = grad
+        if self.eps in wanted:
+            grads[self.eps] = (grad * own).sum().view(
+                values[self.eps].shape)
+        if self.own in wanted:
+            _add(grads, self.own, grad * (1 + values[self.eps]))
+
+    def plain(self, graph, values):
+        values[self.out] = torch.addcmul(values[self.x], values[self.own],
+                                         1 + values[self.eps])
+
+
+class Finish:
+    """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
+    the columns of another tensor, and a bias."""
+
+    def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None):
+        self.x, self.out, self.heads, self.mean = x, out, heads, mean
+        self.plus, self.bias = plus, bias
+        self.reads = (x, *(() if plus is None else (plus.name,)),
+                      *(() if bias is None else (bias,)))
+        self.saves, self.makes = (), (out,)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        grad = grads[self.out]
+        if self.bias in wanted:
+            grads[self.bias] = grad.sum(0)
+        if self.plus is not None and self.plus.name in wanted:
+            self._through_plus(values, grads, grad)
+        if self.mean:
+            grad = (grad / self.heads).repeat(1, self.heads)
+        grads[self.x] = grad
+
+    def _through_plus(self, values, grads, grad):
+        plus = self.plus
+        if plus.width is None:
+            grads[plus.name] = grad
+            return
+        if plus.name not in grads:
+            grads[plus.name] = torch.empty_like(values[plus.name])
+        plus.of(grads).copy_(grad)
+
+    def plain(self, graph, values):
+        out = values[self.x]
+        if self.mean:
+            out = out.view(out.size(0), self.heads, -1).mean(1)
+        if self.plus is not None:
+            out = out + self.plus.of(values)
+        if self.bias is not None:
+            out = out + values[self.bias]
+        values[self.out] = out

@@ -1,0 +1,132 @@
+"""What a layer's one node asks of a call, see _node.py: each of these functions
+raises Other where the layer's other path is to be taken."""
+
+import torch
+from torch import Tensor
+from torch.nn.modules import module as _module
+from torch_geometric.nn import Linear, aggr
+
+from ..._autocast import autocasting
+from ...functional import MOST_EDGE_FEATURES
+
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+_LINEARS = (Linear, torch.nn.Linear)
+
+
+class Other(Exception):
+    """The call takes the layer's other path."""
+
+
+_GLOBAL_HOOKS = [getattr(_module, name) for name in (
+    "_global_forward_hooks", "_global_forward_pre_hooks",
+    "_global_backward_hooks", "_global_backward_pre_hooks")
+    if hasattr(_module, name)]
+
+
+def watched():
+    """Whether something in this process looks at modules or operations."""
+    return (torch.is_anomaly_enabled() or autocasting()
+            or any(_GLOBAL_HOOKS))
+
+
+def linear(state, name):
+    """(weight, bias or None) of a linear layer whose call would be a product
+    and nothing else; (None, None) if the layer has none of this name."""
+    found = state["_modules"].get(name)
+    if found is None:
+        return None, None
+    inner = found.__dict__
+    if type(found) not in _LINEARS or inner["_forward_hooks"] \
+            or inner["_forward_pre_hooks"] or inner["_backward_hooks"] \
+            or inner.get("_backward_pre_hooks") or "forward" in inner:
+        raise Other
+    parameters = inner["_parameters"]
+    try:
+        return parameters["weight"], parameters["bias"]
+    except KeyError:  # pruned, say, or sharded
+        raise Other from None
+
+
+def product(state, name):
+    """The weight of a linear layer without a bias."""
+    weight, bias = linear(state, name)
+    if weight is None or bias is not None:
+        raise Other
+    return weight
+
+
+def own(state, name):
+    """A parameter of the layer itself, None if it is registered as none."""
+    try:
+        return state["_parameters"][name]
+    except KeyError:  # parametrised, say
+        raise Other from None
+
+
+def number(state, name):
+    found = state["_parameters"].get(name)
+    if found is None:
+        found = state["_buffers"].get(name)
+    if found is None or found.numel() != 1:
+        raise Other
+    return found
+
+
+_REDUCTIONS = {aggr.SumAggregation: "spmm-sum",
+               aggr.MeanAggregation: "spmm-mean"}
+
+
+def reduction(state):
+    """The operator that reduces as the layer does."""
+    module = state["_modules"]["aggr_module"]
+    name = _REDUCTIONS.get(type(module))
+    if name is None or module._forward_hooks or module._forward_pre_hooks:
+        raise Other
+    return name
+
+
+def sums(state):
+    if reduction(state) != "spmm-sum":
+        raise Other
+
+
+def dropout_of(state):
+    """The probability that attention drops an edge in this call."""
+    dropout = state["dropout"] if state["training"] else 0.0
+    if not 0 <= dropout < 1:
+        raise Other
+    return float(dropout)
+
+
+def single(x, size=None):
+    """x, and the numbers of nodes that send and that receive."""
+    if type(x) not in PLAIN_TENSORS or x.dim() != 2 or size is not None:
+        raise Other
+    return x, (x.size(0), x.size(0))
+
+
+def pair(x, size=None):
+    """(features that are sent, features that receive or None if they are the
+    same, numbers of nodes of both)."""
+    if type(x) is not tuple:
+        return (*single(x, size)[:1], None, (x.size(0), x.size(0)))
+    if len(x) != 2 or size is not None:
+        raise Other
+    for tensor in x:
+        if type(tensor) not in PLAIN_TENSORS or tensor.dim() != 2:
+            raise Other
+    src, dst = x
+    return src, None if dst is src else dst, (src.size(0), dst.size(0))
+
+
+def edge_features(state, edge_attr, x):
+    """(edge_attr, weight of its projection), or (None, None)."""
+    weight, bias = linear(state, "lin_edge")
+    if edge_attr is None and weight is None:
+        return None, None
+    if edge_attr is None or weight is None or bias is not None \
+            or type(edge_attr) not in PLAIN_TENSORS or edge_attr.dim() != 2 \
+            or not edge_attr.size(1) \
+            or x.is_cuda and edge_attr.size(1) > MOST_EDGE_FEATURES:
+        raise Other
+    return edge_attr, weight
