@@ -1,301 +1,248 @@
-/* job.c - YAML job files, dfgnn-job(5), by libcyaml */
-#include "tools/job.h"
+/* job.c - YAML job files, dfgnn-job(5), by libyaml */
 #include "base/error.h"
 #include "base/file.h"
-#include "tools/job_lines.h"
-#include <cyaml/cyaml.h>
+#include "tools/job.h"
+#include "tools/suggest.h"
 #include <libgen.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <yaml.h>
 
-/* Everything but flags is text here: tools/common_options.c reads it, as it
- * reads the command line. */
+/* A key of the mapping and the option that its value sets as the command line
+ * would.  An option without an argument takes true or false. */
+typedef struct job_key {
+  const char *name;
+  int option; /* OPTION_COUNT: none, the values are graphs */
+  int most;   /* entries of a list; 0: a single value */
+} job_key;
+
+static const job_key keys[] = {
+    {"graphs", OPTION_COUNT, INT_MAX},
+    {"operators", OPTION_OP, TOOL_MAX_LIST},
+    {"passes", OPTION_PASS, TOOL_MAX_LIST},
+    {"widths", OPTION_DIM, TOOL_MAX_LIST},
+    {"heads", OPTION_HEADS, TOOL_MAX_LIST},
+    {"dtypes", OPTION_DTYPE, TOOL_MAX_LIST},
+    {"math", OPTION_MATH, TOOL_MAX_LIST},
+    {"layouts", OPTION_LAYOUT, TOOL_MAX_LIST},
+    {"devices", OPTION_DEVICE, TOOL_MAX_DEVICES},
+    {"edge-dims", OPTION_EDGE_DIM, TOOL_MAX_LIST},
+    {"edge-uses", OPTION_EDGE_USE, TOOL_MAX_LIST},
+    {"messages", OPTION_MESSAGE, TOOL_MAX_LIST},
+    {"budget", OPTION_BUDGET, 0},
+    {"time-limit", OPTION_TIME_LIMIT, 0},
+    {"store", OPTION_STORE, 0},
+    {"seed", OPTION_SEED, 0},
+    {"threads", OPTION_THREADS, 0},
+    {"cold", OPTION_COLD, 0},
+    {"deterministic", OPTION_NO_DETERMINISTIC, 0},
+    {"weights", OPTION_WEIGHTS, 0},
+    {"bias", OPTION_BIAS, 0},
+    {"dropout", OPTION_DROPOUT, 0},
+    {"exhaustive", OPTION_EXHAUSTIVE, 0},
+    {"anonymous", OPTION_ANONYMOUS, 0},
+};
+
+enum { KEYS = sizeof keys / sizeof *keys };
+
 typedef struct job {
-  char **graphs, **operators, **passes, **widths, **heads, **dtypes, **math,
-      **layouts, **devices, **edge_dims, **edge_uses, **messages;
-  uint32_t graphs_count, operators_count, passes_count, widths_count,
-      heads_count, dtypes_count, math_count, layouts_count, devices_count,
-      edge_dims_count, edge_uses_count, messages_count;
-  char *budget, *time_limit, *store, *seed, *threads;
-  int *cold, *deterministic, *weights, *bias, *dropout, *exhaustive, *anonymous;
+  tool_settings *settings;
+  tool_graphs *graphs; /* NULL: the command line has some */
+  const char *path;
+  char *folder;
+  yaml_document_t document;
 } job;
 
-/* ---- schema ------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------- */
 
-static const cyaml_schema_value_t text_entry = {
-    CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 4096)};
-
-/* CYAML's own booleans take any word for true. */
-static const cyaml_strval_t flags[] = {
-    {"true", 1}, {"false", 0}, {"yes", 1}, {"no", 0}};
-
-#define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
-#define LIST(key, member)                                                      \
-  CYAML_FIELD_SEQUENCE(key, OPTIONAL, job, member, &text_entry, 1,             \
-                       CYAML_UNLIMITED)
-#define FLAG(key, member)                                                      \
-  CYAML_FIELD_ENUM_PTR(key, OPTIONAL | CYAML_FLAG_STRICT, job, member, flags,  \
-                       sizeof flags / sizeof *flags)
-#define TEXT(key, member)                                                      \
-  CYAML_FIELD_STRING_PTR(key, OPTIONAL, job, member, 1, 4096)
-
-static const cyaml_schema_field_t fields[] = {
-    LIST("graphs", graphs),
-    LIST("operators", operators),
-    LIST("passes", passes),
-    LIST("widths", widths),
-    LIST("heads", heads),
-    LIST("dtypes", dtypes),
-    LIST("math", math),
-    LIST("layouts", layouts),
-    LIST("devices", devices),
-    LIST("edge-dims", edge_dims),
-    LIST("edge-uses", edge_uses),
-    LIST("messages", messages),
-    TEXT("budget", budget),
-    TEXT("time-limit", time_limit),
-    TEXT("store", store),
-    TEXT("seed", seed),
-    TEXT("threads", threads),
-    FLAG("cold", cold),
-    FLAG("deterministic", deterministic),
-    FLAG("weights", weights),
-    FLAG("bias", bias),
-    FLAG("dropout", dropout),
-    FLAG("exhaustive", exhaustive),
-    FLAG("anonymous", anonymous),
-    CYAML_FIELD_END};
-
-static const cyaml_schema_value_t schema = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, job, fields)};
-
-/* ---- errors ------------------------------------------------------------- */
-
-/* libcyaml says first what is wrong, and then where, from the inside out. */
-typedef struct complaint {
-  char what[512], key[64];
-  int line;
-} complaint;
-
-static void hear(cyaml_log_t level, void *data, const char *format,
-                 va_list arguments) {
-  complaint *c = data;
-  char text[512];
-  (void)level;
-  vsnprintf(text, sizeof text, format, arguments);
-  text[strcspn(text, "\n")] = 0;
-  const char *line = strstr(text, "line: ");
-  if (line && !c->line)
-    c->line = atoi(line + 6);
-  const char *field = strstr(text, "in mapping field");
-  const char *quote = field ? strchr(field, '\'') : NULL;
-  if (quote && !*c->key)
-    snprintf(c->key, sizeof c->key, "%.*s: ", (int)strcspn(quote + 1, "'"),
-             quote + 1);
-  if (!*c->what && !strstr(text, "Backtrace")) {
-    const char *start = strncmp(text, "Load: ", 6) ? text : text + 6;
-    snprintf(c->what, sizeof c->what, "%s", start);
-  }
+/* Prints "FILE:LINE: KEY: message"; key may be NULL. */
+__attribute__((format(printf, 4, 5))) static int
+wrong(const job *j, const yaml_node_t *at, const job_key *key,
+      const char *format, ...) {
+  char message[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  return tool_error("%s:%zu: %s%s%s", j->path, at->start_mark.line + 1,
+                    key ? key->name : "", key ? ": " : "", message);
 }
 
-/* Names a kind of value, which libcyaml calls by a YAML event. */
-static const char *kind_of(const char *yaml) {
-  return strstr(yaml, "SEQUENCE")  ? "a list"
-         : strstr(yaml, "MAPPING") ? "a mapping"
-         : strstr(yaml, "ALIAS")   ? "an alias"
-         : strstr(yaml, "END")     ? "the end of the file"
-                                   : "a single value";
-}
-
-static void in_plain_words(char *text, size_t size, const char *what) {
-  char wanted[64];
-  const char *got = strstr(what, ", got event: ");
-  if (got && sscanf(what, "Expecting %63[A-Za-z_]", wanted) == 1)
-    snprintf(text, size, "found %s, expected %s", kind_of(got + 13),
-             kind_of(wanted));
-  else if (!strncmp(what, "Invalid ENUM value: ", 20))
-    snprintf(text, size, "found '%s', expected true, false, yes or no",
-             what + 20);
-  else
-    snprintf(text, size, "%s", what);
-}
-
-/* The line on which a key stands, else the one given. */
-static int line_of(const char *text, const char *key, int otherwise) {
-  size_t n = strlen(key);
-  int line = 1;
-  for (const char *p = text; p && *p; line++) {
-    p += strspn(p, " ");
-    if (!strncmp(p, key, n) && p[n + strspn(p + n, " ")] == ':')
-      return line;
-    p = strchr(p, '\n');
-    p = p ? p + 1 : NULL;
-  }
-  return otherwise;
-}
-
-/* An unexpected key is reported with the line of the value before it. */
-static int complain(const complaint *c, const char *path, const char *text,
-                    cyaml_err_t bad) {
-  char words[600];
-  const char *what = *c->what ? c->what : cyaml_strerror(bad);
-  const char *key = strstr(what, "Unexpected key: ");
-  int line = c->line ? c->line : 1;
-  in_plain_words(words, sizeof words, what);
-  return tool_error("%s:%d: %s%s", path,
-                    key ? line_of(text, strchr(key, ':') + 2, line) : line,
-                    key ? "" : c->key, words);
-}
-
-/* ---- from the file to the settings -------------------------------------- */
-
-typedef struct reading {
-  tool_settings *settings;
-  const char *path;
-  const tool_job_lines *lines;
-  char *folder;
-} reading;
-
-static int refuse(const reading *r, const char *key, int entry) {
+/* Says what tool_set() found, which names the option and not the key. */
+static int refuse(const job *j, const yaml_node_t *at, const job_key *key) {
   const char *message = strstr(dfgnn_last_error(), ": ");
-  return tool_error("%s:%d: %s: %s", r->path,
-                    tool_job_line_of(r->lines, key, entry), key,
-                    message ? message + 2 : dfgnn_last_error());
+  return wrong(j, at, key, "%s", message ? message + 2 : dfgnn_last_error());
 }
 
-/* Sets an option unless the command line did. */
-static int put(const reading *r, int option, const char *key,
-               const char *value) {
-  if (!value || r->settings->given >> option & 1)
-    return TOOL_DONE;
-  char **kept = r->settings->owned;
+static int is_a(const job *j, const yaml_node_t *node, const job_key *key,
+                yaml_node_type_t type) {
+  static const char *const names[] = {
+      [YAML_NO_NODE] = "nothing",
+      [YAML_SCALAR_NODE] = "a single value",
+      [YAML_SEQUENCE_NODE] = "a list",
+      [YAML_MAPPING_NODE] = "a mapping",
+  };
+  if (node->type == type)
+    return 1;
+  wrong(j, node, key, "found %s, expected %s", names[node->type], names[type]);
+  return 0;
+}
+
+/* The text of a single value; NULL, with a message, if it is none. */
+static const char *text_of(const job *j, const yaml_node_t *node,
+                           const job_key *key) {
+  if (!is_a(j, node, key, YAML_SCALAR_NODE))
+    return NULL;
+  const char *text = (const char *)node->data.scalar.value;
+  if (strlen(text) == node->data.scalar.length)
+    return text;
+  wrong(j, node, key, "found a NUL in a text, expected none");
+  return NULL;
+}
+
+static int put(const job *j, const yaml_node_t *node, const job_key *key,
+               const char *text) {
+  char **kept = j->settings->owned;
   while (*kept)
     kept++;
-  if (!(*kept = strdup(value)))
+  if (!(*kept = strdup(text)))
     return tool_error("out of memory");
-  return tool_set(r->settings, option, *kept) ? refuse(r, key, 0) : TOOL_DONE;
+  return tool_set(j->settings, key->option, *kept) ? refuse(j, node, key)
+                                                   : TOOL_DONE;
 }
 
-/* Sets an option to a list; entries are tried one by one, so that the message
- * about a wrong one tells its line. */
-static int put_list(const reading *r, int option, const char *key,
-                    char *const *entry, uint32_t count, uint32_t most) {
-  if (!entry || r->settings->given >> option & 1)
-    return TOOL_DONE;
-  if (count > most)
-    return tool_error("%s:%d: %s: found %u entries, expected at most %u",
-                      r->path, tool_job_line_of(r->lines, key, (int)most), key,
-                      (unsigned)count, (unsigned)most);
-  size_t size = 1, used = 0;
-  for (uint32_t i = 0; i < count; i++) {
-    tool_settings alone = *r->settings;
-    if (tool_set(&alone, option, entry[i]))
-      return refuse(r, key, (int)i);
-    size += strlen(entry[i]) + 1;
-  }
-  char *list = malloc(size);
-  if (!list)
-    return tool_error("out of memory");
-  for (uint32_t i = 0; i < count; i++)
-    used += (size_t)snprintf(list + used, size - used, "%s%s", i ? "," : "",
-                             entry[i]);
-  int status = put(r, option, key, list);
-  free(list);
-  return status;
+static int put_flag(const job *j, const yaml_node_t *node, const job_key *key,
+                    const char *text) {
+  int yes = !strcmp(text, "true") || !strcmp(text, "yes");
+  if (!yes && strcmp(text, "false") && strcmp(text, "no"))
+    return wrong(j, node, key, "found '%s', expected true, false, yes or no",
+                 text);
+  *(int *)((char *)j->settings + tool_options[key->option].field) = yes;
+  return TOOL_DONE;
 }
 
 /* Makes a path relative to the job file; a name without '/' and wildcards that
  * is no file there, such as a generator's specification, stays. */
-static void beside(char *out, size_t size, const reading *r, const char *name) {
+static int put_graph(const job *j, const char *name) {
   struct stat info;
-  if (*name == '/')
-    snprintf(out, size, "%s", name);
-  else
-    snprintf(out, size, "%s/%s", r->folder, name);
-  if (stat(out, &info) && !strpbrk(name, "*?[/"))
-    snprintf(out, size, "%s", name);
+  char path[8192];
+  snprintf(path, sizeof path, "%s%s%s", *name == '/' ? "" : j->folder,
+           *name == '/' ? "" : "/", name);
+  int stays = stat(path, &info) && !strpbrk(name, "*?[/");
+  return tool_graphs_add(j->graphs, stays ? name : path);
 }
 
-static int put_graphs(const reading *r, tool_graphs *graphs, const job *j) {
-  char name[8192];
-  int status = TOOL_DONE;
-  for (uint32_t i = 0; i < j->graphs_count && !status; i++) {
-    beside(name, sizeof name, r, j->graphs[i]);
-    status = tool_graphs_add(graphs, name);
+static int take_single(const job *j, const yaml_node_t *node,
+                       const job_key *key, int given) {
+  char store[8192];
+  const char *text = text_of(j, node, key);
+  if (!text)
+    return TOOL_FAILED;
+  if (given)
+    return TOOL_DONE;
+  if (!tool_options[key->option].argument)
+    return put_flag(j, node, key, text);
+  if (key->option != OPTION_STORE || !*text || *text == '/')
+    return put(j, node, key, text);
+  snprintf(store, sizeof store, "%s/%s", j->folder, text);
+  return put(j, node, key, store);
+}
+
+/* Entries are tried one by one, so that the message about a wrong one tells its
+ * line, and then set together. */
+static int take_entry(const job *j, const yaml_node_t *node, const job_key *key,
+                      char **list, int given) {
+  const char *text = text_of(j, node, key);
+  if (!text)
+    return TOOL_FAILED;
+  if (given)
+    return TOOL_DONE;
+  if (key->option == OPTION_COUNT)
+    return put_graph(j, text);
+  tool_settings alone = *j->settings;
+  if (tool_set(&alone, key->option, text))
+    return refuse(j, node, key);
+  char *longer = NULL;
+  if (asprintf(&longer, "%s%s%s", *list ? *list : "", *list ? "," : "", text) <
+      0)
+    return tool_error("out of memory");
+  free(*list);
+  *list = longer;
+  return TOOL_DONE;
+}
+
+static int take_list(job *j, const yaml_node_t *node, const job_key *key,
+                     int given) {
+  char *list = NULL;
+  int status = TOOL_DONE, count = 0;
+  if (!is_a(j, node, key, YAML_SEQUENCE_NODE))
+    return TOOL_FAILED;
+  const yaml_node_item_t *item = node->data.sequence.items.start,
+                         *end = node->data.sequence.items.top;
+  if (item == end)
+    return wrong(j, node, key, "found no entry, expected one or more");
+  for (; item < end && !status; item++) {
+    const yaml_node_t *entry = yaml_document_get_node(&j->document, *item);
+    status =
+        count++ < key->most
+            ? take_entry(j, entry, key, &list, given)
+            : wrong(j, entry, key, "found %td entries, expected at most %d",
+                    end - node->data.sequence.items.start, key->most);
   }
+  if (!status && list)
+    status = put(j, node, key, list);
+  free(list);
   return status;
 }
 
-/* Sets the store, whose path is relative to the job file. */
-static int put_store(const reading *r, const job *j) {
-  char store[8192];
-  if (!j->store)
-    return TOOL_DONE;
-  snprintf(store, sizeof store, "%s%s%s", *j->store == '/' ? "" : r->folder,
-           *j->store == '/' ? "" : "/", j->store);
-  return put(r, OPTION_STORE, "store", store);
+/* ---- the mapping --------------------------------------------------------- */
+
+/* The number of the key that a node names; -1, with a message, if none. */
+static int key_of(const job *j, const yaml_node_t *node) {
+  const char *name = text_of(j, node, NULL), *names[KEYS + 1] = {0};
+  char hint[64];
+  if (!name)
+    return -1;
+  for (int k = 0; k < KEYS; k++) {
+    names[k] = keys[k].name;
+    if (!strcmp(name, names[k]))
+      return k;
+  }
+  wrong(j, node, NULL, "found the key '%s', expected one of dfgnn-job(5)%s",
+        name, tool_suggest(hint, sizeof hint, name, "", names));
+  return -1;
 }
 
-static int put_all(const reading *r, tool_graphs *graphs, const job *j) {
-  tool_settings *s = r->settings;
-  const struct {
-    int option;
-    const char *key;
-    char *const *entry;
-    uint32_t count, most;
-  } lists[] = {
-#define LISTED_AS(name, key, member, most)                                     \
-  {OPTION_##name, key, j->member, j->member##_count, most}
-#define LISTED(name, key, most) LISTED_AS(name, #key, key, most)
-      LISTED(OP, operators, TOOL_MAX_LIST),
-      LISTED(PASS, passes, TOOL_MAX_LIST),
-      LISTED(DIM, widths, TOOL_MAX_LIST),
-      LISTED(HEADS, heads, TOOL_MAX_LIST),
-      LISTED(DTYPE, dtypes, TOOL_MAX_LIST),
-      LISTED(MATH, math, TOOL_MAX_LIST),
-      LISTED(LAYOUT, layouts, TOOL_MAX_LIST),
-      LISTED(DEVICE, devices, TOOL_MAX_DEVICES),
-      LISTED_AS(EDGE_DIM, "edge-dims", edge_dims, TOOL_MAX_LIST),
-      LISTED_AS(EDGE_USE, "edge-uses", edge_uses, TOOL_MAX_LIST),
-      LISTED_AS(MESSAGE, "messages", messages, TOOL_MAX_LIST)
-#undef LISTED
-#undef LISTED_AS
-  };
-  const struct {
-    int option;
-    const char *key, *value;
-  } single[] = {{OPTION_BUDGET, "budget", j->budget},
-                {OPTION_TIME_LIMIT, "time-limit", j->time_limit},
-                {OPTION_SEED, "seed", j->seed},
-                {OPTION_THREADS, "threads", j->threads}};
-  const struct {
-    int option;
-    const int *flag;
-    int *field;
-  } flagged[] = {{OPTION_COLD, j->cold, &s->cold},
-                 {OPTION_NO_DETERMINISTIC, j->deterministic, &s->deterministic},
-                 {OPTION_WEIGHTS, j->weights, &s->weights},
-                 {OPTION_BIAS, j->bias, &s->bias},
-                 {OPTION_DROPOUT, j->dropout, &s->dropout},
-                 {OPTION_EXHAUSTIVE, j->exhaustive, &s->exhaustive},
-                 {OPTION_ANONYMOUS, j->anonymous, &s->anonymous}};
+static int take_mapping(job *j) {
+  uint64_t seen = 0;
   int status = TOOL_DONE;
-  for (size_t i = 0; i < sizeof lists / sizeof *lists && !status; i++)
-    status = put_list(r, lists[i].option, lists[i].key, lists[i].entry,
-                      lists[i].count, lists[i].most);
-  for (size_t i = 0; i < sizeof single / sizeof *single && !status; i++)
-    status = put(r, single[i].option, single[i].key, single[i].value);
-  for (size_t i = 0; i < sizeof flagged / sizeof *flagged; i++)
-    if (flagged[i].flag && !(s->given >> flagged[i].option & 1))
-      *flagged[i].field = *flagged[i].flag;
-  if (!status)
-    status = put_store(r, j);
-  if (!status && !graphs->count)
-    status = put_graphs(r, graphs, j);
+  const yaml_node_t *root = yaml_document_get_root_node(&j->document);
+  if (!root || (root->type == YAML_SCALAR_NODE && !root->data.scalar.length))
+    return tool_error("%s:1: empty, expected a mapping", j->path);
+  if (!is_a(j, root, NULL, YAML_MAPPING_NODE))
+    return TOOL_FAILED;
+  const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+  for (; pair < root->data.mapping.pairs.top && !status; pair++) {
+    const yaml_node_t *name = yaml_document_get_node(&j->document, pair->key),
+                      *value =
+                          yaml_document_get_node(&j->document, pair->value);
+    int k = key_of(j, name);
+    if (k < 0)
+      return TOOL_FAILED;
+    if (seen >> k & 1)
+      return wrong(j, name, &keys[k], "found a second time");
+    seen |= UINT64_C(1) << k;
+    int given = keys[k].option == OPTION_COUNT
+                    ? !j->graphs
+                    : (int)(j->settings->given >> keys[k].option & 1);
+    status = keys[k].most ? take_list(j, value, &keys[k], given)
+                          : take_single(j, value, &keys[k], given);
+  }
   return status;
 }
 
@@ -333,42 +280,62 @@ static char *slurp(size_t *size, const char *path) {
   return NULL;
 }
 
+/* Loads a document; 0, with a message, if it is no YAML. */
+static int load(yaml_document_t *document, yaml_parser_t *parser,
+                const char *path) {
+  char where[160] = "";
+  if (yaml_parser_load(parser, document))
+    return 1;
+  if (parser->context)
+    snprintf(where, sizeof where, ", %s that begins on line %zu",
+             parser->context, parser->context_mark.line + 1);
+  tool_error("%s:%zu: %s%s", path, parser->problem_mark.line + 1,
+             parser->problem ? parser->problem : "out of memory", where);
+  return 0;
+}
+
+/* Takes the only document of a text. */
+static int take_text(job *j, const char *text, size_t size) {
+  yaml_parser_t parser;
+  yaml_document_t second;
+  int status = TOOL_FAILED;
+  if (!yaml_parser_initialize(&parser))
+    return tool_error("out of memory");
+  yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+  if (load(&j->document, &parser, j->path)) {
+    if (!yaml_document_get_root_node(&j->document)) {
+      status = take_mapping(j);
+    } else if (load(&second, &parser, j->path)) {
+      const yaml_node_t *other = yaml_document_get_root_node(&second);
+      status = other ? tool_error("%s:%zu: found a second document, expected "
+                                  "one",
+                                  j->path, second.start_mark.line + 1)
+                     : take_mapping(j);
+      yaml_document_delete(&second);
+    }
+    yaml_document_delete(&j->document);
+  }
+  yaml_parser_delete(&parser);
+  return status;
+}
+
 int tool_job_read(tool_settings *settings, tool_graphs *graphs, char hash[33],
                   const char *path) {
-  job *j = NULL;
-  complaint c = {0};
-  tool_job_lines lines = {0};
   char *copy = strdup(path);
   size_t size;
   char *text = slurp(&size, path);
   int status = TOOL_FAILED;
-  if (!text || !copy)
-    goto out;
-  unsigned char digest[16];
-  crypto_generichash(digest, sizeof digest, (const unsigned char *)text, size,
-                     NULL, 0);
-  sodium_bin2hex(hash, 33, digest, sizeof digest);
-  if ((status = tool_job_lines_find(&lines, path, text, size)))
-    goto out;
-  cyaml_config_t config = {.log_fn = hear,
-                           .log_ctx = &c,
-                           .mem_fn = cyaml_mem,
-                           .log_level = CYAML_LOG_ERROR};
-  cyaml_err_t bad = cyaml_load_data((const uint8_t *)text, size, &config,
-                                    &schema, (cyaml_data_t **)&j, NULL);
-  if (bad) {
-    status = complain(&c, path, text, bad);
-    goto out;
+  if (text && copy) {
+    unsigned char digest[16];
+    job j = {.settings = settings,
+             .graphs = graphs->count ? NULL : graphs,
+             .path = path,
+             .folder = dirname(copy)};
+    crypto_generichash(digest, sizeof digest, (const unsigned char *)text, size,
+                       NULL, 0);
+    sodium_bin2hex(hash, 33, digest, sizeof digest);
+    status = take_text(&j, text, size);
   }
-  if (j) {
-    reading r = {settings, path, &lines, dirname(copy)};
-    status = put_all(&r, graphs, j);
-    cyaml_free(&config, &schema, j, 0);
-  } else {
-    status = tool_error("%s:1: empty, expected a mapping", path);
-  }
-out:
-  tool_job_lines_free(&lines);
   free(text);
   free(copy);
   return status;

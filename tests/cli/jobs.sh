@@ -42,7 +42,6 @@ wrong() { # LINE PATTERN TEXT
   says "job.yaml:$1: .*$2"
 }
 
-wrong 2 "width" 'graphs: [a]\nwidth: [3]\n'
 wrong 2 "widths: found 'abc', expected a whole number" 'graphs: [a]\nwidths: [3, abc]\n'
 wrong 2 "widths: found a single value, expected a list" 'graphs: [a]\nwidths: 3\n'
 wrong 4 "operators: unknown operator 'foo', expected one of: gt" 'graphs: [a]\noperators:\n  - gt\n  - foo\n'
@@ -53,7 +52,16 @@ wrong 1 "found a list, expected a mapping" '[a, b]\n'
 wrong 1 "graphs: found a mapping, expected a list" 'graphs: {a: b}\n'
 wrong 1 "empty" ''
 wrong 2 "expected" 'graphs: [a]\ndevices: [tpu]\n'
-wrong 1 "" 'graphs: [a\n'
+wrong 2 "did not find expected .*, while parsing .* that begins on line 1" \
+  'graphs: [a\n'
+wrong 2 "found the key 'width', expected .*; did you mean widths" \
+  'graphs: [a]\nwidth: [3]\n'
+wrong 3 "widths: found a second time" 'widths: [1]\nseed: 1\nwidths: [2]\n'
+wrong 1 "widths: found no entry" 'widths: []\n'
+wrong 2 "widths: found a list, expected a single value" 'widths: [1,\n  [2]]\n'
+wrong 2 "budget: empty, expected TIME" 'graphs: [a]\nbudget:\n'
+wrong 1 "found a list, expected a single value" '? [a]\n: b\n'
+wrong 2 "found character that cannot start any token" 'graphs: [a]\n\tseed: 3\n'
 wrong 1 "passes: unknown pass 'gt', expected one of: forward, backward" \
   'passes: [gt]\n'
 wrong 3 "found a second document" 'widths: [1]\n\n---\nwidths: [2]\n'
@@ -69,6 +77,13 @@ wrong 1 "found a NUL" 'store: "a\\0b"\n'
 wrong 1 "widths: found 257 entries, expected at most 256" \
   "widths: [$(seq -s, 1 257)]\n"
 wrong 3 "dtypes: unknown dtype 'f8'" 'dtypes:\n  - f32\n  - f8\n'
+
+promise "a value may be an alias of another"
+echo 'widths: &some [&four 4, 8]
+heads: *some
+seed: *four' >"$job"
+status 0 dfgnn-tune run "$small" --job "$job" --dry-run --json --quiet
+holds 'length == 4'
 
 promise "a NUL byte is no text"
 printf 'widths: [1]\0\n' >"$job"
