@@ -125,8 +125,10 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_BUDGET] = {.name = "budget",
                        .argument = "TIME",
                        .help =
-                           "wall time per problem, such as 10s, 500ms or 2m "
-                           "(default 10s)",
+                           "wall time of one problem, such as 10s, 500ms or "
+                           "2m (default 10s); a run has one for each operator, "
+                           "pass, width, head count and type of each graph: "
+                           "see --time-limit",
                        .set = option_seconds,
                        FIELD(budget_s)},
     [OPTION_TIME_LIMIT] =

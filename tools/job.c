@@ -1,7 +1,7 @@
 /* job.c - YAML job files, dfgnn-job(5), by libyaml */
+#include "tools/job.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "tools/job.h"
 #include "tools/suggest.h"
 #include <libgen.h>
 #include <limits.h>
@@ -167,11 +167,11 @@ static int take_entry(const job *j, const yaml_node_t *node, const job_key *key,
   tool_settings alone = *j->settings;
   if (tool_set(&alone, key->option, text))
     return refuse(j, node, key);
-  char *longer = NULL;
-  if (asprintf(&longer, "%s%s%s", *list ? *list : "", *list ? "," : "", text) <
-      0)
+  size_t used = *list ? strlen(*list) : 0, size = used + strlen(text) + 2;
+  char *longer = realloc(*list, size);
+  if (!longer)
     return tool_error("out of memory");
-  free(*list);
+  snprintf(longer + used, size - used, "%s%s", used ? "," : "", text);
   *list = longer;
   return TOOL_DONE;
 }

@@ -140,13 +140,26 @@ static double rank(const char *reason) {
   return x && strchr(x, 'x') ? strtod(x, NULL) : INFINITY;
 }
 
-/* The best candidate of each family, with the number of its other ones. */
-static json_t *condense(json_t *candidates) {
+/* Is a variant for another backend than that of the chosen one?  "cpu" is that
+ * of "cpu.attention.fwd.online". */
+static int is_elsewhere(const char *variant, const char *chosen) {
+  return strncmp(variant, chosen, strcspn(chosen, ".") + 1) != 0;
+}
+
+/* The best candidate of each family of the chosen variant's backend, with the
+ * number of its other ones; *elsewhere counts those of other backends. */
+static json_t *condense(json_t *candidates, const char *chosen,
+                        int64_t *elsewhere) {
   json_t *short_list = json_array(), *candidate, *best = NULL;
   size_t i, k;
+  *elsewhere = 0;
   json_array_foreach(candidates, i, candidate) {
     const char *name = text_of(candidate, "variant");
     size_t n = family_length(name);
+    if (is_elsewhere(name, chosen)) {
+      ++*elsewhere;
+      continue;
+    }
     json_array_foreach(short_list, k, best) {
       const char *other = text_of(best, "variant");
       if (family_length(other) == n && !strncmp(name, other, n))
@@ -233,9 +246,15 @@ static int print_one(const tool_settings *settings, json_t *row) {
              json_integer_value(json_object_get(kernel, "shared_bytes")),
              json_integer_value(json_object_get(kernel, "code_bytes")));
   putchar('\n');
-  return tool_report(
-      settings, settings->all ? json_incref(candidates) : condense(candidates),
-      columns);
+  if (settings->all)
+    return tool_report(settings, json_incref(candidates), columns);
+  int64_t elsewhere;
+  candidates = condense(candidates, text_of(row, "variant"), &elsewhere);
+  int status = tool_report(settings, candidates, columns);
+  if (elsewhere)
+    printf("%lld variants of other backends cannot run here: --all\n",
+           (long long)elsewhere);
+  return status;
 }
 
 static int print(const tool_settings *settings, json_t *rows) {
@@ -283,8 +302,10 @@ const tool_command tune_explain = {
         "the choice comes from (exact, similar or nearest measurements, a "
         "model, the rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), the "
         "stores that hold the rows behind the choice, and of each family the "
-        "best variant and why it was not chosen; with --all every variant. "
-        "--json has them all. With --for it says what a GPU that is not here "
+        "best variant and why it was not chosen; with --all every variant, "
+        "also "
+        "of other backends. --json has them all. With --for it says what a GPU "
+        "that is not here "
         "would run, by the stores and models in use, on a machine without "
         "one.",
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
