@@ -252,7 +252,7 @@ static int print_one(const tool_settings *settings, json_t *row) {
   candidates = condense(candidates, text_of(row, "variant"), &elsewhere);
   int status = tool_report(settings, candidates, columns);
   if (elsewhere)
-    printf("%lld variants of other backends cannot run here: --all\n",
+    printf("%lld variants of other backends are left out: see --all\n",
            (long long)elsewhere);
   return status;
 }

@@ -4,14 +4,6 @@
 
 same() { cmp "$1" "$2" >&2 || fail "$1 and $2 differ"; }
 
-promise "--help is what the golden files hold"
-compare dfgnn-graph.txt dfgnn-graph --help
-for c in info convert generate reorder partition; do
-  compare "dfgnn-graph-$c.txt" dfgnn-graph $c --help
-done
-status 0 dfgnn-graph --version
-prints "^dfgnn-graph $(cat "$top/VERSION")"
-
 promise "the manual has every kind, format, limit and status, and no mistakes"
 dfgnn-graph --manual >"$work/manual"
 for word in sbm-pattern sbm-cluster knn region powerlaw uniform grid \

@@ -1,31 +1,77 @@
 #!/bin/sh
-# Help texts are as the golden files say, and man pages hold every option.
+# Each command says how it is used and describes every option that it takes, on
+# lines that fit a terminal; the man pages hold every option.  The commands,
+# their operands and options are those of golden/help.txt.
 . "$(dirname "$0")/lib.sh"
 
-promise "--help is what the golden files hold"
-compare dfgnn-tune.txt dfgnn-tune --help
-commands=$(sed -n '/^#define TUNE_COMMANDS/,/^$/p' "$top/tools/tune.h" |
-  grep -o 'X([a-z]*)' | tr -d 'X()')
-[ "$(echo "$commands" | wc -l)" -gt 15 ] || fail "tools/tune.h has no list"
-for c in $commands; do
-  compare "dfgnn-tune-$c.txt" dfgnn-tune "$c" --help
+# described NAME...: adds "NAME... OPERANDS: OPTIONS" to the table
+described() {
+  promise "'$* --help' is a usage line, sentences and options"
+  status 0 "$@" --help
+  [ ! -s "$work/err" ] || fail "it prints on standard error"
+  prints "^Usage: $* "
+  ! grep -n '.\{80\}\| $' "$work/out" >&2 || fail "lines do not fit or end so"
+  sed -n 2p "$work/out" | grep -q '^[A-Z].*\.$' || fail "line 2 is no sentence"
+  awk '
+    /^      --|^  -., --/ { if (name && !words) print name; name = $0; words = 0
+                            sub(/^ *(-., )?--[^ ]*/, "") }
+    name && /[a-z]/ { words = 1 }
+    END { if (name && !words) print name }' "$work/out" >"$work/bare"
+  [ ! -s "$work/bare" ] || fail "no words about$(cat "$work/bare")"
+  sed -n 's/^      \(--[^ ]*\).*/\1/p; s/^  \(-.\), \(--[^ ]*\).*/\1,\2/p' \
+    "$work/out" >"$work/options"
+  {
+    sed -n '1s/^Usage: \(.*\)/\1:/p' "$work/out"
+    tr '\n' ' ' <"$work/options" | fold -s -w 76 | sed 's/ *$//; s/^/  /'
+    printf '\n\n'
+  } >>"$work/table"
+}
+
+promise "a program without a command lists its commands"
+for t in dfgnn-tune dfgnn-graph; do
+  status 0 $t --help
+  prints "^Usage: $t COMMAND "
+  sed -n 's/^  \([a-z]*\)  *[A-Z].*/\1/p' "$work/out" >"$work/$t"
+  [ "$(wc -l <"$work/$t")" -gt 4 ] || fail "$t lists no commands"
 done
-set -- "$golden"/dfgnn-tune-*.txt
-[ $# -eq "$(echo "$commands" | wc -l)" ] ||
-  fail "a golden file is of no command"
-compare dfgnn-bench.txt dfgnn-bench --help
+
+: >"$work/table"
+for t in dfgnn-tune dfgnn-graph; do
+  while read -r c; do
+    described $t "$c"
+  done <"$work/$t"
+done
+described dfgnn-bench
+
+promise "commands, operands and options are those of the table"
+compare help.txt cat "$work/table"
+
+promise "--help has the names of enumerations and what is easily misread"
+while read -r name command words; do
+  status 0 "dfgnn-$name" ${command:+"$command"} --help
+  tr -s ' \n' ' ' <"$work/out" >"$work/line"
+  grep -q -e "$words" "$work/line" || fail "$name $command lacks '$words'"
+done <<'END'
+tune run gt, agnn, gat, gatv2, spmm-sum
+tune run f32, f16, bf16, f64
+tune run --budget=TIME wall time of one problem.*see --time-limit
+tune explain --all every variant
+tune variants copy, relu, gate, gate-value
+graph generate sbm-pattern
+graph reorder degree, rcm, metis
+END
 
 promise "--version names the tool and the library's version"
-for t in dfgnn-tune dfgnn-bench; do
+for t in dfgnn-tune dfgnn-bench dfgnn-graph; do
   status 0 $t --version
   prints "^$t $(cat "$top/VERSION")"
 done
 
 promise "the manual has every option of the help"
-for t in dfgnn-tune dfgnn-bench; do
+for t in dfgnn-tune dfgnn-bench dfgnn-graph; do
   $t --manual >"$work/$t.1"
-  cat "$golden/$t"*.txt | grep -o -e '^ *\(-., \)\?--[a-z-]*' |
-    sed 's/.*--/--/' | sort -u >"$work/options"
+  sed -n "/^$t /,/^\$/p" "$golden/help.txt" | grep -o -e '--[a-z-]*' |
+    sort -u >"$work/options"
   [ "$(wc -l <"$work/options")" -gt 8 ] || fail "the help has no options"
   while read -r option; do
     grep -q -F -e "$(echo "$option" | sed 's/-/\\-/g')" "$work/$t.1" ||
@@ -35,7 +81,7 @@ done
 
 promise "the manual has no mistakes of troff"
 if command -v man >/dev/null; then
-  for page in "$work/dfgnn-tune.1" "$work/dfgnn-bench.1" \
+  for page in "$work/dfgnn-tune.1" "$work/dfgnn-bench.1" "$work/dfgnn-graph.1" \
     "$top/docs/man/dfgnn.7" "$top/docs/man/dfgnn-job.5" \
     "$top/docs/man/dfgnn-program.5"; do
     LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" >/dev/null 2>"$work/err"
