@@ -5,6 +5,7 @@
 #include "lib/edge_program.h"
 #include "tests/common/program_texts.h"
 #include "tests/common/programs.h"
+#include "tests/common/random_program.h"
 
 typedef struct fixture {
   dfgnn_context *cpu, *gpu;
@@ -193,6 +194,26 @@ START_TEST(every_way_to_spread_a_row_is_right) {
 }
 END_TEST
 
+/* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
+static int number_of(const char *variable, int otherwise) {
+  const char *value = getenv(variable);
+  return value && *value ? atoi(value) : otherwise;
+}
+
+START_TEST(random_programs_are_within_their_bound) {
+  const dfgnn_program_tuning by_rule = {.long_row = 40};
+  const int first = number_of("DFGNN_TEST_SEED", 1);
+  fixture f = graph_with(19, 60);
+  for (int i = 0; i < number_of("DFGNN_TEST_PROGRAMS", quick() ? 2 : 8); i++) {
+    random_program p;
+    random_text(&p, (uint64_t)(first + i));
+    fprintf(stderr, "random program %d\n", first + i);
+    check_orders(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1, &by_rule);
+  }
+  free_fixture(&f);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("gpu_programs");
   TCase *run_case = tcase_create("programs");
@@ -206,5 +227,9 @@ int main(void) {
   tcase_set_timeout(spread, 0);
   tcase_add_loop_test(spread, every_way_to_spread_a_row_is_right, 0, 20);
   suite_add_tcase(suite, spread);
+  TCase *random = tcase_create("random");
+  tcase_set_timeout(random, 0);
+  tcase_add_test(random, random_programs_are_within_their_bound);
+  suite_add_tcase(suite, random);
   return run_on_gpu(suite);
 }
