@@ -9,73 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/program/cpu/functions.h"
 #include "program/dag.h"
-
-#if REAL_IS_DOUBLE
-#define R(x) x
-#define R_FN(name) name
-#else
-#define R(x) x##f
-#define R_FN(name) name##f
-#endif
-
-/* ---- functions ----------------------------------------------------------- */
-
-#if REAL_IS_DOUBLE
-static inline double real_exp(double x) { return exp(x); }
-static inline double real_tanh(double x) { return tanh(x); }
-#else
-static inline float float_of(int32_t bits) {
-  const union {
-    int32_t bits;
-    float x;
-  } both = {bits};
-  return both.x;
-}
-
-/* Cody and Waite's reduction and Cephes' polynomial: 2 ulp.  Without branches,
- * so that loops of it are vectors. */
-static inline float real_exp(float x) {
-  float a = x > -87.3f ? x : -87.3f;
-  a = a < 88.7f ? a : 88.7f;
-  float n = a * 1.44269504f + 0x1.8p23f;
-  n -= 0x1.8p23f;
-  float r = a - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
-  float y = 1.9875691500e-4f;
-  y = y * r + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * r * r + r + 1.0f;
-  /* 2^n as two factors, since n may be 128 */
-  int32_t whole = (int32_t)n, half = whole >> 1;
-  y = y * float_of((half + 127) << 23);
-  y = y * float_of((whole - half + 127) << 23);
-  y = x < -103.9f ? 0.0f : y;
-  y = x > 88.72283f ? INFINITY : y;
-  return x != x ? x : y;
-}
-/* Cephes: a polynomial near 0, where the other form loses digits. */
-static inline float real_tanh(float x) {
-  float a = fabsf(x), z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  float near = p * z * x + x;
-  float far = 1.0f - 2.0f / (real_exp(2 * a) + 1.0f);
-  far = x < 0 ? -far : far;
-  return a < 0.625f ? near : far;
-}
-#endif
-
-static inline REAL real_sigmoid(REAL x) { return 1 / (1 + real_exp(-x)); }
-static inline REAL real_max(REAL x, REAL y) {
-  return x != x || x > y ? x : y; /* a NaN of either stays */
-}
 
 /* ---- of one, two and three operands -------------------------------------- */
 
@@ -103,19 +38,39 @@ UNARY(root, R_FN(sqrt)(x))
 UNARY(inverse_root, 1 / R_FN(sqrt)(x))
 UNARY(power, R_FN(pow)(x, c))
 UNARY(exp, real_exp(x))
-UNARY(expm1, R_FN(expm1)(x))
-UNARY(log, R_FN(log)(x))
-UNARY(log1p, R_FN(log1p)(x))
+UNARY(expm1, real_expm1(x))
+UNARY(log, real_log(x))
+UNARY(log1p, real_log1p(x))
 UNARY(tanh, real_tanh(x))
 UNARY(sigmoid, real_sigmoid(x))
-UNARY(softplus, (x > 0 ? x : 0) + R_FN(log1p)(R_FN(exp)(-R_FN(fabs)(x))))
-UNARY(erf, R_FN(erf)(x))
-UNARY(sin, R_FN(sin)(x))
-UNARY(cos, R_FN(cos)(x))
+UNARY(softplus, real_softplus(x))
+UNARY(erf, real_erf(x))
+UNARY(small_sin, real_sin(x))
+UNARY(small_cos, real_cos(x))
+UNARY(any_sin, R_FN(sin)(x))
+UNARY(any_cos, R_FN(cos)(x))
 UNARY(abs, R_FN(fabs)(x))
 UNARY(sign, x > 0 ? (REAL)1 : x < 0 ? (REAL)-1 : x)
 UNARY(relu, x < 0 ? (REAL)0 : x)
 UNARY(leaky, x > 0 ? x : x * c)
+
+/* Large angles, infinities and NaN take the C library's function. */
+static int angles_are_small(int64_t n, const REAL *a, int64_t stride) {
+  int64_t small = 0;
+  for (int64_t i = 0; i < (stride ? n : 1); i++)
+    small += R_FN(fabs)(a[i]) <= REAL_MOST_ANGLE;
+  return small == (stride ? n : 1);
+}
+static void loop_sin(int64_t n, REAL *restrict out, const REAL *a,
+                     int64_t stride, REAL c) {
+  (angles_are_small(n, a, stride) ? loop_small_sin : loop_any_sin)(n, out, a,
+                                                                   stride, c);
+}
+static void loop_cos(int64_t n, REAL *restrict out, const REAL *a,
+                     int64_t stride, REAL c) {
+  (angles_are_small(n, a, stride) ? loop_small_cos : loop_any_cos)(n, out, a,
+                                                                   stride, c);
+}
 
 typedef void (*unary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
                            REAL);
