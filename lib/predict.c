@@ -13,17 +13,6 @@
 #include "lib/operator.h"
 #include "lib/ranker.h"
 
-/* log2(1.2), a guard against problems unlike all that were measured.  Over the
- * 615 problems of bench/results/h200/model_judge_*.json, each on a graph that
- * the model was not fitted to, members disagreed by at most 5 %, and between 1
- * and 5 % the model (1.10 times the best) was still better than near graphs
- * (1.12) and the rule (1.19). */
-const double dfgnn__trusted_disagreement = 0.26;
-
-/* log2(1.1): the median loss of a choice between graphs that differ, see the
- * tables of docs/tuning.md. */
-const double dfgnn__gain_margin = 0.1375;
-
 enum { MOST_FILES = 16 };
 
 typedef struct model_file {
@@ -207,20 +196,11 @@ static int is_active(const uint64_t *active, size_t i) {
   return (int)(active[i / 64] >> i % 64 & 1);
 }
 
-/* How much a candidate loses, by a member's own scores, against that member's
- * best: the mean over members. */
-static double find_disagreement(const dfgnn_prediction *p, size_t candidate) {
-  const int members = p->forest->members;
-  int64_t lost = 0;
-  for (int m = 0; m < members; m++) {
-    const int32_t *own = p->member + (size_t)m * p->count;
-    int32_t least = INT32_MAX;
-    for (size_t i = 0; i < p->count; i++)
-      if (p->score[i] < INT64_MAX && own[i] < least)
-        least = own[i];
-    lost += own[candidate] - least;
-  }
-  return (double)lost / ((double)members * DFGNN_FOREST_UNIT);
+static dfgnn_scores scores_of(const dfgnn_prediction *p) {
+  return (dfgnn_scores){.members = p->forest->members,
+                        .count = p->count,
+                        .member = p->member,
+                        .sum = p->score};
 }
 
 static const dfgnn_prediction *predict(dfgnn_model *m, const dfgnn_query *query,
@@ -263,7 +243,8 @@ static const dfgnn_prediction *predict(dfgnn_model *m, const dfgnn_query *query,
   }
   p->score = m->score;
   p->member = score;
-  p->disagreement = find_disagreement(p, p->best);
+  const dfgnn_scores scores = scores_of(p);
+  p->disagreement = dfgnn__scores_disagreement(&scores, p->best);
   return p;
 }
 
@@ -420,13 +401,6 @@ void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *m,
 
 /* ---- the choice ---------------------------------------------------------- */
 
-int dfgnn__evidence_suffices(const dfgnn_evidence *e) {
-  const int sure = e->disagreement <= dfgnn__trusted_disagreement;
-  if (e->graphs < 0 || (sure && e->graphs >= DFGNN_COVERED_GRAPHS))
-    return sure;
-  return e->graphs > 0 && e->gain > e->spread + dfgnn__gain_margin;
-}
-
 /* The graphs on which a variant's family was measured; -1: the model does not
  * say. */
 static int graphs_of(const dfgnn_forest *forest, const char *cell,
@@ -447,25 +421,15 @@ static size_t best_measured(const dfgnn_prediction *p, const char *cell) {
   return best;
 }
 
-/* Sets how much the best gains on the rule's choice. */
+/* Sets how much the best gains on the rule's choice; NULL: it does not count.
+ */
 static void find_gain(dfgnn_evidence *e, const dfgnn_prediction *p, size_t best,
                       const dfgnn_variant *rule) {
-  const int members = p->forest->members;
+  const dfgnn_scores scores = scores_of(p);
   size_t other = 0;
-  double sum = 0, squares = 0;
   while (other < p->count && p->variant[other] != rule)
     other++;
-  e->gain = NAN;
-  if (other == p->count || p->score[other] == INT64_MAX)
-    return;
-  for (int m = 0; m < members; m++) {
-    const int32_t *own = p->member + (size_t)m * p->count;
-    const double gain = (double)(own[other] - own[best]) / DFGNN_FOREST_UNIT;
-    sum += gain;
-    squares += gain * gain;
-  }
-  e->gain = sum / members;
-  e->spread = sqrt(fmax(0, squares / members - e->gain * e->gain));
+  dfgnn__scores_gain(e, &scores, best, other);
 }
 
 static double percent(double log2_ratio) {
@@ -512,9 +476,10 @@ void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
              cell);
     return;
   }
-  dfgnn_evidence evidence = {.graphs =
-                                 graphs_of(p->forest, cell, p->variant[best]),
-                             .disagreement = find_disagreement(p, best)};
+  const dfgnn_scores scores = scores_of(p);
+  dfgnn_evidence evidence = {
+      .graphs = graphs_of(p->forest, cell, p->variant[best]),
+      .disagreement = dfgnn__scores_disagreement(&scores, best)};
   if (!dfgnn__evidence_suffices(&evidence) && evidence.graphs >= 0) {
     dfgnn_choice rule;
     const dfgnn_variant *const candidate = p->variant[best];

@@ -6,6 +6,7 @@
 #ifndef DFGNN_LIB_PREDICT_H
 #define DFGNN_LIB_PREDICT_H
 
+#include "lib/evidence.h"
 #include "lib/select.h"
 #include "model/forest.h"
 
@@ -86,32 +87,6 @@ size_t dfgnn__predicted_entrants(const dfgnn_variant **variant, size_t most,
  */
 void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *model,
                             const dfgnn_query *query);
-
-/* ---- when a prediction is believed --------------------------------------- */
-
-/* The evidence for a candidate against the rule's choice. */
-typedef struct dfgnn_evidence {
-  int graphs;          /* on which the candidate's family was measured in the
-                        * problem's cell; -1: the model does not say */
-  double disagreement; /* log2 of what the candidate loses against a member's
-                        * own best, the mean over members */
-  double gain;         /* log2 of the predicted time of the rule's choice over
-                        * the candidate's, the mean over members; NaN: the
-                        * choice's family was not measured in the cell */
-  double spread;       /* of the gain: the standard deviation over members */
-} dfgnn_evidence;
-
-/* A family that was measured on fewer graphs in a cell is poorly covered
- * there. */
-enum { DFGNN_COVERED_GRAPHS = 8 };
-
-/* If its members disagree by more, a prediction is unsure. */
-extern const double dfgnn__trusted_disagreement;
-/* Where coverage is poor or members disagree, a candidate replaces the rule's
- * choice only if it gains this much more than the spread (log2 of a time). */
-extern const double dfgnn__gain_margin;
-
-int dfgnn__evidence_suffices(const dfgnn_evidence *evidence);
 
 /* The model's choice: choice->variant is NULL if the model does not answer or
  * abstains; choice->because then says which. */

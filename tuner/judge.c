@@ -102,42 +102,24 @@ static size_t best_of(const scores *s, int all) {
   return best;
 }
 
-static double disagreement_of(const scores *s, size_t candidate) {
-  const int members = s->forest->members;
-  int64_t lost = 0;
-  for (int m = 0; m < members; m++) {
-    const int32_t *own = s->member + (size_t)m * s->count;
-    int32_t least = INT32_MAX;
-    for (size_t i = 0; i < s->count; i++)
-      if (s->sum[i] != REFUSED && own[i] < least)
-        least = own[i];
-    lost += own[candidate] - least;
-  }
-  return (double)lost / ((double)members * DFGNN_FOREST_UNIT);
+static dfgnn_scores scores_of(const scores *s) {
+  return (dfgnn_scores){.members = s->forest->members,
+                        .count = s->count,
+                        .member = s->member,
+                        .sum = s->sum};
 }
 
 /* The variant that the model chooses, as dfgnn__model_choice would; NULL: it
  * abstains. */
 static const char *believed(const scores *s) {
+  const dfgnn_scores all = scores_of(s);
   const size_t best = best_of(s, 0);
-  const int members = s->forest->members;
-  double sum = 0, squares = 0;
   if (best == s->count)
     return NULL;
   dfgnn_evidence e = {.graphs = graphs_of(s, best),
-                      .disagreement = disagreement_of(s, best),
-                      .gain = NAN};
-  if (s->rule < s->count && graphs_of(s, s->rule)) {
-    for (int m = 0; m < members; m++) {
-      const int32_t *own = s->member + (size_t)m * s->count;
-      const double gain =
-          (double)(own[s->rule] - own[best]) / DFGNN_FOREST_UNIT;
-      sum += gain;
-      squares += gain * gain;
-    }
-    e.gain = sum / members;
-    e.spread = sqrt(fmax(0, squares / members - e.gain * e.gain));
-  }
+                      .disagreement = dfgnn__scores_disagreement(&all, best)};
+  const int known = s->rule < s->count && graphs_of(s, s->rule);
+  dfgnn__scores_gain(&e, &all, best, known ? s->rule : s->count);
   return dfgnn__evidence_suffices(&e) ? s->variant[best]->name : NULL;
 }
 
@@ -206,8 +188,9 @@ static dfgnn_status judge_model(dfgnn_judgement *j, const char **choice,
   const size_t best = best_of(&s, 1), entrants = list_entrants(entrant, &s);
   const int runs = best < s.count; /* does any measured variant run today? */
   judge_way(j, model, runs ? s.variant[best]->name : NULL);
+  const dfgnn_scores all = scores_of(&s);
   if (model == DFGNN_JUDGED_MODEL && runs)
-    j->disagreement = disagreement_of(&s, best);
+    j->disagreement = dfgnn__scores_disagreement(&all, best);
   for (size_t k = 0; k < entrants; k++) {
     const char *name = s.variant[entrant[k]]->name;
     if (k == 0 || regret_of(j->decision, name) < j->regret[race])
