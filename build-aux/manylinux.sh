@@ -1,7 +1,8 @@
 #!/bin/sh
 # manylinux.sh FOLDER SOURCE: makes FOLDER/libdfgnn-CPU.so, for any Linux of
-# glibc 2.28 or newer (RHEL 8, Debian 10, Ubuntu 20.04), with sqlite, libsodium, zlib,
-# minizip, xz and METIS in it.  Whatever loads it brings OpenMP, as torch does.
+# glibc 2.28 or newer (RHEL 8, Debian 10, Ubuntu 20.04): libdfgnn_wheel of
+# python/python.am, with sqlite, libsodium, zlib, minizip, xz, METIS and what the
+# tools link in it.  Whatever loads it brings OpenMP, as torch does.
 #
 #   MANYLINUX_CPU=aarch64  for another processor, with gcc-aarch64-linux-gnu
 #                          and libc6-dev-arm64-cross installed (default x86_64)
@@ -75,7 +76,7 @@ mkdir -p "$folder/build-$cpu"
 cd "$folder/build-$cpu"
 if [ ! -e Makefile ]; then
   say "configuring for $cpu"
-  # Our libraries come first; tools, which are not built, need others to configure.
+  # Our libraries come first; check, which no wheel needs, is this machine's.
   PKG_CONFIG_PATH="$folder/$cpu/lib/pkgconfig" quietly configure \
     "$source/configure" ${HOST:+--host="$HOST"} --disable-static \
     --with-metis="$folder/$cpu" --with-lzma CPPFLAGS="-I$folder/$cpu/include" \
@@ -90,9 +91,9 @@ progress() {
       next_tenth = int(done * 10 / total) + 1
     }' next_tenth=1 log_file="$folder/build.log" >&2
 }
-files=$(make -n libdfgnn.la 2>/dev/null | grep -c 'mode=compile' || :)
+files=$(make -n libdfgnn_wheel.la 2>/dev/null | grep -c 'mode=compile' || :)
 say "building libdfgnn for $cpu with $jobs jobs: $files files"
-{ make -j"$jobs" V=0 libdfgnn.la 2>&1 || touch "$folder/build.failed"; } |
+{ make -j"$jobs" V=0 libdfgnn_wheel.la 2>&1 || touch "$folder/build.failed"; } |
   progress "$files"
 if [ -e "$folder/build.failed" ]; then
   rm "$folder/build.failed"
@@ -106,7 +107,7 @@ fi
 openmp='GOMP_parallel|GOMP_loop_(nonmonotonic_)?(dynamic|guided)_(start|next)'
 openmp="$openmp|GOMP_loop_end(_nowait)?|GOMP_(critical|atomic)_(name_)?(start|end)"
 openmp="$openmp|GOMP_barrier|omp_[gs]et_[a-z_]*"
-missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 |
+missing=$(readelf --dyn-syms -W .libs/libdfgnn_wheel.so |
   awk '$7 == "UND" && $8 != "" && $5 != "WEAK" { print $8 }' |
   grep -v '@' | grep -Evx "$openmp" || :)
 [ -z "$missing" ] || {
@@ -115,4 +116,4 @@ missing=$(readelf --dyn-syms -W .libs/libdfgnn.so.0 |
   exit 1
 }
 "$cpu-linux-gnu-strip" --strip-unneeded -o "$folder/libdfgnn-$cpu.so" \
-  .libs/libdfgnn.so.0
+  .libs/libdfgnn_wheel.so

@@ -1,5 +1,5 @@
 #!/bin/sh
-# static-libs.sh PREFIX: the libraries that libdfgnn links, static and
+# static-libs.sh PREFIX: the libraries that libdfgnn and its tools link, static and
 # position-independent, compiled by $CC from Debian's source packages.
 #
 #   CC=COMMAND    the compiler (old-glibc-cc.sh for a wheel)
@@ -118,6 +118,41 @@ if missing libmetis.a metis; then
         -o "$(echo "${file#../}" | tr / _).o" || exit # both have a util.c
     done && "$AR" rcs "$prefix/lib/libmetis.a" ./*.o &&
     cp ../include/metis.h "$prefix/include/") >"$log" 2>&1
+fi
+# ---- those of the tools
+if missing libjansson.a jansson; then
+  fetch jansson
+  (cd "$source" && autoreconf -fi &&
+    ./configure $host --prefix="$prefix" --disable-shared --with-pic &&
+    make -j"$jobs" -C src && make -C src install &&
+    make install-pkgconfigDATA) >"$log" 2>&1
+fi
+if missing libyaml.a libyaml; then
+  fetch libyaml
+  (cd "$source" && autoreconf -fi &&
+    ./configure $host --prefix="$prefix" --disable-shared --with-pic &&
+    make -j"$jobs" -C src && make -C src install &&
+    make -C include install && make install-pkgconfigDATA) >"$log" 2>&1
+fi
+if missing libcyaml.a libcyaml; then
+  fetch libcyaml
+  (cd "$source" && make VARIANT=release PREFIX="$prefix" LIBDIR=lib \
+    CFLAGS="$CFLAGS -I$prefix/include" LDFLAGS="-L$prefix/lib" &&
+    make VARIANT=release PREFIX="$prefix" LIBDIR=lib \
+      CFLAGS="$CFLAGS -I$prefix/include" LDFLAGS="-L$prefix/lib" install &&
+    rm -f "$prefix"/lib/libcyaml.so*) >"$log" 2>&1
+fi
+if missing libsmartcols.a util-linux; then
+  fetch util-linux
+  (cd "$source" &&
+    ./configure $host --prefix="$prefix" --disable-shared --with-pic \
+      --disable-all-programs --disable-nls --disable-asciidoc \
+      --disable-bash-completion --without-python --without-systemd \
+      --without-ncurses --without-ncursesw --without-tinfo --without-readline \
+      --without-udev --without-selinux --enable-libsmartcols &&
+    make -j"$jobs" libsmartcols.la &&
+    make install-usrlib_execLTLIBRARIES install-smartcolsincHEADERS \
+      install-nodist_smartcolsincHEADERS install-pkgconfigDATA) >"$log" 2>&1
 fi
 # With these libtool would leave out a library that has no shared one.
 rm -f "$prefix"/lib/*.la

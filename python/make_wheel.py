@@ -1,6 +1,6 @@
 """Makes a wheel of the package with libdfgnn, what it links and its store.
 
-    python3 make_wheel.py --library .libs/libdfgnn.so.0 --version 0.1.0
+    python3 make_wheel.py --library .libs/libdfgnn_wheel.so --version 0.1.0
 
 Nothing in the wheel is tied to a version of Python or torch.  Libraries that
 manylinux counts on, and the OpenMP that torch brings, stay outside.  Without
@@ -50,8 +50,6 @@ dfgnn-tune = dfgnn._commands:tune
 dfgnn-bench = dfgnn._commands:bench
 dfgnn-graph = dfgnn._commands:graph
 """
-COMMANDS = ("dfgnn-tune", "dfgnn-bench", "dfgnn-graph")
-
 WHEEL = """Wheel-Version: 1.0
 Generator: make_wheel.py
 Root-Is-Purelib: false
@@ -112,12 +110,7 @@ def contents(options):
         yield os.path.relpath(path, HERE), read(path)
     yield ("dfgnn/lib/libdfgnn.so.0",
            (read if options.platform else read_stripped)(options.library))
-    needed = dependencies(options.library)
-    for name in COMMANDS if options.commands else ():
-        path = os.path.join(options.commands, name)
-        yield f"dfgnn/lib/bin/{name}", read_stripped(path)
-        needed.update(dependencies(path))
-    for name, path in sorted(needed.items()):
+    for name, path in sorted(dependencies(options.library).items()):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
         yield "dfgnn/lib/tuning.db", read(options.store)
@@ -159,8 +152,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
     parser.add_argument("--store")
-    parser.add_argument("--commands", help="folder of dfgnn-tune, dfgnn-bench "
-                        "and dfgnn-graph, to be brought along")
     parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)
     parser.add_argument("--platform", help="the wheel's tag, such as "
@@ -176,8 +167,7 @@ def main():
     files = list(contents(options))
     files.append((f"{info}/METADATA",
                   metadata(options.version).encode()))
-    if options.commands:
-        files.append((f"{info}/entry_points.txt", ENTRY_POINTS.encode()))
+    files.append((f"{info}/entry_points.txt", ENTRY_POINTS.encode()))
     files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode()))
     if options.license:
         files.append((f"{info}/LICENSE", read(options.license)))
@@ -192,8 +182,7 @@ def main():
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in files:
             entry = zipfile.ZipInfo(name)  # dated 1980: always the same bytes
-            program = name.startswith("dfgnn/lib/bin/")
-            entry.external_attr = (0o100755 if program else 0o100644) << 16
+            entry.external_attr = 0o100644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, data)
     print(path)

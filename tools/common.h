@@ -194,6 +194,14 @@ typedef struct tool_program {
   const tool_section *sections;
 } tool_program;
 
+/* The main function of a program; in the library of a wheel a function that the
+ * command of that name calls. */
+#ifdef TOOLS_IN_LIBRARY
+#define TOOL_MAIN(name) DFGNN_API int dfgnn_main_##name
+#else
+#define TOOL_MAIN(name) int main
+#endif
+
 /* Parses the arguments, runs the command and returns the exit status. */
 int tool_main(const tool_program *program, int argc, char **argv);
 

@@ -339,7 +339,7 @@ static int settings_to_operands(int argc, char **argv) {
   return kept;
 }
 
-int main(int argc, char **argv) {
+TOOL_MAIN(graph)(int argc, char **argv) {
   char *text = describe_generators();
   if (!text)
     return tool_error("out of memory");

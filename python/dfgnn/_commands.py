@@ -1,63 +1,44 @@
 """The commands of a wheel: dfgnn-tune, dfgnn-bench and dfgnn-graph.
 
-The programs lie beside the library in the wheel, and run with the libraries,
-the store and the compiled kernels that it brings.
+The wheel's library holds the tools, too. They run in this process, beside the
+OpenMP, the store and the compiled kernels that the package finds for it.
 """
 
 import ctypes
-import glob
-import importlib.util
 import os
+import signal
 import sys
 
-_LIB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+from ._library import library
 
 
-def _openmp():
-    """The OpenMP runtime beside torch, where the system has none."""
+def _run(name):
+    lib = library()
     try:
-        ctypes.CDLL("libgomp.so.1")
-        return None
-    except OSError:
-        torch = importlib.util.find_spec("torch")
-    folder = os.path.dirname(torch.origin) if torch else ""
-    found = (glob.glob(os.path.join(folder, "lib", "libgomp*.so*"))
-             + glob.glob(os.path.join(folder + ".libs", "libgomp*.so*")))
-    return found[0] if found else None
-
-
-def environment():
-    """That of this process, with what the wheel brings."""
-    variables = dict(os.environ)
-    paths = [os.path.join(_LIB, "needed"), variables.get("LD_LIBRARY_PATH")]
-    variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
-    preload = [variables.get("LD_PRELOAD"), _openmp()]
-    if any(preload):
-        variables["LD_PRELOAD"] = " ".join(filter(None, preload))
-    for name, file in (("DFGNN_PACKAGE_STORE", "tuning.db"),
-                       ("DFGNN_KERNEL_PACK", "kernels.pack")):
-        path = os.path.join(_LIB, file)
-        if os.path.exists(path):
-            variables.setdefault(name, path)
-    return variables
-
-
-def _become(name):
-    program = os.path.join(_LIB, "bin", name)
-    if not os.path.exists(program):
+        main = getattr(lib, f"dfgnn_main_{name}")
+    except AttributeError:
         raise SystemExit(
-            f"{name}: this installation of the Python package has no "
-            "commands; install them with the library (make install)")
-    os.execve(program, [name, *sys.argv[1:]], environment())
+            f"dfgnn-{name}: {lib._name} has no commands, as the library of a "
+            "wheel has; install them with the library (make install)"
+        ) from None
+    # As in a program: Python would wait for main to return, and would make
+    # an error of a pipe that nobody reads.
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    given = [f"dfgnn-{name}", *sys.argv[1:]]
+    arguments = (ctypes.c_char_p * (len(given) + 1))(
+        *(os.fsencode(text) for text in given), None)
+    sys.stdout.flush()
+    sys.exit(main(len(given), arguments))
 
 
 def tune():
-    _become("dfgnn-tune")
+    _run("tune")
 
 
 def bench():
-    _become("dfgnn-bench")
+    _run("bench")
 
 
 def graph():
-    _become("dfgnn-graph")
+    _run("graph")

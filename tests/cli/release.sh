@@ -1,0 +1,89 @@
+#!/bin/sh
+# tools/release.sh names what is not ready; the workflows that a tag starts, and the
+# scripts that they call, are well formed.
+. "$(dirname "$0")/lib.sh"
+
+command -v git >/dev/null || exit 77
+tree=$work/tree
+mkdir -p "$tree/tools" "$tree/debian"
+cp "$top/tools/release.sh" "$tree/tools/"
+cd "$tree" || exit 1
+git init -q . && git config user.name x && git config user.email x@invalid
+
+put_release() { # VERSION
+  echo "$1" >VERSION
+  printf 'NEWS of dfgnn\n\n%s (2026-01-02)\n\n  - x\n' "$1" >NEWS
+  printf 'dfgnn (%s-1) unstable; urgency=medium\n' "$1" >debian/changelog
+  printf 'version: %s\ndate-released: 2026-01-02\n' "$1" >CITATION.cff
+  git add -A && git commit -q -m "$1"
+}
+
+promise "a release that is ready is checked and tagged"
+put_release 1.2.3
+status 0 tools/release.sh check
+status 0 tools/release.sh tag
+[ "$(git rev-parse 'v1.2.3^{commit}')" = "$(git rev-parse HEAD)" ] ||
+  fail "the tag is not here"
+status 0 tools/release.sh check
+
+promise "what is not ready is named, and nothing is built or tagged"
+echo 1.2.4 >VERSION
+for action in check build tag; do
+  status 1 tools/release.sh $action
+  says "NEWS: found the first release 1.2.3, expected 1.2.4"
+  says "debian/changelog: found the version 1.2.3, expected 1.2.4"
+  says "CITATION.cff: found version 1.2.3, expected 1.2.4"
+  says "changes that are not committed"
+done
+[ "$(git tag)" = v1.2.3 ] || fail "a tag was made"
+[ -z "$(find . -name 'release-*')" ] || fail "something was built"
+put_release 1.2.4
+sed -i 's/(2026-01-02)/(not released)/' NEWS
+sed -i /date-released/d CITATION.cff
+status 1 tools/release.sh check
+says "expected a date: '1.2.4 (YYYY-MM-DD)'"
+says "found no date-released"
+git checkout -q .
+echo 1.2 >VERSION
+status 1 tools/release.sh check
+says "expected MAJOR.MINOR.PATCH"
+git checkout -q .
+git tag v1.2.4 HEAD~1
+status 1 tools/release.sh check
+says "the tag v1.2.4 is at"
+status 2 tools/release.sh publish
+says "found 'publish', expected check, build or tag"
+cd "$top" || exit 1
+
+promise "scripts and workflows are well formed"
+for script in tools/*.sh build-aux/*.sh python/*.sh tests/emulator/*.sh \
+  bench/*.sh; do
+  case $script in build-aux/ltmain.sh) continue ;; esac
+  sh -n "$script" || fail "$script does not parse"
+done
+if command -v shellcheck >/dev/null; then
+  shellcheck -S warning tools/release.sh tools/quickstart.sh tools/setup.sh \
+    build-aux/manylinux.sh build-aux/static-libs.sh \
+    >"$work/shellcheck" || fail "shellcheck: $(cat "$work/shellcheck")"
+fi
+for file in .github/workflows/check.yml .github/workflows/release.yml; do
+  # what they run is there
+  for script in $(grep -o 'tools/[a-z]*\.sh' "$file" | sort -u); do
+    [ -x "$script" ] || fail "$file runs $script, which is not there"
+  done
+  for target in $(sed -n 's/.*make -C build [^#]*\<\(check-[a-z]*\|wheel\)\>.*/\1/p' \
+    "$file"); do
+    grep -Eq "^$target:" tests/tests.am python/python.am ||
+      fail "$file makes $target, which no .am has"
+  done
+  if python3 -c 'import yaml' 2>/dev/null; then
+    python3 -c 'import sys, yaml
+jobs = yaml.safe_load(open(sys.argv[1]))["jobs"]
+for job in jobs.values():
+    assert job["runs-on"] and all("run" in s or "uses" in s for s in job["steps"])
+    assert set(job.get("needs", [])) <= set(jobs)' "$file" ||
+      fail "$file is no workflow"
+  fi
+done
+
+finish

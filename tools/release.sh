@@ -1,0 +1,102 @@
+#!/bin/sh
+# tools/release.sh [check | build | tag]: makes a release of the version in VERSION
+#
+#   check  compares VERSION with NEWS, debian/changelog, CITATION.cff, the git tag and
+#          the tree, and names all that is not ready
+#   build  checks, then makes the tarball, the source for pip and the wheel in OUT,
+#          with their sums; nothing leaves this machine (the default)
+#   tag    checks, makes the tag, and says how to push it: the workflows of
+#          .github/workflows then build, test and publish
+#
+#   OUT=DIR    where the files come (default release-VERSION in the checkout)
+#   BUILD=DIR  a build of make to take, or where to make one (default OUT/build)
+#   WHEEL=wheel-here  a wheel for machines like this one, in place of manylinux
+set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+cd "$top"
+what=${1:-build}
+version=$(cat VERSION)
+tag=v$version
+faults=0
+
+fault() {
+  echo "release: $*" >&2
+  faults=$((faults + 1))
+}
+
+# expect FILE FOUND WHAT: what FILE says is the version
+expect() {
+  [ "$2" = "$version" ] ||
+    fault "$1: found $3 ${2:-none}, expected $version as VERSION says"
+}
+
+check() {
+  echo "$version" | grep -Eqx '[0-9]+\.[0-9]+\.[0-9]+' ||
+    fault "VERSION: found '$version', expected MAJOR.MINOR.PATCH"
+  news=$(grep -E -m 1 '^[0-9]+\.[0-9]+' NEWS || :)
+  expect NEWS "${news%% *}" 'the first release'
+  echo "$news" | grep -Eq '\([0-9]{4}-[0-9]{2}-[0-9]{2}\)$' ||
+    fault "NEWS: found '$news', expected a date: '$version (YYYY-MM-DD)'"
+  changelog=$(sed -n '1s/^[^(]*(\(.*\)).*/\1/p' debian/changelog)
+  expect debian/changelog "${changelog%-*}" 'the version'
+  expect CITATION.cff "$(sed -n 's/^version: *//p' CITATION.cff)" 'version'
+  grep -Eq '^date-released: *[0-9]{4}-[0-9]{2}-[0-9]{2}$' CITATION.cff ||
+    fault 'CITATION.cff: found no date-released: YYYY-MM-DD'
+  changed=$(git status --porcelain --untracked-files=no | head -n 3)
+  [ -z "$changed" ] || fault "changes that are not committed: $changed"
+  if at=$(git rev-parse -q --verify "refs/tags/$tag^{commit}"); then
+    [ "$at" = "$(git rev-parse HEAD)" ] ||
+      fault "the tag $tag is at $at, expected none, or the commit that is here"
+  fi
+}
+
+build() {
+  out=${OUT:-$top/release-$version}
+  mkdir -p "$out"
+  out=$(cd "$out" && pwd)
+  folder=${BUILD:-$out/build}
+  if [ ! -e "$folder/Makefile" ]; then
+    [ -e configure ] || ./autogen.sh
+    mkdir -p "$folder"
+    (cd "$folder" && "$top/configure" -q)
+  fi
+  echo "release: the tarball" >&2
+  make -C "$folder" -s dist
+  cp "$folder/dfgnn-$version.tar.gz" "$out/"
+  echo "release: the source for pip" >&2
+  mkdir -p "$out/pip"
+  python3 -c 'import sys; sys.path.insert(0, "python")
+import build_backend; print(build_backend.build_sdist(sys.argv[1]))' "$out/pip"
+  echo "release: the wheel" >&2
+  make -C "$folder" -s "${WHEEL:-wheel}" DIST="$out/pip"
+  (cd "$out" && sha256sum dfgnn-* pip/dfgnn-* | tee SHA256SUMS)
+  # The recipe of a conda-forge feedstock takes the tarball of the tag.
+  sum=$(sed -n "s/ *dfgnn-$version.tar.gz$//p" "$out/SHA256SUMS")
+  home=${DFGNN_HOME_PAGE:-https://github.com/OWNER/dfgnn}
+  sed -e "s|^  - path: ../..$|  - url: $home/releases/download/$tag/dfgnn-$version.tar.gz\\
+    sha256: $sum|" -e "s|^{% set version = .*|{% set version = \"$version\" %}|" \
+    contrib/conda/meta.yaml >"$out/meta.yaml"
+}
+
+case $what in
+check | build | tag) ;;
+*)
+  echo "release: found '$what', expected check, build or tag" >&2
+  exit 2
+  ;;
+esac
+check
+if [ "$faults" -ne 0 ] && { [ "$what" != build ] || [ -z "${ANYWAY-}" ]; }; then
+  echo "release: $faults faults; ANYWAY=1 tools/release.sh build tries the build" >&2
+  exit 1
+fi
+case $what in
+check) echo "release: $version can be released" ;;
+build) build ;;
+tag)
+  git rev-parse -q --verify "refs/tags/$tag" >/dev/null ||
+    git tag -a "$tag" -m "dfgnn $version"
+  echo "release: git push origin $tag publishes $version"
+  ;;
+esac
