@@ -38,7 +38,7 @@ for part in data tests/cli tests/data bench python examples include kernels \
   cp -RL "$src/$part/." "$dir/$part/"
 done
 if [ -d "$dir/tests/gpu" ]; then
-  cp "$src/tests/gpu/run_all.sh" "$dir/tests/gpu/run_all.sh"
+  cp "$src/tests/gpu/run_all.sh" "$src/tests/gpu/sanitize.sh" "$dir/tests/gpu/"
 fi
 find "$dir/python" -name __pycache__ -prune -exec rm -rf {} +
 [ ! -e data/stores/kernels.pack ] || cp data/stores/kernels.pack "$dir"

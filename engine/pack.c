@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,11 @@ typedef struct pack {
 
 static pack packs[MOST_PACKS];
 static int pack_count;
-static dfgnn_pack_judge *judge;
+static _Atomic(dfgnn_pack_judge *) judge; /* every context sets it */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* SQLite's calls */
 
-void dfgnn__pack_trust(dfgnn_pack_judge *given) { judge = given; }
+void dfgnn__pack_trust(dfgnn_pack_judge *given) { atomic_store(&judge, given); }
 
 /* ---- reading --------------------------------------------------------------
  */
@@ -79,8 +80,10 @@ out:
 static dfgnn_status trust(const char *path, int safe,
                           const unsigned char *bytes, size_t size) {
   char resolved[PATH_MAX], why[PATH_MAX + 128];
-  dfgnn_status status = judge ? judge(path, bytes, size)
-                              : DFGNN_ERROR_UNSUPPORTED; /* no keys are set */
+  dfgnn_pack_judge *signed_by = atomic_load(&judge);
+  dfgnn_status status = signed_by
+                            ? signed_by(path, bytes, size)
+                            : DFGNN_ERROR_UNSUPPORTED; /* no keys are set */
   if (status != DFGNN_ERROR_UNSUPPORTED)
     return status;
   if (!realpath(path, resolved))
