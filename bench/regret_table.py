@@ -3,8 +3,10 @@
 output of `dfgnn-tune model judge STORE GRAPH... --all --json`:
 
     regret_table.py bench/results/h200/model_judge_*.json
+    regret_table.py --cells bench/results/model_judge_cells_cpu.json
 
-Rows without a graph are summaries, and left out."""
+Rows without a graph are summaries, and left out; --cells prints those by cell of
+problems instead, first those in which the choice loses most against the rule."""
 import json
 import math
 import sys
@@ -12,7 +14,9 @@ import sys
 WAYS = ("model", "race", "shape", "shape_race", "nearest", "rule", "paper")
 TITLES = ("model", "race", "shape left out", "race", "nearest", "rule", "paper")
 
-rows = [r for name in sys.argv[1:] for r in json.load(open(name, encoding="utf-8"))]
+by_cell = "--cells" in sys.argv
+files = [name for name in sys.argv[1:] if name != "--cells"]
+rows = [r for name in files for r in json.load(open(name, encoding="utf-8"))]
 judged = [r for r in rows if r.get("graph")]
 
 
@@ -29,6 +33,22 @@ def line(title, part):
     print(f"| {title} | {cells} |")
 
 
+def cells(part):
+    """Geometric means, and the worst, of the choice over the rule's, and over
+    the best of the choice, the race and the rule."""
+    ways = ("over_rule", "choice", "race", "rule")
+    print("| cell | problems | choice over rule | choice over best | race over "
+          "best | rule over best |")
+    print("|---" * 6 + "|")
+    for r in sorted(part, key=lambda r: -(r.get("over_rule") or 0)):
+        print(f"| {r['op']} | {r['problems']} | " + " | ".join(
+            f"{r[way]:.2f} ({r[way + '_worst']:.2f})" if r.get(way) else ""
+            for way in ways) + " |")
+
+
+if by_cell:
+    cells([r for r in rows if r.get("is_cell")])
+    sys.exit()
 shapes = {}
 for r in judged:
     shapes.setdefault((r["op"], r["pass"], r["heads"], r["dim"], r["dtype"]), []).append(r)

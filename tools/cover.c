@@ -18,11 +18,10 @@ struct tool_cover {
   const tool_settings *settings;
   tool_records records;
   char arch[32]; /* of the device whose rows were counted; "": none yet */
-  dfgnn_forest_cover *entry;
-  size_t count, room;
-  int *asked;     /* [count] was the entry legal for a problem of this run? */
-  uint64_t *seen; /* hashes of cells and graphs that are counted already */
-  size_t seen_count, seen_room;
+  dfgnn_cover_table table;
+  unsigned char *asked; /* [askable] was the entry legal for a problem of this
+                         * run? */
+  size_t askable;
   const dfgnn_variant **variant;
   const char **name;
   tool_graphs graphs;
@@ -67,9 +66,8 @@ void tool_cover_free(tool_cover *c) {
     return;
   tool_records_free(&c->records);
   free_order(c);
-  free(c->entry);
+  dfgnn__cover_table_free(&c->table);
   free(c->asked);
-  free(c->seen);
   free(c->variant);
   free(c->name);
   free(c);
@@ -108,47 +106,18 @@ const tool_graphs *tool_cover_graphs(tool_cover *c, const tool_graphs *graphs) {
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* The number of an entry, which is made if need be; c->count: no memory. */
-static size_t find(tool_cover *c, const char *cell, const char *family) {
-  for (size_t i = 0; i < c->count; i++)
-    if (!strcmp(c->entry[i].family, family) && !strcmp(c->entry[i].cell, cell))
-      return i;
-  if (c->count == c->room) {
-    const size_t room = c->room ? 2 * c->room : 256;
-    dfgnn_forest_cover *entry = realloc(c->entry, room * sizeof *entry);
-    if (entry)
-      c->entry = entry;
-    int *asked = realloc(c->asked, room * sizeof *asked);
-    if (asked)
-      c->asked = asked;
-    if (!entry || !asked)
-      return c->count;
-    c->room = room;
-  }
-  dfgnn_forest_cover *e = &c->entry[c->count];
-  *e = (dfgnn_forest_cover){.graphs = 0};
-  snprintf(e->cell, sizeof e->cell, "%s", cell);
-  snprintf(e->family, sizeof e->family, "%s", family);
-  c->asked[c->count] = 0;
-  return c->count++;
-}
-
-/* Notes that a cell is counted on a graph; 0 if it was before. */
-static int note(tool_cover *c, const char *cell, uint64_t fingerprint) {
-  const uint64_t key = dfgnn__fold_text(fingerprint, cell);
-  for (size_t i = 0; i < c->seen_count; i++)
-    if (c->seen[i] == key)
-      return 0;
-  if (c->seen_count == c->seen_room) {
-    const size_t room = c->seen_room ? 2 * c->seen_room : 256;
-    uint64_t *grown = realloc(c->seen, room * sizeof *grown);
+/* Notes that an entry is legal for a problem of this run. */
+static void ask(tool_cover *c, size_t entry) {
+  if (entry >= c->askable) {
+    const size_t room = 2 * entry + 256;
+    unsigned char *grown = realloc(c->asked, room);
     if (!grown)
-      return 0;
-    c->seen = grown;
-    c->seen_room = room;
+      return;
+    memset(grown + c->askable, 0, room - c->askable);
+    c->asked = grown;
+    c->askable = room;
   }
-  c->seen[c->seen_count++] = key;
-  return 1;
+  c->asked[entry] = 1;
 }
 
 /* Counts the stored rows of a device. */
@@ -158,34 +127,21 @@ static void count_stored(tool_cover *c, const dfgnn_device_info *device) {
       c->records.decisions ? c->records.decisions : &none;
   dfgnn_decision *own = calloc(all->count + 1, sizeof *own);
   dfgnn_decisions decisions = {.decision = own};
-  dfgnn_forest_cover *cover;
-  size_t count;
   snprintf(c->arch, sizeof c->arch, "%s", device->arch);
   for (size_t i = 0; own && i < all->count; i++) {
     const dfgnn_measurement *m = &all->decision[i].problem;
-    dfgnn_problem problem;
-    char cell[DFGNN_CELL_SIZE];
-    if (strcmp(m->backend, device->backend) || strcmp(m->arch, device->arch) ||
-        dfgnn__key_problem(&problem, m))
-      continue;
-    own[decisions.count++] = all->decision[i];
-    dfgnn__cell(cell, &problem);
-    note(c, cell, m->signature.fingerprint);
+    if (!strcmp(m->backend, device->backend) && !strcmp(m->arch, device->arch))
+      own[decisions.count++] = all->decision[i];
   }
-  if (own && !dfgnn__coverage(&cover, &count, &decisions, NULL)) {
-    for (size_t i = 0; i < count; i++) {
-      const size_t k = find(c, cover[i].cell, cover[i].family);
-      if (k < c->count)
-        c->entry[k].graphs = cover[i].graphs;
-    }
-    free(cover);
-  }
+  /* Without memory less is counted, and more is measured. */
+  (void)dfgnn__coverage_count(&c->table, &decisions, NULL);
   free(own);
 }
 
-/* Calls the function for the entry of each family that runs the query, and
- * returns the fewest graphs of any. */
-static int each_legal(tool_cover *c, const dfgnn_query *query, int add) {
+/* Returns the fewest graphs of any family that runs the query; graph: counted
+ * for each of them first; NULL: none is. */
+static int each_legal(tool_cover *c, const dfgnn_query *query,
+                      const uint64_t *graph) {
   const dfgnn_family *last = NULL;
   char cell[DFGNN_CELL_SIZE];
   int least = -1;
@@ -196,13 +152,14 @@ static int each_legal(tool_cover *c, const dfgnn_query *query, int add) {
         dfgnn__variant_refusal(v, &query->setting))
       continue;
     last = v->family;
-    const size_t k = find(c, cell, v->family->name);
-    if (k == c->count)
+    const size_t k = dfgnn__cover_table_find(&c->table, cell, v->family->name);
+    if (k == SIZE_MAX)
       continue;
-    c->asked[k] = 1;
-    c->entry[k].graphs += add;
-    if (least < 0 || c->entry[k].graphs < least)
-      least = c->entry[k].graphs;
+    ask(c, k);
+    if (graph)
+      (void)dfgnn__cover_table_graph(&c->table, k, *graph);
+    if (least < 0 || c->table.entry[k].graphs < least)
+      least = c->table.entry[k].graphs;
   }
   return least;
 }
@@ -224,7 +181,7 @@ const char *const *tool_cover_variants(tool_cover *c, const tool_case *each) {
     return NULL;
   if (strcmp(c->arch, each->info->arch))
     count_stored(c, each->info);
-  const int least = each_legal(c, &lookup.query, 0);
+  const int least = each_legal(c, &lookup.query, NULL);
   if (least < 0 || (least >= c->pass && (least >= 2 * c->pass ||
                                          !is_disputed(each, &lookup.query))))
     return NULL;
@@ -238,20 +195,17 @@ const char *const *tool_cover_variants(tool_cover *c, const tool_case *each) {
 
 void tool_cover_measured(tool_cover *c, const tool_case *each) {
   tool_lookup lookup;
-  char cell[DFGNN_CELL_SIZE];
-  if (tool_lookup_case(&lookup, each))
-    return;
-  dfgnn__cell(cell, &lookup.problem);
-  const uint64_t graph = lookup.query.setting.signature->fingerprint;
-  each_legal(c, &lookup.query, note(c, cell, graph));
+  if (!tool_lookup_case(&lookup, each))
+    each_legal(c, &lookup.query, &lookup.query.setting.signature->fingerprint);
 }
 
 void tool_cover_say(const tool_cover *c, const char *when) {
   size_t asked = 0, empty = 0, thin = 0;
-  for (size_t i = 0; i < c->count; i++) {
-    asked += c->asked[i] != 0;
-    empty += c->asked[i] && !c->entry[i].graphs;
-    thin += c->asked[i] && c->entry[i].graphs < DFGNN_COVERED_GRAPHS;
+  for (size_t i = 0; i < c->table.count && i < c->askable; i++) {
+    const int graphs = c->table.entry[i].graphs;
+    asked += c->asked[i];
+    empty += c->asked[i] && !graphs;
+    thin += c->asked[i] && graphs < DFGNN_COVERED_GRAPHS;
   }
   if (!c->settings->quiet)
     fprintf(stderr,

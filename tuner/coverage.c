@@ -13,42 +13,27 @@
 
 /* ---- what was measured --------------------------------------------------- */
 
-/* A variant that was measured on a graph. */
-typedef struct seen {
+/* Counts a decision's variants; 0 without memory. */
+static int count_decision(dfgnn_cover_table *table, const dfgnn_decision *d,
+                          const dfgnn_problem *problem) {
   char cell[DFGNN_CELL_SIZE];
-  const dfgnn_family *family;
-  uint64_t graph;
-  size_t variant;
-} seen;
-
-static int by_place(const seen *x, const seen *y) {
-  const int cells = strcmp(x->cell, y->cell);
-  return cells ? cells : strcmp(x->family->name, y->family->name);
+  dfgnn__cell(cell, problem);
+  for (size_t k = 0; k < d->count; k++) {
+    const dfgnn_variant *v = dfgnn__variant_find(d->ranked[k].variant);
+    if (!v)
+      continue;
+    const size_t i = dfgnn__cover_table_find(table, cell, v->family->name);
+    if (i == SIZE_MAX ||
+        !dfgnn__cover_table_graph(table, i, d->problem.signature.fingerprint) ||
+        !dfgnn__cover_table_setting(table, i, dfgnn__variant_index(v)))
+      return 0;
+  }
+  return 1;
 }
 
-static int by_graph(const void *a, const void *b) {
-  const seen *x = a, *y = b;
-  const int order = by_place(x, y);
-  return order ? order : (x->graph > y->graph) - (x->graph < y->graph);
-}
-
-static int by_variant(const void *a, const void *b) {
-  const seen *x = a, *y = b;
-  const int order = by_place(x, y);
-  return order ? order : (x->variant > y->variant) - (x->variant < y->variant);
-}
-
-/* Lists the measured variants; *list is the caller's. */
-static dfgnn_status list_seen(seen **list, size_t *count,
-                              const dfgnn_decisions *decisions,
-                              const char *key) {
-  size_t most = 0;
-  for (size_t i = 0; i < decisions->count; i++)
-    most += decisions->decision[i].count;
-  *count = 0;
-  *list = calloc(most + 1, sizeof **list);
-  if (!*list)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+dfgnn_status dfgnn__coverage_count(dfgnn_cover_table *table,
+                                   const dfgnn_decisions *decisions,
+                                   const char *key) {
   for (size_t i = 0; i < decisions->count; i++) {
     const dfgnn_decision *d = &decisions->decision[i];
     dfgnn_problem problem;
@@ -56,58 +41,27 @@ static dfgnn_status list_seen(seen **list, size_t *count,
     if (!dfgnn__train_key(own, &d->problem) || (key && strcmp(own, key)) ||
         dfgnn__key_problem(&problem, &d->problem))
       continue;
-    for (size_t k = 0; k < d->count; k++) {
-      const dfgnn_variant *v = dfgnn__variant_find(d->ranked[k].variant);
-      seen *s = &(*list)[*count];
-      if (!v)
-        continue;
-      dfgnn__cell(s->cell, &problem);
-      s->family = v->family;
-      s->graph = d->problem.signature.fingerprint;
-      s->variant = dfgnn__variant_index(v);
-      (*count)++;
-    }
+    if (!count_decision(table, d, &problem))
+      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   return DFGNN_OK;
 }
 
-static int capped(int count) { return count < 65535 ? count : 65535; }
-
 dfgnn_status dfgnn__coverage(dfgnn_forest_cover **cover, size_t *count,
                              const dfgnn_decisions *decisions,
                              const char *key) {
-  seen *list;
-  size_t total, n = 0;
-  dfgnn_status status = list_seen(&list, &total, decisions, key);
-  dfgnn_forest_cover *made = calloc(total + 1, sizeof *made);
-  if (!status && !made)
+  dfgnn_cover_table table = {.count = 0};
+  dfgnn_status status = dfgnn__coverage_count(&table, decisions, key);
+  if (!status && !table.count && !(table.entry = calloc(1, sizeof **cover)))
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (status) {
-    free(made);
-    free(list);
-    return status;
+  if (!status) {
+    dfgnn__cover_table_sort(&table);
+    *count = table.count;
+    *cover = table.entry;
+    table.entry = NULL; /* it is the caller's */
   }
-  qsort(list, total, sizeof *list, by_graph);
-  for (size_t i = 0; i < total; i++) {
-    if (i == 0 || by_place(&list[i - 1], &list[i])) {
-      memcpy(made[n].cell, list[i].cell, sizeof made[n].cell);
-      strncpy(made[n].family, list[i].family->name, sizeof made[n].family - 1);
-      n++;
-    }
-    if (i == 0 || by_graph(&list[i - 1], &list[i]))
-      made[n - 1].graphs = capped(made[n - 1].graphs + 1);
-  }
-  qsort(list, total, sizeof *list, by_variant);
-  n = 0;
-  for (size_t i = 0; i < total; i++) {
-    n += i == 0 || by_place(&list[i - 1], &list[i]);
-    if (i == 0 || by_variant(&list[i - 1], &list[i]))
-      made[n - 1].settings = capped(made[n - 1].settings + 1);
-  }
-  free(list);
-  *cover = made;
-  *count = n;
-  return DFGNN_OK;
+  dfgnn__cover_table_free(&table);
+  return status;
 }
 
 /* ---- what is legal ------------------------------------------------------- */
@@ -179,15 +133,10 @@ static const dfgnn_dtype cell_dtypes[] = {DFGNN_F32, DFGNN_F16};
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 typedef struct legal {
-  dfgnn_forest_cover *cover;
-  size_t count, room;
+  dfgnn_cover_table table;
   const dfgnn_device_info *device;
   const char *key;
 } legal;
-
-static int cover_order(const void *a, const void *b) {
-  return dfgnn__forest_cover_order(a, b);
-}
 
 /* Adds the families that run a problem; 0 without memory. */
 static int add_families(legal *l, const dfgnn_problem *problem) {
@@ -215,18 +164,8 @@ static int add_families(legal *l, const dfgnn_problem *problem) {
     if (!runs)
       continue;
     last = v->family;
-    if (l->count == l->room) {
-      const size_t room = l->room ? 2 * l->room : 256;
-      dfgnn_forest_cover *grown = realloc(l->cover, room * sizeof *grown);
-      if (!grown)
-        return 0;
-      l->cover = grown;
-      l->room = room;
-    }
-    dfgnn_forest_cover *c = &l->cover[l->count++];
-    *c = (dfgnn_forest_cover){.graphs = 0};
-    memcpy(c->cell, cell, sizeof c->cell);
-    strncpy(c->family, v->family->name, sizeof c->family - 1);
+    if (dfgnn__cover_table_find(&l->table, cell, v->family->name) == SIZE_MAX)
+      return 0;
   }
   return 1;
 }
@@ -271,17 +210,12 @@ dfgnn_status dfgnn__coverage_legal(dfgnn_forest_cover **cover, size_t *count,
             add_cells(&l, (dfgnn_op)op, (dfgnn_pass)pass, (dfgnn_message)m);
     }
   if (!memory) {
-    free(l.cover);
+    dfgnn__cover_table_free(&l.table);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  size_t kept = 0;
-  if (l.count)
-    qsort(l.cover, l.count, sizeof *l.cover, cover_order);
-  for (size_t i = 0; i < l.count; i++)
-    if (!kept || cover_order(&l.cover[kept - 1], &l.cover[i]))
-      l.cover[kept++] = l.cover[i];
-  *cover = l.cover;
-  *count = kept;
+  dfgnn__cover_table_sort(&l.table);
+  *cover = l.table.entry;
+  *count = l.table.count;
   return DFGNN_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "db/store.h"
 #include "lib/select.h"
 #include "model/forest.h"
+#include "tuner/cover_table.h"
 
 /* Settings of a family that the plan measures on one graph, and the different
  * draws of them that graphs have. */
@@ -21,6 +22,11 @@ enum { DFGNN_COVER_SETTINGS = 4, DFGNN_COVER_DRAWS = 3 };
  * NULL: all.  The caller frees *cover. */
 dfgnn_status dfgnn__coverage(dfgnn_forest_cover **cover, size_t *count,
                              const dfgnn_decisions *decisions, const char *key);
+
+/* The same into a table that may have counts already. */
+dfgnn_status dfgnn__coverage_count(dfgnn_cover_table *table,
+                                   const dfgnn_decisions *decisions,
+                                   const char *key);
 
 /* Lists the cells and families that are legal on a device, with graphs and
  * settings 0, in order: of the operators and passes in the forest keys that
