@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/common/fingerprint.h"
 #include "lib/key.h"
 
 void dfgnn__cover_table_free(dfgnn_cover_table *t) {
