@@ -114,10 +114,10 @@ class Linear:
             grads[self.plus] = grad
 
     def _split(self, grads, names, grad):
-        if len(names) == 1:
-            grads[names[0]] = grad
-        else:
-            grads.update(zip(names, grad.unsafe_split_with_sizes(self.rows)))
+        parts = (grad,) if len(names) == 1 else \
+            grad.unsafe_split_with_sizes(self.rows)
+        for name, part in zip(names, parts):
+            _add(grads, name, part)
 
     def plain(self, graph, values):
         out = F.linear(values[self.x], *self._parts(values))
@@ -150,7 +150,10 @@ class Scores:
             grads.update(zip(self.atts, found.unsafe_split_with_sizes(
                 [1] * len(self.atts))))
         if self.h in wanted:
-            before = grads[self.h].view(-1, *shape[1:])
+            before = grads.get(self.h)
+            if before is None:
+                before = grads[self.h] = torch.zeros_like(h)
+            before = before.view(-1, *shape[1:])
             for one, att in zip(grad.unbind(), self.atts):
                 before.addcmul_(one, values[att])
 

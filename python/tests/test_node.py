@@ -65,6 +65,11 @@ LAYERS = {
         torch.nn.Linear(WIDTH, 5), edge_dim=FIELDS, aggr="mean"), FIELDS),
 }
 BIPARTITE = {
+    "GAT": lambda: ours.GATConv((WIDTH, 4), 4, 2, add_self_loops=False),
+    "GAT loops": lambda: ours.GATConv((WIDTH, 4), 4, 2, concat=False),
+    "GAT shared": lambda: ours.GATConv(WIDTH, 4, 2),
+    "GINE": lambda: with_fields(ours.GINEConv(
+        torch.nn.Linear(WIDTH, 5), edge_dim=FIELDS), FIELDS),
     "GATv2": lambda: ours.GATv2Conv((WIDTH, 4), 4, 2, add_self_loops=False),
     "Transformer": lambda: ours.TransformerConv((WIDTH, 4), 4, 2),
     "SAGE": lambda: ours.SAGEConv((WIDTH, 4), 5),
@@ -163,9 +168,14 @@ def test_a_layer_gives_what_it_gives_step_by_step(name, dtype):
 @pytest.mark.parametrize("name", BIPARTITE)
 def test_sources_and_destinations_apart(name):
     layer, (x, *_) = call_of(BIPARTITE[name]())
-    width = WIDTH if name == "GIN" else 4
+    width = WIDTH if name in ("GIN", "GINE", "GAT shared") else 4
     own = torch.randn(7, width, dtype=x.dtype, requires_grad=True)
-    agree(layer, [(x, own), random_edges(NODES, 7, EDGES)])
+    edges = random_edges(NODES, 7, EDGES)
+    more = []
+    if name == "GINE":
+        more = [torch.randn(edges.size(1), FIELDS, dtype=x.dtype,
+                            requires_grad=True)]
+    agree(layer, [(x, own), edges, *more])
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -177,28 +177,47 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
             or state["_modules"].get("res") is not None:
         raise Other
     sums(state)
-    x, sizes = single(x, size)
-    return _run(_graph(edge_index, sizes, state["add_self_loops"]), _gat,
-                (state["heads"], state["concat"]), x, product(state, "lin"),
-                own(state, "att_src"), own(state, "att_dst"),
+    src, dst, sizes = pair(x, size)
+    graph = _graph(edge_index, sizes, state["add_self_loops"])
+    if state["_modules"].get("lin") is not None:
+        weight, w_dst = product(state, "lin"), None
+    elif dst is not None:  # with a layer of its own for those that receive
+        weight, w_dst = product(state, "lin_src"), product(state, "lin_dst")
+    else:
+        raise Other
+    return _run(graph, _gat, (state["heads"], state["concat"]), src, dst,
+                weight, w_dst, own(state, "att_src"), own(state, "att_dst"),
                 own(state, "bias"), dropout=dropout_of(state),
                 slope=state["negative_slope"])
 
 
-@recipe("x weight att_src att_dst bias")
-def _gat(graph, settings, static, x, weight, att_src, att_dst, bias):
+@recipe("x x_dst weight w_dst att_src att_dst bias")
+def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
+         bias):
     heads, concat = static
     dim = weight.size(0) // heads
-    if not (_fit(weight, None, x.size(1)) and weight.size(0) == heads * dim
+    fits = (_fit(weight, None, x.size(1)) and weight.size(0) == heads * dim
             and att_src.shape == att_dst.shape == (1, heads, dim)
-            and _fits_out(bias, heads, dim, concat)):
+            and _fits_out(bias, heads, dim, concat))
+    if fits and x_dst is not None:
+        other = weight if w_dst is None else w_dst
+        fits = _fit(other, None, x_dst.size(1)) and \
+            other.size(0) == weight.size(0)
+    if not fits:
         return None
+    links = [Product("x", ("weight",), (), (), "h")]
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
-    scores = [Plane("scores", k, k * x.size(0) * heads) for k in range(2)]
-    return [Product("x", ("weight",), (), (), "h"),
-            Scores("h", ("att_dst", "att_src"), "scores", exact),
-            Attention(graph, "gat", (Slot("h"), *scores), "sums", heads, dim,
-                      x.dtype, settings),
+    if x_dst is None:
+        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact))
+        scores = [Plane("scores", k, k * x.size(0) * heads) for k in range(2)]
+    else:
+        links += [Product("x_dst", ("weight" if w_dst is None else "w_dst",),
+                          (), (), "h_dst"),
+                  Scores("h", ("att_src",), "score_src", exact),
+                  Scores("h_dst", ("att_dst",), "score_dst", exact)]
+        scores = Plane("score_dst", 0, 0), Plane("score_src", 0, 0)
+    return [*links, Attention(graph, "gat", (Slot("h"), *scores), "sums",
+                              heads, dim, x.dtype, settings),
             Finish("sums", "out", heads, not concat, bias=_name("bias", bias))]
 
 
