@@ -92,6 +92,16 @@ def test_layers(run, graph, tmp_path):
     assert "GCNConv" in run("python_layers", "--table", out)
 
 
+def test_layers_over_new_batches(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("cpu_layers", "--layers", "GAT 8x8", "--threads", 1, "--graphs", 2,
+        "--width", 8, "--rounds", 1, "-o", out)
+    rows = json.loads(out.read_text())
+    assert [r["pass"] for r in rows] == ["forward", "both"], rows
+    assert all(r["difference"] < 1e-4 for r in rows)
+    assert "GAT 8x8" in run("cpu_layers", "--table", out)
+
+
 def test_messages(run):
     text = run("python_messages",
                CASES=[("gine", (6, 12, 3), 8, 4), ("gated", (6, 12, 0), 8,
