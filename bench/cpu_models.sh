@@ -23,7 +23,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for threads in ${THREADS:-1 2}; do
   say "$threads threads, load $(cut -d' ' -f1 /proc/loadavg 2>/dev/null)"
-  OMP_NUM_THREADS=$threads PYTHONPATH="$bench/../python:$bench:$PYTHONPATH" \
+  OMP_NUM_THREADS=$threads PYTHONPATH="$bench/../python:$bench:${PYTHONPATH:-}" \
     "$python" "$bench/cpu_models.py" --threads "$threads" \
     --seconds "${SECONDS_EACH:-10}" -o "$work/$threads.json" \
     --models "${@:-}"

@@ -238,11 +238,53 @@ START_TEST(features_of_a_problem_have_names_that_differ) {
 }
 END_TEST
 
+/* The algorithm of the rule for attention of f32 on a CPU. */
+static const char *on_cpu(dfgnn_op op, dfgnn_pass pass, int64_t heads,
+                          int64_t dim, const dfgnn_signature *graph) {
+  dfgnn_problem given = DFGNN_PROBLEM_INIT, problem;
+  given.op = op;
+  given.pass = pass;
+  given.heads = heads;
+  given.dim = dim;
+  ck_ok(dfgnn__problem_complete(&problem, &given));
+  const dfgnn_matrix matrix = matrix_of(graph);
+  const dfgnn_query query = {.setting = {.problem = &problem,
+                                         .matrix = &matrix,
+                                         .signature = graph,
+                                         .device = &devices[0]},
+                             .family = ""};
+  dfgnn_choice choice;
+  dfgnn__rule_choice(&choice, &query);
+  ck_assert_ptr_nonnull(choice.variant);
+  return choice.variant->family->algorithm;
+}
+
+START_TEST(narrow_heads_are_taken_side_by_side_on_a_cpu) {
+  static const dfgnn_op ops[] = {DFGNN_OP_GT, DFGNN_OP_GAT, DFGNN_OP_GATV2,
+                                 DFGNN_OP_AGNN};
+  dfgnn_signature graph[5];
+  graphs(graph);
+  graph[3] = graph_of(10000, 100000, 50000, 1); /* one row dominates */
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+    const dfgnn_pass forward = DFGNN_PASS_FORWARD, back = DFGNN_PASS_BACKWARD;
+    ck_assert_str_eq(on_cpu(ops[i], forward, 8, 8, &graph[1]), "online");
+    ck_assert_str_eq(on_cpu(ops[i], forward, 4, 16, &graph[2]), "online");
+    ck_assert_str_eq(on_cpu(ops[i], forward, 8, 8, &graph[3]), "split");
+    ck_assert_str_eq(on_cpu(ops[i], forward, 1, 64, &graph[1]), "smmf");
+    ck_assert_str_eq(on_cpu(ops[i], forward, 4, 64, &graph[1]), "smmf");
+    ck_assert_str_eq(on_cpu(ops[i], back, 8, 8, &graph[1]), "twopass");
+    ck_assert_str_eq(on_cpu(ops[i], back, 8, 8, &graph[3]), "split");
+    ck_assert_str_eq(on_cpu(ops[i], back, 1, 64, &graph[1]), "spill");
+  }
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("rule");
   TCase *tests = tcase_create("rule");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, every_problem_on_every_graph_has_a_rule);
+  tcase_add_test(tests, narrow_heads_are_taken_side_by_side_on_a_cpu);
   tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);
   tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
   tcase_add_test(tests, a_papers_variant_serves_where_nothing_else_does);
