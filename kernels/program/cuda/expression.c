@@ -1,0 +1,281 @@
+#define _GNU_SOURCE /* vasprintf */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/common/dropout.h"
+#include "kernels/program/cuda/code.h"
+
+const char *code_text(writer *w, const char *format, ...) {
+  va_list args;
+  char *made = NULL;
+  if (w->text_count == CODE_TEXTS) { /* those of earlier statements */
+    for (int i = 0; i < CODE_TEXTS / 2; i++)
+      free(w->texts[i]);
+    memmove(w->texts, w->texts + CODE_TEXTS / 2,
+            CODE_TEXTS / 2 * sizeof *w->texts);
+    w->text_count = CODE_TEXTS / 2;
+  }
+  va_start(args, format);
+  if (vasprintf(&made, format, args) < 0)
+    made = NULL;
+  va_end(args);
+  w->texts[w->text_count++] = made;
+  return made ? made : "";
+}
+
+const char *code_type_name(dfgnn_dtype dtype) {
+  static const char *const names[] = {"float", "half_t", "bfloat_t", "double"};
+  return names[dtype];
+}
+
+static const char *number(writer *w, double x) {
+  if (isnan(x))
+    return "A(NAN)";
+  if (isinf(x))
+    return x < 0 ? "(-A(INFINITY))" : "A(INFINITY)";
+  return code_text(w, "A(%.17g)", x);
+}
+
+/* ---- operands ------------------------------------------------------------ */
+
+/* The offset of the element at these axes in a value of this extent. */
+static const char *offset(writer *w, const dfgnn_extent *e,
+                          const char *const *axis) {
+  const char *sum = NULL;
+  int64_t stride = 1;
+  for (int i = DFGNN_DAG_AXES - 1; i >= 0; i--) {
+    if (e->axis[i] != 1) {
+      const char *term =
+          stride == 1 ? code_text(w, "(%s)", axis[i])
+                      : code_text(w, "(%s) * %lld", axis[i], (long long)stride);
+      sum = sum ? code_text(w, "%s + %s", term, sum) : term;
+    }
+    stride *= e->axis[i];
+  }
+  return sum ? sum : "0";
+}
+
+/* The row of a leaf's array: of the walk, of the edge's other end, its id. */
+const char *code_item_of(const writer *w, int place) {
+  if (place <= DFGNN_PLACE_PARAM)
+    return "0";
+  if (place == DFGNN_PLACE_EDGE)
+    return "x.id";
+  return dfgnn__level(place, w->p->walk->columns) == DFGNN_LEVEL_OWN ? "row"
+                                                                     : "x.far";
+}
+
+const char *code_array_type(const writer *w, int32_t n) {
+  return at(w, n)->op == DFGNN_NODE_INPUT
+             ? code_type_name(w->job->inputs[at(w, n)->index].dtype)
+             : "A";
+}
+
+int code_array_of(const writer *w, int32_t n) {
+  return at(w, n)->op == DFGNN_NODE_INPUT ? at(w, n)->index : w->g->array_of[n];
+}
+
+static const char *mask(writer *w, int32_t n, const char *off) {
+  const dfgnn_node *node = at(w, n);
+  if (node->number >= 1)
+    return "A(0)";
+  return code_text(
+      w, "keep<A>(dfgnn__dropout_key(p.seed + %d), %s, %lld, %s, %uu, %s)",
+      node->index, code_item_of(w, node->place), (long long)extent(w, n)->all,
+      off, dfgnn__dropout_threshold(node->number),
+      number(w, 1 / (1 - node->number)));
+}
+
+static const char *degree(const writer *w, int32_t n) {
+  return w->p && dfgnn__level(at(w, n)->place, w->p->walk->columns) ==
+                     DFGNN_LEVEL_OWN
+             ? "A(degree)"
+             : "far_degree(x.far)";
+}
+
+int code_in_registers(const writer *w, int32_t n) {
+  return w->p->made[n] || w->p->kept[n] || w->p->loaded[n];
+}
+
+/* Element `off` of a value in memory, or in a lane's registers where it is
+ * there; aligned: that lane's own. */
+const char *code_element(writer *w, int32_t n, const place *x, const char *off,
+                         int aligned) {
+  const dfgnn_node *node = at(w, n);
+  switch (node->op) {
+  case DFGNN_NODE_NUMBER:
+    return number(w, node->number);
+  case DFGNN_NODE_SIZE:
+    return number(w,
+                  (double)dfgnn__size_value(node->at, w->job->binding->names));
+  case DFGNN_NODE_COUNT:
+    return code_text(w, "A(p.counts[%d])", node->index);
+  case DFGNN_NODE_DEGREE:
+    return degree(w, n);
+  case DFGNN_NODE_KEEP:
+    return mask(w, n, off);
+  default:
+    break;
+  }
+  if (!w->p)
+    return code_text(w, "read<A>(here.in<%s>(%d), %s)", code_array_type(w, n),
+                     code_array_of(w, n), off);
+  const value_class c = plan_class(w->p, n);
+  const int made = w->p->made[n];
+  const char *owner = !made && w->p->loaded[n] ? "x." : "";
+  if (c == CLASS_ONE && code_in_registers(w, n))
+    return code_text(w, "%sn%d", owner, n);
+  if (aligned && code_in_registers(w, n))
+    return code_text(w, "%sn%d[%s]", owner, n,
+                     c == CLASS_HEADS ? "c" : "c * M::VEC + i");
+  if (made)
+    return code_text(w, "%s_shared[%d + %s]",
+                     made == 1 + DFGNN_LEVEL_OWN ? "own" : "edge",
+                     w->p->slot[n], off);
+  (void)x;
+  return code_text(w, "read<A>(in<%s>(%d), %s * int64_t(%lld) + %s)",
+                   code_array_type(w, n), code_array_of(w, n),
+                   code_item_of(w, node->place), (long long)extent(w, n)->all,
+                   off);
+}
+
+/* Argument a where it is spread over the axes of the result. */
+const char *code_operand(writer *w, int32_t a, const place *x) {
+  return code_element(w, a, x, offset(w, extent(w, a), x->axis),
+                      w->p && plan_aligned(w->p, x->c, a));
+}
+
+/* Argument a at other axes than those of the result. */
+static const char *elsewhere(writer *w, int32_t a, const place *x,
+                             const char *a0, const char *a1, const char *a2) {
+  const char *axis[] = {a0, a1, a2};
+  return code_element(w, a, x, offset(w, extent(w, a), axis), 0);
+}
+
+/* ---- operations ---------------------------------------------------------- */
+
+static const char *power(writer *w, const char *a, double c) {
+  if (c == -1)
+    return code_text(w, "(A(1) / %s)", a);
+  if (c == 0.5)
+    return code_text(w, "f_sqrt(%s)", a);
+  if (c == -0.5)
+    return code_text(w, "f_rsqrt(%s)", a);
+  if (c == 3)
+    return code_text(w, "(%s * %s * %s)", a, a, a);
+  return code_text(w, "f_pow(%s, %s)", a, number(w, c));
+}
+
+static const char *unary(writer *w, const dfgnn_node *node, const char *a) {
+  static const char *const functions[DFGNN_NODE_OPS] = {
+      [DFGNN_NODE_EXP] = "f_exp",           [DFGNN_NODE_EXPM1] = "f_expm1",
+      [DFGNN_NODE_LOG] = "f_log",           [DFGNN_NODE_LOG1P] = "f_log1p",
+      [DFGNN_NODE_TANH] = "f_tanh",         [DFGNN_NODE_SIGMOID] = "f_sigmoid",
+      [DFGNN_NODE_SOFTPLUS] = "f_softplus", [DFGNN_NODE_ERF] = "f_erf",
+      [DFGNN_NODE_SIN] = "f_sin",           [DFGNN_NODE_COS] = "f_cos",
+      [DFGNN_NODE_ABS] = "f_abs",           [DFGNN_NODE_SIGN] = "f_sign"};
+  if (functions[node->op])
+    return code_text(w, "%s(%s)", functions[node->op], a);
+  switch (node->op) {
+  case DFGNN_NODE_POW:
+    return power(w, a, node->number);
+  case DFGNN_NODE_RELU:
+    return code_text(w, "(%s < A(0) ? A(0) : %s)", a, a);
+  case DFGNN_NODE_LEAKY:
+    return code_text(w, "(%s > A(0) ? %s : %s * %s)", a, a, a,
+                     number(w, node->number));
+  default: /* DETACH, EXPAND, reductions of what is there */
+    return a;
+  }
+}
+
+static const char *binary(writer *w, int op, const char *a, const char *b) {
+  switch (op) {
+  case DFGNN_NODE_ADD:
+    return code_text(w, "(%s + %s)", a, b);
+  case DFGNN_NODE_MUL:
+    return code_text(w, "(%s * %s)", a, b);
+  case DFGNN_NODE_MAX:
+    return code_text(w, "f_max(%s, %s)", a, b);
+  case DFGNN_NODE_LT:
+    return code_text(w, "A(%s < %s)", a, b);
+  case DFGNN_NODE_LE:
+    return code_text(w, "A(%s <= %s)", a, b);
+  default:
+    return code_text(w, "A(%s == %s)", a, b);
+  }
+}
+
+static const char *joined_rows(writer *w, int32_t n, const place *x) {
+  const dfgnn_node *node = at(w, n);
+  const char *made = NULL;
+  int64_t end = extent(w, n)->axis[2];
+  for (int i = node->count - 1; i >= 0; i--) {
+    int32_t a = argument(w, n, i);
+    int64_t begin = end - extent(w, a)->axis[2];
+    const char *part =
+        elsewhere(w, a, x, x->axis[0], x->axis[1],
+                  code_text(w, "%s - %lld", x->axis[2], (long long)begin));
+    made = made ? code_text(w, "(%s < %lld ? %s : %s)", x->axis[2],
+                            (long long)end, part, made)
+                : part;
+    end = begin;
+  }
+  return made;
+}
+
+/* The expression of an element that needs no loop. */
+static const char *expression(writer *w, int32_t n, const place *x) {
+  const dfgnn_node *node = at(w, n);
+  int32_t a = node->count ? argument(w, n, 0) : 0;
+  switch (node->op) {
+  case DFGNN_NODE_WHERE:
+    return code_text(w, "(%s != A(0) ? %s : %s)", code_operand(w, a, x),
+                     code_operand(w, argument(w, n, 1), x),
+                     code_operand(w, argument(w, n, 2), x));
+  case DFGNN_NODE_SLICE: {
+    int64_t begin = dfgnn__size_value(node->at, w->job->binding->names);
+    return elsewhere(w, a, x, x->axis[0], x->axis[1],
+                     code_text(w, "%s + %lld", x->axis[2], (long long)begin));
+  }
+  case DFGNN_NODE_CAT:
+    return joined_rows(w, n, x);
+  case DFGNN_NODE_RESHAPE:
+    return code_element(w, a, x, x->flat, 0);
+  default:
+    return node->count == 2 ? binary(w, node->op, code_operand(w, a, x),
+                                     code_operand(w, argument(w, n, 1), x))
+                            : unary(w, node, code_operand(w, a, x));
+  }
+}
+
+/* Declares y, the element at x. */
+void code_write_element(writer *w, int32_t n, const place *x) {
+  const dfgnn_node *node = at(w, n);
+  int32_t a = node->count ? argument(w, n, 0) : 0;
+  const int max = node->op == DFGNN_NODE_FMAX;
+  if (node->op == DFGNN_NODE_FSUM || max) {
+    const char *axis[] = {x->axis[0], x->axis[1], x->axis[2]};
+    axis[node->axis] = "t";
+    const char *term = elsewhere(w, a, x, axis[0], axis[1], axis[2]);
+    P("A y = %s;\n", max ? "-A(INFINITY)" : "A(0)");
+    P("for (int t = 0; t < %lld; ++t)\n",
+      (long long)extent(w, a)->axis[node->axis]);
+    P(max ? "y = f_max(%s, y);\n" : "y += %s;\n", term);
+  } else if (node->op == DFGNN_NODE_MATMUL) {
+    const int first = node->flags & DFGNN_MATMUL_FIRST;
+    const int second = node->flags & DFGNN_MATMUL_SECOND;
+    int32_t b = argument(w, n, 1);
+    P("A y = A(0);\nfor (int t = 0; t < %lld; ++t)\n",
+      (long long)extent(w, a)->axis[first ? 1 : 2]);
+    P("y += %s * %s;\n",
+      elsewhere(w, a, x, x->axis[0], first ? "t" : x->axis[1],
+                first ? x->axis[1] : "t"),
+      elsewhere(w, b, x, x->axis[0], second ? x->axis[2] : "t",
+                second ? "t" : x->axis[2]));
+  } else {
+    P("const A y = %s;\n", expression(w, n, x));
+  }
+}
