@@ -146,7 +146,7 @@ class Plan:
                 tensor = tensor.to(torch.get_default_dtype())
             tensors.append(tensor.reshape(port.rows(run.graph) + port.shape))
         seed = int(torch.randint(2 ** 62, ())) if stage.random else 0
-        made = _programs.Run.apply(stage.program, run.graph, stage.dtypes,
+        made = _programs.run(stage.program, run.graph, stage.dtypes,
                                    seed, *tensors)
         for node, tensor in zip(stage.outputs, made):
             run.found[node] = tensor, "graph" if self.facts.of(

@@ -179,5 +179,15 @@ class Run(torch.autograd.Function):
                    COTANGENT: cotangents}
         tensors = [sources[port.role][port.of] for port in gradient.inputs]
         types = [saved[port.of].dtype for port in gradient.outputs]
-        made = iter(Run.apply(gradient, graph, types, seed, *tensors))
+        made = iter(run(gradient, graph, types, seed, *tensors))
         return (None,) * 4 + tuple(next(made) if w else None for w in wanted)
+
+
+def run(program, graph, types, seed, *tensors):
+    """The program's outputs in these types, at least, with gradients where they
+    are recorded: a backward pass that is not (create_graph=False) then runs no
+    more than the gradient, which may be an operator's."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return Run.apply(program, graph, types, seed, *tensors)
+    return execute(program, graph, tensors, _types(program, tensors, types),
+                   seed)

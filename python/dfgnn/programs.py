@@ -231,8 +231,8 @@ class EdgeProgram:
             kind = functools.reduce(torch.promote_types,
                                     (t.dtype for t in recorder.tensors))
         types = (kind,) * len(values)
-        made = _programs.Run.apply(program, graph, types, seed,
-                                   *recorder.tensors)[:len(values)]
+        made = _programs.run(program, graph, types, seed,
+                             *recorder.tensors)[:len(values)]
         return self._in_callers_order(graph, made, values), single
 
     def _run_torch(self, graph, given, others):

@@ -102,6 +102,17 @@ def test_layers_over_new_batches(run, tmp_path):
     assert "GAT 8x8" in run("cpu_layers", "--table", out)
 
 
+def test_programs(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_programs", "--layers", "GATv2", "maximum of k - q",
+        "--no-compile", "--seconds", 0, "--commit", "none", "-o", out,
+        "uniform:nodes=20,edges=90")
+    rows = json.loads(out.read_text())
+    assert len(rows) == 10 and all(r["repeats"] for r in rows), rows
+    assert {r["way"] for r in rows} == {"program", "operator", "eager"}
+    assert "GATv2" in run("python_programs", "--table", out)
+
+
 def test_messages(run):
     text = run("python_messages",
                CASES=[("gine", (6, 12, 3), 8, 4), ("gated", (6, 12, 0), 8,
