@@ -147,7 +147,7 @@ class Plan:
             tensors.append(tensor.reshape(port.rows(run.graph) + port.shape))
         seed = int(torch.randint(2 ** 62, ())) if stage.random else 0
         made = _programs.run(stage.program, run.graph, stage.dtypes,
-                                   seed, *tensors)
+                             seed, *tensors)
         for node, tensor in zip(stage.outputs, made):
             run.found[node] = tensor, "graph" if self.facts.of(
                 node).rows == _watch.EDGES else None
