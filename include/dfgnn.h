@@ -144,8 +144,8 @@ typedef struct dfgnn_options {
 
 /* Opens the device and loads its decisions from the stores.  options may be
  * NULL.  A store that cannot be used is logged and skipped, except one that
- * options or DFGNN_STORE name, which is an error; if only the first of those is
- * missing, which tuning would make, that is a warning. */
+ * options or DFGNN_STORE name, which is an error; the first of those may be
+ * missing, since tuning makes it: a warning if its folder has other stores. */
 DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
                                             const dfgnn_options *options);
 

@@ -2,6 +2,7 @@
  *
  * The user's store comes first and is the one written, then the site's, then
  * the package's.  Evidence ranks rows, not layers. */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,24 +76,48 @@ static int absent(const char *path) {
   return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* Tuning makes the first store if it is missing.  A program that never tunes
- * would silently run by the rule if its store's path were misspelt. */
-static void warn_of_missing(const dfgnn_context *ctx) {
+/* Finds another store, by its name, in the folder of a path. */
+static int find_other(char *name, size_t size, const char *path) {
+  const char *slash = strrchr(path, '/');
+  char folder[4096] = ".";
+  int found = 0;
+  if (slash)
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
+  DIR *listing = opendir(folder);
+  for (const struct dirent *entry;
+       listing && !found && (entry = readdir(listing));) {
+    const size_t n = strlen(entry->d_name);
+    found = n > 3 && !strcmp(entry->d_name + n - 3, ".db");
+    snprintf(name, size, "%s", entry->d_name);
+  }
+  if (listing)
+    closedir(listing);
+  return found;
+}
+
+/* Tuning makes the first store if it is missing, so that a new one is nothing
+ * to warn of.  If its name is misspelt, which would silently have a program run
+ * by the rule, the store that was meant may lie beside it. */
+static void tell_of_missing(const dfgnn_context *ctx) {
   const dfgnn_store_layer *first = ctx->layers;
-  if (ctx->layer_count && first->named && first->writable &&
-      absent(first->path) && !dfgnn__makes_stores &&
-      ctx->effort != DFGNN_EFFORT_MEASURE)
-    dfgnn__log(ctx, DFGNN_LOG_WARN,
-               "%s: there is no such store, so it answers nothing until tuning "
-               "makes it",
-               first->path);
+  char other[256];
+  if (!ctx->layer_count || !first->named || !first->writable ||
+      !absent(first->path) || dfgnn__makes_stores ||
+      ctx->effort == DFGNN_EFFORT_MEASURE)
+    return;
+  const int beside = find_other(other, sizeof other, first->path);
+  dfgnn__log(ctx, beside ? DFGNN_LOG_WARN : DFGNN_LOG_INFO,
+             "%s: there is no such store, so it answers nothing until tuning "
+             "makes it%s%s",
+             first->path, beside ? "; its folder has " : "",
+             beside ? other : "");
 }
 
 dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store) {
   const char *list = store ? store : getenv("DFGNN_STORE");
   dfgnn_status status = list ? add_named(ctx, list) : add_standard(ctx);
   if (!status)
-    warn_of_missing(ctx);
+    tell_of_missing(ctx);
   return status;
 }
 

@@ -114,26 +114,21 @@ static void put_pair(report_writer *w, const pair *x) {
   const report_problem *here = x->here;
   const int64_t graph = dfgnn__report_graph(w, here->graph);
   const int64_t shape = dfgnn__report_shape(w, here->shape);
-  const int64_t winners[] = {
-      dfgnn__report_name(w, here->arm[0].row->variant),
-      dfgnn__report_name(w, x->there->arm[0].row->variant)};
-  const double figures[] = {here->arm[0].row->median_ms,
-                            x->there->arm[0].row->median_ms,
-                            x->ratio,
-                            x->low,
-                            x->high,
-                            x->kept};
-  dfgnn__json_open(w->page, NULL, '[');
-  dfgnn__json_count(w->page, NULL, (int64_t)x->verdict);
-  dfgnn__json_count(w->page, NULL,
-                    (int64_t)w->problem[here - w->data->problem] - 1);
-  dfgnn__json_count(w->page, NULL, graph);
-  dfgnn__json_count(w->page, NULL, shape);
-  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-    dfgnn__json_number(w->page, NULL, figures[i]);
-  for (size_t i = 0; i < 2; i++)
-    dfgnn__json_count(w->page, NULL, winners[i]);
-  dfgnn__json_close(w->page, ']');
+  const double figures[] = {
+      x->verdict,
+      (double)w->problem[here - w->data->problem] - 1,
+      (double)graph,
+      (double)shape,
+      here->arm[0].row->median_ms,
+      x->there->arm[0].row->median_ms,
+      x->ratio,
+      x->low,
+      x->high,
+      x->kept,
+      (double)dfgnn__report_name(w, here->arm[0].row->variant),
+      (double)dfgnn__report_name(w, x->there->arm[0].row->variant),
+  };
+  dfgnn__json_list(w->page, NULL, figures, sizeof figures / sizeof *figures);
 }
 
 static void put_environments(report_writer *w, const report_data *other) {
@@ -171,14 +166,17 @@ static dfgnn_status put_all(report_writer *w, const report_data *other) {
   dfgnn__json_open(w->page, "against", '{');
   for (int v = 0; v < VERDICTS; v++)
     dfgnn__json_count(w->page, verdict_names[v], (int64_t)number[v]);
-  dfgnn__json_count(w->page, "winners", (int64_t)winners);
-  dfgnn__json_count(w->page, "shared", (int64_t)shared);
-  dfgnn__json_count(w->page, "compared", (int64_t)count);
-  dfgnn__json_count(w->page, "here", (int64_t)(d->problems - shared));
-  dfgnn__json_count(w->page, "there", (int64_t)(other->problems - shared));
-  dfgnn__json_count(w->page, "rows", (int64_t)d->input->other_count);
-  dfgnn__json_number(w->page, "mean", mean.value);
-  dfgnn__json_number(w->page, "error", mean.error);
+  const dfgnn_json_figure figures[] = {
+      {"winners", (double)winners},
+      {"shared", (double)shared},
+      {"compared", (double)count},
+      {"here", (double)(d->problems - shared)},
+      {"there", (double)(other->problems - shared)},
+      {"rows", (double)d->input->other_count},
+      {"mean", mean.value},
+      {"error", mean.error},
+  };
+  dfgnn__json_figures(w->page, figures, sizeof figures / sizeof *figures);
   put_environments(w, other);
   dfgnn__json_open(w->page, "pairs", '[');
   for (size_t i = 0; i < count && i < MOST_PAIRS; i++)

@@ -82,19 +82,6 @@ static dfgnn_status count_sources(double share[DFGNN_HISTOGRAM_BINS],
   return DFGNN_OK;
 }
 
-/* The label of "path/to/cora.npz" is "cora"; a generator's specification is its
- * own label. */
-static void label_of(char *label, size_t size, const char *name) {
-  const int is_file = !access(name, F_OK);
-  const char *slash = is_file ? strrchr(name, '/') : NULL;
-  const char *base = slash ? slash + 1 : name;
-  size_t length = strlen(base);
-  const size_t stem = strcspn(base, ".");
-  if (is_file && stem)
-    length = stem;
-  snprintf(label, size, "%.*s", (int)(length < size ? length : size - 1), base);
-}
-
 dfgnn_status dfgnn__report_graph_read(dfgnn_report_graph *graph,
                                       const char *name) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
@@ -104,10 +91,12 @@ dfgnn_status dfgnn__report_graph_read(dfgnn_report_graph *graph,
   options.device = "cpu";
   options.store = "";
   *graph = (dfgnn_report_graph){.signature = DFGNN_SIGNATURE_INIT};
-  label_of(graph->name, sizeof graph->name, name);
   dfgnn_status status = dfgnn__csr_open(&csr, name);
   if (status)
     return status;
+  /* a generator's specification is its own label, as dfgnn-tune has it */
+  snprintf(graph->name, sizeof graph->name, "%s",
+           access(name, F_OK) ? name : csr->name);
   status = dfgnn__csr_check(csr);
   if (!status)
     status = dfgnn__context_open(&ctx, &options);

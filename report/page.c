@@ -152,7 +152,7 @@ void dfgnn__json_string(dfgnn_page *page, const char *key, const char *text) {
 void dfgnn__json_number(dfgnn_page *page, const char *key, double x) {
   begin(page, key);
   if (isfinite(x))
-    dfgnn__page_f(page, "%.4g", x);
+    dfgnn__page_f(page, x == rint(x) && fabs(x) < 1e15 ? "%.0f" : "%.4g", x);
   else
     dfgnn__page_raw(page, "null");
 }
@@ -160,4 +160,18 @@ void dfgnn__json_number(dfgnn_page *page, const char *key, double x) {
 void dfgnn__json_count(dfgnn_page *page, const char *key, int64_t x) {
   begin(page, key);
   dfgnn__page_f(page, "%lld", (long long)x);
+}
+
+void dfgnn__json_list(dfgnn_page *page, const char *key, const double *x,
+                      size_t count) {
+  dfgnn__json_open(page, key, '[');
+  for (size_t i = 0; i < count; i++)
+    dfgnn__json_number(page, NULL, x[i]);
+  dfgnn__json_close(page, ']');
+}
+
+void dfgnn__json_figures(dfgnn_page *page, const dfgnn_json_figure *figure,
+                         size_t count) {
+  for (size_t i = 0; i < count; i++)
+    dfgnn__json_number(page, figure[i].key, figure[i].x);
 }

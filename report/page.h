@@ -30,11 +30,21 @@ void dfgnn__page_text(dfgnn_page *page, const char *text);
 
 /* JSON: a value follows a comma wherever one is due.  key is NULL within an
  * array and is a word of ours; a string is any text, escaped so that neither
- * JSON nor a script element of HTML ends in it; NaN and infinities are null. */
+ * JSON nor a script element of HTML ends in it; numbers have four digits unless
+ * they are whole; NaN and infinities are null. */
 void dfgnn__json_open(dfgnn_page *page, const char *key, char bracket);
 void dfgnn__json_close(dfgnn_page *page, char bracket);
 void dfgnn__json_string(dfgnn_page *page, const char *key, const char *text);
 void dfgnn__json_number(dfgnn_page *page, const char *key, double x);
 void dfgnn__json_count(dfgnn_page *page, const char *key, int64_t x);
+/* An array of numbers, and members of an object that are numbers. */
+void dfgnn__json_list(dfgnn_page *page, const char *key, const double *x,
+                      size_t count);
+typedef struct dfgnn_json_figure {
+  const char *key;
+  double x;
+} dfgnn_json_figure;
+void dfgnn__json_figures(dfgnn_page *page, const dfgnn_json_figure *figure,
+                         size_t count);
 
 #endif

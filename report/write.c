@@ -28,30 +28,25 @@ static void put_arm(report_writer *w, const report_problem *p,
   const dfgnn_ranked *r = arm->ranked;
   const dfgnn_measurement *row = arm->row;
   const dfgnn_report_note *note = dfgnn__report_note_of(w->data, row);
-  const int64_t variant = dfgnn__report_name(w, r->variant);
-  dfgnn_page *page = w->page;
-  dfgnn__json_open(page, NULL, '[');
-  dfgnn__json_count(page, NULL, variant);
-  dfgnn__json_number(page, NULL, r->median_ms);
-  dfgnn__json_number(page, NULL,
-                     row && row->median_ms > 0 && row->samples > 1
-                         ? (row->ci_high_ms - row->ci_low_ms) / 2 /
-                               row->median_ms
-                         : NAN);
-  dfgnn__json_number(page, NULL, r->log_ratio - p->fastest);
-  dfgnn__json_number(page, NULL, r->error);
-  dfgnn__json_count(page, NULL, r->tied);
-  dfgnn__json_count(page, NULL, r->samples);
-  dfgnn__json_number(page, NULL, row ? (double)row->workspace_bytes : NAN);
-  dfgnn__json_number(page, NULL, arm->predicted);
-  dfgnn__json_count(page, NULL, row && row->time > 0 ? row->time - first : -1);
-  dfgnn__json_count(page, NULL, (int64_t)r->noise);
-  if (note) {
-    dfgnn__json_number(page, NULL, note->prepare_ms);
-    dfgnn__json_count(page, NULL, note->registers);
-    dfgnn__json_count(page, NULL, note->local_bytes);
-  }
-  dfgnn__json_close(page, ']');
+  const int certain = row && row->median_ms > 0 && row->samples > 1;
+  const double figures[] = {
+      (double)dfgnn__report_name(w, r->variant),
+      r->median_ms,
+      certain ? (row->ci_high_ms - row->ci_low_ms) / 2 / row->median_ms : NAN,
+      r->log_ratio - p->fastest,
+      r->error,
+      r->tied,
+      r->samples,
+      row ? (double)row->workspace_bytes : NAN,
+      arm->predicted,
+      row && row->time > 0 ? (double)(row->time - first) : -1,
+      r->noise,
+      note ? note->prepare_ms : NAN,
+      note ? (double)note->registers : NAN,
+      note ? (double)note->local_bytes : NAN,
+  };
+  const size_t count = sizeof figures / sizeof *figures;
+  dfgnn__json_list(w->page, NULL, figures, note ? count : count - 3);
 }
 
 /* The rows of variants that were refused, failed or wrong, with reasons. */
@@ -63,28 +58,21 @@ static void put_rejected(report_writer *w, const report_problem *p) {
     const dfgnn_measurement *row = p->row[i];
     if (!strcmp(row->status, "ok") || count++ >= most || !dfgnn__report_room(w))
       continue;
-    const int64_t status = dfgnn__report_name(w, row->status);
-    const int64_t variant = dfgnn__report_name(w, row->variant);
-    const int64_t reason = dfgnn__report_name(w, row->reason);
-    dfgnn__json_open(w->page, NULL, '[');
-    dfgnn__json_count(w->page, NULL, status);
-    dfgnn__json_count(w->page, NULL, variant);
-    dfgnn__json_count(w->page, NULL, reason);
-    dfgnn__json_close(w->page, ']');
+    const double names[] = {(double)dfgnn__report_name(w, row->status),
+                            (double)dfgnn__report_name(w, row->variant),
+                            (double)dfgnn__report_name(w, row->reason)};
+    dfgnn__json_list(w->page, NULL, names, 3);
   }
   dfgnn__json_close(w->page, ']');
   dfgnn__json_count(w->page, "rejects", (int64_t)count);
 }
 
 static void put_choices(report_writer *w, const report_problem *p) {
-  dfgnn__json_open(w->page, "chosen", '[');
+  double chosen[REPORT_WAYS];
   for (int way = 0; way < REPORT_WAYS; way++)
-    dfgnn__json_count(w->page, NULL, dfgnn__report_name(w, p->chosen[way]));
-  dfgnn__json_close(w->page, ']');
-  dfgnn__json_open(w->page, "regret", '[');
-  for (int way = 0; way < REPORT_WAYS; way++)
-    dfgnn__json_number(w->page, NULL, p->regret[way]);
-  dfgnn__json_close(w->page, ']');
+    chosen[way] = (double)dfgnn__report_name(w, p->chosen[way]);
+  dfgnn__json_list(w->page, "chosen", chosen, REPORT_WAYS);
+  dfgnn__json_list(w->page, "regret", p->regret, REPORT_WAYS);
   dfgnn__json_number(w->page, "distance", p->distance);
   dfgnn__json_string(w->page, "left_out",
                      dfgnn_name(DFGNN_NAMES_SOURCE, p->left_out));
@@ -191,40 +179,31 @@ static void put_histogram(dfgnn_page *page, const char *key,
   int last = DFGNN_HISTOGRAM_BINS;
   while (last > 1 && share[last - 1] == 0)
     last--;
-  dfgnn__json_open(page, key, '[');
-  for (int k = 0; k < last; k++)
-    dfgnn__json_number(page, NULL, share[k]);
-  dfgnn__json_close(page, ']');
+  dfgnn__json_list(page, key, share, (size_t)last);
 }
 
 static void put_signature(dfgnn_page *page, const dfgnn_signature *s) {
-  static const struct {
-    const char *key;
-    size_t at;
-  } counts[] = {{"destinations", offsetof(dfgnn_signature, destinations)},
-                {"sources", offsetof(dfgnn_signature, sources)},
-                {"edges", offsetof(dfgnn_signature, edges)},
-                {"p50", offsetof(dfgnn_signature, p50_degree)},
-                {"p90", offsetof(dfgnn_signature, p90_degree)},
-                {"p99", offsetof(dfgnn_signature, p99_degree)},
-                {"max", offsetof(dfgnn_signature, max_degree)},
-                {"p50_source", offsetof(dfgnn_signature, p50_source_degree)},
-                {"p99_source", offsetof(dfgnn_signature, p99_source_degree)},
-                {"max_source", offsetof(dfgnn_signature, max_source_degree)},
-                {"graphs", offsetof(dfgnn_signature, graphs)},
-                {"largest", offsetof(dfgnn_signature, largest_graph)}},
-    reals[] = {{"mean", offsetof(dfgnn_signature, mean_degree)},
-               {"cv", offsetof(dfgnn_signature, degree_cv)},
-               {"isolated", offsetof(dfgnn_signature, isolated)},
-               {"reuse", offsetof(dfgnn_signature, reuse)},
-               {"locality", offsetof(dfgnn_signature, locality)},
-               {"density", offsetof(dfgnn_signature, density)}};
-  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-    dfgnn__json_count(page, counts[i].key,
-                      *(const int64_t *)((const char *)s + counts[i].at));
-  for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-    dfgnn__json_number(page, reals[i].key,
-                       *(const double *)((const char *)s + reals[i].at));
+  const dfgnn_json_figure figures[] = {
+      {"destinations", (double)s->destinations},
+      {"sources", (double)s->sources},
+      {"edges", (double)s->edges},
+      {"p50", (double)s->p50_degree},
+      {"p90", (double)s->p90_degree},
+      {"p99", (double)s->p99_degree},
+      {"max", (double)s->max_degree},
+      {"p50_source", (double)s->p50_source_degree},
+      {"p99_source", (double)s->p99_source_degree},
+      {"max_source", (double)s->max_source_degree},
+      {"graphs", (double)s->graphs},
+      {"largest", (double)s->largest_graph},
+      {"mean", s->mean_degree},
+      {"cv", s->degree_cv},
+      {"isolated", s->isolated},
+      {"reuse", s->reuse},
+      {"locality", s->locality},
+      {"density", s->density},
+  };
+  dfgnn__json_figures(page, figures, sizeof figures / sizeof *figures);
   char fingerprint[17];
   snprintf(fingerprint, sizeof fingerprint, "%016llx",
            (unsigned long long)s->fingerprint);
@@ -262,10 +241,8 @@ static void put_near(report_writer *w, const feature *own, size_t self,
   }
   dfgnn__json_open(w->page, "near", '[');
   for (size_t k = 0; k < found; k++) {
-    dfgnn__json_open(w->page, NULL, '[');
-    dfgnn__json_count(w->page, NULL, (int64_t)near[k].problem);
-    dfgnn__json_number(w->page, NULL, -near[k].key);
-    dfgnn__json_close(w->page, ']');
+    const double pair[] = {(double)near[k].problem, -near[k].key};
+    dfgnn__json_list(w->page, NULL, pair, 2);
   }
   dfgnn__json_close(w->page, ']');
 }
@@ -423,24 +400,22 @@ static void put_sources(report_writer *w) {
 }
 
 static void put_mean(dfgnn_page *page, const char *key, const report_mean *m) {
-  dfgnn__json_open(page, key, '[');
-  dfgnn__json_number(page, NULL, m->value);
-  dfgnn__json_number(page, NULL, m->error);
-  dfgnn__json_count(page, NULL, (int64_t)m->count);
-  dfgnn__json_close(page, ']');
+  const double mean[] = {m->value, m->error, (double)m->count};
+  dfgnn__json_list(page, key, mean, 3);
 }
 
 static void put_totals(report_writer *w) {
   const report_data *d = w->data;
+  const report_summary *s = w->summary;
+  const dfgnn_json_figure totals[] = {
+      {"problems", (double)d->problems}, {"graphs", (double)d->graphs},
+      {"shapes", (double)d->shapes},     {"tied", (double)s->tied},
+      {"noisy", (double)s->noisy},       {"unmeasured", (double)s->unmeasured},
+  };
   dfgnn__json_open(w->page, "totals", '{');
-  dfgnn__json_count(w->page, "problems", (int64_t)d->problems);
-  dfgnn__json_count(w->page, "graphs", (int64_t)d->graphs);
-  dfgnn__json_count(w->page, "shapes", (int64_t)d->shapes);
-  dfgnn__json_count(w->page, "tied", (int64_t)w->summary->tied);
-  dfgnn__json_count(w->page, "noisy", (int64_t)w->summary->noisy);
-  dfgnn__json_count(w->page, "unmeasured", (int64_t)w->summary->unmeasured);
-  put_mean(w->page, "rule", &w->summary->over_rule);
-  put_mean(w->page, "unfused", &w->summary->over_unfused);
+  dfgnn__json_figures(w->page, totals, sizeof totals / sizeof *totals);
+  put_mean(w->page, "rule", &s->over_rule);
+  put_mean(w->page, "unfused", &s->over_unfused);
   dfgnn__json_close(w->page, '}');
 }
 

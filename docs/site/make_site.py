@@ -48,7 +48,8 @@ def relink(text, source, pages):
     return re.sub(r"(!?\[[^\]]*\])\(([^)\s]+)\)", link, text)
 
 
-HEADERS = ("dfgnn.h", "dfgnn_types.h", "dfgnn_graph.h", "dfgnn_tune.h")
+HEADERS = ("dfgnn.h", "dfgnn_types.h", "dfgnn_graph.h", "dfgnn_tune.h",
+           "dfgnn_program.h")
 
 
 def c_reference(include):

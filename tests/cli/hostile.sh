@@ -85,7 +85,14 @@ says "a.pub: found a FIFO, expected a key or signature"
 promise "a store that is not there is told of"
 ended 0 env DFGNN_STORE="$work/typo.db" dfgnn-tune explain "$small" \
   --device cpu --dim 8 --json
-says "typo.db: there is no such store"
+says "typo.db: there is no such store.*; its folder has [a-z-]*.db"
+mkdir "$work/new"
+ended 0 env DFGNN_STORE="$work/new/first.db" dfgnn-tune explain "$small" \
+  --device cpu --dim 8 --json
+[ ! -s "$work/err" ] || fail "a first store is warned of: $(cat "$work/err")"
+ended 0 env DFGNN_STORE="$work/new/first.db" DFGNN_LOG=info dfgnn-tune explain \
+  "$small" --device cpu --dim 8 --json
+says "first.db: there is no such store"
 ended 0 env DFGNN_STORE="$store" dfgnn-tune explain "$small" --device cpu \
   --dim 8 --json
 [ ! -s "$work/err" ] || fail "one that is there, too"
