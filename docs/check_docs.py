@@ -353,11 +353,11 @@ class Checker:
             if shown and shown.strip() not in part:
                 self.fail(block, f"shows\n{shown}but prints\n{part}")
 
-    def page(self, page):
+    def page(self, page, blocks):
         python, self.kernel = [], None
         with tempfile.TemporaryDirectory() as folder:
             self.prepare(folder)
-            for block in blocks(page):
+            for block in blocks:
                 if block.kind == "skip":
                     self.skip(block.mark.partition(":")[2].strip())
                 elif block.kind == "text":
@@ -380,8 +380,8 @@ def main():
     pages = sys.argv[3:] or [
         os.path.join(checker.source, "README.md"),
         *sorted(glob.glob(os.path.join(checker.source, "docs", "*.md")))]
-    for page in pages:
-        checker.page(page)
+    for page, found in [(page, list(blocks(page))) for page in pages]:
+        checker.page(page, found)
     for text in checker.failed:
         print(text)
     for reason, count in sorted(checker.reasons.items()):

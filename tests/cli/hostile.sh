@@ -85,7 +85,7 @@ says "a.pub: found a FIFO, expected a key or signature"
 promise "a store that is not there is told of"
 ended 0 env DFGNN_STORE="$work/typo.db" dfgnn-tune explain "$small" \
   --device cpu --dim 8 --json
-says "typo.db: there is no such store.*; its folder has [a-z-]*.db"
+says "typo.db: there is no such store.*; its folder has [a-z0-9-]*.db"
 mkdir "$work/new"
 ended 0 env DFGNN_STORE="$work/new/first.db" dfgnn-tune explain "$small" \
   --device cpu --dim 8 --json
