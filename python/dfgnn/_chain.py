@@ -63,6 +63,7 @@ class Chain:
         for link in reversed(self.links):
             if link.out in wanted:
                 link.backward(graph, values, grads, wanted)
+                del grads[link.out]  # its memory may serve the next link
         return [grads.get(name) if n else None
                 for name, n in zip(self.names, needed)]
 

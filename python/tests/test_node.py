@@ -454,6 +454,38 @@ def test_torch_compile_traces_the_steps():
     close(out, layer(*given), 1e-5)
 
 
+def test_a_propagate_of_ones_own_is_called():
+    class Doubled(ours.SAGEConv):
+        def propagate(self, *args, **kwargs):
+            return 2 * super().propagate(*args, **kwargs)
+    layer, given = call_of(Doubled(WIDTH, 5))
+    plain = pyg.SAGEConv(WIDTH, 5).double()
+    plain.load_state_dict(layer.state_dict())
+    out = layer(*given)
+    assert not is_node(out)
+    with torch.no_grad():
+        plain.lin_l.weight.mul_(2)
+    close(out, plain(*given), 1e-10)
+    layer, given = call_of(LAYERS["SAGE"]())
+    before, propagate = layer(*given), layer.propagate
+    layer.propagate = lambda *args, **kwargs: 0 * propagate(*args, **kwargs)
+    assert not is_node(layer(*given))
+    assert not torch.equal(layer(*given), before)
+
+
+@pytest.mark.parametrize("name", ["GCN", "SAGE", "GAT"])
+def test_sparse_features_are_pygs(name):
+    layer, (x, edges) = call_of(LAYERS[name]())
+    x = (x * (x > 0)).detach().to_sparse()
+    try:
+        expected = pyg_of(layer)(x, edges)
+    except (RuntimeError, NotImplementedError) as error:
+        with pytest.raises(type(error)):
+            layer(x, edges)
+    else:
+        close(layer(x, edges), expected, 1e-10)
+
+
 def test_deterministic_algorithms_are_asked_for():
     layer, given = call_of(LAYERS["GAT"]())
     before = layer(*given)

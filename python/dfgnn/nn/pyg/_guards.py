@@ -98,9 +98,14 @@ def dropout_of(state):
     return float(dropout)
 
 
+def is_matrix(x):
+    return type(x) in PLAIN_TENSORS and x.dim() == 2 \
+        and x.layout is torch.strided
+
+
 def single(x, size=None):
     """x, and the numbers of nodes that send and that receive."""
-    if type(x) not in PLAIN_TENSORS or x.dim() != 2 or size is not None:
+    if not is_matrix(x) or size is not None:
         raise Other
     return x, (x.size(0), x.size(0))
 
@@ -110,11 +115,8 @@ def pair(x, size=None):
     same, numbers of nodes of both)."""
     if type(x) is not tuple:
         return (*single(x, size)[:1], None, (x.size(0), x.size(0)))
-    if len(x) != 2 or size is not None:
+    if len(x) != 2 or size is not None or not all(map(is_matrix, x)):
         raise Other
-    for tensor in x:
-        if type(tensor) not in PLAIN_TENSORS or tensor.dim() != 2:
-            raise Other
     src, dst = x
     return src, None if dst is src else dst, (src.size(0), dst.size(0))
 
@@ -125,8 +127,7 @@ def edge_features(state, edge_attr, x):
     if edge_attr is None and weight is None:
         return None, None
     if edge_attr is None or weight is None or bias is not None \
-            or type(edge_attr) not in PLAIN_TENSORS or edge_attr.dim() != 2 \
-            or not edge_attr.size(1) \
+            or not is_matrix(edge_attr) or not edge_attr.size(1) \
             or x.is_cuda and edge_attr.size(1) > MOST_EDGE_FEATURES:
         raise Other
     return edge_attr, weight

@@ -105,6 +105,7 @@ def fits(*tensors):
         if tensor is None:
             continue
         if (type(tensor) not in _PLAIN_TENSORS or tensor.dtype not in DTYPES
+                or tensor.layout is not torch.strided
                 or tensor.device.type not in ("cpu", "cuda")):
             return False
     return True

@@ -24,9 +24,9 @@ from ...graph import Graph
 from ...messages import MOST_PROJECTED
 from ._edges import known
 from ._guards import (
-    PLAIN_TENSORS, Other, dropout_of, edge_features, linear, number, own, pair,
-    product, reduction, single, sums, watched)
-from ._mixin import obstacle
+    PLAIN_TENSORS, Other, dropout_of, edge_features, is_matrix, linear, number,
+    own, pair, product, reduction, single, sums, watched)
+from ._mixin import Fused, obstacle
 
 # Products whose result has more elements stay apart from those that backward
 # reads, so that no memory is held in vain.
@@ -44,7 +44,8 @@ def node(call):
             return NotImplemented
         state = layer.__dict__
         if state["flow"] != "source_to_target" or \
-                state["node_dim"] not in (-2, 0):
+                state["node_dim"] not in (-2, 0) or "propagate" in state or \
+                type(layer).propagate is not Fused.propagate:
             return NotImplemented
         try:
             return call(state, *args, **kwargs)
@@ -426,8 +427,7 @@ def _gin(graph, settings, op, x, x_dst, eps):
 def gine(state, x, edge_index, edge_attr=None, size=None):
     src, dst, sizes = pair(x, size)
     weight, bias = linear(state, "lin")
-    if type(edge_attr) not in PLAIN_TENSORS or edge_attr.dim() != 2 \
-            or weight is not None and \
+    if not is_matrix(edge_attr) or weight is not None and \
             edge_attr.size(1) > MOST_PROJECTED[src.device.type]:
         raise Other
     out = _run(_graph(edge_index, sizes), _gine, reduction(state), src, dst,
