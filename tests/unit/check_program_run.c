@@ -14,13 +14,13 @@ typedef struct fixture {
   shape_of_graph shape;
 } fixture;
 
-/* 31 destinations, of which row 7 has 700 edges and every fifth none; 23
+/* 31 destinations, of which row 7 has `hub` edges and every fifth none; 23
  * sources, the last without edges; duplicates and self loops. */
-static fixture graph_of(int threads) {
+static fixture graph_with(int threads, int hub) {
   fixture f = {.ctx = context_on("cpu", "", threads)};
   int32_t *offsets = calloc(32, sizeof *offsets);
   for (int i = 0; i < 31; i++)
-    offsets[i + 1] = offsets[i] + (i == 7 ? 700 : i % 5 ? i % 9 : 0);
+    offsets[i + 1] = offsets[i] + (i == 7 ? hub : i % 5 ? i % 9 : 0);
   int32_t *indices = calloc((size_t)offsets[31], sizeof *indices);
   uint64_t state = 5;
   for (int e = 0; e < offsets[31]; e++)
@@ -30,6 +30,8 @@ static fixture graph_of(int threads) {
   ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
   return f;
 }
+
+static fixture graph_of(int threads) { return graph_with(threads, 700); }
 
 static fixture empty_graph(void) {
   fixture f = {.ctx = context_on("cpu", "", 2)};
@@ -168,6 +170,14 @@ START_TEST(a_graph_without_edges_has_values) {
 }
 END_TEST
 
+/* A row that threads share: within its bound, and with the same bits. */
+START_TEST(a_giant_row_is_shared_by_threads) {
+  fixture f = graph_with(3, 9000);
+  check_orders(programs[_i], &f, DFGNN_F32, 1);
+  free_fixture(&f);
+}
+END_TEST
+
 /* ---- gradients against differences --------------------------------------- */
 
 /* sum(<output, weights>) in double. */
@@ -243,7 +253,7 @@ END_TEST
 START_TEST(bits_do_not_depend_on_the_number_of_threads) {
   tensors in, out[2];
   for (int k = 0; k < 2; k++) {
-    fixture f = graph_of(1 + 3 * k);
+    fixture f = graph_with(1 + 3 * k, 9000);
     dfgnn_edge_program *program = made(programs[_i]);
     uint64_t state = 9;
     inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
@@ -357,6 +367,7 @@ int main(void) {
   tcase_add_loop_test(run, programs_and_two_gradients_are_within_their_bound, 0,
                       PROGRAMS);
   tcase_add_loop_test(run, a_graph_without_edges_has_values, 0, PROGRAMS);
+  tcase_add_loop_test(run, a_giant_row_is_shared_by_threads, 0, PROGRAMS);
   tcase_add_test(run, a_value_is_written_as_far_as_the_caller_s_struct_goes);
   tcase_add_loop_test(run, gradients_are_what_differences_say, 0, PROGRAMS);
   tcase_add_loop_test(run, bits_do_not_depend_on_the_number_of_threads, 0,

@@ -4,544 +4,11 @@
  * of edges have a slot of the block's memory each, which is taken again when no
  * later step reads it; values of the rows have one of their own.  A long row
  * goes through the stages of its walk one after the other, and each computes
- * the values of its edges again. */
+ * the values of its edges again; threads share the longest. */
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_EVALUATE_H
 #define DFGNN_KERNELS_PROGRAM_CPU_EVALUATE_H
 
-#include <stdlib.h>
-
-#include "base/error.h"
-#include "kernels/common/dropout.h"
-#include "kernels/common/half.h"
-#include "kernels/program/cpu/values.h"
-#include "kernels/program/job.h"
-
-enum {
-  BLOCK_BYTES = 96 << 10, /* of the values of a block's edges */
-  BLOCK_EDGES = 256,
-  FEW = 4096, /* edges and rows that one thread walks */
-  CHUNKS = 64 /* parts of the rows, whatever the number of threads */
-};
-
-#if REAL_IS_DOUBLE
-#define REAL_DTYPE DFGNN_F64
-#else
-#define REAL_DTYPE DFGNN_F32
-#endif
-
-/* Where a node's value is. */
-typedef enum home { NOWHERE, ONCE, GLOBAL, OWN, EDGE } home;
-
-typedef struct place_of_value {
-  home home;
-  const REAL *base; /* ONCE, GLOBAL */
-  int place;        /* GLOBAL: whose rows base has */
-  int64_t slot;     /* OWN, EDGE: elements before it, for each row or edge */
-} place_of_value;
-
-/* A leaf that a block makes: an input of another type, or dropout's mask. */
-typedef struct load {
-  int32_t node;
-  int level;
-} load;
-
-typedef struct engine {
-  const dfgnn_program_job *job;
-  const dfgnn_dag *dag;
-  const dfgnn_lowered *lowered;
-  REAL **arrays; /* of nodes that are stored, PARAM or converted; NULL */
-  REAL *degrees[2];
-
-  /* the walk that runs */
-  const dfgnn_walk *walk;
-  const dfgnn_matrix *matrix;
-  place_of_value *values;
-  load *loads;
-  int load_count;
-  int64_t own_elements, edge_elements, scratch_elements;
-  int64_t edges;                 /* of a block */
-  int64_t bounds[CHUNKS + 1];    /* rows of a chunk */
-  int64_t *all_at, all_elements; /* sums over everything: of a chunk */
-  double *all;
-} engine;
-
-typedef struct block {
-  engine *e;
-  REAL *own, *edge, *scratch;
-  double *all;
-  int64_t *row, *far, *id; /* of each edge: row of the block, far node, edge */
-  int64_t first, rows;     /* the block's */
-  int64_t begin, count;    /* its edges, as the matrix has them */
-  int64_t *starts;         /* first edge of each row, from begin */
-} block;
-
-static int32_t argument(const engine *e, int32_t n, int i) {
-  return dfgnn__dag_argument(e->dag, n, i);
-}
-static const dfgnn_extent *extent(const engine *e, int32_t n) {
-  return &e->job->extents[n];
-}
-static int own_place(const engine *e) {
-  return e->walk->columns ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
-}
-
-static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
-
-/* ---- types --------------------------------------------------------------- */
-
-static void load_row(REAL *out, const void *from, dfgnn_dtype dtype, int64_t at,
-                     int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    switch (dtype) {
-    case DFGNN_F64:
-      out[i] = (REAL)((const double *)from)[at + i];
-      break;
-    case DFGNN_F16:
-      out[i] = dfgnn__f16_to_float(((const uint16_t *)from)[at + i]);
-      break;
-    case DFGNN_BF16:
-      out[i] = dfgnn__bf16_to_float(((const uint16_t *)from)[at + i]);
-      break;
-    default:
-      out[i] = (REAL)((const float *)from)[at + i];
-    }
-}
-
-static void store_row(void *to, dfgnn_dtype dtype, int64_t at, const REAL *from,
-                      int64_t n) {
-  if (dtype == REAL_DTYPE) {
-    memcpy((REAL *)to + at, from, (size_t)n * sizeof *from);
-    return;
-  }
-  for (int64_t i = 0; i < n; i++)
-    switch (dtype) {
-    case DFGNN_F64:
-      ((double *)to)[at + i] = from[i];
-      break;
-    case DFGNN_F16:
-      ((uint16_t *)to)[at + i] = dfgnn__f16_from_double(from[i]);
-      break;
-    case DFGNN_BF16:
-      ((uint16_t *)to)[at + i] = dfgnn__bf16_from_double(from[i]);
-      break;
-    default:
-      ((float *)to)[at + i] = (float)from[i];
-    }
-}
-
-static void fill_keep(const engine *e, int32_t n, int64_t item, REAL *out) {
-  const dfgnn_node *node = &e->dag->nodes[n];
-  const int64_t elements = extent(e, n)->all;
-  uint64_t key = dfgnn__dropout_key(e->job->seed + (uint64_t)node->index);
-  const int all = node->number >= 1;
-  uint32_t threshold = all ? 0 : dfgnn__dropout_threshold(node->number);
-  REAL kept = all ? 0 : (REAL)(1 / (1 - node->number));
-  for (int64_t i = 0; i < elements; i++)
-    out[i] =
-        all || dfgnn__dropped(key, item, elements, i, threshold) ? 0 : kept;
-}
-
-/* ---- operands ------------------------------------------------------------ */
-
-static operand operand_of(const block *b, int32_t n, int level) {
-  const engine *e = b->e;
-  const place_of_value *v = &e->values[n];
-  operand a = {.base = v->base, .item = extent(e, n)->all};
-  set_strides(&a, extent(e, n));
-  int of_row =
-      v->home == OWN || (v->home == GLOBAL && v->place == own_place(e));
-  if (v->home == ONCE) {
-    a.item = 0;
-  } else if (of_row) {
-    a.base = v->home == OWN ? b->own + v->slot * e->edges
-                            : v->base + b->first * a.item;
-    if (level == DFGNN_LEVEL_EDGE && b->rows == 1)
-      a.item = 0;
-    else if (level == DFGNN_LEVEL_EDGE)
-      a.index = b->row;
-  } else if (v->home == EDGE) {
-    a.base = b->edge + v->slot * e->edges;
-  } else if (v->place != DFGNN_PLACE_EDGE) {
-    a.index = b->far;
-  } else if (e->walk->columns) {
-    a.index = b->id;
-  } else {
-    a.base += b->begin * a.item;
-  }
-  return a;
-}
-
-/* ---- values -------------------------------------------------------------- */
-
-/* The value of a node from operands of its arguments. */
-static void compute(const engine *e, int32_t n, int64_t items, REAL *out,
-                    const operand *a) {
-  const dfgnn_node *node = &e->dag->nodes[n];
-  const dfgnn_extent *to = extent(e, n);
-  const dfgnn_extent *from = extent(e, argument(e, n, 0));
-  switch (node->op) {
-  case DFGNN_NODE_ADD:
-  case DFGNN_NODE_MUL:
-  case DFGNN_NODE_MAX:
-  case DFGNN_NODE_LT:
-  case DFGNN_NODE_LE:
-  case DFGNN_NODE_EQ:
-    run_binary(binary_of(node->op), items, to, out, a);
-    break;
-  case DFGNN_NODE_WHERE:
-    run_where(items, to, out, a);
-    break;
-  case DFGNN_NODE_FSUM:
-  case DFGNN_NODE_FMAX:
-    run_fold(node->op == DFGNN_NODE_FMAX, node->axis, items, to,
-             from->axis[node->axis], out, a);
-    break;
-  case DFGNN_NODE_SLICE:
-    run_piece(items, to, 0, dfgnn__size_value(node->at, e->job->binding->names),
-              to->axis[2], out, a);
-    break;
-  case DFGNN_NODE_CAT:
-    for (int64_t i = 0, at = 0; i < node->count; i++) {
-      int64_t size = extent(e, argument(e, n, (int)i))->axis[2];
-      run_piece(items, to, at, 0, size, out, &a[i]);
-      at += size;
-    }
-    break;
-  case DFGNN_NODE_RESHAPE:
-    run_reshape(items, to->all, out, a);
-    break;
-  case DFGNN_NODE_MATMUL:
-    run_matmul(node->flags, items, to,
-               from->axis[node->flags & DFGNN_MATMUL_FIRST ? 1 : 2], out, a);
-    break;
-  default:
-    run_unary(unary_of(node->op, (REAL)node->number), (REAL)node->number, items,
-              to, out, a);
-  }
-}
-
-static int operands(const block *b, int32_t n, int level, operand *a) {
-  const int count = b->e->dag->nodes[n].count;
-  for (int i = 0; i < count; i++)
-    a[i] = operand_of(b, argument(b->e, n, i), level);
-  return count;
-}
-
-/* The value of a step; a fused product gives its two factors. */
-static void compute_step(block *b, int32_t n, int level, REAL *out) {
-  const engine *e = b->e;
-  const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-  operand a[DFGNN_DAG_CAT];
-  int32_t first = argument(e, n, 0);
-  if (e->lowered->fused[first]) {
-    operands(b, first, level, a);
-    run_dot(items, extent(e, n), extent(e, first)->axis[2], out, a);
-    return;
-  }
-  operands(b, n, level, a);
-  compute(e, n, items, out, a);
-}
-
-/* ---- reductions ---------------------------------------------------------- */
-
-static REAL *own_value(const block *b, int32_t n) {
-  return b->own + b->e->values[n].slot * b->e->edges;
-}
-
-static int is_lse(int op) {
-  return op == DFGNN_NODE_LSE_IN || op == DFGNN_NODE_LSE_OUT;
-}
-static int is_max(int op) {
-  return op == DFGNN_NODE_MAX_IN || op == DFGNN_NODE_MAX_OUT;
-}
-
-static void begin_reduction(block *b, int32_t n) {
-  const int op = b->e->dag->nodes[n].op;
-  const int64_t size = extent(b->e, n)->all * b->rows;
-  REAL *out = own_value(b, n);
-  REAL start = is_max(op) || is_lse(op) ? (REAL)-INFINITY : 0;
-  loop_copy(size, out, &start, 0, 0);
-  if (is_lse(op)) /* its sums stand behind its maxima */
-    memset(out + extent(b->e, n)->all * b->e->edges, 0,
-           (size_t)size * sizeof *out);
-}
-
-static void add_products(block *b, int32_t n, int32_t product) {
-  const dfgnn_extent *to = extent(b->e, n);
-  REAL *out = own_value(b, n);
-  operand a[2];
-  operands(b, product, DFGNN_LEVEL_EDGE, a);
-  nest shape = nest_of(1, to, a, 2);
-  for (int64_t edge = 0; edge < b->count; edge++) {
-    REAL *to_row = out + b->row[edge] * to->all;
-    const REAL *x = item_of(&a[0], edge), *y = item_of(&a[1], edge);
-    for (int64_t i0 = 0; i0 < shape.outer; i0++)
-      for (int64_t i1 = 0; i1 < shape.middle; i1++, to_row += shape.inner)
-        loop_mul_add(
-            shape.inner, to_row,
-            x + i0 * shape.outer_stride[0] + i1 * shape.middle_stride[0],
-            shape.inner_stride[0],
-            y + i0 * shape.outer_stride[1] + i1 * shape.middle_stride[1],
-            shape.inner_stride[1]);
-  }
-}
-
-static void reduce_rows(block *b, int32_t n, int max) {
-  const int64_t size = extent(b->e, n)->all;
-  REAL *out = own_value(b, n);
-  operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
-  for (int64_t edge = 0; edge < b->count; edge++) {
-    REAL *to = out + b->row[edge] * size;
-    const REAL *x = item_of(&a, edge);
-    if (max)
-      for (int64_t i = 0; i < size; i++)
-        to[i] = real_max(x[i], to[i]);
-    else
-      for (int64_t i = 0; i < size; i++)
-        to[i] += x[i];
-  }
-}
-
-/* Adds edges to running maxima and sums of exp(x - maximum). */
-static void reduce_lse(block *b, int32_t n) {
-  const int64_t size = extent(b->e, n)->all;
-  REAL *max = own_value(b, n), *sum = max + size * b->e->edges;
-  REAL *before = b->scratch, *shifted = before + size * b->rows;
-  operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
-  memcpy(before, max, (size_t)(size * b->rows) * sizeof *max);
-  reduce_rows(b, n, 1);
-  for (int64_t i = 0; i < size * b->rows; i++) {
-    /* an infinite maximum would make differences of infinities */
-    REAL shift = isinf(max[i]) ? 0 : max[i];
-    REAL old = isinf(before[i]) ? 0 : before[i];
-    sum[i] *= real_exp(old - shift);
-    before[i] = shift;
-  }
-  for (int64_t edge = 0; edge < b->count; edge++) {
-    const REAL *x = item_of(&a, edge), *shift = before + b->row[edge] * size;
-    for (int64_t i = 0; i < size; i++)
-      shifted[edge * size + i] = x[i] - shift[i];
-  }
-  for (int64_t i = 0; i < b->count * size; i++)
-    shifted[i] = real_exp(shifted[i]);
-  for (int64_t edge = 0; edge < b->count; edge++) {
-    REAL *to = sum + b->row[edge] * size;
-    for (int64_t i = 0; i < size; i++)
-      to[i] += shifted[edge * size + i];
-  }
-}
-
-static void end_reduction(block *b, int32_t n, const int64_t *degrees) {
-  const int op = b->e->dag->nodes[n].op;
-  const int64_t size = extent(b->e, n)->all;
-  REAL *out = own_value(b, n);
-  const REAL *sum = out + size * b->e->edges;
-  for (int64_t row = 0; row < b->rows; row++)
-    for (int64_t i = row * size; i < (row + 1) * size; i++)
-      if (is_lse(op))
-        out[i] = (isinf(out[i]) ? 0 : out[i]) + R_FN(log)(sum[i]);
-      else if (is_max(op) && !degrees[row])
-        out[i] = 0;
-}
-
-/* Adds what edges, or rows, have to the sums over everything. */
-static void add_all(block *b, int32_t n, int level) {
-  const int64_t size = extent(b->e, n)->all;
-  double *to = b->all + b->e->all_at[n];
-  operand a = operand_of(b, argument(b->e, n, 0), level);
-  const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-  for (int64_t item = 0; item < items; item++) {
-    const REAL *x = item_of(&a, item);
-    for (int64_t i = 0; i < size; i++)
-      to[i] += x[i];
-  }
-}
-
-static void reduce(block *b, int32_t n) {
-  const engine *e = b->e;
-  const int op = e->dag->nodes[n].op;
-  int32_t a = argument(e, n, 0);
-  if (e->lowered->fused[a])
-    add_products(b, n, a);
-  else if (is_lse(op))
-    reduce_lse(b, n);
-  else
-    reduce_rows(b, n, is_max(op));
-}
-
-/* ---- steps --------------------------------------------------------------- */
-
-static void write_output(block *b, int index, int level) {
-  const engine *e = b->e;
-  const dfgnn_port *port = &e->dag->outputs[index];
-  const dfgnn_program_array *to = &e->job->outputs[index];
-  const dfgnn_extent shape = dfgnn__bind_port(port, e->job->binding);
-  const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-  operand a = operand_of(b, port->node, level);
-  run_unary(loop_copy, 0, items, &shape, b->scratch, &a);
-  if (level == DFGNN_LEVEL_OWN || !e->walk->columns) {
-    int64_t at = level == DFGNN_LEVEL_OWN ? b->first : b->begin;
-    store_row(to->data, to->dtype, at * shape.all, b->scratch,
-              items * shape.all);
-    return;
-  }
-  for (int64_t edge = 0; edge < b->count; edge++)
-    store_row(to->data, to->dtype, b->id[edge] * shape.all,
-              b->scratch + edge * shape.all, shape.all);
-}
-
-static void make_loads(block *b, int level) {
-  const engine *e = b->e;
-  for (int i = 0; i < e->load_count; i++) {
-    const load *l = &e->loads[i];
-    if (l->level != level)
-      continue;
-    const dfgnn_node *node = &e->dag->nodes[l->node];
-    const int64_t size = extent(e, l->node)->all;
-    const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-    REAL *out = (level == DFGNN_LEVEL_OWN ? b->own : b->edge) +
-                e->values[l->node].slot * e->edges;
-    for (int64_t k = 0; k < items; k++, out += size) {
-      int64_t item = level == DFGNN_LEVEL_OWN          ? b->first + k
-                     : node->place == DFGNN_PLACE_EDGE ? b->id[k]
-                                                       : b->far[k];
-      if (node->op == DFGNN_NODE_KEEP)
-        fill_keep(e, l->node, item, out);
-      else
-        load_row(out, e->job->inputs[node->index].data,
-                 e->job->inputs[node->index].dtype, item * size, size);
-    }
-  }
-}
-
-/* Does a step reduce the values of edges? */
-static int reduces_edges(const engine *e, const dfgnn_step *step) {
-  int op = e->dag->nodes[step->node].op;
-  return step->kind == DFGNN_STEP_COMPUTE && dfgnn__node_reduces(op) &&
-         (op != DFGNN_NODE_SUM_ALL || step->level == DFGNN_LEVEL_EDGE);
-}
-
-static void own_step(block *b, const dfgnn_step *step) {
-  const engine *e = b->e;
-  if (step->kind == DFGNN_STEP_OUTPUT) {
-    write_output(b, step->node, DFGNN_LEVEL_OWN);
-  } else if (step->kind == DFGNN_STEP_KEEP) {
-    const int64_t size = extent(e, step->node)->all;
-    operand a = operand_of(b, step->node, DFGNN_LEVEL_OWN);
-    memcpy(e->arrays[step->node] + b->first * size, a.base,
-           (size_t)(b->rows * size) * sizeof *a.base);
-  } else if (e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL) {
-    add_all(b, step->node, DFGNN_LEVEL_OWN);
-  } else {
-    compute_step(b, step->node, DFGNN_LEVEL_OWN, own_value(b, step->node));
-  }
-}
-
-static void edge_step(block *b, const dfgnn_step *step) {
-  if (step->kind == DFGNN_STEP_OUTPUT)
-    write_output(b, step->node, DFGNN_LEVEL_EDGE);
-  else if (b->e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL)
-    add_all(b, step->node, DFGNN_LEVEL_EDGE);
-  else if (reduces_edges(b->e, step))
-    reduce(b, step->node);
-  else
-    compute_step(b, step->node, DFGNN_LEVEL_EDGE,
-                 b->edge + b->e->values[step->node].slot * b->e->edges);
-}
-
-static int is_own(const engine *e, const dfgnn_step *step) {
-  return step->level == DFGNN_LEVEL_OWN && !reduces_edges(e, step);
-}
-
-/* Takes `count` edges from `begin` on; row r of the block has those from
- * starts[r] to starts[r + 1]. */
-static void take_edges(block *b, int64_t begin, int64_t count) {
-  const engine *e = b->e;
-  const dfgnn_program_job *job = e->job;
-  b->begin = begin;
-  b->count = count;
-  if (!e->walk->edges)
-    return;
-  int64_t row = 0;
-  for (int64_t k = 0; k < count; k++) {
-    while (b->rows > 1 && begin + k >= b->starts[row + 1])
-      row++;
-    b->row[k] = row;
-    b->far[k] = e->matrix->indices[begin + k];
-    b->id[k] = !e->walk->columns ? begin + k
-               : e->matrix->offsets64
-                   ? ((const int64_t *)job->column_edges)[begin + k]
-                   : ((const int32_t *)job->column_edges)[begin + k];
-  }
-  make_loads(b, DFGNN_LEVEL_EDGE);
-}
-
-static void begin_row_values(block *b) {
-  make_loads(b, DFGNN_LEVEL_OWN);
-  for (int i = 0; i < b->e->walk->count; i++) {
-    const dfgnn_step *step = &b->e->walk->steps[i];
-    if (reduces_edges(b->e, step) &&
-        b->e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
-      begin_reduction(b, step->node);
-  }
-}
-
-static void run_block(block *b, int64_t *degrees) {
-  const engine *e = b->e;
-  begin_row_values(b);
-  take_edges(b, b->starts[0], b->starts[b->rows] - b->starts[0]);
-  for (int64_t row = 0; row < b->rows; row++)
-    degrees[row] = b->starts[row + 1] - b->starts[row];
-  for (int i = 0; i < e->walk->count; i++) {
-    const dfgnn_step *step = &e->walk->steps[i];
-    if (is_own(e, step)) {
-      own_step(b, step);
-      continue;
-    }
-    edge_step(b, step);
-    if (reduces_edges(e, step) &&
-        e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
-      end_reduction(b, step->node, degrees);
-  }
-}
-
-static void run_long_row(block *b, int64_t *degrees) {
-  const engine *e = b->e;
-  const dfgnn_walk *walk = e->walk;
-  const int64_t begin = b->starts[0], end = b->starts[1];
-  begin_row_values(b);
-  degrees[0] = end - begin;
-  for (int stage = 0; stage < walk->stages; stage++) {
-    const uint64_t bit = 1ull << stage;
-    int some = 0, i;
-    for (i = 0; i < walk->count; i++) {
-      const dfgnn_step *step = &walk->steps[i];
-      if (step->stage == stage && is_own(e, step) &&
-          step->kind == DFGNN_STEP_COMPUTE)
-        own_step(b, step);
-      some |= !is_own(e, step) && (step->stages & bit);
-    }
-    for (int64_t at = begin; some && at < end; at += e->edges) {
-      take_edges(b, at, end - at < e->edges ? end - at : e->edges);
-      for (i = 0; i < walk->count; i++)
-        if (!is_own(e, &walk->steps[i]) && (walk->steps[i].stages & bit))
-          edge_step(b, &walk->steps[i]);
-    }
-    for (i = 0; i < walk->count; i++) {
-      const dfgnn_step *step = &walk->steps[i];
-      if (step->stage != stage)
-        continue;
-      if (reduces_edges(e, step) &&
-          e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
-        end_reduction(b, step->node, degrees);
-      else if (is_own(e, step) && step->kind != DFGNN_STEP_COMPUTE)
-        own_step(b, step);
-    }
-  }
-}
+#include "kernels/program/cpu/steps.h"
 
 /* ---- the memory of a walk ------------------------------------------------ */
 
@@ -724,11 +191,39 @@ static void run_chunk(block *b, int chunk) {
     while (row < end && b->rows < e->edges &&
            (!b->rows || offset_at(e->matrix, row + 1) - begin <= e->edges))
       b->starts[++b->rows] = offset_at(e->matrix, ++row);
-    if (!e->walk->edges || b->starts[b->rows] - begin <= e->edges)
+    const int64_t edges = b->starts[b->rows] - begin;
+    if (!e->walk->edges || edges <= e->edges)
       run_block(b, degrees);
-    else
-      run_long_row(b, degrees);
+    else if (!is_giant(e, edges))
+      run_long_row(b, 1, 1);
   }
+}
+
+/* The rows that the chunks have left, one after the other. */
+static int run_giants(engine *e) {
+  const dfgnn_matrix *m = e->matrix;
+  block parts[PARTS];
+  int made = 0, enough = 1;
+  if (!is_giant(e, m->max_degree))
+    return 1;
+  for (int64_t row = 0; enough && row < m->destinations; row++) {
+    const int64_t begin = offset_at(m, row), end = offset_at(m, row + 1);
+    if (!is_giant(e, end - begin))
+      continue;
+    for (; enough && made < PARTS; made++) {
+      enough = make_block(&parts[made], e);
+      parts[made].all =
+          e->all ? e->all + (CHUNKS + made) * e->all_elements : NULL;
+    }
+    parts->first = row;
+    parts->starts[0] = begin;
+    parts->starts[1] = end;
+    if (enough)
+      run_long_row(parts, PARTS, e->job->threads);
+  }
+  for (int part = 0; part < made; part++)
+    free_block(&parts[part]);
+  return enough;
 }
 
 /* Adds up what the chunks have summed over everything. */
@@ -738,7 +233,7 @@ static void end_sums(engine *e) {
       continue;
     for (int64_t i = 0; i < extent(e, n)->all; i++) {
       double sum = 0;
-      for (int c = 0; c < CHUNKS; c++)
+      for (int c = 0; c < CHUNKS + PARTS; c++)
         sum += e->all[c * e->all_elements + e->all_at[n] + i];
       e->arrays[n][i] = (REAL)sum;
     }
@@ -773,7 +268,8 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   free(e->all);
   e->all = NULL;
   if (e->all_elements &&
-      !(e->all = calloc((size_t)(CHUNKS * e->all_elements), sizeof *e->all)))
+      !(e->all = calloc((size_t)((CHUNKS + PARTS) * e->all_elements),
+                        sizeof *e->all)))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   return DFGNN_OK;
 }
@@ -795,7 +291,7 @@ static dfgnn_status run_walk(engine *e, const dfgnn_walk *walk) {
         run_chunk(&b, chunk);
     free_block(&b);
   }
-  if (failed)
+  if (failed || !run_giants(e))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a block");
   end_sums(e);
   return DFGNN_OK;

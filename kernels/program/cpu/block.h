@@ -1,0 +1,244 @@
+/* block.h - a block of edges of a walk: its memory, and one operation on it */
+#ifndef DFGNN_KERNELS_PROGRAM_CPU_BLOCK_H
+#define DFGNN_KERNELS_PROGRAM_CPU_BLOCK_H
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "kernels/common/dropout.h"
+#include "kernels/common/half.h"
+#include "kernels/program/cpu/values.h"
+#include "kernels/program/job.h"
+
+enum {
+  BLOCK_BYTES = 96 << 10, /* of the values of a block's edges */
+  BLOCK_EDGES = 256,
+  FEW = 4096,  /* edges and rows that one thread walks */
+  CHUNKS = 64, /* parts of the rows, whatever the number of threads */
+  PARTS = 16,  /* of a giant row, likewise */
+  GIANT_BLOCKS = 8
+};
+
+#if REAL_IS_DOUBLE
+#define REAL_DTYPE DFGNN_F64
+#else
+#define REAL_DTYPE DFGNN_F32
+#endif
+
+/* Where a node's value is. */
+typedef enum home { NOWHERE, ONCE, GLOBAL, OWN, EDGE } home;
+
+typedef struct place_of_value {
+  home home;
+  const REAL *base; /* ONCE, GLOBAL */
+  int place;        /* GLOBAL: whose rows base has */
+  int64_t slot;     /* OWN, EDGE: elements before it, for each row or edge */
+} place_of_value;
+
+/* A leaf that a block makes: an input of another type, or dropout's mask. */
+typedef struct load {
+  int32_t node;
+  int level;
+} load;
+
+typedef struct engine {
+  const dfgnn_program_job *job;
+  const dfgnn_dag *dag;
+  const dfgnn_lowered *lowered;
+  REAL **arrays; /* of nodes that are stored, PARAM or converted; NULL */
+  REAL *degrees[2];
+
+  /* the walk that runs */
+  const dfgnn_walk *walk;
+  const dfgnn_matrix *matrix;
+  place_of_value *values;
+  load *loads;
+  int load_count;
+  int64_t own_elements, edge_elements, scratch_elements;
+  int64_t edges;                 /* of a block */
+  int64_t bounds[CHUNKS + 1];    /* rows of a chunk */
+  int64_t *all_at, all_elements; /* sums over everything: of a chunk */
+  double *all;
+} engine;
+
+typedef struct block {
+  engine *e;
+  REAL *own, *edge, *scratch;
+  double *all;
+  int64_t *row, *far, *id; /* of each edge: row of the block, far node, edge */
+  int64_t first, rows;     /* the block's */
+  int64_t begin, count;    /* its edges, as the matrix has them */
+  int64_t *starts;         /* first edge of each row, from begin */
+} block;
+
+static int32_t argument(const engine *e, int32_t n, int i) {
+  return dfgnn__dag_argument(e->dag, n, i);
+}
+static const dfgnn_extent *extent(const engine *e, int32_t n) {
+  return &e->job->extents[n];
+}
+static int own_place(const engine *e) {
+  return e->walk->columns ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
+}
+
+static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
+  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
+                      : ((const int32_t *)m->offsets)[i];
+}
+
+/* ---- types --------------------------------------------------------------- */
+
+static void load_row(REAL *out, const void *from, dfgnn_dtype dtype, int64_t at,
+                     int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    switch (dtype) {
+    case DFGNN_F64:
+      out[i] = (REAL)((const double *)from)[at + i];
+      break;
+    case DFGNN_F16:
+      out[i] = dfgnn__f16_to_float(((const uint16_t *)from)[at + i]);
+      break;
+    case DFGNN_BF16:
+      out[i] = dfgnn__bf16_to_float(((const uint16_t *)from)[at + i]);
+      break;
+    default:
+      out[i] = (REAL)((const float *)from)[at + i];
+    }
+}
+
+static void store_row(void *to, dfgnn_dtype dtype, int64_t at, const REAL *from,
+                      int64_t n) {
+  if (dtype == REAL_DTYPE) {
+    memcpy((REAL *)to + at, from, (size_t)n * sizeof *from);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++)
+    switch (dtype) {
+    case DFGNN_F64:
+      ((double *)to)[at + i] = from[i];
+      break;
+    case DFGNN_F16:
+      ((uint16_t *)to)[at + i] = dfgnn__f16_from_double(from[i]);
+      break;
+    case DFGNN_BF16:
+      ((uint16_t *)to)[at + i] = dfgnn__bf16_from_double(from[i]);
+      break;
+    default:
+      ((float *)to)[at + i] = (float)from[i];
+    }
+}
+
+static void fill_keep(const engine *e, int32_t n, int64_t item, REAL *out) {
+  const dfgnn_node *node = &e->dag->nodes[n];
+  const int64_t elements = extent(e, n)->all;
+  uint64_t key = dfgnn__dropout_key(e->job->seed + (uint64_t)node->index);
+  const int all = node->number >= 1;
+  uint32_t threshold = all ? 0 : dfgnn__dropout_threshold(node->number);
+  REAL kept = all ? 0 : (REAL)(1 / (1 - node->number));
+  for (int64_t i = 0; i < elements; i++)
+    out[i] =
+        all || dfgnn__dropped(key, item, elements, i, threshold) ? 0 : kept;
+}
+
+/* ---- operands ------------------------------------------------------------ */
+
+static operand operand_of(const block *b, int32_t n, int level) {
+  const engine *e = b->e;
+  const place_of_value *v = &e->values[n];
+  operand a = {.base = v->base, .item = extent(e, n)->all};
+  set_strides(&a, extent(e, n));
+  int of_row =
+      v->home == OWN || (v->home == GLOBAL && v->place == own_place(e));
+  if (v->home == ONCE) {
+    a.item = 0;
+  } else if (of_row) {
+    a.base = v->home == OWN ? b->own + v->slot * e->edges
+                            : v->base + b->first * a.item;
+    if (level == DFGNN_LEVEL_EDGE && b->rows == 1)
+      a.item = 0;
+    else if (level == DFGNN_LEVEL_EDGE)
+      a.index = b->row;
+  } else if (v->home == EDGE) {
+    a.base = b->edge + v->slot * e->edges;
+  } else if (v->place != DFGNN_PLACE_EDGE) {
+    a.index = b->far;
+  } else if (e->walk->columns) {
+    a.index = b->id;
+  } else {
+    a.base += b->begin * a.item;
+  }
+  return a;
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+/* The value of a node from operands of its arguments. */
+static void compute(const engine *e, int32_t n, int64_t items, REAL *out,
+                    const operand *a) {
+  const dfgnn_node *node = &e->dag->nodes[n];
+  const dfgnn_extent *to = extent(e, n);
+  const dfgnn_extent *from = extent(e, argument(e, n, 0));
+  switch (node->op) {
+  case DFGNN_NODE_ADD:
+  case DFGNN_NODE_MUL:
+  case DFGNN_NODE_MAX:
+  case DFGNN_NODE_LT:
+  case DFGNN_NODE_LE:
+  case DFGNN_NODE_EQ:
+    run_binary(binary_of(node->op), items, to, out, a);
+    break;
+  case DFGNN_NODE_WHERE:
+    run_where(items, to, out, a);
+    break;
+  case DFGNN_NODE_FSUM:
+  case DFGNN_NODE_FMAX:
+    run_fold(node->op == DFGNN_NODE_FMAX, node->axis, items, to,
+             from->axis[node->axis], out, a);
+    break;
+  case DFGNN_NODE_SLICE:
+    run_piece(items, to, 0, dfgnn__size_value(node->at, e->job->binding->names),
+              to->axis[2], out, a);
+    break;
+  case DFGNN_NODE_CAT:
+    for (int64_t i = 0, at = 0; i < node->count; i++) {
+      int64_t size = extent(e, argument(e, n, (int)i))->axis[2];
+      run_piece(items, to, at, 0, size, out, &a[i]);
+      at += size;
+    }
+    break;
+  case DFGNN_NODE_RESHAPE:
+    run_reshape(items, to->all, out, a);
+    break;
+  case DFGNN_NODE_MATMUL:
+    run_matmul(node->flags, items, to,
+               from->axis[node->flags & DFGNN_MATMUL_FIRST ? 1 : 2], out, a);
+    break;
+  default:
+    run_unary(unary_of(node->op, (REAL)node->number), (REAL)node->number, items,
+              to, out, a);
+  }
+}
+
+static int operands(const block *b, int32_t n, int level, operand *a) {
+  const int count = b->e->dag->nodes[n].count;
+  for (int i = 0; i < count; i++)
+    a[i] = operand_of(b, argument(b->e, n, i), level);
+  return count;
+}
+
+/* The value of a step; a fused product gives its two factors. */
+static void compute_step(block *b, int32_t n, int level, REAL *out) {
+  const engine *e = b->e;
+  const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
+  operand a[DFGNN_DAG_CAT];
+  int32_t first = argument(e, n, 0);
+  if (e->lowered->fused[first]) {
+    operands(b, first, level, a);
+    run_dot(items, extent(e, n), extent(e, first)->axis[2], out, a);
+    return;
+  }
+  operands(b, n, level, a);
+  compute(e, n, items, out, a);
+}
+
+#endif

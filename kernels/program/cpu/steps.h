@@ -1,0 +1,377 @@
+/* steps.h - the steps of a walk on a block, or on a long row stage by stage */
+#ifndef DFGNN_KERNELS_PROGRAM_CPU_STEPS_H
+#define DFGNN_KERNELS_PROGRAM_CPU_STEPS_H
+
+#include "kernels/program/cpu/block.h"
+
+/* ---- reductions ---------------------------------------------------------- */
+
+static REAL *own_value(const block *b, int32_t n) {
+  return b->own + b->e->values[n].slot * b->e->edges;
+}
+
+static int is_lse(int op) {
+  return op == DFGNN_NODE_LSE_IN || op == DFGNN_NODE_LSE_OUT;
+}
+static int is_max(int op) {
+  return op == DFGNN_NODE_MAX_IN || op == DFGNN_NODE_MAX_OUT;
+}
+
+static void begin_reduction(block *b, int32_t n) {
+  const int op = b->e->dag->nodes[n].op;
+  const int64_t size = extent(b->e, n)->all * b->rows;
+  REAL *out = own_value(b, n);
+  REAL start = is_max(op) || is_lse(op) ? (REAL)-INFINITY : 0;
+  loop_copy(size, out, &start, 0, 0);
+  if (is_lse(op)) /* its sums stand behind its maxima */
+    memset(out + extent(b->e, n)->all * b->e->edges, 0,
+           (size_t)size * sizeof *out);
+}
+
+static void add_products(block *b, int32_t n, int32_t product) {
+  const dfgnn_extent *to = extent(b->e, n);
+  REAL *out = own_value(b, n);
+  operand a[2];
+  operands(b, product, DFGNN_LEVEL_EDGE, a);
+  nest shape = nest_of(1, to, a, 2);
+  for (int64_t edge = 0; edge < b->count; edge++) {
+    REAL *to_row = out + b->row[edge] * to->all;
+    const REAL *x = item_of(&a[0], edge), *y = item_of(&a[1], edge);
+    for (int64_t i0 = 0; i0 < shape.outer; i0++)
+      for (int64_t i1 = 0; i1 < shape.middle; i1++, to_row += shape.inner)
+        loop_mul_add(
+            shape.inner, to_row,
+            x + i0 * shape.outer_stride[0] + i1 * shape.middle_stride[0],
+            shape.inner_stride[0],
+            y + i0 * shape.outer_stride[1] + i1 * shape.middle_stride[1],
+            shape.inner_stride[1]);
+  }
+}
+
+static void reduce_rows(block *b, int32_t n, int max) {
+  const int64_t size = extent(b->e, n)->all;
+  REAL *out = own_value(b, n);
+  operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
+  for (int64_t edge = 0; edge < b->count; edge++) {
+    REAL *to = out + b->row[edge] * size;
+    const REAL *x = item_of(&a, edge);
+    if (max)
+      for (int64_t i = 0; i < size; i++)
+        to[i] = real_max(x[i], to[i]);
+    else
+      for (int64_t i = 0; i < size; i++)
+        to[i] += x[i];
+  }
+}
+
+/* Adds edges to running maxima and sums of exp(x - maximum). */
+static void reduce_lse(block *b, int32_t n) {
+  const int64_t size = extent(b->e, n)->all;
+  REAL *max = own_value(b, n), *sum = max + size * b->e->edges;
+  REAL *before = b->scratch, *shifted = before + size * b->rows;
+  operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
+  memcpy(before, max, (size_t)(size * b->rows) * sizeof *max);
+  reduce_rows(b, n, 1);
+  for (int64_t i = 0; i < size * b->rows; i++) {
+    /* an infinite maximum would make differences of infinities */
+    REAL shift = isinf(max[i]) ? 0 : max[i];
+    REAL old = isinf(before[i]) ? 0 : before[i];
+    sum[i] *= real_exp(old - shift);
+    before[i] = shift;
+  }
+  for (int64_t edge = 0; edge < b->count; edge++) {
+    const REAL *x = item_of(&a, edge), *shift = before + b->row[edge] * size;
+    for (int64_t i = 0; i < size; i++)
+      shifted[edge * size + i] = x[i] - shift[i];
+  }
+  for (int64_t i = 0; i < b->count * size; i++)
+    shifted[i] = real_exp(shifted[i]);
+  for (int64_t edge = 0; edge < b->count; edge++) {
+    REAL *to = sum + b->row[edge] * size;
+    for (int64_t i = 0; i < size; i++)
+      to[i] += shifted[edge * size + i];
+  }
+}
+
+static void end_reduction(block *b, int32_t n, const int64_t *degrees) {
+  const int op = b->e->dag->nodes[n].op;
+  const int64_t size = extent(b->e, n)->all;
+  REAL *out = own_value(b, n);
+  const REAL *sum = out + size * b->e->edges;
+  for (int64_t row = 0; row < b->rows; row++)
+    for (int64_t i = row * size; i < (row + 1) * size; i++)
+      if (is_lse(op))
+        out[i] = (isinf(out[i]) ? 0 : out[i]) + R_FN(log)(sum[i]);
+      else if (is_max(op) && !degrees[row])
+        out[i] = 0;
+}
+
+/* Adds what edges, or rows, have to the sums over everything. */
+static void add_all(block *b, int32_t n, int level) {
+  const int64_t size = extent(b->e, n)->all;
+  double *to = b->all + b->e->all_at[n];
+  operand a = operand_of(b, argument(b->e, n, 0), level);
+  const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
+  for (int64_t item = 0; item < items; item++) {
+    const REAL *x = item_of(&a, item);
+    for (int64_t i = 0; i < size; i++)
+      to[i] += x[i];
+  }
+}
+
+static void reduce(block *b, int32_t n) {
+  const engine *e = b->e;
+  const int op = e->dag->nodes[n].op;
+  int32_t a = argument(e, n, 0);
+  if (e->lowered->fused[a])
+    add_products(b, n, a);
+  else if (is_lse(op))
+    reduce_lse(b, n);
+  else
+    reduce_rows(b, n, is_max(op));
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+static void write_output(block *b, int index, int level) {
+  const engine *e = b->e;
+  const dfgnn_port *port = &e->dag->outputs[index];
+  const dfgnn_program_array *to = &e->job->outputs[index];
+  const dfgnn_extent shape = dfgnn__bind_port(port, e->job->binding);
+  const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
+  operand a = operand_of(b, port->node, level);
+  run_unary(loop_copy, 0, items, &shape, b->scratch, &a);
+  if (level == DFGNN_LEVEL_OWN || !e->walk->columns) {
+    int64_t at = level == DFGNN_LEVEL_OWN ? b->first : b->begin;
+    store_row(to->data, to->dtype, at * shape.all, b->scratch,
+              items * shape.all);
+    return;
+  }
+  for (int64_t edge = 0; edge < b->count; edge++)
+    store_row(to->data, to->dtype, b->id[edge] * shape.all,
+              b->scratch + edge * shape.all, shape.all);
+}
+
+static void make_loads(block *b, int level) {
+  const engine *e = b->e;
+  for (int i = 0; i < e->load_count; i++) {
+    const load *l = &e->loads[i];
+    if (l->level != level)
+      continue;
+    const dfgnn_node *node = &e->dag->nodes[l->node];
+    const int64_t size = extent(e, l->node)->all;
+    const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
+    REAL *out = (level == DFGNN_LEVEL_OWN ? b->own : b->edge) +
+                e->values[l->node].slot * e->edges;
+    for (int64_t k = 0; k < items; k++, out += size) {
+      int64_t item = level == DFGNN_LEVEL_OWN          ? b->first + k
+                     : node->place == DFGNN_PLACE_EDGE ? b->id[k]
+                                                       : b->far[k];
+      if (node->op == DFGNN_NODE_KEEP)
+        fill_keep(e, l->node, item, out);
+      else
+        load_row(out, e->job->inputs[node->index].data,
+                 e->job->inputs[node->index].dtype, item * size, size);
+    }
+  }
+}
+
+/* Does a step reduce the values of edges? */
+static int reduces_edges(const engine *e, const dfgnn_step *step) {
+  int op = e->dag->nodes[step->node].op;
+  return step->kind == DFGNN_STEP_COMPUTE && dfgnn__node_reduces(op) &&
+         (op != DFGNN_NODE_SUM_ALL || step->level == DFGNN_LEVEL_EDGE);
+}
+
+static void own_step(block *b, const dfgnn_step *step) {
+  const engine *e = b->e;
+  if (step->kind == DFGNN_STEP_OUTPUT) {
+    write_output(b, step->node, DFGNN_LEVEL_OWN);
+  } else if (step->kind == DFGNN_STEP_KEEP) {
+    const int64_t size = extent(e, step->node)->all;
+    operand a = operand_of(b, step->node, DFGNN_LEVEL_OWN);
+    memcpy(e->arrays[step->node] + b->first * size, a.base,
+           (size_t)(b->rows * size) * sizeof *a.base);
+  } else if (e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL) {
+    add_all(b, step->node, DFGNN_LEVEL_OWN);
+  } else {
+    compute_step(b, step->node, DFGNN_LEVEL_OWN, own_value(b, step->node));
+  }
+}
+
+static void edge_step(block *b, const dfgnn_step *step) {
+  if (step->kind == DFGNN_STEP_OUTPUT)
+    write_output(b, step->node, DFGNN_LEVEL_EDGE);
+  else if (b->e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL)
+    add_all(b, step->node, DFGNN_LEVEL_EDGE);
+  else if (reduces_edges(b->e, step))
+    reduce(b, step->node);
+  else
+    compute_step(b, step->node, DFGNN_LEVEL_EDGE,
+                 b->edge + b->e->values[step->node].slot * b->e->edges);
+}
+
+static int is_own(const engine *e, const dfgnn_step *step) {
+  return step->level == DFGNN_LEVEL_OWN && !reduces_edges(e, step);
+}
+
+/* Takes `count` edges from `begin` on; row r of the block has those from
+ * starts[r] to starts[r + 1]. */
+static void take_edges(block *b, int64_t begin, int64_t count) {
+  const engine *e = b->e;
+  const dfgnn_program_job *job = e->job;
+  b->begin = begin;
+  b->count = count;
+  if (!e->walk->edges)
+    return;
+  int64_t row = 0;
+  for (int64_t k = 0; k < count; k++) {
+    while (b->rows > 1 && begin + k >= b->starts[row + 1])
+      row++;
+    b->row[k] = row;
+    b->far[k] = e->matrix->indices[begin + k];
+    b->id[k] = !e->walk->columns ? begin + k
+               : e->matrix->offsets64
+                   ? ((const int64_t *)job->column_edges)[begin + k]
+                   : ((const int32_t *)job->column_edges)[begin + k];
+  }
+  make_loads(b, DFGNN_LEVEL_EDGE);
+}
+
+static void begin_row_values(block *b) {
+  make_loads(b, DFGNN_LEVEL_OWN);
+  for (int i = 0; i < b->e->walk->count; i++) {
+    const dfgnn_step *step = &b->e->walk->steps[i];
+    if (reduces_edges(b->e, step) &&
+        b->e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
+      begin_reduction(b, step->node);
+  }
+}
+
+static void run_block(block *b, int64_t *degrees) {
+  const engine *e = b->e;
+  begin_row_values(b);
+  take_edges(b, b->starts[0], b->starts[b->rows] - b->starts[0]);
+  for (int64_t row = 0; row < b->rows; row++)
+    degrees[row] = b->starts[row + 1] - b->starts[row];
+  for (int i = 0; i < e->walk->count; i++) {
+    const dfgnn_step *step = &e->walk->steps[i];
+    if (is_own(e, step)) {
+      own_step(b, step);
+      continue;
+    }
+    edge_step(b, step);
+    if (reduces_edges(e, step) &&
+        e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
+      end_reduction(b, step->node, degrees);
+  }
+}
+
+/* ---- long rows ----------------------------------------------------------- */
+
+/* Does a step add up own values of rows, which one part of a row does? */
+static int sums_rows(const engine *e, const dfgnn_step *step) {
+  return is_own(e, step) && step->kind == DFGNN_STEP_COMPUTE &&
+         e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL;
+}
+
+/* Own values of a stage, before its edges are looked at. */
+static void own_values(block *b, int stage, int first_part) {
+  for (int i = 0; i < b->e->walk->count; i++) {
+    const dfgnn_step *step = &b->e->walk->steps[i];
+    if (step->stage == stage && is_own(b->e, step) &&
+        step->kind == DFGNN_STEP_COMPUTE &&
+        (first_part || !sums_rows(b->e, step)))
+      own_step(b, step);
+  }
+}
+
+/* Adds the edges of a part of a row to the reductions of a stage. */
+static void add_edges(block *b, int stage, int64_t begin, int64_t end) {
+  const engine *e = b->e;
+  const dfgnn_walk *walk = e->walk;
+  const uint64_t bit = 1ull << stage;
+  int some = 0;
+  for (int i = 0; i < walk->count; i++)
+    some |= !is_own(e, &walk->steps[i]) && (walk->steps[i].stages & bit) != 0;
+  for (int64_t at = begin; some && at < end; at += e->edges) {
+    take_edges(b, at, end - at < e->edges ? end - at : e->edges);
+    for (int i = 0; i < walk->count; i++)
+      if (!is_own(e, &walk->steps[i]) && (walk->steps[i].stages & bit))
+        edge_step(b, &walk->steps[i]);
+  }
+}
+
+/* Joins what the parts of a row have of a reduction, in their order, and tells
+ * all of them. */
+static void join_parts(block *parts, int count, int32_t n) {
+  const engine *e = parts->e;
+  const int op = e->dag->nodes[n].op;
+  const int64_t size = extent(e, n)->all, sums = size * e->edges;
+  REAL *to = own_value(&parts[0], n);
+  for (int part = 1; part < count; part++) {
+    const REAL *from = own_value(&parts[part], n);
+    for (int64_t i = 0; i < size; i++) {
+      if (!is_lse(op)) {
+        to[i] = is_max(op) ? real_max(from[i], to[i]) : to[i] + from[i];
+        continue;
+      }
+      /* an infinite maximum stands for 0, as in reduce_lse */
+      REAL most = real_max(from[i], to[i]), shift = isinf(most) ? 0 : most;
+      to[sums + i] =
+          to[sums + i] * real_exp((isinf(to[i]) ? 0 : to[i]) - shift) +
+          from[sums + i] * real_exp((isinf(from[i]) ? 0 : from[i]) - shift);
+      to[i] = most;
+    }
+  }
+  for (int part = 1; part < count; part++) {
+    REAL *other = own_value(&parts[part], n);
+    memcpy(other, to, (size_t)size * sizeof *to);
+    if (is_lse(op))
+      memcpy(other + sums, to + sums, (size_t)size * sizeof *to);
+  }
+}
+
+/* The row of parts[0], stage by stage, its edges in `count` parts side by
+ * side. */
+static void run_long_row(block *parts, int count, int threads) {
+  const engine *e = parts->e;
+  const dfgnn_walk *walk = e->walk;
+  const int64_t begin = parts->starts[0], end = parts->starts[1];
+  const int64_t degree = end - begin;
+  for (int part = 0; part < count; part++) {
+    parts[part].first = parts->first;
+    parts[part].rows = 1;
+    parts[part].starts[0] = begin;
+    parts[part].starts[1] = end;
+    begin_row_values(&parts[part]);
+  }
+  for (int stage = 0; stage < walk->stages; stage++) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (count > 1)
+    for (int part = 0; part < count; part++) {
+      own_values(&parts[part], stage, part == 0);
+      add_edges(&parts[part], stage, begin + degree * part / count,
+                begin + degree * (part + 1) / count);
+    }
+    for (int i = 0; i < walk->count; i++) {
+      const dfgnn_step *step = &walk->steps[i];
+      if (step->stage != stage)
+        continue;
+      if (reduces_edges(e, step) &&
+          e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL) {
+        join_parts(parts, count, step->node);
+        for (int part = 0; part < count; part++)
+          end_reduction(&parts[part], step->node, &degree);
+      } else if (is_own(e, step) && step->kind != DFGNN_STEP_COMPUTE) {
+        own_step(parts, step);
+      }
+    }
+  }
+}
+
+/* Rows that many threads share. */
+static int is_giant(const engine *e, int64_t edges) {
+  return e->walk->edges && edges > FEW && edges > GIANT_BLOCKS * e->edges;
+}
+
+#endif
